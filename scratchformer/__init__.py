@@ -1,0 +1,10 @@
+"""scratchformer: "Attention Is All You Need", complete, on NumPy arrays, with every gradient written by hand."""
+
+from scratchformer.config import ModelConfig
+from scratchformer.nn.dropout import DropoutKey
+from scratchformer.nn.gradcheck import gradcheck
+from scratchformer.nn.loss import cross_entropy
+from scratchformer.nn.optim import Adam, noam
+from scratchformer.nn.transformer import Transformer
+
+__all__ = ["Adam", "DropoutKey", "ModelConfig", "Transformer", "cross_entropy", "gradcheck", "noam"]

@@ -1,0 +1,309 @@
+"""Every number a run depends on: dataclasses with the paper's values as defaults, presets, and TOML in and out."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+import tomli_w
+
+from scratchformer.errors import UserError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The model's sizes, in the paper's symbols. The defaults are the base model (Table 3)."""
+
+    vocab_size: int = 37000
+    N: int = 6
+    d_model: int = 512
+    d_ff: int = 2048
+    h: int = 8
+    d_k: int | None = None                  # None: d_model / h
+    d_v: int | None = None
+    P_drop: float = 0.1                     # after each sublayer, and on embedding + position
+    attention_dropout: float = 0.0          # on the attention weights
+    relu_dropout: float = 0.0               # on the hidden units of the feed-forward network
+    norm: Literal["post", "pre"] = "post"
+    ln_eps: float = 1e-6
+    tied: Literal["all", "target", "none"] = "all"   # which of source, target and output embedding are one matrix
+    attention_bias: bool = True
+    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
+    max_positions: int = 256                # rows of the table of learned positions
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        at_least(self, 1, "N", "d_model", "d_ff", "h", "max_positions")
+        at_least(self, 5, "vocab_size")
+        for name in ("d_k", "d_v"):
+            if getattr(self, name) is None:
+                if self.d_model % self.h:
+                    raise UserError(f"model.d_model={self.d_model} is not a multiple of model.h={self.h}: "
+                                    f"set model.d_k and model.d_v")
+                object.__setattr__(self, name, self.d_model // self.h)
+        at_least(self, 1, "d_k", "d_v")
+        probability(self, "P_drop", "attention_dropout", "relu_dropout")
+        positive(self, "ln_eps")
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Where the sentences come from. A directory holds `train.en`, `val.de`, ...; each file may end in .gz."""
+
+    directory: str = ""                     # empty: the corpus that the package generates
+    source_language: str = "en"
+    target_language: str = "de"
+    train_source: str = ""                  # files named one by one instead of found in the directory
+    train_target: str = ""
+    val_source: str = ""
+    val_target: str = ""
+    byte_fallback: bool = False             # spell unknown characters as bytes instead of <unk>
+    max_length: int = 256                   # longer pairs (tokens of the longer side, EOS counted) are dropped
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        at_least(self, 1, "max_length")
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """How the model learns (paper §5). Where nothing ends training early, it runs for `steps`."""
+
+    seed: int = 0
+    steps: int = 100_000
+    tokens_per_batch: int = 4096            # padded positions per side of a micro-batch
+    accumulation: int = 8                   # micro-batches in a step
+    bucket_fineness: int = 1                # 1: the paper's length buckets; more: narrower buckets, less padding
+    warmup: int = 4000
+    lr_factor: float = 1.0
+    beta1: float = 0.9
+    beta2: float = 0.98
+    eps: float = 1e-9
+    eps_ls: float = 0.1
+    smoothing: Literal["others", "uniform"] = "others"
+    clip_norm: float = 0.0                  # 0: no clipping, as in the paper
+    max_tokens: int = 0                     # stop after this many real target tokens; 0: no limit
+    minutes: float = 0.0                    # stop after this much wall time; 0: no limit
+    patience: int = 0                       # stop after this many validations without a better loss; 0: never
+    validate_every: int = 1500              # steps between validations
+    bleu_every: int = 0                     # steps between validation BLEU scores; 0: never
+    save_every: int = 1500                  # steps between checkpoints
+    keep: int = 20                          # how many of the last checkpoints stay
+    average_last: int = 5                   # how many checkpoints `average` and the demo take
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        at_least(self, 0, "seed", "max_tokens", "minutes", "patience", "bleu_every", "clip_norm")
+        at_least(self, 1, "steps", "tokens_per_batch", "accumulation", "bucket_fineness", "warmup", "validate_every",
+                 "save_every", "keep", "average_last")
+        positive(self, "lr_factor", "eps")
+        probability(self, "beta1", "beta2", "eps_ls")
+
+
+@dataclass(frozen=True)
+class DecodingConfig:
+    """How a translation is searched (paper §6.1)."""
+
+    beam: int = 4
+    alpha: float = 0.6                      # exponent of the length penalty
+    extra_length: int = 50                  # a translation has at most this many tokens more than the source
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        at_least(self, 1, "beam")
+        at_least(self, 0, "alpha", "extra_length")
+
+
+@dataclass(frozen=True)
+class Config:
+    """All of a run. In TOML, each part is a table of this name."""
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    decoding: DecodingConfig = field(default_factory=DecodingConfig)
+
+
+PARTS: dict[str, type] = {"model": ModelConfig, "data": DataConfig, "training": TrainingConfig,
+                          "decoding": DecodingConfig}
+
+# Checks ---------------------------------------------------------------------------------------------------------------
+
+
+def part_of(config: Any) -> str:
+    return next(name for name, kind in PARTS.items() if kind is type(config))
+
+
+def check_types(config: Any) -> None:
+    """Every field holds a value of its type (a whole number may stand for a float)."""
+    for name, hint in get_type_hints(type(config)).items():
+        value = getattr(config, name)
+        if get_origin(hint) is Literal:
+            if value not in get_args(hint):
+                raise UserError(f"{part_of(config)}.{name} must be one of {', '.join(get_args(hint))}, not {value!r}")
+            continue
+        kinds = get_args(hint) or (hint,)
+        if type(value) is int and float in kinds:
+            object.__setattr__(config, name, float(value))
+        elif type(value) not in kinds:
+            raise UserError(f"{part_of(config)}.{name} must be of type {kinds[0].__name__}, not {value!r}")
+
+
+def at_least(config: Any, lowest: int, *names: str) -> None:
+    for name in names:
+        if not getattr(config, name) >= lowest:
+            raise UserError(f"{part_of(config)}.{name}={getattr(config, name)} must be at least {lowest}")
+
+
+def positive(config: Any, *names: str) -> None:
+    for name in names:
+        if not getattr(config, name) > 0:
+            raise UserError(f"{part_of(config)}.{name}={getattr(config, name)} must be above 0")
+
+
+def probability(config: Any, *names: str) -> None:
+    for name in names:
+        if not 0 <= getattr(config, name) < 1:
+            raise UserError(f"{part_of(config)}.{name}={getattr(config, name)} must be at least 0 and below 1")
+
+
+# Presets --------------------------------------------------------------------------------------------------------------
+
+TINY = Config(
+    model=ModelConfig(vocab_size=1000, N=2, d_model=128, d_ff=512, h=4, P_drop=0.1),
+    training=TrainingConfig(steps=2000, tokens_per_batch=2048, accumulation=1, bucket_fineness=2, warmup=400,
+                            validate_every=250, save_every=250, keep=5),
+)
+"""The bundled corpus, on a laptop, in minutes."""
+
+MULTI30K = Config(
+    model=ModelConfig(vocab_size=8000, N=4, d_model=128, d_ff=256, h=4, P_drop=0.3),
+    training=TrainingConfig(steps=8000, tokens_per_batch=4096, accumulation=1, bucket_fineness=2, warmup=2000,
+                            lr_factor=2.0, validate_every=200, bleu_every=1000, save_every=200, keep=10,
+                            average_last=10),
+)
+"""29,000 captions of photographs, English to German: real text that a CPU can learn."""
+
+BASE = Config()
+"""The paper's base model and recipe (Table 3): 25,000 source and 25,000 target tokens a step."""
+
+BIG = Config(model=ModelConfig(d_model=1024, d_ff=4096, h=16, P_drop=0.3),
+             training=TrainingConfig(steps=300_000, validate_every=3000, save_every=600, average_last=20))
+"""The paper's big model (Table 3)."""
+
+TABLE3: dict[str, dict[str, Any]] = {
+    "A1": {"h": 1, "d_k": 512, "d_v": 512}, "A2": {"h": 4, "d_k": 128, "d_v": 128},
+    "A3": {"h": 16, "d_k": 32, "d_v": 32}, "A4": {"h": 32, "d_k": 16, "d_v": 16},
+    "B1": {"d_k": 16}, "B2": {"d_k": 32},
+    "C1": {"N": 2}, "C2": {"N": 4}, "C3": {"N": 8}, "C4": {"d_model": 256, "d_k": 32, "d_v": 32},
+    "C5": {"d_model": 1024, "d_k": 128, "d_v": 128}, "C6": {"d_ff": 1024}, "C7": {"d_ff": 4096},
+    "D1": {"P_drop": 0.0}, "D2": {"P_drop": 0.2}, "D3": {"eps_ls": 0.0}, "D4": {"eps_ls": 0.2},
+    "E": {"positions": "learned"},
+}
+"""The rows of Table 3 as changes to the base model."""
+
+PRESETS: dict[str, Config] = {"tiny": TINY, "multi30k": MULTI30K, "base": BASE, "big": BIG}
+
+
+def preset(name: str) -> Config:
+    """tiny, multi30k, base, big, or a row of Table 3 (A1 ... E)."""
+    if name in PRESETS:
+        return PRESETS[name]
+    if name in TABLE3:
+        return with_settings(BASE, {full_key(key): value for key, value in TABLE3[name].items()})
+    raise UserError(f"no preset {name!r}{nearest(name, [*PRESETS, *TABLE3])}; "
+                    f"there are {', '.join([*PRESETS, *TABLE3])}")
+
+
+# Settings and files ---------------------------------------------------------------------------------------------------
+
+
+def all_keys() -> list[str]:
+    return [f"{part}.{item.name}" for part, kind in PARTS.items() for item in fields(kind)]
+
+
+def full_key(key: str) -> str:
+    """`P_drop` -> `model.P_drop`; every field name occurs in one part only."""
+    keys = {name: name for name in all_keys()} | {name.split(".")[1]: name for name in all_keys()}
+    if key not in keys:
+        raise UserError(f"no setting {key!r}{nearest(key, list(keys))}")
+    return keys[key]
+
+
+def nearest(name: str, names: list[str]) -> str:
+    close = difflib.get_close_matches(name, names, n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def with_settings(config: Config, settings: dict[str, Any]) -> Config:
+    """A copy with some settings changed: full key (`model.P_drop`) -> value.
+
+    When d_model or h changes and d_k or d_v is not named, these follow from them anew if they did so before.
+    """
+    changes: dict[str, dict[str, Any]] = {part: {} for part in PARTS}
+    for key, value in settings.items():
+        part, name = full_key(key).split(".")
+        changes[part][name] = value
+    if {"d_model", "h"} & set(changes["model"]):
+        for name in ("d_k", "d_v"):
+            if getattr(config.model, name) == config.model.d_model // config.model.h:
+                changes["model"].setdefault(name, None)
+    return replace(config, **{part: replace(getattr(config, part), **values) for part, values in changes.items()})
+
+
+def parse_setting(text: str) -> tuple[str, Any]:
+    """`model.P_drop=0.3` -> full key and value, the value as TOML reads it; what is no TOML value is a string."""
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise UserError(f"--set {text!r}: expected key=value")
+    key = full_key(key.strip())
+    try:
+        return key, tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key, value.strip()
+
+
+def from_dict(parts: dict[str, Any], where: str) -> Config:
+    """A Config from nested dictionaries; what is missing takes the defaults of base. `where` is named in errors."""
+    settings = {}
+    for part, values in parts.items():
+        if part not in PARTS or not isinstance(values, dict):
+            raise UserError(f"{where}: no table [{part}]{nearest(part, list(PARTS))}")
+        for name, value in values.items():
+            if f"{part}.{name}" not in all_keys():
+                raise UserError(f"{where}: no setting {name!r} in [{part}]{nearest(name, [*all_names(part)])}")
+            settings[f"{part}.{name}"] = value
+    try:
+        return with_settings(Config(), settings)
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from None
+
+
+def all_names(part: str) -> list[str]:
+    return [item.name for item in fields(PARTS[part])]
+
+
+def to_dict(config: Config) -> dict[str, Any]:
+    return asdict(config)
+
+
+def load(path: Path) -> Config:
+    """Read a TOML file. Raises UserError for a missing or malformed file, unknown names and impossible values."""
+    try:
+        return from_dict(tomllib.loads(path.read_text(encoding="utf-8")), str(path))
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: not a TOML file: {error}") from None
+
+
+def to_toml(config: Config) -> str:
+    return tomli_w.dumps(to_dict(config))

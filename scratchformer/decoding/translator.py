@@ -1,0 +1,60 @@
+"""From text to text: a model, its tokenizer, and a search."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Iterable, Iterator, NamedTuple
+
+import numpy as np
+
+from scratchformer.decoding.search import search
+from scratchformer.nn.transformer import Transformer
+from scratchformer.text.batches import encode_sequences
+from scratchformer.text.tokenizer import Tokenizer
+
+SENTENCES_AT_ONCE = 64
+LINES_AT_ONCE = 1024
+"""Text is translated in chunks of this many lines; within a chunk, sentences of similar length go together."""
+
+
+class Translation(NamedTuple):
+    """score: log probability in nats over the length penalty, what translations of one sentence are ranked by."""
+
+    text: str
+    score: float
+
+
+class Translator:
+    """Translates sentences with a model.
+
+    Translations come back in the order of the sentences, and what a sentence becomes does not depend on its neighbours.
+    A blank sentence becomes an empty one.
+    """
+
+    def __init__(self, model: Transformer, tokenizer: Tokenizer, extra_length: int = 50) -> None:
+        self.model, self.tokenizer, self.extra_length = model, tokenizer, extra_length
+
+    def translate(self, sentences: list[str], beam: int = 4, alpha: float = 0.6) -> list[str]:
+        """The best translation of each sentence."""
+        return [best[0].text for best in self.stream(sentences, beam, alpha)]
+
+    def stream(self, sentences: Iterable[str], beam: int = 4, alpha: float = 0.6,
+               nbest: int = 1) -> Iterator[list[Translation]]:
+        """The `nbest` best translations of each sentence, best first; reads and yields a chunk at a time."""
+        remaining = iter(sentences)
+        while chunk := list(islice(remaining, LINES_AT_ONCE)):
+            yield from self._chunk(chunk, beam, alpha, nbest)
+
+    def _chunk(self, sentences: list[str], beam: int, alpha: float, nbest: int) -> list[list[Translation]]:
+        translations = [[Translation("", 0.0)]] * len(sentences)
+        sources = encode_sequences(self.tokenizer.encode, sentences)
+        by_length = np.argsort(sources.lengths, kind="stable")
+        by_length = by_length[[bool(sentences[index].strip()) for index in by_length]]
+        for start in range(0, len(by_length), SENTENCES_AT_ONCE):
+            indices = by_length[start:start + SENTENCES_AT_ONCE]
+            found = search(self.model, sources.padded(indices), beam, alpha, self.extra_length, nbest)
+            for index, hypotheses in zip(indices, found):
+                texts = self.tokenizer.decode([hypothesis.ids for hypothesis in hypotheses])
+                translations[index] = [Translation(text, hypothesis.score)
+                                       for text, hypothesis in zip(texts, hypotheses)]
+        return translations

@@ -1,0 +1,1 @@
+"""Whatever has a forward and a backward, written by hand."""

@@ -1,0 +1,56 @@
+"""Random bits for dropout that depend on a key and on nothing else.
+
+A generator with a hidden state would have to be saved in checkpoints and could not be replayed on another device. A
+counter-based generator (Philox4x64-10, Salmon et al. 2011) has no state: the bits are a function of a key and a counter.
+The same key always draws the same mask, so a resumed run repeats the interrupted one bit for bit, a gradient check may
+call forward as often as it likes, and a CUDA kernel can draw the very masks that NumPy draws.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+RESOLUTION = 2**16
+"""Each decision spends 16 random bits, so a probability is rounded to a multiple of 1/65536."""
+
+CHILDREN = 64
+"""A layer may have this many children that draw; the site of a layer is the path of child numbers in this base."""
+
+
+class DropoutKey(NamedTuple):
+    """What `rng` takes: names one draw of one layer in one step of one run.
+
+    seed   of the run
+    step   of the optimizer, from 1
+    shard  the number of the micro-batch within the step
+    site   where in the model; layers hand `rng.child(i)` to their i-th child
+    """
+
+    seed: int
+    step: int
+    shard: int = 0
+    site: int = 0
+
+    def child(self, index: int) -> DropoutKey:
+        """The key for the index-th child of the layer that holds this key."""
+        return self._replace(site=self.site * CHILDREN + index + 1)
+
+    def keep(self, shape: tuple[int, ...], P_drop: float) -> np.ndarray:
+        """A bool array of `shape`, True where a unit is kept: independently with probability 1 - P_drop."""
+        size = int(np.prod(shape))
+        philox = np.random.Philox(key=np.array([self.seed, self.site], np.uint64),
+                                  counter=np.array([0, self.step, self.shard, 0], np.uint64))
+        bits = philox.random_raw(-(-size // 4)).view(np.uint16)  # four decisions from each 64-bit word
+        return (bits[:size] >= drop_threshold(P_drop)).reshape(shape)
+
+
+def drop_threshold(P_drop: float) -> int:
+    """A unit is dropped when its 16 random bits, read as a number, are below this."""
+    return min(round(P_drop * RESOLUTION), RESOLUTION - 1)
+
+
+def keep_scale(P_drop: float) -> float:
+    """Kept units are multiplied by this, so that the expected sum is unchanged (inverted dropout)."""
+    return RESOLUTION / (RESOLUTION - drop_threshold(P_drop))

@@ -1,0 +1,241 @@
+"""The arithmetic under the layers: each operation `f` beside its `f_backward`, as readable NumPy.
+
+An operation is a boundary at which a faster version may take over: another array library, or a kernel that does in one
+pass what takes several here. The code below is the specification every such version is tested against, and it runs with
+any module that has NumPy's interface. Layers find the operations of their data with `ops_of(x)`.
+
+    f(...)                 -> y, or (y, saved) where backward needs more than the inputs
+    f_backward(dy, ...)    -> gradients of the float inputs; gradients of weights are added into the d... arguments
+
+Shapes: `...` any leading axes; B batch, T queries, S keys, H heads, D d_model, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import math
+from types import ModuleType
+
+import numpy as np
+
+from scratchformer.nn.dropout import DropoutKey, keep_scale
+from scratchformer.nn.parameter import Array
+
+PAD = 0
+"""The id of padding. Its embedding is zero, and as a target it counts for nothing."""
+
+
+class Ops:
+    """The reference operations on the arrays of one library; `xp` is its module."""
+
+    def __init__(self, xp: ModuleType) -> None:
+        self.xp = xp
+
+    # Products ---------------------------------------------------------------------------------------------------------
+
+    def matmul(self, a: Array, b: Array, out: Array | None = None) -> Array:
+        """Matrix product over the last two axes. Transposed and strided views are read where they lie."""
+        return self.xp.matmul(a, b, out=out)
+
+    def linear(self, x: Array, W: Array, b: Array | None) -> Array:
+        """y = x W + b.   x (..., in), W (in, out), b (out,) or None -> y (..., out)"""
+        y = self.matmul(rows_of(x), W)
+        if b is not None:
+            y += b
+        return y.reshape(*x.shape[:-1], -1)
+
+    def linear_backward(self, dy: Array, x: Array, W: Array, dW: Array, db: Array | None) -> Array:
+        """dy (..., out) -> dx (..., in); adds into dW and db, in which every row of x has a share."""
+        x_rows, dy_rows = rows_of(x), rows_of(dy)
+        dW += self.matmul(x_rows.T, dy_rows)
+        if db is not None:
+            db += dy_rows.sum(axis=0)
+        return self.matmul(dy_rows, W.T).reshape(x.shape)
+
+    # Activation and dropout -------------------------------------------------------------------------------------------
+
+    def relu(self, x: Array) -> Array:
+        """y = max(x, 0)."""
+        return self.xp.maximum(x, 0)
+
+    def relu_backward(self, dy: Array, y: Array) -> Array:
+        """The gradient passes where the output is positive. At exactly 0 it is taken to be 0."""
+        return dy * (y > 0)
+
+    def dropout(self, x: Array, P_drop: float, rng: DropoutKey | None) -> tuple[Array, Array | None]:
+        """Zero each element with probability P_drop and scale the others up. -> y, saved (the kept ones, None = all)"""
+        if rng is None or P_drop == 0:
+            return x, None
+        kept = self.xp.asarray(rng.keep(x.shape, P_drop))
+        return self.dropout_backward(x, kept, P_drop), kept
+
+    def dropout_backward(self, dy: Array, kept: Array | None, P_drop: float) -> Array:
+        """Dropout is a product with a constant mask, so backward is the same product."""
+        if kept is None:
+            return dy
+        dx = dy * kept
+        dx *= keep_scale(P_drop)
+        return dx
+
+    # Residual and normalisation ---------------------------------------------------------------------------------------
+
+    def layer_norm(self, x: Array, gamma: Array, beta: Array, eps: float) -> tuple[Array, tuple]:
+        """y = gamma (x - mean) / sqrt(variance + eps) + beta over the last axis, with the biased variance.
+
+        x (..., D); gamma, beta (D,) -> y (..., D), saved
+        """
+        normalized = x - x.mean(axis=-1, keepdims=True)
+        variance = self.xp.einsum("...d,...d->...", normalized, normalized)[..., None] / x.shape[-1]
+        inverse_std = 1 / self.xp.sqrt(variance + eps)
+        normalized *= inverse_std
+        y = normalized * gamma
+        y += beta
+        return y, (normalized, inverse_std)
+
+    def layer_norm_backward(self, dy: Array, saved: tuple, gamma: Array, dgamma: Array, dbeta: Array) -> Array:
+        """dy (..., D) -> dx (..., D); adds into dgamma and dbeta (D,).
+
+        Moving x along the all-ones direction or along itself does not change the normalised x, so dx has no share in
+        either: both are projected out of the gradient that reaches the normalised x.
+        """
+        normalized, inverse_std = saved
+        dbeta += rows_of(dy).sum(axis=0)
+        dx = dy * normalized
+        dgamma += rows_of(dx).sum(axis=0)
+        self.xp.multiply(dy, gamma, out=dx)                                        # the gradient of `normalized`
+        along_itself = self.xp.einsum("...d,...d->...", dx, normalized)[..., None] / dx.shape[-1]
+        dx -= dx.mean(axis=-1, keepdims=True)
+        dx -= normalized * along_itself
+        dx *= inverse_std
+        return dx
+
+    def add_norm(self, x: Array, h: Array, gamma: Array, beta: Array, eps: float, P_drop: float,
+                 rng: DropoutKey | None) -> tuple[Array, tuple]:
+        """y = LayerNorm(x + dropout(h)).   x, h (..., D) -> y (..., D), saved"""
+        dropped, kept = self.dropout(h, P_drop, rng)
+        y, saved = self.layer_norm(x + dropped, gamma, beta, eps)
+        return y, (kept, saved)
+
+    def add_norm_backward(self, dy: Array, saved: tuple, gamma: Array, dgamma: Array, dbeta: Array,
+                          P_drop: float) -> tuple[Array, Array]:
+        """dy (..., D) -> dx, dh (..., D); adds into dgamma and dbeta."""
+        kept, norm_saved = saved
+        dx = self.layer_norm_backward(dy, norm_saved, gamma, dgamma, dbeta)
+        return dx, self.dropout_backward(dx, kept, P_drop)
+
+    # Attention --------------------------------------------------------------------------------------------------------
+
+    def masked_softmax(self, scores: Array, scale: float, key_lengths: Array | None, causal: bool) -> Array:
+        """weights = softmax(scale * scores) over the keys a query may attend to; every other weight is exactly 0.
+
+        scores       (B, H, T, S)
+        key_lengths  (B,) int or None: sequence b has key_lengths[b] real keys, then padding
+        causal       the last query sees all keys, each query before it one key less
+        A query that may attend to nothing gets zeros.
+        """
+        xp = self.xp
+        scores = scores * scale
+        if key_lengths is not None or causal:
+            T, S = scores.shape[-2:]
+            scores += xp.where(allowed(xp, T, S, key_lengths, causal), 0, -math.inf).astype(scores.dtype)
+            highest = scores.max(axis=-1, keepdims=True)
+            highest = xp.where(highest == -math.inf, 0, highest)
+        else:
+            highest = scores.max(axis=-1, keepdims=True)
+        scores -= highest                                                          # so that exp cannot overflow
+        weights = xp.exp(scores, out=scores)
+        total = weights.sum(axis=-1, keepdims=True)
+        weights /= xp.where(total == 0, 1, total)
+        return weights
+
+    def masked_softmax_backward(self, dweights: Array, weights: Array, scale: float) -> Array:
+        """dweights (B, H, T, S) -> dscores (B, H, T, S); zero wherever the weight is zero, so the mask is not needed."""
+        dscores = dweights * weights
+        dscores -= weights * dscores.sum(axis=-1, keepdims=True)
+        dscores *= scale
+        return dscores
+
+    # Words ------------------------------------------------------------------------------------------------------------
+
+    def embedding(self, ids: Array, E: Array, scale: float) -> Array:
+        """x = scale E[ids], and zero for padding.   ids (B, T) int, E (V, D) -> x (B, T, D)"""
+        x = E[ids]
+        x *= (ids != PAD)[..., None] * x.dtype.type(scale)
+        return x
+
+    def embedding_backward(self, dx: Array, ids: Array, scale: float, dE: Array) -> None:
+        """Adds scale dx into the rows of dE (V, D). `dE[ids] += dx` would lose all but one of a repeated id."""
+        real = ids != PAD
+        self.xp.add.at(dE, ids[real], dx[real] * scale)
+
+    def cross_entropy(self, logits: Array, targets: Array, on_target: float, everywhere: float,
+                      out: Array | None = None) -> tuple[Array, Array]:
+        """Cross-entropy against a smoothed target, and its gradient in the same pass.
+
+        The target distribution q is `everywhere` on each class and `on_target` more on the right one, and sums to 1.
+
+            loss = -sum_v q_v log p_v,   p = softmax(logits),   dloss / dlogits = p - q
+
+        logits (n, V), targets (n,) int -> sum of the losses of the targets that are not padding in nats, dlogits (n, V).
+        `out` receives dlogits and may be `logits` itself.
+        """
+        xp = self.xp
+        row, real = xp.arange(len(targets)), targets != PAD
+        dlogits = xp.subtract(logits, logits.max(axis=-1, keepdims=True), out=out)
+        smoothed_score = on_target * dlogits[row, targets]
+        if everywhere:
+            smoothed_score += everywhere * dlogits.sum(axis=-1)
+        p = xp.exp(dlogits, out=dlogits)
+        total = p.sum(axis=-1, keepdims=True)
+        losses = xp.log(total[:, 0]) - smoothed_score
+        p /= total
+        dlogits -= everywhere                                                      # p - q, in place of p
+        dlogits[row, targets] -= on_target
+        dlogits *= real[:, None]
+        return (losses * real).sum(dtype=xp.float64), dlogits
+
+    # Optimizer --------------------------------------------------------------------------------------------------------
+
+    def adam(self, w: Array, dw: Array, m: Array, v: Array, step_size: float, beta1: float, beta2: float,
+             eps: float) -> None:
+        """One step of Adam on flat arrays (n,), in place: w, m and v change, dw does not."""
+        for start in range(0, w.size, ADAM_BLOCK):                                 # a block stays in the cache
+            block = slice(start, start + ADAM_BLOCK)
+            g, m_block, v_block = dw[block], m[block], v[block]
+            m_block *= beta1
+            m_block += (1 - beta1) * g
+            v_block *= beta2
+            v_block += (1 - beta2) * (g * g)
+            denominator = self.xp.sqrt(v_block)
+            denominator += eps
+            w[block] -= step_size * (m_block / denominator)
+
+
+ADAM_BLOCK = 1 << 15
+
+
+def rows_of(x: Array) -> Array:
+    """View (..., n) as a matrix (rows, n)."""
+    return x.reshape(-1, x.shape[-1])
+
+
+def allowed(xp: ModuleType, T: int, S: int, key_lengths: Array | None, causal: bool) -> Array:
+    """Which query may attend to which key: bool (B or 1, 1, T, S), True = may attend."""
+    key = xp.arange(S)
+    may = xp.ones((1, 1, T, S), bool)
+    if key_lengths is not None:
+        may = may & (key < key_lengths[:, None])[:, None, None, :]
+    if causal:
+        may = may & (key <= xp.arange(S - T, S)[:, None])
+    return may
+
+
+OPS: dict[type, Ops] = {np.ndarray: Ops(np)}
+"""Array type -> its operations. A backend adds its own entry when it is chosen."""
+
+
+def ops_of(x: Array) -> Ops:
+    """The operations for this array: the data decide where they are worked on."""
+    try:
+        return OPS[type(x)]
+    except KeyError:
+        raise TypeError(f"no operations for arrays of type {type(x).__module__}.{type(x).__name__}") from None

@@ -1,0 +1,60 @@
+"""From gradients to better weights: the learning rate of §5.3, Adam, and clipping by the global norm."""
+
+from __future__ import annotations
+
+import math
+
+from scratchformer.nn.ops import ops_of
+from scratchformer.nn.parameter import Array
+from scratchformer.nn.transformer import Transformer
+
+
+def noam(step: int, d_model: int = 512, warmup: int = 4000, factor: float = 1.0) -> float:
+    """The learning rate of paper §5.3, equation 3; `step` counts from 1.
+
+        lr = factor d_model^-0.5 min(step^-0.5, step warmup^-1.5)
+
+    It rises linearly for `warmup` steps, then falls with the square root of the step.
+    """
+    if step < 1 or warmup < 1:
+        raise ValueError(f"step={step} and warmup={warmup} count from 1")
+    return factor * d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
+
+
+class Adam:
+    """Adam (Kingma & Ba 2015) with the constants of paper §5.3, on the model's flat buffers.
+
+        m = beta1 m + (1 - beta1) g
+        v = beta2 v + (1 - beta2) g^2
+        w = w - lr sqrt(1 - beta2^t) / (1 - beta1^t)  m / (sqrt(v) + eps)
+
+    m, v: (n_parameters,) arrays; t: steps taken.
+
+    Differs:  eps is added outside the bias correction, as in the paper's code (at 1e-9 it hardly matters).
+    """
+
+    def __init__(self, model: Transformer, betas: tuple[float, float] = (0.9, 0.98), eps: float = 1e-9) -> None:
+        self.store = model.store
+        xp = ops_of(self.store.data).xp
+        self.m, self.v = xp.zeros_like(self.store.data), xp.zeros_like(self.store.data)
+        self.t = 0
+        self.betas, self.eps = betas, eps
+
+    def step(self, learning_rate: float) -> None:
+        """One step along the gradients that the model's parameters hold."""
+        self.t += 1
+        beta1, beta2 = self.betas
+        step_size = learning_rate * math.sqrt(1 - beta2**self.t) / (1 - beta1**self.t)
+        store = self.store
+        ops_of(store.data).adam(store.data, store.grad, self.m, self.v, step_size, beta1, beta2, self.eps)
+
+
+def clip_by_global_norm_inplace(grad: Array, max_norm: float) -> float:
+    """Scale the flat gradient down to length `max_norm` if it is longer. -> its length before
+
+    Differs:  the paper does not clip.
+    """
+    norm = math.sqrt(float(grad @ grad))
+    if norm > max_norm:
+        grad *= max_norm / norm
+    return norm

@@ -1,0 +1,110 @@
+"""What a model is made of: parameters, the layers that own them, and the one flat buffer they live in."""
+
+from __future__ import annotations
+
+from typing import Any, Iterator
+
+import numpy as np
+
+Array = Any
+"""A NumPy array, or an array of any library with NumPy's interface (CuPy)."""
+
+
+class Parameter:
+    """A weight and its gradient: two arrays of the same shape and dtype.
+
+    `grad` is only ever added to (`+=`) or overwritten in place (`[...] =`): both arrays may be views into the flat
+    buffers of a `ParameterStore`, and `p.grad = p.grad + g` would cut the view loose.
+    """
+
+    def __init__(self, data: Array) -> None:
+        self.data = data
+        self.grad = np.zeros_like(data)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.data.shape
+
+    def __repr__(self) -> str:
+        return f"Parameter{self.data.shape}"
+
+
+class Layer:
+    """Whatever has a forward and a backward.
+
+        forward(*inputs, rng=None) -> (output, cache)
+        backward(doutput, cache)   -> the gradients of the float inputs, in forward's order
+
+    A layer holds parameters, child layers and constants, and nothing about a call: all that backward needs travels in
+    the cache. So one layer may be called several times before its backward, in any order. `rng` is a `DropoutKey`;
+    None means no dropout. `backward` adds into `Parameter.grad` and returns one array for one float input, a tuple for
+    several.
+    """
+
+    def forward(self, *inputs: Any, rng: Any = None) -> tuple[Array, Any]:
+        raise NotImplementedError
+
+    def backward(self, doutput: Array, cache: Any) -> Any:
+        raise NotImplementedError
+
+    def parameters(self) -> dict[str, Parameter]:
+        """Dotted name -> Parameter in order of definition; a Parameter that is shared appears once."""
+        first_names: dict[int, tuple[str, Parameter]] = {}
+        for name, parameter in self._named_parameters():
+            first_names.setdefault(id(parameter), (name, parameter))
+        return dict(first_names.values())
+
+    def _named_parameters(self) -> Iterator[tuple[str, Parameter]]:
+        for name, value in vars(self).items():
+            for path, item in enumerate_named(name, value):
+                if isinstance(item, Parameter):
+                    yield path, item
+                elif isinstance(item, Layer):
+                    for inner, parameter in item._named_parameters():
+                        yield f"{path}.{inner}", parameter
+
+    def zero_grad(self) -> None:
+        for parameter in self.parameters().values():
+            parameter.grad[...] = 0
+
+
+def enumerate_named(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """The value under its name, or the items of a list under `name.0`, `name.1`, ..."""
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield f"{name}.{index}", item
+    else:
+        yield name, value
+
+
+class ParameterStore:
+    """All parameters of a model in one flat array, all gradients in another.
+
+    Optimizer, norm and (across devices) all-reduce then work on one array instead of hundreds. The order is that of
+    definition, which is the order of forward: backward fills the gradient from the end to the beginning.
+
+    data, grad: (n_parameters,) arrays of one dtype. Afterwards each Parameter's `data` and `grad` are views into them.
+    """
+
+    def __init__(self, parameters: dict[str, Parameter]) -> None:
+        self.parameters = parameters
+        size = sum(parameter.data.size for parameter in parameters.values())
+        dtype = np.result_type(*(parameter.data for parameter in parameters.values()))
+        self.data = np.empty(size, dtype)
+        self.grad = np.zeros(size, dtype)
+        offset = 0
+        for parameter in parameters.values():
+            shape, end = parameter.shape, offset + parameter.data.size
+            self.data[offset:end] = parameter.data.reshape(-1)
+            parameter.data = self.data[offset:end].reshape(shape)
+            parameter.grad = self.grad[offset:end].reshape(shape)
+            offset = end
+
+    def named_views(self, flat: Array) -> dict[str, Array]:
+        """Cut any flat array of this layout (an optimizer's moments, say) into named views of the parameters' shapes."""
+        views, offset = {}, 0
+        for name, parameter in self.parameters.items():
+            end = offset + parameter.data.size
+            views[name] = flat[offset:end].reshape(parameter.shape)
+            offset = end
+        return views

@@ -1,0 +1,1 @@
+"""What a reader does with the model besides training it: proofs, figures, diagnoses and experiments."""

@@ -1,0 +1,336 @@
+"""Every layer in every situation that has broken a hand-written backward, as one table for `gradcheck`.
+
+Public implementations have been wrong only at B > 1, only for gamma other than 1, only with dropout on, only for tied
+weights, only for repeated words or only where logits tie. So all dimensions differ, no vector of parameters keeps its
+ones or zeros, one sequence of each padded batch is padding and nothing else, and every case runs with and without
+dropout. `scratchformer gradcheck` and the tests run this table.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+from typing import Any, Callable, Iterator, NamedTuple
+
+import numpy as np
+
+from scratchformer.config import ModelConfig, nearest
+from scratchformer.errors import UserError
+from scratchformer.nn.attention import CrossAttention, Mask, ScaledDotProductAttention, SelfAttention
+from scratchformer.nn.dropout import DropoutKey
+from scratchformer.nn.gradcheck import GradientReport, gradcheck
+from scratchformer.nn.layers import (
+    AddNorm,
+    Embedding,
+    FeedForward,
+    LayerNorm,
+    LearnedPositions,
+    Linear,
+    PositionalEncoding,
+    Unembedding,
+)
+from scratchformer.nn.loss import Smoothing, cross_entropy
+from scratchformer.nn.ops import OPS, PAD, Ops
+from scratchformer.nn.optim import Adam
+from scratchformer.nn.parameter import Array, Layer
+from scratchformer.nn.transformer import (
+    Decoder,
+    DecoderLayer,
+    Encoder,
+    EncoderLayer,
+    PostNorm,
+    PreNorm,
+    Transformer,
+)
+
+B, T, S, D, H, D_K, D_V, F, V, N = 3, 4, 5, 6, 2, 7, 8, 9, 11, 2
+SMALL = ModelConfig(vocab_size=V, N=N, d_model=D, d_ff=F, h=H, d_k=D_K, d_v=D_V, P_drop=0.0, max_positions=10)
+FLOAT64 = "float64"
+NEAR_THE_KINK = 1e-3
+"""Finite differences of max(0, x) mean nothing where a step can cross 0; every ReLU stays this far from it."""
+
+
+class GradientCase(NamedTuple):
+    """One layer in one situation; `make` builds it anew, always the same: layer, inputs of forward, rng of forward."""
+
+    layer: str
+    description: str
+    make: Callable[[], tuple[Layer, tuple, DropoutKey | None]]
+
+
+def run(layers: list[str] | None = None) -> Iterator[tuple[GradientCase, GradientReport]]:
+    """Check the cases of these layers (None: all), one at a time as the caller asks for them."""
+    known = {case.layer for case in CASES}
+    for name in layers or []:
+        if name not in known:
+            raise UserError(f"no layer {name!r}{nearest(name, sorted(known))}; there are {', '.join(sorted(known))}")
+    return ((case, check(case)) for case in CASES if layers is None or case.layer in layers)
+
+
+def check(case: GradientCase) -> GradientReport:
+    layer, inputs, rng = case.make()
+    return gradcheck(layer, *inputs, rng=rng)
+
+
+# The losses, as layers that the same checker can take -----------------------------------------------------------------
+
+
+class CrossEntropy(Layer):
+    """The label-smoothed cross-entropy of given targets, as a layer of one number.
+
+    forward(logits (B, T, V)) -> loss_sum (), cache
+    backward(dloss (), cache) -> dlogits (B, T, V)
+    """
+
+    def __init__(self, target_ids: Array, smoothing: float, spread: Smoothing) -> None:
+        self.target_ids, self.smoothing, self.spread = target_ids, smoothing, spread
+
+    def forward(self, logits: Array,  # type: ignore[override]
+                rng: DropoutKey | None = None) -> tuple[Array, Any]:
+        loss_sum, _, dlogits = cross_entropy(logits, self.target_ids, self.smoothing, self.spread)
+        return loss_sum.astype(logits.dtype), (dlogits,)
+
+    def backward(self, dloss: Array, cache: Any) -> Array:
+        (dlogits,) = cache
+        return dloss * dlogits
+
+
+class TransformerLoss(Layer):
+    """The whole model and its loss: forward goes through the logits, backward through `Transformer.loss_backward`.
+
+    forward(source_ids (B, S), target_in_ids (B, T), target_out_ids (B, T)) -> loss_sum (), cache
+    backward(dloss (), cache) -> None: ids have no gradient
+    """
+
+    def __init__(self, model: Transformer, smoothing: float, spread: Smoothing) -> None:
+        self.model, self.smoothing, self.spread = model, smoothing, spread
+
+    def forward(self, source_ids: Array, target_in_ids: Array, target_out_ids: Array,  # type: ignore[override]
+                rng: DropoutKey | None = None) -> tuple[Array, Any]:
+        logits, _ = self.model.forward(source_ids, target_in_ids, rng=rng)
+        loss_sum, _, _ = cross_entropy(logits, target_out_ids, self.smoothing, self.spread)
+        return loss_sum.astype(logits.dtype), (source_ids, target_in_ids, target_out_ids, rng)
+
+    def backward(self, dloss: Array, cache: Any) -> None:
+        source_ids, target_in_ids, target_out_ids, rng = cache
+        gradients = [parameter.grad for parameter in self.parameters().values()]
+        before = [grad.copy() for grad in gradients]
+        self.model.loss_backward(source_ids, target_in_ids, target_out_ids, self.smoothing, self.spread, rng)
+        for grad, earlier in zip(gradients, before):
+            grad[...] = earlier + dloss * (grad - earlier)                         # loss_backward takes dloss to be 1
+
+
+# The parts of a case --------------------------------------------------------------------------------------------------
+
+Build = Callable[[np.random.Generator, float], tuple]
+"""(random, dropout) -> layer, *inputs"""
+
+
+def make(build: Build, dropout: float) -> tuple[Layer, tuple, DropoutKey | None]:
+    """Build the case from the first seed that keeps every ReLU away from its kink."""
+    rng = DropoutKey(seed=1, step=2, shard=3, site=4) if dropout else None
+    for seed in itertools.count():
+        random = np.random.default_rng(seed)
+        layer, *inputs = build(random, dropout)
+        for parameter in layer.parameters().values():
+            if parameter.data.ndim == 1:                                           # biases, gamma, beta
+                parameter.data += 0.5 * random.standard_normal(parameter.shape)
+        if distance_to_kink(layer, inputs, rng) > NEAR_THE_KINK:
+            return layer, tuple(inputs), rng
+    raise AssertionError("unreachable: the seeds do not end")
+
+
+class ReluWatch(Ops):
+    """The NumPy operations, which remember how close to 0 the input of any ReLU came."""
+
+    nearest = math.inf
+
+    def relu(self, x: Array) -> Array:
+        self.nearest = min(self.nearest, float(np.abs(x).min()))
+        return super().relu(x)
+
+
+def distance_to_kink(layer: Layer, inputs: list, rng: DropoutKey | None) -> float:
+    usual, watch = OPS[np.ndarray], ReluWatch(np)
+    OPS[np.ndarray] = watch
+    try:
+        layer.forward(*inputs, rng=rng)
+    finally:
+        OPS[np.ndarray] = usual
+    return watch.nearest
+
+
+def lengths(longest: int) -> np.ndarray:
+    """Of the B sequences of a padded batch: a full one, one that is padding only, a short one."""
+    return np.array([longest, 0, 2])
+
+
+def padded_ids(random: np.random.Generator, longest: int) -> np.ndarray:
+    """(B, longest) int: few different words, so that some come twice, and padding."""
+    ids = random.integers(1, V // 2, (B, longest))
+    ids[np.arange(longest) >= lengths(longest)[:, None]] = PAD
+    return ids
+
+
+def tied_logits(random: np.random.Generator) -> np.ndarray:
+    """(B, T, V) of a few values only, so that the largest logit and the target's logit have equals; one row is flat."""
+    logits = np.round(random.standard_normal((B, T, V)))
+    logits[0, 0] = 0
+    return logits
+
+
+def small(dropout: float, **changes: Any) -> ModelConfig:
+    """The configuration of the cases, with this rate at every place that can drop."""
+    return replace(SMALL, P_drop=dropout, attention_dropout=dropout, relu_dropout=dropout, **changes)
+
+
+def self_attention(random: np.random.Generator, dropout: float, h: int = H, bias: bool = True) -> SelfAttention:
+    return SelfAttention(D, h, random, FLOAT64, D_K, D_V, bias, dropout)
+
+
+def cross_attention(random: np.random.Generator, dropout: float, h: int = H, bias: bool = True) -> CrossAttention:
+    return CrossAttention(D, h, random, FLOAT64, D_K, D_V, bias, dropout)
+
+
+def around_feed_forward(kind: type[PostNorm] | type[PreNorm]) -> Build:
+    return lambda random, dropout: (
+        kind(FeedForward(D, F, random, FLOAT64, dropout), small(dropout), FLOAT64), random.normal(size=(B, T, D)))
+
+
+def around_cross_attention(kind: type[PostNorm] | type[PreNorm]) -> Build:
+    return lambda random, dropout: (
+        kind(cross_attention(random, dropout), small(dropout), FLOAT64),
+        random.normal(size=(B, T, D)), random.normal(size=(B, S, D)), Mask(lengths(S)))
+
+
+def encoder(kind: type[EncoderLayer] | type[Encoder], **changes: Any) -> Build:
+    """An EncoderLayer or Encoder on a padded batch."""
+    return lambda random, dropout: (
+        kind(small(dropout, **changes), random, FLOAT64), random.normal(size=(B, S, D)), Mask(lengths(S)))
+
+
+def decoder(kind: type[DecoderLayer] | type[Decoder], **changes: Any) -> Build:
+    """A DecoderLayer or Decoder on a padded batch."""
+    return lambda random, dropout: (
+        kind(small(dropout, **changes), random, FLOAT64), random.normal(size=(B, T, D)), random.normal(size=(B, S, D)),
+        Mask(lengths(T), causal=True), Mask(lengths(S)))
+
+
+def transformer(**changes: Any) -> Build:
+    return lambda random, dropout: (
+        Transformer(small(dropout, **changes), int(random.integers(99)), FLOAT64),
+        padded_ids(random, S), padded_ids(random, T))
+
+
+def cross_entropy_of(smoothing: float, spread: Smoothing) -> Build:
+    return lambda random, dropout: (
+        CrossEntropy(padded_ids(random, T), smoothing, spread), tied_logits(random))
+
+
+def transformer_loss(adam_steps: int = 0, spread: Smoothing = "others", **changes: Any) -> Build:
+    """The loss of the whole model at its first weights, or after some steps of training."""
+    def build(random: np.random.Generator, dropout: float) -> tuple:
+        model, source_ids, target_in_ids = transformer(**changes)(random, dropout)
+        batch = source_ids, target_in_ids, np.roll(target_in_ids, 1, axis=-1)      # padding before a target is no harm
+        adam = Adam(model)
+        for step in range(1, adam_steps + 1):
+            model.zero_grad()
+            model.loss_backward(*batch, 0.1, spread, DropoutKey(seed=5, step=step))
+            adam.step(0.01)
+        return TransformerLoss(model, 0.1, spread), *batch
+    return build
+
+
+# The table ------------------------------------------------------------------------------------------------------------
+
+TABLE: list[tuple[type[Layer], str, Build]] = [
+    (Linear, "a batch of sequences", lambda r, _: (Linear(D, F, r, FLOAT64), r.normal(size=(B, T, D)))),
+    (Linear, "square, no bias", lambda r, _: (Linear(D, D, r, FLOAT64, bias=False), r.normal(size=(B, D)))),
+    (Linear, "B = T = 1", lambda r, _: (Linear(D, F, r, FLOAT64), r.normal(size=(1, 1, D)))),
+
+    (Embedding, "repeated words and padding",
+     lambda r, _: (Embedding(Embedding.new_weight(V, D, r, FLOAT64)), padded_ids(r, T))),
+    (Embedding, "B = T = 1",
+     lambda r, _: (Embedding(Embedding.new_weight(V, D, r, FLOAT64)), r.integers(1, V, (1, 1)))),
+    (Unembedding, "a batch of sequences",
+     lambda r, _: (Unembedding(Embedding.new_weight(V, D, r, FLOAT64)), r.normal(size=(B, T, D)))),
+    (PositionalEncoding, "from the start", lambda r, P: (PositionalEncoding(P), r.normal(size=(B, T, D)))),
+    (PositionalEncoding, "one later position, B = 1",
+     lambda r, P: (PositionalEncoding(P), r.normal(size=(1, 1, D)), 3)),
+    (LearnedPositions, "from the start",
+     lambda r, P: (LearnedPositions(S, D, r, FLOAT64, P), r.normal(size=(B, T, D)))),
+    (LearnedPositions, "the last position, B = 1",
+     lambda r, P: (LearnedPositions(S, D, r, FLOAT64, P), r.normal(size=(1, 1, D)), S - 1)),
+
+    (LayerNorm, "far from mean 0", lambda r, _: (LayerNorm(D, FLOAT64), 5 + r.normal(size=(B, T, D)))),
+    (LayerNorm, "eps as large as the variance", lambda r, _: (LayerNorm(D, FLOAT64, eps=1.0), r.normal(size=(B, D)))),
+    (LayerNorm, "B = T = 1", lambda r, _: (LayerNorm(D, FLOAT64), r.normal(size=(1, 1, D)))),
+    (AddNorm, "a batch of sequences",
+     lambda r, P: (AddNorm(D, FLOAT64, P_drop=P), r.normal(size=(B, T, D)), r.normal(size=(B, T, D)))),
+    (AddNorm, "B = T = 1",
+     lambda r, P: (AddNorm(D, FLOAT64, P_drop=P), r.normal(size=(1, 1, D)), r.normal(size=(1, 1, D)))),
+    (FeedForward, "a batch of sequences", lambda r, P: (FeedForward(D, F, r, FLOAT64, P), r.normal(size=(B, T, D)))),
+    (FeedForward, "B = T = 1", lambda r, P: (FeedForward(D, F, r, FLOAT64, P), r.normal(size=(1, 1, D)))),
+
+    *((ScaledDotProductAttention, description,
+       lambda r, P, t=t, s=s, mask=mask: (
+           ScaledDotProductAttention(P), r.normal(size=(B, t, H, D_K)), r.normal(size=(B, s, H, D_K)),
+           r.normal(size=(B, s, H, D_V)), mask))
+      for description, t, s, mask in [
+          ("all see all, T != S", T, S, Mask()),
+          ("ragged padding", T, S, Mask(lengths(S))),
+          ("causal", T, T, Mask(causal=True)),
+          ("causal, the last queries of more keys", T, S, Mask(causal=True)),
+          ("causal and ragged padding", T, T, Mask(lengths(T), causal=True)),
+          ("T = 1", 1, S, Mask(lengths(S)))]),
+    (ScaledDotProductAttention, "B = H = 1",
+     lambda r, P: (ScaledDotProductAttention(P), r.normal(size=(1, T, 1, D_K)), r.normal(size=(1, S, 1, D_K)),
+                   r.normal(size=(1, S, 1, D_V)), Mask())),
+
+    (SelfAttention, "ragged padding",
+     lambda r, P: (self_attention(r, P), r.normal(size=(B, S, D)), Mask(lengths(S)))),
+    (SelfAttention, "causal and ragged padding",
+     lambda r, P: (self_attention(r, P), r.normal(size=(B, T, D)), Mask(lengths(T), causal=True))),
+    (SelfAttention, "no bias", lambda r, P: (self_attention(r, P, bias=False), r.normal(size=(B, T, D)))),
+    (SelfAttention, "B = T = H = 1", lambda r, P: (self_attention(r, P, h=1), r.normal(size=(1, 1, D)))),
+    (CrossAttention, "ragged padding, T != S",
+     lambda r, P: (cross_attention(r, P), r.normal(size=(B, T, D)), r.normal(size=(B, S, D)), Mask(lengths(S)))),
+    (CrossAttention, "no bias, T = 1",
+     lambda r, P: (cross_attention(r, P, bias=False), r.normal(size=(B, 1, D)), r.normal(size=(B, S, D)))),
+    (CrossAttention, "B = H = 1",
+     lambda r, P: (cross_attention(r, P, h=1), r.normal(size=(1, T, D)), r.normal(size=(1, S, D)))),
+
+    (PostNorm, "around feed-forward", around_feed_forward(PostNorm)),
+    (PostNorm, "around cross-attention", around_cross_attention(PostNorm)),
+    (PreNorm, "around feed-forward", around_feed_forward(PreNorm)),
+    (PreNorm, "around cross-attention", around_cross_attention(PreNorm)),
+    (EncoderLayer, "post-norm", encoder(EncoderLayer)),
+    (EncoderLayer, "pre-norm, no attention bias", encoder(EncoderLayer, norm="pre", attention_bias=False)),
+    (DecoderLayer, "post-norm", decoder(DecoderLayer)),
+    (DecoderLayer, "pre-norm, one head", decoder(DecoderLayer, norm="pre", h=1)),
+    (Encoder, "post-norm", encoder(Encoder)),
+    (Encoder, "pre-norm", encoder(Encoder, norm="pre")),
+    (Decoder, "post-norm", decoder(Decoder)),
+    (Decoder, "pre-norm", decoder(Decoder, norm="pre")),
+    (Transformer, "post-norm, three embeddings tied", transformer()),
+    (Transformer, "pre-norm, target embeddings tied", transformer(norm="pre", tied="target")),
+    (Transformer, "nothing tied, learned positions, no attention bias",
+     transformer(tied="none", positions="learned", attention_bias=False)),
+    (Transformer, "B = T = S = N = H = 1",
+     lambda r, P: (Transformer(small(P, N=1, h=1), dtype=FLOAT64), r.integers(1, V, (1, 1)), r.integers(1, V, (1, 1)))),
+
+    (CrossEntropy, "no smoothing", cross_entropy_of(0.0, "others")),
+    (CrossEntropy, "smoothing spread over the others", cross_entropy_of(0.1, "others")),
+    (CrossEntropy, "smoothing spread over all", cross_entropy_of(0.1, "uniform")),
+    (TransformerLoss, "post-norm", transformer_loss()),
+    (TransformerLoss, "pre-norm, smoothing spread over all", transformer_loss(norm="pre", spread="uniform")),
+    (TransformerLoss, "after three steps of Adam", transformer_loss(adam_steps=3)),
+]
+
+
+def case(kind: type[Layer], description: str, build: Build, dropout: float) -> GradientCase:
+    return GradientCase(kind.__name__, f"{description}, dropout {dropout}", lambda: make(build, dropout))
+
+
+CASES: list[GradientCase] = [case(*row, dropout) for row in TABLE for dropout in (0.0, 0.3)]

@@ -1,0 +1,277 @@
+"""Which sentence pairs are computed together?
+
+A batch is a rectangle: every sentence is padded to the longest, and padding costs as much as text. So pairs of similar
+length are batched, and a batch holds as many as a budget of padded positions allows, not a fixed number of sentences
+(paper §5.1: "batched together by approximate sequence length", about 25000 source and 25000 target tokens a step).
+
+    EncodedPairs  all pairs as ids, in four flat arrays
+    BatchPlan     the steps of an epoch, each a set of pairs; and the micro-batches of a step, each a Batch
+    Batch         the padded arrays that go into the model
+
+The plan is a function of (seed, epoch), without any other state: a run can resume at every step, and several processes
+agree on the batches without a message. Length of a pair, everywhere: the longer side in tokens, EOS included.
+
+Source: the scheme of the paper's public code (tensor2tensor, 2017-06: `data_reader.py`, `bucket_boundaries`).
+"""
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from scratchformer.errors import UserError
+from scratchformer.text.corpora import Pairs
+from scratchformer.text.tokenizer import BOS, EOS, PAD
+
+SENTENCES_PER_ENCODING = 10_000  # so that the Python lists of a large corpus never exist all at once
+
+
+class Batch(NamedTuple):
+    """Pairs padded with PAD to the longest of the batch; B pairs, S source and T target positions.
+
+    The decoder reads `target_in_ids` and is to answer `target_out_ids`, the same sequence one position later.
+    """
+
+    source_ids: np.ndarray  # (B, S) int32: tokens, EOS
+    target_in_ids: np.ndarray  # (B, T) int32: BOS, tokens
+    target_out_ids: np.ndarray  # (B, T) int32: tokens, EOS
+    indices: np.ndarray  # (B,) int64: which pairs of EncodedPairs these are
+
+    @property
+    def n_source_tokens(self) -> int:
+        """Real source tokens, EOS included."""
+        return int(np.count_nonzero(self.source_ids != PAD))
+
+    @property
+    def n_target_tokens(self) -> int:
+        """Real target tokens, EOS included: what the loss of the batch is divided by."""
+        return int(np.count_nonzero(self.target_out_ids != PAD))
+
+    @property
+    def n_positions(self) -> int:
+        """Padded positions of both sides: what the batch costs."""
+        return self.source_ids.size + self.target_out_ids.size
+
+
+@dataclass(frozen=True, eq=False)
+class Sequences:
+    """Many sequences of ids end to end: sequence i is `ids[offsets[i]:offsets[i + 1]]`."""
+
+    ids: np.ndarray  # (tokens of all sequences,) int32
+    offsets: np.ndarray  # (sequences + 1,) int64
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """(sequences,) in tokens."""
+        return np.diff(self.offsets)
+
+    def only(self, keep: np.ndarray) -> "Sequences":
+        """The sequences where `keep`, (sequences,) bool, is True."""
+        lengths = self.lengths
+        return Sequences(self.ids[np.repeat(keep, lengths)], _offsets(lengths[keep]))
+
+    def padded(self, indices: np.ndarray) -> np.ndarray:
+        """The sequences `indices` (B,) as rows, padded with PAD to the longest of them: (B, longest) int32."""
+        starts = self.offsets[indices]
+        lengths = self.offsets[indices + 1] - starts
+        columns = np.arange(lengths.max())
+        is_real = columns < lengths[:, None]  # (B, longest)
+        rows = np.full(is_real.shape, PAD, dtype=np.int32)
+        rows[is_real] = self.ids[(starts[:, None] + columns)[is_real]]
+        return rows
+
+
+class EncodedPairs:
+    """A parallel corpus as ids, EOS at the end of every sequence; made by `encode_pairs`.
+
+    source, target: Sequences;  lengths: (pairs,) tokens of the longer side;  line_numbers: (pairs,) in the corpus files
+    max_length: the longest pair allowed, in tokens;  n_dropped: how many pairs were longer
+    """
+
+    def __init__(
+        self, source: Sequences, target: Sequences, line_numbers: np.ndarray, max_length: int, n_dropped: int
+    ):
+        self.source = source
+        self.target = target
+        self.line_numbers = line_numbers
+        self.max_length = max_length
+        self.n_dropped = n_dropped
+        self.lengths = np.maximum(source.lengths, target.lengths)
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def batch(self, indices: np.ndarray) -> Batch:
+        """The pairs `indices` (B,) as one batch, in that order."""
+        target_out_ids = self.target.padded(indices)
+        target_in_ids = np.full_like(target_out_ids, BOS)
+        # Where the output is real, the input is the token before it; so the input loses the EOS of shorter rows, too.
+        target_in_ids[:, 1:] = np.where(target_out_ids[:, 1:] != PAD, target_out_ids[:, :-1], PAD)
+        return Batch(self.source.padded(indices), target_in_ids, target_out_ids, indices)
+
+    def by_length(self, indices: np.ndarray) -> np.ndarray:
+        """`indices`, shortest pair first, pairs of one length in the order of the corpus."""
+        return indices[np.lexsort((indices, self.lengths[indices]))]
+
+    def require_fit(self, tokens_per_batch: int) -> None:
+        """Raises: UserError unless every pair fits into a batch of `tokens_per_batch` positions per side."""
+        if tokens_per_batch < 1:
+            raise UserError(f"tokens_per_batch must be at least 1, not {tokens_per_batch}")
+        longest = int(np.argmax(self.lengths))
+        length = self.lengths[longest]
+        if length > tokens_per_batch:
+            raise UserError(
+                f"the pair on line {self.line_numbers[longest]} has {length} tokens and does not fit into a batch of "
+                f"tokens_per_batch = {tokens_per_batch}: raise tokens_per_batch to {length}, or lower "
+                f"max_length = {self.max_length} to drop such pairs"
+            )
+
+
+def encode_pairs(
+    encode: Callable[[list[str]], list[list[int]]], pairs: Pairs, max_length: int, tokens_per_batch: int
+) -> EncodedPairs:
+    """Encode a corpus, append EOS to both sides, and drop (and count) the pairs of more than `max_length` tokens.
+
+    encode: sentences to ids without specials, as `Tokenizer.encode`.
+
+    Raises: UserError if no pair is left, if one of those left is longer than `tokens_per_batch`, or if either number
+        is not positive.
+    """
+    if max_length < 1:
+        raise UserError(f"max_length must be at least 1 token, not {max_length}")
+    source, target = encode_sequences(encode, pairs.source), encode_sequences(encode, pairs.target)
+    keep = np.maximum(source.lengths, target.lengths) <= max_length
+    if not keep.any():
+        raise UserError(f"none of the {len(keep)} sentence pairs has at most max_length = {max_length} tokens")
+    line_numbers = np.array(pairs.line_numbers)[keep]
+    n_dropped = int(np.count_nonzero(~keep))
+    encoded = EncodedPairs(source.only(keep), target.only(keep), line_numbers, max_length, n_dropped)
+    encoded.require_fit(tokens_per_batch)
+    return encoded
+
+
+def bucket_boundaries(max_length: int, fineness: int = 1) -> list[int]:
+    """The largest length of each bucket: from 8 in steps that double with the length, up to `max_length`.
+
+    fineness 1 is 8, 12, 16, 24, 32, 48, ... (two buckets for each doubling, the paper's base model); every further
+    point doubles their number: less padding, but more buckets to fill.
+
+    Raises: UserError if `max_length` or `fineness` is not positive.
+    """
+    if max_length < 1 or fineness < 1:
+        raise UserError(f"max_length and bucket fineness must be at least 1, not {max_length} and {fineness}")
+    boundaries = []
+    boundary = 8
+    while boundary < max_length:
+        boundaries.append(boundary)
+        power = boundary.bit_length() - 1  # floor(log2(boundary))
+        boundary += 2 ** max(0, power - fineness)
+    return boundaries + [max_length]
+
+
+class BatchPlan:
+    """The batches of a training run.
+
+    tokens_per_batch: the budget of one micro-batch in padded positions, for each side separately
+    accumulation:     micro-batches whose gradients one optimizer step adds up; on several devices, those of all devices
+    seed:             with the epoch's number, all that the order depends on
+    fineness:         of the buckets, see `bucket_boundaries`
+
+    Raises: UserError if a pair does not fit into `tokens_per_batch`, or if an argument is out of range.
+    """
+
+    def __init__(self, encoded: EncodedPairs, tokens_per_batch: int, accumulation: int, seed: int, fineness: int = 1):
+        encoded.require_fit(tokens_per_batch)
+        if accumulation < 1:
+            raise UserError(f"accumulation must be at least 1 micro-batch, not {accumulation}")
+        if seed < 0:
+            raise UserError(f"the seed of the batches must not be negative, but is {seed}")
+        self.encoded = encoded
+        self.accumulation = accumulation
+        self.seed = seed
+        boundaries = np.array(bucket_boundaries(encoded.max_length, fineness))
+        # The last bucket can reach beyond the budget though no pair does: then one pair is a micro-batch.
+        self._pairs_per_step = np.maximum(tokens_per_batch // boundaries, 1) * accumulation  # (buckets,)
+        self._bucket_of = np.searchsorted(boundaries, encoded.lengths)  # (pairs,): the first boundary >= length
+
+    def epoch(self, epoch: int) -> list[np.ndarray]:
+        """The steps of one epoch, each the indices of its pairs. Every pair is in exactly one step.
+
+        Each bucket's pairs come in random order and are cut into steps as large as the budget allows, and a smaller
+        last one. The order of all steps is random, so that the model does not see the short sentences first.
+        """
+        rng = np.random.Generator(np.random.PCG64([self.seed, epoch]))
+        shuffled = rng.permutation(len(self.encoded))
+        bucket_of = self._bucket_of[shuffled]
+        bucket_by_bucket = []
+        for bucket, pairs_per_step in enumerate(self._pairs_per_step):
+            members = shuffled[bucket_of == bucket]
+            bucket_by_bucket += [members[i:i + pairs_per_step] for i in range(0, len(members), pairs_per_step)]
+        return [bucket_by_bucket[i] for i in rng.permutation(len(bucket_by_bucket))]
+
+    def micro_batches(self, indices: np.ndarray) -> list[Batch]:
+        """A step's pairs dealt to `accumulation` batches, or to fewer if there are fewer pairs.
+
+        They are dealt by length, to and fro like a snake (0 1 2, 2 1 0, ...), so all batches get the same amount of
+        text, to within a sentence. Which batch a pair lands in depends on the set of pairs, not on their order.
+        """
+        longest_first = self.encoded.by_length(indices)[::-1]
+        n_batches = min(self.accumulation, len(indices))
+        there_and_back = np.concatenate([np.arange(n_batches), np.arange(n_batches)[::-1]])
+        dealt_to = np.resize(there_and_back, len(indices))  # repeats the pattern
+        return [self.encoded.batch(longest_first[dealt_to == i]) for i in range(n_batches)]
+
+
+def steps(plan: BatchPlan, start_epoch: int = 0, start_index: int = 0) -> Iterator[tuple[int, int, np.ndarray]]:
+    """(epoch, index of the step in its epoch, pair indices) for ever, from any place that an earlier run has reached.
+
+    `start_index` may be the number of steps of its epoch: then the next epoch begins.
+
+    Raises: UserError, when the first step is asked for, if that place does not exist.
+    """
+    epoch, first = start_epoch, start_index
+    while True:
+        steps_of_epoch = plan.epoch(epoch)
+        if not 0 <= first <= len(steps_of_epoch):
+            raise UserError(
+                f"cannot start at step {first} of epoch {epoch}, which has {len(steps_of_epoch)} steps: "
+                "was this run begun with other data or other batches?"
+            )
+        for index in range(first, len(steps_of_epoch)):
+            yield epoch, index, steps_of_epoch[index]
+        epoch, first = epoch + 1, 0
+
+
+def batches_in_order(encoded: EncodedPairs, tokens_per_batch: int) -> Iterator[Batch]:
+    """All pairs once, shortest first, as many to a batch as the budget (padded positions per side) allows.
+
+    For validation: nothing is random, and `Batch.indices` leads back to the order of the corpus.
+
+    Raises: UserError, when the first batch is asked for, if a pair does not fit into `tokens_per_batch`.
+    """
+    encoded.require_fit(tokens_per_batch)
+    order = encoded.by_length(np.arange(len(encoded)))
+    start = 0
+    for end, length in enumerate(encoded.lengths[order]):
+        if (end + 1 - start) * length > tokens_per_batch:
+            yield encoded.batch(order[start:end])
+            start = end
+    yield encoded.batch(order[start:])
+
+
+def encode_sequences(encode: Callable[[list[str]], list[list[int]]], sentences: list[str]) -> Sequences:
+    """All sentences as ids, each with EOS at its end."""
+    chunks = [np.empty(0, dtype=np.int32)]
+    lengths: list[int] = []
+    for start in range(0, len(sentences), SENTENCES_PER_ENCODING):
+        encoded = [ids + [EOS] for ids in encode(sentences[start:start + SENTENCES_PER_ENCODING])]
+        chunks.append(np.fromiter(itertools.chain.from_iterable(encoded), dtype=np.int32))
+        lengths += map(len, encoded)
+    return Sequences(np.concatenate(chunks), _offsets(np.array(lengths, dtype=np.int64)))
+
+
+def _offsets(lengths: np.ndarray) -> np.ndarray:
+    """Where sequences of these lengths (n,) begin and end when laid end to end: (n + 1,) int64."""
+    return np.concatenate([[0], np.cumsum(lengths)])

@@ -1,0 +1,115 @@
+"""How do two text files become pairs of sentences?
+
+A parallel corpus is two files of equal length: line i of one translates line i of the other. Everything that can be
+wrong with such files (a missing half, a broken archive, another encoding) ends here, in a UserError that names it.
+"""
+
+import codecs
+import gzip
+import zlib
+from pathlib import Path
+from typing import NamedTuple
+
+from scratchformer.errors import UserError
+
+MAX_NAMES_LISTED = 20
+
+
+class Pairs(NamedTuple):
+    """A parallel corpus without its blank lines.
+
+    `source[i]` translates to `target[i]`; both came from line `line_numbers[i]` (counted from 1) of their files.
+    `n_empty` is the number of lines left out because one side, or both, was blank.
+    """
+
+    source: list[str]
+    target: list[str]
+    line_numbers: list[int]
+    n_empty: int
+
+
+def read_lines(path: Path) -> list[str]:
+    r"""The lines of a UTF-8 file, plain or gzipped, without their line ends and without a byte order mark.
+
+    Only "\n" and "\r\n" end a line. `str.splitlines` would also cut at U+2028, "\x0b" and others, which occur inside
+    the sentences of web corpora: one such cut, and every later pair is misaligned.
+
+    If `path` does not exist and `path`.gz does, that one is read.
+
+    Raises: UserError if the file is missing, unreadable, a broken archive, or not UTF-8.
+    """
+    path = _plain_or_gz(path) or path
+    data = _read_bytes(path).removeprefix(codecs.BOM_UTF8)
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line_number = data.count(b"\n", 0, error.start) + 1
+        raise UserError(f"{path}, line {line_number}: not valid UTF-8 ({error.reason})") from error
+    lines = text.split("\n")
+    if lines[-1] == "":
+        lines.pop()  # what follows the last line end is not a line
+    return [line.removesuffix("\r") for line in lines]
+
+
+def read_pairs(source_path: Path, target_path: Path) -> Pairs:
+    """The sentence pairs of two parallel files; pairs with a blank side are dropped and counted.
+
+    Raises: UserError if the files differ in their number of lines, if nothing is left, or as `read_lines` does.
+    """
+    source_lines, target_lines = read_lines(source_path), read_lines(target_path)
+    if len(source_lines) != len(target_lines):
+        raise UserError(
+            f"not parallel: {source_path} has {len(source_lines)} lines, {target_path} has {len(target_lines)}"
+        )
+    pairs = Pairs([], [], [], n_empty=0)
+    for line_number, (source, target) in enumerate(zip(source_lines, target_lines), start=1):
+        if source.strip() and target.strip():
+            pairs.source.append(source)
+            pairs.target.append(target)
+            pairs.line_numbers.append(line_number)
+    if not pairs.source:
+        raise UserError(f"no sentence pairs in {source_path} and {target_path}: every line is blank on one side")
+    return pairs._replace(n_empty=len(source_lines) - len(pairs.source))
+
+
+def find_split(directory: Path, split: str, source_language: str, target_language: str) -> tuple[Path, Path]:
+    """The source and the target file of one split, such as train.en and train.de.gz; plain files come first.
+
+    Raises: UserError if one is missing; it lists what the directory holds instead.
+    """
+    return _find(directory, f"{split}.{source_language}"), _find(directory, f"{split}.{target_language}")
+
+
+def _find(directory: Path, name: str) -> Path:
+    path = _plain_or_gz(directory / name)
+    if path is None:
+        raise UserError(f"neither {name} nor {name}.gz in {directory}, which {_contents(directory)}")
+    return path
+
+
+def _plain_or_gz(path: Path) -> Path | None:
+    """`path` or else `path`.gz, whichever exists."""
+    candidates = (path, path.with_name(path.name + ".gz"))
+    return next((candidate for candidate in candidates if candidate.exists()), None)
+
+
+def _read_bytes(path: Path) -> bytes:
+    try:
+        if path.suffix == ".gz":
+            with gzip.open(path) as file:
+                return file.read()
+        return path.read_bytes()
+    except (OSError, EOFError, zlib.error) as error:  # the last two: a truncated archive, a damaged one
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"cannot read {path}: {reason}") from error
+
+
+def _contents(directory: Path) -> str:
+    """What a directory holds, as the end of a sentence that begins with its name."""
+    if not directory.is_dir():
+        return "is not a directory"
+    names = sorted(path.name for path in directory.iterdir())
+    if not names:
+        return "is empty"
+    more = f" and {len(names) - MAX_NAMES_LISTED} more" if len(names) > MAX_NAMES_LISTED else ""
+    return "holds " + ", ".join(names[:MAX_NAMES_LISTED]) + more

@@ -1,0 +1,184 @@
+"""A checkpoint is the whole state of a run after a step: stop here, go on from it, and nobody can tell.
+
+One safetensors file (weights, Adam's moments; never pickle, which would run code from the file) with a JSON header (step,
+place in the batch plan, configuration, checksum). It is written beside its place, forced to disk and renamed, so a
+checkpoint is there whole or not at all, whatever kills the process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from scratchformer import config as configs
+from scratchformer.errors import UserError
+
+FORMAT = "scratchformer checkpoint 1"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run stands after `step` steps: what the loop needs to go on, apart from weights and moments.
+
+    epoch, index     the place of the next step in the batch plan
+    target_tokens    real target tokens seen so far; seconds: wall time spent in steps
+    best_loss        lowest validation loss so far, in nats per token, and the validations since (`unimproved`)
+    data_checksum    of the encoded training text, to notice that it has changed
+    """
+
+    step: int = 0
+    epoch: int = 0
+    index: int = 0
+    target_tokens: int = 0
+    seconds: float = 0.0
+    best_loss: float = float("inf")
+    unimproved: int = 0
+    data_checksum: int = 0
+
+    def after(self, **changes: Any) -> Progress:
+        return replace(self, **changes)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """weights: dotted name -> array; moments: "m.NAME" and "v.NAME" -> array, empty in averages."""
+
+    weights: dict[str, np.ndarray]
+    moments: dict[str, np.ndarray]
+    progress: Progress
+    config: configs.Config
+
+
+def save(path: Path, checkpoint: Checkpoint) -> None:
+    """Write the file whole or not at all. Raises UserError if the disk is full or the directory not writable."""
+    tensors = {f"model.{name}": array for name, array in checkpoint.weights.items()}
+    tensors |= {f"adam.{name}": array for name, array in checkpoint.moments.items()}
+    header = {"format": FORMAT, "checksum": str(checksum(tensors)), "progress": json.dumps(asdict(checkpoint.progress)),
+              "config": json.dumps(configs.to_dict(checkpoint.config))}
+    temporary = path.with_name(f".{path.name}.partial")
+    try:
+        save_file(tensors, temporary, header)
+        flush_to_disk(temporary)
+        os.replace(temporary, path)
+        flush_to_disk(path.parent)
+    except (OSError, SafetensorError) as error:
+        temporary.unlink(missing_ok=True)
+        raise UserError(f"{path}: cannot write the checkpoint: {error}") from None
+
+
+def flush_to_disk(path: Path) -> None:
+    """Return when the file (or the names in the directory) would survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def load(path: Path) -> Checkpoint:
+    """Read a checkpoint. Raises UserError, naming the file, if it is missing, truncated, damaged or not ours."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            header = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}
+    except (OSError, SafetensorError, ValueError) as error:
+        raise UserError(f"{path}: not a sound checkpoint ({str(error).splitlines()[0]})") from None
+    if header.get("format") != FORMAT:
+        raise UserError(f"{path}: a safetensors file, but not a checkpoint of this program ({FORMAT})")
+    if header.get("checksum") != str(checksum(tensors)):
+        raise UserError(f"{path}: damaged: its checksum is wrong")
+    return Checkpoint(with_prefix(tensors, "model."), with_prefix(tensors, "adam."),
+                      Progress(**json.loads(header["progress"])),
+                      configs.from_dict(json.loads(header["config"]), str(path)))
+
+
+def with_prefix(tensors: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    return {name.removeprefix(prefix): array for name, array in tensors.items() if name.startswith(prefix)}
+
+
+def checksum(tensors: dict[str, np.ndarray]) -> int:
+    """CRC-32 over names, shapes and bytes, in order of name."""
+    crc = 0
+    for name in sorted(tensors):
+        crc = zlib.crc32(f"{name}{tensors[name].shape}".encode(), crc)
+        crc = zlib.crc32(np.ascontiguousarray(tensors[name]).data, crc)
+    return crc
+
+
+def copy_into(arrays: dict[str, np.ndarray], views: dict[str, np.ndarray], path: Path) -> None:
+    """Fill `views` (of a model, of Adam's moments) in place. Raises UserError naming what does not fit."""
+    missing, surplus = sorted(views.keys() - arrays.keys()), sorted(arrays.keys() - views.keys())
+    if missing or surplus:
+        raise UserError(f"{path}: does not fit the model: missing {listed(missing)}; not in the model {listed(surplus)}")
+    for name, view in views.items():
+        if arrays[name].shape != view.shape:
+            raise UserError(f"{path}: {name} has shape {arrays[name].shape}, the model's has {view.shape}")
+        view[...] = arrays[name]
+
+
+def listed(names: list[str]) -> str:
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "") if names else "nothing"
+
+
+# The checkpoints of a run ---------------------------------------------------------------------------------------------
+
+
+class CheckpointDirectory:
+    """`step_00001000.safetensors` for the last steps, `best.safetensors`, `average.safetensors`."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.best = directory / "best.safetensors"
+        self.average = directory / "average.safetensors"
+
+    def of_step(self, step: int) -> Path:
+        return self.directory / f"step_{step:08d}.safetensors"
+
+    def steps(self) -> list[Path]:
+        """The checkpoints of single steps, oldest first."""
+        return sorted(self.directory.glob("step_*.safetensors"))
+
+    def keep_last(self, n: int) -> None:
+        for path in self.steps()[:-n]:
+            path.unlink()
+
+    def newest_sound(self) -> tuple[Checkpoint | None, list[str]]:
+        """The newest step's checkpoint that can be read (None if there is none), and what was wrong with newer ones."""
+        complaints = []
+        for path in reversed(self.steps()):
+            try:
+                return load(path), complaints
+            except UserError as error:
+                complaints.append(str(error))
+        return None, complaints
+
+    def preferred(self) -> Path:
+        """What to translate with: the average if one was made, else the best by validation loss, else the last step."""
+        for path in (self.average, self.best, *reversed(self.steps())):
+            if path.exists():
+                return path
+        raise UserError(f"{self.directory}: no checkpoint here")
+
+
+def average(paths: list[Path]) -> Checkpoint:
+    """The arithmetic mean of the weights of several checkpoints (paper §6.1), taken in float64; no moments.
+
+    Raises UserError if one cannot be read or belongs to another model. Progress and configuration are the last one's.
+    """
+    last = load(paths[-1])
+    total = {name: array.astype(np.float64) for name, array in last.weights.items()}
+    for path in paths[:-1]:
+        summand = {name: np.empty_like(array) for name, array in last.weights.items()}
+        copy_into(load(path).weights, summand, path)
+        for name, array in summand.items():
+            total[name] += array
+    mean = {name: (array / len(paths)).astype(last.weights[name].dtype) for name, array in total.items()}
+    return replace(last, weights=mean, moments={})

@@ -1,0 +1,252 @@
+"""The training loop (paper §5), from the first step to the last, and from any checkpoint on."""
+
+from __future__ import annotations
+
+import math
+import signal
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Iterator
+
+import numpy as np
+from tqdm import tqdm
+
+from scratchformer import config as configs
+from scratchformer.config import Config
+from scratchformer.decoding.translator import Translator
+from scratchformer.errors import UserError
+from scratchformer.nn.dropout import DropoutKey
+from scratchformer.nn.optim import Adam, clip_by_global_norm_inplace, noam
+from scratchformer.nn.transformer import Transformer
+from scratchformer.text.batches import Batch, BatchPlan, EncodedPairs, batches_in_order, steps
+from scratchformer.text.bleu import corpus_scores
+from scratchformer.text.tokenizer import Tokenizer
+from scratchformer.training import checkpoints
+from scratchformer.training.checkpoints import Checkpoint, Progress
+from scratchformer.training.run import RunDirectory, TrainingData
+
+MAY_CHANGE = {"training.steps", "training.max_tokens", "training.minutes", "training.patience",
+              "training.validate_every", "training.bleu_every", "training.save_every", "training.keep",
+              "training.average_last", "decoding.beam", "decoding.alpha", "decoding.extra_length"}
+"""Settings that say when to stop, look and save: a run may be resumed with others. All else would make it another run."""
+
+
+class Trainer:
+    """A model, its optimizer and their place in the batch plan: what one step changes and a checkpoint holds."""
+
+    def __init__(self, run: RunDirectory, config: Config, data: TrainingData, tokenizer: Tokenizer) -> None:
+        self.run, self.config, self.data, self.tokenizer = run, config, data, tokenizer
+        settings = config.training
+        self.plan = BatchPlan(data.train, settings.tokens_per_batch, settings.accumulation, settings.seed,
+                              settings.bucket_fineness)
+        self.model = Transformer(config.model, settings.seed)
+        self.optimizer = Adam(self.model, (settings.beta1, settings.beta2), settings.eps)
+        self.progress = Progress(data_checksum=data.checksum)
+
+    # Stop and go on
+
+    def checkpoint(self) -> Checkpoint:
+        views = self.model.store.named_views
+        return Checkpoint(views(self.model.store.data), self._moments(), self.progress, self.config)
+
+    def _moments(self) -> dict[str, np.ndarray]:
+        views = self.model.store.named_views
+        return ({f"m.{name}": view for name, view in views(self.optimizer.m).items()}
+                | {f"v.{name}": view for name, view in views(self.optimizer.v).items()})
+
+    def save(self) -> Path:
+        directory = self.run.checkpoints
+        path = directory.of_step(self.progress.step)
+        checkpoints.save(path, self.checkpoint())
+        directory.keep_last(self.config.training.keep)
+        return path
+
+    def resume(self) -> list[str]:
+        """Take up the newest sound checkpoint, or begin anew if there is none. -> complaints about damaged ones
+
+        Raises UserError if it was made with other settings or other data.
+        """
+        found, complaints = self.run.checkpoints.newest_sound()
+        if found is None and complaints:
+            raise UserError(f"no sound checkpoint to resume from: {'; '.join(complaints)}")
+        if found is not None:
+            path = self.run.checkpoints.of_step(found.progress.step)
+            self._require_same_run(found, path)
+            checkpoints.copy_into(found.weights, self.model.store.named_views(self.model.store.data), path)
+            checkpoints.copy_into(found.moments, self._moments(), path)
+            self.optimizer.t = found.progress.step
+            self.progress = found.progress
+        for path in self.run.checkpoints.steps():                                  # damaged: they will be made again
+            if path > self.run.checkpoints.of_step(self.progress.step):
+                path.unlink()
+        self.run.forget_after(self.progress.step)
+        return complaints
+
+    def _require_same_run(self, found: Checkpoint, path: Path) -> None:
+        then, now = flat(found.config), flat(self.config)
+        changed = [f"{key} is {now[key]!r}, was {then[key]!r}" for key in now
+                   if now[key] != then[key] and key not in MAY_CHANGE]
+        if changed:
+            raise UserError(f"{path}: made with other settings: {'; '.join(changed)}")
+        if found.progress.data_checksum != self.data.checksum:
+            raise UserError(f"{path}: the training text is not the one this run began with")
+
+    # Learn
+
+    def step(self, epoch: int, index: int, indices: np.ndarray) -> dict[str, Any]:
+        """One optimizer step on the pairs `indices`. -> what the log says about it
+
+        The gradient is that of the sum over all micro-batches, divided once by the number of their target tokens.
+        Raises UserError if the loss or the gradient is not finite; weights and checkpoints are then those of the step
+        before.
+        """
+        settings, model, began = self.config.training, self.model, time.perf_counter()
+        step = self.progress.step + 1
+        batches = self.plan.micro_batches(indices)
+        loss_sum, n_tokens = 0.0, 0
+        for shard, batch in enumerate(batches):
+            loss, n = model.loss_backward(batch.source_ids, batch.target_in_ids, batch.target_out_ids,
+                                          settings.eps_ls, settings.smoothing,
+                                          rng=DropoutKey(settings.seed, step, shard))
+            loss_sum += float(loss)
+            n_tokens += n
+        model.store.grad /= n_tokens
+        grad_norm = clip_by_global_norm_inplace(model.store.grad, settings.clip_norm or math.inf)
+        if not math.isfinite(loss_sum) or not math.isfinite(grad_norm):
+            raise UserError(self._not_finite(step, epoch, index, indices, loss_sum / n_tokens, grad_norm))
+        learning_rate = noam(step, self.config.model.d_model, settings.warmup, settings.lr_factor)
+        self.optimizer.step(learning_rate)
+        model.zero_grad()
+
+        seconds = time.perf_counter() - began
+        self.progress = self.progress.after(step=step, epoch=epoch, index=index + 1, seconds=self.progress.seconds + seconds,
+                                            target_tokens=self.progress.target_tokens + n_tokens)
+        return {"step": step, "epoch": epoch, "loss": loss_sum / n_tokens, "learning_rate": learning_rate,
+                "grad_norm": grad_norm, "target_tokens": n_tokens,
+                "source_tokens": sum(batch.n_source_tokens for batch in batches),
+                "positions": sum(batch.n_positions for batch in batches),
+                "all_target_tokens": self.progress.target_tokens, "seconds": seconds}
+
+    def _not_finite(self, step: int, epoch: int, index: int, indices: np.ndarray, loss: float, norm: float) -> str:
+        lines = ", ".join(str(line) for line in sorted(self.data.train.line_numbers[indices])[:5])
+        saved = self.run.checkpoints.steps()
+        last = f"the last good checkpoint is {saved[-1]}" if saved else "there is no checkpoint yet"
+        return (f"step {step}: the loss is {loss}, the gradient's norm {norm}; batch {index} of epoch {epoch}, lines "
+                f"{lines}{', ...' if len(indices) > 5 else ''} of the training text; {last}")
+
+    # Look
+
+    def validate(self) -> dict[str, Any]:
+        """Loss on the validation text, without smoothing and dropout; remembers the best and saves it."""
+        assert self.data.val is not None
+        loss = validation_loss(self.model, self.data.val, self.config.training.tokens_per_batch)
+        improved = loss < self.progress.best_loss
+        self.progress = self.progress.after(best_loss=min(loss, self.progress.best_loss),
+                                            unimproved=0 if improved else self.progress.unimproved + 1)
+        if improved:
+            checkpoints.save(self.run.checkpoints.best, replace(self.checkpoint(), moments={}))
+        return {"step": self.progress.step, "loss": loss, "perplexity": math.exp(min(loss, 700)),
+                "all_target_tokens": self.progress.target_tokens, "train_seconds": self.progress.seconds}
+
+    def validation_bleu(self) -> dict[str, Any]:
+        """sacreBLEU of greedy translations of the validation text."""
+        assert self.data.val_text is not None
+        translator = Translator(self.model, self.tokenizer, self.config.decoding.extra_length)
+        scores = corpus_scores(translator.translate(self.data.val_text.source, beam=1), self.data.val_text.target)
+        return {"step": self.progress.step, "bleu": scores.bleu, "signature": scores.bleu_signature,
+                "all_target_tokens": self.progress.target_tokens, "train_seconds": self.progress.seconds}
+
+
+def flat(config: Config) -> dict[str, Any]:
+    return {f"{part}.{name}": value for part, values in configs.to_dict(config).items() for name, value in values.items()}
+
+
+def validation_loss(model: Transformer, pairs: EncodedPairs, tokens_per_batch: int) -> float:
+    """Mean negative log likelihood per target token, in nats; exp of it is the perplexity of Table 3."""
+    total, n_tokens = 0.0, 0
+    for batch in batches_in_order(pairs, tokens_per_batch):
+        loss_sum, n = model.loss(batch.source_ids, batch.target_in_ids, batch.target_out_ids)
+        total += float(loss_sum)
+        n_tokens += n
+    return total / n_tokens
+
+
+@dataclass
+class Stop:
+    """Set by Ctrl-C or SIGTERM: finish the step, save, leave. A second Ctrl-C does not wait."""
+
+    requested: bool = False
+
+    def __call__(self, signal_number: int, frame: Any) -> None:
+        if self.requested:
+            raise KeyboardInterrupt
+        self.requested = True
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[Stop]:
+    stop = Stop()
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def train(trainer: Trainer) -> str:
+    """Train until there is a reason to stop, and say which. The last state is saved whatever the reason."""
+    settings, run, began = trainer.config.training, trainer.run, time.perf_counter()
+    run.checkpoints.average.unlink(missing_ok=True)                                # it would be of an older state
+    reason = reason_to_stop(trainer, Stop(), began)
+    bar = tqdm(total=settings.steps, initial=trainer.progress.step, unit="step", disable=None, file=sys.stderr)
+    with stop_on_signals() as stop, bar:
+        for epoch, index, indices in steps(trainer.plan, trainer.progress.epoch, trainer.progress.index):
+            if reason:
+                break
+            entry = trainer.step(epoch, index, indices)
+            step = entry["step"]
+            run.log("step", **entry)
+            bar.update()
+            bar.set_postfix_str(f"loss {entry['loss']:.3f}, lr {entry['learning_rate']:.1e}, "
+                                f"{entry['target_tokens'] / entry['seconds']:.0f} tok/s", refresh=False)
+            reason = reason_to_stop(trainer, stop, began)
+            at_end = bool(reason) and not stop.requested
+            if trainer.data.val is not None and (step % settings.validate_every == 0 or at_end):
+                seen = trainer.validate()
+                run.log("validation", **seen)
+                say(bar, f"step {step}: validation loss {seen['loss']:.3f}, perplexity {seen['perplexity']:.2f}, "
+                         f"{seen['all_target_tokens'] / 1e6:.2f}M target tokens in {seen['train_seconds'] / 60:.1f} min")
+                reason = reason or reason_to_stop(trainer, stop, began)            # patience may be at its end now
+            if trainer.data.val is not None and settings.bleu_every and (step % settings.bleu_every == 0 or at_end):
+                scored = trainer.validation_bleu()
+                run.log("bleu", **scored)
+                say(bar, f"step {step}: validation BLEU {scored['bleu']:.1f}")
+            if step % settings.save_every == 0 or reason:
+                trainer.save()
+    return reason
+
+
+def reason_to_stop(trainer: Trainer, stop: Stop, began: float) -> str:
+    """Empty while there is none."""
+    settings, progress = trainer.config.training, trainer.progress
+    if stop.requested:
+        return "interrupted"
+    if progress.step >= settings.steps:
+        return f"{settings.steps} steps done"
+    if settings.max_tokens and progress.target_tokens >= settings.max_tokens:
+        return f"{progress.target_tokens} target tokens seen"
+    if settings.minutes and time.perf_counter() - began >= 60 * settings.minutes:
+        return f"{settings.minutes:g} minutes are over"
+    if settings.patience and progress.unimproved >= settings.patience:
+        return f"{progress.unimproved} validations without a better loss"
+    return ""
+
+
+def say(bar: tqdm, line: str) -> None:
+    """Print above the progress bar."""
+    with bar.external_write_mode(file=sys.stderr):
+        print(line, file=sys.stderr, flush=True)

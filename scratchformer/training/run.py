@@ -1,0 +1,182 @@
+"""A run is a directory: `config.toml`, `tokenizer.model`, `checkpoints/`, `log.jsonl` and `figures/`."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from scratchformer import config as configs
+from scratchformer.config import Config, DataConfig
+from scratchformer.decoding.translator import Translator
+from scratchformer.errors import UserError
+from scratchformer.nn.transformer import Transformer
+from scratchformer.text import grammar
+from scratchformer.text.batches import EncodedPairs, encode_pairs
+from scratchformer.text.corpora import Pairs, find_split, read_pairs
+from scratchformer.text.tokenizer import Tokenizer
+from scratchformer.training import checkpoints
+from scratchformer.training.checkpoints import CheckpointDirectory
+
+
+class RunDirectory:
+    """The paths of a run, and its log."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config_file = path / "config.toml"
+        self.tokenizer_file = path / "tokenizer.model"
+        self.log_file = path / "log.jsonl"
+        self.figures = path / "figures"
+        self.checkpoints = CheckpointDirectory(path / "checkpoints")
+
+    def create(self, config: Config) -> None:
+        """Raises UserError if the directory already holds a run, or cannot be written."""
+        if self.config_file.exists():
+            raise UserError(f"{self.path}: holds a run already; go on with --resume {self.path}, or choose another --out")
+        try:
+            self.checkpoints.directory.mkdir(parents=True, exist_ok=True)
+            self.figures.mkdir(exist_ok=True)
+            self.config_file.write_text(configs.to_toml(config), encoding="utf-8")
+        except OSError as error:
+            raise UserError(f"{self.path}: cannot make the run directory: {error.strerror}") from None
+
+    def require(self) -> None:
+        """Raises UserError unless a run is here."""
+        if not self.config_file.exists():
+            raise UserError(f"{self.path}: no run here (config.toml is missing)")
+
+    def log(self, event: str, **values: Any) -> None:
+        """Append one line of JSON."""
+        try:
+            with open(self.log_file, "a", encoding="utf-8") as file:
+                file.write(json.dumps({"event": event, **values}) + "\n")
+        except OSError as error:
+            raise UserError(f"{self.log_file}: cannot write the log: {error.strerror}") from None
+
+    def read_log(self, event: str) -> list[dict[str, Any]]:
+        """All entries of one kind, oldest first. A last line that a crash cut short is passed over."""
+        try:
+            lines = self.log_file.read_text(encoding="utf-8").split("\n")
+        except OSError as error:
+            raise UserError(f"{self.log_file}: {error.strerror}") from None
+        entries = []
+        for line in lines:
+            try:
+                entry = json.loads(line)
+            except json.JSONDecodeError:
+                continue
+            if entry["event"] == event:
+                entries.append(entry)
+        return entries
+
+    def forget_after(self, step: int) -> None:
+        """Drop log entries of steps that no checkpoint knows: they will be taken again."""
+        if not self.log_file.exists():
+            return
+        kept = [line for line in self.log_file.read_text(encoding="utf-8").split("\n") if step_of(line) <= step]
+        temporary = self.log_file.with_suffix(".partial")
+        temporary.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
+        temporary.replace(self.log_file)
+
+
+def step_of(line: str) -> float:
+    """The step of a line of the log; infinite for an empty line or one that a crash cut short."""
+    try:
+        return json.loads(line)["step"]
+    except json.JSONDecodeError:
+        return float("inf")
+
+
+# Data -----------------------------------------------------------------------------------------------------------------
+
+
+class Corpus(NamedTuple):
+    """Text to train on and text to validate with; the latter may be missing."""
+
+    train: Pairs
+    val: Pairs | None
+
+
+def read_corpus(data: DataConfig) -> Corpus:
+    """The sentence pairs that the configuration names. Raises UserError for whatever is wrong with the files."""
+    if data.train_source or data.train_target:
+        if not (data.train_source and data.train_target) or bool(data.val_source) != bool(data.val_target):
+            raise UserError("source and target files come in pairs: give --train-source with --train-target, "
+                            "and --val-source with --val-target")
+        val = read_pairs(Path(data.val_source), Path(data.val_target)) if data.val_source else None
+        return Corpus(read_pairs(Path(data.train_source), Path(data.train_target)), val)
+    if data.directory:
+        directory, languages = Path(data.directory), (data.source_language, data.target_language)
+        return Corpus(read_pairs(*find_split(directory, "train", *languages)),
+                      read_pairs(*find_split(directory, "val", *languages)))
+    splits = grammar.generate()
+    return Corpus(pairs_of(splits["train"]), pairs_of(splits["val"]))
+
+
+def pairs_of(examples: list[grammar.Example]) -> Pairs:
+    return Pairs([example.source for example in examples], [example.target for example in examples],
+                 list(range(1, len(examples) + 1)), 0)
+
+
+class TrainingData(NamedTuple):
+    """What the loop runs on: encoded pairs, and the validation text for BLEU."""
+
+    train: EncodedPairs
+    val: EncodedPairs | None
+    val_text: Pairs | None
+
+    @property
+    def checksum(self) -> int:
+        """CRC-32 of the training ids: a run cannot go on with other data."""
+        return zlib.crc32(self.train.target.ids.data, zlib.crc32(self.train.source.ids.data))
+
+
+def encode_corpus(corpus: Corpus, tokenizer: Tokenizer, config: Config) -> TrainingData:
+    budget = config.training.tokens_per_batch
+    train = encode_pairs(tokenizer.encode, corpus.train, config.data.max_length, budget)
+    val = corpus.val and encode_pairs(tokenizer.encode, corpus.val, config.data.max_length, budget)
+    return TrainingData(train, val, corpus.val)
+
+
+def train_tokenizer(corpus: Corpus, config: Config) -> Tokenizer:
+    """One vocabulary for both languages, learnt from the training text (paper §5.1)."""
+    return Tokenizer.train([*corpus.train.source, *corpus.train.target], config.model.vocab_size,
+                           config.data.byte_fallback)
+
+
+# Trained models -------------------------------------------------------------------------------------------------------
+
+
+def load_run(path: str | Path, checkpoint: str | Path | None = None, dtype: str = "float32") -> Translator:
+    """The model of a run, ready to translate: `load_run("runs/tiny").translate(["A sentence ."])`.
+
+    checkpoint: "average", "best", "last" or a file; None takes the first of these that exists.
+    Raises UserError if there is no run, or its files are damaged or do not belong together.
+    """
+    run = RunDirectory(Path(path))
+    run.require()
+    config = configs.load(run.config_file)
+    file = checkpoint_file(run.checkpoints, checkpoint)
+    model = Transformer(config.model, seed=0, dtype=dtype)
+    loaded = checkpoints.load(file)
+    checkpoints.copy_into(loaded.weights, model.store.named_views(model.store.data), file)
+    tokenizer = Tokenizer.load(run.tokenizer_file)
+    if tokenizer.vocab_size != config.model.vocab_size:
+        raise UserError(f"{run.tokenizer_file}: {tokenizer.vocab_size} pieces, "
+                        f"but model.vocab_size={config.model.vocab_size} in {run.config_file}")
+    return Translator(model, tokenizer, config.decoding.extra_length)
+
+
+def checkpoint_file(directory: CheckpointDirectory, wanted: str | Path | None) -> Path:
+    if wanted is None:
+        return directory.preferred()
+    named = {"average": directory.average, "best": directory.best, "last": (directory.steps() or [Path("last")])[-1]}
+    path = named.get(str(wanted), Path(wanted))
+    if not path.exists():
+        raise UserError(f"{path}: no such checkpoint" if path == Path(wanted) else
+                        f"{directory.directory}: there is no checkpoint {str(wanted)!r} yet")
+    return path

@@ -1,0 +1,317 @@
+import itertools
+
+import numpy as np
+import pytest
+
+from scratchformer.errors import UserError
+from scratchformer.text.batches import BatchPlan, batches_in_order, bucket_boundaries, encode_pairs, steps
+from scratchformer.text.corpora import Pairs
+from scratchformer.text.tokenizer import BOS, EOS, PAD
+
+MAX_LENGTH = 40
+BUDGET = 100
+
+
+def encode(sentences):
+    """A tokenizer for tests: every word is a number, and its own id."""
+    return [[int(word) for word in sentence.split()] for sentence in sentences]
+
+
+def pairs_of(source, target):
+    return Pairs(source, target, list(range(1, len(source) + 1)), n_empty=0)
+
+
+def pairs_of_lengths(source_lengths, target_lengths):
+    """Pairs of these numbers of words; EOS is not counted yet. Every word of the corpus is another number."""
+    words = itertools.count(10)
+    sentences = [" ".join(str(next(words)) for _ in range(n)) for n in [*source_lengths, *target_lengths]]
+    return pairs_of(sentences[:len(source_lengths)], sentences[len(source_lengths):])
+
+
+@pytest.fixture(scope="module")
+def encoded():
+    """500 pairs of 2 to 40 tokens on the longer side."""
+    rng = np.random.default_rng(0)
+    source_lengths, target_lengths = rng.integers(1, MAX_LENGTH, size=(2, 500))
+    return encode_pairs(encode, pairs_of_lengths(source_lengths, target_lengths), MAX_LENGTH, BUDGET)
+
+
+def same(some, others):
+    return len(some) == len(others) and all(np.array_equal(a, b) for a, b in zip(some, others))
+
+
+def same_batches(some, others):
+    return len(some) == len(others) and all(same(a, b) for a, b in zip(some, others))
+
+
+def assert_each_once(groups, n):
+    assert np.array_equal(np.sort(np.concatenate(groups)), np.arange(n))
+
+
+# --- bucket_boundaries
+
+
+def test_boundaries_of_the_papers_base_model():
+    assert bucket_boundaries(256) == [8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256]
+
+
+def test_finer_boundaries():
+    assert bucket_boundaries(64, fineness=2) == [8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64]
+    assert bucket_boundaries(20, fineness=3) == [8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 20]
+    assert bucket_boundaries(20, fineness=9) == list(range(8, 21))
+
+
+def test_the_last_boundary_is_the_maximal_length():
+    assert bucket_boundaries(100) == [8, 12, 16, 24, 32, 48, 64, 96, 100]
+    assert bucket_boundaries(8) == [8]
+    assert bucket_boundaries(5) == [5]
+
+
+@pytest.mark.parametrize("max_length, fineness", [(0, 1), (-3, 1), (64, 0), (64, -1)])
+def test_impossible_boundaries(max_length, fineness):
+    with pytest.raises(UserError, match="must be at least 1"):
+        bucket_boundaries(max_length, fineness)
+
+
+# --- encode_pairs
+
+
+def test_ids_are_stored_flat_with_eos():
+    encoded = encode_pairs(encode, pairs_of(["10 11", "12"], ["20", "21 22 23"]), MAX_LENGTH, BUDGET)
+    assert len(encoded) == 2
+    assert encoded.source.ids.dtype == encoded.target.ids.dtype == np.int32
+    assert encoded.source.ids.tolist() == [10, 11, EOS, 12, EOS]
+    assert encoded.source.offsets.tolist() == [0, 3, 5]
+    assert encoded.target.ids.tolist() == [20, EOS, 21, 22, 23, EOS]
+    assert encoded.target.offsets.tolist() == [0, 2, 6]
+    assert encoded.lengths.tolist() == [3, 4]
+    assert encoded.n_dropped == 0
+
+
+def test_long_corpora_are_encoded_in_parts(monkeypatch):
+    pairs = pairs_of_lengths([3, 1, 4, 1, 5, 9, 2], [2, 7, 1, 8, 2, 8, 1])
+    whole = encode_pairs(encode, pairs, MAX_LENGTH, BUDGET)
+    monkeypatch.setattr("scratchformer.text.batches.SENTENCES_PER_ENCODING", 3)
+    parts = encode_pairs(encode, pairs, MAX_LENGTH, BUDGET)
+    assert np.array_equal(parts.source.ids, whole.source.ids)
+    assert np.array_equal(parts.target.offsets, whole.target.offsets)
+
+
+def test_pairs_over_the_maximal_length_are_dropped():
+    # In tokens with EOS: (5, 2), (6, 2), (2, 6), (5, 5); the maximum of 5 lets the first and the last pass.
+    encoded = encode_pairs(encode, pairs_of_lengths([4, 5, 1, 4], [1, 1, 5, 4]), max_length=5, tokens_per_batch=BUDGET)
+    assert encoded.n_dropped == 2
+    assert encoded.line_numbers.tolist() == [1, 4]
+    assert encoded.source.lengths.tolist() == [5, 5]
+    assert encoded.target.lengths.tolist() == [2, 5]
+    assert encoded.target.ids[-1] == EOS
+
+
+def test_no_pair_is_short_enough():
+    with pytest.raises(UserError, match="none of the 2 sentence pairs has at most max_length = 3 tokens"):
+        encode_pairs(encode, pairs_of_lengths([3, 1], [1, 4]), max_length=3, tokens_per_batch=BUDGET)
+
+
+def test_a_pair_over_the_budget_is_named():
+    pairs = pairs_of_lengths([3, 20, 30, 5], [3, 24, 1, 5])
+    with pytest.raises(UserError, match=r"line 3 has 31 tokens .* raise tokens_per_batch to 31, .* max_length = 40"):
+        encode_pairs(encode, pairs, MAX_LENGTH, tokens_per_batch=24)
+    assert len(encode_pairs(encode, pairs, MAX_LENGTH, tokens_per_batch=31)) == 4
+
+
+@pytest.mark.parametrize("number", [0, -1])
+def test_lengths_and_budgets_must_be_positive(encoded, number):
+    pairs = pairs_of(["10"], ["20"])
+    with pytest.raises(UserError, match=f"max_length must be at least 1 token, not {number}"):
+        encode_pairs(encode, pairs, max_length=number, tokens_per_batch=BUDGET)
+    with pytest.raises(UserError, match=f"tokens_per_batch must be at least 1, not {number}"):
+        encode_pairs(encode, pairs, MAX_LENGTH, tokens_per_batch=number)
+    with pytest.raises(UserError, match=f"tokens_per_batch must be at least 1, not {number}"):
+        BatchPlan(encoded, tokens_per_batch=number, accumulation=1, seed=0)
+    with pytest.raises(UserError, match=f"tokens_per_batch must be at least 1, not {number}"):
+        next(batches_in_order(encoded, tokens_per_batch=number))
+    with pytest.raises(UserError, match=f"accumulation must be at least 1 micro-batch, not {number}"):
+        BatchPlan(encoded, BUDGET, accumulation=number, seed=0)
+
+
+def test_other_arguments_of_the_plan(encoded):
+    with pytest.raises(UserError, match="seed .* must not be negative, but is -1"):
+        BatchPlan(encoded, BUDGET, accumulation=1, seed=-1)
+    with pytest.raises(UserError, match="fineness must be at least 1"):
+        BatchPlan(encoded, BUDGET, accumulation=1, seed=0, fineness=0)
+    with pytest.raises(UserError, match="raise tokens_per_batch"):
+        BatchPlan(encoded, tokens_per_batch=20, accumulation=1, seed=0)
+
+
+# --- Batch
+
+
+def test_a_batch_written_out():
+    pairs = pairs_of(["10 11", "12", "13 14 15"], ["20", "21 22 23", "24 25"])
+    batch = encode_pairs(encode, pairs, MAX_LENGTH, BUDGET).batch(np.array([1, 0]))
+    assert batch.source_ids.tolist() == [[12, EOS, PAD], [10, 11, EOS]]
+    assert batch.target_in_ids.tolist() == [[BOS, 21, 22, 23], [BOS, 20, PAD, PAD]]
+    assert batch.target_out_ids.tolist() == [[21, 22, 23, EOS], [20, EOS, PAD, PAD]]
+    assert batch.indices.tolist() == [1, 0]
+    assert batch.n_source_tokens == 2 + 3
+    assert batch.n_target_tokens == 4 + 2
+    assert batch.n_positions == 2 * 3 + 2 * 4
+    assert batch.source_ids.dtype == batch.target_in_ids.dtype == batch.target_out_ids.dtype == np.int32
+
+
+def test_sentences_without_tokens_are_eos_alone():
+    batch = encode_pairs(encode, pairs_of([""], [""]), MAX_LENGTH, BUDGET).batch(np.array([0]))
+    assert (batch.source_ids.tolist(), batch.target_in_ids.tolist(), batch.target_out_ids.tolist()) == (
+        [[EOS]], [[BOS]], [[EOS]]
+    )
+
+
+def test_batches_hold_the_sentences_of_their_indices(encoded):
+    for batch in batches_in_order(encoded, BUDGET):
+        for row, index in enumerate(batch.indices):
+            for side, ids in ((encoded.source, batch.source_ids[row]), (encoded.target, batch.target_out_ids[row])):
+                assert ids[ids != PAD].tolist() == side.ids[side.offsets[index]:side.offsets[index + 1]].tolist()
+
+
+# --- BatchPlan.epoch
+
+
+@pytest.mark.parametrize("accumulation", [1, 3])
+@pytest.mark.parametrize("fineness", [1, 2, 3])
+def test_every_pair_is_in_one_step_of_one_bucket_within_the_budget(encoded, accumulation, fineness):
+    boundaries = np.array(bucket_boundaries(MAX_LENGTH, fineness))
+    smaller_steps = []
+    epoch = BatchPlan(encoded, BUDGET, accumulation, seed=1, fineness=fineness).epoch(0)
+    for step in epoch:
+        [bucket] = set(np.searchsorted(boundaries, encoded.lengths[step]))
+        full = BUDGET // boundaries[bucket] * accumulation
+        assert len(step) <= full
+        if len(step) < full:
+            smaller_steps.append(bucket)
+    assert_each_once(epoch, len(encoded))
+    assert len(smaller_steps) == len(set(smaller_steps))  # at most one remainder a bucket
+
+
+def test_a_bucket_reaching_beyond_the_budget_holds_single_pairs():
+    encoded = encode_pairs(encode, pairs_of_lengths([50] * 5, [1] * 5), max_length=64, tokens_per_batch=51)
+    epoch = BatchPlan(encoded, tokens_per_batch=51, accumulation=2, seed=0).epoch(0)
+    assert sorted(len(step) for step in epoch) == [1, 2, 2]
+
+
+def test_the_order_depends_on_seed_and_epoch_alone(encoded):
+    epoch = BatchPlan(encoded, BUDGET, 2, seed=5).epoch(3)
+    another_plan = BatchPlan(encoded, BUDGET, 2, seed=5)
+    another_plan.epoch(7)
+    assert same(another_plan.epoch(3), epoch)
+    assert not same(another_plan.epoch(4), epoch)
+    assert not same(BatchPlan(encoded, BUDGET, 2, seed=6).epoch(3), epoch)
+
+
+def test_steps_come_in_no_order_of_length(encoded):
+    longest = [encoded.lengths[step].max() for step in BatchPlan(encoded, BUDGET, 1, seed=0).epoch(0)]
+    assert abs(np.corrcoef(longest, np.arange(len(longest)))[0, 1]) < 0.3
+
+
+def test_finer_buckets_leave_less_padding(encoded):
+    def positions(fineness):
+        plan = BatchPlan(encoded, BUDGET, 1, seed=0, fineness=fineness)
+        return sum(batch.n_positions for step in plan.epoch(0) for batch in plan.micro_batches(step))
+
+    assert positions(3) < positions(2) < positions(1)
+
+
+# --- BatchPlan.micro_batches
+
+
+@pytest.mark.parametrize("accumulation", [1, 2, 3, 7])
+def test_micro_batches_share_out_the_step_within_the_budget(encoded, accumulation):
+    plan = BatchPlan(encoded, BUDGET, accumulation, seed=0)
+    for step in plan.epoch(0):
+        batches = plan.micro_batches(step)
+        assert len(batches) == min(accumulation, len(step))
+        assert sorted(np.concatenate([batch.indices for batch in batches])) == sorted(step)
+        assert all(max(batch.source_ids.size, batch.target_out_ids.size) <= BUDGET for batch in batches)
+        assert np.ptp([len(batch.indices) for batch in batches]) <= 1
+
+
+def test_pairs_are_dealt_like_a_snake():
+    lengths = [2, 3, 4, 5, 6, 7, 8]
+    encoded = encode_pairs(encode, pairs_of_lengths([n - 1 for n in lengths], [1] * 7), MAX_LENGTH, BUDGET)
+    batches = BatchPlan(encoded, BUDGET, accumulation=3, seed=0).micro_batches(np.array([4, 0, 6, 2, 1, 5, 3]))
+    assert [encoded.lengths[batch.indices].tolist() for batch in batches] == [[8, 3, 2], [7, 4], [6, 5]]
+
+
+def test_micro_batches_do_not_depend_on_the_order_of_the_step(encoded):
+    plan = BatchPlan(encoded, BUDGET, accumulation=3, seed=0)
+    step = max(plan.epoch(0), key=len)
+    assert len(set(encoded.lengths[step])) < len(step)  # there are ties
+    assert same_batches(plan.micro_batches(step), plan.micro_batches(step[::-1]))
+
+
+def test_the_step_is_the_same_text_however_it_is_split(encoded):
+    step = max(BatchPlan(encoded, BUDGET, accumulation=6, seed=0).epoch(0), key=len)
+    contents = []
+    for accumulation in (1, 2, 6):
+        batches = BatchPlan(encoded, BUDGET, accumulation, seed=0).micro_batches(step)
+        rows = [row[row != PAD].tolist() for batch in batches for row in batch.target_out_ids]
+        contents.append((sorted(rows), sum(batch.n_source_tokens for batch in batches)))
+    assert contents[0] == contents[1] == contents[2]
+
+
+# --- steps
+
+
+def test_resuming_anywhere_continues_the_same_run(encoded):
+    plan = BatchPlan(encoded, BUDGET, 2, seed=0)
+    run = list(itertools.islice(steps(plan), 3 * len(plan.epoch(0))))
+    assert [(epoch, index) for epoch, index, _ in run] == [
+        (epoch, index) for epoch in range(3) for index in range(len(plan.epoch(epoch)))
+    ]
+    for start in range(0, len(run), 7):
+        epoch, index, _ = run[start]
+        resumed = itertools.islice(steps(BatchPlan(encoded, BUDGET, 2, seed=0), epoch, index), len(run) - start)
+        assert same_batches(list(resumed), run[start:])
+
+
+def test_the_end_of_an_epoch_is_the_start_of_the_next(encoded):
+    plan = BatchPlan(encoded, BUDGET, 1, seed=0)
+    epoch, index, indices = next(steps(plan, 2, len(plan.epoch(2))))
+    assert (epoch, index) == (3, 0)
+    assert np.array_equal(indices, plan.epoch(3)[0])
+
+
+def test_starting_where_no_step_is(encoded):
+    plan = BatchPlan(encoded, BUDGET, 1, seed=0)
+    n_steps = len(plan.epoch(2))
+    for index in (-1, n_steps + 1):
+        with pytest.raises(UserError, match=f"cannot start at step {index} of epoch 2, which has {n_steps} steps"):
+            next(steps(plan, 2, index))
+
+
+# --- batches_in_order
+
+
+def test_batches_in_order_hold_everything_once_shortest_first(encoded):
+    batches = list(batches_in_order(encoded, BUDGET))
+    lengths = np.concatenate([encoded.lengths[batch.indices] for batch in batches])
+    assert_each_once([batch.indices for batch in batches], len(encoded))
+    assert np.all(np.diff(lengths) >= 0)
+    assert same_batches(batches, list(batches_in_order(encoded, BUDGET)))
+
+
+def test_batches_in_order_are_as_large_as_the_budget_allows(encoded):
+    batches = list(batches_in_order(encoded, BUDGET))
+    for batch, following in itertools.pairwise(batches):
+        longest = encoded.lengths[batch.indices].max()
+        assert len(batch.indices) * longest <= BUDGET
+        assert (len(batch.indices) + 1) * encoded.lengths[following.indices[0]] > BUDGET
+
+
+def test_a_single_batch_in_order(encoded):
+    [batch] = batches_in_order(encoded, tokens_per_batch=10**6)
+    assert len(batch.indices) == len(encoded)
+
+
+def test_a_pair_over_the_budget_in_order(encoded):
+    with pytest.raises(UserError, match="raise tokens_per_batch to 40"):
+        next(batches_in_order(encoded, tokens_per_batch=39))

@@ -1,0 +1,148 @@
+import gzip
+
+import pytest
+
+from scratchformer.errors import UserError
+from scratchformer.text.corpora import find_split, read_lines, read_pairs
+
+
+def write(path, text):
+    path.write_bytes(text.encode("utf-8"))
+    return path
+
+
+def write_gz(path, text):
+    path.write_bytes(gzip.compress(text.encode("utf-8")))
+    return path
+
+
+# --- read_lines
+
+
+@pytest.mark.parametrize(
+    "text, lines",
+    [
+        ("", []),
+        ("\n", [""]),
+        ("a\nb\n", ["a", "b"]),
+        ("a\nb", ["a", "b"]),
+        ("a\n\nb\n\n", ["a", "", "b", ""]),
+        ("a\r\nb\r\n", ["a", "b"]),
+        ("\ufeffa\nb\n", ["a", "b"]),
+        ("Straße, žluťoučký\n東京 🙂\n", ["Straße, žluťoučký", "東京 🙂"]),
+    ],
+)
+def test_lines_of_plain_and_gzipped_files(tmp_path, text, lines):
+    assert read_lines(write(tmp_path / "plain", text)) == lines
+    assert read_lines(write_gz(tmp_path / "packed.gz", text)) == lines
+
+
+@pytest.mark.parametrize("character", ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c", "\r"])
+def test_only_newline_ends_a_line(tmp_path, character):
+    line = f"one{character}line"
+    assert read_lines(write(tmp_path / "text", f"{line}\nnext\n")) == [line, "next"]
+
+
+def test_a_byte_order_mark_is_text_anywhere_but_at_the_start(tmp_path):
+    assert read_lines(write(tmp_path / "text", "a\n\ufeffb\n")) == ["a", "\ufeffb"]
+
+
+def test_a_missing_plain_file_is_read_from_its_archive(tmp_path):
+    write_gz(tmp_path / "train.en.gz", "packed\n")
+    assert read_lines(tmp_path / "train.en") == ["packed"]
+    write(tmp_path / "train.en", "plain\n")
+    assert read_lines(tmp_path / "train.en") == ["plain"]
+
+
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+def test_invalid_utf8_names_file_and_line(tmp_path, mark):
+    path = tmp_path / "latin1.de"
+    path.write_bytes(mark + "gut\nStraße\n".encode("latin-1"))
+    with pytest.raises(UserError, match=r"latin1\.de, line 2: not valid UTF-8"):
+        read_lines(path)
+
+
+def test_a_missing_file(tmp_path):
+    with pytest.raises(UserError, match=r"cannot read .*nowhere.*No such file"):
+        read_lines(tmp_path / "nowhere")
+
+
+def test_a_directory(tmp_path):
+    with pytest.raises(UserError, match="cannot read"):
+        read_lines(tmp_path)
+
+
+@pytest.mark.parametrize("damage", ["not gzip", "truncated", "flipped bits"])
+def test_a_broken_archive(tmp_path, damage):
+    packed = bytearray(gzip.compress(b"some text that is long enough to be damaged\n" * 20))
+    if damage == "not gzip":
+        packed = bytearray(b"plain text")
+    elif damage == "truncated":
+        del packed[-12:]
+    else:
+        packed[12] ^= 0xFF
+    path = tmp_path / "train.en.gz"
+    path.write_bytes(packed)
+    with pytest.raises(UserError, match=r"cannot read .*train\.en\.gz"):
+        read_lines(path)
+
+
+# --- read_pairs
+
+
+def test_pairs_without_blank_lines_keep_their_line_numbers(tmp_path):
+    source = write(tmp_path / "en", "one\n\nthree\nfour\n \t\nsix\n")
+    target = write_gz(tmp_path / "de.gz", "eins\nzwei\n\u3000\nvier\n\nsechs\n")
+    pairs = read_pairs(source, target)
+    assert pairs.source == ["one", "four", "six"]
+    assert pairs.target == ["eins", "vier", "sechs"]
+    assert pairs.line_numbers == [1, 4, 6]
+    assert pairs.n_empty == 3
+
+
+def test_files_of_different_length(tmp_path):
+    source, target = write(tmp_path / "text.en", "a\nb\nc\n"), write(tmp_path / "text.de", "a\nb\n")
+    with pytest.raises(UserError, match=r"text\.en has 3 lines, .*text\.de has 2"):
+        read_pairs(source, target)
+
+
+@pytest.mark.parametrize("source, target", [("", ""), ("\n\n", "\n\n"), ("a\n\n", "\nb\n")])
+def test_nothing_but_blank_lines(tmp_path, source, target):
+    with pytest.raises(UserError, match=r"no sentence pairs in .*text\.en and .*text\.de"):
+        read_pairs(write(tmp_path / "text.en", source), write(tmp_path / "text.de", target))
+
+
+# --- find_split
+
+
+def test_find_plain_and_packed_files(tmp_path):
+    source, target = write(tmp_path / "val.en", "a\n"), write_gz(tmp_path / "val.de.gz", "a\n")
+    assert find_split(tmp_path, "val", "en", "de") == (source, target)
+    assert find_split(tmp_path, "val", "de", "en") == (target, source)
+
+
+def test_plain_files_come_first(tmp_path):
+    for name in ("val.en", "val.en.gz", "val.de", "val.de.gz"):
+        (tmp_path / name).touch()
+    assert find_split(tmp_path, "val", "en", "de") == (tmp_path / "val.en", tmp_path / "val.de")
+
+
+def test_a_missing_split_lists_what_is_there(tmp_path):
+    for name in ("train.en", "train.de", "test.en.gz"):
+        (tmp_path / name).touch()
+    with pytest.raises(UserError, match=r"neither test\.de nor .*holds test\.en\.gz, train\.de, train\.en$"):
+        find_split(tmp_path, "test", "en", "de")
+
+
+def test_a_long_list_is_cut(tmp_path):
+    for i in range(25):
+        (tmp_path / f"{i:02d}").touch()
+    with pytest.raises(UserError, match=r"holds 00, 01, .*, 19 and 5 more$"):
+        find_split(tmp_path, "test", "en", "de")
+
+
+def test_an_empty_and_a_missing_directory(tmp_path):
+    with pytest.raises(UserError, match="which is empty"):
+        find_split(tmp_path, "test", "en", "de")
+    with pytest.raises(UserError, match="which is not a directory"):
+        find_split(tmp_path / "nowhere", "test", "en", "de")

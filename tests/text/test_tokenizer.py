@@ -1,0 +1,212 @@
+import re
+
+import numpy as np
+import pytest
+import sentencepiece
+
+from scratchformer.errors import UserError
+from scratchformer.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
+
+ENGLISH = [f"the {size} {animal} sees a {color} house" for size in ("small", "big", "old")
+           for animal in ("dog", "cat", "bear") for color in ("red", "green", "white")]
+GERMAN = [f"{article} {size} {animal} überquert die Straße für größere Äpfel" for size in ("kleine", "große", "schöne")
+          for article, animal in (("der", "Hund"), ("die", "Katze"), ("der", "Bär"))]
+TEXT = ENGLISH + GERMAN
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return Tokenizer.train(TEXT, vocab_size=90)
+
+
+@pytest.fixture(scope="module")
+def byte_tokenizer():
+    return Tokenizer.train(TEXT, vocab_size=350, byte_fallback=True)
+
+
+def possible_size(error):
+    """The last number of the message: the size that would do."""
+    return int(re.findall(r"\d+", str(error.value))[-1])
+
+
+# --- encode, decode, pieces
+
+
+def test_round_trip(tokenizer):
+    assert tokenizer.vocab_size == 90
+    ids = tokenizer.encode(TEXT)
+    assert tokenizer.decode(ids) == TEXT
+    assert all(UNK < i < 90 for sentence in ids for i in sentence)
+
+
+def test_pieces_spell_the_sentence(tokenizer):
+    [ids] = tokenizer.encode(["größere Äpfel"])
+    assert "".join(tokenizer.pieces(ids)) == "▁größere▁Äpfel"
+
+
+def test_text_is_not_normalized_but_for_runs_of_spaces(tokenizer):
+    learned = Tokenizer.train(["ﬁ ² u\u0308 ü ｆ"], vocab_size=14)
+    assert learned.decode(learned.encode([" ﬁ  ² u\u0308 ü   ｆ "])) == ["ﬁ ² u\u0308 ü ｆ"]
+
+
+def test_nothing_and_empty_sentences(tokenizer):
+    assert tokenizer.encode([]) == []
+    assert tokenizer.decode([]) == []
+    assert tokenizer.encode(["", "dog"])[0] == []
+    assert tokenizer.decode([[], [EOS]]) == ["", ""]
+
+
+def test_decode_stops_at_eos_and_ignores_pad_and_bos(tokenizer):
+    [dog, cat] = tokenizer.encode(["the dog", "a cat"])
+    assert tokenizer.decode([[BOS, PAD] + dog + [PAD, EOS] + cat, cat + [PAD]]) == ["the dog", "a cat"]
+
+
+def test_ids_may_be_numpy_integers(tokenizer):
+    ids = np.array(tokenizer.encode(["the dog"])[0] + [EOS], dtype=np.int32)
+    assert tokenizer.decode([ids]) == ["the dog"]
+    assert tokenizer.pieces(ids)[-1] == "</s>"
+
+
+def test_pieces_name_the_specials(tokenizer):
+    assert tokenizer.pieces([PAD, EOS, BOS, UNK]) == ["<pad>", "</s>", "<s>", "<unk>"]
+
+
+def test_ids_outside_the_vocabulary(tokenizer):
+    with pytest.raises(IndexError):
+        tokenizer.decode([[tokenizer.vocab_size]])
+    with pytest.raises(IndexError):
+        tokenizer.pieces([tokenizer.vocab_size])
+
+
+def test_an_unknown_character_is_unk(tokenizer):
+    [ids] = tokenizer.encode(["dog 🙂 dog"])
+    assert ids.count(UNK) == 1
+    assert tokenizer.decode([ids]) == ["dog  ⁇  dog"]
+
+
+def test_byte_fallback_spells_an_unknown_character(byte_tokenizer):
+    [ids] = byte_tokenizer.encode(["dog 🙂 dog"])
+    assert UNK not in ids
+    assert [piece for piece in byte_tokenizer.pieces(ids) if piece.startswith("<0x")] == [
+        "<0xF0>", "<0x9F>", "<0x99>", "<0x82>"
+    ]
+    assert byte_tokenizer.decode([ids]) == ["dog 🙂 dog"]
+
+
+def test_control_symbols_in_the_text_are_text(tokenizer, byte_tokenizer):
+    text = "a <s> b </s> <pad><unk> </s> end"
+    for learned in (Tokenizer.train(TEXT + [text], vocab_size=90), byte_tokenizer):
+        [ids] = learned.encode([text])
+        assert not {PAD, EOS, BOS, UNK} & set(ids)
+        assert learned.decode([ids]) == [text]
+    assert not {PAD, EOS, BOS} & set(tokenizer.encode([text])[0])  # "<" was not in its training text: UNK
+
+
+# --- train
+
+
+def test_training_twice_gives_the_same_bytes():
+    models = [Tokenizer.train(iter(TEXT), vocab_size=100).serialized for _ in range(2)]
+    assert models[0] == models[1]
+
+
+def test_training_is_silent(capfd):
+    Tokenizer.train(TEXT, vocab_size=90)
+    with pytest.raises(UserError):
+        Tokenizer.train(TEXT, vocab_size=9_000)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_an_error_of_the_sentences_passes_through():
+    def broken():
+        yield "fine"
+        raise UserError("line 2 is broken")
+
+    with pytest.raises(UserError, match="line 2 is broken"):
+        Tokenizer.train(broken(), vocab_size=50)
+
+
+def test_long_sentences_are_not_skipped():
+    long = "the dog " * 2_000 + "ß"  # 16 kB; sentencepiece skips what is longer than 4192 bytes, by default
+    learned = Tokenizer.train([long, "the dog"], vocab_size=20)
+    assert UNK not in learned.encode(["ß"])[0]
+
+
+@pytest.mark.parametrize("byte_fallback", [False, True])
+def test_too_large_a_vocabulary_names_the_largest(byte_fallback):
+    with pytest.raises(UserError, match="vocab_size 9000 is too large") as error:
+        Tokenizer.train(TEXT, 9_000, byte_fallback)
+    largest = possible_size(error)
+    assert Tokenizer.train(TEXT, largest, byte_fallback).vocab_size == largest
+    with pytest.raises(UserError, match=f"vocab_size {largest + 1} is too large"):
+        Tokenizer.train(TEXT, largest + 1, byte_fallback)
+
+
+@pytest.mark.parametrize("byte_fallback", [False, True])
+@pytest.mark.parametrize("vocab_size", [-1, 0, 1, 4, 10])
+def test_too_small_a_vocabulary_names_the_smallest(vocab_size, byte_fallback):
+    with pytest.raises(UserError, match=f"vocab_size {vocab_size} is too small") as error:
+        Tokenizer.train(TEXT, vocab_size, byte_fallback)
+    smallest = possible_size(error)
+    assert smallest == 4 + 256 * byte_fallback + len(set("".join(TEXT)))  # the space counts, as "▁"
+    assert Tokenizer.train(TEXT, smallest, byte_fallback).vocab_size == smallest
+    with pytest.raises(UserError, match=f"vocab_size {smallest - 1} is too small"):
+        Tokenizer.train(TEXT, smallest - 1, byte_fallback)
+
+
+@pytest.mark.parametrize("sentences", [[], ["", " \t"]])
+def test_no_text(sentences):
+    with pytest.raises(UserError, match="no text"):
+        Tokenizer.train(sentences, vocab_size=10)
+
+
+# --- save, load
+
+
+def test_save_and_load(tokenizer, tmp_path):
+    path = tmp_path / "tokenizer.model"
+    path.write_text("an older file")
+    tokenizer.save(path)
+    loaded = Tokenizer.load(path)
+    assert loaded.serialized == tokenizer.serialized == path.read_bytes()
+    assert loaded.encode(TEXT) == tokenizer.encode(TEXT)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_training_saves_when_asked(tmp_path):
+    trained = Tokenizer.train(TEXT, vocab_size=90, model_path=tmp_path / "model")
+    assert Tokenizer.load(tmp_path / "model").serialized == trained.serialized
+
+
+def test_saving_where_nothing_can_be_written(tokenizer, tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "directory").mkdir()
+    for path in (tmp_path / "missing" / "model", tmp_path / "file" / "model", tmp_path / "directory"):
+        with pytest.raises(UserError, match="cannot write the tokenizer"):
+            tokenizer.save(path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["directory", "file"]
+
+
+def test_loading_what_cannot_be_read(tmp_path):
+    with pytest.raises(UserError, match="cannot read the tokenizer .*missing"):
+        Tokenizer.load(tmp_path / "missing")
+    with pytest.raises(UserError, match="cannot read the tokenizer"):
+        Tokenizer.load(tmp_path)
+
+
+def test_loading_something_else(tokenizer, tmp_path, capfd):
+    path = tmp_path / "other"
+    for content in (b"", b"plain text", b"\x80\x00" * 500, tokenizer.serialized[:300], tokenizer.serialized[:-3]):
+        path.write_bytes(content)
+        with pytest.raises(UserError, match="other is not a sentencepiece model, or a damaged one"):
+            Tokenizer.load(path)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_loading_a_model_with_other_specials(tmp_path):
+    prefix = str(tmp_path / "other")
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(TEXT), model_prefix=prefix, model_type="bpe", vocab_size=90, minloglevel=2
+    )
+    with pytest.raises(UserError, match=r"other\.model has other special ids .* = 0, 1, 2, 3: -1, 2, 1, 0"):
+        Tokenizer.load(tmp_path / "other.model")
