@@ -6,5 +6,6 @@ from scratchformer.nn.gradcheck import gradcheck
 from scratchformer.nn.loss import cross_entropy
 from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.transformer import Transformer
+from scratchformer.training.run import load_run
 
-__all__ = ["Adam", "DropoutKey", "ModelConfig", "Transformer", "cross_entropy", "gradcheck", "noam"]
+__all__ = ["Adam", "DropoutKey", "ModelConfig", "Transformer", "cross_entropy", "gradcheck", "load_run", "noam"]

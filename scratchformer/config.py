@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import sys
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -120,6 +121,8 @@ class DecodingConfig:
         check_types(self)
         at_least(self, 1, "beam")
         at_least(self, 0, "alpha", "extra_length")
+        if self.alpha > 10:                                                        # the penalty would overflow one day
+            raise UserError(f"decoding.alpha={self.alpha} must be at most 10")
 
 
 @dataclass(frozen=True)
@@ -130,6 +133,11 @@ class Config:
     data: DataConfig = field(default_factory=DataConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     decoding: DecodingConfig = field(default_factory=DecodingConfig)
+
+    def __post_init__(self) -> None:
+        if self.model.positions == "learned" and self.data.max_length > self.model.max_positions:
+            raise UserError(f"data.max_length={self.data.max_length} must be at most "
+                            f"model.max_positions={self.model.max_positions} if model.positions is learned")
 
 
 PARTS: dict[str, type] = {"model": ModelConfig, "data": DataConfig, "training": TrainingConfig,
@@ -143,7 +151,7 @@ def part_of(config: Any) -> str:
 
 
 def check_types(config: Any) -> None:
-    """Every field holds a value of its type (a whole number may stand for a float)."""
+    """Every field holds a value of its type (a whole number may stand for a float) that a file can hold, too."""
     for name, hint in get_type_hints(type(config)).items():
         value = getattr(config, name)
         if get_origin(hint) is Literal:
@@ -151,10 +159,14 @@ def check_types(config: Any) -> None:
                 raise UserError(f"{part_of(config)}.{name} must be one of {', '.join(get_args(hint))}, not {value!r}")
             continue
         kinds = get_args(hint) or (hint,)
+        if type(value) is int and not -2**63 <= value < 2**63 or type(value) is float and not math.isfinite(value):
+            raise UserError(f"{part_of(config)}.{name} must be a finite number of 64 bits, not {value}")
         if type(value) is int and float in kinds:
             object.__setattr__(config, name, float(value))
         elif type(value) not in kinds:
             raise UserError(f"{part_of(config)}.{name} must be of type {kinds[0].__name__}, not {value!r}")
+        elif type(value) is str and ("\0" in value or value != value.encode("utf-8", "ignore").decode("utf-8")):
+            raise UserError(f"{part_of(config)}.{name} must be valid text, not {value!r}")
 
 
 def at_least(config: Any, lowest: int, *names: str) -> None:

@@ -97,9 +97,9 @@ def beam_search(model: Transformer, source_ids: np.ndarray, beam: int = 4, alpha
     """Follow the `beam` likeliest beginnings of each sentence at once.
 
     At every step the 2 beam likeliest continuations are made. Those that end in EOS are finished and compete by score;
-    the best `beam` of the others live on. At most `beam` of the 2 beam can end, so there are always enough. A sentence is
-    done when it has reached its greatest length, or when no living hypothesis can still beat the finished ones: its log
-    probability can only fall and the penalty is largest at the greatest length, so their quotient bounds its score.
+    the best `beam` of the others live on. At most `beam` of the 2 beam can end, so there are always enough. A sentence
+    is done when it has reached its greatest length, or when no living hypothesis can still beat the finished ones: its
+    log probability can only fall and the penalty is largest at the greatest length, so their quotient bounds its score.
     """
     longest = greatest_lengths(model, source_ids, extra_length)                    # (B,)
     done: list[list[Hypothesis]] = [[] for _ in source_ids]                        # at most `beam` each, best first
@@ -128,7 +128,7 @@ def beam_search(model: Transformer, source_ids: np.ndarray, beam: int = 4, alpha
         at_end = state.position >= longest[going]
         over = np.array([len(done[sentence]) >= nbest and done[sentence][nbest - 1].score >= limit
                          for sentence, limit in zip(going, bound)]) | at_end
-        for row in np.flatnonzero(at_end):                                         # unfinished ones fill the empty places
+        for row in np.flatnonzero(at_end):                                         # the unfinished fill empty places
             rest = [finished(ids[row, w, 1:].tolist(), alive[row, w], alpha) for w in range(beam)]
             done[going[row]] += [hypothesis for hypothesis in rest if np.isfinite(hypothesis.log_probability)]
 
@@ -144,7 +144,7 @@ def by_score(hypothesis: Hypothesis) -> float:
 
 
 def likeliest(totals: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The n largest of totals (B, W, V) for each b, best first -> values, and where they stand in W and V: (B, n) each"""
+    """The n largest of totals (B, W, V) for each b, best first -> values, places in W, places in V: (B, n) each"""
     B, W, V = totals.shape
     flat = totals.reshape(B, W * V)
     n = min(n, W * V)

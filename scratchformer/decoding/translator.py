@@ -8,6 +8,7 @@ from typing import Iterable, Iterator, NamedTuple
 import numpy as np
 
 from scratchformer.decoding.search import search
+from scratchformer.errors import UserError
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import encode_sequences
 from scratchformer.text.tokenizer import Tokenizer
@@ -38,16 +39,27 @@ class Translator:
         """The best translation of each sentence."""
         return [best[0].text for best in self.stream(sentences, beam, alpha)]
 
-    def stream(self, sentences: Iterable[str], beam: int = 4, alpha: float = 0.6,
-               nbest: int = 1) -> Iterator[list[Translation]]:
-        """The `nbest` best translations of each sentence, best first; reads and yields a chunk at a time."""
+    def stream(self, sentences: Iterable[str], beam: int = 4, alpha: float = 0.6, nbest: int = 1,
+               interactive: bool = False) -> Iterator[list[Translation]]:
+        """The `nbest` best translations of each sentence, best first.
+
+        Reads and yields a chunk of lines at a time; `interactive` makes a chunk of each line.
+        """
         remaining = iter(sentences)
-        while chunk := list(islice(remaining, LINES_AT_ONCE)):
+        while chunk := list(islice(remaining, 1 if interactive else LINES_AT_ONCE)):
             yield from self._chunk(chunk, beam, alpha, nbest)
+
+    def _require_positions(self, sentences: list[str], lengths: np.ndarray) -> None:
+        """Learned positions end somewhere. Raises UserError for a sentence that is longer."""
+        config, longest = self.model.config, int(lengths.argmax())
+        if config.positions == "learned" and lengths[longest] > config.max_positions:
+            raise UserError(f"a sentence of {lengths[longest]} tokens is longer than the model's "
+                            f"max_positions={config.max_positions}: {sentences[longest][:40]!r}...")
 
     def _chunk(self, sentences: list[str], beam: int, alpha: float, nbest: int) -> list[list[Translation]]:
         translations = [[Translation("", 0.0)]] * len(sentences)
         sources = encode_sequences(self.tokenizer.encode, sentences)
+        self._require_positions(sentences, sources.lengths)
         by_length = np.argsort(sources.lengths, kind="stable")
         by_length = by_length[[bool(sentences[index].strip()) for index in by_length]]
         for start in range(0, len(by_length), SENTENCES_AT_ONCE):

@@ -87,7 +87,7 @@ class AttentionCache(NamedTuple):
 def attention_weights(cache: Any) -> list[Array]:
     """The weights (B, H, T, S) of every attention in the cache of a forward pass, in the order of forward.
 
-    For a whole Transformer: the N of the encoder, then for each decoder layer its self-attention and its cross-attention.
+    For a whole Transformer: the N of the encoder, then for each decoder layer its self- and its cross-attention.
     """
     if isinstance(cache, AttentionCache):
         return [cache.weights]
@@ -136,7 +136,8 @@ class MultiHeadAttention(Layer):
     def _attend(self, q: Array, k: Array, v: Array, mask: Mask, rng: DropoutKey | None) -> tuple[Array, Any]:
         """q (B, T, H, K), k (B, S, H, K), v (B, S, H, d_v) -> y (B, T, D), cache"""
         heads, attention_cache = self.attention.forward(q, k, v, mask, rng=rng)    # (B, T, H, d_v)
-        y, output_cache = self.output.forward(heads.reshape(*heads.shape[:2], -1))  # (B, T, D)
+        joined = heads.reshape(*heads.shape[:2], -1)                               # (B, T, H d_v)
+        y, output_cache = self.output.forward(joined)                              # (B, T, D)
         return y, (attention_cache, output_cache)
 
     def _attend_backward(self, dy: Array, cache: Any) -> tuple[Array, Array, Array]:
@@ -215,7 +216,7 @@ class CrossAttention(MultiHeadAttention):
         self.q = Linear(d_model, self.h * self.d_k, init, dtype, bias)
         self.kv = Linear(d_model, self.h * (self.d_k + self.d_v), init, dtype, bias)
 
-    def forward(self, x: Array, memory: Array, mask: Mask = Mask(),  # type: ignore[override]
+    def forward(self, x: Array, memory: Array, mask: Mask = Mask(),
                 rng: DropoutKey | None = None) -> tuple[Array, Any]:
         projected, q_cache = self.q.forward(x)                                     # (B, T, H d_k)
         kv, kv_cache = self.kv.forward(memory)                                     # (B, S, H (d_k + d_v))

@@ -1,7 +1,7 @@
 """Random bits for dropout that depend on a key and on nothing else.
 
 A generator with a hidden state would have to be saved in checkpoints and could not be replayed on another device. A
-counter-based generator (Philox4x64-10, Salmon et al. 2011) has no state: the bits are a function of a key and a counter.
+counter-based generator (Philox4x64-10, Salmon et al. 2011) has no state: its bits follow from a key and a counter.
 The same key always draws the same mask, so a resumed run repeats the interrupted one bit for bit, a gradient check may
 call forward as often as it likes, and a CUDA kernel can draw the very masks that NumPy draws.
 """

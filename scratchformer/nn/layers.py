@@ -200,10 +200,12 @@ class LayerNorm(Layer):
         return ops_of(dy).layer_norm_backward(dy, cache, self.gamma.data, self.gamma.grad, self.beta.grad)
 
 
-class AddNorm(LayerNorm):
+class AddNorm(Layer):
     """The "Add & Norm" box of Figure 1 (paper §3.1), with the residual dropout of §5.4 inside.
 
         y = LayerNorm(x + dropout(h))
+
+    gamma (D,), ones; beta (D,), zeros.
 
     forward(x (..., D), h (..., D)) -> y (..., D), cache;   x came around the sublayer, h came out of it
     backward(dy (..., D), cache) -> dx (..., D), dh (..., D)
@@ -212,10 +214,12 @@ class AddNorm(LayerNorm):
     """
 
     def __init__(self, d_model: int, dtype: str = "float32", eps: float = 1e-6, P_drop: float = 0.0) -> None:
-        super().__init__(d_model, dtype, eps)
+        self.gamma = Parameter(np.ones(d_model, dtype))
+        self.beta = Parameter(np.zeros(d_model, dtype))
+        self.eps = eps
         self.P_drop = P_drop
 
-    def forward(self, x: Array, h: Array, rng: DropoutKey | None = None) -> tuple[Array, Any]:  # type: ignore[override]
+    def forward(self, x: Array, h: Array, rng: DropoutKey | None = None) -> tuple[Array, Any]:
         return ops_of(x).add_norm(x, h, self.gamma.data, self.beta.data, self.eps, self.P_drop, rng)
 
     def backward(self, dy: Array, cache: Any) -> tuple[Array, Array]:

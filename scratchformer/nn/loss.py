@@ -19,9 +19,12 @@ def cross_entropy(logits: Array, target_ids: Array, smoothing: float = 0.0, spre
     spread="others":   q is 1 - smoothing on the target and smoothing / (V - 1) on each other class (the paper's code).
     spread="uniform":  q is 1 - smoothing on the target, plus smoothing / V on every class (Szegedy et al. 2016).
 
-    logits (..., V), target_ids (...) int. A padded target counts for nothing. -> loss_sum in nats, n_tokens, dlogits
-    (..., V). The mean over any number of batches is sum(loss_sum) / sum(n_tokens), never a mean of means. `out` receives
-    dlogits and may be `logits` itself.
+    logits (..., V), target_ids (...) int; a padded target counts for nothing. `out` receives dlogits and may be
+    `logits` itself. -> loss_sum in nats, n_tokens, dlogits (..., V)
+
+    The mean over any number of batches is sum(loss_sum) / sum(n_tokens), never a mean of means.
+
+    Raises: ValueError if smoothing is not in [0, 1), or the shapes do not belong together.
     """
     V = logits.shape[-1]
     if not 0 <= smoothing < 1:

@@ -148,7 +148,7 @@ class Ops:
         return weights
 
     def masked_softmax_backward(self, dweights: Array, weights: Array, scale: float) -> Array:
-        """dweights (B, H, T, S) -> dscores (B, H, T, S); zero wherever the weight is zero, so the mask is not needed."""
+        """dweights -> dscores, (B, H, T, S) both. Zero wherever the weight is zero, so the mask is not needed."""
         dscores = dweights * weights
         dscores -= weights * dscores.sum(axis=-1, keepdims=True)
         dscores *= scale
@@ -175,8 +175,8 @@ class Ops:
 
             loss = -sum_v q_v log p_v,   p = softmax(logits),   dloss / dlogits = p - q
 
-        logits (n, V), targets (n,) int -> sum of the losses of the targets that are not padding in nats, dlogits (n, V).
-        `out` receives dlogits and may be `logits` itself.
+        logits (n, V), targets (n,) int -> sum of the losses in nats, dlogits (n, V). A padded target adds nothing to
+        either. `out` receives dlogits and may be `logits` itself.
         """
         xp = self.xp
         row, real = xp.arange(len(targets)), targets != PAD

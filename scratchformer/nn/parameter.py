@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterator
+from typing import Any, Callable, Iterator
 
 import numpy as np
 
@@ -41,11 +41,8 @@ class Layer:
     several.
     """
 
-    def forward(self, *inputs: Any, rng: Any = None) -> tuple[Array, Any]:
-        raise NotImplementedError
-
-    def backward(self, doutput: Array, cache: Any) -> Any:
-        raise NotImplementedError
+    forward: Callable[..., tuple[Array, Any]]
+    backward: Callable[..., Any]
 
     def parameters(self) -> dict[str, Parameter]:
         """Dotted name -> Parameter in order of definition; a Parameter that is shared appears once."""
@@ -101,7 +98,7 @@ class ParameterStore:
             offset = end
 
     def named_views(self, flat: Array) -> dict[str, Array]:
-        """Cut any flat array of this layout (an optimizer's moments, say) into named views of the parameters' shapes."""
+        """Cut any flat array of this layout (Adam's moments, say) into views of the parameters' shapes, by name."""
         views, offset = {}, 0
         for name, parameter in self.parameters.items():
             end = offset + parameter.data.size

@@ -36,7 +36,7 @@ class Residual(Layer):
     """
 
     sublayer: Any
-    norm: LayerNorm
+    norm: Layer
 
     def enter(self, x: Array) -> Array:
         raise NotImplementedError
@@ -59,7 +59,7 @@ class PostNorm(Residual):
 
     def __init__(self, sublayer: Layer, config: ModelConfig, dtype: str) -> None:
         self.sublayer = sublayer
-        self.norm: AddNorm = AddNorm(config.d_model, dtype, config.ln_eps, config.P_drop)
+        self.norm = AddNorm(config.d_model, dtype, config.ln_eps, config.P_drop)
 
     def forward(self, x: Array, *others: Any, rng: DropoutKey | None = None) -> tuple[Array, Any]:
         h, sublayer_cache = self.sublayer.forward(x, *others, rng=rng and rng.child(0))
@@ -167,7 +167,7 @@ class DecoderLayer(Layer):
         self.cross_attention = residual(attention(CrossAttention, config, init, dtype), config, dtype)
         self.feed_forward = residual(feed_forward(config, init, dtype), config, dtype)
 
-    def forward(self, x: Array, memory: Array, mask: Mask = Mask(causal=True),  # type: ignore[override]
+    def forward(self, x: Array, memory: Array, mask: Mask = Mask(causal=True),
                 memory_mask: Mask = Mask(), rng: DropoutKey | None = None) -> tuple[Array, Any]:
         x, self_attention_cache = self.self_attention.forward(x, mask, rng=rng and rng.child(0))
         x, cross_attention_cache = self.cross_attention.forward(x, memory, memory_mask, rng=rng and rng.child(1))
@@ -251,7 +251,7 @@ class Decoder(Stack):
     def __init__(self, config: ModelConfig, init: np.random.Generator, dtype: str = "float32") -> None:
         super().__init__(config, [DecoderLayer(config, init, dtype) for _ in range(config.N)], dtype)
 
-    def forward(self, x: Array, memory: Array, mask: Mask = Mask(causal=True),  # type: ignore[override]
+    def forward(self, x: Array, memory: Array, mask: Mask = Mask(causal=True),
                 memory_mask: Mask = Mask(), rng: DropoutKey | None = None) -> tuple[Array, Any]:
         caches = []
         for index, layer in enumerate(self.layers):
@@ -315,9 +315,10 @@ class Transformer(Layer):
     def __init__(self, config: ModelConfig, seed: int = 0, dtype: str = "float32") -> None:
         self.config = config
         init = np.random.default_rng(seed)
-        source = Embedding.new_weight(config.vocab_size, config.d_model, init, dtype)
-        target = source if config.tied == "all" else Embedding.new_weight(*source.shape, init, dtype)
-        output = target if config.tied != "none" else Embedding.new_weight(*source.shape, init, dtype)
+        sizes = config.vocab_size, config.d_model
+        source = Embedding.new_weight(*sizes, init, dtype)
+        target = source if config.tied == "all" else Embedding.new_weight(*sizes, init, dtype)
+        output = target if config.tied != "none" else Embedding.new_weight(*sizes, init, dtype)
 
         self.source_embedding = Embedding(source)
         self.source_positions = positions(config, init, dtype)
@@ -328,7 +329,7 @@ class Transformer(Layer):
         self.unembedding = Unembedding(output)
         self.store = ParameterStore(self.parameters())
 
-    def forward(self, source_ids: Array, target_in_ids: Array,  # type: ignore[override]
+    def forward(self, source_ids: Array, target_in_ids: Array,
                 rng: DropoutKey | None = None) -> tuple[Array, Any]:
         states, states_cache = self._states(source_ids, target_in_ids, rng)
         logits, logits_cache = self.unembedding.forward(states)                    # (B, T, V)

@@ -86,8 +86,7 @@ class CrossEntropy(Layer):
     def __init__(self, target_ids: Array, smoothing: float, spread: Smoothing) -> None:
         self.target_ids, self.smoothing, self.spread = target_ids, smoothing, spread
 
-    def forward(self, logits: Array,  # type: ignore[override]
-                rng: DropoutKey | None = None) -> tuple[Array, Any]:
+    def forward(self, logits: Array, rng: DropoutKey | None = None) -> tuple[Array, Any]:
         loss_sum, _, dlogits = cross_entropy(logits, self.target_ids, self.smoothing, self.spread)
         return loss_sum.astype(logits.dtype), (dlogits,)
 
@@ -106,7 +105,7 @@ class TransformerLoss(Layer):
     def __init__(self, model: Transformer, smoothing: float, spread: Smoothing) -> None:
         self.model, self.smoothing, self.spread = model, smoothing, spread
 
-    def forward(self, source_ids: Array, target_in_ids: Array, target_out_ids: Array,  # type: ignore[override]
+    def forward(self, source_ids: Array, target_in_ids: Array, target_out_ids: Array,
                 rng: DropoutKey | None = None) -> tuple[Array, Any]:
         logits, _ = self.model.forward(source_ids, target_in_ids, rng=rng)
         loss_sum, _, _ = cross_entropy(logits, target_out_ids, self.smoothing, self.spread)

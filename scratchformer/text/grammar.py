@@ -1,15 +1,16 @@
 """A small synchronous grammar: English and German derived together, with the answers.
 
-One derivation makes both sentences. A phrase builder (noun phrase, prepositional phrase, clause) chooses its words once
-and returns two things: an English constituent, a `Node` of the tree, and its German words, a list of `Token`. Each
-token names the English leaves it renders, so the word alignment is not computed afterwards; it is how the pair was made.
+One derivation makes both sentences. A phrase builder (noun phrase, prepositional phrase, clause) chooses its words
+once and returns two things: an English constituent, a `Node` of the tree, and its German words, a list of `Token`.
+Each token names the English leaves it renders, so the word alignment is not computed afterwards: it is how the pair
+was made.
 
     noun phrase   the red car    (NP (DT the) (JJ red) (NN car))    das rote Auto, one token for each leaf
     clause        English: subject, auxiliaries, "not", verb, complements, nested as the Penn Treebank brackets them
                   German: the topological fields, which word order only permutes:
 
-                  field in front | finite verb | middle field            | right bracket | field behind
-      statement   gestern        | hat         | die Frau das rote Auto  | gekauft       | weil es alt war
+                  in front       | finite verb | middle field            | right bracket | behind
+      statement   heute          | hat         | die Frau das rote Auto  | gekauft       | weil es neu ist
       question                   | hat         | die Frau das rote Auto  | gekauft       |
       subordinate weil           |             | die Frau das rote Auto  | gekauft hat   |
 
@@ -37,6 +38,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
+from itertools import cycle
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -51,6 +53,8 @@ SPLITS = ("train", "val", "test", "test_coreference", "test_compositional", "tes
 SIZES = {"train": 20_000, "val": 500, "test": 500, "test_coreference": 240, "test_compositional": 300, "test_long": 200}
 SEED = 2017
 MIN_WORDS, MAX_WORDS, MAX_WORDS_LONG = 3, 25, 45
+MIN_COUNT = 30  # a word form rarer than this among all sentences drawn is dropped, with its sentences
+SURPLUS = 1.5  # how many more ordinary sentences are drawn than needed, because of that
 
 
 class Example(NamedTuple):
@@ -165,7 +169,8 @@ class Verb:
     objects: tuple[str, ...] = ()
     stative: bool = False
     passive: bool = False
-    habitual: bool = False  # of states that cannot be reached at will: no modals, no perfect
+    habitual: bool = False  # not an event: no modals, no perfect, no date
+    places: tuple[str, ...] = ()  # the prepositions that make sense after it
     preposition: str = ""
     complementizer: str = ""
 
@@ -237,6 +242,7 @@ def read_verb(name: str, entry: dict[str, Any], lexicon: Lexicon) -> Verb:
         stative=entry.get("stative", False),
         passive=entry.get("passive", False),
         habitual=entry.get("habitual", False),
+        places=tuple(split(entry.get("places", ""))),
         preposition=entry.get("preposition", ""),
         complementizer=entry.get("complementizer", ""),
     )
@@ -283,7 +289,7 @@ CONTRACTIONS = {
 }
 
 
-def ending(table: dict[str, tuple[str, ...]], case: str, column: str) -> str:
+def ending(table: dict[str, tuple[str, str, str, str]], case: str, column: str) -> str:
     return table[case][COLUMNS.index(column)]
 
 
@@ -345,6 +351,13 @@ def ordinal(lexicon: Lexicon, n: int) -> tuple[str, str]:
     return f"{tens}-{table['en_ordinals'].split()[n % 10 - 1]}", german_number(lexicon, n) + "sten"
 
 
+def numerals(lexicon: Lexicon) -> frozenset[str]:
+    """All number words of both languages, as they stand in a sentence."""
+    numbers = [n for n in range(2, 1000) if n % 100 != 1]
+    english = {word for n in numbers for word in english_number(lexicon, n)} - {"and"}
+    return frozenset(english | {german_number(lexicon, n) for n in numbers})
+
+
 # --- clauses ---------------------------------------------------------------------------------------------------------
 
 
@@ -360,6 +373,7 @@ class Clause:
     negation: Node | None
     adverb: Node | None  # often, always, ...: before the English main verb
     predicate: Node  # the innermost English verb phrase
+    tense: str
     finite: Token
     prefix: Token | None  # of a separable verb in a simple tense
     bracket: list[Token]  # participles and infinitives
@@ -533,22 +547,22 @@ class Derivation:
         if wanted or (modifiers and self.chance(adjectives)):
             chosen = [self.rng.choice(wanted or modifiers)]
         if name in self.lexicon.classes["relative"]:
-            determiner = self.rng.choice(["my", "my", "our", *([owner] * 3 if owner else ["the"])])
+            determiner = self.rng.choice(["my", "my", "our", *([owner] * 3 if owner else [])])
         elif not_leaf:
             determiner = "a" if noun.german_plural and not is_plural else ""
+        elif relative:
+            determiner = self.rng.choice(["the", "the", "the", "these" if is_plural else "this"])
         elif is_plural:
             determiner = self.rng.choice(["the"] * 5 + ["these", "my", "our"] + [owner or "the"])
             if not definite:
-                determiner = self.rng.choice([determiner, determiner, "many", "some", ""])
+                determiner = self.rng.choice([determiner] * 3 + ["many", "some", "many" if self.is_person(name) else ""])
         elif not noun.german_plural:
             determiner = self.rng.choice(["the", "the", "this"] + ([] if definite else [""]))
         else:
             determiner = self.rng.choice(["the"] * 8 + ["this", "this", "my", "our"] + [owner or "the"])
             if not definite:
-                determiner = self.rng.choice([determiner, determiner, determiner, "a", "a", "every"])
+                determiner = self.rng.choice([determiner] * 5 + ["a"] * 4 + ["every"])
         if determiner in ("my", "our", "his", "her") and name in self.lexicon.expand("person, way, outdoors, passage"):
-            determiner = "the"
-        if determiner == "every" and (not_leaf or relative):
             determiner = "the"
         return self.noun_phrase(name, case, determiner, is_plural, chosen, not_leaf, relative=relative)
 
@@ -570,7 +584,7 @@ class Derivation:
     def is_person(self, name: str) -> bool:
         return name in self.lexicon.classes["person"] or name in self.lexicon.classes["relative"]
 
-    def subject(self, names: Sequence[str], plain: bool = False) -> NounPhrase:
+    def subject(self, names: Sequence[str], plain: bool = False, definite: bool = False) -> NounPhrase:
         """The subject of a verb that takes these nouns. Persons may also be a name, a relative or a pronoun."""
         if any(self.is_person(name) for name in names) and not self.wanted.intersection(names):
             kind = self.rng.random()
@@ -580,7 +594,7 @@ class Derivation:
                 return self.personal_pronoun(self.rng.choice(list(self.lexicon.data["pronouns"])))
             if kind < 0.45 and "king" in names:
                 names = self.lexicon.classes["relative"]
-        return self.free_noun_phrase(names, definite=not self.chance(0.3), adjectives=0.3, plural=0.2)
+        return self.free_noun_phrase(names, definite=definite or self.chance(0.7), adjectives=0.3, plural=0.2)
 
     def owner(self, subject: NounPhrase) -> str:
         """The possessive that refers to this subject: his, her, or none if the noun's gender is not its sex."""
@@ -591,18 +605,32 @@ class Derivation:
             return ""
         return {"m": "his", "f": "her"}.get(subject.gender, "")
 
-    def verb_object(self, verb: Verb, subject: NounPhrase, case: str = "acc", not_leaf: Node | None = None):
-        """The object of a verb: a noun of the right class, or a name or a pronoun if that is a person."""
+    def verb_object(
+        self,
+        verb: Verb,
+        subject: NounPhrase,
+        case: str = "acc",
+        not_leaf: Node | None = None,
+        definite: bool = False,
+    ) -> NounPhrase:
+        """The object of a verb: a noun of the right class, or a name or a pronoun if that is a person.
+
+        A name is no object beside a noun as subject: "dass meine Tante Anna sah" would be a sentence about Aunt Anna.
+        """
         self.lemmas.add(verb.name)
         takes_person = "king" in verb.objects
         if takes_person and not not_leaf and not self.wanted.intersection(verb.objects):
-            if self.chance(0.15):
+            named = subject.head is not None and subject.head.label in ("NNP", "PRP")
+            if named and self.chance(0.3):
                 return self.person_name()._replace(slot="dative" if case == "dat" else "object")
             if self.chance(0.15):
                 return self.personal_pronoun(self.object_pronoun(subject), case)
         taken = {leaf.word for leaf in subject.english.leaves()}
         names = [name for name in verb.objects if name not in taken]
-        found = self.free_noun_phrase(names, case, self.owner(subject), definite=case == "dat", not_leaf=not_leaf)
+        if not_leaf:
+            names = [name for name in names if name not in self.lexicon.classes["relative"]]
+        definite = definite or case == "dat"
+        found = self.free_noun_phrase(names, case, self.owner(subject), definite, not_leaf)
         assert found.head is not None
         for name in names:
             if found.head.word in (name, self.lexicon.nouns[name].english_plural):
@@ -613,8 +641,8 @@ class Derivation:
         """A pronoun that cannot be mistaken for the subject itself."""
         if subject.agreement.person == 1:
             return self.rng.choice(["he", "she", "they"])
-        options = {"m": ["she", "they"], "f": ["he", "they"]}.get(subject.gender, ["I", "we"])
-        return self.rng.choice([*(options if not subject.agreement.plural else ["he", "she"]), "I", "we"])
+        options = {"m": ["she", "they"], "f": ["he"]}.get(subject.gender, [])
+        return self.rng.choice([*(["he"] if subject.agreement.plural else options), "I", "we"])
 
     # adverbials and prepositional phrases
 
@@ -637,15 +665,15 @@ class Derivation:
             tokens = [Token(german, tuple(nodes)), first, *rest]
         return Complement(tree, tokens, slot)
 
-    def place(self, case: str, motion: str = "", only: Sequence[str] = ()) -> Complement:
-        """Where (dative) or where to (accusative). Verbs of motion take English into and onto."""
+    def place(self, case: str, prepositions: Sequence[str], moving: bool = False) -> Complement:
+        """Where (dative) or where to (accusative). After a verb of moving oneself, English has into and onto."""
         table = self.lexicon.data["places"]
-        english = self.rng.choice([name for name in table if name in only or not only])
+        english = self.rng.choice(prepositions)
         name = self.one_of(self.lexicon.expand(table[english]["of"]))
         adjectives = [self.one_of(self.lexicon.modifiers[name])] if self.chance(0.25) and self.can_modify(name) else []
         plural = self.chance(0.08)
         noun_phrase = self.noun_phrase(name, case, "the", plural, adjectives)
-        spoken = {"in": "into", "on": "onto"}.get(english, english) if motion else english
+        spoken = {"in": "into", "on": "onto"}.get(english, english) if moving else english
         slot = "direction" if case == "acc" else "place"
         return self.prepositional_phrase(spoken, table[english]["de"], noun_phrase, slot)
 
@@ -739,9 +767,9 @@ class Derivation:
             finite = Token(finite.text, (*finite.of, particle)) if main in finite.of else finite
         if verb.prefix and main in finite.of:
             prefix = Token(verb.prefix, tuple(node for node in (main, particle) if node is not None))
-        in_order = [part.english for part in parts if part.english is not adverb]
+        in_order = [part.english for part in parts if part.english not in (adverb, negation)]
         predicate = phrase("VP", main, phrase("PRT", particle) if particle else None, *in_order)
-        return Clause(subject, auxiliaries, negation, adverb, predicate, finite, prefix, bracket, parts)
+        return Clause(subject, auxiliaries, negation, adverb, predicate, tense, finite, prefix, bracket, parts)
 
     def verb_group(
         self, verb: Verb, tense: str, agreement: Agreement, support: bool
@@ -786,18 +814,23 @@ class Derivation:
         parts = [Complement(predicate, tokens, "predicate")]
         if negation:
             parts.append(self.german_not(negation))
-        return Clause(subject, [be], negation, None, predicate, Token(finite, (be,)), None, [], parts)
+        return Clause(subject, [be], negation, None, predicate, tense, Token(finite, (be,)), None, [], parts)
 
     def german_not(self, negation: Node) -> Complement:
         return Complement(negation, [Token("nicht", (negation,))], "negation")
 
-    def tense(self, verb: Verb, allowed: Sequence[str] = TENSES, agreement: Agreement | None = None) -> str:
-        """A tense that the verb can have, and (read, put) that English can show with this subject."""
+    def tenses(self, verb: Verb, allowed: Sequence[str], agreement: Agreement) -> list[str]:
+        """The tenses that the verb can have, and (read, put) that English can show with this subject."""
         options = [tense for tense in allowed if not (verb.stative and tense == "progressive")]
         if verb.habitual:
             options = [tense for tense in options if tense in ("present", "past")]
         if verb.english["VB"] == verb.english["VBD"] and agreement != Agreement(3, False):
-            options = [tense for tense in options if tense not in ("present", "past")] or ["perfect"]
+            options = [tense for tense in options if tense not in ("present", "past")]
+        return options
+
+    def tense(self, verb: Verb, allowed: Sequence[str], agreement: Agreement) -> str:
+        """One of those tenses; the perfect if all are ruled out."""
+        options = self.tenses(verb, allowed, agreement) or ["perfect"]
         return self.rng.choices(options, [TENSE_WEIGHTS[TENSES.index(option)] for option in options])[0]
 
     def simple_clause(
@@ -810,29 +843,32 @@ class Derivation:
         timed: float = 0.2,
         subject_names: Sequence[str] = (),
         separable: bool = False,
+        event: bool = False,
     ) -> Clause:
-        """A clause of one of the frames, all else left to chance."""
-        verb = self.choose_verb(self.rng.choice(list(frames)), subject, separable)
-        subject = subject or self.subject(subject_names or verb.subjects)
-        tense = self.tense(verb, NEGATIVE_TENSES if negated else tenses, subject.agreement)
+        """A clause of one of the frames, all else left to chance.
+
+        timed  the probability of an adverbial of time or frequency
+        event  only verbs that can be dated, placed and asked about
+        """
+        allowed = NEGATIVE_TENSES if negated and tenses == TENSES else tenses
+        while True:
+            verb = self.choose_verb(self.rng.choice(list(frames)), subject, separable)
+            chosen = subject or self.subject(subject_names or verb.subjects, definite=negated)
+            if not (event and verb.habitual) and self.tenses(verb, allowed, chosen.agreement):
+                break
+        tense = self.tense(verb, allowed, chosen.agreement)
         not_leaf = leaf("RB", "not") if negated else None
-        parts: list[Complement | None] = list(self.arguments(verb, subject, not_leaf))
-        if negated and not any(token.text.startswith("kein") for part in parts if part for token in part.german):
-            assert not_leaf is not None
-            parts_english = list(parts)
-            negation = self.german_not(not_leaf)
-        else:
-            parts_english, negation = list(parts), None
+        parts: list[Complement | None] = list(self.arguments(verb, chosen, not_leaf))
+        said = any(not_leaf in token.of for part in parts if part for token in part.german)  # as "kein"
+        if not_leaf and not said:
+            parts.append(self.german_not(not_leaf))
         frequency = ""
-        if not negated and self.chance(timed):
+        if not negated and not verb.habitual and self.chance(timed):
             if tense in ("present", "past") and self.chance(0.4):
                 frequency = self.rng.choice(list(self.lexicon.data["frequency"]))
             else:
-                parts_english.append(self.time(tense))
-        clause = self.clause(subject, verb, tense, parts_english, not_leaf, question, frequency)
-        if negation:
-            clause.complements.append(negation)
-        return clause
+                parts.append(self.time(tense))
+        return self.clause(chosen, verb, tense, parts, not_leaf, question, frequency)
 
     def choose_verb(self, frame: str, subject: NounPhrase | None, separable: bool) -> Verb:
         table = self.lexicon.verbs[frame]
@@ -854,13 +890,14 @@ class Derivation:
         """What the verb's frame demands after it, in English order."""
         frame = next(frame for frame, table in self.lexicon.verbs.items() if table.get(verb.name) is verb)
         as_kein = not_leaf if not_leaf and self.chance(0.5) else None
+        definite = not_leaf is not None
         if frame == "transitive":
-            return [as_complement(self.verb_object(verb, subject, "acc", as_kein))]
+            return [as_complement(self.verb_object(verb, subject, "acc", as_kein, definite))]
         if frame == "dative":
             return [as_complement(self.verb_object(verb, subject, "dat"))]
         if frame == "prepositional":
             english, german, case = read_preposition(verb.preposition)
-            target = self.verb_object(verb, subject, case)
+            target = self.verb_object(verb, subject, case, None, definite)
             return [self.prepositional_phrase(english, german, target, "direction")]
         if frame == "ditransitive":
             receiver = self.free_noun_phrase(
@@ -868,16 +905,15 @@ class Derivation:
             )
             if self.chance(0.3):
                 receiver = self.person_name()
-            given = self.verb_object(verb, subject, "acc", as_kein)
+            given = self.verb_object(verb, subject, "acc", as_kein, definite)
             return [as_complement(receiver._replace(slot="dative")), as_complement(given)]
         if frame == "position":
-            return [self.place("dat")]
+            return [self.place("dat", verb.places)]
         if frame == "motion":
-            return [self.place("acc", "motion", ("in", "on") if verb.name == "jump" else ("in",))]
+            return [self.place("acc", verb.places, moving=True)]
         if frame == "placement":
             thing = self.verb_object(verb, subject)
-            direction = self.place("acc", only=("on", "under", "next to"))
-            return [as_complement(thing), direction]
+            return [as_complement(thing), self.place("acc", verb.places)]
         return []
 
     # subordinate clauses
@@ -893,7 +929,7 @@ class Derivation:
         name = noun.english
         pronoun_word = "who" if self.is_person(name) else "that"
         transitive = self.lexicon.verbs["transitive"]
-        as_object = [verb for verb in transitive.values() if name in verb.objects and "king" in verb.subjects]
+        as_object = [verb for verb in transitive.values() if name in verb.objects and verb.passive]
         if as_object and (not self.is_person(name) or self.chance(0.4)):
             verb = self.rng.choice(as_object)
             node = leaf("WP" if pronoun_word == "who" else "WDT", "whom" if pronoun_word == "who" else "that")
@@ -909,7 +945,7 @@ class Derivation:
         can_act = [frame for frame in ("transitive", "intransitive", "position") if self.acts(name, frame)]
         if can_act:
             table = self.lexicon.verbs[self.rng.choice(can_act)]
-            verb = self.rng.choice([verb for verb in table.values() if name in verb.subjects])
+            verb = self.rng.choice([verb for verb in table.values() if name in verb.subjects and not verb.habitual])
             parts = self.arguments(verb, subject, None)
             tense = self.tense(verb, ("past", "perfect", "progressive"), subject.agreement)
             clause = self.clause(subject, verb, tense, parts)
@@ -990,34 +1026,19 @@ def plural(d: Derivation) -> Sentence:
 def verb_second(d: Derivation) -> Sentence:
     """An adverbial in front: in German the verb comes next, then the subject."""
     tense = d.rng.choice(["past", "past", "past", "future", "present"])
-    clause = d.simple_clause(tenses=(tense,), timed=0, negated=False)
-    front = d.time(clause_tense(clause))
-    return statement(clause, front or d.weekday())
-
-
-def clause_tense(clause: Clause) -> str:
-    """The tense of a built clause, where it decides which adverbials go with it."""
-    finite = clause.english_predicate().children[0]
-    if finite.label == "ADVP":
-        finite = clause.predicate.children[0]
-    if finite.label == "MD":
-        return {"will": "future", "can": "can", "must": "must"}.get(finite.word, "past")
-    if finite.word in ("has", "have") and clause.auxiliaries:
-        return "perfect"
-    return "past" if finite.label == "VBD" else "present"
+    clause = d.simple_clause(tenses=(tense,), timed=0, event=True)
+    return statement(clause, d.time(tense))
 
 
 def because(d: Derivation) -> Sentence:
     """A reason: verb last."""
     reason = d.rng.random()
     main = d.simple_clause(tenses=("past", "progressive"), timed=0)
-    tense = "past" if clause_tense(main) == "past" else "present"
+    tense = "past" if main.tense == "past" else "present"
     if reason < 0.3:
         name = d.one_of([name for name in d.lexicon.classes["person"]])
         clause = d.copula(d.noun_phrase(name), tense, d.one_of(["tired", "sick", "hungry", "sad", "happy"]))
     elif reason < 0.45:
-        if tense == "past":
-            tense = "past"
         clause = d.copula(d.noun_phrase("weather"), tense, d.rng.choice(["good", "bad", "cold"]))
     elif reason < 0.55 and tense == "present":
         clause = d.weather("progressive")
@@ -1041,8 +1062,6 @@ def although(d: Derivation) -> Sentence:
     """obwohl: verb last."""
     main = d.simple_clause(tenses=("past",), timed=0)
     clause = d.simple_clause(tenses=("past",), timed=0, negated=d.chance(0.5))
-    if clause_tense(clause) != "past" or clause_tense(main) != "past":
-        return although(d)
     return subordinated(d, main, "although", "obwohl", clause)
 
 
@@ -1055,8 +1074,6 @@ def attitude(d: Derivation) -> Sentence:
     later = {"hope": ("future",), "ask": ("perfect", "future", "present")}.get(verb.english["VB"])
     inner_tenses = ("past",) if tense == "past" else later or ("present", "progressive", "perfect", "future", "can")
     inner = d.simple_clause(tenses=inner_tenses, timed=0, negated=False)
-    if tense == "past" and clause_tense(inner) != "past":
-        tense = "present"
     main = d.clause(subject, verb, tense)
     return subordinated(d, main, english, german, inner)
 
@@ -1084,7 +1101,7 @@ def condition(d: Derivation) -> Sentence:
 def relative(d: Derivation) -> Sentence:
     """A relative clause in subject or object."""
     verb = d.choose_verb(d.rng.choice(["transitive", "transitive", "intransitive"]), None, False)
-    if d.chance(0.5) or not verb.objects:
+    if d.chance(0.5) or not verb.objects or verb.prefix or verb.english["VB"] == verb.english["VBD"]:
         names = [name for name in verb.subjects if name not in d.lexicon.classes["event"]]
         names = names or list(d.lexicon.classes["person"])
         if verb.name == "take place":
@@ -1093,11 +1110,12 @@ def relative(d: Derivation) -> Sentence:
         tense = d.tense(verb, ("past", "progressive", "perfect", "future"), subject.agreement)
         return statement(d.clause(subject, verb, tense, d.arguments(verb, subject, None)))
     subject = d.subject(verb.subjects)
-    names = [name for name in verb.objects if d.can_modify(name) and not subject.english.leaves()[-1].word == name]
+    names = [name for name in verb.objects if d.can_modify(name) and subject.english.leaves()[-1].word != name]
     name = d.one_of([name for name in names if name not in d.lexicon.classes["relative"]])
     d.links.add((verb.name, name))
     target = d.free_noun_phrase([name], "acc", definite=True, adjectives=0.15, relative=d.relative_clause)
-    return statement(d.clause(subject, verb, d.tense(verb, TENSES, subject.agreement), [as_complement(target)]))
+    tense = d.tense(verb, ("present", "past"), subject.agreement)
+    return statement(d.clause(subject, verb, tense, [as_complement(target)]))
 
 
 def separable(d: Derivation) -> Sentence:
@@ -1128,7 +1146,8 @@ def city(d: Derivation) -> Sentence:
         part = d.prepositional_phrase("in", "in", name, "direction")
     subject = d.subject(d.lexicon.expand("person"))
     tense = d.tense(verb, TENSES, subject.agreement)
-    return statement(d.clause(subject, verb, tense, [part, d.time(tense) if d.chance(0.4) else None]))
+    when = d.time(tense) if d.chance(0.4) and not verb.habitual else None
+    return statement(d.clause(subject, verb, tense, [part, when]))
 
 
 def number(d: Derivation) -> Sentence:
@@ -1158,7 +1177,7 @@ def number(d: Derivation) -> Sentence:
 
 
 def random_number(d: Derivation) -> int:
-    low, high = d.rng.choices([(2, 19), (20, 99), (100, 999)], [1, 2, 5])[0]
+    low, high = d.rng.choices([(2, 19), (20, 99), (100, 999)], [2, 2, 5])[0]
     n = d.rng.randint(low, high)
     return n if n % 100 != 1 else n + 1
 
@@ -1172,7 +1191,7 @@ def date(d: Derivation) -> Sentence:
         verb = d.lexicon.verbs["intransitive"]["take place"]
         clause = d.clause(subject, verb, d.rng.choice(tenses), [when])
         return statement(clause)
-    clause = d.simple_clause(("transitive", "intransitive", "prepositional"), tenses, timed=0)
+    clause = d.simple_clause(("transitive", "intransitive", "prepositional"), tenses, timed=0, event=True)
     if d.chance(0.5):
         return statement(clause, when)
     return statement(extended(clause, when))
@@ -1192,7 +1211,7 @@ def negation(d: Derivation) -> Sentence:
 def question(d: Derivation) -> Sentence:
     """Yes-no questions: the verb comes first."""
     frames = ("transitive", "transitive", "intransitive", "dative", "motion", "position")
-    clause = d.simple_clause(frames, question=True, timed=0.15, negated=d.chance(0.1))
+    clause = d.simple_clause(frames, ("perfect", "future", "can", "must", "could"), question=True, timed=0.15)
     return end(clause.english_question(), clause.german_inverted(), "?")
 
 
@@ -1218,7 +1237,8 @@ def who_question(d: Derivation) -> Sentence:
         frames = {"where": ("transitive", "intransitive"), "when": ("transitive", "motion", "prepositional")}
         chosen = frames.get(kind, ("transitive", "intransitive", "motion", "position", "dative"))
         tenses = ("past", "past", "future", "perfect") if kind != "why" else ("past", "progressive", "perfect")
-        clause = d.simple_clause(chosen, tenses if kind != "when" else ("past", "future"), question=True, timed=0)
+        tenses = ("past", "future") if kind == "when" else tenses
+        clause = d.simple_clause(chosen, tenses, question=True, timed=0, event=True)
         node, label = leaf("WRB", kind.capitalize()), "WHADVP"
         german = {"where": "wo", "when": "wann", "why": "warum"}[kind]
     tree = phrase("SBARQ", phrase(label, node), clause.english_question())
@@ -1247,15 +1267,26 @@ def passive(d: Derivation) -> Sentence:
         parts.append(when)
     tree = phrase("VP", main, phrase("PRT", particle) if particle else None, *(part.english for part in parts))
     participle = Token(verb.participle, tuple(node for node in (main, particle) if node is not None))
-    return statement(Clause(subject, [be], None, None, tree, Token(finite, (be,)), None, [participle], parts))
+    return statement(Clause(subject, [be], None, None, tree, tense, Token(finite, (be,)), None, [participle], parts))
 
 
 def coordination(d: Derivation) -> Sentence:
     """Two clauses, or two subjects."""
-    if d.chance(0.4):
+    if d.chance(0.3):
         return joined_subjects(d)
-    tense = d.rng.choice([("past",), ("progressive", "present"), ("future",)])
-    return join([d.simple_clause(tenses=tense, timed=0) for _ in range(2)], [d.rng.choice(["and", "but"])])
+    if d.chance(0.5):
+        return join([past_clause(d) for _ in range(2)], [d.rng.choice(["and", "but"])])
+    tense = d.rng.choice(["past", "progressive", "future"])
+    return join([d.simple_clause(tenses=(tense,), timed=0) for _ in range(2)], [d.rng.choice(["and", "but"])])
+
+
+def past_clause(d: Derivation) -> Clause:
+    """A main clause, perhaps with a subordinate clause: the links of a long sentence."""
+    clause = d.simple_clause(tenses=("past",), timed=0, negated=d.chance(0.15))
+    if d.chance(0.6):
+        english, german = d.rng.choice([("because", "weil"), ("although", "obwohl")])
+        clause = extended(clause, d.subordinate(english, german, d.simple_clause(tenses=("past",), timed=0)))
+    return clause
 
 
 def joined_subjects(d: Derivation) -> Sentence:
@@ -1350,7 +1381,7 @@ def pronoun_reason(
     node = leaf("PRP", word)
     german = Token(PERSONAL[antecedent.gender], (node,))
     it = NounPhrase(phrase("NP", node), [german], Agreement(3, False), "pronoun", antecedent.gender, node)
-    tense = "past" if main.finite.of[0].word in ("did", "could") or main.finite.of[0].label == "VBD" else "present"
+    tense = "present" if main.tense == "present" else "past"
     sentence = subordinated(d, main, "because", "weil", d.copula(it, tense, adjective, "too" if word == "it" else ""))
     return sentence._replace(pronoun=node, antecedent=antecedent.head, rival=rival.head if rival else None)
 
@@ -1359,7 +1390,8 @@ def random_plan(d: Derivation, pattern: dict[str, Any]) -> PronounPlan:
     subject = d.one_of(pattern["subject"])
     target = d.one_of([name for name in pattern["object"] if name != subject])
     verb = d.one_of(pattern["verbs"])
-    tenses = ("past", "past", "present", "could") if verb.startswith("-") else ("past", "past", "present")
+    can_fail = verb.startswith("-") and " fit " not in verb
+    tenses = ("past", "past", "present", "could") if can_fail else ("past", "past", "present")
     of_subject = d.chance(0.5)
     adjective = d.one_of(pattern["of_subject" if of_subject else "of_object"])
     return PronounPlan(subject, target, verb, d.rng.choice(tenses), adjective, of_subject)
@@ -1377,12 +1409,10 @@ def pronoun_plain(d: Derivation) -> Sentence:
             d.one_of([name for name in d.lexicon.classes["person"] if d.lexicon.nouns[name].gender != "n"])
         )
         clause = d.simple_clause(("transitive", "intransitive", "position"), ("past",), subject, d.chance(0.4), timed=0)
-        if clause_tense(clause) != "past" or len(clause.subject.english.leaves()) > 2:
-            return pronoun_plain(d)
         rivals = {leaf.word for part in clause.complements for leaf in part.english.leaves()}
         if any(d.is_person(word) or word in ("him", "her", "them", "me", "us") for word in rivals):
             return pronoun_plain(d)
-        adjective = d.one_of(["tired", "sick", "hungry", "happy", "sad", "thirsty", "rich"])
+        adjective = d.one_of(["tired", "sick", "hungry", "happy", "sad", "thirsty"])
         return pronoun_reason(d, clause, subject, adjective, None, {"m": "he", "f": "she"}[subject.gender])
     entry = d.lexicon.data["agreement"]
     subject = d.subject([name for name in d.lexicon.classes["person"]])
@@ -1484,10 +1514,11 @@ class HeldOut(NamedTuple):
 
     nouns: list[tuple[int, str, str]]  # with the number of the pattern
     links: list[tuple[str, str]]
+    noun_links: frozenset[tuple[str, str]]  # the same noun pairs, as a derivation records them
 
     def excludes(self, d: Derivation) -> bool:
-        met = {("pronoun", f"{subject} {target}") for _, subject, target in self.nouns}
-        return bool(met & d.links) or any(one in d.lemmas and other in d.lemmas for one, other in self.links)
+        together = any(one in d.lemmas and other in d.lemmas for one, other in self.links)
+        return together or not self.noun_links.isdisjoint(d.links)
 
 
 def hold_out(lexicon: Lexicon, rng: random.Random) -> HeldOut:
@@ -1508,7 +1539,7 @@ def hold_out(lexicon: Lexicon, rng: random.Random) -> HeldOut:
     links = [(adjective, noun) for adjective, noun in links if in_use[adjective] >= 12]
     rng.shuffle(links)
     verbs = [verb for verb in lexicon.verbs["transitive"].values() if len(verb.objects) >= 8]
-    verb_links = [(verb.name, noun) for verb in verbs for noun in verb.objects]
+    verb_links = [(verb.name, noun) for verb in verbs for noun in verb.objects if noun not in verb.subjects]
     rng.shuffle(verb_links)
     kept: list[tuple[str, str]] = []
     used: Counter[str] = Counter()
@@ -1518,7 +1549,9 @@ def hold_out(lexicon: Lexicon, rng: random.Random) -> HeldOut:
                 kept.append((one, other))
                 used.update([one, other])
                 count -= 1
-    return HeldOut(list(chosen.values())[: SIZES["test_coreference"] // 2], kept)
+    nouns = list(chosen.values())[: SIZES["test_coreference"] // 2]
+    noun_links = frozenset(("pronoun", f"{subject} {target}") for _, subject, target in nouns)
+    return HeldOut(nouns, kept, noun_links)
 
 
 def coreference_pairs(lexicon: Lexicon, rng: random.Random, held_out: HeldOut) -> list[Example]:
@@ -1537,46 +1570,71 @@ def coreference_pairs(lexicon: Lexicon, rng: random.Random, held_out: HeldOut) -
 
 
 class Corpus:
-    """Collects examples and refuses what occurred before, on either side."""
+    """Collects examples; refuses what occurred before, on either side, and words that training hardly knows."""
 
     def __init__(self, lexicon: Lexicon, rng: random.Random, held_out: HeldOut):
         self.lexicon, self.rng, self.held_out = lexicon, rng, held_out
+        self.numerals = numerals(lexicon)
         self.sources: set[str] = set()
         self.targets: set[str] = set()
+        self.known: set[str] = set()  # the word forms of the ordinary sentences, once these are chosen
 
     def add(self, examples: list[Example], example: Example, longest: int, shortest: int = MIN_WORDS) -> None:
         shorter_side = min(len(words(example.source)), len(words(example.target)))
         new = example.source not in self.sources and example.target not in self.targets
-        if new and shorter_side >= shortest and length(example) <= longest:
+        known = not self.known or self.forms(example) <= self.known
+        if new and known and shorter_side >= shortest and length(example) <= longest:
             self.sources.add(example.source)
             self.targets.add(example.target)
             examples.append(example)
 
+    def forms(self, example: Example) -> set[str]:
+        """The words of both sides, each marked with its side; number words apart, which are made of parts."""
+        english = {"en " + word for word in words(example.source) if word not in self.numerals}
+        return english | {"de " + word for word in words(example.target) if word not in self.numerals}
+
     def ordinary(self, count: int) -> list[Example]:
-        """Sentences of all constructions without the held-out pairs."""
+        """Sentences of all constructions without the held-out pairs, and without rare word forms."""
         names = list(CONSTRUCTIONS)
         weights = [weight for _, weight in CONSTRUCTIONS.values()]
         examples: list[Example] = []
-        while len(examples) < count:
+        while len(examples) < count * SURPLUS:
             name = self.rng.choices(names, weights)[0]
             derivation = Derivation(self.lexicon, self.rng)
             sentence = CONSTRUCTIONS[name][0](derivation)
             if not self.held_out.excludes(derivation):
                 self.add(examples, realise(name, sentence), MAX_WORDS)
+        examples = self.without_rare_forms(examples)[:count]
+        if len(examples) < count:
+            raise ValueError(f"only {len(examples)} of {count} sentences are left without rare words; raise SURPLUS")
+        self.known = {form for example in examples for form in self.forms(example)}
         return examples
 
+    def without_rare_forms(self, examples: list[Example]) -> list[Example]:
+        """Drop sentences with a word form seen fewer than MIN_COUNT times, until no such form is left."""
+        forms = {example.source: self.forms(example) for example in examples}
+        while True:
+            counts = Counter(form for example in examples for form in forms[example.source])
+            common = {form for form, count in counts.items() if count >= MIN_COUNT}
+            kept = [example for example in examples if forms[example.source] <= common]
+            if len(kept) == len(examples):
+                return kept
+            examples = kept
+
     def compositional(self, count: int) -> list[Example]:
-        """The same number of sentences with each of the held-out pairs."""
-        links = self.held_out.links
+        """About the same number of sentences with each of the held-out pairs, which take turns."""
         examples: list[Example] = []
-        for index, link in enumerate(links):
-            goal = count * (index + 1) // len(links)
-            while len(examples) < goal:
-                derivation = Derivation(self.lexicon, self.rng, link)
-                name = self.rng.choice(["agreement", "verb_second", "question", "negation", "passive"])
-                sentence = CONSTRUCTIONS[name][0](derivation)
-                if link in derivation.links:
-                    self.add(examples, realise(name, sentence), MAX_WORDS)
+        found: Counter[tuple[str, str]] = Counter()
+        for link in cycle(self.held_out.links):
+            if len(examples) == count:
+                break
+            derivation = Derivation(self.lexicon, self.rng, link)
+            name = self.rng.choice(["agreement", "verb_second", "question", "negation", "passive"])
+            sentence = CONSTRUCTIONS[name][0](derivation)
+            before = len(examples)
+            if link in derivation.links and found[link] < 1.3 * count / len(self.held_out.links):
+                self.add(examples, realise(name, sentence), MAX_WORDS)
+            found[link] += len(examples) - before
         return examples
 
     def long(self, count: int) -> list[Example]:
@@ -1591,13 +1649,7 @@ class Corpus:
 
 def long_sentence(d: Derivation) -> Sentence:
     """Three or four main clauses, some with a subordinate clause."""
-    clauses = []
-    for _ in range(d.rng.choice([3, 3, 4])):
-        clause = d.simple_clause(tenses=("past",), timed=0, negated=d.chance(0.15))
-        if d.chance(0.6):
-            english, german = d.rng.choice([("because", "weil"), ("although", "obwohl")])
-            clause = extended(clause, d.subordinate(english, german, d.simple_clause(tenses=("past",), timed=0)))
-        clauses.append(clause)
+    clauses = [past_clause(d) for _ in range(d.rng.choice([3, 3, 4]))]
     return join(clauses, [d.rng.choice(["and", "and", "but"]) for _ in clauses[1:]])
 
 
@@ -1610,9 +1662,11 @@ def generate(seed: int = SEED) -> dict[str, list[Example]]:
     splits = {"test_coreference": coreference_pairs(lexicon, rng, held_out)}
     corpus.sources.update(example.source for example in splits["test_coreference"])
     ordinary = corpus.ordinary(SIZES["train"] + SIZES["val"] + SIZES["test"])
-    splits["train"] = ordinary[: SIZES["train"]]
-    splits["val"] = ordinary[SIZES["train"] : SIZES["train"] + SIZES["val"]]
-    splits["test"] = ordinary[SIZES["train"] + SIZES["val"] :]
+    start = 0
+    for split_name in ("train", "val", "test"):
+        end_of_split = start + SIZES[split_name]
+        splits[split_name] = ordinary[start:end_of_split]
+        start = end_of_split
     splits["test_compositional"] = corpus.compositional(SIZES["test_compositional"])
     splits["test_long"] = corpus.long(SIZES["test_long"])
     return {split: splits[split] for split in SPLITS}
@@ -1674,11 +1728,11 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
 def spoken_pronoun(translation: str) -> str:
     """The er, sie or es of the subordinate clause: the first one after "weil", or after the last comma, or any."""
     spoken = [word.lower() for word in words(translation)]
-    if "weil" in spoken:
-        spoken = spoken[spoken.index("weil") + 1 :]
-    elif "," in spoken:
-        spoken = spoken[len(spoken) - spoken[::-1].index(",") :]
-    return next((word for word in spoken if word in PERSONAL.values()), "")
+    if "weil" in spoken[:-1]:
+        _, _, clause = " ".join(spoken).partition("weil ")
+    else:
+        clause = " ".join(spoken).rpartition(",")[2]
+    return next((word for word in clause.split() if word in PERSONAL.values()), "")
 
 
 def coreference_score(translations: list[str], examples: list[Example]) -> dict[str, float]:

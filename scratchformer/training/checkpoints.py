@@ -1,8 +1,8 @@
 """A checkpoint is the whole state of a run after a step: stop here, go on from it, and nobody can tell.
 
-One safetensors file (weights, Adam's moments; never pickle, which would run code from the file) with a JSON header (step,
-place in the batch plan, configuration, checksum). It is written beside its place, forced to disk and renamed, so a
-checkpoint is there whole or not at all, whatever kills the process.
+One safetensors file (weights, Adam's moments; never pickle, which would run code from the file) with a JSON header
+(step, place in the batch plan, configuration, checksum). It is written beside its place, forced to disk and renamed, so
+a checkpoint is there whole or not at all, whatever kills the process.
 """
 
 from __future__ import annotations
@@ -88,16 +88,20 @@ def load(path: Path) -> Checkpoint:
     try:
         with safe_open(path, framework="numpy") as file:
             header = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}
-    except (OSError, SafetensorError, ValueError) as error:
+            is_ours = header.get("format") == FORMAT
+            tensors = {name: file.get_tensor(name) for name in file.keys()} if is_ours else {}
+    except (OSError, SafetensorError, ValueError, TypeError) as error:
         raise UserError(f"{path}: not a sound checkpoint ({str(error).splitlines()[0]})") from None
-    if header.get("format") != FORMAT:
+    if not is_ours:
         raise UserError(f"{path}: a safetensors file, but not a checkpoint of this program ({FORMAT})")
     if header.get("checksum") != str(checksum(tensors)):
         raise UserError(f"{path}: damaged: its checksum is wrong")
-    return Checkpoint(with_prefix(tensors, "model."), with_prefix(tensors, "adam."),
-                      Progress(**json.loads(header["progress"])),
-                      configs.from_dict(json.loads(header["config"]), str(path)))
+    try:
+        progress, config = Progress(**json.loads(header["progress"])), json.loads(header["config"])
+    except (KeyError, TypeError, ValueError):
+        raise UserError(f"{path}: damaged: its header cannot be read") from None
+    return Checkpoint(with_prefix(tensors, "model."), with_prefix(tensors, "adam."), progress,
+                      configs.from_dict(config, str(path)))
 
 
 def with_prefix(tensors: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
@@ -117,7 +121,8 @@ def copy_into(arrays: dict[str, np.ndarray], views: dict[str, np.ndarray], path:
     """Fill `views` (of a model, of Adam's moments) in place. Raises UserError naming what does not fit."""
     missing, surplus = sorted(views.keys() - arrays.keys()), sorted(arrays.keys() - views.keys())
     if missing or surplus:
-        raise UserError(f"{path}: does not fit the model: missing {listed(missing)}; not in the model {listed(surplus)}")
+        raise UserError(f"{path}: does not fit the model: missing {listed(missing)}; "
+                        f"not in the model {listed(surplus)}")
     for name, view in views.items():
         if arrays[name].shape != view.shape:
             raise UserError(f"{path}: {name} has shape {arrays[name].shape}, the model's has {view.shape}")
@@ -152,7 +157,7 @@ class CheckpointDirectory:
 
     def newest_sound(self) -> tuple[Checkpoint | None, list[str]]:
         """The newest step's checkpoint that can be read (None if there is none), and what was wrong with newer ones."""
-        complaints = []
+        complaints: list[str] = []
         for path in reversed(self.steps()):
             try:
                 return load(path), complaints

@@ -21,17 +21,44 @@ from scratchformer.errors import UserError
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.optim import Adam, clip_by_global_norm_inplace, noam
 from scratchformer.nn.transformer import Transformer
-from scratchformer.text.batches import Batch, BatchPlan, EncodedPairs, batches_in_order, steps
+from scratchformer.text.batches import BatchPlan, EncodedPairs, batches_in_order, steps
 from scratchformer.text.bleu import corpus_scores
 from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.training import checkpoints
 from scratchformer.training.checkpoints import Checkpoint, Progress
-from scratchformer.training.run import RunDirectory, TrainingData
+from scratchformer.training.run import RunDirectory, TrainingData, encode_corpus, read_corpus, train_tokenizer
 
 MAY_CHANGE = {"training.steps", "training.max_tokens", "training.minutes", "training.patience",
               "training.validate_every", "training.bleu_every", "training.save_every", "training.keep",
               "training.average_last", "decoding.beam", "decoding.alpha", "decoding.extra_length"}
-"""Settings that say when to stop, look and save: a run may be resumed with others. All else would make it another run."""
+"""Settings that say when to stop, look and save: a run may go on with others. All else would make it another run."""
+
+
+def begin(run: RunDirectory, config: Config) -> Trainer:
+    """Make everything a new run needs; its directory is written once nothing can be wrong any more.
+
+    Raises UserError for whatever is wrong with the configuration, the text or the directory.
+    """
+    run.require_free()
+    corpus = read_corpus(config.data)
+    tokenizer = train_tokenizer(corpus, config)
+    trainer = Trainer(run, config, encode_corpus(corpus, tokenizer, config), tokenizer)
+    tokenizer.save(run.tokenizer_file)
+    run.write_config(config)
+    return trainer
+
+
+def resume(run: RunDirectory, config: Config) -> tuple[Trainer, list[str]]:
+    """Take a run up where its newest sound checkpoint left it -> trainer, complaints about damaged checkpoints.
+
+    `config` may differ from the run's in settings that MAY_CHANGE. Raises UserError if it differs in others, or if the
+    text is not the same any more.
+    """
+    tokenizer = Tokenizer.load(run.tokenizer_file)
+    trainer = Trainer(run, config, encode_corpus(read_corpus(config.data), tokenizer, config), tokenizer)
+    complaints = trainer.restore()
+    run.write_config(config)
+    return trainer, complaints
 
 
 class Trainer:
@@ -45,6 +72,13 @@ class Trainer:
         self.model = Transformer(config.model, settings.seed)
         self.optimizer = Adam(self.model, (settings.beta1, settings.beta2), settings.eps)
         self.progress = Progress(data_checksum=data.checksum)
+
+    def summary(self) -> str:
+        """One line on what is about to be trained on what."""
+        train = self.data.train
+        return (f"{self.model.store.data.size:,} parameters, {len(train):,} sentence pairs "
+                f"({train.n_dropped} longer than {train.max_length} tokens dropped), "
+                f"{train.target.ids.size:,} target tokens an epoch")
 
     # Stop and go on
 
@@ -64,7 +98,7 @@ class Trainer:
         directory.keep_last(self.config.training.keep)
         return path
 
-    def resume(self) -> list[str]:
+    def restore(self) -> list[str]:
         """Take up the newest sound checkpoint, or begin anew if there is none. -> complaints about damaged ones
 
         Raises UserError if it was made with other settings or other data.
@@ -122,7 +156,8 @@ class Trainer:
         model.zero_grad()
 
         seconds = time.perf_counter() - began
-        self.progress = self.progress.after(step=step, epoch=epoch, index=index + 1, seconds=self.progress.seconds + seconds,
+        self.progress = self.progress.after(step=step, epoch=epoch, index=index + 1,
+                                            seconds=self.progress.seconds + seconds,
                                             target_tokens=self.progress.target_tokens + n_tokens)
         return {"step": step, "epoch": epoch, "loss": loss_sum / n_tokens, "learning_rate": learning_rate,
                 "grad_norm": grad_norm, "target_tokens": n_tokens,
@@ -161,7 +196,9 @@ class Trainer:
 
 
 def flat(config: Config) -> dict[str, Any]:
-    return {f"{part}.{name}": value for part, values in configs.to_dict(config).items() for name, value in values.items()}
+    """Full key (`model.N`) -> value."""
+    parts = configs.to_dict(config)
+    return {f"{part}.{name}": value for part, values in parts.items() for name, value in values.items()}
 
 
 def validation_loss(model: Transformer, pairs: EncodedPairs, tokens_per_batch: int) -> float:
@@ -200,8 +237,9 @@ def stop_on_signals() -> Iterator[Stop]:
 def train(trainer: Trainer) -> str:
     """Train until there is a reason to stop, and say which. The last state is saved whatever the reason."""
     settings, run, began = trainer.config.training, trainer.run, time.perf_counter()
-    run.checkpoints.average.unlink(missing_ok=True)                                # it would be of an older state
     reason = reason_to_stop(trainer, Stop(), began)
+    if not reason:
+        run.checkpoints.average.unlink(missing_ok=True)                            # it would be of an older state
     bar = tqdm(total=settings.steps, initial=trainer.progress.step, unit="step", disable=None, file=sys.stderr)
     with stop_on_signals() as stop, bar:
         for epoch, index, indices in steps(trainer.plan, trainer.progress.epoch, trainer.progress.index):
@@ -218,8 +256,8 @@ def train(trainer: Trainer) -> str:
             if trainer.data.val is not None and (step % settings.validate_every == 0 or at_end):
                 seen = trainer.validate()
                 run.log("validation", **seen)
-                say(bar, f"step {step}: validation loss {seen['loss']:.3f}, perplexity {seen['perplexity']:.2f}, "
-                         f"{seen['all_target_tokens'] / 1e6:.2f}M target tokens in {seen['train_seconds'] / 60:.1f} min")
+                say(bar, f"step {step}: validation loss {seen['loss']:.3f}, perplexity {seen['perplexity']:.2f} after "
+                         f"{seen['all_target_tokens'] / 1e6:.2f}M target tokens, {seen['train_seconds'] / 60:.1f} min")
                 reason = reason or reason_to_stop(trainer, stop, began)            # patience may be at its end now
             if trainer.data.val is not None and settings.bleu_every and (step % settings.bleu_every == 0 or at_end):
                 scored = trainer.validation_bleu()

@@ -7,8 +7,6 @@ import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from scratchformer import config as configs
 from scratchformer.config import Config, DataConfig
 from scratchformer.decoding.translator import Translator
@@ -33,16 +31,22 @@ class RunDirectory:
         self.figures = path / "figures"
         self.checkpoints = CheckpointDirectory(path / "checkpoints")
 
-    def create(self, config: Config) -> None:
-        """Raises UserError if the directory already holds a run, or cannot be written."""
+    def require_free(self) -> None:
+        """Raises UserError if the directory already holds a run, or nothing can be written there."""
         if self.config_file.exists():
-            raise UserError(f"{self.path}: holds a run already; go on with --resume {self.path}, or choose another --out")
+            raise UserError(f"{self.path}: holds a run already; go on with --resume {self.path}, "
+                            "or choose another --out")
         try:
             self.checkpoints.directory.mkdir(parents=True, exist_ok=True)
             self.figures.mkdir(exist_ok=True)
-            self.config_file.write_text(configs.to_toml(config), encoding="utf-8")
+            probe = self.path / ".probe"
+            probe.write_bytes(b"\0" * 4096)
+            probe.unlink()
         except OSError as error:
-            raise UserError(f"{self.path}: cannot make the run directory: {error.strerror}") from None
+            raise UserError(f"{self.path}: cannot write the run's directory: {error.strerror}") from None
+
+    def write_config(self, config: Config) -> None:
+        replace_text(self.config_file, configs.to_toml(config))
 
     def require(self) -> None:
         """Raises UserError unless a run is here."""
@@ -78,9 +82,18 @@ class RunDirectory:
         if not self.log_file.exists():
             return
         kept = [line for line in self.log_file.read_text(encoding="utf-8").split("\n") if step_of(line) <= step]
-        temporary = self.log_file.with_suffix(".partial")
-        temporary.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
-        temporary.replace(self.log_file)
+        replace_text(self.log_file, "".join(line + "\n" for line in kept))
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all. Raises UserError if the disk is full or the directory not writable."""
+    temporary = path.with_name(f".{path.name}.partial")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise UserError(f"{path}: cannot write: {error.strerror}") from None
 
 
 def step_of(line: str) -> float:

@@ -1,0 +1,146 @@
+"""The same model in idiomatic PyTorch, eager mode: what scratchformer's speed is compared with.
+
+It stands on PyTorch's own `nn.TransformerEncoder` and `nn.TransformerDecoder`, which call the fused
+`scaled_dot_product_attention`, and on its fused Adam. Nothing is slower than it has to be: the causal mask is a hint,
+not an array to add; gradients are set to None, not to zero; batches arrive as int64 tensors.
+
+One thing it does as nearly everyone does, though less work would be enough: it makes the logits of padding, too.
+`only_real=True` selects the real positions first, as scratchformer does.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from scratchformer.config import ModelConfig, TrainingConfig
+from scratchformer.nn.layers import sinusoids
+from scratchformer.nn.transformer import Transformer
+from scratchformer.text.batches import Batch
+
+PAD = 0
+
+
+class TensorBatch(NamedTuple):
+    """A Batch as PyTorch wants it: int64 tensors."""
+
+    source_ids: Tensor
+    target_in_ids: Tensor
+    target_out_ids: Tensor
+    n_target_tokens: int
+
+
+def to_tensors(batch: Batch) -> TensorBatch:
+    ids = (batch.source_ids, batch.target_in_ids, batch.target_out_ids)
+    return TensorBatch(*(torch.from_numpy(array.astype(np.int64)) for array in ids), batch.n_target_tokens)
+
+
+class Rival(nn.Module):
+    """The post-norm Transformer with one embedding matrix for source, target and output."""
+
+    def __init__(self, config: ModelConfig, max_length: int) -> None:
+        super().__init__()
+        if (config.norm, config.tied, config.positions) != ("post", "all", "sinusoidal") or not config.attention_bias:
+            raise ValueError("the rival is the paper's model: post-norm, all embeddings tied, sinusoids, biases")
+        if not config.d_k == config.d_v == config.d_model // config.h:
+            raise ValueError("nn.MultiheadAttention knows only d_k = d_v = d_model / h")
+        sizes = {"d_model": config.d_model, "nhead": config.h, "dim_feedforward": config.d_ff, "dropout": config.P_drop,
+                 "layer_norm_eps": config.ln_eps, "batch_first": True, "norm_first": False}
+        self.embedding = nn.Embedding(config.vocab_size, config.d_model, padding_idx=PAD)
+        self.scale = math.sqrt(config.d_model)
+        self.register_buffer("positions", torch.from_numpy(sinusoids(0, max_length, config.d_model)).float())
+        self.dropout = nn.Dropout(config.P_drop)
+        self.encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(**sizes), config.N, enable_nested_tensor=False)
+        self.decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(**sizes), config.N)
+        # PyTorch's layers also drop attention weights and hidden units. The paper does not; so the work is the same.
+        for layer in [*self.encoder.layers, *self.decoder.layers]:
+            layer.dropout.p = config.relu_dropout
+            layer.self_attn.dropout = config.attention_dropout
+        for layer in self.decoder.layers:
+            layer.multihead_attn.dropout = config.attention_dropout
+
+    def embed(self, ids: Tensor) -> Tensor:
+        return self.dropout(self.embedding(ids) * self.scale + self.positions[:ids.shape[1]])
+
+    def forward(self, source_ids: Tensor, target_in_ids: Tensor) -> Tensor:
+        """-> the decoder's output (B, T, D)"""
+        padding = source_ids == PAD
+        causal = nn.Transformer.generate_square_subsequent_mask(target_in_ids.shape[1])
+        memory = self.encoder(self.embed(source_ids), src_key_padding_mask=padding)
+        return self.decoder(self.embed(target_in_ids), memory, tgt_mask=causal, tgt_is_causal=True,
+                            memory_key_padding_mask=padding)
+
+    def loss(self, batch: TensorBatch, training: TrainingConfig, only_real: bool = False) -> Tensor:
+        """The label-smoothed loss, summed over the real target tokens."""
+        states, targets = self(batch.source_ids, batch.target_in_ids), batch.target_out_ids
+        if only_real:
+            states, targets = states[targets != PAD], targets[targets != PAD]
+        logits = F.linear(states, self.embedding.weight)
+        V = logits.shape[-1]
+        # PyTorch spreads the smoothing over all V classes; "others" leaves out the right one.
+        smoothing = training.eps_ls * (V / (V - 1) if training.smoothing == "others" else 1)
+        return F.cross_entropy(logits.view(-1, V), targets.view(-1), ignore_index=PAD, reduction="sum",
+                               label_smoothing=smoothing)
+
+
+def adam(rival: Rival, training: TrainingConfig) -> torch.optim.Adam:
+    """On a CPU, fused=True is the fastest of PyTorch's three implementations."""
+    return torch.optim.Adam(rival.parameters(), betas=(training.beta1, training.beta2), eps=training.eps, fused=True)
+
+
+def copy_weights(model: Transformer, rival: Rival) -> None:
+    """Give the rival scratchformer's weights."""
+    ours = {name: torch.from_numpy(parameter.data) for name, parameter in model.parameters().items()}
+
+    def copy_linear(weight: Tensor, bias: Tensor, *names: str) -> None:
+        """Our weights are (in, out), and projections of different inputs are matrices of their own."""
+        weight.copy_(torch.cat([ours[f"{name}.weight"] for name in names], dim=1).T)
+        bias.copy_(torch.cat([ours[f"{name}.bias"] for name in names]))
+
+    def copy_attention(attention: nn.MultiheadAttention, norm: nn.LayerNorm, name: str, *projections: str) -> None:
+        copy_linear(attention.in_proj_weight, attention.in_proj_bias, *(f"{name}.{part}" for part in projections))
+        copy_linear(attention.out_proj.weight, attention.out_proj.bias, f"{name}.output")
+        copy_norm(norm, name)
+
+    def copy_feed_forward(layer: nn.Module, norm: nn.LayerNorm, name: str) -> None:
+        copy_linear(layer.linear1.weight, layer.linear1.bias, f"{name}.inner")
+        copy_linear(layer.linear2.weight, layer.linear2.bias, f"{name}.outer")
+        copy_norm(norm, name)
+
+    def copy_norm(norm: nn.LayerNorm, name: str) -> None:
+        norm.weight.copy_(ours[f"{name}.norm.gamma"])
+        norm.bias.copy_(ours[f"{name}.norm.beta"])
+
+    with torch.no_grad():
+        rival.embedding.weight.copy_(ours["source_embedding.weight"])
+        for i, layer in enumerate(rival.encoder.layers):
+            name = f"encoder.layers.{i}"
+            copy_attention(layer.self_attn, layer.norm1, f"{name}.self_attention", "qkv")
+            copy_feed_forward(layer, layer.norm2, f"{name}.feed_forward")
+        for i, layer in enumerate(rival.decoder.layers):
+            name = f"decoder.layers.{i}"
+            copy_attention(layer.self_attn, layer.norm1, f"{name}.self_attention", "qkv")
+            copy_attention(layer.multihead_attn, layer.norm2, f"{name}.cross_attention", "q", "kv")
+            copy_feed_forward(layer, layer.norm3, f"{name}.feed_forward")
+
+
+def assert_same(model: Transformer, rival: Rival, batch: Batch, training: TrainingConfig, rtol: float = 1e-4) -> None:
+    """Without dropout, both must give the same loss and a gradient of the same length: else the times mean nothing."""
+    loss, _ = model.loss_backward(batch.source_ids, batch.target_in_ids, batch.target_out_ids, training.eps_ls,
+                                  training.smoothing)
+    norm = np.linalg.norm(model.store.grad)
+    model.zero_grad()
+    rival.eval()
+    rival_loss = rival.loss(to_tensors(batch), training)
+    rival_loss.backward()
+    rival_norm = math.sqrt(sum(float(parameter.grad.square().sum()) for parameter in rival.parameters()))
+    rival.zero_grad()
+    rival.train()
+    for name, mine, theirs in (("loss", loss, rival_loss.item()), ("gradient's length", norm, rival_norm)):
+        if not math.isclose(mine, theirs, rel_tol=rtol):
+            raise AssertionError(f"not the same model: the {name} is {mine} here and {theirs} in PyTorch")

@@ -1,0 +1,7 @@
+"""`python -m scratchformer` is the command `scratchformer`."""
+
+import sys
+
+from scratchformer.cli import main
+
+sys.exit(main())

@@ -1,0 +1,358 @@
+"""The command line: one command, `scratchformer`, with a subcommand for everything a user does."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any, Iterator
+
+import scratchformer
+from scratchformer import config as configs
+from scratchformer.config import Config
+from scratchformer.errors import UserError
+
+EXAMPLES = """\
+examples:
+  scratchformer train tiny                          a small model on the bundled corpus, in minutes
+  echo "The dog sleeps." | scratchformer translate runs/tiny
+  scratchformer gradcheck                           prove every hand-written gradient
+  scratchformer plot runs/tiny attention --sentence "The animal did not cross the street because it was too tired."
+"""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command -> exit code: 0 done, 1 a check failed, 2 bad input, 130 interrupted."""
+    args = parser().parse_args(arguments)
+    try:
+        code = args.run(args) or 0
+        print(end="", flush=True)                                                  # while a failure can still be told
+        return code
+    except UserError as error:
+        print(f"scratchformer: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:                                                        # `... | head` has read enough
+        discard_output()
+        return 0
+    except (OSError, MemoryError) as error:                                        # a full disk, a model too large
+        discard_output()
+        print(f"scratchformer: {error or 'not enough memory'}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("scratchformer: interrupted", file=sys.stderr)
+        return 130
+
+
+def discard_output() -> None:
+    """Nobody can read standard output any more: let what is still in its buffer go."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def parser() -> argparse.ArgumentParser:
+    raw = argparse.RawDescriptionHelpFormatter                                     # keeps the lines of the examples
+    top = argparse.ArgumentParser(prog="scratchformer", description=scratchformer.__doc__, epilog=EXAMPLES,
+                                  formatter_class=raw)
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def command(name: str, run: Any, summary: str, example: str) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=summary, description=summary, formatter_class=raw,
+                                  epilog=f"example:\n  scratchformer {example}")
+        sub.set_defaults(run=run)
+        return sub
+
+    sub = command("train", train, "train a model, or go on with one",
+                  "train multi30k --data DIR --out runs/m30k --set P_drop=0.2 --set training.steps=5000\n"
+                  "  scratchformer train --resume runs/m30k --minutes 30")
+    sub.add_argument("preset", nargs="?", metavar="PRESET|FILE.toml",
+                     help=f"{', '.join(configs.PRESETS)}, a row of Table 3 ({', '.join(configs.TABLE3)}), "
+                          "or a TOML file (default: tiny)")
+    sub.add_argument("--data", metavar="DIR", dest="directory",
+                     help="directory with train.en, train.de, val.en, val.de (or .gz)")
+    for name in ("train-source", "train-target", "val-source", "val-target"):
+        sub.add_argument(f"--{name}", metavar="F", help="a UTF-8 file, one sentence a line, instead of --data")
+    sub.add_argument("--out", type=Path, metavar="RUN", help="the run's directory (default: runs/PRESET)")
+    sub.add_argument("--resume", type=Path, metavar="RUN", help="go on with the run in this directory")
+    sub.add_argument("--seed", type=int, metavar="N", help="of weights, batches and dropout (default: 0)")
+    sub.add_argument("--minutes", type=float, metavar="M", help="stop after this much wall time")
+    add_settings(sub)
+
+    sub = command("translate", translate, "translate files, or standard input, to standard output",
+                  "translate runs/tiny --beam 4 sentences.en > sentences.de")
+    sub.add_argument("files", nargs="*", type=Path, metavar="FILE", help="text to translate (default: standard input)")
+    sub.add_argument("--nbest", type=int, default=1, metavar="N",
+                     help="print the N best translations of each line, as line number, score and text, tab-separated")
+    add_run(sub)
+    add_search(sub)
+
+    sub = command("evaluate", evaluate, "translate a test set and score it: sacreBLEU and chrF",
+                  "evaluate runs/m30k --source test.en.gz --reference test.de.gz --json")
+    sub.add_argument("--source", type=Path, required=True, metavar="F")
+    sub.add_argument("--reference", type=Path, required=True, metavar="F")
+    sub.add_argument("--json", action="store_true", help="print one JSON object")
+    sub.add_argument("--output", type=Path, metavar="F", help="write the translations to this file as well")
+    add_run(sub)
+    add_search(sub)
+
+    sub = command("average", average, "average the weights of a run's last checkpoints; later commands use the average",
+                  "average runs/m30k --last 10")
+    sub.add_argument("--last", type=int, metavar="N", help="how many (default: the run's training.average_last)")
+    add_run(sub, checkpoint=False)
+
+    sub = command("gradcheck", gradcheck, "compare every hand-written gradient with finite differences",
+                  "gradcheck SelfAttention LayerNorm")
+    sub.add_argument("layers", nargs="*", metavar="LAYER", help="class names (default: all)")
+    sub.add_argument("--json", action="store_true", help="print one JSON object per line")
+
+    sub = command("plot", plot, "draw a figure of a run", "plot runs/tiny loss --out loss.svg")
+    add_run(sub)
+    sub.add_argument("figure", choices=["attention", "positions", "schedule", "loss"])
+    sub.add_argument("--sentence", default="The animal did not cross the street because it was too tired.",
+                     help="for attention: the sentence to translate")
+    sub.add_argument("--out", type=Path, metavar="FILE", help="PNG or SVG (default: RUN/figures/FIGURE.png)")
+
+    sub = command("data", data, "write the bundled corpus as files", "data tiny --out data/tiny")
+    sub.add_argument("name", choices=["tiny"])
+    sub.add_argument("--out", type=Path, required=True, metavar="DIR")
+
+    sub = command("config", show_config, "print a configuration as TOML, with its parameter count and memory",
+                  "config base --set h=16 > base16.toml")
+    sub.add_argument("preset", metavar="PRESET|FILE.toml")
+    add_settings(sub)
+
+    sub = command("demo", demo, "train tiny, translate held-out sentences, score them", "demo --out runs/demo")
+    sub.add_argument("--out", type=Path, default=Path("runs/demo"), metavar="RUN")
+    return top
+
+
+def add_run(sub: argparse.ArgumentParser, checkpoint: bool = True) -> None:
+    sub.add_argument("path", type=Path, metavar="RUN", help="a run's directory")
+    if checkpoint:
+        sub.add_argument("--checkpoint", metavar="C",
+                         help="average, best, last or a file (default: the first of these that exists)")
+
+
+def add_search(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--beam", type=int, metavar="N", help="hypotheses followed at once; 1 is greedy (paper: 4)")
+    sub.add_argument("--alpha", type=float, metavar="A", help="exponent of the length penalty (paper: 0.6)")
+
+
+def add_settings(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="settings",
+                     help="change a setting, as P_drop=0.3 or training.warmup=1000")
+
+
+# Configuration --------------------------------------------------------------------------------------------------------
+
+
+def named_config(name: str) -> Config:
+    """A preset, or a TOML file if the name looks like one."""
+    return configs.load(Path(name)) if name.endswith(".toml") else configs.preset(name)
+
+
+def changed(config: Config, args: argparse.Namespace) -> Config:
+    """The configuration with what --set and the options for single settings say."""
+    settings = dict(configs.parse_setting(text) for text in args.settings)
+    for name in ("seed", "minutes"):
+        if getattr(args, name, None) is not None:
+            settings[f"training.{name}"] = getattr(args, name)
+    for name in ("directory", "train_source", "train_target", "val_source", "val_target"):
+        if getattr(args, name, None) is not None:
+            settings[f"data.{name}"] = os.path.abspath(getattr(args, name))        # may be resumed from elsewhere
+    return configs.with_settings(config, settings)
+
+
+def show_config(args: argparse.Namespace) -> None:
+    from scratchformer.study import sizes
+
+    config = changed(named_config(args.preset), args)
+    print(configs.to_toml(config))
+    print("\n".join(f"# {line}" for line in sizes.summary(config)))
+
+
+# Training -------------------------------------------------------------------------------------------------------------
+
+
+def train(args: argparse.Namespace) -> None:
+    from scratchformer.training import loop
+    from scratchformer.training.run import RunDirectory
+
+    if args.resume:
+        if args.preset or args.out:
+            raise UserError("--resume takes the configuration and the directory from the run: no preset, no --out")
+        run = RunDirectory(args.resume)
+        run.require()
+        trainer, complaints = loop.resume(run, changed(configs.load(run.config_file), args))
+        for complaint in complaints:
+            print(f"passed over {complaint}", file=sys.stderr)
+        print(f"{run.path}: going on after step {trainer.progress.step}", file=sys.stderr)
+    else:
+        name = args.preset or "tiny"
+        run = RunDirectory(args.out or Path("runs") / Path(name).stem)
+        trainer = loop.begin(run, changed(named_config(name), args))
+    print(f"{run.path}: {trainer.summary()}", file=sys.stderr)
+    reason = loop.train(trainer)
+    draw_training(run, trainer.config)
+    print(f"{run.path}: {reason}; step {trainer.progress.step}, {trainer.progress.target_tokens} target tokens. "
+          f"Figures are in {run.figures}; go on with: scratchformer train --resume {run.path}", file=sys.stderr)
+
+
+def draw_training(run: Any, config: Config) -> None:
+    """The loss and learning-rate figures of a run, if it has taken a step."""
+    from scratchformer.study import figures
+
+    steps = run.read_log("step")
+    if steps:
+        figures.save(loss_figure(run), run.figures / "loss.png")
+        figures.save(schedule_figure(run, config), run.figures / "schedule.png")
+
+
+def loss_figure(run: Any) -> Any:
+    from scratchformer.study import figures
+
+    return figures.loss_figure(run.read_log("step"), run.read_log("validation"), run.read_log("bleu"))
+
+
+def schedule_figure(run: Any, config: Config) -> Any:
+    from scratchformer.study import figures
+
+    settings = config.training
+    return figures.schedule_figure(config.model.d_model, settings.warmup, settings.lr_factor, settings.steps,
+                                   run.read_log("step"))
+
+
+def average(args: argparse.Namespace) -> None:
+    from scratchformer.training import checkpoints
+    from scratchformer.training.run import RunDirectory
+
+    run = RunDirectory(args.path)
+    run.require()
+    n = configs.load(run.config_file).training.average_last if args.last is None else args.last
+    paths = run.checkpoints.steps()
+    if not 1 <= n <= len(paths):
+        raise UserError(f"{run.path}: cannot average the last {n} checkpoints; there are {len(paths)}")
+    checkpoints.save(run.checkpoints.average, checkpoints.average(paths[-n:]))
+    print(f"{run.checkpoints.average}: the mean of {paths[-n].name} to {paths[-1].name} ({n} checkpoints)")
+
+
+# Translation ----------------------------------------------------------------------------------------------------------
+
+
+def search_options(args: argparse.Namespace) -> dict[str, Any]:
+    """Beam and alpha, from the options or else from the run's configuration."""
+    decoding = configs.load(args.path / "config.toml").decoding
+    changes = {f"decoding.{name}": getattr(args, name) for name in ("beam", "alpha") if getattr(args, name) is not None}
+    decoding = configs.with_settings(Config(decoding=decoding), changes).decoding
+    return {"beam": decoding.beam, "alpha": decoding.alpha}
+
+
+def translate(args: argparse.Namespace) -> None:
+    from scratchformer.training.run import load_run
+
+    translator, options = load_run(args.path, args.checkpoint), search_options(args)
+    if not 1 <= args.nbest <= options["beam"]:
+        raise UserError(f"--nbest {args.nbest} must lie between 1 and the beam, {options['beam']}")
+    lines = input_lines(args.files)
+    for number, best in enumerate(translator.stream(lines, **options, nbest=args.nbest, interactive=waits(args)), 1):
+        for translation in best:
+            print(f"{number}\t{translation.score:.4f}\t{translation.text}" if args.nbest > 1 else translation.text,
+                  flush=waits(args))
+
+
+def waits(args: argparse.Namespace) -> bool:
+    """Whether a person types the lines and waits for each."""
+    return not args.files and sys.stdin is not None and sys.stdin.isatty()
+
+
+def input_lines(files: list[Path]) -> Iterator[str]:
+    """The lines of the files, or of standard input as they come."""
+    from scratchformer.text.corpora import read_lines
+
+    for path in files:
+        yield from read_lines(path)
+    if not files:
+        if sys.stdin is None:
+            raise UserError("standard input is closed")
+        for number, line in enumerate(sys.stdin.buffer, 1):
+            try:
+                yield line.decode("utf-8").rstrip("\r\n")
+            except UnicodeDecodeError:
+                raise UserError(f"standard input, line {number}: not UTF-8") from None
+
+
+def evaluate(args: argparse.Namespace) -> None:
+    from scratchformer.text.bleu import corpus_scores
+    from scratchformer.text.corpora import read_lines
+    from scratchformer.training.run import load_run
+
+    sources, references = read_lines(args.source), read_lines(args.reference)
+    if len(sources) != len(references):
+        raise UserError(f"{args.source} has {len(sources)} lines, {args.reference} has {len(references)}")
+    translator, options = load_run(args.path, args.checkpoint), search_options(args)
+    translations = translator.translate(sources, **options)
+    if args.output:
+        try:
+            args.output.write_text("".join(line + "\n" for line in translations), encoding="utf-8")
+        except OSError as error:
+            raise UserError(f"{args.output}: cannot write: {error.strerror}") from None
+    scores = corpus_scores(translations, references)
+    if args.json:
+        print(json.dumps({**scores._asdict(), **options}))
+    else:
+        print(f"BLEU {scores.bleu:.2f}  ({scores.bleu_signature})\nchrF {scores.chrf:.2f}  ({scores.chrf_signature})\n"
+              f"{scores.n_sentences} sentences, beam {options['beam']}, alpha {options['alpha']:g}, "
+              f"length ratio {scores.length_ratio:.3f}, brevity penalty {scores.brevity_penalty:.3f}")
+
+
+# Looking closer -------------------------------------------------------------------------------------------------------
+
+
+def gradcheck(args: argparse.Namespace) -> int:
+    from scratchformer.study import gradient_cases
+
+    passed = True
+    if not args.json:
+        print(f"{'layer':26} {'case':44} {'parameter or input furthest off':50} {'error':>8}")
+    for case, report in gradient_cases.run(args.layers or None):
+        passed &= report.passed
+        worst = report.worst
+        if args.json:
+            entries = [{**entry._asdict(), "passed": entry.passed} for entry in report]
+            print(json.dumps({"layer": case.layer, "case": case.description, "passed": report.passed,
+                              "entries": entries}))
+        else:
+            print(f"{case.layer:26} {case.description:44} {worst.name:50} {worst.error:8.1e} "
+                  f"{'ok' if report.passed else 'WRONG'}", flush=True)
+    if not args.json:
+        print("every gradient agrees with finite differences" if passed else "some gradients are WRONG")
+    return 0 if passed else 1
+
+
+def plot(args: argparse.Namespace) -> None:
+    from scratchformer.study import figures
+    from scratchformer.training.run import RunDirectory, load_run
+
+    run = RunDirectory(args.path)
+    run.require()
+    if args.figure == "loss":
+        figure = loss_figure(run)
+    elif args.figure == "schedule":
+        figure = schedule_figure(run, configs.load(run.config_file))
+    elif args.figure == "positions":
+        figure = figures.positions_figure(load_run(args.path, args.checkpoint).model)
+    else:
+        figure = figures.attention_figure(load_run(args.path, args.checkpoint), args.sentence)
+    print(figures.save(figure, args.out or run.figures / f"{args.figure}.png"))
+
+
+def data(args: argparse.Namespace) -> None:
+    from scratchformer.text import grammar
+
+    print("\n".join(grammar.write_corpus(args.out)))
+
+
+def demo(args: argparse.Namespace) -> None:
+    from scratchformer.study.demo import run_demo
+
+    run_demo(args.out)

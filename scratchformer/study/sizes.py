@@ -1,0 +1,61 @@
+"""How many parameters a model has, where they are, and how much memory training takes: arithmetic, nothing is built."""
+
+from __future__ import annotations
+
+from scratchformer.config import Config, ModelConfig
+
+BYTES = 4
+"""Training is in float32."""
+
+
+def parameter_counts(config: ModelConfig) -> dict[str, int]:
+    """Parameters by part of the model; the sum is what `Transformer(config)` holds (paper §3, Table 3)."""
+    D, F, H, V = config.d_model, config.d_ff, config.h, config.vocab_size
+    d_k, d_v = config.d_k or D // H, config.d_v or D // H
+    attention = 2 * D * H * d_k + 2 * D * H * d_v                                  # W_Q, W_K, W_V, W_O
+    if config.attention_bias:
+        attention += 2 * H * d_k + H * d_v + D
+    feed_forward = D * F + F + F * D + D
+    norm = 2 * D
+    final_norms = 2 * norm if config.norm == "pre" else 0
+    return {
+        "embeddings": {"all": 1, "target": 2, "none": 3}[config.tied] * V * D,
+        "positions": 2 * config.max_positions * D if config.positions == "learned" else 0,
+        "encoder attention": config.N * attention,
+        "encoder feed-forward": config.N * feed_forward,
+        "decoder attention": config.N * 2 * attention,
+        "decoder feed-forward": config.N * feed_forward,
+        "layer norms": config.N * 5 * norm + final_norms,
+    }
+
+
+def activation_floats(config: ModelConfig, n_positions: int, length: int) -> int:
+    """Numbers kept from forward to backward, for `n_positions` source and as many target positions in sequences of
+    `length`."""
+    D, F, H = config.d_model, config.d_ff, config.h
+    d_k, d_v = config.d_k or D // H, config.d_v or D // H
+    add_norm = 2 * D + (D // 4 if config.P_drop else 0)                            # input, normalised, mask of bytes
+    attention = H * (2 * d_k + 2 * d_v) + H * length                               # q, k, v, heads, weights
+    if config.attention_dropout:
+        attention += H * length + H * length // 4
+    feed_forward = F + (F + F // 4 if config.relu_dropout else 0)
+    encoder_layer = attention + feed_forward + 2 * add_norm
+    decoder_layer = 2 * attention + feed_forward + 3 * add_norm
+    return n_positions * config.N * (encoder_layer + decoder_layer)
+
+
+def training_bytes(config: Config, length: int = 30) -> dict[str, int]:
+    """Memory that training takes: weights, gradients and two moments, and the activations of one micro-batch."""
+    n_parameters = sum(parameter_counts(config.model).values())
+    activations = activation_floats(config.model, config.training.tokens_per_batch, length)
+    return {"weights, gradients, moments": 4 * n_parameters * BYTES,
+            "activations of a micro-batch": activations * BYTES}
+
+
+def summary(config: Config) -> list[str]:
+    counts, memory = parameter_counts(config.model), training_bytes(config)
+    total = sum(counts.values())
+    return [f"{'parameters':30}{total:>14,}",
+            *(f"  {part:28}{count:>14,}  {count / total:5.1%}" for part, count in counts.items() if count),
+            f"{'memory for training, estimated':30}{sum(memory.values()) / 2**20:>10,.0f} MiB",
+            *(f"  {part:28}{size / 2**20:>10,.0f} MiB" for part, size in memory.items())]

@@ -1,0 +1,147 @@
+"""What the tests of the upper rooms share: a small corpus, small runs, and the command line."""
+
+import random
+import shutil
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from scratchformer import config as configs
+from scratchformer.cli import main
+from scratchformer.training import checkpoints, loop
+from scratchformer.training.run import RunDirectory
+
+WORDS = {"the": "der", "dog": "Hund", "cat": "Kater", "sees": "sieht", "hears": "hört", "a": "ein", "big": "großer",
+         "bird": "Vogel", "old": "alter", "and": "und"}
+SMALL = {"vocab_size": 60, "N": 1, "d_model": 16, "d_ff": 32, "h": 2, "tokens_per_batch": 80, "accumulation": 2,
+         "warmup": 20, "steps": 12, "validate_every": 4, "save_every": 3, "keep": 20, "average_last": 2,
+         "extra_length": 4}
+"""A run of a second: 4 checkpoints and 3 validations."""
+
+
+def write_split(directory, split, n_lines, seed):
+    """Sentences of random words, and the same backwards in German."""
+    rng = random.Random(seed)
+    sentences = [rng.choices(list(WORDS), k=rng.randint(2, 7)) for _ in range(n_lines)]
+    directory.mkdir(parents=True, exist_ok=True)
+    for language, lines in (("en", sentences), ("de", [[WORDS[word] for word in line[::-1]] for line in sentences])):
+        text = "".join(" ".join(line) + "\n" for line in lines)
+        (directory / f"{split}.{language}").write_text(text, encoding="utf-8")
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory):
+    """A directory with train.en, train.de, val.en, val.de."""
+    directory = tmp_path_factory.mktemp("corpus")
+    write_split(directory, "train", 100, seed=0)
+    write_split(directory, "val", 20, seed=1)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def small_config(corpus):
+    """small_config(**changes) -> Config of a run of a second"""
+    def build(**changes):
+        return configs.with_settings(configs.TINY, {"data.directory": str(corpus)} | SMALL | changes)
+    return build
+
+
+@pytest.fixture(scope="session")
+def small_settings(corpus):
+    """The same configuration as arguments of `train`."""
+    return ["--data", corpus, *(word for key, value in SMALL.items() for word in ("--set", f"{key}={value}"))]
+
+
+@pytest.fixture
+def begin(tmp_path, small_config):
+    """begin("name", **changes) -> Trainer of a new run"""
+    return lambda name="run", **changes: loop.begin(RunDirectory(tmp_path / name), small_config(**changes))
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory, small_config):
+    """A finished run. Only to be read; `own_run` is a copy that a test may spoil."""
+    run = RunDirectory(tmp_path_factory.mktemp("runs") / "trained")
+    loop.train(loop.begin(run, small_config()))
+    return run
+
+
+@pytest.fixture
+def own_run(trained, tmp_path):
+    return RunDirectory(shutil.copytree(trained.path, tmp_path / "own"))
+
+
+# Comparing ------------------------------------------------------------------------------------------------------------
+
+
+def same_arrays(some, others):
+    """The same names, and bit for bit the same numbers."""
+    return some.keys() == others.keys() and all(
+        some[name].dtype == others[name].dtype and np.array_equal(some[name], others[name]) for name in some)
+
+
+def assert_same_run(run, other):
+    """Same checkpoints on disk; in the last, the same weights, moments and place; the same log, but for the clock."""
+    assert [path.name for path in run.checkpoints.steps()] == [path.name for path in other.checkpoints.steps()]
+    for path, other_path in ((run.checkpoints.best, other.checkpoints.best),
+                             (run.checkpoints.steps()[-1], other.checkpoints.steps()[-1])):
+        mine, others = checkpoints.load(path), checkpoints.load(other_path)
+        assert same_arrays(mine.weights, others.weights)
+        assert same_arrays(mine.moments, others.moments)
+        assert mine.progress.after(seconds=0) == others.progress.after(seconds=0)
+    for event in ("step", "validation"):
+        assert without_clock(run.read_log(event)) == without_clock(other.read_log(event)) != []
+
+
+def without_clock(entries):
+    return [{key: value for key, value in entry.items() if "seconds" not in key} for entry in entries]
+
+
+@pytest.fixture(scope="session")
+def same():
+    return same_arrays
+
+
+@pytest.fixture(scope="session")
+def same_run():
+    return assert_same_run
+
+
+def contents(directory):
+    """Every file below a directory and its bytes: to see that nothing has changed."""
+    return {path: path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file()}
+
+
+@pytest.fixture(scope="session")
+def files_of():
+    return contents
+
+
+# The command line -----------------------------------------------------------------------------------------------------
+
+
+class Outcome(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def cli(capfd):
+    """cli("translate", path, ...) -> exit code, standard output, standard error"""
+    def call(*arguments):
+        capfd.readouterr()
+        return Outcome(main([str(argument) for argument in arguments]), *capfd.readouterr())
+    return call
+
+
+@pytest.fixture
+def refused(cli):
+    """Run a command that must end in code 2 and one line on standard error -> that line"""
+    def call(*arguments):
+        outcome = cli(*arguments)
+        assert outcome.code == 2
+        assert outcome.err.startswith("scratchformer: ") and outcome.err.count("\n") == 1, outcome.err
+        return outcome.err
+    return call

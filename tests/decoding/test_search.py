@@ -1,0 +1,204 @@
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from scratchformer.config import ModelConfig
+from scratchformer.decoding.search import beam_search, greedy_search, length_penalty, search
+from scratchformer.nn.transformer import Transformer
+from scratchformer.text.tokenizer import BOS, EOS, PAD
+
+V = 7
+WORDS = [token for token in range(V) if token not in (PAD, BOS, EOS)]
+CONFIG = ModelConfig(vocab_size=V, N=2, d_model=8, d_ff=16, h=2, P_drop=0, max_positions=12)
+VARIANTS = [{}, {"norm": "pre"}, {"positions": "learned"}, {"tied": "none", "d_k": 3, "d_v": 5}]
+SOURCES = np.array([[4, EOS, 0, 0, 0], [6, 5, 4, 3, EOS], [5, 5, EOS, 0, 0], [EOS, 0, 0, 0, 0], [6, 4, 4, EOS, 0]])
+PEAKY = 2.0
+
+
+def new_model(seed, **changes):
+    """A model that nobody has trained, with weights large enough to have opinions."""
+    model = Transformer(replace(CONFIG, **changes), seed, "float64")
+    model.store.data *= PEAKY
+    return model
+
+
+models = pytest.mark.parametrize("model", [new_model(seed, **changes) for seed, changes in enumerate(VARIANTS * 2)],
+                                 ids=lambda model: f"{model.config.norm}-{model.config.positions}-{model.config.tied}")
+
+
+def forward_log_probabilities(model, source, sequences):
+    """Without a cache: log p of every next token after BOS and each of the sequences (n, t) -> (n, t + 1, V)"""
+    rows = np.array([[BOS, *ids] for ids in sequences])
+    logits, _ = model.forward(np.tile(source[source != PAD], (len(rows), 1)), rows)
+    return logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+
+
+def log_probability(model, source, tokens):
+    """log p of a whole sequence of tokens, EOS included if there is one."""
+    log_p = forward_log_probabilities(model, source, [tokens[:-1]])[0]
+    return log_p[np.arange(len(tokens)), tokens].sum()
+
+
+def brute_force(model, source, alpha, longest):
+    """Every translation of at most `longest` tokens -> [(score, ids)], best first"""
+    found = []
+    for n in range(longest):
+        sequences = [list(ids) for ids in itertools.product(WORDS, repeat=n)]
+        log_p = forward_log_probabilities(model, source, sequences)
+        columns = np.arange(n + 1)
+        for ids, row in zip(sequences, log_p):
+            found.append((row[columns, [*ids, EOS]].sum() / length_penalty(n + 1, alpha), ids))
+    return sorted(found, reverse=True)
+
+
+def by_hand(model, source, longest):
+    """Greedy search as the paper would write it: run the whole decoder again for every token."""
+    tokens = []
+    while len(tokens) < longest and EOS not in tokens:
+        log_p = forward_log_probabilities(model, source, [tokens])[0, -1]
+        log_p[[PAD, BOS]] = -np.inf
+        tokens.append(int(log_p.argmax()))
+    return [token for token in tokens if token != EOS]
+
+
+def real_length(source):
+    return np.count_nonzero(source)
+
+
+# --- one token at a time
+
+
+@models
+def test_greedy_search_is_the_argmax_of_the_full_decoder(model):
+    for source, hypothesis in zip(SOURCES, greedy_search(model, SOURCES, extra_length=5)):
+        assert hypothesis.ids == by_hand(model, source, real_length(source) + 5)
+
+
+@models
+def test_beam_1_is_greedy(model):
+    assert search(model, SOURCES, beam=1) == [[hypothesis] for hypothesis in greedy_search(model, SOURCES)]
+
+
+@models
+@pytest.mark.parametrize("beam", [1, 2, 5])
+def test_cached_scores_are_those_of_the_full_decoder(model, beam):
+    alpha, extra_length = 0.8, 4
+    for source, hypotheses in zip(SOURCES, search(model, SOURCES, beam, alpha, extra_length, nbest=beam)):
+        for ids, log_p, score in hypotheses:
+            is_finished = len(ids) < real_length(source) + extra_length
+            tokens = [*ids, EOS] if is_finished else ids
+            assert log_p == pytest.approx(log_probability(model, source, tokens), rel=1e-9)
+            assert score == pytest.approx(log_p / length_penalty(len(tokens), alpha), rel=1e-12)
+
+
+# --- against all there are
+
+
+@models
+@pytest.mark.parametrize("alpha", [0, 0.6, 2])
+def test_an_exhaustive_beam_finds_what_brute_force_finds(model, alpha):
+    extra_length, nbest = 2, 10
+    for source in ([4, EOS], [EOS, PAD]):
+        source = np.array(source)
+        longest = real_length(source) + extra_length
+        beam = len(WORDS) ** longest                                               # the last step has 5 / 4 of that
+        (found,) = search(model, source[None], beam, alpha, extra_length, nbest)
+        expected = brute_force(model, source, alpha, longest)[:nbest]
+        assert [hypothesis.ids for hypothesis in found] == [ids for _, ids in expected]
+        assert [hypothesis.score for hypothesis in found] == pytest.approx([score for score, _ in expected])
+
+
+@models
+@pytest.mark.parametrize("beam", [1, 2, 4])
+def test_a_small_beam_is_never_better_than_brute_force(model, beam):
+    alpha, extra_length = 0.6, 2
+    for source in SOURCES[[0, 2, 3]]:
+        longest = real_length(source) + extra_length
+        best_score, _ = brute_force(model, source, alpha, longest)[0]
+        ((hypothesis,),) = search(model, source[None], beam, alpha, extra_length)
+        if len(hypothesis.ids) < longest:
+            assert hypothesis.score <= best_score + 1e-9
+
+
+# --- what a search may and may not write
+
+
+@models
+@pytest.mark.parametrize("beam", [1, 3])
+def test_a_sentence_does_not_depend_on_its_batch(model, beam):
+    together = search(model, SOURCES, beam, nbest=beam)
+    wider = search(model, np.pad(SOURCES, ((0, 0), (0, 3))), beam, nbest=beam)
+    for source, in_batch, padded in zip(SOURCES, together, wider):
+        (alone,) = search(model, source[None, :real_length(source)], beam, nbest=beam)
+        for others in (in_batch, padded):
+            assert [hypothesis.ids for hypothesis in others] == [hypothesis.ids for hypothesis in alone]
+            assert [hypothesis.score for hypothesis in others] == pytest.approx([hypothesis.score for hypothesis in alone])
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_padding_and_start_symbol_are_never_written(beam):
+    model = new_model(0, tied="none")
+    output = model.unembedding.weight.data
+    output[[PAD, BOS]] = 5 * output[[3, 4]]
+    raw = forward_log_probabilities(model, SOURCES[1], list(itertools.product(WORDS, repeat=2))).argmax(axis=-1)
+    assert np.isin(raw, [PAD, BOS]).any(), "the model was to like them"
+    for hypotheses in search(model, SOURCES, beam, nbest=beam):
+        for hypothesis in hypotheses:
+            assert not {PAD, BOS, EOS} & set(hypothesis.ids)
+            assert np.isfinite(hypothesis.log_probability)
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+@pytest.mark.parametrize("changes, limit", [({}, 20), ({"positions": "learned"}, CONFIG.max_positions)])
+def test_no_translation_is_longer_than_allowed(beam, changes, limit):
+    model = new_model(0, tied="none", **changes)
+    model.unembedding.weight.data[EOS] = 0                                         # never the likeliest for long
+    model.unembedding.weight.data[WORDS] += 3 * np.sign(model.unembedding.weight.data[WORDS])
+    for extra_length in (0, 3, 15):
+        for source, (hypothesis,) in zip(SOURCES, search(model, SOURCES, beam, extra_length=extra_length)):
+            assert len(hypothesis.ids) <= min(real_length(source) + extra_length, limit)
+
+
+@models
+def test_nbest_is_sorted_and_without_doubles(model):
+    for source, hypotheses in zip(SOURCES, search(model, SOURCES, beam=6, extra_length=30, nbest=6)):
+        is_whole = [hypothesis for hypothesis in hypotheses if len(hypothesis.ids) < real_length(source) + 30]
+        assert is_whole == sorted(is_whole, key=lambda hypothesis: -hypothesis.score)
+        assert is_whole == hypotheses[:len(is_whole)], "unfinished translations come last"
+        assert len({tuple(hypothesis.ids) for hypothesis in hypotheses}) == len(hypotheses) == 6
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_a_search_ends_as_soon_as_nothing_can_change(beam, monkeypatch):
+    model = new_model(0, tied="none", norm="pre")
+    model.decoder.final_norm.gamma.data[:] = 0                                     # logits are the same everywhere:
+    model.decoder.final_norm.beta.data[:] = 1
+    model.unembedding.weight.data[:] = 0
+    model.unembedding.weight.data[EOS] = 5                                         # EOS, almost certainly
+    steps = []
+    step = model.step
+    monkeypatch.setattr(model, "step", lambda ids, state: steps.append(len(ids)) or step(ids, state))
+    found = search(model, SOURCES, beam)
+    assert [hypothesis.ids for (hypothesis,) in found] == [[]] * len(SOURCES)
+    assert steps == [len(SOURCES)]
+
+
+@pytest.mark.parametrize("nbest, beam", [(0, 4), (5, 4), (2, 1), (-1, 4)])
+def test_impossible_numbers_of_translations(nbest, beam):
+    with pytest.raises(ValueError, match=f"nbest={nbest} must lie between 1 and beam={beam}"):
+        search(new_model(0), SOURCES, beam, nbest=nbest)
+
+
+def test_the_length_penalty_of_the_paper():
+    assert length_penalty(1, 0.6) == 1
+    assert length_penalty(7, 1) == 2
+    assert length_penalty(7, 0) == 1
+    assert length_penalty(19, 0.5) == 2
+
+
+def test_a_length_penalty_prefers_longer_translations():
+    model = new_model(3)
+    lengths = [sum(len(best.ids) for (best,) in beam_search(model, SOURCES, 8, alpha, 6)) for alpha in (0, 0.6, 3)]
+    assert lengths == sorted(lengths) and lengths[0] < lengths[-1]

@@ -1,0 +1,67 @@
+import itertools
+
+import pytest
+
+from scratchformer.decoding import translator as module
+from scratchformer.errors import UserError
+from scratchformer.training.run import load_run
+
+SENTENCES = ["the old dog sees a cat", "", "a bird", "the big cat and the old dog hears a bird", " \t", "dog", "\u3000",
+             "a cat sees the bird", "ελληνικά 東京 🙂"]
+
+
+@pytest.fixture(scope="module")
+def translator(trained):
+    """A model that has learnt little and is sure of itself, so that translations differ."""
+    translator = load_run(trained.path)
+    translator.model.store.data *= 3
+    return translator
+
+
+def test_translations_come_in_the_order_of_the_sentences(translator):
+    one_by_one = [translator.translate([sentence])[0] for sentence in SENTENCES]
+    assert translator.translate(SENTENCES) == one_by_one
+    assert translator.translate(SENTENCES[::-1]) == one_by_one[::-1]
+    assert len(set(one_by_one)) > 2
+
+
+def test_a_blank_sentence_becomes_an_empty_one(translator):
+    translations = translator.translate(SENTENCES, beam=1)
+    for sentence, translation in zip(SENTENCES, translations):
+        assert sentence.strip() or translation == ""
+    assert any(translations)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_chunks_change_nothing(translator, beam, monkeypatch):
+    whole = list(translator.stream(SENTENCES, beam, nbest=beam))
+    monkeypatch.setattr(module, "LINES_AT_ONCE", 4)
+    monkeypatch.setattr(module, "SENTENCES_AT_ONCE", 2)
+    for part, best in zip(translator.stream(SENTENCES, beam, nbest=beam), whole, strict=True):
+        assert [translation.text for translation in part] == [translation.text for translation in best]
+        assert [translation.score for translation in part] == pytest.approx([t.score for t in best], rel=1e-4)
+
+
+def test_no_sentences(translator):
+    assert translator.translate([]) == []
+
+
+def test_nbest_of_each_sentence(translator):
+    found = list(translator.stream(SENTENCES, beam=4, nbest=3))
+    assert [len(best) for best in found] == [3 if sentence.strip() else 1 for sentence in SENTENCES]
+    assert [best[0].text for best in found] == translator.translate(SENTENCES, beam=4)
+
+
+def test_an_interactive_stream_answers_each_line_before_it_reads_the_next(translator):
+    read = []
+    lines = itertools.chain.from_iterable((read.append(line), line)[1:] for line in ["a dog", "a cat", "a bird"])
+    for number, _ in enumerate(translator.stream(lines, beam=1, interactive=True), 1):
+        assert len(read) == number
+
+
+def test_a_sentence_beyond_the_learned_positions(begin):
+    trainer = begin(positions="learned", max_positions=24, max_length=24)
+    translator = module.Translator(trainer.model, trainer.tokenizer)
+    assert len(translator.translate(["the old dog"], beam=2)) == 1
+    with pytest.raises(UserError, match="max_positions=24"):
+        translator.translate(["a dog", "the old dog sees " * 20])

@@ -1,0 +1,226 @@
+"""The gradient checker accepts a right backward and refuses the wrong ones that public implementations have shipped."""
+
+import math
+
+import numpy as np
+import pytest
+
+from scratchformer.nn.attention import Mask, ScaledDotProductAttention
+from scratchformer.nn.dropout import DropoutKey
+from scratchformer.nn.gradcheck import gradcheck
+from scratchformer.nn.layers import Embedding, FeedForward, LayerNorm, Linear, Unembedding
+from scratchformer.nn.ops import OPS, Ops, ops_of, rows_of
+from scratchformer.nn.parameter import Layer
+from scratchformer.nn.transformer import Transformer
+from scratchformer.study import gradient_cases
+from scratchformer.study.gradient_cases import CASES, FLOAT64, SMALL, check
+
+B, T, S, D, F, H, K, V = 3, 4, 5, 6, 9, 2, 7, 11
+
+
+def wrong(report):
+    """The names of the inputs and parameters whose gradient the report refuses."""
+    return {entry.name for entry in report if not entry.passed}
+
+
+# Planted errors: a layer or an operation with one mistake -------------------------------------------------------------
+
+
+class SlightlyLarge(Linear):
+    def backward(self, dy, cache):
+        return 1.001 * super().backward(dy, cache)
+
+
+class WrongSign(Linear):
+    def backward(self, dy, cache):
+        return -super().backward(dy, cache)
+
+
+class NotANumber(Linear):
+    def backward(self, dy, cache):
+        return super().backward(dy, cache) * math.nan
+
+
+class BiasOfTheFirstSequence(Linear):
+    """The bias gets a share from every row of the batch; this backward forgets the sum over B."""
+
+    def backward(self, dy, cache):
+        before = self.bias.grad.copy()
+        dx = super().backward(dy, cache)
+        self.bias.grad[...] = before + dy[0].sum(axis=0)
+        return dx
+
+
+class TransposedWeight(Linear):
+    """dx = dy W where it should be dy W^T: no shape complains if W is square."""
+
+    def backward(self, dy, cache):
+        super().backward(dy, cache)
+        return dy @ self.weight.data
+
+
+@pytest.mark.parametrize("kind, refused", [
+    (Linear, set()),
+    (SlightlyLarge, {"input 0"}),
+    (WrongSign, {"input 0"}),
+    (NotANumber, {"input 0"}),
+    (BiasOfTheFirstSequence, {"bias"}),
+    (TransposedWeight, {"input 0"}),
+])
+def test_a_wrong_linear_is_refused_where_it_is_wrong(kind, refused, random):
+    report = gradcheck(kind(D, D, random, FLOAT64), random.normal(size=(B, T, D)))
+    assert wrong(report) == refused
+    assert report.passed == (not refused)
+    assert ("WRONG" in str(report)) == bool(refused)
+
+
+class NoSoftmaxGradient(Ops):
+    """Passes a check whose upstream gradient is all ones, since the weights always sum to one."""
+
+    def masked_softmax_backward(self, dweights, weights, scale):
+        return np.zeros_like(weights)
+
+
+class SoftmaxGradientOverBatch(Ops):
+    """numpy-transformer: right at B = 1."""
+
+    def masked_softmax_backward(self, dweights, weights, scale):
+        return super().masked_softmax_backward(dweights, weights, scale) / len(weights)
+
+
+@pytest.mark.parametrize("kind", [NoSoftmaxGradient, SoftmaxGradientOverBatch])
+def test_a_wrong_softmax_gradient_is_refused(kind, random, monkeypatch):
+    q, k, v = (random.normal(size=(B, length, H, K)) for length in (T, S, S))
+    inputs = ScaledDotProductAttention(), q, k, v, Mask(np.array([S, 2, 1]))
+    assert gradcheck(*inputs).passed
+    monkeypatch.setitem(OPS, np.ndarray, kind(np))
+    assert wrong(gradcheck(*inputs)) == {"input 0", "input 1"}
+
+
+class GammaOutsideTheMeans(Ops):
+    """numpy-transformer: right where gamma is all ones."""
+
+    def layer_norm_backward(self, dy, saved, gamma, dgamma, dbeta):
+        return gamma * super().layer_norm_backward(dy, saved, np.ones_like(gamma), dgamma, dbeta)
+
+
+def test_gamma_outside_the_means_of_layer_norm_is_refused(random, monkeypatch):
+    layer, x = LayerNorm(D, FLOAT64), random.normal(size=(B, T, D))
+    monkeypatch.setitem(OPS, np.ndarray, GammaOutsideTheMeans(np))
+    assert gradcheck(layer, x).passed                     # gamma is 1: the reason why the table draws gamma at random
+    layer.gamma.data += random.normal(size=D)
+    assert wrong(gradcheck(layer, x)) == {"input 0"}
+
+
+class RepeatedWordsOverwrite(Ops):
+    def embedding_backward(self, dx, ids, scale, dE):
+        dE[ids] += dx * scale
+
+
+class NoScaleInBackward(Ops):
+    """csd81: sqrt(d_model) in forward only."""
+
+    def embedding_backward(self, dx, ids, scale, dE):
+        super().embedding_backward(dx, ids, 1.0, dE)
+
+
+@pytest.mark.parametrize("kind", [RepeatedWordsOverwrite, NoScaleInBackward])
+def test_a_wrong_embedding_gradient_is_refused(kind, random, monkeypatch):
+    layer = Embedding(Embedding.new_weight(V, D, random, FLOAT64))
+    ids = np.array([[4, 7, 4], [4, 2, 1]])
+    assert gradcheck(layer, ids).passed
+    monkeypatch.setitem(OPS, np.ndarray, kind(np))
+    assert wrong(gradcheck(layer, ids)) == {"weight"}
+
+
+class ForgetfulUnembedding(Unembedding):
+    """Ultron09: the share of the output layer in the tied matrix is dropped."""
+
+    def backward(self, dlogits, cache):
+        return dlogits @ self.weight.data
+
+
+def test_a_dropped_share_of_a_tied_matrix_is_refused(random):
+    model = Transformer(SMALL, dtype=FLOAT64)
+    ids = random.integers(1, V, (B, S)), random.integers(1, V, (B, T))
+    assert gradcheck(model, *ids).passed
+    model.unembedding = ForgetfulUnembedding(model.target_embedding.weight)
+    assert wrong(gradcheck(model, *ids)) == {"source_embedding.weight"}
+
+
+class OneMaskForTwoSites(Layer):
+    """numpy-transformer: one object for two dropouts remembers only its last mask, and backward uses that twice."""
+
+    def forward(self, x, rng=None):
+        once, _ = ops_of(x).dropout(x, 0.3, rng.child(0))
+        twice, kept = ops_of(x).dropout(once, 0.3, rng.child(1))
+        return twice, (kept,)
+
+    def backward(self, dy, cache):
+        (kept,) = cache
+        donce = ops_of(dy).dropout_backward(dy, kept, 0.3)
+        return ops_of(dy).dropout_backward(donce, kept, 0.3)
+
+
+def test_one_dropout_mask_for_two_sites_is_refused(random):
+    assert not gradcheck(OneMaskForTwoSites(), random.normal(size=(B, T, D)), rng=DropoutKey(1, 1)).passed
+
+
+class LossGradientByValue(Ops):
+    """numpy-transformer: the target's logit is found by its value, so every equal logit takes its share."""
+
+    def cross_entropy(self, logits, targets, on_target, everywhere, out=None):
+        losses, dlogits = super().cross_entropy(logits, targets, on_target, everywhere)
+        target_logits = logits[np.arange(len(targets)), targets]
+        equal = (logits == target_logits[:, None]) & (targets != 0)[:, None]
+        equal[np.arange(len(targets)), targets] = False
+        return losses, dlogits - on_target * equal
+
+
+def test_a_loss_gradient_that_confuses_equal_logits_is_refused(monkeypatch):
+    case = next(case for case in CASES if case.layer == "CrossEntropy")
+    monkeypatch.setitem(OPS, np.ndarray, LossGradientByValue(np))
+    assert not check(case).passed
+
+
+# What the checker asks for --------------------------------------------------------------------------------------------
+
+
+def test_float32_is_refused(random):
+    with pytest.raises(TypeError, match="input 0 is float32"):
+        gradcheck(Linear(D, F, random, FLOAT64), random.normal(size=(B, D)).astype("float32"))
+    with pytest.raises(TypeError, match="weight is float32"):
+        gradcheck(Linear(D, F, random, "float32"), random.normal(size=(B, D)))
+
+
+class SummedGradient(Linear):
+    def backward(self, dy, cache):
+        return super().backward(dy, cache).sum(axis=0)
+
+
+class TwoGradientsForOneInput(Linear):
+    def backward(self, dy, cache):
+        dx = super().backward(dy, cache)
+        return dx, dx
+
+
+@pytest.mark.parametrize("kind", [SummedGradient, TwoGradientsForOneInput])
+def test_gradients_must_match_the_inputs_in_shape_and_number(kind, random):
+    with pytest.raises(ValueError):
+        gradcheck(kind(D, F, random, FLOAT64), random.normal(size=(B, D)))
+
+
+def test_a_check_leaves_inputs_and_parameters_as_they_were(random):
+    layer, x = FeedForward(D, F, random, FLOAT64), random.normal(size=(B, D))
+    arrays = [x, *(parameter.data for parameter in layer.parameters().values())]
+    before = [array.copy() for array in arrays]
+    gradcheck(layer, x)
+    assert all(np.array_equal(array, copy) for array, copy in zip(arrays, before, strict=True))
+
+
+def test_no_relu_of_the_table_comes_near_its_kink():
+    case = next(case for case in CASES if case.layer == "FeedForward")
+    layer, (x,), rng = case.make()
+    hidden = rows_of(x) @ layer.inner.weight.data + layer.inner.bias.data
+    assert gradient_cases.distance_to_kink(layer, [x], rng) == pytest.approx(np.abs(hidden).min())
+    assert np.abs(hidden).min() > gradient_cases.NEAR_THE_KINK
