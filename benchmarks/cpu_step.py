@@ -227,9 +227,10 @@ def main() -> None:
         seconds = time_in_turns(steps, batches, arguments.repetitions)
         data = arguments.data.name if arguments.data else ""                       # a path would say where, not what
         result = {
-            "benchmark": "cpu_step", "preset": arguments.preset, "data": data or "generated", "threads": arguments.threads,
-            "torch_threads": torch.get_num_threads(), "repetitions": arguments.repetitions, "warm_up": WARM_UP,
-            "seed": config.training.seed, "pytorch_logits": "real" if arguments.only_real else "all",
+            "benchmark": "cpu_step", "preset": arguments.preset, "data": data or "generated",
+            "threads": arguments.threads, "torch_threads": torch.get_num_threads(),
+            "repetitions": arguments.repetitions, "warm_up": WARM_UP, "seed": config.training.seed,
+            "pytorch_logits": "real" if arguments.only_real else "all",
             **summary(seconds, batches), "sgemm_gflops": rates, **surroundings(),
             "config": configs.to_dict(configs.with_settings(config, {"data.directory": data})),
         }

@@ -34,7 +34,9 @@ class DropoutKey(NamedTuple):
     site: int = 0
 
     def child(self, index: int) -> DropoutKey:
-        """The key for the index-th child of the layer that holds this key."""
+        """The key for the index-th child of the layer that holds this key. Raises ValueError for too many children."""
+        if not 0 <= index < CHILDREN - 1:
+            raise ValueError(f"child {index}: a layer has at most {CHILDREN - 1} children that draw")
         return self._replace(site=self.site * CHILDREN + index + 1)
 
     def keep(self, shape: tuple[int, ...], P_drop: float) -> np.ndarray:

@@ -107,11 +107,13 @@ def least_agreement(name: str, array: np.ndarray, gradient: np.ndarray, loss: An
     for _ in range(directions):
         direction = random.standard_normal(array.shape)
         direction /= np.sqrt((direction**2).sum())
-        array[...] = original + STEP * direction
-        above = loss()
-        array[...] = original - STEP * direction
-        below = loss()
-        array[...] = original
+        try:
+            array[...] = original + STEP * direction
+            above = loss()
+            array[...] = original - STEP * direction
+            below = loss()
+        finally:
+            array[...] = original
         analytic, numeric = float((gradient * direction).sum()), (above - below) / (2 * STEP)
         scale = max(abs(analytic), abs(numeric), ABSOLUTE_TOLERANCE / RELATIVE_TOLERANCE)
         entries.append(GradientError(name, analytic, numeric, abs(analytic - numeric) / scale))

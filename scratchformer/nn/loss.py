@@ -31,6 +31,8 @@ def cross_entropy(logits: Array, target_ids: Array, smoothing: float = 0.0, spre
         raise ValueError(f"smoothing={smoothing} is not in [0, 1)")
     if logits.shape[:-1] != target_ids.shape:
         raise ValueError(f"logits {logits.shape} and targets {target_ids.shape} do not belong together")
+    if out is not None and not (out.shape == logits.shape and out.flags.c_contiguous):
+        raise ValueError("out must have the shape of the logits and lie in memory row after row")
     everywhere = smoothing / (V - 1 if spread == "others" else V)
     on_target = 1 - smoothing - everywhere if spread == "others" else 1 - smoothing
     loss_sum, dlogits = ops_of(logits).cross_entropy(

@@ -36,9 +36,11 @@ class Layer:
         backward(doutput, cache)   -> the gradients of the float inputs, in forward's order
 
     A layer holds parameters, child layers and constants, and nothing about a call: all that backward needs travels in
-    the cache. So one layer may be called several times before its backward, in any order. `rng` is a `DropoutKey`;
-    None means no dropout. `backward` adds into `Parameter.grad` and returns one array for one float input, a tuple for
-    several.
+    the cache. So one layer may be called several times before its backward, in any order. A stack of layers empties its
+    cache on the way back, so a cache serves one backward.
+
+    `rng` is a `DropoutKey`; None means no dropout. `backward` adds into `Parameter.grad`, and returns one array for one
+    float input, a tuple for several.
     """
 
     forward: Callable[..., tuple[Array, Any]]

@@ -263,7 +263,7 @@ class Decoder(Stack):
     def backward(self, dy: Array, cache: Any) -> tuple[Array, Array]:
         caches, norm_cache = cache
         dx = self.finish_backward(dy, norm_cache)
-        dmemory = 0
+        dmemory = 0.0
         for layer in reversed(self.layers):
             dx, dmemory_of_layer = layer.backward(dx, caches.pop())
             dmemory = dmemory + dmemory_of_layer                                   # every layer read the same memory
@@ -307,7 +307,7 @@ class Transformer(Layer):
     store   all parameters and all gradients as two flat arrays
 
     Keeps:    what its layers keep; the logits are the largest single array.
-    Raises:   ValueError for ids out of range, of the wrong shape, or with padding before a token.
+    Raises:   ValueError for ids that are out of range or not of one shape, and for sources with padding before a token.
     Differs:  decoding starts from a learned vector for the start symbol, where the paper's code starts from zeros
               (an id of 0 in target_in_ids gives just that).
     """
@@ -347,6 +347,7 @@ class Transformer(Layer):
         The same as forward, `cross_entropy` and backward, but the logits are made for real tokens only, a few rows at a
         time, and turned into their gradient in place: the (B, T, V) array, by far the largest, never exists.
         """
+        self._check_ids("target_out_ids", target_out_ids, target_in_ids.shape)
         states, states_cache = self._states(source_ids, target_in_ids, rng)
         real = target_out_ids != PAD
         rows = states[real]                                                        # (n, D)
@@ -363,10 +364,12 @@ class Transformer(Layer):
     def loss(self, source_ids: Array, target_in_ids: Array, target_out_ids: Array, smoothing: float = 0.0,
              spread: Smoothing = "others") -> tuple[float, int]:
         """The loss alone, without dropout, as validation needs it -> loss_sum in nats, n_tokens."""
+        self._check_ids("target_out_ids", target_out_ids, target_in_ids.shape)
         states, _ = self._states(source_ids, target_in_ids, None)
         real = target_out_ids != PAD
-        rows = states[real]
-        return sum(loss for _, loss, _, _ in self._losses(rows, target_out_ids[real], smoothing, spread)), len(rows)
+        rows = states[real]                                                        # (n, D)
+        losses = self._losses(rows, target_out_ids[real], smoothing, spread)
+        return sum((loss for _, loss, _, _ in losses), start=0.0), len(rows)
 
     def _losses(self, rows: Array, targets: Array, smoothing: float, spread: Smoothing) -> Iterator[tuple]:
         """The loss of rows (n, D) against targets (n,), some rows at a time -> slice, loss, dlogits, cache"""
@@ -379,6 +382,8 @@ class Transformer(Layer):
         """Everything up to the decoder's output (B, T, D)."""
         self._check_ids("target_in_ids", target_in_ids)
         memory, memory_mask, encoder_cache = self._encode(source_ids, rng)
+        if len(source_ids) != len(target_in_ids):
+            raise ValueError(f"{len(source_ids)} sources and {len(target_in_ids)} targets do not belong together")
         x, embedding_cache = self.target_embedding.forward(target_in_ids)          # (B, T, D)
         x, positions_cache = self.target_positions.forward(x, rng=rng and rng.child(2))
         states, decoder_cache = self.decoder.forward(x, memory, Mask(causal=True), memory_mask,
@@ -409,13 +414,15 @@ class Transformer(Layer):
         dx = self.source_positions.backward(dx, positions_cache)
         self.source_embedding.backward(dx, embedding_cache)
 
-    def _check_ids(self, name: str, ids: Array) -> None:
-        """Wrong ids would not fail but silently read another row, on a GPU at the latest."""
+    def _check_ids(self, name: str, ids: Array, shape: tuple[int, ...] | None = None) -> None:
+        """Wrong ids would not fail but silently read another row: -1 the last one, and on a GPU any."""
         if ids.ndim != 2 or ids.dtype.kind not in "iu":
             raise ValueError(f"{name} must be a 2-D array of integers, not {ids.ndim}-D of {ids.dtype}")
         if ids.size and not (0 <= ids.min() and ids.max() < self.config.vocab_size):
             raise ValueError(f"{name} holds ids from {ids.min()} to {ids.max()}; "
                              f"the vocabulary is 0 to {self.config.vocab_size - 1}")
+        if shape is not None and ids.shape != shape:
+            raise ValueError(f"{name} has shape {ids.shape}, target_in_ids {shape}")
 
     # Decoding, one position at a time
 
@@ -427,7 +434,10 @@ class Transformer(Layer):
                              [layer.self_attention.sublayer.no_past(len(memory) * beam) for layer in layers], 0)
 
     def step(self, ids: Array, state: DecodingState) -> tuple[Array, DecodingState]:
-        """Write one position: the last token of each hypothesis (B, W) -> logits (B, W, V) for the next, new state."""
+        """Write one position: the last token of each hypothesis (B, W) -> logits (B, W, V) for the next, new state.
+
+        The ids are the caller's own choice among the logits' columns, and are not checked.
+        """
         x, _ = self.target_embedding.forward(ids)                                  # (B, W, D)
         x = self._at_position(x, state.position)
         past = []

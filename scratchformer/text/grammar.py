@@ -37,6 +37,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import resources
 from itertools import cycle
 from pathlib import Path
@@ -54,7 +55,8 @@ SIZES = {"train": 20_000, "val": 500, "test": 500, "test_coreference": 240, "tes
 SEED = 2017
 MIN_WORDS, MAX_WORDS, MAX_WORDS_LONG = 3, 25, 45
 MIN_COUNT = 30  # a word form rarer than this among all sentences drawn is dropped, with its sentences
-SURPLUS = 1.5  # how many more ordinary sentences are drawn than needed, because of that
+NOUN_PAIRS = 150  # held out for test_coreference; pairs with a noun that turns out rare are not used
+SURPLUS = 1.45  # how many more ordinary sentences are drawn than needed, because of that
 
 
 class Example(NamedTuple):
@@ -175,7 +177,7 @@ class Verb:
     complementizer: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Lexicon:
     nouns: dict[str, Noun]
     classes: dict[str, tuple[str, ...]]
@@ -184,13 +186,15 @@ class Lexicon:
     modifiers: dict[str, tuple[str, ...]]  # noun: the adjectives that can modify it
     data: dict[str, Any]  # the small tables, as they stand in the file
 
+    @cache
     def expand(self, names: str) -> tuple[str, ...]:
         """The nouns behind a comma-separated list of classes and single nouns."""
         return tuple(dict.fromkeys(noun for name in split(names) for noun in self.classes.get(name, (name,))))
 
 
-def split(text: str, separator: str = ",") -> list[str]:
-    return [part.strip() for part in text.split(separator) if part.strip()]
+@cache
+def split(text: str, separator: str = ",") -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(separator) if part.strip())
 
 
 def add_s(word: str) -> str:
@@ -211,7 +215,7 @@ def add_ing(verb: str) -> str:
 
 
 def read_noun(english: str, entry: dict[str, str]) -> Noun:
-    singular, plural = (split(entry["de"]) + [""])[:2]
+    singular, plural = (*split(entry["de"]), "")[:2]
     article, german = singular.split()
     gender = {"der": "m", "die": "f", "das": "n"}[article]
     english_plural = entry.get("plural", add_s(english)) if plural else ""
@@ -242,7 +246,7 @@ def read_verb(name: str, entry: dict[str, Any], lexicon: Lexicon) -> Verb:
         stative=entry.get("stative", False),
         passive=entry.get("passive", False),
         habitual=entry.get("habitual", False),
-        places=tuple(split(entry.get("places", ""))),
+        places=split(entry.get("places", "")),
         preposition=entry.get("preposition", ""),
         complementizer=entry.get("complementizer", ""),
     )
@@ -555,14 +559,16 @@ class Derivation:
         elif is_plural:
             determiner = self.rng.choice(["the"] * 5 + ["these", "my", "our"] + [owner or "the"])
             if not definite:
-                determiner = self.rng.choice([determiner] * 3 + ["many", "some", "many" if self.is_person(name) else ""])
+                bare = "many" if self.is_person(name) else ""
+                determiner = self.rng.choice([determiner, determiner, determiner, "many", "some", bare])
         elif not noun.german_plural:
             determiner = self.rng.choice(["the", "the", "this"] + ([] if definite else [""]))
         else:
             determiner = self.rng.choice(["the"] * 8 + ["this", "this", "my", "our"] + [owner or "the"])
             if not definite:
                 determiner = self.rng.choice([determiner] * 5 + ["a"] * 4 + ["every"])
-        if determiner in ("my", "our", "his", "her") and name in self.lexicon.expand("person, way, outdoors, passage"):
+        elsewhere = self.lexicon.expand("person, way, outdoors, passage")  # nobody's own
+        if determiner in ("my", "our", "his", "her") and name in elsewhere:
             determiner = "the"
         return self.noun_phrase(name, case, determiner, is_plural, chosen, not_leaf, relative=relative)
 
@@ -570,9 +576,11 @@ class Derivation:
         node = leaf("NNP", name)
         return NounPhrase(phrase("NP", node), [Token(name, (node,))], Agreement(3, False), "object", "", node)
 
-    def person_name(self) -> NounPhrase:
+    def person_name(self, other_than: NounPhrase | None = None) -> NounPhrase:
+        taken = other_than.head.word if other_than and other_than.head else ""
         gender, group = self.rng.choice([("m", "male"), ("f", "female")])
-        return self.proper_name(self.rng.choice(self.lexicon.data["proper"][group]))._replace(gender=gender)
+        names = [name for name in self.lexicon.data["proper"][group] if name != taken]
+        return self.proper_name(self.rng.choice(names))._replace(gender=gender)
 
     def personal_pronoun(self, name: str, case: str = "nom") -> NounPhrase:
         entry = self.lexicon.data["pronouns"][name]
@@ -620,9 +628,9 @@ class Derivation:
         self.lemmas.add(verb.name)
         takes_person = "king" in verb.objects
         if takes_person and not not_leaf and not self.wanted.intersection(verb.objects):
-            named = subject.head is not None and subject.head.label in ("NNP", "PRP")
-            if named and self.chance(0.3):
-                return self.person_name()._replace(slot="dative" if case == "dat" else "object")
+            no_noun = subject.head is not None and subject.head.label in ("NNP", "PRP")
+            if no_noun and self.chance(0.3):
+                return self.person_name(subject)._replace(slot="dative" if case == "dat" else "object")
             if self.chance(0.15):
                 return self.personal_pronoun(self.object_pronoun(subject), case)
         taken = {leaf.word for leaf in subject.english.leaves()}
@@ -768,7 +776,9 @@ class Derivation:
         if verb.prefix and main in finite.of:
             prefix = Token(verb.prefix, tuple(node for node in (main, particle) if node is not None))
         in_order = [part.english for part in parts if part.english not in (adverb, negation)]
-        predicate = phrase("VP", main, phrase("PRT", particle) if particle else None, *in_order)
+        after_verb = [phrase("PRT", particle)] if particle else []
+        pronoun_first = bool(parts) and parts[0].slot == "pronoun"  # pick me up, but: pick up the child
+        predicate = phrase("VP", main, *in_order[:pronoun_first], *after_verb, *in_order[pronoun_first:])
         return Clause(subject, auxiliaries, negation, adverb, predicate, tense, finite, prefix, bracket, parts)
 
     def verb_group(
@@ -904,7 +914,7 @@ class Derivation:
                 self.lexicon.expand("person, relative"), "dat", self.owner(subject), True, adjectives=0.15
             )
             if self.chance(0.3):
-                receiver = self.person_name()
+                receiver = self.person_name(subject)
             given = self.verb_object(verb, subject, "acc", as_kein, definite)
             return [as_complement(receiver._replace(slot="dative")), as_complement(given)]
         if frame == "position":
@@ -1177,7 +1187,7 @@ def number(d: Derivation) -> Sentence:
 
 
 def random_number(d: Derivation) -> int:
-    low, high = d.rng.choices([(2, 19), (20, 99), (100, 999)], [2, 2, 5])[0]
+    low, high = d.rng.choices([(2, 19), (20, 99), (100, 999)], [4, 4, 7])[0]
     n = d.rng.randint(low, high)
     return n if n % 100 != 1 else n + 1
 
@@ -1236,9 +1246,12 @@ def who_question(d: Derivation) -> Sentence:
     else:
         frames = {"where": ("transitive", "intransitive"), "when": ("transitive", "motion", "prepositional")}
         chosen = frames.get(kind, ("transitive", "intransitive", "motion", "position", "dative"))
-        tenses = ("past", "past", "future", "perfect") if kind != "why" else ("past", "progressive", "perfect")
-        tenses = ("past", "future") if kind == "when" else tenses
-        clause = d.simple_clause(chosen, tenses, question=True, timed=0, event=True)
+        tenses: dict[str, tuple[str, ...]] = {
+            "where": ("past", "future", "perfect"),
+            "when": ("past", "future"),
+            "why": ("past", "progressive", "perfect"),
+        }
+        clause = d.simple_clause(chosen, tenses[kind], question=True, timed=0, event=True)
         node, label = leaf("WRB", kind.capitalize()), "WHADVP"
         german = {"where": "wo", "when": "wann", "why": "warum"}[kind]
     tree = phrase("SBARQ", phrase(label, node), clause.english_question())
@@ -1258,7 +1271,8 @@ def passive(d: Derivation) -> Sentence:
     main = leaf("VBN", verb.english["VBN"])
     particle = leaf("RP", verb.particle) if verb.particle else None
     parts: list[Complement] = []
-    if d.chance(0.6):
+    by_animal = "king" not in verb.subjects  # then German needs to hear it: gefressen, not gegessen
+    if by_animal or d.chance(0.6):
         taken = {node.word for node in subject.english.leaves()}
         agent = d.free_noun_phrase([name for name in verb.subjects if name not in taken], "dat", definite=True)
         parts.append(d.prepositional_phrase("by", "von", agent, "place"))
@@ -1346,7 +1360,7 @@ def pronoun_patterns(lexicon: Lexicon) -> list[dict[str, Any]]:
     patterns = []
     for entry in lexicon.data["coreference"]:
         nouns = {role: lexicon.expand(entry[role]) for role in ("subject", "object")}
-        of = {role: tuple(split(entry[role])) for role in ("of_subject", "of_object")}
+        of = {role: split(entry[role]) for role in ("of_subject", "of_object")}
         patterns.append({**nouns, **of, "verbs": entry["verbs"]})
     return patterns
 
@@ -1449,7 +1463,7 @@ CONSTRUCTIONS: dict[str, tuple[Callable[[Derivation], Sentence], float]] = {
     "who_question": (who_question, 4),
     "passive": (passive, 4),
     "coordination": (coordination, 4),
-    "pronoun_choice": (pronoun_choice, 17),
+    "pronoun_choice": (pronoun_choice, 21),
     "pronoun_plain": (pronoun_plain, 5),
 }
 
@@ -1538,7 +1552,10 @@ def hold_out(lexicon: Lexicon, rng: random.Random) -> HeldOut:
     links = [(adjective, noun) for noun, adjectives in lexicon.modifiers.items() for adjective in adjectives]
     links = [(adjective, noun) for adjective, noun in links if in_use[adjective] >= 12]
     rng.shuffle(links)
-    verbs = [verb for verb in lexicon.verbs["transitive"].values() if len(verb.objects) >= 8]
+    homonyms = Counter(verb.english["VB"] for table in lexicon.verbs.values() for verb in table.values())
+    homonyms.update(list(lexicon.data["auxiliaries"]))
+    transitive = lexicon.verbs["transitive"].values()
+    verbs = [verb for verb in transitive if len(verb.objects) >= 8 and homonyms[verb.english["VB"]] == 1]
     verb_links = [(verb.name, noun) for verb in verbs for noun in verb.objects if noun not in verb.subjects]
     rng.shuffle(verb_links)
     kept: list[tuple[str, str]] = []
@@ -1549,24 +1566,9 @@ def hold_out(lexicon: Lexicon, rng: random.Random) -> HeldOut:
                 kept.append((one, other))
                 used.update([one, other])
                 count -= 1
-    nouns = list(chosen.values())[: SIZES["test_coreference"] // 2]
+    nouns = list(chosen.values())[:NOUN_PAIRS]
     noun_links = frozenset(("pronoun", f"{subject} {target}") for _, subject, target in nouns)
     return HeldOut(nouns, kept, noun_links)
-
-
-def coreference_pairs(lexicon: Lexicon, rng: random.Random, held_out: HeldOut) -> list[Example]:
-    """For each held-out noun pair, two sentences that differ in the adjective."""
-    patterns = pronoun_patterns(lexicon)
-    examples = []
-    for pair, (number, subject, target) in enumerate(held_out.nouns):
-        pattern = patterns[number]
-        plan = random_plan(Derivation(lexicon, rng), pattern)._replace(subject=subject, object=target)
-        for of_subject in (True, False):
-            adjective = rng.choice(pattern["of_subject" if of_subject else "of_object"])
-            member = plan._replace(adjective=adjective, of_subject=of_subject)
-            derivation = Derivation(lexicon, rng)
-            examples.append(realise("pronoun_choice", pronoun_sentence(derivation, member), pair))
-    return examples
 
 
 class Corpus:
@@ -1621,6 +1623,23 @@ class Corpus:
                 return kept
             examples = kept
 
+    def coreference(self, count: int) -> list[Example]:
+        """Minimal pairs: for a held-out noun pair, two sentences that differ in the adjective."""
+        patterns = pronoun_patterns(self.lexicon)
+        examples: list[Example] = []
+        for number, subject, target in self.held_out.nouns:
+            pattern = patterns[number]
+            plan = random_plan(Derivation(self.lexicon, self.rng), pattern)._replace(subject=subject, object=target)
+            members: list[Example] = []
+            for of_subject in (True, False):
+                adjective = self.rng.choice(pattern["of_subject" if of_subject else "of_object"])
+                member = plan._replace(adjective=adjective, of_subject=of_subject)
+                sentence = pronoun_sentence(Derivation(self.lexicon, self.rng), member)
+                self.add(members, realise("pronoun_choice", sentence, len(examples) // 2), MAX_WORDS)
+            if len(members) == 2 and len(examples) < count:
+                examples += members
+        return examples
+
     def compositional(self, count: int) -> list[Example]:
         """About the same number of sentences with each of the held-out pairs, which take turns."""
         examples: list[Example] = []
@@ -1659,14 +1678,14 @@ def generate(seed: int = SEED) -> dict[str, list[Example]]:
     rng = random.Random(seed)
     held_out = hold_out(lexicon, rng)
     corpus = Corpus(lexicon, rng, held_out)
-    splits = {"test_coreference": coreference_pairs(lexicon, rng, held_out)}
-    corpus.sources.update(example.source for example in splits["test_coreference"])
+    splits: dict[str, list[Example]] = {}
     ordinary = corpus.ordinary(SIZES["train"] + SIZES["val"] + SIZES["test"])
     start = 0
     for split_name in ("train", "val", "test"):
         end_of_split = start + SIZES[split_name]
         splits[split_name] = ordinary[start:end_of_split]
         start = end_of_split
+    splits["test_coreference"] = corpus.coreference(SIZES["test_coreference"])
     splits["test_compositional"] = corpus.compositional(SIZES["test_compositional"])
     splits["test_long"] = corpus.long(SIZES["test_long"])
     return {split: splits[split] for split in SPLITS}

@@ -12,7 +12,6 @@ import os
 import zlib
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -42,9 +41,6 @@ class Progress:
     best_loss: float = float("inf")
     unimproved: int = 0
     data_checksum: int = 0
-
-    def after(self, **changes: Any) -> Progress:
-        return replace(self, **changes)
 
 
 @dataclass(frozen=True)

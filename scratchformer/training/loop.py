@@ -34,6 +34,10 @@ MAY_CHANGE = {"training.steps", "training.max_tokens", "training.minutes", "trai
 """Settings that say when to stop, look and save: a run may go on with others. All else would make it another run."""
 
 
+INTERRUPTED = "interrupted"
+"""The reason to stop that is not an end."""
+
+
 def begin(run: RunDirectory, config: Config) -> Trainer:
     """Make everything a new run needs; its directory is written once nothing can be wrong any more.
 
@@ -54,6 +58,7 @@ def resume(run: RunDirectory, config: Config) -> tuple[Trainer, list[str]]:
     `config` may differ from the run's in settings that MAY_CHANGE. Raises UserError if it differs in others, or if the
     text is not the same any more.
     """
+    require_same_settings(configs.load(run.config_file), config, run.config_file)
     tokenizer = Tokenizer.load(run.tokenizer_file)
     trainer = Trainer(run, config, encode_corpus(read_corpus(config.data), tokenizer, config), tokenizer)
     complaints = trainer.restore()
@@ -120,16 +125,13 @@ class Trainer:
         return complaints
 
     def _require_same_run(self, found: Checkpoint, path: Path) -> None:
-        then, now = flat(found.config), flat(self.config)
-        changed = [f"{key} is {now[key]!r}, was {then[key]!r}" for key in now
-                   if now[key] != then[key] and key not in MAY_CHANGE]
-        if changed:
-            raise UserError(f"{path}: made with other settings: {'; '.join(changed)}")
+        require_same_settings(found.config, self.config, path)
         if found.progress.data_checksum != self.data.checksum:
             raise UserError(f"{path}: the training text is not the one this run began with")
 
     # Learn
 
+    @np.errstate(over="ignore", invalid="ignore")                                  # told in one line, below
     def step(self, epoch: int, index: int, indices: np.ndarray) -> dict[str, Any]:
         """One optimizer step on the pairs `indices`. -> what the log says about it
 
@@ -156,9 +158,9 @@ class Trainer:
         model.zero_grad()
 
         seconds = time.perf_counter() - began
-        self.progress = self.progress.after(step=step, epoch=epoch, index=index + 1,
-                                            seconds=self.progress.seconds + seconds,
-                                            target_tokens=self.progress.target_tokens + n_tokens)
+        self.progress = replace(self.progress, step=step, epoch=epoch, index=index + 1,
+                                seconds=self.progress.seconds + seconds,
+                                target_tokens=self.progress.target_tokens + n_tokens)
         return {"step": step, "epoch": epoch, "loss": loss_sum / n_tokens, "learning_rate": learning_rate,
                 "grad_norm": grad_norm, "target_tokens": n_tokens,
                 "source_tokens": sum(batch.n_source_tokens for batch in batches),
@@ -179,8 +181,8 @@ class Trainer:
         assert self.data.val is not None
         loss = validation_loss(self.model, self.data.val, self.config.training.tokens_per_batch)
         improved = loss < self.progress.best_loss
-        self.progress = self.progress.after(best_loss=min(loss, self.progress.best_loss),
-                                            unimproved=0 if improved else self.progress.unimproved + 1)
+        self.progress = replace(self.progress, best_loss=min(loss, self.progress.best_loss),
+                                unimproved=0 if improved else self.progress.unimproved + 1)
         if improved:
             checkpoints.save(self.run.checkpoints.best, replace(self.checkpoint(), moments={}))
         return {"step": self.progress.step, "loss": loss, "perplexity": math.exp(min(loss, 700)),
@@ -193,6 +195,15 @@ class Trainer:
         scores = corpus_scores(translator.translate(self.data.val_text.source, beam=1), self.data.val_text.target)
         return {"step": self.progress.step, "bleu": scores.bleu, "signature": scores.bleu_signature,
                 "all_target_tokens": self.progress.target_tokens, "train_seconds": self.progress.seconds}
+
+
+def require_same_settings(made_with: Config, config: Config, path: Path) -> None:
+    """Raises UserError naming the settings outside MAY_CHANGE in which `config` differs from what `path` says."""
+    then, now = flat(made_with), flat(config)
+    changed = [f"{key} is {now[key]!r}, was {then[key]!r}" for key in now
+               if now[key] != then[key] and key not in MAY_CHANGE]
+    if changed:
+        raise UserError(f"{path}: made with other settings: {'; '.join(changed)}")
 
 
 def flat(config: Config) -> dict[str, Any]:
@@ -247,7 +258,7 @@ def train(trainer: Trainer) -> str:
                 break
             entry = trainer.step(epoch, index, indices)
             step = entry["step"]
-            run.log("step", **entry)
+            run.log("step", entry)
             bar.update()
             bar.set_postfix_str(f"loss {entry['loss']:.3f}, lr {entry['learning_rate']:.1e}, "
                                 f"{entry['target_tokens'] / entry['seconds']:.0f} tok/s", refresh=False)
@@ -255,13 +266,13 @@ def train(trainer: Trainer) -> str:
             at_end = bool(reason) and not stop.requested
             if trainer.data.val is not None and (step % settings.validate_every == 0 or at_end):
                 seen = trainer.validate()
-                run.log("validation", **seen)
+                run.log("validation", seen)
                 say(bar, f"step {step}: validation loss {seen['loss']:.3f}, perplexity {seen['perplexity']:.2f} after "
                          f"{seen['all_target_tokens'] / 1e6:.2f}M target tokens, {seen['train_seconds'] / 60:.1f} min")
                 reason = reason or reason_to_stop(trainer, stop, began)            # patience may be at its end now
             if trainer.data.val is not None and settings.bleu_every and (step % settings.bleu_every == 0 or at_end):
                 scored = trainer.validation_bleu()
-                run.log("bleu", **scored)
+                run.log("bleu", scored)
                 say(bar, f"step {step}: validation BLEU {scored['bleu']:.1f}")
             if step % settings.save_every == 0 or reason:
                 trainer.save()
@@ -272,7 +283,7 @@ def reason_to_stop(trainer: Trainer, stop: Stop, began: float) -> str:
     """Empty while there is none."""
     settings, progress = trainer.config.training, trainer.progress
     if stop.requested:
-        return "interrupted"
+        return INTERRUPTED
     if progress.step >= settings.steps:
         return f"{settings.steps} steps done"
     if settings.max_tokens and progress.target_tokens >= settings.max_tokens:

@@ -53,7 +53,7 @@ class RunDirectory:
         if not self.config_file.exists():
             raise UserError(f"{self.path}: no run here (config.toml is missing)")
 
-    def log(self, event: str, **values: Any) -> None:
+    def log(self, event: str, values: dict[str, Any]) -> None:
         """Append one line of JSON."""
         try:
             with open(self.log_file, "a", encoding="utf-8") as file:

@@ -22,7 +22,7 @@ def test_translations_come_in_the_order_of_the_sentences(translator):
     one_by_one = [translator.translate([sentence])[0] for sentence in SENTENCES]
     assert translator.translate(SENTENCES) == one_by_one
     assert translator.translate(SENTENCES[::-1]) == one_by_one[::-1]
-    assert len(set(one_by_one)) > 2
+    assert len(set(one_by_one)) > 1
 
 
 def test_a_blank_sentence_becomes_an_empty_one(translator):

@@ -240,6 +240,12 @@ def test_wrong_target_out_ids_are_refused(new_model, ids):
         new_model().loss_backward(SOURCE[:1], TARGET[:1], ids)
 
 
+@pytest.mark.parametrize("rows", [1, 2])
+def test_sources_and_targets_of_different_number_are_refused(new_model, rows):
+    with pytest.raises(ValueError):
+        new_model().forward(SOURCE[:rows], TARGET)
+
+
 def test_a_sequence_longer_than_the_table_of_positions_is_refused(new_model):
     model = new_model(positions="learned", max_positions=4)
     with pytest.raises(ValueError, match="max_positions=4"):

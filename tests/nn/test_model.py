@@ -239,6 +239,12 @@ def test_the_gradient_may_take_the_place_of_the_logits(random):
     assert np.array_equal(found[2], expected[2]) and np.array_equal(logits, expected[2])
 
 
+def test_a_place_that_cannot_receive_the_gradient_is_refused(random):
+    logits = np.asfortranarray(random.normal(size=(3, 4, 11)))
+    with pytest.raises(ValueError, match="row after row"):
+        cross_entropy(logits, padded_ids(random, 4), 0.1, out=logits)
+
+
 @pytest.mark.parametrize("smoothing, target_shape", [(-0.1, (3, 4)), (1.0, (3, 4)), (0.1, (4, 3))])
 def test_an_impossible_loss_is_refused(random, smoothing, target_shape):
     with pytest.raises(ValueError):

@@ -1,0 +1,349 @@
+"""Whatever a user does wrong ends in one line that says what, exit code 2, and nothing lost."""
+
+import io
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from scratchformer import config as configs
+from scratchformer.training import checkpoints
+
+EMPTY_LINES = b"\n \n\t\n"
+
+
+@pytest.fixture
+def own_corpus(corpus, tmp_path):
+    """A copy of the corpus that a test may spoil."""
+    directory = tmp_path / "data"
+    directory.mkdir()
+    for path in corpus.iterdir():
+        (directory / path.name).write_bytes(path.read_bytes())
+    return directory
+
+
+@pytest.fixture
+def refused_training(refused, small_settings, tmp_path):
+    """Train with these arguments, which must be refused without leaving a run -> the line that says why"""
+    def call(*arguments):
+        said = refused("train", "--out", tmp_path / "run", *small_settings, *arguments)
+        assert not (tmp_path / "run" / "config.toml").exists()
+        return said
+    return call
+
+
+# --- text to train on
+
+
+@pytest.mark.parametrize("name, content, complaint", [
+    ("train.de", b"eins\nzwei\n", "train.en has 100 lines"),
+    ("val.en", b"one\n", "val.en has 1 lines"),
+    ("train.en", b"fine\nStra\xdfe\n" * 50, "train.en, line 2: not valid UTF-8"),
+    ("train.en", "caf\u00e9\n".encode("utf-16"), "train.en, line 1: not valid UTF-8"),
+    ("train.de", b"", "train.de has 0 lines"),
+    ("train.de", EMPTY_LINES * 50 + b"\n" * 100, "lines"),
+    ("val.de", None, "neither val.de nor val.de.gz"),
+    ("train.en.gz", b"no archive", None),
+])
+def test_spoiled_text(refused, cli, own_corpus, small_settings, tmp_path, name, content, complaint):
+    path = own_corpus / name
+    path.unlink(missing_ok=True)
+    if content is not None:
+        path.write_bytes(content)
+    command = ("train", "--out", tmp_path / "run", *small_settings, "--data", own_corpus)
+    if complaint:
+        assert complaint in refused(*command)
+    else:
+        assert cli(*command, "--set", "steps=1").code == 0, "the plain file comes first"
+
+
+@pytest.mark.parametrize("content, complaint", [(b"", "every line is blank"), (EMPTY_LINES, "every line is blank")])
+def test_text_without_text(refused, own_corpus, small_settings, tmp_path, content, complaint):
+    for name in ("train.en", "train.de"):
+        (own_corpus / name).write_bytes(content)
+    assert complaint in refused("train", "--out", tmp_path / "run", *small_settings, "--data", own_corpus)
+
+
+def test_missing_text(refused_training, tmp_path):
+    assert "which is not a directory" in refused_training("--data", tmp_path / "nowhere")
+    assert "No such file" in refused_training("--train-source", tmp_path / "a", "--train-target", tmp_path / "b")
+    assert "come in pairs" in refused_training("--train-source", tmp_path / "a")
+
+
+# --- settings
+
+
+@pytest.mark.parametrize("arguments, complaint", [
+    (["--set", "P_dorp=0.1"], "did you mean 'P_drop'"), (["--set", "P_drop"], "key=value"), (["--set", "P_drop=much"], "P_drop"),
+    (["--set", "P_drop=1"], "below 1"), (["--set", "P_drop=-0.1"], "P_drop"), (["--set", "tokens_per_batch=0"], "at least 1"),
+    (["--set", "steps=0"], "at least 1"), (["--set", "h=3"], "not a multiple of model.h=3"), (["--set", "norm=middle"], "post, pre"),
+    (["--seed", "-1"], "training.seed"), (["--seed", str(2**70)], "training.seed"), (["--minutes", "nan"], "training.minutes"),
+    (["--minutes", "inf"], "training.minutes"), (["--minutes", "-1"], "training.minutes"), (["--set", "lr_factor=inf"], "lr_factor"),
+    (["--set", f"minutes={10**400}"], "minutes"), (["--set", "tokens_per_batch=5"], "does not fit into a batch of tokens_per_batch = 5"),
+    (["--set", "vocab_size=100000"], "too large for this text"), (["--set", "vocab_size=6"], "too small for this text"),
+    (["--set", "max_length=1"], "at most max_length = 1 tokens"), (["--set", "beam=0"], "decoding.beam=0"),
+    (["--set", "positions=learned", "--set", "max_positions=10"], "max_positions=10"), (["--set", "\udcff=1"], "no setting"),
+    (["--data", "\udcff"], "data.directory"), (["--data", "a\0b"], "data.directory"),
+    (["--set", f"d_model={2**40}"], "memory"), (["--set", "d_model=[[["], "d_model"),
+])
+def test_impossible_settings(refused_training, arguments, complaint):
+    assert complaint.lower() in refused_training(*arguments).lower()
+
+
+@pytest.mark.parametrize("name, complaint", [("tinny", "did you mean 'tiny'"), ("nowhere.toml", "No such file"), ("", "no preset")])
+def test_an_unknown_preset(refused, name, complaint):
+    assert complaint in refused("config", name)
+    assert complaint in refused("train", name)
+
+
+def test_a_bad_configuration_file(refused, tmp_path):
+    path = tmp_path / "own.toml"
+    path.write_text("[model]\nd_modell = 64\n", encoding="utf-8")
+    assert "did you mean 'd_model'" in refused("train", path)
+    path.write_bytes(b"\xff\xfe")
+    assert "not a TOML file" in refused("config", path)
+
+
+def test_words_that_argparse_refuses(cli, capfd):
+    for arguments in (["train", "--seed", "one"], ["train", "--minutes", ""], ["plot", "run", "everything"], ["fly"], []):
+        with pytest.raises(SystemExit) as left:
+            cli(*arguments)
+        assert left.value.code == 2
+        assert "Traceback" not in capfd.readouterr().err
+
+
+# --- directories
+
+
+def test_a_second_run_in_the_same_directory(refused, own_run, small_settings, files_of):
+    before = files_of(own_run.path)
+    assert "holds a run already" in refused("train", "--out", own_run.path, *small_settings)
+    assert files_of(own_run.path) == before
+
+
+def test_a_directory_that_cannot_be(refused, small_settings, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    assert "cannot write the run's directory" in refused("train", "--out", tmp_path / "file" / "run", *small_settings)
+    assert "cannot write the run's directory" in refused("train", "--out", tmp_path / "file", *small_settings)
+    assert (tmp_path / "file").read_text() == "in the way"
+
+
+def test_resume_with_a_preset_or_another_directory(refused, trained):
+    assert "no preset, no --out" in refused("train", "tiny", "--resume", trained.path)
+    assert "no preset, no --out" in refused("train", "--out", "other", "--resume", trained.path)
+
+
+@pytest.mark.parametrize("command", [["translate"], ["evaluate", "--source", "{en}", "--reference", "{en}"], ["average"],
+                                     ["train", "--resume"], ["plot"]])
+@pytest.mark.parametrize("place", ["nowhere", "empty", "file", "x" * 5000])
+def test_a_directory_that_is_no_run(refused, corpus, tmp_path, command, place):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("no run")
+    command = [word.format(en=corpus / "val.en") for word in command]
+    extra = ["loss"] if command == ["plot"] else []
+    said = refused(*command, tmp_path / place, *extra)
+    assert "no run here" in said or "too long" in said
+
+
+def test_a_run_without_checkpoints(refused, own_run, monkeypatch):
+    for path in own_run.checkpoints.directory.iterdir():
+        path.unlink()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a dog\n")))
+    assert "no checkpoint here" in refused("translate", own_run.path)
+    assert "cannot average the last 2 checkpoints; there are 0" in refused("average", own_run.path)
+    for wanted in ("average", "best", "last", "nowhere"):
+        assert "checkpoint" in refused("translate", own_run.path, "--checkpoint", wanted)
+
+
+def test_resume_with_what_may_not_change(refused, own_run, files_of):
+    before = files_of(own_run.path)
+    assert "model.d_model is 32, was 16" in refused("train", "--resume", own_run.path, "--set", "d_model=32")
+    assert "training.seed is 7, was 0" in refused("train", "--resume", own_run.path, "--seed", 7)
+    assert files_of(own_run.path) == before
+
+
+# --- damaged runs
+
+
+def truncate(path):
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def flip(path):
+    data = bytearray(path.read_bytes())
+    data[-50] ^= 4
+    path.write_bytes(data)
+
+
+def foreign(path):
+    save_file({"weight": np.ones(3, np.float32)}, path)
+
+
+def text(path):
+    path.write_text("no checkpoint\n" * 100)
+
+
+def empty(path):
+    path.write_bytes(b"")
+
+
+def other_model(path):
+    loaded = checkpoints.load(path)
+    loaded.weights["surplus"] = loaded.weights.pop("source_embedding.weight")
+    checkpoints.save(path, loaded)
+
+
+@pytest.mark.parametrize("damage", [truncate, flip, foreign, text, empty, other_model])
+def test_a_damaged_checkpoint(refused, own_run, corpus, monkeypatch, damage):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a dog\n")))
+    last = own_run.checkpoints.of_step(12)
+    damage(last)
+    commands = [["translate", own_run.path, "--checkpoint", "last"], ["translate", own_run.path, "--checkpoint", last],
+                ["evaluate", own_run.path, "--checkpoint", "last", "--source", corpus / "val.en", "--reference",
+                 corpus / "val.de"], ["plot", own_run.path, "positions", "--checkpoint", "last"]]
+    if damage is not other_model:
+        commands.append(["average", own_run.path])
+    for command in commands:
+        assert last.name in refused(*command)
+    assert not own_run.checkpoints.average.exists()
+
+
+@pytest.mark.parametrize("damage", [truncate, text, empty])
+@pytest.mark.parametrize("name", ["tokenizer.model", "config.toml"])
+def test_other_damaged_files(refused, own_run, damage, name):
+    damage(own_run.path / name)
+    assert name in refused("train", "--resume", own_run.path)
+
+
+def test_a_configuration_of_another_model(refused, own_run, small_config, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a dog\n")))
+    own_run.write_config(small_config(d_model=32))
+    assert "the model's has" in refused("translate", own_run.path)
+    own_run.write_config(small_config(N=2))
+    assert "missing decoder.layers.1" in refused("translate", own_run.path)
+
+
+# --- searching and scoring
+
+
+@pytest.mark.parametrize("arguments, complaint", [
+    (["--nbest", 5], "--nbest 5 must lie between 1 and the beam, 4"), (["--nbest", 0], "--nbest 0"), (["--beam", 0], "decoding.beam=0"),
+    (["--nbest", 2, "--beam", 1], "--nbest 2"), (["--alpha", "-1"], "decoding.alpha"), (["--alpha", "nan"], "decoding.alpha"),
+    (["--alpha", "1e300"], "decoding.alpha"), (["--beam", 2**70], "decoding.beam"), (["--checkpoint", "/"], "/"),
+    (["nowhere.en"], "nowhere.en"),
+])
+def test_impossible_searches(refused, trained, monkeypatch, arguments, complaint):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a dog\n")))
+    assert complaint in refused("translate", trained.path, *arguments)
+
+
+def test_input_that_is_not_utf8(refused, trained, monkeypatch, tmp_path):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a dog\n\xff\n")))
+    assert "standard input, line 2: not UTF-8" in refused("translate", trained.path)
+    (tmp_path / "latin1").write_bytes(b"a\nb\n\xe4\n")
+    assert "latin1, line 3: not valid UTF-8" in refused("translate", trained.path, tmp_path / "latin1")
+
+
+def test_odd_but_legal_text_is_translated(cli, trained, monkeypatch):
+    lines = ["\u202eabc", "e\u0301\u0327", "\ufeff", "\u200b", "a\u2028b", "a\x00b", "a\tb\x0bc", "👩‍👩‍👧", "\U0010ffff", "<s> </s> <pad>"]
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("\n".join(lines).encode())))
+    outcome = cli("translate", trained.path, "--beam", 1)
+    assert outcome.code == 0 and outcome.out.count("\n") == len(lines)
+
+
+@pytest.mark.parametrize("stdin, complaint", [(None, "standard input is closed"), ("unreadable", "descriptor")])
+def test_standard_input_that_cannot_be_read(refused, trained, monkeypatch, tmp_path, stdin, complaint):
+    if stdin:
+        with open(tmp_path / "only to be written", "w") as file:
+            stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(file.fileno(), "r", closefd=False)))
+            monkeypatch.setattr("sys.stdin", stdin)
+            assert complaint in refused("translate", trained.path)
+    else:
+        monkeypatch.setattr("sys.stdin", None)
+        assert complaint in refused("translate", trained.path)
+
+
+def test_evaluate_what_is_not_parallel(refused, trained, corpus, tmp_path):
+    evaluate = ["evaluate", trained.path, "--source", corpus / "val.en", "--reference"]
+    assert "val.en has 20 lines" in refused(*evaluate, corpus / "train.de")
+    assert "No such file" in refused(*evaluate, tmp_path / "nowhere")
+    assert "cannot write" in refused(*evaluate, corpus / "val.de", "--beam", 1, "--output", tmp_path / "nowhere" / "file")
+    (tmp_path / "empty").write_bytes(b"")
+    assert "no translations to score" in refused("evaluate", trained.path, "--source", tmp_path / "empty", "--reference",
+                                                 tmp_path / "empty")
+
+
+@pytest.mark.parametrize("last", [0, -1, 5, 10**9])
+def test_an_average_of_more_than_there_are(refused, own_run, last):
+    assert f"cannot average the last {last} checkpoints; there are 4" in refused("average", own_run.path, "--last", last)
+
+
+def test_an_unknown_layer(refused):
+    assert "did you mean 'LayerNorm'" in refused("gradcheck", "LayerNrom")
+
+
+# --- the machine
+
+
+def test_a_disk_that_is_full_when_a_checkpoint_is_due(refused, small_settings, own_run, monkeypatch, files_of):
+    before = files_of(own_run.checkpoints.directory)
+
+    def no_space(*arguments):
+        raise OSError(28, "No space left on device")
+    monkeypatch.setattr(checkpoints, "save_file", no_space)
+    command = ("train", "--resume", own_run.path, "--set", "steps=20")
+    assert "step_00000015" in refused(*command) or "best" in refused(*command)
+    assert files_of(own_run.checkpoints.directory) == before
+    monkeypatch.undo()
+    assert configs.load(own_run.config_file).training.steps == 20
+
+
+def test_a_full_disk_leaves_the_configuration_whole(refused, own_run, monkeypatch):
+    before = own_run.config_file.read_bytes()
+
+    def write_half(path, text, encoding):
+        path.write_bytes(text.encode(encoding)[:100])
+        raise OSError(28, "No space left on device")
+    monkeypatch.setattr(type(own_run.path), "write_text", write_half)
+    assert "No space left on device" in refused("train", "--resume", own_run.path, "--set", "steps=20")
+    assert own_run.config_file.read_bytes() == before
+
+
+def shell(command, **options):
+    environment = os.environ | {"PYTHON": sys.executable}
+    return subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=environment, **options)
+
+
+def test_a_checkpoint_that_grows_beyond_a_real_limit(tmp_path, own_run):
+    done = shell(f"ulimit -f 8; $PYTHON -m scratchformer train --resume '{own_run.path}' --set steps=20")
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("scratchformer: ")
+    assert checkpoints.load(own_run.checkpoints.steps()[-1]).progress.step == 12
+
+
+@pytest.mark.parametrize("command, complaint", [("config base > /dev/full", "No space left on device"),
+                                                ("translate '{run}' < /tmp", "directory"),
+                                                ("translate '{run}' <&-", "standard input is closed")])
+def test_streams_that_fail(trained, command, complaint):
+    done = shell("$PYTHON -m scratchformer " + command.format(run=trained.path))
+    assert done.returncode == 2 and complaint in done.stderr
+    assert done.stderr.startswith("scratchformer: ") and done.stderr.count("\n") == 1
+
+
+def test_a_loss_that_explodes_is_told_in_one_line(own_run, tmp_path, small_settings):
+    arguments = " ".join(f"'{argument}'" for argument in ["--out", tmp_path / "run", *small_settings])
+    done = shell(f"$PYTHON -m scratchformer train {arguments} --set lr_factor=1e38")
+    assert done.returncode == 2 and "the loss is" in done.stderr
+    assert [line for line in done.stderr.splitlines() if "Warning" in line or "Traceback" in line] == []
+
+
+def test_ctrl_c_before_the_first_step(small_settings, tmp_path, monkeypatch, cli):
+    def interrupted(*arguments):
+        signal.raise_signal(signal.SIGINT)
+    monkeypatch.setattr("scratchformer.training.loop.read_corpus", interrupted)
+    code, printed, said = cli("train", "--out", tmp_path / "run", *small_settings)
+    assert (code, printed, said) == (130, "", "scratchformer: interrupted\n")

@@ -1,0 +1,209 @@
+import io
+import json
+import subprocess
+import sys
+
+import pytest
+
+from scratchformer import config as configs
+from scratchformer.training import checkpoints
+from scratchformer.training.run import RunDirectory, load_run
+
+LINES = ["the dog sees a cat", "", "a big bird", "the old cat and the dog"]
+
+
+@pytest.fixture
+def type_in(monkeypatch):
+    """type_in(bytes or text): what standard input holds from now on"""
+    def hold(text):
+        data = text if isinstance(text, bytes) else text.encode("utf-8")
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data), encoding="utf-8"))
+    return hold
+
+
+def run_process(*arguments, **options):
+    return subprocess.run([sys.executable, "-m", "scratchformer", *map(str, arguments)], capture_output=True, **options)
+
+
+# --- train
+
+
+def test_train_leaves_a_whole_run_and_says_where(cli, small_settings, trained, tmp_path, same_run):
+    out = tmp_path / "Läufe und mehr" / "erster"
+    code, printed, said = cli("train", "tiny", "--out", out, *small_settings)
+    assert (code, printed) == (0, "")
+    assert f"scratchformer train --resume {out}" in said and "12 steps done" in said
+    same_run(RunDirectory(out), trained)
+    assert {path.name for path in out.iterdir()} == {"config.toml", "tokenizer.model", "log.jsonl", "checkpoints", "figures"}
+    assert {path.name for path in (out / "figures").iterdir()} == {"loss.png", "schedule.png"}
+
+
+def test_resume_takes_allowed_changes(cli, own_run):
+    code, _, said = cli("train", "--resume", own_run.path, "--set", "steps=14", "--minutes", "5")
+    assert code == 0 and "going on after step 12" in said
+    assert len(own_run.read_log("step")) == 14
+    assert configs.load(own_run.config_file).training.minutes == 5
+
+
+def test_resume_says_what_it_passed_over(cli, own_run):
+    own_run.checkpoints.of_step(12).write_bytes(b"damaged")
+    code, _, said = cli("train", "--resume", own_run.path)
+    assert code == 0
+    assert "passed over" in said and "step_00000012" in said and "going on after step 9" in said
+
+
+def test_files_named_one_by_one_with_windows_line_ends(cli, corpus, small_settings, tmp_path):
+    for path in corpus.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    code, _, said = cli("train", "--out", tmp_path / "run", *small_settings[2:], "--set", "steps=2", "--train-source",
+                        tmp_path / "train.en", "--train-target", tmp_path / "train.de", "--seed", 5)
+    assert code == 0, said
+    config = configs.load(tmp_path / "run" / "config.toml")
+    assert (config.training.seed, config.data.train_source) == (5, str(tmp_path / "train.en"))
+    assert "\r" not in "".join(load_run(tmp_path / "run").tokenizer.pieces(range(60)))
+
+
+# --- translate
+
+
+def test_translate_standard_input_line_by_line(cli, trained, type_in):
+    type_in("\r\n".join(LINES))
+    code, printed, said = cli("translate", trained.path)
+    assert (code, said) == (0, "")
+    assert printed.split("\n") == [*load_run(trained.path).translate(LINES), ""]
+    assert len(printed.split("\n")) == len(LINES) + 1 and printed.split("\n")[1] == ""
+
+
+def test_translate_files_in_their_order(cli, trained, tmp_path):
+    paths = [tmp_path / "one.en", tmp_path / "two.en"]
+    for path, lines in zip(paths, (LINES, LINES[::-1])):
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    code, printed, _ = cli("translate", trained.path, *paths, "--beam", 2, "--alpha", 0)
+    assert code == 0
+    assert printed.split("\n")[:-1] == load_run(trained.path).translate(LINES + LINES[::-1], beam=2, alpha=0)
+
+
+def test_nbest_is_line_number_score_and_text(cli, trained, type_in):
+    type_in("\n".join(LINES))
+    code, printed, _ = cli("translate", trained.path, "--nbest", 3)
+    assert code == 0
+    rows = [line.split("\t") for line in printed.split("\n")[:-1]]
+    assert [int(number) for number, _, _ in rows] == [1, 1, 1, 2, 3, 3, 3, 4, 4, 4]
+    assert [float(score) for _, score, _ in rows[:3]] == sorted((float(score) for _, score, _ in rows[:3]), reverse=True)
+
+
+def test_translate_nothing(cli, trained, type_in):
+    type_in("")
+    assert cli("translate", trained.path) == (0, "", "")
+
+
+@pytest.mark.parametrize("wanted", ["best", "last", "file"])
+def test_the_checkpoint_can_be_chosen(cli, trained, type_in, wanted):
+    path = trained.checkpoints.of_step(3)
+    type_in("a dog")
+    code, printed, _ = cli("translate", trained.path, "--checkpoint", path if wanted == "file" else wanted)
+    expected = {"file": path, "best": trained.checkpoints.best, "last": trained.checkpoints.of_step(12)}[wanted]
+    assert (code, printed) == (0, load_run(trained.path, expected).translate(["a dog"])[0] + "\n")
+
+
+def test_a_reader_that_has_read_enough_is_no_error(trained):
+    process = subprocess.Popen([sys.executable, "-m", "scratchformer", "config", "base"], stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE)
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert process.wait() == 0
+
+
+# --- evaluate and average
+
+
+@pytest.fixture
+def evaluate(cli, trained, corpus):
+    return lambda *options: cli("evaluate", trained.path, "--source", corpus / "val.en", "--reference",
+                                corpus / "val.de", "--beam", 2, *options)
+
+
+def test_evaluate_as_json(evaluate, tmp_path):
+    code, printed, _ = evaluate("--json", "--output", tmp_path / "translations")
+    scores = json.loads(printed)
+    assert code == 0
+    assert 0 <= scores["bleu"] <= 100 and "tok:13a" in scores["bleu_signature"] and "nc:6" in scores["chrf_signature"]
+    assert (scores["n_sentences"], scores["beam"], scores["alpha"]) == (20, 2, 0.6)
+    assert len((tmp_path / "translations").read_text(encoding="utf-8").split("\n")) == 21
+
+
+def test_evaluate_for_people(evaluate):
+    code, printed, _ = evaluate()
+    assert code == 0
+    assert printed.startswith("BLEU ") and "chrF " in printed and "20 sentences, beam 2, alpha 0.6" in printed
+
+
+def test_the_average_is_made_and_used(cli, own_run, same):
+    code, printed, _ = cli("average", own_run.path)
+    assert code == 0 and "(2 checkpoints)" in printed and "step_00000009" in printed
+    expected = checkpoints.average(own_run.checkpoints.steps()[-2:]).weights
+    model = load_run(own_run.path).model
+    assert same(model.store.named_views(model.store.data), expected)
+
+
+# --- config, gradcheck, help
+
+
+@pytest.mark.parametrize("name", ["base", "tiny", "E"])
+def test_config_prints_toml_that_loads_back(cli, name, tmp_path):
+    code, printed, _ = cli("config", name)
+    path = tmp_path / "own.toml"
+    path.write_text(printed, encoding="utf-8")
+    assert code == 0
+    assert configs.load(path) == configs.preset(name)
+    assert cli("config", path) == (0, printed, "")
+
+
+def test_config_with_settings(cli):
+    code, printed, _ = cli("config", "base", "--set", "h=16", "--set", "norm=pre")
+    assert code == 0
+    assert configs.from_dict(configs.tomllib.loads(printed), "") == configs.with_settings(configs.BASE, {"h": 16, "norm": "pre"})
+
+
+def test_gradcheck(cli):
+    code, printed, _ = cli("gradcheck", "Linear")
+    assert code == 0 and printed.endswith("every gradient agrees with finite differences\n")
+
+
+def test_gradcheck_as_json(cli):
+    code, printed, _ = cli("gradcheck", "Linear", "LayerNorm", "--json")
+    reports = [json.loads(line) for line in printed.splitlines()]
+    assert code == 0
+    assert {report["layer"] for report in reports} == {"Linear", "LayerNorm"}
+    assert all(report["passed"] and report["entries"] for report in reports)
+
+
+def test_a_wrong_gradient_is_code_1(cli, monkeypatch):
+    from scratchformer.nn.layers import Linear
+    right = Linear.backward
+    monkeypatch.setattr(Linear, "backward", lambda self, dy, cache: 1.001 * right(self, dy, cache))
+    code, printed, _ = cli("gradcheck", "Linear")
+    assert code == 1 and "WRONG" in printed
+
+
+@pytest.mark.parametrize("command", [[], ["train"], ["translate"], ["evaluate"], ["average"], ["gradcheck"], ["plot"],
+                                     ["data"], ["config"], ["demo"]])
+def test_every_command_has_help(cli, capfd, command):
+    with pytest.raises(SystemExit) as left:
+        cli(*command, "--help")
+    assert left.value.code == 0
+    assert "example" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("figure", ["loss", "schedule", "positions"])
+def test_plot(cli, own_run, figure):
+    code, printed, said = cli("plot", own_run.path, figure)
+    assert code == 0, said
+    assert (own_run.figures / f"{figure}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_module_is_the_command():
+    done = run_process("config", "tiny")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"d_model = 128" in done.stdout

@@ -1,0 +1,182 @@
+from dataclasses import asdict
+
+import pytest
+
+from scratchformer import config as configs
+from scratchformer.config import BASE, PRESETS, TABLE3, Config, ModelConfig, from_dict, load, preset, to_toml, with_settings
+from scratchformer.errors import UserError
+
+
+@pytest.fixture
+def write(tmp_path):
+    """write(text) -> path of a TOML file that says so"""
+    def to_file(text):
+        path = tmp_path / "own.toml"
+        path.write_bytes(text if isinstance(text, bytes) else text.encode("utf-8"))
+        return path
+    return to_file
+
+
+# --- presets
+
+
+@pytest.mark.parametrize("name", [*PRESETS, *TABLE3])
+def test_every_preset_survives_toml(name, write):
+    config = preset(name)
+    assert load(write(to_toml(config))) == config
+    assert from_dict(configs.to_dict(config), "here") == config
+
+
+def test_the_papers_base_and_big_model():
+    base, big = PRESETS["base"], PRESETS["big"]
+    assert (base.model.N, base.model.d_model, base.model.d_ff, base.model.h) == (6, 512, 2048, 8)
+    assert (base.model.d_k, base.model.d_v, base.model.P_drop, base.training.eps_ls) == (64, 64, 0.1, 0.1)
+    assert (base.training.beta1, base.training.beta2, base.training.eps, base.training.warmup) == (0.9, 0.98, 1e-9, 4000)
+    assert (base.training.steps, base.decoding.beam, base.decoding.alpha) == (100_000, 4, 0.6)
+    assert (big.model.d_model, big.model.d_ff, big.model.h, big.model.P_drop) == (1024, 4096, 16, 0.3)
+    assert (big.training.steps, big.training.average_last) == (300_000, 20)
+
+
+def values_of(config):
+    return {f"{part}.{name}": value for part, values in asdict(config).items() for name, value in values.items()}
+
+
+@pytest.mark.parametrize("row", TABLE3)
+def test_a_row_of_table_3_changes_what_it_names_and_nothing_else(row):
+    config = values_of(preset(row))
+    changes = {configs.full_key(key): value for key, value in TABLE3[row].items()}
+    assert config == values_of(BASE) | changes
+
+
+@pytest.mark.parametrize("row, d_k, d_v", [("A1", 512, 512), ("A4", 16, 16), ("B1", 16, 64), ("B2", 32, 64),
+                                           ("C4", 32, 32), ("C5", 128, 128)])
+def test_key_and_value_sizes_of_table_3(row, d_k, d_v):
+    assert (preset(row).model.d_k, preset(row).model.d_v) == (d_k, d_v)
+
+
+@pytest.mark.parametrize("name, suggestion", [("bsae", "base"), ("multi30", "multi30k"), ("big2", "big")])
+def test_an_unknown_preset_suggests_the_nearest(name, suggestion):
+    with pytest.raises(UserError, match=f"no preset '{name}'; did you mean '{suggestion}.*there are tiny, multi30k, "):
+        preset(name)
+
+
+# --- settings
+
+
+def test_settings_by_short_and_full_name():
+    changed = with_settings(BASE, {"P_drop": 0.3, "training.warmup": 8000, "directory": "there"})
+    assert (changed.model.P_drop, changed.training.warmup, changed.data.directory) == (0.3, 8000, "there")
+    assert values_of(with_settings(changed, {"P_drop": 0.1, "warmup": 4000, "directory": ""})) == values_of(BASE)
+    assert BASE.model.P_drop == 0.1
+
+
+def test_every_short_name_is_of_one_setting():
+    short = [key.split(".")[1] for key in configs.all_keys()]
+    assert len(set(short)) == len(short)
+
+
+def test_key_and_value_sizes_follow_d_model_and_h():
+    assert (ModelConfig().d_k, ModelConfig(h=16).d_v, ModelConfig(d_model=256).d_k) == (64, 32, 32)
+    assert with_settings(BASE, {"h": 16}).model.d_k == 32
+    assert with_settings(with_settings(BASE, {"h": 16}), {"d_model": 1024}).model.d_v == 64
+    assert with_settings(BASE, {"h": 16, "d_k": 5}).model.d_k == 5
+    assert with_settings(with_settings(BASE, {"d_k": 16}), {"h": 4}).model.d_k == 16, "was set by hand"
+    assert with_settings(with_settings(BASE, {"d_k": 16}), {"h": 4}).model.d_v == 128
+
+
+def test_d_model_that_h_does_not_divide():
+    with pytest.raises(UserError, match="model.d_model=512 is not a multiple of model.h=7: set model.d_k and model.d_v"):
+        with_settings(BASE, {"h": 7})
+    assert with_settings(BASE, {"h": 7, "d_k": 64, "d_v": 64}).model.h == 7
+
+
+@pytest.mark.parametrize("text, expected", [("P_drop=0.3", ("model.P_drop", 0.3)), (" steps = 5", ("training.steps", 5)),
+                                            ("norm=pre", ("model.norm", "pre")), ('norm="pre"', ("model.norm", "pre")),
+                                            ("attention_bias=false", ("model.attention_bias", False)),
+                                            ("directory=a=b", ("data.directory", "a=b")),
+                                            ("directory=", ("data.directory", "")), ("steps=1e3", ("training.steps", 1e3))])
+def test_a_setting_as_text(text, expected):
+    assert configs.parse_setting(text) == expected
+
+
+@pytest.mark.parametrize("text, message", [("P_dorp=0.1", "no setting 'P_dorp'; did you mean 'P_drop'"), ("P_drop", "key=value"),
+                                           ("", "key=value"), ("=3", "no setting ''"), ("model.warmup=3", "no setting"),
+                                           ("training.wamrup=3", "did you mean 'training.warmup'")])
+def test_an_impossible_setting_as_text(text, message):
+    with pytest.raises(UserError, match=message):
+        configs.parse_setting(text)
+
+
+# --- impossible values
+
+
+@pytest.mark.parametrize("key, value", [
+    *((key, 0) for key in ("N", "d_model", "d_ff", "h", "d_k", "d_v", "max_positions", "vocab_size", "max_length", "steps",
+                           "tokens_per_batch", "accumulation", "bucket_fineness", "warmup", "validate_every", "save_every",
+                           "keep", "average_last", "beam", "lr_factor", "eps", "ln_eps")),
+    *((key, -1) for key in ("N", "d_k", "seed", "max_tokens", "minutes", "patience", "bleu_every", "clip_norm", "alpha",
+                            "extra_length", "P_drop", "eps_ls", "beta1", "lr_factor", "steps")),
+    *((key, 1.0) for key in ("P_drop", "attention_dropout", "relu_dropout", "beta1", "beta2", "eps_ls")),
+    *((key, value) for key in ("P_drop", "minutes", "lr_factor", "eps", "ln_eps", "alpha", "clip_norm")
+      for value in (float("nan"), float("inf"), -float("inf"), 10**400)),
+    ("vocab_size", 4), ("alpha", 1e300), ("seed", 2**64), ("steps", 10**400),
+])
+def test_an_impossible_value_is_named(key, value):
+    key = configs.full_key(key)
+    with pytest.raises(UserError, match=f"^{key}(=| must)"):
+        with_settings(BASE, {key: value})
+
+
+@pytest.mark.parametrize("key, value", [("N", 6.0), ("N", "6"), ("N", True), ("N", None), ("N", [6]), ("P_drop", "0.1"),
+                                        ("P_drop", True), ("norm", "Post"), ("norm", 1), ("norm", ["post"]), ("tied", True),
+                                        ("attention_bias", 1), ("attention_bias", "yes"), ("directory", 3), ("d_k", 1.5),
+                                        ("directory", "a\0b"), ("directory", "a\udcffb"), ("seed", {})])
+def test_a_value_of_the_wrong_type_is_named(key, value):
+    key = configs.full_key(key)
+    with pytest.raises(UserError, match=f"^{key} must be "):
+        with_settings(BASE, {key: value})
+
+
+def test_a_whole_number_may_stand_for_a_float():
+    changed = with_settings(BASE, {"P_drop": 0, "minutes": 5})
+    assert (changed.model.P_drop, changed.training.minutes) == (0.0, 5.0)
+    assert type(changed.training.minutes) is float
+
+
+def test_learned_positions_must_reach_as_far_as_the_text():
+    with pytest.raises(UserError, match="data.max_length=300 must be at most model.max_positions=256"):
+        with_settings(preset("E"), {"max_length": 300})
+    assert with_settings(preset("E"), {"max_length": 300, "max_positions": 300}).data.max_length == 300
+
+
+# --- files
+
+
+def test_what_a_file_leaves_out_is_that_of_the_base_model(write):
+    assert load(write("")) == Config() == BASE
+    assert load(write("[model]\nh = 16\n")) == with_settings(BASE, {"h": 16})
+
+
+@pytest.mark.parametrize("text, message", [
+    ("[model]\nh = ", "not a TOML file"), ("h = 8\nh = 9\n", "not a TOML file"), (b"\xff\xfe[\0", "not a TOML file"),
+    ("[modle]\n", r"no table \[modle\]; did you mean 'model'"), ("h = 8\n", r"no table \[h\]"), ("model = 3\n", r"no table \[model\]"),
+    ("[model]\nd_modell = 5\n", r"no setting 'd_modell' in \[model\]; did you mean 'd_model'"),
+    ("[model]\nwarmup = 5\n", r"no setting 'warmup' in \[model\]"), ("[model]\nN = 'six'\n", "model.N must be of type int"),
+    ("[training]\nseed = -1\n", "training.seed=-1 must be at least 0"), ("[model]\nN = nan\n", "model.N must be"),
+])
+def test_a_bad_file_is_named(write, text, message):
+    path = write(text)
+    with pytest.raises(UserError, match=message) as caught:
+        load(path)
+    assert str(path) in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_missing_file_and_a_directory(tmp_path):
+    with pytest.raises(UserError, match="nowhere.toml: No such file"):
+        load(tmp_path / "nowhere.toml")
+    with pytest.raises(UserError, match="Is a directory"):
+        load(tmp_path)
+
+
+def test_toml_is_written_in_tables():
+    assert list(configs.tomllib.loads(to_toml(BASE))) == ["model", "data", "training", "decoding"]

@@ -1,0 +1,323 @@
+"""The corpus is what it says it is: reproducible, disjoint, aligned, balanced, and good English and German."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from scratchformer.errors import UserError
+from scratchformer.text import grammar
+from scratchformer.text.grammar import SPLITS, Derivation, Example, coreference_score, words
+
+DATA = Path(__file__).parents[2] / "data" / "tiny"
+DIAGNOSTIC = SPLITS[1:]
+
+
+@pytest.fixture(scope="module")
+def corpus() -> dict[str, list[Example]]:
+    return grammar.generate()
+
+
+@pytest.fixture(scope="module")
+def lexicon() -> grammar.Lexicon:
+    return grammar.read_lexicon()
+
+
+# --- the files ---
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_files_are_what_the_generator_writes(corpus, split):
+    for suffix, lines in (
+        ("en", [example.source for example in corpus[split]]),
+        ("de", [example.target for example in corpus[split]]),
+        ("jsonl", [json.dumps(grammar.answers(example), ensure_ascii=False) for example in corpus[split]]),
+    ):
+        path = DATA / f"{split}.{suffix}"
+        if split == "train" and suffix == "jsonl":
+            assert not path.exists()
+            continue
+        assert path.read_bytes() == "".join(line + "\n" for line in lines).encode("utf-8"), path.name
+        assert path.stat().st_size < 2_000_000
+
+
+def test_write_corpus_writes_the_annotations_asked_for(corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(grammar, "generate", lambda seed: corpus)
+    report = grammar.write_corpus(tmp_path / "new", annotations=("val",))
+    assert sorted(path.name for path in (tmp_path / "new").glob("*.jsonl")) == ["val.jsonl"]
+    assert len(report) == len(SPLITS)
+    assert all(line.endswith(" 0 in train") for line in report[1:])
+
+
+def test_write_corpus_rejects_an_unknown_split(tmp_path):
+    with pytest.raises(UserError, match="tset"):
+        grammar.write_corpus(tmp_path, annotations=("tset",))
+
+
+def test_sizes(corpus):
+    assert {split: len(examples) for split, examples in corpus.items()} == grammar.SIZES
+
+
+# --- the splits ---
+
+
+def test_no_sentence_occurs_twice(corpus):
+    train_sources = {example.source for example in corpus["train"]}
+    train_targets = {example.target for example in corpus["train"]}
+    assert len(train_sources) == len(corpus["train"])
+    for split in DIAGNOSTIC:
+        assert not train_sources & {example.source for example in corpus[split]}, split
+        assert not train_targets & {example.target for example in corpus[split]}, split
+
+
+def test_lengths(corpus):
+    for split, examples in corpus.items():
+        lengths = [len(words(text)) for example in examples for text in (example.source, example.target)]
+        if split == "test_long":
+            assert 25 < min(lengths) and max(lengths) <= 45
+        else:
+            assert 3 <= min(lengths) and max(lengths) <= 25, split
+
+
+def test_every_word_is_frequent_in_training(corpus, lexicon):
+    numerals = grammar.numerals(lexicon)
+    for side in ("source", "target"):
+        counts = Counter(word for example in corpus["train"] for word in words(getattr(example, side)))
+        assert min(count for word, count in counts.items() if word not in numerals) >= 20
+        for split in DIAGNOSTIC:
+            for example in corpus[split]:
+                assert all(counts[word] >= 20 or word in numerals for word in words(getattr(example, side)))
+
+
+def test_compositional_pairs_are_unseen_in_training(corpus, lexicon):
+    def forms(lemma: str) -> set[str]:
+        for table in lexicon.verbs.values():
+            if lemma in table:
+                return set(table[lemma].english.values())
+        noun = lexicon.nouns.get(lemma)
+        return {noun.english, noun.english_plural} if noun else {lemma}
+
+    bags = [{word.lower() for word in words(example.source)} for example in corpus["train"]]
+    tested = [{word.lower() for word in words(example.source)} for example in corpus["test_compositional"]]
+    covered = 0
+    for first, second in grammar.held_out_pairs():
+        assert not any(bag & forms(first) and bag & forms(second) for bag in bags), (first, second)
+        covered += any(bag & forms(first) and bag & forms(second) for bag in tested)
+    assert covered >= 40
+
+
+# --- the answers ---
+
+
+def leaves(tree: str) -> list[str]:
+    return [part.rstrip(")") for part in tree.split() if not part.startswith("(")]
+
+
+def test_leaves_of_the_tree_are_the_words(corpus):
+    for examples in corpus.values():
+        for example in examples:
+            assert leaves(example.tree) == words(example.source)
+            assert example.tree.count("(") == example.tree.count(")")
+
+
+def test_alignments(corpus):
+    """All indices exist; only commas, and "of" in a date, have no counterpart."""
+    may_be_unaligned = {",", "of"}
+    for examples in corpus.values():
+        for example in examples:
+            source, target = words(example.source), words(example.target)
+            assert all(0 <= i < len(source) and 0 <= j < len(target) for i, j in example.alignment)
+            assert len({tuple(link) for link in example.alignment}) == len(example.alignment)
+            bare = set(range(len(source))) - {i for i, _ in example.alignment}
+            assert {source[i] for i in bare} <= may_be_unaligned, example
+            bare = set(range(len(target))) - {j for _, j in example.alignment}
+            assert {target[j] for j in bare} <= {","}, example
+
+
+def test_coreference_links(corpus):
+    for examples in corpus.values():
+        for example in examples:
+            if example.coreference is None:
+                continue
+            link = example.coreference
+            source, target = words(example.source), words(example.target)
+            assert source[link["pronoun"]] in ("it", "he", "she")
+            assert target[link["target_pronoun"]] == link["expected"]
+            assert link["antecedent"] < link["pronoun"]
+            assert [link["pronoun"], link["target_pronoun"]] in example.alignment
+
+
+def test_minimal_pairs(corpus):
+    examples = corpus["test_coreference"]
+    for first, second in zip(examples[::2], examples[1::2], strict=True):
+        assert first.coreference["pair"] == second.coreference["pair"]
+        differing = [(a, b) for a, b in zip(words(first.source), words(second.source), strict=True) if a != b]
+        assert len(differing) == 1
+        assert first.coreference["expected"] != second.coreference["expected"]
+        assert first.coreference["antecedent"] == second.coreference["rival"]
+    assert coreference_score([example.target for example in examples], examples) == {
+        "accuracy": 1.0,
+        "pair_accuracy": 1.0,
+    }
+
+
+def test_guessing_scores_at_most_half(corpus, lexicon):
+    """Constant pronouns, and the two guesses that do not look at the adjective: the first noun, the second noun."""
+    examples = corpus["test_coreference"]
+    for pronoun in ("er", "sie", "es"):
+        score = coreference_score([f"..., weil {pronoun} zu müde war." for _ in examples], examples)
+        assert score["accuracy"] <= 0.5 and score["pair_accuracy"] == 0
+    for choose in (min, max):
+        guesses = []
+        for example in examples:
+            link = example.coreference
+            noun = words(example.source)[choose(link["antecedent"], link["rival"])]
+            guesses.append(f"weil {grammar.PERSONAL[lexicon.nouns[noun].gender]} zu müde war")
+        score = coreference_score(guesses, examples)
+        assert score == {"accuracy": 0.5, "pair_accuracy": 0.0}
+
+
+def test_coreference_nouns_are_not_paired_in_training(corpus):
+    def nouns(example: Example) -> frozenset[str]:
+        source, link = words(example.source), example.coreference
+        return frozenset((source[link["antecedent"]], source[link["rival"]]))
+
+    train = {nouns(example) for example in corpus["train"] if example.construction == "pronoun_choice"}
+    assert train.isdisjoint(nouns(example) for example in corpus["test_coreference"])
+
+
+@pytest.mark.parametrize(
+    "translation, pronoun",
+    [
+        ("Das Tier überquerte die Straße nicht, weil es zu müde war.", "es"),
+        ("Weil sie zu breit war, überquerte er es nicht.", "sie"),
+        ("Es ging, da er müde war.", "er"),
+        ("Es war weil", "es"),
+        ("Nichts.", ""),
+        ("", ""),
+    ],
+)
+def test_spoken_pronoun(translation, pronoun):
+    assert grammar.spoken_pronoun(translation) == pronoun
+
+
+def test_coreference_score_rejects_what_it_cannot_score(corpus):
+    with pytest.raises(ValueError, match="1 translations for 2"):
+        coreference_score(["er"], corpus["test_coreference"][:2])
+    with pytest.raises(ValueError, match="no example"):
+        coreference_score([], [])
+
+
+# --- the languages ---
+
+
+@pytest.mark.parametrize(
+    "n, english, german",
+    [
+        (7, "seven", "sieben"),
+        (16, "sixteen", "sechzehn"),
+        (30, "thirty", "dreißig"),
+        (21, "twenty-one", "einundzwanzig"),
+        (100, "one hundred", "hundert"),
+        (117, "one hundred and seventeen", "hundertsiebzehn"),
+        (342, "three hundred and forty-two", "dreihundertzweiundvierzig"),
+        (999, "nine hundred and ninety-nine", "neunhundertneunundneunzig"),
+    ],
+)
+def test_numbers(lexicon, n, english, german):
+    assert " ".join(grammar.english_number(lexicon, n)) == english
+    assert grammar.german_number(lexicon, n) == german
+
+
+@pytest.mark.parametrize(
+    "n, pair",
+    [
+        (1, ("first", "ersten")),
+        (3, ("third", "dritten")),
+        (7, ("seventh", "siebten")),
+        (20, ("twentieth", "zwanzigsten")),
+        (21, ("twenty-first", "einundzwanzigsten")),
+        (30, ("thirtieth", "dreißigsten")),
+    ],
+)
+def test_ordinals(lexicon, n, pair):
+    assert grammar.ordinal(lexicon, n) == pair
+
+
+@pytest.mark.parametrize(
+    "noun, case, determiner, plural, adjective, english, german",
+    [
+        ("car", "nom", "a", False, "old", "an old car", "ein altes Auto"),
+        ("dog", "acc", "the", False, "clever", "the clever dog", "den klugen Hund"),
+        ("gate", "dat", "this", False, "high", "this high gate", "diesem hohen Tor"),
+        ("boy", "acc", "every", False, "tired", "every tired boy", "jeden müden Jungen"),
+        ("hotel", "nom", "our", False, "expensive", "our expensive hotel", "unser teures Hotel"),
+        ("mouse", "dat", "the", True, "small", "the small mice", "den kleinen Mäusen"),
+        ("car", "dat", "many", True, "red", "many red cars", "vielen roten Autos"),
+        ("cat", "nom", "my", True, "white", "my white cats", "meine weißen Katzen"),
+        ("book", "acc", "", True, "old", "old books", "alte Bücher"),
+        ("milk", "acc", "", False, "fresh", "fresh milk", "frische Milch"),
+    ],
+)
+def test_noun_phrases(lexicon, noun, case, determiner, plural, adjective, english, german):
+    found = Derivation(lexicon, None).noun_phrase(noun, case, determiner, plural, [adjective])
+    assert " ".join(leaf.word for leaf in found.english.leaves()) == english
+    assert " ".join(token.text for token in found.german) == german
+
+
+GOLDEN = """
+These queens have thanked this man. = Diese Königinnen haben diesem Mann gedankt.
+The baker followed this clever boy. = Der Bäcker folgte diesem klugen Jungen.
+Thomas followed them because the teacher was tired. = Thomas folgte ihnen, weil der Lehrer müde war.
+Julia called the woman every day. = Julia rief jeden Tag die Frau an.
+The queen has put on every shirt. = Die Königin hat jedes Hemd angezogen.
+The king is putting a key next to the tree now. = Der König legt jetzt einen Schlüssel neben den Baum.
+The gardeners will place every box under the tree. = Die Gärtner werden jede Kiste unter den Baum stellen.
+Why is Julia following the king? = Warum folgt Julia dem König?
+Who has waited for some parcels? = Wer hat auf einige Pakete gewartet?
+Our aunt did not follow the princess. = Unsere Tante folgte der Prinzessin nicht.
+My grandmother did not steal the radio. = Meine Großmutter stahl das Radio nicht.
+Lena will sell seven hundred and fifty flowers. = Lena wird siebenhundertfünfzig Blumen verkaufen.
+The town has one hundred and twenty-nine trees. = Die Stadt hat hundertneunundzwanzig Bäume.
+The old scarf lies on the green chair. = Der alte Schal liegt auf dem grünen Stuhl.
+The king waited in front of the school. = Der König wartete vor der Schule.
+In the evening the farmer thanked the boy. = Am Abend dankte der Bauer dem Jungen.
+Every day the queen dreams of the waitress. = Jeden Tag träumt die Königin von der Kellnerin.
+The sad teachers lived in Dresden. = Die traurigen Lehrer wohnten in Dresden.
+The queen has travelled to Hamburg. = Die Königin ist nach Hamburg gereist.
+This goat was fed by the beautiful queens. = Diese Ziege wurde von den schönen Königinnen gefüttert.
+My grandfather was picked up by this woman. = Mein Großvater wurde von dieser Frau abgeholt.
+The bus that the girls have repaired has arrived. = Der Bus, den die Mädchen repariert haben, ist angekommen.
+The doctor whom my sister picked up will wake up. = Der Arzt, den meine Schwester abholte, wird aufwachen.
+The chisel does not cut the wire because it is too hard. = Der Meißel schneidet den Draht nicht, weil er zu hart ist.
+The camel does not eat the bread because it is too lazy. = Das Kamel frisst das Brot nicht, weil es zu faul ist.
+The boy sends our brother the brown parcel. = Der Junge schickt unserem Bruder das braune Paket.
+My neighbours must show the man this red car. = Meine Nachbarn müssen dem Mann dieses rote Auto zeigen.
+The party will take place on the thirtieth of April. = Das Fest wird am dreißigsten April stattfinden.
+The party took place on the twenty-ninth of January. = Das Fest fand am neunundzwanzigsten Januar statt.
+Must the girl invite the student? = Muss das Mädchen den Studenten einladen?
+Will the baker sell a lamp next week? = Wird der Bäcker nächste Woche eine Lampe verkaufen?
+The baker sold the umbrella because it was too small. = Der Bäcker verkaufte den Regenschirm, weil er zu klein war.
+Anna waited behind the house because she was thirsty. = Anna wartete hinter dem Haus, weil sie durstig war.
+The kings will arrive, but the gardener will laugh. = Die Könige werden ankommen, aber der Gärtner wird lachen.
+Our mother and my brother have sat in the small office. = Unsere Mutter und mein Bruder haben im kleinen Büro gesessen.
+Many farmers wore a blue jacket. = Viele Bauern trugen eine blaue Jacke.
+The clever bakers thank this king. = Die klugen Bäcker danken diesem König.
+The friendly boy asked whether I needed some lamps. = Der freundliche Junge fragte, ob ich einige Lampen brauchte.
+Emma believed that my mother dreamed of her castle. = Emma glaubte, dass meine Mutter von ihrem Schloss träumte.
+If it snows, the clever king will wait for the letters. = Wenn es schneit, wird der kluge König auf die Briefe warten.
+If the gardener is happy, he stands in front of the hotel. = Wenn der Gärtner glücklich ist, steht er vor dem Hotel.
+Martin waited for a waitress although the king waited. = Martin wartete auf eine Kellnerin, obwohl der König wartete.
+The net did not hold the bag because it was too heavy. = Das Netz hielt die Tasche nicht, weil sie zu schwer war.
+The animal avoids the path because it is too anxious. = Das Tier meidet den Weg, weil es zu ängstlich ist.
+"""
+
+
+def test_golden_pairs(corpus):
+    """Sentence pairs checked by hand, some of each construction."""
+    made = {example.source: example.target for split in DIAGNOSTIC for example in corpus[split]}
+    pairs = [line.split(" = ") for line in GOLDEN.strip().splitlines()]
+    assert len(pairs) >= 30
+    for source, target in pairs:
+        assert made[source] == target

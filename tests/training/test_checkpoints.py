@@ -1,0 +1,225 @@
+import os
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from scratchformer.config import TINY
+from scratchformer.errors import UserError
+from scratchformer.training import checkpoints
+from scratchformer.training.checkpoints import Checkpoint, CheckpointDirectory, Progress, average, copy_into, load, save
+
+
+def new_checkpoint(seed=0, **progress):
+    rng = np.random.default_rng(seed)
+    weights = {"a.weight": rng.standard_normal((3, 5), np.float32), "b": rng.standard_normal(7), "c": np.float32([[2]])}
+    moments = {f"{kind}.{name}": array**2 for kind in "mv" for name, array in weights.items()}
+    return Checkpoint(weights, moments, Progress(**progress), TINY)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "step_00000007.safetensors"
+
+
+def test_what_is_saved_is_loaded_bit_for_bit(path, same):
+    checkpoint = new_checkpoint(step=7, epoch=2, index=3, target_tokens=2**40, seconds=0.1, best_loss=1 / 3,
+                                unimproved=1, data_checksum=2**32 - 1)
+    save(path, checkpoint)
+    loaded = load(path)
+    assert same(loaded.weights, checkpoint.weights)
+    assert same(loaded.moments, checkpoint.moments)
+    assert loaded.progress == checkpoint.progress
+    assert loaded.config == TINY
+
+
+def test_special_numbers_survive(path):
+    checkpoint = new_checkpoint()
+    checkpoint.weights["b"][:3] = [-0.0, 1e-310, np.inf]
+    save(path, checkpoint)
+    assert load(path).weights["b"].tobytes() == checkpoint.weights["b"].tobytes()
+    assert load(path).progress.best_loss == float("inf")
+
+
+# --- whole or not at all
+
+
+@pytest.mark.parametrize("crash", [KeyboardInterrupt, OSError(28, "No space left on device")])
+def test_a_crash_before_the_renaming_leaves_the_old_one(path, same, monkeypatch, crash):
+    old, new = new_checkpoint(seed=0), new_checkpoint(seed=1)
+    save(path, old)
+
+    def replace_fails(*paths):
+        raise crash
+    monkeypatch.setattr(os, "replace", replace_fails)
+    with pytest.raises((KeyboardInterrupt, UserError)):
+        save(path, new)
+    assert same(load(path).weights, old.weights)
+    assert CheckpointDirectory(path.parent).steps() == [path]
+    monkeypatch.undo()
+    save(path, new)
+    assert same(load(path).weights, new.weights)
+    assert os.listdir(path.parent) == [path.name]
+
+
+def test_a_full_disk_is_told_and_leaves_nothing_behind(path, monkeypatch):
+    def write_half(tensors, file, header):
+        file.write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+    monkeypatch.setattr(checkpoints, "save_file", write_half)
+    with pytest.raises(UserError, match=r"step_00000007\.safetensors: cannot write .*No space left"):
+        save(path, new_checkpoint())
+    assert os.listdir(path.parent) == []
+
+
+def test_a_missing_directory(path):
+    with pytest.raises(UserError, match="cannot write the checkpoint"):
+        save(path.parent / "nowhere" / path.name, new_checkpoint())
+
+
+# --- damage
+
+
+def test_a_truncated_file(path):
+    save(path, new_checkpoint())
+    whole = path.read_bytes()
+    for length in [0, 1, 7, 8, 100, len(whole) // 2, len(whole) - 1]:
+        path.write_bytes(whole[:length])
+        with pytest.raises(UserError, match=path.name):
+            load(path)
+
+
+def test_a_flipped_bit_among_the_numbers(path):
+    save(path, new_checkpoint())
+    whole = path.read_bytes()
+    start = 8 + int.from_bytes(whole[:8], "little")
+    for place in range(start, len(whole)):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << place % 8
+        path.write_bytes(damaged)
+        with pytest.raises(UserError, match=f"{path.name}: damaged: its checksum is wrong"):
+            load(path)
+
+
+def test_a_flipped_bit_anywhere_never_changes_a_weight_and_never_crashes(path, same):
+    checkpoint = new_checkpoint()
+    save(path, checkpoint)
+    whole = path.read_bytes()
+    rng = random.Random(0)
+    n_refused = 0
+    for place in rng.sample(range(8 * len(whole)), 400):
+        damaged = bytearray(whole)
+        damaged[place // 8] ^= 1 << place % 8
+        path.write_bytes(damaged)
+        try:
+            assert same(load(path).weights, checkpoint.weights)
+        except UserError as error:
+            assert path.name in str(error)
+            n_refused += 1
+    assert n_refused > 100
+
+
+@pytest.mark.parametrize("content", [b"", b"some text\n" * 100, b"\0" * 1000, b"\xff" * 1000, b"PK\x03\x04" * 50])
+def test_what_is_no_checkpoint_at_all(path, content):
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=path.name):
+        load(path)
+
+
+@pytest.mark.parametrize("header", [None, {"format": "pt"}, {"format": "scratchformer checkpoint 99"}])
+def test_a_safetensors_file_of_another_program(path, header):
+    save_file({"model.weight": np.ones(3)}, path, header)
+    with pytest.raises(UserError, match="not a checkpoint of this program"):
+        load(path)
+
+
+def test_a_foreign_file_with_numbers_that_numpy_does_not_know(path):
+    header = b'{"weight":{"dtype":"BF16","shape":[2],"data_offsets":[0,4]}}'
+    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
+    with pytest.raises(UserError, match=path.name):
+        load(path)
+
+
+def test_a_missing_file_and_a_directory(path):
+    for not_a_file in (path, path.parent):
+        with pytest.raises(UserError, match=not_a_file.name):
+            load(not_a_file)
+
+
+def test_what_does_not_fit_is_named(path):
+    weights = new_checkpoint().weights
+    with pytest.raises(UserError, match=r"missing d; not in the model a\.weight, b"):
+        copy_into(weights, {"c": weights["c"], "d": weights["b"]}, path)
+    with pytest.raises(UserError, match=r"b has shape \(7,\), the model's has \(8,\)"):
+        copy_into(weights, weights | {"b": np.empty(8)}, path)
+
+
+# --- the checkpoints of a run
+
+
+@pytest.fixture
+def directory(tmp_path):
+    """The checkpoints of steps 5, 10, ..., 30; the weights of step n come from seed n."""
+    directory = CheckpointDirectory(tmp_path)
+    for step in range(5, 35, 5):
+        save(directory.of_step(step), new_checkpoint(step, step=step))
+    return directory
+
+
+def steps_in(directory):
+    return [load(path).progress.step for path in directory.steps()]
+
+
+def test_the_last_are_kept_in_order_of_their_steps(directory):
+    save(directory.best, new_checkpoint())
+    save(directory.of_step(100_000_000), new_checkpoint(step=100_000_000))
+    directory.keep_last(3)
+    assert steps_in(directory) == [25, 30, 100_000_000]
+    assert directory.best.exists()
+
+
+def test_the_newest_sound_one_is_found(directory):
+    directory.of_step(30).write_bytes(b"")
+    directory.of_step(25).write_bytes(directory.of_step(25).read_bytes()[:-1])
+    found, complaints = directory.newest_sound()
+    assert found.progress.step == 20
+    assert [name in complaint for name, complaint in zip(("00000030", "00000025"), complaints, strict=True)] == [True] * 2
+
+
+def test_an_unfinished_file_is_no_checkpoint(directory):
+    (directory.directory / ".step_00000035.safetensors.partial").write_bytes(b"half of a checkpoint")
+    assert steps_in(directory)[-1] == 30
+
+
+def test_average_then_best_then_last_is_preferred(directory):
+    assert directory.preferred() == directory.of_step(30)
+    save(directory.best, new_checkpoint())
+    assert directory.preferred() == directory.best
+    save(directory.average, new_checkpoint())
+    assert directory.preferred() == directory.average
+    with pytest.raises(UserError, match="no checkpoint here"):
+        CheckpointDirectory(directory.directory / "nowhere").preferred()
+
+
+def test_the_average_is_the_mean(directory):
+    paths = directory.steps()[-3:]
+    mean = average(paths)
+    for name, array in mean.weights.items():
+        arrays = [load(path).weights[name] for path in paths]
+        assert array.dtype == arrays[0].dtype
+        eps = np.finfo(array.dtype).eps
+        np.testing.assert_allclose(array, np.mean(np.float64(arrays), axis=0), rtol=eps, atol=eps)
+    assert mean.progress.step == 30 and mean.moments == {}
+
+
+def test_the_average_of_one_is_itself(directory, same):
+    assert same(average(directory.steps()[-1:]).weights, new_checkpoint(30).weights)
+
+
+def test_no_average_over_different_models(directory):
+    other = new_checkpoint(step=20)
+    save(directory.of_step(20), replace(other, weights={"other": other.weights["b"]}))
+    with pytest.raises(UserError, match=r"step_00000020.*missing a\.weight, b, c; not in the model other"):
+        average(directory.steps())

@@ -1,0 +1,203 @@
+import signal
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from scratchformer.errors import UserError
+from scratchformer.nn.loss import cross_entropy
+from scratchformer.text.batches import batches_in_order
+from scratchformer.training import checkpoints, loop
+from scratchformer.training.loop import Stop, reason_to_stop, train, validation_loss
+
+NO_DROPOUT = {"P_drop": 0.0}
+
+
+def gradient(trainer, batches):
+    """The gradient of the mean loss per target token over some batches, as a step makes it."""
+    trainer.model.zero_grad()
+    counted = [trainer.model.loss_backward(batch.source_ids, batch.target_in_ids, batch.target_out_ids, 0.1)
+               for batch in batches]
+    return trainer.model.store.grad / sum(n for _, n in counted), sum(loss for loss, _ in counted)
+
+
+# --- one step
+
+
+def test_micro_batches_give_the_gradient_of_one_large_batch(begin):
+    trainer = begin(accumulation=4, **NO_DROPOUT)
+    indices = max(trainer.plan.epoch(0), key=len)
+    batches = trainer.plan.micro_batches(indices)
+    assert len(batches) == 4 and len({batch.n_target_tokens for batch in batches}) > 1
+    in_parts, loss_in_parts = gradient(trainer, batches)
+    at_once, loss_at_once = gradient(trainer, [trainer.data.train.batch(indices)])
+    np.testing.assert_allclose(in_parts, at_once, rtol=1e-4, atol=1e-6)
+    assert loss_in_parts == pytest.approx(loss_at_once, rel=1e-5)
+
+
+def test_a_step_divides_by_the_tokens_of_all_micro_batches(begin, monkeypatch):
+    trainer = begin(accumulation=3, **NO_DROPOUT)
+    indices = max(trainer.plan.epoch(0), key=len)
+    expected, loss_sum = gradient(trainer, [trainer.data.train.batch(indices)])
+    trainer.model.zero_grad()
+    seen = {}
+    monkeypatch.setattr(trainer.optimizer, "step", lambda rate: seen.update(rate=rate, grad=trainer.model.store.grad.copy()))
+    entry = trainer.step(0, 0, indices)
+    n_tokens = trainer.data.train.batch(indices).n_target_tokens
+    np.testing.assert_allclose(seen["grad"], expected, rtol=1e-4, atol=1e-6)
+    assert entry["loss"] == pytest.approx(loss_sum / n_tokens, rel=1e-5)
+    assert entry["target_tokens"] == trainer.progress.target_tokens == n_tokens
+    assert entry["grad_norm"] == pytest.approx(np.linalg.norm(expected), rel=1e-4)
+    assert entry["learning_rate"] == seen["rate"] == pytest.approx(16**-0.5 * 20**-1.5)
+    assert not trainer.model.store.grad.any()
+
+
+def test_the_loss_falls(trained):
+    first, *_, last = trained.read_log("validation")
+    assert last["loss"] < first["loss"]
+
+
+def test_the_same_seed_makes_the_same_run_and_another_does_not(begin, same_run):
+    runs = [begin(name, seed=seed, steps=6) for name, seed in (("one", 3), ("two", 3), ("three", 4))]
+    for trainer in runs:
+        train(trainer)
+    one, two, three = runs
+    same_run(one.run, two.run)
+    assert not np.array_equal(one.model.store.data, three.model.store.data)
+
+
+# --- validation
+
+
+def test_the_validation_loss_is_plain_and_independent_of_batching(begin):
+    trainer = begin(P_drop=0.5, eps_ls=0.4)
+    model, pairs = trainer.model, trainer.data.val
+    batch = pairs.batch(np.arange(len(pairs)))
+    logits, _ = model.forward(batch.source_ids, batch.target_in_ids)
+    loss_sum, n_tokens, _ = cross_entropy(logits, batch.target_out_ids, smoothing=0)
+    for budget in (30, 100, 10_000):
+        assert validation_loss(model, pairs, budget) == pytest.approx(loss_sum / n_tokens, rel=1e-5)
+    assert len(list(batches_in_order(pairs, 30))) > 5
+
+
+def test_the_best_checkpoint_is_that_of_the_lowest_validation_loss(begin):
+    trainer = begin(steps=40, lr_factor=8.0, validate_every=2)
+    train(trainer)
+    validations = trainer.run.read_log("validation")
+    lowest = min(validations, key=lambda entry: entry["loss"])
+    best = checkpoints.load(trainer.run.checkpoints.best)
+    assert (best.progress.step, best.progress.best_loss) == (lowest["step"], lowest["loss"])
+    assert best.moments == {}
+
+
+def test_bleu_is_logged_with_its_signature(begin):
+    trainer = begin(steps=4, bleu_every=2)
+    train(trainer)
+    entries = trainer.run.read_log("bleu")
+    assert [entry["step"] for entry in entries] == [2, 4]
+    assert all(0 <= entry["bleu"] <= 100 and "tok:13a" in entry["signature"] for entry in entries)
+
+
+# --- when to stop
+
+
+def test_steps_are_the_end(trained):
+    assert [entry["step"] for entry in trained.read_log("step")] == list(range(1, 13))
+    assert [path.stem for path in trained.checkpoints.steps()] == [f"step_{step:08d}" for step in (3, 6, 9, 12)]
+    assert [entry["step"] for entry in trained.read_log("validation")] == [4, 8, 12]
+
+
+def test_a_budget_of_target_tokens(begin):
+    trainer = begin(max_tokens=400)
+    assert "target tokens seen" in train(trainer)
+    *_, before, last = trainer.run.read_log("step")
+    assert before["all_target_tokens"] < 400 <= last["all_target_tokens"]
+    assert checkpoints.load(trainer.run.checkpoints.steps()[-1]).progress.target_tokens == last["all_target_tokens"]
+
+
+def test_a_budget_of_minutes(begin):
+    trainer = begin(minutes=1e-5, steps=1000)
+    assert train(trainer) == "1e-05 minutes are over"
+    assert 1 <= trainer.progress.step < 1000
+    assert trainer.run.checkpoints.of_step(trainer.progress.step).exists()
+
+
+def test_patience(begin):
+    trainer = begin(patience=2, validate_every=1, lr_factor=1e-9, steps=1000)
+    trainer.progress = replace(trainer.progress, best_loss=0.0)
+    assert train(trainer) == "2 validations without a better loss"
+    assert trainer.progress.step == 2
+
+
+def test_keep_limits_the_checkpoints(begin):
+    trainer = begin(steps=9, save_every=2, keep=2)
+    train(trainer)
+    assert [path.stem for path in trainer.run.checkpoints.steps()] == ["step_00000008", "step_00000009"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_training_after_the_step(begin, monkeypatch, number):
+    trainer = begin(steps=1000)
+    step = trainer.step
+
+    def step_with_signal(*place):
+        if trainer.progress.step == 4:
+            signal.raise_signal(number)
+        return step(*place)
+    monkeypatch.setattr(trainer, "step", step_with_signal)
+    before = signal.getsignal(number)
+    assert train(trainer) == "interrupted"
+    assert checkpoints.load(trainer.run.checkpoints.steps()[-1]).progress.step == 5
+    assert signal.getsignal(number) is before
+
+
+def test_a_second_signal_does_not_wait():
+    stop = Stop()
+    stop(signal.SIGINT, None)
+    with pytest.raises(KeyboardInterrupt):
+        stop(signal.SIGINT, None)
+
+
+def test_there_is_a_reason_before_the_first_step_of_a_finished_run(begin):
+    trainer = begin(steps=5)
+    assert reason_to_stop(trainer, Stop(), 0.0) == ""
+    trainer.progress = replace(trainer.progress, step=5)
+    assert reason_to_stop(trainer, Stop(), 0.0) == train(trainer) == "5 steps done"
+    assert trainer.run.checkpoints.steps() == []
+
+
+# --- when it goes wrong
+
+
+@pytest.mark.parametrize("poison", [np.nan, np.inf, -np.inf])
+def test_a_loss_that_is_not_a_number_stops_the_run(own_run, small_config, poison, files_of):
+    trainer, _ = loop.resume(own_run, small_config(steps=20))
+    before = files_of(own_run.checkpoints.directory)
+    trainer.model.store.data[7] = poison
+    with pytest.raises(UserError, match=r"step 13: the loss is .*batch \d+ of epoch \d+, lines \d+, .*"
+                                        r"the last good checkpoint is .*step_00000012"):
+        train(trainer)
+    assert files_of(own_run.checkpoints.directory) == before
+    assert own_run.read_log("step")[-1]["step"] == 12
+
+
+def test_a_learning_rate_that_blows_up_is_noticed_before_a_bad_checkpoint_is_kept(begin):
+    trainer = begin(lr_factor=1e38, steps=50)
+    with pytest.raises(UserError, match=r"step \d+: the loss is"):
+        train(trainer)
+    for path in trainer.run.checkpoints.steps():
+        assert all(np.isfinite(array).all() for array in checkpoints.load(path).weights.values())
+
+
+def test_no_checkpoint_yet_is_said(begin):
+    trainer = begin()
+    trainer.model.store.data[:] = np.nan
+    with pytest.raises(UserError, match="step 1: .*there is no checkpoint yet"):
+        train(trainer)
+
+
+def test_without_validation_text(begin):
+    trainer = begin(steps=4)
+    trainer.data = trainer.data._replace(val=None, val_text=None)
+    assert train(trainer) == "4 steps done"
+    assert trainer.run.checkpoints.preferred() == trainer.run.checkpoints.of_step(4)

@@ -1,0 +1,203 @@
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+
+from scratchformer.errors import UserError
+from scratchformer.training import checkpoints, loop
+from scratchformer.training.run import RunDirectory
+
+LONG = {"steps": 90, "save_every": 7, "validate_every": 10, "accumulation": 3}
+
+
+def finish(run, config):
+    """Go on with a run to its end -> complaints about damaged checkpoints"""
+    trainer, complaints = loop.resume(run, config)
+    loop.train(trainer)
+    return complaints
+
+
+def interrupt_after(trainer, n_steps, monkeypatch):
+    """Die in the middle of a step, as if the process were killed: nothing more is written."""
+    step = trainer.step
+
+    def dying_step(*place):
+        if trainer.progress.step == n_steps:
+            raise SystemError("killed")
+        return step(*place)
+    monkeypatch.setattr(trainer, "step", dying_step)
+    with pytest.raises(SystemError):
+        loop.train(trainer)
+
+
+# --- resumed = uninterrupted
+
+
+@pytest.mark.parametrize("n_steps", [0, 1, 3, 4, 11])
+def test_a_resumed_run_is_an_uninterrupted_run(begin, trained, small_config, same_run, monkeypatch, n_steps):
+    trainer = begin()
+    interrupt_after(trainer, n_steps, monkeypatch)
+    assert finish(trainer.run, small_config()) == []
+    same_run(trainer.run, trained)
+
+
+def test_any_number_of_interruptions(begin, trained, small_config, same_run):
+    run = begin(steps=2).run
+    for steps in (2, 5, 7, 12):
+        trainer, _ = loop.resume(run, small_config(steps=steps, validate_every=1000))
+        loop.train(trainer)
+    last, expected = (checkpoints.load(one.checkpoints.of_step(12)) for one in (run, trained))
+    assert all((last.weights[name] == array).all() for name, array in expected.weights.items())
+    assert all((last.moments[name] == array).all() for name, array in expected.moments.items())
+    assert [entry["loss"] for entry in run.read_log("step")] == [entry["loss"] for entry in trained.read_log("step")]
+
+
+def test_more_steps_continue_the_run(own_run, begin, small_config, same_run):
+    finish(own_run, small_config(steps=20))
+    uninterrupted = begin("uninterrupted", steps=20)
+    loop.train(uninterrupted)
+    assert [entry["loss"] for entry in own_run.read_log("step")] == \
+        [entry["loss"] for entry in uninterrupted.run.read_log("step")]
+
+
+def test_a_finished_run_stays_as_it_is(own_run, small_config, files_of):
+    checkpoints.save(own_run.checkpoints.average, checkpoints.average(own_run.checkpoints.steps()))
+    before = files_of(own_run.path)
+    finish(own_run, small_config())
+    assert files_of(own_run.path) == before
+
+
+def test_an_average_does_not_outlive_the_steps_it_was_made_of(own_run, small_config):
+    checkpoints.save(own_run.checkpoints.average, checkpoints.average(own_run.checkpoints.steps()))
+    finish(own_run, small_config(steps=13))
+    assert not own_run.checkpoints.average.exists()
+
+
+# --- damage
+
+
+@pytest.mark.parametrize("damage", [lambda whole: whole[:-10], lambda whole: b"", lambda whole: whole[:-1] + b"\xff"])
+def test_a_damaged_checkpoint_is_passed_over(own_run, trained, small_config, same_run, damage):
+    newest = own_run.checkpoints.steps()[-1]
+    newest.write_bytes(damage(newest.read_bytes()))
+    (complaint,) = finish(own_run, small_config())
+    assert newest.name in complaint
+    same_run(own_run, trained)
+
+
+def test_when_all_checkpoints_are_damaged_nothing_is_begun_anew(own_run, small_config, files_of):
+    for path in own_run.checkpoints.steps():
+        path.write_bytes(b"")
+    before = files_of(own_run.path)
+    with pytest.raises(UserError, match="no sound checkpoint to resume from: .*00000012.*00000003"):
+        finish(own_run, small_config())
+    assert files_of(own_run.path) == before
+
+
+@pytest.mark.parametrize("tail", ['{"event": "step", "st', "\0" * 100, "\n\n"])
+def test_a_log_cut_short_by_a_crash_is_repaired(own_run, trained, small_config, same_run, tail):
+    own_run.checkpoints.of_step(12).unlink()
+    with open(own_run.log_file, "a") as log:
+        log.write(tail)
+    finish(own_run, small_config())
+    same_run(own_run, trained)
+    for line in own_run.log_file.read_text().splitlines():
+        assert json.loads(line)["event"] in ("step", "validation")
+
+
+# --- not the same run any more
+
+
+@pytest.mark.parametrize("changes, key", [({"d_model": 32}, "model.d_model is 32, was 16"), ({"seed": 1}, "training.seed"),
+                                          ({"P_drop": 0.2}, "model.P_drop"), ({"vocab_size": 50}, "model.vocab_size"),
+                                          ({"tokens_per_batch": 90}, "training.tokens_per_batch")])
+@pytest.mark.parametrize("has_checkpoints", [True, False])
+def test_a_setting_that_matters_may_not_change(own_run, small_config, files_of, changes, key, has_checkpoints):
+    if not has_checkpoints:
+        own_run.checkpoints.keep_last(1)
+        own_run.checkpoints.of_step(12).unlink()
+    before = files_of(own_run.path)
+    with pytest.raises(UserError, match=key):
+        finish(own_run, small_config(**changes))
+    assert files_of(own_run.path) == before
+
+
+def test_a_changed_configuration_file_is_noticed(own_run, small_config):
+    own_run.write_config(small_config(warmup=21))
+    with pytest.raises(UserError, match="step_00000012.*training.warmup is 21, was 20"):
+        finish(own_run, small_config(warmup=21))
+
+
+def test_changed_text_is_noticed(begin, small_config, corpus, tmp_path):
+    directory = tmp_path / "data"
+    directory.mkdir()
+    for path in corpus.iterdir():
+        (directory / path.name).write_bytes(path.read_bytes())
+    trainer = begin(directory=str(directory), steps=3)
+    loop.train(trainer)
+    text = (directory / "train.de").read_text(encoding="utf-8")
+    (directory / "train.de").write_text(text.replace("Hund", "Vogel", 1), encoding="utf-8")
+    with pytest.raises(UserError, match="the training text is not the one this run began with"):
+        finish(trainer.run, small_config(directory=str(directory)))
+
+
+# --- real processes
+
+
+def start(out, settings):
+    return subprocess.Popen([sys.executable, "-m", "scratchformer", "train", "--out", out, *map(str, settings)],
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for_steps(process, run, n_lines):
+    """Return once the log has so many lines."""
+    while process.poll() is None and (not run.log_file.exists() or run.log_file.read_bytes().count(b"\n") < n_lines):
+        time.sleep(0.0005)
+
+
+@pytest.fixture(scope="module")
+def long_run(tmp_path_factory, small_config):
+    run = RunDirectory(tmp_path_factory.mktemp("long") / "run")
+    loop.train(loop.begin(run, small_config(**LONG)))
+    return run
+
+
+@pytest.fixture
+def long_settings(small_settings):
+    return [*small_settings, *(word for key, value in LONG.items() for word in ("--set", f"{key}={value}"))]
+
+
+@pytest.mark.parametrize("trial", range(3))
+def test_after_kill_9_at_a_random_moment(tmp_path, long_run, long_settings, small_config, same_run, trial):
+    rng = random.Random(trial)
+    run = RunDirectory(tmp_path / "run")
+    process = start(run.path, long_settings)
+    wait_for_steps(process, run, rng.randint(1, 80))
+    time.sleep(rng.random() * 0.005)
+    process.kill()
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    finish(run, small_config(**LONG))
+    same_run(run, long_run)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_polite_signal_saves_and_says_how_to_go_on(tmp_path, long_run, long_settings, small_config, number):
+    run = RunDirectory(tmp_path / "run")
+    process = start(run.path, long_settings)
+    wait_for_steps(process, run, 20)
+    process.send_signal(number)
+    out, err = process.communicate()
+    assert process.returncode == 0 and out == ""
+    assert "interrupted; step " in err and f"go on with: scratchformer train --resume {run.path}" in err
+    n_steps = len(run.read_log("step"))
+    assert run.checkpoints.steps()[-1] == run.checkpoints.of_step(n_steps)
+    finish(run, small_config(**LONG))
+    last, expected = (checkpoints.load(one.checkpoints.of_step(90)) for one in (run, long_run))
+    assert all((last.weights[name] == array).all() for name, array in expected.weights.items())
+    assert replace(last.progress, seconds=0) == replace(expected.progress, seconds=0)
