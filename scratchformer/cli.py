@@ -34,10 +34,10 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"scratchformer: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:                                                        # `... | head` has read enough
-        discard_output()
+        discard_unwritable_output()
         return 0
     except (OSError, MemoryError) as error:                                        # a full disk, a model too large
-        discard_output()
+        discard_unwritable_output()
         print(f"scratchformer: {error or 'not enough memory'}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -45,9 +45,12 @@ def main(arguments: list[str] | None = None) -> int:
         return 130
 
 
-def discard_output() -> None:
-    """Nobody can read standard output any more: let what is still in its buffer go."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def discard_unwritable_output() -> None:
+    """If standard output cannot be written, let its buffer go: Python would stumble over it at the end."""
+    try:
+        print(end="", flush=True)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def parser() -> argparse.ArgumentParser:
@@ -79,11 +82,11 @@ def parser() -> argparse.ArgumentParser:
     add_settings(sub)
 
     sub = command("translate", translate, "translate files, or standard input, to standard output",
-                  "translate runs/tiny --beam 4 sentences.en > sentences.de")
+                  "translate runs/tiny sentences.en --beam 4 > sentences.de")
+    add_run(sub)
     sub.add_argument("files", nargs="*", type=Path, metavar="FILE", help="text to translate (default: standard input)")
     sub.add_argument("--nbest", type=int, default=1, metavar="N",
                      help="print the N best translations of each line, as line number, score and text, tab-separated")
-    add_run(sub)
     add_search(sub)
 
     sub = command("evaluate", evaluate, "translate a test set and score it: sacreBLEU and chrF",
@@ -188,7 +191,7 @@ def train(args: argparse.Namespace) -> None:
             print(f"passed over {complaint}", file=sys.stderr)
         print(f"{run.path}: going on after step {trainer.progress.step}", file=sys.stderr)
     else:
-        name = args.preset or "tiny"
+        name = "tiny" if args.preset is None else args.preset
         run = RunDirectory(args.out or Path("runs") / Path(name).stem)
         trainer = loop.begin(run, changed(named_config(name), args))
     print(f"{run.path}: {trainer.summary()}", file=sys.stderr)

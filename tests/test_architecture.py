@@ -21,7 +21,7 @@ MAY_IMPORT = {
     "study": {"errors", "config", "nn", "text", "parallel", "gpu", "decoding", "training"},
     "cli": {"", "errors", "config", "nn", "text", "parallel", "gpu", "decoding", "training", "study"},
 }
-"""Room -> rooms on lower floors. Within a room everything may be imported. "" is the package itself, for its docstring."""
+"""Room -> rooms on lower floors; "" is the package itself. Within a room everything may be imported."""
 
 NEEDS_A_GPU = {"gpu", "parallel"}
 CASE_TABLES = {"gradient_cases.py"}
@@ -71,7 +71,7 @@ def forbidden_imports(node, room):
 
 def global_randomness(node, has_stdlib_random):
     match node:
-        case ast.Attribute(value=ast.Attribute(value=ast.Name(id="np" | "numpy" | "cp" | "xp"), attr="random"), attr=name) \
+        case ast.Attribute(value=ast.Attribute(value=ast.Name(id="np" | "numpy" | "xp"), attr="random"), attr=name) \
                 if name not in NUMPY_GENERATORS:
             yield f"np.random.{name} has a global state"
         case ast.Attribute(value=ast.Name(id="random"), attr=name) if has_stdlib_random and name != "Random":

@@ -34,7 +34,8 @@ def test_train_leaves_a_whole_run_and_says_where(cli, small_settings, trained, t
     assert (code, printed) == (0, "")
     assert f"scratchformer train --resume {out}" in said and "12 steps done" in said
     same_run(RunDirectory(out), trained)
-    assert {path.name for path in out.iterdir()} == {"config.toml", "tokenizer.model", "log.jsonl", "checkpoints", "figures"}
+    assert {path.name for path in out.iterdir()} == {"config.toml", "tokenizer.model", "log.jsonl", "checkpoints",
+                                                     "figures"}
     assert {path.name for path in (out / "figures").iterdir()} == {"loss.png", "schedule.png"}
 
 
@@ -80,6 +81,7 @@ def test_translate_files_in_their_order(cli, trained, tmp_path):
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     code, printed, _ = cli("translate", trained.path, *paths, "--beam", 2, "--alpha", 0)
     assert code == 0
+    assert cli("translate", "--beam", 2, "--alpha", 0, trained.path, *paths).out == printed
     assert printed.split("\n")[:-1] == load_run(trained.path).translate(LINES + LINES[::-1], beam=2, alpha=0)
 
 
@@ -89,7 +91,8 @@ def test_nbest_is_line_number_score_and_text(cli, trained, type_in):
     assert code == 0
     rows = [line.split("\t") for line in printed.split("\n")[:-1]]
     assert [int(number) for number, _, _ in rows] == [1, 1, 1, 2, 3, 3, 3, 4, 4, 4]
-    assert [float(score) for _, score, _ in rows[:3]] == sorted((float(score) for _, score, _ in rows[:3]), reverse=True)
+    scores = [float(score) for _, score, _ in rows[:3]]
+    assert scores == sorted(scores, reverse=True)
 
 
 def test_translate_nothing(cli, trained, type_in):
@@ -163,7 +166,8 @@ def test_config_prints_toml_that_loads_back(cli, name, tmp_path):
 def test_config_with_settings(cli):
     code, printed, _ = cli("config", "base", "--set", "h=16", "--set", "norm=pre")
     assert code == 0
-    assert configs.from_dict(configs.tomllib.loads(printed), "") == configs.with_settings(configs.BASE, {"h": 16, "norm": "pre"})
+    expected = configs.with_settings(configs.BASE, {"h": 16, "norm": "pre"})
+    assert configs.from_dict(configs.tomllib.loads(printed), "") == expected
 
 
 def test_gradcheck(cli):

@@ -54,9 +54,9 @@ SPLITS = ("train", "val", "test", "test_coreference", "test_compositional", "tes
 SIZES = {"train": 20_000, "val": 500, "test": 500, "test_coreference": 240, "test_compositional": 300, "test_long": 200}
 SEED = 2017
 MIN_WORDS, MAX_WORDS, MAX_WORDS_LONG = 3, 25, 45
-MIN_COUNT = 30  # a word form rarer than this among all sentences drawn is dropped, with its sentences
+MIN_COUNT = 34  # a word form rarer than this among all sentences drawn is dropped, with its sentences
 NOUN_PAIRS = 150  # held out for test_coreference; pairs with a noun that turns out rare are not used
-SURPLUS = 1.45  # how many more ordinary sentences are drawn than needed, because of that
+SURPLUS = 1.5  # how many more ordinary sentences are drawn than needed, because of that
 
 
 class Example(NamedTuple):

@@ -97,7 +97,10 @@ class Trainer:
                 | {f"v.{name}": view for name, view in views(self.optimizer.v).items()})
 
     def save(self) -> Path:
+        """Raises UserError if the weights are not finite: such a checkpoint would push out a good one."""
         directory = self.run.checkpoints
+        if not np.isfinite(self.model.store.data).all():
+            raise UserError(f"step {self.progress.step}: the weights are not finite any more; {self._last_good()}")
         path = directory.of_step(self.progress.step)
         checkpoints.save(path, self.checkpoint())
         directory.keep_last(self.config.training.keep)
@@ -169,10 +172,12 @@ class Trainer:
 
     def _not_finite(self, step: int, epoch: int, index: int, indices: np.ndarray, loss: float, norm: float) -> str:
         lines = ", ".join(str(line) for line in sorted(self.data.train.line_numbers[indices])[:5])
-        saved = self.run.checkpoints.steps()
-        last = f"the last good checkpoint is {saved[-1]}" if saved else "there is no checkpoint yet"
         return (f"step {step}: the loss is {loss}, the gradient's norm {norm}; batch {index} of epoch {epoch}, lines "
-                f"{lines}{', ...' if len(indices) > 5 else ''} of the training text; {last}")
+                f"{lines}{', ...' if len(indices) > 5 else ''} of the training text; {self._last_good()}")
+
+    def _last_good(self) -> str:
+        saved = self.run.checkpoints.steps()
+        return f"the last good checkpoint is {saved[-1]}" if saved else "there is no checkpoint yet"
 
     # Look
 

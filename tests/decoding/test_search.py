@@ -133,8 +133,8 @@ def test_a_sentence_does_not_depend_on_its_batch(model, beam):
     for source, in_batch, padded in zip(SOURCES, together, wider):
         (alone,) = search(model, source[None, :real_length(source)], beam, nbest=beam)
         for others in (in_batch, padded):
-            assert [hypothesis.ids for hypothesis in others] == [hypothesis.ids for hypothesis in alone]
-            assert [hypothesis.score for hypothesis in others] == pytest.approx([hypothesis.score for hypothesis in alone])
+            assert [found.ids for found in others] == [found.ids for found in alone]
+            assert [found.score for found in others] == pytest.approx([found.score for found in alone])
 
 
 @pytest.mark.parametrize("beam", [1, 4])

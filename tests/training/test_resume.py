@@ -113,9 +113,10 @@ def test_a_log_cut_short_by_a_crash_is_repaired(own_run, trained, small_config, 
 # --- not the same run any more
 
 
-@pytest.mark.parametrize("changes, key", [({"d_model": 32}, "model.d_model is 32, was 16"), ({"seed": 1}, "training.seed"),
-                                          ({"P_drop": 0.2}, "model.P_drop"), ({"vocab_size": 50}, "model.vocab_size"),
-                                          ({"tokens_per_batch": 90}, "training.tokens_per_batch")])
+@pytest.mark.parametrize("changes, key", [
+    ({"d_model": 32}, "model.d_model is 32, was 16"), ({"seed": 1}, "training.seed"), ({"P_drop": 0.2}, "model.P_drop"),
+    ({"vocab_size": 50}, "model.vocab_size"), ({"tokens_per_batch": 90}, "training.tokens_per_batch"),
+])
 @pytest.mark.parametrize("has_checkpoints", [True, False])
 def test_a_setting_that_matters_may_not_change(own_run, small_config, files_of, changes, key, has_checkpoints):
     if not has_checkpoints:
