@@ -279,7 +279,7 @@ def input_lines(files: list[Path]) -> Iterator[str]:
             raise UserError("standard input is closed")
         for number, line in enumerate(sys.stdin.buffer, 1):
             try:
-                yield line.decode("utf-8").rstrip("\r\n")
+                yield line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
             except UnicodeDecodeError:
                 raise UserError(f"standard input, line {number}: not UTF-8") from None
 
@@ -294,11 +294,6 @@ def evaluate(args: argparse.Namespace) -> None:
         raise UserError(f"{args.source} has {len(sources)} lines, {args.reference} has {len(references)}")
     translator, options = load_run(args.path, args.checkpoint), search_options(args)
     translations = translator.translate(sources, **options)
-    if args.output:
-        try:
-            args.output.write_text("".join(line + "\n" for line in translations), encoding="utf-8")
-        except OSError as error:
-            raise UserError(f"{args.output}: cannot write: {error.strerror}") from None
     scores = corpus_scores(translations, references)
     if args.json:
         print(json.dumps({**scores._asdict(), **options}))
@@ -306,6 +301,11 @@ def evaluate(args: argparse.Namespace) -> None:
         print(f"BLEU {scores.bleu:.2f}  ({scores.bleu_signature})\nchrF {scores.chrf:.2f}  ({scores.chrf_signature})\n"
               f"{scores.n_sentences} sentences, beam {options['beam']}, alpha {options['alpha']:g}, "
               f"length ratio {scores.length_ratio:.3f}, brevity penalty {scores.brevity_penalty:.3f}")
+    if args.output:
+        try:
+            args.output.write_text("".join(line + "\n" for line in translations), encoding="utf-8")
+        except OSError as error:
+            raise UserError(f"{args.output}: cannot write: {error.strerror}") from None
 
 
 # Looking closer -------------------------------------------------------------------------------------------------------

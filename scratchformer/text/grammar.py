@@ -38,6 +38,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from functools import cache
 from importlib import resources
 from itertools import cycle
 from pathlib import Path
@@ -1672,6 +1673,7 @@ def long_sentence(d: Derivation) -> Sentence:
     return join(clauses, [d.rng.choice(["and", "and", "but"]) for _ in clauses[1:]])
 
 
+@cache
 def generate(seed: int = SEED) -> dict[str, list[Example]]:
     """All splits, from one seed: the same seed gives the same corpus on every machine."""
     lexicon = read_lexicon()

@@ -20,7 +20,7 @@ from safetensors.numpy import save_file
 from scratchformer import config as configs
 from scratchformer.errors import UserError
 
-FORMAT = "scratchformer checkpoint 1"
+FORMAT = "scratchformer checkpoint 2"
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,9 @@ def save(path: Path, checkpoint: Checkpoint) -> None:
     """Write the file whole or not at all. Raises UserError if the disk is full or the directory not writable."""
     tensors = {f"model.{name}": array for name, array in checkpoint.weights.items()}
     tensors |= {f"adam.{name}": array for name, array in checkpoint.moments.items()}
-    header = {"format": FORMAT, "checksum": str(checksum(tensors)), "progress": json.dumps(asdict(checkpoint.progress)),
+    header = {"format": FORMAT, "progress": json.dumps(asdict(checkpoint.progress)),
               "config": json.dumps(configs.to_dict(checkpoint.config))}
+    header["checksum"] = checksum(header, tensors)
     temporary = path.with_name(f".{path.name}.partial")
     try:
         save_file(tensors, temporary, header)
@@ -90,27 +91,24 @@ def load(path: Path) -> Checkpoint:
         raise UserError(f"{path}: not a sound checkpoint ({str(error).splitlines()[0]})") from None
     if not is_ours:
         raise UserError(f"{path}: a safetensors file, but not a checkpoint of this program ({FORMAT})")
-    if header.get("checksum") != str(checksum(tensors)):
+    if header.pop("checksum", None) != checksum(header, tensors):
         raise UserError(f"{path}: damaged: its checksum is wrong")
-    try:
-        progress, config = Progress(**json.loads(header["progress"])), json.loads(header["config"])
-    except (KeyError, TypeError, ValueError):
-        raise UserError(f"{path}: damaged: its header cannot be read") from None
-    return Checkpoint(with_prefix(tensors, "model."), with_prefix(tensors, "adam."), progress,
-                      configs.from_dict(config, str(path)))
+    return Checkpoint(with_prefix(tensors, "model."), with_prefix(tensors, "adam."),
+                      Progress(**json.loads(header["progress"])),
+                      configs.from_dict(json.loads(header["config"]), str(path)))
 
 
 def with_prefix(tensors: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
     return {name.removeprefix(prefix): array for name, array in tensors.items() if name.startswith(prefix)}
 
 
-def checksum(tensors: dict[str, np.ndarray]) -> int:
-    """CRC-32 over names, shapes and bytes, in order of name."""
-    crc = 0
+def checksum(header: dict[str, str], tensors: dict[str, np.ndarray]) -> str:
+    """CRC-32 over the header, and names, shapes and bytes of the tensors, in order of name."""
+    crc = zlib.crc32(json.dumps(header, sort_keys=True).encode())
     for name in sorted(tensors):
         crc = zlib.crc32(f"{name}{tensors[name].shape}".encode(), crc)
         crc = zlib.crc32(np.ascontiguousarray(tensors[name]).data, crc)
-    return crc
+    return str(crc)
 
 
 def copy_into(arrays: dict[str, np.ndarray], views: dict[str, np.ndarray], path: Path) -> None:

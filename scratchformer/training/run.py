@@ -33,7 +33,7 @@ class RunDirectory:
 
     def require_free(self) -> None:
         """Raises UserError if the directory already holds a run, or nothing can be written there."""
-        if self.config_file.exists():
+        if self.config_file.exists() or self.checkpoints.steps():
             raise UserError(f"{self.path}: holds a run already; go on with --resume {self.path}, "
                             "or choose another --out")
         try:
@@ -187,9 +187,8 @@ def load_run(path: str | Path, checkpoint: str | Path | None = None, dtype: str 
 def checkpoint_file(directory: CheckpointDirectory, wanted: str | Path | None) -> Path:
     if wanted is None:
         return directory.preferred()
-    named = {"average": directory.average, "best": directory.best, "last": (directory.steps() or [Path("last")])[-1]}
-    path = named.get(str(wanted), Path(wanted))
-    if not path.exists():
-        raise UserError(f"{path}: no such checkpoint" if path == Path(wanted) else
-                        f"{directory.directory}: there is no checkpoint {str(wanted)!r} yet")
-    return path
+    named = {"average": [directory.average], "best": [directory.best], "last": directory.steps()[-1:]}
+    for path in named.get(str(wanted), [Path(wanted)]):
+        if path.exists():
+            return path
+    raise UserError(f"{directory.directory}: there is no checkpoint {str(wanted)!r}")
