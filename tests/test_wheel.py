@@ -1,0 +1,23 @@
+"""Everything works from an installed package, far from the checkout."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+CHECKOUT = Path(__file__).parents[1]
+
+
+def test_an_installed_wheel_trains_tiny_and_translates(tmp_path):
+    def run(*command):
+        environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site"), "PYTHONWARNINGS": "ignore"}
+        done = subprocess.run([sys.executable, *command], cwd=tmp_path, env=environment, input="The dog sleeps.\n",
+                              capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    run("-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target", "site", str(CHECKOUT))
+    assert str(tmp_path) in run("-c", "import scratchformer; print(scratchformer.__file__)")
+    run("-m", "scratchformer", "train", "tiny", "--set", "steps=3", "--set", "validate_every=3")
+    assert (tmp_path / "runs" / "tiny" / "checkpoints" / "step_00000003.safetensors").exists()
+    assert run("-m", "scratchformer", "translate", "runs/tiny", "--beam", "1").count("\n") == 1
