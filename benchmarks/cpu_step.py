@@ -11,18 +11,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
-import subprocess
 import time
-from datetime import date
 from pathlib import Path
 from typing import Any, Callable
 
 import numpy as np
 import torch
+from provenance import surroundings
 from rival import Rival, adam, assert_same, copy_weights, to_tensors
-from threadpoolctl import threadpool_info, threadpool_limits
+from threadpoolctl import threadpool_limits
 
 from scratchformer import config as configs
 from scratchformer.config import Config
@@ -148,37 +145,6 @@ def rounded(seconds: dict[str, float]) -> dict[str, float]:
     return {label: round(float(value), 5) for label, value in seconds.items()}
 
 
-def surroundings() -> dict[str, Any]:
-    """What the numbers depend on beside the code. No names of hosts, no paths."""
-    blas = [{key: pool[key] for key in ("internal_api", "version", "architecture", "num_threads") if key in pool}
-            for pool in threadpool_info() if pool["user_api"] == "blas"]
-    return {
-        "date": date.today().isoformat(),
-        "commit": git("rev-parse", "HEAD"),
-        "uncommitted_changes": bool(git("status", "--porcelain", "--", "scratchformer", "benchmarks/*.py")),
-        "hardware": {"cpu": cpu_model(), "cores": os.cpu_count()},
-        "versions": {"python": platform.python_version(), "numpy": np.__version__, "torch": torch.__version__},
-        "numpy_blas": blas,
-    }
-
-
-def git(*arguments: str) -> str | None:
-    """What git says, None where there is no repository."""
-    try:
-        return subprocess.run(["git", "--no-optional-locks", *arguments], cwd=Path(__file__).parents[1], check=True,
-                              capture_output=True, text=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return None
-
-
-def cpu_model() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
-
-
 def report(result: dict[str, Any]) -> None:
     print(f"{result['preset']}, {result['data']}, {result['threads']} thread(s), {result['repetitions']} repetitions, "
           f"{result['hardware']['cpu']}")
@@ -216,6 +182,7 @@ def main() -> None:
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(config.training.seed)
     with threadpool_limits(arguments.threads):
+        around = surroundings()                                                    # now: git may move while we measure
         batches = real_batches(config, arguments.batches)
         model = Transformer(config.model, config.training.seed)
         rival = Rival(config.model, config.data.max_length)
@@ -231,7 +198,7 @@ def main() -> None:
             "threads": arguments.threads, "torch_threads": torch.get_num_threads(),
             "repetitions": arguments.repetitions, "warm_up": WARM_UP, "seed": config.training.seed,
             "pytorch_logits": "real" if arguments.only_real else "all",
-            **summary(seconds, batches), "sgemm_gflops": rates, **surroundings(),
+            **summary(seconds, batches), "sgemm_gflops": rates, "torch": torch.__version__, **around,
             "config": configs.to_dict(configs.with_settings(config, {"data.directory": data})),
         }
     report(result)

@@ -99,9 +99,8 @@ class Ops:
         """
         normalized, inverse_std = saved
         dbeta += rows_of(dy).sum(axis=0)
-        dx = dy * normalized
-        dgamma += rows_of(dx).sum(axis=0)
-        self.xp.multiply(dy, gamma, out=dx)                                        # the gradient of `normalized`
+        dgamma += self.xp.einsum("nd,nd->d", rows_of(dy), rows_of(normalized))
+        dx = dy * gamma                                                            # the gradient of `normalized`
         along_itself = self.xp.einsum("...d,...d->...", dx, normalized)[..., None] / dx.shape[-1]
         dx -= dx.mean(axis=-1, keepdims=True)
         dx -= normalized * along_itself
@@ -149,8 +148,8 @@ class Ops:
 
     def masked_softmax_backward(self, dweights: Array, weights: Array, scale: float) -> Array:
         """dweights -> dscores, (B, H, T, S) both. Zero wherever the weight is zero, so the mask is not needed."""
-        dscores = dweights * weights
-        dscores -= weights * dscores.sum(axis=-1, keepdims=True)
+        dscores = dweights - self.xp.einsum("...s,...s->...", dweights, weights)[..., None]
+        dscores *= weights
         dscores *= scale
         return dscores
 

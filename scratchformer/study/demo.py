@@ -54,10 +54,11 @@ def report(translator: Translator, run: RunDirectory) -> None:
     print_by_construction(test, translations["test"])
     for split in ("test", "test_compositional"):
         scores = corpus_scores(translations[split], [example.target for example in corpus[split]])
-        print(f"BLEU on {split + ':':20} {scores.bleu:5.1f}   ({scores.n_sentences} sentences, {scores.bleu_signature})")
+        print(f"BLEU on {split + ':':20} {scores.bleu:5.1f}   ({scores.n_sentences} sentences, "
+              f"{scores.bleu_signature})")
     pronouns = coreference_score(translations["test_coreference"], corpus["test_coreference"])
-    print(f"Pronouns, test_coreference: {pronouns['accuracy']:6.1%} right, {pronouns['pair_accuracy']:.1%} of the minimal "
-          f"pairs (guessing: at most 50 % and 0 %)")
+    print(f"Pronouns, test_coreference: {pronouns['accuracy']:6.1%} right, {pronouns['pair_accuracy']:.1%} of the "
+          "minimal pairs (guessing: at most 50 % and 0 %)")
     figure = figures.attention_figure(translator, ATTENTION_SENTENCE)
     print(f"\nWhere the model looked: {figures.save(figure, run.figures / 'attention.png')}")
     print(f'Try your own:           echo "The old woman sees a red car." | scratchformer translate {run.path}')

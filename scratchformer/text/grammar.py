@@ -38,7 +38,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from functools import cache
 from importlib import resources
 from itertools import cycle
 from pathlib import Path

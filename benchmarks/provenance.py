@@ -1,0 +1,44 @@
+"""Where a result comes from: what the numbers depend on beside the code, for the JSON files in results/."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_info
+
+
+def surroundings() -> dict[str, Any]:
+    """What the numbers depend on beside the code. No names of hosts, no paths."""
+    blas = [{key: pool[key] for key in ("internal_api", "version", "architecture", "num_threads") if key in pool}
+            for pool in threadpool_info() if pool["user_api"] == "blas"]
+    return {
+        "date": date.today().isoformat(),
+        "commit": git("rev-parse", "HEAD"),
+        "uncommitted_changes": bool(git("status", "--porcelain", "--", "scratchformer", "benchmarks/*.py")),
+        "hardware": {"cpu": cpu_model(), "cores": os.cpu_count()},
+        "versions": {"python": platform.python_version(), "numpy": np.__version__},
+        "numpy_blas": blas,
+    }
+
+
+def git(*arguments: str) -> str | None:
+    """What git says, None where there is no repository."""
+    try:
+        return subprocess.run(["git", "--no-optional-locks", *arguments], cwd=Path(__file__).parents[1], check=True,
+                              capture_output=True, text=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
