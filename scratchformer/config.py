@@ -190,16 +190,16 @@ def probability(config: Any, *names: str) -> None:
 # Presets --------------------------------------------------------------------------------------------------------------
 
 TINY = Config(
-    model=ModelConfig(vocab_size=1000, N=2, d_model=128, d_ff=512, h=4, P_drop=0.1),
-    training=TrainingConfig(steps=2000, tokens_per_batch=2048, accumulation=1, bucket_fineness=2, warmup=400,
-                            validate_every=250, save_every=250, keep=5),
+    model=ModelConfig(vocab_size=1600, N=2, d_model=128, d_ff=256, h=4, P_drop=0.0),
+    training=TrainingConfig(steps=2200, tokens_per_batch=1024, accumulation=1, bucket_fineness=2, warmup=400,
+                            validate_every=200, save_every=100, keep=5, average_last=5),
 )
-"""The bundled corpus, on a laptop, in minutes."""
+"""The bundled corpus, on a laptop, in minutes. Its sentences are exact and it sees each but a few times: no dropout."""
 
 MULTI30K = Config(
-    model=ModelConfig(vocab_size=8000, N=4, d_model=128, d_ff=256, h=4, P_drop=0.3),
-    training=TrainingConfig(steps=8000, tokens_per_batch=4096, accumulation=1, bucket_fineness=2, warmup=2000,
-                            lr_factor=2.0, validate_every=200, bleu_every=1000, save_every=200, keep=10,
+    model=ModelConfig(vocab_size=6000, N=4, d_model=128, d_ff=256, h=4, P_drop=0.3),
+    training=TrainingConfig(steps=9000, max_tokens=30_000_000, tokens_per_batch=4096, accumulation=1, bucket_fineness=2,
+                            warmup=1000, lr_factor=1.25, validate_every=200, bleu_every=1000, save_every=200, keep=10,
                             average_last=10),
 )
 """29,000 captions of photographs, English to German: real text that a CPU can learn."""

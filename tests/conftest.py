@@ -15,9 +15,9 @@ from scratchformer.training.run import RunDirectory
 
 WORDS = {"the": "der", "dog": "Hund", "cat": "Kater", "sees": "sieht", "hears": "hört", "a": "ein", "big": "großer",
          "bird": "Vogel", "old": "alter", "and": "und"}
-SMALL = {"vocab_size": 60, "N": 1, "d_model": 16, "d_ff": 32, "h": 2, "tokens_per_batch": 80, "accumulation": 2,
-         "warmup": 20, "steps": 12, "validate_every": 4, "save_every": 3, "keep": 20, "average_last": 2,
-         "extra_length": 4}
+SMALL = {"vocab_size": 60, "N": 1, "d_model": 16, "d_ff": 32, "h": 2, "P_drop": 0.1, "tokens_per_batch": 80,
+         "accumulation": 2, "warmup": 20, "steps": 12, "validate_every": 4, "save_every": 3, "keep": 20,
+         "average_last": 2, "extra_length": 4}
 """A run of a second: 4 checkpoints and 3 validations."""
 
 
