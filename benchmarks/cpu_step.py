@@ -44,7 +44,7 @@ def our_step(model: Transformer, config: Config) -> Callable[[Batch], None]:
     def step(batch: Batch) -> None:
         rng = DropoutKey(training.seed, optimizer.t + 1)
         _, n_tokens = model.loss_backward(batch.source_ids, batch.target_in_ids, batch.target_out_ids, training.eps_ls,
-                                          training.smoothing, rng=rng)
+                                          rng, training.smoothing)
         model.store.grad /= n_tokens
         optimizer.step(noam(optimizer.t + 1, config.model.d_model, training.warmup, training.lr_factor))
         model.zero_grad()

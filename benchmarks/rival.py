@@ -132,7 +132,7 @@ def copy_weights(model: Transformer, rival: Rival) -> None:
 def assert_same(model: Transformer, rival: Rival, batch: Batch, training: TrainingConfig, rtol: float = 1e-4) -> None:
     """Without dropout, both must give the same loss and a gradient of the same length: else the times mean nothing."""
     loss, _ = model.loss_backward(batch.source_ids, batch.target_in_ids, batch.target_out_ids, training.eps_ls,
-                                  training.smoothing)
+                                  spread=training.smoothing)
     norm = np.linalg.norm(model.store.grad)
     model.zero_grad()
     rival.eval()

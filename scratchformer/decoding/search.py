@@ -1,7 +1,8 @@
 """How to write a translation one token at a time: greedily, or with a beam (paper §6.1).
 
 Both keep the keys and values of what is written (`Transformer.start` and `step`), work on many sentences at once, and
-drop a sentence from the batch as soon as it is done. What is found for a sentence does not depend on its batch.
+drop a sentence from the batch as soon as it is done. What is found for a sentence does not depend on its batch, but for
+the last bit of a score where the matrix library rounds differently for other shapes.
 """
 
 from __future__ import annotations
@@ -28,10 +29,11 @@ def search(model: Transformer, source_ids: np.ndarray, beam: int = 4, alpha: flo
            nbest: int = 1) -> list[list[Hypothesis]]:
     """The `nbest` best translations of each source, best first. source_ids (B, S), EOS included, padded with 0.
 
-    beam 1 is greedy search, as in the paper's code. Raises ValueError unless 1 <= nbest <= beam.
+    beam 1 is greedy search by definition, as in the paper's code. Hypotheses that reached their end come before those
+    that the greatest length cut off. Raises ValueError unless 1 <= nbest <= beam and alpha >= 0.
     """
-    if not 1 <= nbest <= beam:
-        raise ValueError(f"nbest={nbest} must lie between 1 and beam={beam}")
+    if not 1 <= nbest <= beam or alpha < 0:
+        raise ValueError(f"nbest={nbest} must lie between 1 and beam={beam}, and alpha={alpha} must not be negative")
     if beam == 1:
         return [[hypothesis] for hypothesis in greedy_search(model, source_ids, alpha, extra_length)]
     return beam_search(model, source_ids, beam, alpha, extra_length, nbest)
@@ -78,13 +80,14 @@ def greedy_search(model: Transformer, source_ids: np.ndarray, alpha: float = 0.6
         log_probability[going] += candidates[np.arange(len(going)), tokens]
         for sentence, token in zip(going, tokens):
             written[sentence].append(int(token))
-        on = np.flatnonzero((tokens != EOS) & (state.position < longest[going]))
-        state = state.select(on, on)
-        going, last = going[on], tokens[on, None]
-    return [finished(ids, total, alpha) for ids, total in zip(written, log_probability)]
+        going_on = np.flatnonzero((tokens != EOS) & (state.position < longest[going]))
+        state = state.select(going_on, going_on)
+        going, last = going[going_on], tokens[going_on, None]
+    return [hypothesis_of(ids, total, alpha) for ids, total in zip(written, log_probability)]
 
 
-def finished(ids: list[int], log_probability: float, alpha: float) -> Hypothesis:
+def hypothesis_of(ids: list[int], log_probability: float, alpha: float) -> Hypothesis:
+    """From the tokens written, which end in EOS unless the greatest length cut them off."""
     score = log_probability / length_penalty(len(ids), alpha)
     return Hypothesis(ids[:-1] if ids and ids[-1] == EOS else ids, float(log_probability), float(score))
 
@@ -116,7 +119,7 @@ def beam_search(model: Transformer, source_ids: np.ndarray, beam: int = 4, alpha
 
         for row, column in np.argwhere(ends & np.isfinite(best)):
             whole = [*ids[row, parents[row, column], 1:].tolist(), EOS]
-            done[going[row]].append(finished(whole, best[row, column], alpha))
+            done[going[row]].append(hypothesis_of(whole, best[row, column], alpha))
         for sentence in going[ends.any(axis=1)]:
             done[sentence] = sorted(done[sentence], key=by_score)[:beam]
 
@@ -129,12 +132,12 @@ def beam_search(model: Transformer, source_ids: np.ndarray, beam: int = 4, alpha
         over = np.array([len(done[sentence]) >= nbest and done[sentence][nbest - 1].score >= limit
                          for sentence, limit in zip(going, bound)]) | at_end
         for row in np.flatnonzero(at_end):                                         # the unfinished fill empty places
-            rest = [finished(ids[row, w, 1:].tolist(), alive[row, w], alpha) for w in range(beam)]
+            rest = [hypothesis_of(ids[row, w, 1:].tolist(), alive[row, w], alpha) for w in range(beam)]
             done[going[row]] += [hypothesis for hypothesis in rest if np.isfinite(hypothesis.log_probability)]
 
-        on = np.flatnonzero(~over)
-        state = state.select(on, (on[:, None] * beam + parents[on]).reshape(-1))
-        going, ids, alive = going[on], ids[on], alive[on]
+        going_on = np.flatnonzero(~over)
+        state = state.select(going_on, (going_on[:, None] * beam + parents[going_on]).reshape(-1))
+        going, ids, alive = going[going_on], ids[going_on], alive[going_on]
     return [hypotheses[:nbest] for hypotheses in done]
 
 

@@ -38,9 +38,9 @@ class ScaledDotProductAttention(Layer):
         Attention(Q, K, V) = dropout(softmax(Q K^T / sqrt(d_k))) V
 
     forward(q (B, T, H, K), k (B, S, H, K), v (B, S, H, d_v), mask) -> y (B, T, H, d_v), cache
-    backward(dy (B, T, H, d_v), cache) -> dq, dk, dv
+    backward(dy (B, T, H, d_v), cache) -> dq (B, T, H, K), dk (B, S, H, K), dv (B, S, H, d_v)
 
-    Keeps:    q, k, v and the weights (B, H, T, S).
+    Keeps:    q, k, v, the weights (B, H, T, S), and these once more if attention_dropout thins them out.
     Differs:  `attention_dropout` drops weights; the paper's value for translation is 0.
     """
 
@@ -107,7 +107,7 @@ def transposed(x: Array) -> Array:
 
 
 class MultiHeadAttention(Layer):
-    """Multi-head attention (paper §3.2.2; equation 1 inside each head), the part that its uses share.
+    """Multi-head attention (paper §3.2.2; equation 1 inside each head): what SelfAttention and CrossAttention share.
 
         MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W_O,   head_i = Attention(Q W_Q,i, K W_K,i, V W_V,i)
 
@@ -141,7 +141,7 @@ class MultiHeadAttention(Layer):
         return y, (attention_cache, output_cache)
 
     def _attend_backward(self, dy: Array, cache: Any) -> tuple[Array, Array, Array]:
-        """dy (B, T, D) -> dq, dk, dv"""
+        """dy (B, T, D) -> dq (B, T, H, K), dk (B, S, H, K), dv (B, S, H, d_v)"""
         attention_cache, output_cache = cache
         dheads = self.output.backward(dy, output_cache)                            # (B, T, H d_v)
         return self.attention.backward(dheads.reshape(*dy.shape[:2], self.h, -1), attention_cache)
@@ -235,7 +235,7 @@ class CrossAttention(MultiHeadAttention):
         return self.q.backward(self._joined(dq), q_cache), dmemory
 
     def keys_values(self, memory: Array) -> KeysValues:
-        """What every step attends to, computed once. memory (B, S, D)"""
+        """What every step attends to, computed once. memory (B, S, D) -> keys (B, S, H, K), values (B, S, H, d_v)"""
         return KeysValues(*self._split(self.kv.forward(memory)[0], self.d_k, self.d_v))
 
     def step(self, x: Array, memory: KeysValues, mask: Mask) -> Array:

@@ -15,7 +15,7 @@ import numpy as np
 RESOLUTION = 2**16
 """Each decision spends 16 random bits, so a probability is rounded to a multiple of 1/65536."""
 
-CHILDREN = 64
+CHILDREN = 1024
 """A layer may have this many children that draw; the site of a layer is the path of child numbers in this base."""
 
 

@@ -150,7 +150,7 @@ class LearnedPositions(Layer):
     forward(x (B, T, D), first=0) -> y (B, T, D), cache
     backward(dy (B, T, D), cache) -> dx (B, T, D)
 
-    Keeps:  the dropout mask.
+    Keeps:  the dropout mask, and `first`.
     Raises: ValueError for a position beyond the table.
     """
 
@@ -203,12 +203,12 @@ class LayerNorm(Layer):
 class AddNorm(Layer):
     """The "Add & Norm" box of Figure 1 (paper §3.1), with the residual dropout of §5.4 inside.
 
-        y = LayerNorm(x + dropout(h))
+        y = LayerNorm(x + dropout(update))
 
     gamma (D,), ones; beta (D,), zeros.
 
-    forward(x (..., D), h (..., D)) -> y (..., D), cache;   x came around the sublayer, h came out of it
-    backward(dy (..., D), cache) -> dx (..., D), dh (..., D)
+    forward(x (..., D), update (..., D)) -> y (..., D), cache;   update is what the sublayer made of x
+    backward(dy (..., D), cache) -> dx (..., D), dupdate (..., D)
 
     Keeps:  what LayerNorm keeps, and the dropout mask.
     """
@@ -219,8 +219,8 @@ class AddNorm(Layer):
         self.eps = eps
         self.P_drop = P_drop
 
-    def forward(self, x: Array, h: Array, rng: DropoutKey | None = None) -> tuple[Array, Any]:
-        return ops_of(x).add_norm(x, h, self.gamma.data, self.beta.data, self.eps, self.P_drop, rng)
+    def forward(self, x: Array, update: Array, rng: DropoutKey | None = None) -> tuple[Array, Any]:
+        return ops_of(x).add_norm(x, update, self.gamma.data, self.beta.data, self.eps, self.P_drop, rng)
 
     def backward(self, dy: Array, cache: Any) -> tuple[Array, Array]:
         return ops_of(dy).add_norm_backward(dy, cache, self.gamma.data, self.gamma.grad, self.beta.grad, self.P_drop)

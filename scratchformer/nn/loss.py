@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 from scratchformer.nn.ops import PAD, ops_of, rows_of
 from scratchformer.nn.parameter import Array
@@ -24,11 +24,15 @@ def cross_entropy(logits: Array, target_ids: Array, smoothing: float = 0.0, spre
 
     The mean over any number of batches is sum(loss_sum) / sum(n_tokens), never a mean of means.
 
-    Raises: ValueError if smoothing is not in [0, 1), or the shapes do not belong together.
+    Raises: ValueError if smoothing, spread, a target or a shape is not one of these.
     """
     V = logits.shape[-1]
     if not 0 <= smoothing < 1:
         raise ValueError(f"smoothing={smoothing} is not in [0, 1)")
+    if spread not in get_args(Smoothing):
+        raise ValueError(f"spread={spread!r} is not one of {', '.join(get_args(Smoothing))}")
+    if target_ids.size and not (0 <= target_ids.min() and target_ids.max() < V):
+        raise ValueError(f"targets from {target_ids.min()} to {target_ids.max()}, but there are {V} classes")
     if logits.shape[:-1] != target_ids.shape:
         raise ValueError(f"logits {logits.shape} and targets {target_ids.shape} do not belong together")
     if out is not None and not (out.shape == logits.shape and out.flags.c_contiguous):

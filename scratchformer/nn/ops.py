@@ -41,7 +41,7 @@ class Ops:
         y = self.matmul(rows_of(x), W)
         if b is not None:
             y += b
-        return y.reshape(*x.shape[:-1], -1)
+        return y.reshape(*x.shape[:-1], W.shape[1])
 
     def linear_backward(self, dy: Array, x: Array, W: Array, dW: Array, db: Array | None) -> Array:
         """dy (..., out) -> dx (..., in); adds into dW and db, in which every row of x has a share."""
@@ -92,31 +92,33 @@ class Ops:
         return y, (normalized, inverse_std)
 
     def layer_norm_backward(self, dy: Array, saved: tuple, gamma: Array, dgamma: Array, dbeta: Array) -> Array:
-        """dy (..., D) -> dx (..., D); adds into dgamma and dbeta (D,).
+        """dy (..., D) -> dx (..., D); adds into dgamma and dbeta (D,). With n the normalised x and means over D,
 
-        Moving x along the all-ones direction or along itself does not change the normalised x, so dx has no share in
-        either: both are projected out of the gradient that reaches the normalised x.
+            dn = gamma dy,   dx = (dn - mean(dn) - n mean(dn n)) / sqrt(variance + eps)
+
+        To shift or to stretch x hardly changes n. So the share of dn along the all-ones direction and the share along n
+        are taken out.
         """
         normalized, inverse_std = saved
         dbeta += rows_of(dy).sum(axis=0)
         dgamma += self.xp.einsum("nd,nd->d", rows_of(dy), rows_of(normalized))
-        dx = dy * gamma                                                            # the gradient of `normalized`
-        along_itself = self.xp.einsum("...d,...d->...", dx, normalized)[..., None] / dx.shape[-1]
-        dx -= dx.mean(axis=-1, keepdims=True)
+        dnormalized = dy * gamma
+        along_itself = self.xp.einsum("...d,...d->...", dnormalized, normalized)[..., None] / dy.shape[-1]
+        dx = dnormalized - dnormalized.mean(axis=-1, keepdims=True)
         dx -= normalized * along_itself
         dx *= inverse_std
         return dx
 
-    def add_norm(self, x: Array, h: Array, gamma: Array, beta: Array, eps: float, P_drop: float,
+    def add_norm(self, x: Array, update: Array, gamma: Array, beta: Array, eps: float, P_drop: float,
                  rng: DropoutKey | None) -> tuple[Array, tuple]:
-        """y = LayerNorm(x + dropout(h)).   x, h (..., D) -> y (..., D), saved"""
-        dropped, kept = self.dropout(h, P_drop, rng)
+        """y = LayerNorm(x + dropout(update)).   x, update (..., D) -> y (..., D), saved"""
+        dropped, kept = self.dropout(update, P_drop, rng)
         y, saved = self.layer_norm(x + dropped, gamma, beta, eps)
         return y, (kept, saved)
 
     def add_norm_backward(self, dy: Array, saved: tuple, gamma: Array, dgamma: Array, dbeta: Array,
                           P_drop: float) -> tuple[Array, Array]:
-        """dy (..., D) -> dx, dh (..., D); adds into dgamma and dbeta."""
+        """dy (..., D) -> dx, dupdate (..., D); adds into dgamma and dbeta."""
         kept, norm_saved = saved
         dx = self.layer_norm_backward(dy, norm_saved, gamma, dgamma, dbeta)
         return dx, self.dropout_backward(dx, kept, P_drop)
@@ -136,18 +138,18 @@ class Ops:
         if key_lengths is not None or causal:
             T, S = scores.shape[-2:]
             scores += xp.where(allowed(xp, T, S, key_lengths, causal), 0, -math.inf).astype(scores.dtype)
-            highest = scores.max(axis=-1, keepdims=True)
-            highest = xp.where(highest == -math.inf, 0, highest)
-        else:
-            highest = scores.max(axis=-1, keepdims=True)
-        scores -= highest                                                          # so that exp cannot overflow
+        highest = scores.max(axis=-1, keepdims=True)                               # -inf where nothing is allowed
+        scores -= xp.where(highest == -math.inf, 0, highest)                       # so that exp cannot overflow
         weights = xp.exp(scores, out=scores)
         total = weights.sum(axis=-1, keepdims=True)
         weights /= xp.where(total == 0, 1, total)
         return weights
 
     def masked_softmax_backward(self, dweights: Array, weights: Array, scale: float) -> Array:
-        """dweights -> dscores, (B, H, T, S) both. Zero wherever the weight is zero, so the mask is not needed."""
+        """dweights -> dscores, (B, H, T, S) both. Zero wherever the weight is zero, so the mask is not needed.
+
+            dscores = scale weights (dweights - sum_s dweights weights)
+        """
         dscores = dweights - self.xp.einsum("...s,...s->...", dweights, weights)[..., None]
         dscores *= weights
         dscores *= scale

@@ -80,7 +80,7 @@ class ParameterStore:
     """All parameters of a model in one flat array, all gradients in another.
 
     Optimizer, norm and (across devices) all-reduce then work on one array instead of hundreds. The order is that of
-    definition, which is the order of forward: backward fills the gradient from the end to the beginning.
+    definition, layer after layer as in forward: backward fills the gradient from the end to the beginning.
 
     data, grad: (n_parameters,) arrays of one dtype. Afterwards each Parameter's `data` and `grad` are views into them.
     """

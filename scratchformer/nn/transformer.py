@@ -28,11 +28,12 @@ from scratchformer.nn.parameter import Array, Layer, Parameter, ParameterStore
 class Residual(Layer):
     """A sublayer with a way around it (paper §3.1); PostNorm and PreNorm say where the normalisation stands.
 
-    forward(x (B, T, D), *others, mask, rng) -> y (B, T, D), cache;   all but x goes to the sublayer as it is
+    forward(x (B, T, D), *others) -> y (B, T, D), cache;   memory and masks go to the sublayer as they are
     backward(dy (B, T, D), cache) -> dx, or (dx, dothers...) if the sublayer has more float inputs
 
     `enter` and `leave` are forward without dropout in two halves, for decoding: what the sublayer reads, and what
-    becomes of its output.
+    becomes of its output. In names of parameters the sublayer's own are not set apart: `self_attention.qkv.weight` is
+    the `qkv.weight` of `self_attention.sublayer`.
     """
 
     sublayer: Any
@@ -41,11 +42,10 @@ class Residual(Layer):
     def enter(self, x: Array) -> Array:
         raise NotImplementedError
 
-    def leave(self, x: Array, h: Array) -> Array:
+    def leave(self, x: Array, update: Array) -> Array:
         raise NotImplementedError
 
     def _named_parameters(self) -> Iterator[tuple[str, Parameter]]:
-        """The sublayer's parameters keep their names, as if they were our own."""
         yield from self.sublayer._named_parameters()
         for name, parameter in self.norm._named_parameters():
             yield f"norm.{name}", parameter
@@ -62,23 +62,23 @@ class PostNorm(Residual):
         self.norm = AddNorm(config.d_model, dtype, config.ln_eps, config.P_drop)
 
     def forward(self, x: Array, *others: Any, rng: DropoutKey | None = None) -> tuple[Array, Any]:
-        h, sublayer_cache = self.sublayer.forward(x, *others, rng=rng and rng.child(0))
-        y, norm_cache = self.norm.forward(x, h, rng=rng and rng.child(1))
+        update, sublayer_cache = self.sublayer.forward(x, *others, rng=rng and rng.child(0))
+        y, norm_cache = self.norm.forward(x, update, rng=rng and rng.child(1))
         return y, (sublayer_cache, norm_cache)
 
     def backward(self, dy: Array, cache: Any) -> Any:
         sublayer_cache, norm_cache = cache
-        # y = LayerNorm(x + dropout(h))
-        dx_around, dh = self.norm.backward(dy, norm_cache)
-        # h = sublayer(x, ...); x went both ways, so its gradient is the sum of what comes back on both
-        dx_through, *dothers = as_tuple(self.sublayer.backward(dh, sublayer_cache))
+        # y = LayerNorm(x + dropout(update))
+        dx_around, dupdate = self.norm.backward(dy, norm_cache)
+        # update = sublayer(x, ...); x went both ways, so its gradient is the sum of what comes back on both
+        dx_through, *dothers = as_tuple(self.sublayer.backward(dupdate, sublayer_cache))
         return one_or_tuple(dx_around + dx_through, *dothers)
 
     def enter(self, x: Array) -> Array:
         return x
 
-    def leave(self, x: Array, h: Array) -> Array:
-        return self.norm.forward(x, h)[0]
+    def leave(self, x: Array, update: Array) -> Array:
+        return self.norm.forward(x, update)[0]
 
 
 class PreNorm(Residual):
@@ -96,24 +96,24 @@ class PreNorm(Residual):
 
     def forward(self, x: Array, *others: Any, rng: DropoutKey | None = None) -> tuple[Array, Any]:
         normalized, norm_cache = self.norm.forward(x)
-        h, sublayer_cache = self.sublayer.forward(normalized, *others, rng=rng and rng.child(0))
-        dropped, kept = ops_of(h).dropout(h, self.P_drop, rng and rng.child(1))
+        update, sublayer_cache = self.sublayer.forward(normalized, *others, rng=rng and rng.child(0))
+        dropped, kept = ops_of(update).dropout(update, self.P_drop, rng and rng.child(1))
         return x + dropped, (norm_cache, sublayer_cache, kept)
 
     def backward(self, dy: Array, cache: Any) -> Any:
         norm_cache, sublayer_cache, kept = cache
-        # y = x + dropout(h)
-        dh = ops_of(dy).dropout_backward(dy, kept, self.P_drop)
-        # h = sublayer(normalized, ...)
-        dnormalized, *dothers = as_tuple(self.sublayer.backward(dh, sublayer_cache))
+        # y = x + dropout(update)
+        dupdate = ops_of(dy).dropout_backward(dy, kept, self.P_drop)
+        # update = sublayer(normalized, ...)
+        dnormalized, *dothers = as_tuple(self.sublayer.backward(dupdate, sublayer_cache))
         # normalized = LayerNorm(x); x went both ways
         return one_or_tuple(dy + self.norm.backward(dnormalized, norm_cache), *dothers)
 
     def enter(self, x: Array) -> Array:
         return self.norm.forward(x)[0]
 
-    def leave(self, x: Array, h: Array) -> Array:
-        return x + h
+    def leave(self, x: Array, update: Array) -> Array:
+        return x + update
 
 
 def as_tuple(gradients: Any) -> tuple:
@@ -182,10 +182,10 @@ class DecoderLayer(Layer):
 
     def step(self, x: Array, memory: KeysValues, memory_mask: Mask, past: KeysValues) -> tuple[Array, KeysValues]:
         """One position of each hypothesis. x (B, W, D), `past` of B W rows -> y (B, W, D), the past of the next step"""
-        h, past = self.self_attention.sublayer.step(self.self_attention.enter(x), past)
-        x = self.self_attention.leave(x, h)
-        h = self.cross_attention.sublayer.step(self.cross_attention.enter(x), memory, memory_mask)
-        x = self.cross_attention.leave(x, h)
+        update, past = self.self_attention.sublayer.step(self.self_attention.enter(x), past)
+        x = self.self_attention.leave(x, update)
+        update = self.cross_attention.sublayer.step(self.cross_attention.enter(x), memory, memory_mask)
+        x = self.cross_attention.leave(x, update)
         return self.feed_forward.forward(x)[0], past
 
 
@@ -297,6 +297,9 @@ class DecodingState(NamedTuple):
 class Transformer(Layer):
     """The model of "Attention Is All You Need" (Figure 1).
 
+        memory = encoder(positions(embedding(source_ids)))
+        logits = unembedding(decoder(positions(embedding(target_in_ids)), memory))
+
     forward(source_ids (B, S), target_in_ids (B, T), rng) -> logits (B, T, V), cache
     backward(dlogits (B, T, V), cache) -> None: ids have no gradient; Parameter.grad is added to
 
@@ -313,6 +316,8 @@ class Transformer(Layer):
     """
 
     def __init__(self, config: ModelConfig, seed: int = 0, dtype: str = "float32") -> None:
+        if np.dtype(dtype).kind != "f":
+            raise ValueError(f"parameters are floating-point numbers, not {dtype}")
         self.config = config
         init = np.random.default_rng(seed)
         sizes = config.vocab_size, config.d_model
@@ -341,7 +346,7 @@ class Transformer(Layer):
         self._states_backward(dstates, states_cache)
 
     def loss_backward(self, source_ids: Array, target_in_ids: Array, target_out_ids: Array, smoothing: float = 0.0,
-                      spread: Smoothing = "others", rng: DropoutKey | None = None) -> tuple[float, int]:
+                      rng: DropoutKey | None = None, spread: Smoothing = "others") -> tuple[float, int]:
         """Forward, loss and backward in one call -> loss_sum in nats, n_tokens; Parameter.grad is added to.
 
         The same as forward, `cross_entropy` and backward, but the logits are made for real tokens only, a few rows at a
@@ -386,6 +391,7 @@ class Transformer(Layer):
             raise ValueError(f"{len(source_ids)} sources and {len(target_in_ids)} targets do not belong together")
         x, embedding_cache = self.target_embedding.forward(target_in_ids)          # (B, T, D)
         x, positions_cache = self.target_positions.forward(x, rng=rng and rng.child(2))
+        # Causal and no more: padding stands at the end, where no real token sees it, and the loss passes over it.
         states, decoder_cache = self.decoder.forward(x, memory, Mask(causal=True), memory_mask,
                                                      rng=rng and rng.child(3))
         return states, (encoder_cache, embedding_cache, positions_cache, decoder_cache)
@@ -416,8 +422,8 @@ class Transformer(Layer):
 
     def _check_ids(self, name: str, ids: Array, shape: tuple[int, ...] | None = None) -> None:
         """Wrong ids would not fail but silently read another row: -1 the last one, and on a GPU any."""
-        if ids.ndim != 2 or ids.dtype.kind not in "iu":
-            raise ValueError(f"{name} must be a 2-D array of integers, not {ids.ndim}-D of {ids.dtype}")
+        if getattr(ids, "ndim", None) != 2 or ids.dtype.kind not in "iu":
+            raise ValueError(f"{name} must be a 2-D array of integers")
         if ids.size and not (0 <= ids.min() and ids.max() < self.config.vocab_size):
             raise ValueError(f"{name} holds ids from {ids.min()} to {ids.max()}; "
                              f"the vocabulary is 0 to {self.config.vocab_size - 1}")

@@ -115,7 +115,7 @@ class TransformerLoss(Layer):
         source_ids, target_in_ids, target_out_ids, rng = cache
         gradients = [parameter.grad for parameter in self.parameters().values()]
         before = [grad.copy() for grad in gradients]
-        self.model.loss_backward(source_ids, target_in_ids, target_out_ids, self.smoothing, self.spread, rng)
+        self.model.loss_backward(source_ids, target_in_ids, target_out_ids, self.smoothing, rng, self.spread)
         for grad, earlier in zip(gradients, before):
             grad[...] = earlier + dloss * (grad - earlier)                         # loss_backward takes dloss to be 1
 
@@ -235,7 +235,7 @@ def transformer_loss(adam_steps: int = 0, spread: Smoothing = "others", **change
         adam = Adam(model)
         for step in range(1, adam_steps + 1):
             model.zero_grad()
-            model.loss_backward(*batch, 0.1, spread, DropoutKey(seed=5, step=step))
+            model.loss_backward(*batch, 0.1, DropoutKey(seed=5, step=step), spread)
             adam.step(0.01)
         return TransformerLoss(model, 0.1, spread), *batch
     return build

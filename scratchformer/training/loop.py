@@ -148,8 +148,8 @@ class Trainer:
         loss_sum, n_tokens = 0.0, 0
         for shard, batch in enumerate(batches):
             loss, n = model.loss_backward(batch.source_ids, batch.target_in_ids, batch.target_out_ids,
-                                          settings.eps_ls, settings.smoothing,
-                                          rng=DropoutKey(settings.seed, step, shard))
+                                          settings.eps_ls, DropoutKey(settings.seed, step, shard),
+                                          settings.smoothing)
             loss_sum += float(loss)
             n_tokens += n
         model.store.grad /= n_tokens

@@ -41,7 +41,7 @@ class OneByteWeights:
 def test_number_of_parameters(row, monkeypatch):
     monkeypatch.setattr(np.random, "default_rng", lambda seed: OneByteWeights())
     config = preset(row).model
-    assert Transformer(config, dtype="int8").store.data.size == count_by_hand(config) == SIZES[row]
+    assert Transformer(config, dtype="float16").store.data.size == count_by_hand(config) == SIZES[row]
 
 
 def count_by_hand(config):
@@ -264,7 +264,7 @@ def test_loss_backward_is_forward_loss_and_backward(random, monkeypatch, spread,
     expected_gradient = model.store.grad.copy()
 
     model.zero_grad()
-    loss_sum, n_tokens = model.loss_backward(source, target_in, target_out, 0.1, spread, key)
+    loss_sum, n_tokens = model.loss_backward(source, target_in, target_out, 0.1, key, spread)
     assert loss_sum == pytest.approx(expected_loss, rel=1e-12) and n_tokens == expected_tokens
     np.testing.assert_allclose(model.store.grad, expected_gradient, rtol=0, atol=1e-12)
 
@@ -274,7 +274,7 @@ def test_the_loss_alone_is_that_of_loss_backward_and_leaves_no_gradient(new_mode
     model, batch = new_model(), (padded_ids(random, 5), padded_ids(random, 4), padded_ids(random, 4))
     loss_sum, n_tokens = model.loss(*batch, 0.1, spread)
     assert not model.store.grad.any()
-    assert (loss_sum, n_tokens) == model.loss_backward(*batch, 0.1, spread)
+    assert (loss_sum, n_tokens) == model.loss_backward(*batch, 0.1, spread=spread)
 
 
 def test_a_batch_without_targets_has_no_loss_and_no_gradient(new_model, random):
