@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import sys
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Iterator
 
@@ -25,7 +26,7 @@ examples:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command -> exit code: 0 done, 1 a check failed, 2 bad input, 130 interrupted."""
-    args = parser().parse_args(arguments)
+    args = parse(arguments)
     try:
         code = args.run(args) or 0
         print(end="", flush=True)                                                  # while a failure can still be told
@@ -43,6 +44,18 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("scratchformer: interrupted", file=sys.stderr)
         return 130
+
+
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    """argparse, and files that stand behind an option of `translate`: by itself it lets an empty list of files end with
+    the first option."""
+    top = parser()
+    args, rest = top.parse_known_args(arguments)
+    if rest and args.command == "translate" and not any(word.startswith("-") for word in rest):
+        args.files += [Path(word) for word in rest]
+    elif rest:
+        top.error(f"unrecognized arguments: {' '.join(rest)}")
+    return args
 
 
 def discard_unwritable_output() -> None:
@@ -82,7 +95,7 @@ def parser() -> argparse.ArgumentParser:
     add_settings(sub)
 
     sub = command("translate", translate, "translate files, or standard input, to standard output",
-                  "translate runs/tiny sentences.en --beam 4 > sentences.de")
+                  "translate runs/tiny --beam 4 sentences.en > sentences.de")
     add_run(sub)
     sub.add_argument("files", nargs="*", type=Path, metavar="FILE", help="text to translate (default: standard input)")
     sub.add_argument("--nbest", type=int, default=1, metavar="N",
@@ -149,6 +162,10 @@ def add_settings(sub: argparse.ArgumentParser) -> None:
 # Configuration --------------------------------------------------------------------------------------------------------
 
 
+PATHS = ["data.directory", "data.train_source", "data.train_target", "data.val_source", "data.val_target"]
+"""Settings that name files. They are stored as absolute paths, so that a run can be resumed from anywhere."""
+
+
 def named_config(name: str) -> Config:
     """A preset, or a TOML file if the name looks like one."""
     return configs.load(Path(name)) if name.endswith(".toml") else configs.preset(name)
@@ -157,13 +174,13 @@ def named_config(name: str) -> Config:
 def changed(config: Config, args: argparse.Namespace) -> Config:
     """The configuration with what --set and the options for single settings say."""
     settings = dict(configs.parse_setting(text) for text in args.settings)
-    for name in ("seed", "minutes"):
-        if getattr(args, name, None) is not None:
-            settings[f"training.{name}"] = getattr(args, name)
-    for name in ("directory", "train_source", "train_target", "val_source", "val_target"):
-        if getattr(args, name, None) is not None:
-            settings[f"data.{name}"] = os.path.abspath(getattr(args, name))        # may be resumed from elsewhere
-    return configs.with_settings(config, settings)
+    options = {"training.seed": "seed", "training.minutes": "minutes", **{path: path[5:] for path in PATHS}}
+    for key, option in options.items():
+        if getattr(args, option, None) is not None:
+            settings[key] = getattr(args, option)
+    config = configs.with_settings(config, settings)
+    named = {key: path for key, path in configs.flat(config).items() if key in PATHS and path}
+    return configs.with_settings(config, {key: os.path.abspath(path) for key, path in named.items()})
 
 
 def show_config(args: argparse.Namespace) -> None:
@@ -177,7 +194,7 @@ def show_config(args: argparse.Namespace) -> None:
 # Training -------------------------------------------------------------------------------------------------------------
 
 
-def train(args: argparse.Namespace) -> None:
+def train(args: argparse.Namespace) -> int:
     from scratchformer.training import loop
     from scratchformer.training.run import RunDirectory
 
@@ -186,7 +203,8 @@ def train(args: argparse.Namespace) -> None:
             raise UserError("--resume takes the configuration and the directory from the run: no preset, no --out")
         run = RunDirectory(args.resume)
         run.require()
-        trainer, complaints = loop.resume(run, changed(configs.load(run.config_file), args))
+        config = configs.with_settings(configs.load(run.config_file), {"training.minutes": 0.0})  # those of last time
+        trainer, complaints = loop.resume(run, changed(config, args))
         for complaint in complaints:
             print(f"passed over {complaint}", file=sys.stderr)
         print(f"{run.path}: going on after step {trainer.progress.step}", file=sys.stderr)
@@ -199,6 +217,7 @@ def train(args: argparse.Namespace) -> None:
     draw_training(run, trainer.config)
     print(f"{run.path}: {reason}; step {trainer.progress.step}, {trainer.progress.target_tokens} target tokens. "
           f"Figures are in {run.figures}; go on with: scratchformer train --resume {run.path}", file=sys.stderr)
+    return 130 if reason == loop.INTERRUPTED else 0
 
 
 def draw_training(run: Any, config: Config) -> None:
@@ -314,19 +333,23 @@ def evaluate(args: argparse.Namespace) -> None:
 def gradcheck(args: argparse.Namespace) -> int:
     from scratchformer.study import gradient_cases
 
-    passed = True
     if not args.json:
-        print(f"{'layer':26} {'case':44} {'parameter or input furthest off':50} {'error':>8}")
-    for case, report in gradient_cases.run(args.layers or None):
-        passed &= report.passed
-        worst = report.worst
-        if args.json:
-            entries = [{**entry._asdict(), "passed": entry.passed} for entry in report]
-            print(json.dumps({"layer": case.layer, "case": case.description, "passed": report.passed,
-                              "entries": entries}))
-        else:
-            print(f"{case.layer:26} {case.description:44} {worst.name:50} {worst.error:8.1e} "
-                  f"{'ok' if report.passed else 'WRONG'}", flush=True)
+        print(f"{'layer':26} {'parameter or input':50} {'worst relative error':>20}  verdict")
+    passed = True
+    for layer, cases in groupby(gradient_cases.run(args.layers or None), key=lambda checked: checked[0].layer):
+        worst: dict[str, Any] = {}
+        for case, report in cases:
+            passed &= report.passed
+            for entry in report:
+                if args.json:
+                    print(json.dumps({"layer": layer, "case": case.description, **entry._asdict(),
+                                      "passed": entry.passed}))
+                if entry.name not in worst or not entry.error <= worst[entry.name].error:
+                    worst[entry.name] = entry
+        for entry in worst.values():
+            if not args.json:
+                verdict = "ok" if entry.passed else "WRONG"
+                print(f"{layer:26} {entry.name:50} {entry.error:20.1e}  {verdict}", flush=True)
     if not args.json:
         print("every gradient agrees with finite differences" if passed else "some gradients are WRONG")
     return 0 if passed else 1
@@ -355,7 +378,7 @@ def data(args: argparse.Namespace) -> None:
     print("\n".join(grammar.write_corpus(args.out)))
 
 
-def demo(args: argparse.Namespace) -> None:
+def demo(args: argparse.Namespace) -> int:
     from scratchformer.study.demo import run_demo
 
-    run_demo(args.out)
+    return 0 if run_demo(args.out) else 130

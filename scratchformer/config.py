@@ -62,7 +62,7 @@ class DataConfig:
     directory: str = ""                     # empty: the corpus that the package generates
     source_language: str = "en"
     target_language: str = "de"
-    train_source: str = ""                  # files named one by one instead of found in the directory
+    train_source: str = ""                  # files named one by one; the directory is then ignored
     train_target: str = ""
     val_source: str = ""
     val_target: str = ""
@@ -282,6 +282,30 @@ def parse_setting(text: str) -> tuple[str, Any]:
         return key, tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
         return key, value.strip()
+
+
+MAY_CHANGE = {
+    "training.steps", "training.max_tokens", "training.minutes", "training.patience", "training.validate_every",
+    "training.bleu_every", "training.save_every", "training.keep", "training.average_last",
+    "decoding.beam", "decoding.alpha", "decoding.extra_length",
+    "data.directory", "data.train_source", "data.train_target", "data.val_source", "data.val_target",
+}
+"""Settings that say where the text lies (a checksum tells whether it is the same), and when to stop, look and save: a
+run may go on with others. All else would make it another run."""
+
+
+def require_same(made_with: Config, config: Config, path: Path) -> None:
+    """Raises UserError naming the settings outside MAY_CHANGE in which `config` differs from what `path` says."""
+    then, now = flat(made_with), flat(config)
+    changed = [f"{key} is {now[key]!r}, was {then[key]!r}" for key in now
+               if now[key] != then[key] and key not in MAY_CHANGE]
+    if changed:
+        raise UserError(f"{path}: made with other settings: {'; '.join(changed)}")
+
+
+def flat(config: Config) -> dict[str, Any]:
+    """Full key (`model.N`) -> value."""
+    return {f"{part}.{name}": value for part, values in to_dict(config).items() for name, value in values.items()}
 
 
 def from_dict(parts: dict[str, Any], where: str) -> Config:

@@ -230,9 +230,9 @@ def test_other_damaged_files(refused, own_run, name, damage):
 def test_a_configuration_of_another_model(refused, own_run, small_config, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a dog\n")))
     own_run.write_config(small_config(d_model=32))
-    assert "the model's has" in refused("translate", own_run.path)
+    assert "model.d_model is 32, was 16" in refused("translate", own_run.path)
     own_run.write_config(small_config(N=2))
-    assert "missing decoder.layers.1" in refused("translate", own_run.path)
+    assert "model.N is 2, was 1" in refused("translate", own_run.path)
 
 
 # --- searching and scoring

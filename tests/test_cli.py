@@ -82,6 +82,7 @@ def test_translate_files_in_their_order(cli, trained, tmp_path):
     code, printed, _ = cli("translate", trained.path, *paths, "--beam", 2, "--alpha", 0)
     assert code == 0
     assert cli("translate", "--beam", 2, "--alpha", 0, trained.path, *paths).out == printed
+    assert cli("translate", trained.path, "--beam", 2, "--alpha", 0, *paths).out == printed
     assert printed.split("\n")[:-1] == load_run(trained.path).translate(LINES + LINES[::-1], beam=2, alpha=0)
 
 
@@ -175,12 +176,21 @@ def test_gradcheck(cli):
     assert code == 0 and printed.endswith("every gradient agrees with finite differences\n")
 
 
+def test_gradcheck_prints_the_worst_of_each_parameter_and_input(cli):
+    code, printed, _ = cli("gradcheck", "AddNorm")
+    head, *rows, verdict = printed.splitlines()
+    assert code == 0 and head.split() == ["layer", "parameter", "or", "input", "worst", "relative", "error", "verdict"]
+    assert [row[27:77].strip() for row in rows] == ["input 0", "input 1", "gamma", "beta"]
+    assert all(row.endswith("  ok") for row in rows) and verdict.startswith("every gradient agrees")
+
+
 def test_gradcheck_as_json(cli):
     code, printed, _ = cli("gradcheck", "Linear", "LayerNorm", "--json")
     reports = [json.loads(line) for line in printed.splitlines()]
     assert code == 0
     assert {report["layer"] for report in reports} == {"Linear", "LayerNorm"}
-    assert all(report["passed"] and report["entries"] for report in reports)
+    assert all(report["passed"] and report["error"] < 1e-6 for report in reports)
+    assert {report["name"] for report in reports if report["layer"] == "LayerNorm"} == {"input 0", "gamma", "beta"}
 
 
 def test_a_wrong_gradient_is_code_1(cli, monkeypatch):

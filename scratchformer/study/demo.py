@@ -19,31 +19,37 @@ SENTENCES_SHOWN = 10
 ATTENTION_SENTENCE = "The animal did not cross the street because it was too tired."
 
 
-def run_demo(out: Path) -> None:
-    """Train (or go on with a run that was interrupted), average, translate, score. Prints as it goes."""
+def run_demo(out: Path) -> bool:
+    """Train (or go on with a demo that was interrupted), average, translate, score; print all of it.
+
+    -> whether it came to its end: False if it was interrupted
+    """
     run = RunDirectory(out)
     if run.config_file.exists():
         print(f"{out} holds a run already: going on with it.\n")
-        trainer, _ = loop.resume(run, configs.load(run.config_file))
+        trainer, complaints = loop.resume(run, configs.TINY)                       # refuses the run of another model
+        for complaint in complaints:
+            print(f"passed over {complaint}")
     else:
         trainer = loop.begin(run, configs.TINY)
     print(f"Training a Transformer made of NumPy arrays: {trainer.summary()}.", flush=True)
     began = time.perf_counter()
     if loop.train(trainer) == loop.INTERRUPTED:
         print(f"Interrupted after step {trainer.progress.step}; the same command goes on from there.")
-        return
+        return False
     print(f"{trainer.progress.step} steps, {trainer.progress.target_tokens:,} target tokens, "
           f"{(time.perf_counter() - began) / 60:.1f} minutes.\n")
     last = run.checkpoints.steps()[-trainer.config.training.average_last:]
     checkpoints.save(run.checkpoints.average, checkpoints.average(last))
     report(load_run(out), run)
+    return True
 
 
 def report(translator: Translator, run: RunDirectory) -> None:
     """Translate the held-out sets of the bundled corpus, and say how well that went."""
     corpus = grammar.generate()
     translations = {split: translator.translate([example.source for example in corpus[split]])
-                    for split in ("test", "test_compositional", "test_coreference")}
+                    for split in ("test", "test_compositional", "test_long", "test_coreference")}
 
     test = corpus["test"]
     for index in range(0, len(test), len(test) // SENTENCES_SHOWN):
@@ -52,7 +58,7 @@ def report(translator: Translator, run: RunDirectory) -> None:
               f"  reference   {'the same' if same else test[index].target}\n")
 
     print_by_construction(test, translations["test"])
-    for split in ("test", "test_compositional"):
+    for split in ("test", "test_compositional", "test_long"):
         scores = corpus_scores(translations[split], [example.target for example in corpus[split]])
         print(f"BLEU on {split + ':':20} {scores.bleu:5.1f}   ({scores.n_sentences} sentences, "
               f"{scores.bleu_signature})")

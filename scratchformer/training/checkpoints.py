@@ -88,7 +88,7 @@ def load(path: Path) -> Checkpoint:
             is_ours = header.get("format") == FORMAT
             tensors = {name: file.get_tensor(name) for name in file.keys()} if is_ours else {}
     except (OSError, SafetensorError, ValueError, TypeError) as error:
-        raise UserError(f"{path}: not a sound checkpoint ({str(error).splitlines()[0]})") from None
+        raise UserError(f"{path}: not a sound checkpoint ({str(error)[:200]})") from None
     if not is_ours:
         raise UserError(f"{path}: a safetensors file, but not a checkpoint of this program ({FORMAT})")
     if header.pop("checksum", None) != checksum(header, tensors):
@@ -145,19 +145,25 @@ class CheckpointDirectory:
         """The checkpoints of single steps, oldest first."""
         return sorted(self.directory.glob("step_*.safetensors"))
 
+    def set_aside_after(self, step: int) -> None:
+        """Rename the checkpoints of later steps, which are unsound and will be made again; nothing is deleted."""
+        for path in self.steps():
+            if path > self.of_step(step):
+                path.replace(path.with_name(f"{path.name}.unsound"))
+
     def keep_last(self, n: int) -> None:
         for path in self.steps()[:-n]:
             path.unlink()
 
-    def newest_sound(self) -> tuple[Checkpoint | None, list[str]]:
-        """The newest step's checkpoint that can be read (None if there is none), and what was wrong with newer ones."""
+    def newest_sound(self) -> tuple[Path | None, Checkpoint | None, list[str]]:
+        """The newest step's checkpoint that can be read (None if none can), and what was wrong with newer ones."""
         complaints: list[str] = []
         for path in reversed(self.steps()):
             try:
-                return load(path), complaints
+                return path, load(path), complaints
             except UserError as error:
                 complaints.append(str(error))
-        return None, complaints
+        return None, None, complaints
 
     def preferred(self) -> Path:
         """What to translate with: the average if one was made, else the best by validation loss, else the last step."""

@@ -28,12 +28,6 @@ from scratchformer.training import checkpoints
 from scratchformer.training.checkpoints import Checkpoint, Progress
 from scratchformer.training.run import RunDirectory, TrainingData, encode_corpus, read_corpus, train_tokenizer
 
-MAY_CHANGE = {"training.steps", "training.max_tokens", "training.minutes", "training.patience",
-              "training.validate_every", "training.bleu_every", "training.save_every", "training.keep",
-              "training.average_last", "decoding.beam", "decoding.alpha", "decoding.extra_length"}
-"""Settings that say when to stop, look and save: a run may go on with others. All else would make it another run."""
-
-
 INTERRUPTED = "interrupted"
 """The reason to stop that is not an end."""
 
@@ -55,10 +49,10 @@ def begin(run: RunDirectory, config: Config) -> Trainer:
 def resume(run: RunDirectory, config: Config) -> tuple[Trainer, list[str]]:
     """Take a run up where its newest sound checkpoint left it -> trainer, complaints about damaged checkpoints.
 
-    `config` may differ from the run's in settings that MAY_CHANGE. Raises UserError if it differs in others, or if the
-    text is not the same any more.
+    `config` may differ from the run's in the settings of `config.MAY_CHANGE`. Raises UserError if it differs in others,
+    or if the text is not the same any more.
     """
-    require_same_settings(configs.load(run.config_file), config, run.config_file)
+    configs.require_same(configs.load(run.config_file), config, run.config_file)
     tokenizer = Tokenizer.load(run.tokenizer_file)
     trainer = Trainer(run, config, encode_corpus(read_corpus(config.data), tokenizer, config), tokenizer)
     complaints = trainer.restore()
@@ -81,9 +75,10 @@ class Trainer:
     def summary(self) -> str:
         """One line on what is about to be trained on what."""
         train = self.data.train
-        return (f"{self.model.store.data.size:,} parameters, {len(train):,} sentence pairs "
-                f"({train.n_dropped} longer than {train.max_length} tokens dropped), "
-                f"{train.target.ids.size:,} target tokens an epoch")
+        dropped = train.n_dropped + (self.data.val.n_dropped if self.data.val else 0)
+        return (f"{self.model.store.data.size:,} parameters, {len(train):,} sentence pairs, {train.target.ids.size:,} "
+                f"target tokens an epoch (left out: {dropped} pairs longer than {train.max_length} tokens, "
+                f"{self.data.n_empty} with an empty side)")
 
     # Stop and go on
 
@@ -111,24 +106,24 @@ class Trainer:
 
         Raises UserError if it was made with other settings or other data.
         """
-        found, complaints = self.run.checkpoints.newest_sound()
-        if found is None and complaints:
-            raise UserError(f"no sound checkpoint to resume from: {'; '.join(complaints)}")
-        if found is not None:
-            path = self.run.checkpoints.of_step(found.progress.step)
+        path, found, complaints = self.run.checkpoints.newest_sound()
+        if path is None or found is None:
+            if complaints:
+                raise UserError(f"no sound checkpoint to resume from: {'; '.join(complaints)}")
+            if self.run.log_file.exists() and self.run.read_log("step"):
+                print(f"{self.run.path}: there is no checkpoint, so it begins anew", file=sys.stderr)
+        else:
             self._require_same_run(found, path)
             checkpoints.copy_into(found.weights, self.model.store.named_views(self.model.store.data), path)
             checkpoints.copy_into(found.moments, self._moments(), path)
             self.optimizer.t = found.progress.step
             self.progress = found.progress
-        for path in self.run.checkpoints.steps():                                  # damaged: they will be made again
-            if path > self.run.checkpoints.of_step(self.progress.step):
-                path.unlink()
+        self.run.checkpoints.set_aside_after(self.progress.step)
         self.run.forget_after(self.progress.step)
         return complaints
 
     def _require_same_run(self, found: Checkpoint, path: Path) -> None:
-        require_same_settings(found.config, self.config, path)
+        configs.require_same(found.config, self.config, path)
         if found.progress.data_checksum != self.data.checksum:
             raise UserError(f"{path}: the training text is not the one this run began with")
 
@@ -202,21 +197,6 @@ class Trainer:
                 "all_target_tokens": self.progress.target_tokens, "train_seconds": self.progress.seconds}
 
 
-def require_same_settings(made_with: Config, config: Config, path: Path) -> None:
-    """Raises UserError naming the settings outside MAY_CHANGE in which `config` differs from what `path` says."""
-    then, now = flat(made_with), flat(config)
-    changed = [f"{key} is {now[key]!r}, was {then[key]!r}" for key in now
-               if now[key] != then[key] and key not in MAY_CHANGE]
-    if changed:
-        raise UserError(f"{path}: made with other settings: {'; '.join(changed)}")
-
-
-def flat(config: Config) -> dict[str, Any]:
-    """Full key (`model.N`) -> value."""
-    parts = configs.to_dict(config)
-    return {f"{part}.{name}": value for part, values in parts.items() for name, value in values.items()}
-
-
 def validation_loss(model: Transformer, pairs: EncodedPairs, tokens_per_batch: int) -> float:
     """Mean negative log likelihood per target token, in nats; exp of it is the perplexity of Table 3."""
     total, n_tokens = 0.0, 0
@@ -229,12 +209,12 @@ def validation_loss(model: Transformer, pairs: EncodedPairs, tokens_per_batch: i
 
 @dataclass
 class Stop:
-    """Set by Ctrl-C or SIGTERM: finish the step, save, leave. A second Ctrl-C does not wait."""
+    """Set by Ctrl-C or SIGTERM: finish the step, save, leave. Only a second Ctrl-C does not wait."""
 
     requested: bool = False
 
     def __call__(self, signal_number: int, frame: Any) -> None:
-        if self.requested:
+        if self.requested and signal_number == signal.SIGINT:
             raise KeyboardInterrupt
         self.requested = True
 
@@ -251,11 +231,16 @@ def stop_on_signals() -> Iterator[Stop]:
 
 
 def train(trainer: Trainer) -> str:
-    """Train until there is a reason to stop, and say which. The last state is saved whatever the reason."""
+    """Train until there is a reason to stop, save, and return the reason.
+
+    What happens at a step depends on its number only, never on where an earlier stop fell. Raises UserError, without
+    saving, if the loss is not finite any more.
+    """
     settings, run, began = trainer.config.training, trainer.run, time.perf_counter()
     reason = reason_to_stop(trainer, Stop(), began)
-    if not reason:
-        run.checkpoints.average.unlink(missing_ok=True)                            # it would be of an older state
+    if not reason and run.checkpoints.average.exists():
+        print(f"{run.checkpoints.average}: removed, being of an older state", file=sys.stderr)
+        run.checkpoints.average.unlink()
     bar = tqdm(total=settings.steps, initial=trainer.progress.step, unit="step", disable=None, file=sys.stderr)
     with stop_on_signals() as stop, bar:
         for epoch, index, indices in steps(trainer.plan, trainer.progress.epoch, trainer.progress.index):
@@ -267,18 +252,16 @@ def train(trainer: Trainer) -> str:
             bar.update()
             bar.set_postfix_str(f"loss {entry['loss']:.3f}, lr {entry['learning_rate']:.1e}, "
                                 f"{entry['target_tokens'] / entry['seconds']:.0f} tok/s", refresh=False)
-            reason = reason_to_stop(trainer, stop, began)
-            at_end = bool(reason) and not stop.requested
-            if trainer.data.val is not None and (step % settings.validate_every == 0 or at_end):
+            if trainer.data.val is not None and step % settings.validate_every == 0:
                 seen = trainer.validate()
                 run.log("validation", seen)
                 say(bar, f"step {step}: validation loss {seen['loss']:.3f}, perplexity {seen['perplexity']:.2f} after "
                          f"{seen['all_target_tokens'] / 1e6:.2f}M target tokens, {seen['train_seconds'] / 60:.1f} min")
-                reason = reason or reason_to_stop(trainer, stop, began)            # patience may be at its end now
-            if trainer.data.val is not None and settings.bleu_every and (step % settings.bleu_every == 0 or at_end):
+            if trainer.data.val is not None and settings.bleu_every and step % settings.bleu_every == 0:
                 scored = trainer.validation_bleu()
                 run.log("bleu", scored)
                 say(bar, f"step {step}: validation BLEU {scored['bleu']:.1f}")
+            reason = reason_to_stop(trainer, stop, began)
             if step % settings.save_every == 0 or reason:
                 trainer.save()
     return reason

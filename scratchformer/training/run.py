@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -69,11 +70,8 @@ class RunDirectory:
             raise UserError(f"{self.log_file}: {error.strerror}") from None
         entries = []
         for line in lines:
-            try:
-                entry = json.loads(line)
-            except json.JSONDecodeError:
-                continue
-            if entry["event"] == event:
+            entry = parse_entry(line)
+            if entry.get("event") == event:
                 entries.append(entry)
         return entries
 
@@ -81,7 +79,8 @@ class RunDirectory:
         """Drop log entries of steps that no checkpoint knows: they will be taken again."""
         if not self.log_file.exists():
             return
-        kept = [line for line in self.log_file.read_text(encoding="utf-8").split("\n") if step_of(line) <= step]
+        kept = [line for line in self.log_file.read_text(encoding="utf-8").split("\n")
+                if parse_entry(line).get("step", math.inf) <= step]
         replace_text(self.log_file, "".join(line + "\n" for line in kept))
 
 
@@ -90,18 +89,20 @@ def replace_text(path: Path, text: str) -> None:
     temporary = path.with_name(f".{path.name}.partial")
     try:
         temporary.write_text(text, encoding="utf-8")
+        checkpoints.flush_to_disk(temporary)
         temporary.replace(path)
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise UserError(f"{path}: cannot write: {error.strerror}") from None
 
 
-def step_of(line: str) -> float:
-    """The step of a line of the log; infinite for an empty line or one that a crash cut short."""
+def parse_entry(line: str) -> dict[str, Any]:
+    """An entry of the log; {} for an empty line, and for one that a crash cut short."""
     try:
-        return json.loads(line)["step"]
+        entry = json.loads(line)
     except json.JSONDecodeError:
-        return float("inf")
+        return {}
+    return entry if isinstance(entry, dict) else {}
 
 
 # Data -----------------------------------------------------------------------------------------------------------------
@@ -116,7 +117,7 @@ class Corpus(NamedTuple):
 
 def read_corpus(data: DataConfig) -> Corpus:
     """The sentence pairs that the configuration names. Raises UserError for whatever is wrong with the files."""
-    if data.train_source or data.train_target:
+    if any((data.train_source, data.train_target, data.val_source, data.val_target)):
         if not (data.train_source and data.train_target) or bool(data.val_source) != bool(data.val_target):
             raise UserError("source and target files come in pairs: give --train-source with --train-target, "
                             "and --val-source with --val-target")
@@ -141,18 +142,24 @@ class TrainingData(NamedTuple):
     train: EncodedPairs
     val: EncodedPairs | None
     val_text: Pairs | None
+    n_empty: int                            # pairs left out because a side is blank
 
     @property
     def checksum(self) -> int:
-        """CRC-32 of the training ids: a run cannot go on with other data."""
-        return zlib.crc32(self.train.target.ids.data, zlib.crc32(self.train.source.ids.data))
+        """CRC-32 of all ids: a run cannot go on with other text."""
+        crc = 0
+        for pairs in (self.train, self.val):
+            if pairs is not None:
+                crc = zlib.crc32(pairs.target.ids.data, zlib.crc32(pairs.source.ids.data, crc))
+        return crc
 
 
 def encode_corpus(corpus: Corpus, tokenizer: Tokenizer, config: Config) -> TrainingData:
     budget = config.training.tokens_per_batch
     train = encode_pairs(tokenizer.encode, corpus.train, config.data.max_length, budget)
     val = corpus.val and encode_pairs(tokenizer.encode, corpus.val, config.data.max_length, budget)
-    return TrainingData(train, val, corpus.val)
+    n_empty = corpus.train.n_empty + (corpus.val.n_empty if corpus.val else 0)
+    return TrainingData(train, val, corpus.val, n_empty)
 
 
 def train_tokenizer(corpus: Corpus, config: Config) -> Tokenizer:
@@ -176,6 +183,7 @@ def load_run(path: str | Path, checkpoint: str | Path | None = None, dtype: str 
     file = checkpoint_file(run.checkpoints, checkpoint)
     model = Transformer(config.model, seed=0, dtype=dtype)
     loaded = checkpoints.load(file)
+    configs.require_same(loaded.config, config, file)
     checkpoints.copy_into(loaded.weights, model.store.named_views(model.store.data), file)
     tokenizer = Tokenizer.load(run.tokenizer_file)
     if tokenizer.vocab_size != config.model.vocab_size:

@@ -183,10 +183,16 @@ def test_the_last_are_kept_in_order_of_their_steps(directory):
 def test_the_newest_sound_one_is_found(directory):
     directory.of_step(30).write_bytes(b"")
     directory.of_step(25).write_bytes(directory.of_step(25).read_bytes()[:-1])
-    found, complaints = directory.newest_sound()
-    assert found.progress.step == 20
+    path, found, complaints = directory.newest_sound()
+    assert path == directory.of_step(20) and found.progress.step == 20
     of_30, of_25 = complaints
     assert "step_00000030" in of_30 and "step_00000025" in of_25
+
+
+def test_what_is_set_aside_is_not_deleted(directory):
+    directory.set_aside_after(25)
+    assert steps_in(directory)[-1] == 25
+    assert (directory.directory / "step_00000030.safetensors.unsound").exists()
 
 
 def test_an_unfinished_file_is_no_checkpoint(directory):
