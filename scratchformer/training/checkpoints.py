@@ -146,7 +146,7 @@ class CheckpointDirectory:
         return sorted(self.directory.glob("step_*.safetensors"))
 
     def set_aside_after(self, step: int) -> None:
-        """Rename the checkpoints of later steps, which are unsound and will be made again; nothing is deleted."""
+        """Rename the checkpoints of later steps: they are unsound and will be made again. Nothing is deleted."""
         for path in self.steps():
             if path > self.of_step(step):
                 path.replace(path.with_name(f"{path.name}.unsound"))
