@@ -422,8 +422,9 @@ class Transformer(Layer):
 
     def _check_ids(self, name: str, ids: Array, shape: tuple[int, ...] | None = None) -> None:
         """Wrong ids would not fail but silently read another row: -1 the last one, and on a GPU any."""
-        if getattr(ids, "ndim", None) != 2 or ids.dtype.kind not in "iu":
-            raise ValueError(f"{name} must be a 2-D array of integers")
+        kind = f"{ids.ndim}-D of {ids.dtype}" if hasattr(ids, "ndim") else f"a {type(ids).__name__}"
+        if not kind.startswith("2-D") or ids.dtype.kind not in "iu":
+            raise ValueError(f"{name} must be a 2-D array of integers, not {kind}")
         if ids.size and not (0 <= ids.min() and ids.max() < self.config.vocab_size):
             raise ValueError(f"{name} holds ids from {ids.min()} to {ids.max()}; "
                              f"the vocabulary is 0 to {self.config.vocab_size - 1}")

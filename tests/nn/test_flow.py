@@ -214,6 +214,7 @@ def test_hypotheses_may_change_places_and_sentences_may_finish(new_model, random
     (np.array([[-1, 3]]), "-1 to 3"),
     (np.array([[3.0, 4.0]]), "float64"),
     (np.array([3, 4]), "1-D"),
+    ([[3, 4]], "a list"),
 ])
 def test_wrong_source_ids_are_refused(new_model, ids, complaint):
     model = new_model()
