@@ -1,6 +1,7 @@
 """Everything works from an installed package, far from the checkout."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,11 @@ def test_an_installed_wheel_trains_tiny_and_translates(tmp_path):
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    run("-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target", "site", str(CHECKOUT))
+    source = tmp_path / "source"                                                   # pip builds where the source lies
+    shutil.copytree(CHECKOUT / "scratchformer", source / "scratchformer")
+    for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(CHECKOUT / name, source)
+    run("-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target", "site", str(source))
     assert str(tmp_path) in run("-c", "import scratchformer; print(scratchformer.__file__)")
     run("-m", "scratchformer", "train", "tiny", "--set", "steps=3", "--set", "validate_every=3")
     assert (tmp_path / "runs" / "tiny" / "checkpoints" / "step_00000003.safetensors").exists()

@@ -16,6 +16,7 @@ from scratchformer.training import checkpoints, loop
 from scratchformer.training.run import RunDirectory, load_run
 
 SENTENCES_SHOWN = 10
+YOUR_SENTENCE = "The suitcase does not fit into the car because it is too small."
 ATTENTION_SENTENCE = "The animal did not cross the street because it was too tired."
 
 
@@ -67,7 +68,7 @@ def report(translator: Translator, run: RunDirectory) -> None:
           "minimal pairs (guessing: at most 50 % and 0 %)")
     figure = figures.attention_figure(translator, ATTENTION_SENTENCE)
     print(f"\nWhere the model looked: {figures.save(figure, run.figures / 'attention.png')}")
-    print(f'Try your own:           echo "The old woman sees a red car." | scratchformer translate {run.path}')
+    print(f'Try your own:           echo "{YOUR_SENTENCE}" | scratchformer translate {run.path}')
 
 
 def print_by_construction(examples: list[Example], translations: list[str]) -> None:
