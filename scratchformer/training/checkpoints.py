@@ -88,7 +88,8 @@ def load(path: Path) -> Checkpoint:
             is_ours = header.get("format") == FORMAT
             tensors = {name: file.get_tensor(name) for name in file.keys()} if is_ours else {}
     except (OSError, SafetensorError, ValueError, TypeError) as error:
-        raise UserError(f"{path}: not a sound checkpoint ({str(error)[:200]})") from None
+        reason = " ".join(str(error).split())[:200]                                # on one line
+        raise UserError(f"{path}: not a sound checkpoint ({reason})") from None
     if not is_ours:
         raise UserError(f"{path}: a safetensors file, but not a checkpoint of this program ({FORMAT})")
     if header.pop("checksum", None) != checksum(header, tensors):
