@@ -1,13 +1,15 @@
 # Two commands for a newcomer, `make demo` and `make test`; both build their own environment in .venv.
 
 PYTHON ?= python3
+# What `make test` installs: EXTRAS=test,oracle adds PyTorch, and with it the tests that compare with it.
+EXTRAS ?= test
 
 .PHONY: demo test check clean
 
 demo: .venv/installed
 	.venv/bin/scratchformer demo --out runs/demo
 
-test: .venv/tested
+test: .venv/extras-$(EXTRAS)
 	$(MAKE) check BIN=.venv/bin/
 
 # Lint, types and all tests, in the environment that is active (or in BIN).
@@ -24,8 +26,8 @@ check:
 	.venv/bin/python -m pip install --quiet --editable .
 	touch $@
 
-.venv/tested: .venv/installed
-	.venv/bin/python -m pip install --quiet --editable '.[test]'
+.venv/extras-$(EXTRAS): .venv/installed
+	.venv/bin/python -m pip install --quiet --editable '.[$(EXTRAS)]'
 	touch $@
 
 clean:

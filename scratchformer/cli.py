@@ -116,6 +116,17 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--last", type=int, metavar="N", help="how many (default: the run's training.average_last)")
     add_run(sub, checkpoint=False)
 
+    sub = command("export", export, "write a run's weights as a safetensors file that another library can load",
+                  "export runs/tiny --to torch tiny.safetensors")
+    add_run(sub)
+    sub.add_argument("--to", choices=["torch"], required=True, help="torch: the state dict of nn.TransformerEncoder, "
+                     "nn.TransformerDecoder and the embeddings")
+    sub.add_argument("file", type=Path, metavar="FILE")
+
+    sub = command("import", import_, "make a run of an exported file", "import tiny.safetensors --out runs/imported")
+    sub.add_argument("file", type=Path, metavar="FILE")
+    sub.add_argument("--out", type=Path, required=True, metavar="RUN", help="the directory of the new run")
+
     sub = command("gradcheck", gradcheck, "compare every hand-written gradient with finite differences",
                   "gradcheck SelfAttention LayerNorm")
     sub.add_argument("layers", nargs="*", metavar="LAYER", help="class names (default: all)")
@@ -256,6 +267,23 @@ def average(args: argparse.Namespace) -> None:
         raise UserError(f"{run.path}: cannot average the last {n} checkpoints; there are {len(paths)}")
     checkpoints.save(run.checkpoints.average, checkpoints.average(paths[-n:]))
     print(f"{run.checkpoints.average}: the mean of {paths[-n].name} to {paths[-1].name} ({n} checkpoints)")
+
+
+def export(args: argparse.Namespace) -> None:
+    from scratchformer.training.run import RunDirectory
+    from scratchformer.training.torch_format import export_run, how_to_load
+
+    config = export_run(RunDirectory(args.path), args.checkpoint, args.file)
+    print(f"{args.file}: written. To load it into PyTorch:", file=sys.stderr)
+    print(how_to_load(config.model, args.file), end="")
+
+
+def import_(args: argparse.Namespace) -> None:
+    from scratchformer.training.run import RunDirectory
+    from scratchformer.training.torch_format import import_run
+
+    import_run(args.file, RunDirectory(args.out))
+    print(f"{args.out}: a run with the weights of {args.file}; try scratchformer translate {args.out}")
 
 
 # Translation ----------------------------------------------------------------------------------------------------------

@@ -60,6 +60,11 @@ def save(path: Path, checkpoint: Checkpoint) -> None:
     header = {"format": FORMAT, "progress": json.dumps(asdict(checkpoint.progress)),
               "config": json.dumps(configs.to_dict(checkpoint.config))}
     header["checksum"] = checksum(header, tensors)
+    write_tensors(path, tensors, header)
+
+
+def write_tensors(path: Path, tensors: dict[str, np.ndarray], header: dict[str, str]) -> None:
+    """Write a safetensors file whole or not at all. Raises UserError if the disk is full or the place not writable."""
     temporary = path.with_name(f".{path.name}.partial")
     try:
         save_file(tensors, temporary, header)
@@ -68,7 +73,7 @@ def save(path: Path, checkpoint: Checkpoint) -> None:
         flush_to_disk(path.parent)
     except (OSError, SafetensorError) as error:
         temporary.unlink(missing_ok=True)
-        raise UserError(f"{path}: cannot write the checkpoint: {error}") from None
+        raise UserError(f"{path}: cannot write: {error}") from None
 
 
 def flush_to_disk(path: Path) -> None:
@@ -82,21 +87,30 @@ def flush_to_disk(path: Path) -> None:
 
 def load(path: Path) -> Checkpoint:
     """Read a checkpoint. Raises UserError, naming the file, if it is missing, truncated, damaged or not ours."""
-    try:
-        with safe_open(path, framework="numpy") as file:
-            header = file.metadata() or {}
-            is_ours = header.get("format") == FORMAT
-            tensors = {name: file.get_tensor(name) for name in file.keys()} if is_ours else {}
-    except (OSError, SafetensorError, ValueError, TypeError) as error:
-        reason = " ".join(str(error).split())[:200]                                # on one line
-        raise UserError(f"{path}: not a sound checkpoint ({reason})") from None
-    if not is_ours:
-        raise UserError(f"{path}: a safetensors file, but not a checkpoint of this program ({FORMAT})")
+    header, tensors = read_tensors(path, FORMAT)
     if header.pop("checksum", None) != checksum(header, tensors):
         raise UserError(f"{path}: damaged: its checksum is wrong")
     return Checkpoint(with_prefix(tensors, "model."), with_prefix(tensors, "adam."),
                       Progress(**json.loads(header["progress"])),
                       configs.from_dict(json.loads(header["config"]), str(path)))
+
+
+def read_tensors(path: Path, form: str) -> tuple[dict[str, str], dict[str, np.ndarray]]:
+    """The header and the arrays of a safetensors file whose header says `form`.
+
+    Raises UserError, naming the file, if it is missing, truncated, or of another form.
+    """
+    try:
+        with safe_open(path, framework="numpy") as file:
+            header = file.metadata() or {}
+            is_ours = header.get("format") == form
+            tensors = {name: file.get_tensor(name) for name in file.keys()} if is_ours else {}
+    except (OSError, SafetensorError, ValueError, TypeError) as error:
+        reason = " ".join(str(error).split())[:200]                                # on one line
+        raise UserError(f"{path}: not a sound safetensors file ({reason})") from None
+    if not is_ours:
+        raise UserError(f"{path}: a safetensors file, but not one that this program wrote as {form!r}")
+    return header, tensors
 
 
 def with_prefix(tensors: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:

@@ -110,6 +110,9 @@ class Trainer:
         if path is None or found is None:
             if complaints:
                 raise UserError(f"no sound checkpoint to resume from: {'; '.join(complaints)}")
+            if not self.run.log_file.exists() and self.run.checkpoints.best.exists():
+                raise UserError(f"{self.run.path}: imported weights, without the optimizer's state: "
+                                "they translate, but training cannot go on from them")
             if self.run.log_file.exists() and self.run.read_log("step"):
                 print(f"{self.run.path}: there is no checkpoint, so it begins anew", file=sys.stderr)
         else:

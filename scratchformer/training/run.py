@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ from scratchformer.text.batches import EncodedPairs, encode_pairs
 from scratchformer.text.corpora import Pairs, find_split, read_pairs
 from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.training import checkpoints
-from scratchformer.training.checkpoints import CheckpointDirectory
+from scratchformer.training.checkpoints import Checkpoint, CheckpointDirectory
 
 
 class RunDirectory:
@@ -177,19 +178,25 @@ def load_run(path: str | Path, checkpoint: str | Path | None = None, dtype: str 
     checkpoint: "average", "best", "last" or a file; None takes the first of these that exists.
     Raises UserError if there is no run, or its files are damaged or do not belong together.
     """
-    run = RunDirectory(Path(path))
+    file, trained, tokenizer = read_trained(RunDirectory(Path(path)), checkpoint)
+    model = Transformer(trained.config.model, seed=0, dtype=dtype)
+    checkpoints.copy_into(trained.weights, model.store.named_views(model.store.data), file)
+    return Translator(model, tokenizer, trained.config.decoding.extra_length)
+
+
+def read_trained(run: RunDirectory, checkpoint: str | Path | None) -> tuple[Path, Checkpoint, Tokenizer]:
+    """The checkpoint of a run that `load_run` takes: its file, what it holds (with the run's configuration), and the
+    tokenizer. Raises UserError as `load_run` does."""
     run.require()
     config = configs.load(run.config_file)
     file = checkpoint_file(run.checkpoints, checkpoint)
-    model = Transformer(config.model, seed=0, dtype=dtype)
-    loaded = checkpoints.load(file)
-    configs.require_same(loaded.config, config, file)
-    checkpoints.copy_into(loaded.weights, model.store.named_views(model.store.data), file)
+    trained = checkpoints.load(file)
+    configs.require_same(trained.config, config, file)
     tokenizer = Tokenizer.load(run.tokenizer_file)
     if tokenizer.vocab_size != config.model.vocab_size:
         raise UserError(f"{run.tokenizer_file}: {tokenizer.vocab_size} pieces, "
                         f"but model.vocab_size={config.model.vocab_size} in {run.config_file}")
-    return Translator(model, tokenizer, config.decoding.extra_length)
+    return file, replace(trained, config=config), tokenizer
 
 
 def checkpoint_file(directory: CheckpointDirectory, wanted: str | Path | None) -> Path:

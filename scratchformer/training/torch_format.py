@@ -1,0 +1,167 @@
+"""A trained model as PyTorch stores one: the state dict of `nn.TransformerEncoder`, `nn.TransformerDecoder` and tables.
+
+PyTorch's linear maps are (out, in), ours (in, out), and it keeps the projections of queries, keys and values in one
+matrix everywhere, so each of its arrays is one or two of ours side by side, transposed. docs/names.md has the table.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+
+from scratchformer import config as configs
+from scratchformer.config import Config, ModelConfig
+from scratchformer.errors import UserError
+from scratchformer.nn.transformer import Transformer
+from scratchformer.text.tokenizer import Tokenizer
+from scratchformer.training import checkpoints
+from scratchformer.training.checkpoints import Checkpoint, Progress
+from scratchformer.training.run import RunDirectory, read_trained
+
+FORMAT = "scratchformer for torch 1"
+
+SUBLAYERS = {"encoder": ["self_attention", "feed_forward"],
+             "decoder": ["self_attention", "cross_attention", "feed_forward"]}
+"""The sublayers of a layer in their order, in which PyTorch numbers its norms."""
+
+PARTS = {
+    "self_attention": {"self_attn.in_proj_": ["qkv."], "self_attn.out_proj.": ["output."]},
+    "cross_attention": {"multihead_attn.in_proj_": ["q.", "kv."], "multihead_attn.out_proj.": ["output."]},
+    "feed_forward": {"linear1.": ["inner."], "linear2.": ["outer."]},
+}
+"""Beginning of PyTorch's names -> beginnings of ours; `weight` or `bias` follows."""
+
+
+# The two layouts ------------------------------------------------------------------------------------------------------
+
+
+def layout(config: ModelConfig) -> dict[str, list[str]]:
+    """PyTorch's name of an array -> our names of those that lie in it side by side."""
+    places = {f"{table}.weight": [f"{table}.weight"] for table in tables(config)}
+    for stack, sublayers in SUBLAYERS.items():
+        for layer in (f"{stack}.layers.{index}." for index in range(config.N)):
+            for number, sublayer in enumerate(sublayers, 1):
+                for theirs, ours in PARTS[sublayer].items():
+                    for kind in ("weight", "bias"):
+                        places[f"{layer}{theirs}{kind}"] = [f"{layer}{sublayer}.{part}{kind}" for part in ours]
+                places |= norm(f"{layer}norm{number}.", f"{layer}{sublayer}.norm.")
+        if config.norm == "pre":
+            places |= norm(f"{stack}.norm.", f"{stack}.final_norm.")
+    return places
+
+
+def tables(config: ModelConfig) -> list[str]:
+    """The embeddings: as many as there are untied matrices, and those of learned positions."""
+    words = ["source_embedding", "target_embedding", "unembedding"]
+    number = {"all": 1, "target": 2, "none": 3}[config.tied]
+    return words[:number] + (["source_positions", "target_positions"] if config.positions == "learned" else [])
+
+
+def norm(theirs: str, ours: str) -> dict[str, list[str]]:
+    return {f"{theirs}weight": [f"{ours}gamma"], f"{theirs}bias": [f"{ours}beta"]}
+
+
+def is_linear(name: str, array: np.ndarray) -> bool:
+    """Whether this is the matrix of a linear map, which PyTorch stores transposed."""
+    return array.ndim == 2 and name.startswith(tuple(SUBLAYERS))
+
+
+def to_torch(weights: dict[str, np.ndarray], config: ModelConfig) -> dict[str, np.ndarray]:
+    """Our weights under PyTorch's names; zeros for the attention biases of a model that has none.
+
+    Raises UserError if `nn.MultiheadAttention` cannot be this model: it knows only d_k = d_v = d_model / h.
+    """
+    if not config.d_k == config.d_v == config.d_model / config.h:
+        raise UserError(f"PyTorch's attention has d_k = d_v = d_model / h, but here model.d_k={config.d_k}, "
+                        f"model.d_v={config.d_v}, model.d_model={config.d_model}, model.h={config.h}")
+    tensors = {}
+    for name, ours in layout(config).items():
+        array = np.concatenate([weights[part] if part in weights else no_bias(weights, part) for part in ours], axis=-1)
+        tensors[name] = np.ascontiguousarray(array.T) if is_linear(name, array) else array
+    return tensors
+
+
+def no_bias(weights: dict[str, np.ndarray], name: str) -> np.ndarray:
+    return np.zeros_like(weights[name.replace("bias", "weight")][0])
+
+
+def from_torch(tensors: dict[str, np.ndarray], config: ModelConfig, path: Path) -> dict[str, np.ndarray]:
+    """Undo `to_torch`. Raises UserError, naming the file, for what does not fit the model."""
+    store = Transformer(config).store
+    weights = store.named_views(store.data)
+    received = to_torch(weights, config)
+    checkpoints.copy_into(tensors, received, path)
+    for name, ours in layout(config).items():
+        array, start = received[name].T if is_linear(name, received[name]) else received[name], 0
+        for part in ours:
+            if part in weights:
+                end = start + weights[part].shape[-1]
+                weights[part][...] = array[..., start:end]
+                start = end
+            elif array.any():
+                raise UserError(f"{path}: {name} is not zero, but model.attention_bias is false")
+    return weights
+
+
+# Files ----------------------------------------------------------------------------------------------------------------
+
+
+def export_run(run: RunDirectory, checkpoint: str | None, path: Path) -> Config:
+    """Write the weights of a run as a safetensors file for PyTorch -> the run's configuration
+
+    Its header carries all that PyTorch has no place for: configuration, progress, and the tokenizer (in base 64).
+    """
+    _, trained, tokenizer = read_trained(run, checkpoint)
+    header = {"format": FORMAT, "config": json.dumps(configs.to_dict(trained.config)),
+              "progress": json.dumps(asdict(trained.progress)),
+              "tokenizer": base64.b64encode(tokenizer.serialized).decode()}
+    checkpoints.write_tensors(path, to_torch(trained.weights, trained.config.model), header)
+    return trained.config
+
+
+def import_run(path: Path, run: RunDirectory) -> None:
+    """Make a run of an exported file: it translates and is scored like the one it came from, bit for bit.
+
+    The weights become its best checkpoint. Raises UserError if the file is damaged or another's, or the run exists.
+    """
+    header, tensors = checkpoints.read_tensors(path, FORMAT)
+    try:
+        config = configs.from_dict(json.loads(header["config"]), str(path))
+        progress = Progress(**json.loads(header["progress"]))
+        tokenizer = Tokenizer(base64.b64decode(header["tokenizer"]), str(path))
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, UserError):
+            raise
+        raise UserError(f"{path}: its header is damaged ({error!r})") from None
+    weights = from_torch(tensors, config.model, path)
+    run.require_free()
+    tokenizer.save(run.tokenizer_file)
+    checkpoints.save(run.checkpoints.best, Checkpoint(weights, {}, progress, config))
+    run.write_config(config)
+
+
+def how_to_load(config: ModelConfig, path: Path) -> str:
+    """The lines of Python that load an exported file into PyTorch's own modules."""
+    D, pre = config.d_model, config.norm == "pre"
+    final_norm = f"nn.LayerNorm({D}, {config.ln_eps})" if pre else "None"
+    rows = {table: config.max_positions if table.endswith("positions") else config.vocab_size
+            for table in tables(config)}
+    embeddings = "".join(f'    "{table}": nn.Embedding({n}, {D}),\n' for table, n in rows.items())
+    return f"""\
+from safetensors.torch import load_file
+from torch import nn
+
+sizes = {{"d_model": {D}, "nhead": {config.h}, "dim_feedforward": {config.d_ff}, "layer_norm_eps": {config.ln_eps},
+         "dropout": {config.P_drop}, "norm_first": {pre}, "batch_first": True}}
+model = nn.ModuleDict({{
+{embeddings}\
+    "encoder": nn.TransformerEncoder(nn.TransformerEncoderLayer(**sizes), {config.N}, {final_norm}, False),
+    "decoder": nn.TransformerDecoder(nn.TransformerDecoderLayer(**sizes), {config.N}, {final_norm}),
+}})
+model.load_state_dict(load_file({str(path)!r}), strict=True)
+model.eval()
+"""
