@@ -12,6 +12,7 @@ from scratchformer.nn.attention import ScaledDotProductAttention, SelfAttention
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.layers import Embedding, LayerNorm, Unembedding, sinusoids
 from scratchformer.nn.loss import cross_entropy
+from scratchformer.nn.ops import ops_of
 from scratchformer.nn.optim import Adam, clip_by_global_norm_inplace, noam
 from scratchformer.nn.transformer import Transformer
 from scratchformer.study.gradient_cases import FLOAT64, SMALL, padded_ids, small
@@ -128,6 +129,33 @@ def test_a_new_model_knows_nothing(random):
     assert loss_sum / n_tokens == pytest.approx(math.log(V) + 0.5, abs=0.2)
 
 
+# What cannot be built -------------------------------------------------------------------------------------------------
+
+
+def test_heads_must_divide_the_width_or_be_given_a_size(random):
+    with pytest.raises(ValueError, match="d_model=6 is not a multiple of h=4: give d_k and d_v"):
+        SelfAttention(6, 4, random, d_k=7)
+    assert SelfAttention(6, 4, random, d_k=7, d_v=8).output.weight.shape == (4 * 8, 6)
+
+
+def test_parameters_are_floating_point_numbers():
+    with pytest.raises(ValueError, match="floating-point numbers, not int32"):
+        Transformer(SMALL, dtype="int32")
+
+
+def test_more_children_than_a_key_can_tell_apart():
+    key = DropoutKey(seed=0, step=1)
+    assert key.child(0) != key.child(1022)
+    for index in (-1, 1023):
+        with pytest.raises(ValueError, match=f"child {index}"):
+            key.child(index)
+
+
+def test_arrays_of_an_unknown_library_are_named():
+    with pytest.raises(TypeError, match="no operations for arrays of type builtins.list"):
+        ops_of([1.0])
+
+
 # The pieces against their definitions ---------------------------------------------------------------------------------
 
 
@@ -181,6 +209,16 @@ def test_positions_have_known_values():
     """The three pairs of six channels turn by 1, 10000^(-1/3) = 0.0464 and 10000^(-2/3) = 0.00215 per position."""
     np.testing.assert_allclose(
         sinusoids(1, 1, 6)[0], [0.84147098, 0.54030231, 0.04639922, 0.99892298, 0.00215443, 0.99999768], atol=1e-8)
+
+
+def test_a_fixed_offset_turns_every_position_alike():
+    """PE(pos + k) is a linear function of PE(pos) (paper §3.5): each pair of channels is turned by its own angle."""
+    d_model, k = 16, 7
+    turn = np.zeros((d_model, d_model))
+    for i in range(0, d_model, 2):
+        angle = k / 10000**(i / d_model)
+        turn[i:i + 2, i:i + 2] = [[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]]
+    np.testing.assert_allclose(sinusoids(k, 50, d_model), sinusoids(0, 50, d_model) @ turn, rtol=0, atol=1e-12)
 
 
 # The loss -------------------------------------------------------------------------------------------------------------
@@ -245,10 +283,15 @@ def test_a_place_that_cannot_receive_the_gradient_is_refused(random):
         cross_entropy(logits, padded_ids(random, 4), 0.1, out=logits)
 
 
-@pytest.mark.parametrize("smoothing, target_shape", [(-0.1, (3, 4)), (1.0, (3, 4)), (0.1, (4, 3))])
-def test_an_impossible_loss_is_refused(random, smoothing, target_shape):
-    with pytest.raises(ValueError):
-        cross_entropy(random.normal(size=(3, 4, 11)), np.ones(target_shape, int), smoothing)
+@pytest.mark.parametrize("targets, smoothing, spread, complaint", [
+    (np.ones((3, 4), int), -0.1, "others", "smoothing=-0.1"), (np.ones((3, 4), int), 1.0, "others", "smoothing=1.0"),
+    (np.ones((4, 3), int), 0.1, "others", "do not belong together"),
+    (np.ones((3, 4), int), 0.1, "all", "spread='all' is not one of others, uniform"),
+    (np.full((3, 4), 11), 0.1, "others", "targets from 11 to 11, but there are 11 classes"),
+    (np.full((3, 4), -1), 0.1, "others", "targets from -1 to -1")])
+def test_an_impossible_loss_is_refused(random, targets, smoothing, spread, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        cross_entropy(random.normal(size=(3, 4, 11)), targets, smoothing, spread)
 
 
 @SPREADS
