@@ -1,0 +1,43 @@
+"""A hundred steps of torch.optim.Adam under a LambdaLR, and torch's clipping, do what ours do."""
+
+import numpy as np
+import pytest
+import torch
+import twins
+from side_by_side import TOLERANCE_OF_TRAINING, TRAINED, gradients_of, model_and_batch, training_differences, worst
+
+from scratchformer.nn.optim import clip_by_global_norm_inplace
+
+EITHER_MODEL = pytest.mark.parametrize("config", TRAINED, ids=lambda config: f"{config.norm}, {config.tied} tied")
+
+
+@EITHER_MODEL
+def test_a_hundred_steps_stay_together(config):
+    found = training_differences(config)
+    assert worst(found) <= TOLERANCE_OF_TRAINING, found
+
+
+@EITHER_MODEL
+def test_where_eps_stands_is_hardly_seen_in_the_loss(config):
+    found = training_differences(config, same_eps=False)
+    assert TOLERANCE_OF_TRAINING < found["loss"] < 1e-6
+
+
+@pytest.mark.parametrize("share", [0.1, 0.9, 1.1])
+def test_clipping_is_torchs(share):
+    """torch divides by the norm plus 1e-6, we by the norm."""
+    model, batch = model_and_batch(TRAINED[0], "float64")
+    model.loss_backward(*batch)
+    twin = twins.twin_of(model)
+    for name, weight in twin.named_parameters():
+        weight.grad = torch.zeros_like(weight)
+    for name, gradient in twins.gradients(twin).items():
+        gradient.copy_(torch.as_tensor(gradients_of(model)[name]))
+
+    max_norm = share * np.linalg.norm(model.store.grad)
+    norm = clip_by_global_norm_inplace(model.store.grad, max_norm)
+    twin_norm = float(torch.nn.utils.clip_grad_norm_(twin.parameters(), max_norm))
+    assert norm == pytest.approx(twin_norm, rel=1e-12)
+    shorter = (norm + 1e-6) / norm if share < 1 else 1.0
+    for name, gradient in twins.gradients(twin).items():
+        np.testing.assert_allclose(gradients_of(model)[name], gradient * shorter, rtol=1e-12, atol=0)

@@ -1,0 +1,390 @@
+"""The twin of each of our layers, assembled from torch.nn: another library's arithmetic, and autograd for backward.
+
+A twin is called as our layer is, on tensors, but takes no `rng`: where our layer has drawn a dropout mask, the twin is
+given it (`Dropout`). Masks, positions and smoothed targets are written here a second time, from the paper and not from
+our code, since a helper that both share would be wrong in both.
+
+Parameters are named as in docs/names.md. One thing differs: the weight of an nn.Linear is (out, in), ours is (in, out);
+`weights` and `gradients` show both in our layout.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from scratchformer.nn import attention, layers, transformer
+from scratchformer.nn.attention import Mask
+from scratchformer.study import gradient_cases
+
+PAD = 0
+
+# One position at a time -----------------------------------------------------------------------------------------------
+
+
+class Dropout(nn.Module):
+    """Drops what our layer has dropped: `kept` is its mask, None where it has dropped nothing."""
+
+    def __init__(self, P_drop=0.0):
+        super().__init__()
+        self.P_drop = round(P_drop * 2**16) / 2**16                                # a decision spends 16 random bits
+        self.kept = None
+
+    def forward(self, x):
+        return x if self.kept is None else x * self.kept / (1 - self.P_drop)
+
+
+class Embedding(nn.Embedding):
+    """sqrt(d_model) E[ids], zeros for padding."""
+
+    def forward(self, ids):
+        return math.sqrt(self.embedding_dim) * super().forward(ids) * ids.ne(PAD)[..., None]
+
+
+class Unembedding(nn.Module):
+    """The product with every row of an embedding, whose matrix it may share."""
+
+    def __init__(self, weight):
+        super().__init__()
+        self.weight = weight
+
+    def forward(self, y):
+        return F.linear(y, self.weight)
+
+
+class PositionalEncoding(nn.Module):
+    def __init__(self, P_drop=0.0):
+        super().__init__()
+        self.dropout = Dropout(P_drop)
+
+    def forward(self, x, first=0):
+        return self.dropout(x + sinusoids(first, *x.shape[1:]).to(x.dtype))
+
+
+def sinusoids(first, count, d_model):
+    """Paper §3.5: channels 2i and 2i + 1 are sine and cosine of an angle that is slower by 10000^(2 / d_model) than
+    that of the pair before. -> (count, d_model) float64"""
+    speed = 10000 ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)
+    angles = torch.outer(torch.arange(first, first + count, dtype=torch.float64), speed)
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)[:, :d_model]
+
+
+class LearnedPositions(nn.Embedding):
+    def __init__(self, max_positions, d_model, P_drop=0.0):
+        super().__init__(max_positions, d_model)
+        self.dropout = Dropout(P_drop)
+
+    def forward(self, x, first=0):
+        return self.dropout(x + super().forward(torch.arange(first, first + x.shape[1])))
+
+
+class LayerNorm(nn.Module):
+    def __init__(self, d_model, eps):
+        super().__init__()
+        self.gamma, self.beta = nn.Parameter(torch.ones(d_model)), nn.Parameter(torch.zeros(d_model))
+        self.eps = eps
+
+    def forward(self, x):
+        return F.layer_norm(x, self.gamma.shape, self.gamma, self.beta, self.eps)
+
+
+class AddNorm(LayerNorm):
+    def __init__(self, d_model, eps, P_drop=0.0):
+        super().__init__(d_model, eps)
+        self.dropout = Dropout(P_drop)
+
+    def forward(self, x, update):
+        return super().forward(x + self.dropout(update))
+
+
+class FeedForward(nn.Module):
+    def __init__(self, d_model, d_ff, relu_dropout=0.0):
+        super().__init__()
+        self.inner, self.outer = nn.Linear(d_model, d_ff), nn.Linear(d_ff, d_model)
+        self.dropout = Dropout(relu_dropout)
+
+    def forward(self, x):
+        return self.outer(self.dropout(self.inner(x).relu()))
+
+
+# Attention ------------------------------------------------------------------------------------------------------------
+
+
+def may_attend(mask, T, S):
+    """bool (B or 1, 1, T, S): nobody attends to padding; with `causal`, the last query sees all keys, each query before
+    it one key less."""
+    may = torch.ones(1, 1, T, S, dtype=torch.bool)
+    if mask.causal:
+        may = may.tril(S - T)
+    if mask.key_lengths is not None:
+        may = may & (torch.arange(S) < torch.as_tensor(mask.key_lengths)[:, None])[:, None, None, :]
+    return may
+
+
+class ScaledDotProductAttention(nn.Module):
+    """q (B, T, H, d_k), k (B, S, H, d_k), v (B, S, H, d_v) -> y (B, T, H, d_v)"""
+
+    def __init__(self, attention_dropout=0.0):
+        super().__init__()
+        self.dropout = Dropout(attention_dropout)
+
+    def forward(self, q, k, v, mask=Mask()):
+        q, k, v = (x.transpose(1, 2) for x in (q, k, v))                           # (B, H, ., .)
+        T, S = q.shape[2], k.shape[2]
+        # With the identity in place of the values, torch's attention returns its weights, to be thinned out.
+        weights = F.scaled_dot_product_attention(q, k, torch.eye(S, dtype=q.dtype), may_attend(mask, T, S))
+        return (self.dropout(weights) @ v).transpose(1, 2)
+
+
+class MultiHeadAttention(nn.Module):
+    """What SelfAttention and CrossAttention share: the heads lie side by side in the columns of a projection."""
+
+    def __init__(self, d_model, h, d_k, d_v, bias=True, attention_dropout=0.0):
+        super().__init__()
+        self.h, self.d_k, self.d_v = h, d_k, d_v
+        self.add_projections(d_model, bias)
+        self.output = nn.Linear(h * d_v, d_model, bias)
+        self.attention = ScaledDotProductAttention(attention_dropout)
+
+    def attend(self, q, k, v, mask):
+        q, k, v = (torch.stack(x.chunk(self.h, dim=-1), dim=2) for x in (q, k, v))  # (B, ., H, .)
+        heads = self.attention(q, k, v, mask).unbind(dim=2)
+        return self.output(torch.cat(heads, dim=-1))
+
+
+class SelfAttention(MultiHeadAttention):
+    def add_projections(self, d_model, bias):
+        self.qkv = nn.Linear(d_model, self.h * (2 * self.d_k + self.d_v), bias)
+
+    def forward(self, x, mask=Mask()):
+        q, k, v = self.qkv(x).split([self.h * self.d_k, self.h * self.d_k, self.h * self.d_v], dim=-1)
+        return self.attend(q, k, v, mask)
+
+
+class CrossAttention(MultiHeadAttention):
+    def add_projections(self, d_model, bias):
+        self.q = nn.Linear(d_model, self.h * self.d_k, bias)
+        self.kv = nn.Linear(d_model, self.h * (self.d_k + self.d_v), bias)
+
+    def forward(self, x, memory, mask=Mask()):
+        k, v = self.kv(memory).split([self.h * self.d_k, self.h * self.d_v], dim=-1)
+        return self.attend(self.q(x), k, v, mask)
+
+
+# Layers and stacks ----------------------------------------------------------------------------------------------------
+
+
+class PostNorm(nn.Module):
+    def __init__(self, sublayer, config):
+        super().__init__()
+        self.sublayer, self.norm = sublayer, AddNorm(config.d_model, config.ln_eps, config.P_drop)
+
+    def forward(self, x, *others):
+        return self.norm(x, self.sublayer(x, *others))
+
+
+class PreNorm(nn.Module):
+    def __init__(self, sublayer, config):
+        super().__init__()
+        self.sublayer, self.norm = sublayer, LayerNorm(config.d_model, config.ln_eps)
+        self.dropout = Dropout(config.P_drop)
+
+    def forward(self, x, *others):
+        return x + self.dropout(self.sublayer(self.norm(x), *others))
+
+
+def residual(sublayer, config):
+    return {"post": PostNorm, "pre": PreNorm}[config.norm](sublayer, config)
+
+
+def attention_of(config):
+    """The arguments of SelfAttention and CrossAttention."""
+    return config.d_model, config.h, config.d_k, config.d_v, config.attention_bias, config.attention_dropout
+
+
+class EncoderLayer(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.self_attention = residual(SelfAttention(*attention_of(config)), config)
+        self.feed_forward = residual(FeedForward(config.d_model, config.d_ff, config.relu_dropout), config)
+
+    def forward(self, x, mask):
+        return self.feed_forward(self.self_attention(x, mask))
+
+
+class DecoderLayer(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.self_attention = residual(SelfAttention(*attention_of(config)), config)
+        self.cross_attention = residual(CrossAttention(*attention_of(config)), config)
+        self.feed_forward = residual(FeedForward(config.d_model, config.d_ff, config.relu_dropout), config)
+
+    def forward(self, x, memory, mask, memory_mask):
+        x = self.self_attention(x, mask)
+        x = self.cross_attention(x, memory, memory_mask)
+        return self.feed_forward(x)
+
+
+class Stack(nn.Module):
+    """N layers that all get the same masks and memory; with pre-norm, one LayerNorm more."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.layers = nn.ModuleList(self.layer(config) for _ in range(config.N))
+        self.final_norm = LayerNorm(config.d_model, config.ln_eps) if config.norm == "pre" else nn.Identity()
+
+    def forward(self, x, *others):
+        for layer in self.layers:
+            x = layer(x, *others)
+        return self.final_norm(x)
+
+
+class Encoder(Stack):
+    layer = EncoderLayer
+
+
+class Decoder(Stack):
+    layer = DecoderLayer
+
+
+# The whole model ------------------------------------------------------------------------------------------------------
+
+
+class Transformer(nn.Module):
+    """source_ids (B, S), target_in_ids (B, T) -> logits (B, T, V)"""
+
+    def __init__(self, config):
+        super().__init__()
+        self.config = config
+        self.source_embedding = Embedding(config.vocab_size, config.d_model)
+        self.source_positions = positions(config)
+        self.encoder = Encoder(config)
+        self.target_embedding = Embedding(config.vocab_size, config.d_model)
+        self.target_positions = positions(config)
+        self.decoder = Decoder(config)
+        self.unembedding = Unembedding(self.target_embedding.weight)
+        if config.tied == "all":
+            self.target_embedding.weight = self.unembedding.weight = self.source_embedding.weight
+        if config.tied == "none":
+            self.unembedding.weight = nn.Parameter(torch.zeros(config.vocab_size, config.d_model))
+
+    def forward(self, source_ids, target_in_ids):
+        padding = Mask(key_lengths=source_ids.ne(PAD).sum(dim=1))
+        memory = self.encoder(self.source_positions(self.source_embedding(source_ids)), padding)
+        x = self.target_positions(self.target_embedding(target_in_ids))
+        return self.unembedding(self.decoder(x, memory, Mask(causal=True), padding))
+
+
+def positions(config):
+    if config.positions == "learned":
+        return LearnedPositions(config.max_positions, config.d_model, config.P_drop)
+    return PositionalEncoding(config.P_drop)
+
+
+def cross_entropy(logits, target_ids, smoothing, spread):
+    """Sum over the real tokens, in nats. logits (B, T, V), target_ids (B, T) int -> ()"""
+    if spread == "uniform":                                                        # torch's own label smoothing
+        return F.cross_entropy(logits.flatten(0, 1), target_ids.flatten(), ignore_index=PAD, reduction="sum",
+                               label_smoothing=smoothing)
+    real, V = target_ids.ne(PAD), logits.shape[-1]
+    right = F.one_hot(target_ids[real], V).to(logits.dtype)
+    q = (1 - smoothing) * right + smoothing / (V - 1) * (1 - right)
+    return F.cross_entropy(logits[real], q, reduction="sum")
+
+
+class CrossEntropy(nn.Module):
+    """Of targets given beforehand."""
+
+    def __init__(self, target_ids, smoothing, spread):
+        super().__init__()
+        self.target_ids, self.smoothing, self.spread = torch.as_tensor(target_ids), smoothing, spread
+
+    def forward(self, logits):
+        return cross_entropy(logits, self.target_ids, self.smoothing, self.spread)
+
+
+class TransformerLoss(nn.Module):
+    def __init__(self, config, smoothing, spread):
+        super().__init__()
+        self.model, self.smoothing, self.spread = Transformer(config), smoothing, spread
+
+    def forward(self, source_ids, target_in_ids, target_out_ids):
+        return cross_entropy(self.model(source_ids, target_in_ids), target_out_ids, self.smoothing, self.spread)
+
+
+# Which twin belongs to which layer ------------------------------------------------------------------------------------
+
+
+def twin_of(layer, dtype=torch.float64):
+    """The twin of one of our layers, with the same weights."""
+    twin = TWINS[type(layer)](layer).to(dtype)
+    copy_weights(layer, twin)
+    return twin
+
+
+def sizes_of(layer):
+    """The arguments of SelfAttention and CrossAttention."""
+    return (layer.output.weight.shape[1], layer.h, layer.d_k, layer.d_v, layer.output.bias is not None,
+            layer.attention.attention_dropout)
+
+
+def config_of(layer, N=1):
+    """The configuration from which the table of gradient cases made this EncoderLayer or DecoderLayer."""
+    sublayer = layer.self_attention.sublayer
+    return gradient_cases.small(
+        sublayer.attention.attention_dropout, N=N, h=sublayer.h, attention_bias=sublayer.qkv.bias is not None,
+        norm="post" if isinstance(layer.self_attention, transformer.PostNorm) else "pre")
+
+
+TWINS = {
+    layers.Linear: lambda layer: nn.Linear(*layer.weight.shape, bias=layer.bias is not None),
+    layers.Embedding: lambda layer: Embedding(*layer.weight.shape),
+    layers.Unembedding: lambda layer: Unembedding(nn.Parameter(torch.zeros(layer.weight.shape))),
+    layers.PositionalEncoding: lambda layer: PositionalEncoding(layer.P_drop),
+    layers.LearnedPositions: lambda layer: LearnedPositions(*layer.weight.shape, layer.P_drop),
+    layers.LayerNorm: lambda layer: LayerNorm(*layer.gamma.shape, layer.eps),
+    layers.AddNorm: lambda layer: AddNorm(*layer.gamma.shape, layer.eps, layer.P_drop),
+    layers.FeedForward: lambda layer: FeedForward(*layer.inner.weight.shape, layer.relu_dropout),
+    attention.ScaledDotProductAttention: lambda layer: ScaledDotProductAttention(layer.attention_dropout),
+    attention.SelfAttention: lambda layer: SelfAttention(*sizes_of(layer)),
+    attention.CrossAttention: lambda layer: CrossAttention(*sizes_of(layer)),
+    transformer.PostNorm: lambda layer: PostNorm(twin_of(layer.sublayer), gradient_cases.small(layer.norm.P_drop)),
+    transformer.PreNorm: lambda layer: PreNorm(twin_of(layer.sublayer), gradient_cases.small(layer.P_drop)),
+    transformer.EncoderLayer: lambda layer: EncoderLayer(config_of(layer)),
+    transformer.DecoderLayer: lambda layer: DecoderLayer(config_of(layer)),
+    transformer.Encoder: lambda layer: Encoder(config_of(layer.layers[0], len(layer.layers))),
+    transformer.Decoder: lambda layer: Decoder(config_of(layer.layers[0], len(layer.layers))),
+    transformer.Transformer: lambda layer: Transformer(layer.config),
+    gradient_cases.CrossEntropy: lambda layer: CrossEntropy(layer.target_ids, layer.smoothing, layer.spread),
+    gradient_cases.TransformerLoss: lambda layer: TransformerLoss(layer.model.config, layer.smoothing, layer.spread),
+}
+"""Class of ours -> how to make its twin. What a layer computes is not read from it: only its sizes, its rates of
+dropout, and eps where it was given."""
+
+# Weights and gradients in our names and our layout --------------------------------------------------------------------
+
+
+def copy_weights(layer, twin):
+    """Give the twin our weights."""
+    ours, theirs = layer.parameters(), weights(twin)
+    assert ours.keys() == theirs.keys()
+    for name, weight in theirs.items():
+        weight.copy_(torch.as_tensor(ours[name].data))
+
+
+def weights(twin):
+    """Our name -> the weight in our layout, (in, out): a view of the twin's."""
+    return in_our_layout(twin, {name: parameter.detach() for name, parameter in twin.named_parameters()})
+
+
+def gradients(twin):
+    """Our name -> the gradient in our layout: a view of the twin's."""
+    return in_our_layout(twin, {name: parameter.grad for name, parameter in twin.named_parameters()})
+
+
+def in_our_layout(twin, tensors):
+    """The two rules of docs/names.md: the weight of a Linear is (in, out), and `sublayer.` is left out of names."""
+    linear = {f"{path}.weight".removeprefix(".") for path, module in twin.named_modules()
+              if isinstance(module, nn.Linear)}
+    return {name.replace("sublayer.", ""): tensor.T if name in linear else tensor for name, tensor in tensors.items()}
