@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import sys
+import textwrap
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Iterator
@@ -84,10 +85,7 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("preset", nargs="?", metavar="PRESET|FILE.toml",
                      help=f"{', '.join(configs.PRESETS)}, a row of Table 3 ({', '.join(configs.TABLE3)}), "
                           "or a TOML file (default: tiny)")
-    sub.add_argument("--data", metavar="DIR", dest="directory",
-                     help="directory with train.en, train.de, val.en, val.de (or .gz)")
-    for name in ("train-source", "train-target", "val-source", "val-target"):
-        sub.add_argument(f"--{name}", metavar="F", help="a UTF-8 file, one sentence a line, instead of --data")
+    add_data(sub)
     sub.add_argument("--out", type=Path, metavar="RUN", help="the run's directory (default: runs/PRESET)")
     sub.add_argument("--resume", type=Path, metavar="RUN", help="go on with the run in this directory")
     sub.add_argument("--seed", type=int, metavar="N", help="of weights, batches and dropout (default: 0)")
@@ -132,6 +130,15 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("layers", nargs="*", metavar="LAYER", help="class names (default: all)")
     sub.add_argument("--json", action="store_true", help="print one JSON object per line")
 
+    sub = command("doctor", doctor, "find out why it does not learn: probe the code, a configuration, text and machine",
+                  "doctor multi30k --data DIR --set training.warmup=100\n  scratchformer doctor runs/tiny --json")
+    sub.add_argument("preset", nargs="?", default="tiny", metavar="PRESET|FILE.toml|RUN",
+                     help="as for train, or a run's directory: then its weights and its log are examined, too")
+    add_data(sub)
+    sub.add_argument("--code", action="store_true", help="only the code: not the configuration, the text, the machine")
+    sub.add_argument("--json", action="store_true", help="print one JSON object per probe, and one for the diagnosis")
+    add_settings(sub)
+
     sub = command("plot", plot, "draw a figure of a run", "plot runs/tiny loss --out loss.svg")
     add_run(sub)
     sub.add_argument("figure", choices=["attention", "positions", "schedule", "loss"])
@@ -158,6 +165,13 @@ def add_run(sub: argparse.ArgumentParser, checkpoint: bool = True) -> None:
     if checkpoint:
         sub.add_argument("--checkpoint", metavar="C",
                          help="average, best, last or a file (default: the first of these that exists)")
+
+
+def add_data(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--data", metavar="DIR", dest="directory",
+                     help="directory with train.en, train.de, val.en, val.de (or .gz)")
+    for name in ("train-source", "train-target", "val-source", "val-target"):
+        sub.add_argument(f"--{name}", metavar="F", help="a UTF-8 file, one sentence a line, instead of --data")
 
 
 def add_search(sub: argparse.ArgumentParser) -> None:
@@ -381,6 +395,32 @@ def gradcheck(args: argparse.Namespace) -> int:
     if not args.json:
         print("every gradient agrees with finite differences" if passed else "some gradients are WRONG")
     return 0 if passed else 1
+
+
+def doctor(args: argparse.Namespace) -> int:
+    from scratchformer.study.doctor import Diagnosis, as_record, as_text, examine
+    from scratchformer.training.run import RunDirectory
+
+    run = RunDirectory(Path(args.preset)) if is_directory(args.preset) else None
+    if run:
+        run.require()
+    config = changed(configs.load(run.config_file) if run else named_config(args.preset), args)
+    findings = []
+    for finding in examine(config, run, args.code):
+        findings.append(finding)
+        print(json.dumps(as_record(finding)) if args.json else as_text(finding), flush=True)
+    diagnosis = Diagnosis(findings)
+    if args.json:
+        print(json.dumps({"probe": "diagnosis", "verdict": "ok" if diagnosis.passed else "FAIL",
+                          "seen": str(diagnosis), "suspects": diagnosis.suspects}))
+    else:
+        print(f"\n{textwrap.fill(str(diagnosis), 120, break_long_words=False, break_on_hyphens=False)}")
+    return 0 if diagnosis.passed else 1
+
+
+def is_directory(name: str) -> bool:
+    """Whether this is a run's directory, and not the name of a preset that a directory happens to bear as well."""
+    return Path(name).is_dir() and name not in configs.PRESETS and name not in configs.TABLE3
 
 
 def plot(args: argparse.Namespace) -> None:

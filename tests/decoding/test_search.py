@@ -122,6 +122,33 @@ def test_a_small_beam_is_never_better_than_brute_force(model, beam):
             assert hypothesis.score <= best_score + 1e-9
 
 
+def textbook_beam(model, source, beam, alpha, longest):
+    """Beam search in plain lists, the whole decoder run again at every step and never stopped early.
+
+    -> the finished translations [(score, ids)], best first
+    """
+    alive, finished = [(0.0, [])], []
+    for n_tokens in range(1, longest + 1):
+        log_p = forward_log_probabilities(model, source, [ids for _, ids in alive])[:, -1]
+        continued = sorted(((total + row[token], [*ids, token]) for (total, ids), row in zip(alive, log_p)
+                            for token in [*WORDS, EOS]), reverse=True)[:2 * beam]
+        finished += [(total / length_penalty(n_tokens, alpha), ids[:-1]) for total, ids in continued if ids[-1] == EOS]
+        alive = [(total, ids) for total, ids in continued if ids[-1] != EOS][:beam]
+    return sorted(finished, reverse=True)
+
+
+@models
+@pytest.mark.parametrize("beam, nbest", [(2, 1), (3, 3)])
+def test_a_small_beam_is_that_of_the_textbook(model, beam, nbest):
+    alpha, extra_length = 2, 5
+    for source, hypotheses in zip(SOURCES, search(model, SOURCES, beam, alpha, extra_length, nbest)):
+        longest = real_length(source) + extra_length
+        expected = textbook_beam(model, source, beam, alpha, longest)[:nbest]
+        found = [hypothesis for hypothesis in hypotheses if len(hypothesis.ids) < longest]
+        assert [hypothesis.ids for hypothesis in found] == [ids for _, ids in expected]
+        assert [hypothesis.score for hypothesis in found] == pytest.approx([score for score, _ in expected])
+
+
 # --- what a search may and may not write
 
 

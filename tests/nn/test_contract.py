@@ -78,6 +78,24 @@ def test_softmax_does_not_write_into_the_scores(random):
     Ops(np).masked_softmax(scores, 0.5, np.array([5, 0, 2]), causal=False)
 
 
+def test_no_operation_writes_into_the_gradient_it_is_given(random):
+    """Layers mostly hand over arrays of their own, so that the cases above would not notice."""
+    ops, E = Ops(np), np.zeros((11, 5))
+    dy, y, x = random.normal(size=(3, 3, 4, 5))
+    weights = ops.masked_softmax(random.normal(size=(3, 2, 4, 5)), 0.5, None, causal=False)
+    dweights = random.normal(size=weights.shape)
+    for array in (dy, dweights):
+        array.flags.writeable = False
+    _, saved = ops.layer_norm(x, gamma=np.ones(5), beta=np.zeros(5), eps=0.1)
+    ops.linear_backward(dy, x, W=np.ones((5, 5)), dW=np.zeros((5, 5)), db=np.zeros(5))
+    ops.relu_backward(dy, y)
+    ops.dropout_backward(dy, y > 0, 0.3)
+    ops.layer_norm_backward(dy, saved, gamma=np.ones(5), dgamma=np.zeros(5), dbeta=np.zeros(5))
+    ops.add_norm_backward(dy, (y > 0, saved), gamma=np.ones(5), dgamma=np.zeros(5), dbeta=np.zeros(5), P_drop=0.3)
+    ops.masked_softmax_backward(dweights, weights, 0.5)
+    ops.embedding_backward(dy, random.integers(0, 11, (3, 4)), 2.0, E)
+
+
 @EVERY_CASE
 def test_two_calls_may_run_backward_in_either_order(case):
     layer, inputs, rng = case.make()
@@ -99,6 +117,20 @@ def test_a_backward_does_not_touch_the_cache_of_another_call(case):
     before = copy.deepcopy(list(arrays_in(other_cache)))
     layer.backward(upstream(y), cache)
     assert_all_equal(arrays_in(other_cache), before)
+
+
+@EVERY_CASE
+def test_a_forward_with_other_masks_in_between_changes_no_gradient(case):
+    layer, inputs, rng = case.make()
+
+    def gradients(*keys_in_between):
+        layer.zero_grad()
+        y, cache = layer.forward(*inputs, rng=rng)
+        for key in keys_in_between:
+            layer.forward(*inputs, rng=key)
+        return [*backward(layer, upstream(y), cache), *gradients_of_parameters(layer)]
+
+    assert_all_equal(gradients(KEY._replace(step=9), None), gradients())
 
 
 def assert_gradients_accumulate_in_their_store(layer, inputs, rng):

@@ -42,6 +42,14 @@ def test_a_future_token_does_not_change_a_bit_of_earlier_logits(new_model, chang
 
 
 @ARRANGEMENTS
+def test_nothing_leaks_where_source_and_target_have_one_length(new_model, changes):
+    """Attention that mixes up the sides it reads may run for equal lengths only, with every gradient right."""
+    model, source, last = new_model(**changes), SOURCE[:, :T], T - 1
+    before, after = logits(model, source), logits(model, source, with_token(TARGET, last, 1))
+    assert np.array_equal(before[:, :last], after[:, :last])
+
+
+@ARRANGEMENTS
 @pytest.mark.parametrize("position", range(2))
 def test_every_source_token_reaches_every_target_position(new_model, changes, position):
     model = new_model(**changes)

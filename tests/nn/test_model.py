@@ -10,11 +10,11 @@ from scratchformer.config import TABLE3, ModelConfig, preset
 from scratchformer.nn import transformer
 from scratchformer.nn.attention import ScaledDotProductAttention, SelfAttention
 from scratchformer.nn.dropout import DropoutKey
-from scratchformer.nn.layers import Embedding, LayerNorm, Unembedding, sinusoids
+from scratchformer.nn.layers import Embedding, LayerNorm, Linear, Unembedding, sinusoids
 from scratchformer.nn.loss import cross_entropy
 from scratchformer.nn.ops import ops_of
 from scratchformer.nn.optim import Adam, clip_by_global_norm_inplace, noam
-from scratchformer.nn.transformer import Transformer
+from scratchformer.nn.transformer import PostNorm, PreNorm, Transformer
 from scratchformer.study.gradient_cases import FLOAT64, SMALL, padded_ids, small
 
 SPREADS = pytest.mark.parametrize("spread", ["others", "uniform"])
@@ -194,6 +194,25 @@ def test_attention_is_its_definition(random):
         exponentials = [math.exp(q[b, t, h] @ k[b, s, h] / math.sqrt(7)) for s in range(5)]
         expected = sum(e * v[b, s, h] for s, e in enumerate(exponentials)) / sum(exponentials)
         np.testing.assert_allclose(y[b, t, h], expected, rtol=1e-12)
+
+
+def test_post_norm_normalises_the_sum_and_pre_norm_what_the_sublayer_reads(random):
+    x, sublayer, norm = random.normal(size=(3, 4, 6)), Linear(6, 6, random, FLOAT64), LayerNorm(6, FLOAT64)
+    norm.gamma.data[...], norm.beta.data[...] = random.normal(size=(2, 6))
+
+    def around(kind):
+        layer = kind(sublayer, SMALL, FLOAT64)
+        layer.norm.gamma, layer.norm.beta = norm.gamma, norm.beta
+        return layer.forward(x)[0]
+
+    def normalised(x):
+        return norm.forward(x)[0]
+
+    def transformed(x):
+        return sublayer.forward(x)[0]
+
+    np.testing.assert_allclose(around(PostNorm), normalised(x + transformed(x)), rtol=1e-12)
+    np.testing.assert_allclose(around(PreNorm), x + transformed(normalised(x)), rtol=1e-12)
 
 
 def test_positions_are_the_papers():

@@ -44,6 +44,12 @@ def test_pieces_spell_the_sentence(tokenizer):
     assert "".join(tokenizer.pieces(ids)) == "▁größere▁Äpfel"
 
 
+def test_pairs_merge_in_the_order_they_were_learned():
+    learned = Tokenizer.train(["bc"] * 5 + ["ab"] * 2, vocab_size=11)
+    assert learned.pieces(range(UNK + 1, 7)) == ["bc", "▁bc", "ab"]
+    assert [learned.pieces(ids) for ids in learned.encode(["abc", "ab"])] == [["▁", "a", "bc"], ["▁", "ab"]]
+
+
 def test_text_is_not_normalized_but_for_runs_of_spaces(tokenizer):
     learned = Tokenizer.train(["ﬁ ² u\u0308 ü ｆ"], vocab_size=14)
     assert learned.decode(learned.encode([" ﬁ  ² u\u0308 ü   ｆ "])) == ["ﬁ ² u\u0308 ü ｆ"]

@@ -4,11 +4,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError
+from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.loss import cross_entropy
 from scratchformer.text.batches import batches_in_order
 from scratchformer.training import checkpoints, loop
 from scratchformer.training.loop import Stop, reason_to_stop, train, validation_loss
+from scratchformer.training.run import read_corpus, train_tokenizer
 
 NO_DROPOUT = {"P_drop": 0.0}
 
@@ -51,6 +54,34 @@ def test_a_step_divides_by_the_tokens_of_all_micro_batches(begin, monkeypatch):
     assert entry["grad_norm"] == pytest.approx(np.linalg.norm(expected), rel=1e-4)
     assert entry["learning_rate"] == seen["rate"] == pytest.approx(16**-0.5 * 20**-1.5)
     assert not trainer.model.store.grad.any()
+
+
+def test_a_step_of_fewer_micro_batches_is_divided_by_its_own_tokens(begin, monkeypatch):
+    trainer = begin(accumulation=4, **NO_DROPOUT)
+    indices = np.arange(2)
+    assert len(trainer.plan.micro_batches(indices)) == 2
+    expected, _ = gradient(trainer, [trainer.data.train.batch(indices)])
+    trainer.model.zero_grad()
+    seen = []
+    monkeypatch.setattr(trainer.optimizer, "step", lambda rate: seen.append(trainer.model.store.grad.copy()))
+    trainer.step(0, 0, indices)
+    np.testing.assert_allclose(*seen, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_every_micro_batch_of_every_step_draws_masks_of_its_own(begin, monkeypatch):
+    trainer, drawn, keep = begin(accumulation=3, seed=7), [], DropoutKey.keep
+
+    def remember(key, shape, P_drop):
+        drawn.append(key)
+        return keep(key, shape, P_drop)
+
+    monkeypatch.setattr(DropoutKey, "keep", remember)
+    indices = max(trainer.plan.epoch(0), key=len)
+    for _ in range(2):
+        trainer.step(0, 0, indices)
+    named = {(key.seed, key.step, key.shard) for key in drawn}
+    assert named == {(7, step, shard) for step in (1, 2) for shard in range(3)}
+    assert len(set(drawn)) == len(drawn)
 
 
 def test_the_loss_falls(trained):
@@ -97,6 +128,25 @@ def test_bleu_is_logged_with_its_signature(begin):
     entries = trainer.run.read_log("bleu")
     assert [entry["step"] for entry in entries] == [2, 4]
     assert all(0 <= entry["bleu"] <= 100 and "tok:13a" in entry["signature"] for entry in entries)
+
+
+def test_bleu_of_perfect_translations_is_100(begin, monkeypatch):
+    trainer = begin()
+    text = trainer.data.val_text
+    known = dict(zip(text.source, text.target))
+    monkeypatch.setattr(Translator, "translate", lambda self, sentences, beam: [known[source] for source in sentences])
+    assert trainer.validation_bleu()["bleu"] == pytest.approx(100)
+
+
+# --- the text
+
+
+def test_the_tokenizer_learns_from_the_training_text_alone(small_config):
+    config = small_config()
+    corpus = read_corpus(config.data)
+    assert corpus.val is not None
+    alone = train_tokenizer(corpus._replace(val=None), config)
+    assert train_tokenizer(corpus, config).serialized == alone.serialized
 
 
 # --- when to stop

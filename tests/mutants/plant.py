@@ -1,0 +1,78 @@
+"""Plant one bug of the museum in our code, in memory only, and run a module on what comes out.
+
+    python tests/mutants/plant.py softmax-divided-by-batch pytest tests/nn/test_gradients.py
+    python tests/mutants/plant.py softmax-divided-by-batch scratchformer doctor
+
+The files on disk stay as they are: the patched text is what Python compiles when the module is imported. Processes that
+the module starts run the code on disk.
+"""
+
+import difflib
+import runpy
+import sys
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from pathlib import Path
+
+from museum import MUSEUM, ROOT, Mutant, Patch
+
+
+class PatchedSource(SourceFileLoader):
+    """Loads a module from its file as some patches make it; no compiled file is read or written."""
+
+    def __init__(self, name: str, path: str, patches: list[Patch]) -> None:
+        super().__init__(name, path)
+        self.patches = patches
+
+    def path_stats(self, path):
+        raise OSError("patched in memory: what was compiled earlier does not count")
+
+    def get_data(self, path):
+        text = super().get_data(path).decode("utf-8")
+        for patch in self.patches:
+            text = patch.applied(text)
+        return text.encode("utf-8")
+
+
+class PatchingFinder:
+    """Finds modules as usual, but hands those with patches to PatchedSource."""
+
+    def __init__(self, patches: list[Patch]) -> None:
+        self.patches = patches
+
+    def find_spec(self, name, path=None, target=None) -> ModuleSpec | None:
+        spec = PathFinder.find_spec(name, path, target)
+        if spec is None or spec.origin is None:
+            return None
+        patches = [patch for patch in self.patches if ROOT / patch.file == Path(spec.origin).resolve()]
+        if not patches:
+            return None
+        spec.loader = PatchedSource(name, spec.origin, patches)
+        return spec
+
+
+def plant(mutant: Mutant) -> None:
+    """From here on, importing the modules that the mutant patches gives the mutant."""
+    imported = {getattr(module, "__file__", None) for module in sys.modules.values()}
+    for patch in mutant.patches:
+        if str(ROOT / patch.file) in imported:
+            raise RuntimeError(f"{patch.file} is imported already: too late to plant {mutant.name}")
+    sys.meta_path.insert(0, PatchingFinder(mutant.patches))
+
+
+def mutant_named(name: str) -> Mutant:
+    """Exits with a suggestion if there is none of this name."""
+    by_name = {mutant.name: mutant for mutant in MUSEUM}
+    if name not in by_name:
+        near = difflib.get_close_matches(name, by_name, n=1)
+        sys.exit(f"no mutant {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+    return by_name[name]
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
+    _, name, module, *arguments = sys.argv
+    plant(mutant_named(name))
+    sys.argv = [module, *arguments]
+    sys.path[0] = str(ROOT)                                                        # as `python -m` has it
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
