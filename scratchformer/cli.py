@@ -398,7 +398,7 @@ def gradcheck(args: argparse.Namespace) -> int:
 
 
 def doctor(args: argparse.Namespace) -> int:
-    from scratchformer.study.doctor import Diagnosis, as_record, as_text, examine
+    from scratchformer.study.doctor.diagnosis import Diagnosis, as_record, as_text, examine
     from scratchformer.training.run import RunDirectory
 
     run = RunDirectory(Path(args.preset)) if is_directory(args.preset) else None

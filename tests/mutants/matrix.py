@@ -98,7 +98,7 @@ def run(mutant: Mutant | None, legs: list[str]) -> tuple[Legs, float]:
 
 
 class Matrix:
-    """What is known so far: name of a mutant -> {"legs": Legs, "patches": digest}. In a file, which is replaced whole."""
+    """What is known so far, in a file that is replaced whole: name of a mutant -> {"legs": Legs, "patches": digest}."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -118,7 +118,8 @@ def may_attend(mask, T, S):
     if mask.causal:
         may = may.tril(S - T)
     if mask.key_lengths is not None:
-        may = may & (torch.arange(S) < torch.as_tensor(mask.key_lengths)[:, None])[:, None, None, :]
+        lengths = torch.tensor([int(length) for length in mask.key_lengths])       # an array or a tensor
+        may = may & (torch.arange(S) < lengths[:, None])[:, None, None, :]
     return may
 
 

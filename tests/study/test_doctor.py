@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 from scratchformer.nn.layers import Linear
-from scratchformer.study import data_probes, doctor, setup_probes
-from scratchformer.study.findings import Fault, Finding, suspects, verdict
+from scratchformer.study.doctor import data_probes, diagnosis, setup_probes
+from scratchformer.study.doctor.findings import Fault, Finding, suspects, verdict
 from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.training import checkpoints, loop
 from scratchformer.training.run import RunDirectory
@@ -54,7 +54,7 @@ def examined(small_config, sound_corpus, corpus):
         config = small_config(**where | SOUND | changes)
         text = data_probes.read_text(config.data)
         tokenizer = Tokenizer.load(run.tokenizer_file) if run else None
-        return {finding.probe: finding for finding in doctor.of_setup(config, run, text, tokenizer)}
+        return {finding.probe: finding for finding in diagnosis.of_setup(config, run, text, tokenizer)}
     return examine
 
 
@@ -121,7 +121,7 @@ def test_each_probe_says_what_was_expected_and_seen(cli):
 
 def test_without_text_its_probes_are_skipped_with_the_reason(small_config):
     config = small_config(directory="", vocab_size=6000)
-    found = {finding.probe: finding for finding in doctor.of_setup(config, None, None, None)}
+    found = {finding.probe: finding for finding in diagnosis.of_setup(config, None, None, None)}
     assert found["text"].verdict == "skipped" and "--data" in found["text"].seen
     assert "repeated pairs" not in found and "warm-up" in found
 
@@ -396,12 +396,13 @@ def test_the_diagnosis_tells_setup_from_code():
     fine = Finding("a", "e", "s", "ok")
     setup = Finding("b", "e", "too much", "FAIL", "causes")
     code = Finding("c", "e", "s", "FAIL", "causes", (Fault("Linear", "x"), Fault("Encoder", "x")))
-    assert str(doctor.Diagnosis([fine, Finding("n", "e", "s", "note")])) == "No probe failed. Worth a thought: n."
-    assert str(doctor.Diagnosis([fine, setup])) == "The code is sound, but not the setup: b (too much)."
-    assert str(doctor.Diagnosis([code, setup])) == (
+    assert str(diagnosis.Diagnosis([fine, Finding("n", "e", "s", "note")])) == "No probe failed. Worth a thought: n."
+    assert str(diagnosis.Diagnosis([fine, setup])) == "The code is sound, but not the setup: b (too much)."
+    assert str(diagnosis.Diagnosis([code, setup])) == (
         "Look first at Linear (scratchformer/nn/layers.py): x. What else failed is built on parts that are at fault. "
         "Then look again at: b.")
-    assert [doctor.Diagnosis(findings).passed for findings in ([fine], [fine, setup], [code])] == [True, False, False]
+    passed = [diagnosis.Diagnosis(findings).passed for findings in ([fine], [fine, setup], [code])]
+    assert passed == [True, False, False]
 
 
 def test_code_1_if_a_probe_fails(cli, small_settings):

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any, Iterator
 
 from scratchformer.config import Config
-from scratchformer.study import (
+from scratchformer.study.doctor import (
     backward_probes,
     data_probes,
     flow_probes,
@@ -19,9 +19,9 @@ from scratchformer.study import (
     setup_probes,
     training_probes,
 )
-from scratchformer.study.data_probes import Encoded, Text, read_text, text_is_named
-from scratchformer.study.findings import ANATOMY, Finding, suspects
-from scratchformer.study.specimens import small_model
+from scratchformer.study.doctor.data_probes import Encoded, Text, read_text, text_is_named
+from scratchformer.study.doctor.findings import ANATOMY, Finding, suspects
+from scratchformer.study.doctor.specimens import small_model
 from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.training.run import RunDirectory
 

@@ -22,8 +22,8 @@ from scratchformer.nn.optim import noam
 from scratchformer.nn.parameter import Array
 from scratchformer.nn.transformer import Transformer
 from scratchformer.study import sizes
-from scratchformer.study.findings import Finding, Verdict, verdict
-from scratchformer.study.specimens import watched
+from scratchformer.study.doctor.findings import Finding, Verdict, verdict
+from scratchformer.study.doctor.specimens import watched
 from scratchformer.text.batches import Batch
 from scratchformer.training.run import RunDirectory, load_run
 

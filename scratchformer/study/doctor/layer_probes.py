@@ -29,10 +29,10 @@ from scratchformer.nn.ops import PAD
 from scratchformer.nn.parameter import Layer
 from scratchformer.nn.transformer import Decoder, Encoder, PostNorm, PreNorm, Transformer
 from scratchformer.study import gradient_cases
-from scratchformer.study.findings import CodeProbe, Complaints, differs
+from scratchformer.study.doctor.findings import CodeProbe, Complaints, differs
+from scratchformer.study.doctor.specimens import random, with_random_vectors
 from scratchformer.study.gradient_cases import D_K, D_V, FLOAT64, SMALL, B, D, F, H, S, T, V, lengths
 from scratchformer.study.sizes import parameter_counts
-from scratchformer.study.specimens import random, with_random_vectors
 
 
 def probes(config: ModelConfig) -> list[CodeProbe]:

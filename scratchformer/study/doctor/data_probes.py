@@ -13,7 +13,7 @@ import numpy as np
 
 from scratchformer.config import Config, DataConfig
 from scratchformer.errors import UserError
-from scratchformer.study.findings import Finding, verdict
+from scratchformer.study.doctor.findings import Finding, verdict
 from scratchformer.text import grammar
 from scratchformer.text.batches import Batch, BatchPlan, EncodedPairs, encode_pairs
 from scratchformer.text.corpora import Pairs, find_split, read_pairs

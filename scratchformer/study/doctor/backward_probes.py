@@ -27,9 +27,8 @@ from scratchformer.nn.transformer import (
     as_tuple,
 )
 from scratchformer.study import gradient_cases
-from scratchformer.study.findings import ANATOMY, CodeProbe, Complaints, Fault, Measured, differs
-from scratchformer.study.gradient_cases import CASES, FLOAT64, SMALL, B, D, F, GradientCase, H, S, T
-from scratchformer.study.specimens import (
+from scratchformer.study.doctor.findings import ANATOMY, CodeProbe, Complaints, Fault, Measured, differs
+from scratchformer.study.doctor.specimens import (
     SOURCE,
     TARGET,
     DropoutWatch,
@@ -38,6 +37,7 @@ from scratchformer.study.specimens import (
     watched,
     with_random_vectors,
 )
+from scratchformer.study.gradient_cases import CASES, FLOAT64, SMALL, B, D, F, GradientCase, H, S, T
 
 
 def probes(config: ModelConfig) -> list[CodeProbe]:

@@ -21,9 +21,9 @@ from scratchformer.nn.loss import Smoothing, cross_entropy
 from scratchformer.nn.ops import PAD
 from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.transformer import Transformer
-from scratchformer.study.findings import CodeProbe, Complaints, Measured, differs
+from scratchformer.study.doctor.findings import CodeProbe, Complaints, Measured, differs
+from scratchformer.study.doctor.specimens import SOURCE, DropoutWatch, random, small_model, watched, with_random_vectors
 from scratchformer.study.gradient_cases import FLOAT64, B, T, V, padded_ids, tied_logits
-from scratchformer.study.specimens import SOURCE, DropoutWatch, random, small_model, watched, with_random_vectors
 from scratchformer.text.batches import Batch, BatchPlan
 from scratchformer.text.corpora import Pairs
 from scratchformer.text.tokenizer import BOS, EOS, Tokenizer

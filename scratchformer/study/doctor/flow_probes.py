@@ -20,9 +20,9 @@ from scratchformer.nn.ops import PAD
 from scratchformer.nn.parameter import Array
 from scratchformer.nn.transformer import Decoder, DecoderLayer, Encoder, EncoderLayer, Transformer
 from scratchformer.study import gradient_cases
-from scratchformer.study.findings import ROUNDING, CodeProbe, Complaints, differs
+from scratchformer.study.doctor.findings import ROUNDING, CodeProbe, Complaints, differs
+from scratchformer.study.doctor.specimens import SOURCE, TARGET, random, shifted, with_random_vectors
 from scratchformer.study.gradient_cases import FLOAT64, B, D, F, S, T, V, lengths
-from scratchformer.study.specimens import SOURCE, TARGET, random, shifted, with_random_vectors
 
 
 def probes(config: ModelConfig) -> list[CodeProbe]:
