@@ -4,7 +4,7 @@ PYTHON ?= python3
 # What `make test` installs: EXTRAS=test,oracle adds PyTorch, and with it the tests that compare with it.
 EXTRAS ?= test
 
-.PHONY: demo test check clean
+.PHONY: demo test check ledger clean
 
 demo: .venv/installed
 	.venv/bin/scratchformer demo --out runs/demo
@@ -18,6 +18,10 @@ check:
 	$(BIN)isort --check --diff --quiet .
 	$(BIN)mypy
 	$(BIN)python -m pytest
+
+# Measure what docs/correctness.md shows, most of an hour, and write it; in an environment with the extras test and oracle.
+ledger:
+	$(BIN)python tools/ledger.py --measure
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

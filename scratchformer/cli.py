@@ -21,6 +21,7 @@ examples:
   scratchformer train tiny                          a small model on the bundled corpus, in minutes
   echo "The dog sleeps." | scratchformer translate runs/tiny
   scratchformer gradcheck                           prove every hand-written gradient
+  scratchformer doctor                              why does it not learn? examine code, text and machine
   scratchformer plot runs/tiny attention --sentence "The animal did not cross the street because it was too tired."
 """
 

@@ -202,7 +202,7 @@ def test_a_wrong_gradient_is_code_1(cli, monkeypatch):
 
 
 @pytest.mark.parametrize("command", [[], ["train"], ["translate"], ["evaluate"], ["average"], ["gradcheck"], ["plot"],
-                                     ["data"], ["config"], ["demo"]])
+                                     ["data"], ["config"], ["demo"], ["doctor"], ["export"], ["import"]])
 def test_every_command_has_help(cli, capfd, command):
     with pytest.raises(SystemExit) as left:
         cli(*command, "--help")
