@@ -22,6 +22,7 @@ from scratchformer.config import ModelConfig, TrainingConfig
 from scratchformer.nn.layers import sinusoids
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import Batch
+from scratchformer.training.torch_format import to_torch
 
 PAD = 0
 
@@ -53,7 +54,8 @@ class Rival(nn.Module):
                  "layer_norm_eps": config.ln_eps, "batch_first": True, "norm_first": False}
         self.embedding = nn.Embedding(config.vocab_size, config.d_model, padding_idx=PAD)
         self.scale = math.sqrt(config.d_model)
-        self.register_buffer("positions", torch.from_numpy(sinusoids(0, max_length, config.d_model)).float())
+        self.register_buffer("positions", torch.from_numpy(sinusoids(0, max_length, config.d_model)).float(),
+                             persistent=False)
         self.dropout = nn.Dropout(config.P_drop)
         self.encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(**sizes), config.N, enable_nested_tensor=False)
         self.decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(**sizes), config.N)
@@ -95,38 +97,9 @@ def adam(rival: Rival, training: TrainingConfig) -> torch.optim.Adam:
 
 def copy_weights(model: Transformer, rival: Rival) -> None:
     """Give the rival scratchformer's weights."""
-    ours = {name: torch.from_numpy(parameter.data) for name, parameter in model.parameters().items()}
-
-    def copy_linear(weight: Tensor, bias: Tensor, *names: str) -> None:
-        """Our weights are (in, out), and projections of different inputs are matrices of their own."""
-        weight.copy_(torch.cat([ours[f"{name}.weight"] for name in names], dim=1).T)
-        bias.copy_(torch.cat([ours[f"{name}.bias"] for name in names]))
-
-    def copy_attention(attention: nn.MultiheadAttention, norm: nn.LayerNorm, name: str, *projections: str) -> None:
-        copy_linear(attention.in_proj_weight, attention.in_proj_bias, *(f"{name}.{part}" for part in projections))
-        copy_linear(attention.out_proj.weight, attention.out_proj.bias, f"{name}.output")
-        copy_norm(norm, name)
-
-    def copy_feed_forward(layer: nn.Module, norm: nn.LayerNorm, name: str) -> None:
-        copy_linear(layer.linear1.weight, layer.linear1.bias, f"{name}.inner")
-        copy_linear(layer.linear2.weight, layer.linear2.bias, f"{name}.outer")
-        copy_norm(norm, name)
-
-    def copy_norm(norm: nn.LayerNorm, name: str) -> None:
-        norm.weight.copy_(ours[f"{name}.norm.gamma"])
-        norm.bias.copy_(ours[f"{name}.norm.beta"])
-
-    with torch.no_grad():
-        rival.embedding.weight.copy_(ours["source_embedding.weight"])
-        for i, layer in enumerate(rival.encoder.layers):
-            name = f"encoder.layers.{i}"
-            copy_attention(layer.self_attn, layer.norm1, f"{name}.self_attention", "qkv")
-            copy_feed_forward(layer, layer.norm2, f"{name}.feed_forward")
-        for i, layer in enumerate(rival.decoder.layers):
-            name = f"decoder.layers.{i}"
-            copy_attention(layer.self_attn, layer.norm1, f"{name}.self_attention", "qkv")
-            copy_attention(layer.multihead_attn, layer.norm2, f"{name}.cross_attention", "q", "kv")
-            copy_feed_forward(layer, layer.norm3, f"{name}.feed_forward")
+    tensors = to_torch(model.store.named_views(model.store.data), model.config)
+    tensors["embedding.weight"] = tensors.pop("source_embedding.weight")
+    rival.load_state_dict({name: torch.from_numpy(array) for name, array in tensors.items()}, strict=True)
 
 
 def assert_same(model: Transformer, rival: Rival, batch: Batch, training: TrainingConfig, rtol: float = 1e-4) -> None:
