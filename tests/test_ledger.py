@@ -38,7 +38,7 @@ def names_in(path):
 
 
 def test_the_page_and_the_readme_are_current(ledger, figures):
-    advice = "make ledger"
+    advice = "python tools/ledger.py"
     assert ledger.PAGE.read_text(encoding="utf-8") == ledger.page(*figures), advice
     text = ledger.README.read_text(encoding="utf-8")
     assert text == ledger.readme(text, ledger.summary(*figures)), advice
