@@ -297,7 +297,8 @@ def import_(args: argparse.Namespace) -> None:
     from scratchformer.training.run import RunDirectory
     from scratchformer.training.torch_format import import_run
 
-    import_run(args.file, RunDirectory(args.out))
+    if not import_run(args.file, RunDirectory(args.out)):
+        print(f"{args.file}: its weights have changed since it was exported", file=sys.stderr)
     print(f"{args.out}: a run with the weights of {args.file}; try scratchformer translate {args.out}")
 
 
@@ -405,7 +406,11 @@ def doctor(args: argparse.Namespace) -> int:
     run = RunDirectory(Path(args.preset)) if is_directory(args.preset) else None
     if run:
         run.require()
+    elif os.sep in args.preset and not args.preset.endswith(".toml"):
+        raise UserError(f"{args.preset}: neither a run's directory nor a preset nor a TOML file")
     config = changed(configs.load(run.config_file) if run else named_config(args.preset), args)
+    if run:
+        configs.require_same(configs.load(run.config_file), config, run.config_file)
     findings = []
     for finding in examine(config, run, args.code):
         findings.append(finding)

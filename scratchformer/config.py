@@ -311,9 +311,13 @@ def flat(config: Config) -> dict[str, Any]:
 def from_dict(parts: dict[str, Any], where: str) -> Config:
     """A Config from nested dictionaries; what is missing takes the defaults of base. `where` is named in errors."""
     settings = {}
+    if not isinstance(parts, dict):
+        raise UserError(f"{where}: no configuration, but {parts!r:.40}")
     for part, values in parts.items():
-        if part not in PARTS or not isinstance(values, dict):
+        if part not in PARTS:
             raise UserError(f"{where}: no table [{part}]{nearest(part, list(PARTS))}")
+        if not isinstance(values, dict):
+            raise UserError(f"{where}: {part} must be a table, not {values!r:.40}")
         for name, value in values.items():
             if f"{part}.{name}" not in all_keys():
                 raise UserError(f"{where}: no setting {name!r} in [{part}]{nearest(name, [*all_names(part)])}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import zlib
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -72,8 +73,9 @@ def write_tensors(path: Path, tensors: dict[str, np.ndarray], header: dict[str, 
         os.replace(temporary, path)
         flush_to_disk(path.parent)
     except (OSError, SafetensorError) as error:
-        temporary.unlink(missing_ok=True)
-        raise UserError(f"{path}: cannot write: {error}") from None
+        with suppress(OSError):
+            temporary.unlink()
+        raise UserError(f"{path}: cannot write: {getattr(error, 'strerror', None) or error}") from None
 
 
 def flush_to_disk(path: Path) -> None:

@@ -35,9 +35,11 @@ class RunDirectory:
 
     def require_free(self) -> None:
         """Raises UserError if the directory already holds a run, or nothing can be written there."""
-        if self.config_file.exists() or self.checkpoints.steps():
-            raise UserError(f"{self.path}: holds a run already; go on with --resume {self.path}, "
+        if self.config_file.exists():
+            raise UserError(f"{self.path}: holds a run already; go on with train --resume {self.path}, "
                             "or choose another --out")
+        if self.checkpoints.steps():
+            raise UserError(f"{self.path}: holds checkpoints already, though no config.toml; choose another --out")
         try:
             self.checkpoints.directory.mkdir(parents=True, exist_ok=True)
             self.figures.mkdir(exist_ok=True)
@@ -67,8 +69,8 @@ class RunDirectory:
         """All entries of one kind, oldest first. A last line that a crash cut short is passed over."""
         try:
             lines = self.log_file.read_text(encoding="utf-8").split("\n")
-        except OSError as error:
-            raise UserError(f"{self.log_file}: {error.strerror}") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(f"{self.log_file}: {getattr(error, 'strerror', 'not UTF-8')}") from None
         entries = []
         for line in lines:
             entry = parse_entry(line)

@@ -95,6 +95,9 @@ def from_torch(tensors: dict[str, np.ndarray], config: ModelConfig, path: Path) 
     weights = store.named_views(store.data)
     received = to_torch(weights, config)
     checkpoints.copy_into(tensors, received, path)
+    for name, array in tensors.items():
+        if array.dtype.kind != "f" or not np.isfinite(array).all():
+            raise UserError(f"{path}: {name} holds what is no finite number")
     for name, ours in layout(config).items():
         array, start = received[name].T if is_linear(name, received[name]) else received[name], 0
         for part in ours:
@@ -116,17 +119,32 @@ def export_run(run: RunDirectory, checkpoint: str | None, path: Path) -> Config:
     Its header carries all that PyTorch has no place for: configuration, progress, and the tokenizer (in base 64).
     """
     _, trained, tokenizer = read_trained(run, checkpoint)
+    require_place(path, run)
+    tensors = to_torch(trained.weights, trained.config.model)
     header = {"format": FORMAT, "config": json.dumps(configs.to_dict(trained.config)),
               "progress": json.dumps(asdict(trained.progress)),
-              "tokenizer": base64.b64encode(tokenizer.serialized).decode()}
-    checkpoints.write_tensors(path, to_torch(trained.weights, trained.config.model), header)
+              "tokenizer": base64.b64encode(tokenizer.serialized).decode(),
+              "checksum": checkpoints.checksum({}, tensors)}
+    checkpoints.write_tensors(path, tensors, header)
     return trained.config
 
 
-def import_run(path: Path, run: RunDirectory) -> None:
+def require_place(path: Path, run: RunDirectory) -> None:
+    """Raises UserError if a file written here would replace what is no file, or a part of the run."""
+    if path.is_symlink() or path.exists() and not path.is_file():
+        raise UserError(f"{path}: not a plain file; choose another")
+    if not path.parent.is_dir():
+        raise UserError(f"{path.parent}: no such directory")
+    if run.path.resolve() in path.resolve().parents:
+        raise UserError(f"{path}: lies in the run's own directory; choose another place")
+
+
+def import_run(path: Path, run: RunDirectory) -> bool:
     """Make a run of an exported file: it translates and is scored like the one it came from, bit for bit.
 
-    The weights become its best checkpoint. Raises UserError if the file is damaged or another's, or the run exists.
+    The weights become its best checkpoint. -> whether they are those that were exported, and not changed since
+
+    Raises UserError if the file is damaged or another's, or if there is anything in the run's directory.
     """
     header, tensors = checkpoints.read_tensors(path, FORMAT)
     try:
@@ -138,10 +156,13 @@ def import_run(path: Path, run: RunDirectory) -> None:
             raise
         raise UserError(f"{path}: its header is damaged ({error!r})") from None
     weights = from_torch(tensors, config.model, path)
+    if run.path.is_dir() and any(run.path.iterdir()):
+        raise UserError(f"{run.path}: not empty; an imported run needs a directory of its own")
     run.require_free()
     tokenizer.save(run.tokenizer_file)
     checkpoints.save(run.checkpoints.best, Checkpoint(weights, {}, progress, config))
     run.write_config(config)
+    return header.get("checksum") == checkpoints.checksum({}, tensors)
 
 
 def how_to_load(config: ModelConfig, path: Path) -> str:

@@ -4,8 +4,8 @@ Each is planted alone and in memory (`plant.py`), and the tests must catch it (`
 which tests do and which do not. `origin` says where the bug was found: a public implementation as owner/repository, or
 "classic" for those that everybody makes once.
 
-A bug of forward mostly comes with the gradient that belongs to it, as automatic differentiation would have it: so what
-finite differences cannot see shows.
+A bug in forward mostly comes with its own right gradient, as automatic differentiation would give it. So finite
+differences cannot see it, and other tests must.
 """
 
 from pathlib import Path
@@ -23,7 +23,7 @@ class Patch(NamedTuple):
 
     def applied(self, text: str) -> str:
         if text.count(self.before) != 1:
-            raise ValueError(f"{self.file} holds {text.count(self.before)} times: {self.before}")
+            raise ValueError(f"{self.file} holds this {text.count(self.before)} times, not once: {self.before}")
         return text.replace(self.before, self.after)
 
 
@@ -33,7 +33,7 @@ class Mutant(NamedTuple):
     name       what one types to plant it
     origin     where it was found
     what       what is wrong, in a sentence or two
-    suspect    one of SUSPECTS: who is at fault, as `scratchformer doctor` should name it;
+    suspect    one of SUSPECTS: which part is at fault, as `scratchformer doctor` should name it;
                "" where doctor cannot see it, because it is no fault of the model (a tokenizer, a score)
     caught_by  the test that must fail: path::name, with the parameters' id if one suffices
     patches    the change itself

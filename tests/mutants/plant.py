@@ -60,17 +60,19 @@ def plant(mutant: Mutant) -> None:
 
 
 def mutant_named(name: str) -> Mutant:
-    """Exits with a suggestion if there is none of this name."""
+    """Ends the program, with code 2 and the nearest names, if there is none of this name."""
     by_name = {mutant.name: mutant for mutant in MUSEUM}
     if name not in by_name:
-        near = difflib.get_close_matches(name, by_name, n=1)
-        sys.exit(f"no mutant {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+        near = [other for other in by_name if name in other] or difflib.get_close_matches(name, by_name)
+        print(f"no mutant {name!r} in tests/mutants/museum.py; near it: {', '.join(near) or 'none'}", file=sys.stderr)
+        sys.exit(2)
     return by_name[name]
 
 
 if __name__ == "__main__":
     if len(sys.argv) < 3:
-        sys.exit(__doc__)
+        print(__doc__, file=sys.stderr)
+        sys.exit(2)
     _, name, module, *arguments = sys.argv
     plant(mutant_named(name))
     sys.argv = [module, *arguments]

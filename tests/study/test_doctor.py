@@ -358,6 +358,13 @@ def test_a_damaged_checkpoint_is_told(examined, own_run):
     assert examined(own_run)["weights"].verdict == "FAIL"
 
 
+def test_a_damaged_best_checkpoint_alone_is_told(examined, own_run):
+    for path in own_run.checkpoints.steps():
+        path.unlink()
+    os.truncate(own_run.checkpoints.best, 100)
+    assert examined(own_run)["weights"].verdict == "FAIL"
+
+
 def test_a_run_without_checkpoints(examined, own_run):
     shutil.rmtree(own_run.checkpoints.directory)
     assert examined(own_run)["weights"].verdict == "skipped"
@@ -377,6 +384,16 @@ def test_the_log_of_a_run_is_judged(examined, own_run, losses, expected, seen):
         own_run.log("step", {"step": step, "loss": float(loss), "grad_norm": 1.0})
     finding = examined(own_run)["log of the run"]
     assert finding.verdict == expected and seen in finding.seen, finding
+
+
+@pytest.mark.parametrize("content, seen", [
+    (b"\xff\xfe\x00" * 50, "not UTF-8"), (b'{"event": "step", "step": 1}\n', "an entry without a sound number"),
+    (b'{"event": "step", "loss": "abc", "grad_norm": 1}\n', "an entry without a sound number")])
+def test_a_log_that_cannot_be_read_is_told_and_the_rest_examined(examined, own_run, content, seen):
+    own_run.log_file.write_bytes(content)
+    findings = examined(own_run)
+    assert findings["log of the run"].verdict == "FAIL" and seen in findings["log of the run"].seen
+    assert findings["weights"].verdict == "ok" and "disk" in findings
 
 
 def test_a_validation_loss_that_rises_is_noted(examined, own_run):
@@ -417,9 +434,14 @@ def test_code_1_if_a_probe_fails(cli, small_settings):
     (["tiny", "--data", "missing"], "is not a directory"),
     (["tiny", "--set", "P_drop=2"], "P_drop=2"),
     (["tiny", "--train-source", "missing.en"], "pairs"),
+    (["runs/missing"], "runs/missing: neither a run's directory nor a preset"),
 ])
 def test_bad_input_is_one_line(refused, arguments, complaint):
     assert complaint in refused("doctor", *arguments)
+
+
+def test_a_run_is_not_examined_as_another_model(refused, trained):
+    assert "model.N is 3, was 1" in refused("doctor", trained.path, "--set", "N=3")
 
 
 def test_a_directory_without_a_run_is_refused(refused, tmp_path):

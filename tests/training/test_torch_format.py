@@ -1,4 +1,5 @@
 import json
+import os
 
 import numpy as np
 import pytest
@@ -85,10 +86,28 @@ def test_an_imported_run_cannot_be_trained_further(refused, exported, tmp_path):
     assert "without the optimizer's state" in refused("train", "--resume", tmp_path / "again")
 
 
-def test_nothing_is_imported_over_a_run(refused, exported, own_run, files_of):
+@pytest.mark.parametrize("lost", ["nothing", "config.toml", "checkpoints/step_00000012.safetensors"])
+def test_nothing_is_imported_over_what_is_there(refused, exported, own_run, files_of, lost):
+    (own_run.path / lost).unlink(missing_ok=True)
     before = files_of(own_run.path)
-    assert "holds a run already" in refused("import", exported, "--out", own_run.path)
+    assert "not empty" in refused("import", exported, "--out", own_run.path)
     assert files_of(own_run.path) == before
+
+
+def test_weights_that_changed_are_told_and_what_is_no_number_is_refused(cli, refused, exported, tmp_path):
+    with safe_open(exported, framework="numpy") as file:
+        header = file.metadata()
+    tensors, path = load_file(exported), tmp_path / "changed.safetensors"
+    gain = "encoder.layers.0.norm1.weight"
+    for value, dtype, code in ((0.5, "float32", 0), (np.nan, "float32", 2), (1, "int32", 2)):
+        tensors[gain] = np.full_like(tensors[gain], value, dtype)
+        save_file(tensors, path, header)
+        if code:
+            assert f"{gain} holds what is no finite number" in refused("import", path, "--out", tmp_path / "again")
+        else:
+            said = cli("import", path, "--out", tmp_path / "tuned")
+            assert said.code == 0 and "have changed since it was exported" in said.err
+    assert "changed" not in cli("import", exported, "--out", tmp_path / "same").err
 
 
 def test_files_that_are_no_export_are_refused(refused, exported, trained, tmp_path):
@@ -110,11 +129,24 @@ def test_files_that_are_no_export_are_refused(refused, exported, trained, tmp_pa
     assert "header is damaged" in refused_import(path)
     save_file(tensors, path, header | {"tokenizer": "AAAA"})
     assert "not a sentencepiece model" in refused_import(path)
-    save_file(tensors, path, header | {"config": json.dumps({"model": {"N": 0}})})
-    assert "N=0" in refused_import(path)
+    for config, complaint in (({"model": {"N": 0}}, "N=0"), ([], "no configuration"),
+                              ({"model": 3}, "must be a table")):
+        save_file(tensors, path, header | {"config": json.dumps(config)})
+        assert complaint in refused_import(path)
     save_file({**tensors, "bias": tensors["encoder.layers.0.norm1.bias"]}, path, header)
     assert "not in the model bias" in refused_import(path)
 
 
-def test_a_place_that_cannot_be_written_is_told(refused, trained, tmp_path):
-    assert "cannot write" in refused("export", trained.path, "--to", "torch", tmp_path / "missing" / "x.safetensors")
+def test_an_export_replaces_nothing_but_a_plain_file_elsewhere(refused, own_run, files_of, tmp_path):
+    link = tmp_path / "link"
+    link.symlink_to(own_run.config_file)
+    os.mkfifo(tmp_path / "pipe")
+    before = files_of(own_run.path)
+    for path, complaint in (("", "not a plain file"), (tmp_path, "not a plain file"), (link, "not a plain file"),
+                            (tmp_path / "pipe", "not a plain file"), ("/dev/null", "not a plain file"),
+                            (tmp_path / "missing" / "x.safetensors", "missing: no such directory"),
+                            (own_run.config_file, "the run's own directory"),
+                            (own_run.checkpoints.best, "the run's own directory")):
+        assert complaint in refused("export", own_run.path, "--to", "torch", path)
+    assert files_of(own_run.path) == before
+    assert (tmp_path / "pipe").is_fifo()

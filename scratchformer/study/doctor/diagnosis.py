@@ -55,7 +55,8 @@ def unless_broken(findings: Iterator[Finding]) -> Iterator[Finding]:
     except Exception as error:
         reason = f"{type(error).__name__}: {' '.join(str(error).split())[:150]}"
         yield Finding("the rest", "text, configuration, run and machine can be examined", f"breaks off with {reason}",
-                      "FAIL", "the fault in the code that is named above; too little memory; a bug of doctor")
+                      "FAIL", "a fault in the code, named above if a probe has seen it; too little memory; a bug of "
+                      "doctor")
 
 
 def of_setup(config: Config, run: RunDirectory | None, text: Text | None,

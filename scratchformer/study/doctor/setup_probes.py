@@ -194,7 +194,7 @@ def of_run(run: RunDirectory, batch: Batch | None) -> Iterator[Finding]:
     try:
         model = load_run(run.path).model
     except UserError as error:
-        begun = bool(run.checkpoints.steps())
+        begun = any(run.checkpoints.directory.glob("*.safetensors"))
         yield Finding("weights", "a sound checkpoint that fits the configuration", str(error),
                       "FAIL" if begun else "skipped", "a damaged file; settings that are not those of the run")
         return
@@ -215,15 +215,21 @@ WINDOW = 0.05
 
 def log_of(run: RunDirectory) -> Finding:
     probe, expected = "log of the run", "the loss falls, and stays down; no number is infinite or NaN"
-    entries = run.read_log("step") if run.log_file.exists() else []
+    try:
+        entries = run.read_log("step") if run.log_file.exists() else []
+        losses, norms = (np.array([float(entry[key]) for entry in entries]) for key in ("loss", "grad_norm"))
+        validations = [float(entry["loss"]) for entry in run.read_log("validation")] if entries else []
+    except UserError as error:
+        return Finding(probe, expected, str(error), "FAIL", "a damaged file")
+    except (KeyError, TypeError, ValueError) as error:
+        return Finding(probe, expected, f"{run.log_file}: an entry without a sound number ({error})", "FAIL",
+                       "a damaged file")
     if len(entries) < FEWEST_STEPS:
         return Finding(probe, expected, f"{len(entries)} steps are logged, too few to judge", "skipped")
-    losses, norms = (np.array([float(entry[key]) for entry in entries]) for key in ("loss", "grad_norm"))
     finite = np.isfinite(losses) & np.isfinite(norms)
     if not finite.all():
         return Finding(probe, expected, f"not finite at step {entries[int(finite.argmin())]['step']}", "FAIL",
                        "a learning rate that is too high; overflow of float32 in a part that was changed")
-    validations = [float(entry["loss"]) for entry in run.read_log("validation")]
     judged, seen = course(losses, norms, validations)
     return Finding(probe, expected, seen, judged,
                    "a learning rate that is too high or a warm-up that is too short (spikes, divergence); a fault in "
