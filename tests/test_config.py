@@ -175,7 +175,7 @@ def test_what_a_file_leaves_out_is_that_of_the_base_model(write):
 @pytest.mark.parametrize("text, message", [
     ("[model]\nh = ", "not a TOML file"), ("h = 8\nh = 9\n", "not a TOML file"), (b"\xff\xfe[\0", "not a TOML file"),
     ("[modle]\n", r"no table \[modle\]; did you mean 'model'"), ("h = 8\n", r"no table \[h\]"),
-    ("model = 3\n", r"no table \[model\]"), ("[model]\nwarmup = 5\n", r"no setting 'warmup' in \[model\]"),
+    ("model = 3\n", "model must be a table, not 3"), ("[model]\nwarmup = 5\n", r"no setting 'warmup' in \[model\]"),
     ("[model]\nd_modell = 5\n", r"no setting 'd_modell' in \[model\]; did you mean 'd_model'"),
     ("[model]\nN = 'six'\n", "model.N must be of type int"), ("[model]\nN = nan\n", "model.N must be"),
     ("[training]\nseed = -1\n", "training.seed=-1 must be at least 0"),

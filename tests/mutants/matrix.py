@@ -112,7 +112,8 @@ class Matrix:
     def add(self, mutant: Mutant, results: Legs) -> None:
         known = self.known.setdefault(mutant.name, {"legs": {}})["legs"]
         known |= {leg: found | {"digest": digest(mutant, leg)} for leg, found in results.items()}
-        self.known[mutant.name]["legs"] = {leg: known[leg] for leg in LEGS if leg in known}
+        self.known[mutant.name] = {"patches": patches_digest(mutant),
+                                   "legs": {leg: known[leg] for leg in LEGS if leg in known}}
         self.known = {mutant.name: self.known[mutant.name] for mutant in MUSEUM if mutant.name in self.known}
         temporary = self.path.with_name(f".{self.path.name}.partial")
         temporary.write_text(json.dumps(self.known, indent=1) + "\n", encoding="utf-8")
