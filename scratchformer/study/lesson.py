@@ -1,0 +1,97 @@
+"""What the scripts in lessons/ say and show: numbers inside bands, equalities, times, recorded results, figures.
+
+A lesson that measures something else than its text says ends with an error; so no number in it can go stale.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any, Callable
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from scratchformer.study import figures
+
+QUICK = os.environ.get("SCRATCHFORMER_QUICK") == "1"
+"""Asked to be quick, a lesson takes fewer repetitions; its bands hold all the same."""
+
+ROOT = Path(__file__).parents[2]
+
+
+class Unexpected(AssertionError):
+    """The lesson's text says one thing, its measurement another."""
+
+
+def measure(name: str, value: float, lo: float, hi: float) -> float:
+    """Print a measured number and the band it must lie in. -> value
+
+    Raises Unexpected outside the band (and for NaN).
+    """
+    if not lo <= value <= hi:
+        raise Unexpected(f"{name} is {value:.4g}, and the lesson says between {lo:g} and {hi:g}")
+    print(f"{name}: {value:.4g}   (between {lo:g} and {hi:g})")
+    return value
+
+
+def same(name: str, ours: Any, theirs: Any, tolerance: float = 1e-12) -> None:
+    """Print how far two arrays are apart, relative to the largest element of the second.
+
+    Raises Unexpected for different shapes, or if the difference is above `tolerance`.
+    """
+    ours, theirs = np.asarray(ours), np.asarray(theirs)
+    if ours.shape != theirs.shape:
+        raise Unexpected(f"{name}: the shapes {ours.shape} and {theirs.shape} differ")
+    difference = float(np.abs(ours - theirs).max() / (np.abs(theirs).max() or 1))
+    if not difference <= tolerance:
+        raise Unexpected(f"{name}: relative difference {difference:.1e}, and the lesson says at most {tolerance:g}")
+    print(f"{name}: the same, relative difference {difference:.0e}")
+
+
+def duration(name: str, seconds: float) -> None:
+    """Print a time. Times belong to a machine and a moment, so no page is checked against them."""
+    unit, factor = ("s", 1) if seconds >= 1 else ("ms", 1e3) if seconds >= 1e-3 else ("us", 1e6)
+    print(f"{name}: {seconds * factor:.3g} {unit}   (a time; yours differs)")
+
+
+def recorded(name: str) -> dict[str, Any]:
+    """A result too long to wait for, from benchmarks/results/: print where it comes from. -> the file's contents
+
+    Raises FileNotFoundError outside a clone, where there are no results.
+    """
+    path = ROOT / "benchmarks" / "results" / f"{name}.json"
+    result = json.loads(path.read_text(encoding="utf-8"))
+    source = result["provenance"]
+    print(f"recorded in benchmarks/results/{path.name} on {source['date']}, commit {source['commit'][:9]}, by\n"
+          f"    {result['command']}")
+    return result
+
+
+def show(figure: Figure, name: str, alt: str) -> None:
+    """Show a figure: in a notebook under the cell, from a script as lessons/out/NAME.png, in a page where it stands.
+
+    name  of the file, the number of the lesson first: 05_saturation
+    alt   what the figure says, for a reader who cannot see it
+
+    Raises ValueError without a text.
+    """
+    if len(alt) < 40:
+        raise ValueError(f"figure {name}: the alternative text says too little: {alt!r}")
+    display(figure, name, alt)
+
+
+def in_notebook_or_file(figure: Figure, name: str, alt: str) -> None:
+    """Where a figure goes if nobody builds pages: under the notebook's cell, or into lessons/out/."""
+    if "IPython" in sys.modules and sys.modules["IPython"].get_ipython():
+        sys.modules["IPython"].display.display(figure)
+    else:
+        directory = ROOT / "lessons" / "out"
+        directory.mkdir(exist_ok=True)
+        print(f"figure: {figures.save(figure, directory / f'{name}.png').relative_to(ROOT)}\n    {alt}")
+
+
+display: Callable[[Figure, str, str], None] = in_notebook_or_file
+"""What `show` does with a figure; whoever builds pages puts a function of their own here."""
