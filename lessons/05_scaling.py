@@ -1,0 +1,364 @@
+# %% [markdown]
+# # 05 · Why attention divides by the square root of d_k
+#
+# *About 25 minutes. You need: [lesson 01](01_backprop.py) (gradients, softmax) and [lesson 04](04_soft_lookup.py)
+# (queries, keys, values). You will have: the backward pass of softmax inside attention, and a measured answer to what
+# the factor in equation 1 is for.*
+
+# %%
+import math
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from scratchformer.nn.attention import ScaledDotProductAttention
+from scratchformer.nn.ops import ops_of
+from scratchformer.study.figures import ACCENT, DARK, LIGHT
+from scratchformer.study.lesson import measure, recorded, same, show
+
+
+def softmax(z):
+    """z (..., S) -> weights (..., S), each row positive and of sum 1"""
+    e = np.exp(z - z.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+# %% [markdown]
+# ## Question
+#
+# **Equation 1 divides the scores by $\sqrt{d_k}$. What breaks without it, and why the root?**
+#
+# The task below has one right answer and nothing in its way. There are 32 keys, random vectors of $d_k$ numbers, and
+# a query. The query is to learn to put its weight on one given key: gradient descent may change the query freely, to
+# make the weight of that key as large as it can be. (The gradient in the code is derived below.) Thirty-two such
+# queries learn side by side, at six learning rates that span five powers of ten, and each variant may count its best.
+
+# %%
+def learn_to_look(d_k, factor, rate, steps=150, n=32, S=32):
+    """How much weight the n queries put on their keys in the end, on average: 0 to 1."""
+    random = np.random.default_rng(0)
+    q, keys, wanted = random.normal(size=(n, d_k)), random.normal(size=(n, S, d_k)), random.integers(0, S, n)
+    dweights = np.zeros((n, S))
+    dweights[np.arange(n), wanted] = -1                        # minus the wanted weight is what we minimise
+    for _ in range(steps):
+        weights = softmax(np.einsum("nk,nsk->ns", q, keys) * factor)
+        dscores = factor * weights * (dweights - (dweights * weights).sum(axis=-1, keepdims=True))
+        q -= rate * np.einsum("ns,nsk->nk", dscores, keys)
+    return softmax(np.einsum("nk,nsk->ns", q, keys) * factor)[np.arange(n), wanted].mean()
+
+
+RATES = [0.01, 0.1, 1, 10, 100, 1000]
+best = {}
+for d_k in 4, 64, 512:
+    for name, factor in ("no factor", 1), ("1/sqrt(d_k)", 1 / math.sqrt(d_k)):
+        best[name, d_k] = max(learn_to_look(d_k, factor, rate) for rate in RATES)
+print("weight on the wanted key, at the best of the learning rates")
+for d_k, lo, hi in (4, 0.5, 0.8), (64, 0.2, 0.7), (512, 0.03, 0.25):
+    measure(f"d_k = {d_k:3}, no factor  ", best["no factor", d_k], lo, hi)
+    measure(f"d_k = {d_k:3}, 1/sqrt(d_k)", best["1/sqrt(d_k)", d_k], 0.5 if d_k == 4 else 0.95, 1)
+
+# %% [markdown]
+# With the factor and enough dimensions every query finds its key. Without it, more dimensions make it worse, although
+# they give the query more freedom, and at $d_k = 512$ **no learning rate helps**. So this is not a matter of step
+# size. (At $d_k = 4$ neither does well, since 32 directions crowd in so few dimensions; hold that against the factor
+# if you like.)
+#
+# ## The idea in one picture
+#
+# The more numbers go into a dot product, the larger it becomes; and softmax of large numbers is all or nothing.
+
+# %%
+random = np.random.default_rng(3)
+FACTORS = {"q·k": lambda d_k: 1.0, "q·k / √d_k": lambda d_k: 1 / math.sqrt(d_k), "q·k / d_k": lambda d_k: 1 / d_k}
+figure, axes = plt.subplots(3, 3, figsize=(8, 5), sharex=True, sharey=True, layout="constrained")
+for row, d_k in zip(axes, (4, 64, 1024)):
+    scores = random.normal(size=(32, d_k)) @ random.normal(size=d_k)
+    for panel, (name, factor) in zip(row, FACTORS.items()):
+        weights = np.sort(softmax(scores * factor(d_k)))[::-1]
+        panel.bar(np.arange(1, 33), weights, color=DARK)
+        panel.text(32, 0.85, f"largest {weights[0]:.2f}", ha="right")
+    row[0].set_ylabel(f"d_k = {d_k}\nweight")
+for panel, name in zip(axes[0], FACTORS):
+    panel.set_title(name)
+for panel in axes[2]:
+    panel.set_xlabel("keys, by weight")
+show(figure, "05_saturation", alt="Nine bar charts of attention weights over 32 random keys. Without a factor, one key "
+     "takes nearly all the weight as d_k grows from 4 to 1024. Divided by the root of d_k the bars look alike in all "
+     "three rows. Divided by d_k they become flat.")
+
+# %% [markdown]
+# The left column collapses as $d_k$ grows, the right one goes flat, and the middle one stays as it is. A factor that
+# keeps the distribution of the scores the same whatever the size of the head: that is what was wanted.
+#
+# ## The equation, and the same in code
+#
+# Equation 1 of the paper, with the factor that this lesson is about:
+#
+# $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\left(\frac{Q K^T}{\sqrt{d_k}}\right) V$$
+#
+# Why the root? Footnote 4 of the paper argues with variances. Let the components of $q$ and $k$ be independent, with
+# mean 0 and variance 1. One product $q_i k_i$ has mean 0, and its variance is $E[q_i^2] \cdot E[k_i^2] = 1$. The
+# score is a sum of $d_k$ such products, and variances of independent terms add:
+#
+# $$\mathrm{Var}(q \cdot k) = \sum_{i=1}^{d_k} \mathrm{Var}(q_i k_i) = d_k$$
+#
+# So a typical score has the size of its standard deviation, $\sqrt{d_k}$. Dividing by that brings it back to 1.
+
+# %%
+for d_k in 4, 64, 1024:
+    q, k = random.normal(size=(2, 20_000, d_k))
+    scores = (q * k).sum(axis=1)
+    measure(f"variance of q·k / d_k,          d_k = {d_k:4}", scores.var() / d_k, 0.95, 1.05)
+    measure(f"variance of q·k / sqrt(d_k),    d_k = {d_k:4}", (scores / math.sqrt(d_k)).var(), 0.95, 1.05)
+
+# %% [markdown]
+# ## Forward
+#
+# With the sizes of the paper's base model, $d_k = 64$: how large does the largest of 32 scores become?
+
+# %%
+def attention_weights(q, k):
+    """q (T, d_k), k (S, d_k) -> weights (T, S)"""
+    scores = q @ k.T                                           # (T, S)
+    return softmax(scores / math.sqrt(q.shape[-1]))
+
+
+q, k = random.normal(size=(500, 64)), random.normal(size=(32, 64))
+largest = (q @ k.T).max(axis=1).mean()
+measure("largest of 32 scores, on average", largest, 14, 19)
+measure("the same, scaled", largest / 8, 1.75, 2.4)
+measure("how much more weight it gets than a score of 0, unscaled: e to the", largest, 14, 19)
+
+# %% [markdown]
+# $e^{16}$ is nine million. The largest score of 32 leaves nothing for the others.
+#
+# ## Backward of softmax
+#
+# Now what does that do to the gradient? Let $w = \mathrm{softmax}(z)$ be the weights of one query, and suppose that
+# we have $dw_s$, one number for each key. We want $dz_r$. The score $z_r$ reaches **every** weight $w_s$: its own
+# through the numerator, and all of them through the common sum.
+#
+# $$w_s = \frac{e^{z_s}}{\sum_u e^{z_u}}$$
+#
+# - Through the sum: the sum grows by $e^{z_r}$, its share is $w_r$, so every $w_s$ shrinks in proportion:
+#   $\frac{\partial w_s}{\partial z_r} = -w_s w_r$.
+# - Through the numerator, only if $s = r$: $w_r$ grows by $w_r$.
+#
+# The chain rule adds up the ways from $z_r$ to the loss, over all $s$:
+#
+# $$dz_r = w_r dw_r - \sum_s dw_s w_s w_r = w_r \left( dw_r - \sum_s w_s dw_s \right)$$
+#
+# Read the bracket: $\sum_s w_s dw_s$ is the average of the $dw_s$, weighted by the attention itself. A score falls if
+# its key is worth less to the loss than the average of what is being read already, and it rises if it is worth more.
+# The factor in front says how much: by the weight it has. **A key with weight 0 gets gradient 0**, however much the
+# loss would like it; and where one key has weight 1, it *is* the average, and its bracket is 0 as well. A saturated
+# softmax passes nothing back.
+#
+# Last, $z$ was the score times a factor $c$, so the score's gradient is $c \, dz$.
+
+# %%
+def softmax_backward(dweights, weights, factor):
+    """dweights, weights (..., S) -> dscores (..., S)"""
+    average = (weights * dweights).sum(axis=-1, keepdims=True)
+    return factor * weights * (dweights - average)
+
+
+# %% [markdown]
+# ## Check
+#
+# Against central differences, with a random upstream gradient; and against the library's operation.
+
+# %%
+T, S, d_k = 3, 5, 7
+factor = 1 / math.sqrt(d_k)
+scores, upstream = random.normal(size=(T, S)), random.normal(size=(T, S))
+
+
+def numeric_gradient(f, array, h=1e-5):
+    """As in lesson 01: central differences of f() in each element of `array`."""
+    gradient = np.zeros_like(array)
+    for index in np.ndindex(array.shape):
+        original = array[index]
+        array[index] = original + h
+        above = f()
+        array[index] = original - h
+        gradient[index] = (above - f()) / (2 * h)
+        array[index] = original
+    return gradient
+
+
+numeric = numeric_gradient(lambda: (softmax(factor * scores) * upstream).sum(), scores)
+dscores = softmax_backward(upstream, softmax(factor * scores), factor)
+error = np.abs(dscores - numeric).max() / np.abs(numeric).max()
+measure("worst error, relative to the largest element", error, 0, 1e-8)
+ops = ops_of(scores)
+same("weights: this page and the library", softmax(factor * scores)[None, None],
+     ops.masked_softmax(scores[None, None], factor, None, False))
+same("dscores: this page and the library", dscores,
+     ops.masked_softmax_backward(upstream, softmax(factor * scores), factor))
+
+# %% [markdown]
+# Why *random*? Many published checks take the sum of the output as the loss, an upstream gradient of ones. But the
+# weights of a row always sum to 1, so the true gradient of that sum is zero, and a backward that returns zeros
+# passes:
+
+# %%
+ones = np.ones((T, S))
+numeric = numeric_gradient(lambda: (softmax(factor * scores) * ones).sum(), scores)
+measure("upstream of ones: largest true gradient", np.abs(numeric).max(), 0, 1e-9)
+numeric = numeric_gradient(lambda: (softmax(factor * scores) * upstream).sum(), scores)
+measure("random upstream: largest true gradient", np.abs(numeric).max(), 0.01, 1)
+
+# %% [markdown]
+# ## Experiment 1: what arrives at the scores
+#
+# How much of a gradient does softmax let through? Its derivatives form a matrix $J_{sr} = w_s (\delta_{sr} - w_r)$,
+# and the norm of that matrix says how strongly the weights react to the scores at all. Two thousand random queries
+# for each size, 32 keys each. The third column is a control: if "smaller scores" were the whole story, dividing by
+# $d_k$ would be better still.
+
+# %%
+def jacobian_norm(weights):
+    """weights (n, S) -> (n,): the Frobenius norm of d weights / d (scaled scores)"""
+    J = weights[:, :, None] * (np.eye(weights.shape[1]) - weights[:, None, :])
+    return np.sqrt((J**2).sum(axis=(1, 2)))
+
+
+sizes, largest, through = [4, 16, 64, 256, 1024], {}, {}
+for d_k in sizes:
+    scores = np.einsum("nk,nsk->ns", random.normal(size=(2000, d_k)), random.normal(size=(2000, 32, d_k)))
+    for name, factor in FACTORS.items():
+        weights = softmax(scores * factor(d_k))
+        largest[name, d_k], through[name, d_k] = weights.max(axis=1).mean(), np.median(jacobian_norm(weights))
+
+print(f"{'':6}" + "".join(f"{name:>24}" for name in FACTORS))
+print(f"{'d_k':6}" + "".join(f"{'largest   median norm':>24}" for _ in FACTORS))
+for d_k in sizes:
+    print(f"{d_k:<6}" + "".join(f"{largest[name, d_k]:13.2f}{through[name, d_k]:11.1e}" for name in FACTORS))
+measure("no factor: median norm, d_k 1024 over d_k 4", through["q·k", 1024] / through["q·k", 4], 0, 1e-2)
+measure("with 1/sqrt(d_k): the same", through["q·k / √d_k", 1024] / through["q·k / √d_k", 4], 0.95, 1.1)
+measure("with 1/d_k: largest weight at 1024; uniform would be 0.031", largest["q·k / d_k", 1024], 0.031, 0.036)
+
+figure, axes = plt.subplots(figsize=(7, 3.8), layout="constrained")
+for name, style, colour in zip(FACTORS, ["o-", "s-", "^--"], [ACCENT, DARK, LIGHT]):
+    axes.loglog(sizes, [through[name, d_k] for d_k in sizes], style, color=colour, label=name)
+axes.set(xlabel="d_k", ylabel="median norm of the derivative", title="What softmax lets through, random q and k")
+axes.set_xticks(sizes, [str(d_k) for d_k in sizes])
+axes.minorticks_off()
+axes.legend()
+show(figure, "05_jacobian", alt="Median norm of the softmax derivative against d_k from 4 to 1024, logarithmic. Without "
+     "a factor it stays near 0.3 up to 16, then falls by more than three powers of ten. With one over root d_k it is "
+     "flat at 0.23, with one over d_k flat at 0.18.")
+
+# %% [markdown]
+# Three things to see, and only the first is in most explanations:
+#
+# 1. Without the factor, the derivative collapses. With it, it does not depend on $d_k$.
+# 2. At small $d_k$ the unscaled derivative is *not* smaller: at 16 it is larger than the scaled one. The paper says
+#    the same with care: it suspects trouble "for large values of $d_k$".
+# 3. Division by $d_k$ also keeps the derivative alive. What it loses is the *choice*: all keys get nearly the same
+#    weight, whatever the query. The task of the beginning can still be learnt with it, at a learning rate fit for it:
+
+# %%
+for rate, lo, hi in (1, 0, 0.1), (1000, 0.9, 1):
+    measure(f"d_k = 512, 1/d_k, rate {rate:4}: weight on the wanted key", learn_to_look(512, 1 / 512, rate), lo, hi)
+
+# %% [markdown]
+# So the exact power is a matter of convenience, as long as scores neither explode nor vanish. With the root, one
+# learning rate and one initialisation serve heads of every size.
+
+# %% [markdown]
+# ## Experiment 2: does it matter to a model that learns?
+#
+# RESULT
+#
+# ## Check the claim
+#
+# > "Without the factor, the gradient of attention vanishes, so the model cannot learn."
+#
+# Look at what the loss sees. In lesson 01 softmax was followed by a logarithm, and the gradient of the pair was $p -
+# q$: as far from zero as the answer was wrong, saturated or not. Inside attention no logarithm follows, and the
+# factor $w_r$ stays in front. Here are both ways to train the queries of the beginning, without any factor: once on
+# the weight itself, once on its logarithm.
+
+# %%
+def learn_with_log(d_k, rate, steps=150, n=32, S=32):
+    """As learn_to_look without a factor, but what is minimised is minus the logarithm of the wanted weight."""
+    random = np.random.default_rng(0)
+    q, keys, wanted = random.normal(size=(n, d_k)), random.normal(size=(n, S, d_k)), random.integers(0, S, n)
+    for _ in range(steps):
+        dscores = softmax(np.einsum("nk,nsk->ns", q, keys)) - np.eye(S)[wanted]
+        q -= rate * np.einsum("ns,nsk->nk", dscores, keys)
+    return softmax(np.einsum("nk,nsk->ns", q, keys))[np.arange(n), wanted].mean()
+
+
+measure("d_k = 512, no factor, on the weight: best rate", best["no factor", 512], 0.03, 0.25)
+measure("d_k = 512, no factor, on its logarithm: rate 0.1", learn_with_log(512, 0.1), 0.95, 1)
+
+# %% [markdown]
+# So "large scores kill the gradient" is a statement about softmax *in the middle* of a network. The same large scores
+# do no harm at its end, under the logarithm of the loss, where they are the rule.
+#
+# > "Divide by the square root of the model's dimension."
+#
+# A published implementation does: $\sqrt{d_{model}}$ instead of $\sqrt{d_k}$. With 8 heads the scores come out $\sqrt
+# 8$ times too small. No gradient check objects, since backward belongs to this forward. In numbers, at the sizes of
+# the base model:
+
+# %%
+q, keys = random.normal(size=(500, 64)), random.normal(size=(32, 64))
+for name, divisor, lo, hi in ("sqrt(d_k) = 8", 8, 0.14, 0.19), ("sqrt(d_model) = 22.6", math.sqrt(512), 0.05, 0.08):
+    measure(f"divided by {name}: largest of 32 weights", softmax(q @ keys.T / divisor).max(axis=1).mean(), lo, hi)
+
+# %% [markdown]
+# ## Paper and code
+#
+# - Equation 1 and footnote 4, §3.2.1. The paper does not measure the effect; it says that it suspects it.
+# - In the library: `masked_softmax` and its backward in [nn/ops.py](../scratchformer/nn/ops.py) take the factor as
+#   `scale`; `ScaledDotProductAttention` in [nn/attention.py](../scratchformer/nn/attention.py) gives them `1 /
+#   math.sqrt(d_k)`.
+# - *Differs from this page:* there, scores have a batch and a head axis, and a mask, which lesson 06 adds. The factor
+#   is a Python float on purpose: `np.sqrt(64)` is a float64 scalar, and in NumPy 2 it would turn a float32 model into
+#   a float64 one.
+#
+# The whole layer, with what stands on this page inside:
+
+# %%
+q, k, v = random.normal(size=(2, T, 1, d_k)), random.normal(size=(2, S, 1, d_k)), random.normal(size=(2, S, 1, 4))
+y, _ = ScaledDotProductAttention().forward(q, k, v)
+for b in range(2):
+    weights = attention_weights(q[b, :, 0], k[b, :, 0])
+    same(f"sentence {b}: softmax(Q K^T / sqrt(d_k)) V", weights @ v[b, :, 0], y[b, :, 0])
+
+# %% [markdown]
+# ## Exercises
+#
+# **Predict.** All keys are the same vector. What are the weights, and what is `dscores`?
+#
+# <details><summary>Answer</summary>
+#
+# The scores are equal, so each of $S$ keys gets $1/S$. The gradient is *not* zero: the values may differ, and $dz_r =
+# (dw_r - \mathrm{mean}(dw)) / S$.
+#
+# </details>
+#
+# **Predict.** You add 100 to every score of a query. What happens to the weights and to the gradient?
+#
+# <details><summary>Answer</summary>
+#
+# Nothing, to both: $e^{100}$ is a factor of numerator and sum. For the same reason the bias of the keys has an
+# exactly zero gradient in every model: it adds the same number to all scores of a query. A gradient check that
+# demands a small *relative* error of it cries wolf.
+#
+# </details>
+#
+# **Backward** `05_softmax_backward`: from `dweights` to `dscores`, the factor included.
+#
+# **Build** `05_scaling`: scaled scores of several heads at once.
+#
+# **Break** `05_all_ones`: write a backward that is wrong and that a check with an upstream gradient of ones accepts.
+#
+# ## Next
+#
+# Every query of this page may look at every key. [Lesson 06](06_masks.py) takes that away where it must be taken
+# away: from padding, and from the future.
