@@ -4,7 +4,7 @@ PYTHON ?= python3
 # What `make test` installs: EXTRAS=test,oracle adds PyTorch, and with it the tests that compare with it.
 EXTRAS ?= test
 
-.PHONY: demo test check ledger clean
+.PHONY: demo test check lessons lessons-check ledger clean
 
 demo: .venv/installed
 	.venv/bin/scratchformer demo --out runs/demo
@@ -19,6 +19,14 @@ check:
 	$(BIN)mypy
 	$(BIN)python -m pytest
 
+# Run the lessons and write their pages: docs/lessons/, which is committed, and site/.
+lessons: .venv/extras-lessons
+	.venv/bin/python tools/lessons.py
+
+# Run them and compare with docs/lessons/.
+lessons-check: .venv/extras-lessons
+	.venv/bin/python tools/lessons.py --check
+
 # Measure what docs/correctness.md shows, most of an hour, and write it; in an environment with the extras test and oracle.
 ledger:
 	$(BIN)python tools/ledger.py --measure
@@ -30,8 +38,8 @@ ledger:
 	.venv/bin/python -m pip install --quiet --editable .
 	touch $@
 
-.venv/extras-$(EXTRAS): .venv/installed
-	.venv/bin/python -m pip install --quiet --editable '.[$(EXTRAS)]'
+.venv/extras-%: .venv/installed
+	.venv/bin/python -m pip install --quiet --editable '.[$*]'
 	touch $@
 
 clean:

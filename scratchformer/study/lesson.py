@@ -71,7 +71,7 @@ def recorded(name: str) -> dict[str, Any]:
 
 
 def show(figure: Figure, name: str, alt: str) -> None:
-    """Show a figure: in a notebook under the cell, from a script as lessons/out/NAME.png, in a page where it stands.
+    """Show a figure: in a notebook under the cell, from a script as out/NAME.png beside it, in a page where it stands.
 
     name  of the file, the number of the lesson first: 05_saturation
     alt   what the figure says, for a reader who cannot see it
@@ -84,13 +84,17 @@ def show(figure: Figure, name: str, alt: str) -> None:
 
 
 def in_notebook_or_file(figure: Figure, name: str, alt: str) -> None:
-    """Where a figure goes if nobody builds pages: under the notebook's cell, or into lessons/out/."""
+    """Where a figure goes if nobody builds pages: into out/ beside the script or notebook, and under the cell."""
+    script = getattr(sys.modules["__main__"], "__file__", "")              # none in a notebook, whose directory is "."
+    directory = Path(script).parent / "out"
+    directory.mkdir(exist_ok=True)
+    path = figures.save(figure, directory / f"{name}.png")
     if "IPython" in sys.modules and sys.modules["IPython"].get_ipython():
-        sys.modules["IPython"].display.display(figure)
+        from IPython.display import Image, display
+
+        display(Image(filename=path, alt=alt))
     else:
-        directory = ROOT / "lessons" / "out"
-        directory.mkdir(exist_ok=True)
-        print(f"figure: {figures.save(figure, directory / f'{name}.png').relative_to(ROOT)}\n    {alt}")
+        print(f"figure: {os.path.relpath(path)}\n    {alt}")
 
 
 display: Callable[[Figure, str, str], None] = in_notebook_or_file

@@ -1,0 +1,174 @@
+"""Does the factor 1/sqrt(d_k) of attention's scores matter when a model is trained?
+
+    python benchmarks/attention_scaling.py [--quick] [--out DIR]
+
+The text and the sizes of the preset tiny; nothing but the factor differs: 1/sqrt(d_k) as in the paper, 1, and 1/d_k.
+A fourth variant has the factor 1, but W_Q and W_K that are d_k^(1/4) times smaller at first: before the first step it
+computes what the paper's model computes, and only learning can tell the two apart. All this with one head of 128, and
+with eight heads of 16. A seed decides the initial weights and the batches, so runs of one seed start from the same
+weights and see the same batches. README.md here says what is recorded.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Iterator
+
+import numpy as np
+from provenance import surroundings
+from small_training import add_gradient, arguments_of, equal_lengths, number, numbers, read_text, spread, train, write
+from threadpoolctl import threadpool_limits
+
+from scratchformer import config as configs
+from scratchformer.config import Config
+from scratchformer.nn.attention import (
+    AttentionCache,
+    Mask,
+    MultiHeadAttention,
+    ScaledDotProductAttention,
+    by_head,
+    transposed,
+)
+from scratchformer.nn.dropout import DropoutKey
+from scratchformer.nn.optim import Adam, noam
+from scratchformer.nn.parameter import Array
+from scratchformer.nn.transformer import Transformer
+from scratchformer.text.batches import Batch
+from scratchformer.training.run import TrainingData
+
+EXPERIMENT = {"model.d_model": 128, "training.steps": 300, "training.tokens_per_batch": 512, "training.warmup": 100,
+              "training.lr_factor": 0.5, "training.validate_every": 25}
+QUICK = {"model.d_model": 32, "model.d_ff": 64, "training.steps": 4, "training.validate_every": 2}
+HEADS = (1, 8)
+VARIANTS = {"1/sqrt(d_k)": (-1 / 2, 0.0), "1": (0.0, 0.0), "1/d_k": (-1.0, 0.0),
+            "1, smaller W_Q and W_K": (0.0, -1 / 4)}
+"""Powers of d_k: the factor of the scores, and a factor of the initial W_Q and of the initial W_K."""
+SEEDS = (0, 1, 2)
+
+# Another factor -------------------------------------------------------------------------------------------------------
+
+
+class DotProductAttention(ScaledDotProductAttention):
+    """Attention with any factor before its scores, softmax(factor Q K^T) V.
+
+    The factor's ratio to 1/sqrt(d_k) goes into the queries: q' = ratio q, hence dq = ratio dq'.
+    """
+
+    def __init__(self, ratio: float) -> None:
+        super().__init__()
+        self.ratio = ratio
+
+    def forward(self, q: Array, k: Array, v: Array, mask: Mask = Mask(),
+                rng: DropoutKey | None = None) -> tuple[Array, Any]:
+        return super().forward(self.ratio * q, k, v, mask, rng)
+
+    def backward(self, dy: Array, cache: Any) -> tuple[Array, Array, Array]:
+        dq, dk, dv = super().backward(dy, cache)
+        return self.ratio * dq, dk, dv
+
+
+def model_of(variant: str, config: Config) -> Transformer:
+    power, initial_power = VARIANTS[variant]
+    model = Transformer(config.model, config.training.seed)
+    for layer in attention_layers(model).values():
+        layer.attention = DotProductAttention(layer.d_k ** (power + 1 / 2))
+        for weight, _ in query_key_weights(layer):
+            weight *= layer.d_k**initial_power
+    return model
+
+
+def attention_layers(model: Transformer) -> dict[str, MultiHeadAttention]:
+    """In the order of forward."""
+    encoder = {f"encoder.{i}.self": layer.self_attention for i, layer in enumerate(model.encoder.layers)}
+    decoder = {f"decoder.{i}.{kind}": residual for i, layer in enumerate(model.decoder.layers)
+               for kind, residual in (("self", layer.self_attention), ("cross", layer.cross_attention))}
+    return {name: residual.sublayer for name, residual in (encoder | decoder).items()}
+
+
+def query_key_weights(layer: MultiHeadAttention) -> Iterator[tuple[Array, Array]]:
+    """W_Q and W_K, which lie beside W_V, as views of one or two matrices; each with its gradient."""
+    for name, n_projections in (("qkv.weight", 2), ("q.weight", 1), ("kv.weight", 1)):
+        if name in layer.parameters():
+            parameter, width = layer.parameters()[name], n_projections * layer.h * layer.d_k
+            yield parameter.data[:, :width], parameter.grad[:, :width]
+
+
+# What is looked at, before the first step and after the last ----------------------------------------------------------
+
+
+def look(model: Transformer, batch: Batch, config: Config) -> dict[str, Any]:
+    """On a batch without padding. For each attention of the model:
+
+    score_std        the spread of one query's scores as softmax gets them, factor and all: their standard deviation
+                     over the keys (those that a causal mask hides, too), root mean square over queries and heads
+    largest_weight   mean over queries and heads
+
+    And for the whole model:
+
+    gradient_norm    length of the gradient
+    query_key_share  length of the part that belongs to all W_Q and W_K, as a share of it
+    """
+    _, forward_cache = model.forward(batch.source_ids, batch.target_in_ids)
+    caches = dict(zip(attention_layers(model), attention_caches(forward_cache)))
+    add_gradient(model, batch, config, step=1)
+    gradient_norm = float(np.linalg.norm(model.store.grad))
+    squares = [float((gradient**2).sum()) for layer in attention_layers(model).values()
+               for _, gradient in query_key_weights(layer)]
+    return {
+        "score_std": {name: number(math.sqrt(scores(cache).var(axis=-1).mean())) for name, cache in caches.items()},
+        "largest_weight": {name: number(cache.weights.max(axis=-1).mean()) for name, cache in caches.items()},
+        "gradient_norm": number(gradient_norm), "query_key_share": number(math.sqrt(sum(squares)) / gradient_norm),
+    }
+
+
+def attention_caches(cache: Any) -> Iterator[AttentionCache]:
+    """Those in the cache of a forward pass, in the order of forward."""
+    if isinstance(cache, AttentionCache):
+        yield cache
+    elif isinstance(cache, (tuple, list)):
+        for part in cache:
+            yield from attention_caches(part)
+
+
+def scores(cache: AttentionCache) -> Array:
+    """What softmax gets: (B, H, T, S)."""
+    return by_head(cache.q) @ transposed(by_head(cache.k)) / math.sqrt(cache.q.shape[-1])
+
+
+# The runs -------------------------------------------------------------------------------------------------------------
+
+
+def run(variant: str, data: TrainingData, config: Config) -> dict[str, Any]:
+    training, model = config.training, model_of(variant, config)
+    batch = equal_lengths(data.train, 64)
+    start = look(model, batch, config)
+    curve = train(model, Adam(model, (training.beta1, training.beta2), training.eps), data, config,
+                  lambda step: noam(step, config.model.d_model, training.warmup, training.lr_factor))
+    return {"seed": training.seed, "final_loss": number(curve[-1][1]), "start": start,
+            "end": look(model, batch, config), "curve": numbers(curve)}
+
+
+def row(h: int, variant: str, data: TrainingData, config: Config, seeds: tuple[int, ...]) -> dict[str, Any]:
+    """All seeds of one variant and one number of heads."""
+    config = configs.with_settings(config, {"model.h": h})
+    runs = [run(variant, data, configs.with_settings(config, {"training.seed": seed})) for seed in seeds]
+    losses = spread([each["final_loss"] for each in runs])
+    print(f"h={h}, d_k={config.model.d_k}, {variant}: final loss {losses['mean']} "
+          f"({losses['lowest']} to {losses['highest']})", flush=True)
+    return {"h": h, "d_k": config.model.d_k, "variant": variant, "final_loss": losses, "runs": runs}
+
+
+def main() -> None:
+    arguments = arguments_of(__doc__.split("\n")[0])
+    config = configs.with_settings(configs.preset("tiny"), EXPERIMENT | (QUICK if arguments.quick else {}))
+    seeds = SEEDS[:1] if arguments.quick else SEEDS
+    with threadpool_limits(1):
+        provenance = surroundings()                                                # now: git may move while we measure
+        data = read_text(config)
+        rows = [row(h, variant, data, config, seeds) for h in HEADS for variant in VARIANTS]
+    write(arguments.out, "attention_scaling", {"provenance": provenance, "config": configs.to_dict(config),
+                                               "seeds": seeds, "results": rows})
+
+
+if __name__ == "__main__":
+    main()

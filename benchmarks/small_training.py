@@ -1,0 +1,112 @@
+"""What the small training experiments share: the bundled text, a bare training loop, and how a result is written."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any, Callable, Iterator
+
+import numpy as np
+
+from scratchformer.config import Config
+from scratchformer.nn.dropout import DropoutKey
+from scratchformer.nn.optim import Adam
+from scratchformer.nn.transformer import Transformer
+from scratchformer.text.batches import Batch, BatchPlan, EncodedPairs, steps
+from scratchformer.training.loop import validation_loss
+from scratchformer.training.run import TrainingData, encode_corpus, read_corpus, replace_text, train_tokenizer
+
+RESULTS = Path(__file__).parent / "results"
+
+# Training -------------------------------------------------------------------------------------------------------------
+
+
+def read_text(config: Config) -> TrainingData:
+    corpus = read_corpus(config.data)
+    return encode_corpus(corpus, train_tokenizer(corpus, config), config)
+
+
+def batches(data: TrainingData, config: Config) -> Iterator[Batch]:
+    """The batches of a training run, one a step, for ever; the same ones for the same seed."""
+    settings = config.training
+    plan = BatchPlan(data.train, settings.tokens_per_batch, 1, settings.seed, settings.bucket_fineness)
+    for _, _, indices in steps(plan):
+        yield plan.micro_batches(indices)[0]
+
+
+def add_gradient(model: Transformer, batch: Batch, config: Config, step: int) -> float:
+    """Set the gradient to that of the batch's mean loss per target token. -> that loss, in nats, smoothed"""
+    settings = config.training
+    model.zero_grad()
+    loss, n_tokens = model.loss_backward(batch.source_ids, batch.target_in_ids, batch.target_out_ids, settings.eps_ls,
+                                         DropoutKey(settings.seed, step), settings.smoothing)
+    model.store.grad /= n_tokens
+    return float(loss) / n_tokens
+
+
+@np.errstate(over="ignore", invalid="ignore")                                      # it is the end, and recorded as such
+def train(model: Transformer, optimizer: Adam, data: TrainingData, config: Config,
+          learning_rate: Callable[[int], float]) -> list[tuple[int, float]]:
+    """Train for `config.training.steps`; `learning_rate` takes the number of the step, from 1.
+
+    -> (step, validation loss in nats per target token, unsmoothed), from step 0 on every `validate_every` steps. The
+    loss is NaN from where the training loss is no longer finite; the training ends there.
+    """
+    settings = config.training
+
+    def look(step: int) -> tuple[int, float]:
+        return step, validation_loss(model, data.val, settings.tokens_per_batch)
+
+    curve = [look(0)]
+    for step, batch in zip(range(1, settings.steps + 1), batches(data, config)):
+        if not math.isfinite(add_gradient(model, batch, config, step)):
+            return [*curve, (step, math.nan)]
+        optimizer.step(learning_rate(step))
+        if step % settings.validate_every == 0:
+            curve.append(look(step))
+    return curve
+
+
+def equal_lengths(pairs: EncodedPairs, count: int) -> Batch:
+    """Up to `count` pairs without any padding: of the lengths of source and target that occur most often together."""
+    lengths = list(zip(pairs.source.lengths.tolist(), pairs.target.lengths.tolist()))
+    (commonest, _), = Counter(lengths).most_common(1)
+    return pairs.batch(np.array([i for i, pair in enumerate(lengths) if pair == commonest][:count]))
+
+
+# Results --------------------------------------------------------------------------------------------------------------
+
+
+def spread(values: list[float | None]) -> dict[str, float | None]:
+    """Mean and range over the seeds; all None if one of the values is."""
+    array = np.array(values, float)                                                # None becomes NaN
+    return {"mean": number(float(array.mean())), "lowest": number(float(array.min())),
+            "highest": number(float(array.max()))}
+
+
+def number(value: float) -> float | None:
+    """Five significant digits; None, which is null in JSON, for what is not finite."""
+    return float(f"{value:.5g}") if math.isfinite(value) else None
+
+
+def numbers(curve: list[tuple[int, float]]) -> list[tuple[int, float | None]]:
+    return [(step, number(loss)) for step, loss in curve]
+
+
+def arguments_of(description: str) -> argparse.Namespace:
+    """--quick and --out, which every experiment takes."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--quick", action="store_true", help="a few steps of a smaller model, to see that it runs")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="directory of the result (default: results/ here)")
+    return parser.parse_args()
+
+
+def write(directory: Path, name: str, result: dict[str, Any]) -> None:
+    """Write `directory`/`name`.json, whole or not at all, with the command that made it."""
+    command = " ".join(["python", f"benchmarks/{name}.py", *sys.argv[1:]])
+    text = json.dumps({"command": command, **result}, indent=1, allow_nan=False)
+    replace_text(directory / f"{name}.json", text + "\n")

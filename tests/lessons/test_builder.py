@@ -1,0 +1,496 @@
+"""The builder on lessons of a few lines: cells, output, figures, links, maths, the site, and what --check notices."""
+
+import re
+import shutil
+from xml.etree import ElementTree
+
+import lesson_site
+import pytest
+from html_page import HtmlPage, assert_well_made
+from lesson_run import Cell, LessonError, cells_of
+from lesson_site import mathml
+
+import lessons
+
+ALT = "A line that rises from zero to one, then stays where it is."
+FIRST = rf'''# %% [markdown]
+# # 01 · The first, with $x_1$ and `code`
+#
+# *About 5 minutes.*
+
+# %%
+from matplotlib.figure import Figure
+
+from scratchformer.study.lesson import duration, measure, show
+
+print("before the figure")
+figure = Figure(figsize=(4, 3))
+figure.subplots().plot([0, 1, 1])
+show(figure, "01_line", "{ALT}")
+measure("a number", 0.5, 0, 1)
+duration("this", 0.02)
+
+# %%
+unprinted = 1
+
+# %% [markdown]
+# ## Question
+#
+# **Does it work, with
+# $a_i * b_i$?** No.
+#
+# Compare $a_1 < b_2$ and $c_1 * d_2 * e_3$, at $5 \%$ of `$HOME` and \$3. See [the next](02_second.py#question), [a
+# file](../scratchformer/nn/ops.py), [nn/ops.py](../scratchformer/nn/ops.py) and [outside](https://example.org/).
+#
+# $$
+# \begin{{aligned}} a &= \frac{{b}}{{c}} \\
+# d_1 &= e_2 \end{{aligned}}
+# $$
+#
+# - an item
+#
+#   $$\sum_i x_i$$
+#
+# <details><summary>Answer</summary>
+# Hidden *emphasis*.
+# </details>
+# Shown.
+#
+# | a | b |
+# |---|--:|
+# | 1 | $y$ |
+#
+# ## Check
+#
+# ### More
+'''
+SECOND = '''# %% [markdown]
+# # 02 · The second
+# ## Question
+# What is `x` in the end?
+
+# %%
+x = 6
+
+# %%
+print(x * 7, "<b>")
+'''
+BROKEN = SECOND.replace("print(x * 7", "print(x / 0")
+
+
+def write_lessons(root, *sources):
+    (root / "lessons").mkdir()
+    for number, source in enumerate(sources, 1):
+        (root / "lessons" / f"{number:02}_{['first', 'second'][number - 1]}.py").write_text(source, encoding="utf-8")
+    return root
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """A directory with two lessons and their pages. Only to be read; `own` is a copy."""
+    root = write_lessons(tmp_path_factory.mktemp("built"), FIRST, SECOND)
+    lessons.build(root)
+    return root
+
+
+@pytest.fixture
+def own(built, tmp_path):
+    return shutil.copytree(built, tmp_path / "own")
+
+
+@pytest.fixture(scope="module")
+def first_page(built):
+    return (built / "docs/lessons/01_first.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def first_html(built):
+    return (built / "site/01_first.html").read_text(encoding="utf-8")
+
+
+def lesson_file(tmp_path, source):
+    path = tmp_path / "01_lesson.py"
+    path.write_text(source, encoding="utf-8")
+    return path
+
+
+def prose_of(text):
+    return lessons.prose(lessons.ROOT / "lessons" / "01_x.py", Cell(True, text, 10))
+
+
+# Cells and output -----------------------------------------------------------------------------------------------------
+
+
+def test_a_lesson_falls_into_prose_and_code_with_their_lines(tmp_path):
+    path = lesson_file(tmp_path, "# %% [markdown]\n# # Title\n#\n#   indented\n\n# %%\n\n# %%\nx = 1\n\n\ny = 2\n\n")
+    assert cells_of(path) == [Cell(True, "# Title\n\n  indented", 2), Cell(False, "x = 1\n\n\ny = 2", 9)]
+
+
+@pytest.mark.parametrize("source, line, complaint", [
+    ("import os\n# %%\n", 1, "begins with the mark"),
+    ("# %%\nx = 1\n# %% code\n", 3, "the mark of a cell"),
+    ("# %% [markdown]\n# text\nx = 1\n", 3, "a line of prose begins with"),
+    ("# %% [markdown]\n#text\n", 2, "a line of prose begins with"),
+])
+def test_what_is_no_lesson_is_refused_with_its_line(tmp_path, source, line, complaint):
+    with pytest.raises(LessonError, match=f"^lessons/01_lesson.py, line {line}: .*{complaint}"):
+        cells_of(lesson_file(tmp_path, source))
+
+
+def test_a_page_shows_code_then_what_it_printed_and_drew_in_that_order(first_page):
+    assert first_page.startswith("<!-- made by `make lessons` from lessons/01_first.py")
+    parts = ["```python\nfrom matplotlib", "```text\nbefore the figure\n```", f"![{ALT}](figures/01_line.png)",
+             "```text\na number: 0.5   (between 0 and 1)\nthis: 20 ms   (a time; yours differs)\n```",
+             "```python\nunprinted = 1\n```\n\n## Question"]
+    assert [part for part in parts if part not in first_page] == []
+    assert sorted(parts, key=first_page.index) == parts
+
+
+def test_cells_share_one_namespace(built):
+    assert "```text\n42 <b>\n```" in (built / "docs/lessons/02_second.md").read_text(encoding="utf-8")
+
+
+def test_output_with_backticks_gets_a_longer_fence():
+    assert lessons.fenced("text", "a ```` b") == "`````text\na ```` b\n`````"
+    assert lessons.fenced("text", "a `b`") == "```text\na `b`\n```"
+
+
+@pytest.mark.parametrize("code, line, complaint", [
+    ("print(1)\n1 / 0", 7, "ZeroDivisionError: division by zero"),
+    ("def f():\n    return 1 / 0\n\n\nf()", 7, "ZeroDivisionError: division by zero"),
+    ("x = 1\n\nx = = 1", 8, "SyntaxError"),
+    ("x = 1\nassert x == 2", 7, "AssertionError: assert x == 2"),
+    ("import warnings\nwarnings.warn('beware')", 7, "UserWarning: beware"),
+    ("import sys\nsys.exit('enough')", 7, "SystemExit: enough"),
+    ("import os\nos._exit(3)", 1, "the process ended with status 3"),
+    ("from scratchformer.study.lesson import measure\nmeasure('x', 2, 0, 1)", 7, "Unexpected: x is 2, and the lesson"),
+    ("from scratchformer.study.lesson import show\nshow(None, '02_x', 'y' * 40)", 7, "ValueError: .* begin with 01_"),
+])
+def test_a_cell_that_fails_is_named_with_its_line_and_nothing_is_written(tmp_path, code, line, complaint):
+    root = write_lessons(tmp_path, f"# %% [markdown]\n# # Title\n# ## Question\n# Why?\n# %%\n{code}\n", SECOND)
+    with pytest.raises(LessonError, match=rf"^lessons/01_first.py, line {line}: {complaint}"):
+        lessons.build(root)
+    assert not (root / "docs").exists() and not (root / "site").exists()
+
+
+def test_a_lesson_that_does_not_end_is_stopped(tmp_path, monkeypatch):
+    monkeypatch.setattr(lessons, "SECONDS", 0.01)
+    path = write_lessons(tmp_path, SECOND) / "lessons" / "01_first.py"
+    with pytest.raises(LessonError, match="no end after 0.01 s"):
+        lessons.run_lesson(path, tmp_path / "folder")
+
+
+def test_output_that_names_this_machine_is_refused(tmp_path):
+    root = write_lessons(tmp_path, SECOND.replace("x * 7", repr(str(lessons.ROOT / "setup.cfg"))))
+    with pytest.raises(LessonError, match="line 10: the output names a directory of this machine"):
+        lessons.build(root)
+
+
+def test_a_figure_has_a_name_of_its_own(tmp_path):
+    shows = "show(figure, '01_line', 'The same line again, drawn for the second time.')\n"
+    root = write_lessons(tmp_path, FIRST.replace("duration(", shows + "duration(", 1))
+    with pytest.raises(LessonError, match="two figures 01_line"):
+        lessons.build(root)
+
+
+def test_the_command_ends_with_one_line_and_status_2(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(lessons, "ROOT", write_lessons(tmp_path, BROKEN))
+    monkeypatch.setattr(lessons, "run_lesson", failing_run)
+    monkeypatch.setattr("sys.argv", ["lessons.py"])
+    assert lessons.main() == 2
+    assert capsys.readouterr().err == "lessons.py: lessons/01_first.py, line 9: ZeroDivisionError\n"
+
+
+def failing_run(path, folder):
+    raise LessonError(path, 9, "ZeroDivisionError")
+
+
+# Markdown -------------------------------------------------------------------------------------------------------------
+
+
+def test_maths_is_written_so_that_github_sees_no_markdown_in_it(first_page):
+    assert "# 01 · The first, with $`x_1`$ and `code`" in first_page
+    assert "Compare $`a_1 < b_2`$ and $`c_1 * d_2 * e_3`$, at $`5 \\%`$ of `$HOME` and \\$3." in first_page
+    assert "with\n$`a_i * b_i`$?" in first_page
+    assert "\n```math\n\\begin{aligned} a &= \\frac{b}{c} \\\\\nd_1 &= e_2 \\end{aligned}\n```\n" in first_page
+    assert "- an item\n\n  ```math\n  \\sum_i x_i\n  ```\n" in first_page
+
+
+def test_maths_over_two_lines_becomes_one_line():
+    assert prose_of("so $a =\n- b$ holds") == "so $`a = - b`$ holds"
+
+
+def test_code_in_prose_stays_as_it_is():
+    text = "`$a$` and ``[x](02_x.py) ` $b$``\n\n```\n$c$ [x](02_x.py)\n$$\n```\n\n- item\n\n  ```\n  $d\n  ```"
+    assert prose_of(text) == text
+
+
+def test_links_lead_from_the_page(first_page):
+    targets = re.findall(r"\]\(([^)]+)\)", first_page)
+    assert targets == ["figures/01_line.png", "02_second.md#question", "../../scratchformer/nn/ops.py",
+                       "../../scratchformer/nn/ops.py", "https://example.org/"]
+    assert lessons.target_from_page("#check") == "#check"
+    assert lessons.target_from_page("../docs/correctness.md") == "../correctness.md"
+    assert lessons.target_from_page("../docs/lessons/rubric.md") == "rubric.md"
+
+
+def test_details_have_blank_lines_inside_and_around(first_page):
+    assert "\n\n<details><summary>Answer</summary>\n\nHidden *emphasis*.\n\n</details>\n\nShown.\n" in first_page
+
+
+@pytest.mark.parametrize("text, complaint", [
+    ("one\n\ncosts $5", "no maths begins or ends here"),
+    ("one\n\ntext $$x$$ text", "no maths begins or ends here"),
+    (r"one" "\n\n" r"$\operatorname{Var}$", "GitHub refuses it"),
+    ("| a |\n|---|\n| $|x|$ |", "ends a cell"),
+    ("one\n\n<details><summary>How large is $x$?</summary>", "plain text"),
+])
+def test_prose_that_would_be_shown_wrongly_is_refused_with_its_line(text, complaint):
+    with pytest.raises(LessonError, match=f"^lessons/01_x.py, line 12: .*{complaint}"):
+        prose_of(text)
+
+
+def test_signs_of_markdown_in_alternative_texts_are_escaped():
+    assert lessons.image("01_x", "a [b] *c* d_k <e>") == r"![a \[b\] \*c\* d\_k \<e>](figures/01_x.png)"
+
+
+def test_the_index_has_titles_and_questions_in_order(built):
+    text = (built / "docs/lessons/README.md").read_text(encoding="utf-8")
+    assert text.startswith("<!-- made by `make lessons`")
+    assert "- [01 · The first, with $`x_1`$ and `code`](01_first.md)<br>\n  Does it work, with $`a_i * b_i`$? No.\n\n" \
+           "- [02 · The second](02_second.md)<br>\n  What is `x` in the end?\n" in text
+    assert "rubric" not in text
+
+
+def test_the_index_names_the_rubric_once_there_is_one(own):
+    (own / "docs/lessons/rubric.md").write_text("# Rubric\n", encoding="utf-8")
+    assert "[the rubric](rubric.md)" in lessons.index(own)
+
+
+def test_a_lesson_without_title_or_question_is_refused(tmp_path):
+    root = write_lessons(tmp_path, "# %% [markdown]\n# # Title only\n")
+    with pytest.raises(LessonError, match="a lesson begins with"):
+        lessons.index(root)
+
+
+# Maths ----------------------------------------------------------------------------------------------------------------
+
+SHOWN = [r"\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\left(\frac{QK^\top}{\sqrt{d_k}}\right)V",
+         r"\begin{cases} 1 & \text{if } x > 0 \\ 0 & \text{otherwise} \end{cases}",
+         r"\begin{aligned} a &= b \\ &= c \end{aligned}", r"\begin{pmatrix} a & b \\ c & d \end{pmatrix}",
+         r"\mathbf{x} \boldsymbol{\gamma} \hat{x} \bar{x} \tilde{x} \mathbb{R}^{n \times d} \mathcal{L} \mathbf{1}",
+         r"\lVert x \rVert \ \|x\| \ \lvert x \rvert \ \{a\} \ \langle a, b \rangle \ \lfloor x \rfloor",
+         r"\sum_{i=1}^{n} \prod_k \max_i \log p \exp(x) \ln x \tanh x \lim_{h \to 0} \min_j",
+         r"\frac{\partial L}{\partial x_{ij}} \, \delta_{ij} \; \odot \quad \nabla",
+         r"\le \ge \ne \approx \in \infty \propto",
+         r"\underbrace{a + b}_{c} \overline{x} \dots \cdots \vdots \ell \mid \top \circ \pm \cdot \Rightarrow",
+         r"x' \epsilon \varepsilon \sqrt[3]{x} \binom{n}{k} \mathbb{E}[x] \left. x \right|_y x_{\text{max}} 50\,\%"]
+
+
+@pytest.mark.parametrize("latex", SHOWN)
+@pytest.mark.parametrize("display", [False, True])
+def test_maths_of_the_lessons_becomes_well_formed_mathml_without_a_command_left(latex, display):
+    text = mathml(latex, display)
+    root = ElementTree.fromstring(text)
+    assert root.tag == "{http://www.w3.org/1998/Math/MathML}math"
+    assert root.get("display") == ("block" if display else "inline")
+    assert "\\" not in text and "&amp;" not in text
+
+
+@pytest.mark.parametrize("latex", [
+    r"\operatorname{Var}", r"\operatorname*{argmax}", r"\arg\max", r"\unknown{x}",
+    r"\begin{align} a &= b \end{align}", r"a \\[4pt] b", r"\bm{x}", r"\mathbb{1}", r"\newcommand{\x}{1}", r"a & b",
+    r"\text{a < b}", r"\frac{a", r"\left( a"])
+def test_maths_that_one_of_the_two_cannot_show_is_refused(latex):
+    with pytest.raises(ValueError):
+        mathml(latex)
+
+
+def test_words_in_maths_are_words():
+    assert ">softmax</mi>" in mathml(r"\mathrm{softmax}(x)")
+    assert 'mathvariant="normal">d</mi>' in mathml(r"\mathrm{d}x")
+    assert 'mathvariant' not in mathml("d x")
+
+
+def test_names_of_functions_keep_a_distance_from_what_follows_unless_a_bracket_does():
+    assert '<mo lspace="0.167em" rspace="0.167em">log</mo><mi>p</mi>' in mathml(r"\log p")
+    assert '<mo lspace="0.167em" rspace="0">exp</mo><mo stretchy="false">(</mo>' in mathml(r"\exp(x)")
+
+
+def test_limits_of_max_stand_below_it_in_a_displayed_formula_only():
+    assert "<munder><mo" in mathml(r"\max_i x", display=True) and "<msub><mo" in mathml(r"\max_i x")
+
+
+def test_aligned_lines_become_rows_of_two_columns():
+    root = ElementTree.fromstring(mathml(r"\begin{aligned} a &= b \\ c &= d \end{aligned}", display=True))
+    rows = [element for element in root.iter() if element.tag.endswith("mtr")]
+    assert [len(row) for row in rows] == [2, 2]
+
+
+# The site -------------------------------------------------------------------------------------------------------------
+
+
+def names_of(site):
+    return {str(path.relative_to(site)) for path in site.rglob("*") if path.is_file()}
+
+
+def test_pages_are_well_made_and_load_nothing_from_elsewhere(built):
+    site = built / "site"
+    assert names_of(site) == {"index.html", "01_first.html", "02_second.html", "lessons.css", "figures/01_line.png"}
+    for path in site.glob("*.html"):
+        assert_well_made(path.read_text(encoding="utf-8"), names_of(site))
+    assert "url(" not in (site / "lessons.css").read_text() and "@import" not in (site / "lessons.css").read_text()
+
+
+@pytest.mark.parametrize("harm", [
+    ("</h1>", "</h2>"), ("<h2 ", "<h4 "), (' alt="', ' title="'), ('href="#question"', 'href="#nowhere"'),
+    ('href="02_second.html', 'href="03_none.html'), ('src="figures', 'src="https://example.org/figures'),
+    ('tabindex="0" ', ""), ("<main", '<p style="color: red">x</p><main'), ("<mi>", r"<mi>\sum"),
+    ("</main>", "<script>1</script></main>"), ('<p>', '<p id="main">'), ("default-src 'none'; ", "")])
+def test_the_assertions_about_pages_can_fail(built, first_html, harm):
+    assert harm[0] in first_html
+    with pytest.raises((AssertionError, KeyError)):
+        assert_well_made(first_html.replace(*harm), names_of(built / "site"))
+
+
+def test_a_page_has_contents_and_neighbours(first_html):
+    page = HtmlPage(first_html)
+    assert [nav["aria-label"] for nav in page.all("nav")] == ["On this page", "Other lessons"]
+    relations = {link.get("rel"): link["href"] for link in page.all("a")}
+    assert relations["prev"] == "index.html" and relations["next"] == "02_second.html"
+
+
+def test_links_of_the_site_lead_to_html_and_files_of_the_repository_are_named(first_html):
+    assert '<a href="02_second.html#question">the next</a>' in first_html
+    assert '<a href="https://example.org/">outside</a>' in first_html
+    assert "a\nfile (<code>scratchformer/nn/ops.py</code>), <code>scratchformer/nn/ops.py</code> and" in first_html
+    assert ".py\"" not in first_html and ".md\"" not in first_html
+
+
+def test_maths_is_mathml_and_code_is_highlighted_by_classes(first_html):
+    assert first_html.count('display="block"') == 2 and "$`" not in first_html and "```" not in first_html
+    assert '<span class="kn">from</span>' in first_html
+
+
+def test_output_is_escaped(built):
+    assert "<samp>42 &lt;b&gt;</samp>" in (built / "site/02_second.html").read_text(encoding="utf-8")
+
+
+def test_a_figure_has_the_size_it_was_drawn_in(first_html):
+    image, = HtmlPage(first_html).all("img")
+    assert image == {"src": "figures/01_line.png", "alt": ALT, "width": "384", "height": "288"}   # 4 by 3 inches
+
+
+def test_right_aligned_columns_are_so_by_class(first_html):
+    assert '<th class="number">b</th>' in first_html and " style=" not in first_html
+
+
+def contrast(one, other):
+    """WCAG's ratio of two colours #rrggbb, 1 to 21."""
+    def luminance(colour):
+        channels = [int(colour[at:at + 2], 16) / 255 for at in (1, 3, 5)]
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    light, dark = sorted([luminance(one), luminance(other)], reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_every_colour_of_text_has_a_contrast_of_4_5_by_day_and_by_night():
+    assert contrast("#000000", "#ffffff") == pytest.approx(21) and contrast("#777777", "#ffffff") < 4.5
+    css = (lesson_site.HERE / "lessons.css").read_text(encoding="utf-8")
+    schemes = [dict(re.findall(r"--(\w+): (#\w{6});", block)) for block in re.findall(r":root \{(.*?)\}", css, re.S)]
+    assert len(schemes) == 2 and schemes[0].keys() == schemes[1].keys()
+    assert set(re.findall(r"(?<!-)color: ([^;]+);", css)) <= {f"var(--{name})" for name in schemes[0]}
+    for scheme in schemes:
+        for name in scheme.keys() - {"paper", "raised", "line"}:
+            for ground in "paper", "raised":
+                assert contrast(scheme[name], scheme[ground]) >= 4.5, (name, ground)
+
+
+# Checking -------------------------------------------------------------------------------------------------------------
+
+
+def change(root, name, before, after):
+    path = root / name
+    text = path.read_text(encoding="utf-8")
+    assert before in text
+    path.write_text(text.replace(before, after), encoding="utf-8")
+
+
+def test_pages_that_were_just_built_are_current(built):
+    assert lessons.check(built) == []
+
+
+@pytest.mark.parametrize("file, before, after, complaint", [
+    ("lessons/02_second.py", "x = 6", "x = 7", "line 8:\n    committed: x = 6\n    now:       x = 7"),
+    ("docs/lessons/02_second.md", "42 <b>", "45 <b>", "line 16:\n    committed: 45 <b>\n    now:       42 <b>"),
+    ("lessons/02_second.py", "in the end", "at last", "docs/lessons/README.md, line 12"),
+])
+def test_check_notices_changed_code_numbers_and_prose(own, file, before, after, complaint):
+    change(own, file, before, after)
+    assert complaint in "\n".join(lessons.check(own, only=["02"]))
+
+
+def test_check_notices_missing_and_left_over_pages_and_figures(own):
+    docs = own / "docs" / "lessons"
+    (docs / "figures" / "01_line.png").rename(docs / "figures" / "01_old.png")
+    (docs / "02_second.md").rename(docs / "03_third.md")
+    assert lessons.check(own) == [
+        "docs/lessons/03_third.md: no lesson makes it", "docs/lessons/figures/01_old.png: no lesson makes it",
+        "docs/lessons/figures/01_line.png: missing", "docs/lessons/02_second.md: missing"]
+    lessons.build(own)
+    assert lessons.check(own) == []
+
+
+def test_only_some_lessons_are_built_and_the_others_stay(own):
+    change(own, "lessons/01_first.py", "print(", "1 / 0\nprint(")
+    change(own, "lessons/02_second.py", "x = 6", "x = 5")
+    first = own / "docs/lessons/01_first.md"
+    before = first.read_bytes()
+    lessons.build(own, only=["02"])
+    assert first.read_bytes() == before
+    for page in "docs/lessons/02_second.md", "site/02_second.html":
+        assert "35 " in (own / page).read_text(encoding="utf-8")
+
+
+def printed(*lines):
+    return "\n".join(["Prose with 100 words.", "```text", *lines, "```", "More prose."])
+
+
+@pytest.mark.parametrize("before, now", [
+    ("loss 3.14 nats", "loss 3.2 nats"), ("error 1e-16", "error 4.2e-10"), ("error 0e+00", "error 3e-16"),
+    ("[ 1.   -2.25]", "[ 1.02 -2.2 ]"), ("forward: 3.1 ms   (a time; yours differs)",
+                                         "forward: 1.2 s   (a time; yours differs)"),
+    ("1,234 tokens", "1,200 tokens"), ("3.1x", "3.15x"), ("-0.5", "-0.51")])
+def test_rounding_times_and_small_differences_are_no_difference(before, now):
+    assert list(lessons.differences(printed("a", before), printed("a", now))) == []
+
+
+@pytest.mark.parametrize("before, now", [
+    ("loss 3.14 nats", "loss 3.4 nats"), ("error 1e-16", "error 1e-5"), ("-0.5", "0.5"), ("0", "0.1"),
+    ("loss 3.14 nats", "cost 3.14 nats"), ("524,288", "624,288"), ("524,288", "524,288 524,288"),
+    ("forward: 3 ms   (a time; yours differs)", "backward: 3 ms   (a time; yours differs)"),
+    ("commit 12ab", "commit 13ab"), ("1.5", "nan")])
+def test_other_numbers_and_words_are_a_difference(before, now):
+    assert list(lessons.differences(printed("a", before), printed("a", now))) == [(4, before, now)]
+
+
+def test_numbers_outside_of_output_must_be_equal():
+    assert list(lessons.differences(printed("1"), printed("1").replace("100 words", "101 words"))) == [
+        (1, "Prose with 100 words.", "Prose with 101 words.")]
+    assert list(lessons.differences("```python\n100\n```", "```python\n101\n```")) == [(2, "100", "101")]
+
+
+def test_lines_that_came_or_went_are_a_difference():
+    assert list(lessons.differences(printed("a", "b"), printed("a"))) == [(4, "b", "")]
+    assert list(lessons.differences(printed("a"), printed("a", "b"))) == [(4, "", "b")]
+
+
+def test_the_command_tells_current_from_stale_by_its_status(own, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["lessons.py", "--check", "--only", "02"])
+    monkeypatch.setattr(lessons, "run_lesson", lambda path, folder: [[], [], [{"text": "42 <b>"}]])
+    monkeypatch.setattr(lessons, "ROOT", own)
+    assert lessons.main() == 0
+    change(own, "docs/lessons/02_second.md", "42", "50")
+    assert lessons.main() == 1
+    assert "committed: 50 <b>" in capsys.readouterr().out

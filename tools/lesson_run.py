@@ -1,0 +1,152 @@
+"""Run one lesson cell by cell, and keep what each cell prints and draws.
+
+    python -W error tools/lesson_run.py lessons/05_scaling.py FOLDER
+
+writes FOLDER/run.json, what the cells put out or what is wrong in which line, and the figures beside it. A process of
+its own, because a lesson may change whatever a process has: random states, matplotlib's settings, imported modules.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import linecache
+import sys
+import traceback
+from contextlib import redirect_stdout
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+from matplotlib.figure import Figure
+
+from scratchformer.study import figures, lesson
+
+
+class LessonError(Exception):
+    """What is wrong with a lesson, and in which line."""
+
+    def __init__(self, path: Path, line: int, message: str) -> None:
+        self.line, self.message = line, " ".join(message.split())
+        super().__init__(f"lessons/{path.name}, line {line}: {self.message}")
+
+
+class Cell(NamedTuple):
+    """A part of a lesson between two marks `# %%`."""
+
+    is_prose: bool
+    source: str
+    """Markdown without its comment signs, or Python."""
+    line: int
+    """Where it begins in the file, counted from 1."""
+
+
+MARKS = {"# %%": False, "# %% [markdown]": True}
+
+
+def cells_of(path: Path) -> list[Cell]:
+    """The cells of a lesson, the empty ones left out.
+
+    Raises LessonError for a mark that is neither of the two, for text before the first, and for a line of prose
+    that is no comment.
+    """
+    cells: list[tuple[bool, int, list[str]]] = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if line.startswith("# %%"):
+            if line not in MARKS:
+                raise LessonError(path, number, f"the mark of a cell is one of {list(MARKS)}, not {line!r}")
+            cells.append((MARKS[line], number + 1, []))
+        elif cells:
+            cells[-1][2].append(line)
+        elif line:
+            raise LessonError(path, number, "a lesson begins with the mark of a cell")
+    found = []
+    for is_prose, first, lines in cells:
+        while lines and not lines[-1].strip():
+            lines.pop()
+        if is_prose:
+            lines = [uncommented(path, number, line) for number, line in enumerate(lines, first)]
+        if lines:
+            found.append(Cell(is_prose, "\n".join(lines), first))
+    return found
+
+
+def uncommented(path: Path, number: int, line: str) -> str:
+    if line != "#" and not line.startswith("# "):
+        raise LessonError(path, number, f"a line of prose begins with '# ', not like {line[:20]!r}")
+    return line[2:]
+
+
+class Output(io.StringIO):
+    """Standard output of a cell that also takes figures, and keeps the order of the two."""
+
+    def __init__(self, path: Path, folder: Path) -> None:
+        super().__init__()
+        self.path, self.folder = path, folder
+        self.items: list[dict[str, str]] = []
+
+    def end_text(self) -> None:
+        """What was printed so far is one item; blank lines around it and spaces at the ends of lines are none."""
+        lines = [line.rstrip() for line in self.getvalue().strip("\n").splitlines()]
+        if any(lines):
+            self.items.append({"text": "\n".join(lines)})
+        self.seek(0)
+        self.truncate()
+
+    def draw(self, figure: Figure, name: str, alt: str) -> None:
+        """Stands in for `lesson.display`."""
+        if not name.startswith(self.path.name[:3]):
+            raise ValueError(f"the name of figure {name} does not begin with {self.path.name[:3]}")
+        if (self.folder / f"{name}.png").exists():
+            raise ValueError(f"there are two figures {name}")
+        self.end_text()
+        figures.save(figure, self.folder / f"{name}.png")
+        self.items.append({"figure": name, "alt": " ".join(alt.split())})
+
+
+def run(path: Path, folder: Path) -> list[list[dict[str, str]]]:
+    """Run the lesson as Python would run the script. -> for each cell its texts and figures, in order
+
+    Raises LessonError with the line of the lesson that failed.
+    """
+    module = ModuleType("__main__")
+    module.__file__ = str(path)
+    sys.modules["__main__"], sys.path[0], sys.argv = module, str(path.parent), [str(path)]
+    outputs = []
+    for cell in cells_of(path):
+        output = Output(path, folder)
+        if not cell.is_prose:
+            lesson.display = output.draw
+            try:
+                code = compile("\n" * (cell.line - 1) + cell.source, str(path), "exec", dont_inherit=True)
+                with redirect_stdout(output):
+                    exec(code, module.__dict__)
+            except (Exception, SystemExit) as error:
+                line = line_of(error, path)
+                message = str(error) or linecache.getline(str(path), line)
+                raise LessonError(path, line, f"{type(error).__name__}: {message}") from error
+            output.end_text()
+        outputs.append(output.items)
+    return outputs
+
+
+def line_of(error: BaseException, path: Path) -> int:
+    """The line of the lesson from which an exception came."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    if isinstance(error, SyntaxError) and error.filename == str(path):
+        lines.append(error.lineno)
+    return lines[-1] or 1
+
+
+def main() -> None:
+    path, folder = map(Path, sys.argv[1:])
+    result: dict[str, object]
+    try:
+        result = {"outputs": run(path, folder)}
+    except LessonError as error:
+        result = {"line": error.line, "message": error.message}
+    (folder / "run.json").write_text(json.dumps(result), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
