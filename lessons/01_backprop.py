@@ -5,7 +5,7 @@
 # the chain rule. You will have: the backward pass of a linear layer and of softmax cross-entropy, derived and written
 # by you, and a test that tells a right gradient from a wrong one.*
 
-# %%
+# %% Imports
 import json
 
 import matplotlib.pyplot as plt
@@ -30,7 +30,7 @@ from scratchformer.study.lesson import ROOT, measure, same, show
 # element by element, as if each output depended on its own input alone. Read the code for what it does; the rest of
 # the lesson explains its gradient.
 
-# %%
+# %% Reading the sentences
 def labelled_sentences(split):
     lines = (ROOT / f"data/tiny/{split}.en").read_text(encoding="utf-8").lower().splitlines()
     records = (ROOT / f"data/tiny/{split}.jsonl").read_text(encoding="utf-8").splitlines()
@@ -58,7 +58,7 @@ t_train, t_test = (np.array([classes.index(label) for label in labels]) for labe
 print(f"{len(x_train)} sentences to train on, {len(vocabulary)} words, {len(classes)} constructions")
 measure("share of the most common construction", np.bincount(t_test).max() / len(t_test), 0.12, 0.13)
 
-
+# %%
 def train_classifier(dscores, dbias, steps=300, rate=2.0):
     """Gradient descent with the given gradients. -> the mean loss at each step, the accuracy on new sentences"""
     W, b, losses = np.zeros((len(vocabulary), len(classes))), np.zeros(len(classes)), []
@@ -85,6 +85,7 @@ for name, (losses, accuracy), lo, hi in ("right gradient", right, 0.70, 0.82), (
     measure(f"{name}: loss at the last step, over the first", losses[-1] / losses[0], 0.02, 0.12)
     measure(f"{name}: accuracy on 500 new sentences", accuracy, lo, hi)
 
+# %% The figure
 figure, axes = plt.subplots(figsize=(7, 3), layout="constrained")
 for name, (losses, _), style, colour in ("right gradient", right, "-", DARK), ("wrong gradient", wrong, "--", ACCENT):
     axes.plot(losses, style, color=colour, label=name)
@@ -115,7 +116,7 @@ show(figure, "01_two_runs", alt="Training loss of two runs over 300 steps. Both 
 # and owes `dx`, the gradient of what it read, and the gradients of its own weights. At the end of the chain stands
 # `dL`, which is 1: the loss changes as much as the loss changes.
 
-# %%
+# %% The figure
 figure, axes = plt.subplots(figsize=(8, 2.3), layout="constrained")
 for at, text, note in (0, "input", ""), (3, "linear\ny = x W + b", "W (I, J), b (J,)"), \
         (6, "softmax and\ncross-entropy", "right classes t (B,)"), (8.6, "loss", ""):
@@ -316,10 +317,10 @@ measure("dW with the wrong gradient from the opening", error, 0.1, 1)
 #   rounded to $w$ itself, the difference is 0, and the relative error exactly 1 (dotted line).
 #
 # They are equal where $h^2 = \varepsilon / h$: at $h = \varepsilon^{1/3}$, with an error of $\varepsilon^{2/3}$. For
-# float64 ($\varepsilon = 2 \cdot 10^{-16}$) that predicts a step of $6 \cdot 10^{-6}$ and an error of $4 \cdot
-# 10^{-11}$; for float32 ($10^{-7}$), $5 \cdot 10^{-3}$ and $2 \cdot 10^{-5}$.
+# float64 ($\varepsilon = 2 \cdot 10^{-16}$) that predicts a step of $6 \cdot 10^{-6}$ and an error of
+# $4 \cdot 10^{-11}$; for float32 ($10^{-7}$), $5 \cdot 10^{-3}$ and $2 \cdot 10^{-5}$.
 
-# %%
+# %% The figure
 figure, axes = plt.subplots(figsize=(7, 3.8), layout="constrained")
 steps = 10.0 ** np.arange(-12, 0.5, 0.5)
 for dtype, colour, line, lo, hi in ("float64", DARK, "o-", 1e-12, 4e-10), ("float32", ACCENT, "s--", 2e-6, 2e-4):

@@ -5,7 +5,7 @@
 # (queries, keys, values). You will have: the backward pass of softmax inside attention, and a measured answer to what
 # the factor in equation 1 is for.*
 
-# %%
+# %% Imports
 import math
 
 import matplotlib.pyplot as plt
@@ -16,7 +16,7 @@ from scratchformer.nn.ops import ops_of
 from scratchformer.study.figures import ACCENT, DARK, LIGHT
 from scratchformer.study.lesson import measure, recorded, same, show
 
-
+# %%
 def softmax(z):
     """z (..., S) -> weights (..., S), each row positive and of sum 1"""
     e = np.exp(z - z.max(axis=-1, keepdims=True))
@@ -67,7 +67,7 @@ for d_k, lo, hi in (4, 0.5, 0.8), (64, 0.2, 0.7), (512, 0.03, 0.25):
 #
 # The more numbers go into a dot product, the larger it becomes; and softmax of large numbers is all or nothing.
 
-# %%
+# %% The figure
 random = np.random.default_rng(3)
 FACTORS = {"q·k": lambda d_k: 1.0, "q·k / √d_k": lambda d_k: 1 / math.sqrt(d_k), "q·k / d_k": lambda d_k: 1 / d_k}
 figure, axes = plt.subplots(3, 3, figsize=(8, 5), sharex=True, sharey=True, layout="constrained")
@@ -239,6 +239,7 @@ measure("no factor: median norm, d_k 1024 over d_k 4", through["q·k", 1024] / t
 measure("with 1/sqrt(d_k): the same", through["q·k / √d_k", 1024] / through["q·k / √d_k", 4], 0.95, 1.1)
 measure("with 1/d_k: largest weight at 1024; uniform would be 0.031", largest["q·k / d_k", 1024], 0.031, 0.036)
 
+# %% The figure
 figure, axes = plt.subplots(figsize=(7, 3.8), layout="constrained")
 for name, style, colour in zip(FACTORS, ["o-", "s-", "^--"], [ACCENT, DARK, LIGHT]):
     axes.loglog(sizes, [through[name, d_k] for d_k in sizes], style, color=colour, label=name)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import json
 import linecache
+import re
 import sys
 import traceback
 from contextlib import redirect_stdout
@@ -39,35 +40,38 @@ class Cell(NamedTuple):
     """Markdown without its comment signs, or Python."""
     line: int
     """Where it begins in the file, counted from 1."""
+    title: str = ""
+    """Of code that is not what the lesson is about, reading a file, drawing a figure: a page shows it folded away."""
 
 
-MARKS = {"# %%": False, "# %% [markdown]": True}
+MARK = re.compile(r"# %%(?P<markdown> \[markdown\])?(?: (?P<title>[A-Z][^\[\]<>]*))?")
 
 
 def cells_of(path: Path) -> list[Cell]:
     """The cells of a lesson, the empty ones left out.
 
-    Raises LessonError for a mark that is neither of the two, for text before the first, and for a line of prose
-    that is no comment.
+    Raises LessonError for a mark that is none of the three, for text before the first, and for a line of prose that
+    is no comment.
     """
-    cells: list[tuple[bool, int, list[str]]] = []
+    cells: list[tuple[re.Match[str], int, list[str]]] = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if line.startswith("# %%"):
-            if line not in MARKS:
-                raise LessonError(path, number, f"the mark of a cell is one of {list(MARKS)}, not {line!r}")
-            cells.append((MARKS[line], number + 1, []))
+            mark = MARK.fullmatch(line)
+            if not mark or (mark["markdown"] and mark["title"]):
+                raise LessonError(path, number, f"a cell begins with # %%, # %% Title or # %% [markdown], not {line!r}")
+            cells.append((mark, number + 1, []))
         elif cells:
             cells[-1][2].append(line)
         elif line:
             raise LessonError(path, number, "a lesson begins with the mark of a cell")
     found = []
-    for is_prose, first, lines in cells:
+    for mark, first, lines in cells:
         while lines and not lines[-1].strip():
             lines.pop()
-        if is_prose:
+        if mark["markdown"]:
             lines = [uncommented(path, number, line) for number, line in enumerate(lines, first)]
         if lines:
-            found.append(Cell(is_prose, "\n".join(lines), first))
+            found.append(Cell(bool(mark["markdown"]), "\n".join(lines), first, mark["title"] or ""))
     return found
 
 

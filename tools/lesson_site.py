@@ -121,10 +121,11 @@ def as_render_rule(rule: Callable[[Token], str]) -> Callable[..., str]:
 
 
 def inline_maths(state: StateInline, silent: bool) -> bool:
-    """A rule of markdown-it: $`...`$ is a formula."""
-    found = re.compile(r"\$`([^`]+)`\$").match(state.src, state.pos)
+    """A rule of markdown-it: $`...`$ is a formula, and the punctuation after it stays on its line."""
+    found = re.compile(r"\$`([^`]+)`\$([.,;:)?]*)").match(state.src, state.pos)
     if found and not silent:
-        state.push("html_inline", "", 0).content = mathml(found[1])
+        whole = '<span class="whole">{}</span>' if found[2] else "{}"
+        state.push("html_inline", "", 0).content = whole.format(mathml(found[1]) + found[2])
     if found:
         state.pos = found.end()
     return found is not None

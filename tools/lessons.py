@@ -133,12 +133,17 @@ def page(path: Path, outputs: list[list[dict[str, str]]]) -> str:
     """The page of a lesson that has run: docs/lessons/NN_slug.md."""
     parts = [f"{MARK} lessons/{path.name}: change that file, not this one -->"]
     for cell, items in zip(cells_of(path), outputs):
-        parts.append(prose(path, cell) if cell.is_prose else fenced("python", cell.source))
+        parts.append(prose(path, cell) if cell.is_prose else code(cell))
         for item in items:
             if str(ROOT) in item.get("text", ""):
                 raise LessonError(path, cell.line, f"the output names a directory of this machine, {ROOT}")
             parts.append(fenced("text", item["text"]) if "text" in item else image(item["figure"], item["alt"]))
     return "\n\n".join(parts) + "\n"
+
+
+def code(cell: Cell) -> str:
+    block = fenced("python", cell.source)
+    return f"<details><summary>Code: {cell.title}</summary>\n\n{block}\n\n</details>" if cell.title else block
 
 
 def fenced(language: str, text: str) -> str:

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from pathlib import Path
 from xml.etree import ElementTree
 
 import lesson_site
@@ -128,7 +129,8 @@ def test_a_lesson_falls_into_prose_and_code_with_their_lines(tmp_path):
 
 @pytest.mark.parametrize("source, line, complaint", [
     ("import os\n# %%\n", 1, "begins with the mark"),
-    ("# %%\nx = 1\n# %% code\n", 3, "the mark of a cell"),
+    ("# %%\nx = 1\n# %% code\n", 3, "a cell begins with"),
+    ("# %% [markdown] Title\n# x\n", 1, "a cell begins with"),
     ("# %% [markdown]\n# text\nx = 1\n", 3, "a line of prose begins with"),
     ("# %% [markdown]\n#text\n", 2, "a line of prose begins with"),
 ])
@@ -148,6 +150,22 @@ def test_a_page_shows_code_then_what_it_printed_and_drew_in_that_order(first_pag
 
 def test_cells_share_one_namespace(built):
     assert "```text\n42 <b>\n```" in (built / "docs/lessons/02_second.md").read_text(encoding="utf-8")
+
+
+def test_code_with_a_title_is_folded_away_and_still_runs(tmp_path):
+    source = SECOND.replace("# %%\nx = 6", "# %% Setting up\nx = 6")
+    root = write_lessons(tmp_path, FIRST, source)
+    lessons.build(root)
+    text = (root / "docs/lessons/02_second.md").read_text(encoding="utf-8")
+    assert "<details><summary>Code: Setting up</summary>\n\n```python\nx = 6\n```\n\n</details>" in text
+    assert "```text\n42 <b>\n```" in text
+    assert "<summary>Code: Setting up</summary>\n<pre" in (root / "site/02_second.html").read_text(encoding="utf-8")
+
+
+def test_punctuation_stays_with_its_formula():
+    html = lesson_site.renderer(Path()).render("as $`y`$, or $`z`$ alone")
+    assert re.search(r'<span class="whole"><math.*?>y<.*?</math>,</span>', html)
+    assert html.count("<span") == 1
 
 
 def test_output_with_backticks_gets_a_longer_fence():
