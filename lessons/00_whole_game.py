@@ -1,9 +1,9 @@
 # %% [markdown]
 # # 00 · The whole game
 #
-# *About 15 minutes. You need: Python with NumPy; no mathematics yet. You will have: a trained Transformer that you
-# have seen translate, taken apart into one function and eight lines, tested against five ways to break it, and a list
-# of what it cannot do.*
+# *About 20 minutes. You need: Python with NumPy; no mathematics but a product. You will have: seen a trained
+# Transformer translate, taken it apart into one function and eight lines, broken it in several ways, and found what
+# it cannot do.*
 
 # %%
 import json
@@ -15,11 +15,20 @@ import numpy as np
 from scratchformer.nn.attention import Mask, ScaledDotProductAttention
 from scratchformer.nn.transformer import Transformer
 from scratchformer.study import gradient_cases
-from scratchformer.study.figures import ACCENT, DARK
-from scratchformer.study.heads import attend, spread_over_words, teacher_forced
+from scratchformer.study.figures import ACCENT, DARK, LIGHT
+from scratchformer.study.heads import (
+    aligned_words,
+    alignment_by_chance,
+    alignment_score,
+    attend,
+    pronoun_score,
+    pronoun_weights,
+    sum_over_words,
+    teacher_forced,
+)
 from scratchformer.study.lesson import ROOT, measure, recorded, same, show
 from scratchformer.text.bleu import corpus_scores
-from scratchformer.text.grammar import Example, as_text, words
+from scratchformer.text.grammar import Example, as_text, spoken_pronoun, words
 from scratchformer.text.tokenizer import BOS, EOS
 from scratchformer.training.run import load_run
 
@@ -55,27 +64,29 @@ def word_by_word(sentence):
     return as_text(dictionary.get(word.lower(), word) for word in words(sentence))
 
 
-WEAK, DARK_STREET = "The horse leaves the street because it is too weak.", "The horse leaves the street because it is too dark."
-for sentence in WEAK, DARK_STREET:
+MEANS_HORSE = "The horse leaves the street because it is too weak."
+MEANS_STREET = "The horse leaves the street because it is too dark."
+for sentence in MEANS_HORSE, MEANS_STREET:
     print(f"{sentence}\n    {word_by_word(sentence)}")
 exact = np.mean([word_by_word(example.source) == example.target for example in test])
 measure(f"{len(dictionary)} words in the dictionary; share of {len(test)} test sentences it gets right", exact, 0, 0.05)
 
 # %% [markdown]
-# The words are mostly the right ones, and the sentence is wrong. *Straße* is feminine, and the dictionary writes
-# another gender's article for it. The verb must stand at the end of the clause. And *it* has no translation at all:
-# in the first sentence *it* is the horse, *das Pferd*, so German says *es*. In the second *it* is the street, *die
-# Straße*, so German says *sie*. The two English sentences differ in their last word only, and that decides about a
-# word three places before it. **What to write depends on the whole sentence.** A dictionary looks at one word.
+# The words are mostly the right ones, and the sentences are wrong. *Pferd* is neuter and *Straße* feminine; the
+# dictionary gives both the article of a masculine object. The verb must stand at the end of the clause. And *it* has
+# no translation at all: in the first sentence *it* is the horse, *das Pferd*, so German says *es*. In the second *it*
+# is the street, *die Straße*, so German says *sie*. The two English sentences differ in their last word only, and
+# that decides about a word three places before it. **What to write depends on the whole sentence.** A dictionary
+# looks at one word.
 #
 # Here is what this course builds, on the same two sentences:
 
 # %%
 translator = load_run(ROOT / "data/tiny_model")
 model, tokenizer = translator.model, translator.tokenizer
-for sentence, translation in zip((WEAK, DARK_STREET), translator.translate([WEAK, DARK_STREET])):
+for sentence, translation in zip((MEANS_HORSE, MEANS_STREET), translator.translate([MEANS_HORSE, MEANS_STREET])):
     print(f"{sentence}\n    {translation}")
-assert [words(translator.translate([sentence])[0])[6] for sentence in (WEAK, DARK_STREET)] == ["es", "sie"]
+assert [spoken_pronoun(text) for text in translator.translate([MEANS_HORSE, MEANS_STREET])] == ["es", "sie"]
 YOURS = "The old dog is sleeping in the garden."                # change it, and run the cell again
 print(f"{YOURS}\n    {translator.translate([YOURS])[0]}")
 
@@ -91,32 +102,22 @@ print(f"{YOURS}\n    {translator.translate([YOURS])[0]}")
 
 # %%
 figure, axes = plt.subplots(figsize=(8, 2.9), layout="constrained")
-
-
-def box(x, y, text, colour=DARK, width=1.0):
-    axes.text(x, y, text, ha="center", va="center", fontsize=10, linespacing=1.4,
-              bbox=dict(boxstyle="round,pad=0.5", facecolor="white", edgecolor=colour, lw=width))
-
-
-def arrow(start, end, colour=DARK, bend=0.0):
-    axes.annotate("", end, start, arrowprops=dict(arrowstyle="-|>", color=colour, lw=1.6,
-                                                  connectionstyle=f"arc3,rad={bend}"))
-
-
-box(1.0, 2.2, "English sentence\nThe horse leaves ... dark.")
-box(1.0, 0.6, "German, so far\nDas Pferd ... weil")
-box(4.3, 1.4, f"Transformer\n{model.store.data.size:,} numbers", width=2.4)
-box(7.3, 1.4, "next piece\nsie   0.91\nes    0.00\ner    0.00")
-arrow((2.25, 2.1), (3.35, 1.6))
-arrow((2.0, 0.7), (3.35, 1.2))
-arrow((5.25, 1.4), (6.5, 1.4))
-arrow((7.3, 0.7), (1.6, 0.15), ACCENT, bend=-0.22)
-axes.text(4.4, -0.25, "choose one, write it behind the others, ask again", ha="center", color=ACCENT, fontsize=10)
-axes.set(xlim=(-0.3, 8.2), ylim=(-1.1, 2.8))
+for x, y, text, width in ((1.0, 2.2, "English sentence\nThe horse leaves ... dark.", 1),
+                          (1.0, 0.7, "German, so far\nDas Pferd ... weil", 1),
+                          (4.1, 1.45, f"Transformer\n{model.store.data.size:,} numbers", 2.5),
+                          (7.2, 1.45, "probabilities of\nthe next piece:\nsie, es, er, ...", 1)):
+    axes.text(x, y, text, ha="center", va="center", linespacing=1.4,
+              bbox=dict(boxstyle="round,pad=0.5", facecolor="white", edgecolor=DARK, lw=width))
+for start, end in ((2.3, 2.1), (3.05, 1.7)), ((2.05, 0.8), (3.05, 1.2)), ((5.2, 1.45), (6.3, 1.45)):
+    axes.annotate("", end, start, arrowprops=dict(arrowstyle="-|>", color=DARK, lw=1.6))
+axes.annotate("", (1.4, 0.15), (7.2, 0.7),
+              arrowprops=dict(arrowstyle="-|>", color=ACCENT, lw=1.6, ls="--", connectionstyle="arc3,rad=-0.22"))
+axes.text(4.3, -0.95, "choose one, write it behind the others, ask again", ha="center", color=ACCENT)
+axes.set(xlim=(-0.4, 8.2), ylim=(-1.1, 2.8))
 axes.axis("off")
-show(figure, "00_machine", alt="The English sentence and the German written so far go into one box, the Transformer, which returns "
-     "probabilities of the next piece: sie 0.91, es and er almost nothing. An arrow runs back: the chosen piece is "
-     "written behind the others, and the machine is asked again.")
+show(figure, "00_machine", alt="The English sentence and the German written so far go into one box, the "
+     "Transformer, which returns probabilities of the next piece. A dashed arrow runs back from there: the chosen "
+     "piece is written behind the others, and the machine is asked again.")
 
 # %% [markdown]
 # ## The equation, and the same in code
@@ -143,9 +144,9 @@ def next_piece(sentence, written):
     return e / e.sum()
 
 
-print("pieces of a rare word:", tokenizer.pieces(tokenizer.encode(["slippery"])[0]))
+print("a word of several pieces:", tokenizer.pieces(tokenizer.encode(["trophy"])[0]))
 beginning = tokenizer.encode(["Das Pferd verlässt die Straße, weil"])[0]
-for sentence, expected in (WEAK, "▁es"), (DARK_STREET, "▁sie"):
+for sentence, expected in (MEANS_HORSE, "▁es"), (MEANS_STREET, "▁sie"):
     p = next_piece(sentence, beginning)
     best = p.argsort()[::-1][:5]
     print(f"{sentence}\n    " + "   ".join(f"{piece} {p[i]:.3f}" for i, piece in zip(best, tokenizer.pieces(best))))
@@ -153,8 +154,8 @@ for sentence, expected in (WEAK, "▁es"), (DARK_STREET, "▁sie"):
     measure("    probability of the best piece", p.max(), 0.85, 0.95)
 
 # %% [markdown]
-# One English word changed, and the two most probable pieces changed places. No probability comes near 1, however
-# clear the case: training asked for 0.9 at most, on purpose (label smoothing, §5.4 of the paper).
+# One English word changed, and with it the piece that comes next. No probability comes near 1, however clear the
+# case: training asked for 0.9 at most, on purpose (label smoothing, §5.4 of the paper).
 #
 # ## Forward: eight lines that translate
 #
@@ -202,49 +203,54 @@ measure("both sentences of a pair right", result["pronouns"]["pair_accuracy"], 0
 # But keep the size in mind. The sentences come from a grammar with few words and no surprises, so 98 BLEU here is not
 # 98 BLEU in the world: the paper's big model reaches 28.4 on news text (English to German, Table 2).
 #
-# **Where does it look?** Inside, each German piece that is about to be written distributes a weight of 1 over the
-# English sentence. This *attention* is the subject of most lessons. Here it is for one sentence, summed over the
-# pieces of each English word:
+# **Where does it look?** The model has two parts: the *encoder* reads the English sentence, the *decoder* writes the
+# German one. For each German piece that is about to be written, the decoder distributes a weight of 1 over the
+# English sentence, and reads most where the weight is large. That is *attention*, the subject of most lessons. It
+# happens in two layers, and in each of them four times side by side, in four *heads*. Here is the mean of the last
+# layer's heads for one sentence; an English word has the weights of all its pieces:
 
 # %%
-def look(example):
+def look(attended):
     """Which English word does each German piece look at? Last layer, mean of its heads: (T, words of the source)"""
-    attended = attend(translator, example)
-    return spread_over_words(attended.cross[-1].mean(axis=0), attended.source_word)
+    return sum_over_words(attended.cross[-1].mean(axis=0), attended.source_word)
 
 
 example = test[4]
-weights = look(example)
+weights = look(attend(translator, example))
 pieces = tokenizer.pieces(ids_of(example.target)[0])
 figure, axes = plt.subplots(figsize=(6.4, 5.6), layout="constrained")
 image = axes.imshow(weights, "viridis", aspect="auto", vmin=0, vmax=1)
 axes.set_xticks(range(weights.shape[1]), words(example.source), rotation=60, ha="right", rotation_mode="anchor")
 axes.set_yticks(range(len(pieces)), [piece.replace("▁", "_") for piece in pieces])
-axes.set(xlabel="English word that is looked at", ylabel="German piece being written", title="Where the last layer looks")
+axes.set(xlabel="English word that is looked at", ylabel="German piece being written",
+         title="Where the last layer looks")
 figure.colorbar(image, label="attention weight")
-show(figure, "00_cross_attention", alt="A map of attention weights. Rows: German pieces of Thomas hat den teuren Pokal neben den Baum "
-     "gestellt. Columns: the English words. The bright cells run down the diagonal, except for the last word, "
-     "gestellt, whose pieces look back at placed, the third English word.")
+show(figure, "00_cross_attention", alt="A map of attention weights. Rows: German pieces of Thomas hat den teuren "
+     "Pokal neben den Baum gestellt. Columns: the English words. The bright cells run down the diagonal, except for "
+     "the last word, gestellt, whose pieces look back at placed, the third English word.")
 print(f"{example.source}\n{example.target}")
 measure("weight of 'placed' when the first piece of 'gestellt' is written",
         weights[pieces.index("▁ges"), words(example.source).index("placed")], 0.4, 0.8)
-measure("recorded, all test sentences: German words that look most at a word they render",
-        result["alignment"]["by_layer"][-1], 0.93, 0.97)
-measure("the same for the layer below", result["alignment"]["by_layer"][0], 0.45, 0.55)
-measure("by chance", result["alignment"]["by_chance"], 0.11, 0.13)
+
+attended = [attend(translator, example) for example in test[:200]]
+for layer, lo, hi in (1, 0.4, 0.6), (2, 0.92, 0.98):
+    chosen = [aligned_words(each.cross[layer - 1].mean(axis=0), each) for each in attended]
+    measure(f"200 sentences, layer {layer}: German words that look most at an English word they render",
+            alignment_score(chosen, test[:200]).accuracy, lo, hi)
+measure("by chance", alignment_by_chance(test[:200]), 0.11, 0.13)
 
 # %% [markdown]
 # Rows are German pieces ("_" marks the beginning of a word), columns English words. Nobody told the model which word
 # renders which. It was trained on sentence pairs alone, and found that it helps to look at the right place; even
-# across the sentence, where German puts its verb at the end. The layer below shows no such picture.
+# across the sentence, where German puts its verb at the end. In the layer below only half of the words do so.
 #
 # ## Backward: what training changed
 #
 # All this was random at first. Training took the 867,328 numbers and changed each of them a little, two thousand
 # times. Which way, and by how much? For each number the *gradient* says how the loss would change if that number
-# grew. (The loss measures how little probability the model gave to the right pieces, in nats per piece: 0 is best.)
-# How a gradient is derived and proved right is what the next lessons are about. Here is what one is good for: go a
-# small step against it, and the loss falls by as much as the gradient promised.
+# grew. (The loss is minus the logarithm of the probability that the model gave to the right piece, on average; 0 is
+# best.) How a gradient is derived and proved right is what the next lessons are about. Here is what one is good for:
+# go a small step against it, and the loss falls by as much as the gradient promised.
 
 # %%
 fresh = Transformer(model.config, seed=0, dtype="float64")
@@ -288,14 +294,14 @@ measure("worst relative error", worst, 0, 1e-6)
 # ## Experiment: break it
 #
 # A translation may be good for a bad reason. Perhaps the model has learnt what German sentences look like and hardly
-# reads the English ones? Then it would not matter much what it reads. Five controls, each of which takes something
-# away; guess the order of their scores before you look.
+# reads the English ones? Then it would not matter much what it reads. Here are the dictionary and four controls, each
+# of which takes something away; guess the order of their scores before you look.
 #
 # - *dictionary*: word by word, as above.
 # - *other sentence*: the model gets the English sentence of the next line.
 # - *shuffled*: the right English words in random order, with the full stop at the end.
-# - *no choice in layer 2*: where the decoder looks into the English sentence, every query is set to zero. Then all
-#   words score the same, and each gets the same weight: the attention is there, but cannot choose.
+# - *no choice in layer 2*: in the decoder's last layer, every English piece gets the same weight. (In the code: all
+#   queries are set to zero, so that all pieces have the same score.) The attention is there, but cannot choose.
 # - *no choice in both layers*: the same in the layer below as well.
 
 # %%
@@ -325,14 +331,25 @@ for layer in cross:
 same("repaired: scores of the model and of a copy read anew", model.forward(source, target_in)[0],
      load_run(ROOT / "data/tiny_model").model.forward(source, target_in)[0])
 
-for (name, found), (lo, hi) in zip(translations.items(), [(95, 100), (7, 20), (0, 4), (25, 45), (2, 20), (0, 8)]):
-    measure(f"{name:25} BLEU", corpus_scores(found, references).bleu, lo, hi)
-    print(f"    {found[4]}")
+bleu = {name: corpus_scores(found, references).bleu for name, found in translations.items()}
+for name, lo, hi in (("the model", 95, 100), ("dictionary", 7, 20), ("other sentence", 0, 4), ("shuffled", 25, 45),
+                     ("no choice in layer 2", 2, 20), ("no choice in both layers", 0, 8)):
+    measure(f"{name}: BLEU", bleu[name], lo, hi)
+    print(f"    {translations[name][4]}")
+
+figure, axes = plt.subplots(figsize=(7, 2.8), layout="constrained")
+names = list(bleu)[::-1]                                        # the first one on top
+bars = axes.barh(names, [bleu[name] for name in names], color=[*[LIGHT] * 5, DARK])
+axes.bar_label(bars, fmt="%.0f", padding=3)
+axes.set(xlim=(0, 110), xlabel="BLEU, 200 sentences, greedy search", title="What is left when something is taken away")
+axes.spines[["top", "right"]].set_visible(False)
+show(figure, "00_controls", alt="Bars of BLEU. The model reaches 97. Shuffled English words leave 35, the "
+     "dictionary 13, no choice in layer 2 leaves 7, no choice in both layers 3, and another English sentence 1.")
 
 # %% [markdown]
-# The model does read. With another sentence's English it writes flawless German that says something else, and its
-# score is nearly 0. Without the choice of where to look it falls far below a shuffled sentence, though every English
-# word still reaches it, mixed with all others. That is a first answer to what attention is for.
+# The model does read. With another sentence's English it writes good German that says something else, and its score
+# is nearly 0. Without the choice of where to look it falls far below a shuffled sentence, though every English word
+# still reaches it, mixed with all others. That is a first answer to what attention is for.
 #
 # Two results are less clean than a story would have them. Shuffled words still give a third of the full score: many
 # words have one translation wherever they stand. And we broke a machine that was trained whole, so this does not say
@@ -352,13 +369,12 @@ measure("relative clauses in test exactly right", result["exact_by_construction"
 measure("of how many", result["exact_by_construction"]["relative"]["sentences"], 15, 15)
 
 # %% [markdown]
-# - **Unknown words** are spelt from pieces that it knows, and come out as invention. A name stands for nothing if it
-#   was never trained on.
-# - **Known words in unknown roles**: in the training text dogs do many things to men, and biting is not among the
-#   verbs. The result is not even grammatical.
+# - **Unknown words**: "quantum" and "computer" do not occur in the training text. They are spelt from known pieces,
+#   and what comes out is invention.
+# - **One unknown word among known ones**: "bites" does not occur either. The result is not even grammatical.
 # - **Length**: no sentence of `test_long` is right. They are longer than any in the training text, and the
 #   translations stop after six tenths of the length. Beam search makes it worse, since short translations have fewer
-#   factors below 1 in their product.
+#   factors below 1 in their product; that is a likely reason, and not measured here.
 # - **Rarer constructions**: about half of the relative clauses are right, of only 15.
 #
 # A model of this kind knows its training text's distribution, and little beyond.
@@ -367,8 +383,10 @@ measure("of how many", result["exact_by_construction"]["relative"]["sentences"],
 #
 # > "In the attention map *it* looks at *the animal*; so one can see how the model knows what *it* stands for."
 #
-# The sentence pair behind this claim has become famous: *The animal did not cross the street because it was too
-# tired*, or *too wide*. Ask our model:
+# The sentence pair behind this claim has become famous: *The animal didn't cross the street because it was too
+# tired*, or *too wide*. The post that presented the Transformer to the public (J. Uszkoreit, Google Research Blog,
+# August 2017) shows for both, for one head of a trained encoder, where *it* looks: at *animal* in the first and at
+# *street* in the second. What does our model do?
 
 # %%
 FAMOUS = [f"The animal did not cross the street because it was too {word}." for word in ("tired", "wide", "dark")]
@@ -389,31 +407,34 @@ for word, lo, hi in ("es", 0.35, 0.6), ("sie", 0.25, 0.5):
 # right in half of the sentences and in no pair. And where does the German pronoun look while it is being written?
 
 # %%
-looks = result["pronoun_looks"]
-for layer in (0, 1):
-    print(f"layer {layer + 1}, heads 1 to 4: right in", "  ".join(f"{share:.0%}" for share in looks["by_head"][layer]),
-          "of the sentences, in", "  ".join(f"{share:.0%}" for share in looks["pairs_by_head"][layer]), "of the pairs")
-measure("the best head: pairs right", np.max(looks["pairs_by_head"]), 0, 0.1)
+attended = [attend(translator, example) for example in pairs]
+views = [pronoun_weights(each, example) for each, example in zip(attended, pairs)]
+of_it = np.stack([view["encoder, it: English nouns"] for view in views], axis=2)  # (N, H, examples, 2)
+scores = [[pronoun_score(head, pairs) for head in layer] for layer in of_it]
+for layer, heads in enumerate(scores, start=1):
+    print(f"layer {layer}, its four heads: right in", " ".join(f"{head.accuracy:4.0%}" for head in heads),
+          "of the sentences, in", " ".join(f"{head.pair_accuracy:3.0%}" for head in heads), "of the pairs")
+measure("the best head: pairs right", max(head.pair_accuracy for heads in scores for head in heads), 0, 0.1)
 
 places = Counter()
-for example in pairs:
-    row = list(attend(translator, example).target_word).index(example.coreference["target_pronoun"])
-    places[look(example)[row].argmax() - example.coreference["pronoun"]] += 1
+for each, example in zip(attended, pairs):
+    row = list(each.target_word).index(example.coreference["target_pronoun"])
+    places[look(each)[row].argmax() - example.coreference["pronoun"]] += 1
 measure("pronouns that look most at 'too' or at the adjective", places[2] + places[3], 225, 240)
-measure("pronouns that look most at 'it' or at one of the nouns", 240 - places[2] - places[3], 0, 15)
+measure("pronouns that look most at 'it' or at one of the nouns", sum(places[i] for i in places if i < 1), 0, 10)
 
 # %% [markdown]
-# No head points from *it* to its noun, although the pronoun is right 99 times in 100. When the pronoun is written,
-# the model looks at the words *behind* "it": it must have brought together there what it knew of nouns and adjective.
-# Where a weight is high, something is read; *what* is read, and what was known elsewhere already, the map does not
-# show. (A larger model may well have a head that points at the noun; in ours there is none, and it does not need
-# one.)
+# No head points from *it* to its noun, although the pronoun is right 99 times in 100. And when the pronoun is
+# written, the last layer looks at the words *behind* "it", and at no noun. So what the model knows of the two nouns
+# has come to it by other ways; the encoder has mixed all words of the sentence before the decoder reads any. Where a
+# weight is high, something is read. *What* is read there, and what was known elsewhere already, the map does not
+# show. The head in that post may be all that it seems; in our model there is none like it, and it does not need one.
 #
 # ## Paper and code
 #
 # - The model is Figure 1 of the paper (Vaswani et al. 2017), with the sizes of `scratchformer/config.py`'s preset
 #   `tiny`: $N = 2$ layers, $d_{model} = 128$, 4 heads. The paper's base model has $N = 6$, $d_{model} = 512$, 8 heads
-#   and seventy times as many numbers.
+#   and about seventy times as many numbers.
 # - In the library: the whole model, [nn/transformer.py](../scratchformer/nn/transformer.py); the search,
 #   [decoding/search.py](../scratchformer/decoding/search.py); the corpus,
 #   [text/grammar.py](../scratchformer/text/grammar.py); the recorded numbers,
@@ -432,8 +453,9 @@ measure("pronouns that look most at 'it' or at one of the nouns", 240 - places[2
 #
 # <details><summary>Answer</summary>
 #
-# The first is: *Straße*, with 0.94 for both. What differs between the sentences does not matter yet. Try it:
-# `next_piece(WEAK, tokenizer.encode(["Das Pferd verlässt die"])[0])`.
+# The best one is: *Straße*, with nearly the same probability. What differs between the sentences does not matter yet;
+# the small numbers behind it differ a little. Try it:
+# `next_piece(MEANS_HORSE, tokenizer.encode(["Das Pferd verlässt die"])[0])`.
 #
 # </details>
 #
@@ -461,7 +483,7 @@ measure("pronouns that look most at 'it' or at one of the nouns", 240 - places[2
 # | a weight of 1, distributed over the sentence | [04 · Soft lookup](04_soft_lookup.py) | 01 |
 # | scores become weights, neither flat nor all or nothing | [05 · Why the square root of d_k](05_scaling.py) | 04 |
 # | the next piece is predicted without having been seen | [06 · Masks](06_masks.py) | 04 |
-# | four heads that look at different places | [07 · Many heads](07_heads.py) | 04, 06 |
-# | layers that can be stacked | [12 · Residual, LayerNorm, dropout](12_residual_norm.py) | 01 |
+# | four heads that look at different places | [07 · Many heads](07_many_heads.py) | 04, 06 |
+# | layers that can be stacked | [12 · Residual, LayerNorm, dropout](12_residual_norm_dropout.py) | 01 |
 #
 # Lessons 02, 03, 08 to 11 and those from 13 on are still to be written. Begin with [lesson 01](01_backprop.py).

@@ -22,6 +22,7 @@ examples:
   echo "The dog sleeps." | scratchformer translate runs/tiny
   scratchformer gradcheck                           prove every hand-written gradient
   scratchformer doctor                              why does it not learn? examine code, text and machine
+  scratchformer learn start                         exercises of the lessons, with a checker that explains
   scratchformer plot runs/tiny attention --sentence "The animal did not cross the street because it was too tired."
 """
 
@@ -156,9 +157,40 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("preset", metavar="PRESET|FILE.toml")
     add_settings(sub)
 
+    sub = command("learn", learn, "write the backward passes yourself, with a checker that says what is wrong",
+                  "learn start\n  scratchformer learn check 01_linear_backward\n"
+                  "  scratchformer learn hint 01_linear_backward 2")
+    add_learn(sub)
+
     sub = command("demo", demo, "train tiny, translate held-out sentences, score them", "demo --out runs/demo")
     sub.add_argument("--out", type=Path, default=Path("runs/demo"), metavar="RUN")
     return top
+
+
+def add_learn(sub: argparse.ArgumentParser) -> None:
+    actions = sub.add_subparsers(dest="action", required=True, metavar="ACTION")
+
+    def action(name: str, summary: str) -> argparse.ArgumentParser:
+        return actions.add_parser(name, help=summary, description=summary)
+
+    def add_directory(of: argparse.ArgumentParser) -> None:
+        of.add_argument("--dir", type=Path, metavar="DIR", dest="exercises", default=Path("exercises"),
+                        help="the directory of the exercises (default: exercises)")
+
+    start = action("start", "lay the exercises out; files that are there stay as they are")
+    start.add_argument("exercises", nargs="?", type=Path, metavar="DIR", default=Path("exercises"),
+                       help="where to (default: exercises)")
+    add_directory(action("list", "all exercises, and how far you are: found out by checking them"))
+    check = action("check", "check your answers; exit code 0 if all pass, 1 if not")
+    check.add_argument("name", nargs="?", metavar="ID|NN|FILE", help="an exercise, a lesson's number (default: all)")
+    add_directory(check)
+    hint = action("hint", "help in three steps: shapes, the rule in words, the formula")
+    hint.add_argument("name", metavar="ID")
+    hint.add_argument("number", nargs="?", type=int, choices=[1, 2, 3], default=1)
+    action("solution", "the library's own code, and how it answers the exercise").add_argument("name", metavar="ID")
+    reset = action("reset", "begin an exercise anew; what you had is kept beside it")
+    reset.add_argument("name", metavar="ID")
+    add_directory(reset)
 
 
 def add_run(sub: argparse.ArgumentParser, checkpoint: bool = True) -> None:
@@ -444,6 +476,25 @@ def plot(args: argparse.Namespace) -> None:
     else:
         figure = figures.attention_figure(load_run(args.path, args.checkpoint), args.sentence)
     print(figures.save(figure, args.out or run.figures / f"{args.figure}.png"))
+
+
+def learn(args: argparse.Namespace) -> int:
+    from scratchformer.study.exercises import workbook
+
+    if args.action == "start":
+        print("\n".join(workbook.start(args.exercises)))
+    elif args.action == "list":
+        for exercise, state in workbook.states(args.exercises):
+            print(f"{exercise.id:32} {exercise.kind:9} {state:12} {exercise.title}", flush=True)
+    elif args.action == "check":
+        return 0 if workbook.check_files(workbook.files(args.name, args.exercises)) else 1
+    elif args.action == "hint":
+        print(workbook.hint(workbook.one_named(args.name), args.number))
+    elif args.action == "solution":
+        print(workbook.solution(workbook.one_named(args.name)))
+    else:
+        print(workbook.reset(workbook.one_named(args.name), args.exercises))
+    return 0
 
 
 def data(args: argparse.Namespace) -> None:

@@ -1,0 +1,130 @@
+"""What do the attention heads of trained models do? Scores of `scratchformer.study.heads`, head by head.
+
+    python benchmarks/heads.py [RUN ...] [--quick] [--out DIR]
+
+Without RUN, the shipped model (data/tiny_model). What is recorded used this and three more, which differ in the seed:
+
+    for seed in 1 2 3; do
+        scratchformer train tiny --seed $seed --out runs/tiny_seed$seed
+        scratchformer average runs/tiny_seed$seed --last 5
+    done
+    python benchmarks/heads.py data/tiny_model runs/tiny_seed1 runs/tiny_seed2 runs/tiny_seed3
+
+The functions below say what is recorded; None stands for what is not finite.
+"""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from provenance import surroundings
+from small_training import RESULTS, number, write
+from threadpoolctl import threadpool_limits
+
+from scratchformer import config as configs
+from scratchformer.decoding.translator import Translator
+from scratchformer.nn.attention import MultiHeadAttention
+from scratchformer.study import heads
+from scratchformer.text import grammar
+from scratchformer.text.grammar import Example, words
+from scratchformer.training.run import RunDirectory, load_run
+
+SHIPPED = Path("data/tiny_model")
+QUICK = 20                                                                         # examples of each set
+
+
+def scores_of(run: Path, pairs: list[Example], test: list[Example]) -> dict[str, Any]:
+    translator = load_run(run)
+    seed = configs.load(RunDirectory(run).config_file).training.seed
+    result = {"seed": seed, "pronouns": pronouns(translator, pairs), "alignment": alignment(translator, test)}
+    print(f"seed {seed}: pronouns {result['pronouns']['intact']}, without a layer "
+          f"{result['pronouns']['without_layer']}", flush=True)
+    return result
+
+
+# Pronouns -------------------------------------------------------------------------------------------------------------
+
+
+def pronouns(translator: Translator, pairs: list[Example]) -> dict[str, Any]:
+    """looks: each view, [layer][head]: PronounScore, and of the mean over a layer's heads. adjective: [layer][head] of
+    cross-attention, the mean weight, while the pronoun is being written, of the word that decides what it stands for.
+    Then PronounChoice of the whole model and of the model without a head, a layer's heads, all heads of a kind."""
+    attended = [heads.attend(translator, example) for example in pairs]
+    weights = [heads.pronoun_weights(each, example) for each, example in zip(attended, pairs)]
+    looks = {}
+    for view in heads.PRONOUN_VIEWS:
+        of_view = np.stack([each[view] for each in weights], axis=2)               # (N, H, examples, 2)
+        looks[view] = {"heads": [[plain(heads.pronoun_score(head, pairs)) for head in layer] for layer in of_view],
+                       "mean_of_layer": [plain(heads.pronoun_score(layer.mean(axis=0), pairs)) for layer in of_view]}
+    deciding = np.mean([heads.writing_pronoun(each, example)[..., deciding_word(example, pairs)]
+                        for each, example in zip(attended, pairs)], axis=0)        # (N, H)
+    kinds = heads.attention_layers(translator.model)
+    every = range(translator.model.config.h)
+
+    def without(*removed: tuple[MultiHeadAttention, Any]) -> dict[str, float | None]:
+        with ExitStack() as stack:
+            for layer, which in removed:
+                stack.enter_context(heads.without_heads(layer, which))
+            return plain(heads.pronoun_choice(translator, pairs))
+
+    return {"looks": looks, "intact": without(),
+            "adjective": [[number(weight) for weight in layer] for layer in deciding],
+            "without_head": {kind: [[without((layer, [head])) for head in every] for layer in layers]
+                             for kind, layers in kinds.items()},
+            "without_layer": {kind: [without((layer, every)) for layer in layers] for kind, layers in kinds.items()},
+            "without_kind": {kind: without(*((layer, every) for layer in layers)) for kind, layers in kinds.items()}}
+
+
+def deciding_word(example: Example, pairs: list[Example]) -> int:
+    """The one word in which the other sentence of the minimal pair differs."""
+    other = next(each for each in pairs if each.coreference["pair"] == example.coreference["pair"] and each != example)
+    [differs] = [index for index, (mine, its) in enumerate(zip(words(example.source), words(other.source), strict=True))
+                 if mine != its]
+    return differs
+
+
+# Alignment ------------------------------------------------------------------------------------------------------------
+
+
+def alignment(translator: Translator, test: list[Example]) -> dict[str, Any]:
+    """heads: [layer][head]: AlignmentScore of cross-attention; of the mean over a layer's heads; of two baselines"""
+    attended = [heads.attend(translator, example) for example in test]
+    chosen = [heads.aligned_words(each.cross, each) for each in attended]
+    blurred = [heads.aligned_words(each.cross.mean(axis=1), each) for each in attended]
+    lengths = [(len(words(example.target)), len(words(example.source))) for example in test]
+    N, H = chosen[0].shape[:2]
+    return {"heads": [[plain(heads.alignment_score([each[layer, head] for each in chosen], test)) for head in range(H)]
+                      for layer in range(N)],
+            "mean_of_layer": [plain(heads.alignment_score([each[layer] for each in blurred], test))
+                              for layer in range(N)],
+            "diagonal": plain(heads.alignment_score([heads.diagonal(*each) for each in lengths], test)),
+            "by_chance": number(heads.alignment_by_chance(test))}
+
+
+def plain(scores: NamedTuple) -> dict[str, float | None]:
+    return {name: number(value) for name, value in scores._asdict().items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("runs", nargs="*", type=Path, default=[SHIPPED], metavar="RUN", help="directories of runs")
+    parser.add_argument("--quick", action="store_true", help="a few sentences, to see that it runs")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="directory of the result (default: results/ here)")
+    arguments = parser.parse_args()
+    corpus = grammar.generate()
+    count = QUICK if arguments.quick else None
+    pairs, test = corpus["test_coreference"][:count], corpus["test"][:count]
+    with threadpool_limits(1):
+        provenance = surroundings()                                                # now: git may move while we measure
+        results = [scores_of(run, pairs, test) for run in arguments.runs]
+    write(arguments.out, "heads", {"provenance": provenance,
+                                   "config": configs.to_dict(configs.load(RunDirectory(arguments.runs[0]).config_file)),
+                                   "seeds": [result["seed"] for result in results], "results": results})
+
+
+if __name__ == "__main__":
+    main()
