@@ -203,7 +203,7 @@ RESIDUAL = Backward(
             suspects={"it is dz: the update went through dropout on its way to the sum": lambda dz: dz}),
         Result("dW", suspects={
             "made with dz instead of dupdate: the sublayer's output is what stands before dropout":
-                lambda x, dz: np.einsum("...i,...j->ij", x, dz)}),
+                lambda x, dz: np.einsum("bti,btj->ij", x, dz)}),
         Result(
             "dx",
             terms={"the way around, dz,": lambda dz: dz,

@@ -123,7 +123,8 @@ def verdict_on(exercise: Exercise, path: Path, quiet: bool = False, seconds: flo
                    str(verdict_file)]
         print(end="", flush=True)
         try:
-            done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, timeout=seconds)
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, timeout=seconds,
+                                  start_new_session=True)                          # Ctrl-C is for us; it ends both
         except subprocess.TimeoutExpired:
             return Verdict("not yet", f"stopped after {seconds:g} seconds: a loop that does not end?")
         if not verdict_file.exists():
