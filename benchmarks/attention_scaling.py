@@ -2,17 +2,19 @@
 
     python benchmarks/attention_scaling.py [--quick] [--out DIR]
 
-The text and the sizes of the preset tiny; nothing but the factor differs: 1/sqrt(d_k) as in the paper, 1, and 1/d_k.
-A fourth variant has the factor 1, but W_Q and W_K that are d_k^(1/4) times smaller at first: before the first step it
-computes what the paper's model computes, and only learning can tell the two apart. All this with one head of 128, and
-with eight heads of 16. A seed decides the initial weights and the batches, so runs of one seed start from the same
-weights and see the same batches. README.md here says what is recorded.
+The text and the sizes of the preset tiny. Three factors: 1/sqrt(d_k) as in the paper, 1, and 1/d_k. A factor does two
+things: it says how large the scores are at the start, and how far a step of W_Q and W_K moves them. So more variants
+take the two apart, by making W_Q and W_K smaller at first, or their steps smaller, or both, by d_k^(1/4) each. With the
+factor 1 and both, the model is the paper's in other units: it must train as the paper's does (up to Adam's eps).
+
+All this with one head of 128, and with eight heads of 16. A seed decides the initial weights and the batches, so runs of
+one seed start from the same weights and see the same batches. README.md here says what is recorded.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, Iterator
+from typing import Any, Iterator, NamedTuple
 
 import numpy as np
 from provenance import surroundings
@@ -40,10 +42,26 @@ EXPERIMENT = {"model.d_model": 128, "training.steps": 300, "training.tokens_per_
               "training.lr_factor": 0.5, "training.validate_every": 25}
 QUICK = {"model.d_model": 32, "model.d_ff": 64, "training.steps": 4, "training.validate_every": 2}
 HEADS = (1, 8)
-VARIANTS = {"1/sqrt(d_k)": (-1 / 2, 0.0), "1": (0.0, 0.0), "1/d_k": (-1.0, 0.0),
-            "1, smaller W_Q and W_K": (0.0, -1 / 4)}
-"""Powers of d_k: the factor of the scores, and a factor of the initial W_Q and of the initial W_K."""
 SEEDS = (0, 1, 2)
+
+
+class Variant(NamedTuple):
+    """Powers of d_k: the factor of the scores; and by what W_Q and W_K are multiplied at the start, and their steps."""
+
+    factor: float
+    start: float = 0
+    step: float = 0
+
+
+VARIANTS = {
+    "1/sqrt(d_k)": Variant(-1 / 2),
+    "1/d_k": Variant(-1),
+    "1": Variant(0),
+    "1, smaller start": Variant(0, start=-1 / 4),
+    "1, smaller steps": Variant(0, step=-1 / 4),
+    "1, both smaller": Variant(0, start=-1 / 4, step=-1 / 4),
+    "1/sqrt(d_k), smaller steps": Variant(-1 / 2, step=-1 / 4),
+}
 
 # Another factor -------------------------------------------------------------------------------------------------------
 
@@ -68,13 +86,27 @@ class DotProductAttention(ScaledDotProductAttention):
 
 
 def model_of(variant: str, config: Config) -> Transformer:
-    power, initial_power = VARIANTS[variant]
     model = Transformer(config.model, config.training.seed)
     for layer in attention_layers(model).values():
-        layer.attention = DotProductAttention(layer.d_k ** (power + 1 / 2))
-        for weight, _ in query_key_weights(layer):
-            weight *= layer.d_k**initial_power
+        layer.attention = DotProductAttention(layer.d_k ** (VARIANTS[variant].factor + 1 / 2))
+        for weight, _ in query_key_parameters(layer):
+            weight *= layer.d_k**VARIANTS[variant].start
     return model
+
+
+class AdamWithOtherSteps(Adam):
+    """Adam, but the steps of W_Q and W_K and their biases are `ratio` times as long."""
+
+    def __init__(self, model: Transformer, config: Config, ratio: float) -> None:
+        super().__init__(model, (config.training.beta1, config.training.beta2), config.training.eps)
+        self.ratio = ratio
+        self.arrays = [array for layer in attention_layers(model).values() for array, _ in query_key_parameters(layer)]
+
+    def step(self, learning_rate: float) -> None:
+        before = [array.copy() for array in self.arrays]
+        super().step(learning_rate)
+        for array, old in zip(self.arrays, before):
+            array[...] = old + self.ratio * (array - old)
 
 
 def attention_layers(model: Transformer) -> dict[str, MultiHeadAttention]:
@@ -85,12 +117,13 @@ def attention_layers(model: Transformer) -> dict[str, MultiHeadAttention]:
     return {name: residual.sublayer for name, residual in (encoder | decoder).items()}
 
 
-def query_key_weights(layer: MultiHeadAttention) -> Iterator[tuple[Array, Array]]:
-    """W_Q and W_K, which lie beside W_V, as views of one or two matrices; each with its gradient."""
-    for name, n_projections in (("qkv.weight", 2), ("q.weight", 1), ("kv.weight", 1)):
-        if name in layer.parameters():
-            parameter, width = layer.parameters()[name], n_projections * layer.h * layer.d_k
-            yield parameter.data[:, :width], parameter.grad[:, :width]
+def query_key_parameters(layer: MultiHeadAttention) -> Iterator[tuple[Array, Array]]:
+    """W_Q and W_K, which lie beside W_V, and their biases, as views; each with its gradient."""
+    for name, n_projections in (("qkv", 2), ("q", 1), ("kv", 1)):
+        for parameter in (layer.parameters().get(f"{name}.{kind}") for kind in ("weight", "bias")):
+            if parameter:
+                width = n_projections * layer.h * layer.d_k
+                yield parameter.data[..., :width], parameter.grad[..., :width]
 
 
 # What is looked at, before the first step and after the last ----------------------------------------------------------
@@ -106,14 +139,14 @@ def look(model: Transformer, batch: Batch, config: Config) -> dict[str, Any]:
     And for the whole model:
 
     gradient_norm    length of the gradient
-    query_key_share  length of the part that belongs to all W_Q and W_K, as a share of it
+    query_key_share  length of the part that belongs to W_Q and W_K and their biases, over that
     """
     _, forward_cache = model.forward(batch.source_ids, batch.target_in_ids)
     caches = dict(zip(attention_layers(model), attention_caches(forward_cache)))
     add_gradient(model, batch, config, step=1)
     gradient_norm = float(np.linalg.norm(model.store.grad))
     squares = [float((gradient**2).sum()) for layer in attention_layers(model).values()
-               for _, gradient in query_key_weights(layer)]
+               for _, gradient in query_key_parameters(layer)]
     return {
         "score_std": {name: number(math.sqrt(scores(cache).var(axis=-1).mean())) for name, cache in caches.items()},
         "largest_weight": {name: number(cache.weights.max(axis=-1).mean()) for name, cache in caches.items()},
@@ -142,7 +175,8 @@ def run(variant: str, data: TrainingData, config: Config) -> dict[str, Any]:
     training, model = config.training, model_of(variant, config)
     batch = equal_lengths(data.train, 64)
     start = look(model, batch, config)
-    curve = train(model, Adam(model, (training.beta1, training.beta2), training.eps), data, config,
+    optimizer = AdamWithOtherSteps(model, config, config.model.d_k**VARIANTS[variant].step)
+    curve = train(model, optimizer, data, config,
                   lambda step: noam(step, config.model.d_model, training.warmup, training.lr_factor))
     return {"seed": training.seed, "final_loss": number(curve[-1][1]), "start": start,
             "end": look(model, batch, config), "curve": numbers(curve)}
