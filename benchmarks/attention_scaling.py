@@ -7,8 +7,8 @@ things: it says how large the scores are at the start, and how far a step of W_Q
 take the two apart, by making W_Q and W_K smaller at first, or their steps smaller, or both, by d_k^(1/4) each. With the
 factor 1 and both, the model is the paper's in other units: it must train as the paper's does (up to Adam's eps).
 
-All this with one head of 128, and with eight heads of 16. A seed decides the initial weights and the batches, so runs of
-one seed start from the same weights and see the same batches. README.md here says what is recorded.
+All this with one head of 128, and with eight heads of 16. A seed decides the initial weights and the batches, so runs
+of one seed start from the same weights and see the same batches. README.md here says what is recorded.
 """
 
 from __future__ import annotations

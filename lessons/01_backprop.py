@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 01 · Backprop by hand, and how to know it is right
 #
-# *About 35 minutes. You need: Python with NumPy, matrix products, the derivative of a function of one variable and
+# *About 45 minutes. You need: Python with NumPy, matrix products, the derivative of a function of one variable and
 # the chain rule. You will have: the backward pass of a linear layer and of softmax cross-entropy, derived and written
 # by you, and a test that tells a right gradient from a wrong one.*
 
@@ -59,7 +59,7 @@ print(f"{len(x_train)} sentences to train on, {len(vocabulary)} words, {len(clas
 measure("share of the most common construction", np.bincount(t_test).max() / len(t_test), 0.12, 0.13)
 
 # %%
-def train_classifier(dscores, dbias, steps=300, rate=2.0):
+def train_classifier(dy_of, db_of, steps=300, rate=2.0):
     """Gradient descent with the given gradients. -> the mean loss at each step, the accuracy on new sentences"""
     W, b, losses = np.zeros((len(vocabulary), len(classes))), np.zeros(len(classes)), []
     q = np.eye(len(classes))[t_train]                          # 1 for the right class of a sentence, 0 for the others
@@ -68,9 +68,9 @@ def train_classifier(dscores, dbias, steps=300, rate=2.0):
         y -= y.max(axis=1, keepdims=True)
         p = np.exp(y) / np.exp(y).sum(axis=1, keepdims=True)
         losses.append((np.log(np.exp(y).sum(axis=1)) - (q * y).sum(axis=1)).mean())
-        dy = dscores(p, q)
+        dy = dy_of(p, q)
         W -= rate * x_train.T @ dy / len(p)
-        b -= rate * dbias(dy) / len(p)
+        b -= rate * db_of(dy) / len(p)
     return losses, ((x_test @ W + b).argmax(axis=1) == t_test).mean()
 
 
@@ -89,15 +89,15 @@ for name, (losses, accuracy), lo, hi in ("right gradient", right, 0.70, 0.82), (
 figure, axes = plt.subplots(figsize=(7, 3), layout="constrained")
 for name, (losses, _), style, colour in ("right gradient", right, "-", DARK), ("wrong gradient", wrong, "--", ACCENT):
     axes.plot(losses, style, color=colour, label=name)
-axes.set(xlabel="step", ylabel="loss, nats per sentence", ylim=(0, None), title="Which of the two is wrong?")
+axes.set(xlabel="step", ylabel="loss, nats per sentence", ylim=(0, None), title="Both curves look healthy")
 axes.legend()
 show(figure, "01_two_runs", alt="Training loss of two runs over 300 steps. Both begin at 3.1 and fall smoothly towards "
      "zero, the run with the wrong gradient somewhat above the other.")
 
 # %% [markdown]
 # With the wrong gradient the loss falls below an eighth of what it was, smoothly, and the classifier is far better
-# than chance. Nobody who saw only the dashed curve would search for a mistake. Without the other run to compare with,
-# the missing accuracy would be put down to the model, the data or the learning rate.
+# than chance. Nothing in the dashed curve alone asks for a search. Without the other run to compare with, the missing
+# accuracy would be put down to the model, the data or the learning rate.
 #
 # Public code has such gradients. The README of this project counts them: each of six public NumPy Transformers has a
 # bug in its gradients, its masks or its attention. So here every gradient is checked. In this lesson you do it for
@@ -155,9 +155,9 @@ show(figure, "01_chain", alt="Three boxes in a row, input, a linear map, softmax
 # $$-\ln p_t = \ln \sum_k e^{y_k} - y_t$$
 #
 # The code computes this form. The other one takes the logarithm of a probability that may have been rounded to zero:
-# $p_t = e^{-1000}$ is 0 in any floating-point number, and the loss would be infinite where the truth is 1000. Before
-# that, the largest score of each row is subtracted, since $e^{1000}$ overflows. That changes nothing: numerator and
-# sum get the same factor.
+# $p_t = e^{-1000}$ is 0 in float64, and the loss would be infinite where the truth is 1000. Before that, the largest
+# score of each row is subtracted, since $e^{1000}$ overflows there, too. That changes nothing: numerator and sum get
+# the same factor.
 
 # %%
 def linear(x, W, b):
@@ -330,7 +330,7 @@ for dtype, colour, line, lo, hi in ("float64", DARK, "o-", 1e-12, 4e-10), ("floa
     measure(f"{dtype}: smallest error, at a step of {steps[np.argmin(errors)]:.0e}", min(errors), lo, hi)
     axes.loglog(steps, errors, line, color=colour, markersize=4, label=dtype)
     if dtype == "float32":
-        measure("float32 with the best step of float64", errors[14], 1e-3, 1)
+        measure("float32 at 1e-5", errors[14], 1e-3, 1)
 axes.axhline(1, color="#666666", lw=0.8, ls=":")
 axes.set(xlabel="step h", ylabel="relative error of the difference", title="Central differences against dW")
 axes.legend()
@@ -339,9 +339,10 @@ show(figure, "01_step", alt="Relative error of central differences against step 
      "is a million times higher; for steps below 1e-7 the error is 1.")
 
 # %% [markdown]
-# In float32 the good steps are few, and you do not know in advance which; the best step of float64 gives errors of
-# per cents there. So the checks of this project run in float64, with $h = 10^{-5}$, and demand a relative error below
-# $10^{-6}$: far above the rounding, and far below every bug we know.
+# The prediction sets all constants to 1, so it is right to about a factor of ten. In float32 the good steps are few,
+# and you do not know in advance which; a step of $10^{-5}$ gives errors of per cents there. So the checks of this
+# project run in float64, with $h = 10^{-5}$, and demand a relative error below $10^{-6}$: far above the rounding, and
+# far below every bug we know.
 #
 # ### Many numbers at once
 #
@@ -388,8 +389,8 @@ for inputs, outputs, lo, hi in (4, 3, 3e-3, 0.3), (128, 96, 1e-5, 1e-2):
 # It is still found, and so is every bug that touches more than one element. The library tries four directions for
 # each input and each parameter of a layer. There is no loss behind a layer, so it makes one: $L = \sum g y$ with a
 # random array $g$, which is then the gradient that backward is handed. Random, because with $g = 1$ everywhere some
-# true gradients are zero, and a backward that returns zeros would pass. Your `Linear` takes any number of axes before
-# the last, so the input here has two of them:
+# true gradients are zero, and a backward that returns zeros would pass. The library's `Linear` takes any number of
+# axes before the last, so the input here has two of them:
 
 # %%
 print(gradcheck(Linear(I, J, np.random.default_rng(0), "float64"), random.normal(size=(2, B, I))))
@@ -443,10 +444,10 @@ p = softmax_cross_entropy(y, t)[1]
 figure, axes = plt.subplots(figsize=(8, 4), layout="constrained")
 looks = [("-", DARK), ("--", ACCENT), (":", "#4292c6"), ("-.", "#666666"), ((0, (5, 1, 1, 1, 1, 1)), "black")]
 accuracies, errors = {}, {}
-for (name, (dscores, dbias)), (style, colour) in zip(runs.items(), looks):
-    losses, accuracies[name] = train_classifier(dscores, dbias, steps=5 if name == "sign flipped" else 300)
-    wrong_dy = dscores(p, np.eye(J)[t])
-    errors[name] = max(relative_error(wrong_dy, numeric["dy"]), relative_error(dbias(wrong_dy), numeric["db"]))
+for (name, (dy_of, db_of)), (style, colour) in zip(runs.items(), looks):
+    losses, accuracies[name] = train_classifier(dy_of, db_of, steps=5 if name == "sign flipped" else 300)
+    wrong_dy = dy_of(p, np.eye(J)[t])
+    errors[name] = max(relative_error(wrong_dy, numeric["dy"]), relative_error(db_of(wrong_dy), numeric["db"]))
     axes.plot(losses, ls=style, lw=2, color=colour, label=name)
     print(f"{name:13} last loss {losses[-1]:6.3f}   accuracy {accuracies[name]:4.0%}   "
           f"error in a check {errors[name]:.0e}")
@@ -461,9 +462,9 @@ measure("error of the right one", errors["right"], 0, 5e-10)
 
 # %% [markdown]
 # The verdict depends on the bug. A flipped sign shows at once. A gradient that is too small by a constant looks like
-# a learning rate that is too low. The other two train, generalise and look healthy; the averaged bias costs two per
-# cent of the accuracy, which nobody would miss. The check does not care: the right gradient is off in the tenth
-# digit, each wrong one in the first.
+# a learning rate that is too low. The other two train, generalise and look healthy; the averaged bias costs eleven of
+# 500 sentences, which could be chance. The check does not care: the right gradient is off in the tenth digit, each
+# wrong one in the first.
 #
 # ## Check the claim
 #
@@ -488,9 +489,9 @@ for rows, lo, hi in (1, 0, 1e-6), (B, 0.1, 10):
     measure(f"bias averaged, rows: {rows}; worst error of the check", report.worst.error, lo, hi)
 
 # %% [markdown]
-# A public implementation divides the gradient of softmax by the number of sentences, and its checks, had it had any
-# on single sentences, would have passed. So a check is as good as its cases: several rows, all sizes different,
-# padding, repeated words, weights away from their initial zeros and ones. The library keeps a table of 106 such cases
+# A public implementation divides the gradient of softmax by the number of sentences. A check with a single sentence
+# would have passed it. So a check is as good as its cases: several rows, all sizes different, padding, repeated
+# words, weights away from their initial zeros and ones. The library keeps a table of 106 such cases
 # (`scratchformer gradcheck`).
 #
 # > The two gradients must be equal.

@@ -30,38 +30,42 @@ def softmax(z):
 #
 # The task below has one right answer and nothing in its way. There are 32 keys, random vectors of $d_k$ numbers, and
 # a query. The query is to learn to put its weight on one given key: gradient descent may change the query freely, to
-# make the weight of that key as large as it can be. (The gradient in the code is derived below.) Thirty-two such
-# queries learn side by side, at six learning rates that span five powers of ten, and each variant may count its best.
+# make the weight of that key as large as it can be. Twenty-four such queries learn, each with keys of its own, at six learning rates
+# that span five powers of ten. (`dscores` in the code is derived below; the line after it is lesson 04's.)
 
 # %%
-def learn_to_look(d_k, factor, rate, steps=150, n=32, S=32):
+RATES = [0.01, 0.1, 1, 10, 100, 1000]
+
+
+def learn_to_look(d_k, factor, rate, steps=120, n=24, S=32):
     """How much weight the n queries put on their keys in the end, on average: 0 to 1."""
     random = np.random.default_rng(0)
-    q, keys, wanted = random.normal(size=(n, d_k)), random.normal(size=(n, S, d_k)), random.integers(0, S, n)
-    dweights = np.zeros((n, S))
-    dweights[np.arange(n), wanted] = -1                        # minus the wanted weight is what we minimise
+    q, keys, wanted = random.normal(size=(n, 1, d_k)), random.normal(size=(n, S, d_k)), random.integers(0, S, n)
+    dweights = np.zeros((n, 1, S))
+    dweights[np.arange(n), 0, wanted] = -1                     # minus the wanted weight is what we minimise
     for _ in range(steps):
-        weights = softmax(np.einsum("nk,nsk->ns", q, keys) * factor)
+        weights = softmax(factor * q @ keys.swapaxes(1, 2))    # (n, 1, S)
         dscores = factor * weights * (dweights - (dweights * weights).sum(axis=-1, keepdims=True))
-        q -= rate * np.einsum("ns,nsk->nk", dscores, keys)
-    return softmax(np.einsum("nk,nsk->ns", q, keys) * factor)[np.arange(n), wanted].mean()
+        q -= rate * dscores @ keys
+    return -(dweights * softmax(factor * q @ keys.swapaxes(1, 2))).sum() / n
 
 
-RATES = [0.01, 0.1, 1, 10, 100, 1000]
+print("weight on the wanted key" + "".join(f"   rate {rate:g}" for rate in RATES))
 best = {}
 for d_k in 4, 64, 512:
     for name, factor in ("no factor", 1), ("1/sqrt(d_k)", 1 / math.sqrt(d_k)):
-        best[name, d_k] = max(learn_to_look(d_k, factor, rate) for rate in RATES)
-print("weight on the wanted key, at the best of the learning rates")
-for d_k, lo, hi in (4, 0.5, 0.8), (64, 0.2, 0.7), (512, 0.03, 0.25):
-    measure(f"d_k = {d_k:3}, no factor  ", best["no factor", d_k], lo, hi)
-    measure(f"d_k = {d_k:3}, 1/sqrt(d_k)", best["1/sqrt(d_k)", d_k], 0.5 if d_k == 4 else 0.95, 1)
+        reached = [learn_to_look(d_k, factor, rate) for rate in RATES]
+        best[name, d_k] = max(reached)
+        print(f"d_k = {d_k:3}, {name:13}" + "".join(f"{weight:{8 + len(f'{rate:g}')}.2f}" for rate, weight in zip(RATES, reached)))
+for d_k, lo, hi in (64, 0.25, 0.75), (512, 0, 0.3):
+    measure(f"d_k = {d_k:3}, no factor:   best of the six", best["no factor", d_k], lo, hi)
+    measure(f"d_k = {d_k:3}, 1/sqrt(d_k): best of the six", best["1/sqrt(d_k)", d_k], 0.95, 1)
+measure("d_k =   4, the two side by side: difference of the best", best["no factor", 4] - best["1/sqrt(d_k)", 4], -0.2, 0.2)
 
 # %% [markdown]
 # With the factor and enough dimensions every query finds its key. Without it, more dimensions make it worse, although
-# they give the query more freedom, and at $d_k = 512$ **no learning rate helps**. So this is not a matter of step
-# size. (At $d_k = 4$ neither does well, since 32 directions crowd in so few dimensions; hold that against the factor
-# if you like.)
+# they give the query more freedom, and at $d_k = 512$ **none of the six rates helps**. (At $d_k = 4$ the factor makes little difference, and
+# neither does well: of 32 points in so few dimensions, many are the largest for no query at all.)
 #
 # ## The idea in one picture
 #
@@ -107,30 +111,30 @@ show(figure, "05_saturation", alt="Nine bar charts of attention weights over 32 
 # %%
 for d_k in 4, 64, 1024:
     q, k = random.normal(size=(2, 20_000, d_k))
-    scores = (q * k).sum(axis=1)
-    measure(f"variance of q·k / d_k,          d_k = {d_k:4}", scores.var() / d_k, 0.95, 1.05)
-    measure(f"variance of q·k / sqrt(d_k),    d_k = {d_k:4}", (scores / math.sqrt(d_k)).var(), 0.95, 1.05)
+    measure(f"d_k = {d_k:4}: variance of q·k, over d_k", (q * k).sum(axis=1).var() / d_k, 0.95, 1.05)
 
 # %% [markdown]
 # ## Forward
 #
-# With the sizes of the paper's base model, $d_k = 64$: how large does the largest of 32 scores become?
+# With the sizes of the paper's base model, $d_k = 64$: how far is the largest of 32 scores ahead of the second? Softmax turns a
+# difference of scores into a ratio of weights, $e^{z_1 - z_2}$.
 
 # %%
-def attention_weights(q, k):
+def scaled_attention_weights(q, k):
     """q (T, d_k), k (S, d_k) -> weights (T, S)"""
     scores = q @ k.T                                           # (T, S)
     return softmax(scores / math.sqrt(q.shape[-1]))
 
 
 q, k = random.normal(size=(500, 64)), random.normal(size=(32, 64))
-largest = (q @ k.T).max(axis=1).mean()
-measure("largest of 32 scores, on average", largest, 14, 19)
-measure("the same, scaled", largest / 8, 1.75, 2.4)
-measure("how much more weight it gets than a score of 0, unscaled: e to the", largest, 14, 19)
+second, first = np.sort(q @ k.T, axis=1)[:, -2:].T
+gap = measure("lead of the largest score over the second, on average", (first - second).mean(), 2.5, 4.5)
+measure("so a typical second key gets this share of the first one's weight: e to the minus that", math.exp(-gap), 0.01, 0.08)
+measure("the same with the factor", math.exp(-gap / 8), 0.55, 0.75)
 
 # %% [markdown]
-# $e^{16}$ is nine million. The largest score of 32 leaves nothing for the others.
+# Without the factor, one key takes nearly everything before anything has been learnt. With it, the second key gets two thirds of
+# what the first one gets.
 #
 # ## Backward of softmax
 #
@@ -382,7 +386,7 @@ for name, divisor, lo, hi in ("sqrt(d_k) = 8", 8, 0.14, 0.19), ("sqrt(d_model) =
 q, k, v = random.normal(size=(2, T, 1, d_k)), random.normal(size=(2, S, 1, d_k)), random.normal(size=(2, S, 1, 4))
 y, _ = ScaledDotProductAttention().forward(q, k, v)
 for b in range(2):
-    weights = attention_weights(q[b, :, 0], k[b, :, 0])
+    weights = scaled_attention_weights(q[b, :, 0], k[b, :, 0])
     same(f"sentence {b}: softmax(Q K^T / sqrt(d_k)) V", weights @ v[b, :, 0], y[b, :, 0])
 
 # %% [markdown]
