@@ -43,4 +43,4 @@ ledger:
 	touch $@
 
 clean:
-	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache
+	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache site lessons/out

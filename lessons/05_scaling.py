@@ -30,8 +30,9 @@ def softmax(z):
 #
 # The task below has one right answer and nothing in its way. There are 32 keys, random vectors of $d_k$ numbers, and
 # a query. The query is to learn to put its weight on one given key: gradient descent may change the query freely, to
-# make the weight of that key as large as it can be. Twenty-four such queries learn, each with keys of its own, at six learning rates
-# that span five powers of ten. (`dscores` in the code is derived below; the line after it is lesson 04's.)
+# make the weight of that key as large as it can be. Twenty-four such queries learn, each with keys of its own, at six
+# learning rates that span five powers of ten. (`dscores` in the code is derived below; the line after it is lesson
+# 04's.)
 
 # %%
 RATES = [0.01, 0.1, 1, 10, 100, 1000]
@@ -50,22 +51,23 @@ def learn_to_look(d_k, factor, rate, steps=120, n=24, S=32):
     return -(dweights * softmax(factor * q @ keys.swapaxes(1, 2))).sum() / n
 
 
-print("weight on the wanted key" + "".join(f"   rate {rate:g}" for rate in RATES))
+print("weight on the wanted key" + "".join(f"{f'rate {rate:g}':>10}" for rate in RATES)[2:])
 best = {}
 for d_k in 4, 64, 512:
     for name, factor in ("no factor", 1), ("1/sqrt(d_k)", 1 / math.sqrt(d_k)):
         reached = [learn_to_look(d_k, factor, rate) for rate in RATES]
         best[name, d_k] = max(reached)
-        print(f"d_k = {d_k:3}, {name:13}" + "".join(f"{weight:{8 + len(f'{rate:g}')}.2f}" for rate, weight in zip(RATES, reached)))
+        print(f"d_k = {d_k:3}, {name:13}" + "".join(f"{weight:10.2f}" for weight in reached))
 for d_k, lo, hi in (64, 0.25, 0.75), (512, 0, 0.3):
     measure(f"d_k = {d_k:3}, no factor:   best of the six", best["no factor", d_k], lo, hi)
     measure(f"d_k = {d_k:3}, 1/sqrt(d_k): best of the six", best["1/sqrt(d_k)", d_k], 0.95, 1)
-measure("d_k =   4, the two side by side: difference of the best", best["no factor", 4] - best["1/sqrt(d_k)", 4], -0.2, 0.2)
+measure("d_k =   4: best without factor less best with", best["no factor", 4] - best["1/sqrt(d_k)", 4], -0.2, 0.2)
 
 # %% [markdown]
 # With the factor and enough dimensions every query finds its key. Without it, more dimensions make it worse, although
-# they give the query more freedom, and at $d_k = 512$ **none of the six rates helps**. (At $d_k = 4$ the factor makes little difference, and
-# neither does well: of 32 points in so few dimensions, many are the largest for no query at all.)
+# they give the query more freedom, and at $d_k = 512$ **none of the six rates helps**. (At $d_k = 4$ the factor makes
+# little difference, and neither does well: of 32 points in so few dimensions, many are the largest for no query at
+# all.)
 #
 # ## The idea in one picture
 #
@@ -116,8 +118,8 @@ for d_k in 4, 64, 1024:
 # %% [markdown]
 # ## Forward
 #
-# With the sizes of the paper's base model, $d_k = 64$: how far is the largest of 32 scores ahead of the second? Softmax turns a
-# difference of scores into a ratio of weights, $e^{z_1 - z_2}$.
+# With the sizes of the paper's base model, $d_k = 64$: how far is the largest of 32 scores ahead of the second?
+# Softmax turns a difference of scores into a ratio of weights, $e^{z_1 - z_2}$.
 
 # %%
 def scaled_attention_weights(q, k):
@@ -129,12 +131,12 @@ def scaled_attention_weights(q, k):
 q, k = random.normal(size=(500, 64)), random.normal(size=(32, 64))
 second, first = np.sort(q @ k.T, axis=1)[:, -2:].T
 gap = measure("lead of the largest score over the second, on average", (first - second).mean(), 2.5, 4.5)
-measure("so a typical second key gets this share of the first one's weight: e to the minus that", math.exp(-gap), 0.01, 0.08)
+measure("e to the minus that: weight of the second over the first", math.exp(-gap), 0.01, 0.08)
 measure("the same with the factor", math.exp(-gap / 8), 0.55, 0.75)
 
 # %% [markdown]
-# Without the factor, one key takes nearly everything before anything has been learnt. With it, the second key gets two thirds of
-# what the first one gets.
+# Without the factor, one key takes nearly everything before anything has been learnt. With it, the second key gets
+# two thirds of what the first one gets.
 #
 # ## Backward of softmax
 #
@@ -152,13 +154,13 @@ measure("the same with the factor", math.exp(-gap / 8), 0.55, 0.75)
 #
 # $$dz_r = w_r dw_r - \sum_s dw_s w_s w_r = w_r \left( dw_r - \sum_s w_s dw_s \right)$$
 #
-# Read the bracket: $\sum_s w_s dw_s$ is the average of the $dw_s$, weighted by the attention itself. A score falls if
-# its key is worth less to the loss than the average of what is being read already, and it rises if it is worth more.
-# The factor in front says how much: by the weight it has. **A key with weight 0 gets gradient 0**, however much the
-# loss would like it; and where one key has weight 1, it *is* the average, and its bracket is 0 as well. A saturated
-# softmax passes nothing back.
+# Read the bracket: $\sum_s w_s dw_s$ is the average of the $dw_s$, weighted by the attention itself. Descent lowers a
+# score whose $dw_r$ is above the average, since to read that key raises the loss more than what is read already; and
+# it raises a score whose $dw_r$ is below. The weight in front says by how much. **A key with weight 0 gets gradient
+# 0**, however much the loss would like it; and where one key has weight 1, it *is* the average, and its bracket is 0
+# as well. A saturated softmax passes nothing back.
 #
-# Last, $z$ was the score times a factor $c$, so the score's gradient is $c \, dz$.
+# Last, $z$ was the score times a factor $c$, so the gradient of the score is $c \, dz$.
 
 # %%
 def softmax_backward(dweights, weights, factor):
@@ -172,14 +174,9 @@ def softmax_backward(dweights, weights, factor):
 #
 # Against central differences, with a random upstream gradient; and against the library's operation.
 
-# %%
-T, S, d_k = 3, 5, 7
-factor = 1 / math.sqrt(d_k)
-scores, upstream = random.normal(size=(T, S)), random.normal(size=(T, S))
-
-
+# %% Numeric gradient, as in lesson 01
 def numeric_gradient(f, array, h=1e-5):
-    """As in lesson 01: central differences of f() in each element of `array`."""
+    """Central differences of f() in each element of `array`."""
     gradient = np.zeros_like(array)
     for index in np.ndindex(array.shape):
         original = array[index]
@@ -190,6 +187,11 @@ def numeric_gradient(f, array, h=1e-5):
         array[index] = original
     return gradient
 
+
+# %%
+T, S, d_k = 3, 5, 7
+factor = 1 / math.sqrt(d_k)
+scores, upstream = random.normal(size=(T, S)), random.normal(size=(T, S))
 
 numeric = numeric_gradient(lambda: (softmax(factor * scores) * upstream).sum(), scores)
 dscores = softmax_backward(upstream, softmax(factor * scores), factor)
@@ -202,88 +204,116 @@ same("dscores: this page and the library", dscores,
      ops.masked_softmax_backward(upstream, softmax(factor * scores), factor))
 
 # %% [markdown]
-# Why *random*? Many published checks take the sum of the output as the loss, an upstream gradient of ones. But the
+# Why *random*? Some published checks take the sum of the output as the loss, an upstream gradient of ones. But the
 # weights of a row always sum to 1, so the true gradient of that sum is zero, and a backward that returns zeros
 # passes:
 
 # %%
 ones = np.ones((T, S))
-numeric = numeric_gradient(lambda: (softmax(factor * scores) * ones).sum(), scores)
-measure("upstream of ones: largest true gradient", np.abs(numeric).max(), 0, 1e-9)
-numeric = numeric_gradient(lambda: (softmax(factor * scores) * upstream).sum(), scores)
+true = numeric_gradient(lambda: (softmax(factor * scores) * ones).sum(), scores)
+measure("upstream of ones: largest true gradient", np.abs(true).max(), 0, 1e-9)
 measure("random upstream: largest true gradient", np.abs(numeric).max(), 0.01, 1)
 
 # %% [markdown]
 # ## Experiment 1: what arrives at the scores
 #
-# How much of a gradient does softmax let through? Its derivatives form a matrix $J_{sr} = w_s (\delta_{sr} - w_r)$,
-# and the norm of that matrix says how strongly the weights react to the scores at all. Two thousand random queries
-# for each size, 32 keys each. The third column is a control: if "smaller scores" were the whole story, dividing by
-# $d_k$ would be better still.
+# How much of a gradient does softmax let through? The derivatives of the weights form a matrix
+# $J_{sr} = w_s (\delta_{sr} - w_r)$, where $\delta_{sr}$ is 1 if $s = r$ and 0 otherwise. Its norm says how strongly
+# the weights react to the scaled scores. What reaches the scores themselves is $c J$, with the factor $c$ of each
+# variant. Two thousand random queries for each size, 32 keys each. The third variant is a control: if smaller scores
+# were always better, dividing by $d_k$ would be better still.
 
 # %%
 def jacobian_norm(weights):
-    """weights (n, S) -> (n,): the Frobenius norm of d weights / d (scaled scores)"""
+    """weights (n, S) -> (n,): the root of the sum of squares of d weights / d (scaled scores)"""
     J = weights[:, :, None] * (np.eye(weights.shape[1]) - weights[:, None, :])
     return np.sqrt((J**2).sum(axis=(1, 2)))
 
 
-sizes, largest, through = [4, 16, 64, 256, 1024], {}, {}
-for d_k in sizes:
+SIZES, largest, norms = [4, 16, 64, 256, 1024], {}, {}
+for d_k in SIZES:
     scores = np.einsum("nk,nsk->ns", random.normal(size=(2000, d_k)), random.normal(size=(2000, 32, d_k)))
     for name, factor in FACTORS.items():
         weights = softmax(scores * factor(d_k))
-        largest[name, d_k], through[name, d_k] = weights.max(axis=1).mean(), np.median(jacobian_norm(weights))
+        largest[name, d_k], norms[name, d_k] = weights.max(axis=1).mean(), jacobian_norm(weights)
 
-print(f"{'':6}" + "".join(f"{name:>24}" for name in FACTORS))
-print(f"{'d_k':6}" + "".join(f"{'largest   median norm':>24}" for _ in FACTORS))
-for d_k in sizes:
-    print(f"{d_k:<6}" + "".join(f"{largest[name, d_k]:13.2f}{through[name, d_k]:11.1e}" for name in FACTORS))
-measure("no factor: median norm, d_k 1024 over d_k 4", through["q·k", 1024] / through["q·k", 4], 0, 1e-2)
-measure("with 1/sqrt(d_k): the same", through["q·k / √d_k", 1024] / through["q·k / √d_k", 4], 0.95, 1.1)
-measure("with 1/d_k: largest weight at 1024; uniform would be 0.031", largest["q·k / d_k", 1024], 0.031, 0.036)
+print(f"{'':6}" + "".join(f"{name:^39}" for name in FACTORS))
+print(f"{'d_k':6}" + "".join(f"{'largest':>9}{'median J':>10}{'median cJ':>10}{'mean cJ':>10}" for _ in FACTORS))
+for d_k in SIZES:
+    print(f"{d_k:<6}" + "".join(f"{largest[name, d_k]:9.2f}{np.median(norms[name, d_k]):10.1e}"
+                                f"{factor(d_k) * np.median(norms[name, d_k]):10.1e}"
+                                f"{factor(d_k) * norms[name, d_k].mean():10.1e}" for name, factor in FACTORS.items()))
+unscaled, root = ({d_k: norms[name, d_k] for d_k in SIZES} for name in ("q·k", "q·k / √d_k"))
+measure("no factor: median J, d_k 1024 over d_k 4", np.median(unscaled[1024]) / np.median(unscaled[4]), 0, 1e-2)
+measure("with 1/sqrt(d_k): the same", np.median(root[1024]) / np.median(root[4]), 0.95, 1.1)
+measure("d_k = 64: median cJ, no factor over 1/sqrt(d_k)", np.median(unscaled[64]) / np.median(root[64]) * 8, 3, 8)
+measure("d_k = 1024: the same", np.median(unscaled[1024]) / np.median(root[1024]) * 32, 0, 0.1)
+measure("d_k = 1024: the same of the means", unscaled[1024].mean() / root[1024].mean() * 32, 5, 12)
+measure("with 1/d_k: largest weight at 1024 (uniform: 0.031)", largest["q·k / d_k", 1024], 0.031, 0.036)
 
 # %% The figure
-figure, axes = plt.subplots(figsize=(7, 3.8), layout="constrained")
-for name, style, colour in zip(FACTORS, ["o-", "s-", "^--"], [ACCENT, DARK, LIGHT]):
-    axes.loglog(sizes, [through[name, d_k] for d_k in sizes], style, color=colour, label=name)
-axes.set(xlabel="d_k", ylabel="median norm of the derivative", title="What softmax lets through, random q and k")
-axes.set_xticks(sizes, [str(d_k) for d_k in sizes])
-axes.minorticks_off()
-axes.legend()
-show(figure, "05_jacobian", alt="Median norm of the softmax derivative against d_k from 4 to 1024, logarithmic. "
-     "Without a factor it stays near 0.3 up to 16, then falls by more than three powers of ten. With one over root d_k "
-     "it is flat at 0.23, with one over d_k flat at 0.18.")
+figure, panels = plt.subplots(1, 2, figsize=(8, 3.6), sharey=True, layout="constrained")
+for panel, by_factor in zip(panels, (False, True)):
+    for (name, factor), style, colour in zip(FACTORS.items(), ["o-", "s-", "^--"], [ACCENT, DARK, LIGHT]):
+        values = [np.median(norms[name, d_k]) * (factor(d_k) if by_factor else 1) for d_k in SIZES]
+        panel.loglog(SIZES, values, style, color=colour, label=name)
+    panel.set(xlabel="d_k", title="of the scores (cJ)" if by_factor else "of the scaled scores (J)")
+    panel.set_xticks(SIZES, [str(d_k) for d_k in SIZES])
+    panel.minorticks_off()
+panels[0].set_ylabel("median norm of the derivative")
+panels[0].legend()
+show(figure, "05_jacobian", alt="Median norm of the derivative of the weights against d_k from 4 to 1024, "
+     "logarithmic, in two panels. By the scaled scores: without a factor it stays near 0.3 up to 16, then falls by "
+     "more than three powers of ten; with either factor it is flat. By the scores: all three fall, and the one "
+     "without a factor is the highest up to 64, level with the root at 256, and the lowest at 1024.")
 
 # %% [markdown]
-# Three things to see, and only the first is in most explanations:
+# Four things to see, and only the first is in most explanations:
 #
-# 1. Without the factor, the derivative collapses. With it, it does not depend on $d_k$.
-# 2. At small $d_k$ the unscaled derivative is *not* smaller: at 16 it is larger than the scaled one. The paper says
-#    the same with care: it suspects trouble "for large values of $d_k$".
-# 3. Division by $d_k$ also keeps the derivative alive. What it loses is the *choice*: all keys get nearly the same
-#    weight, whatever the query. The task of the beginning can still be learnt with it, at a learning rate fit for it:
+# 1. Without the factor, softmax's own derivative $J$ collapses for the typical query. With the root it does not
+#    depend on $d_k$.
+# 2. But the scores are larger without the factor, so what reaches them, $cJ$, is *not* smaller at 64: it is several
+#    times larger. Only at the largest sizes does the typical query get nothing. The paper is careful here: it
+#    suspects trouble "for large values of $d_k$".
+# 3. The mean hides it. A few undecided queries, whose two best keys are close, get so much that the *mean* of $cJ$
+#    stays higher without the factor at every size.
+# 4. Division by $d_k$ keeps the derivative alive as well. What it loses at first is the *choice*: all keys get nearly
+#    the same weight, whatever the query.
+#
+# Can the task of the opening be learnt with $1/d_k$? One step of gradient descent moves $q$ by at most about rate ·
+# $c$ times a key, and hence that key's scaled score by rate · $c^2 |k|^2$, which is rate · $c^2 d_k$. With the root
+# that is the rate itself, whatever $d_k$. With $1/d_k$ it is rate$/d_k$, so the rate must be $d_k$ times as large:
 
 # %%
-for rate, lo, hi in (1, 0, 0.1), (1000, 0.9, 1):
-    measure(f"d_k = 512, 1/d_k, rate {rate:4}: weight on the wanted key", learn_to_look(512, 1 / 512, rate), lo, hi)
+for rate, lo, hi in (1, 0, 0.1), (512, 0.9, 1):
+    measure(f"d_k = 512, 1/d_k, rate {rate:3}: weight on the wanted key", learn_to_look(512, 1 / 512, rate), lo, hi)
 
 # %% [markdown]
-# So the exact power is a matter of convenience, as long as scores neither explode nor vanish. With the root, one
-# learning rate and one initialisation serve heads of every size.
-
-# %% [markdown]
+# That is the best answer to "why the root?": with it, one learning rate serves heads of every size. It starts at a
+# useful place, and it takes steps of a useful length. Those are two different things, and the next experiment takes
+# them apart.
+#
 # ## Experiment 2: does it matter to a model that learns?
 #
 # Random vectors are one thing, a trained model is another: it can make its queries and keys as small as it needs. So
-# small Transformers were trained on the bundled corpus (2 layers, $d_{model} = 128$, 300 steps, three seeds), with
-# one head of $d_k = 128$ and with eight heads of 16. They differ in the factor alone. A fourth variant is the
-# control: it has no factor, but its $W_Q$ and $W_K$ begin $d_k^{1/4}$ times smaller. So its very first forward pass
-# is that of the paper's model. If all that matters is where softmax *starts*, it must do as well.
+# small Transformers were trained on the bundled corpus (300 steps, three seeds), with $d_k = 128$ and with
+# $d_k = 16$. In such a model queries and keys are products, $q = x W_Q$ and $k = x W_K$, and what is trained are the
+# matrices. The factor $c$ is 1, or $1/\sqrt{d_k}$ as in the paper, or $1/d_k$.
+#
+# A factor does two things: it says how large the scores are at the *start*, and how far a *step* in $W_Q$ and $W_K$
+# moves them. To take the two apart, three more variants have no factor, but $W_Q$ and $W_K$ that begin $d_k^{1/4}$
+# times smaller; or steps of theirs that are $d_k^{1/4}$ times smaller; or both. The optimiser, Adam, takes steps
+# whose length hardly depends on the size of the gradient, so a matrix that is everywhere smaller by a factor, start
+# and steps, makes a query that is smaller by that factor, always. With *both*, each score is then smaller by
+# $d_k^{1/4} \cdot d_k^{1/4} = \sqrt{d_k}$: it is the paper's model in other units. A last variant has the paper's
+# factor and the smaller steps.
+#
+# Before you open the table: which of the seven ends lowest? And if a saturated start is the whole trouble, which two
+# must do as well as the paper's?
 
-# %%
+# %% The table
 result = recorded("attention_scaling")
-rows = {(row["h"], row["variant"]): row for row in result["results"]}
+rows = {(row["d_k"], row["variant"]): row for row in result["results"]}
 
 
 def mean_over_attentions(row, when, what):
@@ -296,68 +326,88 @@ def query_key_share(row):
     return np.mean([run["start"]["query_key_share"] for run in row["runs"]])
 
 
-print(f"{'':34}{'validation loss':>23}{'score spread':>20}{'gradient of':>13}")
-print(f"{'d_k':5}{'factor':29}{'mean (lowest..highest)':>23}{'first':>10}{'last':>10}{'W_Q, W_K':>13}")
-for (h, variant), row in rows.items():
-    loss = row["final_loss"]
-    print(f"{row['d_k']:<5}{variant:29}{loss['mean']:8.2f} ({loss['lowest']:.2f}..{loss['highest']:.2f})"
-          f"{mean_over_attentions(row, 'start', 'score_std'):12.2f}"
-          f"{mean_over_attentions(row, 'end', 'score_std'):10.1f}"
-          f"{query_key_share(row):13.0%}")
+print("validation loss in nats per token, mean (lowest..highest); spread of a query's scaled scores, before and\n"
+      "after; length of the gradient of W_Q and W_K, over that of the whole, before\n")
+for (d_k, variant), row in rows.items():
+    final = row["final_loss"]
+    print(f"d_k {d_k:3}, factor {variant:27}{final['mean']:6.2f} ({final['lowest']:.2f}..{final['highest']:.2f})"
+          f"{mean_over_attentions(row, 'start', 'score_std'):8.2f}{mean_over_attentions(row, 'end', 'score_std'):7.1f}"
+          f"{query_key_share(row):7.2f}")
 
-paper, unscaled, by_d_k, smaller = (rows[1, name]["final_loss"] for name in
-                                    ("1/sqrt(d_k)", "1", "1/d_k", "1, smaller W_Q and W_K"))
-measure("d_k = 128, nats: best seed without factor - worst of the paper's", unscaled["lowest"] - paper["highest"], 1, 2)
-measure("d_k = 128, nats: best of the control - worst of the paper's", smaller["lowest"] - paper["highest"], 0.8, 2)
-measure("d_k = 128, nats: best seed of the paper's - worst with 1/d_k", paper["lowest"] - by_d_k["highest"], 0.1, 0.4)
-measure("gradient of W_Q and W_K, share of the whole: without factor / with",
-        query_key_share(rows[1, "1"]) / query_key_share(rows[1, "1/sqrt(d_k)"]), 5, 10)
+# %%
+def loss(variant, which, d_k=128):
+    return rows[d_k, variant]["final_loss"][which]
+
+
+PAPER, PAPER_SMALL_STEPS = "1/sqrt(d_k)", "1/sqrt(d_k), smaller steps"
+early = [abs(dict(a["curve"])[25] - dict(b["curve"])[25]) for a, b in
+         zip(rows[128, PAPER]["runs"], rows[128, "1, both smaller"]["runs"])]
+measure("both smaller: difference from the paper's after 25 steps, nats", max(early), 0, 0.02)
+for variant, lo, hi in ("1", 1, 2.5), ("1, smaller start", 0.8, 2.5), ("1, smaller steps", 0.8, 2.5):
+    measure(f"{variant}: lowest, less the paper's highest", loss(variant, "lowest") - loss(PAPER, "highest"), lo, hi)
+measure("1/d_k: highest, less the paper's lowest", loss("1/d_k", "highest") - loss(PAPER, "lowest"), -1, -0.1)
+measure("1/d_k: mean, less that of the paper's factor with smaller steps",
+        loss("1/d_k", "mean") - loss(PAPER_SMALL_STEPS, "mean"), -0.1, 0.1)
+measure("gradient of W_Q and W_K at the start: no factor over the paper's",
+        query_key_share(rows[128, "1"]) / query_key_share(rows[128, PAPER]), 5, 10)
+
+# %% The figure
+figure, panels = plt.subplots(1, 2, figsize=(8, 4), sharey=True, layout="constrained")
+looks = {"1": ("-", ACCENT), "1, smaller start": ("--", ACCENT), "1, smaller steps": (":", ACCENT),
+         PAPER: ("-", DARK), PAPER_SMALL_STEPS: (":", DARK), "1/d_k": ("-", LIGHT)}
+for panel, d_k in zip(panels, (16, 128)):
+    for variant, (style, colour) in looks.items():
+        curves = np.array([run["curve"] for run in rows[d_k, variant]["runs"]])
+        panel.plot(curves[0, :, 0], curves[:, :, 1].mean(axis=0), ls=style, color=colour, lw=2, label=variant)
+    panel.set(title=f"d_k = {d_k}", xlabel="step", ylim=(0, 6))
+panels[0].set_ylabel("validation loss, nats per token")
+panels[0].legend(title="factor", fontsize=9, loc="upper right")
+show(figure, "05_trained", alt="Validation loss over 300 steps for six of the variants, mean of three seeds, in two "
+     "panels. For d_k = 128 the three without a factor stay above 2.4 nats while the three with one fall to about 1. "
+     "For d_k = 16 they lie closer together.")
 
 # %% [markdown]
-# The verdict on the factor is clear and the one on its explanation is not:
-#
-# - **Without it, training suffers badly**, at both sizes and for every seed: more than a nat per token at
-#   $d_k = 128$.
-# - **Saturation at the start is not the reason.** The control starts with the paper's scores and ends almost as badly
-#   as the model that starts saturated. What it shares with that model is what comes *after* the start: the scores'
-#   spread grows to about a hundred in both. The optimiser of the paper takes steps whose length hardly depends on the
-#   size of the gradient, so without the factor the same step in $W_Q$ or $W_K$ moves the scores $\sqrt{d_k}$ times as
-#   far. That makes the factor a learning rate for the scores. (This reading fits the numbers; nothing here tests it
-#   alone.)
+# - **Without a factor, training suffers**: more than a nat per token at $d_k = 128$, for every seed.
+# - **Two things go wrong, and at $d_k = 128$ either is enough.** Correct the steps and keep the saturated start, or
+#   correct the start and keep the long steps: both end more than a nat above the paper's model. Correct both, and it
+#   *is* the paper's model: the curves agree until rounding has grown to something that one can see. At $d_k = 16$
+#   each correction alone recovers a good part.
 # - **At the start no gradient vanishes.** The gradient of $W_Q$ and $W_K$ is a *larger* share of the whole without
-#   the factor. Glorot's initial weights make queries and keys smaller than footnote 4 assumes, and each score's
-#   gradient is multiplied by a larger factor.
-# - **The root is not the optimum here.** $1/d_k$ ends lower at $d_k = 128$ for every seed, by about 0.3 nats; at 16
-#   the two are near each other. This is a small model, early in its training, at one learning rate; it does not show
-#   that the paper's models would be better with $1/d_k$. It does show that the argument of variances, a good reason
-#   to divide, is no proof of the exponent.
+#   the factor, as $cJ$ above would make one expect.
+# - **The root is not the optimum here.** $1/d_k$ ends lower for every seed at $d_k = 128$. But that is no merit of
+#   its exponent: its steps are smaller, and the paper's factor with smaller steps does as well. This is a small
+#   model, early in its training, at one learning rate.
+#
+# So the argument of variances gives a good reason to divide, and half of the story. The other half is that the factor
+# is a learning rate for the scores.
 #
 # ## Check the claim
 #
 # > Large scores saturate softmax, and a saturated softmax has no gradient.
 #
-# Look at what the loss sees. In lesson 01 softmax was followed by a logarithm, and the gradient of the pair was
-# $p - q$: as far from zero as the answer was wrong, saturated or not. Inside attention no logarithm follows, and the
-# factor $w_r$ stays in front. Here are both ways to train the queries of the beginning, without any factor: once on
+# In lesson 01 softmax was followed by a logarithm, and the gradient of the pair was $p - q$ (there $q$ marked the
+# right class): as far from zero as the answer was wrong, saturated or not. Inside attention no logarithm follows, and
+# the weight $w_r$ stays in front. Here are both ways to train the queries of the opening, without any factor: once on
 # the weight itself, once on its logarithm.
 
 # %%
-def learn_with_log(d_k, rate, steps=150, n=32, S=32):
+def learn_with_log(d_k, rate, steps=120, n=24, S=32):
     """As learn_to_look without a factor, but what is minimised is minus the logarithm of the wanted weight."""
     random = np.random.default_rng(0)
-    q, keys, wanted = random.normal(size=(n, d_k)), random.normal(size=(n, S, d_k)), random.integers(0, S, n)
+    q, keys, wanted = random.normal(size=(n, 1, d_k)), random.normal(size=(n, S, d_k)), random.integers(0, S, n)
+    target = np.eye(S)[wanted][:, None]                        # (n, 1, S)
     for _ in range(steps):
-        dscores = softmax(np.einsum("nk,nsk->ns", q, keys)) - np.eye(S)[wanted]
-        q -= rate * np.einsum("ns,nsk->nk", dscores, keys)
-    return softmax(np.einsum("nk,nsk->ns", q, keys))[np.arange(n), wanted].mean()
+        dscores = softmax(q @ keys.swapaxes(1, 2)) - target
+        q -= rate * dscores @ keys
+    return (target * softmax(q @ keys.swapaxes(1, 2))).sum() / n
 
 
-measure("d_k = 512, no factor, on the weight: best rate", best["no factor", 512], 0.03, 0.25)
+measure("d_k = 512, no factor, on the weight: best of the six rates", best["no factor", 512], 0, 0.3)
 measure("d_k = 512, no factor, on its logarithm: rate 0.1", learn_with_log(512, 0.1), 0.95, 1)
 
 # %% [markdown]
 # So "large scores kill the gradient" is a statement about softmax *in the middle* of a network. The same large scores
-# do no harm at its end, under the logarithm of the loss, where they are the rule.
+# do no harm at its end, under the logarithm of the loss.
 #
 # > Divide by the square root of the model's dimension.
 #
@@ -373,7 +423,9 @@ for name, divisor, lo, hi in ("sqrt(d_k) = 8", 8, 0.14, 0.19), ("sqrt(d_model) =
 # %% [markdown]
 # ## Paper and code
 #
-# - Equation 1 and footnote 4, §3.2.1. The paper does not measure the effect; it says that it suspects it.
+# - Equation 1 and footnote 4, §3.2.1. The paper does not measure the effect; it says what it suspects, and cites
+#   Britz et al. (2017), who found that for large $d_k$ attention with another kind of score does better than dot
+#   products without a factor.
 # - In the library: `masked_softmax` and its backward in [nn/ops.py](../scratchformer/nn/ops.py) take the factor as
 #   `scale`; `ScaledDotProductAttention` in [nn/attention.py](../scratchformer/nn/attention.py) gives them
 #   `1 / math.sqrt(d_k)`.
@@ -383,7 +435,7 @@ for name, divisor, lo, hi in ("sqrt(d_k) = 8", 8, 0.14, 0.19), ("sqrt(d_model) =
 # The whole layer, with what stands on this page inside:
 
 # %%
-q, k, v = random.normal(size=(2, T, 1, d_k)), random.normal(size=(2, S, 1, d_k)), random.normal(size=(2, S, 1, 4))
+q, k, v = (random.normal(size=shape) for shape in ((2, T, 1, 7), (2, S, 1, 7), (2, S, 1, 4)))   # (B, T or S, H, .)
 y, _ = ScaledDotProductAttention().forward(q, k, v)
 for b in range(2):
     weights = scaled_attention_weights(q[b, :, 0], k[b, :, 0])
@@ -397,7 +449,8 @@ for b in range(2):
 # <details><summary>Answer</summary>
 #
 # The scores are equal, so each of $S$ keys gets $1/S$. The gradient is *not* zero: the values may differ, and
-# $dz_r = (dw_r - \mathrm{mean}(dw)) / S$.
+# `dscores` is $c (dw_r - \mathrm{mean}(dw)) / S$. But the gradient of the query is zero, as no query can prefer one
+# of equal keys.
 #
 # </details>
 #
@@ -406,8 +459,8 @@ for b in range(2):
 # <details><summary>Answer</summary>
 #
 # Nothing, to both: $e^{100}$ is a factor of numerator and sum. For the same reason the bias of the keys has an
-# exactly zero gradient in every model: it adds the same number to all scores of a query. A gradient check that
-# demands a small *relative* error of it cries wolf.
+# exactly zero gradient in this model: it adds the same number to all scores of a query. A gradient check that demands
+# a small *relative* error of it cries wolf.
 #
 # </details>
 #
@@ -415,7 +468,8 @@ for b in range(2):
 #
 # **Build** `05_scaling`: scaled scores of several heads at once.
 #
-# **Break** `05_all_ones`: write a backward that is wrong and that a check with an upstream gradient of ones accepts.
+# **Break** `05_all_ones`: write a backward that is wrong, not zero, and that a check with an upstream gradient of
+# ones accepts.
 #
 # ## Next
 #

@@ -31,10 +31,16 @@ def measure(name: str, value: float, lo: float, hi: float) -> float:
 
     Raises Unexpected outside the band (and for NaN).
     """
+    band = f"between {in_figures(lo)} and {in_figures(hi)}"
     if not lo <= value <= hi:
-        raise Unexpected(f"{name} is {value:.4g}, and the lesson says between {lo:g} and {hi:g}")
-    print(f"{name}: {value:.4g}   (between {lo:g} and {hi:g})")
+        raise Unexpected(f"{name} is {in_figures(value, 4)}, and the lesson says {band}")
+    print(f"{name}: {in_figures(value, 4)}   ({band})")
     return value
+
+
+def in_figures(number: float, digits: int = 6) -> str:
+    """A whole number is printed whole, any other number with so many significant digits."""
+    return f"{number:,}" if isinstance(number, int | np.integer) else f"{number:.{digits}g}"
 
 
 def same(name: str, ours: Any, theirs: Any, tolerance: float = 1e-12) -> None:

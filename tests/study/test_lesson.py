@@ -19,6 +19,14 @@ def test_a_number_in_its_band_is_printed_and_returned(value, capsys):
     assert capsys.readouterr().out == f"weight: {value:.4g}   (between 0 and 1)\n"
 
 
+@pytest.mark.parametrize("value", [867_328, np.int64(867_328)])
+def test_a_whole_number_is_printed_whole(value, capsys):
+    lesson.measure("weights", value, 800_000, 867_328)
+    assert capsys.readouterr().out == "weights: 867,328   (between 800,000 and 867,328)\n"
+    with pytest.raises(lesson.Unexpected, match="weights is 867,328, and the lesson says between 1 and 867,327"):
+        lesson.measure("weights", value, 1, 867_327)
+
+
 @pytest.mark.parametrize("value", [-0.001, 1.001, np.nan, np.inf])
 def test_a_number_outside_its_band_is_an_error(value):
     with pytest.raises(lesson.Unexpected, match="weight is .* says between 0 and 1"):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import re
 from collections.abc import Callable
 from functools import cache
 from typing import Any, Literal, NamedTuple
@@ -84,11 +85,25 @@ def call(answer: Callable, arguments: Values) -> Any:
     except (Exception, SystemExit) as error:
         shapes = ", ".join(f"{name} {value.shape if isinstance(value, np.ndarray) else type(value).__name__}"
                            for name, value in arguments.items())
-        raise Crashed(f"your code ends with an error, called with {shapes}:") from error
+        many_axes = any(isinstance(value, np.ndarray) and value.ndim > 2 for value in arguments.values())
+        advice = ".T reverses all axes; swapaxes(-1, -2) exchanges the last two\n" \
+            if many_axes and is_about_shapes(error) and uses_T(answer) else ""
+        raise Crashed(f"{advice}your code ends with an error, called with {shapes}:") from error
     for name, value in arguments.items():
         if isinstance(value, CHANGEABLE) and not unchanged(given[name], value):
             raise Wrong(f"the argument {name} is changed in place: work on a copy")
     return result
+
+
+def is_about_shapes(error: BaseException) -> bool:
+    return isinstance(error, ValueError) and bool(re.search("shape|dimension", str(error)))
+
+
+def uses_T(answer: Callable) -> bool:
+    try:
+        return bool(re.search(r"\.T\b", inspect.getsource(answer)))
+    except (OSError, TypeError):                                                   # no source to look at
+        return False
 
 
 def unchanged(given: Any, original: Any) -> bool:
@@ -199,9 +214,14 @@ def compare(name: str, place: Situation, gradients: dict[str, Any]) -> Compariso
     """Raises Wrong if there is nothing to compare."""
     if name not in gradients:
         raise Wrong(f"{name} is missing in what the function returns")
-    return Comparison(name, place.words, place.seed, {**place.values, **place.truth},
-                      array(name, gradients[name], place.truth[name]), place.truth[name], place.truth,
-                      place.output_shape)
+    yours = array(name, gradients[name], place.truth[name])
+    one_with = tuple(other for other in gradients if other != name and share_memory(gradients[name], gradients[other]))
+    return Comparison(name, place.words, place.seed, {**place.values, **place.truth}, yours, place.truth[name],
+                      place.truth, place.output_shape, one_with=one_with)
+
+
+def share_memory(*returned: Any) -> bool:
+    return all(isinstance(value, np.ndarray) for value in returned) and np.shares_memory(*returned)
 
 
 def array(name: str, value: Any, truth: np.ndarray) -> np.ndarray:

@@ -33,6 +33,7 @@ class Comparison(NamedTuple):
     values        everything that has a name there, the true results among it
     others        name -> true array of everything that the learner is to return
     output_shape  of the function whose gradient is asked for, or of the result
+    one_with      names of other results that the learner returned in the same memory
     """
 
     name: str
@@ -44,6 +45,7 @@ class Comparison(NamedTuple):
     others: dict[str, np.ndarray]
     output_shape: tuple[int, ...]
     tolerance: float = TOLERANCE
+    one_with: tuple[str, ...] = ()
 
     @property
     def right(self) -> bool:
@@ -152,7 +154,11 @@ def causes(result: Result, comparisons: list[Comparison], wrong: list[Comparison
 def swapped(wrong: list[Comparison]) -> Iterator[str]:
     for other in wrong[0].others:
         if other != wrong[0].name and all(one.is_like(one.others[other]) for one in wrong):
-            yield f"this is {other}: the two are swapped"
+            if all(other in one.one_with for one in wrong):
+                yield (f"this is {other}, one and the same array: a change in place (-=, *=) changes both, so make "
+                       "a new one")
+            else:
+                yield f"this is {other}: the two are swapped"
 
 
 def wrong_shape(wrong: list[Comparison]) -> Iterator[str]:
@@ -275,7 +281,9 @@ def wrong_only_there(one: Comparison, where: Any) -> bool:
 
 
 def upstream_ignored(with_ones: Callable[[], list[Comparison]]) -> Iterator[str]:
-    if all(one.right for one in with_ones()):
+    """Where ones give a gradient of 0, as through a softmax, being right says nothing."""
+    telling = [one for one in with_ones() if np.abs(one.truth).max() > SMALLEST_SCALE * one.tolerance]
+    if telling and all(one.right for one in telling):
         yield "right only for an upstream gradient of all ones: the gradient of the output is ignored"
 
 
@@ -303,7 +311,13 @@ CORNER = 3
 
 
 def corner(one: Comparison) -> str:
-    """Three rows and columns of yours and of the truth, around the largest difference if the shapes agree."""
+    """Three rows and columns of yours and of the truth, around the largest difference if the shapes agree.
+
+    Two lists of different lengths are shown whole.
+    """
+    if one.yours.ndim == one.truth.ndim == 1 and len(one.yours) != len(one.truth):
+        return "\n".join(f"  {whose}   {' '.join(figure(number).strip() for number in array)}"
+                         for whose, array in (("yours", one.yours), ("truth", one.truth)))
     place = [0] * one.truth.ndim
     if one.yours.shape == one.truth.shape and one.truth.size:
         differences = np.abs(one.yours.astype(float) - one.truth.astype(float))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -62,7 +62,17 @@ ATTENTION = Backward(
             suspects={
                 "the average is taken over the queries; each query has a softmax of its own, over its keys":
                     lambda weights, dweights, q: weights * (
-                        dweights - (weights * dweights).sum(axis=-2, keepdims=True)) / math.sqrt(q.shape[-1])}),
+                        dweights - (weights * dweights).sum(axis=-2, keepdims=True)) / math.sqrt(q.shape[-1]),
+                "softmax is taken element by element, weights (1 - weights): each score also changes the weights of "
+                "all other keys, through the common sum":
+                    lambda weights, dweights, q: weights * (1 - weights) * dweights / math.sqrt(q.shape[-1]),
+                "the average is a plain mean of dweights; it must be weighted by the weights":
+                    lambda weights, dweights, q: weights * (
+                        dweights - dweights.mean(axis=-1, keepdims=True)) / math.sqrt(q.shape[-1]),
+                "the average is divided by the number of keys, a mean of weights * dweights; the weights sum to 1, so "
+                "the sum is the average":
+                    lambda weights, dweights, q: weights * (
+                        dweights - (weights * dweights).mean(axis=-1, keepdims=True)) / math.sqrt(q.shape[-1])}),
         Result("dq", factors=SCALE, suspects={
             "made of dweights: q and k made the scores, so their gradients come from dscores":
                 lambda dweights, k: dweights @ k}),
@@ -96,6 +106,13 @@ def blend(q: np.ndarray, k: np.ndarray, v: np.ndarray, factor: float | None = No
     return np.einsum("bts,bsj->btj", weights / weights.sum(axis=axis, keepdims=True), v)
 
 
+def finite_only_at_the_top(yours: np.ndarray, q: np.ndarray, k: np.ndarray) -> bool:
+    """Of some rows that are not finite, is that with the largest score none?"""
+    finite = np.isfinite(yours).all(axis=-1)
+    largest = np.einsum("btd,bsd->bts", q, k).max(axis=-1)
+    return bool(not finite.all() and finite[np.unravel_index(largest.argmax(), largest.shape)])
+
+
 def lookup_case(B: int, T: int, S: int, d_k: int, d_v: int, size: float = 1.0):
     return lambda random: {"q": size * random.normal(size=(B, T, d_k)), "k": random.normal(size=(B, S, d_k)),
                            "v": random.normal(size=(B, S, d_v))}
@@ -112,6 +129,8 @@ LOOKUP = Build(
     result=Result(
         "y",
         symptoms={
+            "one maximum is subtracted from all scores: in a row far below it every exp is 0, and 0 / 0 is nan; "
+            "subtract from each row its own": lambda yours, q, k: finite_only_at_the_top(yours, q, k),
             "exp overflows where scores are large: subtract the largest of each row first":
                 lambda yours: not np.isfinite(yours).all()},
         suspects={
@@ -121,6 +140,8 @@ LOOKUP = Build(
             "divided by d_k; equation 1 divides by its root": lambda q, k, v: blend(q, k, v, 1 / q.shape[-1]),
             "divided by sqrt(d_v); a score is a sum of d_k products":
                 lambda q, k, v: blend(q, k, v, 1 / math.sqrt(v.shape[-1])),
+            "divided by sqrt(S), the root of the number of keys; a score is a sum of d_k products":
+                lambda q, k, v: blend(q, k, v, 1 / math.sqrt(k.shape[1])),
             "multiplied by sqrt(d_k) instead of divided": lambda q, k, v: blend(q, k, v, math.sqrt(q.shape[-1])),
             "the mean of the values: the weights do not come from the scores":
                 lambda q, v: np.repeat(v.mean(axis=1, keepdims=True), q.shape[1], axis=1),
@@ -167,8 +188,18 @@ def misplaced(yours: np.ndarray, sides: dict[str, np.ndarray], weights: list[np.
         q, k, v = (sides[name] @ W for name, W in zip(origin, weights))
         if error(yours, blend(q, k, v)) < TOLERANCE:
             places = ", ".join(f"{what} from {name}" for what, name in zip(("queries", "keys", "values"), origin))
-            return f"{places}: the sentence being written (x) asks, the one being read (memory) is what it asks"
+            return f"{places}: {'; '.join(objections(*origin))}"
     return "wrong, wherever queries, keys and values are taken from: is the attention itself as it was?"
+
+
+def objections(queries: str, keys: str, values: str) -> Iterator[str]:
+    """What does not work if they are taken from there."""
+    if queries == keys == values:
+        yield f"the sentence {'being read' if queries == 'x' else 'being written'} has no effect on the result"
+    elif keys != values:
+        yield "keys and values are of two sentences, so the place that a query finds in one means nothing in the other"
+    if queries == "memory":
+        yield "each row of the result belongs to a word of the sentence that asked; is that the one being written?"
 
 
 CROSS = Break(

@@ -119,14 +119,14 @@ CLEARLY_WRONG = 1e-2
 """A relative error as large as this is no rounding."""
 
 
-def returns_zeros(dweights, weights):
-    return np.zeros_like(dweights)
+def plain_average(dweights, weights):
+    return weights * (dweights - dweights.mean(axis=-1, keepdims=True))
 
 
 def all_ones_complaint(answer: Callable) -> str | None:
     """The first thing that keeps a function from being wrong everywhere and right for a check with ones."""
     random = np.random.default_rng(0)
-    right, tries = 0, 0
+    right, tries, zeros = 0, 0, True
     for shape in ((4, 5), (2, 3, 6)):
         scores = random.normal(size=shape)
         weights = attention_weights(scores, 1)
@@ -145,6 +145,7 @@ def all_ones_complaint(answer: Callable) -> str | None:
                 return (f"a check with ones notices: the true gradient is 0 there, yours goes up to "
                         f"{np.abs(yours).max():.2g}")
             if number:
+                zeros = zeros and not yours.any()
                 tries, right = tries + 1, right + (error(yours, truth) < TOLERANCE)
                 if TOLERANCE <= error(yours, truth) < CLEARLY_WRONG:
                     return f"hardly wrong: the error for a random gradient is {error(yours, truth):.0e}"
@@ -152,6 +153,8 @@ def all_ones_complaint(answer: Callable) -> str | None:
         return "that is the right gradient, for random gradients of the weights as well"
     if right:
         return f"wrong only sometimes: right for {right} of {tries} random gradients of the weights"
+    if zeros:
+        return "zeros: the lesson has that one; find a gradient that is wrong and not 0"
     return None
 
 
@@ -161,14 +164,13 @@ ALL_ONES = Break(
     function="wrong_softmax_backward",
     arguments=("dweights", "weights"),
     complaint=all_ones_complaint,
-    solution=returns_zeros,
+    solution=plain_average,
     library=(Ops.masked_softmax_backward, gradcheck),
     hints=(
         "The result has the shape of dweights. The check that you are to deceive sets dweights to ones and compares "
         "with central differences. The other one draws dweights at random.",
-        "The weights of a query sum to 1 whatever its scores are. So what is the gradient of that sum, and what is the "
-        "shortest function that returns it?",
-        "For dweights = 1: weights (1 - sum weights) = 0. Return zeros; or weights times (the sum of all dweights - S "
-        "times each), or anything else that vanishes for ones."))
+        "The weights of a query sum to 1 whatever its scores are, so for ones the true gradient is 0. What compares "
+        "dweights with an average of them vanishes for ones; the right gradient takes one certain average.",
+        "Right: weights (dweights - sum(weights dweights)). Just as quiet: weights (dweights - mean(dweights))."))
 
 EXERCISES = (SOFTMAX, SCALING, ALL_ONES)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from scratchformer.nn.attention import Mask, ScaledDotProductAttention
+from scratchformer.nn.layers import LayerNorm
 from scratchformer.nn.ops import Ops, allowed, ops_of
 from scratchformer.nn.parameter import Array
 from scratchformer.study.doctor.flow_probes import dependence_of
@@ -19,6 +20,19 @@ from scratchformer.text.tokenizer import BOS, EOS, PAD
 
 def may_attend(T: int, S: int, key_lengths: Array | None, causal: bool) -> Array:
     return allowed(np, T, S, key_lengths, causal)
+
+
+def by_definition(T: int, S: int, key_lengths: Array | None, causal: bool) -> Array:
+    """Key by key, from what the exercise says: bool (B or 1, 1, T, S)"""
+    lengths = [S] if key_lengths is None else key_lengths
+    return np.array([[[[bool(s < length and (not causal or s <= t + S - T)) for s in range(S)] for t in range(T)]]
+                     for length in lengths])
+
+
+def padding_on_rows(T: int, S: int, key_lengths: Array | None, causal: bool, first: int) -> Array:
+    """The padding mask over the queries, query 0 standing at position `first`."""
+    real = True if key_lengths is None else np.arange(first, first + T)[:, None] < key_lengths[:, None, None, None]
+    return allowed(np, T, S, None, causal) & real
 
 
 def triangle(T: int, S: int, last_of_first: int) -> Array:
@@ -48,8 +62,12 @@ MASKS = Build(
         "the newest word alone": lambda random: {"T": 1, "S": 7, "key_lengths": None, "causal": True},
         "no mask at all": lambda random: {"T": 2, "S": 3, "key_lengths": None, "causal": False},
     },
-    expected=may_attend,
-    result=Result(name="mask", suspects={
+    expected=by_definition,
+    result=Result(name="mask", symptoms={
+        "the padding mask lies on the queries (rows); it belongs on the keys (columns)":
+            lambda yours, T, S, key_lengths, causal: any(
+                np.array_equal(yours, padding_on_rows(T, S, key_lengths, causal, first)) for first in (0, S - T)),
+    }, suspects={
         "the future is not masked: with causal=True, query t may use the keys up to its own place only":
             lambda T, S, key_lengths: allowed(np, T, S, key_lengths, False),
         "the padding is not masked: keys from key_lengths on are not to be used":
@@ -123,6 +141,8 @@ MASKED_SOFTMAX_BACKWARD = Backward(
                 lambda yours, weights: np.array_equal(np.isnan(yours).all(axis=-1), ~weights.any(axis=-1)),
         },
         suspects={
+            "the weight in front of the bracket is missing: a key with weight 0 gets no gradient":
+                lambda factor, weights, dweights: factor * (dweights - average(dweights, weights)),
             "the average must be weighted: sum weights * dweights over the keys, not a mean of dweights":
                 lambda factor, weights, dweights: factor * weights * (dweights - dweights.mean(axis=-1, keepdims=True)),
             "the average runs over the queries (axis -2); a softmax runs over the keys (axis -1)":
@@ -226,6 +246,10 @@ def attention(q: Array, k: Array, v: Array, causal: bool) -> Array:
     return y[:, :, 0]
 
 
+def normalised(x: Array) -> Array:
+    return LayerNorm(D, "float64").forward(x)[0]
+
+
 def from_one_to_one(x: Array, source: int, target: int) -> Array:
     """x, and one position more in one place. (B, T, D) -> (B, T, D)"""
     y = x.copy()
@@ -240,12 +264,16 @@ HONEST: dict[str, Callable[[Array], Array]] = {
 }
 LEAKING: dict[str, Callable[[Array], Array]] = {
     "attention without a mask": lambda x: attention(x, x, x, False),
+    "attention without a mask, behind a LayerNorm (which does not notice a number added to all components)":
+        lambda x: attention(normalised(x), normalised(x), normalised(x), False),
+    "causal attention, and the last word reaches the first output in the second sentence only":
+        lambda x: np.stack([attention(x, x, x, True)[0], from_one_to_one(attention(x, x, x, True), T - 1, 0)[1]]),
     "attention with queries and keys from elsewhere, values from x": lambda x: attention(MEMORY, MEMORY, x, False),
     "causal attention, and word 4 reaches output 3 (a leak in the middle)":
         lambda x: from_one_to_one(attention(x, x, x, True), 4, 3),
     "causal attention, and the last word reaches the last output but one (at the very end)":
         lambda x: from_one_to_one(attention(x, x, x, True), T - 1, T - 2),
-    "causal attention, and a millionth of the mean of all words (a faint leak is one: allow no tolerance)":
+    "causal attention, and a millionth of the mean of all words (a faint leak is one: forgive no more than 1e-9)":
         lambda x: attention(x, x, x, True) + 1e-6 * x.mean(axis=1, keepdims=True),
 }
 
@@ -256,8 +284,11 @@ def leaks(f: Callable[[Array], Array], x: Array) -> bool:
 
 
 def misjudged(answer: Callable) -> str | None:
-    """What is wrong with a flow test; None if nothing is."""
-    x = np.random.default_rng(0).normal(size=(2, T, D))
+    """What is wrong with a flow test; None if nothing is.
+
+    x in steps of 1/64, so that LayerNorm takes out a 1 added to all components to the last bit.
+    """
+    x = np.round(64 * np.random.default_rng(0).normal(size=(2, T, D))) / 64
     missed = [words for words, f in LEAKING.items() if not answer(f, x)]
     accused = [words for words, f in HONEST.items() if answer(f, x)]
     found = [f"it calls honest what leaks: {'; '.join(missed)}"] if missed else []
@@ -274,10 +305,11 @@ FIND_THE_LEAK = Break(
     solution=leaks,
     library=(dependence_of,),
     hints=(
-        "x (B, T, D), and f(x) as well. Change x[:, s] in a copy, for one s at a time, and compare f of it with f(x).",
-        "A function leaks if a change at s changes an output t before s, by any amount: try every s, every t < s, "
-        "every number of the output.",
-        "For each s: f(changed)[:, :s] must equal f(x)[:, :s].",
+        "x (B, T, D), and f(x) as well. Change x[:, s] in a copy, for one s at a time, and compare f of it with f(x). "
+        "Put random numbers there: some functions do not notice if all components grow by the same.",
+        "A function leaks if a change at s changes an output t before s, by more than rounding: try every s, every "
+        "t < s, every sentence, every number of the output.",
+        "For each s: f(changed)[:, :s] must equal f(x)[:, :s] to 1e-9.",
     ),
 )
 

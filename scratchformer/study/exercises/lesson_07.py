@@ -81,19 +81,19 @@ SPLIT = Build(
 # 07_heads_backward ----------------------------------------------------------------------------------------------------
 
 
-def heads_backward(dy, m, weights, joined, W_V, W_O):
+def heads_backward(dy, memory, weights, joined, W_V, W_O):
     B, h, T, S = weights.shape
     dW_O, dW_V = np.zeros_like(W_O), np.zeros_like(W_V)
     djoined = REFERENCE.linear_backward(dy, joined, W_O, dW_O, None)
     dheads = by_head(djoined.reshape(B, T, h, -1))
     dv = REFERENCE.matmul(transposed(weights), dheads)
-    dm = REFERENCE.linear_backward(by_head(dv).reshape(B, S, -1), m, W_V, dW_V, None)
-    return {"dW_O": dW_O, "dheads": dheads, "dv": dv, "dW_V": dW_V, "dm": dm}
+    dmemory = REFERENCE.linear_backward(by_head(dv).reshape(B, S, -1), memory, W_V, dW_V, None)
+    return {"dW_O": dW_O, "dheads": dheads, "dv": dv, "dW_V": dW_V, "dmemory": dmemory}
 
 
 def attention_case(B: int, h: int, T: int, S: int, d_v: int, D: int):
     def case(random):
-        return {"m": random.normal(size=(B, S, D)), "W_V": random.normal(size=(D, h * d_v)),
+        return {"memory": random.normal(size=(B, S, D)), "W_V": random.normal(size=(D, h * d_v)),
                 "weights": REFERENCE.masked_softmax(random.normal(size=(B, h, T, S)), 1.0, None, False),
                 "W_O": random.normal(size=(h * d_v, D + 1))}
     return case
@@ -103,10 +103,10 @@ HEADS = Backward(
     id="07_heads_backward",
     title="Back through W_O, the merge, the heads, the split and W_V",
     function="heads_backward",
-    arguments=("dy", "m", "weights", "joined", "W_V", "W_O"),
+    arguments=("dy", "memory", "weights", "joined", "W_V", "W_O"),
     cases={"3 heads of 2 sentences": attention_case(2, 3, 4, 6, 5, 7),
            "one head, one query": attention_case(1, 1, 1, 3, 2, 4)},
-    forward={"v": lambda m, W_V, weights: split(REFERENCE.linear(m, W_V, None), weights.shape[1]),
+    forward={"v": lambda memory, W_V, weights: split(REFERENCE.linear(memory, W_V, None), weights.shape[1]),
              "heads": lambda weights, v: REFERENCE.matmul(weights, v),
              "joined": lambda heads: merge(heads),
              "y": lambda joined, W_O: REFERENCE.linear(joined, W_O, None)},
@@ -117,6 +117,9 @@ HEADS = Backward(
                suspects={
                    "the gradient of `joined` is cut into rows, by a reshape alone; merge is undone by cutting columns":
                        lambda dy, W_O, weights: cut_rows(dy @ W_O.T, weights.shape[1]),
+                   "each head takes every h-th column of the gradient of `joined`; a head's columns lie side by side":
+                       lambda dy, W_O, weights: np.stack([(dy @ W_O.T)[..., head::weights.shape[1]]
+                                                          for head in range(weights.shape[1])], axis=1),
                    "all heads get what belongs to the first: each has a block of d_v rows of W_O for itself":
                        lambda dy, W_O, weights: np.repeat(split(dy @ W_O.T, weights.shape[1])[:, :1],
                                                           weights.shape[1], axis=1)}),
@@ -125,16 +128,14 @@ HEADS = Backward(
                    "the weights are forgotten: a value has a share in each query's head as large as its weight":
                        lambda dheads, weights: np.broadcast_to(dheads.sum(axis=2, keepdims=True),
                                                                (*dheads.shape[:2], weights.shape[-1],
-                                                                dheads.shape[-1])),
-                   "the weights are summed over the queries by themselves; each query's weight belongs to its dheads":
-                       lambda dheads, weights: weights.sum(axis=2)[..., None] * dheads.sum(axis=2, keepdims=True)}),
+                                                                dheads.shape[-1]))}),
         Result("dW_V",
                suspects={
                    "dv of all heads is joined by a reshape alone; the split is undone by swapping back first":
-                       lambda m, dv: np.einsum("bsd,bse->de", m, dv.reshape(*m.shape[:2], -1))}),
-        Result("dm",
+                       lambda memory, dv: np.einsum("bsd,bse->de", memory, dv.reshape(*memory.shape[:2], -1))}),
+        Result("dmemory",
                suspects={
-                   "this is the share of the first head only; m went into the values of all heads":
+                   "this is the share of the first head only; memory went into the values of all heads":
                        lambda dv, W_V: dv[:, 0] @ W_V[:, :dv.shape[-1]].T})),
     solution=heads_backward,
     library=(MultiHeadAttention._attend_backward, MultiHeadAttention._joined, ScaledDotProductAttention.backward,
@@ -146,7 +147,7 @@ HEADS = Backward(
         "was merged is split, what was split is merged, and nothing is added or scaled in doing so. In the heads, a "
         "value gets from each query what that query's head gets, times the weight it had.",
         "djoined = dy W_O^T, dW_O = joined^T dy;  dheads = split(djoined);  dv = weights^T dheads;  "
-        "dW_V = m^T merge(dv), dm = merge(dv) W_V^T."))
+        "dW_V = memory^T merge(dv), dmemory = merge(dv) W_V^T."))
 
 # 07_wrong_split -------------------------------------------------------------------------------------------------------
 

@@ -157,6 +157,34 @@ def test_an_error_says_for_which_arguments():
     assert isinstance(crash.value.__cause__, ZeroDivisionError)
 
 
+def test_T_of_more_than_two_axes_is_explained_and_other_errors_are_not():
+    def reversed_axes(dy, ids, E):
+        return {"dx": dy @ E, "dE": dy.T @ E[ids]}
+
+    def other_shapes(dy, ids, E):
+        return {"dx": dy @ E[1:], "dE": E}
+
+    for answer, advice in (reversed_axes, True), (other_shapes, False):
+        with pytest.raises(Crashed) as crash:
+            check(TIED, answer)
+        assert ("swapaxes(-1, -2) exchanges the last two" in str(crash.value)) == advice
+
+
+def test_one_array_under_two_names_is_told():
+    def changed_in_place(dy, ids, E):
+        gradients = tied_backward(dy, ids, E)
+        E_again = np.resize(gradients["dx"], gradients["dE"].shape)
+        E_again[...] = gradients["dE"]
+        return {"dx": E_again, "dE": E_again}
+    assert check(TIED, changed_in_place).diagnosis.startswith("dx is wrong: this is dE, one and the same array")
+
+
+def test_lists_of_different_lengths_are_shown_whole():
+    verdict = check(COUNT, lambda words: [words.count(word) for word in range(6)])
+    *_, yours, truth = verdict.message.splitlines()
+    assert len(yours.split()) == 1 + 6 and len(truth.split()) == 1 + 5
+
+
 def test_the_corner_shows_where_the_largest_difference_is():
     verdict = said(dE=lambda dy, ids, E, dE: dE + 5 * np.eye(V, D, -2))
     lines = verdict.message.splitlines()

@@ -2,9 +2,9 @@
 
     weights = softmax(scores)        over the last axis; here without a factor
 
-Many checks take the sum of the output as the loss: dweights is then all ones. Return "dscores", in the shape of
-dweights, such that this check finds nothing, although the result is wrong for every random dweights. No tricks like
-looking whether dweights is all ones: it must be wrong all the time.
+Some checks take the sum of the output as the loss: dweights is then all ones. Return "dscores", in the shape of
+dweights, such that this check finds nothing, although the result is wrong for every random dweights, and not zero (the
+lesson has that one). No tricks like looking whether dweights is all ones: it must be wrong all the time.
 """
 
 import numpy as np

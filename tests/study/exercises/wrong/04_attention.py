@@ -20,9 +20,9 @@ def divided_by_d_k(q, k, v):
     return softmax(scores(q, k) / q.shape[-1]) @ v
 
 
-def divided_by_the_root_of_d_v(q, k, v):
-    """divided by sqrt(d_v)"""
-    return softmax(scores(q, k) / np.sqrt(v.shape[-1])) @ v
+def divided_by_the_root_of_the_number_of_keys(q, k, v):
+    """divided by sqrt(S)"""
+    return softmax(scores(q, k) / np.sqrt(k.shape[1])) @ v
 
 
 def softmax_over_the_queries(q, k, v):
@@ -35,9 +35,12 @@ def a_hard_lookup(q, k, v):
     return np.take_along_axis(v, scores(q, k).argmax(axis=-1)[..., None], axis=1)
 
 
-def the_mean_of_the_values(q, k, v):
-    """the mean of the values"""
-    return np.repeat(v.mean(axis=1, keepdims=True), q.shape[1], axis=1)
+def one_maximum_for_all(q, k, v):
+    """every exp is 0, and 0 / 0 is nan"""
+    z = scores(q, k) / np.sqrt(q.shape[-1])
+    with np.errstate(invalid="ignore"):
+        e = np.exp(z - z.max())
+        return e / e.sum(axis=-1, keepdims=True) @ v
 
 
 def exp_of_large_scores(q, k, v):

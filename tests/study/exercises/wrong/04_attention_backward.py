@@ -22,26 +22,33 @@ def the_average_over_the_queries(dy, q, k, v, weights):
     return gradients | {"dscores": weights * (dweights - average) / np.sqrt(q.shape[-1])}
 
 
-def dweights_is_transposed(dy, q, k, v, weights):
-    """transposed"""
-    return right(dy, q, k, v, weights) | {"dweights": v @ dy.swapaxes(-1, -2)}
-
-
-def dq_and_dk_are_swapped(dy, q, k, v, weights):
-    """this is dk: the two are swapped"""
+def softmax_element_by_element(dy, q, k, v, weights):
+    """softmax is taken element by element"""
     gradients = right(dy, q, k, v, weights)
-    return gradients | {"dq": gradients["dk"], "dk": gradients["dq"]}
+    return gradients | {"dscores": weights * (1 - weights) * gradients["dweights"] / np.sqrt(q.shape[-1])}
+
+
+def the_plain_mean(dy, q, k, v, weights):
+    """the average is a plain mean of dweights"""
+    gradients = right(dy, q, k, v, weights)
+    dweights = gradients["dweights"]
+    dscores = weights * (dweights - dweights.mean(axis=-1, keepdims=True)) / np.sqrt(q.shape[-1])
+    return gradients | {"dscores": dscores}
+
+
+def dscores_made_in_the_array_of_dweights(dy, q, k, v, weights):
+    """dweights is wrong: this is dscores, one and the same array"""
+    gradients = right(dy, q, k, v, weights)
+    dscores = gradients["dweights"]
+    dscores -= (weights * dscores).sum(axis=-1, keepdims=True)
+    dscores *= weights / np.sqrt(q.shape[-1])
+    return gradients | {"dscores": dscores}
 
 
 def softmax_is_skipped(dy, q, k, v, weights):
     """made of dweights"""
     gradients = right(dy, q, k, v, weights)
     return gradients | {"dq": gradients["dweights"] @ k}
-
-
-def the_factor_twice(dy, q, k, v, weights):
-    """dk is wrong: 0.4472 times what it should be: the factor 1 / sqrt(d_k) is there once too often"""
-    return changed(right(dy, q, k, v, weights), dk=1 / np.sqrt(q.shape[-1]))
 
 
 def dv_without_the_weights(dy, q, k, v, weights):

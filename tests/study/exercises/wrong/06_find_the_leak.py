@@ -1,14 +1,14 @@
 import numpy as np
 
 
-def moved(f, x, s):
+def moved(f, x, s, sentences=slice(None), components=slice(None)):
     changed = x.copy()
-    changed[:, s] += 1
+    changed[sentences, s, components] = 1 - 2 * x[sentences, s, components]
     return np.abs(f(changed) - f(x))
 
 
 def allows_a_tolerance(f, x):
-    """a faint leak is one: allow no tolerance"""
+    """a faint leak is one: forgive no more than 1e-9"""
     return any(moved(f, x, s)[:, :s].max(initial=0) > 1e-5 for s in range(x.shape[1]))
 
 
@@ -40,3 +40,18 @@ def changes_x_itself(f, x):
         if (f(x) != before)[:, :s].any():
             return True
     return False
+
+
+def adds_one_to_all_components(f, x):
+    """behind a LayerNorm (which does not notice a number added to all components)"""
+    for s in range(x.shape[1]):
+        changed = x.copy()
+        changed[:, s] += 1
+        if (f(changed) != f(x))[:, :s].any():
+            return True
+    return False
+
+
+def changes_the_first_sentence_only(f, x):
+    """in the second sentence only"""
+    return any(moved(f, x, s, sentences=0)[:, :s].any() for s in range(x.shape[1]))

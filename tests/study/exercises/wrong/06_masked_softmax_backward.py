@@ -10,14 +10,14 @@ def factor_forgotten(dweights, weights, factor):
     return weights * (dweights - average(dweights, weights))
 
 
+def weight_in_front_forgotten(dweights, weights, factor):
+    """the weight in front of the bracket is missing"""
+    return factor * (dweights - average(dweights, weights))
+
+
 def average_forgotten(dweights, weights, factor):
     """the weighted average of dweights (minus factor * weights * average) is missing"""
     return factor * weights * dweights
-
-
-def average_added(dweights, weights, factor):
-    """(minus factor * weights * average) has the wrong sign"""
-    return factor * weights * (dweights + average(dweights, weights))
 
 
 def plain_mean(dweights, weights, factor):

@@ -17,16 +17,17 @@ def no_padding(T, S, key_lengths, causal):
     return masks(T, S, None, causal)[1][None, None]
 
 
+def padding_on_the_rows(T, S, key_lengths, causal):
+    """the padding mask lies on the queries (rows)"""
+    _, past = masks(T, S, None, causal)
+    real = np.ones((1, T), bool) if key_lengths is None else np.arange(T) < key_lengths[:, None]
+    return past & real[:, None, :, None]
+
+
 def triangle_at_the_left(T, S, key_lengths, causal):
     """the triangle begins at the first key"""
     real, _ = masks(T, S, key_lengths, causal)
     return real & np.tril(np.ones((T, S), bool)) if causal else real
-
-
-def own_word_hidden(T, S, key_lengths, causal):
-    """a query does not see its own place"""
-    real, _ = masks(T, S, key_lengths, causal)
-    return real & (np.arange(S) < np.arange(S - T, S)[:, None]) if causal else real
 
 
 def answer_shown(T, S, key_lengths, causal):
