@@ -51,7 +51,7 @@ def learn_to_look(d_k, factor, rate, steps=120, n=24, S=32):
     return -(dweights * softmax(factor * q @ keys.swapaxes(1, 2))).sum() / n
 
 
-print("weight on the wanted key" + "".join(f"{f'rate {rate:g}':>10}" for rate in RATES)[2:])
+print("weight on the key       " + "".join(f"{f'rate {rate:g}':>10}" for rate in RATES))
 best = {}
 for d_k in 4, 64, 512:
     for name, factor in ("no factor", 1), ("1/sqrt(d_k)", 1 / math.sqrt(d_k)):

@@ -59,7 +59,7 @@ def test_smaller_weights_make_up_for_the_factor_until_the_first_step(experiment,
     module, config = experiment("attention_scaling"), small_config()
     ids = np.array([[7, 8, 9, 10], [11, 12, 13, 14]])
     paper, small, unscaled = (module.model_of(name, config).forward(ids, ids)[0]
-                              for name in ("1/sqrt(d_k)", "1, smaller W_Q and W_K", "1"))
+                              for name in ("1/sqrt(d_k)", "1, smaller start", "1"))
     assert np.allclose(small, paper, atol=1e-5)
     assert not np.allclose(unscaled, paper, atol=1e-2)
 
@@ -68,14 +68,37 @@ def test_the_gradients_of_queries_and_keys_are_not_those_of_values(experiment, s
     module = experiment("attention_scaling")
     model = module.model_of("1", small_config())
     for layer in module.attention_layers(model).values():
-        for weight, gradient in module.query_key_weights(layer):
-            weight[...], gradient[...] = 0, 1
-        ones = [p.grad for p in layer.parameters().values() if p.grad.any()]
-        assert sum(grad.sum() for grad in ones) == 2 * 16 * layer.h * layer.d_k    # W_Q and W_K, d_model = 16
+        for array, gradient in module.query_key_parameters(layer):
+            array[...], gradient[...] = 0, 1
+        n_marked = sum(parameter.grad.sum() for parameter in layer.parameters().values())
+        assert n_marked == 2 * (16 + 1) * layer.h * layer.d_k                      # weights and biases; d_model = 16
     ids = np.array([[7, 8, 9, 10]])
     caches = list(module.attention_caches(model.forward(ids, ids)[1]))
     assert len(caches) == len(module.attention_layers(model))
     assert all(np.ptp(module.scores(cache)) == 0 for cache in caches)              # no queries, no keys
+
+
+def test_other_steps_are_other_steps_of_queries_and_keys_alone(experiment, small_config):
+    module, config = experiment("attention_scaling"), small_config()
+    moved = []
+    for ratio in (1.0, 0.5):
+        model = module.model_of("1", config)
+        before = model.store.data.copy()
+        model.store.grad[...] = np.random.default_rng(0).standard_normal(before.size)
+        module.AdamWithOtherSteps(model, config, ratio).step(0.01)
+        shares = model.store.named_views(model.store.data - before)
+        moved.append(np.array([np.abs(shares[f"decoder.layers.0.cross_attention.{name}"]).mean()
+                               for name in ("q.weight", "q.bias", "output.weight")]))
+    assert np.allclose(moved[0], 0.01, rtol=1e-3)
+    assert np.allclose(moved[1], [0.005, 0.005, 0.01], rtol=1e-3)
+
+
+def test_with_start_and_steps_both_smaller_training_goes_as_the_paper_s(experiment, begin):
+    module, trainer = experiment("attention_scaling"), begin()
+    paper, both, start = ([loss for _, loss in module.run(variant, trainer.data, trainer.config)["curve"]]
+                          for variant in ("1/sqrt(d_k)", "1, both smaller", "1, smaller start"))
+    assert both == pytest.approx(paper, rel=1e-4)
+    assert start[-1] != pytest.approx(paper[-1], rel=1e-3)
 
 
 def test_without_warm_up_only_the_rates_before_its_end_differ(experiment, small_config):
