@@ -28,7 +28,8 @@ from scratchformer.study.lesson import ROOT, measure, same, show
 # the corpus bundled with this project; its small sets are labelled, so we train on one of them and test on another.)
 # It is trained twice, and in one of the two runs the gradient is wrong: somebody took the derivative of softmax
 # element by element, as if each output depended on its own input alone. Read the code for what it does; the rest of
-# the lesson explains its gradient.
+# the lesson explains its gradient. In it, `p` holds the probabilities, and `q` is 1 at the right class and 0
+# elsewhere.
 
 # %% Reading the sentences
 def labelled_sentences(split):
@@ -99,9 +100,9 @@ show(figure, "01_two_runs", alt="Training loss of two runs over 300 steps. Both 
 # than chance. Nothing in the dashed curve alone asks for a search. Without the other run to compare with, the missing
 # accuracy would be put down to the model, the data or the learning rate.
 #
-# Public code has such gradients. The README of this project counts them: each of six public NumPy Transformers has a
-# bug in its gradients, its masks or its attention. So here every gradient is checked. In this lesson you do it for
-# two layers that every model of this course contains: the linear map and the loss.
+# Public code has bugs of this kind: each of the six public NumPy Transformers that we examined is wrong in its
+# gradients, its masks or its attention (see the [README](../README.md)). So here every gradient is checked. In this
+# lesson you do it for two layers that every model of this course contains: the linear map and the loss.
 #
 # ## The idea in one picture
 #
@@ -339,10 +340,10 @@ show(figure, "01_step", alt="Relative error of central differences against step 
      "is a million times higher; for steps below 1e-7 the error is 1.")
 
 # %% [markdown]
-# The prediction sets all constants to 1, so it is right to about a factor of ten. In float32 the good steps are few,
-# and you do not know in advance which; a step of $10^{-5}$ gives errors of per cents there. So the checks of this
-# project run in float64, with $h = 10^{-5}$, and demand a relative error below $10^{-6}$: far above the rounding, and
-# far below every bug we know.
+# The prediction sets all constants to 1, so its step and its error are right to about a factor of ten. In float32 the
+# good steps are few, and you do not know in advance which; a step of $10^{-5}$ gives errors of per cents there. So
+# the checks of this project run in float64, with $h = 10^{-5}$, and demand a relative error below $10^{-6}$: far
+# above the rounding, and far below every bug we know.
 #
 # ### Many numbers at once
 #
@@ -462,9 +463,9 @@ measure("error of the right one", errors["right"], 0, 5e-10)
 
 # %% [markdown]
 # The verdict depends on the bug. A flipped sign shows at once. A gradient that is too small by a constant looks like
-# a learning rate that is too low. The other two train, generalise and look healthy; the averaged bias costs eleven of
-# 500 sentences, which could be chance. The check does not care: the right gradient is off in the tenth digit, each
-# wrong one in the first.
+# a learning rate that is too low. The other two train, generalise and look healthy; the averaged bias costs about one
+# sentence in fifty, which could be chance. The check does not care: the right gradient is off in the tenth digit,
+# each wrong one in the first.
 #
 # ## Check the claim
 #

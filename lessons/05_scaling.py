@@ -135,8 +135,8 @@ measure("e to the minus that: weight of the second over the first", math.exp(-ga
 measure("the same with the factor", math.exp(-gap / 8), 0.55, 0.75)
 
 # %% [markdown]
-# Without the factor, one key takes nearly everything before anything has been learnt. With it, the second key gets
-# two thirds of what the first one gets.
+# Without the factor, one key typically takes nearly everything before anything has been learnt. With it, the second
+# key gets about two thirds of what the first one gets.
 #
 # ## Backward of softmax
 #
@@ -146,19 +146,22 @@ measure("the same with the factor", math.exp(-gap / 8), 0.55, 0.75)
 #
 # $$w_s = \frac{e^{z_s}}{\sum_u e^{z_u}}$$
 #
-# - Through the sum: the sum grows by $e^{z_r}$, its share is $w_r$, so every $w_s$ shrinks in proportion:
-#   $\frac{\partial w_s}{\partial z_r} = -w_s w_r$.
-# - Through the numerator, only if $s = r$: $w_r$ grows by $w_r$.
+# - Through the sum: the sum grows by $e^{z_r}$, its share is $w_r$, so every $w_s$ shrinks in proportion. This route
+#   contributes $-w_s w_r$ to $\frac{\partial w_s}{\partial z_r}$.
+# - Through the numerator, only if $s = r$: it contributes $w_r$.
+#
+# Together, with $\delta_{sr}$ for 1 if $s = r$ and 0 otherwise:
+# $\frac{\partial w_s}{\partial z_r} = w_s (\delta_{sr} - w_r)$.
 #
 # The chain rule adds up the ways from $z_r$ to the loss, over all $s$:
 #
 # $$dz_r = w_r dw_r - \sum_s dw_s w_s w_r = w_r \left( dw_r - \sum_s w_s dw_s \right)$$
 #
 # Read the bracket: $\sum_s w_s dw_s$ is the average of the $dw_s$, weighted by the attention itself. Descent lowers a
-# score whose $dw_r$ is above the average, since to read that key raises the loss more than what is read already; and
-# it raises a score whose $dw_r$ is below. The weight in front says by how much. **A key with weight 0 gets gradient
-# 0**, however much the loss would like it; and where one key has weight 1, it *is* the average, and its bracket is 0
-# as well. A saturated softmax passes nothing back.
+# score whose $dw_r$ is above the average, since reading more of that key would raise the loss more than reading more
+# of the average key; and it raises a score whose $dw_r$ is below. The weight in front says by how much. **A key with
+# weight 0 gets gradient 0**, however much the loss would like it; and where one key has weight 1, it *is* the
+# average, and its bracket is 0 as well. A saturated softmax passes nothing back.
 #
 # Last, $z$ was the score times a factor $c$, so the gradient of the score is $c \, dz$.
 
@@ -218,10 +221,10 @@ measure("random upstream: largest true gradient", np.abs(numeric).max(), 0.01, 1
 # ## Experiment 1: what arrives at the scores
 #
 # How much of a gradient does softmax let through? The derivatives of the weights form a matrix
-# $J_{sr} = w_s (\delta_{sr} - w_r)$, where $\delta_{sr}$ is 1 if $s = r$ and 0 otherwise. Its norm says how strongly
-# the weights react to the scaled scores. What reaches the scores themselves is $c J$, with the factor $c$ of each
-# variant. Two thousand random queries for each size, 32 keys each. The third variant is a control: if smaller scores
-# were always better, dividing by $d_k$ would be better still.
+# $J_{sr} = w_s (\delta_{sr} - w_r)$. Its norm says how strongly the weights react to the scaled scores. What reaches
+# the scores themselves is $c J$, with the factor $c$ of each variant. Two thousand random queries for each size, 32
+# keys each. The third variant is a control: if smaller scores were always better, dividing by $d_k$ would be better
+# still.
 
 # %%
 def jacobian_norm(weights):
@@ -273,8 +276,8 @@ show(figure, "05_jacobian", alt="Median norm of the derivative of the weights ag
 # 1. Without the factor, softmax's own derivative $J$ collapses for the typical query. With the root it does not
 #    depend on $d_k$.
 # 2. But the scores are larger without the factor, so what reaches them, $cJ$, is *not* smaller at 64: it is several
-#    times larger. Only at the largest sizes does the typical query get nothing. The paper is careful here: it
-#    suspects trouble "for large values of $d_k$".
+#    times larger. At 256 the two are level; at 1024 the typical query gets a seventieth. The paper is careful here:
+#    it suspects trouble "for large values of $d_k$".
 # 3. The mean hides it. A few undecided queries, whose two best keys are close, get so much that the *mean* of $cJ$
 #    stays higher without the factor at every size.
 # 4. Division by $d_k$ keeps the derivative alive as well. What it loses at first is the *choice*: all keys get nearly
@@ -289,9 +292,10 @@ for rate, lo, hi in (1, 0, 0.1), (512, 0.9, 1):
     measure(f"d_k = 512, 1/d_k, rate {rate:3}: weight on the wanted key", learn_to_look(512, 1 / 512, rate), lo, hi)
 
 # %% [markdown]
-# That is the best answer to "why the root?": with it, one learning rate serves heads of every size. It starts at a
-# useful place, and it takes steps of a useful length. Those are two different things, and the next experiment takes
-# them apart.
+# That is a good answer to "why the root?": with it, in this task and with gradient descent, one learning rate serves
+# heads of every size. The scores start at a useful size, and steps move them by a useful length. Those are two
+# different things, and the next experiment takes them apart; its optimiser is another one, and there the answer is
+# not quite so neat.
 #
 # ## Experiment 2: does it matter to a model that learns?
 #
@@ -328,6 +332,7 @@ def query_key_share(row):
 
 print("validation loss in nats per token, mean (lowest..highest); spread of a query's scaled scores, before and\n"
       "after; length of the gradient of W_Q and W_K, over that of the whole, before\n")
+print(f"{'':43}{'loss':>6} {'(range)':12}{'before':>8}{'after':>7}{'share':>7}")
 for (d_k, variant), row in rows.items():
     final = row["final_loss"]
     print(f"d_k {d_k:3}, factor {variant:27}{final['mean']:6.2f} ({final['lowest']:.2f}..{final['highest']:.2f})"
@@ -369,14 +374,16 @@ show(figure, "05_trained", alt="Validation loss over 300 steps for six of the va
 # %% [markdown]
 # - **Without a factor, training suffers**: more than a nat per token at $d_k = 128$, for every seed.
 # - **Two things go wrong, and at $d_k = 128$ either is enough.** Correct the steps and keep the saturated start, or
-#   correct the start and keep the long steps: both end more than a nat above the paper's model. Correct both, and it
-#   *is* the paper's model: the curves agree until rounding has grown to something that one can see. At $d_k = 16$
-#   each correction alone recovers a good part.
+#   correct the start and keep the long steps: both end more than a nat above the paper's model. With full steps the
+#   spread of the scores grows above 100, whatever the start. Correct both, and it *is* the paper's model: the curves
+#   agree until rounding has grown to something that one can see. At $d_k = 16$ each correction alone recovers a good
+#   part.
 # - **At the start no gradient vanishes.** The gradient of $W_Q$ and $W_K$ is a *larger* share of the whole without
 #   the factor, as $cJ$ above would make one expect.
 # - **The root is not the optimum here.** $1/d_k$ ends lower for every seed at $d_k = 128$. But that is no merit of
-#   its exponent: its steps are smaller, and the paper's factor with smaller steps does as well. This is a small
-#   model, early in its training, at one learning rate.
+#   its exponent: its steps are smaller, and the paper's factor with smaller steps does as well. The large head gains
+#   more from smaller steps than the small ones do: with Adam, even the root does not make the learning rate
+#   independent of $d_k$. (This is a small model, early in its training, at one learning rate.)
 #
 # So the argument of variances gives a good reason to divide, and half of the story. The other half is that the factor
 # is a learning rate for the scores.

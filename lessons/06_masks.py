@@ -1,10 +1,10 @@
 # %% [markdown]
 # # 06 · Masks: what attention must not see
 #
-# *About 35 minutes. You need: [lesson 01](01_backprop.py) (gradients, and how to check them),
-# [lesson 04](04_soft_lookup.py) (queries, keys, values) and [lesson 05](05_scaling.py) (the backward pass of softmax).
-# You will have: a masked softmax with its backward pass, the shift that belongs to it, and a test that finds leaks
-# which no gradient check sees.*
+# *About 35 minutes. You need: [lesson 01](01_backprop.py) (gradients, and how to check them), [lesson
+# 04](04_soft_lookup.py) (queries, keys, values) and [lesson 05](05_scaling.py) (the backward pass of softmax). You
+# will have: a masked softmax with its backward pass, the shift that belongs to it, and a test that finds leaks which
+# no gradient check sees.*
 
 # %% Imports
 import math
@@ -171,8 +171,8 @@ show(figure, "06_loss", alt="Training loss over 250 steps, two runs of each mode
 
 # %% [markdown]
 # The model without the mask has by far the better loss, on new sentences too, and it cannot continue a sentence: word
-# by word it is no better than a guess. Validation did not warn us, because it hands over the answers as training
-# does. With the mask, the two ways of asking agree.
+# by word it is worse than guessing among all words alike, because it is sure, and wrong. Validation did not warn us,
+# because it hands over the answers as training does. With the mask, the two ways of asking agree.
 #
 # ## The idea in one picture
 #
@@ -202,9 +202,9 @@ show(figure, "06_triangle", alt="Two maps of attention weights, rows are queries
      "nearly all their weight in the framed cell.")
 
 # %% [markdown]
-# In most of its rows the model on the right looks one place ahead, and copies. Not in all, as the average shows: where
-# the last word tells enough about the next, it may do without, and the last row has no word ahead. The model on the
-# left has a stepped triangle to live in, and outside it the weights are not small but 0.
+# In most of its rows the model on the right looks one place ahead, and copies. Not in all, as the average shows:
+# where the last word tells enough about the next, it may do without, and the last row has no word ahead. The model on
+# the left has a stepped triangle to live in, and outside it the weights are not small but 0.
 #
 # ## The equation, and the same in code
 #
@@ -338,8 +338,8 @@ measure("e to the -10,000", np.exp(-1e4), 0, 0)
 # 0, so the gradient is 0, as it must be for a constant output. One formula serves every case, and **the mask is not
 # needed in backward**: the zeros of the weights remember it. (The factor before softmax comes last, as in lesson 05.)
 #
-# The rest of attention's backward stays as it is. In $dv_s = \sum_t w_{ts} dy_t$ only the queries from $s$ on have a
-# share: words speak to later words; gradients come back from later words.
+# The rest of attention's backward stays as it is. In $dv_s = \sum_t w_{ts} dy_t$ only the queries that may see $s$
+# have a share: words speak to later words; gradients come back from later words.
 
 # %%
 def masked_softmax_backward(dweights, weights, factor):
@@ -391,7 +391,8 @@ def leaks(f, x, other):
     return np.triu(depends(f, x, other), 1).sum()
 
 
-read, other = test_read[:1, :5], random.integers(EOS, len(vocabulary), (1, 5))
+read = test_read[:1, :5]
+other = EOS + (read - EOS + 1) % (len(vocabulary) - EOS)      # another word at each place
 for causal, later in (True, 0), (False, 10):
     def scores_of(ids):
         return models[causal, 0].forward(ids)[0]
@@ -502,9 +503,10 @@ measure("a causal mask and no other: words move by", decoder, 0, 1e-14)
 # Masked rows protect nobody: the words read padding as if there were no mask. The fill of $-10000$ hides the mistake;
 # with $-\infty$, NaN shows it at once.
 #
-# In a decoder the wrong mask does no harm, as the last line shows: padding at the end is in the future of every word,
-# so the causal mask hides it already, and what the padded rows compute, the loss passes over. The decoder of this
-# library has a causal mask and no other.
+# With a causal mask, words need no padding mask, as the last line shows: padding at the end is in the future of every
+# word. So in a decoder masked rows with $-10000$ do no harm. With $-\infty$ they do: the padded rows become NaN, and
+# in the next layer a weight of 0 times NaN carries it into the words. The decoder of this library has a causal mask
+# and no other; what the padded rows compute, the loss passes over.
 #
 # ## Paper and code
 #

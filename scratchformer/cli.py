@@ -482,18 +482,18 @@ def learn(args: argparse.Namespace) -> int:
     from scratchformer.study.exercises import workbook
 
     if args.action == "start":
-        print("\n".join(workbook.start(args.exercises)))
+        workbook.say("\n".join(workbook.start(args.exercises)))
     elif args.action == "list":
         for exercise, state in workbook.states(args.exercises):
-            print(f"{exercise.id:32} {exercise.kind:9} {state:12} {exercise.title}", flush=True)
+            workbook.say(f"{exercise.id:32} {exercise.kind:9} {state:12} {exercise.title}")
     elif args.action == "check":
         return 0 if workbook.check_files(workbook.files(args.name, args.exercises)) else 1
     elif args.action == "hint":
-        print(workbook.hint(workbook.one_named(args.name), args.number))
+        workbook.say(workbook.hint(workbook.one_named(args.name), args.number))
     elif args.action == "solution":
-        print(workbook.solution(workbook.one_named(args.name)))
+        workbook.say(workbook.solution(workbook.one_named(args.name)))
     else:
-        print(workbook.reset(workbook.one_named(args.name), args.exercises))
+        workbook.say(workbook.reset(workbook.one_named(args.name), args.exercises))
     return 0
 
 

@@ -21,9 +21,9 @@ EPS = 1e-6
 # 12_layer_norm_backward -----------------------------------------------------------------------------------------------
 
 
-def layer_norm_backward(dy, n, inverse_std, gamma):
+def layer_norm_backward(dy, n, s, gamma):
     dgamma, dbeta = np.zeros_like(gamma), np.zeros_like(gamma)
-    dx = REFERENCE.layer_norm_backward(dy, (n, inverse_std), gamma, dgamma, dbeta)
+    dx = REFERENCE.layer_norm_backward(dy, (n, 1 / s), gamma, dgamma, dbeta)
     return {"dbeta": dbeta, "dgamma": dgamma, "dx": dx}
 
 
@@ -36,38 +36,49 @@ def mean(x: np.ndarray) -> np.ndarray:
     return x.mean(axis=-1, keepdims=True)
 
 
+def D_of(x: np.ndarray) -> int:
+    return x.shape[-1]
+
+
 LAYER_NORM = Backward(
     id="12_layer_norm_backward",
     title="The gradients of LayerNorm",
     function="layer_norm_backward",
-    arguments=("dy", "n", "inverse_std", "gamma"),
+    arguments=("dy", "n", "s", "gamma"),
     cases={"3 sequences of 4 positions": rows_case(3, 4, 5), "one position": rows_case(1, 1, 6)},
     forward={"n": lambda x, gamma, beta: REFERENCE.layer_norm(x, gamma, beta, EPS)[1][0],
-             "inverse_std": lambda x, gamma, beta: REFERENCE.layer_norm(x, gamma, beta, EPS)[1][1],
+             "s": lambda x, gamma, beta: 1 / REFERENCE.layer_norm(x, gamma, beta, EPS)[1][1],
              "y": lambda x, gamma, beta: REFERENCE.layer_norm(x, gamma, beta, EPS)[0]},
     gradients=(
         Result("dbeta"),
         Result("dgamma", suspects={
             "the factor n is missing: gamma multiplies n, so its gradient is a sum of dy n":
-                lambda dy: dy.sum(axis=(0, 1))}),
+                lambda dy: dy.sum(axis=(0, 1)),
+            "a product of sums where a sum of products is meant: multiply dy and n row by row, then add":
+                lambda dy, n: dy.sum(axis=(0, 1)) * n.mean(axis=(0, 1))}),
         Result(
             "dx",
-            terms={"the direct way, dn,": lambda dy, inverse_std, gamma: dy * gamma * inverse_std,
+            terms={"the direct way, dn,": lambda dy, s, gamma: dy * gamma / s,
                    "the way through the mean, - mean(dn),":
-                       lambda dy, inverse_std, gamma: -mean(dy * gamma) * inverse_std * np.ones_like(dy),
+                       lambda dy, s, gamma: -mean(dy * gamma) / s * np.ones_like(dy),
                    "the way through the variance, - n mean(dn n),":
-                       lambda dy, n, inverse_std, gamma: -n * mean(dy * gamma * n) * inverse_std},
-            factors={"1 / sqrt(variance + eps)": lambda inverse_std: inverse_std},
+                       lambda dy, n, s, gamma: -n * mean(dy * gamma * n) / s},
+            factors={"1 / s": lambda s: 1 / s},
             suspects={
                 "gamma is left out: dn = gamma dy, inside both means":
-                    lambda dy, n, inverse_std, gamma:
-                        layer_norm_backward(dy, n, inverse_std, np.ones_like(gamma))["dx"],
+                    lambda dy, n, s, gamma: layer_norm_backward(dy, n, s, np.ones_like(gamma))["dx"],
                 "gamma multiplies at the end; it belongs inside the means, dn = gamma dy":
-                    lambda dy, n, inverse_std, gamma:
-                        layer_norm_backward(dy, n, inverse_std, np.ones_like(gamma))["dx"] * gamma,
+                    lambda dy, n, s, gamma: layer_norm_backward(dy, n, s, np.ones_like(gamma))["dx"] * gamma,
                 "the means run over the positions as well; each position is normalised by itself":
-                    lambda dy, n, inverse_std, gamma:
-                        inverse_std * (dy * gamma - (dy * gamma).mean() - n * (dy * gamma * n).mean())})),
+                    lambda dy, n, s, gamma: (dy * gamma - (dy * gamma).mean() - n * (dy * gamma * n).mean()) / s,
+                "sums where means are meant: each of the D numbers has 1 / D of the mean and of the variance":
+                    lambda dy, n, s, gamma: (dy * gamma - D_of(dy) * mean(dy * gamma)
+                                             - D_of(dy) * n * mean(dy * gamma * n)) / s,
+                "the last mean lacks its n: the share along n is n mean(dn n), an arrow in the direction of n":
+                    lambda dy, n, s, gamma: (dy * gamma - mean(dy * gamma) - mean(dy * gamma * n)) / s,
+                "the last mean divides by D - 1; the variance is the biased one, so it divides by D":
+                    lambda dy, n, s, gamma: (dy * gamma - mean(dy * gamma)
+                                             - n * mean(dy * gamma * n) * D_of(dy) / (D_of(dy) - 1)) / s})),
     solution=layer_norm_backward,
     library=(Ops.layer_norm_backward, Ops.layer_norm),
     hints=(
@@ -76,7 +87,7 @@ LAYER_NORM = Backward(
         "gamma and beta are like the weight and bias of a linear map of n. Then x reaches n by three ways: directly, "
         "through the mean of its row, and through the variance. The two latter take a share of dn out: its mean, and "
         "its share along n.",
-        "dbeta = sum dy;  dgamma = sum dy n;  dn = gamma dy;  dx = (dn - mean(dn) - n mean(dn n)) inverse_std."))
+        "dbeta = sum dy;  dgamma = sum dy n;  dn = gamma dy;  dx = (dn - mean(dn) - n mean(dn n)) / s."))
 
 # 12_dropout -----------------------------------------------------------------------------------------------------------
 
@@ -135,6 +146,9 @@ DROPOUT = Build(
                 lambda x, dy, uniform, P_drop: both(x, dy, *[(uniform < P_drop) / (1 - P_drop)] * 2),
             "what is kept is not scaled: divide by 1 - P_drop, so that a sum keeps its mean":
                 lambda x, dy, uniform, P_drop: both(x, dy, *[uniform >= P_drop] * 2),
+            "classic dropout: it scales at inference, by 1 - P_drop; here what is kept is scaled in training instead":
+                lambda x, dy, uniform, P_drop, training:
+                    both(x, dy, *[uniform >= P_drop if training else 1 - P_drop] * 2),
             "dx lacks the scale: forward divided by 1 - P_drop, so backward does":
                 lambda x, dy, uniform, P_drop, training:
                     both(x, dy, multiplier(uniform, P_drop, training), uniform >= P_drop),
@@ -155,9 +169,9 @@ DROPOUT = Build(
 # 12_residual_backward -------------------------------------------------------------------------------------------------
 
 
-def residual_backward(dy, x, W, kept, P_drop, n, inverse_std, gamma):
+def residual_backward(dy, x, W, kept, P_drop, n, s, gamma):
     dgamma, dbeta, dW = np.zeros_like(gamma), np.zeros_like(gamma), np.zeros_like(W)
-    dz, dupdate = REFERENCE.add_norm_backward(dy, (kept, (n, inverse_std)), gamma, dgamma, dbeta, P_drop)
+    dz, dupdate = REFERENCE.add_norm_backward(dy, (kept, (n, 1 / s)), gamma, dgamma, dbeta, P_drop)
     dx_through = REFERENCE.linear_backward(dupdate, x, W, dW, None)
     return {"dz": dz, "dupdate": dupdate, "dW": dW, "dx": dz + dx_through}
 
@@ -173,35 +187,42 @@ RESIDUAL = Backward(
     id="12_residual_backward",
     title="Back through Add & Norm, both ways",
     function="residual_backward",
-    arguments=("dy", "x", "W", "kept", "P_drop", "n", "inverse_std", "gamma"),
-    cases={"3 sequences of 2 rows": residual_case(3, 2, 5, 0.25), "one row": residual_case(1, 1, 6, 0.5)},
+    arguments=("dy", "x", "W", "kept", "P_drop", "n", "s", "gamma"),
+    cases={"3 sequences of 2 rows": residual_case(3, 2, 5, 0.25), "one row": residual_case(1, 1, 6, 0.375)},
     forward={
         "update": lambda x, W: REFERENCE.linear(x, W, None),
         "z": lambda x, update, kept, P_drop: x + REFERENCE.dropout_backward(update, kept, P_drop),
         "n": lambda z, gamma, beta: REFERENCE.layer_norm(z, gamma, beta, EPS)[1][0],
-        "inverse_std": lambda z, gamma, beta: REFERENCE.layer_norm(z, gamma, beta, EPS)[1][1],
+        "s": lambda z, gamma, beta: 1 / REFERENCE.layer_norm(z, gamma, beta, EPS)[1][1],
         "y": lambda z, gamma, beta: REFERENCE.layer_norm(z, gamma, beta, EPS)[0]},
     gradients=(
         Result(
             "dz",
             terms={
-                "the direct way, gamma dy,": lambda dy, inverse_std, gamma: gamma * dy * inverse_std,
-                "the mean of gamma dy": lambda dy, inverse_std, gamma: -mean(gamma * dy) * inverse_std,
-                "the part along n": lambda dy, n, inverse_std, gamma: -n * mean(gamma * dy * n) * inverse_std},
-            factors={"1 / sqrt(variance + eps)": lambda inverse_std: inverse_std},
+                "the direct way, gamma dy,": lambda dy, s, gamma: gamma * dy / s,
+                "the mean of gamma dy": lambda dy, s, gamma: -mean(gamma * dy) / s,
+                "the part along n": lambda dy, n, s, gamma: -n * mean(gamma * dy * n) / s},
+            factors={"1 / s": lambda s: 1 / s},
             suspects={
                 "gamma is forgotten: what reaches n is gamma dy":
-                    lambda dy, n, inverse_std, gamma:
-                        layer_norm_backward(dy, n, inverse_std, np.ones_like(gamma))["dx"],
+                    lambda dy, n, s, gamma: layer_norm_backward(dy, n, s, np.ones_like(gamma))["dx"],
                 "gamma stands outside the means; it belongs to dy before they are taken":
-                    lambda dy, n, inverse_std, gamma:
-                        gamma * layer_norm_backward(dy, n, inverse_std, np.ones_like(gamma))["dx"],
+                    lambda dy, n, s, gamma: gamma * layer_norm_backward(dy, n, s, np.ones_like(gamma))["dx"],
                 "it is dy: the norm stands after the addition, so the way back begins with it": lambda dy: dy}),
         Result(
             "dupdate",
             factors={"1 / (1 - P_drop)": lambda P_drop: 1 / (1 - P_drop)},
-            suspects={"it is dz: the update went through dropout on its way to the sum": lambda dz: dz}),
+            suspects={
+                "it is dz: the update went through dropout on its way to the sum": lambda dz: dz,
+                "scaled, and the mask is missing: what was dropped had no influence, and gets no gradient":
+                    lambda dz, P_drop: dz / (1 - P_drop),
+                "the mask is the wrong way round: what was kept gets the gradient":
+                    lambda dz, kept, P_drop: dz * ~kept / (1 - P_drop),
+                "divided by P_drop; forward divided by 1 - P_drop, so backward does":
+                    lambda dz, kept, P_drop: dz * kept / P_drop}),
         Result("dW", suspects={
+            "transposed: W_ij takes x_i to update_j, so dW_ij is a sum of x_i dupdate_j":
+                lambda x, dupdate: np.einsum("bti,btj->ji", x, dupdate),
             "made with dz instead of dupdate: the sublayer's output is what stands before dropout":
                 lambda x, dz: np.einsum("bti,btj->ij", x, dz)}),
         Result(
@@ -215,6 +236,8 @@ RESIDUAL = Backward(
                     lambda dy, dupdate, W: dy + dupdate @ W.T,
                 "dropout is on the way around as well; only the update went through it":
                     lambda dupdate, W: dupdate + dupdate @ W.T,
+                "the mask is on the way around as well; only the update went through it":
+                    lambda dz, kept, dupdate, W: dz * kept + dupdate @ W.T,
                 "dropout is left out on the way through the sublayer":
                     lambda dz, W: dz + dz @ W.T,
                 "W must be transposed: x_i goes to update_j with the factor W_ij":
@@ -222,11 +245,11 @@ RESIDUAL = Backward(
     solution=residual_backward,
     library=(PostNorm.backward, Ops.add_norm_backward, Ops.linear_backward),
     hints=(
-        "dz, dupdate and dx have the shape of x, (B, T, D), and dW is (D, D). inverse_std is (B, T, 1). Go back "
+        "dz, dupdate and dx have the shape of x, (B, T, D), and dW is (D, D). s is (B, T, 1). Go back "
         "through the box in this order: the norm, dropout, the sublayer, the sum of the two ways.",
         "z is what the norm reads, so dz is LayerNorm's backward of dy. x and the dropped update are the two terms of "
         "z; each gets dz. The update's share goes on through dropout and the sublayer, and meets the other at x.",
-        "dn = gamma dy;  dz = (dn - mean(dn) - n mean(dn n)) inverse_std;  dupdate = dz kept / (1 - P_drop);  "
+        "dn = gamma dy;  dz = (dn - mean(dn) - n mean(dn n)) / s;  dupdate = dz kept / (1 - P_drop);  "
         "dW = sum over rows of x^T dupdate;  dx = dz + dupdate W^T."))
 
 # 12_repair_layer_norm -------------------------------------------------------------------------------------------------
@@ -240,7 +263,42 @@ def layer_norm(x, gamma, beta, dy):
 
 
 def repair_complaint(answer: Callable) -> str | None:
-    """The first symptom, in the order of forward and backward; None if the function is LayerNorm."""
+    """How many of the five bugs are gone, and the first symptom; None if the function is LayerNorm."""
+    symptom = first_symptom(answer)
+    return symptom and f"{repaired(answer)} of 5 bugs repaired; {symptom}"
+
+
+def repaired(answer: Callable) -> int:
+    """Of the five planted bugs. Each is looked for by itself, whatever the others do to the results."""
+    random = np.random.default_rng(1)
+    x, dy = random.normal(size=(2, 3, 4, 8))
+    gamma, zeros, ones = random.normal(1, 0.5, 8), np.zeros(8), np.ones(8)
+
+    def size(x: np.ndarray) -> float:
+        """Mean square of the normalised row."""
+        return float((np.asarray(result(answer, x, ones, zeros, dy[:1, :1])["y"]) ** 2).mean())
+
+    try:
+        whole, row = result(answer, x, ones, zeros, dy), x[:1, :1]
+        v = (0.001 * row).var()
+        bugs_gone = (
+            like(result(answer, row, ones, zeros, dy[:1, :1])["y"], whole["y"][:1, :1]),           # rows by themselves
+            like(size(row), 1, 1e-4),                                                              # biased variance
+            like(size(0.001 * row) / size(row), v / (v + EPS), 0.1),                               # eps inside the root
+            like(result(answer, x, gamma, zeros, dy)["dx"], result(answer, x, ones, zeros, gamma * dy)["dx"]),
+            like(whole["dgamma"], (dy * whole["y"]).sum(axis=(0, 1))))
+        return sum(bugs_gone)
+    except (Missing, TypeError, ValueError, IndexError):
+        return 0
+
+
+def like(ours: Any, theirs: Any, tolerance: float = TOLERANCE) -> bool:
+    ours, theirs = np.asarray(ours, float), np.asarray(theirs, float)
+    return ours.shape == theirs.shape and error(ours, theirs) <= tolerance
+
+
+def first_symptom(answer: Callable) -> str | None:
+    """In the order of forward and backward."""
     random = np.random.default_rng(0)
     x, dy = random.normal(size=(2, 3, 4, 8))
     gamma, beta, ones = random.normal(1, 0.5, 8), random.normal(size=8), np.ones(8)
@@ -313,8 +371,9 @@ REPAIR = Break(
     hints=(
         "Everything in LayerNorm happens within one row of D numbers: all means go over the last axis, with "
         "keepdims=True. Only dgamma and dbeta, (D,), are sums over rows, whatever the number of leading axes.",
-        "Three of the bugs are in forward: over which axes the mean goes, by how many the squares are divided, and "
-        "where eps stands. Two are in backward: what gamma multiplies, and over which axes dgamma is summed.",
+        "Three of the bugs are in forward, two in backward, no two in one place. The message counts those that are gone, "
+        "so repair one at a time. Ask each line: which numbers belong together, and what does this do to a row alone, in "
+        "company, very small; and in backward, if gamma is not 1?",
         "mu = mean(x), s = sqrt(mean((x - mu)^2) + eps), n = (x - mu) / s, y = gamma n + beta;  dn = gamma dy, "
         "dx = (dn - mean(dn) - n mean(dn n)) / s, dgamma = sum of dy n, dbeta = sum of dy over all rows."))
 

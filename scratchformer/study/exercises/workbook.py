@@ -6,17 +6,23 @@ Nothing is stored about progress: the state of an exercise is what a check of it
 from __future__ import annotations
 
 import inspect
+import itertools
 import json
+import math
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import textwrap
+import time
+from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
 from importlib import resources
 from pathlib import Path
 
+import scratchformer
 from scratchformer.config import nearest
 from scratchformer.errors import UserError
 from scratchformer.study.exercises.catalogue import EXERCISES
@@ -25,6 +31,24 @@ from scratchformer.study.exercises.exercise import Exercise
 
 SECONDS = 10.0
 """A check takes less than two; whatever takes this long does not end."""
+
+GRACE = 5
+"""So many seconds later a check ends by itself, should the command that asked have failed to end it."""
+
+MAIN = '`if __name__ == "__main__":`'
+"""The line of a stub without which each check would begin another."""
+
+INSIDE = "SCRATCHFORMER_CHECK"
+"""The environment variable that tells the learner's code, and all that it starts, that it is being checked."""
+
+START = """\
+import sys
+sys.path = [folder for folder in sys.path if folder] + sys.argv[1:3]
+from scratchformer.study.exercises.runner import main
+main(*sys.argv[3:])
+"""
+"""The program that checks a file. The current directory is not searched for modules, so that a random.py in it does not
+stand in for the real one; the folders of this package and of the file are, after all others."""
 
 
 def stub(exercise: Exercise) -> str:
@@ -40,9 +64,10 @@ def file_of(exercise: Exercise, directory: Path) -> Path:
 
 
 def named(name: str) -> list[Exercise]:
-    """An exercise by its id or its file, or those of a lesson by its number. Raises UserError for none."""
+    """An exercise by its id or its file, or those of a lesson by its number, 1 or 01. Raises UserError for none."""
     stem = Path(name).stem if name.endswith(".py") else name
-    found = [exercise for exercise in EXERCISES.values() if stem in (exercise.id, exercise.lesson)]
+    lesson = stem.zfill(2)
+    found = [exercise for exercise in EXERCISES.values() if stem == exercise.id or lesson == exercise.lesson]
     if not found:
         raise UserError(f"no exercise {stem!r}{nearest(stem, list(EXERCISES))}; there are {', '.join(EXERCISES)}")
     return found
@@ -59,7 +84,7 @@ def one_named(name: str) -> Exercise:
 def files(name: str | None, directory: Path) -> dict[Exercise, Path]:
     """What a name means: an exercise's id or a lesson's number, in the directory; a file; None for all exercises."""
     if name is not None and name.endswith(".py"):
-        if not Path(name).is_file():
+        if not Path(name).exists():
             raise UserError(f"{name}: no such file")
         return {one_named(name): Path(name)}
     exercises = list(EXERCISES.values()) if name is None else named(name)
@@ -89,18 +114,25 @@ def start(directory: Path) -> list[str]:
 
 
 def reset(exercise: Exercise, directory: Path) -> str:
-    """Put the stub back and keep the learner's file as NN_slug.py.bak. -> what was done"""
+    """Put the stub back and keep the learner's file as NN_slug.py.bak, .bak2, .bak3 ... -> what was done"""
     require_directory(directory)
     path = file_of(exercise, directory)
     if not path.exists():
         path.write_text(stub(exercise), encoding="utf-8")
         return f"{path}: new"
+    if path.is_dir():
+        raise UserError(f"{path}: a directory, and should be a file")
     if is_untouched(exercise, path):
         return f"{path}: as it was at the beginning already"
-    kept = path.with_name(path.name + ".bak")
+    kept = next(backup for backup in backups(path) if not backup.exists())
     path.replace(kept)
     path.write_text(stub(exercise), encoding="utf-8")
     return f"{path}: as it was at the beginning; what you had written is in {kept}"
+
+
+def backups(path: Path) -> Iterator[Path]:
+    """Where what was written may be kept, one place after the other."""
+    return (path.with_name(f"{path.name}.bak{number}") for number in itertools.chain([""], itertools.count(2)))
 
 
 def is_untouched(exercise: Exercise, path: Path) -> bool:
@@ -110,35 +142,87 @@ def is_untouched(exercise: Exercise, path: Path) -> bool:
 # Checking -------------------------------------------------------------------------------------------------------------
 
 
-def verdict_on(exercise: Exercise, path: Path, quiet: bool = False, seconds: float = SECONDS) -> Verdict:
-    """Check a file in another process. What the learner's code prints is shown, unless `quiet`."""
-    if not path.is_file():
-        return Verdict("not yet", f"{path}: no such file; scratchformer learn reset {exercise.id} writes it anew")
-    if is_untouched(exercise, path):
-        return Verdict("not written", "not written yet")
-    output = subprocess.DEVNULL if quiet else None
+def verdict_on(exercise: Exercise, path: Path, seconds: float = SECONDS) -> Verdict:
+    with checking(exercise, path, seconds=seconds) as verdict:
+        return verdict()
+
+
+@contextmanager
+def checking(exercise: Exercise, path: Path, quiet: bool = False, seconds: float = SECONDS,
+             ) -> Iterator[Callable[[], Verdict]]:
+    """Inside, a file is being checked in another process, and the function waits for the verdict; afterwards nothing is
+    left of it. What the learner's code prints is shown, unless `quiet`.
+    """
+    if INSIDE in os.environ:
+        raise RuntimeError(f"a check within a check: keep the line {MAIN}, and what stands below it indented")
+    known = verdict_unchecked(exercise, path)
+    if known:
+        yield lambda: known
+        return
     with tempfile.TemporaryDirectory() as folder:
-        verdict_file = Path(folder) / "verdict.json"
-        command = [sys.executable, "-m", "scratchformer.study.exercises.runner", exercise.id, str(path.resolve()),
-                   str(verdict_file)]
-        print(end="", flush=True)
+        verdict_file, deadline = Path(folder) / "verdict.json", time.monotonic() + seconds
+        process = begin(exercise, path, verdict_file, quiet, seconds)
         try:
-            done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, timeout=seconds,
-                                  start_new_session=True)                          # Ctrl-C is for us; it ends both
-        except subprocess.TimeoutExpired:
-            return Verdict("not yet", f"stopped after {seconds:g} seconds: a loop that does not end?")
-        if not verdict_file.exists():
-            return Verdict("not yet", f"the process ended with code {done.returncode} before the check was through")
+            yield lambda: outcome(process, verdict_file, deadline, seconds)
+        finally:
+            if process.returncode is None:
+                end(process)
+
+
+def verdict_unchecked(exercise: Exercise, path: Path) -> Verdict | None:
+    """On what need not run to be judged."""
+    if path.is_dir():
+        return Verdict("not yet", f"{path}: a directory, and should be a file")
+    if not path.exists():
+        return Verdict("not yet", f"{path}: no such file; scratchformer learn reset {exercise.id} --dir {path.parent} "
+                                  "writes it anew")
+    return Verdict("not written", "not written yet") if is_untouched(exercise, path) else None
+
+
+def begin(exercise: Exercise, path: Path, verdict_file: Path, quiet: bool, seconds: float) -> subprocess.Popen:
+    """The process leads a group of its own: Ctrl-C is for us, and `end` reaches all that the learner's code starts."""
+    path = path.absolute()
+    package = Path(scratchformer.__file__).parents[1]
+    output = subprocess.DEVNULL if quiet else None
+    print(end="", flush=True)
+    return subprocess.Popen(
+        [sys.executable, "-c", START, package, path.parent, exercise.id, path, verdict_file, str(os.getpid()),
+         str(math.ceil(seconds) + GRACE)],
+        stdin=subprocess.DEVNULL, stdout=output, stderr=output, env={**os.environ, INSIDE: "1"}, start_new_session=True)
+
+
+def outcome(process: subprocess.Popen, verdict_file: Path, deadline: float, seconds: float) -> Verdict:
+    """Wait for the process, end it if it does not end by itself, and read what it has found."""
+    try:
+        code = process.wait(max(0.0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        code = None
+    finally:
+        end(process)
+    if verdict_file.exists():
         return Verdict(*json.loads(verdict_file.read_text(encoding="utf-8")))
+    if code is None:
+        return Verdict("not yet", f"stopped after {seconds:g} seconds: a loop that does not end?")
+    return Verdict("not yet", f"the process ended with code {code} before the check was through")
+
+
+def end(process: subprocess.Popen) -> None:
+    """The process, and all that it has started."""
+    with suppress(ProcessLookupError, PermissionError):                            # none of them is there any more
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def states(directory: Path) -> Iterator[tuple[Exercise, State]]:
-    """How far the learner is with every exercise, some of them checked at the same time."""
+    """How far the learner is with every exercise, in order; as many are checked at once as there are processors."""
     require_directory(directory)
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        verdicts = pool.map(lambda exercise: verdict_on(exercise, file_of(exercise, directory), quiet=True),
-                            EXERCISES.values())
-        yield from ((exercise, verdict.state) for exercise, verdict in zip(EXERCISES.values(), verdicts))
+    with ExitStack() as stack:
+        verdicts = (stack.enter_context(checking(exercise, file_of(exercise, directory), quiet=True))
+                    for exercise in EXERCISES.values())
+        begun = deque(itertools.islice(verdicts, os.cpu_count()))
+        for exercise in EXERCISES.values():
+            yield exercise, begun.popleft()().state
+            begun.extend(itertools.islice(verdicts, 1))
 
 
 def check_files(files: dict[Exercise, Path]) -> bool:
@@ -146,8 +230,14 @@ def check_files(files: dict[Exercise, Path]) -> bool:
     verdicts = []
     for exercise, path in files.items():
         verdicts.append(verdict_on(exercise, path))
-        print(as_text(exercise, verdicts[-1]))
+        say(as_text(exercise, verdicts[-1]))
     return all(verdict.state == "passed" for verdict in verdicts)
+
+
+def say(text: str) -> None:
+    """Print what may hold any character, whatever standard output can show."""
+    encoding = sys.stdout.encoding or "utf-8"
+    print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
 
 
 def as_text(exercise: Exercise, verdict: Verdict) -> str:
@@ -161,13 +251,18 @@ def as_text(exercise: Exercise, verdict: Verdict) -> str:
 
 
 def check_file(path: str) -> int:
-    """What an exercise that is run as a script does: check itself. -> exit code 0 passed, 1 not yet, 2 unknown name"""
+    """What an exercise that is run as a script does: check itself.
+
+    -> exit code 0 passed, 1 not yet, 2 unknown name or unreadable, 130 interrupted
+    """
     try:
-        exercise = one_named(Path(path).name)
-    except UserError as error:
+        return 0 if check_files({one_named(Path(path).name): Path(path)}) else 1
+    except (UserError, OSError) as error:
         print(error, file=sys.stderr)
         return 2
-    return 0 if check_files({exercise: Path(path)}) else 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
 
 
 # Helping --------------------------------------------------------------------------------------------------------------

@@ -1,9 +1,9 @@
 """12_layer_norm_backward: the gradients of LayerNorm (lesson 12).
 
-    n = (x - mean) inverse_std,   inverse_std = 1 / sqrt(variance + eps)        mean and variance over the last axis
+    n = (x - mean) / s,   s = sqrt(variance + eps)        mean and variance over the last axis
     y = gamma n + beta
 
-x, n, y (B, T, D); inverse_std (B, T, 1); gamma, beta (D,). Given dy, (B, T, D), and what forward has kept, return
+x, n, y (B, T, D); s (B, T, 1); gamma, beta (D,). Given dy, (B, T, D), and what forward has kept, return
 dL/dbeta, dL/dgamma and dL/dx, each in the shape of beta, gamma, x. The variance is the biased one: the mean of the
 squares.
 """
@@ -13,7 +13,7 @@ import numpy as np
 from scratchformer.study.exercises.workbook import check_file
 
 
-def layer_norm_backward(dy, n, inverse_std, gamma):
+def layer_norm_backward(dy, n, s, gamma):
     raise NotImplementedError
     return {"dbeta": dbeta, "dgamma": dgamma, "dx": dx}
 

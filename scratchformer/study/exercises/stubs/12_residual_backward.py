@@ -4,9 +4,9 @@ The sublayer is a matrix W (D, D), so that nothing distracts from the box. Over 
 
     update = x W
     z = x + kept * update / (1 - P_drop)         kept (B, T, D) bool: what dropout kept
-    y = gamma n + beta,   n = (z - mean(z)) inverse_std,   inverse_std = 1 / sqrt(variance + eps)
+    y = gamma n + beta,   n = (z - mean(z)) / s,   s = sqrt(variance + eps)
 
-Given dy = dL/dy, and n (B, T, D) and inverse_std (B, T, 1) from forward, return the gradients on the way back to x.
+Given dy = dL/dy, and n (B, T, D) and s (B, T, 1) from forward, return the gradients on the way back to x.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy as np
 from scratchformer.study.exercises.workbook import check_file
 
 
-def residual_backward(dy, x, W, kept, P_drop, n, inverse_std, gamma):
+def residual_backward(dy, x, W, kept, P_drop, n, s, gamma):
     raise NotImplementedError
     return {"dz": dz, "dupdate": dupdate, "dW": dW, "dx": dx}
 

@@ -41,3 +41,9 @@ def the_mask_read_off_y(x, dy, uniform, P_drop, training):
     """dx is 0 wherever y is 0"""
     y = x * (uniform >= P_drop) / (1 - P_drop) if training else x
     return np.stack([y, dy * (y != 0) / (1 - P_drop if training else 1)])
+
+
+def classic_dropout(x, dy, uniform, P_drop, training):
+    """classic dropout"""
+    m = uniform >= P_drop if training else 1 - P_drop
+    return np.stack([x * m, dy * m])

@@ -3,50 +3,51 @@ import numpy as np
 from scratchformer.study.exercises.lesson_12 import layer_norm_backward as right
 
 
-def mean_and_variance_are_taken_for_constants(dy, n, inverse_std, gamma):
+def mean_and_variance_are_taken_for_constants(dy, n, s, gamma):
     """the way through the mean, - mean(dn), is missing; the way through the variance, - n mean(dn n), is missing"""
-    return right(dy, n, inverse_std, gamma) | {"dx": gamma * dy * inverse_std}
+    return right(dy, n, s, gamma) | {"dx": gamma * dy / s}
 
 
-def without_the_mean(dy, n, inverse_std, gamma):
-    """dx is wrong: the way through the mean, - mean(dn), is missing"""
-    dn = gamma * dy
-    return right(dy, n, inverse_std, gamma) | {"dx": (dn - n * mean(dn * n)) * inverse_std}
-
-
-def without_the_variance(dy, n, inverse_std, gamma):
+def without_the_variance(dy, n, s, gamma):
     """dx is wrong: the way through the variance, - n mean(dn n), is missing"""
     dn = gamma * dy
-    return right(dy, n, inverse_std, gamma) | {"dx": (dn - mean(dn)) * inverse_std}
+    return right(dy, n, s, gamma) | {"dx": (dn - mean(dn)) / s}
 
 
-def the_variance_with_the_wrong_sign(dy, n, inverse_std, gamma):
-    """the way through the variance, - n mean(dn n), has the wrong sign"""
+def sums_for_means(dy, n, s, gamma):
+    """sums where means are meant"""
     dn = gamma * dy
-    return right(dy, n, inverse_std, gamma) | {"dx": (dn - mean(dn) + n * mean(dn * n)) * inverse_std}
+    along = (dn * n).sum(axis=-1, keepdims=True)
+    return right(dy, n, s, gamma) | {"dx": (dn - dn.sum(axis=-1, keepdims=True) - n * along) / s}
 
 
-def not_divided_by_the_standard_deviation(dy, n, inverse_std, gamma):
-    """the factor 1 / sqrt(variance + eps) is missing"""
-    gradients = right(dy, n, inverse_std, gamma)
-    return gradients | {"dx": gradients["dx"] / inverse_std}
+def the_share_along_n_without_n(dy, n, s, gamma):
+    """the last mean lacks its n"""
+    dn = gamma * dy
+    return right(dy, n, s, gamma) | {"dx": (dn - mean(dn) - mean(dn * n)) / s}
 
 
-def gamma_outside_the_means(dy, n, inverse_std, gamma):
+def divided_by_one_less(dy, n, s, gamma):
+    """the last mean divides by D - 1"""
+    dn = gamma * dy
+    along = (dn * n).sum(axis=-1, keepdims=True) / (dn.shape[-1] - 1)
+    return right(dy, n, s, gamma) | {"dx": (dn - mean(dn) - n * along) / s}
+
+
+def gamma_outside_the_means(dy, n, s, gamma):
     """gamma multiplies at the end"""
-    gradients = right(dy, n, inverse_std, gamma)
-    return gradients | {"dx": right(dy, n, inverse_std, np.ones_like(gamma))["dx"] * gamma}
+    gradients = right(dy, n, s, gamma)
+    return gradients | {"dx": right(dy, n, s, np.ones_like(gamma))["dx"] * gamma}
 
 
-def gamma_left_out(dy, n, inverse_std, gamma):
+def gamma_left_out(dy, n, s, gamma):
     """gamma is left out"""
-    return right(dy, n, inverse_std, gamma) | {"dx": right(dy, n, inverse_std, np.ones_like(gamma))["dx"]}
+    return right(dy, n, s, gamma) | {"dx": right(dy, n, s, np.ones_like(gamma))["dx"]}
 
 
-def dgamma_as_dbeta(dy, n, inverse_std, gamma):
-    """the factor n is missing"""
-    gradients = right(dy, n, inverse_std, gamma)
-    return gradients | {"dgamma": gradients["dbeta"]}
+def dgamma_of_the_sums(dy, n, s, gamma):
+    """dgamma is wrong: a product of sums where a sum of products is meant"""
+    return right(dy, n, s, gamma) | {"dgamma": dy.sum(axis=(0, 1)) * n.mean(axis=(0, 1))}
 
 
 def mean(x):

@@ -16,12 +16,12 @@ def results(gamma, beta, dy, n, s):
 
 
 def the_mean_of_the_sentence(x, gamma, beta, dy):
-    """right for a row alone, wrong in company"""
+    """4 of 5 bugs repaired; y is wrong: right for a row alone, wrong in company"""
     return results(gamma, beta, dy, *forward(x, mean_over=(-2, -1)))
 
 
 def the_unbiased_variance(x, gamma, beta, dy):
-    """By how many is the sum of squares divided?"""
+    """4 of 5 bugs repaired; y is wrong: wrong for a row alone as well. By how many is the sum of squares divided?"""
     return results(gamma, beta, dy, *forward(x, fewer=1))
 
 
@@ -31,21 +31,28 @@ def eps_outside_the_root(x, gamma, beta, dy):
 
 
 def gamma_outside_the_means(x, gamma, beta, dy):
-    """right while gamma is 1"""
+    """4 of 5 bugs repaired; dx is wrong: right while gamma is 1"""
     n, s = forward(x)
     return results(gamma, beta, dy, n, s) | {"dx": gamma * results(np.ones_like(gamma), beta, dy, n, s)["dx"]}
 
 
 def one_way_forgotten(x, gamma, beta, dy):
-    """wrong even if gamma is 1"""
+    """5 of 5 bugs repaired; dx is wrong: wrong even if gamma is 1"""
     n, s = forward(x)
     dn = gamma * dy
     return results(gamma, beta, dy, n, s) | {"dx": (dn - dn.mean(axis=-1, keepdims=True)) / s}
 
 
 def dgamma_summed_over_the_batch(x, gamma, beta, dy):
-    """dgamma is of shape (4, 8), expected (8,)"""
+    """4 of 5 bugs repaired; dgamma is of shape (4, 8), expected (8,)"""
     return results(gamma, beta, dy, *forward(x)) | {"dgamma": (dy * forward(x)[0]).sum(axis=0)}
+
+
+def one_repaired_four_left(x, gamma, beta, dy):
+    """1 of 5 bugs repaired; y is wrong"""
+    n, s = forward(x, fewer=1, inside=0, outside=EPS)
+    dx = gamma * results(np.ones_like(gamma), beta, dy, n, s)["dx"]
+    return results(gamma, beta, dy, n, s) | {"dx": dx, "dgamma": (dy * n).sum(axis=0)}
 
 
 def dbeta_of_the_first_sequence(x, gamma, beta, dy):
