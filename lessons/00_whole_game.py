@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 00 · The whole game
 #
-# *About 20 minutes. You need: Python with NumPy, products and logarithms; no calculus yet. You will have: seen a
+# *About 30 minutes. You need: Python with NumPy, products and logarithms; no calculus yet. You will have: seen a
 # trained Transformer translate, reduced it to one function and eight lines around it, broken it in several ways, and
 # found what it cannot do.*
 
@@ -118,20 +118,20 @@ show(figure, "00_machine", alt="The English sentence and the German written so f
 # $$P(y \mid x) = \prod_t P(y_t \mid y_1, \dots, y_{t-1}, x)$$
 #
 # A piece is a word or a part of one; "▁" marks where a word begins. There are 1,600 pieces, and each has a number,
-# its *id*. Two of them are no text: `<s>` (`BOS`) stands before the first piece, `</s>` (`EOS`) behind the last, and
-# to write `</s>` is to say that the sentence is finished. So the function reads two lists of integers and returns
-# 1,600 probabilities. (The model returns a score for each piece, any number; the last two lines make them positive
-# and of sum 1.)
+# its *id*. Four of them are no text, and two matter here: `<s>` (`BOS`) stands before the first piece, `</s>` (`EOS`)
+# behind the last, and to write `</s>` is to say that the sentence is finished. So the function reads two lists of
+# integers and returns 1,600 probabilities. (The model returns a score for each piece, any number; the last two lines
+# make them positive and of sum 1.)
 
 # %%
 def ids_of(sentence):
-    """-> (1, S) ids, </s> behind the last piece"""
+    """-> (1, S): the S ids of the sentence, </s> the last"""
     return np.array([[*tokenizer.encode([sentence])[0], EOS]])
 
 
 def next_piece(sentence, written):
     """The English sentence, the ids written so far -> the probability of each of the V pieces to come next: (V,)"""
-    scores, _ = model.forward(ids_of(sentence), np.array([[BOS, *written]]))      # (1, T, V): after each piece
+    scores, _ = model.forward(ids_of(sentence), np.array([[BOS, *written]]))      # (1, T, V)
     e = np.exp(scores[0, -1] - scores[0, -1].max())
     return e / e.sum()
 
@@ -199,7 +199,9 @@ measure("both sentences of a pair right", result["pronouns"]["pair_accuracy"], 0
 # German one. For each German piece that is about to be written, the decoder distributes a weight of 1 over the
 # English pieces and the `</s>` behind them, and reads most where the weight is large. That is *attention*, the
 # subject of most lessons. It happens in two layers, and in each of them four times side by side, in four *heads*.
-# Here is the mean of the last layer's heads for one sentence; an English word has the weights of all its pieces:
+# (The English words look at one another in the same way in the encoder, and the German pieces at those before them in
+# the decoder; we come back to both.) Here is the mean of the last layer's heads for one sentence; an English word has
+# the weights of all its pieces:
 
 # %% Where the last layer looks
 def look(attended):
@@ -239,12 +241,12 @@ measure("by chance", heads.alignment_by_chance(test[:200]), 0.11, 0.13)
 #
 # ## Backward: what training changed
 #
-# All this was random at first. Training changed each of the 867,328 numbers a little, two thousand times. Which way,
-# and by how much? The *loss* is minus the logarithm of the probability that the model gives to the right piece, on
-# average. For each number, the *gradient* says how much the loss would grow, per unit, if that number grew a little.
-# The next lessons derive gradients; here is what one is good for. Move each number downhill, by a small step times
-# its gradient $g_i$. Each move changes the loss by the move times $g_i$, so the loss should fall by the step times
-# the sum of all $g_i^2$. Does it, for an untrained model?
+# Before training, the 867,328 numbers were mostly random. Training changed each of them a little, two thousand times.
+# Which way, and by how much? The *loss* is minus the logarithm of the probability that the model gives to the right
+# piece, on average. For each number, the *gradient* says how much the loss would grow, per unit, if that number grew
+# a little. The next lessons derive gradients; here is what one is good for. Move each number downhill, by a small
+# step times its gradient $g_i$. Each move changes the loss by the move times $g_i$, so the loss should fall by the
+# step times the sum of all $g_i^2$. Does it, for an untrained model?
 
 # %%
 fresh = Transformer(model.config, seed=0, dtype="float64")
@@ -287,13 +289,13 @@ measure("cross-attention: worst difference, relative to the gradient", worst, 0,
 # ## Experiment: break it
 #
 # A translation may be good for a bad reason. Perhaps the model has learnt what German sentences look like and hardly
-# reads the English ones? Each of three controls takes something away; guess the order of their scores, and where the
+# reads the English ones? Each of the controls takes something away; guess the order of their scores, and where the
 # dictionary stands among them, before you look.
 #
 # - *other sentence*: the model gets the English sentence of the next line.
 # - *shuffled*: the right English words in random order, with the full stop at the end.
-# - *no choice*: in the decoder's last layer, every English piece gets the same weight. (In the code: all queries are
-#   set to zero, so that all pieces have the same score.) The attention is there, but cannot choose.
+# - *no choice*: in one of the decoder's two layers, every English piece gets the same weight. (In the code: all
+#   queries are set to zero, so that all pieces have the same score.) The attention is there, but cannot choose.
 
 # %%
 class NoChoice(ScaledDotProductAttention):
@@ -312,23 +314,24 @@ translations = {
     "other sentence": translator.translate([*sources[1:], sources[0]], beam=1),
     "shuffled": translator.translate(shuffled, beam=1),
 }
-last = model.decoder.layers[-1].cross_attention.sublayer
-last.attention = NoChoice()
-translations["no choice"] = translator.translate(sources, beam=1)
-last.attention = ScaledDotProductAttention()                   # as it was
+for name, layer in zip(("no choice, first layer", "no choice, last layer"), model.decoder.layers):
+    layer.cross_attention.sublayer.attention = NoChoice()
+    translations[name] = translator.translate(sources, beam=1)
+    layer.cross_attention.sublayer.attention = ScaledDotProductAttention()                 # as it was
 
 print(f"one of the sentences: {sources[4]}")
 bleu = {name: corpus_scores(found, references).bleu for name, found in translations.items()}
 for name, lo, hi in (("the model", 95, 100), ("dictionary", 7, 20), ("other sentence", 0, 4), ("shuffled", 25, 45),
-                     ("no choice", 2, 20)):
+                     ("no choice, first layer", 75, 97), ("no choice, last layer", 2, 20)):
     measure(f"{name}: BLEU", bleu[name], lo, hi)
     print(f"    {translations[name][4]}")
 
 # %% [markdown]
 # The model does read. With another sentence's English it writes good German that says something else, and its score
-# is nearly 0. Without the choice of where to look it falls far below a shuffled sentence, though every English word
-# still reaches it, mixed with all others. That is a first answer to what attention is for. But we broke a machine
-# that was trained whole, so this does not say how well a model trained without it would do.
+# is nearly 0. Without the choice of where to look in its last layer it falls far below a shuffled sentence, though
+# every English word still reaches it, mixed with all others. The first layer's choice it could nearly do without.
+# That is a first answer to what attention is for. But we broke a machine that was trained whole, so this does not say
+# how well a model trained without it would do.
 #
 # ### Where it fails
 
@@ -373,7 +376,8 @@ for search, bleu_lo, bleu_hi, lo, hi in ("greedy", 26, 33, 0.95, 1.15), ("beam",
 #
 # That is often said of a famous sentence pair: *The animal didn't cross the street because it was too tired*, or *too
 # wide*. The post that presented the Transformer (J. Uszkoreit, Google Research Blog, August 2017) shows for one head
-# of a trained encoder where *it* looks: at *animal* in the first and at *street* in the second. And ours?
+# of a trained encoder where *it* looks: at *animal* in the first and at *street* in the second. (The paper's Figure 4
+# shows two heads for the word *its*, which are "apparently involved in anaphora resolution".) And ours?
 
 # %%
 for word in "tired", "wide":
@@ -393,7 +397,8 @@ measure("training sentences with 'too wide' in which something does not fit", np
 #
 # Now the map. Which of the two nouns has more of the attention of *it*? The encoder has two layers of four heads, so
 # there are eight chances. A head that always prefers the first noun is right in half of the 240 sentences and in no
-# pair; drawing lots gets a quarter of the pairs. And where do the decoder's heads look while the pronoun is written?
+# pair; drawing lots gets both right in a quarter of the pairs, and neither in another quarter. And where do the
+# decoder's heads look while the pronoun is written?
 
 # %% Asking the heads
 attended = [heads.attend(translator, example) for example in pairs]
@@ -424,16 +429,18 @@ print("decoder, last layer, weight on the two German articles:", " ".join(f"{wei
 measure("the least of the four", min(both), 0.25, 0.5)
 best = max(decoder, key=lambda head: head.accuracy)
 measure(f"one prefers the right article ({best.antecedent:.2f} against {best.rival:.2f}) in", best.accuracy, 0.58, 0.7)
-measure("its pairs right", best.pair_accuracy, 0.2, 0.36)
+measure("its pairs with both right", best.pair_accuracy, 0.25, 0.3)
+measure("its pairs with neither right", 1 - 2 * best.accuracy + best.pair_accuracy, 0, 0.02)
 
 # %% [markdown]
 # No head of the encoder points from *it* to its noun, although the pronoun is right 99 times in 100. While it is
 # written, the last layer of the decoder reads the English words *behind* "it", and hardly a noun. In the German
 # sentence so far it does read what shows the gender: its heads put 37 to 87 % of their weight on the two articles.
-# But the best of them prefers the right article in 64 sentences of 100, and gets hardly more pairs right than lots.
-# So no single map shows what the model knows. Where a weight is high, something is read; *what* is read there, the
-# map does not say, and the encoder has mixed all words before the decoder reads any. The head in that post may be all
-# that it seems; our model has none like it.
+# The best of them follows the meaning in 33 of 120 pairs; in the others it prefers the same article in both
+# sentences, and so is right in one of the two. It holds a trace of the answer, not the answer. So no single map shows
+# what the model knows. Where a weight is high, something is read; *what* is read there, the map does not say, and the
+# encoder has mixed all words before the decoder reads any. The head in that post may be all that it seems; our model
+# has none like it.
 #
 # ## Paper and code
 #

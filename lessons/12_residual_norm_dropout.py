@@ -1,10 +1,10 @@
 # %% [markdown]
 # # 12 · Residual connections, LayerNorm and dropout
 #
-# *About 45 minutes. You need: [lesson 01](01_backprop.py) (the chain rule, the numeric check); attention from
-# [lesson 04](04_soft_lookup.py) and [lesson 07](07_many_heads.py), as a layer that reads and writes one vector per
-# word. You will have: the box "Add & Norm" of Figure 1 with its backward pass, and a measured answer to what each of
-# its parts is for.*
+# *About 45 minutes. You need: [lesson 01](01_backprop.py) (the chain rule, the numeric check); attention from [lesson
+# 04](04_soft_lookup.py) and [lesson 07](07_many_heads.py), as a layer that reads and writes one vector per word. You
+# will have: the box "Add & Norm" of Figure 1 with its backward pass, and a measured answer to what each of its parts
+# is for.*
 
 # %% Imports
 import json
@@ -36,7 +36,7 @@ from scratchformer.study.lesson import QUICK, ROOT, measure, recorded, same, sho
 # is two linear maps with a ReLU between them, which sets negative numbers to 0: the paper's other sublayer, beside
 # attention.) The task has not become harder, since the stack may pass on what it reads. Training is plain gradient
 # descent, 80 steps of 64 sentences, at several learning rates. The rate that does best on the *training* sentences
-# counts, so the new sentences have no part in the choice.
+# counts, so the new sentences have no part in the choice. One seed each, so only large differences mean something.
 
 # %% Reading the sentences
 def labelled_sentences(split):
@@ -45,8 +45,7 @@ def labelled_sentences(split):
     return [line.split() for line in lines], [json.loads(record)["construction"] for record in records]
 
 
-train_words, train_labels = labelled_sentences("val")
-test_words, test_labels = labelled_sentences("test")
+(train_words, train_labels), (test_words, test_labels) = labelled_sentences("val"), labelled_sentences("test")
 vocabulary = sorted({word for words in train_words for word in words})
 classes = [None, *sorted(set(train_labels))]                   # in the library, class 0 is padding
 x_train, x_test = (np.array([[words.count(word) for word in vocabulary] for words in sentences], np.float32)
@@ -97,7 +96,6 @@ def train(model, rate, seed, steps, batch):
         store.data -= rate * store.grad
 
 
-# %%
 def bare(depth, wider=1.0):
     """Feed-forward networks one after the other; the matrix before each ReLU times `wider`."""
     def middle(init):
@@ -122,15 +120,17 @@ def best_rate(middle, rates, seed=0, steps=80, batch=64):
     return rates[best], shares[best][1]
 
 
-measure("nothing between, share of new sentences put right", best_rate(bare(0), (0.3, 1, 3))[1], 0.65, 0.8)
+# %%
+no_stack = best_rate(bare(0), (0.3, 1, 3))[1]
+measure("nothing between, share of new sentences put right", no_stack, 0.65, 0.8)
 measure("12 bare sublayers", best_rate(bare(12), (0.03, 0.1, 0.3))[1], 0.08, 0.3)
 measure("12 bare sublayers, wider weights", best_rate(bare(12, wider=2**0.5), (0.01, 0.03, 0.1))[1], 0.08, 0.4)
 measure("to name the most common construction always", np.bincount(t_test).max() / len(t_test), 0.12, 0.13)
 
 # %% [markdown]
 # Seven sentences in ten with nothing between, not half of that through twelve sublayers. Were the initial weights too
-# small? The wider ones are those recommended for ReLU, $\sqrt{2}$ times as large; they do not save it. The stack could
-# pass its input on, and in 80 steps gradient descent does not find out how.
+# small? The wider ones are those recommended for ReLU, $\sqrt{2}$ times as large; they do not save it. The stack
+# could pass its input on, and in 80 steps gradient descent does not find out how.
 #
 # ## The idea in one picture
 #
@@ -185,8 +185,8 @@ show(figure, "12_post_and_pre", alt="Two diagrams of a sublayer with a way aroun
 #
 # $$n_j = \frac{z_j - \mu}{s} \qquad y_j = \gamma_j n_j + \beta_j$$
 #
-# Why normalise, and then stretch and shift again? $\mu$ and $s$ follow each row; $\gamma$ and $\beta$ are the same for
-# all rows, so they can make one *column* weigh more than another, and never bring a row's own size back.
+# Why normalise, and then stretch and shift again? $\mu$ and $s$ follow each row; $\gamma$ and $\beta$ are the same
+# for all rows, so they can make one *column* weigh more than another, and never bring a row's own size back.
 #
 # Dropout draws for every number whether it is kept, $k_j = 1$, or dropped, $k_j = 0$ with probability $P$:
 #
@@ -240,9 +240,10 @@ same("a row of equal numbers gives beta, not 0 / 0", layer_norm(equal, gamma, be
 #
 # $\varepsilon$ is there for the constant row, whose variance is 0. It belongs **inside** the root, and the variance
 # is the **biased** one, divided by $D$. A well-known annotated version of the paper divides by $D - 1$, and adds
-# $\varepsilon$ outside the root. For $D = 512$ the first makes $n$ smaller by a thousandth, as $\sqrt{511 / 512} =
-# 0.999$. The second matters for tiny rows: with $v = 10^{-8}$ they come out of size 0.99 instead of 0.10. Each way
-# trains. What fails is to use the weights of one program in the other, or to compare the two digit by digit.
+# $\varepsilon$ outside the root. For $D = 512$ the first makes $n$ smaller by a thousandth, as
+# $\sqrt{511 / 512} = 0.999$. The second matters for tiny rows: with $v = 10^{-8}$ they come out of size 0.99 instead
+# of 0.10. Each way trains. What fails is to use the weights of one program in the other, or to compare the two digit
+# by digit.
 #
 # ## Forward: dropout
 #
@@ -398,29 +399,29 @@ for spread, lo, hi in (0, 0, 1e-12), (0.05, 0.005, 0.03), (0.5, 0.05, 0.25):
 # which of the five will learn with 12 sublayers, and which with 48?
 
 # %% The five ways
+AROUND = ("residual only", "post-LN", "pre-LN")
+
+
 class Block(Layer):
-    """One sublayer, stacked in one of five WAYS."""
+    """One sublayer with what a way puts around it."""
 
     def __init__(self, way, sublayer, d_model, dtype="float32"):
-        self.way, self.sublayer, self.norm = way, sublayer, LayerNorm(d_model, dtype)
+        self.around, self.norm_last, self.norm_first = way in AROUND, way in ("norm only", "post-LN"), way == "pre-LN"
+        self.sublayer, self.norm = sublayer, LayerNorm(d_model, dtype)
 
     def forward(self, x, rng=None):
-        read, norm_cache = self.norm.forward(x) if self.way == "pre-LN" else (x, None)
+        read, norm_cache = self.norm.forward(x) if self.norm_first else (x, None)
         y, sublayer_cache = self.sublayer.forward(read)
-        if self.way in ("residual only", "post-LN", "pre-LN"):
-            y = x + y
-        if self.way in ("norm only", "post-LN"):
-            y, norm_cache = self.norm.forward(y)
+        y = x + y if self.around else y
+        y, norm_cache = self.norm.forward(y) if self.norm_last else (y, norm_cache)
         return y, (sublayer_cache, norm_cache)
 
     def backward(self, dy, cache):
         sublayer_cache, norm_cache = cache
-        if self.way in ("norm only", "post-LN"):
-            dy = self.norm.backward(dy, norm_cache)
+        dy = self.norm.backward(dy, norm_cache) if self.norm_last else dy
         dx = self.sublayer.backward(dy, sublayer_cache)
-        if self.way == "pre-LN":
-            dx = self.norm.backward(dx, norm_cache)
-        return dx + dy if self.way in ("residual only", "post-LN", "pre-LN") else dx
+        dx = self.norm.backward(dx, norm_cache) if self.norm_first else dx
+        return dx + dy if self.around else dx
 
 
 def stack(way, sublayers, d_model, dtype="float32"):
@@ -439,22 +440,24 @@ for way in STYLES:
     measure(f"gradcheck, {way}: worst error", gradcheck(one, x).worst.error, 0, 1e-6)
 
 # %%
-reached = {}
+reached, at = {}, {}
 for depth, way, rates, lo, hi in (
         (12, "norm only", (0.003, 0.01, 0.03, 0.1), 0.1, 0.4), (12, "residual only", (0.01, 0.03, 0.1), 0.33, 0.65),
         (12, "post-LN", (0.01, 0.03, 0.1, 0.3), 0.4, 0.68), (12, "pre-LN", (0.03, 0.1, 0.3, 1), 0.48, 0.75),
         (48, "residual only", (1e-4, 1e-3, 0.01, 0.1), 0, 0.15), (48, "post-LN", (0.003, 0.01, 0.03), 0.1, 0.36),
         (48, "pre-LN", (0.01, 0.03, 0.1), 0.36, 0.7)):
-    best, share = best_rate(feed_forwards(way, depth), rates)
-    assert depth == 48 or rates[0] < best < rates[-1], "the best rate may lie outside those tried"
-    reached[depth, way] = measure(f"{depth} sublayers, {way}, best rate {best}", share, lo, hi)
+    at[depth, way], share = best_rate(feed_forwards(way, depth), rates)
+    assert depth == 48 or rates[0] < at[depth, way] < rates[-1], "the best rate may lie outside those tried"
+    reached[depth, way] = measure(f"{depth} sublayers, {way}, best rate {at[depth, way]}", share, lo, hi)
+measure("12 sublayers: best rate of post-LN over that of norm only", at[12, "post-LN"] / at[12, "norm only"], 3, 31)
+measure("no stack minus pre-LN with 12", no_stack - reached[12, "pre-LN"], 0, 0.25)
 measure("48 sublayers: pre-LN minus post-LN", reached[48, "pre-LN"] - reached[48, "post-LN"], 0.08, 0.5)
 _, late = best_rate(feed_forwards("norm only", 12), [0.01], steps=400)
 measure("12 sublayers, norm only, 400 steps", late, 0.3, 0.6)
 
 # %% [markdown]
-# - **Norm only** learns at a tenth of post-LN's rate, and late: with five times the steps it is about where residual
-#   only was after 80.
+# - **Norm only** learns, at about a tenth of post-LN's rate, and late: with five times the steps it is about where
+#   residual only was after 80.
 # - **Residual only** does well with 12 sublayers. With 48, its loss is no longer a number at any rate.
 # - **With both**, 12 sublayers learn, though none of them does better than no stack at all, since this task needs no
 #   depth. With 48, **pre-LN** still learns, and **post-LN** hardly does.
@@ -465,7 +468,7 @@ measure("12 sublayers, norm only, 400 steps", late, 0.3, 0.6)
 # arrives further down? And on the way up: what is left of the input, as the cosine between $x$ and what the stack has
 # made of it?
 
-# %%
+# %% Down and up through 48 sublayers
 def through(way, seed, layers=24, d_model=32):
     """-> the logarithm of the length of dx before each sublayer; how like the input each sublayer's output is"""
     init = np.random.default_rng(seed)
@@ -489,6 +492,7 @@ def cosine(a, b):
     return ((a * b).sum(axis=-1) / np.linalg.norm(a, axis=-1) / np.linalg.norm(b, axis=-1)).mean()
 
 
+# %%
 deep = {}
 for way, arrives, left_over in ("bare", (1e-12, 1e-8), (-0.1, 0.1)), ("norm only", (0.1, 10), (-0.1, 0.1)), \
         ("residual only", (1e5, 1e10), (-0.1, 0.2)), ("post-LN", (0.08, 1.2), (-0.1, 0.15)), \
@@ -520,25 +524,25 @@ show(figure, "12_gradient_by_depth", alt="Left: length of the gradient before ea
 # - **Norm only** has gradients of a perfect size and learns badly. Size is not all.
 #
 # The right half shows what else there is. Say an update has $c$ times the variance of what it is added to. In post-LN
-# every norm brings the sum back to size 1, and shrinks what the sum holds of the input by $\frac{1}{\sqrt{1 + c}}$, box
-# after box. After 48 nothing is left, and the top learns of the input only through all the random maps. In pre-LN the
-# sum keeps the input as it was, one part of $1 + 48 c$. That goes with the results; it does not prove that it is
-# their cause.
+# every norm brings the sum back to size 1, and shrinks what the sum holds of the input by $\frac{1}{\sqrt{1 + c}}$,
+# box after box. After 48 nothing is left, and the top learns of the input only through all the random maps. (In
+# residual only as well, since there each update grows with the sum that it reads.) In pre-LN the sum keeps the input
+# as it was, one part of $1 + 48 c$. That goes with the results; it does not prove that it is their cause.
 #
 # ## Experiment 2: what it costs to put the norm last
 #
-# The paper raises its learning rate slowly over the first steps, the *warm-up*. It trains with Adam, which divides each
-# step by the root of a running average $v$ of the squared gradients (§5.3). Two explanations go round. One: in the
-# first steps $v$ is an average over very few gradients. The other: in post-LN the gradients of the weights near the
-# output are large at the start, and a full step there does harm (Xiong et al. 2020). The two can be told apart: begin
-# at the full rate, but let Adam see 100 batches first without moving. If that is as good as a warm-up, the first
-# explanation suffices. What do you expect?
+# The paper raises its learning rate slowly over the first steps, the *warm-up*. It trains with Adam, which divides
+# each step by the root of a running average $v$ of the squared gradients (§5.3). Two explanations go round. One: in
+# the first steps $v$ is an average over very few gradients. The other: in post-LN the gradients of the weights near
+# the output are large at the start, and a full step there does harm (Xiong et al. 2020). The two can be told apart:
+# begin at the full rate, but let Adam see 100 batches first without moving (its average of the gradients themselves
+# then begins full, too). If that is as good as a warm-up, the first explanation suffices. What do you expect?
 #
 # A translation model with 6 + 6 layers on the bundled corpus, 300 steps, a warm-up of 100, two peaks of the learning
-# rate, five seeds for each row. It takes long, so the result is read from a recording. *Lost* counts the runs that end
-# no better than the frequencies of the words alone, at 5.51 nats.
+# rate, five seeds for each row. It takes long, so the result is read from a recording. *Lost* counts the runs that
+# end no better than the frequencies of the words alone, at 5.51 nats.
 
-# %%
+# %% Reading the recording
 result = recorded("norm_and_warmup")
 print("\n        start              peak   loss on new sentences: mean (lowest to highest)   lost")
 final = {}
@@ -547,6 +551,8 @@ for row in result["results"]:
     final[norm, row["start"], peak] = losses
     print(f"{norm:>4}-LN {row['start']:18}{peak:<7g}{losses.mean():.2f} ({losses.min():.2f} to {losses.max():.2f})   "
           f"{row['divergences']} of 5")
+
+# %%
 measure("the frequencies of the words alone, nats", result["unigram_entropy"], 5.505, 5.515)
 measure("runs lost: post-LN without warm-up at the higher peak", result["results"][6]["divergences"], 4, 4)
 for peak, helps, not_v, pre, lower in (0.001, (0.2, 0.3), (0.7, 0.8), (-0.3, -0.09), (0.5, 0.6)), \
@@ -563,19 +569,20 @@ for first, lo, hi in zip(result["first_gradients"], (3, 0.6), (4, 0.8)):
     measure(f"{first['norm']}-LN: first gradient of W_2, last decoder layer over the first", W_2[-1] / W_2[0], lo, hi)
 
 # %% [markdown]
-# Warm-up helps post-LN with every seed; at the higher rate four of five runs are lost without it. An averaged $v$ does
-# not replace it: those runs end worse than with a warm-up, with every seed and at both rates. So a poor $v$ is not
-# the whole reason. In the decoder, the gradients of $W_2$ (the feed-forward network's second matrix) do grow towards
-# the output in post-LN, and not in pre-LN. That agrees with Xiong et al. and is no proof: Adam divides the size of a
-# gradient away, large or small.
+# Warm-up helps post-LN with every seed; at the higher rate four of five runs are lost without it. An averaged $v$
+# does not replace it: those runs end worse than with a warm-up, with every seed and at both rates. So a poor $v$ is
+# not the whole reason. In the decoder, the gradients of $W_2$ (the feed-forward network's second matrix) do grow
+# towards the output in post-LN, and not in pre-LN. That agrees with Xiong et al. and is no proof: Adam divides the
+# size of a gradient away, large or small.
 #
-# **Which should you use?** To rebuild the paper: post-LN, with its warm-up. For a deep stack, or if you do not want to
-# search for a learning rate: pre-LN. It ends lower in every pair of runs with a warm-up here. "Pre-LN needs no
-# warm-up", which one reads, is true at the lower rate, where it is even better without, and false at the higher.
+# **Which should you use?** To rebuild the paper: post-LN, with its warm-up. For a deep stack, or if you do not want
+# to search for a learning rate: pre-LN. It ends lower in every pair of runs with a warm-up here. "Pre-LN needs no
+# warm-up", which one reads, holds at the lower rate, where it is even better without. At the higher it trains
+# without, too, and ends half a nat or more behind.
 #
 # ## Experiment 3: what dropout buys
 #
-# Here is the classifier without a stack again, trained longer, with dropout on the 32 numbers between its two maps.
+# The classifier without a stack again, trained longer, with dropout on the 32 numbers between its two maps:
 
 # %% Dropout as a layer
 class Dropout(Layer):
@@ -631,8 +638,8 @@ for P_drop, lo, hi in (0.1, 0.001, 0.04), (0.5, 0.02, 0.15):
 #
 # True within the stack of pre-LN. In the paper's post-LN every way passes one LayerNorm per sublayer, which takes two
 # directions out and divides. A good part still arrives at the input, for another reason: the norm divides by the
-# $\sqrt{1 + c}$ by which the addition made $x$ longer, and the addition of the two ways back makes the gradient longer
-# by about the same.
+# $\sqrt{1 + c}$ by which the addition made $x$ longer, and the addition of the two ways back makes the gradient
+# longer by about the same.
 #
 # ## Paper and code
 #
@@ -640,7 +647,7 @@ for P_drop, lo, hi in (0.1, 0.001, 0.04), (0.5, 0.02, 0.15):
 #   and on the sum of embeddings and positions; $P_{drop} = 0.1$ in the base model. Row (D) of Table 3 varies it.
 # - In the library: `layer_norm`, `dropout`, `add_norm` with their backwards in
 #   [nn/ops.py](../scratchformer/nn/ops.py); `PostNorm` and `PreNorm` (`norm="pre"`) in
-#   [nn/transformer.py](../scratchformer/nn/transformer.py); the keys of the masks in
+#   [nn/transformer.py](../scratchformer/nn/transformer.py); the keys in
 #   [nn/dropout.py](../scratchformer/nn/dropout.py).
 # - *The paper does not say:* the formula of LayerNorm, $\varepsilon$, whether the variance is biased. Here as in the
 #   authors' code: biased, $10^{-6}$ inside the root.
