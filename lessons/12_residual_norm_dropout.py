@@ -1,10 +1,10 @@
 # %% [markdown]
 # # 12 · Residual connections, LayerNorm and dropout
 #
-# *About 45 minutes. You need: [lesson 01](01_backprop.py) (the chain rule, the numeric check); attention from [lesson
-# 04](04_soft_lookup.py) and [lesson 07](07_many_heads.py), as a layer that reads and writes one vector per word. You
-# will have: the box "Add & Norm" of Figure 1 with its backward pass, and a measured answer to what each of its parts
-# is for.*
+# *About 45 minutes. You need: [lesson 01](01_backprop.py) (the chain rule, the numeric check); attention from
+# [lesson 04](04_soft_lookup.py) and [lesson 07](07_many_heads.py), as a layer that reads and writes one vector per
+# word. You will have: the box "Add & Norm" of Figure 1 with its backward pass, and a measured answer to what each of
+# its parts is for.*
 
 # %% Imports
 import json
