@@ -1,10 +1,10 @@
 # %% [markdown]
 # # 12 · Residual connections, LayerNorm and dropout
 #
-# *About 45 minutes. You need: [lesson 01](01_backprop.py) (the chain rule, the numeric check); attention from
-# [lesson 04](04_soft_lookup.py) and [lesson 07](07_many_heads.py), as a layer that reads and writes one vector per
-# word. You will have: the box "Add & Norm" of Figure 1 with its backward pass, and a measured answer to what each of
-# its parts is for.*
+# *About 45 minutes. You need: [lesson 01](01_backprop.py) (the chain rule, the numeric check); attention from [lesson
+# 04](04_soft_lookup.py) and [lesson 07](07_many_heads.py), as a layer that reads and writes one vector per word. You
+# will have: the box "Add & Norm" of Figure 1 with its backward pass, and a measured answer to what each of its parts
+# is for.*
 
 # %% Imports
 import json
@@ -18,7 +18,6 @@ from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.gradcheck import gradcheck
 from scratchformer.nn.layers import FeedForward, LayerNorm, Linear
 from scratchformer.nn.loss import cross_entropy
-from scratchformer.nn.ops import ops_of
 from scratchformer.nn.parameter import Layer, ParameterStore
 from scratchformer.nn.transformer import PostNorm
 from scratchformer.study.exercises.numeric import numeric_gradient
@@ -96,14 +95,9 @@ def train(model, rate, seed, steps, batch):
         store.data -= rate * store.grad
 
 
-def bare(depth, wider=1.0):
-    """Feed-forward networks one after the other; the matrix before each ReLU times `wider`."""
-    def middle(init):
-        layers = [FeedForward(D, D, init) for _ in range(depth)]
-        for layer in layers:
-            layer.inner.weight.data *= wider
-        return layers
-    return middle
+def bare(depth):
+    """Feed-forward networks one after the other."""
+    return lambda init: [FeedForward(D, D, init) for _ in range(depth)]
 
 
 def best_rate(middle, rates, seed=0, steps=80, batch=64):
@@ -124,13 +118,11 @@ def best_rate(middle, rates, seed=0, steps=80, batch=64):
 no_stack = best_rate(bare(0), (0.3, 1, 3))[1]
 measure("nothing between, share of new sentences put right", no_stack, 0.65, 0.8)
 measure("12 bare sublayers", best_rate(bare(12), (0.03, 0.1, 0.3))[1], 0.08, 0.3)
-measure("12 bare sublayers, wider weights", best_rate(bare(12, wider=2**0.5), (0.01, 0.03, 0.1))[1], 0.08, 0.4)
 measure("to name the most common construction always", np.bincount(t_test).max() / len(t_test), 0.12, 0.13)
 
 # %% [markdown]
-# Seven sentences in ten with nothing between, not half of that through twelve sublayers. Were the initial weights too
-# small? The wider ones are those recommended for ReLU, $\sqrt{2}$ times as large; they do not save it. The stack
-# could pass its input on, and in 80 steps gradient descent does not find out how.
+# Seven sentences in ten with nothing between, not half of that through twelve sublayers. The stack could pass its
+# input on, and in 80 steps gradient descent does not find out how.
 #
 # ## The idea in one picture
 #
@@ -181,7 +173,9 @@ show(figure, "12_post_and_pre", alt="Two diagrams of a sublayer with a way aroun
 # The paper has no formula for LayerNorm. For one row $z_1, \dots, z_D$, the vector of one position, with two learned
 # vectors $\gamma$ and $\beta$:
 #
-# $$\mu = \frac{1}{D} \sum_j z_j \qquad v = \frac{1}{D} \sum_j (z_j - \mu)^2 \qquad s = \sqrt{v + \varepsilon}$$
+# $$\mu = \frac{1}{D} \sum_j z_j \qquad \sigma^2 = \frac{1}{D} \sum_j (z_j - \mu)^2$$
+#
+# $$s = \sqrt{\sigma^2 + \varepsilon}$$
 #
 # $$n_j = \frac{z_j - \mu}{s} \qquad y_j = \gamma_j n_j + \beta_j$$
 #
@@ -240,10 +234,7 @@ same("a row of equal numbers gives beta, not 0 / 0", layer_norm(equal, gamma, be
 #
 # $\varepsilon$ is there for the constant row, whose variance is 0. It belongs **inside** the root, and the variance
 # is the **biased** one, divided by $D$. A well-known annotated version of the paper divides by $D - 1$, and adds
-# $\varepsilon$ outside the root. For $D = 512$ the first makes $n$ smaller by a thousandth, as
-# $\sqrt{511 / 512} = 0.999$. The second matters for tiny rows: with $v = 10^{-8}$ they come out of size 0.99 instead
-# of 0.10. Each way trains. What fails is to use the weights of one program in the other, or to compare the two digit
-# by digit.
+# $\varepsilon$ outside the root. Each way trains, but the weights of one program cannot be used in the other.
 #
 # ## Forward: dropout
 #
@@ -293,8 +284,8 @@ measure("the same if nothing is divided", (dropped * (1 - P)).sum(axis=1).mean()
 #
 # $$-\frac{1}{s} \cdot \frac{1}{D} \sum_j dn_j$$
 #
-# **By the size.** How much does $s$ grow? The derivative of $v$ is $\frac{2}{D}(z_i - \mu)$. (That $\mu$ moves as
-# well adds $-\frac{2}{D} \cdot \frac{1}{D} \sum_k (z_k - \mu)$, which is 0: deviations from the mean sum to zero.)
+# **By the size.** How much does $s$ grow? The derivative of $\sigma^2$ is $\frac{2}{D}(z_i - \mu)$. (That $\mu$ moves
+# as well adds $-\frac{2}{D} \cdot \frac{1}{D} \sum_k (z_k - \mu)$, which is 0: deviations from the mean sum to zero.)
 # The root brings $\frac{1}{2s}$, so
 #
 # $$\frac{\partial s}{\partial z_i} = \frac{1}{2s} \cdot \frac{2}{D} (z_i - \mu) = \frac{n_i}{D}$$
@@ -310,8 +301,8 @@ measure("the same if nothing is divided", (dropped * (1 - P)).sum(axis=1).mean()
 # **In a picture.** $dn$ is an arrow in $D$ dimensions. The second term is its part along $(1, 1, \dots, 1)$, the
 # third is its part along $n$, and the two directions are at right angles, since $n$ has mean 0. Both are taken out:
 # moving $z$ along the first shifts the row, moving it along the second stretches it, and the output changes under
-# neither. What does not change the output gets no gradient. What is left is divided by $s$: a row of large numbers
-# gets a smaller gradient.
+# neither (under the stretch, up to $\varepsilon$). What does not change the output gets no gradient. What is left is
+# divided by $s$: a row of large numbers gets a smaller gradient.
 
 # %%
 def layer_norm_backward(dy, cache, gamma):
@@ -396,7 +387,7 @@ for spread, lo, hi in (0, 0, 1e-12), (0.05, 0.005, 0.03), (0.5, 0.05, 0.25):
 # | pre-LN | $x + f(\mathrm{LayerNorm}(x))$ |
 #
 # Pre-LN has one more norm after the last box, since nothing else bounds the sum that leaves it. Before you read on:
-# which of the five will learn with 12 sublayers, and which with 48?
+# which will learn with 12 sublayers, and which of the last three with 48? (Bare has failed with 12 already.)
 
 # %% The five ways
 AROUND = ("residual only", "post-LN", "pre-LN")
@@ -444,21 +435,20 @@ reached, at = {}, {}
 for depth, way, rates, lo, hi in (
         (12, "norm only", (0.003, 0.01, 0.03, 0.1), 0.1, 0.4), (12, "residual only", (0.01, 0.03, 0.1), 0.33, 0.65),
         (12, "post-LN", (0.01, 0.03, 0.1, 0.3), 0.4, 0.68), (12, "pre-LN", (0.03, 0.1, 0.3, 1), 0.48, 0.75),
-        (48, "residual only", (1e-4, 1e-3, 0.01, 0.1), 0, 0.15), (48, "post-LN", (0.003, 0.01, 0.03), 0.1, 0.36),
+        (48, "residual only", (1e-7, 1e-6, 1e-5, 1e-4), 0, 0.2), (48, "post-LN", (0.003, 0.01, 0.03), 0.1, 0.36),
         (48, "pre-LN", (0.01, 0.03, 0.1), 0.36, 0.7)):
     at[depth, way], share = best_rate(feed_forwards(way, depth), rates)
     assert depth == 48 or rates[0] < at[depth, way] < rates[-1], "the best rate may lie outside those tried"
     reached[depth, way] = measure(f"{depth} sublayers, {way}, best rate {at[depth, way]}", share, lo, hi)
-measure("12 sublayers: best rate of post-LN over that of norm only", at[12, "post-LN"] / at[12, "norm only"], 3, 31)
 measure("no stack minus pre-LN with 12", no_stack - reached[12, "pre-LN"], 0, 0.25)
 measure("48 sublayers: pre-LN minus post-LN", reached[48, "pre-LN"] - reached[48, "post-LN"], 0.08, 0.5)
 _, late = best_rate(feed_forwards("norm only", 12), [0.01], steps=400)
 measure("12 sublayers, norm only, 400 steps", late, 0.3, 0.6)
 
 # %% [markdown]
-# - **Norm only** learns, at about a tenth of post-LN's rate, and late: with five times the steps it is about where
-#   residual only was after 80.
-# - **Residual only** does well with 12 sublayers. With 48, its loss is no longer a number at any rate.
+# - **Norm only** learns, but late: with five times the steps it is about where residual only was after 80.
+# - **Residual only** does well with 12 sublayers. With 48 it diverges at $10^{-4}$, and at smaller rates it does not
+#   learn in 80 steps.
 # - **With both**, 12 sublayers learn, though none of them does better than no stack at all, since this task needs no
 #   depth. With 48, **pre-LN** still learns, and **post-LN** hardly does.
 #
@@ -520,14 +510,16 @@ show(figure, "12_gradient_by_depth", alt="Left: length of the gradient before ea
 # %% [markdown]
 # - **Bare**, the gradient is handed through 48 sublayers, each of which makes it smaller, and so is the signal.
 # - **Residual only**, the sum grows with every addition, and the gradient with it: by millions.
-# - **With both**, what arrives is of the size of what was sent. The norm divides by what the addition made larger.
+# - **With both**, what arrives is of the size of what was sent. In post-LN each norm divides by what its addition
+#   made larger; in pre-LN the last norm divides once, and the ways through the sublayers add to it again.
 # - **Norm only** has gradients of a perfect size and learns badly. Size is not all.
 #
-# The right half shows what else there is. Say an update has $c$ times the variance of what it is added to. In post-LN
-# every norm brings the sum back to size 1, and shrinks what the sum holds of the input by $\frac{1}{\sqrt{1 + c}}$,
-# box after box. After 48 nothing is left, and the top learns of the input only through all the random maps. (In
-# residual only as well, since there each update grows with the sum that it reads.) In pre-LN the sum keeps the input
-# as it was, one part of $1 + 48 c$. That goes with the results; it does not prove that it is their cause.
+# The right half shows what else there is. Say that an update made from numbers of size 1 has variance $c$. In post-LN
+# every sublayer reads such numbers, and the norm after the addition shrinks what the sum holds of the input by
+# $\frac{1}{\sqrt{1 + c}}$, box after box; after 48 hardly anything is left. In residual only the sublayer reads the
+# growing sum, so its update grows with it, and the same share is lost. In pre-LN every update has variance $c$ while
+# the sum grows: of its variance $1 + 48 c$ one part is still the input, a cosine of $\frac{1}{\sqrt{1 + 48 c}}$. That
+# agrees with the results; it does not prove that it is their cause.
 #
 # ## Experiment 2: what it costs to put the norm last
 #
@@ -535,12 +527,13 @@ show(figure, "12_gradient_by_depth", alt="Left: length of the gradient before ea
 # each step by the root of a running average $v$ of the squared gradients (§5.3). Two explanations go round. One: in
 # the first steps $v$ is an average over very few gradients. The other: in post-LN the gradients of the weights near
 # the output are large at the start, and a full step there does harm (Xiong et al. 2020). The two can be told apart:
-# begin at the full rate, but let Adam see 100 batches first without moving (its average of the gradients themselves
-# then begins full, too). If that is as good as a warm-up, the first explanation suffices. What do you expect?
+# begin at the full rate, but let Adam see 100 batches first without moving, and keep only $v$: its average of the
+# gradients themselves begins empty, as always. If that is as good as a warm-up, the first explanation suffices. What
+# do you expect?
 #
-# A translation model with 6 + 6 layers on the bundled corpus, 300 steps, a warm-up of 100, two peaks of the learning
-# rate, five seeds for each row. It takes long, so the result is read from a recording. *Lost* counts the runs that
-# end no better than the frequencies of the words alone, at 5.51 nats.
+# A translation model with 6 + 6 layers on the bundled corpus, without dropout, 300 steps, a warm-up of 100, two peaks
+# of the learning rate, five seeds for each row. It takes long, so the result is read from a recording. *Lost* counts
+# the runs that end no better than the frequencies of the pieces of words alone, at 5.51 nats.
 
 # %% Reading the recording
 result = recorded("norm_and_warmup")
@@ -552,77 +545,29 @@ for row in result["results"]:
     print(f"{norm:>4}-LN {row['start']:18}{peak:<7g}{losses.mean():.2f} ({losses.min():.2f} to {losses.max():.2f})   "
           f"{row['divergences']} of 5")
 
-# %%
-measure("the frequencies of the words alone, nats", result["unigram_entropy"], 5.505, 5.515)
+# %% The bands
+measure("the frequencies alone, nats", result["unigram_entropy"], 5.505, 5.515)
 measure("runs lost: post-LN without warm-up at the higher peak", result["results"][6]["divergences"], 4, 4)
-for peak, helps, not_v, pre, lower in (0.001, (0.2, 0.3), (0.7, 0.8), (-0.3, -0.09), (0.5, 0.6)), \
-        (0.003, (0.7, 0.8), (0.7, 0.8), (0.4, 0.9), (1.9, 2.1)):
+for peak, helps, not_v, pre, lower in (0.001, (0.2, 0.3), (-0.2, 0.2), (-0.3, -0.09), (0.5, 0.6)), \
+        (0.003, (0.7, 0.8), (-0.3, 0.3), (0.4, 0.9), (1.9, 2.1)):
     warm, none, v_averaged = (final["post", start, peak] for start in ("warm-up", "none", "v averaged first"))
     pre_warm, pre_none = (final["pre", start, peak] for start in ("warm-up", "none"))
     measure(f"peak {peak}, post-LN: without warm-up minus with, smallest of five", (none - warm).min(), *helps)
-    measure("post-LN: v averaged minus warm-up, smallest of five", (v_averaged - warm).min(), *not_v)
+    measure("post-LN: v averaged minus without warm-up, mean of five", (v_averaged - none).mean(), *not_v)
     measure("pre-LN: without warm-up minus with, smallest of five", (pre_none - pre_warm).min(), *pre)
     measure("pre-LN: without warm-up minus with, largest of five", (pre_none - pre_warm).max(), *pre)
     measure("with warm-up: post-LN minus pre-LN, smallest of five", (warm - pre_warm).min(), *lower)
-for first, lo, hi in zip(result["first_gradients"], (3, 0.6), (4, 0.8)):
-    W_2 = first["decoder W_2"]
-    measure(f"{first['norm']}-LN: first gradient of W_2, last decoder layer over the first", W_2[-1] / W_2[0], lo, hi)
 
 # %% [markdown]
 # Warm-up helps post-LN with every seed; at the higher rate four of five runs are lost without it. An averaged $v$
-# does not replace it: those runs end worse than with a warm-up, with every seed and at both rates. So a poor $v$ is
-# not the whole reason. In the decoder, the gradients of $W_2$ (the feed-forward network's second matrix) do grow
-# towards the output in post-LN, and not in pre-LN. That agrees with Xiong et al. and is no proof: Adam divides the
-# size of a gradient away, large or small.
+# does not replace it: those runs end about where runs without a warm-up end. So a poor $v$ is not the reason here.
+# That leaves the second explanation standing, and does not prove it: Adam divides the size of a gradient away, large
+# or small.
 #
 # **Which should you use?** To rebuild the paper: post-LN, with its warm-up. For a deep stack, or if you do not want
 # to search for a learning rate: pre-LN. It ends lower in every pair of runs with a warm-up here. "Pre-LN needs no
 # warm-up", which one reads, holds at the lower rate, where it is even better without. At the higher it trains
 # without, too, and ends half a nat or more behind.
-#
-# ## Experiment 3: what dropout buys
-#
-# The classifier without a stack again, trained longer, with dropout on the 32 numbers between its two maps:
-
-# %% Dropout as a layer
-class Dropout(Layer):
-    """The library's operation: drops when it gets a key, and passes everything on when not."""
-
-    def __init__(self, P_drop):
-        self.P_drop = P_drop
-
-    def forward(self, x, rng=None):
-        return ops_of(x).dropout(x, self.P_drop, rng)
-
-    def backward(self, dy, kept):
-        return ops_of(dy).dropout_backward(dy, kept, self.P_drop)
-
-
-def loss_and_share(model, x, t):
-    """Nats per sentence and the share put right, without dropout."""
-    scores, _ = model.forward(x)
-    return cross_entropy(scores, t)[0] / len(t), (scores.argmax(axis=1) == t).mean()
-
-
-# %%
-on_new = {}
-for P_drop, lo, hi in (0, 0.75, 0.9), (0.1, 0.73, 0.88), (0.5, 0.65, 0.83):
-    models = [classifier(lambda init: [Dropout(P_drop)], seed) for seed in range(3)]
-    for seed, model in enumerate(models):
-        train(model, 0.3, seed, steps=600, batch=32)
-    on_new[P_drop] = np.array([loss_and_share(model, x_test, t_test) for model in models])
-    nats, share = on_new[P_drop].mean(axis=0)
-    measure(f"P_drop {P_drop}: {share:.1%} of the new sentences right; loss in nats", nats, lo, hi)
-for P_drop, lo, hi in (0.1, 0.001, 0.04), (0.5, 0.02, 0.15):
-    saved = on_new[0] - on_new[P_drop]
-    measure(f"loss saved by {P_drop}, smallest of three seeds", saved[:, 0].min(), lo, hi)
-    measure("share put right gained, mean", -saved[:, 1].mean(), -0.01, 0.03)
-
-# %% [markdown]
-# On new sentences the loss falls, a little with 0.1 and more with 0.5, with every seed. The share put right moves by
-# about a point: five sentences, which could be chance. So dropout makes the probabilities better here, and hardly
-# changes which class comes first. The paper sees more on a real task: 24.6 BLEU with $P = 0$ and 25.8 with 0.1 (Table
-# 3, row D and base).
 #
 # ## Check the claim
 #
@@ -688,12 +633,13 @@ for P_drop, lo, hi in (0.1, 0.001, 0.04), (0.5, 0.02, 0.15):
 # ## Next
 #
 # The answer to the question: the way around lets signal and gradient past sublayers that have not learnt anything
-# yet, and the norm keeps the growing sum at one size, at a price if it stands last. Dropout is another matter: it
-# makes what is learnt hold better for new sentences.
+# yet, and the norm keeps the growing sum at one size, at a price if it stands last. Dropout is another matter: it is
+# there for sentences that the model has not seen (24.6 BLEU without and 25.8 with, in the paper's Table 3, row D and
+# base).
 #
-# You now know every part of a layer, and the box that holds it. Train a whole model on the bundled corpus with
-# `scratchformer train tiny --minutes 2`, once more with `--set model.norm=pre`, and let `scratchformer doctor` look
-# at what you change. The sources: [Attention Is All You Need](https://arxiv.org/abs/1706.03762), [He et al.
+# You now have every part of an encoder layer, and the box that holds it. Train a whole model on the bundled corpus
+# with `scratchformer train tiny --minutes 2`, once more with `--set model.norm=pre`, and let `scratchformer doctor`
+# look at what you change. The sources: [Attention Is All You Need](https://arxiv.org/abs/1706.03762), [He et al.
 # 2015](https://arxiv.org/abs/1512.03385), [Ba et al. 2016](https://arxiv.org/abs/1607.06450), [Srivastava et al.
 # 2014](https://jmlr.org/papers/v15/srivastava14a.html) on dropout, and [Xiong et al.
 # 2020](https://arxiv.org/abs/2002.04745) on where the norm stands.

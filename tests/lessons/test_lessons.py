@@ -136,7 +136,7 @@ def test_a_lesson_has_its_sections_in_order(lesson):
 def test_a_lesson_begins_with_its_number_title_reading_time_and_needs(lesson):
     first = cells_of(lesson)[0]
     assert first.is_prose and first.source.startswith(f"# {lesson.name[:2]} · ")
-    assert re.search(r"\d+ minutes.*You need:.*You will have:", first.source, re.DOTALL)
+    assert re.search(r"\d+ minutes.*You\s+need:.*You\s+will\s+have:", first.source, re.DOTALL)
 
 
 def test_a_lesson_is_plain_python(lesson):
