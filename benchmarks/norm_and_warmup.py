@@ -5,7 +5,8 @@
 A small model as deep as the paper's, on the text of the preset tiny, is trained with and without warm-up. Without, the
 learning rate is at its peak from the first step on, until it falls in both cases in the same way. A third way puts one
 explanation of warm-up to the test: training begins at the peak, but after 100 steps at learning rate 0, in which
-Adam's second moment v becomes an average over 100 gradients. README.md here says what is recorded.
+Adam's second moment v becomes an average over 100 gradients; its first moment m begins at 0, as always. README.md here
+says what is recorded.
 """
 
 from __future__ import annotations
@@ -58,18 +59,31 @@ def learning_rate(step: int, way: str, peak: float, config: Config) -> float:
 
 
 def average_v(model: Transformer, optimizer: Adam, data: TrainingData, config: Config) -> None:
-    """Let Adam see the gradients of the first batches without moving: afterwards m and v are averages over them."""
+    """Let Adam see the gradients of the first batches without moving: v becomes an average over them. m would only
+    remember the place where training begins, so it is emptied again."""
     for step, batch in enumerate(islice(batches(data, config), config.training.warmup), start=1):
         add_gradient(model, batch, config, step)
         optimizer.step(0.0)
+    optimizer.m[...] = 0
+
+
+def correction_of_m(step: int, config: Config) -> float:
+    """Adam divides m by 1 - beta1^t. After `average_v` its t is `warmup` steps ahead of m; this makes up for it."""
+    beta1, warmup = config.training.beta1, config.training.warmup
+    return (1 - beta1 ** (warmup + step)) / (1 - beta1**step)
 
 
 def run(way: str, peak: float, data: TrainingData, config: Config, constant_loss: float) -> dict[str, Any]:
     training, model = config.training, Transformer(config.model, config.training.seed)
     optimizer = Adam(model, (training.beta1, training.beta2), training.eps)
-    if way == "v averaged first":
+    v_averaged = way == "v averaged first"
+    if v_averaged:
         average_v(model, optimizer, data, config)
-    curve = train(model, optimizer, data, config, lambda step: learning_rate(step, way, peak, config))
+
+    def rate(step: int) -> float:
+        return learning_rate(step, way, peak, config) * (correction_of_m(step, config) if v_averaged else 1)
+
+    curve = train(model, optimizer, data, config, rate)
     final_loss = curve[-1][1]
     return {"seed": training.seed, "final_loss": number(final_loss), "diverged": not final_loss <= constant_loss,
             "steps_to_target": next((step for step, loss in curve if loss <= TARGET), None), "curve": numbers(curve)}

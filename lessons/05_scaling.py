@@ -16,6 +16,7 @@ from scratchformer.nn.ops import ops_of
 from scratchformer.study.figures import ACCENT, DARK, LIGHT
 from scratchformer.study.lesson import measure, recorded, same, show
 
+
 # %%
 def softmax(z):
     """z (..., S) -> weights (..., S), each row positive and of sum 1"""

@@ -109,12 +109,18 @@ def test_without_warm_up_only_the_rates_before_its_end_differ(experiment, small_
     assert rates["none"] == pytest.approx([0.01, 0.01, 0.01, 0.005])
 
 
-def test_averaging_v_moves_no_weight(experiment, begin):
-    trainer = begin()
-    weights, optimizer = trainer.model.store.data.copy(), Adam(trainer.model)
-    experiment("norm_and_warmup").average_v(trainer.model, optimizer, trainer.data, trainer.config)
-    assert np.array_equal(trainer.model.store.data, weights)
-    assert optimizer.t == trainer.config.training.warmup and optimizer.v.any()
+def test_averaging_v_moves_no_weight_and_leaves_the_first_step_its_length(experiment, begin):
+    module, trainer = experiment("norm_and_warmup"), begin()
+    store, config, optimizer = trainer.model.store, trainer.config, Adam(trainer.model)
+    weights = store.data.copy()
+    module.average_v(trainer.model, optimizer, trainer.data, config)
+    assert np.array_equal(store.data, weights)
+    mean_square = (0.98 * optimizer.v + 0.02 * store.grad**2) / (1 - 0.98**21)     # warmup = 20, and this step
+    optimizer.step(0.01 * module.correction_of_m(1, config))
+    used = mean_square > 1e-10
+    expected = -0.01 * store.grad[used] / np.sqrt(mean_square[used])
+    assert used.mean() > 0.5
+    assert np.allclose((store.data - weights)[used], expected, rtol=1e-2, atol=1e-5)
 
 
 def test_training_ends_where_the_loss_is_no_number(experiment, begin):

@@ -23,6 +23,12 @@ TOLERANCE = 1e-6
 CLOSE = 1e-3
 """An error below this is not a wrong formula: float32, say."""
 
+LARGEST = 10**6
+"""No true result has so many elements; an array that has is not looked into."""
+
+MOST_AXES = 6
+"""Of an array with more axes nobody tries out how they can be ordered, and which may be left out."""
+
 SMALLEST_SCALE = 1e-3
 """Some true gradients are zero altogether; errors are then measured against this."""
 
@@ -104,6 +110,8 @@ def as_array(value: Any, truth: np.ndarray) -> np.ndarray:
         yours = np.asarray(value)
     except ValueError:
         raise Unlike("a list whose parts differ in length, and should be an array") from None
+    if yours.size > LARGEST:
+        raise Unlike(f"of shape {yours.shape}, expected {truth.shape}")
     if yours.dtype.kind not in "biuf":
         raise Unlike(f"an array of {yours.dtype}, and should hold {truth.dtype}")
     if truth.dtype.kind == "f":
@@ -170,6 +178,8 @@ def wrong_shape(wrong: list[Comparison]) -> Iterator[str]:
 
 def reason_for_shape(one: Comparison) -> str:
     yours, truth = one.yours, one.truth
+    if yours.ndim > MOST_AXES:
+        return ""
     for axes in itertools.permutations(range(yours.ndim)):
         if one._replace(yours=yours.transpose(axes)).right:
             matrices_turned = axes == (*range(yours.ndim - 2), yours.ndim - 1, yours.ndim - 2)

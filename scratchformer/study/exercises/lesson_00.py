@@ -41,12 +41,15 @@ def next_word_complaint(answer: Callable) -> str | None:
     predicted, right = answer(), where_to_look()
     if not isinstance(predicted, dict):
         return f"a {type(predicted).__name__}, and should be a dict: German word -> English word"
+    no_words = [*(german for german in predicted if not isinstance(german, str)),
+                *(english for english in predicted.values() if not isinstance(english, str | None))]
+    if no_words:
+        return (f"{'numbers' if isinstance(no_words[0], int) else repr(no_words[0])}, and should be words: "
+                "the keys are German words, the values English ones")
     if None in predicted.values():
         return f"not filled in: {', '.join(german for german, english in predicted.items() if english is None)}"
     if predicted == {english: german for german, english in right.items()}:
         return "the wrong way round: the German word is being written and asks, the English word is looked at"
-    if any(isinstance(english, int) for english in predicted.values()):
-        return "numbers, and should be words: the keys are German words, the values English ones"
     if set(predicted) != set(GERMAN):
         return f"these are not the German words: {', '.join(sorted(set(predicted) ^ set(GERMAN)))} too many or missing"
     if not set(predicted.values()) <= set(ENGLISH):

@@ -177,7 +177,7 @@ def cross_attention_complaint(answer: Callable) -> str | None:
         if yours.shape != truth.shape:
             return (f"shape {yours.shape}, expected {truth.shape}: with {T} words being written and {S} being read, "
                     "there is one row for each that is being written")
-        if error(yours, truth) > TOLERANCE:
+        if not error(yours, truth) <= TOLERANCE:
             return misplaced(yours, sides, weights) if T == S else f"right for T = S = 4, wrong for T = {T}, S = {S}"
     return None
 

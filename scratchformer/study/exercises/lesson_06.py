@@ -275,6 +275,8 @@ LEAKING: dict[str, Callable[[Array], Array]] = {
         lambda x: from_one_to_one(attention(x, x, x, True), T - 1, T - 2),
     "causal attention, and a millionth of the mean of all words (a faint leak is one: forgive no more than 1e-9)":
         lambda x: attention(x, x, x, True) + 1e-6 * x.mean(axis=1, keepdims=True),
+    "causal attention, and number 2 of word 4 reaches number 1 of output 2 (one number, not of the output before)":
+        lambda x: attention(x, x, x, True) + np.einsum("b,t,d->btd", x[:, 4, 2], np.eye(T)[2], np.eye(D)[1]),
 }
 
 
@@ -289,8 +291,13 @@ def misjudged(answer: Callable) -> str | None:
     x in steps of 1/64, so that LayerNorm takes out a 1 added to all components to the last bit.
     """
     x = np.round(64 * np.random.default_rng(0).normal(size=(2, T, D))) / 64
-    missed = [words for words, f in LEAKING.items() if not answer(f, x)]
-    accused = [words for words, f in HONEST.items() if answer(f, x)]
+    said = {words: answer(f, x) for words, f in (LEAKING | HONEST).items()}
+    undecided = [verdict for verdict in said.values() if not isinstance(verdict, bool | np.bool_)]
+    if undecided:
+        kind = "None" if undecided[0] is None else f"a {type(undecided[0]).__name__}"
+        return f"it returns {kind}, and should return True or False"
+    missed = [words for words in LEAKING if not said[words]]
+    accused = [words for words in HONEST if said[words]]
     found = [f"it calls honest what leaks: {'; '.join(missed)}"] if missed else []
     found += [f"it accuses what is honest: {'; '.join(accused)}"] if accused else []
     return ". And ".join(found) or None

@@ -211,7 +211,7 @@ def positions_complaint(answer: Callable, q: np.ndarray, k: np.ndarray, v: np.nd
     """Of a wrong function that makes no mistake of `STILL_WRONG`: does a query have an effect at other positions?"""
     moved = q.copy()
     moved[:, -1] += 1
-    if (answer(moved, k, v, h) != answer(q, k, v, h))[:, :-1].any():
+    if (np.asarray(answer(moved, k, v, h)) != np.asarray(answer(q, k, v, h)))[:, :-1].any():
         return "the last query has an effect on other positions: somewhere a head still holds what is not its own"
     return "each query keeps to its own position, but the numbers are not those of equation 1 in each head"
 

@@ -268,6 +268,7 @@ def repair_complaint(answer: Callable) -> str | None:
     return symptom and f"{repaired(answer)} of 5 bugs repaired; {symptom}"
 
 
+@np.errstate(all="ignore")
 def repaired(answer: Callable) -> int:
     """Of the five planted bugs. Each is looked for by itself, whatever the others do to the results."""
     random = np.random.default_rng(1)
@@ -288,7 +289,7 @@ def repaired(answer: Callable) -> int:
             like(result(answer, x, gamma, zeros, dy)["dx"], result(answer, x, ones, zeros, gamma * dy)["dx"]),
             like(whole["dgamma"], (dy * whole["y"]).sum(axis=(0, 1))))
         return sum(bugs_gone)
-    except (Missing, TypeError, ValueError, IndexError):
+    except (Missing, TypeError, ValueError, IndexError, ZeroDivisionError):
         return 0
 
 
@@ -320,11 +321,12 @@ def first_symptom(answer: Callable) -> str | None:
                 return f"{name} is {unlike}"
             if reason:
                 return f"{name} is wrong: {reason}"
-        constant = result(answer, np.full((1, 1, 8), 2.5), gamma, beta, dy[:1, :1])["y"]
+        if wrong("y", np.full((1, 1, 8), 2.5)):
+            return "y is wrong for a row of equal numbers: it should be beta"
     except Missing as missing:
         return str(missing)
-    if not error(np.asarray(constant, float)[0, 0], beta) <= TOLERANCE:
-        return "y is wrong for a row of equal numbers: it should be beta"
+    except Unlike as unlike:
+        return f"y is {unlike}, for a single row"
     return None
 
 
@@ -371,9 +373,9 @@ REPAIR = Break(
     hints=(
         "Everything in LayerNorm happens within one row of D numbers: all means go over the last axis, with "
         "keepdims=True. Only dgamma and dbeta, (D,), are sums over rows, whatever the number of leading axes.",
-        "Three of the bugs are in forward, two in backward, no two in one place. The message counts those that are gone, "
-        "so repair one at a time. Ask each line: which numbers belong together, and what does this do to a row alone, in "
-        "company, very small; and in backward, if gamma is not 1?",
+        "Three of the bugs are in forward, two in backward. The message counts those that are gone, so repair one at a "
+        "time. Ask each line: which numbers belong together, and what does it do to a row alone, in company, very "
+        "small; and in backward, if gamma is not 1?",
         "mu = mean(x), s = sqrt(mean((x - mu)^2) + eps), n = (x - mu) / s, y = gamma n + beta;  dn = gamma dy, "
         "dx = (dn - mean(dn) - n mean(dn n)) / s, dgamma = sum of dy n, dbeta = sum of dy over all rows."))
 

@@ -151,6 +151,11 @@ def test_what_is_not_written_is_not_wrong():
     assert check(TIED, answer).state == "not written"
 
 
+def test_an_array_of_many_axes_is_told_in_no_time():
+    verdict = said(dE=lambda dy, ids, E, dE: dE[(None,) * 20])
+    assert verdict.diagnosis.startswith(f"dE is wrong: shape {(1,) * 20 + (6, 4)}, expected (6, 4)")
+
+
 def test_an_error_says_for_which_arguments():
     with pytest.raises(Crashed, match=r"called with dy \(2, 3, 6\), ids \(2, 3\), E \(6, 4\):") as crash:
         check(TIED, lambda dy, ids, E: 1 / 0)

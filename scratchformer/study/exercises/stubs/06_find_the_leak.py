@@ -4,7 +4,7 @@ f takes an array (B, T, D), a vector for each of T words, and returns another on
 any output t changes, by more than rounding (1e-9), when an input after t does. An output may depend on its own word and
 on all before it. Leave x as it was.
 
-Your function is tried on seven functions that leak and on three that do not. Some of them are attention whose gradients
+Your function is tried on eight functions that leak and on three that do not. Some of them are attention whose gradients
 are all right.
 """
 
