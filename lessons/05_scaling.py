@@ -13,6 +13,7 @@ import numpy as np
 
 from scratchformer.nn.attention import ScaledDotProductAttention
 from scratchformer.nn.ops import ops_of
+from scratchformer.study.exercises.numeric import numeric_gradient
 from scratchformer.study.figures import ACCENT, DARK, LIGHT
 from scratchformer.study.lesson import measure, recorded, same, show
 
@@ -176,28 +177,15 @@ def softmax_backward(dweights, weights, factor):
 # %% [markdown]
 # ## Check
 #
-# Against central differences, with a random upstream gradient; and against the library's operation.
-
-# %% Numeric gradient, as in lesson 01
-def numeric_gradient(f, array, h=1e-5):
-    """Central differences of f() in each element of `array`."""
-    gradient = np.zeros_like(array)
-    for index in np.ndindex(array.shape):
-        original = array[index]
-        array[index] = original + h
-        above = f()
-        array[index] = original - h
-        gradient[index] = (above - f()) / (2 * h)
-        array[index] = original
-    return gradient
-
+# Against central differences (`numeric_gradient` is that of lesson 01), with a random upstream gradient; and against
+# the library's operation.
 
 # %%
 T, S, d_k = 3, 5, 7
 factor = 1 / math.sqrt(d_k)
 scores, upstream = random.normal(size=(T, S)), random.normal(size=(T, S))
 
-numeric = numeric_gradient(lambda: (softmax(factor * scores) * upstream).sum(), scores)
+numeric = numeric_gradient(lambda scores: (softmax(factor * scores) * upstream).sum(), scores)
 dscores = softmax_backward(upstream, softmax(factor * scores), factor)
 error = np.abs(dscores - numeric).max() / np.abs(numeric).max()
 measure("worst error, relative to the largest element", error, 0, 1e-8)
@@ -214,7 +202,7 @@ same("dscores: this page and the library", dscores,
 
 # %%
 ones = np.ones((T, S))
-true = numeric_gradient(lambda: (softmax(factor * scores) * ones).sum(), scores)
+true = numeric_gradient(lambda scores: (softmax(factor * scores) * ones).sum(), scores)
 measure("upstream of ones: largest true gradient", np.abs(true).max(), 0, 1e-9)
 measure("random upstream: largest true gradient", np.abs(numeric).max(), 0.01, 1)
 
