@@ -22,7 +22,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from importlib import resources
 from pathlib import Path
 
-import scratchformer
 from scratchformer.config import nearest
 from scratchformer.errors import UserError
 from scratchformer.study.exercises.catalogue import EXERCISES
@@ -182,7 +181,7 @@ def verdict_unchecked(exercise: Exercise, path: Path) -> Verdict | None:
 def begin(exercise: Exercise, path: Path, verdict_file: Path, quiet: bool, seconds: float) -> subprocess.Popen:
     """The process leads a group of its own: Ctrl-C is for us, and `end` reaches all that the learner's code starts."""
     path = path.absolute()
-    package = Path(scratchformer.__file__).parents[1]
+    package = Path(__file__).parents[3]                                            # the folder of scratchformer/
     output = subprocess.DEVNULL if quiet else None
     print(end="", flush=True)
     return subprocess.Popen(
