@@ -1,7 +1,7 @@
 """Check one file in a process of its own, so that nothing in it can hang, end or confuse the command that asked.
 
-`workbook.checking` starts it, as the leader of a process group. What the learner's code prints goes where printing goes;
-the verdict is written into a file.
+`workbook.checking` starts it, as the leader of a process group. What the learner's code prints goes where printing
+goes; the verdict is written into a file.
 """
 
 from __future__ import annotations
