@@ -29,7 +29,8 @@ from scratchformer.training.run import load_run
 #
 # It is a program that reads an English sentence and writes a German one. What is hard about that? Here is the program
 # that everybody writes first: a dictionary. The corpus bundled with this project says for some sentence pairs which
-# word renders which. So each English word is replaced by the German word that renders it most often.
+# word renders which. So each English word is replaced by the German word that renders it most often. (Behind every
+# number that a lesson measures stands the band in which it must lie; outside it, the lesson stops with an error.)
 
 # %% Reading the corpus
 def lines_of(name):

@@ -20,6 +20,10 @@ QUICK = os.environ.get("SCRATCHFORMER_QUICK") == "1"
 """Asked to be quick, a lesson takes fewer repetitions; its bands hold all the same."""
 
 ROOT = Path(__file__).parents[2]
+"""The clone, in which the lessons find texts, the trained model and results."""
+
+if not (ROOT / "data" / "tiny").is_dir():
+    raise SystemExit("the lessons need a clone's data/: install the package from the clone with `pip install -e .`")
 
 
 class Unexpected(AssertionError):
@@ -31,7 +35,7 @@ def measure(name: str, value: float, lo: float, hi: float) -> float:
 
     Raises Unexpected outside the band (and for NaN).
     """
-    band = f"between {in_figures(lo)} and {in_figures(hi)}"
+    band = f"exactly {in_figures(lo)}" if lo == hi else f"between {in_figures(lo)} and {in_figures(hi)}"
     if not lo <= value <= hi:
         raise Unexpected(f"{name} is {in_figures(value, 4)}, and the lesson says {band}")
     print(f"{name}: {in_figures(value, 4)}   ({band})")
@@ -66,7 +70,7 @@ def duration(name: str, seconds: float) -> None:
 def recorded(name: str) -> dict[str, Any]:
     """A result too long to wait for, from benchmarks/results/: print where it comes from. -> the file's contents
 
-    Raises FileNotFoundError outside a clone, where there are no results.
+    Raises FileNotFoundError if there is no such result.
     """
     path = ROOT / "benchmarks" / "results" / f"{name}.json"
     result = json.loads(path.read_text(encoding="utf-8"))

@@ -23,6 +23,8 @@ def test_a_number_in_its_band_is_printed_and_returned(value, capsys):
 def test_a_whole_number_is_printed_whole(value, capsys):
     lesson.measure("weights", value, 800_000, 867_328)
     assert capsys.readouterr().out == "weights: 867,328   (between 800,000 and 867,328)\n"
+    lesson.measure("leaks", 0, 0, 0)
+    assert capsys.readouterr().out == "leaks: 0   (exactly 0)\n"
     with pytest.raises(lesson.Unexpected, match="weights is 867,328, and the lesson says between 1 and 867,327"):
         lesson.measure("weights", value, 1, 867_327)
 
