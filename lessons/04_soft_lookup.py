@@ -14,6 +14,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from scratchformer.nn.attention import ScaledDotProductAttention
+from scratchformer.study.exercises.numeric import numeric_gradient
 from scratchformer.study.figures import ACCENT, DARK
 from scratchformer.study.lesson import ROOT, measure, same, show
 from scratchformer.text.grammar import words
@@ -248,43 +249,31 @@ def attention_layer_backward(dy, x, memory, W_Q, W_K, W_V):
 # %% [markdown]
 # ## Check
 #
-# All sizes differ, `dy` is random, and every gradient meets its central differences.
+# All sizes differ, `dy` is random, and every gradient meets its central differences (`numeric_gradient` is that of
+# lesson 01).
 
-# %% Numeric gradient, as in lesson 01
-def numeric_gradient(f, array, h=1e-5):
-    """Central differences of the number f() in each element of `array`."""
-    gradient = np.zeros_like(array)
-    for index in np.ndindex(array.shape):
-        original = array[index]
-        array[index] = original + h
-        above = f()
-        array[index] = original - h
-        gradient[index] = (above - f()) / (2 * h)
-        array[index] = original
-    return gradient
-
-
+# %%
 def relative_error(analytic, numeric):
     """The largest difference, over the largest element of either."""
     return np.abs(analytic - numeric).max() / max(np.abs(analytic).max(), np.abs(numeric).max())
 
 
-# %%
 T, S, D, d_k, d_v = 3, 5, 6, 7, 4
 x, memory, dy = (random.normal(size=size) for size in ((T, D), (S, D), (T, d_v)))
 W_Q, W_K, W_V = (random.normal(size=(D, columns)) for columns in (d_k, d_k, d_v))
 q, k, v, factor = x @ W_Q, memory @ W_K, memory @ W_V, 1 / math.sqrt(d_k)
 y, weights = attention(q, k, v, factor)
 dq, dk, dv = attention_backward(dy, q, k, v, weights, factor)
-for name, array, gradient in ("dq", q, dq), ("dk", k, dk), ("dv", v, dv):
-    numeric = numeric_gradient(lambda: (attention(q, k, v, factor)[0] * dy).sum(), array)
-    measure(f"{name} {gradient.shape}: worst relative error", relative_error(gradient, numeric), 0, 1e-8)
+arrays = {"q": q, "k": k, "v": v}
+for (name, array), gradient in zip(arrays.items(), (dq, dk, dv)):
+    numeric = numeric_gradient(lambda moved: (attention(**arrays | {name: moved}, factor=factor)[0] * dy).sum(), array)
+    measure(f"d{name} {gradient.shape}: worst relative error", relative_error(gradient, numeric), 0, 1e-8)
 
 arrays = {"x": x, "memory": memory, "W_Q": W_Q, "W_K": W_K, "W_V": W_V}
 for (name, array), gradient in zip(arrays.items(), attention_layer_backward(dy, **arrays)):
-    numeric = numeric_gradient(lambda: (attention_layer(**arrays) * dy).sum(), array)
+    numeric = numeric_gradient(lambda moved: (attention_layer(**arrays | {name: moved}) * dy).sum(), array)
     measure(f"cross-attention, d{name}: worst relative error", relative_error(gradient, numeric), 0, 1e-8)
-numeric = numeric_gradient(lambda: (attention_layer(x, x, W_Q, W_K, W_V) * dy).sum(), x)
+numeric = numeric_gradient(lambda x: (attention_layer(x, x, W_Q, W_K, W_V) * dy).sum(), x)
 of_queries, of_memory, *_ = attention_layer_backward(dy, x, x, W_Q, W_K, W_V)
 measure("self-attention, dx: worst relative error", relative_error(of_queries + of_memory, numeric), 0, 1e-8)
 measure("and without the way through the queries", relative_error(of_memory, numeric), 0.05, 2)

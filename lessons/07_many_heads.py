@@ -16,6 +16,7 @@ from matplotlib.colors import ListedColormap
 
 from scratchformer.nn.attention import CrossAttention, attention_weights
 from scratchformer.study import heads
+from scratchformer.study.exercises.numeric import numeric_gradient
 from scratchformer.study.figures import ACCENT, DARK, LIGHT
 from scratchformer.study.lesson import QUICK, ROOT, measure, recorded, same, show
 from scratchformer.text.grammar import Example, words
@@ -308,31 +309,17 @@ def multi_head_backward(dy, cache, W_Q, W_K, W_V, W_O, h):
 # %% [markdown]
 # ## Check
 #
-# Differences first, in every number of both inputs and all four matrices; then the library. The upstream gradient is
-# random, and no two of B, T, S, d_k and h are equal.
-
-# %% Numeric gradient
-def numeric_gradient(f, array, step=1e-5):
-    """As in lesson 01: central differences of f() in each element of `array`."""
-    gradient = np.zeros_like(array)
-    for index in np.ndindex(array.shape):
-        original = array[index]
-        array[index] = original + step
-        above = f()
-        array[index] = original - step
-        gradient[index] = (above - f()) / (2 * step)
-        array[index] = original
-    return gradient
-
+# Central differences first (`numeric_gradient` is that of lesson 01), in every number of both inputs and all four
+# matrices; then the library. The upstream gradient is random, and no two of B, T, S, d_k and h are equal.
 
 # %%
 dy = random.normal(size=y.shape)
-arrays = {"dx": x, "dmemory": memory, "dW_Q": W_Q, "dW_K": W_K, "dW_V": W_V, "dW_O": W_O}
-ours = dict(zip(arrays, multi_head_backward(dy, cache, W_Q, W_K, W_V, W_O, h)))
+arrays = {"x": x, "memory": memory, "W_Q": W_Q, "W_K": W_K, "W_V": W_V, "W_O": W_O}
+ours = dict(zip((f"d{name}" for name in arrays), multi_head_backward(dy, cache, W_Q, W_K, W_V, W_O, h)))
 for name, array in arrays.items():
-    numeric = numeric_gradient(lambda: (multi_head(x, memory, W_Q, W_K, W_V, W_O, h)[0] * dy).sum(), array)
-    error = np.abs(ours[name] - numeric).max() / np.abs(numeric).max()
-    measure(f"{name}: worst error, relative to the largest element", error, 0, 1e-7)
+    numeric = numeric_gradient(lambda moved: (multi_head(**arrays | {name: moved}, h=h)[0] * dy).sum(), array)
+    error = np.abs(ours[f"d{name}"] - numeric).max() / np.abs(numeric).max()
+    measure(f"d{name}: worst error, relative to the largest element", error, 0, 1e-7)
 
 layer = CrossAttention(D, h, random, "float64", bias=False)
 layer.q.weight.data[...], layer.output.weight.data[...] = W_Q, W_O
