@@ -1,209 +1,476 @@
-"""How long does a training step take on a CPU, here and in eager PyTorch?
+"""How long does a training step take on a CPU, here and in PyTorch, and how much memory?
 
-    python benchmarks/cpu_step.py [--preset multi30k] [--data DIR] [--threads 1] [--repetitions 20] [--json FILE]
+    python benchmarks/cpu_step.py [--models tiny,multi30k,small,base] [--padding without,with] [--threads 1,2]
+                                  [--repetitions 20] [--out DIR] [--quick]
 
-A step is forward, label-smoothed loss, backward, Adam and clearing the gradients, in float32 with dropout, for the same
-weights and the same real batches. The two take turns, batch by batch, in one process; what counts is the minimum over
-all repetitions, since on a shared machine everything above it is somebody else's work. README.md here says more.
+A step is forward, label-smoothed loss, backward, Adam and clearing the gradients, with dropout. A cell is a model, with
+or without padding, on so many threads. Each cell is measured in a process of its own, in which scratchformer and
+PyTorch in four ways start from the same weights and take turns, step by step, on the same batches. What counts is the
+minimum over all repetitions, since on a shared machine everything above it is somebody else's work. Peak memory is
+measured in one more process for each rival. README.md here says more.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
+import importlib.util
 import json
+import resource
+import subprocess
+import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, Iterable, NamedTuple, Sequence
 
 import numpy as np
-import torch
 from provenance import surroundings
-from rival import Rival, adam, assert_same, copy_weights, to_tensors
-from threadpoolctl import threadpool_limits
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from scratchformer import config as configs
-from scratchformer.config import Config
-from scratchformer.nn.dropout import DropoutKey
+from scratchformer.config import Config, ModelConfig
 from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.transformer import Transformer
-from scratchformer.text.batches import Batch, BatchPlan
-from scratchformer.training.run import encode_corpus, read_corpus, train_tokenizer
+from scratchformer.text.batches import Batch, BatchPlan, EncodedPairs, Sequences
+from scratchformer.text.tokenizer import EOS, UNK
+from scratchformer.training.team import Team
 
-OURS, THEIRS = "scratchformer", "pytorch"
+# PyTorch is imported where it is used: the process that measures our memory must not hold it.
+
+OURS = "scratchformer"
+EAGER, COMPILED = "pytorch", "compile"
+RIVALS: dict[str, dict[str, bool]] = {
+    EAGER: {},
+    "pytorch_real": {"only_real": True},
+    "pytorch_cut": {"only_real": True, "cut": True},
+    COMPILED: {"compiled": True},
+    "bf16": {"bf16": True},
+}
+"""The columns beside ours: ways of PyTorch, as `rival.their_step` takes them, and `cut`: in micro-batches, as ours."""
+
+Step = Callable[[EncodedPairs], float]
+"""One training step on some sentence pairs -> the mean loss of a target token, in nats."""
+
 WARM_UP = 2                                 # rounds that are not timed
+PAUSE = 0.05                                # seconds before a turn: idle threads of the last one spin for a while
+STEPS_ALONE = 5
 QUARTILES = {"minimum": 0, "lower_quartile": 25, "median": 50, "upper_quartile": 75}
+RESULTS = Path(__file__).parent / "results"
 
-# The two rivals -------------------------------------------------------------------------------------------------------
+# What is measured -----------------------------------------------------------------------------------------------------
 
 
-def our_step(model: Transformer, config: Config) -> Callable[[Batch], None]:
-    """One training step of scratchformer; what `Trainer.step` does, but for the log and the gradient's norm."""
-    training = config.training
-    optimizer = Adam(model, (training.beta1, training.beta2), training.eps)
+class Task(NamedTuple):
+    """A model, how many sentence pairs a step has, and into how many micro-batches scratchformer cuts them."""
 
-    def step(batch: Batch) -> None:
-        rng = DropoutKey(training.seed, optimizer.t + 1)
-        _, n_tokens = model.loss_backward(batch.source_ids, batch.target_in_ids, batch.target_out_ids, training.eps_ls,
-                                          rng, training.smoothing)
-        model.store.grad /= n_tokens
+    config: Config
+    pairs: int
+    cut: int
+
+
+TASKS = {
+    "tiny": Task(Config(model=ModelConfig(vocab_size=2000, N=2, d_model=128, d_ff=512, h=4)), 128, 4),
+    "multi30k": Task(configs.preset("multi30k"), 128, 4),
+    "small": Task(Config(model=ModelConfig(vocab_size=8000, N=3, d_model=256, d_ff=1024, h=4)), 128, 4),
+    "base": Task(configs.preset("base"), 48, 2),
+}
+QUICK = {"vocab_size": 60, "N": 1, "d_model": 16, "d_ff": 32, "h": 2}
+QUICK_PAIRS = 16
+
+LENGTH = 20                                 # tokens of the longest sentence of a batch, on both sides
+SHORTEST = {"without": LENGTH, "with": 9}   # from 9 to 20 tokens: 27.5 % of all positions are padding
+BATCH_SEEDS = (1, 2)                        # one batch each
+
+
+class Cell(NamedTuple):
+    """One row of the table."""
+
+    model: str
+    padding: str
+    threads: int
+    quick: bool
+
+    def task(self) -> Task:
+        config, pairs, cut = TASKS[self.model]
+        return Task(configs.with_settings(config, QUICK), QUICK_PAIRS, cut) if self.quick else TASKS[self.model]
+
+    def steps(self) -> list[EncodedPairs]:
+        config, pairs, _ = self.task()
+        return [pairs_of(pairs, LENGTH, SHORTEST[self.padding], config.model.vocab_size, seed) for seed in BATCH_SEEDS]
+
+
+def pairs_of(pairs: int, longest: int, shortest: int, vocab_size: int, seed: int) -> EncodedPairs:
+    """Pairs of random words. The lengths, EOS counted, spread evenly from `shortest` to `longest` on both sides, and a
+    long source has a long target, to within a few words, as in text.
+
+    The k-th word is drawn in proportion to 1/k, roughly as in text (Zipf's law): some rows of the embedding's gradient
+    get many shares, most get none.
+    """
+    random = np.random.default_rng(seed)
+    words = np.arange(UNK + 1, vocab_size)
+    frequency = 1 / np.arange(1, len(words) + 1)
+    spread = np.linspace(shortest, longest, pairs).round().astype(int)
+    source_lengths = random.permutation(spread)
+    target_lengths = spread[np.argsort(np.argsort(source_lengths + random.normal(0, 2, pairs)))]
+
+    def side(lengths: np.ndarray) -> Sequences:
+        ends = np.cumsum(lengths)
+        ids = random.choice(words, ends[-1], p=frequency / frequency.sum()).astype(np.int32)
+        ids[ends - 1] = EOS
+        return Sequences(ids, np.concatenate([[0], ends]))
+
+    return EncodedPairs(side(source_lengths), side(target_lengths), np.arange(pairs), longest, 0)
+
+
+def micro_batches(pairs: EncodedPairs, cut: int) -> list[Batch]:
+    """All pairs of a step, in so many batches, as a batch plan cuts them."""
+    plan = BatchPlan(pairs, int(pairs.lengths.max()) * len(pairs), cut, seed=0)
+    return plan.micro_batches(np.arange(len(pairs)))
+
+
+def our_step(model: Transformer, config: Config, cut: int, threads: int) -> Step:
+    """What `Trainer.step` does. Micro-batches go to so many threads; the BLAS then has one thread for each of them."""
+    members = min(cut, threads)
+    threadpool_limits(threads // members, "blas")
+    training, team = config.training, Team(model, members)
+    optimizer = Adam(model, (training.beta1, training.beta2), training.eps, team.map)
+
+    def step(pairs: EncodedPairs) -> float:
+        loss, n_tokens = team.loss_backward(micro_batches(pairs, cut), training, optimizer.t + 1)
+        team.mean_gradient(n_tokens)
         optimizer.step(noam(optimizer.t + 1, config.model.d_model, training.warmup, training.lr_factor))
         model.zero_grad()
+        return loss / n_tokens
 
     return step
 
 
-def their_step(rival: Rival, config: Config, only_real: bool) -> Callable[[Batch], None]:
-    """One training step of PyTorch."""
-    training = config.training
-    optimizer = adam(rival, training)
-    n_steps = 0
-    tensors: dict[int, Any] = {}
+def matmul_flops(config: ModelConfig, batch: Batch) -> int:
+    """The floating-point operations in all matrix products of our forward and backward, as the code executes them.
 
-    def step(batch: Batch) -> None:
-        nonlocal n_steps
-        n_steps += 1
-        if id(batch) not in tensors:                                               # in warm-up, so never timed
-            tensors[id(batch)] = to_tensors(batch)
-        batch_tensors = tensors[id(batch)]
-        for group in optimizer.param_groups:
-            group["lr"] = noam(n_steps, config.model.d_model, training.warmup, training.lr_factor)
-        loss = rival.loss(batch_tensors, training, only_real) / batch_tensors.n_target_tokens
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-
-    return step
+    All layers compute padding, too; the logits are made for real tokens only. A product of (m, k) and (k, n) takes
+    m k n multiplications and as many additions. Backward makes two such products for each of forward, one for the
+    gradient of either factor.
+    """
+    (B, S), T = batch.source_ids.shape, batch.target_out_ids.shape[1]
+    source, target, real = B * S, B * T, batch.n_target_tokens                     # rows of the products
+    D, F, V = config.d_model, config.d_ff, config.vocab_size
+    queries, values = config.h * config.d_k, config.h * config.d_v                 # widths; keys are as queries
+    feed_forward = 2 * D * F
+    self_attention = D * (2 * queries + values) + values * D                       # W_QKV and W_O
+    encoder_layer = source * (self_attention + feed_forward) + B * S * S * (queries + values)
+    decoder_layer = (target * (self_attention + feed_forward) + B * T * T * (queries + values)
+                     + target * (D * queries + values * D) + source * D * (queries + values)       # W_Q, W_O; W_KV
+                     + B * T * S * (queries + values))
+    forward = config.N * (encoder_layer + decoder_layer) + real * D * V
+    return 3 * 2 * forward
 
 
-# Batches and times ----------------------------------------------------------------------------------------------------
+# One cell: the rivals together ----------------------------------------------------------------------------------------
 
 
-def real_batches(config: Config, count: int) -> list[Batch]:
-    """`count` of the batches of the first epoch, spread evenly over all of them in order of length."""
-    corpus, training = read_corpus(config.data), config.training
-    encoded = encode_corpus(corpus, train_tokenizer(corpus, config), config).train
-    plan = BatchPlan(encoded, training.tokens_per_batch, 1, training.seed, training.bucket_fineness)
-    by_length = sorted(plan.epoch(0), key=lambda indices: encoded.lengths[indices].max())
-    chosen = [by_length[int(len(by_length) * (i + 0.5) / count)] for i in range(count)]
-    return [plan.micro_batches(indices)[0] for indices in chosen]
+def measure(cell: Cell, repetitions: int) -> dict[str, Any]:
+    """All rivals of a cell together: everything but memory."""
+    import torch
+    from rival import Rival, assert_same, copy_weights
 
+    (config, _, cut), steps_of_pairs = cell.task(), cell.steps()
+    torch.set_num_threads(cell.threads)
+    torch.manual_seed(config.training.seed)
+    model = Transformer(config.model, config.training.seed)
+    missing: dict[str, str] = {}
+    steps = {OURS: our_step(model, config, cut, cell.threads)}
+    for name, options in RIVALS.items():
+        rival = Rival(config.model, LENGTH)
+        copy_weights(model, rival)
+        if name == EAGER:
+            assert_same(model, rival, micro_batches(steps_of_pairs[0], 1)[0], config.training)
+        steps[name] = rival_step(rival, cell, **options)
+    reason = "left out of a quick run" if cell.quick else failure(steps[COMPILED], steps_of_pairs[0])
+    if reason:
+        missing[COMPILED] = reason
+        del steps[COMPILED]
 
-def time_in_turns(steps: dict[str, Callable[[Batch], None]], batches: list[Batch],
-                  repetitions: int) -> dict[str, np.ndarray]:
-    """Seconds (repetitions, batches) of each rival. Who goes first changes with every repetition."""
-    seconds = {name: np.empty((repetitions, len(batches))) for name in steps}
-    for repetition in range(-WARM_UP, repetitions):
-        names = list(steps)[::1 if repetition % 2 else -1]
-        for i, batch in enumerate(batches):
-            for name in names:
-                began = time.perf_counter()
-                steps[name](batch)
-                if repetition >= 0:
-                    seconds[name][repetition, i] = time.perf_counter() - began
-    return seconds
+    peak = sgemm_gflops(cell.threads, repetitions)
+    seconds, faults, losses = take_turns(steps, steps_of_pairs, repetitions)
+    peak = max(peak, sgemm_gflops(cell.threads, repetitions))
+    assert_close(losses)
 
-
-def sgemm_rates(size: int = 1024, repetitions: int = 20) -> dict[str, float]:
-    """The best rate of a float32 matrix product, in GFLOP/s: what no step can exceed."""
-    a, out = np.random.default_rng(0).standard_normal((size, size), np.float32), np.empty((size, size), np.float32)
-    tensor, tensor_out = torch.from_numpy(a), torch.from_numpy(out)
-    products = {OURS: lambda: np.matmul(a, a, out=out), THEIRS: lambda: torch.matmul(tensor, tensor, out=tensor_out)}
-    fastest = dict.fromkeys(products, float("inf"))
-    for _ in range(repetitions):
-        for name, product in products.items():
-            began = time.perf_counter()
-            product()
-            fastest[name] = min(fastest[name], time.perf_counter() - began)
-    return {name: round(2 * size**3 / seconds / 1e9, 1) for name, seconds in fastest.items()}
-
-
-# Results --------------------------------------------------------------------------------------------------------------
-
-
-def summary(seconds: dict[str, np.ndarray], batches: list[Batch]) -> dict[str, Any]:
-    """Per batch the minimum and quartiles of each rival's seconds; over all batches their sums, and what follows."""
-    n_tokens = sum(batch.n_target_tokens for batch in batches)
-    spread = {name: {label: np.percentile(times, percent, axis=0) for label, percent in QUARTILES.items()}
-              for name, times in seconds.items()}
-    sums = {name: {label: float(values.sum()) for label, values in labels.items()} for name, labels in spread.items()}
-    real = n_tokens + sum(batch.n_source_tokens for batch in batches)
+    spread = {name: spread_of(times) for name, times in seconds.items()}
+    tokens = np.mean([len(pairs.target.ids) for pairs in steps_of_pairs])
+    flops = np.mean([sum(matmul_flops(config.model, batch) for batch in micro_batches(pairs, cut))
+                     for pairs in steps_of_pairs])
     return {
-        "target_tokens_per_second": {name: round(n_tokens / sums[name]["minimum"]) for name in sums},
-        "pytorch_time_over_ours": {label: round(sums[THEIRS][label] / sums[OURS][label], 3) for label in QUARTILES},
-        "seconds": {name: rounded(labels) for name, labels in sums.items()},
-        "padding_share": round(1 - real / sum(batch.n_positions for batch in batches), 4),
-        "batches": [{
-            "pairs": len(batch.indices), "source_length": batch.source_ids.shape[1],
-            "target_length": batch.target_out_ids.shape[1], "target_tokens": batch.n_target_tokens,
-            "seconds": {name: rounded({label: values[i] for label, values in labels.items()})
-                        for name, labels in spread.items()},
-        } for i, batch in enumerate(batches)],
+        **cell._asdict(),
+        "threads_pinned": {EAGER: torch.get_num_threads(), OURS: blas_threads()},
+        "config": asdict(config.model), "pairs": len(steps_of_pairs[0]), "length": LENGTH, "cut": cut,
+        "padding_share": padding_share(steps_of_pairs, 1), "padding_share_when_cut": padding_share(steps_of_pairs, cut),
+        "target_tokens": round(tokens),
+        "seconds": spread,
+        "time_over_ours": {label: {name: round(spread[name][label] / spread[OURS][label], 3) for name in spread}
+                           for label in ("minimum", "median")},
+        "target_tokens_per_second": {name: round(tokens / spread[name]["minimum"]) for name in spread},
+        "matmul_gflop": round(flops / 1e9, 3), "sgemm_gflops": round(peak, 1),
+        "share_of_sgemm_peak": round(flops / 1e9 / spread[OURS]["minimum"] / peak, 4),
+        "page_faults": {name: round(float(counts.mean())) for name, counts in faults.items()},
+        "last_loss": {name: round(loss, 4) for name, loss in losses.items()},
+        "missing": missing,
     }
 
 
-def rounded(seconds: dict[str, float]) -> dict[str, float]:
-    return {label: round(float(value), 5) for label, value in seconds.items()}
+def rival_step(rival: Any, cell: Cell, cut: bool = False, **options: bool) -> Step:
+    """A step of PyTorch on all pairs in one batch, or cut as ours. The batches are made in warm-up, so never timed."""
+    from rival import their_step
+
+    step_on, batches = their_step(rival, cell.task().config, **options), {}
+
+    def step(pairs: EncodedPairs) -> float:
+        if id(pairs) not in batches:
+            batches[id(pairs)] = micro_batches(pairs, cell.task().cut if cut else 1)
+        return step_on(batches[id(pairs)])
+
+    return step
 
 
-def report(result: dict[str, Any]) -> None:
-    print(f"{result['preset']}, {result['data']}, {result['threads']} thread(s), {result['repetitions']} repetitions, "
-          f"{result['hardware']['cpu']}")
-    print("milliseconds: minimum (quartiles)")
-    for batch in result["batches"]:
-        times = ", ".join(f"{name} {in_order(labels, '.0f', 1e3)}" for name, labels in batch["seconds"].items())
-        print(f"{batch['pairs']:4} pairs, S {batch['source_length']:3}, T {batch['target_length']:3}, "
-              f"{batch['target_tokens']:5} target tokens: {times}")
-    for name, rate in result["target_tokens_per_second"].items():
-        print(f"{name}: {rate:,} real target tokens/s; peak sgemm {result['sgemm_gflops'][name]:.0f} GFLOP/s")
-    print(f"PyTorch's time / ours: {in_order(result['pytorch_time_over_ours'], '.2f')}; "
-          f"padding {result['padding_share']:.1%} of all positions")
+def padding_share(steps_of_pairs: list[EncodedPairs], cut: int) -> float:
+    """The share of padding in all positions of both sides."""
+    batches = [batch for pairs in steps_of_pairs for batch in micro_batches(pairs, cut)]
+    real = sum(batch.n_source_tokens + batch.n_target_tokens for batch in batches)
+    return round(1 - real / sum(batch.n_positions for batch in batches), 4)
 
 
-def in_order(labels: dict[str, float], form: str, factor: float = 1) -> str:
-    """minimum (lower quartile, median, upper quartile)"""
-    minimum, *quartiles = (format(labels[label] * factor, form) for label in QUARTILES)
-    return f"{minimum} ({', '.join(quartiles)})"
+def failure(step: Step, pairs: EncodedPairs) -> str:
+    """Take one step -> in one line what went wrong, "" if nothing did."""
+    try:
+        step(pairs)
+    except Exception as error:                                                     # a compiler may lack many things
+        first_line = str(error).strip().partition("\n")[0]
+        return f"{type(error).__name__}: {first_line}"
+    return ""
+
+
+def take_turns(steps: dict[str, Callable], units: Sequence,
+               repetitions: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], dict[str, float]]:
+    """-> seconds and page faults of each rival's steps, (repetitions, units) each, and what its last step returned.
+
+    Who goes when is drawn anew for every unit of work, of which each rival does all.
+    """
+    order = np.random.default_rng(0)
+    shape = WARM_UP + repetitions, len(units)
+    seconds, faults = ({name: np.empty(shape) for name in steps} for _ in range(2))
+    losses = {}
+    for turn in np.ndindex(shape):
+        for name in order.permutation(list(steps)):
+            time.sleep(PAUSE)
+            faults_before, began = page_faults(), time.perf_counter()
+            losses[name] = steps[name](units[turn[1]])
+            seconds[name][turn] = time.perf_counter() - began
+            faults[name][turn] = page_faults() - faults_before
+    timed = slice(WARM_UP, None)
+    return ({name: values[timed] for name, values in seconds.items()},
+            {name: values[timed] for name, values in faults.items()}, {name: losses[name] for name in steps})
+
+
+def page_faults() -> int:
+    """How often the system had to find a page of memory for this process, so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+
+def spread_of(times: np.ndarray) -> dict[str, float]:
+    """Seconds (repetitions, batches) -> minimum and quartiles over the repetitions, mean over the batches."""
+    return {label: round(float(np.percentile(times, percent, axis=0).mean()), 6)
+            for label, percent in QUARTILES.items()}
+
+
+def assert_close(losses: dict[str, float], tolerance: float = 0.05) -> None:
+    """After as many steps on the same batches, all must have learned as much; their dropout masks differ."""
+    for name, loss in losses.items():
+        if not abs(loss / losses[OURS] - 1) < tolerance:
+            raise AssertionError(f"not the same training: the last loss is {losses[OURS]} here and {loss} with {name}")
+
+
+def blas_threads() -> list[int]:
+    """Of each BLAS that NumPy has loaded; usually one."""
+    return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+
+def sgemm_gflops(threads: int, repetitions: int) -> float:
+    """The best rate of a float32 matrix product in NumPy, in GFLOP/s: what no step can exceed."""
+    best = 0.0
+    with threadpool_limits(threads, "blas"):
+        for size in (1024, 2048):
+            a = np.random.default_rng(0).standard_normal((size, size), np.float32)
+            out = np.empty_like(a)
+            for _ in range(repetitions):
+                began = time.perf_counter()
+                np.matmul(a, a, out=out)
+                best = max(best, 2 * size**3 / (time.perf_counter() - began) / 1e9)
+    return best
+
+
+# One rival alone ------------------------------------------------------------------------------------------------------
+
+
+def measure_alone(cell: Cell, name: str) -> dict[str, int | None]:
+    """What a rival's first steps cost in a process that holds nothing else.
+
+    after_imports, peak  bytes of the whole process, before the model is made and at most
+    page_faults          of a step, the first two left out
+    """
+    (config, _, cut), steps_of_pairs = cell.task(), cell.steps()
+    if name != OURS:
+        import torch._dynamo  # the optimizer does so, too: then it would count as the step's memory
+        from rival import Rival
+        if name == COMPILED:
+            import torch._inductor.compile_fx  # likewise the first compilation
+        torch.set_num_threads(cell.threads)
+    after_imports = resident_bytes("VmRSS")
+    if name == OURS:
+        step = our_step(Transformer(config.model, config.training.seed), config, cut, cell.threads)
+    else:
+        step = rival_step(Rival(config.model, LENGTH), cell, **RIVALS[name])
+    faults = []
+    for i in range(STEPS_ALONE):
+        before = page_faults()
+        step(steps_of_pairs[i % len(steps_of_pairs)])
+        faults.append(page_faults() - before)
+    return {"after_imports": after_imports, "peak": resident_bytes("VmHWM"),
+            "page_faults": round(np.mean(faults[WARM_UP:]))}
+
+
+def resident_bytes(field: str) -> int | None:
+    """VmRSS, memory in use, or VmHWM, the most there ever was; None on systems that do not tell, as Linux does."""
+    try:
+        lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return None
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith(f"{field}:"))
+
+
+def memory_ratios(alone: dict[str, dict[str, int | None]]) -> dict[str, dict[str, float | None]]:
+    """Our peak over each rival's: of the whole process, and of what the model and its steps add to the imports."""
+    def ratio(ours: int, theirs: int) -> float:
+        return round(ours / theirs, 3)
+
+    mine = alone[OURS]
+    if mine["peak"] is None:
+        return {name: {"whole_process": None, "beyond_imports": None} for name in alone}
+    return {name: {"whole_process": ratio(mine["peak"], theirs["peak"]),
+                   "beyond_imports": ratio(mine["peak"] - mine["after_imports"],
+                                           theirs["peak"] - theirs["after_imports"])}
+            for name, theirs in alone.items()}
+
+
+# All cells ------------------------------------------------------------------------------------------------------------
+
+
+def in_own_process(cell: Cell, *more: str) -> dict[str, Any]:
+    """Call this script for one cell -> what it prints."""
+    words = ["--cell", "--models", cell.model, "--padding", cell.padding, "--threads", str(cell.threads), *more]
+    if cell.quick:
+        words.append("--quick")
+    done = subprocess.run([sys.executable, __file__, *words], stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        sys.exit(f"cpu_step.py: failed with {' '.join(words)}")
+    return json.loads(done.stdout)
+
+
+def measure_all(cells: Iterable[Cell], repetitions: int, out: Path) -> list[dict[str, Any]]:
+    """Measure the cells one after another. The file is written after each, so what is measured is kept."""
+    from small_training import write  # here: it holds more than a measured process needs
+
+    around = surroundings()                                                        # now: git may move while we measure
+    around["versions"]["torch"] = importlib.metadata.version("torch")
+    seeds = {"weights": 0, "batches": BATCH_SEEDS, "turns": 0}
+    results: list[dict[str, Any]] = []
+    for cell in cells:
+        result = in_own_process(cell, "--repetitions", str(repetitions))
+        alone = {name: in_own_process(cell, "--alone", name) for name in result["seconds"]}
+        results.append(result | {"alone": alone, "our_memory_over_theirs": memory_ratios(alone)})
+        write(out, "cpu_step", {"benchmark": "cpu_step", "repetitions": repetitions, "warm_up": WARM_UP, "seeds": seeds,
+                                "cells": results, **around})
+        print_cell(results[-1])
+    return results
+
+
+def print_cell(cell: dict[str, Any]) -> None:
+    pinned = cell["threads_pinned"]
+    print(f"{cell['model']}, {cell['padding']} padding, {cell['threads']} thread(s) (pinned: PyTorch {pinned[EAGER]}, "
+          f"NumPy's BLAS {pinned[OURS]}); milliseconds, minimum (quartiles):")
+    for name, labels in cell["seconds"].items():
+        minimum, *quartiles = (f"{1000 * seconds:.1f}" for seconds in labels.values())
+        print(f"    {name:13} {minimum:>8} ({', '.join(quartiles)}), {cell['page_faults'][name]} page faults, "
+              f"alone {cell['alone'][name]['page_faults']}")
+    for name, reason in cell["missing"].items():
+        print(f"    {name:13} {reason}")
+    sys.stdout.flush()
+
+
+def print_table(cells: list[dict[str, Any]]) -> None:
+    print("\nTime: ours in ms, then each rival's over ours (minima). Tokens: real target tokens a second, ours. "
+          "Peak: our share\nof sgemm's. Memory: our peak over PyTorch's, whole process / beyond the imports.\n")
+    print(f"{'model':9} {'padding':8} {'threads':>7} {'ours':>8} " + " ".join(f"{name:>12}" for name in RIVALS)
+          + f" {'tokens':>8} {'peak':>6} {'memory':>13}")
+    for cell in cells:
+        ratios, memory = cell["time_over_ours"]["minimum"], cell["our_memory_over_theirs"][EAGER]
+        ours = 1000 * cell["seconds"][OURS]["minimum"]
+        print(f"{cell['model']:9} {cell['padding']:8} {cell['threads']:7} {ours:8.1f} "
+              + " ".join(f"{number(ratios.get(name)):>12}" for name in RIVALS)
+              + f" {cell['target_tokens_per_second'][OURS]:8,} {cell['share_of_sgemm_peak']:6.0%} "
+                f"{number(memory['whole_process']):>6} / {number(memory['beyond_imports'])}")
+
+
+def number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def names_from(known: Iterable[str]) -> Callable[[str], list[str]]:
+    """For an argument that lists some of the known names: tiny,small"""
+    def listed(text: str) -> list[str]:
+        for name in text.split(","):
+            if name not in known:
+                raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(known)}")
+        return text.split(",")
+    return listed
+
+
+def positive(text: str) -> int:
+    if int(text) < 1:
+        raise ValueError
+    return int(text)
+
+
+def thread_counts(text: str) -> list[int]:
+    return [positive(part) for part in text.split(",")]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--preset", default="multi30k", help="tiny, multi30k, base, ... (default: %(default)s)")
-    parser.add_argument("--data", type=Path, help="directory of train.en, val.de, ... (default: generated sentences)")
-    parser.add_argument("--threads", type=int, default=1, help="for both rivals (default: %(default)s)")
-    parser.add_argument("--repetitions", type=int, default=20, help="of every batch (default: %(default)s)")
-    parser.add_argument("--batches", type=int, default=5, help="different batches (default: %(default)s)")
-    parser.add_argument("--only-real", action="store_true", help="let PyTorch, too, skip the logits of padding")
-    parser.add_argument("--json", type=Path, help="write the results here")
+    parser.add_argument("--models", type=names_from(TASKS), default=list(TASKS), help="(default: all of them)")
+    parser.add_argument("--padding", type=names_from(SHORTEST), default=list(SHORTEST), help="(default: without,with)")
+    parser.add_argument("--threads", type=thread_counts, default=[1, 2], help="for all rivals (default: 1,2)")
+    parser.add_argument("--repetitions", type=positive, default=20, help="of every batch (default: %(default)s)")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="directory of the result (default: results/ here)")
+    parser.add_argument("--quick", action="store_true", help="2 repetitions of small models, to see that it runs")
+    # How the script calls itself: measure the one cell here and print JSON; or only one rival, alone.
+    parser.add_argument("--cell", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--alone", choices=[OURS, *RIVALS], help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if not arguments.out.is_dir():
+        parser.error(f"--out: {arguments.out} is no directory")
+    if importlib.util.find_spec("torch") is None:
+        parser.error("there is no PyTorch to compare with: pip install torch")
 
-    config = configs.preset(arguments.preset)
-    if arguments.data:
-        config = configs.with_settings(config, {"data.directory": str(arguments.data)})
-    torch.set_num_threads(arguments.threads)
-    torch.manual_seed(config.training.seed)
-    with threadpool_limits(arguments.threads):
-        around = surroundings()                                                    # now: git may move while we measure
-        batches = real_batches(config, arguments.batches)
-        model = Transformer(config.model, config.training.seed)
-        rival = Rival(config.model, config.data.max_length)
-        copy_weights(model, rival)
-        for batch in batches:
-            assert_same(model, rival, batch, config.training)
-        rates = sgemm_rates()
-        steps = {OURS: our_step(model, config), THEIRS: their_step(rival, config, arguments.only_real)}
-        seconds = time_in_turns(steps, batches, arguments.repetitions)
-        data = arguments.data.name if arguments.data else ""                       # a path would say where, not what
-        result = {
-            "benchmark": "cpu_step", "preset": arguments.preset, "data": data or "generated",
-            "threads": arguments.threads, "torch_threads": torch.get_num_threads(),
-            "repetitions": arguments.repetitions, "warm_up": WARM_UP, "seed": config.training.seed,
-            "pytorch_logits": "real" if arguments.only_real else "all",
-            **summary(seconds, batches), "sgemm_gflops": rates, "torch": torch.__version__, **around,
-            "config": configs.to_dict(configs.with_settings(config, {"data.directory": data})),
-        }
-    report(result)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    repetitions = 2 if arguments.quick else arguments.repetitions
+    cells = [Cell(model, padding, threads, arguments.quick) for model in arguments.models
+             for padding in arguments.padding for threads in arguments.threads]
+    if arguments.alone:
+        print(json.dumps(measure_alone(cells[0], arguments.alone)))
+    elif arguments.cell:
+        print(json.dumps(measure(cells[0], repetitions)))
+    else:
+        print_table(measure_all(cells, repetitions, arguments.out))
 
 
 if __name__ == "__main__":

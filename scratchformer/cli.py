@@ -92,6 +92,7 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--resume", type=Path, metavar="RUN", help="go on with the run in this directory")
     sub.add_argument("--seed", type=int, metavar="N", help="of weights, batches and dropout (default: 0)")
     sub.add_argument("--minutes", type=float, metavar="M", help="stop after this much wall time")
+    add_threads(sub)
     add_settings(sub)
 
     sub = command("translate", translate, "translate files, or standard input, to standard output",
@@ -212,6 +213,10 @@ def add_search(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--alpha", type=float, metavar="A", help="exponent of the length penalty (paper: 0.6)")
 
 
+def add_threads(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
+
+
 def add_settings(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="settings",
                      help="change a setting, as P_drop=0.3 or training.warmup=1000")
@@ -232,7 +237,8 @@ def named_config(name: str) -> Config:
 def changed(config: Config, args: argparse.Namespace) -> Config:
     """The configuration with what --set and the options for single settings say."""
     settings = dict(configs.parse_setting(text) for text in args.settings)
-    options = {"training.seed": "seed", "training.minutes": "minutes", **{path: path[5:] for path in PATHS}}
+    options = {"training.seed": "seed", "training.minutes": "minutes", "training.threads": "threads",
+               **{path: path[5:] for path in PATHS}}
     for key, option in options.items():
         if getattr(args, option, None) is not None:
             settings[key] = getattr(args, option)

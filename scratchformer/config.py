@@ -91,6 +91,7 @@ class TrainingConfig:
     eps_ls: float = 0.1
     smoothing: Literal["others", "uniform"] = "others"
     clip_norm: float = 0.0                  # 0: no clipping, as in the paper
+    threads: int = 0                        # cores to use; 0: all there are
     max_tokens: int = 0                     # stop after this many real target tokens; 0: no limit
     minutes: float = 0.0                    # stop after this much wall time; 0: no limit
     patience: int = 0                       # stop after this many validations without a better loss; 0: never
@@ -102,7 +103,7 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         check_types(self)
-        at_least(self, 0, "seed", "max_tokens", "minutes", "patience", "bleu_every", "clip_norm")
+        at_least(self, 0, "seed", "max_tokens", "minutes", "patience", "bleu_every", "clip_norm", "threads")
         at_least(self, 1, "steps", "tokens_per_batch", "accumulation", "bucket_fineness", "warmup", "validate_every",
                  "save_every", "keep", "average_last")
         positive(self, "lr_factor", "eps")
@@ -191,14 +192,14 @@ def probability(config: Any, *names: str) -> None:
 
 TINY = Config(
     model=ModelConfig(vocab_size=1600, N=2, d_model=128, d_ff=256, h=4, P_drop=0.0),
-    training=TrainingConfig(steps=2000, tokens_per_batch=1024, accumulation=1, bucket_fineness=2, warmup=400,
+    training=TrainingConfig(steps=2000, tokens_per_batch=512, accumulation=2, bucket_fineness=2, warmup=400,
                             validate_every=200, save_every=100, keep=5, average_last=5),
 )
 """The bundled corpus, on a laptop, in minutes. Its sentences are exact and it sees each but a few times: no dropout."""
 
 MULTI30K = Config(
     model=ModelConfig(vocab_size=6000, N=4, d_model=128, d_ff=256, h=4, P_drop=0.3),
-    training=TrainingConfig(steps=9000, max_tokens=30_000_000, tokens_per_batch=4096, accumulation=1, bucket_fineness=2,
+    training=TrainingConfig(steps=9000, max_tokens=30_000_000, tokens_per_batch=1024, accumulation=4, bucket_fineness=2,
                             warmup=1000, lr_factor=1.25, validate_every=200, bleu_every=1000, save_every=200, keep=10,
                             average_last=10),
 )
@@ -286,12 +287,12 @@ def parse_setting(text: str) -> tuple[str, Any]:
 
 MAY_CHANGE = {
     "training.steps", "training.max_tokens", "training.minutes", "training.patience", "training.validate_every",
-    "training.bleu_every", "training.save_every", "training.keep", "training.average_last",
+    "training.bleu_every", "training.save_every", "training.keep", "training.average_last", "training.threads",
     "decoding.beam", "decoding.alpha", "decoding.extra_length",
     "data.directory", "data.train_source", "data.train_target", "data.val_source", "data.val_target",
 }
-"""Settings that say where the text lies (a checksum tells whether it is the same), and when to stop, look and save: a
-run may go on with others. All else would make it another run."""
+"""Settings that say where the text lies (a checksum tells whether it is the same), when to stop, look and save, and how
+many cores work: a run may go on with others. All else would make it another run."""
 
 
 def require_same(made_with: Config, config: Config, path: Path) -> None:

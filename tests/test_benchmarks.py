@@ -9,8 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from scratchformer.config import ModelConfig
 from scratchformer.nn.gradcheck import gradcheck
 from scratchformer.nn.optim import Adam
+from scratchformer.nn.transformer import Transformer
+from scratchformer.text.tokenizer import BOS, EOS, PAD, UNK
 
 pytest.importorskip("threadpoolctl")
 
@@ -39,7 +42,7 @@ def test_an_experiment_writes_what_is_recorded_of_it(name, tmp_path):
     result = json.loads((tmp_path / f"{name}.json").read_text(encoding="utf-8"))
     recorded = json.loads((BENCHMARKS / "results" / f"{name}.json").read_text(encoding="utf-8"))
     assert {"command", "provenance", "config", "seeds", "results"} <= result.keys()
-    assert layout(result) == layout(recorded)
+    assert layout(result | {"config": None}) == layout(recorded | {"config": None})  # settings may have come since
     assert len(result["results"]) == len(recorded["results"])
     assert recorded["command"] == f"python benchmarks/{name}.py"                   # all of it, not the quick one
 
@@ -129,3 +132,165 @@ def test_training_ends_where_the_loss_is_no_number(experiment, begin):
     assert module.numbers(curve)[-1][1] is None and curve[-1][0] < trainer.config.training.steps
     assert module.spread([1.0, None]) == {"mean": None, "lowest": None, "highest": None}
     assert module.spread([1.0, 2.0, 6.0]) == {"mean": 3.0, "lowest": 1.0, "highest": 6.0}
+
+
+# Time and memory of a training step -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cpu_step(experiment):
+    return experiment("cpu_step")
+
+
+def run_quickly(name, out, *arguments):
+    """-> the JSON that the script writes, and what it prints"""
+    command = [sys.executable, "-W", "error", BENCHMARKS / f"{name}.py", "--quick", "--out", out, *arguments]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return json.loads((out / f"{name}.json").read_text(encoding="utf-8")), done.stdout
+
+
+@pytest.mark.slow
+def test_a_cell_of_cpu_step_has_a_column_for_every_rival(cpu_step, tmp_path):
+    pytest.importorskip("torch")
+    result, printed = run_quickly("cpu_step", tmp_path, "--models", "tiny", "--padding", "with", "--threads", "1")
+    assert {"benchmark", "command", "repetitions", "warm_up", "seeds", "cells", "commit", "hardware"} <= result.keys()
+    cell, = result["cells"]
+    names = {cpu_step.OURS, *cpu_step.RIVALS} - {"compile"}
+    assert cell["missing"].keys() == {"compile"}
+    for what in ("seconds", "target_tokens_per_second", "page_faults", "last_loss", "alone", "our_memory_over_theirs"):
+        assert cell[what].keys() == names, what
+    ours, theirs = (cell["seconds"][name]["minimum"] for name in ("scratchformer", "pytorch"))
+    assert cell["time_over_ours"]["minimum"]["pytorch"] == pytest.approx(theirs / ours, rel=1e-2)
+    assert all(labels["minimum"] <= labels["median"] for labels in cell["seconds"].values())
+    assert cell["padding_share"] == pytest.approx(0.27, abs=0.01)
+    assert cell["threads_pinned"] == {"scratchformer": [1], "pytorch": 1}
+    assert 0 < cell["share_of_sgemm_peak"] < 1
+    row = printed.splitlines()[-1].split()
+    assert row[:3] == ["tiny", "with", "1"] and row[7] == "-"                      # the column of compile
+
+
+def batch_of(cpu_step, *sizes, **options):
+    """All pairs in one batch."""
+    return cpu_step.micro_batches(cpu_step.pairs_of(*sizes, **options), 1)[0]
+
+
+def test_what_a_step_multiplies_is_counted_right(cpu_step, monkeypatch):
+    config = ModelConfig(vocab_size=40, N=2, d_model=12, d_ff=20, h=3, d_k=5, d_v=7)
+    batch = batch_of(cpu_step, 6, 9, 3, config.vocab_size, seed=0)._replace(
+        source_ids=batch_of(cpu_step, 6, 11, 4, config.vocab_size, seed=1).source_ids)
+    matmul, counted = np.matmul, []
+
+    def counting(a, b, out=None):
+        product = matmul(a, b, out=out)
+        counted.append(2 * product.size * a.shape[-1])
+        return product
+
+    monkeypatch.setattr(np, "matmul", counting)
+    Transformer(config).loss_backward(batch.source_ids, batch.target_in_ids, batch.target_out_ids, 0.1)
+    assert cpu_step.matmul_flops(config, batch) == sum(counted)
+
+
+def test_a_batch_of_random_words_is_a_rectangle_of_known_padding(cpu_step):
+    batch = batch_of(cpu_step, 128, 20, 9, vocab_size=2000, seed=1)
+    for ids in (batch.source_ids, batch.target_out_ids):
+        assert ids.shape == (128, 20) and np.mean(ids == PAD) == pytest.approx(0.275, abs=0.002)
+        lengths = (ids != PAD).sum(axis=1)
+        assert set(lengths) == set(range(9, 21)) and np.ptp(np.diff(lengths)) > 2  # all of them, in no order
+        assert (ids[np.arange(128), lengths - 1] == EOS).all() and (ids == EOS).sum() == 128
+        words, counts = np.unique(ids[ids > EOS], return_counts=True)
+        assert words.min() == UNK + 1 and counts.max() > 100 and np.median(counts) <= 2
+    difference = (batch.source_ids != PAD).sum(axis=1) - (batch.target_out_ids != PAD).sum(axis=1)
+    assert 1 < difference.std() < 3                                                # alike, and not equal
+    assert (batch.target_in_ids[:, 0] == BOS).all()
+    assert np.array_equal(batch.source_ids, batch_of(cpu_step, 128, 20, 9, 2000, seed=1).source_ids)
+    assert not np.array_equal(batch.source_ids, batch_of(cpu_step, 128, 20, 9, 2000, seed=2).source_ids)
+    assert (batch_of(cpu_step, 3, 20, 20, 2000, seed=1).source_ids != PAD).all()
+
+
+def test_our_memory_is_measured_without_pytorch():
+    script = ("import sys, cpu_step\n"
+              "print(cpu_step.measure_alone(cpu_step.Cell('tiny', 'with', 1, quick=True), cpu_step.OURS))\n"
+              "assert 'torch' not in sys.modules")
+    subprocess.run([sys.executable, "-W", "error", "-c", script], check=True, cwd=BENCHMARKS)
+
+
+def test_memory_is_compared_with_and_without_the_imports(cpu_step):
+    alone = {"scratchformer": {"after_imports": 40, "peak": 100}, "pytorch": {"after_imports": 200, "peak": 400}}
+    assert cpu_step.memory_ratios(alone)["pytorch"] == {"whole_process": 0.25, "beyond_imports": 0.3}
+
+
+def test_an_interrupted_run_keeps_the_cells_it_has(cpu_step, monkeypatch, tmp_path):
+    measured = {"seconds": {cpu_step.OURS: {"minimum": 1.0}}, "page_faults": {cpu_step.OURS: 0}, "missing": {},
+                "threads_pinned": {"pytorch": 1, cpu_step.OURS: [1]}}
+    alone = {"after_imports": 1, "peak": 2, "page_faults": 3}
+
+    def in_own_process(cell, *more):
+        if cell.model == "small":
+            raise KeyboardInterrupt
+        return alone if "--alone" in more else cell._asdict() | measured
+
+    monkeypatch.setattr(cpu_step, "in_own_process", in_own_process)
+    monkeypatch.setattr(cpu_step.importlib.metadata, "version", lambda name: "0")
+    with pytest.raises(KeyboardInterrupt):
+        cpu_step.measure_all([cpu_step.Cell(model, "with", 1, True) for model in ("tiny", "small")], 2, tmp_path)
+    cell, = json.loads((tmp_path / "cpu_step.json").read_text(encoding="utf-8"))["cells"]
+    assert cell["model"] == "tiny" and cell["alone"] == {cpu_step.OURS: alone}
+
+
+def test_what_does_not_compile_is_told_in_one_line(cpu_step):
+    def step(batch):
+        raise RuntimeError("no compiler found\n\nlook here, and there")
+
+    assert cpu_step.failure(step, batch=None) == "RuntimeError: no compiler found"
+    assert cpu_step.failure(lambda batch: 1.0, batch=None) == ""
+
+
+def test_rivals_must_learn_the_same(cpu_step):
+    cpu_step.assert_close({cpu_step.OURS: 8.0, "pytorch": 8.1})
+    with pytest.raises(AssertionError, match="pytorch"):
+        cpu_step.assert_close({cpu_step.OURS: 8.0, "pytorch": 9.0})
+    with pytest.raises(AssertionError, match="bf16"):
+        cpu_step.assert_close({cpu_step.OURS: 8.0, "bf16": float("nan")})
+
+
+@pytest.mark.parametrize("arguments", [["--models", "tiny,huge"], ["--padding", "some"], ["--threads", "0"],
+                                       ["--threads", "one"], ["--repetitions", "0"], ["--out", "no/such/directory"]])
+def test_cpu_step_refuses_bad_input_in_one_line(cpu_step, arguments, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["cpu_step.py", *arguments])
+    with pytest.raises(SystemExit) as stopped:
+        cpu_step.main()
+    assert stopped.value.code == 2
+    usage, error = capsys.readouterr().err.split("cpu_step.py: error: ")
+    assert arguments[0] in error and error.count("\n") == 1
+
+
+# How cost grows -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_cpu_scaling_has_a_row_for_every_axis(experiment, tmp_path):
+    result, printed = run_quickly("cpu_scaling", tmp_path)
+    assert {"command", "repetitions", "provenance", "results"} <= result.keys()
+    rows = result["results"]
+    assert [(row["subject"], row["axis"]) for row in rows] == [
+        (name, axis) for name, subject in experiment("cpu_scaling").SUBJECTS.items() for axis in subject.axes]
+    for row in rows:
+        assert len(row["sizes"]) == len(row["seconds"]) == len(row["bytes"]) == 3
+        assert row["bytes"] == pytest.approx(row["counted_bytes"], rel=0.3)        # the predictions' arithmetic
+        assert row["memory_exponent"]["measured"] == pytest.approx(row["memory_exponent"]["predicted"], abs=0.2)
+        assert row["axis"] not in row["others"]
+    assert printed.splitlines()[-1].split()[:2] == ["step", "B"]
+
+
+def test_an_exponent_is_that_of_the_upper_half(experiment):
+    exponent = experiment("cpu_scaling").exponent
+    assert exponent([1, 2, 4, 8], [9, 9, 3 * 4**1.5, 3 * 8**1.5]) == pytest.approx(1.5)
+
+
+@pytest.mark.parametrize("name, axis, table_1", [("attention", "T", 2), ("attention", "d_model", 1),
+                                                 ("feed-forward", "T", 1), ("feed-forward", "d_model", 2)])
+def test_counted_operations_grow_as_table_1_says(experiment, name, axis, table_1):
+    subject = experiment("cpu_scaling").SUBJECTS[name]
+    values = subject.axes[axis]
+    flops = [subject.flops(subject.others._replace(**{axis: value})) for value in values]
+    assert experiment("cpu_scaling").exponent(values, flops) == table_1

@@ -36,6 +36,10 @@ class Ops:
         """Matrix product over the last two axes. Transposed and strided views are read where they lie."""
         return self.xp.matmul(a, b, out=out)
 
+    def add_product(self, total: Array, a: Array, b: Array) -> None:
+        """total += a b, in place, for matrices: how a gradient collects its shares."""
+        total += self.matmul(a, b)
+
     def linear(self, x: Array, W: Array, b: Array | None) -> Array:
         """y = x W + b.   x (..., in), W (in, out), b (out,) or None -> y (..., out)"""
         y = self.matmul(rows_of(x), W)
@@ -46,7 +50,7 @@ class Ops:
     def linear_backward(self, dy: Array, x: Array, W: Array, dW: Array, db: Array | None) -> Array:
         """dy (..., out) -> dx (..., in); adds into dW and db, in which every row of x has a share."""
         x_rows, dy_rows = rows_of(x), rows_of(dy)
-        dW += self.matmul(x_rows.T, dy_rows)
+        self.add_product(dW, x_rows.T, dy_rows)
         if db is not None:
             db += dy_rows.sum(axis=0)
         return self.matmul(dy_rows, W.T).reshape(x.shape)
@@ -233,10 +237,13 @@ def allowed(xp: ModuleType, T: int, S: int, key_lengths: Array | None, causal: b
 OPS: dict[type, Ops] = {np.ndarray: Ops(np)}
 """Array type -> its operations. A backend adds its own entry when it is chosen."""
 
+FAST: dict[tuple[type, np.dtype], Ops] = {}
+"""Array type and dtype -> operations that are quicker than those of OPS and tested against them."""
+
 
 def ops_of(x: Array) -> Ops:
-    """The operations for this array: the data decide where they are worked on."""
-    try:
-        return OPS[type(x)]
-    except KeyError:
-        raise TypeError(f"no operations for arrays of type {type(x).__module__}.{type(x).__name__}") from None
+    """The operations for this array: the data decide where they are worked on, and how."""
+    kind = type(x)
+    if kind not in OPS:
+        raise TypeError(f"no operations for arrays of type {kind.__module__}.{kind.__name__}")
+    return FAST.get((kind, x.dtype), OPS[kind])

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Callable
 
 from scratchformer.nn.ops import ops_of
 from scratchformer.nn.parameter import Array
-from scratchformer.nn.transformer import Transformer
+from scratchformer.nn.transformer import Transformer, chunks
+
+PART = 1 << 20
+"""Numbers of a flat array that are worked on at a time, by whichever thread is free."""
 
 
 def noam(step: int, d_model: int = 512, warmup: int = 4000, factor: float = 1.0) -> float:
@@ -28,13 +32,14 @@ class Adam:
         v = beta2 v + (1 - beta2) g^2
         w = w - lr sqrt(1 - beta2^t) / (1 - beta1^t)  m / (sqrt(v) + eps)
 
-    m, v: (n_parameters,) arrays; t: steps taken.
+    m, v: (n_parameters,) arrays; t: steps taken; map: Python's, or that of several threads, who share the work.
 
     Differs:  eps is added outside the bias correction, as in the paper's code (at 1e-9 it hardly matters).
     """
 
-    def __init__(self, model: Transformer, betas: tuple[float, float] = (0.9, 0.98), eps: float = 1e-9) -> None:
-        self.store = model.store
+    def __init__(self, model: Transformer, betas: tuple[float, float] = (0.9, 0.98), eps: float = 1e-9,
+                 map: Callable = map) -> None:
+        self.store, self.map = model.store, map
         xp = ops_of(self.store.data).xp
         self.m, self.v = xp.zeros_like(self.store.data), xp.zeros_like(self.store.data)
         self.t = 0
@@ -45,8 +50,12 @@ class Adam:
         self.t += 1
         beta1, beta2 = self.betas
         step_size = learning_rate * math.sqrt(1 - beta2**self.t) / (1 - beta1**self.t)
-        store = self.store
-        ops_of(store.data).adam(store.data, store.grad, self.m, self.v, step_size, beta1, beta2, self.eps)
+        store, ops = self.store, ops_of(self.store.data)
+
+        def update(part: slice) -> None:
+            ops.adam(store.data[part], store.grad[part], self.m[part], self.v[part], step_size, beta1, beta2, self.eps)
+
+        list(self.map(update, chunks(store.data.size, PART)))
 
 
 def clip_by_global_norm_inplace(grad: Array, max_norm: float) -> float:

@@ -87,17 +87,15 @@ class ParameterStore:
 
     def __init__(self, parameters: dict[str, Parameter]) -> None:
         self.parameters = parameters
-        size = sum(parameter.data.size for parameter in parameters.values())
-        dtype = np.result_type(*(parameter.data for parameter in parameters.values()))
-        self.data = np.empty(size, dtype)
-        self.grad = np.zeros(size, dtype)
-        offset = 0
-        for parameter in parameters.values():
-            shape, end = parameter.shape, offset + parameter.data.size
-            self.data[offset:end] = parameter.data.reshape(-1)
-            parameter.data = self.data[offset:end].reshape(shape)
-            parameter.grad = self.grad[offset:end].reshape(shape)
-            offset = end
+        data = np.concatenate([parameter.data.reshape(-1) for parameter in parameters.values()])
+        self.hold(data, np.zeros_like(data))
+
+    def hold(self, data: Array, grad: Array) -> None:
+        """Take these flat arrays, and let the parameters be views into them. Models may share `data`."""
+        self.data, self.grad = data, grad
+        grads = self.named_views(grad)
+        for name, view in self.named_views(data).items():
+            self.parameters[name].data, self.parameters[name].grad = view, grads[name]
 
     def named_views(self, flat: Array) -> dict[str, Array]:
         """Cut any flat array of this layout (Adam's moments, say) into views of the parameters' shapes, by name."""

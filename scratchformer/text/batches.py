@@ -212,16 +212,36 @@ class BatchPlan:
         return [bucket_by_bucket[i] for i in rng.permutation(len(bucket_by_bucket))]
 
     def micro_batches(self, indices: np.ndarray) -> list[Batch]:
-        """A step's pairs dealt to `accumulation` batches, or to fewer if there are fewer pairs.
+        """A step's pairs cut into `accumulation` batches, or into fewer if there are fewer pairs.
 
-        They are dealt by length, to and fro like a snake (0 1 2, 2 1 0, ...), so all batches get the same amount of
-        text, to within a sentence. Which batch a pair lands in depends on the set of pairs, not on their order.
+        Pairs of similar length go together, so that little is padded; and the costliest batch, in padded positions, is
+        as small as can be, so that devices or threads that take a batch each are ready at the same time. Which batch a
+        pair lands in depends on the set of pairs, not on their order.
         """
         longest_first = self.encoded.by_length(indices)[::-1]
+        lengths = self.encoded.lengths[longest_first]
         n_batches = min(self.accumulation, len(indices))
-        there_and_back = np.concatenate([np.arange(n_batches), np.arange(n_batches)[::-1]])
-        dealt_to = np.resize(there_and_back, len(indices))  # repeats the pattern
-        return [self.encoded.batch(longest_first[dealt_to == i]) for i in range(n_batches)]
+        return [self.encoded.batch(longest_first[part]) for part in even_parts(lengths, n_batches)]
+
+
+def even_parts(lengths: np.ndarray, n: int) -> list[slice]:
+    """Cut falling lengths (pairs,) into n parts, none empty, such that the largest area, pairs x longest, is least."""
+    def ends(area: int) -> list[int]:
+        """How far each part reaches if none may exceed `area`, and each must leave a pair for every part after it."""
+        end, found = 0, []
+        for left in range(n - 1, -1, -1):
+            end = min(end + max(1, area // int(lengths[end])), len(lengths) - left)
+            found.append(end)
+        return found
+
+    too_small, enough = 0, int(lengths[0]) * len(lengths)
+    while enough - too_small > 1:
+        area = (too_small + enough) // 2
+        if ends(area)[-1] == len(lengths):
+            enough = area
+        else:
+            too_small = area
+    return [slice(start, end) for start, end in zip([0, *ends(enough)], ends(enough))]
 
 
 def steps(plan: BatchPlan, start_epoch: int = 0, start_index: int = 0) -> Iterator[tuple[int, int, np.ndarray]]:

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any, Iterator
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
 from scratchformer import config as configs
 from scratchformer.config import Config
 from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError
-from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.optim import Adam, clip_by_global_norm_inplace, noam
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import BatchPlan, EncodedPairs, batches_in_order, steps
@@ -27,6 +27,7 @@ from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.training import checkpoints
 from scratchformer.training.checkpoints import Checkpoint, Progress
 from scratchformer.training.run import RunDirectory, TrainingData, encode_corpus, read_corpus, train_tokenizer
+from scratchformer.training.team import Team, available_cores
 
 INTERRUPTED = "interrupted"
 """The reason to stop that is not an end."""
@@ -69,7 +70,8 @@ class Trainer:
         self.plan = BatchPlan(data.train, settings.tokens_per_batch, settings.accumulation, settings.seed,
                               settings.bucket_fineness)
         self.model = Transformer(config.model, settings.seed)
-        self.optimizer = Adam(self.model, (settings.beta1, settings.beta2), settings.eps)
+        self.team = Team(self.model, min(settings.threads or available_cores(), settings.accumulation))
+        self.optimizer = Adam(self.model, (settings.beta1, settings.beta2), settings.eps, self.team.map)
         self.progress = Progress(data_checksum=data.checksum)
 
     def summary(self) -> str:
@@ -143,15 +145,10 @@ class Trainer:
         settings, model, began = self.config.training, self.model, time.perf_counter()
         step = self.progress.step + 1
         batches = self.plan.micro_batches(indices)
-        loss_sum, n_tokens = 0.0, 0
-        for shard, batch in enumerate(batches):
-            loss, n = model.loss_backward(batch.source_ids, batch.target_in_ids, batch.target_out_ids,
-                                          settings.eps_ls, DropoutKey(settings.seed, step, shard),
-                                          settings.smoothing)
-            loss_sum += float(loss)
-            n_tokens += n
-        model.store.grad /= n_tokens
-        grad_norm = clip_by_global_norm_inplace(model.store.grad, settings.clip_norm or math.inf)
+        loss_sum, n_tokens = self.team.loss_backward(batches, settings, step)
+        grad_norm = self.team.mean_gradient(n_tokens)
+        if settings.clip_norm:
+            clip_by_global_norm_inplace(model.store.grad, settings.clip_norm)
         if not math.isfinite(loss_sum) or not math.isfinite(grad_norm):
             raise UserError(self._not_finite(step, epoch, index, indices, loss_sum / n_tokens, grad_norm))
         learning_rate = noam(step, self.config.model.d_model, settings.warmup, settings.lr_factor)
@@ -245,7 +242,8 @@ def train(trainer: Trainer) -> str:
         print(f"{run.checkpoints.average}: removed, being of an older state", file=sys.stderr)
         run.checkpoints.average.unlink()
     bar = tqdm(total=settings.steps, initial=trainer.progress.step, unit="step", disable=None, file=sys.stderr)
-    with stop_on_signals() as stop, bar:
+    cores = settings.threads or available_cores()
+    with threadpool_limits(max(1, cores // len(trainer.team.models)), "blas"), stop_on_signals() as stop, bar:
         for epoch, index, indices in steps(trainer.plan, trainer.progress.epoch, trainer.progress.index):
             if reason:
                 break

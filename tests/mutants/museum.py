@@ -78,6 +78,7 @@ BATCHES = "scratchformer/text/batches.py"
 TOKENIZER = "scratchformer/text/tokenizer.py"
 CHECKPOINTS = "scratchformer/training/checkpoints.py"
 LOOP = "scratchformer/training/loop.py"
+TEAM = "scratchformer/training/team.py"
 RUN = "scratchformer/training/run.py"
 
 DIFFERENCES = "tests/nn/test_gradients.py::test_backward_agrees_with_finite_differences"
@@ -262,13 +263,13 @@ MUSEUM = [
     Mutant("tied-gradient-dropped", ULTRON09,
            "The output layer's share in the gradient of the tied matrix is dropped.",
            "Unembedding", f"{DIFFERENCES}[Unembedding: a batch of sequences, dropout 0.0]",
-           [Patch(LAYERS, "        self.weight.grad += ops.matmul(rows_of(dlogits).T, rows_of(y))\n", "")]),
+           [Patch(LAYERS, "        ops.add_product(self.weight.grad, rows_of(dlogits).T, rows_of(y))\n", "")]),
 
     Mutant("gradient-cut-loose", CLASSIC,
            "`grad = grad + g` makes a new array: the right gradient, in a place where the optimizer does not look.",
            "Unembedding", f"{IN_CONTRACT}gradients_accumulate_in_their_store[Unembedding: a batch of sequences, "
            "dropout 0.0]",
-           [Patch(LAYERS, "self.weight.grad += ops.matmul(", "self.weight.grad = self.weight.grad + ops.matmul(")]),
+           [Patch(LAYERS, "ops.add_product(self.weight.grad, ", "self.weight.grad = self.weight.grad + ops.matmul(")]),
 
     Mutant("tied-only-at-first", ULTRON09,
            "The output matrix is a copy of the embedding and goes its own way after the first step (there, after "
@@ -309,7 +310,7 @@ MUSEUM = [
     Mutant("gradient-overwritten", CLASSIC,
            "`grad = ` instead of `grad +=`: only the last micro-batch counts.",
            "Linear", f"{IN_CONTRACT}gradients_accumulate_in_their_store[Linear: a batch of sequences, dropout 0.0]",
-           [Patch(OPS, "dW += self.matmul(x_rows.T, dy_rows)", "dW[...] = self.matmul(x_rows.T, dy_rows)")]),
+           [Patch(OPS, "self.add_product(dW, x_rows.T, dy_rows)", "dW[...] = self.matmul(x_rows.T, dy_rows)")]),
 
     Mutant("relu-backward-in-place", CLASSIC,
            "The backward of ReLU writes into the gradient it is given: harmless until someone else needs that array.",
@@ -545,34 +546,38 @@ MUSEUM = [
     Mutant("gradient-over-sentences", RZIGA,
            "The loss is a mean over tokens, its gradient over sentences: T times too large.",
            "Trainer.step", f"{IN_LOOP}a_step_divides_by_the_tokens_of_all_micro_batches",
-           [Patch(LOOP, "model.store.grad /= n_tokens", "model.store.grad /= len(indices)")]),
+           [Patch(LOOP, "self.team.mean_gradient(n_tokens)", "self.team.mean_gradient(len(indices))")]),
 
     Mutant("gradient-not-divided", ANNOTATED,
            "The gradients of the micro-batches are added up and never divided. Adam hardly shows it: it forgives any "
            "constant factor.",
            "Trainer.step", f"{IN_LOOP}a_step_divides_by_the_tokens_of_all_micro_batches",
-           [Patch(LOOP, "        model.store.grad /= n_tokens\n", "")]),
+           [Patch(LOOP, "self.team.mean_gradient(n_tokens)", "self.team.mean_gradient(1)")]),
 
     Mutant("mean-of-means", CLASSIC,
            "Each micro-batch is divided by its own tokens and the means are averaged: a token in a small micro-batch "
            "counts more.",
            "Trainer.step", f"{IN_LOOP}a_step_divides_by_the_tokens_of_all_micro_batches",
-           [Patch(LOOP, "        loss_sum, n_tokens = 0.0, 0\n", """\
-        loss_sum, n_tokens = 0.0, 0
-        mean = np.zeros_like(model.store.grad)
+           [Patch(TEAM, "                loss_sum += float(loss)\n", """\
+                loss_sum += float(loss)
+                mean += self.models[member].store.grad / n / len(batches)
+                self.models[member].zero_grad()
 """),
-            Patch(LOOP, "            n_tokens += n\n        model.store.grad /= n_tokens\n", """\
-            n_tokens += n
-            mean += model.store.grad / n / len(batches)
-            model.zero_grad()
-        model.store.grad[...] = mean
-""")]),
+            Patch(TEAM, "            loss_sum, n_tokens = 0.0, 0\n", """\
+            loss_sum, n_tokens = 0.0, 0
+            mean = np.zeros_like(self.models[member].store.grad)
+"""),
+            Patch(TEAM, "            return loss_sum, n_tokens\n", """\
+            self.models[member].store.grad[...] = mean
+            return loss_sum, n_tokens
+"""),
+            Patch(LOOP, "self.team.mean_gradient(n_tokens)", "self.team.mean_gradient(1)")]),
 
     Mutant("partial-accumulation-divided-in-full", CSD81,
            "A step of fewer micro-batches than usual is divided by the usual number all the same.",
            "Trainer.step", f"{IN_LOOP}a_step_of_fewer_micro_batches_is_divided_by_its_own_tokens",
-           [Patch(LOOP, "model.store.grad /= n_tokens",
-                  "model.store.grad /= n_tokens * settings.accumulation / len(batches)")]),
+           [Patch(LOOP, "self.team.mean_gradient(n_tokens)",
+                  "self.team.mean_gradient(n_tokens * settings.accumulation / len(batches))")]),
 
     Mutant("gradient-not-zeroed", CLASSIC,
            "The gradient of the last step is still there when the next begins.",
@@ -583,22 +588,25 @@ MUSEUM = [
            "The norm is clipped before the sum is divided by its tokens: the limit depends on the size of the batch.",
            "Trainer.step", f"{IN_LOOP}a_step_divides_by_the_tokens_of_all_micro_batches",
            [Patch(LOOP, """\
-        model.store.grad /= n_tokens
-        grad_norm = clip_by_global_norm_inplace(model.store.grad, settings.clip_norm or math.inf)
+        grad_norm = self.team.mean_gradient(n_tokens)
+        if settings.clip_norm:
+            clip_by_global_norm_inplace(model.store.grad, settings.clip_norm)
 """, """\
-        grad_norm = clip_by_global_norm_inplace(model.store.grad, settings.clip_norm or math.inf)
+        grad_norm = self.team.mean_gradient(1)
+        if settings.clip_norm:
+            clip_by_global_norm_inplace(model.store.grad, settings.clip_norm)
         model.store.grad /= n_tokens
 """)]),
 
     Mutant("training-without-dropout", CLASSIC,
            "Training forgets to hand over the key: nothing is ever dropped.",
            "Trainer.step", f"{IN_LOOP}every_micro_batch_of_every_step_draws_masks_of_its_own",
-           [Patch(LOOP, "DropoutKey(settings.seed, step, shard),", "None,")]),
+           [Patch(TEAM, "DropoutKey(settings.seed, step, shard),", "None,")]),
 
     Mutant("one-mask-for-all-micro-batches", CLASSIC,
            "The micro-batches of a step draw the same masks.",
            "Trainer.step", f"{IN_LOOP}every_micro_batch_of_every_step_draws_masks_of_its_own",
-           [Patch(LOOP, "DropoutKey(settings.seed, step, shard),", "DropoutKey(settings.seed, step),")]),
+           [Patch(TEAM, "DropoutKey(settings.seed, step, shard),", "DropoutKey(settings.seed, step),")]),
 
     # Batches ----------------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 
 from scratchformer.errors import UserError
-from scratchformer.text.batches import BatchPlan, batches_in_order, bucket_boundaries, encode_pairs, steps
+from scratchformer.text.batches import (
+    BatchPlan,
+    batches_in_order,
+    bucket_boundaries,
+    encode_pairs,
+    even_parts,
+    steps,
+)
 from scratchformer.text.corpora import Pairs
 from scratchformer.text.tokenizer import BOS, EOS, PAD
 
@@ -231,14 +238,23 @@ def test_micro_batches_share_out_the_step_within_the_budget(encoded, accumulatio
         assert len(batches) == min(accumulation, len(step))
         assert sorted(np.concatenate([batch.indices for batch in batches])) == sorted(step)
         assert all(max(batch.source_ids.size, batch.target_out_ids.size) <= BUDGET for batch in batches)
-        assert np.ptp([len(batch.indices) for batch in batches]) <= 1
 
 
-def test_pairs_are_dealt_like_a_snake():
+def test_pairs_of_similar_length_make_a_micro_batch():
     lengths = [2, 3, 4, 5, 6, 7, 8]
     encoded = encode_pairs(encode, pairs_of_lengths([n - 1 for n in lengths], [1] * 7), MAX_LENGTH, BUDGET)
     batches = BatchPlan(encoded, BUDGET, accumulation=3, seed=0).micro_batches(np.array([4, 0, 6, 2, 1, 5, 3]))
-    assert [encoded.lengths[batch.indices].tolist() for batch in batches] == [[8, 3, 2], [7, 4], [6, 5]]
+    assert [encoded.lengths[batch.indices].tolist() for batch in batches] == [[8, 7], [6, 5], [4, 3, 2]]
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
+def test_no_other_cut_makes_the_costliest_part_cheaper(n):
+    random = np.random.default_rng(n)
+    for _ in range(50):
+        lengths = np.sort(random.integers(1, 30, random.integers(n, 9)))[::-1]
+        area = max((part.stop - part.start) * lengths[part.start] for part in even_parts(lengths, n))
+        ends = (sorted((0, *cut, len(lengths))) for cut in itertools.combinations(range(1, len(lengths)), n - 1))
+        assert area == min(max((end - start) * lengths[start] for start, end in zip(cut, cut[1:])) for cut in ends)
 
 
 def test_micro_batches_do_not_depend_on_the_order_of_the_step(encoded):

@@ -10,7 +10,7 @@ import numpy as np
 
 from scratchformer.config import ModelConfig
 from scratchformer.nn.dropout import DropoutKey
-from scratchformer.nn.ops import OPS, Ops
+from scratchformer.nn.ops import FAST, OPS, Ops
 from scratchformer.nn.parameter import Array
 from scratchformer.study.gradient_cases import SMALL
 
@@ -46,13 +46,15 @@ def shifted(target: np.ndarray) -> np.ndarray:
 
 @contextmanager
 def watched(watch: Any) -> Iterator[Any]:
-    """Let NumPy arrays be worked on by these operations for a while, which look on."""
-    usual = OPS[np.ndarray]
+    """Let NumPy arrays be worked on by these operations for a while, which look on; the fast ones would not."""
+    usual, fast = OPS[np.ndarray], FAST.copy()
     OPS[np.ndarray] = watch
+    FAST.clear()
     try:
         yield watch
     finally:
         OPS[np.ndarray] = usual
+        FAST.update(fast)
 
 
 class DropoutWatch(Ops):

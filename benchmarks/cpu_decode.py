@@ -1,0 +1,283 @@
+"""How many sentences a second does a model translate on a CPU, here and in PyTorch?
+
+    python benchmarks/cpu_decode.py [--models multi30k,small] [--run DIR --data DIR] [--sentences 1000] [--beams 1,4]
+                                    [--threads 1,2] [--repetitions 20] [--out DIR] [--quick]
+
+A translation is the whole way from the source's ids to the best hypothesis' ids: the encoder and the search, no text. A
+cell is a model, a beam (1 is greedy search) and a number of threads. Scratchformer and PyTorch (rival_decoding.py) get
+the same weights and the same batches and follow the same algorithm. First both must find the same translations; then
+they take turns. What counts is the minimum over all repetitions, since on a shared machine everything above it is
+somebody else's work. README.md here says more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import importlib.util
+import math
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Callable, NamedTuple
+
+import numpy as np
+from cpu_step import OURS, QUARTILES, QUICK, RESULTS, TASKS, WARM_UP, blas_threads, names_from, positive, take_turns
+from cpu_step import thread_counts as counts
+from provenance import surroundings
+from small_training import write
+from threadpoolctl import threadpool_limits
+
+from scratchformer import config as configs
+from scratchformer.decoding.search import Hypothesis, log_probabilities, search
+from scratchformer.decoding.translator import LINES_AT_ONCE, SENTENCES_AT_ONCE
+from scratchformer.nn.transformer import Transformer
+from scratchformer.text.batches import Sequences, encode_sequences
+from scratchformer.text.corpora import read_lines
+from scratchformer.text.tokenizer import BOS, EOS, PAD, UNK
+from scratchformer.training.run import load_run
+
+THEIRS, SPREAD = "pytorch", "pytorch_batches"
+"""PyTorch with its threads inside each operation, and with each thread at a batch of its own."""
+
+DEFAULT_MODELS = ["multi30k", "small"]
+SEED = 0                                    # of random weights, and of random sentences
+ALPHA = 0.6                                 # exponent of the length penalty
+EXTRA_LENGTH = 2                            # with random weights, which hardly ever write EOS: all get so much longer
+TYPICAL, SPREAD_OF_LENGTHS = 13.4, 0.3      # of captions: median in tokens, standard deviation of the logarithm
+SHORTEST, LONGEST = 5, 35
+TEST_FILE = "test_2016_flickr.en"
+QUICK_SENTENCES = 12
+
+SAME_SHARE = 0.99                           # of the translations must be the same; the others, ties
+TOLERANCE = 1e-3                            # of scores, in nats
+
+# What is translated ---------------------------------------------------------------------------------------------------
+
+
+class Task(NamedTuple):
+    """A model, and batches (B, S) of sources as `Translator` makes them, the shortest first."""
+
+    model: Transformer
+    weights: str
+    batches: list[np.ndarray]
+    extra_length: int
+
+
+def random_task(name: str, sentences: int, quick: bool) -> Task:
+    config = TASKS[name].config
+    model = Transformer((configs.with_settings(config, QUICK) if quick else config).model, SEED)
+    sources = random_sentences(model.config.vocab_size, sentences)
+    return Task(model, "random", batches_by_length(sources), EXTRA_LENGTH)
+
+
+def trained_task(run: Path, data: Path, sentences: int) -> Task:
+    """The first sentences of the test set.
+
+    Raises ValueError if a file is missing or damaged, or if the rival cannot be this model.
+    """
+    from rival_decoding import Weights
+
+    translator = load_run(run)
+    Weights(translator.model)
+    lines = [line for line in read_lines(data / TEST_FILE) if line.strip()][:sentences]
+    sources = encode_sequences(translator.tokenizer.encode, lines)
+    return Task(translator.model, "trained", batches_by_length(sources), translator.extra_length)
+
+
+def random_sentences(vocab_size: int, count: int) -> Sequences:
+    """Random words, as many as captions have: 14 tokens on average, EOS counted."""
+    random = np.random.default_rng(SEED)
+    lengths = random.lognormal(math.log(TYPICAL), SPREAD_OF_LENGTHS, count).round().clip(SHORTEST, LONGEST).astype(int)
+    ends = np.cumsum(lengths)
+    ids = random.integers(UNK + 1, vocab_size, ends[-1], dtype=np.int32)
+    ids[ends - 1] = EOS
+    return Sequences(ids, np.concatenate([[0], ends]))
+
+
+def batches_by_length(sources: Sequences) -> list[np.ndarray]:
+    by_length = np.argsort(sources.lengths, kind="stable")
+    return [sources.padded(by_length[start:start + SENTENCES_AT_ONCE])
+            for start in range(0, len(by_length), SENTENCES_AT_ONCE)]
+
+
+# The rivals -----------------------------------------------------------------------------------------------------------
+
+Decode = Callable[[list[np.ndarray]], list[Hypothesis]]
+"""From batches of sources to the best translation of each sentence."""
+
+
+def our_decode(model: Transformer, batches: list[np.ndarray], beam: int, threads: int,
+               extra_length: int) -> list[Hypothesis]:
+    """The BLAS gets all the threads."""
+    with threadpool_limits(threads, "blas"):
+        return [nbest[0] for batch in batches for nbest in search(model, batch, beam, ALPHA, extra_length)]
+
+
+def rivals(task: Task, beam: int, threads: int) -> tuple[dict[str, Decode], dict[str, Callable]]:
+    """-> the ways to decode, and their first part, in which the sources are read: the encoder, and the keys and values
+    of its output."""
+    from rival_decoding import Searcher, Weights, search_in_operations, search_over_batches
+
+    model, _, batches, extra_length = task
+    weights, longest_source = Weights(model), max(batch.shape[1] for batch in batches)
+    searchers = [Searcher(weights, beam, ALPHA, extra_length, SENTENCES_AT_ONCE, longest_source)
+                 for _ in range(threads)]
+    decodes = {OURS: lambda batches: our_decode(model, batches, beam, threads, extra_length),
+               THEIRS: lambda batches: search_in_operations(searchers[0], batches, threads)}
+    if threads > 1:
+        decodes[SPREAD] = lambda batches: search_over_batches(searchers, batches)
+    readers = {OURS: lambda batches: [model.start(batch, beam) for batch in batches],
+               THEIRS: lambda batches: [searchers[0].start(batch) for batch in batches]}
+    return decodes, readers
+
+
+# Are they the same? ---------------------------------------------------------------------------------------------------
+
+
+def same_share(task: Task, ours: list[Hypothesis], theirs: list[Hypothesis]) -> float:
+    """The share of translations that are the same, id by id.
+
+    Rounding may decide between two that are as good as each other. Raises AssertionError for anything more.
+    """
+    sources = [row[row != PAD] for batch in task.batches for row in batch]
+    n_same = 0
+    for source, mine, other in zip(sources, ours, theirs, strict=True):
+        n_same += mine.ids == other.ids
+        if abs(mine.score - other.score) > TOLERANCE and not is_tie(task.model, source, mine.ids, other.ids):
+            raise AssertionError(f"not the same search: {mine} here and {other} in PyTorch for {source.tolist()}")
+    if n_same < SAME_SHARE * len(sources):
+        raise AssertionError(f"not the same search: only {n_same} of {len(sources)} translations are the same")
+    return n_same / len(sources)
+
+
+def is_tie(model: Transformer, source: np.ndarray, mine: list[int], other: list[int]) -> bool:
+    """Whether the first tokens that differ are equally likely, so that greedy search may go either way."""
+    if mine == other:
+        return False
+    mine, other = [*mine, EOS], [*other, EOS]
+    first = next(position for position, (a, b) in enumerate(zip(mine, other)) if a != b)
+    logits, _ = model.forward(source[None], np.array([[BOS, *mine[:first]]]))
+    likely = log_probabilities(logits[0, -1:])[0]
+    return abs(likely[mine[first]] - likely[other[first]]) <= TOLERANCE
+
+
+# One cell -------------------------------------------------------------------------------------------------------------
+
+
+def measure(name: str, task: Task, beam: int, threads: int, repetitions: int) -> dict[str, Any]:
+    import torch
+
+    decodes, readers = rivals(task, beam, threads)
+    with threadpool_limits(threads, "blas"):
+        found = {rival: decode(task.batches) for rival, decode in decodes.items()}
+        same = min(same_share(task, found[OURS], found[rival]) for rival in found if rival != OURS)
+        # Threads that each take batches cannot be timed batch by batch; otherwise short turns are better.
+        units = [[batch] for batch in task.batches] if threads == 1 else [task.batches]
+        seconds, faults, _ = take_turns(decodes, units, repetitions)
+        torch.set_num_threads(threads)
+        reading, _, _ = take_turns(readers, units, repetitions)
+        pinned = {THEIRS: torch.get_num_threads(), OURS: blas_threads()}
+    spread, reading_spread = ({rival: in_all(times) for rival, times in each.items()} for each in (seconds, reading))
+    sentences = sum(map(len, task.batches))
+    return {
+        "model": name, "weights": task.weights, "beam": beam, "threads": threads, "threads_pinned": pinned,
+        "config": asdict(task.model.config), "alpha": ALPHA, "extra_length": task.extra_length,
+        "sentences": sentences, "batches": len(task.batches),
+        "source_tokens": sum(int(np.count_nonzero(batch != PAD)) for batch in task.batches),
+        "generated_tokens": sum(len(hypothesis.ids) for hypothesis in found[OURS]),
+        "identical_share": round(same, 5),
+        "seconds": spread,
+        "seconds_of_reading": reading_spread,
+        "sentences_per_second": {rival: round(sentences / labels["minimum"], 1) for rival, labels in spread.items()},
+        "time_over_ours": {label: {rival: round(labels[label] / spread[OURS][label], 3)
+                                   for rival, labels in spread.items()} for label in ("minimum", "median")},
+        "page_faults": {rival: round(float(each.mean(axis=0).sum())) for rival, each in faults.items()},
+    }
+
+
+def in_all(times: np.ndarray) -> dict[str, float]:
+    """Seconds (repetitions, units) -> minimum and quartiles over the repetitions, summed over the units."""
+    return {label: round(float(np.percentile(times, percent, axis=0).sum()), 5) for label, percent in QUARTILES.items()}
+
+
+# All cells ------------------------------------------------------------------------------------------------------------
+
+
+def measure_all(tasks: dict[str, Task], beams: list[int], threads: list[int], repetitions: int,
+                out: Path) -> list[dict[str, Any]]:
+    """The file is written after each cell, so what is measured is kept."""
+    around = surroundings()                                                        # now: git may move while we measure
+    around["versions"]["torch"] = importlib.metadata.version("torch")
+    paths_cut = [Path(word).name if Path(word).is_absolute() else word for word in sys.argv[1:]]
+    head = {"benchmark": "cpu_decode", "command": " ".join(["python benchmarks/cpu_decode.py", *paths_cut]),
+            "repetitions": repetitions, "warm_up": WARM_UP, "seed": SEED}
+    cells: list[dict[str, Any]] = []
+    for name, task in tasks.items():
+        for n_threads in threads:
+            for beam in beams:
+                cells.append(measure(name, task, beam, n_threads, repetitions))
+                write(out, "cpu_decode", {**head, "cells": cells, **around})
+                print_cell(cells[-1])
+    return cells
+
+
+def print_cell(cell: dict[str, Any]) -> None:
+    pinned = cell["threads_pinned"]
+    print(f"{cell['model']} ({cell['weights']}), beam {cell['beam']}, {cell['threads']} thread(s) (pinned: PyTorch "
+          f"{pinned[THEIRS]}, NumPy's BLAS {pinned[OURS]}), {cell['sentences']} sentences, "
+          f"{cell['generated_tokens']} tokens found, {cell['identical_share']:.2%} the same; seconds, minimum "
+          "(quartiles):")
+    for name, labels in cell["seconds"].items():
+        minimum, *quartiles = (f"{seconds:.2f}" for seconds in labels.values())
+        reading = cell["seconds_of_reading"].get(name, {}).get("minimum")
+        print(f"    {name:15} {minimum:>7} ({', '.join(quartiles)})"
+              + (f", of which the encoder {reading:.2f}" if reading else ""), flush=True)
+
+
+def print_table(cells: list[dict[str, Any]]) -> None:
+    """A row per cell; where PyTorch has two ways, its faster one counts."""
+    print("\nSentences a second, and PyTorch's time over ours, by the minima and by the medians.\n")
+    print(f"{'model':9} {'weights':8} {'beam':>4} {'threads':>7} {OURS:>13} {THEIRS:>8} {'minima':>7} {'medians':>7}")
+    for cell in cells:
+        ratios = {label: min(ratio for name, ratio in cell["time_over_ours"][label].items() if name != OURS)
+                  for label in cell["time_over_ours"]}
+        rate = cell["sentences_per_second"]
+        fastest = max(value for name, value in rate.items() if name != OURS)
+        print(f"{cell['model']:9} {cell['weights']:8} {cell['beam']:4} {cell['threads']:7} {rate[OURS]:13.0f} "
+              f"{fastest:8.0f} {ratios['minimum']:7.2f} {ratios['median']:7.2f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--models", type=names_from(TASKS), default=DEFAULT_MODELS, help="(default: multi30k,small)")
+    parser.add_argument("--run", type=Path, help="a trained model's run: its weights instead of multi30k's random ones")
+    parser.add_argument("--data", type=Path, help=f"where {TEST_FILE} is, which that model then translates")
+    parser.add_argument("--sentences", type=positive, default=1000, help="(default: %(default)s)")
+    parser.add_argument("--beams", type=counts, default=[1, 4], help="1 is greedy search (default: 1,4)")
+    parser.add_argument("--threads", type=counts, default=[1, 2], help="for all rivals (default: 1,2)")
+    parser.add_argument("--repetitions", type=positive, default=20, help="of every batch (default: %(default)s)")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="directory of the result (default: results/ here)")
+    parser.add_argument("--quick", action="store_true", help="2 repetitions of small models, to see that it runs")
+    arguments = parser.parse_args()
+    if not arguments.out.is_dir():
+        parser.error(f"--out: {arguments.out} is no directory")
+    if importlib.util.find_spec("torch") is None:
+        parser.error("there is no PyTorch to compare with: pip install torch")
+    if arguments.sentences > LINES_AT_ONCE:
+        parser.error(f"--sentences: only {LINES_AT_ONCE} are sorted by length at once")
+    if (arguments.run is None) != (arguments.data is None) or arguments.run and "multi30k" not in arguments.models:
+        parser.error("--run and --data go together, and with the model multi30k")
+
+    repetitions = 2 if arguments.quick else arguments.repetitions
+    sentences = min(QUICK_SENTENCES, arguments.sentences) if arguments.quick else arguments.sentences
+    try:
+        tasks = {name: trained_task(arguments.run, arguments.data, sentences) if arguments.run and name == "multi30k"
+                 else random_task(name, sentences, arguments.quick) for name in arguments.models}
+    except ValueError as error:                                                    # UserError is one
+        parser.error(str(error))
+    print_table(measure_all(tasks, arguments.beams, arguments.threads, repetitions, arguments.out))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,131 @@
+"""The operations of `nn/ops.py` where NumPy on a CPU can be quicker, for float32. The layers do not know of them.
+
+Matrix products run near the limit of the machine whoever calls them. The rest of a step is limited by memory: a call of
+NumPy reads its arguments and writes its result, and an array of some megabytes leaves the cache before it is read again.
+So these versions take fewer calls, on blocks of rows that stay in a core's cache from the first call to the last, and
+leave sums to matrix products with ones, which are several times as fast as `sum`. Results differ in the last bits.
+
+What each is worth in a whole step, and what was tried in vain: docs/performance.md.
+"""
+
+from __future__ import annotations
+
+from typing import Iterator
+
+import numpy as np
+
+from scratchformer.nn.dropout import DropoutKey, keep_scale
+from scratchformer.nn.ops import FAST, PAD, Ops, rows_of
+from scratchformer.nn.parameter import Array
+
+BLOCK = 1 << 16
+"""Numbers in a block, 256 KB of float32: a few of them fit into the second-level cache of a core (1 to 2 MB)."""
+
+
+def blocks(rows: Array) -> Iterator[slice]:
+    """Slices that cut the rows of a matrix (n, d) into blocks of about BLOCK numbers."""
+    step = max(1, BLOCK // rows.shape[1])
+    return (slice(start, start + step) for start in range(0, len(rows), step))
+
+
+class FastOps(Ops):
+    """The reference operations, some of them in fewer passes over memory."""
+
+    def add_product(self, total: Array, a: Array, b: Array) -> None:
+        """Block by block, so that a product is still in the cache when it is added."""
+        for block in blocks(total):
+            total[block] += self.matmul(a[block], b)
+
+    def linear_backward(self, dy: Array, x: Array, W: Array, dW: Array, db: Array | None) -> Array:
+        x_rows, dy_rows = rows_of(x), rows_of(dy)
+        dW += self.matmul(x_rows.T, dy_rows)
+        if db is not None:
+            db += ones_like_rows(dy_rows) @ dy_rows
+        return self.matmul(dy_rows, W.T).reshape(x.shape)
+
+    def add_norm(self, x: Array, update: Array, gamma: Array, beta: Array, eps: float, P_drop: float,
+                 rng: DropoutKey | None) -> tuple[Array, tuple]:
+        x_rows, update_rows = rows_of(x), rows_of(update)
+        kept = None if rng is None or P_drop == 0 else rng.keep(x_rows.shape, P_drop)
+        D = x.shape[-1]
+        mean = np.full(D, 1 / D, x.dtype)
+        y, normalized = np.empty(x_rows.shape, x.dtype), np.empty(x_rows.shape, x.dtype)
+        inverse_std = np.empty((len(x_rows), 1), x.dtype)
+        for block in blocks(x_rows):
+            n, factor = normalized[block], inverse_std[block]
+            if kept is None:
+                np.add(x_rows[block], update_rows[block], out=n)
+            else:
+                np.multiply(update_rows[block], kept[block], out=n)
+                n *= keep_scale(P_drop)
+                n += x_rows[block]
+            n -= (n @ mean)[:, None]
+            factor[:, 0] = np.einsum("nd,nd->n", n, n)
+            factor /= D
+            factor += eps
+            np.sqrt(factor, out=factor)
+            np.reciprocal(factor, out=factor)
+            n *= factor
+            np.multiply(n, gamma, out=y[block])
+            y[block] += beta
+        normalized, inverse_std = normalized.reshape(x.shape), inverse_std.reshape(*x.shape[:-1], 1)
+        return y.reshape(x.shape), (None if kept is None else kept.reshape(x.shape), (normalized, inverse_std))
+
+    def add_norm_backward(self, dy: Array, saved: tuple, gamma: Array, dgamma: Array, dbeta: Array,
+                          P_drop: float) -> tuple[Array, Array]:
+        kept, (normalized, inverse_std) = saved
+        dy_rows, normalized, inverse_std, D = rows_of(dy), rows_of(normalized), rows_of(inverse_std), dy.shape[-1]
+        mean = np.full(D, 1 / D, dy.dtype)
+        dx = np.empty(dy_rows.shape, dy.dtype)
+        dupdate = dx if kept is None else np.empty(dy_rows.shape, dy.dtype)
+        kept = None if kept is None else rows_of(kept)
+        for block in blocks(dy_rows):
+            g, n, d = dy_rows[block], normalized[block], dx[block]
+            ones = ones_like_rows(g)
+            share = g * n
+            dgamma += ones @ share
+            dbeta += ones @ g
+            np.multiply(g, gamma, out=d)                                           # d of the normalised x
+            along_itself = np.einsum("nd,nd->n", d, n)[:, None] / D
+            d -= (d @ mean)[:, None]
+            d -= np.multiply(n, along_itself, out=share)
+            d *= inverse_std[block]
+            if kept is not None:
+                np.multiply(d, kept[block], out=dupdate[block])
+                dupdate[block] *= keep_scale(P_drop)
+        return dx.reshape(dy.shape), dupdate.reshape(dy.shape)
+
+    def embedding_backward(self, dx: Array, ids: Array, scale: float, dE: Array) -> None:
+        """Row by row: `np.add.at` takes longer over one number than this over a row."""
+        for id_, row in zip(ids.reshape(-1).tolist(), rows_of(dx * scale)):
+            if id_ != PAD:
+                dE[id_] += row
+
+    def cross_entropy(self, logits: Array, targets: Array, on_target: float, everywhere: float,
+                      out: Array | None = None) -> tuple[Array, Array]:
+        ones = np.ones(logits.shape[1], logits.dtype)
+        dlogits = np.empty(logits.shape, logits.dtype) if out is None else out
+        loss_sum = np.float64(0)
+        for block in blocks(logits):
+            target, p = targets[block], dlogits[block]
+            row, real = np.arange(len(target)), target != PAD
+            np.subtract(logits[block], logits[block].max(axis=1, keepdims=True), out=p)
+            smoothed_score = on_target * p[row, target]
+            if everywhere:
+                smoothed_score += everywhere * (p @ ones)
+            np.exp(p, out=p)
+            total = p @ ones
+            loss_sum += ((np.log(total) - smoothed_score) * real).sum(dtype=np.float64)
+            p *= (1 / total)[:, None]
+            p -= everywhere
+            p[row, target] -= on_target
+            p[~real] = 0
+        return loss_sum, dlogits
+
+
+def ones_like_rows(rows: Array) -> Array:
+    """Ones (n,) for rows (n, d): `ones @ rows` is their sum."""
+    return np.ones(len(rows), rows.dtype)
+
+
+FAST[np.ndarray, np.dtype("float32")] = FastOps(np)

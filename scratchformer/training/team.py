@@ -1,0 +1,80 @@
+"""One optimizer step on several cores.
+
+NumPy divides nothing among cores but large matrix products. A step has something better to divide: its micro-batches,
+whose gradients are added up anyway. Each thread of a team computes some of them from beginning to end; inside NumPy,
+Python lets the threads run side by side.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import os
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Callable, Sequence
+
+import numpy as np
+
+from scratchformer.config import TrainingConfig
+from scratchformer.nn.dropout import DropoutKey
+from scratchformer.nn.optim import PART
+from scratchformer.nn.transformer import Transformer, chunks
+from scratchformer.text.batches import Batch
+
+
+class Team:
+    """Threads that share the weights of a model; each has a gradient of its own, so that none waits for another.
+
+    Micro-batch i goes to thread i modulo `threads`, and the gradients are added in the order of the threads. So the
+    result depends on the number of threads, in its last bits, and not on which of them is quicker.
+
+    map  like Python's, but the threads share the calls
+    """
+
+    def __init__(self, model: Transformer, threads: int) -> None:
+        self.models = [model, *(with_own_gradient(model) for _ in range(threads - 1))]
+        self.map: Callable = map
+        if threads > 1:
+            quiet = partial(np.seterr, over="ignore", invalid="ignore")            # as in Trainer.step, which tells
+            self.map = ThreadPoolExecutor(threads, "team", quiet).map
+
+    def loss_backward(self, batches: Sequence[Batch], settings: TrainingConfig, step: int) -> tuple[float, int]:
+        """Loss and gradients of the micro-batches of a step -> loss_sum in nats, n_tokens."""
+        def work(member: int) -> tuple[float, int]:
+            loss_sum, n_tokens = 0.0, 0
+            for shard in range(member, len(batches), len(self.models)):
+                source_ids, target_in_ids, target_out_ids, _ = batches[shard]
+                loss, n = self.models[member].loss_backward(source_ids, target_in_ids, target_out_ids, settings.eps_ls,
+                                                            DropoutKey(settings.seed, step, shard), settings.smoothing)
+                loss_sum += float(loss)
+                n_tokens += n
+            return loss_sum, n_tokens
+
+        sums = list(self.map(work, range(len(self.models))))
+        return sum(loss_sum for loss_sum, _ in sums), sum(n_tokens for _, n_tokens in sums)
+
+    def mean_gradient(self, n_tokens: int) -> float:
+        """Gather the gradients in the first model, divided by n_tokens; the others are cleared. -> its length"""
+        total, *others = (model.store.grad for model in self.models)
+
+        def work(part: slice) -> float:
+            for other in others:
+                total[part] += other[part]
+                other[part] = 0
+            total[part] /= n_tokens
+            return float(total[part] @ total[part])
+
+        return math.sqrt(sum(self.map(work, chunks(total.size, PART))))
+
+
+def with_own_gradient(model: Transformer) -> Transformer:
+    """A model with the very weights of this one, and a gradient that is not the same."""
+    twin = copy.deepcopy(model)
+    twin.store.hold(model.store.data, np.zeros_like(model.store.grad))
+    return twin
+
+
+def available_cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,19 @@
+"""Whatever is said of gradients and of the flow of information holds with the fast operations, too."""
+
+import numpy as np
+import pytest
+from test_flow import *  # noqa: F401,F403
+from test_gradients import *  # noqa: F401,F403
+
+from scratchformer.nn.fast_ops import FastOps
+from scratchformer.nn.ops import OPS, ops_of
+
+
+@pytest.fixture(autouse=True)
+def fast(monkeypatch):
+    """Float64, in which these checks are made, would get the reference."""
+    monkeypatch.setitem(OPS, np.ndarray, FastOps(np))
+
+
+def test_they_are_in_use():
+    assert isinstance(ops_of(np.zeros(1)), FastOps)

@@ -1,0 +1,170 @@
+"""PyTorch, the rival in decoding, finds what scratchformer finds; and the script says when it does not."""
+
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from scratchformer.config import ModelConfig
+from scratchformer.decoding.search import Hypothesis, search
+from scratchformer.decoding.translator import SENTENCES_AT_ONCE
+from scratchformer.nn.transformer import Transformer
+from scratchformer.text.tokenizer import EOS, PAD
+from scratchformer.training.run import load_run
+
+pytest.importorskip("torch")
+pytest.importorskip("threadpoolctl")
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+TINY_MODEL = Path(__file__).parents[1] / "data" / "tiny_model"
+
+
+@pytest.fixture
+def rival(monkeypatch):
+    import torch
+
+    torch.set_num_threads(1)                                                       # such small products gain nothing
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    return importlib.import_module("rival_decoding")
+
+
+@pytest.fixture
+def cpu_decode(monkeypatch):
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    return importlib.import_module("cpu_decode")
+
+
+def new_model(vocab_size, seed=0, **changes):
+    """A model that nobody has trained, which likes to write EOS: some translations end early, with a beam."""
+    config = ModelConfig(**{"vocab_size": vocab_size, "N": 2, "d_model": 16, "d_ff": 32, "h": 2} | changes)
+    model = Transformer(config, seed)
+    weights = model.store.named_views(model.store.data)
+    weights["decoder.layers.1.feed_forward.norm.beta"] += weights["source_embedding.weight"][EOS]
+    return model
+
+
+def sources_of(vocab_size, count=13):
+    random = np.random.default_rng(1)
+    sources = np.full((count, 9), PAD, np.int32)
+    for row, length in zip(sources, random.integers(1, 10, count)):
+        row[:length] = [*random.integers(3, vocab_size, length - 1), EOS]
+    return sources
+
+
+def assert_same(ours, theirs):
+    assert [found.ids for found in theirs] == [found.ids for found in ours]
+    for mine, other in zip(ours, theirs):
+        assert other[1:] == pytest.approx(mine[1:], abs=1e-4)                      # log probability and score
+
+
+@pytest.mark.parametrize("extra_length", [0, 20])
+@pytest.mark.parametrize("beam", [1, 2, 4])
+@pytest.mark.parametrize("vocab_size", [20, 61, 200])                              # 200 words: in two rounds
+def test_the_rival_finds_the_same_translations(rival, vocab_size, beam, extra_length):
+    model, sources = new_model(vocab_size), sources_of(vocab_size)
+    searcher = rival.Searcher(rival.Weights(model), beam, 0.6, extra_length, len(sources), sources.shape[1])
+    ours = [nbest[0] for nbest in search(model, sources, beam, 0.6, extra_length)]
+    for _ in range(2):                                                             # its arrays may be used again
+        assert_same(ours, searcher.search(sources))
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_also_where_one_sentence_after_another_ends(rival, beam):
+    model = load_run(TINY_MODEL).model
+    sources = sources_of(model.config.vocab_size, 40)
+    ours = [nbest[0] for nbest in search(model, sources, beam, 0.6, 10)]
+    lengths = np.array([len(found.ids) for found in ours])
+    assert len(set(lengths)) > 5 and (lengths < (sources != PAD).sum(axis=1) + 9).mean() > 0.5
+    searcher = rival.Searcher(rival.Weights(model), beam, 0.6, 10, len(sources), sources.shape[1])
+    assert_same(ours, searcher.search(sources))
+
+
+def test_large_logits_do_not_overflow(rival):
+    import torch
+
+    searcher = rival.Searcher(rival.Weights(new_model(20)), 1, 0.6, 2, 2, 9)
+    logits = torch.tensor([[200.0] * 20, [-200.0] * 20])
+    assert searcher.log_sum_exp(logits).tolist() == pytest.approx([200 + np.log(20), -200 + np.log(20)])
+
+
+def test_threads_that_take_batches_keep_their_order(rival):
+    model = new_model(20)
+    batches = [sources_of(20, count) for count in (1, 2, 3, 4, 5)]
+    searchers = [rival.Searcher(rival.Weights(model), 2, 0.6, 2, 5, 9) for _ in range(2)]
+    assert rival.search_over_batches(searchers, batches) == rival.search_in_operations(searchers[0], batches, 1)
+
+
+@pytest.mark.parametrize("changes", [{"norm": "pre"}, {"positions": "learned"}, {"tied": "none"},
+                                     {"attention_bias": False}, {"d_k": 4}])
+def test_the_rival_refuses_other_models(rival, changes):
+    with pytest.raises(ValueError, match="the rival"):
+        rival.Weights(new_model(20, **changes))
+
+
+# The script -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_quick_run_has_a_cell_for_every_beam(tmp_path):
+    subprocess.run([sys.executable, "-W", "error", BENCHMARKS / "cpu_decode.py", "--quick", "--models", "small",
+                    "--threads", "1", "--out", tmp_path], check=True)
+    result = json.loads((tmp_path / "cpu_decode.json").read_text(encoding="utf-8"))
+    assert {"benchmark", "command", "repetitions", "seed", "cells", "commit", "hardware", "versions"} <= result.keys()
+    assert str(tmp_path) not in result["command"]                                  # a path would say where, not what
+    assert [[cell[key] for key in ("model", "beam", "threads")] for cell in result["cells"]] == [["small", 1, 1],
+                                                                                                 ["small", 4, 1]]
+    for cell in result["cells"]:
+        assert cell["identical_share"] >= 0.99 and cell["generated_tokens"] > cell["sentences"]
+        assert cell["time_over_ours"]["minimum"]["pytorch"] > 0
+        assert cell["seconds"].keys() == cell["seconds_of_reading"].keys() == {"scratchformer", "pytorch"}
+
+
+def test_random_sentences_are_as_long_as_captions_and_batched_by_length(cpu_decode):
+    sources = cpu_decode.random_sentences(100, 1000)
+    assert 13.5 < sources.lengths.mean() < 14.5
+    assert sources.lengths.min() >= 5 and sources.lengths.max() <= 35
+    batches = cpu_decode.batches_by_length(sources)
+    assert len(batches) == 16 and {len(batch) for batch in batches[:-1]} == {SENTENCES_AT_ONCE}
+    lengths = np.concatenate([(batch != PAD).sum(axis=1) for batch in batches])
+    assert (lengths == np.sort(sources.lengths)).all()
+    assert all(row[row != PAD][-1] == EOS for batch in batches for row in batch)
+
+
+def test_only_ties_may_be_translated_differently(cpu_decode):
+    model, sources = new_model(20), sources_of(20)
+    task = cpu_decode.Task(model, "random", [sources], 2)
+    ours = [nbest[0] for nbest in search(model, sources, 1, 0.6, 2)]
+    assert cpu_decode.same_share(task, ours, ours) == 1
+
+    off = [found._replace(score=found.score + 0.1) for found in ours]
+    with pytest.raises(AssertionError, match="not the same search"):
+        cpu_decode.same_share(task, ours, off)
+    wrong = [Hypothesis([19 if token != 19 else 18 for token in found.ids], *found[1:]) for found in ours]
+    with pytest.raises(AssertionError, match="only"):                              # not even if the scores are right
+        cpu_decode.same_share(task, ours, wrong)
+
+
+def test_words_of_equal_probability_are_a_tie(cpu_decode):
+    model, source = new_model(20), np.array([7, 8, EOS])
+    E = model.store.named_views(model.store.data)["source_embedding.weight"]
+    E[5] = E[6]
+    assert cpu_decode.is_tie(model, source, [9, 5, 7], [9, 6, 8, 8])
+    assert not cpu_decode.is_tie(model, source, [9, 5, 7], [9, 4, 7])
+    assert not cpu_decode.is_tie(model, source, [9, 5, 7], [9, 5, 7])
+
+
+@pytest.mark.parametrize("arguments", [
+    ["--models", "large"], ["--beams", "0"], ["--threads", "x"], ["--sentences", "5000"], ["--repetitions", "0"],
+    ["--out", "nowhere"], ["--run", "nowhere"], ["--run", "nowhere", "--data", "nowhere"],
+    ["--run", "nowhere", "--data", "nowhere", "--models", "small"],
+])
+def test_cpu_decode_refuses_bad_input_in_one_line(cpu_decode, arguments, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["cpu_decode.py", "--quick", *arguments])
+    with pytest.raises(SystemExit) as stop:
+        cpu_decode.main()
+    assert stop.value.code == 2
+    assert capsys.readouterr().err.splitlines()[-1].startswith("cpu_decode.py: error: ")
