@@ -4,7 +4,7 @@ PYTHON ?= python3
 # What `make test` installs: EXTRAS=test,oracle adds PyTorch, and with it the tests that compare with it.
 EXTRAS ?= test
 
-.PHONY: demo test check lessons lessons-check ledger clean
+.PHONY: demo test check lessons lessons-check ledger bench clean
 
 demo: .venv/installed
 	.venv/bin/scratchformer demo --out runs/demo
@@ -30,6 +30,13 @@ lessons-check: .venv/extras-lessons
 # Measure what docs/correctness.md shows, most of an hour, and write it; in an environment with the extras test and oracle.
 ledger:
 	$(BIN)python tools/ledger.py --measure
+
+# Measure the speed that docs/performance.md shows, about two hours; best on a machine that has nothing else to do.
+bench: .venv/extras-oracle
+	.venv/bin/python benchmarks/cpu_step.py
+	.venv/bin/python benchmarks/cpu_decode.py
+	.venv/bin/python benchmarks/cpu_tricks.py
+	.venv/bin/python benchmarks/cpu_scaling.py
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

@@ -30,6 +30,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from scratchformer import config as configs
 from scratchformer.config import Config, ModelConfig
+from scratchformer.nn.fast_ops import keep_freed_memory
 from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import Batch, BatchPlan, EncodedPairs, Sequences
@@ -42,8 +43,7 @@ OURS = "scratchformer"
 EAGER, COMPILED = "pytorch", "compile"
 RIVALS: dict[str, dict[str, bool]] = {
     EAGER: {},
-    "pytorch_real": {"only_real": True},
-    "pytorch_cut": {"only_real": True, "cut": True},
+    "pytorch_cut": {"cut": True, "only_real": True},
     COMPILED: {"compiled": True},
     "bf16": {"bf16": True},
 }
@@ -62,25 +62,25 @@ RESULTS = Path(__file__).parent / "results"
 
 
 class Task(NamedTuple):
-    """A model, how many sentence pairs a step has, and into how many micro-batches scratchformer cuts them."""
+    """A model, and how many sentence pairs a step has: so many that it takes 0.1 to 3 seconds."""
 
     config: Config
     pairs: int
-    cut: int
 
 
 TASKS = {
-    "tiny": Task(Config(model=ModelConfig(vocab_size=2000, N=2, d_model=128, d_ff=512, h=4)), 128, 4),
-    "multi30k": Task(configs.preset("multi30k"), 128, 4),
-    "small": Task(Config(model=ModelConfig(vocab_size=8000, N=3, d_model=256, d_ff=1024, h=4)), 128, 4),
-    "base": Task(configs.preset("base"), 48, 2),
+    "tiny": Task(Config(model=ModelConfig(vocab_size=2000, N=2, d_model=128, d_ff=512, h=4)), 128),
+    "multi30k": Task(configs.preset("multi30k"), 128),
+    "small": Task(Config(model=ModelConfig(vocab_size=8000, N=3, d_model=256, d_ff=1024, h=4)), 128),
+    "base": Task(configs.preset("base"), 32),
 }
 QUICK = {"vocab_size": 60, "N": 1, "d_model": 16, "d_ff": 32, "h": 2}
 QUICK_PAIRS = 16
 
 LENGTH = 20                                 # tokens of the longest sentence of a batch, on both sides
+MICRO_BATCH = 640                           # positions a side, or fewer if there were less than one for each thread
 SHORTEST = {"without": LENGTH, "with": 9}   # from 9 to 20 tokens: 27.5 % of all positions are padding
-BATCH_SEEDS = (1, 2)                        # one batch each
+SEEDS = (1,)                                # the pairs of one step each
 
 
 class Cell(NamedTuple):
@@ -92,12 +92,16 @@ class Cell(NamedTuple):
     quick: bool
 
     def task(self) -> Task:
-        config, pairs, cut = TASKS[self.model]
-        return Task(configs.with_settings(config, QUICK), QUICK_PAIRS, cut) if self.quick else TASKS[self.model]
+        config, pairs = TASKS[self.model]
+        return Task(configs.with_settings(config, QUICK), QUICK_PAIRS) if self.quick else Task(config, pairs)
+
+    def cut(self) -> int:
+        """Into how many micro-batches scratchformer cuts a step."""
+        return max(self.threads, self.task().pairs * LENGTH // MICRO_BATCH)
 
     def steps(self) -> list[EncodedPairs]:
-        config, pairs, _ = self.task()
-        return [pairs_of(pairs, LENGTH, SHORTEST[self.padding], config.model.vocab_size, seed) for seed in BATCH_SEEDS]
+        config, pairs = self.task()
+        return [pairs_of(pairs, LENGTH, SHORTEST[self.padding], config.model.vocab_size, seed) for seed in SEEDS]
 
 
 def pairs_of(pairs: int, longest: int, shortest: int, vocab_size: int, seed: int) -> EncodedPairs:
@@ -175,7 +179,7 @@ def measure(cell: Cell, repetitions: int) -> dict[str, Any]:
     import torch
     from rival import Rival, assert_same, copy_weights
 
-    (config, _, cut), steps_of_pairs = cell.task(), cell.steps()
+    config, cut, steps_of_pairs = cell.task().config, cell.cut(), cell.steps()
     torch.set_num_threads(cell.threads)
     torch.manual_seed(config.training.seed)
     model = Transformer(config.model, config.training.seed)
@@ -227,7 +231,7 @@ def rival_step(rival: Any, cell: Cell, cut: bool = False, **options: bool) -> St
 
     def step(pairs: EncodedPairs) -> float:
         if id(pairs) not in batches:
-            batches[id(pairs)] = micro_batches(pairs, cell.task().cut if cut else 1)
+            batches[id(pairs)] = micro_batches(pairs, cell.cut() if cut else 1)
         return step_on(batches[id(pairs)])
 
     return step
@@ -318,7 +322,7 @@ def measure_alone(cell: Cell, name: str) -> dict[str, int | None]:
     after_imports, peak  bytes of the whole process, before the model is made and at most
     page_faults          of a step, the first two left out
     """
-    (config, _, cut), steps_of_pairs = cell.task(), cell.steps()
+    config, cut, steps_of_pairs = cell.task().config, cell.cut(), cell.steps()
     if name != OURS:
         import torch._dynamo  # the optimizer does so, too: then it would count as the step's memory
         from rival import Rival
@@ -327,6 +331,7 @@ def measure_alone(cell: Cell, name: str) -> dict[str, int | None]:
         torch.set_num_threads(cell.threads)
     after_imports = resident_bytes("VmRSS")
     if name == OURS:
+        keep_freed_memory()                                                        # as the command line does
         step = our_step(Transformer(config.model, config.training.seed), config, cut, cell.threads)
     else:
         step = rival_step(Rival(config.model, LENGTH), cell, **RIVALS[name])
@@ -382,7 +387,7 @@ def measure_all(cells: Iterable[Cell], repetitions: int, out: Path) -> list[dict
 
     around = surroundings()                                                        # now: git may move while we measure
     around["versions"]["torch"] = importlib.metadata.version("torch")
-    seeds = {"weights": 0, "batches": BATCH_SEEDS, "turns": 0}
+    seeds = {"weights": 0, "batches": SEEDS, "turns": 0}
     results: list[dict[str, Any]] = []
     for cell in cells:
         result = in_own_process(cell, "--repetitions", str(repetitions))

@@ -166,7 +166,7 @@ def test_a_cell_of_cpu_step_has_a_column_for_every_rival(cpu_step, tmp_path):
     assert cell["threads_pinned"] == {"scratchformer": [1], "pytorch": 1}
     assert 0 < cell["share_of_sgemm_peak"] < 1
     row = printed.splitlines()[-1].split()
-    assert row[:3] == ["tiny", "with", "1"] and row[7] == "-"                      # the column of compile
+    assert row[:3] == ["tiny", "with", "1"] and row[6] == "-"                      # the column of compile
 
 
 def batch_of(cpu_step, *sizes, **options):
@@ -241,8 +241,8 @@ def test_what_does_not_compile_is_told_in_one_line(cpu_step):
     def step(batch):
         raise RuntimeError("no compiler found\n\nlook here, and there")
 
-    assert cpu_step.failure(step, batch=None) == "RuntimeError: no compiler found"
-    assert cpu_step.failure(lambda batch: 1.0, batch=None) == ""
+    assert cpu_step.failure(step, pairs=None) == "RuntimeError: no compiler found"
+    assert cpu_step.failure(lambda batch: 1.0, pairs=None) == ""
 
 
 def test_rivals_must_learn_the_same(cpu_step):

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scratchformer.nn.ops import ops_of
+from scratchformer.nn.fast_ops import blocks
+from scratchformer.nn.ops import ops_of, rows_of
 from scratchformer.nn.parameter import Array
 from scratchformer.nn.transformer import Transformer, lengths_of
 from scratchformer.text.tokenizer import BOS, EOS, PAD
@@ -52,13 +53,33 @@ def greatest_lengths(model: Transformer, source_ids: np.ndarray, extra_length: i
     return longest
 
 
-def log_probabilities(logits: Array) -> np.ndarray:
-    """log softmax over the last axis, on the host. Padding and the start symbol are never written."""
-    xp = ops_of(logits).xp
-    logits = logits - logits.max(axis=-1, keepdims=True)
-    logits -= xp.log(xp.exp(logits).sum(axis=-1, keepdims=True))
-    logits[..., [PAD, BOS]] = -np.inf
-    return np.asarray(logits)
+def log_sum_exp(logits: Array) -> Array:
+    """log sum_v exp(logits), (..., V) -> (...): what logits less are log probabilities."""
+    xp, rows = ops_of(logits).xp, rows_of(logits)
+    result, ones = xp.empty(len(rows), rows.dtype), xp.ones(rows.shape[1], rows.dtype)
+    for block in blocks(rows):                                                     # small enough to stay in the cache
+        highest = rows[block].max(axis=1)
+        p = rows[block] - highest[:, None]
+        xp.exp(p, out=p)
+        result[block] = highest + xp.log(p @ ones)
+    return result.reshape(logits.shape[:-1])
+
+
+def log_probabilities(logits: Array) -> Array:
+    """log softmax over the last axis."""
+    return logits - log_sum_exp(logits)[..., None]
+
+
+NEVER_WRITTEN = [PAD, BOS]
+
+
+def remaining(stays: np.ndarray) -> np.ndarray:
+    """Where the True of (n,) are, in an order that lets most rows of an array stay in place: the last fill the gaps."""
+    where = np.flatnonzero(stays)
+    n = len(where)
+    index = np.arange(n)
+    index[~stays[:n]] = where[where >= n]
+    return index
 
 
 # Greedy ---------------------------------------------------------------------------------------------------------------
@@ -75,12 +96,14 @@ def greedy_search(model: Transformer, source_ids: np.ndarray, alpha: float = 0.6
     last = np.full((len(going), 1), BOS)
     while len(going):
         logits, state = model.step(last, state)
-        candidates = log_probabilities(logits)[:, 0]                               # (going, V)
-        tokens = candidates.argmax(axis=-1)
-        log_probability[going] += candidates[np.arange(len(going)), tokens]
+        logits = logits[:, 0]                                                      # (going, V)
+        log_sum = log_sum_exp(logits)
+        logits[:, NEVER_WRITTEN] = -np.inf
+        tokens = np.asarray(logits.argmax(axis=-1))
+        log_probability[going] += np.asarray(logits[np.arange(len(going)), tokens] - log_sum)
         for sentence, token in zip(going, tokens):
             written[sentence].append(int(token))
-        going_on = np.flatnonzero((tokens != EOS) & (state.position < longest[going]))
+        going_on = remaining((tokens != EOS) & (state.position < longest[going]))
         state = state.select(going_on, going_on)
         going, last = going[going_on], tokens[going_on, None]
     return [hypothesis_of(ids, total, alpha) for ids, total in zip(written, log_probability)]
@@ -103,18 +126,17 @@ def beam_search(model: Transformer, source_ids: np.ndarray, beam: int = 4, alpha
     the best `beam` of the others live on. At most `beam` of the 2 beam can end, so there are always enough. A sentence
     is done when it has reached its greatest length, or when no living hypothesis can still beat the finished ones: its
     log probability can only fall and the penalty is largest at the greatest length, so their quotient bounds its score.
+    The first step has but one beginning to continue, the empty one.
     """
     longest = greatest_lengths(model, source_ids, extra_length)                    # (B,)
     done: list[list[Hypothesis]] = [[] for _ in source_ids]                        # at most `beam` each, best first
     going = np.arange(len(source_ids))
-    ids = np.full((len(going), beam, 1), BOS)                                      # (going, W, t + 1)
-    alive = np.full((len(going), beam), -np.inf)                                   # log probabilities (going, W)
-    alive[:, 0] = 0                                                                # all W begin alike: let one count
+    ids = np.full((len(going), 1, 1), BOS)                                         # (going, W, t + 1), W = 1 at first
+    alive = np.zeros((len(going), 1))                                              # log probabilities (going, W)
     state = model.start(source_ids, beam)
     while len(going):
         logits, state = model.step(ids[:, :, -1], state)
-        totals = alive[:, :, None] + log_probabilities(logits)                     # (going, W, V)
-        best, parents, tokens = likeliest(totals, 2 * beam)                        # (going, 2W) each
+        best, parents, tokens = likeliest(logits, alive, 2 * beam)                 # (going, 2 beam) each
         ends = tokens == EOS
 
         for row, column in np.argwhere(ends & np.isfinite(best)):
@@ -123,7 +145,8 @@ def beam_search(model: Transformer, source_ids: np.ndarray, beam: int = 4, alpha
         for sentence in going[ends.any(axis=1)]:
             done[sentence] = sorted(done[sentence], key=by_score)[:beam]
 
-        survivors = np.argsort(ends, axis=1, kind="stable")[:, :beam]              # the best W that do not end
+        W = alive.shape[1]                                                         # at most so many of `best` end
+        survivors = np.argsort(ends, axis=1, kind="stable")[:, :min(beam, best.shape[1] - W)]
         alive, parents, tokens = (np.take_along_axis(x, survivors, axis=1) for x in (best, parents, tokens))
         ids = np.concatenate([np.take_along_axis(ids, parents[:, :, None], axis=1), tokens[:, :, None]], axis=2)
 
@@ -132,11 +155,11 @@ def beam_search(model: Transformer, source_ids: np.ndarray, beam: int = 4, alpha
         over = np.array([len(done[sentence]) >= nbest and done[sentence][nbest - 1].score >= limit
                          for sentence, limit in zip(going, bound)]) | at_end
         for row in np.flatnonzero(at_end):                                         # the unfinished fill empty places
-            rest = [hypothesis_of(ids[row, w, 1:].tolist(), alive[row, w], alpha) for w in range(beam)]
+            rest = [hypothesis_of(ids[row, w, 1:].tolist(), alive[row, w], alpha) for w in range(ids.shape[1])]
             done[going[row]] += [hypothesis for hypothesis in rest if np.isfinite(hypothesis.log_probability)]
 
-        going_on = np.flatnonzero(~over)
-        state = state.select(going_on, (going_on[:, None] * beam + parents[going_on]).reshape(-1))
+        going_on = remaining(~over)
+        state = state.select(going_on, (going_on[:, None] * W + parents[going_on]).reshape(-1))
         going, ids, alive = going[going_on], ids[going_on], alive[going_on]
     return [hypotheses[:nbest] for hypotheses in done]
 
@@ -146,13 +169,40 @@ def by_score(hypothesis: Hypothesis) -> float:
     return -hypothesis.score
 
 
-def likeliest(totals: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The n largest of totals (B, W, V) for each b, best first -> values, places in W, places in V: (B, n) each"""
-    B, W, V = totals.shape
-    flat = totals.reshape(B, W * V)
+def likeliest(logits: Array, alive: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The n likeliest continuations of each sentence, best first -> log probabilities, places in W, tokens: (B, n) each
+
+    logits (B, W, V), which are overwritten; alive (B, W), the log probabilities of what they continue.
+
+    The words are laid out in a table of TABLE_HEIGHT rows. The n best continuations stand in the n columns whose best
+    are the best. So these columns are found first, and nothing is looked for elsewhere.
+    """
+    xp = ops_of(logits).xp
+    B, W, V = logits.shape
     n = min(n, W * V)
-    top = np.argpartition(flat, W * V - n, axis=1)[:, W * V - n:]
-    values = np.take_along_axis(flat, top, axis=1)
-    order = np.argsort(-values, axis=1, kind="stable")
-    top = np.take_along_axis(top, order, axis=1)
-    return np.take_along_axis(values, order, axis=1), top // V, top % V
+    height = TABLE_HEIGHT if V % TABLE_HEIGHT == 0 and n * TABLE_HEIGHT <= W * V else 1
+    width = V // height
+    before = xp.asarray(alive) - log_sum_exp(logits)                               # (B, W) what all words of one share
+    logits[..., NEVER_WRITTEN] = -np.inf
+    table = logits.reshape(B, W, height, width)
+    highest = table.max(axis=2) + before[:, :, None]                               # (B, W, width)
+    parents, columns = divmod(largest(highest.reshape(B, -1), n), width)           # (B, n) each
+    row = xp.arange(B)[:, None]
+    totals = table[row, parents, :, columns] + before[row, parents][:, :, None]    # (B, n, height)
+    totals = totals.reshape(B, -1)
+    best = largest(totals, n)                                                      # (B, n)
+    choice, place = divmod(best, height)
+    tokens = place * width + columns[row, choice]
+    return np.asarray(totals[row, best]), np.asarray(parents[row, choice]), np.asarray(tokens)
+
+
+def largest(x: Array, n: int) -> Array:
+    """Where the n largest of each row (B, m) stand, the largest first -> (B, n)"""
+    xp = ops_of(x).xp
+    top = xp.argpartition(x, x.shape[1] - n, axis=1)[:, -n:]
+    order = xp.argsort(-xp.take_along_axis(x, top, axis=1), axis=1)
+    return xp.take_along_axis(top, order, axis=1)
+
+
+TABLE_HEIGHT = 40
+"""For 6,000 to 37,000 words. Where it does not divide their number, `likeliest` looks through all of them."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from typing import Iterable, Iterator, NamedTuple
+from typing import Callable, Iterable, Iterator, NamedTuple
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
-from scratchformer.decoding.search import search
+from scratchformer.decoding.search import Hypothesis, search
 from scratchformer.errors import UserError
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import encode_sequences
@@ -30,10 +32,12 @@ class Translator:
 
     Translations come back in the order of the sentences, and what a sentence becomes does not depend on its neighbours.
     A blank sentence becomes an empty one.
+
+    threads  how many groups of sentences are translated at once; the translations are the same for any number
     """
 
-    def __init__(self, model: Transformer, tokenizer: Tokenizer, extra_length: int = 50) -> None:
-        self.model, self.tokenizer, self.extra_length = model, tokenizer, extra_length
+    def __init__(self, model: Transformer, tokenizer: Tokenizer, extra_length: int = 50, threads: int = 1) -> None:
+        self.model, self.tokenizer, self.extra_length, self.threads = model, tokenizer, extra_length, threads
 
     def translate(self, sentences: list[str], beam: int = 4, alpha: float = 0.6) -> list[str]:
         """The best translation of each sentence."""
@@ -62,11 +66,22 @@ class Translator:
         self._require_positions(sentences, sources.lengths)
         by_length = np.argsort(sources.lengths, kind="stable")
         by_length = by_length[[bool(sentences[index].strip()) for index in by_length]]
-        for start in range(0, len(by_length), SENTENCES_AT_ONCE):
-            indices = by_length[start:start + SENTENCES_AT_ONCE]
-            found = search(self.model, sources.padded(indices), beam, alpha, self.extra_length, nbest)
+        groups = [by_length[start:start + SENTENCES_AT_ONCE] for start in range(0, len(by_length), SENTENCES_AT_ONCE)]
+
+        def found_for(indices: np.ndarray) -> list[list[Hypothesis]]:
+            return search(self.model, sources.padded(indices), beam, alpha, self.extra_length, nbest)
+
+        groups = groups[::-1]                                                      # the longest first
+        for indices, found in zip(groups, self._at_once(found_for, groups)):
             for index, hypotheses in zip(indices, found):
                 texts = self.tokenizer.decode([hypothesis.ids for hypothesis in hypotheses])
                 translations[index] = [Translation(text, hypothesis.score)
                                        for text, hypothesis in zip(texts, hypotheses)]
         return translations
+
+    def _at_once(self, work: Callable, groups: list[np.ndarray]) -> Iterable:
+        """map, with a thread for each of several groups at once; matrix products then get no threads of their own."""
+        if self.threads == 1:
+            return map(work, groups)
+        with threadpool_limits(1, "blas"), ThreadPoolExecutor(self.threads) as pool:
+            return list(pool.map(work, groups))

@@ -193,13 +193,13 @@ class SelfAttention(MultiHeadAttention):
         qkv, _ = self.qkv.forward(x.reshape(-1, 1, x.shape[-1]))                   # (B W, 1, H (2 d_k + d_v))
         q, k, v = self._split(qkv, self.d_k, self.d_k, self.d_v)
         past = past.extended(k, v)
-        y, _ = self._attend(q, past.keys, past.values, Mask(), None)
+        y, _ = self._attend(q, *past.first(len(q)), Mask(), None)
         return y.reshape(x.shape), past
 
     def no_past(self, rows: int) -> KeysValues:
-        """The past of `rows` hypotheses before their first step."""
-        xp, dtype = ops_of(self.qkv.weight.data).xp, self.qkv.weight.data.dtype
-        return KeysValues(xp.empty((rows, 0, self.h, self.d_k), dtype), xp.empty((rows, 0, self.h, self.d_v), dtype))
+        """The past of up to `rows` hypotheses before their first step, with room for some positions."""
+        xp, dtype, room = ops_of(self.qkv.weight.data).xp, self.qkv.weight.data.dtype, (rows, 16, self.h)
+        return KeysValues(0, xp.empty((*room, self.d_k), dtype), xp.empty((*room, self.d_v), dtype))
 
 
 class CrossAttention(MultiHeadAttention):
@@ -236,25 +236,39 @@ class CrossAttention(MultiHeadAttention):
 
     def keys_values(self, memory: Array) -> KeysValues:
         """What every step attends to, computed once. memory (B, S, D) -> keys (B, S, H, K), values (B, S, H, d_v)"""
-        return KeysValues(*self._split(self.kv.forward(memory)[0], self.d_k, self.d_v))
+        return KeysValues(memory.shape[1], *self._split(self.kv.forward(memory)[0], self.d_k, self.d_v))
 
     def step(self, x: Array, memory: KeysValues, mask: Mask) -> Array:
         """x (B, W, D) -> y (B, W, D). The W hypotheses of a sentence are W queries to the same memory."""
         (q,) = self._split(self.q.forward(x)[0], self.d_k)
-        return self._attend(q, memory.keys, memory.values, mask, None)[0]
+        return self._attend(q, *memory.first(len(q)), mask, None)[0]
 
 
 class KeysValues(NamedTuple):
-    """Keys (R, t, H, d_k) and values (R, t, H, d_v) that decoding keeps, so that no position is computed twice."""
+    """Keys (R, t, H, d_k) and values (R, t, H, d_v) that decoding keeps, so that no position is computed twice.
 
+    They stand at the beginning of arrays with room for more rows and positions. What is added is written into these
+    arrays, and rows change places within them: it is with the old as with a list after something was appended.
+    """
+
+    t: int
     keys: Array
     values: Array
 
-    def extended(self, k: Array, v: Array) -> KeysValues:
-        """With one more position: k (R, 1, H, d_k), v (R, 1, H, d_v)."""
-        xp = ops_of(k).xp
-        return KeysValues(xp.concatenate([self.keys, k], axis=1), xp.concatenate([self.values, v], axis=1))
+    def first(self, rows: int) -> tuple[Array, Array]:
+        """The keys and values of the first rows."""
+        return self.keys[:rows, :self.t], self.values[:rows, :self.t]
 
-    def rows(self, index: Array) -> KeysValues:
-        """Some of the rows, in the order of `index`: hypotheses that live on."""
-        return KeysValues(self.keys[index], self.values[index])
+    def extended(self, k: Array, v: Array) -> KeysValues:
+        """With one more position of the first R rows: k (R, 1, H, d_k), v (R, 1, H, d_v)."""
+        t, keys, values = self
+        if t == keys.shape[1]:                                                     # full: room for twice as many
+            xp = ops_of(k).xp
+            keys, values = (xp.concatenate([x, xp.empty_like(x)], axis=1) for x in (keys, values))
+        keys[:len(k), t], values[:len(v), t] = k[:, 0], v[:, 0]
+        return KeysValues(t + 1, keys, values)
+
+    def copy_rows_inplace(self, source: Array, to: Array) -> None:
+        """Row source[i] becomes row to[i], for all i at once."""
+        for x in (self.keys, self.values):
+            x[to, :self.t] = x[source, :self.t]

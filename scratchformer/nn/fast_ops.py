@@ -1,7 +1,7 @@
 """The operations of `nn/ops.py` where NumPy on a CPU can be quicker, for float32. The layers do not know of them.
 
-Matrix products run near the limit of the machine whoever calls them. The rest of a step is limited by memory: a call of
-NumPy reads its arguments and writes its result, and an array of some megabytes leaves the cache before it is read again.
+Matrix products run near the machine's limit whoever calls them. What is left of a step is bound by memory: each call of
+NumPy reads its arguments and writes its result, and an array of some megabytes has left the cache when it is read next.
 So these versions take fewer calls, on blocks of rows that stay in a core's cache from the first call to the last, and
 leave sums to matrix products with ones, which are several times as fast as `sum`. Results differ in the last bits.
 
@@ -10,6 +10,7 @@ What each is worth in a whole step, and what was tried in vain: docs/performance
 
 from __future__ import annotations
 
+import ctypes
 from typing import Iterator
 
 import numpy as np
@@ -31,14 +32,9 @@ def blocks(rows: Array) -> Iterator[slice]:
 class FastOps(Ops):
     """The reference operations, some of them in fewer passes over memory."""
 
-    def add_product(self, total: Array, a: Array, b: Array) -> None:
-        """Block by block, so that a product is still in the cache when it is added."""
-        for block in blocks(total):
-            total[block] += self.matmul(a[block], b)
-
     def linear_backward(self, dy: Array, x: Array, W: Array, dW: Array, db: Array | None) -> Array:
         x_rows, dy_rows = rows_of(x), rows_of(dy)
-        dW += self.matmul(x_rows.T, dy_rows)
+        self.add_product(dW, x_rows.T, dy_rows)
         if db is not None:
             db += ones_like_rows(dy_rows) @ dy_rows
         return self.matmul(dy_rows, W.T).reshape(x.shape)
@@ -129,3 +125,21 @@ def ones_like_rows(rows: Array) -> Array:
 
 
 FAST[np.ndarray, np.dtype("float32")] = FastOps(np)
+
+
+def keep_freed_memory() -> None:
+    """For a program that trains or translates: let freed memory wait for its next use, where the C library is glibc.
+
+    Otherwise glibc returns large arrays to the system, which clears the pages anew when the next step asks for them: up
+    to a tenth of a step. The most memory that is in use at any time stays as it is.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, TypeError, AttributeError):                                   # another C library
+        return
+    mallopt(M_TRIM_THRESHOLD, -1)                                                  # the heap does not shrink
+    mallopt(M_MMAP_MAX, 0)                                                         # nothing lies outside of it
+    mallopt(M_ARENA_MAX, 1)                                                        # and all threads share it
+
+
+M_TRIM_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX = -1, -4, -8                             # from malloc.h

@@ -280,6 +280,8 @@ class DecodingState(NamedTuple):
     memory_mask  the lengths of the sources
     past         per layer, the keys and values (B W, t, H, .) of the t positions written so far
     position     t
+
+    A step and a selection use a state up: they write into its arrays, and the next state shares them.
     """
 
     memory: list[KeysValues]
@@ -289,9 +291,12 @@ class DecodingState(NamedTuple):
 
     def select(self, sentences: Array, hypotheses: Array) -> DecodingState:
         """Keep some sentences (index into B) and hypotheses (index into B W), in the order given."""
-        return DecodingState([kept.rows(sentences) for kept in self.memory],
-                             Mask(self.memory_mask.key_lengths[sentences]),  # type: ignore[index]
-                             [kept.rows(hypotheses) for kept in self.past], self.position)
+        for index, layers in ((sentences, self.memory), (hypotheses, self.past)):
+            moved = np.flatnonzero(index != np.arange(len(index)))
+            if len(moved):
+                for kept in layers:
+                    kept.copy_rows_inplace(index[moved], moved)
+        return self._replace(memory_mask=Mask(self.memory_mask.key_lengths[sentences]))  # type: ignore[index]
 
 
 class Transformer(Layer):
@@ -434,7 +439,7 @@ class Transformer(Layer):
     # Decoding, one position at a time
 
     def start(self, source_ids: Array, beam: int = 1) -> DecodingState:
-        """Read the sources (B, S) and be ready to write, with `beam` hypotheses for each."""
+        """Read the sources (B, S) and be ready to write, with up to `beam` hypotheses for each."""
         memory, mask, _ = self._encode(source_ids, None)
         layers = self.decoder.layers
         return DecodingState([layer.cross_attention.sublayer.keys_values(memory) for layer in layers], mask,
@@ -461,8 +466,8 @@ class Transformer(Layer):
         return self.target_positions.forward(rows, position)[0].reshape(x.shape)
 
 
-LOGITS_AT_ONCE = 2**21
-"""`loss_backward` makes about this many logits at a time (8 MB in float32)."""
+LOGITS_AT_ONCE = 2**24
+"""`loss_backward` makes at most about this many logits at a time (64 MB in float32)."""
 
 
 def positions(config: ModelConfig, init: np.random.Generator, dtype: str) -> PositionalEncoding | LearnedPositions:

@@ -45,7 +45,10 @@ def activation_floats(config: ModelConfig, n_positions: int, length: int) -> int
 
 
 def training_bytes(config: Config, length: int = 30) -> dict[str, int]:
-    """Memory that training takes: weights, gradients and two moments, and the activations of one micro-batch."""
+    """Memory that training takes on one thread: weights, gradients and two moments, the activations of a micro-batch.
+
+    Each further thread takes another gradient and another micro-batch's activations.
+    """
     n_parameters = sum(parameter_counts(config.model).values())
     activations = activation_floats(config.model, config.training.tokens_per_batch, length)
     return {"weights, gradients, moments": 4 * n_parameters * BYTES,
@@ -55,7 +58,9 @@ def training_bytes(config: Config, length: int = 30) -> dict[str, int]:
 def summary(config: Config) -> list[str]:
     counts, memory = parameter_counts(config.model), training_bytes(config)
     total = sum(counts.values())
+    further_thread = memory["activations of a micro-batch"] + total * BYTES
     return [f"{'parameters':30}{total:>14,}",
             *(f"  {part:28}{count:>14,}  {count / total:5.1%}" for part, count in counts.items() if count),
             f"{'memory for training, estimated':30}{sum(memory.values()) / 2**20:>10,.0f} MiB",
-            *(f"  {part:28}{size / 2**20:>10,.0f} MiB" for part, size in memory.items())]
+            *(f"  {part:28}{size / 2**20:>10,.0f} MiB" for part, size in memory.items()),
+            f"  {'and for each further thread':28}{further_thread / 2**20:>10,.0f} MiB"]

@@ -19,6 +19,7 @@ from scratchformer import config as configs
 from scratchformer.config import Config
 from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError
+from scratchformer.nn.fast_ops import keep_freed_memory
 from scratchformer.nn.optim import Adam, clip_by_global_norm_inplace, noam
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import BatchPlan, EncodedPairs, batches_in_order, steps
@@ -238,6 +239,7 @@ def train(trainer: Trainer) -> str:
     """
     settings, run, began = trainer.config.training, trainer.run, time.perf_counter()
     reason = reason_to_stop(trainer, Stop(), began)
+    keep_freed_memory()
     if not reason and run.checkpoints.average.exists():
         print(f"{run.checkpoints.average}: removed, being of an older state", file=sys.stderr)
         run.checkpoints.average.unlink()

@@ -1,11 +1,21 @@
 import itertools
+import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from scratchformer.config import ModelConfig
-from scratchformer.decoding.search import beam_search, greedy_search, length_penalty, search
+from scratchformer.decoding.search import (
+    TABLE_HEIGHT,
+    beam_search,
+    greedy_search,
+    length_penalty,
+    likeliest,
+    log_sum_exp,
+    remaining,
+    search,
+)
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.tokenizer import BOS, EOS, PAD
 
@@ -91,6 +101,26 @@ def test_cached_scores_are_those_of_the_full_decoder(model, beam):
             tokens = [*ids, EOS] if is_finished else ids
             assert log_p == pytest.approx(log_probability(model, source, tokens), rel=1e-9)
             assert score == pytest.approx(log_p / length_penalty(len(tokens), alpha), rel=1e-12)
+
+
+def test_keys_and_values_outgrow_the_room_they_began_with():
+    """40 positions. The hypotheses, one at first, then 2, change places, and from time to time a sentence leaves."""
+    model, random = new_model(0), np.random.default_rng(0)
+    sentences, written = np.arange(len(SOURCES)), np.full((len(SOURCES), 1, 1), BOS)
+    state = model.start(SOURCES, beam=2)
+    for t in range(1, 41):
+        logits, state = model.step(written[:, :, -1], state)
+        for sentence, hypotheses, rows in zip(sentences, written, logits):
+            source = np.tile(SOURCES[sentence], (len(hypotheses), 1))
+            np.testing.assert_allclose(rows, model.forward(source, hypotheses)[0][:, -1], rtol=1e-9)
+        W, stays = written.shape[1], np.ones(len(sentences), bool)
+        stays[1] = t not in (3, 17, 33)
+        kept = remaining(stays)
+        parents = random.integers(0, W, (len(kept), 2))
+        state = state.select(kept, (kept[:, None] * W + parents).reshape(-1))
+        tokens = random.choice(WORDS, (len(kept), 2, 1))
+        sentences, written = sentences[kept], np.concatenate([written[kept[:, None], parents], tokens], axis=2)
+    assert len(sentences) == len(SOURCES) - 3
 
 
 # --- against all there are
@@ -229,3 +259,40 @@ def test_a_length_penalty_prefers_longer_translations():
     model = new_model(3)
     lengths = [sum(len(best.ids) for (best,) in beam_search(model, SOURCES, 8, alpha, 6)) for alpha in (0, 0.6, 3)]
     assert lengths == sorted(lengths) and lengths[0] < lengths[-1]
+
+
+# --- numbers
+
+
+def test_log_sum_exp_of_large_small_and_many_numbers():
+    logits = np.random.default_rng(0).normal(0, 300, (70, 3, 1000))
+    np.testing.assert_allclose(log_sum_exp(logits), np.logaddexp.reduce(logits, axis=-1), rtol=1e-12)
+    assert log_sum_exp(logits.astype("float32")).dtype == "float32"
+    np.testing.assert_allclose(log_sum_exp(np.array([[-1e4, -1e4], [1e4, -1e4]])), [math.log(2) - 1e4, 1e4])
+
+
+@pytest.mark.parametrize("V", [5, 39, TABLE_HEIGHT, 2 * TABLE_HEIGHT, 2 * TABLE_HEIGHT + 1, 25 * TABLE_HEIGHT])
+@pytest.mark.parametrize("W, n", [(1, 1), (1, 8), (3, 6), (4, 8), (2, 10**6)])
+@pytest.mark.parametrize("ties", [True, False])
+def test_the_likeliest_are_those_of_a_sort(V, W, n, ties):
+    random, B = np.random.default_rng(V), 5
+    logits = random.integers(0, 3, (B, W, V)).astype(float) if ties else random.normal(size=(B, W, V))
+    alive = random.integers(-2, 0, (B, W)).astype(float)
+    alive[0, 0] = -np.inf                                                          # a hypothesis that is none
+    totals = alive[:, :, None] + logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+    totals[:, :, [PAD, BOS]] = -np.inf
+    n_found = min(n, W * V)
+
+    best, parents, tokens = likeliest(logits.copy(), alive, n)
+    assert best.shape == parents.shape == tokens.shape == (B, n_found)
+    np.testing.assert_allclose(best, -np.sort(-totals.reshape(B, -1))[:, :n_found], rtol=1e-12)
+    np.testing.assert_allclose(totals[np.arange(B)[:, None], parents, tokens], best, rtol=1e-12)
+    assert all(len(set(row)) == n_found for row in (parents * V + tokens).tolist()), "none is found twice"
+
+
+@pytest.mark.parametrize("stays", ["", "x", ".", "x.x", "..xx", "xx..", ".x.x.x", "xxxx", "x..xx.xx"])
+def test_what_remains_moves_little(stays):
+    stays = np.array([mark == "x" for mark in stays], bool)
+    index = remaining(stays)
+    assert sorted(index) == np.flatnonzero(stays).tolist()
+    assert [index[row] for row in range(len(index)) if stays[row]] == [row for row in range(len(index)) if stays[row]]

@@ -1,8 +1,11 @@
 import itertools
 
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from scratchformer.decoding import translator as module
+from scratchformer.decoding.search import search
+from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError
 from scratchformer.nn.transformer import Transformer
 from scratchformer.training.run import load_run
@@ -44,6 +47,39 @@ def test_chunks_change_nothing(translator, beam, monkeypatch):
         assert [translation.score for translation in part] == pytest.approx([t.score for t in best], rel=1e-4)
 
 
+@pytest.mark.parametrize("beam", [1, 3])
+def test_threads_change_not_a_bit(translator, beam, monkeypatch):
+    monkeypatch.setattr(module, "SENTENCES_AT_ONCE", 2)
+    alone = list(translator.stream(SENTENCES, beam, nbest=beam))
+    for threads in (2, 5):
+        together = Translator(translator.model, translator.tokenizer, translator.extra_length, threads)
+        assert list(together.stream(SENTENCES, beam, nbest=beam)) == alone
+        assert together.translate([]) == []
+
+
+def test_each_thread_has_one_of_the_blas(translator, monkeypatch):
+    seen = []
+    monkeypatch.setattr(module, "search", lambda *arguments: seen.append(blas_threads()) or search(*arguments))
+    with threadpool_limits(2, "blas"):
+        for threads in (1, 2):
+            Translator(translator.model, translator.tokenizer, threads=threads).translate(["a dog", "a cat"])
+            assert blas_threads() == {2}
+    assert seen == [{2}, {1}]
+
+
+def blas_threads():
+    return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+
+
+def test_an_error_in_a_thread_is_raised(translator, monkeypatch):
+    def fails(*arguments):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(module, "search", fails)
+    with pytest.raises(ZeroDivisionError):
+        Translator(translator.model, translator.tokenizer, threads=2).translate(SENTENCES)
+
+
 def test_no_sentences(translator):
     assert translator.translate([]) == []
 
@@ -63,7 +99,7 @@ def test_an_interactive_stream_answers_each_line_before_it_reads_the_next(transl
 
 def test_a_sentence_beyond_the_learned_positions(begin):
     trainer = begin(positions="learned", max_positions=24, max_length=24)
-    translator = module.Translator(trainer.model, trainer.tokenizer)
+    translator = Translator(trainer.model, trainer.tokenizer)
     assert len(translator.translate(["the old dog"], beam=2)) == 1
     with pytest.raises(UserError, match="max_positions=24"):
         translator.translate(["a dog", "the old dog sees " * 20])

@@ -730,10 +730,10 @@ translations = translator.translate(self.data.val_text.source, beam=1)
            "decoding step", f"{IN_FLOW}decoding_step_by_step_gives_the_logits_of_forward[post]",
            [Patch(ATTENTION, """\
         past = past.extended(k, v)
-        y, _ = self._attend(q, past.keys, past.values, Mask(), None)
+        y, _ = self._attend(q, *past.first(len(q)), Mask(), None)
 """, """\
         now = past.extended(k, v)
-        y, _ = self._attend(q, now.keys, now.values, Mask(), None)
+        y, _ = self._attend(q, *now.first(len(q)), Mask(), None)
 """)]),
 
     Mutant("every-step-at-position-zero", CLASSIC,
@@ -750,8 +750,8 @@ translations = translator.translate(self.data.val_text.source, beam=1)
     Mutant("past-not-reordered", CLASSIC,
            "The beam chooses new parents, the cached keys and values stay with the old ones.",
            "", f"{IN_SEARCH}cached_scores_are_those_of_the_full_decoder[5-post-sinusoidal-all0]",
-           [Patch(SEARCH, "(going_on[:, None] * beam + parents[going_on])",
-                  "(going_on[:, None] * beam + np.arange(beam))")]),
+           [Patch(SEARCH, "(going_on[:, None] * W + parents[going_on])",
+                  "(going_on[:, None] * W + np.arange(alive.shape[1]) % W)")]),
 
     Mutant("score-without-penalty", CLASSIC,
            "Hypotheses are ranked by their log probability: short ones win.",
@@ -771,7 +771,8 @@ translations = translator.translate(self.data.val_text.source, beam=1)
     Mutant("finished-hypotheses-take-places", CSD81,
            "Hypotheses that end keep their place in the beam: it gets narrower as translations are found.",
            "", f"{IN_SEARCH}a_small_beam_is_that_of_the_textbook[2-1-post-sinusoidal-all0]",
-           [Patch(SEARCH, "likeliest(totals, 2 * beam)", "likeliest(totals, beam)"),
+           [Patch(SEARCH, "likeliest(logits, alive, 2 * beam)", "likeliest(logits, alive, beam)"),
+            Patch(SEARCH, "min(beam, best.shape[1] - W)", "beam"),
             Patch(SEARCH, "        ids = np.concatenate([np.take_along_axis(ids,", """\
         alive = np.where(tokens == EOS, -np.inf, alive)
         ids = np.concatenate([np.take_along_axis(ids,""")]),
@@ -786,17 +787,18 @@ translations = translator.translate(self.data.val_text.source, beam=1)
     Mutant("beam-of-equals", CLASSIC,
            "All hypotheses begin with the same score, so the beam fills with copies of the best one.",
            "", f"{IN_SEARCH}nbest_is_sorted_and_without_doubles[post-sinusoidal-all0]",
-           [Patch(SEARCH, "alive = np.full((len(going), beam), -np.inf)", "alive = np.zeros((len(going), beam))")]),
+           [Patch(SEARCH, "ids = np.full((len(going), 1, 1), BOS)", "ids = np.full((len(going), beam, 1), BOS)"),
+            Patch(SEARCH, "alive = np.zeros((len(going), 1))", "alive = np.zeros((len(going), beam))")]),
 
     Mutant("logits-as-log-probabilities", CLASSIC,
            "The beam adds up logits that were never normalised: the likeliest word costs nothing, however unlikely.",
            "", f"{IN_SEARCH}cached_scores_are_those_of_the_full_decoder[2-post-sinusoidal-all0]",
-           [Patch(SEARCH, "    logits -= xp.log(xp.exp(logits).sum(axis=-1, keepdims=True))\n", "")]),
+           [Patch(SEARCH, "xp.asarray(alive) - log_sum_exp(logits)", "xp.asarray(alive)")]),
 
     Mutant("padding-may-be-written", CLASSIC,
            "A search may choose PAD as the next word.",
            "", f"{IN_SEARCH}padding_and_start_symbol_are_never_written[1]",
-           [Patch(SEARCH, "logits[..., [PAD, BOS]] = -np.inf", "logits[..., BOS] = -np.inf")]),
+           [Patch(SEARCH, "NEVER_WRITTEN = [PAD, BOS]", "NEVER_WRITTEN = [BOS]")]),
 
     Mutant("greatest-length-of-the-batch", CLASSIC,
            "How long a translation may become depends on the longest sentence of its batch.",
@@ -808,5 +810,5 @@ translations = translator.translate(self.data.val_text.source, beam=1)
            "Sentences are sorted by length for speed, and their translations are not sorted back.",
            "", f"{IN_TRANSLATOR}translations_come_in_the_order_of_the_sentences",
            [Patch(TRANSLATOR, "for index, hypotheses in zip(indices, found):",
-                  "for index, hypotheses in enumerate(found, start):")]),
+                  "for index, hypotheses in zip(sorted(indices), found):")]),
 ]

@@ -1,0 +1,94 @@
+"""What is each trick worth in a whole training step, and how many lines does it cost?
+
+    python benchmarks/cpu_tricks.py [--models tiny,multi30k,small] [--repetitions 20] [--out DIR] [--quick]
+
+The step is that of `cpu_step.py`, with padding, on one thread. It is taken in turns with all tricks and without one of
+them: a fast operation gives way to the reference's, or all pairs are computed as one batch. `gain` is how much longer
+the step takes without the trick, in percent of the step with all, minima over the repetitions. In two more rows
+no fast operation is left, and a second thread helps (a negative gain: with it, the step is shorter).
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from cpu_step import OURS, RESULTS, TASKS, Cell, Step, names_from, our_step, positive, spread_of, take_turns
+from provenance import surroundings
+from small_training import write
+from threadpoolctl import threadpool_limits
+
+from scratchformer.nn.fast_ops import FastOps
+from scratchformer.nn.ops import FAST, Ops
+from scratchformer.nn.transformer import Transformer
+from scratchformer.text.batches import EncodedPairs, even_parts
+
+FLOAT32 = np.ndarray, np.dtype("float32")
+OPERATIONS = {name: function for name, function in vars(FastOps).items() if inspect.isfunction(function)}
+
+
+def variants(cell: Cell) -> dict[str, Step]:
+    """The step with all tricks, under the name OURS, and by the name of each trick the step without it."""
+    config, cut = cell.task().config, cell.cut()
+
+    def step_with(ops: Ops, cut: int = cut, threads: int = 1) -> Step:
+        step = our_step(Transformer(config.model), config, cut, threads)
+
+        def with_these(pairs: EncodedPairs) -> float:
+            FAST[FLOAT32] = ops
+            return step(pairs)
+
+        return with_these
+
+    without = {name: type("Without", (FastOps,), {name: getattr(Ops, name)})(np) for name in OPERATIONS}
+    return {OURS: step_with(FastOps(np)), **{name: step_with(ops) for name, ops in without.items()},
+            "all of these": step_with(Ops(np)),
+            "micro-batches of similar length": step_with(FastOps(np), cut=1),
+            "(with a second thread)": step_with(FastOps(np), threads=2)}
+
+
+def lines_of(trick: str) -> int | None:
+    """How many lines of code a trick costs, comments and docstrings included."""
+    sources = {**OPERATIONS, "all of these": FastOps, "micro-batches of similar length": even_parts}
+    return len(inspect.getsource(sources[trick]).splitlines()) if trick in sources else None
+
+
+def measure(cell: Cell, repetitions: int) -> dict[str, Any]:
+    steps = variants(cell)
+    with threadpool_limits(1, "blas"):                                             # one for each of our threads
+        seconds, _, _ = take_turns(steps, cell.steps(), repetitions)
+    spread = {name: spread_of(times) for name, times in seconds.items()}
+    shortest = spread[OURS]["minimum"]
+    gains = {name: round(100 * (spread[name]["minimum"] / shortest - 1), 1) for name in spread if name != OURS}
+    return {"model": cell.model, "padding": cell.padding, "seconds": spread, "gain_percent": gains}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--models", type=names_from(TASKS), default=["tiny", "multi30k", "small"],
+                        help="(default: tiny,multi30k,small)")
+    parser.add_argument("--repetitions", type=positive, default=20, help="of every step (default: %(default)s)")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="directory of the result (default: results/ here)")
+    parser.add_argument("--quick", action="store_true", help="2 repetitions of small models, to see that it runs")
+    arguments = parser.parse_args()
+    if not arguments.out.is_dir():
+        parser.error(f"--out: {arguments.out} is no directory")
+
+    around, results = surroundings(), []
+    repetitions = 2 if arguments.quick else arguments.repetitions
+    for model in arguments.models:
+        results.append(measure(Cell(model, "with", 1, arguments.quick), repetitions))
+        write(arguments.out, "cpu_tricks", {"benchmark": "cpu_tricks", "repetitions": repetitions,
+                                            "lines": {name: lines_of(name) for name in results[0]["gain_percent"]},
+                                            "results": results, **around})
+    print(f"{'without':34} {'lines':>5} " + " ".join(f"{result['model']:>9}" for result in results))
+    for name in results[0]["gain_percent"]:
+        print(f"{name:34} {lines_of(name) or '':>5} "
+              + " ".join(f"{result['gain_percent'][name]:8.1f}%" for result in results))
+
+
+if __name__ == "__main__":
+    main()
