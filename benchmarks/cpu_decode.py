@@ -17,6 +17,7 @@ import importlib.metadata
 import importlib.util
 import math
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Callable, NamedTuple
@@ -109,9 +110,13 @@ Decode = Callable[[list[np.ndarray]], list[Hypothesis]]
 
 def our_decode(model: Transformer, batches: list[np.ndarray], beam: int, threads: int,
                extra_length: int) -> list[Hypothesis]:
-    """The BLAS gets all the threads."""
-    with threadpool_limits(threads, "blas"):
-        return [nbest[0] for batch in batches for nbest in search(model, batch, beam, ALPHA, extra_length)]
+    """A batch to each thread, as `Translator` does it."""
+    def work(batch: np.ndarray) -> list[list[Hypothesis]]:
+        return search(model, batch, beam, ALPHA, extra_length)
+
+    with threadpool_limits(1, "blas"), ThreadPoolExecutor(threads) as pool:
+        found = list(pool.map(work, batches[::-1]))[::-1]                          # the longest first
+    return [nbest[0] for of_batch in found for nbest in of_batch]
 
 
 def rivals(task: Task, beam: int, threads: int) -> tuple[dict[str, Decode], dict[str, Callable]]:

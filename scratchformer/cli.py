@@ -9,12 +9,15 @@ import sys
 import textwrap
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Iterator
+from typing import TYPE_CHECKING, Any, Iterator
 
 import scratchformer
 from scratchformer import config as configs
 from scratchformer.config import Config
 from scratchformer.errors import UserError
+
+if TYPE_CHECKING:
+    from scratchformer.decoding.translator import Translator
 
 EXAMPLES = """\
 examples:
@@ -211,6 +214,7 @@ def add_data(sub: argparse.ArgumentParser) -> None:
 def add_search(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--beam", type=int, metavar="N", help="hypotheses followed at once; 1 is greedy (paper: 4)")
     sub.add_argument("--alpha", type=float, metavar="A", help="exponent of the length penalty (paper: 0.6)")
+    add_threads(sub)
 
 
 def add_threads(sub: argparse.ArgumentParser) -> None:
@@ -352,9 +356,7 @@ def search_options(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def translate(args: argparse.Namespace) -> None:
-    from scratchformer.training.run import load_run
-
-    translator, options = load_run(args.path, args.checkpoint), search_options(args)
+    translator, options = trained_translator(args), search_options(args)
     if not 1 <= args.nbest <= options["beam"]:
         raise UserError(f"--nbest {args.nbest} must lie between 1 and the beam, {options['beam']}")
     lines = input_lines(args.files)
@@ -362,6 +364,20 @@ def translate(args: argparse.Namespace) -> None:
         for translation in best:
             print(f"{number}\t{translation.score:.4f}\t{translation.text}" if args.nbest > 1 else translation.text,
                   flush=waits(args))
+
+
+def trained_translator(args: argparse.Namespace) -> Translator:
+    """The run's model, on as many cores as --threads says."""
+    from scratchformer.nn.fast_ops import keep_freed_memory
+    from scratchformer.training.run import load_run
+    from scratchformer.training.team import available_cores
+
+    if args.threads is not None and args.threads < 1:
+        raise UserError(f"--threads {args.threads} must be at least 1")
+    keep_freed_memory()
+    translator = load_run(args.path, args.checkpoint)
+    translator.threads = args.threads or available_cores()
+    return translator
 
 
 def waits(args: argparse.Namespace) -> bool:
@@ -388,12 +404,11 @@ def input_lines(files: list[Path]) -> Iterator[str]:
 def evaluate(args: argparse.Namespace) -> None:
     from scratchformer.text.bleu import corpus_scores
     from scratchformer.text.corpora import read_lines
-    from scratchformer.training.run import load_run
 
     sources, references = read_lines(args.source), read_lines(args.reference)
     if len(sources) != len(references):
         raise UserError(f"{args.source} has {len(sources)} lines, {args.reference} has {len(references)}")
-    translator, options = load_run(args.path, args.checkpoint), search_options(args)
+    translator, options = trained_translator(args), search_options(args)
     translations = translator.translate(sources, **options)
     scores = corpus_scores(translations, references)
     if args.json:

@@ -87,6 +87,7 @@ def test_missing_text(refused_training, tmp_path):
     (["--seed", "-1"], "training.seed"), (["--seed", str(2**70)], "training.seed"),
     (["--minutes", "nan"], "training.minutes"),
     (["--minutes", "inf"], "training.minutes"), (["--minutes", "-1"], "training.minutes"),
+    (["--threads", "-1"], "training.threads=-1 must be at least 0"),
     (["--set", "lr_factor=inf"], "lr_factor"),
     (["--set", f"minutes={10**400}"], "minutes"),
     (["--set", "tokens_per_batch=5"], "does not fit into a batch of tokens_per_batch = 5"),
@@ -241,8 +242,8 @@ def test_a_configuration_of_another_model(refused, own_run, small_config, monkey
 @pytest.mark.parametrize("arguments, complaint", [
     (["--nbest", 5], "--nbest 5 must lie between 1 and the beam, 4"), (["--nbest", 0], "--nbest 0"),
     (["--beam", 0], "decoding.beam=0"),
-    (["--nbest", 2, "--beam", 1], "--nbest 2"), (["--alpha", "-1"], "decoding.alpha"),
-    (["--alpha", "nan"], "decoding.alpha"),
+    (["--threads", 0], "--threads 0 must be at least 1"), (["--threads", -3], "--threads -3"),
+    (["--nbest", 2, "--beam", 1], "--nbest 2"), (["--alpha", "-1"], "decoding.alpha"), (["--alpha", "nan"], "decoding.alpha"),
     (["--alpha", "1e300"], "decoding.alpha"), (["--beam", 2**70], "decoding.beam"), (["--checkpoint", "/"], "/"),
     (["nowhere.en"], "nowhere.en"),
 ])

@@ -40,10 +40,11 @@ def test_train_leaves_a_whole_run_and_says_where(cli, small_settings, trained, t
 
 
 def test_resume_takes_allowed_changes(cli, own_run):
-    code, _, said = cli("train", "--resume", own_run.path, "--set", "steps=14", "--minutes", "5")
+    code, _, said = cli("train", "--resume", own_run.path, "--set", "steps=14", "--minutes", "5", "--threads", "1")
     assert code == 0 and "going on after step 12" in said
     assert len(own_run.read_log("step")) == 14
     assert configs.load(own_run.config_file).training.minutes == 5
+    assert configs.load(own_run.config_file).training.threads == 1
 
 
 def test_resume_says_what_it_passed_over(cli, own_run):
@@ -84,6 +85,14 @@ def test_translate_files_in_their_order(cli, trained, tmp_path):
     assert cli("translate", "--beam", 2, "--alpha", 0, trained.path, *paths).out == printed
     assert cli("translate", trained.path, "--beam", 2, "--alpha", 0, *paths).out == printed
     assert printed.split("\n")[:-1] == load_run(trained.path).translate(LINES + LINES[::-1], beam=2, alpha=0)
+
+
+def test_the_number_of_threads_changes_no_translation(cli, trained, type_in):
+    printed = []
+    for threads in (1, 3):
+        type_in("\n".join(LINES * 70) + "\n")                                      # several groups of sentences
+        printed.append(cli("translate", trained.path, "--threads", threads))
+    assert printed[0] == printed[1] and printed[0].out.count("\n") == 70 * len(LINES)
 
 
 def test_nbest_is_line_number_score_and_text(cli, trained, type_in):

@@ -192,7 +192,7 @@ class Trainer:
     def validation_bleu(self) -> dict[str, Any]:
         """sacreBLEU of greedy translations of the validation text."""
         assert self.data.val_text is not None
-        translator = Translator(self.model, self.tokenizer, self.config.decoding.extra_length)
+        translator = Translator(self.model, self.tokenizer, self.config.decoding.extra_length, len(self.team.models))
         scores = corpus_scores(translator.translate(self.data.val_text.source, beam=1), self.data.val_text.target)
         return {"step": self.progress.step, "bleu": scores.bleu, "signature": scores.bleu_signature,
                 "all_target_tokens": self.progress.target_tokens, "train_seconds": self.progress.seconds}
@@ -244,8 +244,9 @@ def train(trainer: Trainer) -> str:
         print(f"{run.checkpoints.average}: removed, being of an older state", file=sys.stderr)
         run.checkpoints.average.unlink()
     bar = tqdm(total=settings.steps, initial=trainer.progress.step, unit="step", disable=None, file=sys.stderr)
-    cores = settings.threads or available_cores()
-    with threadpool_limits(max(1, cores // len(trainer.team.models)), "blas"), stop_on_signals() as stop, bar:
+    cores = min(settings.threads or available_cores(), available_cores())
+    blas_threads = max(1, cores // len(trainer.team.models))
+    with threadpool_limits(blas_threads, "blas"), stop_on_signals() as stop, bar:
         for epoch, index, indices in steps(trainer.plan, trainer.progress.epoch, trainer.progress.index):
             if reason:
                 break

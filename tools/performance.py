@@ -1,0 +1,112 @@
+"""The tables of docs/performance.md, from what the benchmarks measured.
+
+    python tools/performance.py           write them into the page, between the marks that name them
+    python tools/performance.py --check   say whether they are there already; exit code 1 if not
+
+The figures come from benchmarks/results/cpu_step.json, cpu_decode.json, cpu_run.json, cpu_tricks.json and
+cpu_scaling.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any, Callable, Iterable
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+PAGE = ROOT / "docs" / "performance.md"
+OURS, EAGER = "scratchformer", "pytorch"
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
+    """In Markdown."""
+    head = list(head)
+    lines = [head, ["---"] * len(head), *([str(cell) for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def number(value: float | None, form: str = ".2f") -> str:
+    return "–" if value is None else format(value, form)
+
+
+# One function for each table: from a result to Markdown ---------------------------------------------------------------
+
+
+def step_time(result: dict[str, Any]) -> str:
+    rivals = [name for name in ("pytorch", "pytorch_cut", "compile", "bf16")]
+    return table(["model", "padding", "threads", "ours, ms", *(f"{name} / ours" for name in rivals), "medians",
+                  "tokens/s", "of sgemm's peak"],
+                 ([cell["model"], cell["padding"], cell["threads"],
+                   number(1000 * cell["seconds"][OURS]["minimum"], ".0f"),
+                   *(number(cell["time_over_ours"]["minimum"].get(name)) for name in rivals),
+                   number(cell["time_over_ours"]["median"][EAGER]),
+                   f"{cell['target_tokens_per_second'][OURS]:,}", number(cell["share_of_sgemm_peak"], ".0%")]
+                  for cell in result["cells"]))
+
+
+def step_memory(result: dict[str, Any]) -> str:
+    def megabytes(size: int) -> str:
+        return number(size / 2**20, ",.0f")
+
+    return table(["model", "padding", "threads", "ours, MB", "PyTorch's, MB", "ratio", "beyond imports",
+                  "page faults, ours", "PyTorch's"],
+                 ([cell["model"], cell["padding"], cell["threads"],
+                   *(megabytes(cell["alone"][name]["peak"]) for name in (OURS, EAGER)),
+                   *map(number, cell["our_memory_over_theirs"][EAGER].values()),
+                   *(f"{cell['alone'][name]['page_faults']:,}" for name in (OURS, EAGER))]
+                  for cell in result["cells"]))
+
+
+def decode(result: dict[str, Any]) -> str:
+    rivals = sorted({name for cell in result["cells"] for name in cell["seconds"]} - {OURS})
+    return table(["model", "weights", "beam", "threads", "ours, sentences/s", *(f"{name} / ours" for name in rivals),
+                  "same translations"],
+                 ([cell["model"], cell["weights"], cell["beam"], cell["threads"],
+                   number(cell["sentences_per_second"][OURS], ".0f"),
+                   *(number(cell["time_over_ours"]["minimum"].get(name)) for name in rivals),
+                   number(cell["identical_share"], ".1%")]
+                  for cell in result["cells"]))
+
+
+def tricks(result: dict[str, Any]) -> str:
+    return table(["without", "lines", *(f"{entry['model']}" for entry in result["results"])],
+                 ([f"`{name}`" if name.isidentifier() else name, lines if lines else "–",
+                   *(f"{entry['gain_percent'][name]:+.1f} %" for entry in result["results"])]
+                  for name, lines in result["lines"].items()))
+
+
+TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
+    "step": ("cpu_step", step_time),
+    "memory": ("cpu_step", step_memory),
+    "decode": ("cpu_decode", decode),
+    "tricks": ("cpu_tricks", tricks),
+}
+"""Mark in the page -> the result's file, and what makes the table of it."""
+
+
+def with_tables(page: str) -> str:
+    """The page with every table made anew between `<!-- table NAME -->` and `<!-- end -->`."""
+    def filled(match: re.Match[str]) -> str:
+        result, make = TABLES[match[1]]
+        found = json.loads((RESULTS / f"{result}.json").read_text(encoding="utf-8"))
+        return f"<!-- table {match[1]} -->\n\n{make(found)}\n\n<!-- end -->"
+
+    return re.sub(r"<!-- table (\w+) -->.*?<!-- end -->", filled, page, flags=re.DOTALL)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 if a table is not current")
+    arguments = parser.parse_args()
+    page = PAGE.read_text(encoding="utf-8")
+    if arguments.check:
+        sys.exit(with_tables(page) != page and "docs/performance.md: a table is not current: tools/performance.py")
+    PAGE.write_text(with_tables(page), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
