@@ -49,12 +49,14 @@ class FastOps(Ops):
         inverse_std = np.empty((len(x_rows), 1), x.dtype)
         for block in blocks(x_rows):
             n, factor = normalized[block], inverse_std[block]
+            # n = x + dropout(update)
             if kept is None:
                 np.add(x_rows[block], update_rows[block], out=n)
             else:
                 np.multiply(update_rows[block], kept[block], out=n)
                 n *= keep_scale(P_drop)
                 n += x_rows[block]
+            # n = (n - mean(n)) / sqrt(variance(n) + eps)
             n -= (n @ mean)[:, None]
             factor[:, 0] = np.einsum("nd,nd->n", n, n)
             factor /= D
@@ -62,6 +64,7 @@ class FastOps(Ops):
             np.sqrt(factor, out=factor)
             np.reciprocal(factor, out=factor)
             n *= factor
+            # y = gamma n + beta
             np.multiply(n, gamma, out=y[block])
             y[block] += beta
         normalized, inverse_std = normalized.reshape(x.shape), inverse_std.reshape(*x.shape[:-1], 1)
@@ -81,11 +84,13 @@ class FastOps(Ops):
             share = g * n
             dgamma += ones @ share
             dbeta += ones @ g
-            np.multiply(g, gamma, out=d)                                           # d of the normalised x
+            # d = (dn - mean(dn) - n mean(dn n)) / sqrt(variance + eps),   dn = gamma dy
+            np.multiply(g, gamma, out=d)
             along_itself = np.einsum("nd,nd->n", d, n)[:, None] / D
             d -= (d @ mean)[:, None]
             d -= np.multiply(n, along_itself, out=share)
             d *= inverse_std[block]
+            # update was dropped, x was not
             if kept is not None:
                 np.multiply(d, kept[block], out=dupdate[block])
                 dupdate[block] *= keep_scale(P_drop)
@@ -110,10 +115,10 @@ class FastOps(Ops):
             if everywhere:
                 smoothed_score += everywhere * (p @ ones)
             np.exp(p, out=p)
-            total = p @ ones
+            total = p @ ones                                                       # p / total are the probabilities
             loss_sum += ((np.log(total) - smoothed_score) * real).sum(dtype=np.float64)
             p *= (1 / total)[:, None]
-            p -= everywhere
+            p -= everywhere                                                        # p - q, in place of p
             p[row, target] -= on_target
             p[~real] = 0
         return loss_sum, dlogits
