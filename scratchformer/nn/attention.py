@@ -198,7 +198,7 @@ class SelfAttention(MultiHeadAttention):
 
     def no_past(self, rows: int) -> KeysValues:
         """The past of up to `rows` hypotheses before their first step, with room for some positions."""
-        xp, dtype, room = ops_of(self.qkv.weight.data).xp, self.qkv.weight.data.dtype, (rows, 16, self.h)
+        xp, dtype, room = ops_of(self.qkv.weight.data).xp, self.qkv.weight.data.dtype, (rows, 32, self.h)
         return KeysValues(0, xp.empty((*room, self.d_k), dtype), xp.empty((*room, self.d_v), dtype))
 
 
@@ -260,11 +260,11 @@ class KeysValues(NamedTuple):
         return self.keys[:rows, :self.t], self.values[:rows, :self.t]
 
     def extended(self, k: Array, v: Array) -> KeysValues:
-        """With one more position of the first R rows: k (R, 1, H, d_k), v (R, 1, H, d_v)."""
+        """With one more position of the R rows still in use: k (R, 1, H, d_k), v (R, 1, H, d_v)."""
         t, keys, values = self
         if t == keys.shape[1]:                                                     # full: room for twice as many
             xp = ops_of(k).xp
-            keys, values = (xp.concatenate([x, xp.empty_like(x)], axis=1) for x in (keys, values))
+            keys, values = (xp.concatenate([x, xp.empty_like(x)], axis=1) for x in self.first(len(k)))
         keys[:len(k), t], values[:len(v), t] = k[:, 0], v[:, 0]
         return KeysValues(t + 1, keys, values)
 
