@@ -30,8 +30,9 @@ from small_training import write
 from threadpoolctl import threadpool_limits
 
 from scratchformer import config as configs
-from scratchformer.decoding.search import Hypothesis, log_probabilities, search
+from scratchformer.decoding.search import Hypothesis, search
 from scratchformer.decoding.translator import LINES_AT_ONCE, SENTENCES_AT_ONCE
+from scratchformer.nn.fast_ops import keep_freed_memory
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import Sequences, encode_sequences
 from scratchformer.text.corpora import read_lines
@@ -163,7 +164,7 @@ def is_tie(model: Transformer, source: np.ndarray, mine: list[int], other: list[
     mine, other = [*mine, EOS], [*other, EOS]
     first = next(position for position, (a, b) in enumerate(zip(mine, other)) if a != b)
     logits, _ = model.forward(source[None], np.array([[BOS, *mine[:first]]]))
-    likely = log_probabilities(logits[0, -1:])[0]
+    likely = logits[0, -1]                                                         # but for a constant
     return abs(likely[mine[first]] - likely[other[first]]) <= TOLERANCE
 
 
@@ -281,6 +282,7 @@ def main() -> None:
                  else random_task(name, sentences, arguments.quick) for name in arguments.models}
     except ValueError as error:                                                    # UserError is one
         parser.error(str(error))
+    keep_freed_memory()                                                            # as the command line does
     print_table(measure_all(tasks, arguments.beams, arguments.threads, repetitions, arguments.out))
 
 

@@ -65,11 +65,6 @@ def log_sum_exp(logits: Array) -> Array:
     return result.reshape(logits.shape[:-1])
 
 
-def log_probabilities(logits: Array) -> Array:
-    """log softmax over the last axis."""
-    return logits - log_sum_exp(logits)[..., None]
-
-
 NEVER_WRITTEN = [PAD, BOS]
 
 

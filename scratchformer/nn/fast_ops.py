@@ -22,6 +22,8 @@ from scratchformer.nn.parameter import Array
 BLOCK = 1 << 16
 """Numbers in a block, 256 KB of float32: a few of them fit into the second-level cache of a core (1 to 2 MB)."""
 
+MANY_KEYS = 64
+
 
 def blocks(rows: Array) -> Iterator[slice]:
     """Slices that cut the rows of a matrix (n, d) into blocks of about BLOCK numbers."""
@@ -95,6 +97,32 @@ class FastOps(Ops):
                 np.multiply(d, kept[block], out=dupdate[block])
                 dupdate[block] *= keep_scale(P_drop)
         return dx.reshape(dy.shape), dupdate.reshape(dy.shape)
+
+    def masked_softmax(self, scores: Array, scale: float, key_lengths: Array | None, causal: bool) -> Array:
+        """With the keys first: along the first axis, `max` and `sum` work on long rows, not on a few numbers at a time.
+
+        Where there are many keys, that is no gain, and laying the array out anew is a loss.
+        """
+        B, H, T, S = scores.shape
+        if S > MANY_KEYS:
+            return super().masked_softmax(scores, scale, key_lengths, causal)
+        key = np.arange(S)[:, None]
+        weights = np.empty(scores.shape, scores.dtype)
+        for block in blocks(scores.reshape(B, H * T * S)):
+            e = np.multiply(scores[block].transpose(3, 0, 1, 2), scale, order="C")                    # (S, b, H, T)
+            if key_lengths is not None:
+                e[key >= key_lengths[block]] = -np.inf
+            if causal:
+                e.transpose(0, 3, 1, 2)[key > np.arange(S - T, S)] = -np.inf
+            highest = e.max(axis=0)
+            highest[highest == -np.inf] = 0
+            e -= highest
+            np.exp(e, out=e)
+            total = e.sum(axis=0)
+            total[total == 0] = 1
+            e /= total
+            weights[block] = e.transpose(1, 2, 3, 0)
+        return weights
 
     def embedding_backward(self, dx: Array, ids: Array, scale: float, dE: Array) -> None:
         """Row by row: `np.add.at` takes longer over one number than this over a row."""

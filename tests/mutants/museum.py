@@ -687,7 +687,7 @@ translations = translator.translate(self.data.val_text.source, beam=1)
            "BLEU is taken of the likeliest next words where the decoder reads the reference: no translation was made.",
            "", f"{IN_LOOP}bleu_of_perfect_translations_is_100",
            [Patch(LOOP, """\
-        translator = Translator(self.model, self.tokenizer, self.config.decoding.extra_length)
+        translator = Translator(self.model, self.tokenizer, self.config.decoding.extra_length, len(self.team.models))
         scores = corpus_scores(translator.translate(self.data.val_text.source, beam=1), self.data.val_text.target)
 """, """\
         guesses = {}

@@ -37,6 +37,10 @@ def calls(dtype):
             yield "add_norm", forward, ()
             _, saved = REFERENCE.add_norm(*forward)
             yield "add_norm_backward", (normal(*shape), saved, gamma, dgamma, dbeta, P_drop), (3, 4)
+    for B, T, S in ((3, 4, 4), (3, 1, 7), (1, 5, 5), (2, 3, fast_ops.MANY_KEYS + 1)):
+        for key_lengths in (None, np.array([S, 0, 2])[:B]):                        # 0: nothing to attend to
+            for causal in (False, True):
+                yield "masked_softmax", (normal(B, 2, T, S), 0.3, key_lengths, causal), ()
     ids = np.array([[3, 1, 3, PAD], [3, 9, PAD, PAD]])
     yield "embedding_backward", (normal(2, 4, 6), ids, 2.5, normal(11, 6)), (3,)
     yield cross_entropy(23, 31, random.integers(1, 31, 23), 0.1 / 31)
