@@ -183,8 +183,8 @@ def test_a_check_ends_with_the_command_that_asked(write, blow):
     assert command.stdout.readline() == "here I am\n"
     started = time.perf_counter()
     command.send_signal(blow)
-    command.communicate()                                                          # would last until the time limit
-    assert time.perf_counter() - started < 15                                      # the machine may be busy
+    command.communicate()
+    assert time.perf_counter() - started < 5
 
 
 def test_a_check_is_over_although_a_thread_of_the_learners_is_not(exercises, write):
