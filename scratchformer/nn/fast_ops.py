@@ -22,17 +22,25 @@ from scratchformer.nn.parameter import Array
 BLOCK = 1 << 16
 """Numbers in a block, 256 KB of float32: a few of them fit into the second-level cache of a core (1 to 2 MB)."""
 
+PRODUCT_BLOCK = 1 << 20
+"""Numbers of a matrix product in one go, 4 MB: so many that the product does not suffer."""
+
 MANY_KEYS = 64
 
 
-def blocks(rows: Array) -> Iterator[slice]:
-    """Slices that cut the rows of a matrix (n, d) into blocks of about BLOCK numbers."""
-    step = max(1, BLOCK // rows.shape[1])
+def blocks(rows: Array, numbers: int | None = None) -> Iterator[slice]:
+    """Slices that cut the rows of a matrix (n, d) into blocks of about so many numbers, BLOCK if not said."""
+    step = max(1, (numbers or BLOCK) // rows.shape[1])
     return (slice(start, start + step) for start in range(0, len(rows), step))
 
 
 class FastOps(Ops):
     """The reference operations, some of them in fewer passes over memory."""
+
+    def add_product(self, total: Array, a: Array, b: Array) -> None:
+        """In blocks, so that the product for the embedding's gradient never exists as a whole: it is the largest."""
+        for block in blocks(total, PRODUCT_BLOCK):
+            total[block] += self.matmul(a[block], b)
 
     def linear_backward(self, dy: Array, x: Array, W: Array, dW: Array, db: Array | None) -> Array:
         x_rows, dy_rows = rows_of(x), rows_of(dy)

@@ -466,8 +466,8 @@ class Transformer(Layer):
         return self.target_positions.forward(rows, position)[0].reshape(x.shape)
 
 
-LOGITS_AT_ONCE = 2**24
-"""`loss_backward` makes at most about this many logits at a time (64 MB in float32)."""
+LOGITS_AT_ONCE = 2**23
+"""`loss_backward` makes at most about this many logits at a time (32 MB in float32)."""
 
 
 def positions(config: ModelConfig, init: np.random.Generator, dtype: str) -> PositionalEncoding | LearnedPositions:

@@ -29,6 +29,7 @@ def calls(dtype):
     for shape in ((3, 5, 8), (1, 1, 1), (70, 3)):
         x, width = normal(*shape), shape[-1]
         dy = normal(*shape[:-1], 6)
+        yield "add_product", (normal(7, width), normal(7, 5), normal(5, width)), (0,)
         for bias in (normal(6), None):
             yield "linear_backward", (dy, x, normal(width, 6), normal(width, 6), bias), (3, 4)
         gamma, beta, dgamma, dbeta = (normal(width) for _ in range(4))
@@ -60,6 +61,7 @@ def arrays(thing):
 @pytest.mark.parametrize("dtype", TOLERANCE)
 def test_they_compute_what_the_reference_computes(dtype, block, monkeypatch):
     monkeypatch.setattr(fast_ops, "BLOCK", block)
+    monkeypatch.setattr(fast_ops, "PRODUCT_BLOCK", block)
     for name, arguments, collecting in calls(dtype):
         copies = [tuple(np.copy(a) if i in collecting and a is not None else a for i, a in enumerate(arguments))
                   for _ in range(2)]
