@@ -64,22 +64,24 @@ def assert_same(ours, theirs):
 @pytest.mark.parametrize("extra_length", [0, 20])
 @pytest.mark.parametrize("beam", [1, 2, 4])
 @pytest.mark.parametrize("vocab_size", [20, 61, 200])                              # 200 words: in two rounds
-def test_the_rival_finds_the_same_translations(rival, vocab_size, beam, extra_length):
+@pytest.mark.parametrize("kind", ["Searcher", "UsualSearcher"])
+def test_the_rival_finds_the_same_translations(rival, kind, vocab_size, beam, extra_length):
     model, sources = new_model(vocab_size), sources_of(vocab_size)
-    searcher = rival.Searcher(rival.Weights(model), beam, 0.6, extra_length, len(sources), sources.shape[1])
+    searcher = getattr(rival, kind)(rival.Weights(model), beam, 0.6, extra_length, len(sources), sources.shape[1])
     ours = [nbest[0] for nbest in search(model, sources, beam, 0.6, extra_length)]
     for _ in range(2):                                                             # its arrays may be used again
         assert_same(ours, searcher.search(sources))
 
 
 @pytest.mark.parametrize("beam", [1, 4])
-def test_also_where_one_sentence_after_another_ends(rival, beam):
+@pytest.mark.parametrize("kind", ["Searcher", "UsualSearcher"])
+def test_also_where_one_sentence_after_another_ends(rival, kind, beam):
     model = load_run(TINY_MODEL).model
     sources = sources_of(model.config.vocab_size, 40)
     ours = [nbest[0] for nbest in search(model, sources, beam, 0.6, 10)]
     lengths = np.array([len(found.ids) for found in ours])
     assert len(set(lengths)) > 5 and (lengths < (sources != PAD).sum(axis=1) + 9).mean() > 0.5
-    searcher = rival.Searcher(rival.Weights(model), beam, 0.6, 10, len(sources), sources.shape[1])
+    searcher = getattr(rival, kind)(rival.Weights(model), beam, 0.6, 10, len(sources), sources.shape[1])
     assert_same(ours, searcher.search(sources))
 
 
@@ -120,7 +122,8 @@ def test_a_quick_run_has_a_cell_for_every_beam(tmp_path):
     for cell in result["cells"]:
         assert cell["identical_share"] >= 0.99 and cell["generated_tokens"] > cell["sentences"]
         assert cell["time_over_ours"]["minimum"]["pytorch"] > 0
-        assert cell["seconds"].keys() == cell["seconds_of_reading"].keys() == {"scratchformer", "pytorch"}
+        assert cell["seconds"].keys() == {"scratchformer", "pytorch", "pytorch_usual"}
+        assert cell["seconds_of_reading"].keys() == {"scratchformer", "pytorch"}
 
 
 def test_random_sentences_are_as_long_as_captions_and_batched_by_length(cpu_decode):
