@@ -34,6 +34,7 @@ from threadpoolctl import threadpool_limits
 
 from scratchformer.config import Config, ModelConfig
 from scratchformer.nn.attention import ScaledDotProductAttention
+from scratchformer.nn.fast_ops import PRODUCT_BLOCK
 from scratchformer.nn.layers import FeedForward
 from scratchformer.nn.transformer import LOGITS_AT_ONCE, Transformer
 from scratchformer.text.batches import EncodedPairs
@@ -95,8 +96,9 @@ def feed_forward_flops(sizes: Sizes) -> int:
 
 def feed_forward_floats(sizes: Sizes) -> int:
     """x and dy, three of the hidden layer's size (itself, its gradients after and before ReLU); W_1 and W_2, their
-    gradients, and a product that is added to one of these."""
-    return sizes.B * sizes.T * (2 + 3 * 4) * sizes.d_model + 5 * 4 * sizes.d_model**2
+    gradients, and a piece of a product that is added to one of these."""
+    matrix = 4 * sizes.d_model**2
+    return sizes.B * sizes.T * (2 + 3 * 4) * sizes.d_model + 4 * matrix + min(matrix, PRODUCT_BLOCK)
 
 
 # The training step ----------------------------------------------------------------------------------------------------
@@ -119,15 +121,15 @@ def training_step_floats(sizes: Sizes) -> int:
     weights    with the gradient, Adam's m and v of each
     kept       at a position, for one layer of either stack: 31 vectors of d_model, d_ff being 4 of them and a dropout
                mask a quarter; and in three attentions a row of T weights for each head
-    passing    the most of: two pieces of the logits; one, and a product that is added to the embedding's gradient; two
-               gradients of one attention's weights
+    passing    the most of: two pieces of the logits; one, and a piece of a product that is added to the embedding's
+               gradient; two gradients of one attention's weights
     """
     B, T, d_model, V = sizes
     h = d_model // D_K
     weights = V * d_model + N * (4 + 8 + 4 + 4 + 8) * d_model**2
     kept = N * B * T * (31 * d_model + 3 * h * T)
     logits = min(B * T * V, LOGITS_AT_ONCE)
-    passing = max(2 * logits, logits + V * d_model, 2 * B * h * T**2)
+    passing = max(2 * logits, logits + min(V * d_model, PRODUCT_BLOCK), 2 * B * h * T**2)
     return 4 * weights + kept + passing
 
 
