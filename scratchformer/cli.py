@@ -218,7 +218,7 @@ def add_search(sub: argparse.ArgumentParser) -> None:
 
 
 def add_threads(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
+    sub.add_argument("--threads", type=int, metavar="N", help="cores to use, 0 for all (default: all; train --resume: as before)")
 
 
 def add_settings(sub: argparse.ArgumentParser) -> None:
@@ -263,9 +263,11 @@ def show_config(args: argparse.Namespace) -> None:
 
 
 def train(args: argparse.Namespace) -> int:
+    from scratchformer.nn.fast_ops import keep_freed_memory
     from scratchformer.training import loop
     from scratchformer.training.run import RunDirectory
 
+    keep_freed_memory()
     if args.resume:
         if args.preset or args.out:
             raise UserError("--resume takes the configuration and the directory from the run: no preset, no --out")
@@ -372,8 +374,8 @@ def trained_translator(args: argparse.Namespace) -> Translator:
     from scratchformer.training.run import load_run
     from scratchformer.training.team import available_cores
 
-    if args.threads is not None and args.threads < 1:
-        raise UserError(f"--threads {args.threads} must be at least 1")
+    if args.threads is not None and args.threads < 0:
+        raise UserError(f"--threads {args.threads} must be at least 0")
     keep_freed_memory()
     translator = load_run(args.path, args.checkpoint)
     translator.threads = args.threads or available_cores()
@@ -525,6 +527,8 @@ def data(args: argparse.Namespace) -> None:
 
 
 def demo(args: argparse.Namespace) -> int:
+    from scratchformer.nn.fast_ops import keep_freed_memory
     from scratchformer.study.demo import run_demo
 
+    keep_freed_memory()
     return 0 if run_demo(args.out) else 130

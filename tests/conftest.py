@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info
 
 from scratchformer import config as configs
 from scratchformer.cli import main
@@ -73,7 +74,13 @@ def own_run(trained, tmp_path):
     return RunDirectory(shutil.copytree(trained.path, tmp_path / "own"))
 
 
-# Comparing ------------------------------------------------------------------------------------------------------------
+# Looking and comparing ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def blas_threads():
+    """blas_threads() -> how many threads each BLAS that is loaded has; usually there is one BLAS"""
+    return lambda: {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
 
 
 def same_arrays(some, others):

@@ -242,7 +242,7 @@ def test_a_configuration_of_another_model(refused, own_run, small_config, monkey
 @pytest.mark.parametrize("arguments, complaint", [
     (["--nbest", 5], "--nbest 5 must lie between 1 and the beam, 4"), (["--nbest", 0], "--nbest 0"),
     (["--beam", 0], "decoding.beam=0"),
-    (["--threads", 0], "--threads 0 must be at least 1"), (["--threads", -3], "--threads -3"),
+    (["--threads", -3], "--threads -3 must be at least 0"),
     (["--nbest", 2, "--beam", 1], "--nbest 2"), (["--alpha", "-1"], "decoding.alpha"),
     (["--alpha", "nan"], "decoding.alpha"), (["--alpha", "1e300"], "decoding.alpha"),
     (["--beam", 2**70], "decoding.beam"), (["--checkpoint", "/"], "/"), (["nowhere.en"], "nowhere.en"),

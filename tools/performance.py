@@ -72,6 +72,29 @@ def decode(result: dict[str, Any]) -> str:
                   for cell in result["cells"]))
 
 
+def run(result: dict[str, Any]) -> str:
+    seconds, bleu = result["seconds"], result["bleu"]
+    end = dict(zip(result["curve_columns"], result["curve"][-1]))
+    rows = {"seconds of all steps": [number(seconds["sum"][side], ".0f") for side in (OURS, EAGER)],
+            "... had all been as quick as the quickest tenth": [number(seconds["quiet"][side], ".0f")
+                                                                for side in (OURS, EAGER)],
+            "validation loss, nats per target token": [number(end[f"val_loss_{side}"], ".3f")
+                                                       for side in ("ours", "theirs")],
+            **{f"BLEU on {result['test']}, {beam}": [number(bleu[beam][side], ".1f") for side in (OURS, EAGER)]
+               for beam in ("beam 1", "beam 4")}}
+    head = [f"after {result['target_tokens']:,} target tokens, {result['threads']} threads", OURS, EAGER]
+    return table(head, ([name, *values] for name, values in rows.items()))
+
+
+def scaling(result: dict[str, Any]) -> str:
+    def exponents(of: dict[str, float]) -> str:
+        return f"{of['measured']:.2f} ({of['predicted']:.2f})"
+
+    return table(["", "over", "from", "to", "time, measured (counted)", "memory, measured (counted)"],
+                 ([row["subject"], row["axis"], row["sizes"][0], row["sizes"][-1], exponents(row["time_exponent"]),
+                   exponents(row["memory_exponent"])] for row in result["results"]))
+
+
 def tricks(result: dict[str, Any]) -> str:
     return table(["without", "lines", *(f"{entry['model']}" for entry in result["results"])],
                  ([f"`{name}`" if name.isidentifier() else name, lines if lines else "–",
@@ -83,6 +106,8 @@ TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "step": ("cpu_step", step_time),
     "memory": ("cpu_step", step_memory),
     "decode": ("cpu_decode", decode),
+    "run": ("cpu_run", run),
+    "scaling": ("cpu_scaling", scaling),
     "tricks": ("cpu_tricks", tricks),
 }
 """Mark in the page -> the result's file, and what makes the table of it."""

@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scratchformer.nn.fast_ops import blocks
-from scratchformer.nn.ops import ops_of, rows_of
+from scratchformer.nn.ops import ops_of
 from scratchformer.nn.parameter import Array
 from scratchformer.nn.transformer import Transformer, lengths_of
 from scratchformer.text.tokenizer import BOS, EOS, PAD
@@ -53,23 +52,11 @@ def greatest_lengths(model: Transformer, source_ids: np.ndarray, extra_length: i
     return longest
 
 
-def log_sum_exp(logits: Array) -> Array:
-    """log sum_v exp(logits), (..., V) -> (...): what logits less are log probabilities."""
-    xp, rows = ops_of(logits).xp, rows_of(logits)
-    result, ones = xp.empty(len(rows), rows.dtype), xp.ones(rows.shape[1], rows.dtype)
-    for block in blocks(rows):                                                     # small enough to stay in the cache
-        highest = rows[block].max(axis=1)
-        p = rows[block] - highest[:, None]
-        xp.exp(p, out=p)
-        result[block] = highest + xp.log(p @ ones)
-    return result.reshape(logits.shape[:-1])
-
-
 NEVER_WRITTEN = [PAD, BOS]
 
 
 def remaining(stays: np.ndarray) -> np.ndarray:
-    """Where the True of (n,) are, in an order that lets most rows of an array stay in place: the last fill the gaps."""
+    """Where stays (n,) is True -> (k,) int. In order, but the last fill the gaps, so that few rows have to move."""
     where = np.flatnonzero(stays)
     n = len(where)
     index = np.arange(n)
@@ -92,7 +79,7 @@ def greedy_search(model: Transformer, source_ids: np.ndarray, alpha: float = 0.6
     while len(going):
         logits, state = model.step(last, state)
         logits = logits[:, 0]                                                      # (going, V)
-        log_sum = log_sum_exp(logits)
+        log_sum = ops_of(logits).log_sum_exp(logits)
         logits[:, NEVER_WRITTEN] = -np.inf
         tokens = np.asarray(logits.argmax(axis=-1))
         log_probability[going] += np.asarray(logits[np.arange(len(going)), tokens] - log_sum)
@@ -169,15 +156,16 @@ def likeliest(logits: Array, alive: np.ndarray, n: int) -> tuple[np.ndarray, np.
 
     logits (B, W, V), which are overwritten; alive (B, W), the log probabilities of what they continue.
 
-    The words are laid out in a table of TABLE_HEIGHT rows. The n best continuations stand in the n columns whose best
-    are the best. So these columns are found first, and nothing is looked for elsewhere.
+    The words of each hypothesis are laid out in a table of TABLE_HEIGHT rows. Each of the n likeliest stands in one of
+    the n columns with the highest maxima, so these columns are found first and only their words are compared.
     """
-    xp = ops_of(logits).xp
+    ops = ops_of(logits)
+    xp = ops.xp
     B, W, V = logits.shape
     n = min(n, W * V)
     height = TABLE_HEIGHT if V % TABLE_HEIGHT == 0 and n * TABLE_HEIGHT <= W * V else 1
     width = V // height
-    before = xp.asarray(alive) - log_sum_exp(logits)                               # (B, W) what all words of one share
+    before = xp.asarray(alive) - ops.log_sum_exp(logits)                           # (B, W), for all words of each
     logits[..., NEVER_WRITTEN] = -np.inf
     table = logits.reshape(B, W, height, width)
     highest = table.max(axis=2) + before[:, :, None]                               # (B, W, width)
@@ -200,4 +188,4 @@ def largest(x: Array, n: int) -> Array:
 
 
 TABLE_HEIGHT = 40
-"""For 6,000 to 37,000 words. Where it does not divide their number, `likeliest` looks through all of them."""
+"""The quickest of several for 6,000 to 37,000 words. Where it does not divide their number, all words are compared."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from typing import Callable, Iterable, Iterator, NamedTuple
+from typing import Any, Callable, Iterable, Iterator, NamedTuple
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -31,9 +31,9 @@ class Translator:
     """Translates sentences with a model.
 
     Translations come back in the order of the sentences, and what a sentence becomes does not depend on its neighbours.
-    A blank sentence becomes an empty one.
+    A blank sentence becomes an empty one. An interruption waits for the groups of sentences that are being translated.
 
-    threads  how many groups of sentences are translated at once; the translations are the same for any number
+    threads  cores to use; the translations are the same for any number, but for the last bit of a score
     """
 
     def __init__(self, model: Transformer, tokenizer: Tokenizer, extra_length: int = 50, threads: int = 1) -> None:
@@ -66,12 +66,12 @@ class Translator:
         self._require_positions(sentences, sources.lengths)
         by_length = np.argsort(sources.lengths, kind="stable")
         by_length = by_length[[bool(sentences[index].strip()) for index in by_length]]
-        groups = [by_length[start:start + SENTENCES_AT_ONCE] for start in range(0, len(by_length), SENTENCES_AT_ONCE)]
+        starts = reversed(range(0, len(by_length), SENTENCES_AT_ONCE))             # no long group is left for the end
+        groups = [by_length[start:start + SENTENCES_AT_ONCE] for start in starts]
 
         def found_for(indices: np.ndarray) -> list[list[Hypothesis]]:
             return search(self.model, sources.padded(indices), beam, alpha, self.extra_length, nbest)
 
-        groups = groups[::-1]                                                      # the longest first
         for indices, found in zip(groups, self._at_once(found_for, groups)):
             for index, hypotheses in zip(indices, found):
                 texts = self.tokenizer.decode([hypothesis.ids for hypothesis in hypotheses])
@@ -79,9 +79,8 @@ class Translator:
                                        for text, hypothesis in zip(texts, hypotheses)]
         return translations
 
-    def _at_once(self, work: Callable, groups: list[np.ndarray]) -> Iterable:
-        """map, with a thread for each of several groups at once; matrix products then get no threads of their own."""
-        if self.threads == 1:
-            return map(work, groups)
-        with threadpool_limits(1, "blas"), ThreadPoolExecutor(self.threads) as pool:
+    def _at_once(self, work: Callable[[np.ndarray], Any], groups: list[np.ndarray]) -> list[Any]:
+        """map, on up to `threads` groups at once; where there are fewer, matrix products share the other cores."""
+        at_once = max(1, min(self.threads, len(groups)))
+        with threadpool_limits(self.threads // at_once, "blas"), ThreadPoolExecutor(at_once) as pool:
             return list(pool.map(work, groups))

@@ -198,8 +198,13 @@ class SelfAttention(MultiHeadAttention):
 
     def no_past(self, rows: int) -> KeysValues:
         """The past of up to `rows` hypotheses before their first step, with room for some positions."""
-        xp, dtype, room = ops_of(self.qkv.weight.data).xp, self.qkv.weight.data.dtype, (rows, 32, self.h)
+        xp, dtype = ops_of(self.qkv.weight.data).xp, self.qkv.weight.data.dtype
+        room = rows, POSITIONS_AT_FIRST, self.h
         return KeysValues(0, xp.empty((*room, self.d_k), dtype), xp.empty((*room, self.d_v), dtype))
+
+
+POSITIONS_AT_FIRST = 32
+"""Room for so many to begin with. It doubles when it is full."""
 
 
 class CrossAttention(MultiHeadAttention):
@@ -247,8 +252,9 @@ class CrossAttention(MultiHeadAttention):
 class KeysValues(NamedTuple):
     """Keys (R, t, H, d_k) and values (R, t, H, d_v) that decoding keeps, so that no position is computed twice.
 
-    They stand at the beginning of arrays with room for more rows and positions. What is added is written into these
-    arrays, and rows change places within them: it is with the old as with a list after something was appended.
+    They stand at the beginning of arrays with room for more rows and positions; t counts the positions in use, those
+    written so far or those of the memory. `extended` and `copy_rows_inplace` write into these arrays: what was made
+    from the same arrays before must not be used any more.
     """
 
     t: int
@@ -264,7 +270,7 @@ class KeysValues(NamedTuple):
         t, keys, values = self
         if t == keys.shape[1]:                                                     # full: room for twice as many
             xp = ops_of(k).xp
-            keys, values = (xp.concatenate([x, xp.empty_like(x)], axis=1) for x in self.first(len(k)))
+            keys, values = (xp.concatenate([x, xp.empty_like(x)], axis=1) for x in (keys, values))
         keys[:len(k), t], values[:len(v), t] = k[:, 0], v[:, 0]
         return KeysValues(t + 1, keys, values)
 

@@ -16,7 +16,7 @@ from typing import Iterator
 import numpy as np
 
 from scratchformer.nn.dropout import DropoutKey, keep_scale
-from scratchformer.nn.ops import FAST, PAD, Ops, rows_of
+from scratchformer.nn.ops import FAST, PAD, Ops, chunks, rows_of
 from scratchformer.nn.parameter import Array
 
 BLOCK = 1 << 16
@@ -26,12 +26,12 @@ PRODUCT_BLOCK = 1 << 20
 """Numbers of a matrix product in one go, 4 MB: so many that the product does not suffer."""
 
 MANY_KEYS = 64
+"""With more keys than these, `masked_softmax` is the reference's."""
 
 
 def blocks(rows: Array, numbers: int | None = None) -> Iterator[slice]:
-    """Slices that cut the rows of a matrix (n, d) into blocks of about so many numbers, BLOCK if not said."""
-    step = max(1, (numbers or BLOCK) // rows.shape[1])
-    return (slice(start, start + step) for start in range(0, len(rows), step))
+    """Slices that cut the rows of a matrix (n, d) into blocks of about `numbers` numbers (default: BLOCK)."""
+    return chunks(len(rows), max(1, (numbers or BLOCK) // rows.shape[1]))
 
 
 class FastOps(Ops):
@@ -54,11 +54,11 @@ class FastOps(Ops):
         x_rows, update_rows = rows_of(x), rows_of(update)
         kept = None if rng is None or P_drop == 0 else rng.keep(x_rows.shape, P_drop)
         D = x.shape[-1]
-        mean = np.full(D, 1 / D, x.dtype)
+        averaging = np.full(D, 1 / D, x.dtype)                                     # x @ averaging: the mean of each row
         y, normalized = np.empty(x_rows.shape, x.dtype), np.empty(x_rows.shape, x.dtype)
         inverse_std = np.empty((len(x_rows), 1), x.dtype)
         for block in blocks(x_rows):
-            n, factor = normalized[block], inverse_std[block]
+            n, inverse = normalized[block], inverse_std[block]
             # n = x + dropout(update)
             if kept is None:
                 np.add(x_rows[block], update_rows[block], out=n)
@@ -67,13 +67,13 @@ class FastOps(Ops):
                 n *= keep_scale(P_drop)
                 n += x_rows[block]
             # n = (n - mean(n)) / sqrt(variance(n) + eps)
-            n -= (n @ mean)[:, None]
-            factor[:, 0] = np.einsum("nd,nd->n", n, n)
-            factor /= D
-            factor += eps
-            np.sqrt(factor, out=factor)
-            np.reciprocal(factor, out=factor)
-            n *= factor
+            n -= (n @ averaging)[:, None]
+            inverse[:, 0] = np.einsum("nd,nd->n", n, n)
+            inverse /= D
+            inverse += eps
+            np.sqrt(inverse, out=inverse)
+            np.reciprocal(inverse, out=inverse)
+            n *= inverse
             # y = gamma n + beta
             np.multiply(n, gamma, out=y[block])
             y[block] += beta
@@ -84,7 +84,7 @@ class FastOps(Ops):
                           P_drop: float) -> tuple[Array, Array]:
         kept, (normalized, inverse_std) = saved
         dy_rows, normalized, inverse_std, D = rows_of(dy), rows_of(normalized), rows_of(inverse_std), dy.shape[-1]
-        mean = np.full(D, 1 / D, dy.dtype)
+        averaging = np.full(D, 1 / D, dy.dtype)
         dx = np.empty(dy_rows.shape, dy.dtype)
         dupdate = dx if kept is None else np.empty(dy_rows.shape, dy.dtype)
         kept = None if kept is None else rows_of(kept)
@@ -97,7 +97,7 @@ class FastOps(Ops):
             # d = (dn - mean(dn) - n mean(dn n)) / sqrt(variance + eps),   dn = gamma dy
             np.multiply(g, gamma, out=d)
             along_itself = np.einsum("nd,nd->n", d, n)[:, None] / D
-            d -= (d @ mean)[:, None]
+            d -= (d @ averaging)[:, None]
             d -= np.multiply(n, along_itself, out=share)
             d *= inverse_std[block]
             # update was dropped, x was not
@@ -133,7 +133,7 @@ class FastOps(Ops):
         return weights
 
     def embedding_backward(self, dx: Array, ids: Array, scale: float, dE: Array) -> None:
-        """Row by row: `np.add.at` takes longer over one number than this over a row."""
+        """Row by row, three to four times as quick as `np.add.at`, which goes number by number."""
         for id_, row in zip(ids.reshape(-1).tolist(), rows_of(dx * scale)):
             if id_ != PAD:
                 dE[id_] += row
@@ -159,6 +159,16 @@ class FastOps(Ops):
             p[~real] = 0
         return loss_sum, dlogits
 
+    def log_sum_exp(self, logits: Array) -> Array:
+        rows = rows_of(logits)
+        result, ones = np.empty(len(rows), rows.dtype), np.ones(rows.shape[1], rows.dtype)
+        for block in blocks(rows):
+            highest = rows[block].max(axis=1)
+            p = rows[block] - highest[:, None]
+            np.exp(p, out=p)
+            result[block] = highest + np.log(p @ ones)
+        return result.reshape(logits.shape[:-1])
+
 
 def ones_like_rows(rows: Array) -> Array:
     """Ones (n,) for rows (n, d): `ones @ rows` is their sum."""
@@ -172,7 +182,7 @@ def keep_freed_memory() -> None:
     """For a program that trains or translates: let freed memory wait for its next use, where the C library is glibc.
 
     Otherwise glibc returns large arrays to the system, which clears the pages anew when the next step asks for them: up
-    to a tenth of a step. The most memory that is in use at any time stays as it is.
+    to 15 % of a step. In exchange the process keeps its memory until it ends; there is no way to undo this.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt

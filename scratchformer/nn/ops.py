@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from types import ModuleType
+from typing import Iterator
 
 import numpy as np
 
@@ -198,13 +199,17 @@ class Ops:
         dlogits *= real[:, None]
         return (losses * real).sum(dtype=xp.float64), dlogits
 
+    def log_sum_exp(self, logits: Array) -> Array:
+        """log sum_v exp(logits), (..., V) -> (...): logits minus this are log probabilities."""
+        highest = logits.max(axis=-1)
+        return highest + self.xp.log(self.xp.exp(logits - highest[..., None]).sum(axis=-1))
+
     # Optimizer --------------------------------------------------------------------------------------------------------
 
     def adam(self, w: Array, dw: Array, m: Array, v: Array, step_size: float, beta1: float, beta2: float,
              eps: float) -> None:
         """One step of Adam on flat arrays (n,), in place: w, m and v change, dw does not."""
-        for start in range(0, w.size, ADAM_BLOCK):                                 # a block stays in the cache
-            block = slice(start, start + ADAM_BLOCK)
+        for block in chunks(w.size, ADAM_BLOCK):                                   # a block stays in the cache
             g, m_block, v_block = dw[block], m[block], v[block]
             m_block *= beta1
             m_block += (1 - beta1) * g
@@ -221,6 +226,11 @@ ADAM_BLOCK = 1 << 15
 def rows_of(x: Array) -> Array:
     """View (..., n) as a matrix (rows, n)."""
     return x.reshape(-1, x.shape[-1])
+
+
+def chunks(length: int, size: int) -> Iterator[slice]:
+    """Slices that cut `length` things into pieces of `size`."""
+    return (slice(start, start + size) for start in range(0, length, size))
 
 
 def allowed(xp: ModuleType, T: int, S: int, key_lengths: Array | None, causal: bool) -> Array:

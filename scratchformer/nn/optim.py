@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Callable
 
-from scratchformer.nn.ops import ops_of
+from scratchformer.nn.ops import chunks, ops_of
 from scratchformer.nn.parameter import Array
-from scratchformer.nn.transformer import Transformer, chunks
+from scratchformer.nn.transformer import Transformer
 
 PART = 1 << 20
 """Numbers of a flat array that are worked on at a time, by whichever thread is free."""
@@ -32,7 +32,8 @@ class Adam:
         v = beta2 v + (1 - beta2) g^2
         w = w - lr sqrt(1 - beta2^t) / (1 - beta1^t)  m / (sqrt(v) + eps)
 
-    m, v: (n_parameters,) arrays; t: steps taken; map: Python's, or that of several threads, who share the work.
+    m, v: (n_parameters,) arrays; t: steps taken.
+    map: how parts of the arrays are gone through, Python's or that of a team, whose threads share them.
 
     Differs:  eps is added outside the bias correction, as in the paper's code (at 1e-9 it hardly matters).
     """
@@ -55,15 +56,13 @@ class Adam:
         def update(part: slice) -> None:
             ops.adam(store.data[part], store.grad[part], self.m[part], self.v[part], step_size, beta1, beta2, self.eps)
 
-        list(self.map(update, chunks(store.data.size, PART)))
+        list(self.map(update, chunks(store.data.size, PART)))                      # `map` alone would not begin
 
 
-def clip_by_global_norm_inplace(grad: Array, max_norm: float) -> float:
-    """Scale the flat gradient down to length `max_norm` if it is longer. -> its length before
+def clip_by_global_norm_inplace(grad: Array, norm: float, max_norm: float) -> None:
+    """Scale the flat gradient, whose length is `norm`, down to length `max_norm` if it is longer.
 
     Differs:  the paper does not clip.
     """
-    norm = math.sqrt(float(grad @ grad))
     if norm > max_norm:
         grad *= max_norm / norm
-    return norm

@@ -19,7 +19,7 @@ from scratchformer.nn.layers import (
     Unembedding,
 )
 from scratchformer.nn.loss import Smoothing, cross_entropy
-from scratchformer.nn.ops import PAD, ops_of
+from scratchformer.nn.ops import PAD, chunks, ops_of
 from scratchformer.nn.parameter import Array, Layer, Parameter, ParameterStore
 
 # A sublayer and the way around it -------------------------------------------------------------------------------------
@@ -482,8 +482,3 @@ def lengths_of(ids: Array) -> Array:
     if (real[:, 1:] & ~real[:, :-1]).any():
         raise ValueError("padding (id 0) stands before a token; it must follow the sequence")
     return real.sum(axis=1)
-
-
-def chunks(length: int, size: int) -> Iterator[slice]:
-    """Slices of `size` that cover range(length)."""
-    return (slice(start, start + size) for start in range(0, length, size))

@@ -227,7 +227,7 @@ class BatchPlan:
 def even_parts(lengths: np.ndarray, n: int) -> list[slice]:
     """Cut falling lengths (pairs,) into n parts, none empty, such that the largest area, pairs x longest, is least."""
     def ends(area: int) -> list[int]:
-        """How far each part reaches if none may exceed `area`, and each must leave a pair for every part after it."""
+        """How far each part reaches if none of several pairs may exceed `area`; each leaves a pair to every later one."""
         end, found = 0, []
         for left in range(n - 1, -1, -1):
             end = min(end + max(1, area // int(lengths[end])), len(lengths) - left)
@@ -241,7 +241,8 @@ def even_parts(lengths: np.ndarray, n: int) -> list[slice]:
             enough = area
         else:
             too_small = area
-    return [slice(start, end) for start, end in zip([0, *ends(enough)], ends(enough))]
+    reached = ends(enough)
+    return [slice(start, end) for start, end in zip([0, *reached], reached)]
 
 
 def steps(plan: BatchPlan, start_epoch: int = 0, start_index: int = 0) -> Iterator[tuple[int, int, np.ndarray]]:

@@ -19,7 +19,6 @@ from scratchformer import config as configs
 from scratchformer.config import Config
 from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError
-from scratchformer.nn.fast_ops import keep_freed_memory
 from scratchformer.nn.optim import Adam, clip_by_global_norm_inplace, noam
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import BatchPlan, EncodedPairs, batches_in_order, steps
@@ -71,7 +70,9 @@ class Trainer:
         self.plan = BatchPlan(data.train, settings.tokens_per_batch, settings.accumulation, settings.seed,
                               settings.bucket_fineness)
         self.model = Transformer(config.model, settings.seed)
-        self.team = Team(self.model, min(settings.threads or available_cores(), settings.accumulation))
+        threads = settings.threads or available_cores()
+        self.team = Team(self.model, min(threads, settings.accumulation))          # results depend on their number
+        self.cores = min(threads, available_cores())
         self.optimizer = Adam(self.model, (settings.beta1, settings.beta2), settings.eps, self.team.map)
         self.progress = Progress(data_checksum=data.checksum)
 
@@ -147,9 +148,9 @@ class Trainer:
         step = self.progress.step + 1
         batches = self.plan.micro_batches(indices)
         loss_sum, n_tokens = self.team.loss_backward(batches, settings, step)
-        grad_norm = self.team.mean_gradient(n_tokens)
+        grad_norm = self.team.gather_inplace(n_tokens)
         if settings.clip_norm:
-            clip_by_global_norm_inplace(model.store.grad, settings.clip_norm)
+            clip_by_global_norm_inplace(model.store.grad, grad_norm, settings.clip_norm)
         if not math.isfinite(loss_sum) or not math.isfinite(grad_norm):
             raise UserError(self._not_finite(step, epoch, index, indices, loss_sum / n_tokens, grad_norm))
         learning_rate = noam(step, self.config.model.d_model, settings.warmup, settings.lr_factor)
@@ -180,7 +181,8 @@ class Trainer:
     def validate(self) -> dict[str, Any]:
         """Loss on the validation text, without smoothing and dropout; remembers the best and saves it."""
         assert self.data.val is not None
-        loss = validation_loss(self.model, self.data.val, self.config.training.tokens_per_batch)
+        with threadpool_limits(self.cores, "blas"):                                # the team rests
+            loss = validation_loss(self.model, self.data.val, self.config.training.tokens_per_batch)
         improved = loss < self.progress.best_loss
         self.progress = replace(self.progress, best_loss=min(loss, self.progress.best_loss),
                                 unimproved=0 if improved else self.progress.unimproved + 1)
@@ -192,7 +194,7 @@ class Trainer:
     def validation_bleu(self) -> dict[str, Any]:
         """sacreBLEU of greedy translations of the validation text."""
         assert self.data.val_text is not None
-        translator = Translator(self.model, self.tokenizer, self.config.decoding.extra_length, len(self.team.models))
+        translator = Translator(self.model, self.tokenizer, self.config.decoding.extra_length, self.cores)
         scores = corpus_scores(translator.translate(self.data.val_text.source, beam=1), self.data.val_text.target)
         return {"step": self.progress.step, "bleu": scores.bleu, "signature": scores.bleu_signature,
                 "all_target_tokens": self.progress.target_tokens, "train_seconds": self.progress.seconds}
@@ -210,7 +212,7 @@ def validation_loss(model: Transformer, pairs: EncodedPairs, tokens_per_batch: i
 
 @dataclass
 class Stop:
-    """Set by Ctrl-C or SIGTERM: finish the step, save, leave. Only a second Ctrl-C does not wait."""
+    """Set by Ctrl-C or SIGTERM: finish the step, save, leave. A second Ctrl-C waits only until the threads are done."""
 
     requested: bool = False
 
@@ -239,13 +241,11 @@ def train(trainer: Trainer) -> str:
     """
     settings, run, began = trainer.config.training, trainer.run, time.perf_counter()
     reason = reason_to_stop(trainer, Stop(), began)
-    keep_freed_memory()
     if not reason and run.checkpoints.average.exists():
         print(f"{run.checkpoints.average}: removed, being of an older state", file=sys.stderr)
         run.checkpoints.average.unlink()
     bar = tqdm(total=settings.steps, initial=trainer.progress.step, unit="step", disable=None, file=sys.stderr)
-    cores = min(settings.threads or available_cores(), available_cores())
-    blas_threads = max(1, cores // len(trainer.team.models))
+    blas_threads = max(1, trainer.cores // len(trainer.team.models))
     with threadpool_limits(blas_threads, "blas"), stop_on_signals() as stop, bar:
         for epoch, index, indices in steps(trainer.plan, trainer.progress.epoch, trainer.progress.index):
             if reason:

@@ -18,16 +18,18 @@ import numpy as np
 
 from scratchformer.config import TrainingConfig
 from scratchformer.nn.dropout import DropoutKey
+from scratchformer.nn.ops import chunks
 from scratchformer.nn.optim import PART
-from scratchformer.nn.transformer import Transformer, chunks
+from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import Batch
 
 
 class Team:
-    """Threads that share the weights of a model; each has a gradient of its own, so that none waits for another.
+    """Threads that share the weights of a model. Each member of the team is such a model with a gradient of its own, so
+    that no thread waits for another.
 
-    Micro-batch i goes to thread i modulo `threads`, and the gradients are added in the order of the threads. So the
-    result depends on the number of threads, in its last bits, and not on which of them is quicker.
+    Micro-batch i belongs to member i modulo their number, and the gradients are added in the order of the members. So
+    the result depends, in its last bits, on how many they are, and not on which thread is quicker.
 
     map  like Python's, but the threads share the calls
     """
@@ -36,11 +38,14 @@ class Team:
         self.models = [model, *(with_own_gradient(model) for _ in range(threads - 1))]
         self.map: Callable = map
         if threads > 1:
-            quiet = partial(np.seterr, over="ignore", invalid="ignore")            # as in Trainer.step, which tells
+            quiet = partial(np.seterr, over="ignore", invalid="ignore")            # Trainer.step tells of an overflow
             self.map = ThreadPoolExecutor(threads, "team", quiet).map
 
     def loss_backward(self, batches: Sequence[Batch], settings: TrainingConfig, step: int) -> tuple[float, int]:
-        """Loss and gradients of the micro-batches of a step -> loss_sum in nats, n_tokens."""
+        """Loss and gradients of the micro-batches of a step -> loss_sum in nats, n_tokens.
+
+        step  of the optimizer, from 1: dropout depends on it
+        """
         def work(member: int) -> tuple[float, int]:
             loss_sum, n_tokens = 0.0, 0
             for shard in range(member, len(batches), len(self.models)):
@@ -54,8 +59,8 @@ class Team:
         sums = list(self.map(work, range(len(self.models))))
         return sum(loss_sum for loss_sum, _ in sums), sum(n_tokens for _, n_tokens in sums)
 
-    def mean_gradient(self, n_tokens: int) -> float:
-        """Gather the gradients in the first model, divided by n_tokens; the others are cleared. -> its length"""
+    def gather_inplace(self, n_tokens: int) -> float:
+        """Sum the gradients into the first model's and divide by n_tokens; clear the others. -> norm of the result"""
         total, *others = (model.store.grad for model in self.models)
 
         def work(part: slice) -> float:

@@ -1,7 +1,7 @@
 import itertools
 
 import pytest
-from threadpoolctl import threadpool_info, threadpool_limits
+from threadpoolctl import threadpool_limits
 
 from scratchformer.decoding import translator as module
 from scratchformer.decoding.search import search
@@ -57,18 +57,15 @@ def test_threads_change_not_a_bit(translator, beam, monkeypatch):
         assert together.translate([]) == []
 
 
-def test_each_thread_has_one_of_the_blas(translator, monkeypatch):
+@pytest.mark.parametrize("threads, groups, of_blas", [(1, 1, 1), (1, 2, 1), (2, 1, 2), (2, 2, 1)])
+def test_groups_and_the_blas_share_the_cores(translator, monkeypatch, blas_threads, threads, groups, of_blas):
     seen = []
+    monkeypatch.setattr(module, "SENTENCES_AT_ONCE", 1)
     monkeypatch.setattr(module, "search", lambda *arguments: seen.append(blas_threads()) or search(*arguments))
     with threadpool_limits(2, "blas"):
-        for threads in (1, 2):
-            Translator(translator.model, translator.tokenizer, threads=threads).translate(["a dog", "a cat"])
-            assert blas_threads() == {2}
-    assert seen == [{2}, {1}]
-
-
-def blas_threads():
-    return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+        Translator(translator.model, translator.tokenizer, threads=threads).translate(["a dog", "a cat"][:groups])
+        assert blas_threads() == {2}
+    assert seen == [{of_blas}] * groups
 
 
 def test_an_error_in_a_thread_is_raised(translator, monkeypatch):

@@ -546,13 +546,13 @@ MUSEUM = [
     Mutant("gradient-over-sentences", RZIGA,
            "The loss is a mean over tokens, its gradient over sentences: T times too large.",
            "Trainer.step", f"{IN_LOOP}a_step_divides_by_the_tokens_of_all_micro_batches",
-           [Patch(LOOP, "self.team.mean_gradient(n_tokens)", "self.team.mean_gradient(len(indices))")]),
+           [Patch(LOOP, "self.team.gather_inplace(n_tokens)", "self.team.gather_inplace(len(indices))")]),
 
     Mutant("gradient-not-divided", ANNOTATED,
            "The gradients of the micro-batches are added up and never divided. Adam hardly shows it: it forgives any "
            "constant factor.",
            "Trainer.step", f"{IN_LOOP}a_step_divides_by_the_tokens_of_all_micro_batches",
-           [Patch(LOOP, "self.team.mean_gradient(n_tokens)", "self.team.mean_gradient(1)")]),
+           [Patch(LOOP, "self.team.gather_inplace(n_tokens)", "self.team.gather_inplace(1)")]),
 
     Mutant("mean-of-means", CLASSIC,
            "Each micro-batch is divided by its own tokens and the means are averaged: a token in a small micro-batch "
@@ -571,13 +571,13 @@ MUSEUM = [
             self.models[member].store.grad[...] = mean
             return loss_sum, n_tokens
 """),
-            Patch(LOOP, "self.team.mean_gradient(n_tokens)", "self.team.mean_gradient(1)")]),
+            Patch(LOOP, "self.team.gather_inplace(n_tokens)", "self.team.gather_inplace(1)")]),
 
     Mutant("partial-accumulation-divided-in-full", CSD81,
            "A step of fewer micro-batches than usual is divided by the usual number all the same.",
            "Trainer.step", f"{IN_LOOP}a_step_of_fewer_micro_batches_is_divided_by_its_own_tokens",
-           [Patch(LOOP, "self.team.mean_gradient(n_tokens)",
-                  "self.team.mean_gradient(n_tokens * settings.accumulation / len(batches))")]),
+           [Patch(LOOP, "self.team.gather_inplace(n_tokens)",
+                  "self.team.gather_inplace(n_tokens * settings.accumulation / len(batches))")]),
 
     Mutant("gradient-not-zeroed", CLASSIC,
            "The gradient of the last step is still there when the next begins.",
@@ -588,13 +588,13 @@ MUSEUM = [
            "The norm is clipped before the sum is divided by its tokens: the limit depends on the size of the batch.",
            "Trainer.step", f"{IN_LOOP}a_step_divides_by_the_tokens_of_all_micro_batches",
            [Patch(LOOP, """\
-        grad_norm = self.team.mean_gradient(n_tokens)
+        grad_norm = self.team.gather_inplace(n_tokens)
         if settings.clip_norm:
-            clip_by_global_norm_inplace(model.store.grad, settings.clip_norm)
+            clip_by_global_norm_inplace(model.store.grad, grad_norm, settings.clip_norm)
 """, """\
-        grad_norm = self.team.mean_gradient(1)
+        grad_norm = self.team.gather_inplace(1)
         if settings.clip_norm:
-            clip_by_global_norm_inplace(model.store.grad, settings.clip_norm)
+            clip_by_global_norm_inplace(model.store.grad, grad_norm, settings.clip_norm)
         model.store.grad /= n_tokens
 """)]),
 
@@ -687,7 +687,7 @@ translations = translator.translate(self.data.val_text.source, beam=1)
            "BLEU is taken of the likeliest next words where the decoder reads the reference: no translation was made.",
            "", f"{IN_LOOP}bleu_of_perfect_translations_is_100",
            [Patch(LOOP, """\
-        translator = Translator(self.model, self.tokenizer, self.config.decoding.extra_length, len(self.team.models))
+        translator = Translator(self.model, self.tokenizer, self.config.decoding.extra_length, self.cores)
         scores = corpus_scores(translator.translate(self.data.val_text.source, beam=1), self.data.val_text.target)
 """, """\
         guesses = {}
@@ -793,7 +793,7 @@ translations = translator.translate(self.data.val_text.source, beam=1)
     Mutant("logits-as-log-probabilities", CLASSIC,
            "The beam adds up logits that were never normalised: the likeliest word costs nothing, however unlikely.",
            "", f"{IN_SEARCH}cached_scores_are_those_of_the_full_decoder[2-post-sinusoidal-all0]",
-           [Patch(SEARCH, "xp.asarray(alive) - log_sum_exp(logits)", "xp.asarray(alive)")]),
+           [Patch(SEARCH, "xp.asarray(alive) - ops.log_sum_exp(logits)", "xp.asarray(alive)")]),
 
     Mutant("padding-may-be-written", CLASSIC,
            "A search may choose PAD as the next word.",

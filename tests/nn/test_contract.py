@@ -7,7 +7,7 @@ import pytest
 
 from scratchformer.nn.dropout import DropoutKey, keep_scale
 from scratchformer.nn.layers import Linear
-from scratchformer.nn.ops import Ops
+from scratchformer.nn.ops import Ops, ops_of
 from scratchformer.nn.parameter import ParameterStore
 from scratchformer.nn.transformer import Transformer, as_tuple
 from scratchformer.study.gradient_cases import CASES, FLOAT64, small
@@ -75,12 +75,13 @@ def test_softmax_does_not_write_into_the_scores(random):
     """Attention makes the scores itself, so that its cases above would not notice."""
     scores = random.normal(size=(3, 2, 4, 5))
     scores.flags.writeable = False
-    Ops(np).masked_softmax(scores, 0.5, np.array([5, 0, 2]), causal=False)
+    ops_of(scores).masked_softmax(scores, 0.5, np.array([5, 0, 2]), causal=False)
 
 
 def test_no_operation_writes_into_the_gradient_it_is_given(random):
     """Layers mostly hand over arrays of their own, so that the cases above would not notice."""
-    ops, E = Ops(np), np.zeros((11, 5))
+    E = np.zeros((11, 5))
+    ops = ops_of(E)
     dy, y, x = random.normal(size=(3, 3, 4, 5))
     weights = ops.masked_softmax(random.normal(size=(3, 2, 4, 5)), 0.5, None, causal=False)
     dweights = random.normal(size=weights.shape)

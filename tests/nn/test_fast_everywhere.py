@@ -1,7 +1,8 @@
-"""Whatever is said of gradients and of the flow of information holds with the fast operations, too."""
+"""Whatever is said of gradients, of the flow of information and of the contract holds with the fast operations, too."""
 
 import numpy as np
 import pytest
+from test_contract import *  # noqa: F401,F403
 from test_flow import *  # noqa: F401,F403
 from test_gradients import *  # noqa: F401,F403
 

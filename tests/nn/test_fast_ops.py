@@ -42,6 +42,7 @@ def calls(dtype):
         for key_lengths in (None, np.array([S, 0, 2])[:B]):                        # 0: nothing to attend to
             for causal in (False, True):
                 yield "masked_softmax", (normal(B, 2, T, S), 0.3, key_lengths, causal), ()
+    yield "log_sum_exp", (10 * normal(2, 7, 31),), ()
     ids = np.array([[3, 1, 3, PAD], [3, 9, PAD, PAD]])
     yield "embedding_backward", (normal(2, 4, 6), ids, 2.5, normal(11, 6)), (3,)
     yield cross_entropy(23, 31, random.integers(1, 31, 23), 0.1 / 31)
@@ -63,6 +64,9 @@ def test_they_compute_what_the_reference_computes(dtype, block, monkeypatch):
     monkeypatch.setattr(fast_ops, "BLOCK", block)
     monkeypatch.setattr(fast_ops, "PRODUCT_BLOCK", block)
     for name, arguments, collecting in calls(dtype):
+        for array in arrays(arguments):
+            if isinstance(array, np.ndarray):
+                array.flags.writeable = False                                      # what collects a gradient is copied
         copies = [tuple(np.copy(a) if i in collecting and a is not None else a for i, a in enumerate(arguments))
                   for _ in range(2)]
         expected, got = (arrays((getattr(ops, name)(*copy), tuple(copy[i] for i in collecting)))

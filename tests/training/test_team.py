@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from scratchformer.nn.transformer import Transformer
+from scratchformer.training import loop
+from scratchformer.training.loop import Trainer
 from scratchformer.training.team import Team, available_cores, with_own_gradient
 
 
@@ -21,7 +23,7 @@ def gradient_of(begin, threads):
     batches = trainer.plan.micro_batches(indices)
     assert len(batches) == 4 and len(trainer.team.models) == threads
     loss, n_tokens = trainer.team.loss_backward(batches, trainer.config.training, step=1)
-    norm = trainer.team.mean_gradient(n_tokens)
+    norm = trainer.team.gather_inplace(n_tokens)
     assert not any(model.store.grad.any() for model in trainer.team.models[1:])
     return loss, n_tokens, norm, trainer.model.store.grad
 
@@ -48,7 +50,7 @@ def test_a_run_on_three_threads_repeats_itself_bit_for_bit(begin, monkeypatch):
 
         monkeypatch.setattr(Transformer, "loss_backward", delayed)
         _, n_tokens = trainer.team.loss_backward(trainer.plan.micro_batches(indices), trainer.config.training, step=1)
-        trainer.team.mean_gradient(n_tokens)
+        trainer.team.gather_inplace(n_tokens)
         gradients.append(trainer.model.store.grad.copy())
         trainer.model.zero_grad()
     assert gradients[0].any() and np.array_equal(trainer.model.store.data, first)
@@ -96,6 +98,17 @@ def test_a_team_is_no_larger_than_there_are_micro_batches(begin):
     for accumulation, threads, size in ((2, 8, 2), (1, 8, 1), (64, 3, 3), (64, 0, min(64, available_cores()))):
         trainer = begin(f"run{accumulation}{threads}", accumulation=accumulation, threads=threads)
         assert len(trainer.team.models) == size
+
+
+@pytest.mark.parametrize("accumulation, of_blas", [(1, 2), (2, 1)])
+def test_the_team_and_the_blas_share_the_cores(begin, monkeypatch, blas_threads, accumulation, of_blas):
+    monkeypatch.setattr(loop, "available_cores", lambda: 2)
+    trainer = begin(accumulation=accumulation, threads=2, steps=1, validate_every=1)
+    step, seen = Trainer.step, []
+    monkeypatch.setattr(Trainer, "step", lambda *arguments: seen.append(blas_threads()) or step(*arguments))
+    monkeypatch.setattr(loop, "validation_loss", lambda *arguments: seen.append(blas_threads()) or 1.0)
+    loop.train(trainer)
+    assert seen == [{of_blas}, {2}]                                                # a step, then validation
 
 
 def test_one_thread_needs_no_pool(small_config):
