@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Callable, NamedTuple
 
 import numpy as np
-from cpu_step import OURS, QUARTILES, QUICK, RESULTS, TASKS, WARM_UP, blas_threads, names_from, positive, take_turns
+from cpu_step import OURS, QUARTILES, QUICK, RESULTS, TASKS, WARM_UP, names_from, positive, take_turns
 from cpu_step import thread_counts as counts
 from provenance import surroundings
 from small_training import write
@@ -181,11 +181,13 @@ def measure(name: str, task: Task, beam: int, threads: int, repetitions: int) ->
         same = min(same_share(task, found[OURS], found[rival]) for rival in found if rival != OURS)
         # Threads that each take batches cannot be timed batch by batch; otherwise short turns are better.
         units = [[batch] for batch in task.batches] if threads == 1 else [task.batches]
-        seconds, faults, _ = take_turns(decodes, units, repetitions)
+        turns = take_turns(decodes, units, repetitions)
         torch.set_num_threads(threads)
-        reading, _, _ = take_turns(readers, units, repetitions)
-        pinned = {THEIRS: torch.get_num_threads(), OURS: blas_threads()}
-    spread, reading_spread = ({rival: in_all(times) for rival, times in each.items()} for each in (seconds, reading))
+        # Reading alone is shared among threads in another way than reading and writing: it would not be their part.
+        reading = take_turns(readers, units, repetitions).seconds if threads == 1 else {}
+        pinned = {THEIRS: torch.get_num_threads(), OURS: {"threads": threads, "blas": 1}}
+    spread, reading_spread = ({rival: in_all(times) for rival, times in each.items()}
+                              for each in (turns.seconds, reading))
     sentences = sum(map(len, task.batches))
     return {
         "model": name, "weights": task.weights, "beam": beam, "threads": threads, "threads_pinned": pinned,
@@ -199,7 +201,7 @@ def measure(name: str, task: Task, beam: int, threads: int, repetitions: int) ->
         "sentences_per_second": {rival: round(sentences / labels["minimum"], 1) for rival, labels in spread.items()},
         "time_over_ours": {label: {rival: round(labels[label] / spread[OURS][label], 3)
                                    for rival, labels in spread.items()} for label in ("minimum", "median")},
-        "page_faults": {rival: round(float(each.mean(axis=0).sum())) for rival, each in faults.items()},
+        "page_faults": {rival: round(float(each.mean(axis=0).sum())) for rival, each in turns.faults.items()},
     }
 
 
@@ -232,7 +234,7 @@ def measure_all(tasks: dict[str, Task], beams: list[int], threads: list[int], re
 def print_cell(cell: dict[str, Any]) -> None:
     pinned = cell["threads_pinned"]
     print(f"{cell['model']} ({cell['weights']}), beam {cell['beam']}, {cell['threads']} thread(s) (pinned: PyTorch "
-          f"{pinned[THEIRS]}, NumPy's BLAS {pinned[OURS]}), {cell['sentences']} sentences, "
+          f"{pinned[THEIRS]}, here {pinned[OURS]['threads']} with a BLAS thread each), {cell['sentences']} sentences, "
           f"{cell['generated_tokens']} tokens found, {cell['identical_share']:.2%} the same; seconds, minimum "
           "(quartiles):")
     for name, labels in cell["seconds"].items():

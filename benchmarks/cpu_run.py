@@ -120,12 +120,13 @@ class Point(NamedTuple):
 def run(task: Task, threads: int, validate_every: int) -> dict[str, Any]:
     """Train both -> the results. PyTorch's batches are padded beforehand, ours within the step."""
     import torch
-    from rival import Rival, assert_same, copy_weights, their_step
+    from rival import Rival, assert_same, copy_weights, their_step, to_tensors
 
     config, training = task.config, task.config.training
     torch.set_num_threads(threads)
     torch.manual_seed(training.seed)
-    whole = [micro_batches(pairs, 1) for pairs in task.steps]                      # kept: their_step knows them by id
+    whole = [micro_batches(pairs, 1) for pairs in task.steps]
+    tensors = [[to_tensors(batch) for batch in batches] for batches in whole]
     model = Transformer(config.model, training.seed)
     rival = Rival(config.model, max(int(pairs.lengths.max()) for pairs in task.steps))
     copy_weights(model, rival)
@@ -137,7 +138,7 @@ def run(task: Task, threads: int, validate_every: int) -> dict[str, Any]:
         return [validation_loss(each, task.val, training.tokens_per_batch) for each in (model, ours_of(rival, config))]
 
     seconds, curve = train_in_turns({OURS: lambda step: ours(task.steps[step]),
-                                     EAGER: lambda step: theirs(whole[step])},
+                                     EAGER: lambda step: theirs(tensors[step])},
                                     task.target_tokens, losses, validate_every)
     # In a step, PyTorch computes all pairs as one batch, and we cut them into smaller ones with less padding.
     positions = np.array([[sum(batch.n_positions for batch in micro_batches(pairs, cut))

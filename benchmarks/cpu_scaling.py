@@ -34,7 +34,7 @@ from threadpoolctl import threadpool_limits
 
 from scratchformer.config import Config, ModelConfig
 from scratchformer.nn.attention import ScaledDotProductAttention
-from scratchformer.nn.fast_ops import PRODUCT_BLOCK
+from scratchformer.nn.fast_ops import PRODUCT_BLOCK, keep_freed_memory
 from scratchformer.nn.layers import FeedForward
 from scratchformer.nn.transformer import LOGITS_AT_ONCE, Transformer
 from scratchformer.text.batches import EncodedPairs
@@ -229,6 +229,7 @@ def main() -> None:
     repetitions = QUICK_REPETITIONS if arguments.quick else REPETITIONS
     n_sizes = QUICK_SIZES if arguments.quick else None
     rows = []
+    keep_freed_memory()                                                            # as the command line does
     with threadpool_limits(1):
         provenance = surroundings()                                                # now: git may move while we measure
         for name, subject in SUBJECTS.items():

@@ -3,9 +3,10 @@
     python benchmarks/cpu_tricks.py [--models tiny,multi30k,small] [--repetitions 20] [--out DIR] [--quick]
 
 The step is that of `cpu_step.py`, with padding, on one thread. It is taken in turns with all tricks and without one of
-them: a fast operation gives way to the reference's, or all pairs are computed as one batch. `gain` is how much longer
-the step takes without the trick, in percent of the step with all, minima over the repetitions. In two more rows
-no fast operation is left, and a second thread helps (a negative gain: with it, the step is shorter).
+them: a fast operation gives way to the reference's, or all pairs are computed as one batch. `gain_percent` is how
+much longer the step takes without the trick, in percent of the step with all, minima over the repetitions. In three
+more rows no fast operation is left; a second thread helps (a negative gain: with it, the step is shorter); and nothing
+is left out, so that its gain is the noise.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from provenance import surroundings
 from small_training import write
 from threadpoolctl import threadpool_limits
 
-from scratchformer.nn.fast_ops import FastOps
+from scratchformer.nn.fast_ops import FastOps, keep_freed_memory
 from scratchformer.nn.ops import FAST, Ops
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import EncodedPairs, even_parts
@@ -47,7 +48,8 @@ def variants(cell: Cell) -> dict[str, Step]:
     return {OURS: step_with(FastOps(np)), **{name: step_with(ops) for name, ops in without.items()},
             "all of these": step_with(Ops(np)),
             "micro-batches of similar length": step_with(FastOps(np), cut=1),
-            "(with a second thread)": step_with(FastOps(np), threads=2)}
+            "(with a second thread)": step_with(FastOps(np), threads=2),
+            "(nothing: the noise)": step_with(FastOps(np))}
 
 
 def lines_of(trick: str) -> int | None:
@@ -59,7 +61,7 @@ def lines_of(trick: str) -> int | None:
 def measure(cell: Cell, repetitions: int) -> dict[str, Any]:
     steps = variants(cell)
     with threadpool_limits(1, "blas"):                                             # one for each of our threads
-        seconds, _, _ = take_turns(steps, cell.steps(), repetitions)
+        seconds = take_turns(steps, cell.steps(), repetitions).seconds
     spread = {name: spread_of(times) for name, times in seconds.items()}
     shortest = spread[OURS]["minimum"]
     gains = {name: round(100 * (spread[name]["minimum"] / shortest - 1), 1) for name in spread if name != OURS}
@@ -77,6 +79,7 @@ def main() -> None:
     if not arguments.out.is_dir():
         parser.error(f"--out: {arguments.out} is no directory")
 
+    keep_freed_memory()                                                            # as the command line does
     around, results = surroundings(), []
     repetitions = 2 if arguments.quick else arguments.repetitions
     for model in arguments.models:

@@ -92,12 +92,12 @@ class Rival(nn.Module):
 
 
 def adam(rival: Rival, training: TrainingConfig) -> torch.optim.Adam:
-    """On a CPU, fused=True is the fastest of PyTorch's three implementations."""
+    """On a CPU, fused=True was the fastest of PyTorch's three implementations when we tried them."""
     return torch.optim.Adam(rival.parameters(), betas=(training.beta1, training.beta2), eps=training.eps, fused=True)
 
 
 def their_step(rival: Rival, config: Config, only_real: bool = False, compiled: bool = False,
-               bf16: bool = False) -> Callable[[Sequence[Batch]], float]:
+               bf16: bool = False) -> Callable[[Sequence[TensorBatch]], float]:
     """A training step of PyTorch on some micro-batches -> the mean loss of a target token, in nats.
 
     only_real  logits of real tokens only
@@ -107,20 +107,16 @@ def their_step(rival: Rival, config: Config, only_real: bool = False, compiled: 
     training, optimizer = config.training, adam(rival, config.training)
     loss_of = torch.compile(rival.loss, dynamic=False) if compiled else rival.loss
     n_steps = 0
-    tensors: dict[int, TensorBatch] = {}
 
-    def step(batches: Sequence[Batch]) -> float:
+    def step(batches: Sequence[TensorBatch]) -> float:
         nonlocal n_steps
         n_steps += 1
-        for batch in batches:
-            if id(batch) not in tensors:                                           # in warm-up, so never timed
-                tensors[id(batch)] = to_tensors(batch)
         for group in optimizer.param_groups:
             group["lr"] = noam(n_steps, config.model.d_model, training.warmup, training.lr_factor)
-        n_target_tokens, mean_loss = sum(tensors[id(batch)].n_target_tokens for batch in batches), 0.0
+        n_target_tokens, mean_loss = sum(batch.n_target_tokens for batch in batches), 0.0
         for batch in batches:
             with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
-                loss = loss_of(tensors[id(batch)], training, only_real) / n_target_tokens
+                loss = loss_of(batch, training, only_real) / n_target_tokens
             loss.backward()
             mean_loss += loss.item()
         optimizer.step()

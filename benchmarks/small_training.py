@@ -102,7 +102,10 @@ def arguments_of(description: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--quick", action="store_true", help="a few steps of a smaller model, to see that it runs")
     parser.add_argument("--out", type=Path, default=RESULTS, help="directory of the result (default: results/ here)")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if not arguments.out.is_dir():
+        parser.error(f"--out: {arguments.out} is no directory")
+    return arguments
 
 
 def write(directory: Path, name: str, result: dict[str, Any]) -> None:

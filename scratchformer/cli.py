@@ -218,7 +218,8 @@ def add_search(sub: argparse.ArgumentParser) -> None:
 
 
 def add_threads(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("--threads", type=int, metavar="N", help="cores to use, 0 for all (default: all; train --resume: as before)")
+    sub.add_argument("--threads", type=int, metavar="N",
+                     help="cores to use, 0 for all (default: all; train --resume: as before)")
 
 
 def add_settings(sub: argparse.ArgumentParser) -> None:

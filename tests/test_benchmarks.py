@@ -246,11 +246,13 @@ def test_what_does_not_compile_is_told_in_one_line(cpu_step):
 
 
 def test_rivals_must_learn_the_same(cpu_step):
-    cpu_step.assert_close({cpu_step.OURS: 8.0, "pytorch": 8.1})
-    with pytest.raises(AssertionError, match="pytorch"):
-        cpu_step.assert_close({cpu_step.OURS: 8.0, "pytorch": 9.0})
-    with pytest.raises(AssertionError, match="bf16"):
-        cpu_step.assert_close({cpu_step.OURS: 8.0, "bf16": float("nan")})
+    first = {cpu_step.OURS: 9.5, "pytorch": 9.6, "bf16": 9.5}
+    cpu_step.assert_learned_alike(first, {cpu_step.OURS: 8.0, "pytorch": 8.1})
+    for last in ({"pytorch": 9.0}, {"pytorch": 7.5}, {"bf16": float("nan")}, {"pytorch": 8.1, "bf16": 9.5}):
+        with pytest.raises(AssertionError, match=list(last)[-1]):
+            cpu_step.assert_learned_alike(first, {cpu_step.OURS: 8.0, **last})
+    with pytest.raises(AssertionError, match="nothing was learned"):
+        cpu_step.assert_learned_alike(first, first)
 
 
 @pytest.mark.parametrize("arguments", [["--models", "tiny,huge"], ["--padding", "some"], ["--threads", "0"],
