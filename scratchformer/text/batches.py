@@ -227,7 +227,7 @@ class BatchPlan:
 def even_parts(lengths: np.ndarray, n: int) -> list[slice]:
     """Cut falling lengths (pairs,) into n parts, none empty, such that the largest area, pairs x longest, is least."""
     def ends(area: int) -> list[int]:
-        """How far each part reaches if none may exceed `area`, but for a single pair. All later parts get a pair, too."""
+        """How far each part reaches if none may exceed `area`, but for a single pair; later parts get a pair each."""
         end, found = 0, []
         for left in range(n - 1, -1, -1):
             end = min(end + max(1, area // int(lengths[end])), len(lengths) - left)
