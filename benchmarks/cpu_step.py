@@ -1,7 +1,7 @@
 """How long does a training step take on a CPU, here and in PyTorch, and how much memory?
 
     python benchmarks/cpu_step.py [--models tiny,multi30k,small,base] [--padding without,with] [--threads 1,2]
-                                  [--repetitions 20] [--out DIR] [--quick]
+                                  [--repetitions 20] [--out DIR] [--keep] [--quick]
 
 A step is forward, label-smoothed loss, backward, Adam and clearing the gradients, with dropout. A cell is a model, with
 or without padding, on so many threads. Each cell is measured in a process of its own, in which scratchformer and
@@ -409,22 +409,33 @@ def in_own_process(cell: Cell, *more: str) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
-def measure_all(cells: Iterable[Cell], repetitions: int, out: Path) -> list[dict[str, Any]]:
-    """Measure the cells one after another. The file is written after each, so what is measured is kept."""
+def measure_all(cells: list[Cell], repetitions: int, out: Path, keep: bool = False) -> list[dict[str, Any]]:
+    """Measure the cells one after another. The file is written after each, so what is measured is kept; with `keep`,
+    also what it holds of other cells."""
     from small_training import write  # here: it holds more than a measured process needs
 
     around = surroundings()                                                        # now: git may move while we measure
     around["versions"]["torch"] = importlib.metadata.version("torch")
     seeds = {"weights": 0, "batches": SEEDS, "turns": 0}
-    results: list[dict[str, Any]] = []
+    results = other_cells(out / "cpu_step.json", cells) if keep else []
     for cell in cells:
         result = in_own_process(cell, "--repetitions", str(repetitions))
         alone = {name: in_own_process(cell, "--alone", name) for name in result["seconds"]}
-        results.append(result | {"alone": alone, "our_memory_over_theirs": memory_ratios(alone)})
+        results.append(result | {"alone": alone, "our_memory_over_theirs": memory_ratios(alone),
+                                 "repetitions": repetitions, "date": around["date"], "commit": around["commit"]})
         write(out, "cpu_step", {"benchmark": "cpu_step", "repetitions": repetitions, "warm_up": WARM_UP, "seeds": seeds,
                                 "cells": results, **around})
         print_cell(results[-1])
     return results
+
+
+def other_cells(file: Path, cells: list[Cell]) -> list[dict[str, Any]]:
+    """What the file of an earlier run says of other cells than these, or nothing if there is none."""
+    if not file.exists():
+        return []
+    measured_anew = {cell[:3] for cell in cells}
+    return [cell for cell in json.loads(file.read_text(encoding="utf-8"))["cells"]
+            if (cell["model"], cell["padding"], cell["threads"]) not in measured_anew]
 
 
 def print_cell(cell: dict[str, Any]) -> None:
@@ -485,6 +496,7 @@ def main() -> None:
     parser.add_argument("--threads", type=thread_counts, default=[1, 2], help="for all rivals (default: 1,2)")
     parser.add_argument("--repetitions", type=positive, default=20, help="of every batch (default: %(default)s)")
     parser.add_argument("--out", type=Path, default=RESULTS, help="directory of the result (default: results/ here)")
+    parser.add_argument("--keep", action="store_true", help="what the result of an earlier run says of other cells")
     parser.add_argument("--quick", action="store_true", help="2 repetitions of small models, to see that it runs")
     # How the script calls itself: measure the one cell here and print JSON; or only one rival, alone.
     parser.add_argument("--cell", action="store_true", help=argparse.SUPPRESS)
@@ -503,7 +515,7 @@ def main() -> None:
     elif arguments.cell:
         print(json.dumps(measure(cells[0], repetitions)))
     else:
-        print_table(measure_all(cells, repetitions, arguments.out))
+        print_table(measure_all(cells, repetitions, arguments.out, arguments.keep))
 
 
 if __name__ == "__main__":

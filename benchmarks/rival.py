@@ -137,7 +137,7 @@ def assert_same(model: Transformer, rival: Rival, batch: Batch, training: Traini
     """Without dropout, both must give the same loss and a gradient of the same length: else the times mean nothing."""
     loss, _ = model.loss_backward(batch.source_ids, batch.target_in_ids, batch.target_out_ids, training.eps_ls,
                                   spread=training.smoothing)
-    norm = np.linalg.norm(model.store.grad)
+    norm = np.linalg.norm(model.store.grad.astype(np.float64))                     # sixty million squares
     model.zero_grad()
     rival.eval()
     rival_loss = rival.loss(to_tensors(batch), training)
