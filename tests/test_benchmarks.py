@@ -219,7 +219,9 @@ def test_memory_is_compared_with_and_without_the_imports(cpu_step):
     assert cpu_step.memory_ratios(alone)["pytorch"] == {"whole_process": 0.25, "beyond_imports": 0.3}
 
 
-def test_an_interrupted_run_keeps_the_cells_it_has(cpu_step, monkeypatch, tmp_path):
+@pytest.fixture
+def interrupted(cpu_step, monkeypatch, tmp_path):
+    """interrupted(models, **options) -> the cells in the file after measuring, which small interrupts"""
     measured = {"seconds": {cpu_step.OURS: {"minimum": 1.0}}, "page_faults": {cpu_step.OURS: 0}, "missing": {},
                 "threads_pinned": {"pytorch": 1, cpu_step.OURS: [1]}}
     alone = {"after_imports": 1, "peak": 2, "page_faults": 3}
@@ -231,10 +233,28 @@ def test_an_interrupted_run_keeps_the_cells_it_has(cpu_step, monkeypatch, tmp_pa
 
     monkeypatch.setattr(cpu_step, "in_own_process", in_own_process)
     monkeypatch.setattr(cpu_step.importlib.metadata, "version", lambda name: "0")
-    with pytest.raises(KeyboardInterrupt):
-        cpu_step.measure_all([cpu_step.Cell(model, "with", 1, True) for model in ("tiny", "small")], 2, tmp_path)
-    cell, = json.loads((tmp_path / "cpu_step.json").read_text(encoding="utf-8"))["cells"]
-    assert cell["model"] == "tiny" and cell["alone"] == {cpu_step.OURS: alone}
+
+    def measure(models, **options):
+        with pytest.raises(KeyboardInterrupt):
+            cpu_step.measure_all([cpu_step.Cell(model, "with", 1, True) for model in models], 2, tmp_path, **options)
+        return json.loads((tmp_path / "cpu_step.json").read_text(encoding="utf-8"))["cells"]
+
+    return measure
+
+
+def test_an_interrupted_run_keeps_the_cells_it_has(cpu_step, interrupted):
+    cell, = interrupted(["tiny", "small", "base"])
+    assert cell["model"] == "tiny" and cell["alone"][cpu_step.OURS]["peak"] == 2
+    assert {"repetitions", "date", "commit"} <= cell.keys()
+
+
+def test_other_cells_are_kept_only_if_asked_for(interrupted):
+    def models(cells):
+        return [cell["model"] for cell in cells]
+
+    assert models(interrupted(["base", "tiny", "small"], keep=True)) == ["base", "tiny"]     # there was no file yet
+    assert models(interrupted(["tiny", "multi30k", "small"], keep=True)) == ["base", "tiny", "multi30k"]
+    assert models(interrupted(["base", "small"])) == ["base"]
 
 
 def test_what_does_not_compile_is_told_in_one_line(cpu_step):

@@ -4,7 +4,7 @@
     python tools/performance.py --check   say whether they are there already; exit code 1 if not
 
 The figures come from benchmarks/results/cpu_step.json, cpu_decode.json, cpu_run.json, cpu_tricks.json and
-cpu_scaling.json.
+cpu_scaling.json; below each table stands what it comes from.
 """
 
 from __future__ import annotations
@@ -36,48 +36,55 @@ def number(value: float | None, form: str = ".2f") -> str:
 # One function for each table: from a result to Markdown ---------------------------------------------------------------
 
 
+def aim(cell: dict[str, Any]) -> float:
+    """Of eager PyTorch's time over ours: what we set out to reach."""
+    if cell["padding"] == "with":
+        return 1.25 if cell["threads"] == 1 else 1.2
+    return {"small": 1.4, "base": 1.1}.get(cell["model"], 1.2) if cell["threads"] == 1 else 1.2
+
+
 def step_time(result: dict[str, Any]) -> str:
-    rivals = [name for name in ("pytorch", "pytorch_cut", "compile", "bf16")]
-    return table(["model", "padding", "threads", "ours, ms", *(f"{name} / ours" for name in rivals), "medians",
-                  "tokens/s", "of sgemm's peak"],
+    others = "pytorch_cut", "compile", "bf16"
+    return table(["model", "padding", "threads", "ours, ms", "**pytorch / ours**", "medians", "aim",
+                  *(f"{name} / ours" for name in others), "tokens/s", "of sgemm's peak"],
                  ([cell["model"], cell["padding"], cell["threads"],
                    number(1000 * cell["seconds"][OURS]["minimum"], ".0f"),
-                   *(number(cell["time_over_ours"]["minimum"].get(name)) for name in rivals),
-                   number(cell["time_over_ours"]["median"][EAGER]),
+                   f"**{number(cell['time_over_ours']['minimum'][EAGER])}**",
+                   number(cell["time_over_ours"]["median"][EAGER]), number(aim(cell)),
+                   *(number(cell["time_over_ours"]["minimum"].get(name)) for name in others),
                    f"{cell['target_tokens_per_second'][OURS]:,}", number(cell["share_of_sgemm_peak"], ".0%")]
                   for cell in result["cells"]))
 
 
 def step_memory(result: dict[str, Any]) -> str:
-    def megabytes(size: int) -> str:
-        return number(size / 2**20, ",.0f")
-
-    return table(["model", "padding", "threads", "ours, MB", "PyTorch's, MB", "ratio", "beyond imports",
-                  "page faults, ours", "PyTorch's"],
+    rivals = EAGER, "pytorch_cut"
+    return table(["model", "padding", "threads", *(f"{name}, MB" for name in (OURS, *rivals)),
+                  *(f"ours / {name}{what}" for name in rivals for what in ("", ", beyond imports")),
+                  *(f"page faults, {name}" for name in (OURS, *rivals))],
                  ([cell["model"], cell["padding"], cell["threads"],
-                   *(megabytes(cell["alone"][name]["peak"]) for name in (OURS, EAGER)),
-                   *map(number, cell["our_memory_over_theirs"][EAGER].values()),
-                   *(f"{cell['alone'][name]['page_faults']:,}" for name in (OURS, EAGER))]
+                   *(number(cell["alone"][name]["peak"] / 1e6, ",.0f") for name in (OURS, *rivals)),
+                   *(number(ratio) for name in rivals for ratio in cell["our_memory_over_theirs"][name].values()),
+                   *(f"{cell['alone'][name]['page_faults']:,}" for name in (OURS, *rivals))]
                   for cell in result["cells"]))
 
 
 def decode(result: dict[str, Any]) -> str:
     rivals = sorted({name for cell in result["cells"] for name in cell["seconds"]} - {OURS})
-    return table(["model", "weights", "beam", "threads", "ours, sentences/s", *(f"{name} / ours" for name in rivals),
-                  "same translations"],
+    return table(["model", "weights", "beam", "threads", "ours, sentences/s",
+                  *(f"{name} / ours{what}" for name in rivals for what in ("", ", medians")), "same translations"],
                  ([cell["model"], cell["weights"], cell["beam"], cell["threads"],
                    number(cell["sentences_per_second"][OURS], ".0f"),
-                   *(number(cell["time_over_ours"]["minimum"].get(name)) for name in rivals),
+                   *(number(ratios.get(name)) for name in rivals for ratios in cell["time_over_ours"].values()),
                    number(cell["identical_share"], ".1%")]
                   for cell in result["cells"]))
 
 
 def run(result: dict[str, Any]) -> str:
-    seconds, bleu = result["seconds"], result["bleu"]
+    ratios, bleu = result["time_over_ours"], result["bleu"]
     end = dict(zip(result["curve_columns"], result["curve"][-1]))
-    rows = {"seconds of all steps": [number(seconds["sum"][side], ".0f") for side in (OURS, EAGER)],
-            "... had all been as quick as the quickest tenth": [number(seconds["quiet"][side], ".0f")
-                                                                for side in (OURS, EAGER)],
+    lower, upper = map(number, ratios["quartiles_of_steps"])
+    rows = {"seconds of all steps": [number(result["seconds"]["sum"][side], ".0f") for side in (OURS, EAGER)],
+            "a step's time over ours, median (quartiles)": ["1", f"{number(ratios['median_step'])} ({lower}, {upper})"],
             "validation loss, nats per target token": [number(end[f"val_loss_{side}"], ".3f")
                                                        for side in ("ours", "theirs")],
             **{f"BLEU on {result['test']}, {beam}": [number(bleu[beam][side], ".1f") for side in (OURS, EAGER)]
@@ -102,6 +109,15 @@ def tricks(result: dict[str, Any]) -> str:
                   for name, lines in result["lines"].items()))
 
 
+def source(name: str, result: dict[str, Any]) -> str:
+    """What a table comes from."""
+    around = result.get("provenance", result)
+    versions = ", ".join(f"{library} {version}" for library, version in around["versions"].items())
+    commits = {cell.get("commit", around["commit"])[:7]: None for cell in result.get("cells", [around])}
+    return (f"*[{name}.json](../benchmarks/results/{name}.json): {around['date']}, commit {' and '.join(commits)}, "
+            f"{around['hardware']['cores']} cores of {around['hardware']['cpu']}; {versions}.*")
+
+
 TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "step": ("cpu_step", step_time),
     "memory": ("cpu_step", step_memory),
@@ -117,8 +133,11 @@ def with_tables(page: str) -> str:
     """The page with every table made anew between `<!-- table NAME -->` and `<!-- end -->`."""
     def filled(match: re.Match[str]) -> str:
         result, make = TABLES[match[1]]
-        found = json.loads((RESULTS / f"{result}.json").read_text(encoding="utf-8"))
-        return f"<!-- table {match[1]} -->\n\n{make(found)}\n\n<!-- end -->"
+        file = RESULTS / f"{result}.json"
+        if not file.exists():
+            sys.exit(f"{file.relative_to(ROOT)} is missing: benchmarks/README.md says how to measure it")
+        found = json.loads(file.read_text(encoding="utf-8"))
+        return f"<!-- table {match[1]} -->\n\n{make(found)}\n\n{source(result, found)}\n\n<!-- end -->"
 
     return re.sub(r"<!-- table (\w+) -->.*?<!-- end -->", filled, page, flags=re.DOTALL)
 
@@ -129,7 +148,9 @@ def main() -> None:
     arguments = parser.parse_args()
     page = PAGE.read_text(encoding="utf-8")
     if arguments.check:
-        sys.exit(with_tables(page) != page and "docs/performance.md: a table is not current: tools/performance.py")
+        if with_tables(page) != page:
+            sys.exit("docs/performance.md: a table is not current: tools/performance.py")
+        return
     PAGE.write_text(with_tables(page), encoding="utf-8")
 
 
