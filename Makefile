@@ -1,7 +1,8 @@
 # Two commands for a newcomer, `make demo` and `make test`; both build their own environment in .venv.
 
 PYTHON ?= python3
-# What `make test` installs: EXTRAS=test,oracle adds PyTorch, and with it the tests that compare with it.
+# What `make test` installs: EXTRAS=test,oracle adds PyTorch, and with it the tests that compare with it; kernels adds
+# NVIDIA's compiler, and with it the test that compiles kernels.cu for GPUs.
 EXTRAS ?= test
 
 .PHONY: demo test check lessons lessons-check ledger bench clean

@@ -36,7 +36,8 @@ from scratchformer.config import Config, ModelConfig
 from scratchformer.nn.attention import ScaledDotProductAttention
 from scratchformer.nn.fast_ops import PRODUCT_BLOCK, keep_freed_memory
 from scratchformer.nn.layers import FeedForward
-from scratchformer.nn.transformer import LOGITS_AT_ONCE, Transformer
+from scratchformer.nn.ops import Ops
+from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import EncodedPairs
 
 REPETITIONS, QUICK_REPETITIONS = 20, 2
@@ -128,7 +129,7 @@ def training_step_floats(sizes: Sizes) -> int:
     h = d_model // D_K
     weights = V * d_model + N * (4 + 8 + 4 + 4 + 8) * d_model**2
     kept = N * B * T * (31 * d_model + 3 * h * T)
-    logits = min(B * T * V, LOGITS_AT_ONCE)
+    logits = min(B * T * V, Ops.logits_at_once)
     passing = max(2 * logits, logits + min(V * d_model, PRODUCT_BLOCK), 2 * B * h * T**2)
     return 4 * weights + kept + passing
 

@@ -95,7 +95,7 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--resume", type=Path, metavar="RUN", help="go on with the run in this directory")
     sub.add_argument("--seed", type=int, metavar="N", help="of weights, batches and dropout (default: 0)")
     sub.add_argument("--minutes", type=float, metavar="M", help="stop after this much wall time")
-    add_threads(sub)
+    add_machine(sub)
     add_settings(sub)
 
     sub = command("translate", translate, "translate files, or standard input, to standard output",
@@ -214,10 +214,14 @@ def add_data(sub: argparse.ArgumentParser) -> None:
 def add_search(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--beam", type=int, metavar="N", help="hypotheses followed at once; 1 is greedy (paper: 4)")
     sub.add_argument("--alpha", type=float, metavar="A", help="exponent of the length penalty (paper: 0.6)")
-    add_threads(sub)
+    add_machine(sub)
 
 
-def add_threads(sub: argparse.ArgumentParser) -> None:
+def add_machine(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--device", metavar="D", help="cpu, gpu, or gpu:N for the N-th from 0 (default: cpu; "
+                     "train --resume: as before)")
+    sub.add_argument("--precision", choices=["fp32", "tf32", "bf16", "fp16"],
+                     help="of weights and activations on a GPU (default: tf32 for train, fp32 to translate)")
     sub.add_argument("--threads", type=int, metavar="N",
                      help="cores to use, 0 for all (default: all; train --resume: as before)")
 
@@ -243,6 +247,7 @@ def changed(config: Config, args: argparse.Namespace) -> Config:
     """The configuration with what --set and the options for single settings say."""
     settings = dict(configs.parse_setting(text) for text in args.settings)
     options = {"training.seed": "seed", "training.minutes": "minutes", "training.threads": "threads",
+               "training.device": "device", "training.precision": "precision",
                **{path: path[5:] for path in PATHS}}
     for key, option in options.items():
         if getattr(args, option, None) is not None:
@@ -370,7 +375,8 @@ def translate(args: argparse.Namespace) -> None:
 
 
 def trained_translator(args: argparse.Namespace) -> Translator:
-    """The run's model, on as many cores as --threads says."""
+    """The run's model, on the device or on as many cores as the options say."""
+    from scratchformer.gpu.device import open_device
     from scratchformer.nn.fast_ops import keep_freed_memory
     from scratchformer.training.run import load_run
     from scratchformer.training.team import available_cores
@@ -378,8 +384,13 @@ def trained_translator(args: argparse.Namespace) -> Translator:
     if args.threads is not None and args.threads < 0:
         raise UserError(f"--threads {args.threads} must be at least 0")
     keep_freed_memory()
+    machine = configs.with_settings(Config(), {"training.device": args.device or "cpu",
+                                               "training.precision": args.precision or ""}).training
+    device = open_device(machine.device, machine.precision or "fp32")
     translator = load_run(args.path, args.checkpoint)
-    translator.threads = args.threads or available_cores()
+    device.take_over(translator.model)
+    translator.group *= device.breadth
+    translator.threads = 1 if device.runs_ahead else args.threads or available_cores()
     return translator
 
 

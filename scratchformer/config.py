@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 import sys
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -91,6 +92,8 @@ class TrainingConfig:
     eps_ls: float = 0.1
     smoothing: Literal["others", "uniform"] = "others"
     clip_norm: float = 0.0                  # 0: no clipping, as in the paper
+    device: str = "cpu"                     # cpu, gpu or gpu:N, the N-th from 0
+    precision: Literal["", "fp32", "tf32", "bf16", "fp16"] = ""       # empty: tf32 on a GPU, fp32 on the CPU
     threads: int = 0                        # cores to use; 0: all there are
     max_tokens: int = 0                     # stop after this many real target tokens; 0: no limit
     minutes: float = 0.0                    # stop after this much wall time; 0: no limit
@@ -107,6 +110,10 @@ class TrainingConfig:
         at_least(self, 1, "steps", "tokens_per_batch", "accumulation", "bucket_fineness", "warmup", "validate_every",
                  "save_every", "keep", "average_last")
         positive(self, "lr_factor", "eps")
+        if not re.fullmatch(r"cpu|gpu(:\d+)?", self.device):
+            raise UserError(f"training.device={self.device!r} must be cpu, gpu or gpu:N")
+        if self.device == "cpu" and self.precision not in ("", "fp32"):
+            raise UserError(f"training.precision={self.precision} is for a GPU; on the CPU everything is fp32")
         probability(self, "beta1", "beta2", "eps_ls")
 
 
@@ -288,11 +295,12 @@ def parse_setting(text: str) -> tuple[str, Any]:
 MAY_CHANGE = {
     "training.steps", "training.max_tokens", "training.minutes", "training.patience", "training.validate_every",
     "training.bleu_every", "training.save_every", "training.keep", "training.average_last", "training.threads",
+    "training.device", "training.precision",
     "decoding.beam", "decoding.alpha", "decoding.extra_length",
     "data.directory", "data.train_source", "data.train_target", "data.val_source", "data.val_target",
 }
-"""Settings that say where the text lies (a checksum tells whether it is the same), when to stop, look and save, and how
-many cores work: a run may go on with others. All else would make it another run."""
+"""Settings that say where the text lies (a checksum tells whether it is the same), when to stop, look and save, and on what
+to compute: a run may go on with others. All else would make it another run."""
 
 
 def require_same(made_with: Config, config: Config, path: Path) -> None:

@@ -52,7 +52,10 @@ def greatest_lengths(model: Transformer, source_ids: np.ndarray, extra_length: i
     return longest
 
 
-NEVER_WRITTEN = [PAD, BOS]
+def forbid(logits: Array) -> None:
+    """In place: what is never written becomes infinitely unlikely. logits (..., V)"""
+    for id_ in (PAD, BOS):
+        logits[..., id_] = -np.inf
 
 
 def remaining(stays: np.ndarray) -> np.ndarray:
@@ -79,10 +82,12 @@ def greedy_search(model: Transformer, source_ids: np.ndarray, alpha: float = 0.6
     while len(going):
         logits, state = model.step(last, state)
         logits = logits[:, 0]                                                      # (going, V)
-        log_sum = ops_of(logits).log_sum_exp(logits)
-        logits[:, NEVER_WRITTEN] = -np.inf
-        tokens = np.asarray(logits.argmax(axis=-1))
-        log_probability[going] += np.asarray(logits[np.arange(len(going)), tokens] - log_sum)
+        ops = ops_of(logits)
+        log_sum = ops.log_sum_exp(logits)
+        forbid(logits)
+        best = logits.argmax(axis=-1)
+        log_probability[going] += ops.on_host(logits[ops.xp.arange(len(going)), best] - log_sum)
+        tokens = ops.on_host(best)
         for sentence, token in zip(going, tokens):
             written[sentence].append(int(token))
         going_on = remaining((tokens != EOS) & (state.position < longest[going]))
@@ -166,7 +171,7 @@ def likeliest(logits: Array, alive: np.ndarray, n: int) -> tuple[np.ndarray, np.
     height = TABLE_HEIGHT if V % TABLE_HEIGHT == 0 and n * TABLE_HEIGHT <= W * V else 1
     width = V // height
     before = xp.asarray(alive) - ops.log_sum_exp(logits)                           # (B, W), for all words of each
-    logits[..., NEVER_WRITTEN] = -np.inf
+    forbid(logits)
     table = logits.reshape(B, W, height, width)
     highest = table.max(axis=2) + before[:, :, None]                               # (B, W, width)
     parents, columns = divmod(largest(highest.reshape(B, -1), n), width)           # (B, n) each
@@ -176,7 +181,7 @@ def likeliest(logits: Array, alive: np.ndarray, n: int) -> tuple[np.ndarray, np.
     best = largest(totals, n)                                                      # (B, n)
     choice, place = divmod(best, height)
     tokens = place * width + columns[row, choice]
-    return np.asarray(totals[row, best]), np.asarray(parents[row, choice]), np.asarray(tokens)
+    return ops.on_host(totals[row, best]), ops.on_host(parents[row, choice]), ops.on_host(tokens)
 
 
 def largest(x: Array, n: int) -> Array:

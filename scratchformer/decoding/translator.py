@@ -11,6 +11,7 @@ from threadpoolctl import threadpool_limits
 
 from scratchformer.decoding.search import Hypothesis, search
 from scratchformer.errors import UserError
+from scratchformer.nn.ops import chunks
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import encode_sequences
 from scratchformer.text.tokenizer import Tokenizer
@@ -34,10 +35,13 @@ class Translator:
     A blank sentence becomes an empty one. An interruption waits for the groups of sentences that are being translated.
 
     threads  cores to use; the translations are the same for any number, but for the last bit of a score
+    group    how many sentences are translated together
     """
 
-    def __init__(self, model: Transformer, tokenizer: Tokenizer, extra_length: int = 50, threads: int = 1) -> None:
-        self.model, self.tokenizer, self.extra_length, self.threads = model, tokenizer, extra_length, threads
+    def __init__(self, model: Transformer, tokenizer: Tokenizer, extra_length: int = 50, threads: int = 1,
+                 group: int = SENTENCES_AT_ONCE) -> None:
+        self.model, self.tokenizer, self.extra_length = model, tokenizer, extra_length
+        self.threads, self.group = threads, group
 
     def translate(self, sentences: list[str], beam: int = 4, alpha: float = 0.6) -> list[str]:
         """The best translation of each sentence."""
@@ -66,8 +70,8 @@ class Translator:
         self._require_positions(sentences, sources.lengths)
         by_length = np.argsort(sources.lengths, kind="stable")
         by_length = by_length[[bool(sentences[index].strip()) for index in by_length]]
-        starts = reversed(range(0, len(by_length), SENTENCES_AT_ONCE))             # no long group is left for the end
-        groups = [by_length[start:start + SENTENCES_AT_ONCE] for start in starts]
+        groups = [by_length[part] for part in chunks(len(by_length), self.group)]
+        groups.reverse()                                                           # no long group is left for the end
 
         def found_for(indices: np.ndarray) -> list[list[Hypothesis]]:
             return search(self.model, sources.padded(indices), beam, alpha, self.extra_length, nbest)
@@ -82,5 +86,8 @@ class Translator:
     def _at_once(self, work: Callable[[np.ndarray], Any], groups: list[np.ndarray]) -> list[Any]:
         """map, on up to `threads` groups at once; where there are fewer, matrix products share the other cores."""
         at_once = max(1, min(self.threads, len(groups)))
-        with threadpool_limits(self.threads // at_once, "blas"), ThreadPoolExecutor(at_once) as pool:
-            return list(pool.map(work, groups))
+        with threadpool_limits(self.threads // at_once, "blas"):
+            if at_once == 1:                                                       # a GPU belongs to this thread
+                return list(map(work, groups))
+            with ThreadPoolExecutor(at_once) as pool:
+                return list(pool.map(work, groups))

@@ -276,5 +276,7 @@ class KeysValues(NamedTuple):
 
     def copy_rows_inplace(self, source: Array, to: Array) -> None:
         """Row source[i] becomes row to[i], for all i at once."""
+        xp = ops_of(self.keys).xp
+        source, to = xp.asarray(source), xp.asarray(to)
         for x in (self.keys, self.values):
             x[to, :self.t] = x[source, :self.t]

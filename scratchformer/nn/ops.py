@@ -7,7 +7,9 @@ any module that has NumPy's interface. Layers find the operations of their data 
     f(...)                 -> y, or (y, saved) where backward needs more than the inputs
     f_backward(dy, ...)    -> gradients of the float inputs; gradients of weights are added into the d... arguments
 
-Shapes: `...` any leading axes; B batch, T queries, S keys, H heads, D d_model, V vocabulary.
+Shapes: `...` any leading axes; B batch, T queries, S keys, H heads, D d_model, V vocabulary. Weights and activations
+are arrays of one library. Ids, lengths and numbers of rows are NumPy arrays, whatever the library: they come from the
+host, which makes decisions by them, and an operation sends them where it needs them (`xp.asarray`).
 """
 
 from __future__ import annotations
@@ -27,6 +29,12 @@ PAD = 0
 
 class Ops:
     """The reference operations on the arrays of one library; `xp` is its module."""
+
+    logits_at_once = 2**23
+    """The loss is computed for about as many logits at a time (32 MB in float32)."""
+
+    part = 1 << 20
+    """Numbers of a flat array that are worked on at a time, by whichever thread is free."""
 
     def __init__(self, xp: ModuleType) -> None:
         self.xp = xp
@@ -134,7 +142,7 @@ class Ops:
         """weights = softmax(scale * scores) over the keys a query may attend to; every other weight is exactly 0.
 
         scores       (B, H, T, S)
-        key_lengths  (B,) int or None: sequence b has key_lengths[b] real keys, then padding
+        key_lengths  (B,) int on the host, or None: sequence b has key_lengths[b] real keys, then padding
         causal       the last query sees all keys, each query before it one key less
         A query that may attend to nothing gets zeros.
         """
@@ -164,12 +172,14 @@ class Ops:
 
     def embedding(self, ids: Array, E: Array, scale: float) -> Array:
         """x = scale E[ids], and zero for padding.   ids (B, T) int, E (V, D) -> x (B, T, D)"""
+        ids = self.xp.asarray(ids)
         x = E[ids]
         x *= (ids != PAD)[..., None] * x.dtype.type(scale)
         return x
 
     def embedding_backward(self, dx: Array, ids: Array, scale: float, dE: Array) -> None:
         """Adds scale dx into the rows of dE (V, D). `dE[ids] += dx` would lose all but one of a repeated id."""
+        ids = self.xp.asarray(ids)
         real = ids != PAD
         self.xp.add.at(dE, ids[real], dx[real] * scale)
 
@@ -185,6 +195,7 @@ class Ops:
         either. `out` receives dlogits and may be `logits` itself.
         """
         xp = self.xp
+        targets = xp.asarray(targets)
         row, real = xp.arange(len(targets)), targets != PAD
         dlogits = xp.subtract(logits, logits.max(axis=-1, keepdims=True), out=out)
         smoothed_score = on_target * dlogits[row, targets]
@@ -204,11 +215,37 @@ class Ops:
         highest = logits.max(axis=-1)
         return highest + self.xp.log(self.xp.exp(logits - highest[..., None]).sum(axis=-1))
 
+    # Rows -------------------------------------------------------------------------------------------------------------
+
+    def take_rows(self, x: Array, index: Array) -> Array:
+        """The rows of x (..., D) whose numbers stand in index (n,) int -> (n, D)"""
+        return rows_of(x)[self.xp.asarray(index)]
+
+    def take_rows_backward(self, drows: Array, index: Array, shape: tuple[int, ...]) -> Array:
+        """drows (n, D) -> dx (..., D) of this shape. A row that was not taken has no gradient; none was taken twice."""
+        dx = self.xp.zeros(shape, drows.dtype)
+        rows_of(dx)[self.xp.asarray(index)] = drows
+        return dx
+
+    def on_host(self, x: Array) -> np.ndarray:
+        """The same numbers as a NumPy array. From another device this waits until they are computed."""
+        return np.asarray(x)
+
     # Optimizer --------------------------------------------------------------------------------------------------------
 
-    def adam(self, w: Array, dw: Array, m: Array, v: Array, step_size: float, beta1: float, beta2: float,
-             eps: float) -> None:
-        """One step of Adam on flat arrays (n,), in place: w, m and v change, dw does not."""
+    def mean_inplace(self, total: Array, n: int) -> Array:
+        """total /= n, in place, for a flat array -> the sum of its squares then, 0-d float64"""
+        total /= n
+        return (total @ total).astype(self.xp.float64)
+
+    def adam(self, w: Array, dw: Array, m: Array, v: Array, step_size: float, beta1: float, beta2: float, eps: float,
+             norm: Array | None = None) -> None:
+        """One step of Adam on flat arrays (n,), in place: w, m and v change, dw does not.
+
+        norm  of the whole gradient, 0-d: if it is given and not finite, nothing changes
+        """
+        if norm is not None and not self.xp.isfinite(norm):
+            return
         for block in chunks(w.size, ADAM_BLOCK):                                   # a block stays in the cache
             g, m_block, v_block = dw[block], m[block], v[block]
             m_block *= beta1
@@ -238,6 +275,7 @@ def allowed(xp: ModuleType, T: int, S: int, key_lengths: Array | None, causal: b
     key = xp.arange(S)
     may = xp.ones((1, 1, T, S), bool)
     if key_lengths is not None:
+        key_lengths = xp.asarray(key_lengths)
         may = may & (key < key_lengths[:, None])[:, None, None, :]
     if causal:
         may = may & (key <= xp.arange(S - T, S)[:, None])

@@ -9,10 +9,6 @@ from scratchformer.nn.ops import chunks, ops_of
 from scratchformer.nn.parameter import Array
 from scratchformer.nn.transformer import Transformer
 
-PART = 1 << 20
-"""Numbers of a flat array that are worked on at a time, by whichever thread is free."""
-
-
 def noam(step: int, d_model: int = 512, warmup: int = 4000, factor: float = 1.0) -> float:
     """The learning rate of paper §5.3, equation 3; `step` counts from 1.
 
@@ -46,23 +42,28 @@ class Adam:
         self.t = 0
         self.betas, self.eps = betas, eps
 
-    def step(self, learning_rate: float) -> None:
-        """One step along the gradients that the model's parameters hold."""
+    def step(self, learning_rate: float, norm: Array | None = None) -> None:
+        """One step along the gradients that the model's parameters hold.
+
+        norm  of all of them together: if it is given and not finite, weights and moments stay as they are; but the step
+              counts, since on a GPU the host does not know yet
+        """
         self.t += 1
         beta1, beta2 = self.betas
         step_size = learning_rate * math.sqrt(1 - beta2**self.t) / (1 - beta1**self.t)
         store, ops = self.store, ops_of(self.store.data)
 
         def update(part: slice) -> None:
-            ops.adam(store.data[part], store.grad[part], self.m[part], self.v[part], step_size, beta1, beta2, self.eps)
+            ops.adam(store.data[part], store.grad[part], self.m[part], self.v[part], step_size, beta1, beta2, self.eps,
+                     norm)
 
-        list(self.map(update, chunks(store.data.size, PART)))                      # `map` alone would not begin
+        list(self.map(update, chunks(store.data.size, ops.part)))                  # `map` alone would not begin
+        store.refresh()
 
 
-def clip_by_global_norm_inplace(grad: Array, norm: float, max_norm: float) -> None:
+def clip_by_global_norm_inplace(grad: Array, norm: Array, max_norm: float) -> None:
     """Scale the flat gradient, whose length is `norm`, down to length `max_norm` if it is longer.
 
     Differs:  the paper does not clip.
     """
-    if norm > max_norm:
-        grad *= max_norm / norm
+    grad *= max_norm / ops_of(grad).xp.maximum(norm, max_norm)

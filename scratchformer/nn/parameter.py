@@ -11,9 +11,9 @@ Array = Any
 
 
 class Parameter:
-    """A weight and its gradient: two arrays of the same shape and dtype.
+    """A weight and its gradient: two arrays of the same shape.
 
-    `grad` is only ever added to (`+=`) or overwritten in place (`[...] =`): both arrays may be views into the flat
+    Both have one dtype; only where weights are stored with less precision, gradients stay float32. `grad` is only ever added to (`+=`) or overwritten in place (`[...] =`): both arrays may be views into the flat
     buffers of a `ParameterStore`, and `p.grad = p.grad + g` would cut the view loose.
     """
 
@@ -83,6 +83,7 @@ class ParameterStore:
     definition, layer after layer as in forward: backward fills the gradient from the end to the beginning.
 
     data, grad: (n_parameters,) arrays of one dtype. Afterwards each Parameter's `data` and `grad` are views into them.
+    stored: what the parameters' `data` are views into: `data` itself, or a copy of it with less precision.
     """
 
     def __init__(self, parameters: dict[str, Parameter]) -> None:
@@ -90,12 +91,18 @@ class ParameterStore:
         data = np.concatenate([parameter.data.reshape(-1) for parameter in parameters.values()])
         self.hold(data, np.zeros_like(data))
 
-    def hold(self, data: Array, grad: Array) -> None:
+    def hold(self, data: Array, grad: Array, stored: Array | None = None) -> None:
         """Take these flat arrays, and let the parameters be views into them. Models may share `data`."""
-        self.data, self.grad = data, grad
+        self.data, self.grad, self.stored = data, grad, data if stored is None else stored
+        self.refresh()
         grads = self.named_views(grad)
-        for name, view in self.named_views(data).items():
+        for name, view in self.named_views(self.stored).items():
             self.parameters[name].data, self.parameters[name].grad = view, grads[name]
+
+    def refresh(self) -> None:
+        """After a change of `data`: let the copy that the layers see follow."""
+        if self.stored is not self.data:
+            self.stored[...] = self.data
 
     def named_views(self, flat: Array) -> dict[str, Array]:
         """Cut any flat array of this layout (Adam's moments, say) into views of the parameters' shapes, by name."""

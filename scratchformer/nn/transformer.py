@@ -263,10 +263,10 @@ class Decoder(Stack):
     def backward(self, dy: Array, cache: Any) -> tuple[Array, Array]:
         caches, norm_cache = cache
         dx = self.finish_backward(dy, norm_cache)
-        dmemory = 0.0
+        dmemory = None
         for layer in reversed(self.layers):
-            dx, dmemory_of_layer = layer.backward(dx, caches.pop())
-            dmemory = dmemory + dmemory_of_layer                                   # every layer read the same memory
+            dx, share = layer.backward(dx, caches.pop())
+            dmemory = share if dmemory is None else dmemory + share                # every layer read the same memory
         return dx, dmemory
 
 
@@ -359,16 +359,14 @@ class Transformer(Layer):
         """
         self._check_ids("target_out_ids", target_out_ids, target_in_ids.shape)
         states, states_cache = self._states(source_ids, target_in_ids, rng)
-        real = target_out_ids != PAD
-        rows = states[real]                                                        # (n, D)
-        drows = ops_of(rows).xp.empty(rows.shape, rows.dtype)
+        ops, real = ops_of(states), np.flatnonzero(target_out_ids != PAD)
+        rows = ops.take_rows(states, real)                                         # (n, D)
+        drows = ops.xp.empty(rows.shape, rows.dtype)
         loss_sum = 0.0
-        for chunk, loss, dlogits, cache in self._losses(rows, target_out_ids[real], smoothing, spread):
+        for chunk, loss, dlogits, cache in self._losses(rows, target_out_ids.reshape(-1)[real], smoothing, spread):
             drows[chunk] = self.unembedding.backward(dlogits, cache)
             loss_sum = loss_sum + loss
-        dstates = ops_of(states).xp.zeros(states.shape, states.dtype)
-        dstates[real] = drows
-        self._states_backward(dstates, states_cache)
+        self._states_backward(ops.take_rows_backward(drows, real, states.shape), states_cache)
         return loss_sum, len(rows)
 
     def loss(self, source_ids: Array, target_in_ids: Array, target_out_ids: Array, smoothing: float = 0.0,
@@ -376,17 +374,20 @@ class Transformer(Layer):
         """The loss alone, without dropout, as validation needs it -> loss_sum in nats, n_tokens."""
         self._check_ids("target_out_ids", target_out_ids, target_in_ids.shape)
         states, _ = self._states(source_ids, target_in_ids, None)
-        real = target_out_ids != PAD
-        rows = states[real]                                                        # (n, D)
-        losses = self._losses(rows, target_out_ids[real], smoothing, spread)
+        real = np.flatnonzero(target_out_ids != PAD)
+        rows = ops_of(states).take_rows(states, real)                              # (n, D)
+        losses = self._losses(rows, target_out_ids.reshape(-1)[real], smoothing, spread)
         return sum((loss for _, loss, _, _ in losses), start=0.0), len(rows)
 
     def _losses(self, rows: Array, targets: Array, smoothing: float, spread: Smoothing) -> Iterator[tuple]:
         """The loss of rows (n, D) against targets (n,), some rows at a time -> slice, loss, dlogits, cache"""
-        for chunk in chunks(len(rows), max(1, LOGITS_AT_ONCE // self.config.vocab_size)):
+        for chunk in chunks(len(rows), max(1, ops_of(rows).logits_at_once // self.config.vocab_size)):
             logits, cache = self.unembedding.forward(rows[chunk])                  # (chunk, V)
             loss, _, dlogits = cross_entropy(logits, targets[chunk], smoothing, spread, out=logits)
             yield chunk, loss, dlogits, cache
+
+    def zero_grad(self) -> None:
+        self.store.grad[...] = 0
 
     def _states(self, source_ids: Array, target_in_ids: Array, rng: DropoutKey | None) -> tuple[Array, Any]:
         """Everything up to the decoder's output (B, T, D)."""
@@ -448,7 +449,7 @@ class Transformer(Layer):
     def step(self, ids: Array, state: DecodingState) -> tuple[Array, DecodingState]:
         """Write one position: the last token of each hypothesis (B, W) -> logits (B, W, V) for the next, new state.
 
-        The ids are the caller's own choice among the logits' columns, and are not checked.
+        The logits are float32 at least, whatever the weights are stored as. The ids are the caller's own choice among the logits' columns, and are not checked.
         """
         x, _ = self.target_embedding.forward(ids)                                  # (B, W, D)
         x = self._at_position(x, state.position)
@@ -458,16 +459,13 @@ class Transformer(Layer):
             past.append(layer_past)
         x, _ = self.decoder.finish(x)
         logits, _ = self.unembedding.forward(x)                                    # (B, W, V)
+        logits = logits.astype(np.promote_types(logits.dtype, np.float32), copy=False)
         return logits, state._replace(past=past, position=state.position + 1)
 
     def _at_position(self, x: Array, position: int) -> Array:
         """The W hypotheses of a sentence all stand at the same position: (B, W, D) as B W sequences of one."""
         rows = x.reshape(-1, 1, x.shape[-1])
         return self.target_positions.forward(rows, position)[0].reshape(x.shape)
-
-
-LOGITS_AT_ONCE = 2**23
-"""`loss_backward` makes at most about this many logits at a time (32 MB in float32)."""
 
 
 def positions(config: ModelConfig, init: np.random.Generator, dtype: str) -> PositionalEncoding | LearnedPositions:

@@ -11,7 +11,7 @@ import json
 import os
 import zlib
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +20,8 @@ from safetensors.numpy import save_file
 
 from scratchformer import config as configs
 from scratchformer.errors import UserError
+from scratchformer.nn.ops import ops_of
+from scratchformer.nn.parameter import Array
 
 FORMAT = "scratchformer checkpoint 2"
 
@@ -32,6 +34,7 @@ class Progress:
     target_tokens    real target tokens seen so far; seconds: wall time spent in steps
     best_loss        lowest validation loss so far, in nats per token, and the validations since (`unimproved`)
     data_checksum    of the encoded training text, to notice that it has changed
+    loss_scale       with fp16 on a GPU, as `Device.loss_scale` has it
     """
 
     step: int = 0
@@ -42,6 +45,7 @@ class Progress:
     best_loss: float = float("inf")
     unimproved: int = 0
     data_checksum: int = 0
+    loss_scale: list[float] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -128,8 +132,8 @@ def checksum(header: dict[str, str], tensors: dict[str, np.ndarray]) -> str:
     return str(crc)
 
 
-def copy_into(arrays: dict[str, np.ndarray], views: dict[str, np.ndarray], path: Path) -> None:
-    """Fill `views` (of a model, of Adam's moments) in place. Raises UserError naming what does not fit."""
+def copy_into(arrays: dict[str, np.ndarray], views: dict[str, Array], path: Path) -> None:
+    """Fill `views` (of a model, of Adam's moments) in place, wherever they lie. Raises UserError naming what does not fit."""
     missing, surplus = sorted(views.keys() - arrays.keys()), sorted(arrays.keys() - views.keys())
     if missing or surplus:
         raise UserError(f"{path}: does not fit the model: missing {listed(missing)}; "
@@ -137,7 +141,7 @@ def copy_into(arrays: dict[str, np.ndarray], views: dict[str, np.ndarray], path:
     for name, view in views.items():
         if arrays[name].shape != view.shape:
             raise UserError(f"{path}: {name} has shape {arrays[name].shape}, the model's has {view.shape}")
-        view[...] = arrays[name]
+        view[...] = ops_of(view).xp.asarray(arrays[name])
 
 
 def listed(names: list[str]) -> str:

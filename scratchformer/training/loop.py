@@ -6,10 +6,10 @@ import math
 import signal
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any, Iterator, Sequence
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -17,11 +17,15 @@ from tqdm import tqdm
 
 from scratchformer import config as configs
 from scratchformer.config import Config
-from scratchformer.decoding.translator import Translator
+from scratchformer.decoding.translator import SENTENCES_AT_ONCE, Translator
 from scratchformer.errors import UserError
+from scratchformer.gpu.device import open_device
+from scratchformer.nn.dropout import DropoutKey
+from scratchformer.nn.ops import ops_of
 from scratchformer.nn.optim import Adam, clip_by_global_norm_inplace, noam
+from scratchformer.nn.parameter import Array
 from scratchformer.nn.transformer import Transformer
-from scratchformer.text.batches import BatchPlan, EncodedPairs, batches_in_order, steps
+from scratchformer.text.batches import Batch, BatchPlan, EncodedPairs, batches_in_order, steps
 from scratchformer.text.bleu import corpus_scores
 from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.training import checkpoints
@@ -69,12 +73,16 @@ class Trainer:
         settings = config.training
         self.plan = BatchPlan(data.train, settings.tokens_per_batch, settings.accumulation, settings.seed,
                               settings.bucket_fineness)
+        self.device = open_device(settings.device, settings.precision)
         self.model = Transformer(config.model, settings.seed)
-        threads = settings.threads or available_cores()
+        self.device.take_over(self.model)
+        threads = 1 if self.device.runs_ahead else settings.threads or available_cores()
         self.team = Team(self.model, min(threads, settings.accumulation))          # results depend on their number
         self.cores = min(threads, available_cores())
         self.optimizer = Adam(self.model, (settings.beta1, settings.beta2), settings.eps, self.team.map)
         self.progress = Progress(data_checksum=data.checksum)
+        self.under_way = 0                                                         # steps begun and not finished
+        self.busy_since = 0.0
 
     def summary(self) -> str:
         """One line on what is about to be trained on what."""
@@ -87,10 +95,13 @@ class Trainer:
     # Stop and go on
 
     def checkpoint(self) -> Checkpoint:
-        views = self.model.store.named_views
-        return Checkpoint(views(self.model.store.data), self._moments(), self.progress, self.config)
+        self.progress = replace(self.progress, loss_scale=self.device.loss_scale)
+        return Checkpoint(on_host(self._weights()), on_host(self._moments()), self.progress, self.config)
 
-    def _moments(self) -> dict[str, np.ndarray]:
+    def _weights(self) -> dict[str, Array]:
+        return self.model.store.named_views(self.model.store.data)
+
+    def _moments(self) -> dict[str, Array]:
         views = self.model.store.named_views
         return ({f"m.{name}": view for name, view in views(self.optimizer.m).items()}
                 | {f"v.{name}": view for name, view in views(self.optimizer.v).items()})
@@ -121,10 +132,12 @@ class Trainer:
                 print(f"{self.run.path}: there is no checkpoint, so it begins anew", file=sys.stderr)
         else:
             self._require_same_run(found, path)
-            checkpoints.copy_into(found.weights, self.model.store.named_views(self.model.store.data), path)
+            checkpoints.copy_into(found.weights, self._weights(), path)
             checkpoints.copy_into(found.moments, self._moments(), path)
+            self.model.store.refresh()
             self.optimizer.t = found.progress.step
             self.progress = found.progress
+            self.device.loss_scale = found.progress.loss_scale
         self.run.checkpoints.set_aside_after(self.progress.step)
         self.run.forget_after(self.progress.step)
         return complaints
@@ -138,39 +151,72 @@ class Trainer:
 
     @np.errstate(over="ignore", invalid="ignore")                                  # told in one line, below
     def step(self, epoch: int, index: int, indices: np.ndarray) -> dict[str, Any]:
-        """One optimizer step on the pairs `indices`. -> what the log says about it
+        """Begin an optimizer step on the pairs `indices`. -> what the log will say about it, for `finish`
 
         The gradient is that of the sum over all micro-batches, divided once by the number of their target tokens.
-        Raises UserError if the loss or the gradient is not finite; weights and checkpoints are then those of the step
-        before.
+        Loss and gradient norm stay where they are computed: a GPU may still be at it, and the next step may begin.
         """
-        settings, model, began = self.config.training, self.model, time.perf_counter()
+        settings, model = self.config.training, self.model
+        if not self.under_way:
+            self.busy_since = time.perf_counter()
+        self.under_way += 1
         step = self.progress.step + 1
         batches = self.plan.micro_batches(indices)
-        loss_sum, n_tokens = self.team.loss_backward(batches, settings, step)
+        try:
+            loss_sum, n_tokens = self.team.loss_backward(batches, settings, step)
+        except MemoryError:
+            n_tokens = 0
+        if not n_tokens:                                                           # what was computed is freed by now
+            raise UserError(self._too_large(step, batches))
         grad_norm = self.team.gather_inplace(n_tokens)
         if settings.clip_norm:
             clip_by_global_norm_inplace(model.store.grad, grad_norm, settings.clip_norm)
-        if not math.isfinite(loss_sum) or not math.isfinite(grad_norm):
-            raise UserError(self._not_finite(step, epoch, index, indices, loss_sum / n_tokens, grad_norm))
         learning_rate = noam(step, self.config.model.d_model, settings.warmup, settings.lr_factor)
-        self.optimizer.step(learning_rate)
+        self.optimizer.step(learning_rate, grad_norm)
         model.zero_grad()
 
-        seconds = time.perf_counter() - began
         self.progress = replace(self.progress, step=step, epoch=epoch, index=index + 1,
-                                seconds=self.progress.seconds + seconds,
                                 target_tokens=self.progress.target_tokens + n_tokens)
-        return {"step": step, "epoch": epoch, "loss": loss_sum / n_tokens, "learning_rate": learning_rate,
-                "grad_norm": grad_norm, "target_tokens": n_tokens,
+        return {"step": step, "epoch": epoch, "index": index, "loss": loss_sum / n_tokens,
+                "learning_rate": learning_rate, "grad_norm": grad_norm, "target_tokens": n_tokens,
                 "source_tokens": sum(batch.n_source_tokens for batch in batches),
                 "positions": sum(batch.n_positions for batch in batches),
-                "all_target_tokens": self.progress.target_tokens, "seconds": seconds}
+                "all_target_tokens": self.progress.target_tokens}
 
-    def _not_finite(self, step: int, epoch: int, index: int, indices: np.ndarray, loss: float, norm: float) -> str:
+    def finish(self, entry: dict[str, Any]) -> dict[str, Any]:
+        """Wait for a step -> what the log says about it, its seconds included.
+
+        Raises UserError if the loss or the gradient is not finite. The step has then changed no weights, and
+        checkpoints are those of earlier steps. With fp16 a gradient may overflow now and then: the step is passed over.
+        """
+        loss, norm = float(entry["loss"]), float(entry["grad_norm"])
+        now = time.perf_counter()
+        seconds, self.busy_since = now - self.busy_since, now
+        self.under_way -= 1
+        self.progress = replace(self.progress, seconds=self.progress.seconds + seconds)
+        overflow = math.isfinite(loss) and not math.isfinite(norm) and self.device.overflow_is_normal()
+        if not overflow and not (math.isfinite(loss) and math.isfinite(norm)):
+            raise UserError(self._not_finite(entry["step"], entry["epoch"], entry["index"], loss, norm))
+        return entry | {"loss": loss, "grad_norm": None if overflow else norm, "seconds": seconds}
+
+    def _not_finite(self, step: int, epoch: int, index: int, loss: float, norm: float) -> str:
+        indices = self.plan.epoch(epoch)[index]
         lines = ", ".join(str(line) for line in sorted(self.data.train.line_numbers[indices])[:5])
         return (f"step {step}: the loss is {loss}, the gradient's norm {norm}; batch {index} of epoch {epoch}, lines "
                 f"{lines}{', ...' if len(indices) > 5 else ''} of the training text; {self._last_good()}")
+
+    def _too_large(self, step: int, batches: Sequence[Batch]) -> str:
+        """Say so, and how large a batch of these sentences would fit: found out with half of them, a quarter, ..."""
+        settings, (source_ids, target_in_ids, target_out_ids, _) = self.config.training, max(batches, key=n_positions)
+        (n, S), T = source_ids.shape, target_out_ids.shape[1]
+        text = (f"step {step}: not enough memory for {n} pairs of {S} source and {T} target tokens "
+                f"(training.tokens_per_batch={settings.tokens_per_batch})")
+        while n := n // 2:
+            with suppress(MemoryError):
+                self.model.loss_backward(source_ids[:n], target_in_ids[:n], target_out_ids[:n], settings.eps_ls,
+                                         DropoutKey(settings.seed, step), settings.smoothing)
+                return f"{text}; {n * max(S, T)} would fit"
+        return f"{text}; not one pair fits"
 
     def _last_good(self) -> str:
         saved = self.run.checkpoints.steps()
@@ -194,10 +240,19 @@ class Trainer:
     def validation_bleu(self) -> dict[str, Any]:
         """sacreBLEU of greedy translations of the validation text."""
         assert self.data.val_text is not None
-        translator = Translator(self.model, self.tokenizer, self.config.decoding.extra_length, self.cores)
+        translator = Translator(self.model, self.tokenizer, self.config.decoding.extra_length, self.cores,
+                                SENTENCES_AT_ONCE * self.device.breadth)
         scores = corpus_scores(translator.translate(self.data.val_text.source, beam=1), self.data.val_text.target)
         return {"step": self.progress.step, "bleu": scores.bleu, "signature": scores.bleu_signature,
                 "all_target_tokens": self.progress.target_tokens, "train_seconds": self.progress.seconds}
+
+
+def n_positions(batch: Batch) -> int:
+    return batch.n_positions
+
+
+def on_host(arrays: dict[str, Array]) -> dict[str, np.ndarray]:
+    return {name: ops_of(array).on_host(array) for name, array in arrays.items()}
 
 
 def validation_loss(model: Transformer, pairs: EncodedPairs, tokens_per_batch: int) -> float:
@@ -247,26 +302,36 @@ def train(trainer: Trainer) -> str:
     bar = tqdm(total=settings.steps, initial=trainer.progress.step, unit="step", disable=None, file=sys.stderr)
     blas_threads = max(1, trainer.cores // len(trainer.team.models))
     with threadpool_limits(blas_threads, "blas"), stop_on_signals() as stop, bar:
+        under_way: list[dict[str, Any]] = []                                       # steps whose loss is not known yet
+
+        def finish(all_but: int) -> None:
+            while len(under_way) > all_but:
+                entry = trainer.finish(under_way.pop(0))
+                run.log("step", entry)
+                bar.update()
+                bar.set_postfix_str(f"loss {entry['loss']:.3f}, lr {entry['learning_rate']:.1e}, "
+                                    f"{entry['target_tokens'] / entry['seconds']:.0f} tok/s", refresh=False)
+
         for epoch, index, indices in steps(trainer.plan, trainer.progress.epoch, trainer.progress.index):
             if reason:
                 break
-            entry = trainer.step(epoch, index, indices)
-            step = entry["step"]
-            run.log("step", entry)
-            bar.update()
-            bar.set_postfix_str(f"loss {entry['loss']:.3f}, lr {entry['learning_rate']:.1e}, "
-                                f"{entry['target_tokens'] / entry['seconds']:.0f} tok/s", refresh=False)
+            under_way.append(trainer.step(epoch, index, indices))
+            step = trainer.progress.step
+            finish(all_but=1 if trainer.device.runs_ahead else 0)                  # a GPU is never left without work
             if trainer.data.val is not None and step % settings.validate_every == 0:
+                finish(all_but=0)
                 seen = trainer.validate()
                 run.log("validation", seen)
                 say(bar, f"step {step}: validation loss {seen['loss']:.3f}, perplexity {seen['perplexity']:.2f} after "
                          f"{seen['all_target_tokens'] / 1e6:.2f}M target tokens, {seen['train_seconds'] / 60:.1f} min")
             if trainer.data.val is not None and settings.bleu_every and step % settings.bleu_every == 0:
+                finish(all_but=0)
                 scored = trainer.validation_bleu()
                 run.log("bleu", scored)
                 say(bar, f"step {step}: validation BLEU {scored['bleu']:.1f}")
             reason = reason_to_stop(trainer, stop, began)
             if step % settings.save_every == 0 or reason:
+                finish(all_but=0)
                 trainer.save()
     return reason
 

@@ -8,7 +8,6 @@ Python lets the threads run side by side.
 from __future__ import annotations
 
 import copy
-import math
 import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -18,8 +17,8 @@ import numpy as np
 
 from scratchformer.config import TrainingConfig
 from scratchformer.nn.dropout import DropoutKey
-from scratchformer.nn.ops import chunks
-from scratchformer.nn.optim import PART
+from scratchformer.nn.ops import chunks, ops_of
+from scratchformer.nn.parameter import Array
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import Batch
 
@@ -41,36 +40,36 @@ class Team:
             quiet = partial(np.seterr, over="ignore", invalid="ignore")            # Trainer.step tells of an overflow
             self.map = ThreadPoolExecutor(threads, "team", quiet).map
 
-    def loss_backward(self, batches: Sequence[Batch], settings: TrainingConfig, step: int) -> tuple[float, int]:
+    def loss_backward(self, batches: Sequence[Batch], settings: TrainingConfig, step: int) -> tuple[Array, int]:
         """Loss and gradients of the micro-batches of a step -> loss_sum in nats, n_tokens.
 
         step  of the optimizer, from 1: dropout depends on it
         """
-        def work(member: int) -> tuple[float, int]:
+        def work(member: int) -> tuple[Array, int]:
             loss_sum, n_tokens = 0.0, 0
             for shard in range(member, len(batches), len(self.models)):
                 source_ids, target_in_ids, target_out_ids, _ = batches[shard]
                 loss, n = self.models[member].loss_backward(source_ids, target_in_ids, target_out_ids, settings.eps_ls,
                                                             DropoutKey(settings.seed, step, shard), settings.smoothing)
-                loss_sum += float(loss)
+                loss_sum = loss_sum + loss
                 n_tokens += n
             return loss_sum, n_tokens
 
         sums = list(self.map(work, range(len(self.models))))
         return sum(loss_sum for loss_sum, _ in sums), sum(n_tokens for _, n_tokens in sums)
 
-    def gather_inplace(self, n_tokens: int) -> float:
+    def gather_inplace(self, n_tokens: int) -> Array:
         """Sum the gradients into the first model's and divide by n_tokens; clear the others. -> norm of the result"""
         total, *others = (model.store.grad for model in self.models)
+        ops = ops_of(total)
 
-        def work(part: slice) -> float:
+        def work(part: slice) -> Array:
             for other in others:
                 total[part] += other[part]
                 other[part] = 0
-            total[part] /= n_tokens
-            return float(total[part] @ total[part])
+            return ops.mean_inplace(total[part], n_tokens)
 
-        return math.sqrt(sum(self.map(work, chunks(total.size, PART))))
+        return ops.xp.sqrt(sum(self.map(work, chunks(total.size, ops.part))))
 
 
 def with_own_gradient(model: Transformer) -> Transformer:

@@ -41,7 +41,7 @@ def test_a_blank_sentence_becomes_an_empty_one(translator):
 def test_chunks_change_nothing(translator, beam, monkeypatch):
     whole = list(translator.stream(SENTENCES, beam, nbest=beam))
     monkeypatch.setattr(module, "LINES_AT_ONCE", 4)
-    monkeypatch.setattr(module, "SENTENCES_AT_ONCE", 2)
+    monkeypatch.setattr(translator, "group", 2)
     for part, best in zip(translator.stream(SENTENCES, beam, nbest=beam), whole, strict=True):
         assert [translation.text for translation in part] == [translation.text for translation in best]
         assert [translation.score for translation in part] == pytest.approx([t.score for t in best], rel=1e-4)
@@ -49,10 +49,10 @@ def test_chunks_change_nothing(translator, beam, monkeypatch):
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_threads_change_not_a_bit(translator, beam, monkeypatch):
-    monkeypatch.setattr(module, "SENTENCES_AT_ONCE", 2)
+    monkeypatch.setattr(translator, "group", 2)
     alone = list(translator.stream(SENTENCES, beam, nbest=beam))
     for threads in (2, 5):
-        together = Translator(translator.model, translator.tokenizer, translator.extra_length, threads)
+        together = Translator(translator.model, translator.tokenizer, translator.extra_length, threads, group=2)
         assert list(together.stream(SENTENCES, beam, nbest=beam)) == alone
         assert together.translate([]) == []
 
@@ -60,10 +60,9 @@ def test_threads_change_not_a_bit(translator, beam, monkeypatch):
 @pytest.mark.parametrize("threads, groups, of_blas", [(1, 1, 1), (1, 2, 1), (2, 1, 2), (2, 2, 1)])
 def test_groups_and_the_blas_share_the_cores(translator, monkeypatch, blas_threads, threads, groups, of_blas):
     seen = []
-    monkeypatch.setattr(module, "SENTENCES_AT_ONCE", 1)
     monkeypatch.setattr(module, "search", lambda *arguments: seen.append(blas_threads()) or search(*arguments))
     with threadpool_limits(2, "blas"):
-        Translator(translator.model, translator.tokenizer, threads=threads).translate(["a dog", "a cat"][:groups])
+        Translator(translator.model, translator.tokenizer, threads=threads, group=1).translate(["a dog", "a cat"][:groups])
         assert blas_threads() == {2}
     assert seen == [{of_blas}] * groups
 

@@ -375,7 +375,7 @@ MUSEUM = [
     Mutant("memory-gradient-of-one-layer", CLASSIC,
            "The encoder learns from one decoder layer only: the gradients of the others are overwritten.",
            "Decoder", f"{DIFFERENCES}[Decoder: post-norm, dropout 0.0]",
-           [Patch(TRANSFORMER, "dmemory = dmemory + dmemory_of_layer", "dmemory = dmemory_of_layer")]),
+           [Patch(TRANSFORMER, "dmemory = share if dmemory is None else dmemory + share", "dmemory = share")]),
 
     Mutant("one-layer-n-times", CLASSIC,
            "`[layer] * N` is one layer N times: every gradient is right, and the encoder has an N-th of its weights.",
@@ -558,8 +558,8 @@ MUSEUM = [
            "Each micro-batch is divided by its own tokens and the means are averaged: a token in a small micro-batch "
            "counts more.",
            "Trainer.step", f"{IN_LOOP}a_step_divides_by_the_tokens_of_all_micro_batches",
-           [Patch(TEAM, "                loss_sum += float(loss)\n", """\
-                loss_sum += float(loss)
+           [Patch(TEAM, "                loss_sum = loss_sum + loss\n", """\
+                loss_sum = loss_sum + loss
                 mean += self.models[member].store.grad / n / len(batches)
                 self.models[member].zero_grad()
 """),
@@ -798,7 +798,7 @@ translations = translator.translate(self.data.val_text.source, beam=1)
     Mutant("padding-may-be-written", CLASSIC,
            "A search may choose PAD as the next word.",
            "", f"{IN_SEARCH}padding_and_start_symbol_are_never_written[1]",
-           [Patch(SEARCH, "NEVER_WRITTEN = [PAD, BOS]", "NEVER_WRITTEN = [BOS]")]),
+           [Patch(SEARCH, "for id_ in (PAD, BOS):", "for id_ in (BOS,):")]),
 
     Mutant("greatest-length-of-the-batch", CLASSIC,
            "How long a translation may become depends on the longest sentence of its batch.",

@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 
 from scratchformer.config import TABLE3, ModelConfig, preset
-from scratchformer.nn import transformer
 from scratchformer.nn.attention import ScaledDotProductAttention, SelfAttention
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.layers import Embedding, LayerNorm, Linear, Unembedding, sinusoids
 from scratchformer.nn.loss import cross_entropy
-from scratchformer.nn.ops import ops_of
+from scratchformer.nn.ops import Ops, ops_of
 from scratchformer.nn.optim import Adam, clip_by_global_norm_inplace, noam
 from scratchformer.nn.transformer import PostNorm, PreNorm, Transformer
 from scratchformer.study.gradient_cases import FLOAT64, SMALL, padded_ids, small
@@ -316,7 +315,7 @@ def test_an_impossible_loss_is_refused(random, targets, smoothing, spread, compl
 @SPREADS
 @pytest.mark.parametrize("logits_at_once", [2**20, 22, 1], ids=lambda n: f"{max(1, n // 11)} rows at once")
 def test_loss_backward_is_forward_loss_and_backward(random, monkeypatch, spread, logits_at_once):
-    monkeypatch.setattr(transformer, "LOGITS_AT_ONCE", logits_at_once)
+    monkeypatch.setattr(Ops, "logits_at_once", logits_at_once)
     model, key = Transformer(small(0.3), dtype=FLOAT64), DropoutKey(1, 2)
     source, target_in, target_out = padded_ids(random, 5), padded_ids(random, 4), padded_ids(random, 4)
 

@@ -16,9 +16,8 @@ import torch
 import twins
 
 from scratchformer.config import ModelConfig
-from scratchformer.nn import transformer
 from scratchformer.nn.loss import Smoothing, cross_entropy
-from scratchformer.nn.ops import OPS
+from scratchformer.nn.ops import OPS, Ops
 from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.transformer import Transformer
 from scratchformer.study.gradient_cases import CASES, distance_to_kink
@@ -205,7 +204,7 @@ def model_differences(config, dtype, spread):
     found |= differences(gradients_of(model), twins.gradients(twin))
 
     model.zero_grad()
-    with patch.object(transformer, "LOGITS_AT_ONCE", ROWS_AT_ONCE * config.vocab_size):
+    with patch.object(Ops, "logits_at_once", ROWS_AT_ONCE * config.vocab_size):
         loss, _ = model.loss_backward(*batch, SMOOTHING, spread=spread)
     in_chunks = {"loss": difference(loss, twin_loss)} | differences(gradients_of(model), twins.gradients(twin))
     return found | {f"{name} by loss_backward": value for name, value in in_chunks.items()}

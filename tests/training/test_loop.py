@@ -45,7 +45,7 @@ def test_a_step_divides_by_the_tokens_of_all_micro_batches(begin, monkeypatch):
     trainer.model.zero_grad()
     seen = {}
     grad = trainer.model.store.grad
-    monkeypatch.setattr(trainer.optimizer, "step", lambda rate: seen.update(rate=rate, grad=grad.copy()))
+    monkeypatch.setattr(trainer.optimizer, "step", lambda rate, norm: seen.update(rate=rate, grad=grad.copy()))
     entry = trainer.step(0, 0, indices)
     n_tokens = trainer.data.train.batch(indices).n_target_tokens
     np.testing.assert_allclose(seen["grad"], expected, rtol=1e-4, atol=1e-6)
@@ -63,7 +63,7 @@ def test_a_step_of_fewer_micro_batches_is_divided_by_its_own_tokens(begin, monke
     expected, _ = gradient(trainer, [trainer.data.train.batch(indices)])
     trainer.model.zero_grad()
     seen = []
-    monkeypatch.setattr(trainer.optimizer, "step", lambda rate: seen.append(trainer.model.store.grad.copy()))
+    monkeypatch.setattr(trainer.optimizer, "step", lambda rate, norm: seen.append(trainer.model.store.grad.copy()))
     trainer.step(0, 0, indices)
     np.testing.assert_allclose(*seen, expected, rtol=1e-4, atol=1e-6)
 

@@ -1,0 +1,350 @@
+// Operations of nn/ops.py as CUDA kernels: what takes several passes over memory there takes one here.
+//
+// T is how activations and weights are stored: float, __half or __nv_bfloat16. Arithmetic is in float everywhere, and
+// gradients of weights and Adam's state are float. Sums have a fixed order and nothing is atomic, so that two runs are
+// equal bit for bit.
+//
+// A warp is 32 threads that can read each other's registers (__shfl_sync); threadIdx.x is the place in the warp, the
+// lane, wherever a warp works on a row, and threadIdx.y says which of the block's warps it is. Neighbouring lanes read
+// neighbouring numbers: that is how memory is quick.
+//
+// Each kernel bears the name of the operation it stands for; arguments that no comment explains are that operation's.
+
+#ifndef ON_CPU                                      // the tests compile this file for the CPU, with their own definitions
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#endif
+
+typedef unsigned long long u64;
+typedef long long i64;
+
+constexpr int WARP = 32;
+constexpr unsigned ALL = 0xffffffffu;                 // the lanes that take part: all
+constexpr float NOTHING = -3.4e38f;                 // below every score
+
+template <typename T> __device__ float get(const T* p, i64 i) { return (float)p[i]; }
+template <typename T> __device__ void put(T* p, i64 i, float value) { p[i] = (T)value; }
+
+// What all lanes bring, added up or the largest of it; every lane gets it.
+__device__ float warp_sum(float value) {
+    for (int far = WARP / 2; far > 0; far /= 2) value += __shfl_xor_sync(ALL, value, far);
+    return value;
+}
+
+__device__ float warp_max(float value) {
+    for (int far = WARP / 2; far > 0; far /= 2) value = fmaxf(value, __shfl_xor_sync(ALL, value, far));
+    return value;
+}
+
+// Dropout: the bits of nn/dropout.py, drawn anew wherever they are needed ---------------------------------------------
+
+// Philox4x64-10. Word w of block b decides on units 16 b + 4 w to 16 b + 4 w + 3, with 16 bits each, as in NumPy.
+__device__ void philox(u64 block, u64 seed, u64 step, u64 shard, u64 site, u64* words) {
+    u64 c0 = block + 1, c1 = step, c2 = shard, c3 = 0, k0 = seed, k1 = site;
+    for (int round = 0; round < 10; round++) {
+        u64 high0 = __umul64hi(0xD2E7470EE14C6C93ull, c0), low0 = 0xD2E7470EE14C6C93ull * c0;
+        u64 high1 = __umul64hi(0xCA5A826395121157ull, c2), low1 = 0xCA5A826395121157ull * c2;
+        c0 = high1 ^ c1 ^ k0;
+        c1 = low1;
+        c2 = high0 ^ c3 ^ k1;
+        c3 = low0;
+        k0 += 0x9E3779B97F4A7C15ull;
+        k1 += 0xBB67AE8584CAA73Bull;
+    }
+    words[0] = c0, words[1] = c1, words[2] = c2, words[3] = c3;
+}
+
+__device__ bool is_kept(const u64* words, int unit, int threshold) {
+    return (int)(words[unit / 4] >> unit % 4 * 16 & 0xffff) >= threshold;
+}
+
+constexpr int STRETCH = 16 * WARP;                  // units that a warp draws for at once: 16 a lane
+
+// The mask for STRETCH units from `first` on. factor(k) is what unit first + 32 k + lane is multiplied by: 0, or `scale` if
+// it is kept. With a threshold of 0 all are, nothing is drawn, and the factor is 1.
+struct Dropout {
+    int threshold;
+    float scale;
+    u64 seed, step, shard, site;
+    i64 first;
+    unsigned kept;                                  // of units first + 16 lane to first + 16 lane + 15, a bit each
+
+    __device__ void draw(i64 from) {
+        first = from;
+        if (threshold == 0 || first % 16) return;
+        u64 words[4];
+        philox(first / 16 + threadIdx.x, seed, step, shard, site, words);
+        kept = 0;
+        for (int unit = 0; unit < 16; unit++) kept |= (unsigned)is_kept(words, unit, threshold) << unit;
+    }
+
+    __device__ float factor(int k) const {
+        if (threshold == 0) return 1;
+        int lane = threadIdx.x;
+        if (first % 16 == 0) return __shfl_sync(ALL, kept, 2 * k + lane / 16) >> lane % 16 & 1 ? scale : 0;
+        i64 unit = first + k * WARP + lane;         // where draws do not begin: each lane draws for itself
+        u64 words[4];
+        philox(unit / 16, seed, step, shard, site, words);
+        return is_kept(words, unit % 16, threshold) ? scale : 0;
+    }
+};
+
+#define DROPOUT int threshold, float keep_scale, u64 seed, u64 step, u64 shard, u64 site
+#define DRAWING {threshold, keep_scale, seed, step, shard, site, 0, 0}
+
+// A warp takes STRETCH of the n units.
+template <typename T>
+__global__ void dropout(const T* x, T* y, i64 n, DROPOUT) {
+    i64 first = ((i64)blockIdx.x * blockDim.y + threadIdx.y) * STRETCH;
+    Dropout drop = DRAWING;
+    drop.draw(first);
+    for (int k = 0; k < 16; k++) {
+        i64 i = first + k * WARP + threadIdx.x;
+        float factor = drop.factor(k);              // all lanes take part in this
+        if (i < n) put(y, i, get(x, i) * factor);
+    }
+}
+
+// Residual and normalisation: a warp a row. A lane holds columns lane, lane + 32, ... in registers, STEPS of them, which
+// must be enough for D; STEPS is a multiple of 16.
+
+// y = gamma n + beta, n = (z - mean(z)) / sqrt(variance(z) + eps), z = x + dropout(update). Without an update, z = x.
+template <typename T, int STEPS>
+__global__ void add_norm(const T* x, const T* update, const T* gamma, const T* beta, T* y, T* normalized,
+                         float* inverse_std, int rows, int D, float eps, DROPOUT) {
+    i64 row = (i64)blockIdx.x * blockDim.y + threadIdx.y, begin = row * D;
+    if (row >= rows) return;                        // a whole warp leaves
+    Dropout drop = DRAWING;
+    float z[STEPS], sum = 0, squares = 0;
+    for (int s = 0; s < STEPS; s++) {
+        int c = s * WARP + threadIdx.x;
+        if (s % 16 == 0) drop.draw(begin + s * WARP);
+        float factor = drop.factor(s % 16);         // all lanes take part in this
+        z[s] = c < D ? get(x, begin + c) + (update ? get(update, begin + c) * factor : 0) : 0;
+        sum += z[s];
+    }
+    float mean = warp_sum(sum) / D;
+    for (int s = 0; s < STEPS; s++) {
+        z[s] = s * WARP + threadIdx.x < D ? z[s] - mean : 0;
+        squares += z[s] * z[s];
+    }
+    float factor = rsqrtf(warp_sum(squares) / D + eps);
+    for (int s = 0; s < STEPS; s++) {
+        int c = s * WARP + threadIdx.x;
+        if (c < D) {
+            put(normalized, begin + c, z[s] * factor);
+            put(y, begin + c, z[s] * factor * get(gamma, c) + get(beta, c));
+        }
+    }
+    if (threadIdx.x == 0) inverse_std[row] = factor;
+}
+
+// Warp w takes rows w, w + warps, ... and leaves its shares of dgamma and dbeta in row w of `shares` (warps, 2 D), which
+// are then added up by a product with ones. dupdate may be nothing.
+template <typename T, int STEPS>
+__global__ void add_norm_backward(const T* dy, const T* normalized, const float* inverse_std, const T* gamma, T* dx,
+                                  T* dupdate, float* shares, int rows, int D, int warps, DROPOUT) {
+    i64 warp = (i64)blockIdx.x * blockDim.y + threadIdx.y;
+    if (warp >= warps) return;
+    Dropout drop = DRAWING;
+    float dgamma[STEPS] = {}, dbeta[STEPS] = {};
+    for (i64 row = warp; row < rows; row += warps) {
+        i64 begin = row * D;
+        float dn[STEPS], n[STEPS], sum = 0, along = 0;
+        for (int s = 0; s < STEPS; s++) {
+            int c = s * WARP + threadIdx.x;
+            float d = c < D ? get(dy, begin + c) : 0;
+            n[s] = c < D ? get(normalized, begin + c) : 0;
+            dn[s] = c < D ? d * get(gamma, c) : 0;
+            dgamma[s] += d * n[s];
+            dbeta[s] += d;
+            sum += dn[s];
+            along += dn[s] * n[s];
+        }
+        float mean = warp_sum(sum) / D, mean_along = warp_sum(along) / D, factor = inverse_std[row];
+        for (int s = 0; s < STEPS; s++) {
+            int c = s * WARP + threadIdx.x;
+            if (s % 16 == 0) drop.draw(begin + s * WARP);
+            float kept = drop.factor(s % 16), d = (dn[s] - mean - n[s] * mean_along) * factor;
+            if (c < D) put(dx, begin + c, d);
+            if (c < D && dupdate) put(dupdate, begin + c, d * kept);
+        }
+    }
+    for (int s = 0; s < STEPS; s++) {
+        int c = s * WARP + threadIdx.x;
+        if (c < D) {
+            shares[warp * 2 * D + c] = dgamma[s];
+            shares[(warp * 2 + 1) * D + c] = dbeta[s];
+        }
+    }
+}
+
+// Linear and ReLU -------------------------------------------------------------------------------------------------------
+
+// y += bias in every row; a thread a column, blockIdx.y a row.
+template <typename T>
+__global__ void add_bias(T* y, const T* bias, int rows, int columns) {
+    int column = blockIdx.x * blockDim.x + threadIdx.x;
+    if (column >= columns) return;
+    for (i64 row = blockIdx.y; row < rows; row += gridDim.y)
+        put(y, row * columns + column, get(y, row * columns + column) + get(bias, column));
+}
+
+template <typename T>
+__global__ void relu_backward(const T* dy, const T* y, T* dx, i64 n) {
+    i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) put(dx, i, get(y, i) > 0 ? get(dy, i) : 0);
+}
+
+// Attention: a warp a row of scores, those of one query; there are B heads_and_queries of them --------------------------
+
+template <typename T>
+__global__ void masked_softmax(const T* scores, T* weights, const int* key_lengths, int rows, int heads_and_queries,
+                               int queries, int keys, float scale, int causal) {
+    i64 row = (i64)blockIdx.x * blockDim.y + threadIdx.y;
+    if (row >= rows) return;
+    int query = (int)(row % queries), seen = key_lengths ? key_lengths[row / heads_and_queries] : keys;
+    if (causal) seen = min(seen, keys - queries + query + 1);
+    float highest = NOTHING, sum = 0;
+    for (int key = threadIdx.x; key < seen; key += WARP) highest = fmaxf(highest, get(scores, row * keys + key) * scale);
+    highest = warp_max(highest);
+    for (int key = threadIdx.x; key < seen; key += WARP) sum += expf(get(scores, row * keys + key) * scale - highest);
+    sum = warp_sum(sum);
+    for (int key = threadIdx.x; key < keys; key += WARP)
+        put(weights, row * keys + key, key < seen ? expf(get(scores, row * keys + key) * scale - highest) / sum : 0);
+}
+
+template <typename T>
+__global__ void masked_softmax_backward(const T* dweights, const T* weights, T* dscores, int rows, int keys,
+                                        float scale) {
+    i64 row = (i64)blockIdx.x * blockDim.y + threadIdx.y;
+    if (row >= rows) return;
+    float along = 0;
+    for (int key = threadIdx.x; key < keys; key += WARP)
+        along += get(dweights, row * keys + key) * get(weights, row * keys + key);
+    along = warp_sum(along);
+    for (int key = threadIdx.x; key < keys; key += WARP)
+        put(dscores, row * keys + key,
+            scale * get(weights, row * keys + key) * (get(dweights, row * keys + key) - along));
+}
+
+// Rows and words: a block a row -----------------------------------------------------------------------------------------
+
+template <typename T>
+__global__ void take_rows(const T* x, const int* index, T* rows, int D) {
+    i64 from = (i64)index[blockIdx.x] * D, to = (i64)blockIdx.x * D;
+    for (int column = threadIdx.x; column < D; column += blockDim.x) rows[to + column] = x[from + column];
+}
+
+// Into a dx of zeros.
+template <typename T>
+__global__ void take_rows_backward(const T* drows, const int* index, T* dx, int D) {
+    i64 from = (i64)blockIdx.x * D, to = (i64)index[blockIdx.x] * D;
+    for (int column = threadIdx.x; column < D; column += blockDim.x) dx[to + column] = drows[from + column];
+}
+
+template <typename T>
+__global__ void embedding(const int* ids, const T* E, T* x, int D, float scale) {
+    int id = ids[blockIdx.x];
+    for (int column = threadIdx.x; column < D; column += blockDim.x)
+        put(x, (i64)blockIdx.x * D + column, id == 0 ? 0 : get(E, (i64)id * D + column) * scale);
+}
+
+// Block b adds up the rows of dx that belong to word words[b]: rows[starts[b]] to rows[starts[b + 1] - 1], in this order.
+template <typename T>
+__global__ void embedding_backward(const T* dx, const int* words, const int* starts, const int* rows, float* dE, int D,
+                                   float scale) {
+    i64 word = words[blockIdx.x];
+    int start = starts[blockIdx.x], end = starts[blockIdx.x + 1];
+    for (int column = threadIdx.x; column < D; column += blockDim.x) {
+        float sum = 0;
+        for (int i = start; i < end; i++) sum += get(dx, (i64)rows[i] * D + column);
+        dE[word * D + column] += sum * scale;
+    }
+}
+
+// Loss: a block a row of logits ------------------------------------------------------------------------------------------
+
+// The largest logit and the sum of exponentials are found in one pass; then the row is read once more, mostly from the
+// cache, and overwritten by its gradient: dlogits may be logits. With a loss scale, the gradient is multiplied by it.
+template <typename T>
+__global__ void cross_entropy(const T* logits, const int* targets, T* dlogits, float* losses, int V, float on_target,
+                              float everywhere, const float* loss_scale) {
+    __shared__ float highest_of[WARP], sum_of[WARP], total_of[WARP];               // of each warp
+    i64 begin = (i64)blockIdx.x * V;
+    int target = targets[blockIdx.x], warp = threadIdx.x / WARP, warps = blockDim.x / WARP;
+    float highest = NOTHING, sum = 0, total = 0;    // sum of exp(z - highest), sum of z, over what this thread has seen
+    for (int v = threadIdx.x; v < V; v += blockDim.x) {
+        float z = get(logits, begin + v);
+        if (z > highest) {
+            sum *= expf(highest - z);
+            highest = z;
+        }
+        sum += expf(z - highest);
+        total += z;
+    }
+    float of_warp = warp_max(highest);
+    sum = warp_sum(sum * expf(highest - of_warp));
+    total = warp_sum(total);
+    if (threadIdx.x % WARP == 0) {
+        highest_of[warp] = of_warp;
+        sum_of[warp] = sum;
+        total_of[warp] = total;
+    }
+    __syncthreads();
+    highest = NOTHING;
+    for (int w = 0; w < warps; w++) highest = fmaxf(highest, highest_of[w]);
+    sum = 0, total = 0;
+    for (int w = 0; w < warps; w++) {
+        sum += sum_of[w] * expf(highest_of[w] - highest);
+        total += total_of[w];
+    }
+    float log_sum = highest + logf(sum), of_target = get(logits, begin + target);
+    __syncthreads();                                // all have read the target's logit: now it may be overwritten
+    // loss = -sum q log p, where q is `everywhere`, and on_target more on the target
+    if (threadIdx.x == 0)
+        losses[blockIdx.x] = target == 0 ? 0 : on_target * (log_sum - of_target) + everywhere * (V * log_sum - total);
+    float scale = loss_scale ? *loss_scale : 1;
+    for (int v = threadIdx.x; v < V; v += blockDim.x) {
+        float p = expf(get(logits, begin + v) - log_sum), q = everywhere + (v == target ? on_target : 0);
+        put(dlogits, begin + v, target == 0 ? 0 : scale * (p - q));
+    }
+}
+
+// Optimizer -------------------------------------------------------------------------------------------------------------
+
+// mean_inplace: total *= factor / loss_scale. Each thread leaves its sum of squares in `squares`.
+__global__ void mean_inplace(float* total, double* squares, i64 n, float factor, const float* loss_scale) {
+    i64 thread = (i64)blockIdx.x * blockDim.x + threadIdx.x, threads = (i64)gridDim.x * blockDim.x;
+    if (loss_scale) factor /= *loss_scale;
+    double sum = 0;
+    for (i64 i = thread; i < n; i += threads) {
+        float value = total[i] * factor;
+        total[i] = value;
+        sum += (double)value * value;
+    }
+    squares[thread] = sum;
+}
+
+__device__ bool finite(const double* x) { return *x - *x == 0; }                   // a NaN for NaN and for infinities
+
+__global__ void adam(float* w, const float* dw, float* m, float* v, i64 n, float step_size, float beta1, float beta2,
+                     float eps, const double* norm) {
+    i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n || (norm && !finite(norm))) return;
+    float g = dw[i];
+    m[i] = beta1 * m[i] + (1 - beta1) * g;
+    v[i] = beta2 * v[i] + (1 - beta2) * g * g;
+    w[i] -= step_size * m[i] / (sqrtf(v[i]) + eps);
+}
+
+// After a step with fp16: scale[0] is the loss scale, scale[1] counts the steps without overflow since it last changed.
+__global__ void adapt_loss_scale(float* scale, const double* sum_of_squares, int patience) {
+    if (!finite(sum_of_squares)) {
+        scale[0] /= 2;
+        scale[1] = 0;
+    } else if (++scale[1] >= patience) {
+        scale[0] *= 2;
+        scale[1] = 0;
+    }
+}

@@ -1,0 +1,168 @@
+"""An array library that is as strict as CuPy about where arrays lie, made of NumPy, for machines without a GPU.
+
+Its arrays do not mix with NumPy's: whatever would fail with CuPy, or secretly copy between host and device, fails here.
+What makes the host wait for the device is allowed and counted: see `waits`. `xp` stands for the module `cupy`.
+"""
+
+import functools
+import types
+
+import numpy as np
+
+waits = []
+"""What made the host wait, by name, oldest first."""
+
+IN_CUPY = {"add", "arange", "argpartition", "argsort", "asarray", "ascontiguousarray", "concatenate", "einsum", "empty",
+           "empty_like", "exp", "float32", "float64", "isfinite", "log", "matmul", "maximum", "minimum", "ndarray",
+           "ones", "sqrt", "subtract", "take_along_axis", "where", "zeros", "zeros_like"}
+"""What the library asks of CuPy. A name is looked up in CuPy's reference before it comes here."""
+
+
+class Array:
+    """A NumPy array, wrapped: NumPy would take a subclass as its own."""
+
+    __hash__ = None
+
+    def __init__(self, inside):
+        self.inside = inside
+
+    def __array__(self, *_, **__):
+        raise TypeError("implicit conversion to a NumPy array is not allowed")
+
+    def __array_ufunc__(self, ufunc, method, *inputs, out=None, **options):
+        if out is not None:
+            options["out"] = tuple(unwrapped(each) for each in out)
+        return wrapped(getattr(ufunc, method)(*map(unwrapped, inputs), **options))
+
+    def __array_function__(self, function, _, arguments, options):
+        return call(function, *arguments, **options)
+
+    def get(self):
+        waits.append("get")
+        return self.inside.copy()
+
+    def __float__(self):
+        waits.append("float")
+        return float(self.inside)
+
+    def __int__(self):
+        waits.append("int")
+        return int(self.inside)
+
+    def __bool__(self):
+        waits.append("bool")
+        return bool(self.inside)
+
+    def __len__(self):
+        return len(self.inside)
+
+    def __getitem__(self, index):
+        return wrapped(self.inside[index_of(index)])
+
+    def __setitem__(self, index, value):
+        if isinstance(value, (np.ndarray, list)):
+            raise TypeError(f"cannot assign a {type(value).__name__} of the host")
+        self.inside[index_of(index)] = unwrapped(value)
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)                                             # so NumPy finds no way in
+        value = getattr(self.inside, name)
+        return functools.partial(call, value) if callable(value) else wrapped(value)
+
+    def __divmod__(self, other):
+        return wrapped(divmod(self.inside, unwrapped(other)))
+
+
+def unwrapped(value):
+    """For NumPy. Raises TypeError for what lies on the host."""
+    if isinstance(value, (np.ndarray, list)):
+        raise TypeError(f"unsupported type {type(value).__name__}: it lies on the host")
+    if isinstance(value, tuple):
+        return tuple(unwrapped(part) for part in value)
+    return value.inside if isinstance(value, Array) else value
+
+
+def wrapped(value):
+    """What NumPy returned: even a single number is an array on the device."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        return Array(np.asarray(value))
+    if isinstance(value, tuple):
+        return tuple(wrapped(part) for part in value)
+    return value
+
+
+def call(function, *arguments, **options):
+    lists = [[unwrapped(part) for part in value] if isinstance(value, list) else unwrapped(value)
+             for value in arguments]
+    return wrapped(function(*lists, **{name: unwrapped(value) for name, value in options.items()}))
+
+
+def index_of(index):
+    """Choosing by a mask makes the host wait, since it must know how many are chosen."""
+    for part in index if isinstance(index, tuple) else (index,):
+        if isinstance(part, Array) and part.inside.dtype == bool:
+            waits.append("mask")
+    return unwrapped(index)
+
+
+def operator(name):
+    def method(self, other):
+        if not isinstance(other, (Array, int, float, np.generic, np.ndarray, list)):
+            return NotImplemented
+        return wrapped(getattr(self.inside, name)(unwrapped(other)))
+    return method
+
+
+def inplace(name):
+    def method(self, other):
+        getattr(self.inside, name)(unwrapped(other))
+        return self
+    return method
+
+
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor"):
+    setattr(Array, f"__{_name}__", operator(f"__{_name}__"))
+    setattr(Array, f"__r{_name}__", operator(f"__r{_name}__"))
+    setattr(Array, f"__i{_name}__", inplace(f"__i{_name}__"))
+for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
+    setattr(Array, f"__{_name}__", operator(f"__{_name}__"))
+for _name in ("neg", "abs", "invert"):
+    setattr(Array, f"__{_name}__", functools.partialmethod(lambda self, name: wrapped(getattr(self.inside, name)()),
+                                                           f"__{_name}__"))
+
+
+class Module(types.ModuleType):
+    """Functions of NumPy that CuPy has, too, on arrays of this library."""
+
+    ndarray = Array
+
+    def asarray(self, value, dtype=None):
+        """The only way in."""
+        return Array(np.array(unwrapped(value) if isinstance(value, Array) else value, dtype))
+
+    array = asarray
+
+    def __getattr__(self, name):
+        if name not in IN_CUPY:
+            raise AttributeError(f"does CuPy have {name}? Look it up, then say so in IN_CUPY")
+        value = getattr(np, name)
+        if isinstance(value, np.ufunc):
+            return Ufunc(value)
+        return functools.partial(call, value) if callable(value) and not isinstance(value, type) else value
+
+
+class Ufunc:
+    """np.add and the like, with `at`."""
+
+    def __init__(self, ufunc):
+        self.ufunc = ufunc
+
+    def __call__(self, *arguments, **options):
+        return call(self.ufunc, *arguments, **options)
+
+    def at(self, *arguments):
+        call(self.ufunc.at, *arguments)
+
+
+xp = Module("strict_array")

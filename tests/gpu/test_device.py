@@ -1,0 +1,115 @@
+"""Choosing a device: what is wrong is told in a line; and kernels.cu compiles for GPUs that are not here."""
+
+import ctypes
+import importlib.util
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+from scratchformer.config import Config, with_settings
+from scratchformer.errors import UserError
+from scratchformer.gpu.device import Device, open_device
+from scratchformer.gpu.kernels import SOURCE, STORED, declared
+
+
+def pretended_cupy(count=None):
+    """A module that finds so many GPUs; None: it finds no driver."""
+    cupy, runtime = types.ModuleType("cupy"), types.SimpleNamespace()
+    runtime.CUDARuntimeError = type("CUDARuntimeError", (RuntimeError,), {})
+
+    def device_count():
+        if count is None:
+            raise runtime.CUDARuntimeError("cudaErrorInsufficientDriver: CUDA driver version is insufficient")
+        return count
+
+    runtime.getDeviceCount = device_count
+    cupy.cuda = types.SimpleNamespace(runtime=runtime)
+    return cupy
+
+
+@pytest.mark.parametrize("cupy, device, message", [
+    (None, "gpu", "--device gpu needs CuPy: pip install 'scratchformer[cuda13]', or [cuda12]"),
+    (pretended_cupy(), "gpu", "gpu:0: no NVIDIA driver that works (cudaErrorInsufficientDriver"),
+    (pretended_cupy(0), "gpu", "gpu:0: there are 0 GPUs here"),
+    (pretended_cupy(2), "gpu:2", "gpu:2: there are 2 GPUs here, counted from 0"),
+])
+def test_what_is_missing_is_told_in_one_line(cupy, device, message, monkeypatch, refused, own_run, small_settings):
+    monkeypatch.setitem(sys.modules, "cupy", cupy)                                 # None: as if it were not installed
+    assert message in refused("translate", own_run.path, "--device", device)
+    assert message in refused("train", "tiny", *small_settings, "--device", device, "--out", own_run.path / "new")
+    assert not (own_run.path / "new" / "config.toml").exists()
+
+
+@pytest.mark.parametrize("settings, message", [
+    (["--device", "gpu:x"], "training.device='gpu:x' must be cpu, gpu or gpu:N"),
+    (["--device", "tpu"], "training.device='tpu' must be cpu, gpu or gpu:N"),
+    (["--precision", "bf16"], "training.precision=bf16 is for a GPU; on the CPU everything is fp32"),
+])
+def test_what_is_no_device_or_precision_is_told(settings, message, refused, own_run, small_settings):
+    assert message in refused("translate", own_run.path, *settings)
+    assert message in refused("train", "tiny", *small_settings, *settings, "--out", own_run.path / "new")
+
+
+def test_the_cpu_is_the_default_and_takes_a_precision_of_its_own():
+    assert Config().training.device == "cpu" and type(open_device("cpu", "fp32")) is type(open_device("cpu")) is Device
+    with pytest.raises(UserError, match="precision"):
+        with_settings(Config(), {"training.precision": "fp8"})
+
+
+# The compiler ---------------------------------------------------------------------------------------------------------
+
+
+def wheel_directory(module):
+    """Where a wheel of NVIDIA's put its files, or None."""
+    found = importlib.util.find_spec(module)
+    return Path(next(iter(found.submodule_search_locations))) if found else None
+
+
+def nvrtc_and_headers():
+    """NVIDIA's run-time compiler as a library, and the directory of its headers; None if they are not installed."""
+    nvidia = wheel_directory("nvidia")
+    libraries = sorted(nvidia.glob("**/libnvrtc.so.*")) if nvidia else []
+    headers = sorted(nvidia.glob("**/include/cuda_bf16.h")) if nvidia else []
+    if not (libraries and headers):
+        return None
+    for builtins in libraries[0].parent.glob("libnvrtc-builtins.so.*"):
+        ctypes.CDLL(str(builtins), ctypes.RTLD_GLOBAL)
+    return ctypes.CDLL(str(libraries[0])), headers[0].parent
+
+
+def compile_kernels(nvrtc, headers, architecture, source):
+    """-> the length of what was made, the compiler's words"""
+    names = sorted({name for kernel in declared(source).values() for stored in STORED for name in kernel.instances(stored)})
+    program, text = ctypes.c_void_p(), ctypes.c_size_t()
+    assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernels.cu", 0, None, None) == 0
+    for name in names:
+        assert nvrtc.nvrtcAddNameExpression(program, name.encode()) == 0
+    options = [f"-arch={architecture}".encode(), b"-std=c++17", f"-I{headers}".encode(), b"-ftz=true"]
+    failed = nvrtc.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
+    nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(text))
+    log = ctypes.create_string_buffer(text.value)
+    nvrtc.nvrtcGetProgramLog(program, log)
+    if failed:
+        return 0, log.value.decode()
+    nvrtc.nvrtcGetCUBINSize(program, ctypes.byref(text))
+    return text.value, log.value.decode()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("architecture", ["sm_75", "sm_80", "sm_90"])
+def test_the_kernels_compile_for_gpus_that_are_not_here(architecture):
+    found = nvrtc_and_headers()
+    if found is None:
+        pytest.skip("no nvidia-cuda-nvrtc and nvidia-cuda-runtime")
+    size, log = compile_kernels(*found, architecture, SOURCE.read_text(encoding="utf-8"))
+    assert size > 10_000 and "error" not in log, log
+
+
+def test_the_compiler_s_complaints_are_seen():
+    found = nvrtc_and_headers()
+    if found is None:
+        pytest.skip("no nvidia-cuda-nvrtc and nvidia-cuda-runtime")
+    size, log = compile_kernels(*found, "sm_80", SOURCE.read_text(encoding="utf-8").replace("warp_sum(sum)", "warp_sum()"))
+    assert size == 0 and "too few arguments" in log
