@@ -73,8 +73,8 @@ class Rival(nn.Module):
     def forward(self, source_ids: Tensor, target_in_ids: Tensor) -> Tensor:
         """-> the decoder's output (B, T, D)"""
         padding = source_ids == PAD
-        causal = nn.Transformer.generate_square_subsequent_mask(target_in_ids.shape[1],
-                                                                  device=target_in_ids.device)
+        T, device = target_in_ids.shape[1], target_in_ids.device
+        causal = nn.Transformer.generate_square_subsequent_mask(T, device=device)
         memory = self.encoder(self.embed(source_ids), src_key_padding_mask=padding)
         return self.decoder(self.embed(target_in_ids), memory, tgt_mask=causal, tgt_is_causal=True,
                             memory_key_padding_mask=padding)

@@ -249,6 +249,8 @@ def changed(config: Config, args: argparse.Namespace) -> Config:
     options = {"training.seed": "seed", "training.minutes": "minutes", "training.threads": "threads",
                "training.device": "device", "training.precision": "precision",
                **{path: path[5:] for path in PATHS}}
+    if getattr(args, "device", None) and not args.precision:                       # the run's may be for another device
+        settings.setdefault("training.precision", "")
     for key, option in options.items():
         if getattr(args, option, None) is not None:
             settings[key] = getattr(args, option)

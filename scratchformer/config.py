@@ -299,8 +299,8 @@ MAY_CHANGE = {
     "decoding.beam", "decoding.alpha", "decoding.extra_length",
     "data.directory", "data.train_source", "data.train_target", "data.val_source", "data.val_target",
 }
-"""Settings that say where the text lies (a checksum tells whether it is the same), when to stop, look and save, and on what
-to compute: a run may go on with others. All else would make it another run."""
+"""Settings that say where the text lies (a checksum tells whether it is the same), when to stop, look and save, and on
+what to compute: a run may go on with others. All else would make it another run."""
 
 
 def require_same(made_with: Config, config: Config, path: Path) -> None:

@@ -24,6 +24,7 @@ def test_an_installed_wheel_trains_tiny_and_translates(tmp_path):
     run("-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target", "site", str(source))
     assert str(tmp_path) in run("-c", "import scratchformer; print(scratchformer.__file__)")
     run("-m", "scratchformer", "train", "tiny", "--set", "steps=3", "--set", "validate_every=3")
+    assert (tmp_path / "site" / "scratchformer" / "gpu" / "kernels.cu").exists()
     run("-m", "scratchformer", "learn", "start")
     assert len(list((tmp_path / "exercises").glob("??_*.py"))) >= 8
     assert (tmp_path / "runs" / "tiny" / "checkpoints" / "step_00000003.safetensors").exists()

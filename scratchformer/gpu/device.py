@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+import importlib
+from typing import Any, Callable
 
 import numpy as np
 
 from scratchformer.errors import UserError
-from scratchformer.gpu.fused_ops import FusedOps
+from scratchformer.gpu.fused_ops import FusedOps, steps_for
 from scratchformer.gpu.gemm import CuBlas, Gemm
-from scratchformer.gpu.kernels import CupyKernels, Kernels
+from scratchformer.gpu.kernels import FLOAT32, CupyKernels, Kernels
 from scratchformer.nn.ops import FAST, OPS, Ops
+from scratchformer.nn.parameter import Array
 from scratchformer.nn.transformer import Transformer
 
-STORED = {"fp32": "float32", "tf32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+STORED_AS = {"fp32": "float32", "tf32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 """Precision -> the dtype of weights and activations in the layers."""
 
 FIRST_LOSS_SCALE = 256.0
@@ -22,25 +24,42 @@ FIRST_LOSS_SCALE = 256.0
 SMALLEST_LOSS_SCALE = 2.0**-16
 """When gradients overflow even then, it is not for want of range."""
 
+PATIENCE = 2000
+"""Steps without overflow after which the loss scale doubles."""
+
+HOW_TO_INSTALL = "pip install 'scratchformer[cuda13]', or [cuda12], brings it"
+
 
 class Device:
     """The CPU: models are made there, so there is nothing to do.
 
     runs_ahead  whether the host should begin a step before it waits for the last one
     breadth     how many times as many sentences it should translate at once as a CPU
-    loss_scale  with fp16, what the gradient of the loss is multiplied by and for how many steps it has been; else empty
     """
 
     runs_ahead = False
     breadth = 1
-    loss_scale: list[float] = []
 
     def take_over(self, model: Transformer) -> None:
         """Move the weights of a model here, in the precision that was asked for."""
 
+    def asked(self, number: Array) -> Callable[[], float]:
+        """Ask for a number that is being computed -> a function that waits for it, and not for what is begun later."""
+        return lambda: float(number)
+
+    def adapt_loss_scale(self, norm: Array) -> None:
+        """After a step with fp16: what the gradient of the loss is to be multiplied by in the next one."""
+
     def overflow_is_normal(self) -> bool:
         """Whether a gradient that is not finite may be passed over."""
         return False
+
+    def state(self) -> list[float]:
+        """What a run needs to go on here as if it had not stopped: with fp16 the loss scale, else nothing."""
+        return []
+
+    def restore(self, state: list[float]) -> None:
+        """The state of another device, or none, changes nothing."""
 
     def describe(self) -> str:
         return "NumPy on the CPU"
@@ -49,7 +68,7 @@ class Device:
 class Accelerator(Device):
     """A device with memory of its own, on which `kernels` and matrix products work on the arrays of `xp`.
 
-    From now on such arrays are worked on by fused operations, in float64 by the reference.
+    From now on all such arrays are worked on by fused operations in this precision, and in float64 by the reference.
 
     exact, rounded  products of float32 as they are, and as the precision tf32 rounds them
     """
@@ -58,63 +77,94 @@ class Accelerator(Device):
     breadth = 4
 
     def __init__(self, xp: Any, kernels: Kernels, exact: Gemm, rounded: Gemm, precision: str) -> None:
-        self.xp, self.precision, self.stored = xp, precision, dtype_named(STORED[precision])
+        self.xp, self.kernels, self.precision = xp, kernels, precision
+        self.stored = dtype_named(STORED_AS[precision])
         self.scale = xp.asarray([FIRST_LOSS_SCALE, 0], np.float32) if precision == "fp16" else None
         ops = FusedOps(xp, kernels, rounded if precision == "tf32" else exact, exact, self.scale)
         OPS[xp.ndarray] = Ops(xp)
-        FAST[xp.ndarray, np.dtype("float32")] = FAST[xp.ndarray, self.stored] = ops
+        FAST[xp.ndarray, FLOAT32] = FAST[xp.ndarray, self.stored] = ops
 
     def take_over(self, model: Transformer) -> None:
+        """Raises UserError for a model that the kernels are not made for."""
+        try:
+            steps_for(model.config.d_model)
+        except ValueError as error:
+            raise UserError(str(error)) from None
         store, xp = model.store, self.xp
         data = xp.asarray(store.data)
         store.hold(data, xp.zeros_like(data), None if self.stored == data.dtype else xp.empty(data.shape, self.stored))
 
-    @property
-    def loss_scale(self) -> list[float]:                                           # type: ignore[override]
-        return [] if self.scale is None else self.scale.get().tolist()
-
-    @loss_scale.setter
-    def loss_scale(self, value: list[float]) -> None:
-        if self.scale is not None and value:
-            self.scale[...] = self.xp.asarray(value, np.float32)
+    def adapt_loss_scale(self, norm: Array) -> None:
+        if self.scale is not None:
+            self.kernels("adapt_loss_scale", (1,), (1,), self.scale, norm, PATIENCE)
 
     def overflow_is_normal(self) -> bool:
-        return self.scale is not None and self.loss_scale[0] > SMALLEST_LOSS_SCALE
+        return self.scale is not None and self.state()[0] > SMALLEST_LOSS_SCALE
+
+    def state(self) -> list[float]:
+        return [] if self.scale is None else self.scale.get().tolist()
+
+    def restore(self, state: list[float]) -> None:
+        if self.scale is not None and state:
+            self.scale[...] = self.xp.asarray(state, np.float32)
 
 
 class Gpu(Accelerator):
-    """The NVIDIA GPU with this number, counted from 0. Raises UserError if CuPy, a driver or this GPU is missing."""
+    """The NVIDIA GPU with this number, counted from 0.
+
+    Compiles the kernels, the first time some seconds. Raises UserError if CuPy, a driver, this GPU or something that
+    they need is missing.
+    """
 
     def __init__(self, number: int, precision: str) -> None:
-        cupy, self.number = found_cupy(), number
+        cupy, self.number = found("cupy"), number
         try:
             count = cupy.cuda.runtime.getDeviceCount()
         except cupy.cuda.runtime.CUDARuntimeError as error:
             raise UserError(f"gpu:{number}: no NVIDIA driver that works ({error})") from None
         if number >= count:
             raise UserError(f"gpu:{number}: there are {count} GPUs here, counted from 0")
-        cupy.cuda.Device(number).use()
-        super().__init__(cupy, CupyKernels(), Gemm(cupy, CuBlas()), Gemm(cupy, CuBlas(tf32=True)), precision)
+        try:
+            cupy.cuda.Device(number).use()
+            kernels, exact, rounded = CupyKernels(), Gemm(cupy, CuBlas()), Gemm(cupy, CuBlas(tf32=True))
+            super().__init__(cupy, kernels, exact, rounded, precision)
+            for stored in {FLOAT32, self.stored}:
+                kernels.module(stored)
+                matrix = cupy.ones((2, 2), stored)
+                exact(matrix, matrix, cupy.empty_like(matrix))
+        except (ImportError, RuntimeError, cupy.cuda.compiler.CompileException) as error:
+            reason = str(error).strip().partition("\n")[0]
+            raise UserError(f"gpu:{number}: {reason}; if a library is missing, {HOW_TO_INSTALL}") from None
+
+    def asked(self, number: Array) -> Callable[[], float]:
+        """Its copy to the host is queued here and now: a later one would wait for the steps begun meanwhile."""
+        import cupyx
+
+        answer, here = cupyx.empty_pinned((), number.dtype), self.xp.cuda.Event()
+        number.get(out=answer, blocking=False)
+        here.record()
+
+        def wait() -> float:
+            here.synchronize()
+            return float(answer)
+
+        return wait
 
     def describe(self) -> str:
         properties = self.xp.cuda.runtime.getDeviceProperties(self.number)
         return f"gpu:{self.number} ({properties['name'].decode()}), {self.precision}"
 
 
-def found_cupy() -> Any:
+def found(module: str) -> Any:
+    """Raises UserError if it is not installed."""
     try:
-        import cupy
+        return importlib.import_module(module)
     except ImportError:
-        raise UserError("--device gpu needs CuPy: pip install 'scratchformer[cuda13]', or [cuda12]") from None
-    return cupy
+        raise UserError(f"--device gpu needs {module}; {HOW_TO_INSTALL}") from None
 
 
 def dtype_named(name: str) -> np.dtype:
-    if name == "bfloat16":
-        import ml_dtypes                                                           # which CuPy brings along
-
-        return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype(name)
+    return np.dtype(found("ml_dtypes").bfloat16 if name == "bfloat16" else name)
 
 
 def open_device(name: str, precision: str = "") -> Device:

@@ -1,8 +1,8 @@
 """The operations of `nn/ops.py` on a GPU: each in one kernel or one matrix product, where the reference takes many.
 
 A GPU waits for memory more than for arithmetic, and for the host to say what comes next. So a kernel reads each number
-once and writes it once, and nothing here asks for a result. What the kernels do stands in kernels.cu; here stands how they
-are launched.
+once and writes it once, and nothing here asks for a result. What the kernels do stands in kernels.cu; here stands how
+they are launched.
 """
 
 from __future__ import annotations
@@ -33,22 +33,19 @@ SHARES = 2048
 SUMMING = 1 << 16
 """Threads among which the numbers of the flat gradient are divided."""
 
-PATIENCE = 2000
-"""Steps without overflow after which the loss scale doubles."""
-
 
 class FusedOps(Ops):
     """On the arrays of `xp`, which are CuPy's, with kernels and matrix products that work on such arrays.
 
     accurate    matrix products for sums, which are never rounded more than their terms
-    loss_scale  (2,) float32 or None: with fp16, [0] multiplies the gradient of the loss, so that small numbers in what
-                follows from it do not become 0, and divides the gradient of the weights; `mean_inplace` adapts it
+    loss_scale  (2,) float32 or None: with fp16, `cross_entropy` multiplies the gradient of the loss by [0], so that
+                small numbers in what follows from it do not become 0, and `mean_inplace` divides that of the weights
 
     Dropout saves its key instead of a mask, and draws again in backward.
     """
 
-    logits_at_once = 2**28
-    part = 2**62
+    logits_at_once = 2**28                  # half a gigabyte in bf16: a launch must have enough to do
+    part = 2**62                            # flat arrays as a whole: there are no threads to share them
 
     def __init__(self, xp: ModuleType, kernels: Kernels, gemm: Gemm, accurate: Gemm,
                  loss_scale: Array | None = None) -> None:
@@ -173,8 +170,10 @@ class FusedOps(Ops):
 
     def embedding_backward(self, dx: Array, ids: Array, scale: float, dE: Array) -> None:
         words, starts, rows = occurrences(ids)
-        self._by_block("embedding_backward", len(words), self._whole(dx), self._sent(words), self._sent(starts),
-                       self._sent(rows), dE, dE.shape[1], scale, stored=dx.dtype)
+        if len(words):
+            D = dE.shape[1]
+            self.kernels("embedding_backward", (len(words), -(-D // WARP)), (WARP, 2 * WARPS), self._whole(dx),
+                         self._sent(words), self._sent(starts), self._sent(rows), dE, D, scale, stored=dx.dtype)
 
     def cross_entropy(self, logits: Array, targets: Array, on_target: float, everywhere: float,
                       out: Array | None = None) -> tuple[Array, Array]:
@@ -209,10 +208,7 @@ class FusedOps(Ops):
         squares = self.xp.empty(threads, np.float64)
         self.kernels("mean_inplace", (threads // THREADS,), (THREADS,), total, squares, total.size, 1 / n,
                      self.loss_scale)
-        sum_of_squares = squares.sum(keepdims=True)
-        if self.loss_scale is not None:
-            self.kernels("adapt_loss_scale", (1,), (1,), self.loss_scale, sum_of_squares, PATIENCE)
-        return sum_of_squares[0]
+        return squares.sum()
 
     def adam(self, w: Array, dw: Array, m: Array, v: Array, step_size: float, beta1: float, beta2: float, eps: float,
              norm: Array | None = None) -> None:
@@ -266,6 +262,7 @@ def occurrences(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """
     flat = ids.reshape(-1)
     rows = np.argsort(flat, kind="stable")
-    rows = rows[np.count_nonzero(flat == PAD):]                                    # ids are not negative: it comes first
-    words, starts = np.unique(flat[rows], return_index=True)
-    return words, np.append(starts, len(rows)), rows
+    rows = rows[np.count_nonzero(flat == PAD):]                                    # no id is negative: it comes first
+    in_order = flat[rows]
+    starts = np.flatnonzero(np.diff(in_order, prepend=PAD))                        # where another word begins
+    return in_order[starts], np.append(starts, len(rows)), rows

@@ -1,11 +1,12 @@
 """Matrix products by cuBLAS, in the layouts and precisions that `cupy.matmul` copies, casts or refuses.
 
-cuBLAS reads matrices by columns, NumPy's lie by rows. Read by columns, a matrix that lies by rows is its transpose; so for
-C = A B we ask for C^T = B^T A^T, and nothing is copied.
+cuBLAS reads matrices by columns, NumPy's lie by rows. Read by columns, a matrix that lies by rows is its transpose; so
+for C = A B we ask for C^T = B^T A^T, and nothing is copied.
 """
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import Any, Callable, NamedTuple
 
@@ -38,7 +39,7 @@ class Call(NamedTuple):
     b: Layout
     a: Layout
     c: Layout
-    count: int
+    times: int
 
 
 def layout(shape: Shape, strides: Shape) -> Layout | None:
@@ -73,10 +74,10 @@ def call_of(a: tuple[Shape, Shape], b: tuple[Shape, Shape], c: tuple[Shape, Shap
     The leading axes of c are those of the stack; a and b have the same or none.
     """
     (*stack, m, n), k = c[0], a[0][-1]
-    layouts = [layout(*matrices) for matrices in (b, a, c)]
-    if any(found is None for found in layouts) or layouts[2].transposed:           # type: ignore[union-attr]
+    of_b, of_a, of_c = (layout(*matrices) for matrices in (b, a, c))
+    if of_b is None or of_a is None or of_c is None or of_c.transposed:
         return None
-    return Call(n, m, k, *layouts, count=int(np.prod(stack)))                      # type: ignore[arg-type]
+    return Call(n, m, k, of_b, of_a, of_c, times=math.prod(stack))
 
 
 Blas = Callable[[Call, Array, Array, Array, bool], None]
@@ -86,8 +87,8 @@ Blas = Callable[[Call, Array, Array, Array, bool], None]
 class Gemm:
     """gemm(a, b, out): out = a b over the last two axes, or out += a b. All arrays are of one library, `xp`.
 
-    Transposed and strided matrices are read where they lie. Stacks whose strides cuBLAS cannot follow, heads side by side
-    in a row, are copied.
+    Transposed and strided matrices are read where they lie. Stacks whose strides cuBLAS cannot follow, such as heads
+    side by side in a row, are copied.
     """
 
     def __init__(self, xp: Any, blas: Blas) -> None:
@@ -95,7 +96,8 @@ class Gemm:
 
     def __call__(self, a: Array, b: Array, out: Array, add: bool = False) -> None:
         if out.size == 0 or a.shape[-1] == 0:                                      # a sum of no products
-            out *= add
+            if not add:
+                out[...] = 0
             return
         a, b = self._readable(a), self._readable(b)
         call = call_of(seen(a), seen(b), seen(out))
@@ -121,8 +123,12 @@ def seen(x: Array) -> tuple[Shape, Shape]:
 
 
 R_32F, R_16F, R_16BF = 0, 2, 14                                                    # cudaDataType, from library_types.h
-STORED = {"float32": R_32F, "float16": R_16F, "bfloat16": R_16BF}
+CUDA_TYPE = {"float32": R_32F, "float16": R_16F, "bfloat16": R_16BF}
 COMPUTE_32F, COMPUTE_32F_FAST_TF32, ALGORITHM = 68, 77, -1                         # from cublas_api.h
+
+
+MOST_AT_ONCE = 1 << 15
+"""Matrices of a stack in one call: with twice as many, some versions of cuBLAS are known to fail."""
 
 
 class CuBlas:
@@ -137,15 +143,20 @@ class CuBlas:
 
     def __call__(self, call: Call, b: Array, a: Array, c: Array, add: bool) -> None:
         operations = [self.cublas.CUBLAS_OP_T if x.transposed else self.cublas.CUBLAS_OP_N for x in (call.b, call.a)]
+        alpha, beta = self.one.ctypes.data, (self.one if add else self.zero).ctypes.data
         compute = self.compute if a.dtype == np.float32 else COMPUTE_32F
-        beta = self.one if add else self.zero
+        for first in range(0, call.times, MOST_AT_ONCE):
+            begin = self.handle(), *operations, call.n, call.m, call.k
+            (pb, tb), (pa, ta), (pc, tc) = (place(x, of, first) for x, of in ((b, call.b), (a, call.a), (c, call.c)))
+            if call.times == 1:
+                self.cublas.gemmEx(*begin, alpha, pb, tb, call.b.ld, pa, ta, call.a.ld, beta, pc, tc, call.c.ld,
+                                   compute, ALGORITHM)
+            else:
+                self.cublas.gemmStridedBatchedEx(*begin, alpha, pb, tb, call.b.ld, call.b.step, pa, ta, call.a.ld,
+                                                 call.a.step, beta, pc, tc, call.c.ld, call.c.step,
+                                                 min(MOST_AT_ONCE, call.times - first), compute, ALGORITHM)
 
-        def matrices(x: Array, of: Layout) -> tuple[int, ...]:
-            return (x.data.ptr, STORED[x.dtype.name], of.ld) + ((of.step,) if call.count > 1 else ())
 
-        begin = (self.handle(), *operations, call.n, call.m, call.k, self.one.ctypes.data, *matrices(b, call.b),
-                 *matrices(a, call.a), beta.ctypes.data, *matrices(c, call.c))
-        if call.count > 1:
-            self.cublas.gemmStridedBatchedEx(*begin, call.count, compute, ALGORITHM)
-        else:
-            self.cublas.gemmEx(*begin, compute, ALGORITHM)
+def place(x: Array, of: Layout, first: int) -> tuple[int, int]:
+    """Address and type of the matrix with this number in a stack."""
+    return x.data.ptr + first * of.step * x.itemsize, CUDA_TYPE[x.dtype.name]

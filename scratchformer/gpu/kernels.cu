@@ -19,7 +19,7 @@ typedef unsigned long long u64;
 typedef long long i64;
 
 constexpr int WARP = 32;
-constexpr unsigned ALL = 0xffffffffu;                 // the lanes that take part: all
+constexpr unsigned ALL = 0xffffffffu;               // the lanes that take part: all
 constexpr float NOTHING = -3.4e38f;                 // below every score
 
 template <typename T> __device__ float get(const T* p, i64 i) { return (float)p[i]; }
@@ -82,7 +82,10 @@ struct Dropout {
         if (threshold == 0) return 1;
         int lane = threadIdx.x;
         if (first % 16 == 0) return __shfl_sync(ALL, kept, 2 * k + lane / 16) >> lane % 16 & 1 ? scale : 0;
-        i64 unit = first + k * WARP + lane;         // where draws do not begin: each lane draws for itself
+        return draw_one(first + k * WARP + lane);   // where draws do not begin: each lane draws for itself
+    }
+
+    __device__ __noinline__ float draw_one(i64 unit) const {
         u64 words[4];
         philox(unit / 16, seed, step, shard, site, words);
         return is_kept(words, unit % 16, threshold) ? scale : 0;
@@ -106,7 +109,8 @@ __global__ void dropout(const T* x, T* y, i64 n, DROPOUT) {
 }
 
 // Residual and normalisation: a warp a row. A lane holds columns lane, lane + 32, ... in registers, STEPS of them, which
-// must be enough for D; STEPS is a multiple of 16.
+// must be enough for D; STEPS is a multiple of 16. Loops over them are unrolled: only so is each place a register.
+#define EACH_STEP _Pragma("unroll") for (int s = 0; s < STEPS; s++)
 
 // y = gamma n + beta, n = (z - mean(z)) / sqrt(variance(z) + eps), z = x + dropout(update). Without an update, z = x.
 template <typename T, int STEPS>
@@ -116,7 +120,7 @@ __global__ void add_norm(const T* x, const T* update, const T* gamma, const T* b
     if (row >= rows) return;                        // a whole warp leaves
     Dropout drop = DRAWING;
     float z[STEPS], sum = 0, squares = 0;
-    for (int s = 0; s < STEPS; s++) {
+    EACH_STEP {
         int c = s * WARP + threadIdx.x;
         if (s % 16 == 0) drop.draw(begin + s * WARP);
         float factor = drop.factor(s % 16);         // all lanes take part in this
@@ -124,12 +128,12 @@ __global__ void add_norm(const T* x, const T* update, const T* gamma, const T* b
         sum += z[s];
     }
     float mean = warp_sum(sum) / D;
-    for (int s = 0; s < STEPS; s++) {
+    EACH_STEP {
         z[s] = s * WARP + threadIdx.x < D ? z[s] - mean : 0;
         squares += z[s] * z[s];
     }
     float factor = rsqrtf(warp_sum(squares) / D + eps);
-    for (int s = 0; s < STEPS; s++) {
+    EACH_STEP {
         int c = s * WARP + threadIdx.x;
         if (c < D) {
             put(normalized, begin + c, z[s] * factor);
@@ -151,7 +155,7 @@ __global__ void add_norm_backward(const T* dy, const T* normalized, const float*
     for (i64 row = warp; row < rows; row += warps) {
         i64 begin = row * D;
         float dn[STEPS], n[STEPS], sum = 0, along = 0;
-        for (int s = 0; s < STEPS; s++) {
+        EACH_STEP {
             int c = s * WARP + threadIdx.x;
             float d = c < D ? get(dy, begin + c) : 0;
             n[s] = c < D ? get(normalized, begin + c) : 0;
@@ -162,7 +166,7 @@ __global__ void add_norm_backward(const T* dy, const T* normalized, const float*
             along += dn[s] * n[s];
         }
         float mean = warp_sum(sum) / D, mean_along = warp_sum(along) / D, factor = inverse_std[row];
-        for (int s = 0; s < STEPS; s++) {
+        EACH_STEP {
             int c = s * WARP + threadIdx.x;
             if (s % 16 == 0) drop.draw(begin + s * WARP);
             float kept = drop.factor(s % 16), d = (dn[s] - mean - n[s] * mean_along) * factor;
@@ -170,7 +174,7 @@ __global__ void add_norm_backward(const T* dy, const T* normalized, const float*
             if (c < D && dupdate) put(dupdate, begin + c, d * kept);
         }
     }
-    for (int s = 0; s < STEPS; s++) {
+    EACH_STEP {
         int c = s * WARP + threadIdx.x;
         if (c < D) {
             shares[warp * 2 * D + c] = dgamma[s];
@@ -250,17 +254,22 @@ __global__ void embedding(const int* ids, const T* E, T* x, int D, float scale) 
         put(x, (i64)blockIdx.x * D + column, id == 0 ? 0 : get(E, (i64)id * D + column) * scale);
 }
 
-// Block b adds up the rows of dx that belong to word words[b]: rows[starts[b]] to rows[starts[b + 1] - 1], in this order.
+// Word words[x] stands in rows[starts[x]] to rows[starts[x + 1] - 1] of dx. Block (x, y) adds these up in columns 32 y to
+// 32 y + 31; its warps share the rows, of which a frequent word has thousands.
 template <typename T>
 __global__ void embedding_backward(const T* dx, const int* words, const int* starts, const int* rows, float* dE, int D,
                                    float scale) {
-    i64 word = words[blockIdx.x];
-    int start = starts[blockIdx.x], end = starts[blockIdx.x + 1];
-    for (int column = threadIdx.x; column < D; column += blockDim.x) {
-        float sum = 0;
-        for (int i = start; i < end; i++) sum += get(dx, (i64)rows[i] * D + column);
-        dE[word * D + column] += sum * scale;
-    }
+    __shared__ float sum_of[WARP][WARP];            // of each warp, in each column
+    int column = blockIdx.y * WARP + threadIdx.x, end = starts[blockIdx.x + 1];
+    float sum = 0;
+    if (column < D)
+        for (int i = starts[blockIdx.x] + threadIdx.y; i < end; i += blockDim.y)
+            sum += get(dx, (i64)rows[i] * D + column);
+    sum_of[threadIdx.y][threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.y > 0 || column >= D) return;
+    for (int warp = 1; warp < blockDim.y; warp++) sum += sum_of[warp][threadIdx.x];
+    dE[(i64)words[blockIdx.x] * D + column] += sum * scale;
 }
 
 // Loss: a block a row of logits ------------------------------------------------------------------------------------------
@@ -339,8 +348,8 @@ __global__ void adam(float* w, const float* dw, float* m, float* v, i64 n, float
 }
 
 // After a step with fp16: scale[0] is the loss scale, scale[1] counts the steps without overflow since it last changed.
-__global__ void adapt_loss_scale(float* scale, const double* sum_of_squares, int patience) {
-    if (!finite(sum_of_squares)) {
+__global__ void adapt_loss_scale(float* scale, const double* norm, int patience) {
+    if (!finite(norm)) {
         scale[0] /= 2;
         scale[1] = 0;
     } else if (++scale[1] >= patience) {

@@ -1,7 +1,7 @@
 """The kernels of kernels.cu, called by name.
 
-CUDA takes whatever bytes it is given: a Python float would go over as a double, an array of another dtype as nonsense. So
-every argument is checked and cast by the kernel's signature, which stands in kernels.cu and nowhere else.
+CUDA takes whatever bytes it is given: a Python float would go over as a double, an array of another dtype as nonsense.
+So every argument is checked and cast by the kernel's signature, which stands in kernels.cu and nowhere else.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SOURCE = Path(__file__).with_name("kernels.cu")
 SCALARS = {"int": np.int32, "float": np.float32, "i64": np.int64, "u64": np.uint64}
 FLOAT32 = np.dtype("float32")
 POINTERS = {"int": np.dtype("int32"), "float": FLOAT32, "double": np.dtype("float64")}
-STORED = {"float32": "float", "float16": "__half", "bfloat16": "__nv_bfloat16"}
+C_TYPE = {"float32": "float", "float16": "__half", "bfloat16": "__nv_bfloat16"}
 """Name of a dtype -> what T is."""
 
 STEPS = (16, 32, 64)
@@ -44,8 +44,8 @@ class Kernel(NamedTuple):
         if not self.template:
             return [self.name]
         if len(self.template) == 1:
-            return [f"{self.name}<{STORED[stored]}>"]
-        return [f"{self.name}<{STORED[stored]}, {steps}>" for steps in STEPS]
+            return [f"{self.name}<{C_TYPE[stored]}>"]
+        return [f"{self.name}<{C_TYPE[stored]}, {steps}>" for steps in STEPS]
 
 
 def declared(source: str) -> dict[str, Kernel]:
@@ -66,7 +66,7 @@ def argument_of(text: str) -> Argument:
     return Argument(match[1], bool(match[2]), match[3])
 
 
-def checked(kernel: Kernel, given: tuple[Any, ...], stored: np.dtype, array_type: type) -> list[Any]:
+def checked(kernel: Kernel, given: tuple[Any, ...], stored: np.dtype, array_type: Any) -> list[Any]:
     """The arguments as the kernel takes them: contiguous arrays of its dtypes or None, and NumPy scalars.
 
     Raises TypeError for anything else.
@@ -81,7 +81,8 @@ def checked(kernel: Kernel, given: tuple[Any, ...], stored: np.dtype, array_type
             taken.append(None)
         else:
             wanted = stored if kind == "T" else POINTERS[kind]
-            if not isinstance(value, array_type) or value.dtype != wanted or not value.flags.c_contiguous:
+            fits = isinstance(value, array_type) and value.dtype == wanted and value.flags.c_contiguous
+            if not fits:
                 raise TypeError(f"{kernel.name}: {name} must be a contiguous {array_type.__name__} of {wanted}, not "
                                 f"{type(value).__name__} of {getattr(value, 'dtype', 'no dtype')}")
             taken.append(value)
@@ -91,7 +92,7 @@ def checked(kernel: Kernel, given: tuple[Any, ...], stored: np.dtype, array_type
 class Kernels:
     """kernels(name, grid, block, *arguments): launch one. What runs them says where; see CupyKernels."""
 
-    array_type: type
+    array_type: Any
 
     @cached_property
     def declared(self) -> dict[str, Kernel]:
@@ -116,8 +117,7 @@ class Kernels:
 
 
 class CupyKernels(Kernels):
-    """On the current GPU. The compiler runs when numbers of a dtype are worked on for the first time; CuPy keeps what it
-    made for later processes."""
+    """On the current GPU. CuPy keeps what the compiler made for later processes."""
 
     def __init__(self) -> None:
         import cupy
@@ -128,13 +128,17 @@ class CupyKernels(Kernels):
 
     def run(self, instance: str, stored: np.dtype, grid: tuple[int, ...], block: tuple[int, ...],
             taken: list[Any]) -> None:
-        function = self.functions.get((instance, stored)) or self._function(instance, stored)
+        function = self.functions.get((instance, stored))
+        if function is None:
+            function = self.functions[instance, stored] = self.module(stored).get_function(instance)
         function(grid, block, tuple(np.uint64(0) if value is None else value for value in taken))
 
-    def _function(self, instance: str, stored: np.dtype) -> Any:
+    def module(self, stored: np.dtype) -> Any:
+        """All kernels for numbers of this dtype, compiled."""
         if stored not in self.modules:
             names = [name for kernel in self.declared.values() for name in kernel.instances(stored.name)]
-            self.modules[stored] = self.cupy.RawModule(code=SOURCE.read_text(encoding="utf-8"),
-                                                       options=("-std=c++17",), name_expressions=names)
-        function = self.functions[instance, stored] = self.modules[stored].get_function(instance)
-        return function
+            module = self.cupy.RawModule(code=SOURCE.read_text(encoding="utf-8"), options=("-std=c++17",),
+                                         name_expressions=names)
+            module.compile()
+            self.modules[stored] = module
+        return self.modules[stored]

@@ -171,7 +171,7 @@ class LearnedPositions(Layer):
         first, kept = cache
         # y = dropout(x + P[first:end])
         dx = ops_of(dy).dropout_backward(dy, kept, self.P_drop)
-        self.weight.grad[first:first + dx.shape[1]] += dx.sum(axis=0)
+        self.weight.grad[first:first + dx.shape[1]] += dx.sum(axis=0, dtype=self.weight.grad.dtype)
         return dx
 
 

@@ -9,6 +9,7 @@ from scratchformer.nn.ops import chunks, ops_of
 from scratchformer.nn.parameter import Array
 from scratchformer.nn.transformer import Transformer
 
+
 def noam(step: int, d_model: int = 512, warmup: int = 4000, factor: float = 1.0) -> float:
     """The learning rate of paper §5.3, equation 3; `step` counts from 1.
 
@@ -66,4 +67,4 @@ def clip_by_global_norm_inplace(grad: Array, norm: Array, max_norm: float) -> No
 
     Differs:  the paper does not clip.
     """
-    grad *= max_norm / ops_of(grad).xp.maximum(norm, max_norm)
+    grad *= (max_norm / ops_of(grad).xp.maximum(norm, max_norm)).astype(grad.dtype)

@@ -13,8 +13,9 @@ Array = Any
 class Parameter:
     """A weight and its gradient: two arrays of the same shape.
 
-    Both have one dtype; only where weights are stored with less precision, gradients stay float32. `grad` is only ever added to (`+=`) or overwritten in place (`[...] =`): both arrays may be views into the flat
-    buffers of a `ParameterStore`, and `p.grad = p.grad + g` would cut the view loose.
+    Both have one dtype; only where weights are stored with less precision, gradients stay float32. `grad` is only ever
+    added to (`+=`) or overwritten in place (`[...] =`): both arrays may be views into the flat buffers of a
+    `ParameterStore`, and `p.grad = p.grad + g` would cut the view loose.
     """
 
     def __init__(self, data: Array) -> None:

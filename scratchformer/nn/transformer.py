@@ -449,7 +449,8 @@ class Transformer(Layer):
     def step(self, ids: Array, state: DecodingState) -> tuple[Array, DecodingState]:
         """Write one position: the last token of each hypothesis (B, W) -> logits (B, W, V) for the next, new state.
 
-        The logits are float32 at least, whatever the weights are stored as. The ids are the caller's own choice among the logits' columns, and are not checked.
+        The logits are float32 at least, whatever the weights are stored as. The ids are the caller's own choice among
+        the logits' columns, and are not checked.
         """
         x, _ = self.target_embedding.forward(ids)                                  # (B, W, D)
         x = self._at_position(x, state.position)

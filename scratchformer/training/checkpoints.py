@@ -34,7 +34,7 @@ class Progress:
     target_tokens    real target tokens seen so far; seconds: wall time spent in steps
     best_loss        lowest validation loss so far, in nats per token, and the validations since (`unimproved`)
     data_checksum    of the encoded training text, to notice that it has changed
-    loss_scale       with fp16 on a GPU, as `Device.loss_scale` has it
+    device_state     what the device needs to go on, see `Device.state`
     """
 
     step: int = 0
@@ -45,7 +45,7 @@ class Progress:
     best_loss: float = float("inf")
     unimproved: int = 0
     data_checksum: int = 0
-    loss_scale: list[float] = field(default_factory=list)
+    device_state: list[float] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def checksum(header: dict[str, str], tensors: dict[str, np.ndarray]) -> str:
 
 
 def copy_into(arrays: dict[str, np.ndarray], views: dict[str, Array], path: Path) -> None:
-    """Fill `views` (of a model, of Adam's moments) in place, wherever they lie. Raises UserError naming what does not fit."""
+    """Fill `views` (of a model, of Adam's moments) where they lie. Raises UserError naming what does not fit."""
     missing, surplus = sorted(views.keys() - arrays.keys()), sorted(arrays.keys() - views.keys())
     if missing or surplus:
         raise UserError(f"{path}: does not fit the model: missing {listed(missing)}; "

@@ -95,7 +95,7 @@ class Trainer:
     # Stop and go on
 
     def checkpoint(self) -> Checkpoint:
-        self.progress = replace(self.progress, loss_scale=self.device.loss_scale)
+        self.progress = replace(self.progress, device_state=self.device.state())
         return Checkpoint(on_host(self._weights()), on_host(self._moments()), self.progress, self.config)
 
     def _weights(self) -> dict[str, Array]:
@@ -137,7 +137,7 @@ class Trainer:
             self.model.store.refresh()
             self.optimizer.t = found.progress.step
             self.progress = found.progress
-            self.device.loss_scale = found.progress.loss_scale
+            self.device.restore(found.progress.device_state)
         self.run.checkpoints.set_aside_after(self.progress.step)
         self.run.forget_after(self.progress.step)
         return complaints
@@ -154,31 +154,33 @@ class Trainer:
         """Begin an optimizer step on the pairs `indices`. -> what the log will say about it, for `finish`
 
         The gradient is that of the sum over all micro-batches, divided once by the number of their target tokens.
-        Loss and gradient norm stay where they are computed: a GPU may still be at it, and the next step may begin.
+        Loss and gradient norm are asked for, not waited for: a GPU may be at it while the next step begins.
+        Raises UserError if there is not enough memory.
         """
-        settings, model = self.config.training, self.model
-        if not self.under_way:
-            self.busy_since = time.perf_counter()
-        self.under_way += 1
+        settings, model, began = self.config.training, self.model, time.perf_counter()
         step = self.progress.step + 1
         batches = self.plan.micro_batches(indices)
-        try:
+        fits = False
+        with suppress(MemoryError):
             loss_sum, n_tokens = self.team.loss_backward(batches, settings, step)
-        except MemoryError:
-            n_tokens = 0
-        if not n_tokens:                                                           # what was computed is freed by now
+            fits = True
+        if not fits:                                                               # what was computed is freed by now
             raise UserError(self._too_large(step, batches))
         grad_norm = self.team.gather_inplace(n_tokens)
         if settings.clip_norm:
             clip_by_global_norm_inplace(model.store.grad, grad_norm, settings.clip_norm)
         learning_rate = noam(step, self.config.model.d_model, settings.warmup, settings.lr_factor)
         self.optimizer.step(learning_rate, grad_norm)
+        self.device.adapt_loss_scale(grad_norm)
         model.zero_grad()
 
+        if not self.under_way:
+            self.busy_since = began
+        self.under_way += 1
         self.progress = replace(self.progress, step=step, epoch=epoch, index=index + 1,
                                 target_tokens=self.progress.target_tokens + n_tokens)
-        return {"step": step, "epoch": epoch, "index": index, "loss": loss_sum / n_tokens,
-                "learning_rate": learning_rate, "grad_norm": grad_norm, "target_tokens": n_tokens,
+        return {"step": step, "epoch": epoch, "index": index, "loss": self.device.asked(loss_sum / n_tokens),
+                "learning_rate": learning_rate, "grad_norm": self.device.asked(grad_norm), "target_tokens": n_tokens,
                 "source_tokens": sum(batch.n_source_tokens for batch in batches),
                 "positions": sum(batch.n_positions for batch in batches),
                 "all_target_tokens": self.progress.target_tokens}
@@ -186,10 +188,10 @@ class Trainer:
     def finish(self, entry: dict[str, Any]) -> dict[str, Any]:
         """Wait for a step -> what the log says about it, its seconds included.
 
-        Raises UserError if the loss or the gradient is not finite. The step has then changed no weights, and
+        Raises UserError if the loss or the gradient is not finite. A gradient that is not has changed no weights, and
         checkpoints are those of earlier steps. With fp16 a gradient may overflow now and then: the step is passed over.
         """
-        loss, norm = float(entry["loss"]), float(entry["grad_norm"])
+        loss, norm = entry["loss"](), entry["grad_norm"]()
         now = time.perf_counter()
         seconds, self.busy_since = now - self.busy_since, now
         self.under_way -= 1
@@ -206,7 +208,7 @@ class Trainer:
                 f"{lines}{', ...' if len(indices) > 5 else ''} of the training text; {self._last_good()}")
 
     def _too_large(self, step: int, batches: Sequence[Batch]) -> str:
-        """Say so, and how large a batch of these sentences would fit: found out with half of them, a quarter, ..."""
+        """Say so, and how large a batch of these sentences would fit: half of them, a quarter, ... are tried."""
         settings, (source_ids, target_in_ids, target_out_ids, _) = self.config.training, max(batches, key=n_positions)
         (n, S), T = source_ids.shape, target_out_ids.shape[1]
         text = (f"step {step}: not enough memory for {n} pairs of {S} source and {T} target tokens "
@@ -304,7 +306,7 @@ def train(trainer: Trainer) -> str:
     with threadpool_limits(blas_threads, "blas"), stop_on_signals() as stop, bar:
         under_way: list[dict[str, Any]] = []                                       # steps whose loss is not known yet
 
-        def finish(all_but: int) -> None:
+        def report(all_but: int = 0) -> None:
             while len(under_way) > all_but:
                 entry = trainer.finish(under_way.pop(0))
                 run.log("step", entry)
@@ -315,23 +317,27 @@ def train(trainer: Trainer) -> str:
         for epoch, index, indices in steps(trainer.plan, trainer.progress.epoch, trainer.progress.index):
             if reason:
                 break
-            under_way.append(trainer.step(epoch, index, indices))
+            try:
+                under_way.append(trainer.step(epoch, index, indices))
+            except UserError:
+                report()                                                           # the last step may have failed, too
+                raise
             step = trainer.progress.step
-            finish(all_but=1 if trainer.device.runs_ahead else 0)                  # a GPU is never left without work
+            report(all_but=1 if trainer.device.runs_ahead else 0)                  # a GPU is never left without work
             if trainer.data.val is not None and step % settings.validate_every == 0:
-                finish(all_but=0)
+                report()
                 seen = trainer.validate()
                 run.log("validation", seen)
                 say(bar, f"step {step}: validation loss {seen['loss']:.3f}, perplexity {seen['perplexity']:.2f} after "
                          f"{seen['all_target_tokens'] / 1e6:.2f}M target tokens, {seen['train_seconds'] / 60:.1f} min")
             if trainer.data.val is not None and settings.bleu_every and step % settings.bleu_every == 0:
-                finish(all_but=0)
+                report()
                 scored = trainer.validation_bleu()
                 run.log("bleu", scored)
                 say(bar, f"step {step}: validation BLEU {scored['bleu']:.1f}")
             reason = reason_to_stop(trainer, stop, began)
             if step % settings.save_every == 0 or reason:
-                finish(all_but=0)
+                report()
                 trainer.save()
     return reason
 

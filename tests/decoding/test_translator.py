@@ -62,7 +62,8 @@ def test_groups_and_the_blas_share_the_cores(translator, monkeypatch, blas_threa
     seen = []
     monkeypatch.setattr(module, "search", lambda *arguments: seen.append(blas_threads()) or search(*arguments))
     with threadpool_limits(2, "blas"):
-        Translator(translator.model, translator.tokenizer, threads=threads, group=1).translate(["a dog", "a cat"][:groups])
+        other = Translator(translator.model, translator.tokenizer, threads=threads, group=1)
+        other.translate(["a dog", "a cat"][:groups])
         assert blas_threads() == {2}
     assert seen == [{of_blas}] * groups
 

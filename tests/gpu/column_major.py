@@ -1,4 +1,4 @@
-"""What cuBLAS computes, as its manual defines it: matrices are read by columns, from memory, with a leading dimension."""
+"""What cuBLAS computes, as its manual defines it: it reads matrices by columns, with a leading dimension."""
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -14,11 +14,23 @@ def by_columns(memory, layout, rows, columns, count):
     return read.swapaxes(1, 2) if layout.transposed else read
 
 
-def gemm(call, b, a, c, add, memory=lambda array: array):
-    """c^T = b^T a^T, or added to what c holds; sums are float32 at least, as in cuBLAS."""
+def gemm(call, b, a, c, add, memory=lambda array: array, bits=24):
+    """c^T = b^T a^T, or added to what c holds; sums are float32 at least, as in cuBLAS.
+
+    memory  finds the NumPy array in another one
+    bits    that factors in float32 keep
+    """
     b, a, c = memory(b), memory(a), memory(c)
+    factors = (by_columns(b, call.b, call.n, call.k, call.times), by_columns(a, call.a, call.k, call.m, call.times))
+    if bits < 24 and a.dtype == np.float32:
+        factors = (rounded(x, bits) for x in factors)
     wide = np.promote_types(a.dtype, np.float32)
-    product = (by_columns(b, call.b, call.n, call.k, call.count).astype(wide)
-               @ by_columns(a, call.a, call.k, call.m, call.count).astype(wide))
-    target = by_columns(c, call.c, call.n, call.m, call.count)
+    product = np.matmul(*(x.astype(wide) for x in factors))
+    target = by_columns(c, call.c, call.n, call.m, call.times)
     target[...] = (target + product if add else product).astype(c.dtype)
+
+
+def rounded(x, bits):
+    """To so many significant bits."""
+    mantissa, exponent = np.frexp(x)
+    return np.ldexp(np.round(mantissa * 2**bits) / 2**bits, exponent).astype(x.dtype)

@@ -1,5 +1,5 @@
-"""Two devices for the same tests: a GPU, where there is one; and strict arrays with the kernels on the CPU and a model of
-cuBLAS, everywhere."""
+"""Two devices for the same tests: a GPU, where there is one; and everywhere, strict arrays with the kernels on the CPU
+and a model of cuBLAS."""
 
 import column_major
 import pytest
@@ -15,8 +15,18 @@ def memory(array):
     return array.inside
 
 
-def blas(call, b, a, c, add):
+def exact(call, b, a, c, add):
     column_major.gemm(call, b, a, c, add, memory)
+
+
+def rounded(call, b, a, c, add):
+    """As with tf32: factors in float32 keep 11 of their 24 bits."""
+    column_major.gemm(call, b, a, c, add, memory, bits=11)
+
+
+@pytest.fixture(autouse=True)
+def no_waits_yet():
+    strict_array.waits.clear()
 
 
 @pytest.fixture
@@ -37,11 +47,8 @@ def open_strict(registries):
 
     def open_(precision="fp32"):
         kernels = CpuKernels(array_type=strict_array.Array, memory=memory)
-        gemm = Gemm(strict_array.xp, blas)
-        device = Accelerator(strict_array.xp, kernels, gemm, gemm, precision)
-        device.kernels = kernels
-        strict_array.waits.clear()
-        return device
+        products = (Gemm(strict_array.xp, blas) for blas in (exact, rounded))
+        return Accelerator(strict_array.xp, kernels, *products, precision)
     return open_
 
 

@@ -33,8 +33,9 @@ def entry_points(source):
                 for index, (kind, is_pointer, _) in enumerate(kernel.arguments):
                     c_type = TYPES[stored] if kind == "T" else kind
                     values.append(f"({c_type}*)a[{index}]" if is_pointer else f"*({c_type}*)a[{index}]")
+                call = f"launch(shape, shape + 3, forward, {barriers}, [=] {{ {instance}({', '.join(values)}); }});"
                 lines.append(f"extern \"C\" void kernel_{number[instance]}(const int* shape, int forward, void** a) "
-                             f"{{ launch(shape, shape + 3, forward, {barriers}, [=] {{ {instance}({', '.join(values)}); }}); }}")
+                             f"{{ {call} }}")
     return "\n".join(lines), number
 
 
@@ -48,8 +49,8 @@ def compiled(source):
     if not library.exists():
         with tempfile.TemporaryDirectory() as directory:
             made = Path(directory) / "kernels.so"
-            subprocess.run([COMPILER, "-O1", "-std=c++17", "-shared", "-fPIC", f"-I{HERE}", "-x", "c++", "-", "-o", made],
-                           input=text, text=True, check=True)
+            options = "-O1", "-std=c++17", "-Wno-unknown-pragmas", "-shared", "-fPIC", f"-I{HERE}"
+            subprocess.run([COMPILER, *options, "-x", "c++", "-", "-o", made], input=text, text=True, check=True)
             shutil.copy(made, library.with_suffix(".partial"))
         library.with_suffix(".partial").replace(library)
     return ctypes.CDLL(str(library)), number
@@ -58,7 +59,7 @@ def compiled(source):
 class CpuKernels(Kernels):
     """For arrays of `array_type`, whose memory `memory` finds; by default NumPy's.
 
-    forward  whether threads of a block run from the first to the last; a missing barrier shows in one order or the other
+    forward  whether the threads of a block run from the first to the last: a missing barrier shows in one of the orders
     launches what was launched, by name
     """
 

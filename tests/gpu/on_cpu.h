@@ -7,6 +7,7 @@
 #define ON_CPU
 #define __global__
 #define __device__
+#define __noinline__
 #define __shared__ static
 #include <setjmp.h>
 #include <ucontext.h>
@@ -85,13 +86,20 @@ static void run_fiber() {
     wait(FOR_EVER);
 }
 
+static void fail(const char* why) {
+    fprintf(stderr, "on_cpu.h: %s\n", why);
+    abort();
+}
+
 // Whether all fibers from `begin` to `end` that still run wait for the same thing; they are let go.
 static bool release(int begin, int end, Waiting waiting) {
-    bool some = false;
+    bool some = false, gone = false;
     for (int i = begin; i < end; i++) {
         if (fibers[i].waiting != FOR_EVER && fibers[i].waiting != waiting) return false;
         some |= fibers[i].waiting == waiting;
+        gone |= fibers[i].waiting == FOR_EVER;
     }
+    if (some && gone && waiting == FOR_WARP) fail("a lane has left that others want to read");
     for (int i = begin; i < end; i++)
         if (fibers[i].waiting == waiting) fibers[i].waiting = FOR_NOTHING;
     return some;
@@ -130,10 +138,7 @@ static void run_block(int n, bool forward) {
         if (ran) continue;
         bool released = false;
         for (int warp = 0; warp < n; warp += 32) released |= release(warp, min(n, warp + 32), FOR_WARP);
-        if (!released && !release(0, n, FOR_BLOCK)) {
-            fprintf(stderr, "on_cpu.h: threads wait for each other at different barriers\n");
-            abort();
-        }
+        if (!released && !release(0, n, FOR_BLOCK)) fail("threads wait for each other at different barriers");
     }
 }
 
@@ -141,6 +146,7 @@ static void launch(const int* grid, const int* block, bool forward, bool barrier
     gridDim = {grid[0], grid[1], grid[2]};
     blockDim = {block[0], block[1], block[2]};
     int n = block[0] * block[1] * block[2];
+    if (n > 1024 || grid[1] > 65535 || grid[2] > 65535) fail("more threads or blocks than a GPU allows");
     kernel = body;
     if (fibers.size() < (size_t)n) {
         fibers.resize(n);

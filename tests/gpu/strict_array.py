@@ -17,6 +17,10 @@ IN_CUPY = {"add", "arange", "argpartition", "argsort", "asarray", "ascontiguousa
            "ones", "sqrt", "subtract", "take_along_axis", "where", "zeros", "zeros_like"}
 """What the library asks of CuPy. A name is looked up in CuPy's reference before it comes here."""
 
+METHODS = {"T", "all", "argmax", "astype", "copy", "dtype", "flags", "itemsize", "max", "mean", "min", "nbytes", "ndim",
+           "reshape", "shape", "size", "strides", "sum", "swapaxes", "transpose"}
+"""And of its arrays."""
+
 
 class Array:
     """A NumPy array, wrapped: NumPy would take a subclass as its own."""
@@ -65,8 +69,8 @@ class Array:
         self.inside[index_of(index)] = unwrapped(value)
 
     def __getattr__(self, name):
-        if name.startswith("__"):
-            raise AttributeError(name)                                             # so NumPy finds no way in
+        if name not in METHODS:                                                    # NumPy finds no other way in
+            raise AttributeError(f"do arrays of CuPy have {name}? Look it up, then say so in METHODS")
         value = getattr(self.inside, name)
         return functools.partial(call, value) if callable(value) else wrapped(value)
 

@@ -2,6 +2,7 @@
 
 import ctypes
 import importlib.util
+import re
 import sys
 import types
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from scratchformer.config import Config, with_settings
 from scratchformer.errors import UserError
 from scratchformer.gpu.device import Device, open_device
-from scratchformer.gpu.kernels import SOURCE, STORED, declared
+from scratchformer.gpu.kernels import C_TYPE, SOURCE, declared
 
 
 def pretended_cupy(count=None):
@@ -30,7 +31,7 @@ def pretended_cupy(count=None):
 
 
 @pytest.mark.parametrize("cupy, device, message", [
-    (None, "gpu", "--device gpu needs CuPy: pip install 'scratchformer[cuda13]', or [cuda12]"),
+    (None, "gpu", "--device gpu needs cupy; pip install 'scratchformer[cuda13]', or [cuda12], brings it"),
     (pretended_cupy(), "gpu", "gpu:0: no NVIDIA driver that works (cudaErrorInsufficientDriver"),
     (pretended_cupy(0), "gpu", "gpu:0: there are 0 GPUs here"),
     (pretended_cupy(2), "gpu:2", "gpu:2: there are 2 GPUs here, counted from 0"),
@@ -81,12 +82,13 @@ def nvrtc_and_headers():
 
 def compile_kernels(nvrtc, headers, architecture, source):
     """-> the length of what was made, the compiler's words"""
-    names = sorted({name for kernel in declared(source).values() for stored in STORED for name in kernel.instances(stored)})
+    names = {name for kernel in declared(source).values() for stored in C_TYPE for name in kernel.instances(stored)}
     program, text = ctypes.c_void_p(), ctypes.c_size_t()
     assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernels.cu", 0, None, None) == 0
-    for name in names:
+    for name in sorted(names):
         assert nvrtc.nvrtcAddNameExpression(program, name.encode()) == 0
-    options = [f"-arch={architecture}".encode(), b"-std=c++17", f"-I{headers}".encode(), b"-ftz=true"]
+    options = [f"-arch={architecture}".encode(), b"-std=c++17", f"-I{headers}".encode(), b"-ftz=true",
+               b"--ptxas-options=-v"]
     failed = nvrtc.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
     nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(text))
     log = ctypes.create_string_buffer(text.value)
@@ -105,11 +107,15 @@ def test_the_kernels_compile_for_gpus_that_are_not_here(architecture):
         pytest.skip("no nvidia-cuda-nvrtc and nvidia-cuda-runtime")
     size, log = compile_kernels(*found, architecture, SOURCE.read_text(encoding="utf-8"))
     assert size > 10_000 and "error" not in log, log
+    spills = dict(re.findall(r"entry function '(\w+)'.*?(\d+) bytes spill stores", log, re.DOTALL))
+    assert len(spills) > 40
+    assert [kernel for kernel, spilled in spills.items() if spilled != "0" and "Li64" not in kernel] == []
 
 
 def test_the_compiler_s_complaints_are_seen():
     found = nvrtc_and_headers()
     if found is None:
         pytest.skip("no nvidia-cuda-nvrtc and nvidia-cuda-runtime")
-    size, log = compile_kernels(*found, "sm_80", SOURCE.read_text(encoding="utf-8").replace("warp_sum(sum)", "warp_sum()"))
+    source = SOURCE.read_text(encoding="utf-8").replace("warp_sum(sum)", "warp_sum()")
+    size, log = compile_kernels(*found, "sm_80", source)
     assert size == 0 and "too few arguments" in log

@@ -1,13 +1,17 @@
 """The arguments for cuBLAS, against a model of it that reads memory by columns."""
 
+import ctypes
 import itertools
+from types import SimpleNamespace
+from typing import NamedTuple
 
 import column_major
 import numpy as np
 import pytest
 
+from scratchformer.gpu import gemm as module
 from scratchformer.gpu.device import dtype_named
-from scratchformer.gpu.gemm import CuBlas, Gemm, Layout, call_of, layout, seen
+from scratchformer.gpu.gemm import Call, CuBlas, Gemm, Layout, call_of, layout, seen
 
 
 @pytest.fixture
@@ -64,7 +68,7 @@ def test_heads_side_by_side_are_copied_and_nothing_else_is(random):
     y = np.empty((2, 5, 4, 5)).swapaxes(1, 2)
     Gemm(np, blas)(q, k.swapaxes(-1, -2), y)
     np.testing.assert_allclose(y, q @ k.swapaxes(-1, -2), atol=1e-13)
-    x, W, y = qkv.reshape(10, 24), random.standard_normal((24, 3)), np.empty((24, 24))
+    x, y = qkv.reshape(10, 24), np.empty((24, 24))
     Gemm(np, blas)(x.T, x, y)
     assert calls == [(False, False, False), (True, True, True)]
 
@@ -75,7 +79,7 @@ def test_empty_products_are_zero_and_need_no_library(m, k, n, add):
     def blas(*_):
         raise AssertionError("cuBLAS refuses empty matrices")
 
-    out = np.ones((m, n))
+    out = np.full((m, n), 1.0 if add else np.nan)
     Gemm(np, blas)(np.ones((m, k)), np.ones((k, n)), out, add)
     assert np.array_equal(out, np.full((m, n), float(add)))
 
@@ -83,8 +87,63 @@ def test_empty_products_are_zero_and_need_no_library(m, k, n, add):
 def test_what_cublas_is_told():
     """Of x (3, 4) by rows times W (4, 5) by rows: y^T = W^T x^T, and nothing is transposed."""
     call = call_of(seen(np.empty((3, 4))), seen(np.empty((4, 5))), seen(np.empty((3, 5))))
-    assert (call.n, call.m, call.k, call.count) == (5, 3, 4, 1)
+    assert (call.n, call.m, call.k, call.times) == (5, 3, 4, 1)
     assert (call.b, call.a, call.c) == (Layout(False, 5, 0), Layout(False, 4, 0), Layout(False, 5, 0))
+
+
+class Memory(NamedTuple):
+    """What CuPy says of an array: where it lies."""
+
+    data: SimpleNamespace
+    dtype: np.dtype
+    itemsize: int
+
+
+class PretendedCublas:
+    """Takes arguments in the order in which CuPy's cublas.gemmEx and gemmStridedBatchedEx take them."""
+
+    CUBLAS_OP_N, CUBLAS_OP_T = 0, 1
+
+    def __init__(self, *arrays):
+        self.at = {array.ctypes.data: array for array in arrays}
+        self.calls = []
+
+    def gemmEx(self, handle, transa, transb, m, n, k, alpha, A, Atype, lda, B, Btype, ldb, beta, C, Ctype, ldc,
+               computeType, algo):
+        self.gemmStridedBatchedEx(handle, transa, transb, m, n, k, alpha, A, Atype, lda, 0, B, Btype, ldb, 0, beta, C,
+                                  Ctype, ldc, 0, 1, computeType, algo)
+
+    def gemmStridedBatchedEx(self, handle, transa, transb, m, n, k, alpha, A, Atype, lda, strideA, B, Btype, ldb,
+                             strideB, beta, C, Ctype, ldc, strideC, batchCount, computeType, algo):
+        assert handle == "handle" and ctypes.c_float.from_address(alpha).value == 1 and algo == -1
+        self.calls.append((Atype, Btype, Ctype, computeType, batchCount))
+        call = Call(m, n, k, Layout(bool(transa), lda, strideA), Layout(bool(transb), ldb, strideB),
+                    Layout(False, ldc, strideC), batchCount)
+        first, second, result = (self.array_at(address) for address in (A, B, C))
+        column_major.gemm(call, first, second, result, ctypes.c_float.from_address(beta).value == 1)
+
+    def array_at(self, address):
+        """The array from this address on: part of one that is known."""
+        begin = max(known for known in self.at if known <= address)
+        return self.at[begin].reshape(-1)[(address - begin) // self.at[begin].itemsize:]
+
+
+@pytest.mark.parametrize("add", [False, True])
+@pytest.mark.parametrize("stack", [(), (5,)])
+@pytest.mark.parametrize("dtype, tf32, codes", [("float32", False, (0, 0, 0, 68)), ("float32", True, (0, 0, 0, 77)),
+                                                ("float16", True, (2, 2, 0, 68))])
+def test_the_arguments_of_cublas_stand_in_their_order(dtype, tf32, codes, stack, add, random, monkeypatch):
+    monkeypatch.setattr(module, "MOST_AT_ONCE", 2)                                 # so that a stack of 5 takes 3 calls
+    a, b = (random.standard_normal((*stack, *shape)).astype(dtype) for shape in ((3, 4), (4, 2)))
+    c = random.standard_normal((*stack, 3, 2)).astype("float32")
+    expected = a.astype("float32") @ b.astype("float32") + c * add
+    blas = object.__new__(CuBlas)                                                  # its constructor looks for CuPy
+    blas.cublas, blas.handle, blas.compute = PretendedCublas(a, b, c), lambda: "handle", codes[3]
+    blas.one, blas.zero = np.ones(1, "f4"), np.zeros(1, "f4")
+    call = call_of(seen(a), seen(b), seen(c))
+    blas(call, *(Memory(SimpleNamespace(ptr=x.ctypes.data), x.dtype, x.itemsize) for x in (b, a, c)), add)
+    np.testing.assert_allclose(c, expected, rtol=1e-5, atol=1e-6)
+    assert blas.cublas.calls == [(*codes, times) for times in ((2, 2, 1) if stack else (1,))]
 
 
 @pytest.mark.parametrize("shape, strides, expected", [
@@ -104,9 +163,9 @@ def test_what_cublas_can_read(shape, strides, expected):
 ])
 def test_cublas_does_what_the_model_of_it_does(cupy, random, dtype, into, tf32, tolerance):
     gemm, dtype, into = Gemm(cupy, CuBlas(tf32)), dtype_named(dtype), dtype_named(into)
-    for (*stack, m, k, n), of_a, of_b, add in itertools.product([(33, 40, 17), (2, 3, 8, 16, 24), (1, 5, 7)], LAYOUTS,
-                                                               LAYOUTS, (False, True)):
-        a, b = random.standard_normal((*stack, m, k)).astype(dtype), random.standard_normal((*stack, k, n)).astype(dtype)
+    shapes = (33, 40, 17), (2, 3, 8, 16, 24), (1, 5, 7)
+    for (*stack, m, k, n), of_a, of_b, add in itertools.product(shapes, LAYOUTS, LAYOUTS, (False, True)):
+        a, b = (random.standard_normal((*stack, *shape)).astype(dtype) for shape in ((m, k), (k, n)))
         before = random.standard_normal((*stack, m, n)).astype(into)
         there = [in_memory(cupy.asarray(x), how, cupy) for x, how in ((a, of_a), (b, of_b))]
         out = cupy.asarray(before)

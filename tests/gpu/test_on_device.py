@@ -10,6 +10,7 @@ import strict_array
 from scratchformer.config import ModelConfig
 from scratchformer.decoding.search import search
 from scratchformer.errors import UserError
+from scratchformer.gpu import device as module
 from scratchformer.gpu import kernels
 from scratchformer.gpu.kernels import declared
 from scratchformer.nn.dropout import DropoutKey
@@ -27,7 +28,8 @@ TOLERANCE = {"fp32": 1e-5, "tf32": 5e-3, "fp16": 3e-2, "bf16": 1e-1}
 """Of a whole gradient, by its length. A hidden unit near 0 may fall on the other side."""
 
 VARIANTS = {"the paper's": {}, "pre-norm": {"norm": "pre"}, "learned positions": {"positions": "learned"},
-            "nothing tied": {"tied": "none"}, "odd widths": {"d_k": 3, "d_v": 5}, "no biases": {"attention_bias": False}}
+            "nothing tied": {"tied": "none"}, "odd widths": {"d_k": 3, "d_v": 5},
+            "no biases": {"attention_bias": False}}
 
 
 def gradient_of(config, device=None):
@@ -35,6 +37,7 @@ def gradient_of(config, device=None):
     model = Transformer(config, seed=3)
     if device:
         device.take_over(model)
+    strict_array.waits.clear()
     loss, n_tokens = model.loss_backward(SOURCE, TARGET_IN, TARGET_OUT, 0.1, KEY)
     if device:
         assert strict_array.waits == []
@@ -58,7 +61,7 @@ def test_loss_and_gradients_are_those_of_the_cpu(open_there, variant, precision)
 def test_every_kernel_of_training_is_in_use(open_strict):
     device = open_strict("fp16")
     gradient_of(CONFIG, device)
-    only_in_trainer = {"adam"}
+    only_in_trainer = {"adam", "adapt_loss_scale"}
     assert set(device.kernels.launches) == declared(kernels.SOURCE.read_text(encoding="utf-8")).keys() - only_in_trainer
 
 
@@ -100,11 +103,27 @@ def test_the_search_runs_with_weights_of_less_precision(open_there, precision):
     assert len(found) == 3 and all(np.isfinite(nbest[0].score) for nbest in found)
 
 
+def test_only_products_are_rounded_with_tf32(open_strict):
+    """Gradients of biases and of gamma and beta are sums, and sums are not."""
+    exact, rounded = (gradient_of(replace(CONFIG, N=1), open_strict(precision))[3] for precision in ("fp32", "tf32"))
+    assert 1e-5 < np.linalg.norm(rounded - exact) / np.linalg.norm(exact) < 5e-3
+    open_strict("tf32")
+    dy, x = (strict_array.xp.asarray(np.full((3, 2), value, np.float32)) for value in (1 + 2**-20, 1))
+    dW, db = strict_array.xp.zeros((2, 2), np.float32), strict_array.xp.zeros(2, np.float32)
+    ops_of(dy).linear_backward(dy, x, strict_array.xp.ones((2, 2), np.float32), dW, db)
+    assert dW.get().tolist() == [[3, 3]] * 2 and (db.get() > 3).all()
+
+
 @pytest.mark.parametrize("key", [KEY, DropoutKey(2**63 + 5, 2**40, 3, 2**50 + 1)])
 def test_the_masks_are_numpy_s_bit_for_bit(open_there, key):
     ones = open_there().xp.ones((7, 100), np.float32)
     ops = ops_of(ones)
     assert np.array_equal(ops.on_host(ops.dropout(ones, 0.1, key)[0]) > 0, key.keep((7, 100), 0.1))
+
+
+def test_a_model_too_wide_for_the_kernels_is_refused(open_there):
+    with pytest.raises(UserError, match="d_model=2049: the kernels normalise rows of at most 2048 numbers"):
+        open_there().take_over(Transformer(replace(CONFIG, N=1, d_model=2049, d_k=1, d_v=1, h=1, d_ff=1)))
 
 
 # Training -------------------------------------------------------------------------------------------------------------
@@ -141,14 +160,16 @@ def test_a_run_there_is_a_run_on_the_cpu(begin, begin_there, precision, toleranc
     assert there.run.checkpoints.steps()[-1].name == here.run.checkpoints.steps()[-1].name
     np.testing.assert_allclose(losses(there.run), losses(here.run), rtol=tolerance)
     for event in ("validation", "step"):
-        assert [entry["step"] for entry in there.run.read_log(event)] == [entry["step"] for entry in here.run.read_log(event)]
+        steps, expected = ([entry["step"] for entry in each.run.read_log(event)] for each in (there, here))
+        assert steps == expected
     assert all(entry["seconds"] > 0 for entry in there.run.read_log("step"))
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 def test_a_run_that_stopped_goes_on_bit_for_bit(begin_there, precision, same_run):
-    whole, stopped = begin_there("whole", precision), begin_there("stopped", precision, steps=7)
+    whole = begin_there("whole", precision)
     loop.train(whole)
+    stopped = begin_there("stopped", precision, steps=7)
     loop.train(stopped)
     again, _ = loop.resume(stopped.run, replace(stopped.config, training=replace(stopped.config.training, steps=12)))
     loop.train(again)
@@ -191,19 +212,29 @@ def test_weights_that_are_not_finite_end_the_run(begin_there):
 
 def test_an_overflow_with_fp16_is_passed_over_and_the_scale_halves(begin_there):
     trainer = begin_there("overflow", "fp16", steps=3)
-    trainer.device.loss_scale = [2.0**24, 0.0]
+    trainer.device.restore([2.0**24, 0.0])
     before = trainer.model.store.data.get()
     entry = trainer.finish(trainer.step(0, 0, trainer.plan.epoch(0)[0]))
     assert entry["grad_norm"] is None and np.isfinite(entry["loss"])
-    assert trainer.device.loss_scale == [2.0**23, 0.0] and np.array_equal(trainer.model.store.data.get(), before)
+    assert trainer.device.state() == [2.0**23, 0.0] and np.array_equal(trainer.model.store.data.get(), before)
     loop.train(trainer)
     norms = [entry["grad_norm"] for entry in trainer.run.read_log("step")]
     assert norms and "NaN" not in json.dumps(norms)
 
 
+def test_the_loss_scale_halves_after_an_overflow_and_doubles_after_patience(open_there, monkeypatch):
+    monkeypatch.setattr(module, "PATIENCE", 3)
+    device, seen = open_there("fp16"), []
+    device.restore([8.0, 0.0])
+    for norm in (1, np.inf, 1, 1, np.nan, 1, 1, 1, 1):
+        device.adapt_loss_scale(device.xp.asarray(norm, np.float64))
+        seen.append(device.state())
+    assert seen == [[8, 1], [4, 0], [4, 1], [4, 2], [2, 0], [2, 1], [2, 2], [4, 0], [4, 1]]
+
+
 def test_gradients_that_overflow_whatever_the_scale_end_the_run(begin_there):
     trainer = begin_there("hopeless", "fp16")
-    trainer.device.loss_scale = [2.0**-17, 0.0]
+    trainer.device.restore([2.0**-17, 0.0])
     trainer.model.store.grad[3] = float("inf")
     with pytest.raises(UserError, match="the gradient's norm inf"):
         trainer.finish(trainer.step(0, 0, trainer.plan.epoch(0)[0]))

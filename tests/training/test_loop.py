@@ -46,7 +46,7 @@ def test_a_step_divides_by_the_tokens_of_all_micro_batches(begin, monkeypatch):
     seen = {}
     grad = trainer.model.store.grad
     monkeypatch.setattr(trainer.optimizer, "step", lambda rate, norm: seen.update(rate=rate, grad=grad.copy()))
-    entry = trainer.step(0, 0, indices)
+    entry = trainer.finish(trainer.step(0, 0, indices))
     n_tokens = trainer.data.train.batch(indices).n_target_tokens
     np.testing.assert_allclose(seen["grad"], expected, rtol=1e-4, atol=1e-6)
     assert entry["loss"] == pytest.approx(loss_sum / n_tokens, rel=1e-5)

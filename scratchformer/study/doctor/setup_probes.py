@@ -217,6 +217,7 @@ def log_of(run: RunDirectory) -> Finding:
     probe, expected = "log of the run", "the loss falls, and stays down; no number is infinite or NaN"
     try:
         entries = run.read_log("step") if run.log_file.exists() else []
+        entries = [entry for entry in entries if entry.get("grad_norm", 0) is not None]   # fp16 passes over some steps
         losses, norms = (np.array([float(entry[key]) for entry in entries]) for key in ("loss", "grad_norm"))
         validations = [float(entry["loss"]) for entry in run.read_log("validation")] if entries else []
     except UserError as error:

@@ -227,10 +227,10 @@ class WatchedAdam(Adam):
         self.rates: list[float] = []
         self.gradients: list[np.ndarray] = []
 
-    def step(self, learning_rate: float) -> None:
+    def step(self, learning_rate: float, norm: float | None = None) -> None:
         self.rates.append(learning_rate)
         self.gradients.append(self.store.grad.copy())
-        super().step(learning_rate)
+        super().step(learning_rate, norm)
 
 
 def gradient_at_once(trainer: Trainer, indices: np.ndarray) -> tuple[np.ndarray, float]:
