@@ -253,8 +253,8 @@ def main() -> None:
 
     pairs, length = (8, 10) if arguments.quick else (PAIRS, LENGTH)
     result: dict[str, Any] = {
-        "benchmark": "gpu_smoke", "gpu": device.describe(), "pairs": pairs, "length": length, "repetitions": REPETITIONS,
-        "seeds": {"batch": 1, "weights": 0}, "kernels": {}, "steps": [], **surroundings()}
+        "benchmark": "gpu_smoke", "gpu": device.describe(), "pairs": pairs, "length": length,
+        "repetitions": REPETITIONS, "seeds": {"batch": 1, "weights": 0}, "kernels": {}, "steps": [], **surroundings()}
     result["versions"] |= {"cupy": device.xp.__version__, "driver": device.xp.cuda.runtime.driverGetVersion()}
     rivals = ["pytorch", "torch.compile"][:0 if find_spec("torch") is None else 1 if arguments.no_compile else 2]
     if rivals:
