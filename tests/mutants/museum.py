@@ -644,9 +644,10 @@ MUSEUM = [
            "After loading, the optimizer still holds the weights of the model before: training goes on, and nothing "
            "changes.",
            "", f"{IN_RESUME}a_resumed_run_is_an_uninterrupted_run[4]",
-           [Patch(LOOP, "            checkpoints.copy_into(found.weights, self.model.store", """\
+           [Patch(LOOP, "            checkpoints.copy_into(found.weights, self._weights(), path)\n", """\
             self.model = Transformer(self.config.model, self.config.training.seed)
-            checkpoints.copy_into(found.weights, self.model.store""")]),
+            checkpoints.copy_into(found.weights, self._weights(), path)
+""")]),
 
     Mutant("resume-forgets-the-moments", CLASSIC,
            "Adam's moments are saved and not read back.",
@@ -687,7 +688,8 @@ translations = translator.translate(self.data.val_text.source, beam=1)
            "BLEU is taken of the likeliest next words where the decoder reads the reference: no translation was made.",
            "", f"{IN_LOOP}bleu_of_perfect_translations_is_100",
            [Patch(LOOP, """\
-        translator = Translator(self.model, self.tokenizer, self.config.decoding.extra_length, self.cores)
+        translator = Translator(self.model, self.tokenizer, self.config.decoding.extra_length, self.cores,
+                                SENTENCES_AT_ONCE * self.device.breadth)
         scores = corpus_scores(translator.translate(self.data.val_text.source, beam=1), self.data.val_text.target)
 """, """\
         guesses = {}

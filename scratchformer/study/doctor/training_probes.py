@@ -254,7 +254,7 @@ def steps_follow_the_gradient(config: Config) -> Complaints:
     fewer_pairs_than_micro_batches = np.array([0, 1])
     for index, indices in enumerate([*trainer.plan.epoch(0)[:3], fewer_pairs_than_micro_batches]):
         expected, expected_loss = gradient_at_once(trainer, indices)
-        entry = trainer.step(0, index, indices)
+        entry = trainer.finish(trainer.step(0, index, indices))
         yield "" if len(adam.rates) == index + 1 else f"{len(adam.rates)} steps of Adam in {index + 1} of training"
         yield differs(f"the gradient of step {index + 1} and that of all its pairs as one batch",
                       adam.gradients[-1], expected, SINGLE)
@@ -320,7 +320,7 @@ def teach(config: Config) -> tuple[Trainer, list[float]]:
     """A small model that has learnt eight sentences, and its losses on the way."""
     trainer = practice(config, {"N": 2, "d_model": 32, "d_ff": 64, "d_k": 16, "d_v": 16, "warmup": 20,
                                 "lr_factor": 0.15, "eps_ls": 0.0, "tokens_per_batch": 100, "accumulation": 1})
-    return trainer, [trainer.step(0, step, BY_HEART)["loss"] for step in range(LEARNING_STEPS)]
+    return trainer, [trainer.finish(trainer.step(0, step, BY_HEART))["loss"] for step in range(LEARNING_STEPS)]
 
 
 def loss_falls(taught: Taught) -> Complaints:
