@@ -102,8 +102,8 @@ class Cell(NamedTuple):
         return Task(configs.with_settings(config, QUICK), QUICK_PAIRS) if self.quick else Task(config, pairs)
 
     def cut(self) -> int:
-        """Into how many micro-batches scratchformer cuts a step."""
-        return max(self.threads, self.task().pairs * LENGTH // MICRO_BATCH)
+        """Into how many micro-batches scratchformer cuts a step; two at least where there is padding to cut off."""
+        return max(self.threads, self.task().pairs * LENGTH // MICRO_BATCH, 2 if self.padding == "with" else 1)
 
     def steps(self) -> list[EncodedPairs]:
         config, pairs = self.task()
