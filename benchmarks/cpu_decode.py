@@ -1,7 +1,7 @@
 """How many sentences a second does a model translate on a CPU, here and in PyTorch?
 
     python benchmarks/cpu_decode.py [--models multi30k,small] [--run DIR --data DIR] [--sentences 1000] [--beams 1,4]
-                                    [--threads 1,2] [--repetitions 20] [--out DIR] [--quick]
+                                    [--threads 1,2] [--repetitions 20] [--out DIR] [--keep] [--quick]
 
 A translation is the whole way from the source's ids to the best hypothesis' ids: the encoder and the search, no text. A
 cell is a model, a beam (1 is greedy search) and a number of threads. Scratchformer and PyTorch (rival_decoding.py) get
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Callable, NamedTuple
 
 import numpy as np
-from cpu_step import OURS, QUARTILES, QUICK, RESULTS, TASKS, WARM_UP, names_from, positive, take_turns
+from cpu_step import OURS, QUARTILES, QUICK, RESULTS, TASKS, WARM_UP, names_from, other_cells, positive, take_turns
 from cpu_step import thread_counts as counts
 from provenance import surroundings
 from small_training import write
@@ -214,18 +214,20 @@ def in_all(times: np.ndarray) -> dict[str, float]:
 
 
 def measure_all(tasks: dict[str, Task], beams: list[int], threads: list[int], repetitions: int,
-                out: Path) -> list[dict[str, Any]]:
-    """The file is written after each cell, so what is measured is kept."""
+                out: Path, keep: bool = False) -> list[dict[str, Any]]:
+    """The file is written after each cell, so what is measured is kept; with `keep`, also what it holds of others."""
     around = surroundings()                                                        # now: git may move while we measure
     around["versions"]["torch"] = importlib.metadata.version("torch")
     paths_cut = [Path(word).name if Path(word).is_absolute() else word for word in sys.argv[1:]]
     head = {"benchmark": "cpu_decode", "command": " ".join(["python benchmarks/cpu_decode.py", *paths_cut]),
-            "repetitions": repetitions, "warm_up": WARM_UP, "seed": SEED}
-    cells: list[dict[str, Any]] = []
+            "warm_up": WARM_UP, "seed": SEED}
+    anew = {(name, n_threads, beam) for name in tasks for n_threads in threads for beam in beams}
+    cells = other_cells(out / "cpu_decode.json", ("model", "threads", "beam"), anew) if keep else []
     for name, task in tasks.items():
         for n_threads in threads:
             for beam in beams:
-                cells.append(measure(name, task, beam, n_threads, repetitions))
+                cells.append(measure(name, task, beam, n_threads, repetitions)
+                             | {"repetitions": repetitions, "date": around["date"], "commit": around["commit"]})
                 write(out, "cpu_decode", {**head, "cells": cells, **around})
                 print_cell(cells[-1])
     return cells
@@ -266,6 +268,7 @@ def main() -> None:
     parser.add_argument("--threads", type=counts, default=[1, 2], help="for all rivals (default: 1,2)")
     parser.add_argument("--repetitions", type=positive, default=20, help="of every batch (default: %(default)s)")
     parser.add_argument("--out", type=Path, default=RESULTS, help="directory of the result (default: results/ here)")
+    parser.add_argument("--keep", action="store_true", help="what the result of an earlier run says of other cells")
     parser.add_argument("--quick", action="store_true", help="2 repetitions of small models, to see that it runs")
     arguments = parser.parse_args()
     if not arguments.out.is_dir():
@@ -285,7 +288,8 @@ def main() -> None:
     except ValueError as error:                                                    # UserError is one
         parser.error(str(error))
     keep_freed_memory()                                                            # as the command line does
-    print_table(measure_all(tasks, arguments.beams, arguments.threads, repetitions, arguments.out))
+    print_table(measure_all(tasks, arguments.beams, arguments.threads, repetitions, arguments.out,
+                            arguments.keep))
 
 
 if __name__ == "__main__":

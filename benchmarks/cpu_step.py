@@ -102,8 +102,8 @@ class Cell(NamedTuple):
         return Task(configs.with_settings(config, QUICK), QUICK_PAIRS) if self.quick else Task(config, pairs)
 
     def cut(self) -> int:
-        """Into how many micro-batches scratchformer cuts a step."""
-        return max(self.threads, self.task().pairs * LENGTH // MICRO_BATCH)
+        """Into how many micro-batches scratchformer cuts a step; two at least where there is padding to cut off."""
+        return max(self.threads, self.task().pairs * LENGTH // MICRO_BATCH, 2 if self.padding == "with" else 1)
 
     def steps(self) -> list[EncodedPairs]:
         config, pairs = self.task()
@@ -335,6 +335,7 @@ def sgemm_gflops(threads: int, repetitions: int) -> dict[str, float]:
             products = {OURS: lambda: np.matmul(a, a, out=out),
                         EAGER: lambda: torch.matmul(a_there, a_there, out=out_there)}
             for _, (name, product) in itertools.product(range(repetitions), products.items()):
+                time.sleep(PAUSE)
                 began = time.perf_counter()
                 product()
                 best[name] = max(best[name], 2 * size**3 / (time.perf_counter() - began) / 1e9)
@@ -417,7 +418,8 @@ def measure_all(cells: list[Cell], repetitions: int, out: Path, keep: bool = Fal
     around = surroundings()                                                        # now: git may move while we measure
     around["versions"]["torch"] = importlib.metadata.version("torch")
     seeds = {"weights": 0, "batches": SEEDS, "turns": 0}
-    results = other_cells(out / "cpu_step.json", cells) if keep else []
+    anew = {cell[:3] for cell in cells}
+    results = other_cells(out / "cpu_step.json", ("model", "padding", "threads"), anew) if keep else []
     for cell in cells:
         result = in_own_process(cell, "--repetitions", str(repetitions))
         alone = {name: in_own_process(cell, "--alone", name) for name in result["seconds"]}
@@ -429,13 +431,13 @@ def measure_all(cells: list[Cell], repetitions: int, out: Path, keep: bool = Fal
     return results
 
 
-def other_cells(file: Path, cells: list[Cell]) -> list[dict[str, Any]]:
-    """What the file of an earlier run says of other cells than these, or nothing if there is none."""
+def other_cells(file: Path, keys: Sequence[str], anew: set[tuple]) -> list[dict[str, Any]]:
+    """What the file of an earlier run says of other cells than these, each known by its values of the keys; nothing if
+    there is no file."""
     if not file.exists():
         return []
-    measured_anew = {cell[:3] for cell in cells}
     return [cell for cell in json.loads(file.read_text(encoding="utf-8"))["cells"]
-            if (cell["model"], cell["padding"], cell["threads"]) not in measured_anew]
+            if tuple(cell[key] for key in keys) not in anew]
 
 
 def print_cell(cell: dict[str, Any]) -> None:

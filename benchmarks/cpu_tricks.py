@@ -1,12 +1,13 @@
 """What is each trick worth in a whole training step, and how many lines does it cost?
 
-    python benchmarks/cpu_tricks.py [--models tiny,multi30k,small] [--repetitions 20] [--out DIR] [--quick]
+    python benchmarks/cpu_tricks.py [--models tiny,multi30k,small] [--repetitions 40] [--out DIR] [--quick]
 
 The step is that of `cpu_step.py`, with padding, on one thread. It is taken in turns with all tricks and without one of
 them: a fast operation gives way to the reference's, or all pairs are computed as one batch. `gain_percent` is how
-much longer the step takes without the trick, in percent of the step with all, minima over the repetitions. In three
-more rows no fast operation is left; a second thread helps (a negative gain: with it, the step is shorter); and nothing
-is left out, so that its gain is the noise.
+much longer the step takes without the trick, in percent of the step with all: the median over the rounds, in each of
+which all are measured within seconds of each other, so that a clock that slows down for a while slows down all. In
+three more rows no fast operation is left; a second thread helps (a negative gain: with it, the step is shorter); and
+nothing is left out, so that its gain is the noise.
 """
 
 from __future__ import annotations
@@ -62,17 +63,17 @@ def measure(cell: Cell, repetitions: int) -> dict[str, Any]:
     steps = variants(cell)
     with threadpool_limits(1, "blas"):                                             # one for each of our threads
         seconds = take_turns(steps, cell.steps(), repetitions).seconds
-    spread = {name: spread_of(times) for name, times in seconds.items()}
-    shortest = spread[OURS]["minimum"]
-    gains = {name: round(100 * (spread[name]["minimum"] / shortest - 1), 1) for name in spread if name != OURS}
-    return {"model": cell.model, "padding": cell.padding, "seconds": spread, "gain_percent": gains}
+    gains = {name: round(100 * float(np.median(times / seconds[OURS]) - 1), 1)
+             for name, times in seconds.items() if name != OURS}
+    return {"model": cell.model, "padding": cell.padding, "gain_percent": gains,
+            "seconds": {name: spread_of(times) for name, times in seconds.items()}}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--models", type=names_from(TASKS), default=["tiny", "multi30k", "small"],
                         help="(default: tiny,multi30k,small)")
-    parser.add_argument("--repetitions", type=positive, default=20, help="of every step (default: %(default)s)")
+    parser.add_argument("--repetitions", type=positive, default=40, help="of every step (default: %(default)s)")
     parser.add_argument("--out", type=Path, default=RESULTS, help="directory of the result (default: results/ here)")
     parser.add_argument("--quick", action="store_true", help="2 repetitions of small models, to see that it runs")
     arguments = parser.parse_args()

@@ -76,7 +76,7 @@ def decode(result: dict[str, Any]) -> str:
                    number(cell["sentences_per_second"][OURS], ".0f"),
                    *(number(ratios.get(name)) for name in rivals for ratios in cell["time_over_ours"].values()),
                    number(cell["identical_share"], ".1%")]
-                  for cell in result["cells"]))
+                  for cell in sorted(result["cells"], key=lambda cell: (cell["model"], cell["threads"], cell["beam"]))))
 
 
 def run(result: dict[str, Any]) -> str:
