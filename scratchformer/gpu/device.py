@@ -140,13 +140,13 @@ class Gpu(Accelerator):
         """Its copy to the host is queued here and now: a later one would wait for the steps begun meanwhile."""
         import cupyx
 
-        answer, here = cupyx.empty_pinned((), number.dtype), self.xp.cuda.Event()
-        number.get(out=answer, blocking=False)
+        answer, here = cupyx.empty_pinned(1, number.dtype), self.xp.cuda.Event()
+        number.reshape(1).get(out=answer, blocking=False)
         here.record()
 
         def wait() -> float:
             here.synchronize()
-            return float(answer)
+            return float(answer[0])
 
         return wait
 
