@@ -13,12 +13,12 @@ demo: .venv/installed
 test: .venv/extras-$(EXTRAS)
 	$(MAKE) check BIN=.venv/bin/
 
-# Lint, types and all tests, in the environment that is active (or in BIN).
+# Lint, types and all tests, on all cores, in the environment that is active (or in BIN).
 check:
 	$(BIN)flake8
 	$(BIN)isort --check --diff --quiet .
 	$(BIN)mypy
-	$(BIN)python -m pytest
+	$(BIN)python -m pytest --numprocesses auto --dist loadfile
 
 # Run the lessons and write their pages: docs/lessons/, which is committed, and site/.
 lessons: .venv/extras-lessons

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Iterator
 import scratchformer
 from scratchformer import config as configs
 from scratchformer.config import Config
-from scratchformer.errors import UserError
+from scratchformer.errors import UserError, in_one_line
 
 if TYPE_CHECKING:
     from scratchformer.decoding.translator import Translator
@@ -46,6 +46,11 @@ def main(arguments: list[str] | None = None) -> int:
     except (OSError, MemoryError) as error:                                        # a full disk, a model too large
         discard_unwritable_output()
         print(f"scratchformer: {error or 'not enough memory'}", file=sys.stderr)
+        return 2
+    except RuntimeError as error:
+        if not type(error).__module__.startswith("cupy"):
+            raise
+        print(f"scratchformer: the GPU failed: {in_one_line(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("scratchformer: interrupted", file=sys.stderr)
@@ -220,8 +225,8 @@ def add_search(sub: argparse.ArgumentParser) -> None:
 def add_machine(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--device", metavar="D", help="cpu, gpu, or gpu:N for the N-th from 0 (default: cpu; "
                      "train --resume: as before)")
-    sub.add_argument("--precision", choices=["fp32", "tf32", "bf16", "fp16"],
-                     help="of weights and activations on a GPU (default: tf32 for train, fp32 to translate)")
+    sub.add_argument("--precision", metavar="P", help="of weights and activations on a GPU: fp32, tf32, bf16 or fp16 "
+                     "(default: tf32 for train, fp32 to translate)")
     sub.add_argument("--threads", type=int, metavar="N",
                      help="cores to use, 0 for all (default: all; train --resume: as before)")
 
@@ -249,11 +254,11 @@ def changed(config: Config, args: argparse.Namespace) -> Config:
     options = {"training.seed": "seed", "training.minutes": "minutes", "training.threads": "threads",
                "training.device": "device", "training.precision": "precision",
                **{path: path[5:] for path in PATHS}}
-    if getattr(args, "device", None) and not args.precision:                       # the run's may be for another device
-        settings.setdefault("training.precision", "")
     for key, option in options.items():
         if getattr(args, option, None) is not None:
             settings[key] = getattr(args, option)
+    if settings.get("training.device") == "cpu":                                   # a GPU's precision stays there
+        settings.setdefault("training.precision", "")
     config = configs.with_settings(config, settings)
     named = {key: path for key, path in configs.flat(config).items() if key in PATHS and path}
     return configs.with_settings(config, {key: os.path.abspath(path) for key, path in named.items()})
@@ -386,7 +391,7 @@ def trained_translator(args: argparse.Namespace) -> Translator:
     if args.threads is not None and args.threads < 0:
         raise UserError(f"--threads {args.threads} must be at least 0")
     keep_freed_memory()
-    machine = configs.with_settings(Config(), {"training.device": args.device or "cpu",
+    machine = configs.with_settings(Config(), {"training.device": "cpu" if args.device is None else args.device,
                                                "training.precision": args.precision or ""}).training
     device = open_device(machine.device, machine.precision or "fp32")
     translator = load_run(args.path, args.checkpoint)

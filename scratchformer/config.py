@@ -110,7 +110,7 @@ class TrainingConfig:
         at_least(self, 1, "steps", "tokens_per_batch", "accumulation", "bucket_fineness", "warmup", "validate_every",
                  "save_every", "keep", "average_last")
         positive(self, "lr_factor", "eps")
-        if not re.fullmatch(r"cpu|gpu(:\d+)?", self.device):
+        if not re.fullmatch(r"cpu|gpu(:[0-9]{1,4})?", self.device):
             raise UserError(f"training.device={self.device!r} must be cpu, gpu or gpu:N")
         if self.device == "cpu" and self.precision not in ("", "fp32"):
             raise UserError(f"training.precision={self.precision} is for a GPU; on the CPU everything is fp32")
@@ -164,7 +164,8 @@ def check_types(config: Any) -> None:
         value = getattr(config, name)
         if get_origin(hint) is Literal:
             if value not in get_args(hint):
-                raise UserError(f"{part_of(config)}.{name} must be one of {', '.join(get_args(hint))}, not {value!r}")
+                choices = ", ".join(choice for choice in get_args(hint) if choice)
+                raise UserError(f"{part_of(config)}.{name} must be one of {choices}, not {value!r}")
             continue
         kinds = get_args(hint) or (hint,)
         if type(value) is int and not -2**63 <= value < 2**63 or type(value) is float and not math.isfinite(value):

@@ -1,4 +1,4 @@
-"""The one exception that is meant for the person at the keyboard."""
+"""The one exception that is meant for the person at the keyboard, and others in its manner."""
 
 
 class UserError(ValueError):
@@ -7,3 +7,11 @@ class UserError(ValueError):
     The command line prints the message alone and exits with code 2; every other exception is a bug of ours and keeps
     its traceback.
     """
+
+
+def in_one_line(error: BaseException) -> str:
+    """What somebody else's error says: its first line, or its last if that is where it names its cause."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if not lines:
+        return type(error).__name__
+    return lines[-1] if "Original error" in str(error) else lines[0]

@@ -7,7 +7,7 @@ from typing import Any, Callable
 
 import numpy as np
 
-from scratchformer.errors import UserError
+from scratchformer.errors import UserError, in_one_line
 from scratchformer.gpu.fused_ops import FusedOps, steps_for
 from scratchformer.gpu.gemm import CuBlas, Gemm
 from scratchformer.gpu.kernels import FLOAT32, CupyKernels, Kernels
@@ -117,14 +117,12 @@ class Gpu(Accelerator):
     """
 
     def __init__(self, number: int, precision: str) -> None:
-        cupy, self.number = found("cupy"), number
+        self.number = number
         try:
+            cupy = found("cupy")
             count = cupy.cuda.runtime.getDeviceCount()
-        except cupy.cuda.runtime.CUDARuntimeError as error:
-            raise UserError(f"gpu:{number}: no NVIDIA driver that works ({error})") from None
-        if number >= count:
-            raise UserError(f"gpu:{number}: there are {count} GPUs here, counted from 0")
-        try:
+            if number >= count:
+                raise UserError(f"gpu:{number}: there are {count} GPUs here, counted from 0")
             cupy.cuda.Device(number).use()
             kernels, exact, rounded = CupyKernels(), Gemm(cupy, CuBlas()), Gemm(cupy, CuBlas(tf32=True))
             super().__init__(cupy, kernels, exact, rounded, precision)
@@ -132,21 +130,22 @@ class Gpu(Accelerator):
                 kernels.module(stored)
                 matrix = cupy.ones((2, 2), stored)
                 exact(matrix, matrix, cupy.empty_like(matrix))
-        except (ImportError, RuntimeError, cupy.cuda.compiler.CompileException) as error:
-            reason = str(error).strip().partition("\n")[0]
-            raise UserError(f"gpu:{number}: {reason}; if a library is missing, {HOW_TO_INSTALL}") from None
+        except (UserError, MemoryError):
+            raise
+        except Exception as error:                                                 # a driver, a library, a compiler
+            raise UserError(f"gpu:{number}: {in_one_line(error)}; if a library is missing, {HOW_TO_INSTALL}") from None
 
     def asked(self, number: Array) -> Callable[[], float]:
         """Its copy to the host is queued here and now: a later one would wait for the steps begun meanwhile."""
         import cupyx
 
-        answer, here = cupyx.empty_pinned((), number.dtype), self.xp.cuda.Event()
-        number.get(out=answer, blocking=False)
+        answer, here = cupyx.empty_pinned(1, number.dtype), self.xp.cuda.Event()
+        number.reshape(1).get(out=answer, blocking=False)
         here.record()
 
         def wait() -> float:
             here.synchronize()
-            return float(answer)
+            return float(answer[0])
 
         return wait
 
@@ -156,10 +155,12 @@ class Gpu(Accelerator):
 
 
 def found(module: str) -> Any:
-    """Raises UserError if it is not installed."""
+    """Raises UserError if it is not installed, ImportError if it is, but broken."""
     try:
         return importlib.import_module(module)
-    except ImportError:
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
         raise UserError(f"--device gpu needs {module}; {HOW_TO_INSTALL}") from None
 
 

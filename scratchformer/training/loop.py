@@ -19,7 +19,7 @@ from scratchformer import config as configs
 from scratchformer.config import Config
 from scratchformer.decoding.translator import SENTENCES_AT_ONCE, Translator
 from scratchformer.errors import UserError
-from scratchformer.gpu.device import open_device
+from scratchformer.gpu.device import Device, open_device
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.ops import ops_of
 from scratchformer.nn.optim import Adam, clip_by_global_norm_inplace, noam
@@ -42,10 +42,11 @@ def begin(run: RunDirectory, config: Config) -> Trainer:
 
     Raises UserError for whatever is wrong with the configuration, the text or the directory.
     """
+    device = open_device(config.training.device, config.training.precision)
     run.require_free()
     corpus = read_corpus(config.data)
     tokenizer = train_tokenizer(corpus, config)
-    trainer = Trainer(run, config, encode_corpus(corpus, tokenizer, config), tokenizer)
+    trainer = Trainer(run, config, encode_corpus(corpus, tokenizer, config), tokenizer, device)
     tokenizer.save(run.tokenizer_file)
     run.write_config(config)
     return trainer
@@ -58,22 +59,27 @@ def resume(run: RunDirectory, config: Config) -> tuple[Trainer, list[str]]:
     or if the text is not the same any more.
     """
     configs.require_same(configs.load(run.config_file), config, run.config_file)
+    device = open_device(config.training.device, config.training.precision)
     tokenizer = Tokenizer.load(run.tokenizer_file)
-    trainer = Trainer(run, config, encode_corpus(read_corpus(config.data), tokenizer, config), tokenizer)
+    trainer = Trainer(run, config, encode_corpus(read_corpus(config.data), tokenizer, config), tokenizer, device)
     complaints = trainer.restore()
     run.write_config(config)
     return trainer, complaints
 
 
 class Trainer:
-    """A model, its optimizer and their place in the batch plan: what one step changes and a checkpoint holds."""
+    """A model, its optimizer and their place in the batch plan: what one step changes and a checkpoint holds.
 
-    def __init__(self, run: RunDirectory, config: Config, data: TrainingData, tokenizer: Tokenizer) -> None:
+    device  where it is done; None is the CPU, whatever the configuration says
+    """
+
+    def __init__(self, run: RunDirectory, config: Config, data: TrainingData, tokenizer: Tokenizer,
+                 device: Device | None = None) -> None:
         self.run, self.config, self.data, self.tokenizer = run, config, data, tokenizer
         settings = config.training
         self.plan = BatchPlan(data.train, settings.tokens_per_batch, settings.accumulation, settings.seed,
                               settings.bucket_fineness)
-        self.device = open_device(settings.device, settings.precision)
+        self.device = device or Device()
         self.model = Transformer(config.model, settings.seed)
         self.device.take_over(self.model)
         threads = 1 if self.device.runs_ahead else settings.threads or available_cores()
@@ -319,7 +325,7 @@ def train(trainer: Trainer) -> str:
                 break
             try:
                 under_way.append(trainer.step(epoch, index, indices))
-            except UserError:
+            except (UserError, MemoryError):
                 report()                                                           # the last step may have failed, too
                 raise
             step = trainer.progress.step

@@ -2,7 +2,6 @@
 
 import ctypes
 import functools
-import hashlib
 import re
 import shutil
 import subprocess
@@ -39,20 +38,18 @@ def entry_points(source):
     return "\n".join(lines), number
 
 
+LIBRARIES = tempfile.TemporaryDirectory(prefix="kernels_on_cpu_")
+"""What the compiler makes, until this process ends."""
+
+
 @functools.cache
 def compiled(source):
     """-> the library, and the number of each instance's entry point."""
     functions, number = entry_points(source)
+    library = Path(LIBRARIES.name) / f"{len(list(Path(LIBRARIES.name).iterdir()))}.so"
+    options = "-O1", "-std=c++17", "-Wno-unknown-pragmas", "-shared", "-fPIC", f"-I{HERE}", "-x", "c++", "-"
     text = f'#include "on_cpu.h"\n{source}\n{functions}\n'
-    key = hashlib.sha256((text + (HERE / "on_cpu.h").read_text(encoding="utf-8")).encode()).hexdigest()[:16]
-    library = Path(tempfile.gettempdir()) / f"scratchformer_kernels_{key}.so"
-    if not library.exists():
-        with tempfile.TemporaryDirectory() as directory:
-            made = Path(directory) / "kernels.so"
-            options = "-O1", "-std=c++17", "-Wno-unknown-pragmas", "-shared", "-fPIC", f"-I{HERE}"
-            subprocess.run([COMPILER, *options, "-x", "c++", "-", "-o", made], input=text, text=True, check=True)
-            shutil.copy(made, library.with_suffix(".partial"))
-        library.with_suffix(".partial").replace(library)
+    subprocess.run([COMPILER, *options, "-o", library], input=text, text=True, check=True)
     return ctypes.CDLL(str(library)), number
 
 

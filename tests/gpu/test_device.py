@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from scratchformer.config import Config, with_settings
+from scratchformer.config import Config, load, with_settings
 from scratchformer.errors import UserError
 from scratchformer.gpu.device import Device, open_device
 from scratchformer.gpu.kernels import C_TYPE, SOURCE, declared
+from scratchformer.training import loop
 
 
 def pretended_cupy(count=None):
@@ -32,7 +33,8 @@ def pretended_cupy(count=None):
 
 @pytest.mark.parametrize("cupy, device, message", [
     (None, "gpu", "--device gpu needs cupy; pip install 'scratchformer[cuda13]', or [cuda12], brings it"),
-    (pretended_cupy(), "gpu", "gpu:0: no NVIDIA driver that works (cudaErrorInsufficientDriver"),
+    (pretended_cupy(), "gpu", "gpu:0: cudaErrorInsufficientDriver: CUDA driver version is insufficient; if a library"),
+    (types.ModuleType("cupy"), "gpu:1", "gpu:1: module 'cupy' has no attribute 'cuda'; if a library is missing, pip"),
     (pretended_cupy(0), "gpu", "gpu:0: there are 0 GPUs here"),
     (pretended_cupy(2), "gpu:2", "gpu:2: there are 2 GPUs here, counted from 0"),
 ])
@@ -46,11 +48,59 @@ def test_what_is_missing_is_told_in_one_line(cupy, device, message, monkeypatch,
 @pytest.mark.parametrize("settings, message", [
     (["--device", "gpu:x"], "training.device='gpu:x' must be cpu, gpu or gpu:N"),
     (["--device", "tpu"], "training.device='tpu' must be cpu, gpu or gpu:N"),
+    (["--device", "gpu:" + 5000 * "1"], "must be cpu, gpu or gpu:N"),
+    (["--precision", "fp64"], "training.precision must be one of fp32, tf32, bf16, fp16, not 'fp64'"),
     (["--precision", "bf16"], "training.precision=bf16 is for a GPU; on the CPU everything is fp32"),
 ])
 def test_what_is_no_device_or_precision_is_told(settings, message, refused, own_run, small_settings):
     assert message in refused("translate", own_run.path, *settings)
     assert message in refused("train", "tiny", *small_settings, *settings, "--out", own_run.path / "new")
+
+
+def test_what_breaks_when_cupy_is_imported_is_told(tmp_path, monkeypatch, refused, own_run):
+    text = "CuPy is not right.\\n\\nOriginal error:\\n  libnvrtc.so missing"
+    (tmp_path / "cupy.py").write_text(f"raise ImportError('{text}')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "cupy", raising=False)
+    assert "gpu:0: libnvrtc.so missing; if a library" in refused("translate", own_run.path, "--device", "gpu")
+
+
+@pytest.mark.parametrize("error, said", [("out of luck\nand more", "the GPU failed: out of luck"),
+                                         ("", "the GPU failed: CUBLASError")])
+def test_a_gpu_that_fails_on_the_way_is_told_in_one_line(monkeypatch, refused, own_run, error, said):
+    kind = type("CUBLASError", (RuntimeError,), {"__module__": "cupy_backends.cuda.libs.cublas"})
+
+    def fail(*_):
+        raise kind(error)
+
+    monkeypatch.setattr(Device, "take_over", fail)
+    assert said in refused("translate", own_run.path)
+
+
+def settings_of(run):
+    return load(run.config_file).training
+
+
+def test_a_run_keeps_its_precision_until_it_moves_to_the_cpu(own_run, cli, monkeypatch):
+    monkeypatch.setattr(loop, "open_device", lambda *_: Device())                  # what matters here is the file
+
+    def resumed(*options):
+        assert cli("train", "--resume", own_run.path, *options).code == 0
+        return settings_of(own_run).device, settings_of(own_run).precision
+
+    assert resumed("--device", "gpu", "--precision", "bf16") == ("gpu", "bf16")
+    assert resumed() == resumed("--device", "gpu") == ("gpu", "bf16")
+    assert resumed("--device", "gpu:1") == ("gpu:1", "bf16")
+    assert resumed("--set", "device=cpu") == ("cpu", "")
+    assert resumed("--device", "gpu", "--precision", "fp16") == ("gpu", "fp16")
+    assert resumed("--device", "cpu") == ("cpu", "")
+
+
+def test_doctor_examines_the_code_on_the_cpu_whatever_the_run_says(own_run, cli):
+    text = own_run.config_file.read_text(encoding="utf-8")
+    own_run.config_file.write_text(text.replace('device = "cpu"', 'device = "gpu"'), encoding="utf-8")
+    assert settings_of(own_run).device == "gpu"
+    assert cli("doctor", own_run.path, "--code").code == 0
 
 
 def test_the_cpu_is_the_default_and_takes_a_precision_of_its_own():

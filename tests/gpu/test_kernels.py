@@ -1,6 +1,7 @@
 """kernels.cu on the CPU: every kernel against the reference, threads in both orders; and planted faults are found."""
 
 import inspect
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -249,8 +250,8 @@ FAULTS = {
 
 @needs_compiler
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_planted_fault_is_found(fault):
-    """In a process of its own: some write where they should not."""
+def test_a_planted_fault_is_found(fault, tmp_path):
+    """In a process of its own: some write where they should not, and then nothing is cleared away."""
     before, after = FAULTS[fault]
     assert SOURCE_TEXT.count(before) == 1
     code = ("import sys, test_kernels as t\n"
@@ -258,7 +259,7 @@ def test_a_planted_fault_is_found(fault):
             "found = [t.disagreements(t.fused(source, forward), 'float32', 1e-4) for forward in (True, False)]\n"
             "sys.exit(3 if any(found) else 0)")
     done = subprocess.run([sys.executable, "-c", code, fault], cwd=Path(__file__).parent, capture_output=True,
-                          text=True)
+                          text=True, env={**os.environ, "TMPDIR": str(tmp_path)})
     assert done.returncode == 3 or done.returncode < 0, done.stderr
 
 

@@ -165,6 +165,17 @@ def test_a_run_there_is_a_run_on_the_cpu(begin, begin_there, precision, toleranc
     assert all(entry["seconds"] > 0 for entry in there.run.read_log("step"))
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision, tolerance", [("fp32", 1e-3), ("tf32", 1e-2), ("bf16", 5e-2), ("fp16", 1e-2)])
+def test_fifty_steps_on_a_gpu_are_fifty_steps_on_the_cpu(begin, open_gpu, monkeypatch, precision, tolerance):
+    here = begin("here", steps=50)
+    loop.train(here)
+    monkeypatch.setattr(loop, "open_device", lambda *_: open_gpu(precision))
+    there = begin("there", steps=50)
+    loop.train(there)
+    np.testing.assert_allclose(losses(there.run), losses(here.run), rtol=tolerance)
+
+
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 def test_a_run_that_stopped_goes_on_bit_for_bit(begin_there, precision, same_run):
     whole = begin_there("whole", precision)
