@@ -67,10 +67,11 @@ def cross_entropy_formula() -> Complaints:
 
 
 def cross_entropy_extremes() -> Complaints:
-    logits = np.array([[1e4, 0, -1e4], [1e4, 0, -1e4]], "float32")
-    found, _, dlogits = cross_entropy(logits, np.array([2, 1]))
-    yield differs("loss of logits 10,000 apart", found, 2e4 + 1e4)
-    yield differs("gradient of logits 10,000 apart", dlogits, np.array([[1, 0, -1], [1, -1, 0]]))
+    for dtype in ("float64", "float32"):                                           # the reference; the fast one
+        logits = np.array([[1e4, 0, -1e4], [1e4, 0, -1e4]], dtype)
+        found, _, dlogits = cross_entropy(logits, np.array([2, 1]))
+        yield differs(f"loss of {dtype} logits 10,000 apart", found, 2e4 + 1e4)
+        yield differs(f"gradient of {dtype} logits 10,000 apart", dlogits, np.array([[1, 0, -1], [1, -1, 0]]))
 
 
 def optimizer() -> CodeProbe:
