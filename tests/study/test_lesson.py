@@ -72,7 +72,7 @@ def test_a_figure_without_words_is_an_error():
 
 
 def test_a_script_leaves_its_figure_beside_itself(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(sys.modules["__main__"], "__file__", str(tmp_path / "lesson.py"))
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", str(tmp_path / "lesson.py"), raising=False)
     monkeypatch.chdir(tmp_path)
     lesson.show(Figure(), "01_x", ALT)
     assert (tmp_path / "out" / "01_x.png").read_bytes().startswith(b"\x89PNG")
@@ -86,7 +86,7 @@ def test_a_notebook_shows_it_under_the_cell(tmp_path, monkeypatch, capsys):
     display.Image, display.display = SimpleNamespace, shown.append
     monkeypatch.setitem(sys.modules, "IPython", notebook)
     monkeypatch.setitem(sys.modules, "IPython.display", display)
-    monkeypatch.delattr(sys.modules["__main__"], "__file__")
+    monkeypatch.delattr(sys.modules["__main__"], "__file__", raising=False)
     monkeypatch.chdir(tmp_path)
     lesson.show(Figure(), "01_x", ALT)
     image, = shown
