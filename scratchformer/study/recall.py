@@ -25,16 +25,18 @@ BATCH, LONGEST_GRADIENT = 32, 1.0
 """Sequences a step, and the length to which a longer gradient is cut."""
 
 
-def sequences(random: np.random.Generator, count: int, n: int, blank: bool = False) -> tuple[Array, Array]:
+def sequences(random: np.random.Generator, count: int, n: int, blank: bool = False,
+              marked: bool = True) -> tuple[Array, Array]:
     """-> x (count, n, 1 + SYMBOLS) with a 1 for each symbol and for the mark; which symbol is the first (count,) int
 
-    blank  nothing comes after the first symbol: the rest of x is 0
+    blank   nothing comes after the first symbol: the rest of x is 0
+    marked  the first place has the mark
     """
     ids = random.integers(1, 1 + SYMBOLS, (count, n))
     x = np.eye(1 + SYMBOLS)[ids]
     if blank:
         x[:, 1:] = 0
-    x[:, 0, 0] = 1
+    x[:, 0, 0] = marked
     return x, ids[:, 0]
 
 
@@ -88,12 +90,13 @@ class FirstSymbol(Layer):
         return gradients[0] if isinstance(gradients, tuple) else gradients
 
 
-def train(model: FirstSymbol, n: int, rate: float, seed: int, steps: int = 200, blank: bool = False) -> list[float]:
+def train(model: FirstSymbol, n: int, rate: float, seed: int, steps: int = 200, blank: bool = False,
+          marked: bool = True) -> list[float]:
     """Adam at one learning rate, every step with new sequences of length n. -> the loss of each step, in nats"""
     random, losses = np.random.default_rng(seed), []
     optimizer = Adam(model)  # type: ignore[arg-type]  # all that it needs is a store
     for _ in range(steps):
-        x, first = sequences(random, BATCH, n, blank)
+        x, first = sequences(random, BATCH, n, blank, marked)
         scores, cache = model.forward(x)
         loss_sum, _, dscores = cross_entropy(scores, first[:, None])
         model.zero_grad()
@@ -105,7 +108,7 @@ def train(model: FirstSymbol, n: int, rate: float, seed: int, steps: int = 200, 
     return losses
 
 
-def accuracy(model: FirstSymbol, n: int, count: int = 400, blank: bool = False) -> float:
+def accuracy(model: FirstSymbol, n: int, count: int = 400, blank: bool = False, marked: bool = True) -> float:
     """The share of new sequences, always the same ones, of which the model names the first symbol."""
-    x, first = sequences(np.random.default_rng(12345), count, n, blank)
+    x, first = sequences(np.random.default_rng(12345), count, n, blank, marked)
     return float((model.forward(x)[0][:, 0].argmax(axis=-1) == first).mean())

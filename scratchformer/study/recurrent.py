@@ -87,10 +87,7 @@ class LSTM(Layer):
         gates = from_input.reshape(*x.shape[:2], 4, d_hidden)
         for t in range(x.shape[1]):
             a = gates[:, t] + (h[:, t] @ W_h).reshape(-1, 4, d_hidden)
-            i, f, g, o = sigmoid(a[:, 0]), sigmoid(a[:, 1]), np.tanh(a[:, 2]), sigmoid(a[:, 3])
-            c[:, t + 1] = f * c[:, t] + i * g
-            h[:, t + 1] = o * np.tanh(c[:, t + 1])
-            gates[:, t] = np.stack([i, f, g, o], axis=1)
+            h[:, t + 1], c[:, t + 1], gates[:, t] = lstm_cell(a, c[:, t])
         return h[:, 1:], (input_cache, h, c, gates)
 
     def backward(self, dh: Array, cache: Any) -> tuple[Array, Array, Array]:
@@ -99,21 +96,31 @@ class LSTM(Layer):
         da = np.empty_like(gates)                                                  # (B, T, 4, d_hidden)
         dh_later, dc_later = np.zeros_like(h[:, 0]), np.zeros_like(c[:, 0])
         for t in reversed(range(dh.shape[1])):
-            i, f, g, o = gates[:, t].swapaxes(0, 1)
-            # h_t = o tanh(c_t) is output t, and is read by step t + 1
-            dh_t, tanh_c = dh[:, t] + dh_later, np.tanh(c[:, t + 1])
-            # c_t = f c_{t-1} + i g is read by h_t and by step t + 1
-            dc = dc_later + dh_t * o * (1 - tanh_c**2)
-            da[:, t, 0] = dc * g * i * (1 - i)
-            da[:, t, 1] = dc * c[:, t] * f * (1 - f)
-            da[:, t, 2] = dc * i * (1 - g**2)
-            da[:, t, 3] = dh_t * tanh_c * o * (1 - o)
-            dc_later = dc * f
+            # h_t is output t, and is read by step t + 1, as c_t is
+            da[:, t], dc_later = lstm_cell_backward(dh[:, t] + dh_later, dc_later, c[:, t], c[:, t + 1], gates[:, t])
             # a_t = x_t W_x + b + h_{t-1} W_h
             dh_later = da[:, t].reshape(len(dh), -1) @ W_h.data.T
         da = da.reshape(*dh.shape[:2], -1)                                         # (B, T, 4 d_hidden)
         W_h.grad += rows_of(h[:, :-1]).T @ rows_of(da)
         return self.input.backward(da, input_cache), dh_later, dc_later
+
+
+def lstm_cell(a: Array, c_before: Array) -> tuple[Array, Array, Array]:
+    """What an LSTM does with a_t (B, 4, d) and c_{t-1} (B, d). -> h_t, c_t (B, d), the gates i, f, g, o (B, 4, d)"""
+    i, f, g, o = gates = sigmoid(a[:, 0]), sigmoid(a[:, 1]), np.tanh(a[:, 2]), sigmoid(a[:, 3])
+    c = f * c_before + i * g
+    return o * np.tanh(c), c, np.stack(gates, axis=1)
+
+
+def lstm_cell_backward(dh: Array, dc: Array, c_before: Array, c: Array, gates: Array) -> tuple[Array, Array]:
+    """dh, dc: what comes back to h_t and c_t from later, (B, d) -> da_t (B, 4, d), dc_{t-1} (B, d)"""
+    i, f, g, o = gates.swapaxes(0, 1)
+    tanh_c = np.tanh(c)
+    # h = o tanh(c)
+    dc = dc + dh * o * (1 - tanh_c**2)
+    # c = f c_before + i g;  i, f, o = sigmoid(a), g = tanh(a)
+    da = [dc * g * i * (1 - i), dc * c_before * f * (1 - f), dc * i * (1 - g**2), dh * tanh_c * o * (1 - o)]
+    return np.stack(da, axis=1), dc * f
 
 
 def with_first(like: Array, first: Array | None) -> Array:

@@ -26,6 +26,14 @@ def test_blank_sequences_hold_the_first_symbol_and_nothing_else():
     assert not blank[:, 1:].any()
 
 
+def test_without_the_mark_the_rest_is_as_it_was():
+    marked, first = sequences(np.random.default_rng(0), 5, 7)
+    unmarked, same = sequences(np.random.default_rng(0), 5, 7, marked=False)
+    np.testing.assert_array_equal(first, same)
+    np.testing.assert_array_equal(unmarked[:, :, 1:], marked[:, :, 1:])
+    assert not unmarked[:, :, 0].any()
+
+
 @KINDS
 def test_backward_agrees_with_finite_differences(kind):
     report = gradcheck(FirstSymbol(kind, 5, seed=0), np.random.default_rng(1).normal(size=(3, 4, 1 + SYMBOLS)))

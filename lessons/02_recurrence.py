@@ -1,0 +1,580 @@
+# %% [markdown]
+# # 02 · Reading left to right
+#
+# *About 35 minutes. You need: [lesson 01](01_backprop.py) (linear maps, softmax with cross-entropy, gradients and how
+# to check them). You will have: a recurrent network with its backward pass through time, written by you, and a
+# measured answer to what such a network forgets, why, and what it costs to wait for it.*
+
+# %% Imports
+import time
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from scratchformer.nn.attention import SelfAttention
+from scratchformer.study.exercises.numeric import numeric_gradient
+from scratchformer.study.figures import ACCENT, DARK
+from scratchformer.study.lesson import QUICK, duration, measure, recorded, same, show
+from scratchformer.study.recall import SYMBOLS, AttentionReader, FirstSymbol, accuracy, sequences, train
+from scratchformer.study.recurrent import LSTM, RNN, lstm_cell
+
+# %% [markdown]
+# ## Question
+#
+# **How can a network of fixed size read a sentence of any length, and what does it forget?**
+#
+# The answer in one sentence: it reads one word at a time, with the same weights at every step, into a state of fixed
+# size; and a word is lost when too little of it is left there beside the traces of the words after it.
+#
+# Lesson 01 read a sentence as a bag of words. That takes any length, but *dog bites man* and *man bites dog* are the
+# same bag. A **recurrent network** keeps the order: its *state*, a vector $h$, is updated by each word in turn. Here
+# is one (64 numbers of state) on a test of memory: it reads $n$ random symbols, each 1 to 8, and must say at the end
+# which was the first. The task is the same for every $n$, and so are the network, the training and the number of its
+# steps; what grows is the distance. (The code is in [study/recall.py](../scratchformer/study/recall.py): the state
+# after the last symbol, a linear map to 8 scores, the softmax cross-entropy of lesson 01, and 200 steps of Adam, an
+# optimiser that gives each weight a step length of its own.)
+
+# %%
+x, first = sequences(np.random.default_rng(0), count=2, n=8)                        # x (2, 8, 9), first (2,)
+for symbols, answer in zip(x[:, :, 1:].argmax(axis=-1) + 1, first):
+    print("reads", *symbols, " is to say", answer)
+for n, lo, hi in (4, 0.99, 1), (16, 0.9, 1), (128, 0.05, 0.25):
+    model = FirstSymbol(RNN, 64, seed=0)
+    train(model, n, rate=0.003, seed=100)
+    measure(f"n = {n:3}: share of 400 new sequences it gets right (guessing: 0.125)", accuracy(model, n), lo, hi)
+
+# %% [markdown]
+# Over short distances it is perfect. Over 128 symbols the same training leaves it guessing.
+#
+# ## The idea in one picture
+#
+# Unroll the loop in time. Every column is the same layer with the same weights; only $x_t$ and the state differ. What
+# the network knows of $x_1$ when it has read $x_n$ has come through every box between them.
+
+# %% The figure
+figure, axes = plt.subplots(figsize=(8, 3.1), layout="constrained")
+names = ["1", "2", "3", "n"]
+for at, name in zip((0, 2.4, 4.8, 8.2), names):
+    axes.text(at, 0, f"tanh(a$_{name}$)", ha="center", va="center",
+              bbox=dict(boxstyle="round,pad=0.6", fc="white", ec=DARK))
+    axes.annotate("", (at, -0.33), (at, -1.05), arrowprops=dict(arrowstyle="-|>", color=DARK))
+    axes.text(at, -1.35, f"x$_{name}$", ha="center", color=DARK)
+    axes.text(at + 0.12, -0.75, "W$_x$", color=DARK, fontsize=9)
+    axes.annotate("", (at - 0.12, 1.05), (at - 0.12, 0.33), arrowprops=dict(arrowstyle="-|>", color=DARK))
+    axes.annotate("", (at + 0.12, 0.33), (at + 0.12, 1.05), arrowprops=dict(arrowstyle="-|>", color=ACCENT, ls="--"))
+    axes.text(at - 0.2, 1.2, f"h$_{name}$", ha="right", color=DARK)
+    axes.text(at + 0.2, 1.2, f"dh$_{name}$", color=ACCENT)
+for start, end in (-1.5, -0.6), (0.6, 1.8), (3.0, 4.2), (5.4, 6.2), (6.9, 7.6):
+    axes.annotate("", (end, 0.1), (start, 0.1), arrowprops=dict(arrowstyle="-|>", color=DARK))
+    axes.annotate("", (start, -0.12), (end, -0.12), arrowprops=dict(arrowstyle="-|>", color=ACCENT, ls="--"))
+for at in (-1.05, 1.2, 3.6):
+    axes.text(at, 0.22, "W$_h$", ha="center", color=DARK, fontsize=9)
+axes.text(-1.75, 0, "h$_0$", ha="center", va="center", color=DARK)
+axes.text(6.55, 0, "...", ha="center", va="center")
+axes.text(3.6, -0.45, "from later", ha="center", color=ACCENT, fontsize=9)
+axes.set(xlim=(-2.1, 9), ylim=(-1.6, 1.5))
+axes.axis("off")
+show(figure, "02_unrolled", alt="Four boxes from left to right, steps 1, 2, 3 and n, each tanh of a sum. Solid arrows: "
+     "x_t comes in from below through W_x, the state from the left through W_h, and h_t leaves upwards and to the "
+     "right. Dashed arrows run back: into each box come dh_t from above and a gradient from the later step.")
+
+# %% [markdown]
+# ## The equation, and the same in code
+#
+# With $x_t$ the input of step $t$ ($d_{in}$ numbers) and $h_t$ the state after it ($d_{hidden}$ numbers), rows as in
+# lesson 01:
+#
+# $$a_t = x_t W_x + h_{t-1} W_h + b \qquad h_t = \tanh(a_t)$$
+#
+# Two linear maps, added. $\tanh$ bends each number into the range from $-1$ to $1$; without it, the state could grow
+# from step to step without bound. $h_0$ is zero unless given.
+
+# %%
+def rnn(x, h0, W_x, W_h, b):
+    """x (B, T, d_in), h0 (B, d_hidden), W_x (d_in, d_hidden), W_h (d_hidden, d_hidden), b (d_hidden,)
+    -> h (B, T, d_hidden)"""
+    states, h = [], h0
+    for t in range(x.shape[1]):
+        h = np.tanh(x[:, t] @ W_x + h @ W_h + b)               # (B, d_hidden)
+        states.append(h)
+    return np.stack(states, axis=1)
+
+
+# %% [markdown]
+# ## Forward
+#
+# Two sequences of five steps. The number of weights has no $T$ in it. And the order counts: read backwards, the same
+# inputs have the same sum, and lead to another state.
+
+# %%
+B, T, d_in, d_hidden = 2, 5, 3, 4
+random = np.random.default_rng(1)
+x, h0 = random.normal(size=(B, T, d_in)), random.normal(size=(B, d_hidden))
+W_x, W_h, b = (0.7 * random.normal(size=shape) for shape in ((d_in, d_hidden), (d_hidden, d_hidden), d_hidden))
+h = rnn(x, h0, W_x, W_h, b)
+
+layer = RNN(d_in, d_hidden, random, "float64")
+for parameter, ours in zip(layer.parameters().values(), (W_x, b, W_h)):
+    parameter.data[...] = ours
+library_h, cache = layer.forward(x, h0)
+same("states: this page and the library", h, library_h)
+measure("weights: (d_in + d_hidden + 1) d_hidden", W_x.size + W_h.size + b.size, 32, 32)
+backwards = x[:, ::-1]
+measure("read backwards: the sum of the inputs moves by", np.abs(backwards.sum(axis=1) - x.sum(axis=1)).max(), 0, 1e-14)
+measure("    the last state moves by", np.abs(rnn(backwards, h0, W_x, W_h, b) - h)[:, -1].max(), 0.3, 2)
+
+# %% [markdown]
+# ## Backward
+#
+# Let $dh_t$ be what the rest of the model hands back for output $t$. Take one number of $h_t$, nudge it, and follow
+# the nudge to the loss. It goes **two ways**: out of the layer, as output $t$; and into $a_{t+1}$, where $W_h$
+# multiplies it. The second way includes everything that happens later. So the whole gradient of the state is
+#
+# $$g_t = dh_t + da_{t+1} W_h^T$$
+#
+# (the transpose as for `dx` in lesson 01), and the last state has the first way only: $g_T = dh_T$. Then through
+# tanh, number by number. Its slope at $a$ is $1 - \tanh^2 a$, and $\tanh a_t$ is at hand, it is $h_t$:
+#
+# $$da_t = g_t \cdot (1 - h_t^2)$$
+#
+# $da_t$ needs $da_{t+1}$, so we go from the last step to the first: **backpropagation through time**. The rest is
+# lesson 01. In $a_t = x_t W_x + h_{t-1} W_h + b$ stand two linear maps, so $dx_t = da_t W_x^T$, and what arrives at
+# $h_0$ is $da_1 W_h^T$. The weights are used at every step, each use is a way to the loss, and effects add:
+#
+# $$dW_x = \sum_t x_t^T da_t \qquad dW_h = \sum_t h_{t-1}^T da_t \qquad db = \sum_t da_t$$
+#
+# Mind the index: $W_h$ multiplied the state *before* step $t$. In the code the sum over steps and over sequences is
+# one sum, written with `einsum`, which sums over each letter that is not in the result.
+
+# %%
+def bptt(dh, x, h0, h, W_x, W_h):
+    """dh (B, T, d_hidden) and what forward had -> db, dW_x, dW_h, dx, dh0"""
+    da, from_later = np.zeros_like(dh), np.zeros_like(h0)
+    for t in reversed(range(dh.shape[1])):
+        da[:, t] = (dh[:, t] + from_later) * (1 - h[:, t]**2)
+        from_later = da[:, t] @ W_h.T
+    before = np.concatenate([h0[:, None], h[:, :-1]], axis=1)  # what each step read: h_0 ... h_{T-1}
+    dW_x, dW_h = np.einsum("bti,btj->ij", x, da), np.einsum("bti,btj->ij", before, da)
+    return da.sum(axis=(0, 1)), dW_x, dW_h, da @ W_x.T, from_later
+
+
+# %% [markdown]
+# ## Check
+#
+# All five against central differences, with a random upstream gradient. Then a classic mistake: leave out
+# `from_later`. Such a *truncated* backward is cheap, and wrong, and a check with $T = 1$ does not see it.
+
+# %%
+arrays = {"b": b, "W_x": W_x, "W_h": W_h, "x": x, "h0": h0}
+
+
+def worst_error(gradients, upstream, **inputs):
+    """The largest error over the five gradients, each relative to its largest true element."""
+    worst = 0
+    for (name, array), gradient in zip((arrays | inputs).items(), gradients):
+        def loss(moved):
+            return (rnn(**(arrays | inputs | {name: moved})) * upstream).sum()
+
+        true = numeric_gradient(loss, array)
+        worst = max(worst, np.abs(gradient - true).max() / np.abs(true).max())
+    return worst
+
+
+def truncated(dh, x, h0, h, W_x, W_h):
+    """bptt in which every step takes itself for the last"""
+    steps = [bptt(dh[:, t:t + 1], x[:, t:t + 1], before, h[:, t:t + 1], W_x, W_h)
+             for t, before in enumerate([h0, *h.swapaxes(0, 1)[:-1]])]
+    db, dW_x, dW_h, dx, dh0 = zip(*steps)
+    return sum(db), sum(dW_x), sum(dW_h), np.concatenate(dx, axis=1), dh0[0]
+
+
+dh = random.normal(size=h.shape)
+gradients = bptt(dh, x, h0, h, W_x, W_h)
+measure("bptt: worst error of the five", worst_error(gradients, dh), 0, 1e-8)
+measure("truncated: worst error", worst_error(truncated(dh, x, h0, h, W_x, W_h), dh), 0.2, 5)
+one = truncated(dh[:, :1], x[:, :1], h0, h[:, :1], W_x, W_h)
+measure("truncated, sequences of one step: worst error", worst_error(one, dh[:, :1], x=x[:, :1]), 0, 1e-8)
+
+dx, dh0 = layer.backward(dh, cache)
+same("dx: this page and the library", gradients[3], dx)
+same("dh0: the same", gradients[4], dh0)
+same("dW_h: the same", gradients[2], layer.recurrent.weight.grad)
+
+# %% [markdown]
+# ## Experiment 1: what is left of a difference
+#
+# Suppose two sentences differ only at the beginning, so that $h_1$ differs a little. How much of it is left in $h_n$?
+# Each step multiplies the difference by $W_h$ and by the slopes:
+#
+# $$\delta_{t} = (\delta_{t-1} W_h) \cdot (1 - h_t^2)$$
+#
+# Going back, the same factors stand in the formula of $da_t$, in the opposite order. So one matrix tells both: **how
+# much of the first word is left in the last state, and how much gradient comes back from there.** Below it is
+# multiplied out. What is plotted is the length that is left of a random small difference of length 1 (the root of its
+# mean square).
+#
+# The weights are random, with inputs of variance 1. We set the *spectral radius* $\rho$ of $W_h$, its largest
+# eigenvalue in absolute value: in the long run, multiplying by $W_h$ alone stretches lengths by $\rho$ a step. Before
+# you look: for which $\rho$ of 0.9, 1, 1.1 does the difference survive 128 steps?
+
+# %%
+d, STEPS, SEEDS = 64, 128, (0, 1, 2)
+WHERE = np.array([2, 16, 32, 64, 128])
+
+
+def what_is_left(rho, seed, input_size=1.0, bend=np.tanh, slope=lambda h: 1 - h**2):
+    """-> (STEPS,): how long a difference of length 1 in h_1 is in h_1, h_2, ..."""
+    random = np.random.default_rng(seed)
+    W = random.normal(size=(d, d))
+    W *= rho / np.abs(np.linalg.eigvals(W)).max()
+    h, J, left = bend(input_size * random.normal(size=d)), np.eye(d), [1.0]
+    for _ in range(STEPS - 1):
+        h = bend(input_size * random.normal(size=d) + h @ W)
+        J = (J @ W) * slope(h)                                 # row k: a difference in number k of h_1, in h_t now
+        left.append(np.sqrt((J**2).sum() / d))
+    return np.array(left)
+
+
+def over_seeds(*arguments, **options):
+    """The geometric mean over three random networks."""
+    return np.exp(np.mean([np.log(what_is_left(*arguments, seed, **options)) for seed in SEEDS], axis=0))
+
+
+linear = {"bend": lambda a: a, "slope": np.ones_like}
+curves = {f"tanh, ρ = {rho:g}": over_seeds(rho) for rho in (0.9, 1, 1.1, 2, 3)}
+curves |= {f"no tanh, ρ = {rho:g}": over_seeds(rho, **linear) for rho in (0.9, 1.1)}
+curves["tanh, ρ = 1.1, inputs a tenth"] = over_seeds(1.1, input_size=0.1)
+for name, left in curves.items():
+    print(f"{name:30}" + "".join(f"   n = {n}: {left[n - 1]:7.1e}" for n in WHERE))
+for name, n, lo, hi in [("tanh, ρ = 0.9", 32, 1e-10, 1e-6), ("tanh, ρ = 1.1", 32, 1e-7, 1e-3),
+                        ("tanh, ρ = 1.1", 128, 1e-29, 1e-17), ("no tanh, ρ = 1.1", 128, 1e3, 1e6),
+                        ("tanh, ρ = 1.1, inputs a tenth", 128, 1e-2, 1), ("tanh, ρ = 2", 128, 1e-3, 1e3),
+                        ("tanh, ρ = 3", 128, 1e9, 1e15)]:
+    measure(f"{name}: left after n = {n}", curves[name][n - 1], lo, hi)
+W_h = random.normal(size=(d, d))
+W_h *= 1.1 / np.abs(np.linalg.eigvals(W_h)).max()
+for input_size, lo, hi in (1, 0.4, 0.7), (0.1, 0.85, 1):
+    h = rnn(input_size * random.normal(size=(4, STEPS, d)), np.zeros((4, d)), np.eye(d), W_h, 0)
+    measure(f"ρ = 1.1, inputs of size {input_size}: mean slope 1 - h^2", (1 - h**2).mean(), lo, hi)
+
+# %% The figure
+figure, axes = plt.subplots(figsize=(8, 4.3), layout="constrained")
+looks = {"tanh, ρ = 0.9": ("-", DARK), "tanh, ρ = 1": ("--", DARK), "tanh, ρ = 1.1": (":", DARK),
+         "tanh, ρ = 2": ("-.", DARK), "tanh, ρ = 3": ((0, (8, 2)), DARK),
+         "no tanh, ρ = 0.9": ("-", ACCENT), "no tanh, ρ = 1.1": (":", ACCENT)}
+for name, (style, colour) in looks.items():
+    axes.semilogy(np.arange(1, STEPS + 1), curves[name], ls=style, color=colour, lw=1.8)
+    axes.text(STEPS + 2, curves[name][-1], name, color=colour, va="center", fontsize=9)
+axes.axhline(1, color="#999999", lw=0.8)
+axes.set(xlabel="n, steps", ylabel="length left of a difference of length 1", xlim=(1, 160), ylim=(1e-36, 1e15),
+         title="A random tanh network forgets, at ρ = 1.1 as well")
+show(figure, "02_what_is_left", alt="Length left of a difference in the first state against n up to 128, logarithmic. "
+     "With tanh and spectral radius 0.9, 1 and 1.1 it falls along straight lines to below 1e-18. Without tanh 0.9 "
+     "falls far more slowly, to 1e-6, and 1.1 rises to 1e5. With tanh and radius 2 it stays near 1; with 3 it rises "
+     "to 1e12.")
+
+# %% [markdown]
+# For none of the three. The lines are straight on a logarithmic axis: a constant share is lost at every step. Without
+# tanh, $\rho$ decides as one expects, and 1.1 explodes. With tanh, the slopes $1 - h^2$ are below 1 wherever the
+# inputs have pushed $h$ away from 0; so 1.1 vanishes too. The control: with inputs a tenth as large, the slopes stay
+# near 1, and at $\rho = 1.1$ a tenth of the difference is alive after 128 steps.
+#
+# Nor is forgetting a law of tanh. Large weights beat the slopes: at $\rho = 3$ differences grow until they are as
+# large as the state, and gradients **explode**. Somewhere near 2 lies the border, for these inputs. (That is why
+# everything on this page is trained with gradients cut to length 1.)
+#
+# ## Experiment 2: what training makes of it
+#
+# Random networks are one thing; training could find better weights. So here is the test of the opening again, with
+# three seeds, the best of three learning rates for each case (by the accuracy shown, so it flatters all), and other
+# readers of about as many parameters. All train for 200 steps.
+#
+# - **RNN**, as above. And the same with $W_h$ multiplied by 0.8 at the start: if Experiment 1 is right, it must fail
+#   earlier.
+# - **LSTM** (long short-term memory), the network that was built against forgetting. Beside $h$ it has a second
+#   state, the *cell* $c$, which no tanh and no matrix touches on its way:
+#
+# $$c_t = f_t \cdot c_{t-1} + i_t \cdot g_t \qquad h_t = o_t \cdot \tanh(c_t)$$
+#
+# All products are number by number. $f$, $i$, $o$ are *gates* between 0 and 1: how much of the cell to keep, how much
+# of the new content $g$ to take in, how much to show. Each of the four is a linear map of $x_t$ and $h_{t-1}$ like
+# $a_t$ above, followed by the sigmoid $\sigma(z) = 1 / (1 + e^{-z})$, or by tanh for $g$. Now the derivative of $c_t$
+# by $c_{t-1}$, along the cell, is $f_t$. A usual start gives the forget gate the bias 1, and $\sigma(1)$ is 0.73. We
+# take that, and 5.
+# - **Attention**, one layer from the library, as a black box. You have seen its map in lesson 00. Here only one thing
+#   matters: at the last place it looks at all $n$ places *directly*, with no chain in between.
+#
+# How does attention know which symbol is the first? It would not: it is a bag, too. In this task the first place is
+# marked by a 1 in a ninth input, for all readers. Without the mark:
+
+# %%
+for name, kind, size, lo, hi in ("RNN", RNN, 64, 0.97, 1), ("attention", AttentionReader, 34, 0.25, 0.45):
+    model = FirstSymbol(kind, size, seed=0)
+    train(model, 8, rate=0.003, seed=100, marked=False)
+    measure(f"n = 8, no mark: {name}", accuracy(model, 8, marked=False), lo, hi)
+ids = np.random.default_rng(0).integers(0, SYMBOLS, (20_000, 8, 1))
+commonest = (ids == np.arange(SYMBOLS)).sum(axis=1).max(axis=1).mean() / 8
+measure("the most that a bag allows: name the commonest symbol", commonest, 0.31, 0.34)
+
+# %% [markdown]
+# Without the mark, attention gets no further than a bag of symbols can. Order comes for free when one reads in order;
+# a reader without recurrence has to be *told* it. With the mark:
+
+# %% The table
+result = recorded("first_symbol")
+rows = {(row["reader"], row["n"], row["blank"]): row for row in result["results"]}
+LENGTHS = sorted({n for _, n, blank in rows if not blank})
+READERS = list(dict.fromkeys(reader for reader, _, _ in rows))
+
+
+def right(reader, n, which="mean", blank=False):
+    return rows[reader, n, blank]["best"]["accuracy"][which]
+
+
+print(f"accuracy, mean of three seeds (lowest..highest); guessing gives 0.125\n{'':34}"
+      + "".join(f"{f'n = {n}':18}" for n in LENGTHS))
+for reader in READERS:
+    cells = [[right(reader, n, which) for which in ("mean", "lowest", "highest")] for n in LENGTHS]
+    print(f"{reader:20} {rows[reader, 4, False]['parameters']:,} weights "
+          + "".join("{:.2f} ({:.2f}..{:.2f})  ".format(*cell) for cell in cells))
+for reader, n, lo, hi in [("RNN", 16, 0.95, 1), ("RNN", 64, 0.2, 0.6), ("RNN, W_h x 0.8", 32, 0.1, 0.35),
+                          ("LSTM, forget bias 1", 32, 0.1, 0.25), ("LSTM, forget bias 5", 32, 0.95, 1),
+                          ("LSTM, forget bias 5", 64, 0.4, 0.7), ("attention", 64, 0.98, 1)]:
+    measure(f"{reader}, n = {n}: mean accuracy", right(reader, n), lo, hi)
+
+# %% The figure
+figure, axes = plt.subplots(figsize=(8, 3.9), layout="constrained")
+looks = {"RNN": ("o-", DARK), "RNN, W_h x 0.8": ("o:", DARK), "LSTM, forget bias 1": ("s:", ACCENT),
+         "LSTM, forget bias 5": ("s-", ACCENT), "attention": ("^--", "black")}
+for reader, (style, colour) in looks.items():
+    low, high = ([right(reader, n, which) for n in LENGTHS] for which in ("lowest", "highest"))
+    axes.plot(LENGTHS, [right(reader, n) for n in LENGTHS], style, color=colour, lw=1.8, label=reader)
+    axes.fill_between(LENGTHS, low, high, color=colour, alpha=0.12, lw=0)
+axes.axhline(1 / SYMBOLS, color="#888888", lw=0.8)
+axes.text(4, 1 / SYMBOLS + 0.02, "guessing", fontsize=9, color="#444444")
+axes.set_xscale("log", base=2)
+axes.set_xticks(LENGTHS, [str(n) for n in LENGTHS])
+axes.set(xlabel="n, symbols to read", ylabel="accuracy", ylim=(0, 1.05),
+         title="200 steps of training: who remembers the first symbol")
+axes.legend(loc="lower left", bbox_to_anchor=(0.02, 0.18), fontsize=9)
+show(figure, "02_recall", alt="Accuracy against n from 4 to 64, mean and range of three seeds. Attention stays at 1. "
+     "The LSTM with forget bias 5 stays at 1 up to 32 and falls to about 0.5 at 64. The RNN is at 1 up to 16, then "
+     "falls to 0.6 and 0.4. With W_h times 0.8, and for the LSTM with forget bias 1, it is near guessing at 32.")
+
+# %% [markdown]
+# Distance does nothing to attention here. The recurrent readers fail at a length that their *start* decides: the RNN
+# with a smaller $W_h$ fails sooner; so does the LSTM whose gate is 0.73 open, and the LSTM with an open gate holds on
+# longer than all of them.
+#
+# Is it the vanishing, then? Here is what is left at the start of training of a difference in the first state (for the
+# LSTM: in the first cell), measured with the library's backward: it gets each unit vector as $dh_n$, and what comes
+# out at the first state is the matrix of Experiment 1. Beside it a second control, *blank*: nothing follows the first
+# symbol. The distance is the same, and there is nothing to confuse it with.
+
+# %%
+def left_at_start(reader, n, seed, blank=False):
+    """Length left of a random difference of length 1 in the first state (or cell), on one sequence."""
+    kind, size = (LSTM, 31) if reader.startswith("LSTM") else (RNN, 64)
+    layer = FirstSymbol(kind, size, seed).reader
+    if reader.endswith("0.8"):
+        layer.recurrent.weight.data *= 0.8
+    if reader.endswith("5"):
+        layer.input.bias.data[size:2 * size] = 5               # the forget gate's part of the biases
+    x, _ = sequences(np.random.default_rng(seed), 1, n, blank)
+    h, cache = layer.forward(np.repeat(x, size, axis=0))       # the same sequence once for each unit vector
+    dh = np.zeros_like(h)
+    dh[:, -1] = np.eye(size)
+    *_, dfirst = layer.backward(dh, cache)                     # (size, size): dh0, or dc0
+    return np.sqrt((dfirst**2).sum() / size)
+
+
+left = {key: np.exp(np.mean([np.log(left_at_start(key[0], key[1], seed, key[2])) for seed in SEEDS]))
+        for key in rows if key[0] != "attention" and key[1] >= 16}
+for key in sorted(left, key=left.get):
+    reader, n, blank = key
+    print(f"left {left[key]:7.1e}   accuracy {right(reader, n, blank=blank):.2f}   "
+          f"{reader}, n = {n}{', blank' if blank else ''}")
+SMALLER = "RNN, W_h x 0.8"
+for case, left_band, right_band in [(("RNN", 64, False), (5e-3, 5e-2), (0.2, 0.6)),
+                                    ((SMALLER, 16, False), (5e-3, 5e-2), (0.9, 1)),
+                                    ((SMALLER, 32, True), (5e-4, 5e-3), (0.9, 1)),
+                                    ((SMALLER, 64, True), (1e-6, 5e-4), (0.1, 0.4))]:
+    measure(f"{case[0]}, n = {case[1]}{', blank' if case[2] else ''}: left", left[case], *left_band)
+    measure("    accuracy", right(*case[:2], blank=case[2]), *right_band)
+measure("LSTM, forget bias 5, n = 64: left", left["LSTM, forget bias 5", 64, False], 0.5, 30)
+
+# %% [markdown]
+# Two things are in this list.
+#
+# - **Where little is left, little is learnt**, as long as other symbols follow; the order is not perfect, as the
+#   readers differ in more than this.
+# - **How little is too little depends on the rest.** Take the RNN at 64 and its smaller twin at 16. About the same
+#   share is left, one or two parts in a hundred. The twin has 15 later symbols to tell it from, and learns nearly
+#   all; the other has 63, and learns a third. With blanks, a share several times smaller is enough at 32. So a small
+#   signal can do where it is the only one: Adam gives weights with small gradients steps as long as the others. It
+#   hurts among large ones. A state of fixed size holds the traces of all symbols, and the last are the strongest. (At
+#   64 blanks, with a hundredth of that left, 200 steps are not enough either way.)
+#
+# And the LSTM with the open gate loses nothing by vanishing at 64, but is only half right after 200 steps. It keeps
+# the other 63 symbols as well. Whether that is what holds it up there we have not tested.
+#
+# ## Experiment 3: what waiting costs
+#
+# The state of step $t$ needs that of step $t - 1$: a sequence of $n$ is $n$ steps of waiting, whatever the machine.
+# Attention needs no state of another place: all places can be computed at once. What it pays is arithmetic. Let
+# $d_{in} = d_{hidden} = d$. Per sequence, the multiplications of the forward pass:
+
+# %%
+def rnn_products(n, d):
+    """W_x and W_h at each step"""
+    return {"without projections": n * d**2, "all": 2 * n * d**2}
+
+
+def attention_products(n, d):
+    """each place with each, twice; and four linear maps at each place"""
+    return {"without projections": 2 * n**2 * d, "all": 2 * n**2 * d + 4 * n * d**2}
+
+
+def seconds(layer, x, dy, repeat):
+    """The quickest of some forward and backward passes."""
+    best = np.inf
+    for _ in range(repeat):
+        begin = time.perf_counter()
+        layer.backward(dy, layer.forward(x)[1])
+        best = min(best, time.perf_counter() - begin)
+    return best
+
+
+random, d = np.random.default_rng(0), 64
+layers = {"RNN": RNN(d, d, random, "float64"), "attention": SelfAttention(d, 1, random, "float64")}
+print(f"d = {d}     steps that wait      multiplications, all  (without projections)")
+for n in 16, 64, 256:
+    x, dy = random.normal(size=(2, 4, n, d))
+    for (name, layer), count, wait in zip(layers.items(), (rnn_products, attention_products), (n, 1)):
+        products = count(n, d)
+        print(f"n = {n:3}  {name:9} {wait:5}     {products['all']:20,}  ({products['without projections']:,})")
+        duration(f"    forward and backward of 4 sequences, {name}", seconds(layer, x, dy, 2 if QUICK else 4))
+for n, exact in (d // 2, 1), (d, 2), (4 * d, 8):
+    ratio = attention_products(n, d)["without projections"] / rnn_products(n, d)["without projections"]
+    measure(f"n = {n}: attention's multiplications over the RNN's, without projections", ratio, exact, exact)
+
+# %% [markdown]
+# Where $n$ is longer than $d$, attention does **more** arithmetic than the RNN, not less: $n^2 d$ grows with the
+# square of the length. On one core, where nothing runs at the same time, that is what you pay. So is waiting a real
+# cost? The next cell keeps the arithmetic the same, to the last multiplication: 2,048 symbols in all, as many short
+# sequences or as few long ones.
+
+# %%
+d, times = 32, {}
+layer = RNN(d, d, random, "float64")
+for n in 4, 64, 1024:
+    x, dy = random.normal(size=(2, 2048 // n, n, d))
+    times[n] = seconds(layer, x, dy, 3 if QUICK else 6)
+    duration(f"RNN, {2048 // n:3} sequences of {n:4}", times[n])
+measure("time of the longest over the shortest, the same arithmetic", times[1024] / times[4], 2, 200)
+
+# %% [markdown]
+# The same arithmetic takes many times as long when it comes in many small pieces that wait for one another. Here a
+# part of the price is Python's, which runs the loop; but a machine that could do a thousand pieces at once would also
+# have to stand and wait. We have not measured one.
+#
+# ## Check the claim
+#
+# > An RNN cannot carry information over long distances.
+#
+# It can, and here is one. One number of state for each symbol, weights set by hand. $W_h$ is 12.5 on its diagonal and
+# 0 elsewhere: a state near $+1$ or $-1$ pushes itself back there at the next step. The first symbol brings the mark,
+# which lifts the sum just enough for the symbol itself to tip it:
+
+# %%
+latch = RNN(1 + SYMBOLS, SYMBOLS, random, "float64")
+latch.input.weight.data[...] = np.vstack([np.full(SYMBOLS, 4.0), 2 * np.eye(SYMBOLS)])   # the mark; the symbols
+latch.input.bias.data[...] = -5
+latch.recurrent.weight.data[...] = 12.5 * np.eye(SYMBOLS)
+
+x, first = sequences(np.random.default_rng(3), 400, 1000)
+h, _ = latch.forward(x)
+measure("n = 1000: the largest state is that of the first symbol", (h[:, -1].argmax(axis=1) + 1 == first).mean(), 1, 1)
+for n, lo, hi in (2, 1e-4, 1e-1), (4, 1e-15, 1e-8), (16, 0, 1e-50):
+    rows_x = np.repeat(x[:1, :n], SYMBOLS, axis=0)
+    h_1, _ = latch.forward(rows_x[:, :1])
+    h, cache = latch.forward(rows_x[:, 1:], h_1[:, 0])
+    dh = np.zeros_like(h)
+    dh[:, -1] = np.eye(SYMBOLS)
+    dh_1 = latch.backward(dh, cache)[1]
+    measure(f"n = {n}: left of a small difference in the first state", np.sqrt((dh_1**2).sum() / SYMBOLS), lo, hi)
+
+# %% [markdown]
+# It remembers perfectly after 1,000 symbols, and a *small* difference in its first state is gone after a few. There
+# is no contradiction. The latch is safe *because* it undoes small changes; the first symbol makes a large one, and
+# derivatives speak of small changes only. So what vanishes here is not the memory but the **gradient that would teach
+# it**: of a loss at the end, nothing arrives at $h_1$. Bengio, Simard and Frasconi showed in 1994 (*Learning long-term
+# dependencies with gradient descent is difficult*) that this is a dilemma: a state that holds on to its content safely
+# passes hardly any gradient back.
+#
+# > LSTMs solve the vanishing gradient.
+#
+# The equation says how far: along the cell, the derivative over $n$ steps is the product of the forget gates. At its
+# usual start, 0.73 a step. From Experiment 2:
+
+# %%
+for name, lo, hi in ("LSTM, forget bias 1", 0.84, 0.9), ("LSTM, forget bias 5", 0.98, 1.1), ("RNN", 0.91, 0.985):
+    per_step = (left[name, 64, False] / left[name, 16, False]) ** (1 / 48)
+    measure(f"{name}: share left per step, at the start", per_step, lo, hi)
+gates = lstm_cell(np.tile([[0.0], [1], [0], [0]], (1, 1, 1)), np.zeros((1, 1)))[2]              # a = 0, 1, 0, 0
+measure("the forget gate at bias 1: sigmoid(1)", gates[0, 1, 0], 0.731, 0.732)
+
+# %% [markdown]
+# With bias 1, more than the gate's 0.73 is left, since a second way leads through $h$ and the other gates; but it
+# vanishes all the same, here faster than in the RNN. With bias 5 it does not. The cell *makes it possible* to keep a
+# gradient alive: one number, the gate, does what a whole matrix must be tuned for in the RNN. Whether the gate is
+# open is a matter of its weights.
+#
+# ## Paper and code
+#
+# - §1 of "Attention Is All You Need" begins with this lesson: recurrent models compute along the positions of
+#   symbols, and this "inherently sequential nature precludes parallelization within training examples". §4 and Table 1
+#   compare: per layer $n d^2$ operations for recurrence and $n^2 d$ for self-attention; $O(n)$ sequential operations
+#   against $O(1)$; a longest path of $O(n)$ between two places against $O(1)$. Table 1 counts without projections, as
+#   the column in brackets above, and without the factor 2.
+# - The simple network is Elman's (1990, *Finding Structure in Time*), who did not send gradients further back than
+#   one step. The LSTM is Hochreiter and Schmidhuber's (1997, *Long Short-Term Memory*), the forget gate Gers,
+#   Schmidhuber and Cummins's (2000, *Learning to Forget*). Cutting long gradients: Pascanu, Mikolov and Bengio (2013,
+#   *On the difficulty of training recurrent neural networks*).
+# - In this project: both layers in [study/recurrent.py](../scratchformer/study/recurrent.py), with tests against
+#   finite differences and PyTorch in [test_recurrent.py](../tests/study/test_recurrent.py). They stand in `study`
+#   because the paper's model contains neither. Experiment 2 is
+#   [benchmarks/first_symbol.py](../benchmarks/first_symbol.py).
+# - *Differs from this page:* the library computes $x_t W_x + b$ for all steps in one product, since only $h W_h$ has
+#   to wait.
+# - *Limits:* one synthetic task, small networks, 200 steps. With more steps the recurrent readers would get further;
+#   how far we have not measured.
+#
+# ## Exercises
+#
+# **Predict.** You run `bptt` with $dh_t = 0$ for all $t$ but the last, on a network with $W_h = 0$. Which of the five
+# gradients are zero, and at which steps?
+#
+# <details><summary>Answer</summary>
+#
+# Nothing goes back through $W_h$, so $da_t = 0$ for all but the last step: $dx_t$ is 0 but for the last step, and
+# $dh_0 = da_1 W_h^T$ is 0. $db$ and $dW_x$ get the share of the last step. $dW_h = h_{T-1}^T da_T$ is *not* zero: a
+# weight that is 0 may have a gradient.
+#
+# </details>
+#
+# **Build** `02_rnn`: the forward pass.
+#
+# **Backward** `02_bptt`: all five gradients.
+#
+# **Backward** `02_lstm_cell_backward`: one step of the LSTM. The cell has two ways to the loss, like $h_t$ above.
+#
+# **Break** `02_blind_check`: the truncated backward passed for $T = 1$. Find an upstream gradient with which it
+# passes for every $T$.
+#
+# ## Next
+#
+# To translate, one recurrent network can read the sentence and another write, and all that passes between them is the
+# last state. This page says what becomes of the first word then. But the states of all the steps were there.
+# [Lesson 03](03_bahdanau.py) lets the writer look back at them. The paper's own reasons against recurrence stand in
+# sections 1 and 4 of [its arXiv page](https://arxiv.org/abs/1706.03762).
