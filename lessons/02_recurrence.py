@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 02 · Reading left to right
 #
-# *About 35 minutes. You need: [lesson 01](01_backprop.py) (linear maps, softmax with cross-entropy, gradients and how
+# *About 40 minutes. You need: [lesson 01](01_backprop.py) (linear maps, softmax with cross-entropy, gradients and how
 # to check them). You will have: a recurrent network with its backward pass through time, written by you, and a
 # measured answer to what such a network forgets, why, and what it costs to wait for it.*
 
@@ -16,7 +16,7 @@ from scratchformer.study.exercises.numeric import numeric_gradient
 from scratchformer.study.figures import ACCENT, DARK
 from scratchformer.study.lesson import QUICK, duration, measure, recorded, same, show
 from scratchformer.study.recall import SYMBOLS, AttentionReader, FirstSymbol, accuracy, sequences, train
-from scratchformer.study.recurrent import LSTM, RNN, lstm_cell
+from scratchformer.study.recurrent import LSTM, RNN, sigmoid
 
 # %% [markdown]
 # ## Question
@@ -30,12 +30,14 @@ from scratchformer.study.recurrent import LSTM, RNN, lstm_cell
 # same bag. A **recurrent network** keeps the order: its *state*, a vector $h$, is updated by each word in turn. Here
 # is one (64 numbers of state) on a test of memory: it reads $n$ random symbols, each 1 to 8, and must say at the end
 # which was the first. The task is the same for every $n$, and so are the network, the training and the number of its
-# steps; what grows is the distance. (The code is in [study/recall.py](../scratchformer/study/recall.py): the state
-# after the last symbol, a linear map to 8 scores, the softmax cross-entropy of lesson 01, and 200 steps of Adam, an
-# optimiser that gives each weight a step length of its own.)
+# steps; what grows is the distance. (A symbol is given as a row of numbers with a 1 at its place, and the first
+# symbol has a second 1 at place 0, of which more below. The code is in
+# [study/recall.py](../scratchformer/study/recall.py): the state after the last symbol, a linear map to 9 scores, the
+# softmax cross-entropy of lesson 01, and 200 steps of Adam, an optimiser that gives each weight a step length of its
+# own.)
 
 # %%
-x, first = sequences(np.random.default_rng(0), count=2, n=8)                        # x (2, 8, 9), first (2,)
+x, first = sequences(np.random.default_rng(0), count=2, n=8)   # x (2, 8, 9): 2 sequences, 8 places; first (2,)
 for symbols, answer in zip(x[:, :, 1:].argmax(axis=-1) + 1, first):
     print("reads", *symbols, " is to say", answer)
 for n, lo, hi in (4, 0.99, 1), (16, 0.9, 1), (128, 0.05, 0.25):
@@ -86,8 +88,9 @@ show(figure, "02_unrolled", alt="Four boxes from left to right, steps 1, 2, 3 an
 #
 # $$a_t = x_t W_x + h_{t-1} W_h + b \qquad h_t = \tanh(a_t)$$
 #
-# Two linear maps, added. $\tanh$ bends each number into the range from $-1$ to $1$; without it, the state could grow
-# from step to step without bound. $h_0$ is zero unless given.
+# Two linear maps, added. $\tanh$, number by number, bends the sum into the range from $-1$ to $1$; without it, the
+# state could grow from step to step without bound. $h_0$ is zero unless given. In code, $B$ sequences of $T$ steps are
+# read side by side.
 
 # %%
 def rnn(x, h0, W_x, W_h, b):
@@ -197,14 +200,14 @@ measure("truncated, sequences of one step: worst error", worst_error(one, dh[:, 
 
 dx, dh0 = layer.backward(dh, cache)
 same("dx: this page and the library", gradients[3], dx)
-same("dh0: the same", gradients[4], dh0)
-same("dW_h: the same", gradients[2], layer.recurrent.weight.grad)
+same("dh0: this page and the library", gradients[4], dh0)
+same("dW_h: this page and the library", gradients[2], layer.recurrent.weight.grad)
 
 # %% [markdown]
 # ## Experiment 1: what is left of a difference
 #
 # Suppose two sentences differ only at the beginning, so that $h_1$ differs a little. How much of it is left in $h_n$?
-# Each step multiplies the difference by $W_h$ and by the slopes:
+# Call the difference $\delta_t$ after step $t$. Each step multiplies it by $W_h$ and by the slopes:
 #
 # $$\delta_{t} = (\delta_{t-1} W_h) \cdot (1 - h_t^2)$$
 #
@@ -256,6 +259,14 @@ W_h *= 1.1 / np.abs(np.linalg.eigvals(W_h)).max()
 for input_size, lo, hi in (1, 0.4, 0.7), (0.1, 0.85, 1):
     h = rnn(input_size * random.normal(size=(4, STEPS, d)), np.zeros((4, d)), np.eye(d), W_h, 0)
     measure(f"ρ = 1.1, inputs of size {input_size}: mean slope 1 - h^2", (1 - h**2).mean(), lo, hi)
+J = np.eye(d)                                                  # forward, in the first sequence, from h_1 to h_16
+for t in range(1, 16):
+    J = (J @ W_h) * (1 - h[0, t]**2)
+h = np.repeat(h[:1, :16], d, axis=0)                           # the same sequence once for each unit vector
+dh = np.zeros_like(h)
+dh[:, -1] = np.eye(d)
+*_, dh_1 = bptt(dh[:, 1:], np.zeros((d, 15, d)), h[:, 0], h[:, 1:], np.eye(d), W_h)
+same("back from each number of h_16 to h_1: that matrix, transposed", dh_1.T, J)
 
 # %% The figure
 figure, axes = plt.subplots(figsize=(8, 4.3), layout="constrained")
@@ -274,14 +285,14 @@ show(figure, "02_what_is_left", alt="Length left of a difference in the first st
      "to 1e12.")
 
 # %% [markdown]
-# For none of the three. The lines are straight on a logarithmic axis: a constant share is lost at every step. Without
-# tanh, $\rho$ decides as one expects, and 1.1 explodes. With tanh, the slopes $1 - h^2$ are below 1 wherever the
-# inputs have pushed $h$ away from 0; so 1.1 vanishes too. The control: with inputs a tenth as large, the slopes stay
+# For none of the three. The lines are nearly straight on a logarithmic axis: at every step the same share is lost.
+# Without tanh, $\rho$ decides as one expects, and 1.1 explodes. With tanh, the slopes $1 - h^2$ are below 1 wherever
+# the inputs have pushed $h$ away from 0; so 1.1 vanishes too. The control: with inputs a tenth as large, the slopes stay
 # near 1, and at $\rho = 1.1$ a tenth of the difference is alive after 128 steps.
 #
-# Nor is forgetting a law of tanh. Large weights beat the slopes: at $\rho = 3$ differences grow until they are as
-# large as the state, and gradients **explode**. Somewhere near 2 lies the border, for these inputs. (That is why
-# everything on this page is trained with gradients cut to length 1.)
+# Nor is forgetting a law of tanh. Large weights beat the slopes: at $\rho = 3$ small differences grow at every
+# step, and gradients **explode**. Somewhere near 2 lies the border, for these inputs. (Against explosions, whatever
+# is trained on this page has its gradient cut to length 1 where it is longer.)
 #
 # ## Experiment 2: what training makes of it
 #
@@ -311,10 +322,11 @@ show(figure, "02_what_is_left", alt="Length left of a difference in the first st
 for name, kind, size, lo, hi in ("RNN", RNN, 64, 0.97, 1), ("attention", AttentionReader, 34, 0.25, 0.45):
     model = FirstSymbol(kind, size, seed=0)
     train(model, 8, rate=0.003, seed=100, marked=False)
-    measure(f"n = 8, no mark: {name}", accuracy(model, 8, marked=False), lo, hi)
+    measure(f"n = 8, no mark: accuracy of {name}", accuracy(model, 8, marked=False), lo, hi)
 ids = np.random.default_rng(0).integers(0, SYMBOLS, (20_000, 8, 1))
 commonest = (ids == np.arange(SYMBOLS)).sum(axis=1).max(axis=1).mean() / 8
 measure("the most that a bag allows: name the commonest symbol", commonest, 0.31, 0.34)
+measure("the forget gate with bias 1, before it has learnt: σ(1)", sigmoid(1.0), 0.731, 0.732)
 
 # %% [markdown]
 # Without the mark, attention gets no further than a bag of symbols can. Order comes for free when one reads in order;
@@ -409,8 +421,8 @@ measure("LSTM, forget bias 5, n = 64: left", left["LSTM, forget bias 5", 64, Fal
 # - **Where little is left, little is learnt**, as long as other symbols follow; the order is not perfect, as the
 #   readers differ in more than this.
 # - **How little is too little depends on the rest.** Take the RNN at 64 and its smaller twin at 16. About the same
-#   share is left, one or two parts in a hundred. The twin has 15 later symbols to tell it from, and learns nearly
-#   all; the other has 63, and learns a third. With blanks, a share several times smaller is enough at 32. So a small
+#   share is left, one or two parts in a hundred. The twin has 15 later symbols to tell it from, and gets nearly
+#   all right; the other has 63, and gets little more than a third. With blanks, a share several times smaller is enough at 32. So a small
 #   signal can do where it is the only one: Adam gives weights with small gradients steps as long as the others. It
 #   hurts among large ones. A state of fixed size holds the traces of all symbols, and the last are the strongest. (At
 #   64 blanks, with a hundredth of that left, 200 steps are not enough either way.)
@@ -421,7 +433,8 @@ measure("LSTM, forget bias 5, n = 64: left", left["LSTM, forget bias 5", 64, Fal
 # ## Experiment 3: what waiting costs
 #
 # The state of step $t$ needs that of step $t - 1$: a sequence of $n$ is $n$ steps of waiting, whatever the machine.
-# Attention needs no state of another place: all places can be computed at once. What it pays is arithmetic. Let
+# Attention needs no state of another place: all places can be computed at once, which counts as 1 step, whatever $n$.
+# What it pays is arithmetic. Let
 # $d_{in} = d_{hidden} = d$. Per sequence, the multiplications of the forward pass:
 
 # %%
@@ -484,7 +497,7 @@ measure("time of the longest over the shortest, the same arithmetic", times[1024
 #
 # It can, and here is one. One number of state for each symbol, weights set by hand. $W_h$ is 12.5 on its diagonal and
 # 0 elsewhere: a state near $+1$ or $-1$ pushes itself back there at the next step. The first symbol brings the mark,
-# which lifts the sum just enough for the symbol itself to tip it:
+# which lifts the sum to where the symbol itself decides its sign:
 
 # %%
 latch = RNN(1 + SYMBOLS, SYMBOLS, random, "float64")
@@ -514,21 +527,19 @@ for n, lo, hi in (2, 1e-4, 1e-1), (4, 1e-15, 1e-8), (16, 0, 1e-50):
 #
 # > LSTMs solve the vanishing gradient.
 #
-# The equation says how far: along the cell, the derivative over $n$ steps is the product of the forget gates. At its
-# usual start, 0.73 a step. From Experiment 2:
+# The equation says how far: along the cell, the derivative over $n$ steps is the product of the forget gates, each
+# about $\sigma(1)$ at the usual start. From the list in Experiment 2:
 
 # %%
 for name, lo, hi in ("LSTM, forget bias 1", 0.84, 0.9), ("LSTM, forget bias 5", 0.98, 1.1), ("RNN", 0.91, 0.985):
     per_step = (left[name, 64, False] / left[name, 16, False]) ** (1 / 48)
     measure(f"{name}: share left per step, at the start", per_step, lo, hi)
-gates = lstm_cell(np.tile([[0.0], [1], [0], [0]], (1, 1, 1)), np.zeros((1, 1)))[2]              # a = 0, 1, 0, 0
-measure("the forget gate at bias 1: sigmoid(1)", gates[0, 1, 0], 0.731, 0.732)
 
 # %% [markdown]
-# With bias 1, more than the gate's 0.73 is left, since a second way leads through $h$ and the other gates; but it
+# With bias 1, more is left than the gate lets through, since a second way leads through $h_t$ and $g_{t+1}$; but it
 # vanishes all the same, here faster than in the RNN. With bias 5 it does not. The cell *makes it possible* to keep a
-# gradient alive: one number, the gate, does what a whole matrix must be tuned for in the RNN. Whether the gate is
-# open is a matter of its weights.
+# gradient alive: for each number of the cell one gate decides, where the RNN has a whole matrix and all slopes to get
+# right. Whether the gate is open is a matter of its weights.
 #
 # ## Paper and code
 #
@@ -540,7 +551,8 @@ measure("the forget gate at bias 1: sigmoid(1)", gates[0, 1, 0], 0.731, 0.732)
 # - The simple network is Elman's (1990, *Finding Structure in Time*), who did not send gradients further back than
 #   one step. The LSTM is Hochreiter and Schmidhuber's (1997, *Long Short-Term Memory*), the forget gate Gers,
 #   Schmidhuber and Cummins's (2000, *Learning to Forget*). Cutting long gradients: Pascanu, Mikolov and Bengio (2013,
-#   *On the difficulty of training recurrent neural networks*).
+#   *On the difficulty of training recurrent neural networks*). The bias of 1: Jozefowicz, Zaremba and Sutskever
+#   (2015, *An Empirical Exploration of Recurrent Network Architectures*).
 # - In this project: both layers in [study/recurrent.py](../scratchformer/study/recurrent.py), with tests against
 #   finite differences and PyTorch in [test_recurrent.py](../tests/study/test_recurrent.py). They stand in `study`
 #   because the paper's model contains neither. Experiment 2 is
