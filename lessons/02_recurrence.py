@@ -287,11 +287,12 @@ show(figure, "02_what_is_left", alt="Length left of a difference in the first st
 # %% [markdown]
 # For none of the three. The lines are nearly straight on a logarithmic axis: at every step the same share is lost.
 # Without tanh, $\rho$ decides as one expects, and 1.1 explodes. With tanh, the slopes $1 - h^2$ are below 1 wherever
-# the inputs have pushed $h$ away from 0; so 1.1 vanishes too. The control: with inputs a tenth as large, the slopes stay
-# near 1, and at $\rho = 1.1$ a tenth of the difference is alive after 128 steps.
+# the inputs have pushed $h$ away from 0; so 1.1 vanishes too: the slopes are little more than
+# one half on average. The control: with inputs a tenth as large, they stay near 1, and at $\rho = 1.1$ a tenth of the
+# difference is alive after 128 steps.
 #
-# Nor is forgetting a law of tanh. Large weights beat the slopes: at $\rho = 3$ small differences grow at every
-# step, and gradients **explode**. Somewhere near 2 lies the border, for these inputs. (Against explosions, whatever
+# Nor is forgetting a law of tanh. Large weights beat the slopes: at $\rho = 3$ small differences grow on and
+# on, and gradients **explode**. Somewhere near 2 lies the border, for these inputs. (Against explosions, whatever
 # is trained on this page has its gradient cut to length 1 where it is longer.)
 #
 # ## Experiment 2: what training makes of it
@@ -421,11 +422,12 @@ measure("LSTM, forget bias 5, n = 64: left", left["LSTM, forget bias 5", 64, Fal
 # - **Where little is left, little is learnt**, as long as other symbols follow; the order is not perfect, as the
 #   readers differ in more than this.
 # - **How little is too little depends on the rest.** Take the RNN at 64 and its smaller twin at 16. About the same
-#   share is left, one or two parts in a hundred. The twin has 15 later symbols to tell it from, and gets nearly
-#   all right; the other has 63, and gets little more than a third. With blanks, a share several times smaller is enough at 32. So a small
-#   signal can do where it is the only one: Adam gives weights with small gradients steps as long as the others. It
-#   hurts among large ones. A state of fixed size holds the traces of all symbols, and the last are the strongest. (At
-#   64 blanks, with a hundredth of that left, 200 steps are not enough either way.)
+#   share is left, one or two parts in a hundred. The twin has 15 later symbols to tell the first from, and gets
+#   nearly all right; the other has 63, and gets little more than a third. With blanks, a share several times smaller
+#   is enough at 32. So a small signal can do where it is the only one, and is lost among large ones: a state of fixed
+#   size holds traces of all symbols, and the last are the strongest. (At 64 blanks, with a hundredth of that left,
+#   200 steps are not enough either way. Adam, which makes up for small gradients, may favour small signals; with
+#   another optimiser we have not tested it.)
 #
 # And the LSTM with the open gate loses nothing by vanishing at 64, but is only half right after 200 steps. It keeps
 # the other 63 symbols as well. Whether that is what holds it up there we have not tested.
@@ -434,8 +436,7 @@ measure("LSTM, forget bias 5, n = 64: left", left["LSTM, forget bias 5", 64, Fal
 #
 # The state of step $t$ needs that of step $t - 1$: a sequence of $n$ is $n$ steps of waiting, whatever the machine.
 # Attention needs no state of another place: all places can be computed at once, which counts as 1 step, whatever $n$.
-# What it pays is arithmetic. Let
-# $d_{in} = d_{hidden} = d$. Per sequence, the multiplications of the forward pass:
+# What it pays is arithmetic. Let $d_{in} = d_{hidden} = d$. The multiplications of the forward pass, per sequence:
 
 # %%
 def rnn_products(n, d):
@@ -472,10 +473,11 @@ for n, exact in (d // 2, 1), (d, 2), (4 * d, 8):
     measure(f"n = {n}: attention's multiplications over the RNN's, without projections", ratio, exact, exact)
 
 # %% [markdown]
-# Where $n$ is longer than $d$, attention does **more** arithmetic than the RNN, not less: $n^2 d$ grows with the
-# square of the length. On one core, where nothing runs at the same time, that is what you pay. So is waiting a real
-# cost? The next cell keeps the arithmetic the same, to the last multiplication: 2,048 symbols in all, as many short
-# sequences or as few long ones.
+# Attention does **more** arithmetic than the RNN, not less: at every length of this table with its projections (the
+# linear maps), and from $n = d/2$ on without them, since $n^2 d$ grows with the square of the length. On one core,
+# where nothing runs at the same time, that is what you pay. So is waiting a real cost? The
+# next cell keeps the arithmetic the same, to the last multiplication: 2,048 symbols in all, as many short sequences
+# or as few long ones.
 
 # %%
 d, times = 32, {}
