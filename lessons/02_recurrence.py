@@ -541,9 +541,9 @@ measure("the control, LSTM with forget bias 1 and W_h = 0: the same", (alone[1] 
 
 # %% [markdown]
 # With bias 1, more is left than the gate lets through, since other ways lead through $h_t$ into the next step; without
-# $W_h$, which closes them, it is the gate. It vanishes all the same, here faster than in the RNN. With bias 5 it does not. The cell *makes it possible* to keep a
-# gradient alive: for each number of the cell one gate decides, where the RNN has a whole matrix and all slopes to get
-# right. Whether the gate is open is a matter of its weights.
+# $W_h$, which closes them, it is the gate. It vanishes all the same, here faster than in the RNN. With bias 5 it does
+# not. The cell *makes it possible* to keep a gradient alive: for each number of the cell one gate decides, where the
+# RNN has a whole matrix and all slopes to get right. Whether the gate is open is a matter of its weights.
 #
 # ## Paper and code
 #
@@ -564,7 +564,7 @@ measure("the control, LSTM with forget bias 1 and W_h = 0: the same", (alone[1] 
 # - *Differs from this page:* the library computes $x_t W_x + b$ for all steps in one product, since only $h W_h$ has
 #   to wait.
 # - *Limits:* one synthetic task, small networks, 200 steps. With more steps the recurrent readers may get further;
-#   how far we have not measured.
+#   we have not measured it.
 #
 # ## Exercises
 #
