@@ -181,9 +181,9 @@ image = panel.imshow(table.T, COLOUR_MAP, aspect="auto", vmin=-1, vmax=1)
 panel.set(xlabel="position", ylabel="component (even: sine, odd: cosine)", title="PE for d_model = 32")
 panel.set_yticks(range(0, 32, 4))
 right.colorbar(image, ax=panel, label="value")
-show(figure, "09_clocks", alt="Left: three dials with the positions 0 to 6 as points on a circle, and hands at positions "
-     "2 and 5. Pair 0 turns by 1 radian per word, pair 4 by 0.1, pair 8 by 0.01, so that its points nearly coincide; "
-     "in each dial the hand turns by 3 times its speed from 2 to 5. Right: the table of 60 positions and 32 components. "
+show(figure, "09_clocks", alt="Left: three dials with the positions 0 to 6 as points on a circle, and hands at "
+     "positions 2 and 5. Pair 0 turns by 1 radian per word, pair 4 by 0.1, pair 8 by 0.01, so that its points nearly "
+     "coincide. From 2 to 5 each hand turns by 3 times its speed. Right: the table of 60 positions and 32 components. "
      "The first components change at every position, those from 24 on hardly change at all.")
 
 # %% [markdown]
@@ -277,8 +277,8 @@ curve.plot(offsets, 256 * np.cos(offsets), ":", color=ACCENT, lw=1)
 curve.text(18, 185, "all 256 pairs", color=DARK)
 curve.text(7, -235, "256 times the first pair alone", color=ACCENT, backgroundcolor="white")
 curve.set(title="One row of it", xlabel="offset k, words", ylabel="dot product")
-show(figure, "09_toeplitz", alt="Left: the dot products of 100 by 100 positions, each diagonal of one colour, brightest on "
-     "the main diagonal with 256, and falling to 112 in the corners. Right: the dot product against the offset, a "
+show(figure, "09_toeplitz", alt="Left: the dot products of 100 by 100 positions, each diagonal of one colour, "
+     "brightest on the main diagonal with 256, and falling to 112 in the corners. Right: the dot product against the offset, a "
      "symmetric peak of 256 at 0 that falls to about 125 at 60 words; the first pair alone swings between -256 and "
      "256 and is back at nearly full height every 44 words.")
 
@@ -364,8 +364,8 @@ measure("sinusoids of the library: worst error of dx", gradcheck(PositionalEncod
 # %% [markdown]
 # Is $M_k$ something that one can *find*? Take 8 components, fit the matrix that leads from each of the first 40
 # positions to the one 3 further on, by least squares, and try it on the next 200. As a control, the same with random
-# vectors, of length $\sqrt{D/2}$ like the sinusoids, of 8 and of 64 components of them. (Error: length of the difference over the length of the
-# vectors.)
+# vectors of 8 and of 64 components, whose length is $\sqrt{D/2}$ like that of the sinusoids. (Error: length of the
+# difference over the length of the vectors.)
 
 # %%
 def fitted_shift(table, k=3, n=40):
@@ -480,7 +480,7 @@ print("(for each run: steps until 90 % right; in the end, right where asked; whe
 for name, *bands in [("none", (0.1, 0.3), (0.1, 0.35)), ("the number itself", (0.1, 0.4), (0.1, 0.4)),
                      ("shuffled", (0.3, 0.85), (0, 0.25)), ("random", (0.97, 1), (0, 0.25)),
                      ("learned", (0.95, 1), (0, 0.25)), ("upside down", (0.97, 1), (0.3, 0.75)),
-                     ("sinusoids", (0.93, 1), (0.75, 1)), ("even", (0.97, 1), (0.9, 1))]:
+                     ("sinusoids", (0.93, 1), (0.75, 1)), ("even", (0.97, 1), (0.75, 1))]:
     _, asked, unasked = rows[3, name].mean(axis=0)             # over the runs
     measure(f"k = 3, {name}: right where asked", asked, *bands[0])
     measure("    where never asked", unasked, *bands[1])
@@ -504,9 +504,9 @@ for name, marker, colour in [("sinusoids", "o", DARK), ("even", "s", DARK), ("up
     axes.text(steps.mean() + 3, unasked.mean(), name, va="center", color=colour)
 axes.set(xlabel="training steps until 90 % right where asked", ylabel="right where never asked", xlim=(10, 105),
          ylim=(0, 1.05), title="Learnt fast is not learnt well: three words to the left")
-show(figure, "09_asked", alt="Share right at places never asked for against steps until 90 percent right, three runs of "
-     "five tables. Random vectors: near 25 steps and 10 percent. Upside down: near 25 steps, around 55 percent. "
-     "Evenly spaced speeds: near 30 steps and nearly 100 percent. Learned: near 70 steps and 10 percent. Sinusoids: "
+show(figure, "09_asked", alt="Share right at places never asked for against steps until 90 percent right, three "
+     "runs of five tables. Random vectors: near 25 steps and 10 percent. Upside down: near 25 steps, around 55 percent. "
+     "Evenly spaced speeds: near 30 steps and 75 to 100 percent. Learned: near 70 steps and 10 percent. Sinusoids: "
      "near 80 steps and 90 percent.")
 
 # %% [markdown]
