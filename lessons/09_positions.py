@@ -172,7 +172,8 @@ for row, (panel, i) in enumerate(zip(left.subplots(3, 1), (0, 4, 8))):
     panel.plot(np.cos(angles), np.sin(angles), "o", color=DARK, ms=5)
     for pos, mark in (2, "-"), (5, "--"):
         panel.plot([0, np.cos(speed * pos)], [0, np.sin(speed * pos)], mark, color=ACCENT, lw=2)
-        panel.text(1.28 * np.cos(speed * pos), 1.28 * np.sin(speed * pos), str(pos), ha="center", va="center")
+        panel.text(1.28 * np.cos(speed * pos), 1.28 * np.sin(speed * pos), str(pos) if i < 8 else "", ha="center",
+                   va="center")
     panel.set(aspect="equal", xlim=(-1.5, 1.5), ylim=(-1.5, 1.5), xticks=[], yticks=[])
     panel.set_title(f"pair {i}: {speed:.2g} rad per word", fontsize=10)
 left.suptitle("positions 0 to 6; hands at 2 and 5", fontsize=10)
@@ -274,13 +275,13 @@ figure.colorbar(image, ax=panel, label="dot product")
 offsets = np.arange(-60, 61)
 curve.plot(offsets, np.cos(offsets[:, None] * speeds(512)).sum(axis=1), color=DARK)
 curve.plot(offsets, 256 * np.cos(offsets), ":", color=ACCENT, lw=1)
-curve.text(18, 185, "all 256 pairs", color=DARK)
-curve.text(7, -235, "256 times the first pair alone", color=ACCENT, backgroundcolor="white")
-curve.set(title="One row of it", xlabel="offset k, words", ylabel="dot product")
+curve.text(60, 285, "all 256 pairs (solid)", color=DARK, ha="right")
+curve.text(60, -315, "256 times the first pair alone (dotted)", color=ACCENT, ha="right")
+curve.set(ylim=(-340, 340), title="One row of it", xlabel="offset k, words", ylabel="dot product")
 show(figure, "09_toeplitz", alt="Left: the dot products of 100 by 100 positions, each diagonal of one colour, "
-     "brightest on the main diagonal with 256, and falling to 112 in the corners. Right: the dot product against the offset, a "
-     "symmetric peak of 256 at 0 that falls to about 125 at 60 words; the first pair alone swings between -256 and "
-     "256 and is back at nearly full height every 44 words.")
+     "brightest on the main diagonal with 256, and falling to 112 in the corners. Right: the dot product against the "
+     "offset, a symmetric peak of 256 at 0 that falls to about 125 at 60 words; the first pair alone swings between "
+     "-256 and 256 and is back at nearly full height every 44 words.")
 
 # %% [markdown]
 # No position as far as 5,000 words away looks nearer than the neighbour. With one pair, position 44 would look nearer
@@ -311,7 +312,7 @@ measure("neighbour's score behind the target's, beta = 1", (256 - far[0]) / math
 
 # %% [markdown]
 # The place exists in *one* matrix for all positions. But it must be a strong one. Neighbours are so alike that at
-# $\beta = 1$ their scores differ by 0.3, and softmax hardly sees that.
+# $\beta = 1$ their scores differ by 0.3, and the target gets a fifth of the weight.
 #
 # ## Backward
 #
@@ -410,7 +411,7 @@ for name, new in [("sinusoids", lambda seed: PositionalEncoding()),
 # are in the test. If the model learns a shift, these come for free. If it learns a table of "from here, look there",
 # they do not.
 #
-# Eight tables of positions, 32 components each:
+# Nine tables of positions, 32 components each:
 #
 # - *none*; *the number itself*, from $-1$ to 1 in every component;
 # - *sinusoids*, and a *learned* table;
@@ -419,7 +420,7 @@ for name, new in [("sinusoids", lambda seed: PositionalEncoding()),
 #   $10000^{+2i/d_{model}}$ per word. He reported that the copy task, $k = 0$ here, was learnt *faster*;
 # - *random*: each component $\pm\sqrt{1/2}$, so vectors as long as the others, without any order;
 # - *shuffled*: the very vectors of the sinusoids, handed out to the positions at random;
-# - *even*: pairs whose speeds are evenly spaced from 0 to 1 radian per word.
+# - *even*: pairs whose speeds are evenly spaced from 0 to 1 radian per word; *slow*: the same from 0 to 0.3.
 #
 # Predict: which of them learn $k = 3$, and which of those are right at places that were never asked for?
 
@@ -435,7 +436,8 @@ def new_positions(name, random):
               "upside down": lambda: waves(pos, 1 / speeds(D)),
               "random": lambda: random.choice([-1, 1], (TEXT, D)) / math.sqrt(2),
               "shuffled": lambda: random.permutation(waves(pos, speeds(D))),
-              "even": lambda: waves(pos, np.linspace(0, 1, D // 2))}
+              "even": lambda: waves(pos, np.linspace(0, 1, D // 2)),
+              "slow": lambda: waves(pos, np.linspace(0, 0.3, D // 2))}
     return LearnedPositions(TEXT, D, random, "float64") if name == "learned" else Table(tables[name]())
 
 
@@ -466,7 +468,7 @@ def to_the_left(name, k, seed, steps):
 
 
 # %%
-NAMES = "none", "the number itself", "sinusoids", "learned", "upside down", "random", "shuffled", "even"
+NAMES = "none", "the number itself", "sinusoids", "learned", "upside down", "random", "shuffled", "even", "slow"
 rows = {}
 for k, steps, names in (3, 110, NAMES), (0, 90, ("sinusoids", "upside down", "random")):
     for name in names:
@@ -480,7 +482,8 @@ print("(for each run: steps until 90 % right; in the end, right where asked; whe
 for name, *bands in [("none", (0.1, 0.3), (0.1, 0.35)), ("the number itself", (0.1, 0.4), (0.1, 0.4)),
                      ("shuffled", (0.3, 0.85), (0, 0.25)), ("random", (0.97, 1), (0, 0.25)),
                      ("learned", (0.95, 1), (0, 0.25)), ("upside down", (0.97, 1), (0.3, 0.75)),
-                     ("sinusoids", (0.93, 1), (0.75, 1)), ("even", (0.97, 1), (0.75, 1))]:
+                     ("sinusoids", (0.93, 1), (0.7, 1)), ("even", (0.97, 1), (0.75, 1)),
+                     ("slow", (0.3, 0.89), (0.3, 0.9))]:
     _, asked, unasked = rows[3, name].mean(axis=0)             # over the runs
     measure(f"k = 3, {name}: right where asked", asked, *bands[0])
     measure("    where never asked", unasked, *bands[1])
@@ -488,7 +491,8 @@ for k, lo in (0, 50), (3, 60):
     measure(f"k = {k}, sinusoids: steps until 90 %", rows[k, "sinusoids"][:, 0].mean(), lo, 100)
     for name in "upside down", "random":
         measure(f"k = {k}, {name}: steps until 90 %", rows[k, name][:, 0].mean(), 10, 40)
-for name, lo, hi in ("sinusoids", 0.94, 0.97), ("even", 0.8, 0.87), ("upside down", 0.1, 0.3), ("random", -0.2, 0.2):
+for name, lo, hi in [("slow", 0.98, 0.99), ("sinusoids", 0.94, 0.97), ("even", 0.8, 0.87), ("upside down", 0.1, 0.3),
+                     ("random", -0.2, 0.2)]:
     table = new_positions(name, np.random.default_rng(50)).table
     near = (table[:-1] * table[1:]).sum(axis=1).mean() / (D / 2)
     measure(f"{name}: cosine of the angle between neighbours, mean", near, lo, hi)
@@ -501,11 +505,11 @@ for name, marker, colour in [("sinusoids", "o", DARK), ("even", "s", DARK), ("up
                              ("random", "D", ACCENT), ("learned", "v", ACCENT)]:
     steps, _, unasked = rows[3, name].T
     axes.plot(steps, unasked, marker, color=colour, ms=7, alpha=0.8)
-    axes.text(steps.mean() + 3, unasked.mean(), name, va="center", color=colour)
+    axes.text(steps.max() + 2, unasked.mean() - 0.04 * (unasked.mean() < 0.2), name, va="center", color=colour)
 axes.set(xlabel="training steps until 90 % right where asked", ylabel="right where never asked", xlim=(10, 105),
          ylim=(0, 1.05), title="Learnt fast is not learnt well: three words to the left")
 show(figure, "09_asked", alt="Share right at places never asked for against steps until 90 percent right, three "
-     "runs of five tables. Random vectors: near 25 steps and 10 percent. Upside down: near 25 steps, around 55 percent. "
+     "runs of five tables. Random vectors: near 30 steps and 10 percent. Upside down: near 25 steps, about 60 percent. "
      "Evenly spaced speeds: near 30 steps and 75 to 100 percent. Learned: near 70 steps and 10 percent. Sinusoids: "
      "near 80 steps and 90 percent.")
 
@@ -514,15 +518,16 @@ show(figure, "09_asked", alt="Share right at places never asked for against step
 #   second has a place in it, and it does not help, as the picture above said.
 # - **Sinusoids answer at places that they were never asked for; random vectors and a learned table do not**, although
 #   they too are right where they were asked. They have learnt a list; the sinusoids, a step.
+#   (Why the learned table takes longer than a random one we have not tested; it begins with shorter vectors.)
 # - The same vectors, *shuffled*, neither learn the task in this time nor answer anywhere new. So it is not what the
 #   vectors are but in which order they stand.
-# - **Issue 131 was no accident: the upside-down formula is learnt in a third of the steps.** But *random* vectors are
-#   too, for the copy task as for $k = 3$. So the speed is no merit of the formula. What the two have in common is
-#   that neighbours point in different directions (the cosines above), so little is needed to tell them apart. The
-#   price stands in the other column.
+# - **Issue 131 was no accident: the upside-down formula is learnt in less than half of the steps.** But *random*
+#   vectors are too, for the copy task as for $k = 3$. So the speed is no merit of the formula. What matters is how
+#   alike neighbours are (the cosines above): *slow* and *even* differ in nothing but the range of their speeds, and
+#   *slow*, whose neighbours are the most alike of all, is not learnt in this time.
 # - *Upside down* has a rotation for each offset as the sinusoids have: the derivation above holds for any speeds. It
-#   is right at about half of the new places. So **the rotation is not enough**. With *even* speeds, which differ from
-#   it in nothing but the speeds, neighbours are alike again, and there it is right, and fast as well.
+#   is right at about half of the new places. So **the rotation is not enough**. With *even* speeds neighbours are
+#   more alike again, and there it is right at most new places, and fast as well.
 #
 # What we have not separated: whether alike neighbours would do without the rotation. *Shuffled* takes both away. And
 # do not conclude that even speeds are better than the paper's: 24 positions need no slow clock, a text of 5,000 does.
