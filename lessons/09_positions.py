@@ -417,7 +417,7 @@ for name, new in [("sinusoids", lambda seed: PositionalEncoding()),
 # - *sinusoids*, and a *learned* table;
 # - *upside down*: a user of the Annotated Transformer divided where its code multiplies
 #   ([issue 131](https://github.com/harvardnlp/annotated-transformer/issues/131)), so that pair $i$ turns by
-#   $10000^{+2i/d_{model}}$ per word. He reported that the copy task, $k = 0$ here, was learnt *faster*;
+#   $10000^{+2i/d_{model}}$ per word. They reported that the copy task, $k = 0$ here, was learnt *faster*;
 # - *random*: each component $\pm\sqrt{1/2}$, so vectors as long as the others, without any order;
 # - *shuffled*: the very vectors of the sinusoids, handed out to the positions at random;
 # - *even*: pairs whose speeds are evenly spaced from 0 to 1 radian per word; *slow*: the same from 0 to 0.3.
