@@ -33,7 +33,7 @@ from scratchformer.text.batches import EncodedPairs
 
 
 def rotated(x: Array, positions: Array) -> Array:
-    """Turn the channels 2i and 2i + 1 of the vector at position p by the angle p 10000^(-2i / K), as a point in a plane.
+    """Turn channels 2i and 2i + 1 of the vector at position p, a point in a plane, by the angle p 10000^(-2i / K).
 
     x (B, T, H, K), positions (T,), which may be negative -> (B, T, H, K)
 
@@ -105,7 +105,8 @@ class AlibiAttention(ScaledDotProductAttention):
     forward and backward as ScaledDotProductAttention: the bias is a constant, so nothing flows into it, and backward
     knows all that it needs from the weights.
 
-    Differs:  Press et al. have decoders only; the penalty of keys ahead, which an encoder needs, is the symmetric one.
+    Differs:  Press et al. have decoders only. The penalty of keys ahead, which an encoder needs, is the symmetric one: to
+              such an encoder a sentence and its mirror image are the same.
     """
 
     def forward(self, q: Array, k: Array, v: Array, mask: Mask = Mask(),
