@@ -105,8 +105,8 @@ class AlibiAttention(ScaledDotProductAttention):
     forward and backward as ScaledDotProductAttention: the bias is a constant, so nothing flows into it, and backward
     knows all that it needs from the weights.
 
-    Differs:  Press et al. have decoders only. The penalty of keys ahead, which an encoder needs, is the symmetric one: to
-              such an encoder a sentence and its mirror image are the same.
+    Differs:  Press et al. have decoders only. The penalty of keys ahead, which an encoder needs, is the symmetric one:
+              such an encoder cannot tell a sentence from its mirror image.
     """
 
     def forward(self, q: Array, k: Array, v: Array, mask: Mask = Mask(),
