@@ -538,8 +538,8 @@ axes.invert_yaxis()
 axes.set(xlabel="nats per piece", xlim=(0, 3.4), title="Six translators, each seed a mark: loss on test and test_long")
 axes.legend(loc=(0.42, 0.72))
 show(figure, "10_translators", alt="Loss of six translators on test and test_long, a mark for each of two seeds. On "
-     "test all are near 0.5 but the one with random starts, near 0.7. On test_long learned, sinusoidal, ALiBi and random "
-     "start lie between 2.6 and 3.1, rotary between 2.3 and 2.6, and sinusoids trained on long sentences too near 1.8.")
+     "test all are near 0.5 but the one with random starts, near 0.7. On test_long learned, sinusoidal, ALiBi and "
+     "random start lie between 2.6 and 3.1, rotary between 2.3 and 2.6, and sinusoids trained on long sentences too near 1.8.")
 
 # %% [markdown]
 # - **Sinusoids do not extrapolate here**, and the table of random rows is no worse.
