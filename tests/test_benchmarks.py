@@ -18,7 +18,7 @@ from scratchformer.text.tokenizer import BOS, EOS, PAD, UNK
 pytest.importorskip("threadpoolctl")
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-EXPERIMENTS = ["attention_scaling", "first_symbol", "norm_and_warmup"]
+EXPERIMENTS = ["attention_scaling", "first_symbol", "longer", "norm_and_warmup"]
 
 
 @pytest.fixture
@@ -316,3 +316,23 @@ def test_counted_operations_grow_as_table_1_says(experiment, name, axis, table_1
     values = subject.axes[axis]
     flops = [subject.flops(subject.others._replace(**{axis: value})) for value in values]
     assert experiment("cpu_scaling").exponent(values, flops) == table_1
+
+
+def test_more_long_sentences_are_new_and_long_and_of_known_words(experiment):
+    module = experiment("longer")
+    splits = module.grammar.generate()
+    sentences = module.more_long_sentences(splits, 5)
+    assert len({example.source for example in sentences}) == 5
+    assert not {example.source for example in sentences} & {each.source for split in splits.values() for each in split}
+    longest = max(module.grammar.length(example) for example in splits["train"])
+    assert all(module.grammar.length(example) > longest for example in sentences)
+
+
+def test_a_model_begins_where_it_is_told_and_afterwards_at_zero(experiment, small_config):
+    module, ids = experiment("longer"), np.array([[7, 8, 9]])
+    model = module.model_of(module.VARIANTS["sinusoidal"], small_config())
+    before = model.forward(ids, ids)[0]
+    with module.Starts(model) as starts:
+        starts.at(9)
+        assert np.abs(model.forward(ids, ids)[0] - before).max() > 1e-3
+    assert (model.forward(ids, ids)[0] == before).all()
