@@ -157,23 +157,22 @@ measure("the same without ReLU: greatest difference of the four", np.ptp((z @ W_
 # %% The figure
 NAMES = ["goat sleeps", "goats sleep", "goat sleep", "goats sleeps"]
 figure, (before, after) = plt.subplots(1, 2, figsize=(8, 3.6), layout="constrained")
-places = [(8, 8), (-8, -16), (8, -14), (-8, 8)]
+places = [(0, -20), (0, 12), (0, 12), (0, -20)]
 for i, name in enumerate(NAMES):
     marker, colour = ("o", DARK) if i < 2 else ("X", ACCENT)
     before.plot(*x[i], marker, color=colour, ms=11)
-    before.annotate(name, x[i], places[i], textcoords="offset points", ha="left" if places[i][0] > 0 else "right")
+    before.annotate(name, x[i], places[i], textcoords="offset points", ha="center")
     after.plot(*active[i], marker, color=colour, ms=11)
-after.annotate("goat sleeps\ngoats sleep", (0, 0), (10, 6), textcoords="offset points")
-after.annotate("goat sleep", (0, 1), (10, -4), textcoords="offset points")
-after.annotate("goats sleeps", (1, 0), (-8, 10), textcoords="offset points", ha="right")
-before.plot([-0.2, 1.2], [-0.2, 1.2], ":", color="#666666")
-before.text(0.5, 0.43, "z = 0 for both units", rotation=38, ha="center", va="top", color="#444444", fontsize=9)
-after.plot([-0.2, 0.7], [0.7, -0.2], "--", color="#444444")
-after.text(0.5, 0.12, "y = 0", color="#444444")
+for place, at in {"goat sleeps, goats sleep": (0, 0), "goat sleep": (0, 1), "goats sleeps": (1, 0)}.items():
+    after.annotate(place, at, (0, 12 if at[1] else -20), textcoords="offset points", ha="center")
+before.plot([-0.4, 1.4], [-0.4, 1.4], ":", color="#666666")
+before.text(0.58, 0.42, "z = 0 for\nboth units", ha="left", color="#444444")
+after.plot([-0.4, 0.9], [0.9, -0.4], "--", color="#444444")
+after.text(0.3, 0.27, "y = 0", color="#444444")
 before.set(title="x: no line parts ● from ✕", xlabel="x₁: noun is plural", ylabel="x₂: verb is plural")
 after.set(title="max(0, x W₁ + b₁): one line does", xlabel="first hidden unit", ylabel="second hidden unit")
 for axes in before, after:
-    axes.set(xlim=(-0.25, 1.25), ylim=(-0.25, 1.25), xticks=[0, 1], yticks=[0, 1])
+    axes.set(xlim=(-0.5, 1.5), ylim=(-0.35, 1.35), xticks=[0, 1], yticks=[0, 1])
 show(figure, "11_fold", alt="Two plots of the four sentences. Left, as vectors x of zeros and ones: the right "
      "sentences stand at 0, 0 and 1, 1, the wrong ones at the other two corners, and no straight line separates them. "
      "Right, the two hidden units: both right sentences fall on 0, 0, the wrong ones lie on the two axes at 1, and a "
@@ -322,7 +321,8 @@ gradients = feed_forward_backward(dy, x, active, W_1, W_2)
 measure("nearest z to a kink", np.abs(x @ W_1 + b_1).min(), 1e-3, 0.2)
 arrays = [x, *weights]
 for i, name in enumerate(["dx", "dW_1", "db_1", "dW_2", "db_2"]):
-    numeric = numeric_gradient(lambda array: (feed_forward(*arrays[:i], array, *arrays[i + 1:])[0] * dy).sum(), arrays[i])
+    numeric = numeric_gradient(
+        lambda array: (feed_forward(*arrays[:i], array, *arrays[i + 1:])[0] * dy).sum(), arrays[i])
     measure(f"{name}: worst error, relative", np.abs(gradients[i] - numeric).max() / np.abs(numeric).max(), 0, 1e-8)
 
 layer.zero_grad()
@@ -344,7 +344,8 @@ for z, truth in (-2, 0), (-0.5, 0.25), (0, 0.5), (0.3, 0.65), (2, 1):
     measure(f"z = {z:4} h: backward says {backward:.0f}, the central difference", numeric, truth - 1e-4, truth + 1e-4)
 z = random.normal(size=1_000_000)
 for step, expected in (1e-5, 8), (1e-2, 8000):
-    measure(f"of a million z, nearer to 0 than a step of {step:g}", (np.abs(z) < step).sum(), expected / 4, expected * 3)
+    near = (np.abs(z) < step).sum()
+    measure(f"of a million z, nearer to 0 than a step of {step:g}", near, expected / 4, expected * 3)
 
 # %% [markdown]
 # With the small step of float64, a kink in reach is rare; with the large one that float32 would need (lesson 01), it is
@@ -353,7 +354,56 @@ for step, expected in (1e-5, 8), (1e-2, 8000):
 # [study/gradient_cases.py](../scratchformer/study/gradient_cases.py)).
 
 # %% [markdown]
-# @@EXPERIMENT1@@
+# ## Experiment 1: without it, without the ReLU, wider
+#
+# Small translators, two layers in encoder and decoder, $D = 64$, learn from the bundled corpus for 300 steps, three
+# seeds each; this was recorded. Some have no feed-forward networks: the sublayer is left out as a whole. That takes
+# weights away, and any weights might help. So there are two controls: *no ReLU* has all the weights of the paper's
+# network, and computes with two linear maps; *none, 5 layers* gets the weights back as more layers of attention.
+# Before you look: where between *none* and the paper's will *no ReLU* end?
+
+# %% The table
+result = recorded("feed_forward")
+rows = {(row["variant"], row["peak_learning_rate"]): row for row in result["results"]}
+print(f"validation loss in nats per token, mean (lowest..highest)\n{'':24}{'peak rate':>10}{'weights':>10}{'loss':>8}")
+for (variant, peak), row in rows.items():
+    loss = row["final_loss"]
+    print(f"{variant:24}{peak:10}{row['parameters']:10,}{loss['mean']:8.2f} ({loss['lowest']:.2f}..{loss['highest']:.2f})")
+
+
+def final(variant, which="mean", peak=0.004):
+    return rows[variant, peak]["final_loss"][which]
+
+
+gap = final("none", "lowest") - final("4 d_model", "highest")
+measure("none: lowest, less the highest of 4 d_model", gap, 0.1, 0.5)
+measure("no ReLU: mean, less that of none", final("4 d_model, no ReLU") - final("none"), -0.4, -0.1)
+measure("no ReLU: mean, less that of 4 d_model", final("4 d_model, no ReLU") - final("4 d_model"), 0.05, 0.25)
+measure("no ReLU: mean, less that of d_model, with ReLU", final("4 d_model, no ReLU") - final("d_model"), -0.1, 0.1)
+measure("8 d_model: mean, less that of 4 d_model", final("8 d_model") - final("4 d_model"), -0.15, 0.05)
+for peak in 0.004, 0.002:
+    gap = final("none, 5 layers", "lowest", peak) - final("4 d_model", "highest", peak)
+    measure(f"peak {peak}: none, 5 layers, lowest, less the highest of 4 d_model", gap, 0, 3)
+
+# %% The figure
+figure, axes = plt.subplots(figsize=(7.5, 3.8), layout="constrained")
+variants = ["none", "d_model", "2 d_model", "4 d_model", "8 d_model", "4 d_model, no ReLU"]
+for place, variant in enumerate(variants):
+    losses = [run["final_loss"] for run in rows[variant, 0.004]["runs"]]
+    hollow = variant in ("none", "4 d_model, no ReLU")
+    axes.plot([place] * len(losses), losses, "s" if hollow else "o", color=ACCENT if hollow else DARK, ms=8,
+              mfc="none" if hollow else DARK)
+    axes.text(place + 0.12, np.mean(losses), f"{np.mean(losses):.2f}", va="center")
+labels = ["no network", *(f"d_ff =\n{name}" for name in variants[1:5]), "4 d_model,\nno ReLU"]
+axes.set_xticks(range(len(variants)), labels)
+axes.set(ylabel="validation loss, nats per token", xlim=(-0.4, 5.6),
+         title="Three runs each, after 300 steps, and their mean")
+show(figure, "11_width", alt="Validation loss of three runs each: without a feed-forward network about 1.75 nats, with "
+     "one as wide as d_model or twice as wide about 1.54, four times 1.39, eight times 1.36; four times without its ReLU "
+     "1.53, as high as the narrow ones with it.")
+
+# %% [markdown]
+# @@PROSE@@
 #
 # ## Experiment 2: what the hidden units of a translator react to
 #
@@ -399,15 +449,20 @@ def watched(model):
 
 # %%
 new, seen = watched(Transformer(trained.config, seed=0)), watched(trained)
-print(f"{'':18}{'active before':>15}{'after':>8}{'b_1 = 0':>10}{'mean taken off':>16}{'never active':>14}")
-for i, name in enumerate(NETWORKS):
-    (x, active), network = seen[i], networks_of(trained)[i]
-    W_1, b_1 = network.inner.weight.data, network.inner.bias.data
-    print(f"{name:18}{(new[i][1] > 0).mean():15.3f}{(active > 0).mean():8.3f}{(x @ W_1 > 0).mean():10.3f}"
-          f"{((x - x.mean(axis=0)) @ W_1 + b_1 > 0).mean():16.3f}{(~(active > 0).any(axis=0)).sum():14}")
-measure("before: share active, the four together", np.mean([(a > 0).mean() for _, a in new]), 0.45, 0.55)
-measure("after: encoder", np.mean([(a > 0).mean() for _, a in seen[:2]]), 0.03, 0.1)
-measure("after: decoder", np.mean([(a > 0).mean() for _, a in seen[2:]]), 0.15, 0.25)
+print(f"{'share of active units':22}{'new':>8}{'trained':>9}{'b_1 = 0':>9}{'x less its mean':>17}{'never active':>14}")
+rows = []
+for i, network in enumerate(networks_of(trained)):
+    (x, active), W_1, b_1 = seen[i], network.inner.weight.data, network.inner.bias.data
+    rows.append([(new[i][1] > 0).mean(), (active > 0).mean(), (x @ W_1 > 0).mean(),
+                 ((x - x.mean(axis=0)) @ W_1 + b_1 > 0).mean(), (~(active > 0).any(axis=0)).sum()])
+    print("{:22}{:8.3f}{:9.3f}{:9.3f}{:17.3f}{:14.0f}".format(NETWORKS[i], *rows[-1]))
+before, after, no_bias, no_mean, never = np.array(rows).T
+measure("new: mean of the four", before.mean(), 0.45, 0.55)
+measure("trained: mean of encoder", after[:2].mean(), 0.055, 0.07)
+measure("trained: mean of decoder", after[2:].mean(), 0.18, 0.2)
+measure("b_1 = 0: largest rise of the four", (no_bias - after).max(), 0, 0.03)
+measure("x less its mean: least share of the four", no_mean.min(), 0.4, 0.45)
+measure("units of all 1024 that no word switches on", never.sum(), 0, 5)
 
 # %% [markdown]
 # A new network has about half of its units active, as a fair coin would. In the trained one a word finds few: about
@@ -444,18 +499,17 @@ for i in 0, 1:
     (x, _), network = seen[i], networks_of(trained)[i]
     z = (x @ network.inner.weight.data + network.inner.bias.data)[kept]                        # (n, F)
     rotation, _ = np.linalg.qr(random.normal(size=(256, 256)))
-    values = {"units": z, "random mixtures": z @ rotation, "random directions": x[kept] @ random.normal(size=(128, 256)),
-              "drawn by lot": random.normal(size=z.shape)}
+    values = {"units": z, "random mixtures": z @ rotation,
+              "random directions": x[kept] @ random.normal(size=(128, 256)), "drawn by lot": random.normal(size=z.shape)}
     for what, columns in values.items():
         shares[i, what] = commonest(columns, texts), commonest(columns, tags)
         print(f"{NETWORKS[i]:17} {what:18}{shares[i, what][0].mean():10.2f}{shares[i, what][1].mean():21.2f}")
 of_word = {(i, what): words.mean() for (i, what), (words, _) in shares.items()}
 measure("layer 2, same word: units", of_word[1, "units"], 0.44, 0.52)
-measure("layer 2, same word: units less random directions", of_word[1, "units"] - of_word[1, "random directions"], 0.1, 0.25)
-measure("layer 2, same word: units less random mixtures", of_word[1, "units"] - of_word[1, "random mixtures"], 0.05, 0.16)
-measure("layer 1, same word: units less random directions", of_word[0, "units"] - of_word[0, "random directions"], 0, 0.1)
-measure("layer 2, same word: random directions less lots", of_word[1, "random directions"] - of_word[1, "drawn by lot"],
-        0.12, 0.3)
+for i, one, other, lo, hi in [(1, "units", "random directions", 0.1, 0.25), (1, "units", "random mixtures", 0.05, 0.16),
+                              (0, "units", "random directions", 0, 0.1),
+                              (1, "random directions", "drawn by lot", 0.12, 0.3)]:
+    measure(f"layer {i + 1}, same word: {one} less {other}", of_word[i, one] - of_word[i, other], lo, hi)
 
 print("\nthe first five units of layer 2: commonest part of speech, then how often each word is among the 20")
 for j in range(5):
@@ -481,13 +535,15 @@ for j in range(5):
 def promoted_share(i, order, first):
     """At each unit's TOP most active positions: share where the word to write is among the `first` it promotes."""
     W_2 = networks_of(trained)[i].outer.weight.data[order]                                     # (F, D)
-    promoted = np.argsort(-(W_2 @ trained.unembedding.weight.data.T), axis=1)[:, :first]       # (F, first)
+    words = np.argsort(-(W_2 @ trained.unembedding.weight.data.T), axis=1)[:, :first]          # (F, first)
     top = np.argpartition(-seen[i][1], TOP, axis=0)[:TOP].T                                    # (F, TOP)
-    return (written_ids[written_ids != 0][top][..., None] == promoted[:, None]).any(axis=-1).mean()
+    return (written_ids[written_ids != 0][top][..., None] == words[:, None]).any(axis=-1).mean()
 
 
+promoted = {}
 for i, first, lo, hi in (2, 10, 0.1, 0.2), (3, 10, 0.4, 0.6), (3, 1, 0.12, 0.25):
-    own, other = (promoted_share(i, order, first) for order in (np.arange(256), random.permutation(256)))
+    orders = np.arange(256), random.permutation(256)
+    own, other = promoted[i, first] = [promoted_share(i, order, first) for order in orders]
     measure(f"{NETWORKS[i]}: word written is among the first {first} of its row", own, lo, hi)
     measure(f"{NETWORKS[i]}: among the first {first} of another unit's row", other, 0, 0.06)
 
@@ -496,21 +552,20 @@ figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3.6), layout="constrained
 for what, style, colour in [("units", "-", DARK), ("random mixtures", "--", ACCENT), ("random directions", ":", ACCENT),
                             ("drawn by lot", "-.", "#777777")]:
     left.plot(np.arange(1, 257), np.sort(shares[1, what][0])[::-1], style, color=colour, lw=2, label=what)
-left.set(xlabel="unit or direction, in order of its share", ylabel=f"share of the commonest word in its top {TOP}",
+left.set(xlabel="unit or direction, in order of its share", ylabel=f"commonest word's share of the top {TOP}",
          ylim=(0, 1.02), title="Keys: encoder, layer 2")
 left.legend(fontsize=9)
 for place, i in enumerate((2, 3)):
-    for offset, order, colour, hatch in (-0.2, np.arange(256), DARK, ""), (0.2, random.permutation(256), LIGHT, "//"):
-        share = promoted_share(i, order, 10)
+    for share, offset, colour, hatch in zip(promoted[i, 10], (-0.2, 0.2), (DARK, LIGHT), ("", "//")):
         right.bar(place + offset, share, 0.38, color=colour, hatch=hatch, edgecolor="white")
-        right.text(place + offset, share + 0.01, f"{share:.2f}", ha="center", fontsize=9)
+        right.text(place + offset, share + 0.01, f"{share:.2f}", ha="center")
 right.set_xticks([-0.2, 0.2, 0.8, 1.2], ["own\nrow", "another\nunit's"] * 2, fontsize=9)
-right.set(title="Values: decoder, layers 1 and 2", ylabel="word written is among its first 10", ylim=(0, 0.65))
-show(figure, "11_units", alt="Left: 256 units of encoder layer 2 in order of the share of the commonest word among their "
-     "top 20 positions. The units' curve lies highest and reaches 1 for some, random mixtures lie below it, random "
-     "directions lower still, at 0.3 on average, and lots near 0.1. Right: bars for the decoder. The word written is among "
-     "the first ten of the unit's own row in 0.15 of cases in layer 1 and 0.50 in layer 2; with another unit's row in "
-     "0.02 and 0.03.")
+right.set(title="Values: decoder, layer 1 and layer 2", ylabel="word written is in the first 10", ylim=(0, 0.65))
+show(figure, "11_units", alt="Left: 256 units of encoder layer 2 in order of the share of the commonest word among "
+     "their top 20 positions. The units' curve lies highest and is 1 for some, random mixtures lie below it, random "
+     "directions lower still, about 0.3 on average, and lots near 0.1. Right: bars for the decoder. The word written is "
+     "among the first ten of the unit's own row in 0.15 of cases in layer 1, 0.50 in layer 2; of another unit's row in "
+     "0.03 or less.")
 
 # %% [markdown]
 # In the last layer half of the time, against a few in a hundred with a wrong row: here the picture of memories with

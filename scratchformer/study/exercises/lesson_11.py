@@ -1,4 +1,4 @@
-"""Exercises of lesson 11: the feed-forward network, its gradients, the kink of its ReLU, and what is left without it."""
+"""Exercises of lesson 11: the feed-forward network, its gradients, the kink of its ReLU, and life without it."""
 
 from __future__ import annotations
 
@@ -80,7 +80,8 @@ FEED_FORWARD = Build(
     solution=feed_forward,
     library=(FeedForward.forward, Linear.forward, Ops.relu),
     hints=(
-        "x is (..., D) with any leading axes, the hidden layer (..., F), y again (..., D). `@` leaves leading axes alone.",
+        "x is (..., D) with any leading axes, the hidden layer (..., F), y again (..., D). `@` leaves leading axes "
+        "alone.",
         "A linear map, then negative numbers become 0, element by element (np.maximum, not max), then a second linear "
         "map. Nothing comes after it.",
         "y = np.maximum(0, x W_1 + b_1) W_2 + b_2."))
@@ -139,10 +140,10 @@ FEED_FORWARD_BACKWARD = Backward(
     solution=feed_forward_backward,
     library=(FeedForward.backward, Ops.relu_backward, Ops.linear_backward),
     hints=(
-        "x and dx are (B, T, D); active, dactive and dz (B, T, F). The weights' gradients have the shapes of the weights: "
-        "dW_1 (D, F), db_1 (F,), dW_2 (F, D), db_2 (D,).",
+        "x and dx are (B, T, D); active, dactive and dz (B, T, F). The weights' gradients have the shapes of the "
+        "weights: dW_1 (D, F), db_1 (F,), dW_2 (F, D), db_2 (D,).",
         "Two linear maps as in lesson 01, and between them a gate: dz is dactive where the unit was active, else 0. All "
-        "positions of all sentences share the weights, so their gradients are sums over positions and sentences.",
+        "positions of all sentences share the weights, so their gradients sum over all of them.",
         "dW_2 = sum of active^T dy;  dactive = dy W_2^T;  dz = dactive (active > 0);  dW_1 = sum of x^T dz;  "
         "db_1 = sum of dz;  dx = dz W_1^T."))
 

@@ -4,8 +4,8 @@ from scratchformer.study.exercises.lesson_11 import feed_forward_backward as rig
 
 
 def gate(dz, dy, x, W_1, W_2, active):
-    return right(dy, x, W_1, W_2, active) | {"dz": dz, "dW_1": np.einsum("bti,btj->ij", x, dz),
-                                            "db_1": dz.sum(axis=(0, 1)), "dx": dz @ W_1.T}
+    gradients = {"dz": dz, "dW_1": np.einsum("bti,btj->ij", x, dz), "db_1": dz.sum(axis=(0, 1)), "dx": dz @ W_1.T}
+    return right(dy, x, W_1, W_2, active) | gradients
 
 
 def never_below_zero(dy, x, W_1, W_2, active):
