@@ -365,10 +365,11 @@ for step, expected in (1e-5, 8), (1e-2, 8000):
 # %% The table
 result = recorded("feed_forward")
 rows = {(row["variant"], row["peak_learning_rate"]): row for row in result["results"]}
-print(f"validation loss in nats per token, mean (lowest..highest)\n{'':24}{'peak rate':>10}{'weights':>10}{'loss':>8}")
+print(f"validation loss in nats per token, mean (lowest..highest)\n{'':24}{'peak rate':>10}{'weights':>10}{'loss':>7}")
 for (variant, peak), row in rows.items():
     loss = row["final_loss"]
-    print(f"{variant:24}{peak:10}{row['parameters']:10,}{loss['mean']:8.2f} ({loss['lowest']:.2f}..{loss['highest']:.2f})")
+    print(f"{variant:24}{peak:10}{row['parameters']:10,}{loss['mean']:7.2f} "
+          f"({loss['lowest']:.2f}..{loss['highest']:.2f})")
 
 
 def final(variant, which="mean", peak=0.004):
@@ -399,8 +400,8 @@ axes.set_xticks(range(len(variants)), labels)
 axes.set(ylabel="validation loss, nats per token", xlim=(-0.4, 5.6),
          title="Three runs each, after 300 steps, and their mean")
 show(figure, "11_width", alt="Validation loss of three runs each: without a feed-forward network about 1.75 nats, with "
-     "one as wide as d_model or twice as wide about 1.54, four times 1.39, eight times 1.36; four times without its ReLU "
-     "1.53, as high as the narrow ones with it.")
+     "one as wide as d_model or twice as wide about 1.54, four times 1.39, eight times 1.36; four times without its "
+     "ReLU 1.53, as high as the narrow ones with it.")
 
 # %% [markdown]
 # @@PROSE@@
@@ -500,7 +501,8 @@ for i in 0, 1:
     z = (x @ network.inner.weight.data + network.inner.bias.data)[kept]                        # (n, F)
     rotation, _ = np.linalg.qr(random.normal(size=(256, 256)))
     values = {"units": z, "random mixtures": z @ rotation,
-              "random directions": x[kept] @ random.normal(size=(128, 256)), "drawn by lot": random.normal(size=z.shape)}
+              "random directions": x[kept] @ random.normal(size=(128, 256)),
+              "drawn by lot": random.normal(size=z.shape)}
     for what, columns in values.items():
         shares[i, what] = commonest(columns, texts), commonest(columns, tags)
         print(f"{NETWORKS[i]:17} {what:18}{shares[i, what][0].mean():10.2f}{shares[i, what][1].mean():21.2f}")
@@ -563,7 +565,7 @@ right.set_xticks([-0.2, 0.2, 0.8, 1.2], ["own\nrow", "another\nunit's"] * 2, fon
 right.set(title="Values: decoder, layer 1 and layer 2", ylabel="word written is in the first 10", ylim=(0, 0.65))
 show(figure, "11_units", alt="Left: 256 units of encoder layer 2 in order of the share of the commonest word among "
      "their top 20 positions. The units' curve lies highest and is 1 for some, random mixtures lie below it, random "
-     "directions lower still, about 0.3 on average, and lots near 0.1. Right: bars for the decoder. The word written is "
+     "directions lower still, 0.35 on average, and lots near 0.1. Right: bars for the decoder. The word written is "
      "among the first ten of the unit's own row in 0.15 of cases in layer 1, 0.50 in layer 2; of another unit's row in "
      "0.03 or less.")
 

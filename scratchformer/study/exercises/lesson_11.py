@@ -17,7 +17,8 @@ from scratchformer.study.gradient_cases import NEAR_THE_KINK, distance_to_kink
 
 def network(W_1: Array, b_1: Array, W_2: Array, b_2: Array) -> FeedForward:
     """The library's layer with these weights."""
-    layer = FeedForward(*W_1.shape, np.random.default_rng(0), "float64")
+    D, F = W_1.shape
+    layer = FeedForward(D, F, np.random.default_rng(0), "float64")
     for parameter, value in zip(layer.parameters().values(), (W_1, b_1, W_2, b_2), strict=True):
         parameter.data[...] = value
     return layer
@@ -142,8 +143,8 @@ FEED_FORWARD_BACKWARD = Backward(
     hints=(
         "x and dx are (B, T, D); active, dactive and dz (B, T, F). The weights' gradients have the shapes of the "
         "weights: dW_1 (D, F), db_1 (F,), dW_2 (F, D), db_2 (D,).",
-        "Two linear maps as in lesson 01, and between them a gate: dz is dactive where the unit was active, else 0. All "
-        "positions of all sentences share the weights, so their gradients sum over all of them.",
+        "Two linear maps as in lesson 01, and between them a gate: dz is dactive where the unit was active, else 0. "
+        "All positions of all sentences share the weights, so their gradients sum over all of them.",
         "dW_2 = sum of active^T dy;  dactive = dy W_2^T;  dz = dactive (active > 0);  dW_1 = sum of x^T dz;  "
         "db_1 = sum of dz;  dx = dz W_1^T."))
 
