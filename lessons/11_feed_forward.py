@@ -122,12 +122,12 @@ for name, middle in MIDDLES.items():
             measure(f"{name}: judged rightly of {split} pairs, best run", max(shares), 0.4, 0.75)
 
 # %% [markdown]
-# With a ReLU the task is learnt. Without, no run gets more than three sentences of four right, with two further
-# linear maps neither. That is no matter of more steps. Give the word $s$ the weight
-# $w_s = e^{z_s} / \sum_u e^{z_u}$, and let $r_s$ be what its value is worth to the score of "right" over that of
-# "wrong", biases included. The verdict is the sign of $\sum_s w_s r_s$, and so the sign of $\sum_s e^{z_s} r_s$,
-# since the common sum is positive. In that sum **each word has one vote, whatever the others are**: $z_s$ depends on
-# the word and on the query, which is always `?`. Let the votes be $f$ of the noun and $g$ of the verb, that of *the*
+# With a ReLU the task is learnt. Without it no run gets more than three sentences of four right, with or without two
+# further linear maps. That is no matter of more steps. Let $c_s$ be the scaled score of word $s$, so that its weight
+# is $w_s = e^{c_s} / \sum_u e^{c_u}$, and let $r_s$ be what its value is worth to the score of "right" over that of
+# "wrong", biases included. The verdict is the sign of $\sum_s w_s r_s$, and so the sign of $\sum_s e^{c_s} r_s$, since
+# the common sum is positive. In that sum **each word has one vote, whatever the others are**: $c_s$ depends on the
+# word and on the query, which is always `?`. Let the votes be $f$ of the noun and $g$ of the verb, that of *the*
 # added to $g$. Then
 #
 # $$(f_{goat} + g_{sleeps}) + (f_{goats} + g_{sleep}) = (f_{goat} + g_{sleep}) + (f_{goats} + g_{sleeps})$$
@@ -157,7 +157,7 @@ measure("the same without ReLU: greatest difference of the four", np.ptp((z @ W_
 # %% The figure
 NAMES = ["goat sleeps", "goats sleep", "goat sleep", "goats sleeps"]
 figure, (before, after) = plt.subplots(1, 2, figsize=(8, 3.6), layout="constrained")
-places = [(0, -20), (0, 12), (0, 12), (0, -20)]
+places = [(46, -16), (-46, 8), (0, 12), (0, -20)]
 for i, name in enumerate(NAMES):
     marker, colour = ("o", DARK) if i < 2 else ("X", ACCENT)
     before.plot(*x[i], marker, color=colour, ms=11)
@@ -401,7 +401,7 @@ for place, variant in enumerate(variants):
 labels = ["no network", *(f"d_ff =\n{name}" for name in variants[1:5]), "4 d_model,\nno ReLU"]
 axes.set_xticks(range(len(variants)), labels)
 axes.set(ylabel="validation loss, nats per token", xlim=(-0.4, 5.6),
-         title="Three runs each, after 300 steps, and their mean")
+         title="Each part lowers the loss: the network, its ReLU, its width (three runs, and mean)")
 show(figure, "11_width", alt="Validation loss of three runs each: without a feed-forward network about 1.75 nats, with "
      "one as wide as d_model or twice as wide about 1.54, four times 1.39, eight times 1.36; four times without its "
      "ReLU 1.53, as high as the narrow ones with it.")
@@ -412,7 +412,8 @@ show(figure, "11_width", alt="Validation loss of three runs each: without a feed
 # - **A good half of the gap is closed by two linear maps**, which together are one. We had not expected that. The
 #   sublayer brings more than its ReLU: weights that are trained, and an Add & Norm of its own. We have not tested
 #   which of them helps.
-# - **The rest is the ReLU's.** With it, a network as narrow as $d_{model}$ does as well as one of 4 $d_{model}$ without.
+# - **The rest is the ReLU's.** With it, a network as narrow as $d_{model}$ does as well as one of 4 $d_{model}$
+#   without.
 # - **Width**: 2 is no better than 1 here, 4 is better than both, and 8 cannot be told from 4, as their runs overlap.
 # - **Attention instead is no replacement, as far as this goes.** Five layers without feed-forward networks end higher
 #   than two, at both rates. But all runs are short, and none has finished learning. What five layers would reach in
