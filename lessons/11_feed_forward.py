@@ -574,8 +574,9 @@ for place, i in enumerate((2, 3)):
     for share, offset, colour, hatch in zip(promoted[i, 10], (-0.2, 0.2), (DARK, LIGHT), ("", "//")):
         right.bar(place + offset, share, 0.38, color=colour, hatch=hatch, edgecolor="white")
         right.text(place + offset, share + 0.01, f"{share:.2f}", ha="center")
-right.set_xticks([-0.2, 0.2, 0.8, 1.2], ["own\nrow", "another\nunit's"] * 2, fontsize=9)
-right.set(title="Values: decoder, layer 1 and layer 2", ylabel="word written is in the first 10", ylim=(0, 0.65))
+right.set_xticks([-0.2, 0.2, 0.8, 1.2], ["layer 1\nown row", "another\nunit's", "layer 2\nown row", "another\nunit's"],
+                 fontsize=9)
+right.set(title="Values: decoder", ylabel="word written is in the first 10", ylim=(0, 0.65))
 show(figure, "11_units", alt="Left: 256 units of encoder layer 2 in order of the share of the commonest word among "
      "their top 20 positions. The units' curve lies highest and is 1 for some, random mixtures lie below it, random "
      "directions lower still, 0.35 on average, and lots near 0.1. Right: bars for the decoder. The word written is "
