@@ -18,7 +18,7 @@ from scratchformer.text.tokenizer import BOS, EOS, PAD, UNK
 pytest.importorskip("threadpoolctl")
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-EXPERIMENTS = ["attention_scaling", "first_symbol", "longer", "norm_and_warmup"]
+EXPERIMENTS = ["attention_scaling", "feed_forward", "first_symbol", "longer", "norm_and_warmup"]
 
 
 @pytest.fixture
@@ -132,6 +132,28 @@ def test_training_ends_where_the_loss_is_no_number(experiment, begin):
     assert module.numbers(curve)[-1][1] is None and curve[-1][0] < trainer.config.training.steps
     assert module.spread([1.0, None]) == {"mean": None, "lowest": None, "highest": None}
     assert module.spread([1.0, 2.0, 6.0]) == {"mean": 3.0, "lowest": 1.0, "highest": 6.0}
+
+
+def test_two_linear_maps_are_the_feed_forward_network_without_its_relu(experiment):
+    random = np.random.default_rng(0)
+    layer = experiment("feed_forward").TwoLinearMaps(4, 7, random, "float64")
+    x = random.standard_normal((2, 3, 4))
+    y, _ = layer.forward(x)
+    assert np.allclose(y, x @ (layer.inner.weight.data @ layer.outer.weight.data), rtol=1e-12)    # biases are 0
+    report = gradcheck(layer, x)
+    assert report.passed, report
+
+
+def test_what_a_variant_of_the_feed_forward_network_leaves_out(experiment, small_config):
+    module, config = experiment("feed_forward"), small_config()
+    models = {name: module.build(module.VARIANTS[name], config) for name in ("none", "4 d_model, no ReLU", "4 d_model")}
+    names = {name: set(model.parameters()) for name, model in models.items()}
+    assert names["4 d_model"] == names["4 d_model, no ReLU"]
+    assert not any("feed_forward" in name for name in names["none"])
+    assert models["none"].store.data.size < models["4 d_model"].store.data.size
+    ids = np.array([[7, 8, 9, 10]])
+    with_relu, without = (models[name].forward(ids, ids)[0] for name in ("4 d_model", "4 d_model, no ReLU"))
+    assert not np.allclose(with_relu, without, atol=1e-2)                          # from the same weights
 
 
 # Time and memory of a training step -----------------------------------------------------------------------------------

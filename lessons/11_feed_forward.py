@@ -1,0 +1,718 @@
+# %% [markdown]
+# # 11 · The feed-forward network
+#
+# *About 40 minutes. You need: [lesson 01](01_backprop.py) (linear maps, gradients and their numeric check), [lesson
+# 04](04_soft_lookup.py) (queries, keys, values), [lesson 06](06_masks.py) (the flow test) and [lesson
+# 07](07_many_heads.py) (heads). You will have: the other half of every layer with its backward pass, a proof of what
+# one head cannot do, and a look at what the hidden units of a trained translator react to.*
+
+# %% Imports
+import json
+import re
+from collections import Counter
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from scratchformer.config import preset
+from scratchformer.nn.attention import CrossAttention
+from scratchformer.nn.gradcheck import gradcheck
+from scratchformer.nn.layers import Embedding, FeedForward, Linear
+from scratchformer.nn.loss import cross_entropy
+from scratchformer.nn.ops import ops_of
+from scratchformer.nn.optim import Adam
+from scratchformer.nn.parameter import Layer, ParameterStore
+from scratchformer.nn.transformer import DecoderLayer, EncoderLayer, Transformer
+from scratchformer.study.doctor.flow_probes import dependence_of
+from scratchformer.study.exercises.numeric import numeric_gradient
+from scratchformer.study.figures import ACCENT, DARK, LIGHT
+from scratchformer.study.heads import teacher_forced, words_of_pieces
+from scratchformer.study.lesson import QUICK, ROOT, measure, recorded, same, show
+from scratchformer.text.grammar import Example
+from scratchformer.training.run import load_run
+
+# %% [markdown]
+# ## Question
+#
+# **Attention fetches: what a head returns is a weighted mean of values. What computes with the things it has fetched,
+# and why do the weights of that outnumber those of attention in the encoder?**
+#
+# The answer in one sentence: at every position the same small network with one hidden layer, the feed-forward
+# network, combines what attention has brought there; and it is given more hidden units than the vector has numbers
+# because each unit answers to one combination.
+#
+# First a task that needs such a combination. *The goat sleeps* and *the goats sleep* are right, *the goats sleeps*
+# and *the goat sleep* are wrong. Neither the noun nor the verb tells which; only the two together do. A query, the
+# word `?`, looks at the three words with one head, and a linear map turns what it gets into two scores, right and
+# wrong. Between head and scores stands nothing, or two linear maps, or a feed-forward network: two linear maps with a
+# ReLU between them, which replaces negative numbers by 0. A quarter of the pairs of noun and verb is kept for the
+# test. Three runs each differ in their random start.
+
+# %% The sentences
+NOUNS, VERBS = "goat dog cat horse cow rabbit donkey duck".split(), "sleep run sing swim eat drink wait laugh".split()
+vocabulary = ["<pad>", "the", "?", *NOUNS, *(noun + "s" for noun in NOUNS), *VERBS, *(verb + "s" for verb in VERBS)]
+ids, is_right, is_new = [], [], []
+for i, noun in enumerate(NOUNS):
+    for j, verb in enumerate(VERBS):
+        for noun_form, verb_form, right in [("", "s", 1), ("s", "", 1), ("", "", 0), ("s", "s", 0)]:
+            ids.append([vocabulary.index(word) for word in ("the", noun + noun_form, verb + verb_form, "?")])
+            is_right.append(right)
+            is_new.append((i + j) % 4 == 0)
+ids, is_right, is_new = np.array(ids), np.array(is_right), np.array(is_new)
+
+
+# %% The model and its training
+class Judge(Layer):
+    """ids (B, 4) -> scores (B, 1, 3) of padding, wrong and right. `middle`: the layers between head and scores"""
+
+    def __init__(self, seed, middle=lambda random: [], h=1, D=12):
+        random = np.random.default_rng(seed)
+        self.embedding = Embedding(Embedding.new_weight(len(vocabulary), D, random, "float64"))
+        self.attention = CrossAttention(D, h, random, "float64")
+        self.after = [*middle(random), Linear(D, 3, random, "float64")]
+        self.store = ParameterStore(self.parameters())
+
+    def forward(self, ids, rng=None):
+        words, embedding_cache = self.embedding.forward(ids)                                   # (B, 4, D)
+        x, attention_cache = self.attention.forward(words[:, 3:], words[:, :3])                # `?` asks, words answer
+        caches = [embedding_cache, attention_cache]
+        for layer in self.after:
+            x, cache = layer.forward(x)
+            caches.append(cache)
+        return x, caches
+
+    def backward(self, dx, caches):
+        for layer in reversed(self.after):
+            dx = layer.backward(dx, caches.pop())
+        dasking, danswering = self.attention.backward(dx, caches.pop())
+        self.embedding.backward(np.concatenate([danswering, dasking], axis=1), caches.pop())
+
+    def share_right(self, ids, is_right):
+        return (self.forward(ids)[0][:, 0, 1:].argmax(axis=1) == is_right).mean()
+
+
+def train(judge, steps=400, rate=0.015):
+    optimizer = Adam(judge)
+    for _ in range(steps):
+        scores, caches = judge.forward(ids[~is_new])
+        _, count, dscores = cross_entropy(scores, 1 + is_right[~is_new, None])
+        judge.zero_grad()
+        judge.backward(dscores / count, caches)
+        optimizer.step(rate)
+    return judge
+
+
+# %%
+def two_linear_maps(random):
+    return [Linear(12, 48, random, "float64"), Linear(48, 12, random, "float64")]
+
+
+def feed_forward_network(random):
+    return [FeedForward(12, 48, random, "float64")]
+
+
+MIDDLES = {"one head": lambda random: [], "two linear maps": two_linear_maps, "feed-forward": feed_forward_network}
+for name, middle in MIDDLES.items():
+    judges = [train(Judge(seed, middle)) for seed in ([1] if QUICK else [1, 2, 3])]
+    for split, which in ("known", ~is_new), ("new", is_new):
+        shares = [judge.share_right(ids[which], is_right[which]) for judge in judges]
+        if name == "feed-forward":
+            measure(f"{name}: judged rightly of {split} pairs, worst run", min(shares), 0.9, 1)
+        else:
+            measure(f"{name}: judged rightly of {split} pairs, best run", max(shares), 0.4, 0.75)
+
+# %% [markdown]
+# With a ReLU the task is learnt. Without it no run gets more than three sentences of four right, with or without two
+# further linear maps. That is no matter of more steps. Let $c_s$ be the scaled score of word $s$, so that its weight
+# is $w_s = e^{c_s} / \sum_u e^{c_u}$, and let $r_s$ be what its value is worth to the score of "right" over that of
+# "wrong", biases included. The verdict is the sign of $\sum_s w_s r_s$, and so the sign of $\sum_s e^{c_s} r_s$, since
+# the common sum is positive. In that sum **each word has one vote, whatever the others are**: $c_s$ depends on the
+# word and on the query, which is always `?`. Let the votes be $f$ of the noun and $g$ of the verb, that of *the*
+# added to $g$. Then
+#
+# $$(f_{goat} + g_{sleeps}) + (f_{goats} + g_{sleep}) = (f_{goat} + g_{sleep}) + (f_{goats} + g_{sleeps})$$
+#
+# The left side holds two right sentences, so both brackets should be positive; the right side two wrong ones, both
+# negative. The sides are equal, so at least one of the four is judged wrongly, for each noun and verb, whatever the
+# weights of the model. Three of four it is.
+#
+# ## The idea in one picture
+#
+# Let a vector $x$ hold two numbers that attention might have brought: is the noun plural, and has the verb an *s*
+# less? Equal numbers are right, different ones wrong. Two hidden units suffice: one looks for more noun than verb, the
+# other for the opposite.
+
+# %%
+x = np.array([[0, 0], [1, 1], [0, 1], [1, 0]])                 # goat sleeps, goats sleep, goat sleep, goats sleeps
+W_1, b_1 = np.array([[1, -1], [-1, 1]]), np.array([0, 0])      # a unit is a column of W_1
+W_2, b_2 = np.array([[-2], [-2]]), np.array([1])               # and a row of W_2: what it writes
+z = x @ W_1 + b_1
+active = np.maximum(0, z)
+y = (active @ W_2 + b_2)[:, 0]
+print("y:", *y)
+measure("least y of a right sentence", y[:2].min(), 1, 1)
+measure("greatest y of a wrong one", y[2:].max(), -1, -1)
+measure("the same without ReLU: greatest difference of the four", np.ptp((z @ W_2 + b_2)), 0, 0)
+
+# %% The figure
+NAMES = ["goat sleeps", "goats sleep", "goat sleep", "goats sleeps"]
+figure, (before, after) = plt.subplots(1, 2, figsize=(8, 3.6), layout="constrained")
+places = [(46, -16), (-46, 8), (0, 12), (0, -20)]
+for i, name in enumerate(NAMES):
+    marker, colour = ("o", DARK) if i < 2 else ("X", ACCENT)
+    before.plot(*x[i], marker, color=colour, ms=11)
+    before.annotate(name, x[i], places[i], textcoords="offset points", ha="center")
+    after.plot(*active[i], marker, color=colour, ms=11)
+for place, at in {"goat sleeps, goats sleep": (0, 0), "goat sleep": (0, 1), "goats sleeps": (1, 0)}.items():
+    after.annotate(place, at, (0, 12 if at[1] else -20), textcoords="offset points", ha="center")
+before.plot([-0.4, 1.4], [-0.4, 1.4], ":", color="#666666")
+before.text(0.58, 0.42, "z = 0 for\nboth units", ha="left", color="#444444")
+after.plot([-0.4, 0.9], [0.9, -0.4], "--", color="#444444")
+after.text(0.3, 0.27, "y = 0", color="#444444")
+before.set(title="x: no line parts ● from ✕", xlabel="x₁: noun is plural", ylabel="x₂: verb is plural")
+after.set(title="max(0, x W₁ + b₁): one line does", xlabel="first hidden unit", ylabel="second hidden unit")
+for axes in before, after:
+    axes.set(xlim=(-0.5, 1.5), ylim=(-0.35, 1.35), xticks=[0, 1], yticks=[0, 1])
+show(figure, "11_fold", alt="Two plots of the four sentences. Left, as vectors x of zeros and ones: the right "
+     "sentences stand at 0, 0 and 1, 1, the wrong ones at the other two corners, and no straight line separates them. "
+     "Right, the two hidden units: both right sentences fall on 0, 0, the wrong ones lie on the two axes at 1, and a "
+     "dashed line separates them.")
+
+# %% [markdown]
+# The ReLU folds the plane along the dotted line, so that the two right sentences come to lie on each other. A linear
+# map can turn, stretch and flatten, and leaves what lay on a line on a line; it cannot fold.
+#
+# ## The equation, and the same in code
+#
+# Equation 2 of the paper (§3.3), for the vector $x$ of one position, a row of $D = d_{model}$ numbers:
+#
+# $$\mathrm{FFN}(x) = \max(0, x W_1 + b_1) W_2 + b_2$$
+#
+# | | shape | in the base model |
+# |---|---|---|
+# | $x$, and the output $y$ | $(B, T, D)$ | $D = 512$ |
+# | $W_1$, $b_1$ | $(D, F)$, $(F,)$ | $F = d_{ff} = 2048$ |
+# | $z = x W_1 + b_1$, before the ReLU | $(B, T, F)$ | |
+# | $a = \max(0, z)$, the hidden layer: `active` | $(B, T, F)$ | |
+# | $W_2$, $b_2$ | $(F, D)$, $(D,)$ | |
+#
+# Written unit by unit, with $W_{1,:j}$ the column and $W_{2,j:}$ the row of unit $j$, it reads
+#
+# $$y = b_2 + \sum_{j=1}^{F} \max(0, x \cdot W_{1,:j} + b_{1,j}) \, W_{2,j:}$$
+#
+# Each unit compares $x$ with a pattern, its column of $W_1$, and in proportion to the match it adds a vector, its row
+# of $W_2$. Compare attention, $y = \sum_s w_s v_s$: the columns are like keys and the rows like values. There are
+# three differences. These keys and values are weights of the model, the same in every sentence. Their match goes
+# through a ReLU of its own and not through a common softmax, so any number of units may answer, or none. And there
+# are $d_{ff}$ of them, however long the sentence is.
+#
+# ## Forward
+
+# %%
+def feed_forward(x, W_1, b_1, W_2, b_2):
+    """x (..., D) -> y (..., D), and what backward needs"""
+    active = np.maximum(0, x @ W_1 + b_1)                      # (..., F)
+    return active @ W_2 + b_2, active
+
+
+B, T, D, F = 2, 5, 6, 9
+random = np.random.default_rng(11)
+layer = FeedForward(D, F, random, "float64")
+for parameter in layer.parameters().values():
+    parameter.data[...] = random.normal(size=parameter.shape)  # biases too: a new layer has 0 there, which hides bugs
+weights = W_1, b_1, W_2, b_2 = [parameter.data for parameter in layer.parameters().values()]
+x = random.normal(size=(B, T, D))
+y, active = feed_forward(x, *weights)
+same("y: this page and the library", y, layer.forward(x)[0])
+units = sum(np.maximum(0, x @ W_1[:, j] + b_1[j])[..., None] * W_2[j] for j in range(F))
+same("y as a sum over units", units + b_2, y)
+
+# %% [markdown]
+# **Position-wise** means: no position looks at another. The flow test of lesson 06 finds exactly the diagonal, and to
+# reorder the positions of $x$ is to reorder those of $y$. The paper has another name for it, "two convolutions with
+# kernel size 1". A convolution slides a window of $k$ positions along the sentence and multiplies what it sees by one
+# matrix $(kD, F)$; with $k = 1$ the window is a single word, and the matrix is $W_1$.
+
+# %%
+def convolution(x, kernel):
+    """x (B, T, D), kernel (k, D, F), k odd -> (B, T, F): zeros stand beyond the ends"""
+    k, T = len(kernel), x.shape[1]
+    padded = np.pad(x, [(0, 0), (k // 2, k // 2), (0, 0)])
+    return np.stack([sum(padded[:, t + i] @ kernel[i] for i in range(k)) for t in range(T)], axis=1)
+
+
+hidden = np.maximum(0, convolution(x, W_1[None]) + b_1)
+same("two convolutions of kernel size 1", convolution(hidden, W_2[None]) + b_2, y)
+flow = dependence_of(lambda x: feed_forward(x, *weights)[0], x).any(axis=(0, 2))               # (T, T)
+measure("outputs that depend on another position", (flow & ~np.eye(T, dtype=bool)).sum(), 0, 0)
+measure("outputs that depend on their own", np.diagonal(flow).sum(), T, T)
+kernel = random.normal(size=(3, D, F))
+wide = dependence_of(lambda x: convolution(x, kernel), x).any(axis=(0, 2))
+measure("the same test, kernel size 3: on another position", (wide & ~np.eye(T, dtype=bool)).sum(), 8, 8)
+order = random.permutation(T)
+same("positions reordered before or after", feed_forward(x[:, order], *weights)[0], y[:, order])
+
+# %% [markdown]
+# **What is linear, and what is not?** A map is linear if the map of a sum is the sum of the maps. Take the weights of
+# attention as given, as a matrix $w$ that mixes positions: then it is linear in the values, exactly. Biases aside, the
+# feed-forward network is not; and neither is attention as a whole, because its weights come from the same $x$.
+
+# %%
+def attend(x, weights_from):
+    """One head without weight matrices: the weights from one array, the values from another; both (B, T, D)"""
+    z = weights_from @ weights_from.swapaxes(1, 2)             # (B, T, T)
+    e = np.exp(z - z.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True) @ x
+
+
+def superposition_error(f):
+    """How far f(x + u) is from f(x) + f(u), relative"""
+    return np.abs(f(x + u) - f(x) - f(u)).max() / np.abs(f(x + u)).max()
+
+
+u = random.normal(size=x.shape)
+measure("attention, its weights given", superposition_error(lambda v: attend(v, weights_from=x)), 0, 1e-14)
+measure("attention, its weights from the input", superposition_error(lambda v: attend(v, weights_from=v)), 0.1, 5)
+measure("feed-forward, no biases", superposition_error(lambda v: np.maximum(0, v @ W_1) @ W_2), 0.1, 5)
+measure("feed-forward, no biases, no ReLU", superposition_error(lambda v: v @ W_1 @ W_2), 0, 1e-13)
+same("without ReLU, two maps are one", x @ (W_1 @ W_2) + (b_1 @ W_2 + b_2), (x @ W_1 + b_1) @ W_2 + b_2)
+
+# %% [markdown]
+# ## Backward
+#
+# Take one number $x_{ti}$, component $i$ at position $t$, and follow it to the loss. It goes to every $z_{tj}$ of its
+# own position, with the factor $W_{1,ij}$. If $z_{tj}$ is positive, it goes on to $a_{tj}$ unchanged; if not,
+# its way ends there. From $a_{tj}$ it goes to every $y_{tm}$ with the factor $W_{2,jm}$. No way leads to another
+# position. So, from the loss back:
+#
+# 1. $a_{tj}$ has as many ways as $y_t$ has components: $da_{tj} = \sum_m dy_{tm} W_{2,jm}$, in matrices $dy \, W_2^T$.
+# 2. Through the ReLU there is one way, open or shut: $dz_{tj} = da_{tj}$ where $z_{tj}$ is positive, 0 elsewhere.
+# 3. $x_{ti}$ has a way through each unit: $dx_{ti} = \sum_j dz_{tj} W_{1,ij}$, in matrices $dz \, W_1^T$.
+#
+# A weight is used at every position of every sentence, so its gradient is a sum over all of them:
+# $dW_{2,jm} = \sum_t a_{tj} dy_{tm}$ and $dW_{1,ij} = \sum_t x_{ti} dz_{tj}$, where $t$ runs through the whole batch;
+# for the biases, which are multiplied by 1, $db_2 = \sum_t dy_t$ and $db_1 = \sum_t dz_t$.
+#
+# Read $dW_1$ and $dW_2$ for one unit: where $a_{tj} = 0$, position $t$ adds nothing to either. **A unit learns from
+# the words that switch it on, and from no others.** A unit that no word of the training data switches on has gradient
+# 0 in all its weights; it is called *dead*, and the loss cannot revive it.
+#
+# **At the kink**, $z = 0$, the slope is 0 on the left and 1 on the right, and there is no derivative. Any number from
+# 0 to 1 keeps descent sensible; the library takes 0. And it asks whether $a$ is positive, not $z$: $a$ is positive
+# exactly where $z$ is. So $z$ need not be kept, which saves one array of $d_{ff}$ numbers per word.
+
+# %%
+def feed_forward_backward(dy, x, active, W_1, W_2):
+    """dy, x (B, T, D), active (B, T, F) -> dx (B, T, D), dW_1 (D, F), db_1 (F,), dW_2 (F, D), db_2 (D,)"""
+    dactive = dy @ W_2.T                                       # (B, T, F)
+    dz = dactive * (active > 0)                                # (B, T, F)
+    dW_1, dW_2 = np.einsum("bti,btj->ij", x, dz), np.einsum("btj,btm->jm", active, dy)
+    return dz @ W_1.T, dW_1, dz.sum(axis=(0, 1)), dW_2, dy.sum(axis=(0, 1))
+
+
+# %% [markdown]
+# ## Check
+#
+# Against central differences, in $x$ and all four weights, with a random upstream gradient; then against the library.
+
+# %%
+dy = random.normal(size=y.shape)
+gradients = feed_forward_backward(dy, x, active, W_1, W_2)
+measure("nearest z to a kink", np.abs(x @ W_1 + b_1).min(), 1e-3, 0.2)
+arrays = [x, *weights]
+for i, name in enumerate(["dx", "dW_1", "db_1", "dW_2", "db_2"]):
+    numeric = numeric_gradient(
+        lambda array: (feed_forward(*arrays[:i], array, *arrays[i + 1:])[0] * dy).sum(), arrays[i])
+    measure(f"{name}: worst error, relative", np.abs(gradients[i] - numeric).max() / np.abs(numeric).max(), 0, 1e-8)
+
+layer.zero_grad()
+dx = layer.backward(dy, layer.forward(x)[1])
+library = [dx, *(parameter.grad for parameter in layer.parameters().values())]
+for name, ours, theirs in zip(["dx", "dW_1", "db_1", "dW_2", "db_2"], gradients, library):
+    same(f"{name}: this page and the library", ours, theirs)
+measure("gradcheck of the library's layer", gradcheck(layer, x).worst.error, 0, 1e-6)
+
+# %% [markdown]
+# The line about the nearest $z$ is there for a reason. A central difference goes a step $h$ to both sides. If the kink
+# lies between, it measures a piece of each slope, and calls a right gradient wrong:
+
+# %%
+h = 1e-5                                                       # the step of numeric_gradient
+for z, truth in (-2, 0), (-0.5, 0.25), (0, 0.5), (0.3, 0.65), (2, 1):
+    numeric = numeric_gradient(lambda z: np.maximum(0, z).sum(), np.array([z * h]))[0]
+    backward = ops_of(x).relu_backward(np.ones(1), np.maximum(0, np.array([z * h])))[0]
+    measure(f"z = {z:4} h: backward says {backward:.0f}, the central difference", numeric, truth - 1e-4, truth + 1e-4)
+z = random.normal(size=1_000_000)
+for step, expected in (1e-5, 8), (1e-2, 8000):
+    near = (np.abs(z) < step).sum()
+    measure(f"of a million z, nearer to 0 than a step of {step:g}", near, expected / 4, expected * 3)
+
+# %% [markdown]
+# With the small step of float64, a kink in reach is rare; with the large one that float32 would need (lesson 01), it is
+# the rule. A check that fails at one seed of many, in one element, by a large amount, is most often this. The
+# library's own checks draw inputs until every $z$ is further from 0 than a hundred steps (`distance_to_kink` in
+# [study/gradient_cases.py](../scratchformer/study/gradient_cases.py)).
+
+# %% [markdown]
+# ## Experiment 1: without it, without the ReLU, wider
+#
+# Small translators, two layers in encoder and decoder, $D = 64$, learn from the bundled corpus for 300 steps, three
+# seeds each; this was recorded. Some have no feed-forward networks: the sublayer is left out as a whole. That takes
+# weights away, and any weights might help. So there are two controls: *no ReLU* has all the weights of the paper's
+# network, and computes with two linear maps; *none, 5 layers* gets the weights back as more layers of attention.
+# Before you look: where between *none* and the paper's will *no ReLU* end?
+
+# %% The table
+result = recorded("feed_forward")
+rows = {(row["variant"], row["peak_learning_rate"]): row for row in result["results"]}
+print(f"validation loss in nats per token, mean (lowest..highest)\n{'':24}{'peak rate':>10}{'weights':>10}{'loss':>7}")
+for (variant, peak), row in rows.items():
+    loss = row["final_loss"]
+    print(f"{variant:24}{peak:10}{row['parameters']:10,}{loss['mean']:7.2f} "
+          f"({loss['lowest']:.2f}..{loss['highest']:.2f})")
+
+
+def final(variant, which="mean", peak=0.004):
+    return rows[variant, peak]["final_loss"][which]
+
+
+for peak, lo, hi in (0.004, 0.1, 0.5), (0.002, 0.2, 0.6):
+    gap = final("none", "lowest", peak) - final("4 d_model", "highest", peak)
+    measure(f"peak {peak}: none, best run, less the worst of 4 d_model", gap, lo, hi)
+    gap = final("none, 5 layers", "lowest", peak) - final("none", "highest", peak)
+    measure(f"peak {peak}: none, 5 layers, best run, less the worst of none with 2", gap, 0.1, 1.2)
+closed = (final("none") - final("4 d_model, no ReLU")) / (final("none") - final("4 d_model"))
+measure("no ReLU: share of the way from none to 4 d_model", closed, 0.5, 0.7)
+measure("no ReLU: mean, less that of d_model, with ReLU", final("4 d_model, no ReLU") - final("d_model"), -0.1, 0.1)
+measure("4 d_model: mean, less that of 2 d_model", final("4 d_model") - final("2 d_model"), -0.25, -0.05)
+measure("2 d_model: mean, less that of d_model", final("2 d_model") - final("d_model"), -0.1, 0.1)
+gap = final("8 d_model", "highest") - final("4 d_model", "lowest")
+measure("8 d_model: worst run, less the best of 4 d_model", gap, 0.02, 0.15)
+
+# %% The figure
+figure, axes = plt.subplots(figsize=(7.5, 3.8), layout="constrained")
+variants = ["none", "d_model", "2 d_model", "4 d_model", "8 d_model", "4 d_model, no ReLU"]
+for place, variant in enumerate(variants):
+    losses = [run["final_loss"] for run in rows[variant, 0.004]["runs"]]
+    hollow = variant in ("none", "4 d_model, no ReLU")
+    axes.plot([place] * len(losses), losses, "s" if hollow else "o", color=ACCENT if hollow else DARK, ms=8,
+              mfc="none" if hollow else DARK)
+    axes.text(place + 0.12, np.mean(losses), f"{np.mean(losses):.2f}", va="center")
+labels = ["no network", *(f"d_ff =\n{name}" for name in variants[1:5]), "4 d_model,\nno ReLU"]
+axes.set_xticks(range(len(variants)), labels)
+axes.set(ylabel="validation loss, nats per token", xlim=(-0.4, 5.6),
+         title="Each part lowers the loss: the network, its ReLU, its width (three runs, and mean)")
+show(figure, "11_width", alt="Validation loss of three runs each: without a feed-forward network about 1.75 nats, with "
+     "one as wide as d_model or twice as wide about 1.54, four times 1.39, eight times 1.36; four times without its "
+     "ReLU 1.53, as high as the narrow ones with it.")
+
+# %% [markdown]
+# - **Without feed-forward networks the loss is higher**: at both learning rates, the best run without ends above the
+#   worst run with one of 4 $d_{model}$.
+# - **A good half of the gap is closed by two linear maps**, which together are one. We had not expected that. The
+#   sublayer brings more than its ReLU: weights that are trained, and an Add & Norm of its own. We have not tested
+#   which of them helps.
+# - **The rest is the ReLU's.** With it, a network as narrow as $d_{model}$ does as well as one of 4 $d_{model}$
+#   without.
+# - **Width**: 2 is no better than 1 here, 4 is better than both, and 8 cannot be told from 4, as their runs overlap.
+# - **Attention instead is no replacement, as far as this goes.** Five layers without feed-forward networks end higher
+#   than two, at both rates. But all runs are short, and none has finished learning. What five layers would reach in
+#   the end, this experiment does not say.
+#
+# ## Experiment 2: what the hidden units of a translator react to
+#
+# Geva et al. (2021, *Transformer Feed-Forward Layers Are Key-Value Memories*) took the resemblance to attention
+# seriously: the column of a unit is a key that fires on a kind of text, the row is the value that it adds. Does that
+# hold in the translator of [lesson 00](00_whole_game.py)? (It has $D = 128$ and $F = 256$.) It reads 300 English
+# test sentences and writes the German ones, given the words so far. We note what each feed-forward network reads and
+# what its units do. First: how many units are active at a time, before training and after?
+
+# %% Reading the corpus, and watching the networks
+files = [ROOT / f"data/tiny/test.{kind}" for kind in ("en", "de", "jsonl")]
+lines = list(zip(*(file.read_text(encoding="utf-8").splitlines() for file in files)))[:300]
+examples = [Example(source, target, **json.loads(answers)) for source, target, answers in lines]
+translator = load_run(ROOT / "data/tiny_model")
+tokenizer, trained = translator.tokenizer, translator.model
+source_ids, read_ids, written_ids = teacher_forced(tokenizer, examples)                        # (B, S), (B, T), (B, T)
+NETWORKS = ["encoder, layer 1", "encoder, layer 2", "decoder, layer 1", "decoder, layer 2"]
+
+
+def networks_of(model):
+    return [layer.feed_forward.sublayer for layer in model.encoder.layers + model.decoder.layers]
+
+
+def watched(model):
+    """-> for each of the four networks, what it reads (n, D) and its hidden layer (n, F), at the n real positions"""
+    seen = []
+
+    def watch(forward):
+        def watched_forward(x, rng=None):
+            y, cache = forward(x, rng)
+            seen.append((x, cache[1]))
+            return y, cache
+        return watched_forward
+
+    for network in networks_of(model):
+        network.forward = watch(network.forward)
+    model.forward(source_ids, read_ids)
+    for network in networks_of(model):
+        del network.forward
+    real = [source_ids != 0] * 2 + [written_ids != 0] * 2
+    return [(x[mask], active[mask]) for (x, active), mask in zip(seen, real)]
+
+
+# %%
+new, seen = watched(Transformer(trained.config, seed=0)), watched(trained)
+print(f"{'share of active units':22}{'new':>8}{'trained':>9}{'b_1 = 0':>9}{'x less its mean':>17}{'never active':>14}")
+rows = []
+for i, network in enumerate(networks_of(trained)):
+    (x, active), W_1, b_1 = seen[i], network.inner.weight.data, network.inner.bias.data
+    rows.append([(new[i][1] > 0).mean(), (active > 0).mean(), (x @ W_1 > 0).mean(),
+                 ((x - x.mean(axis=0)) @ W_1 + b_1 > 0).mean(), (~(active > 0).any(axis=0)).sum()])
+    print("{:22}{:8.3f}{:9.3f}{:9.3f}{:17.3f}{:14.0f}".format(NETWORKS[i], *rows[-1]))
+before, after, no_bias, no_mean, never = np.array(rows).T
+measure("new: mean of the four", before.mean(), 0.45, 0.55)
+measure("trained: mean of encoder", after[:2].mean(), 0.055, 0.07)
+measure("trained: mean of decoder", after[2:].mean(), 0.18, 0.2)
+measure("b_1 = 0: largest rise of the four", (no_bias - after).max(), 0, 0.03)
+measure("x less its mean: least share of the four", no_mean.min(), 0.4, 0.45)
+measure("units of all 1024 that no word switches on", never.sum(), 0, 5)
+
+# %% [markdown]
+# A new network has about half of its units active, as a fair coin would. In the trained one a word finds few: about
+# one in sixteen in the encoder, one in five in the decoder. (Li et al. 2023, *The Lazy Neuron Phenomenon*, report this
+# of much larger Transformers.) The biases are not what holds the units down: without them, the shares hardly
+# rise. It is what all words have in common: with the mean of all $x$ taken off, more than two units in five are
+# active again. So the columns of $W_1$ have turned away from that mean, which then acts like a large negative bias.
+# Nearly all units are active for some word: almost none is dead.
+#
+# Now the keys. For a unit, take the 20 positions at which its $z$ is largest. If they all hold the same word, the unit
+# has found something; but a word that comes often, or has an unlike vector, would also be found by chance. So the same
+# is done to **random directions**, columns drawn from a normal distribution in place of $W_1$, and to **random
+# mixtures**, the $z$ of all units turned by a random rotation. The latter know what the units know: only the axes
+# differ. Full stops are left out, as every sentence has one.
+
+# %%
+leaves = [re.findall(r"\(([^\s()]+) ([^()]+)\)", example.tree) for example in examples]          # (tag, word) each
+labels = [leaves[b][word] if word >= 0 else ("", "</s>") for b, example in enumerate(examples)
+          for word in words_of_pieces(tokenizer, example.source)]
+kept = np.array([word not in ("</s>", ".") for _, word in labels])
+tags, texts = (np.array(column)[kept] for column in zip(*labels))
+TOP = 20
+
+
+def commonest(values, labels):
+    """values (n, F), labels (n,) -> (F,): of each column's TOP largest, the share of the label that comes most often"""
+    top = np.argpartition(-values, TOP, axis=0)[:TOP]
+    return np.array([max(Counter(labels[rows]).values()) / TOP for rows in top.T])
+
+
+print(f"{'':36}{'same word':>10}{'same part of speech':>21}")
+shares = {}
+for i in 0, 1:
+    (x, _), network = seen[i], networks_of(trained)[i]
+    z = (x @ network.inner.weight.data + network.inner.bias.data)[kept]                        # (n, F)
+    rotation, _ = np.linalg.qr(random.normal(size=(256, 256)))
+    values = {"units": z, "random mixtures": z @ rotation,
+              "random directions": x[kept] @ random.normal(size=(128, 256)),
+              "drawn by lot": random.normal(size=z.shape)}
+    for what, columns in values.items():
+        shares[i, what] = commonest(columns, texts), commonest(columns, tags)
+        print(f"{NETWORKS[i]:17} {what:18}{shares[i, what][0].mean():10.2f}{shares[i, what][1].mean():21.2f}")
+of_word = {(i, what): words.mean() for (i, what), (words, _) in shares.items()}
+measure("layer 2, same word: units", of_word[1, "units"], 0.44, 0.52)
+for i, one, other, lo, hi in [(1, "units", "random directions", 0.1, 0.25), (1, "units", "random mixtures", 0.05, 0.16),
+                              (0, "units", "random directions", 0, 0.1),
+                              (1, "random directions", "drawn by lot", 0.12, 0.3)]:
+    measure(f"layer {i + 1}, same word: {one} less {other}", of_word[i, one] - of_word[i, other], lo, hi)
+
+print("\nthe first five units of layer 2: commonest part of speech, then how often each word is among the 20")
+for j in range(5):
+    top = np.argsort(-z[:, j])[:TOP]
+    print(f"unit {j}: {Counter(tags[top]).most_common(1)[0][0]:5}"
+          + ", ".join(f"{word} {n}" for word, n in Counter(texts[top]).most_common(6)))
+
+# %% [markdown]
+# The five are the first ones, and not chosen. Units 1 and 2 are what one hopes for, *not* and *on*. Unit 0 is mostly
+# *the*; units 3 and 4 are a jumble to us. On average the units are more of one mind than random directions and than
+# random mixtures, in layer 2, so its units are special axes and not only special as a group. But note how well
+# random directions do against lots: **most of what looks like a unit that found a word is there before any unit has
+# looked**, since vectors of one word lie together. In layer 1 the units are hardly better. A list of well-chosen
+# units without such a control would have shown none of this.
+#
+# Now the values. In the last layers, what a unit adds to the vector is compared with the embeddings of all words
+# (lesson 08), to score the next one. (A normalisation comes between, which we pass over here.) So a row of $W_2$ can
+# be read as a list of words that it promotes: those whose embeddings have the largest product with it. When a unit of
+# the decoder is at its most active, is the word that is to be written one that its row promotes? The control gives
+# each unit the row of another one.
+
+# %%
+def promoted_share(i, order, first):
+    """At each unit's TOP most active positions: share where the word to write is among the `first` it promotes."""
+    W_2 = networks_of(trained)[i].outer.weight.data[order]                                     # (F, D)
+    words = np.argsort(-(W_2 @ trained.unembedding.weight.data.T), axis=1)[:, :first]          # (F, first)
+    top = np.argpartition(-seen[i][1], TOP, axis=0)[:TOP].T                                    # (F, TOP)
+    return (written_ids[written_ids != 0][top][..., None] == words[:, None]).any(axis=-1).mean()
+
+
+promoted = {}
+for i, first, lo, hi in (2, 10, 0.1, 0.2), (3, 10, 0.4, 0.6), (3, 1, 0.12, 0.25):
+    orders = np.arange(256), random.permutation(256)
+    own, other = promoted[i, first] = [promoted_share(i, order, first) for order in orders]
+    measure(f"{NETWORKS[i]}: word written is among the first {first} of its row", own, lo, hi)
+    measure(f"{NETWORKS[i]}: among the first {first} of another unit's row", other, 0, 0.06)
+
+# %% The figure
+figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3.6), layout="constrained", width_ratios=[1.5, 1])
+for what, style, colour in [("units", "-", DARK), ("random mixtures", "--", ACCENT), ("random directions", ":", ACCENT),
+                            ("drawn by lot", "-.", "#777777")]:
+    left.plot(np.arange(1, 257), np.sort(shares[1, what][0])[::-1], style, color=colour, lw=2, label=what)
+left.set(xlabel="unit or direction, in order of its share", ylabel=f"commonest word's share of the top {TOP}",
+         ylim=(0, 1.02), title="Keys: encoder, layer 2")
+left.legend(fontsize=9)
+for place, i in enumerate((2, 3)):
+    for share, offset, colour, hatch in zip(promoted[i, 10], (-0.2, 0.2), (DARK, LIGHT), ("", "//")):
+        right.bar(place + offset, share, 0.38, color=colour, hatch=hatch, edgecolor="white")
+        right.text(place + offset, share + 0.01, f"{share:.2f}", ha="center")
+right.set_xticks([-0.2, 0.2, 0.8, 1.2], ["layer 1\nown row", "another\nunit's", "layer 2\nown row", "another\nunit's"],
+                 fontsize=9)
+right.set(title="Values: decoder", ylabel="word written is in the first 10", ylim=(0, 0.65))
+show(figure, "11_units", alt="Left: 256 units of encoder layer 2 in order of the share of the commonest word among "
+     "their top 20 positions. The units' curve lies highest and is 1 for some, random mixtures lie below it, random "
+     "directions lower still, 0.35 on average, and lots near 0.1. Right: bars for the decoder. The word written is "
+     "among the first ten of the unit's own row in 0.15 of cases in layer 1, 0.50 in layer 2; of another unit's row in "
+     "0.03 or less.")
+
+# %% [markdown]
+# In the last layer half of the time, against a few in a hundred with a wrong row: here the picture of memories with
+# keys and values is good. In the layer before it holds much less. That is what Geva et al. saw in a larger model: the
+# values of upper layers agree with the next word, those of lower ones do not.
+#
+# ## Check the claim: "attention only mixes, so all computing is done by the feed-forward network"
+#
+# The proof above was about one head whose query is the same in every sentence. Two heads, no feed-forward network:
+
+# %%
+judges = [train(Judge(seed, h=2)) for seed in ([1] if QUICK else [1, 2, 3])]
+for split, which in ("known", ~is_new), ("new", is_new):
+    shares_right = [judge.share_right(ids[which], is_right[which]) for judge in judges]
+    measure(f"two heads: judged rightly of {split} pairs, worst run", min(shares_right), 0.9, 1)
+
+plural = np.array([[0, 0], [1, 1], [0, 1], [1, 0]])            # noun and verb, the four sentences of the picture
+
+
+def head(factor):
+    """Looks at the two words with scores factor * plural. -> the mean of `plural`, so weighted, (4,)"""
+    e = np.exp(factor * plural)
+    return (e * plural).sum(axis=1) / e.sum(axis=1)
+
+
+y = 1 - 4 * (head(30) - head(0))
+print("y by hand, from two heads:", *y.round(3))
+measure("least y of a right sentence, less greatest of a wrong one", y[:2].min() - y[2:].max(), 1.99, 2.01)
+
+# %% [markdown]
+# The claim is **false**. The values are mixed linearly, but the weights are not linear in the words, as the test of
+# superposition showed, and each head divides by a sum of its own: two fractions with different denominators have no
+# common sum of votes. The lines by hand show one way. A head with scores of 0 returns the mean of the two words. A
+# sharp one finds a plural word if there is one, and then a second one adds nothing. Their difference tells equal
+# from unequal. (We have not looked whether the trained heads do it so.) What is true is that one head, asked by a
+# constant query, adds up votes.
+#
+# ## Check the claim: "two thirds of the weights are in the feed-forward networks"
+#
+# In matrices, without biases: a feed-forward network has $2 \cdot D \cdot 4D = 8D^2$ weights, an attention $4D^2$. An
+# encoder layer has one attention, but a decoder layer two. In the base model:
+
+# %%
+base = preset("base").model
+
+
+def count(layer):
+    """-> how many weights, in matrices: of feed-forward networks, of attentions"""
+    numbers = [sum(weight.data.size for weight in parts.parameters().values() if weight.data.ndim == 2)
+               for parts in (layer.feed_forward, layer)]
+    return numbers[0], numbers[1] - numbers[0]
+
+
+encoder, decoder = (count(kind(base, random)) for kind in (EncoderLayer, DecoderLayer))
+in_networks, in_attentions = (base.N * (encoder[i] + decoder[i]) for i in (0, 1))
+embeddings = 37_000 * base.d_model                             # one table for source, target and output (lesson 08)
+total = in_networks + in_attentions + embeddings
+measure("encoder layer: feed-forward over attention", encoder[0] / encoder[1], 2, 2)
+measure("decoder layer: feed-forward over attention", decoder[0] / decoder[1], 1, 1)
+measure("all layers: feed-forward over attention", in_networks / in_attentions, 1.33, 1.34)
+measure("share of all weights of the model, with 37,000 embeddings", in_networks / total, 0.39, 0.41)
+
+# %% [markdown]
+# Two thirds is right for an encoder alone, or for a model that has no second attention. In the paper's model the
+# feed-forward networks hold four tenths of all weights.
+#
+# And of the work? Per position and encoder layer, in multiplications: $8D^2$ for the feed-forward network; for
+# attention $4D^2$ for its matrices and $2nD$ for the scores and the mixing of a sentence of $n$ words. Nothing in the
+# first depends on $n$; attention catches up where $4D^2 + 2nD = 8D^2$, at $n = 2D$:
+
+# %%
+def network_share(n, D=512):
+    """Share of the feed-forward network in the multiplications of an encoder layer"""
+    return 8 * D**2 / (8 * D**2 + 4 * D**2 + 2 * n * D)
+
+
+for n, lo, hi in (25, 0.66, 0.665), (1024, 0.5, 0.5), (10_000, 0.14, 0.17):
+    measure(f"share of the multiplications, {n:,} words", network_share(n), lo, hi)
+
+# %% [markdown]
+# ## Paper and code
+#
+# - §3.3, equation 2; $d_{model} = 512$ and $d_{ff} = 2048$. "While the linear transformations are the same across
+#   different positions, they use different parameters from layer to layer." The paper gives no reason for the factor
+#   4. Some call the shape a bottleneck; it is the inverse, wide in the middle.
+# - Table 3, rows (C), English to German, newstest2013; each row changes $d_{ff}$ alone:
+#
+# | $d_{ff}$ | 1024 | 2048 (base) | 4096 |
+# | --- | --- | --- | --- |
+# | perplexity | 5.12 | 4.92 | 4.75 |
+# | BLEU | 25.4 | 25.8 | 26.2 |
+# | parameters | 53M | 65M | 90M |
+#
+# - So wider is better there, and 4 is no optimum but a price. The parameters grow with it; no row pays for the width
+#   elsewhere.
+# - In the library: `FeedForward` in [nn/layers.py](../scratchformer/nn/layers.py), `relu` and `relu_backward` in
+#   [nn/ops.py](../scratchformer/nn/ops.py); tests in [tests/nn/test_gradients.py](../tests/nn/test_gradients.py),
+#   against PyTorch in [tests/oracle/test_layers.py](../tests/oracle/test_layers.py).
+# - *Differs:* the library can also drop hidden units at random in training, `relu_dropout`. In the paper it is not
+#   mentioned, in its public code it is 0 at first and 0.1 later; here it is 0. Two bugs of this layer that a check
+#   must find stand in [the ledger](../docs/correctness.md): `relu-backward-in-place` writes into the gradient it was
+#   given, `relu-dropout-not-undone` drops in forward only.
+# - *Differs from this page:* the weights' gradients are added to what is there, as one matrix may be used twice.
+#
+# ## Exercises
+#
+# `scratchformer learn check 11` looks at your answers and says what is wrong with them.
+#
+# **Predict.** You exchange two hidden units: their columns of $W_1$, their numbers in $b_1$ and their rows of $W_2$.
+# What becomes of the output? And if you double a unit's column and its $b_1$ and halve its row?
+#
+# <details><summary>Answer</summary>
+#
+# The output stays as it is, both times. It is a sum over units, and a sum has no order; and
+# $\max(0, 2z) = 2 \max(0, z)$, so the factors 2 and one half cancel. (For a factor below 0 this fails.) So "unit 7" of
+# one model has nothing to do with unit 7 of another.
+#
+# </details>
+#
+# **Build** `11_feed_forward`: equation 2, for any leading axes.
+#
+# **Backward** `11_feed_forward_backward`: all gradients, from `active` and without $z$.
+#
+# **Break** `11_relu_kink`: find an input for which the check of a right gradient fails, at one given unit.
+#
+# **Build** `11_linear_collapse`: without the ReLU, the one linear map that does what the two do.
+#
+# ## Next
+#
+# A feed-forward network replaces its input, and six layers of attention and feed-forward networks replace it twelve
+# times. What was there before is gone, and the gradient must go through all of them. [Lesson
+# 12](12_residual_norm_dropout.py) shows how badly such a bare stack learns, and what the paper puts around each of its
+# parts. The paper on feed-forward networks is short: section 3.3 of [its arXiv
+# page](https://arxiv.org/abs/1706.03762).
