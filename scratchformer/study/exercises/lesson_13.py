@@ -168,7 +168,7 @@ def through(x: Array, memory: Array, layers: tuple[DecoderLayer, ...]) -> Array:
 
 def shares(dy: Array, back: tuple[Callable, ...]) -> list[Array]:
     """What each layer returns for the memory, the first layer's first."""
-    found = []
+    found: list[Array] = []
     for each in reversed(back):
         dy, share = each(dy)
         found.insert(0, share)
@@ -295,8 +295,8 @@ def misjudged(answer: Callable) -> str | None:
     """What is wrong with an answer to the question which wire is cut; None if nothing is."""
     wrong = []
     for wire in ANSWERS:
-        for seed, norm in enumerate(("post", "pre")):
-            model = Transformer(replace(SMALL, norm=norm), seed, FLOAT64)
+        for seed, config in enumerate((SMALL, replace(SMALL, norm="pre"))):
+            model = Transformer(config, seed, FLOAT64)
             said = answer(output_of(model if wire == "none" else cut(model, wire)))
             if not isinstance(said, str) or said not in ANSWERS:
                 return f"it returns {said!r:.40}, and should return one of {', '.join(map(repr, ANSWERS))}"
