@@ -426,7 +426,7 @@ class Model(Layer):
 # $$dM_{bsd} = \sum_{n=1}^{N} \sum_{t, j} dx_{n, btj} \,
 # \left. \frac{\partial x_{n, btj}}{\partial M_{bsd}} \right|_{x_{n-1}}$$
 #
-# The bar says: with $x_{n-1}$ held fixed. It is what `CrossAttention.backward` returns beside $dx$. Only this sum goes
+# Here $x_{n, btj}$ is component $j$ of target place $t$, and the bar says: with $x_{n-1}$ held fixed. It is what `CrossAttention.backward` returns beside $dx$. Only this sum goes
 # on to the encoder. Its last layer therefore learns from all decoder layers at once, and it gets its gradient only
 # after the *whole* decoder has been walked back.
 #
@@ -452,8 +452,8 @@ cosine = (first * together).sum() / np.linalg.norm(first) / whole
 measure("the first layer's share alone: cosine with the sum", cosine, 0, 0.9)
 
 # %% [markdown]
-# All are of one order, and none can stand for the sum. A program that *overwrites* `dmemory` in its loop keeps the
-# share that it computed last, that of layer 1, and trains on.
+# All are of one order. A program that *overwrites* `dmemory` in its loop keeps the share that it computed last, that of
+# layer 1, which is shorter than the sum and points elsewhere.
 #
 # ## Check
 #
@@ -473,7 +473,8 @@ measure("numbers in that gradient", ours.store.grad.size, 2586, 2586)
 
 # %% [markdown]
 # Agreement of two programs by one author proves little, so now the truth. Let $w$ hold all $n$ parameters and $g$ be
-# the gradient that backward claims. For any direction $u$
+# the gradient that backward claims. For any direction $u$, and a small
+# step $\eta$:
 #
 # $$g \cdot u = \frac{L(w + \eta u) - L(w - \eta u)}{2 \eta} + O(\eta^2)$$
 #
