@@ -426,9 +426,9 @@ class Model(Layer):
 # $$dM_{bsd} = \sum_{n=1}^{N} \sum_{t, j} dx_{n, btj} \,
 # \left. \frac{\partial x_{n, btj}}{\partial M_{bsd}} \right|_{x_{n-1}}$$
 #
-# Here $x_{n, btj}$ is component $j$ of target place $t$, and the bar says: with $x_{n-1}$ held fixed. It is what `CrossAttention.backward` returns beside $dx$. Only this sum goes
-# on to the encoder. Its last layer therefore learns from all decoder layers at once, and it gets its gradient only
-# after the *whole* decoder has been walked back.
+# Here $x_{n, btj}$ is component $j$ of target place $t$, and the bar says: with $x_{n-1}$ held fixed. It is what
+# `CrossAttention.backward` returns beside $dx$. Only this sum goes on to the encoder. Its last layer therefore learns
+# from all decoder layers at once, and it gets its gradient only after the *whole* decoder has been walked back.
 #
 # How large are the shares? A random gradient at the output, at the start of training:
 

@@ -51,7 +51,7 @@ class NoPositions(Layer):
 class OtherMasks(Layer):
     """A stack that gets other masks than it is given. forward and backward are the stack's."""
 
-    def __init__(self, stack: Layer, **changes: Any) -> None:
+    def __init__(self, stack: Layer, changes: dict[str, Any]) -> None:
         self.stack = stack
         self.changes = changes
         self.backward = stack.backward
@@ -82,10 +82,10 @@ def no_positions(side: str) -> Callable[[Transformer], None]:
     return lambda model: setattr(model, f"{side}_positions", NoPositions())
 
 
-def other_masks(*stacks: str, **changes: Any) -> Callable[[Transformer], None]:
+def other_masks(changes: dict[str, Any], *stacks: str) -> Callable[[Transformer], None]:
     def cut(model: Transformer) -> None:
         for stack in stacks:
-            setattr(model, stack, OtherMasks(getattr(model, stack), **changes))
+            setattr(model, stack, OtherMasks(getattr(model, stack), changes))
     return cut
 
 
@@ -96,8 +96,8 @@ WIRES: dict[str, Wire] = {
                               no_update("decoder", "self_attention")),
     "source positions": Wire("the encoder does not know the order", no_positions("source")),
     "target positions": Wire("the decoder is not told the order", no_positions("target")),
-    "causal mask": Wire("the decoder reads ahead", other_masks("decoder", causal=False)),
-    "padding mask": Wire("padding of the source is read", other_masks("encoder", "decoder", key_lengths=None)),
+    "causal mask": Wire("the decoder reads ahead", other_masks({"causal": False}, "decoder")),
+    "padding mask": Wire("padding of the source is read", other_masks({"key_lengths": None}, "encoder", "decoder")),
 }
 """The paper's model has them all."""
 
