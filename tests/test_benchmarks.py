@@ -18,7 +18,7 @@ from scratchformer.text.tokenizer import BOS, EOS, PAD, UNK
 pytest.importorskip("threadpoolctl")
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-EXPERIMENTS = ["attention_scaling", "feed_forward", "first_symbol", "longer", "norm_and_warmup"]
+EXPERIMENTS = ["attention_scaling", "feed_forward", "first_symbol", "longer", "norm_and_warmup", "wires"]
 
 
 @pytest.fixture

@@ -1,0 +1,54 @@
+def cross_attention_first(x, memory, self_attention, cross_attention, feed_forward, add_norm_1, add_norm_2, add_norm_3):
+    """cross-attention comes before self-attention"""
+    x = add_norm_2(x, cross_attention(x, memory))
+    x = add_norm_1(x, self_attention(x))
+    return add_norm_3(x, feed_forward(x))
+
+
+def the_memory_not_read(x, memory, self_attention, cross_attention, feed_forward, add_norm_1, add_norm_2, add_norm_3):
+    """cross-attention reads x instead of the memory"""
+    x = add_norm_1(x, self_attention(x))
+    x = add_norm_2(x, cross_attention(x, x))
+    return add_norm_3(x, feed_forward(x))
+
+
+def who_asks_whom_swapped(x, memory, self_attention, cross_attention, feed_forward, add_norm_1, add_norm_2, add_norm_3):
+    """shape (2, 5, 6), expected (2, 4, 6)"""
+    x = add_norm_1(x, self_attention(x))
+    x = add_norm_2(memory, cross_attention(memory, x))
+    return add_norm_3(x, feed_forward(x))
+
+
+def no_way_around(x, memory, self_attention, cross_attention, feed_forward, add_norm_1, add_norm_2, add_norm_3):
+    """the ways around are missing"""
+    x = add_norm_1(0 * x, self_attention(x))
+    x = add_norm_2(0 * x, cross_attention(x, memory))
+    return add_norm_3(0 * x, feed_forward(x))
+
+
+def one_norm_for_all(x, memory, self_attention, cross_attention, feed_forward, add_norm_1, add_norm_2, add_norm_3):
+    """one Add & Norm stands in all three places"""
+    x = add_norm_1(x, self_attention(x))
+    x = add_norm_1(x, cross_attention(x, memory))
+    return add_norm_1(x, feed_forward(x))
+
+
+def ways_around_the_layer(x, memory, self_attention, cross_attention, feed_forward, add_norm_1, add_norm_2, add_norm_3):
+    """every way around begins at the bottom of the layer"""
+    y = add_norm_1(x, self_attention(x))
+    y = add_norm_2(x, cross_attention(y, memory))
+    return add_norm_3(x, feed_forward(y))
+
+
+def all_read_the_input(x, memory, self_attention, cross_attention, feed_forward, add_norm_1, add_norm_2, add_norm_3):
+    """the three sublayers all read the layer's input"""
+    y = add_norm_1(x, self_attention(x))
+    y = add_norm_2(y, cross_attention(x, memory))
+    return add_norm_3(y, feed_forward(x))
+
+
+def no_norm_at_the_end(x, memory, self_attention, cross_attention, feed_forward, add_norm_1, add_norm_2, add_norm_3):
+    """the last Add & Norm is missing"""
+    x = add_norm_1(x, self_attention(x))
+    x = add_norm_2(x, cross_attention(x, memory))
+    return feed_forward(x)
