@@ -24,7 +24,7 @@ def smoothed_target(V: int, smoothing: float, spread: Smoothing = "others") -> n
 
 
 def loss_floor(V: int, smoothing: float, spread: Smoothing = "others") -> float:
-    """The lowest value that the smoothed loss of one token can have, in nats: the entropy of its target, 0 ln 0 being 0.
+    """The lowest value that the smoothed loss of one token can have, in nats: the entropy of its target (0 ln 0 = 0).
 
     Raises ValueError if the loss does.
     """
