@@ -5,7 +5,7 @@ A model is calibrated if, of all its guesses with probability 0.8, eight in ten 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -36,7 +36,8 @@ def loss_floor(V: int, smoothing: float, spread: Smoothing = "others") -> float:
 # Calibration ----------------------------------------------------------------------------------------------------------
 
 
-class Bins(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Bins:
     """Guesses sorted into bins of equal width by their probability; NaN where a bin is empty.
 
     count (bins,) int;  confidence (bins,) their mean probability;  accuracy (bins,) the share that is right
