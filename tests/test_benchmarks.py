@@ -18,7 +18,8 @@ from scratchformer.text.tokenizer import BOS, EOS, PAD, UNK
 pytest.importorskip("threadpoolctl")
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-EXPERIMENTS = ["attention_scaling", "feed_forward", "first_symbol", "longer", "norm_and_warmup", "wires"]
+EXPERIMENTS = ["attention_scaling", "feed_forward", "first_symbol", "label_smoothing", "longer", "norm_and_warmup",
+               "wires"]
 
 
 @pytest.fixture
