@@ -100,31 +100,30 @@ class GradientDescent:
 
 curves, final = {}, {}
 with np.errstate(over="ignore", invalid="ignore"):             # the highest rate is too high
-    for optimizer_of, rate in (GradientDescent, 0.1), (GradientDescent, 0.3), (GradientDescent, 1), \
-            (GradientDescent, 3), (Adam, 0.01):
+    for optimizer_of, rate in (GradientDescent, 0.3), (GradientDescent, 1), (GradientDescent, 3), (Adam, 0.01):
         runs = [train(optimizer_of, rate, seed) for seed in (SEEDS if rate in (1, 0.01) else SEEDS[:1])]
         curves[rate], final[rate] = runs[0][0], [loss for _, loss in runs]
         print(f"{optimizer_of.__name__:15} rate {rate:<4}: loss on new sentences",
               " ".join(f"{loss:.2f}" for loss in final[rate]))
-assert min(final[0.1][0], final[0.3][0], final[3][0]) > final[1][0], "another rate is better"
+assert min(final[0.3][0], final[3][0]) > final[1][0], "another rate is better"
 measure("gradient descent at its best rate minus Adam, smallest of the seeds",
         min(a - b for a, b in zip(final[1], final[0.01])), 0.4, 1.2)
 
 # %% The figure
 figure, axes = plt.subplots(figsize=(7, 3.6), layout="constrained")
-for rate, style, colour in (0.1, ":", DARK), (0.3, "--", DARK), (1, "-", DARK), (3, "-.", LIGHT), (0.01, "-", ACCENT):
+for rate, style, colour in (0.3, "--", DARK), (1, "-", DARK), (3, "-.", LIGHT), (0.01, "-", ACCENT):
     losses = np.convolve(curves[rate], np.full(5, 0.2), "valid")
     losses = losses[losses < 9]
     axes.plot(np.arange(len(losses)) + 5, losses, style, color=colour)
     name = "Adam, 0.01" if rate == 0.01 else f"rate {rate}"
     axes.annotate(name, (len(losses) + 5, losses[-1]), (3, 0), textcoords="offset points", va="center")
 axes.set(xlabel="step", ylabel="training loss, nats per piece", xlim=(0, 122), ylim=(3.8, 9))
-axes.set_title("Gradient descent at four rates, and Adam (mean of 5 steps)")
-show(figure, "15_failure", alt="Training loss over 100 steps. Gradient descent with rates 0.1, 0.3 and 1 ends higher "
+axes.set_title("Gradient descent at three rates, and Adam (mean of 5 steps)")
+show(figure, "15_failure", alt="Training loss over 100 steps. Gradient descent with rates 0.3 and 1 ends higher "
      "than Adam, which reaches about 4.3 nats; with rate 3 it is lost after a few steps.")
 
 # %% [markdown]
-# The best of four rates is far behind. Three times that rate ends in overflow, and with a third of it learning is
+# The best of three rates is far behind. Three times that rate ends in overflow, and with a third of it learning is
 # slower still. So the fault is not in the number; it is that there is one number.
 #
 # ## The idea in one picture
@@ -406,11 +405,14 @@ model, adam, (w, m, v), other = places_of_eps()
 same("weights", w, model.store.data)
 same("m", m, adam.m)
 same("v", v, adam.v)
-measure("eps elsewhere: largest difference of a weight", np.abs(other - w).max(), 0, 0.3)
-measure("eps elsewhere: RMS of the difference, over that of the weights", rms(other - w) / rms(w), 0, 1e-3)
+moved = np.abs(other - w)
+measure("eps elsewhere: median difference of a weight", np.median(moved), 0, 1e-5)
+measure("eps elsewhere: share of weights that differ by more than 0.001", (moved > 1e-3).mean(), 0, 1e-3)
+measure("eps elsewhere: largest difference", moved.max(), 0, 0.3)
 
 # %% [markdown]
-# $\varepsilon$ moves nothing that counts: what differs at all are weights whose gradient is 0 up to rounding.
+# The rates here are near 0.1, so a difference of 0.001 is a hundredth of a step. The place of $\varepsilon$ matters to
+# hardly any weight: to those whose gradient was by chance near 0 at the first step.
 #
 # ## Experiment 1: which part of Adam does it?
 #
@@ -461,6 +463,8 @@ measure("Adam without momentum, minus Adam: means", best["Adam without momentum"
 # it should be:
 #
 # $$\frac{1 - \beta_1^t}{\sqrt{1 - \beta_2^t}}$$
+#
+# The model of the opening, 50 steps, and no warm-up, so that the first steps count in full:
 
 # %%
 for beta2, lo, hi in (0.98, 1.5, 1.6), (0.999, 6.5, 6.7):
@@ -484,21 +488,20 @@ class PageAdam:
 
 late = {}
 for beta2, correct in (0.98, True), (0.98, False), (0.999, True), (0.999, False):
-    losses = [train(lambda model: PageAdam(model, beta2=beta2, correct=correct), 0.01, seed, steps=60)[0]
+    losses = [train(lambda model: PageAdam(model, beta2=beta2, correct=correct), 0.01, seed, steps=50, warmup=1)[0]
               for seed in SEEDS]
-    late[beta2, correct] = np.mean(np.array(losses)[:, 50:], axis=1)                               # (seeds,)
-    print(f"beta2 = {beta2:<5} {'with' if correct else 'without'} correction: loss of steps 51 to 60",
+    late[beta2, correct] = np.mean(np.array(losses)[:, 40:], axis=1)                               # (seeds,)
+    print(f"beta2 = {beta2:<5} {'with' if correct else 'without'} correction: loss of steps 41 to 50",
           " ".join(f"{loss:.2f}" for loss in late[beta2, correct]))
 base = late[0.98, True]
 measure("0.999 minus 0.98: largest difference", np.abs(late[0.999, True] - base).max(), 0, 0.15)
 measure("0.98 without correction minus with: largest difference", np.abs(late[0.98, False] - base).max(), 0, 0.15)
-measure("0.999 without correction minus with: smallest", (late[0.999, False] - late[0.999, True]).min(), 0.25, 1.5)
+measure("0.999 without correction minus with: smallest", (late[0.999, False] - late[0.999, True]).min(), 0.3, 1.5)
 
 # %% [markdown]
 # Between 0.98 and 0.999 we find no difference, in a run that is much shorter than the memory of the second. That says
-# nothing of 100,000 steps. The correction is a different matter: with 0.98 it could be left out and nobody would notice,
-# and with 0.999 leaving it out costs dearly, in spite of the warm-up. A forgotten correction is a bug that hides or
-# shows with $\beta_2$.
+# nothing of 100,000 steps. The correction is a different matter: with 0.98 it could be left out and nobody would notice;
+# with 0.999 it must not be. A forgotten correction is a bug that hides or shows with $\beta_2$.
 #
 # ## Experiment 3: why begin with steps near 0?
 #
@@ -508,8 +511,9 @@ measure("0.999 without correction minus with: smallest", (late[0.999, False] - l
 # rises, and the model does not come back. Both halves of it can be looked at. First the curves of lesson 12.
 
 # %% When is the model without warm-up behind?
+earlier = recorded("norm_and_warmup")
 rows = {(row["norm"], row["start"], row["peak_learning_rate"]): [dict(run["curve"]) for run in row["runs"]]
-        for row in recorded("norm_and_warmup")["results"]}
+        for row in earlier["results"]}
 
 
 def behind(norm, step, peak=0.001):
@@ -577,8 +581,9 @@ measure("post-LN, no warm-up minus warm-up for all: smallest", (none - everythin
 measure("warm-up for values and output minus for all: largest", (attention_out - everything).max(), -0.3, 0.0)
 for other in "queries and keys", "feed-forward", "norms", "embedding":
     measure(f"warm-up for {other} minus for all: mean", (of("post", other, "final_loss") - everything).mean(), 0.6, 1.2)
-measure("pre-LN, no warm-up minus warm-up for all: mean", (of("pre", "none", "final_loss")
-                                                         - of("pre", "all", "final_loss")).mean(), 0.05, 0.25)
+pre_gain = of("pre", "none", "final_loss") - of("pre", "all", "final_loss")
+measure("pre-LN, no warm-up minus warm-up for all: mean", pre_gain.mean(), 0.05, 0.25)
+measure("loss of the frequencies alone, nats", earlier["unigram_entropy"], 5.505, 5.515)
 measure("post-LN without warm-up, step 20: least common share", of("post", "none", "early_common_share").min(), 0.99, 1)
 measure("pre-LN without warm-up, step 20: largest", of("pre", "none", "early_common_share").max(), 0.7, 0.9)
 
@@ -588,8 +593,8 @@ for row, (norm, warmed) in enumerate(runs):
     losses, good = of(norm, warmed, "final_loss"), warmed in ("all", "attention", "values and output")
     axes.plot(losses, np.full(5, row), "o" if good else "s", color=DARK if good else ACCENT, alpha=0.6, ms=6)
 axes.set_yticks(range(len(runs)), [f"{norm}-LN, {warmed}" for norm, warmed in runs])
-axes.axvline(5.51, color="#888888", lw=0.8, ls=":")
-axes.annotate("frequencies alone", (5.51, 9), (-3, -3), textcoords="offset points", ha="right", fontsize=9)
+axes.axvline(earlier["unigram_entropy"], color="#888888", lw=0.8, ls=":")
+axes.annotate("frequencies alone", (earlier["unigram_entropy"], 9), (-3, -3), textcoords="offset points", ha="right", fontsize=9)
 axes.invert_yaxis()
 axes.grid(axis="x", color="0.9")
 axes.set(xlabel="final loss on new sentences, nats per piece", title="Which weights need the warm-up? (five seeds each)")
