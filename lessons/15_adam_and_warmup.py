@@ -354,9 +354,9 @@ for beta, steps, lo, hi in (0.9, 10, 0.64, 0.66), (0.98, 50, 0.63, 0.64), (0.999
 # So $m$ looks back over about 10 steps and the paper's $v$ over 50; with 0.999, which Kingma and Ba propose, it would
 # be 1000. The paper does not say why it takes 0.98.
 #
-# **What has no scale cannot show a mistake of scale.** Forget to divide the gradient by the number of words, or lose a
-# factor 8 in one layer's backward: Adam trains almost as if nothing had happened, and the loss curve does not tell.
-# That is why a numeric check must look at the size of a gradient and not only at its direction.
+# **What has no scale cannot show a mistake of scale.** Lose a factor 8 in the gradient of one matrix: Adam takes the same
+# steps, as measured above, and no loss curve can tell. That is why a numeric check must look at the size of a gradient
+# and not only at its direction.
 #
 # **What is 0 should stay 0.** [Lesson 05](05_scaling.py) showed that the bias of the keys has the gradient 0, exactly.
 # In floating-point numbers there is a rest of rounding, and division by its own size makes it as large as any other
@@ -499,7 +499,7 @@ for beta2, correct in (0.98, True), (0.98, False), (0.999, True), (0.999, False)
 base = late[0.98, True]
 measure("0.999 minus 0.98: largest difference", np.abs(late[0.999, True] - base).max(), 0, 0.15)
 measure("0.98 without correction minus with: largest difference", np.abs(late[0.98, False] - base).max(), 0, 0.15)
-measure("0.999 without correction minus with: smallest", (late[0.999, False] - late[0.999, True]).min(), 0.3, 1.5)
+measure("0.999 without correction minus with: smallest", (late[0.999, False] - late[0.999, True]).min(), 0.15, 1.5)
 
 # %% [markdown]
 # Between 0.98 and 0.999 we find no difference, in a run that is much shorter than the memory of the second. That says
