@@ -354,9 +354,9 @@ for beta, steps, lo, hi in (0.9, 10, 0.64, 0.66), (0.98, 50, 0.63, 0.64), (0.999
 # So $m$ looks back over about 10 steps and the paper's $v$ over 50; with 0.999, which Kingma and Ba propose, it would
 # be 1000. The paper does not say why it takes 0.98.
 #
-# **What has no scale cannot show a mistake of scale.** Lose a factor 8 in the gradient of one matrix: Adam takes the same
-# steps, as measured above, and no loss curve can tell. That is why a numeric check must look at the size of a gradient
-# and not only at its direction.
+# **What has no scale cannot show a mistake of scale.** Lose a factor 8 in the gradient of one matrix: Adam takes the
+# same steps, as measured above, and no loss curve can tell. That is why a numeric check must look at the size of a
+# gradient and not only at its direction.
 #
 # **What is 0 should stay 0.** [Lesson 05](05_scaling.py) showed that the bias of the keys has the gradient 0, exactly.
 # In floating-point numbers there is a rest of rounding, and division by its own size makes it as large as any other
