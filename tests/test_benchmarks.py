@@ -18,8 +18,8 @@ from scratchformer.text.tokenizer import BOS, EOS, PAD, UNK
 pytest.importorskip("threadpoolctl")
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-EXPERIMENTS = ["attention_scaling", "feed_forward", "first_symbol", "label_smoothing", "longer", "norm_and_warmup",
-               "wires"]
+EXPERIMENTS = ["adam_and_warmup", "attention_scaling", "feed_forward", "first_symbol", "label_smoothing", "longer",
+               "norm_and_warmup", "wires"]
 
 
 @pytest.fixture
@@ -341,6 +341,7 @@ def test_counted_operations_grow_as_table_1_says(experiment, name, axis, table_1
     assert experiment("cpu_scaling").exponent(values, flops) == table_1
 
 
+<<<<<<< HEAD
 def test_more_long_sentences_are_new_and_long_and_of_known_words(experiment):
     module = experiment("longer")
     splits = module.grammar.generate()
@@ -359,3 +360,23 @@ def test_a_model_begins_where_it_is_told_and_afterwards_at_zero(experiment, smal
         starts.at(9)
         assert np.abs(model.forward(ids, ids)[0] - before).max() > 1e-3
     assert (model.forward(ids, ids)[0] == before).all()
+=======
+def test_every_weight_belongs_to_one_group_that_is_warmed_up_alone(experiment, small_config):
+    module, model = experiment("adam_and_warmup"), Transformer(small_config().model)
+    groups = [module.marks(model, which).astype(int) for which in module.WARMED[3:]]
+    assert (sum(groups) == 1).all() and all(group.any() for group in groups)
+    assert np.array_equal(module.marks(model, "attention"), groups[0] + groups[1] == 1)
+    assert module.marks(model, "all").all() and not module.marks(model, "none").any()
+
+
+def test_adam_in_parts_is_adam_where_nothing_is_left_out(experiment, small_config):
+    module, config = experiment("adam_and_warmup"), small_config()
+    steps = {}
+    for kind in "Adam", "one divisor for each array":
+        model = Transformer(config.model)
+        optimizer, before = module.Partly(model, config, kind), model.store.data.copy()
+        model.store.grad[...] = 3                                                  # of one size: one divisor is enough
+        optimizer.step(0.01)
+        steps[kind] = model.store.data - before
+    assert np.allclose(*steps.values(), atol=1e-6) and np.allclose(steps["Adam"], -0.01, atol=1e-6)
+>>>>>>> lesson-15
