@@ -341,7 +341,6 @@ def test_counted_operations_grow_as_table_1_says(experiment, name, axis, table_1
     assert experiment("cpu_scaling").exponent(values, flops) == table_1
 
 
-<<<<<<< HEAD
 def test_more_long_sentences_are_new_and_long_and_of_known_words(experiment):
     module = experiment("longer")
     splits = module.grammar.generate()
@@ -360,7 +359,8 @@ def test_a_model_begins_where_it_is_told_and_afterwards_at_zero(experiment, smal
         starts.at(9)
         assert np.abs(model.forward(ids, ids)[0] - before).max() > 1e-3
     assert (model.forward(ids, ids)[0] == before).all()
-=======
+
+
 def test_every_weight_belongs_to_one_group_that_is_warmed_up_alone(experiment, small_config):
     module, model = experiment("adam_and_warmup"), Transformer(small_config().model)
     groups = [module.marks(model, which).astype(int) for which in module.WARMED[3:]]
@@ -379,4 +379,3 @@ def test_adam_in_parts_is_adam_where_nothing_is_left_out(experiment, small_confi
         optimizer.step(0.01)
         steps[kind] = model.store.data - before
     assert np.allclose(*steps.values(), atol=1e-6) and np.allclose(steps["Adam"], -0.01, atol=1e-6)
->>>>>>> lesson-15
