@@ -1,4 +1,4 @@
-"""Do the shift of sinusoids, rotary positions and ALiBi compute what their papers say, with the right gradient, in a model that writes?"""
+"""Do the shift of sinusoids, rotary positions and ALiBi compute what they should, with the right gradient?"""
 
 import numpy as np
 import pytest
