@@ -465,7 +465,7 @@ shares = []
 for i, network in enumerate(networks_of(trained)):
     (x, active), W_1, b_1 = seen[i], network.inner.weight.data, network.inner.bias.data
     shares.append([(new[i][1] > 0).mean(), (active > 0).mean(), (x @ W_1 > 0).mean(),
-                 ((x - x.mean(axis=0)) @ W_1 + b_1 > 0).mean(), (~(active > 0).any(axis=0)).sum()])
+                   ((x - x.mean(axis=0)) @ W_1 + b_1 > 0).mean(), (~(active > 0).any(axis=0)).sum()])
     print("{:22}{:8.3f}{:9.3f}{:9.3f}{:17.3f}{:14.0f}".format(NETWORKS[i], *shares[-1]))
 before, after, no_bias, no_mean, never = np.array(shares).T
 measure("new: mean of the four", before.mean(), 0.45, 0.55)
