@@ -18,8 +18,8 @@ from scratchformer.text.tokenizer import BOS, EOS, PAD, UNK
 pytest.importorskip("threadpoolctl")
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-EXPERIMENTS = ["adam_and_warmup", "attention_scaling", "feed_forward", "first_symbol", "label_smoothing", "longer",
-               "norm_and_warmup", "wires"]
+EXPERIMENTS = ["adam_and_warmup", "attention_scaling", "averaging", "feed_forward", "first_symbol",
+               "label_smoothing", "longer", "norm_and_warmup", "wires"]
 
 
 @pytest.fixture
