@@ -478,15 +478,24 @@ measure("its pairs with neither right", 1 - 2 * best.accuracy + best.pair_accura
 #
 # Each lesson takes one part of what you have seen, derives its gradient and measures what happens without it.
 #
-# | Seen here | Lesson | You need |
+# | Seen here | Lessons | about |
 # |---|---|---|
-# | 867,328 gradients that keep their promise | [01 · Backprop by hand](01_backprop.py) | a derivative, the chain rule |
-# | a weight of 1, distributed over the sentence | [04 · Soft lookup](04_soft_lookup.py) | 01 |
-# | scores become weights, neither flat nor all or nothing | [05 · Why the square root of d_k](05_scaling.py) | 04 |
-# | the next piece is predicted without having been seen | [06 · Masks](06_masks.py) | 04, 05 |
-# | four heads that look at different places | [07 · Many heads](07_many_heads.py) | 04, 06 |
-# | layers that can be stacked | [12 · Residual, LayerNorm, dropout](12_residual_norm_dropout.py) | 01 |
+# | 867,328 gradients that keep their promise | [01](01_backprop.py) | backprop by hand |
+# | a sentence read at once, not word by word | [02](02_recurrence.py), [03](03_bahdanau.py) | recurrence, and its patch |
+# | a weight of 1, distributed over the sentence | [04](04_soft_lookup.py), [05](05_scaling.py) | attention, its scale |
+# | the next piece is predicted without having been seen | [06](06_masks.py) | masks |
+# | four heads that look at different places | [07](07_many_heads.py) | many heads |
+# | pieces become vectors | [08](08_embeddings.py) | embeddings |
+# | the order of the words matters | [09](09_positions.py), [10](10_longer.py) | positions, and where they end |
+# | layers that compute, and can be stacked | [11](11_feed_forward.py), [12](12_residual_norm_dropout.py) | the rest of a layer |
+# | the machine as a whole | [13](13_whole_model.py) | encoder, decoder, sizes |
+# | a step downhill | [14](14_label_smoothing.py), [15](15_adam_and_warmup.py) | the loss, Adam and its schedule |
+# | training that works | [16](16_first_training.py) | finding what is broken |
+# | text becomes batches of pieces | [17](17_byte_pairs.py), [18](18_batches.py) | byte pairs, batches |
+# | the translator itself | [19](19_train_a_translator.py) | training it on a CPU |
+# | translations and their score | [20](20_beam_search.py), [21](21_bleu_and_averaging.py) | beam search, BLEU |
 #
-# (Lessons 02, 03, 08 to 11 and those from 13 on are not written yet.) Begin with [lesson 01](01_backprop.py).
+# Begin with [lesson 01](01_backprop.py). Short of time? 01, 04, 05, 06, 07, 09, 11, 12, 13, 14, 15 and 20 hold the
+# paper's model, its training and its search.
 # Pictures of the machine's inside, before any formula: J. Alammar's "The Illustrated Transformer",
 # [jalammar.github.io](https://jalammar.github.io/illustrated-transformer/).

@@ -560,7 +560,8 @@ measure("difference of the two sums, over the sum of all sizes", difference, 1e-
 #
 # ## Next
 #
-# You have a tool to trust. [Lesson 04](04_soft_lookup.py) uses it on the layer that the whole paper is about. For
+# You have a tool to trust. [Lesson 02](02_recurrence.py) uses it on the networks that the paper set out to replace,
+# which read a sentence word by word; whoever wants attention at once goes on to [lesson 04](04_soft_lookup.py). For
 # more practice with backward passes, A. Karpathy's video lecture "Becoming a Backprop Ninja" derives a small
 # network's by hand in PyTorch; the standard reference on the method is chapter 6.5 of Goodfellow, Bengio and
 # Courville, *Deep Learning* (2016).

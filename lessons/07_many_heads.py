@@ -566,6 +566,5 @@ for i in 0, 3:
 #
 # ## Next
 #
-# The translator of this page has two layers, the paper's six. What stands around each attention, so that layers can
-# be stacked and still learn, is the subject of [lesson 12](12_residual_norm_dropout.py). For other drawings of heads
-# see J. Alammar's [The Illustrated Transformer](https://jalammar.github.io/illustrated-transformer/).
+# Attention is complete, and all of it works on vectors that were given. Where do they come from? [Lesson
+# 08](08_embeddings.py) makes vectors of words. For other drawings of heads see J. Alammar's [The Illustrated Transformer](https://jalammar.github.io/illustrated-transformer/).

@@ -637,9 +637,8 @@ for peak, helps, not_v, pre, lower in (0.001, (0.2, 0.3), (-0.02, 0.02), (-0.3, 
 # there for sentences that the model has not seen (24.6 BLEU without and 25.8 with, in the paper's Table 3, row D and
 # base).
 #
-# You now have every part of an encoder layer, and the box that holds it. Train a whole model on the bundled corpus
-# with `scratchformer train tiny --minutes 2`, once more with `--set model.norm=pre`, and let `scratchformer doctor`
-# look at what you change. The sources: [Attention Is All You Need](https://arxiv.org/abs/1706.03762), [He et al.
+# You now have every part of a layer, and the box that holds it. [Lesson 13](13_whole_model.py) puts encoder, decoder
+# and the whole model together. The sources: [Attention Is All You Need](https://arxiv.org/abs/1706.03762), [He et al.
 # 2015](https://arxiv.org/abs/1512.03385), [Ba et al. 2016](https://arxiv.org/abs/1607.06450), [Srivastava et al.
 # 2014](https://jmlr.org/papers/v15/srivastava14a.html) on dropout, and [Xiong et al.
 # 2020](https://arxiv.org/abs/2002.04745) on where the norm stands.
