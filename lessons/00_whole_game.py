@@ -481,13 +481,13 @@ measure("its pairs with neither right", 1 - 2 * best.accuracy + best.pair_accura
 # | Seen here | Lessons | about |
 # |---|---|---|
 # | 867,328 gradients that keep their promise | [01](01_backprop.py) | backprop by hand |
-# | a sentence read at once, not word by word | [02](02_recurrence.py), [03](03_bahdanau.py) | recurrence, and its patch |
+# | all words at once, not one by one | [02](02_recurrence.py), [03](03_bahdanau.py) | recurrence, and its patch |
 # | a weight of 1, distributed over the sentence | [04](04_soft_lookup.py), [05](05_scaling.py) | attention, its scale |
 # | the next piece is predicted without having been seen | [06](06_masks.py) | masks |
 # | four heads that look at different places | [07](07_many_heads.py) | many heads |
 # | pieces become vectors | [08](08_embeddings.py) | embeddings |
 # | the order of the words matters | [09](09_positions.py), [10](10_longer.py) | positions, and where they end |
-# | layers that compute, and can be stacked | [11](11_feed_forward.py), [12](12_residual_norm_dropout.py) | the rest of a layer |
+# | layers that can be stacked | [11](11_feed_forward.py), [12](12_residual_norm_dropout.py) | the rest of a layer |
 # | the machine as a whole | [13](13_whole_model.py) | encoder, decoder, sizes |
 # | a step downhill | [14](14_label_smoothing.py), [15](15_adam_and_warmup.py) | the loss, Adam and its schedule |
 # | training that works | [16](16_first_training.py) | finding what is broken |

@@ -567,4 +567,5 @@ for i in 0, 3:
 # ## Next
 #
 # Attention is complete, and all of it works on vectors that were given. Where do they come from? [Lesson
-# 08](08_embeddings.py) makes vectors of words. For other drawings of heads see J. Alammar's [The Illustrated Transformer](https://jalammar.github.io/illustrated-transformer/).
+# 08](08_embeddings.py) makes vectors of words. For other drawings of heads see J. Alammar's [The Illustrated
+# Transformer](https://jalammar.github.io/illustrated-transformer/).
