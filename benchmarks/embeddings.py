@@ -1,0 +1,162 @@
+"""How large should word vectors be, and should reading and writing share them?
+
+    python benchmarks/embeddings.py [--quick] [--out DIR]
+
+The text and the sizes of the preset tiny. In the paper one matrix E turns source and target words into vectors, times
+sqrt(d_model), and vectors into the scores of words. Variants of the size: without the factor; with numbers of size 1 at
+the start; with both, and the scores divided by sqrt(d_model), which starts as the paper's model does and then takes
+shorter steps; and without the factor but with positions that are smaller, too. Variants of the sharing: one matrix for
+reading and writing the target and another one for the source; three matrices; and one matrix in which, for the target
+language only, the rows have been dealt out anew, so that no word has the same row on both sides.
+
+A seed decides the initial weights and the batches. README.md here says what is recorded.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from provenance import surroundings
+from small_training import arguments_of, number, numbers, read_text, spread, train, write
+from threadpoolctl import threadpool_limits
+
+from scratchformer import config as configs
+from scratchformer.config import Config
+from scratchformer.nn.layers import PositionalEncoding, Unembedding
+from scratchformer.nn.optim import Adam, noam
+from scratchformer.nn.parameter import Array, Parameter
+from scratchformer.nn.transformer import Transformer
+from scratchformer.text.batches import EncodedPairs, Sequences
+from scratchformer.text.tokenizer import N_SPECIALS
+from scratchformer.training.run import TrainingData
+
+EXPERIMENT = {"model.d_model": 128, "training.steps": 300, "training.tokens_per_batch": 512, "training.warmup": 100,
+              "training.lr_factor": 0.5, "training.validate_every": 50}
+QUICK = {"model.d_model": 32, "model.d_ff": 64, "training.steps": 4, "training.validate_every": 2}
+SEEDS = (0, 1, 2)
+
+
+class Variant(NamedTuple):
+    """Powers of d_model: what the rows are multiplied by when words are read, their standard deviation at the start
+    (of an output matrix of its own it is the paper's), and what multiplies scores and positions."""
+
+    factor: float = 1 / 2
+    start: float = -1 / 2
+    scores: float = 0
+    positions: float = 0
+    tied: str = "all"
+    dealt_anew: bool = False
+
+
+VARIANTS = {
+    "paper": Variant(),
+    "no factor": Variant(factor=0),
+    "no factor, small positions": Variant(factor=0, positions=-1 / 2),
+    "no factor, start 1": Variant(factor=0, start=0),
+    "no factor, start 1, scores divided": Variant(factor=0, start=0, scores=-1 / 2),
+    "factor, start 1": Variant(start=0),
+    "source apart": Variant(tied="target"),
+    "three matrices": Variant(tied="none"),
+    "three matrices, no factor, start 1": Variant(factor=0, start=0, tied="none"),
+    "target rows dealt anew": Variant(dealt_anew=True),
+}
+
+# Other sizes ----------------------------------------------------------------------------------------------------------
+
+
+class ScaledUnembedding(Unembedding):
+    """logits = factor y E^T"""
+
+    def __init__(self, weight: Parameter, factor: float) -> None:
+        super().__init__(weight)
+        self.factor = factor
+
+    def forward(self, y: Array, rng: Any = None) -> tuple[Array, Any]:
+        return super().forward(self.factor * y)
+
+    def backward(self, dlogits: Array, cache: Any) -> Array:
+        return self.factor * super().backward(dlogits, cache)
+
+
+class ScaledPositions(PositionalEncoding):
+    """y = x + factor PE; without dropout."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x: Array, first: int = 0, rng: Any = None) -> tuple[Array, Any]:
+        encoding, cache = super().forward(np.zeros_like(x), first)
+        return x + self.factor * encoding, cache
+
+
+def model_of(variant: Variant, config: Config) -> Transformer:
+    config = configs.with_settings(config, {"model.tied": variant.tied})
+    model, D = Transformer(config.model, config.training.seed), config.model.d_model
+    output = model.unembedding.weight
+    for embedding in (model.source_embedding, model.target_embedding):
+        embedding.scale = D**variant.factor
+    for weight in {model.source_embedding.weight, model.target_embedding.weight}:
+        weight.data *= D ** (variant.start + 1 / 2)
+    if variant.scores:
+        model.unembedding = ScaledUnembedding(output, D**variant.scores)
+    if variant.positions:
+        model.source_positions = model.target_positions = ScaledPositions(D**variant.positions)
+    return model
+
+
+# The runs -------------------------------------------------------------------------------------------------------------
+
+
+def dealt_anew(pairs: EncodedPairs, vocab_size: int) -> EncodedPairs:
+    """The same pairs with other ids for the words of the target, always the same for a word; special symbols stay."""
+    new_ids = np.arange(vocab_size, dtype=pairs.target.ids.dtype)
+    np.random.default_rng(0).shuffle(new_ids[N_SPECIALS:])
+    target = Sequences(new_ids[pairs.target.ids], pairs.target.offsets)
+    return EncodedPairs(pairs.source, target, pairs.line_numbers, pairs.max_length, pairs.n_dropped)
+
+
+def input_size(model: Transformer, data: TrainingData) -> float:
+    """Root mean square of the numbers that stand for the words of 500 sources, positions not yet added."""
+    ids = np.concatenate([data.train.source.padded(np.array([i]))[0] for i in range(min(500, len(data.train)))])
+    vectors, _ = model.source_embedding.forward(ids[None])
+    return float(np.sqrt((vectors.astype(np.float64)**2).mean()))
+
+
+def run(variant: Variant, data: TrainingData, config: Config) -> dict[str, Any]:
+    training, model = config.training, model_of(variant, config)
+    before = input_size(model, data)
+    curve = train(model, Adam(model, (training.beta1, training.beta2), training.eps), data, config,
+                  lambda step: noam(step, config.model.d_model, training.warmup, training.lr_factor))
+    return {"seed": training.seed, "parameters": model.store.data.size, "final_loss": number(curve[-1][1]),
+            "input_size": [number(before), number(input_size(model, data))], "curve": numbers(curve)}
+
+
+def row(name: str, data: TrainingData, config: Config, seeds: tuple[int, ...]) -> dict[str, Any]:
+    """All seeds of one variant."""
+    variant = VARIANTS[name]
+    if variant.dealt_anew:
+        data = data._replace(**{split: dealt_anew(getattr(data, split), config.model.vocab_size)
+                                for split in ("train", "val")})
+    runs = [run(variant, data, configs.with_settings(config, {"training.seed": seed})) for seed in seeds]
+    first, final = (spread([each["curve"][i][1] for each in runs]) for i in (0, -1))
+    print(f"{name}: first loss {first['mean']}, final loss {final['mean']} "
+          f"({final['lowest']} to {final['highest']})", flush=True)
+    return {"variant": name, **variant._asdict(), "first_loss": first, "final_loss": final, "runs": runs}
+
+
+def main() -> None:
+    arguments = arguments_of(__doc__.split("\n")[0])
+    config = configs.with_settings(configs.preset("tiny"), EXPERIMENT | (QUICK if arguments.quick else {}))
+    seeds = SEEDS[:1] if arguments.quick else SEEDS
+    with threadpool_limits(1):
+        provenance = surroundings()                                                # now: git may move while we measure
+        data = read_text(config)
+        rows = [row(name, data, config, seeds) for name in VARIANTS]
+    write(arguments.out, "embeddings", {"provenance": provenance, "config": configs.to_dict(config), "seeds": seeds,
+                                        "results": rows})
+
+
+if __name__ == "__main__":
+    main()
