@@ -2,12 +2,11 @@
 
     python benchmarks/embeddings.py [--quick] [--out DIR]
 
-The text and the sizes of the preset tiny. In the paper one matrix E turns source and target words into vectors, times
-sqrt(d_model), and vectors into the scores of words. Variants of the size: without the factor; with numbers of size 1 at
-the start; with both, and the scores divided by sqrt(d_model), which starts as the paper's model does and then takes
-shorter steps; and without the factor but with positions that are smaller, too. Variants of the sharing: one matrix for
-reading and writing the target and another one for the source; three matrices; and one matrix in which, for the target
-language only, the rows have been dealt out anew, so that no word has the same row on both sides.
+The text of the preset tiny, and a small model. In the paper one matrix E turns source and target words into vectors,
+times sqrt(d_model), and vectors into the scores of words. Variants of the size: without the factor, with numbers as
+small as the paper's at the start, or of size 1. Variants of the sharing: one matrix for reading and writing the target
+and another for the source; three matrices; three, and those that are read have no factor and numbers of size 1; and
+one matrix whose rows have been dealt out anew for the target language, so that no word has the same row on both sides.
 
 A seed decides the initial weights and the batches. README.md here says what is recorded.
 """
@@ -23,28 +22,24 @@ from threadpoolctl import threadpool_limits
 
 from scratchformer import config as configs
 from scratchformer.config import Config
-from scratchformer.nn.layers import PositionalEncoding, Unembedding
 from scratchformer.nn.optim import Adam, noam
-from scratchformer.nn.parameter import Array, Parameter
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import EncodedPairs, Sequences
 from scratchformer.text.tokenizer import N_SPECIALS
 from scratchformer.training.run import TrainingData
 
-EXPERIMENT = {"model.d_model": 128, "training.steps": 300, "training.tokens_per_batch": 512, "training.warmup": 100,
-              "training.lr_factor": 0.5, "training.validate_every": 50}
+EXPERIMENT = {"model.d_model": 64, "training.steps": 300, "training.tokens_per_batch": 512, "training.warmup": 100,
+              "training.lr_factor": 0.5, "training.validate_every": 100}
 QUICK = {"model.d_model": 32, "model.d_ff": 64, "training.steps": 4, "training.validate_every": 2}
 SEEDS = (0, 1, 2)
 
 
 class Variant(NamedTuple):
-    """Powers of d_model: what the rows are multiplied by when words are read, their standard deviation at the start
-    (of an output matrix of its own it is the paper's), and what multiplies scores and positions."""
+    """Powers of d_model: what the rows are multiplied by when words are read, and their standard deviation at the start
+    (of an output matrix of its own it is the paper's)."""
 
     factor: float = 1 / 2
     start: float = -1 / 2
-    scores: float = 0
-    positions: float = 0
     tied: str = "all"
     dealt_anew: bool = False
 
@@ -52,57 +47,21 @@ class Variant(NamedTuple):
 VARIANTS = {
     "paper": Variant(),
     "no factor": Variant(factor=0),
-    "no factor, small positions": Variant(factor=0, positions=-1 / 2),
     "no factor, start 1": Variant(factor=0, start=0),
-    "no factor, start 1, scores divided": Variant(factor=0, start=0, scores=-1 / 2),
-    "factor, start 1": Variant(start=0),
     "source apart": Variant(tied="target"),
     "three matrices": Variant(tied="none"),
     "three matrices, no factor, start 1": Variant(factor=0, start=0, tied="none"),
     "target rows dealt anew": Variant(dealt_anew=True),
 }
 
-# Other sizes ----------------------------------------------------------------------------------------------------------
-
-
-class ScaledUnembedding(Unembedding):
-    """logits = factor y E^T"""
-
-    def __init__(self, weight: Parameter, factor: float) -> None:
-        super().__init__(weight)
-        self.factor = factor
-
-    def forward(self, y: Array, rng: Any = None) -> tuple[Array, Any]:
-        return super().forward(self.factor * y)
-
-    def backward(self, dlogits: Array, cache: Any) -> Array:
-        return self.factor * super().backward(dlogits, cache)
-
-
-class ScaledPositions(PositionalEncoding):
-    """y = x + factor PE; without dropout."""
-
-    def __init__(self, factor: float) -> None:
-        super().__init__()
-        self.factor = factor
-
-    def forward(self, x: Array, first: int = 0, rng: Any = None) -> tuple[Array, Any]:
-        encoding, cache = super().forward(np.zeros_like(x), first)
-        return x + self.factor * encoding, cache
-
 
 def model_of(variant: Variant, config: Config) -> Transformer:
     config = configs.with_settings(config, {"model.tied": variant.tied})
     model, D = Transformer(config.model, config.training.seed), config.model.d_model
-    output = model.unembedding.weight
     for embedding in (model.source_embedding, model.target_embedding):
         embedding.scale = D**variant.factor
     for weight in {model.source_embedding.weight, model.target_embedding.weight}:
         weight.data *= D ** (variant.start + 1 / 2)
-    if variant.scores:
-        model.unembedding = ScaledUnembedding(output, D**variant.scores)
-    if variant.positions:
-        model.source_positions = model.target_positions = ScaledPositions(D**variant.positions)
     return model
 
 
