@@ -4,7 +4,8 @@
 
 The text of the preset tiny, and a small model. In the paper one matrix E turns source and target words into vectors,
 times sqrt(d_model), and vectors into the scores of words. Variants of the size: without the factor, with numbers as
-small as the paper's at the start, or of size 1. Variants of the sharing: one matrix for reading and writing the target
+small as the paper's at the start, or of size 1; with the factor, and numbers so small that the words are as large beside
+the positions as they are without it; and without the factor, beside smaller positions. Variants of the sharing: one matrix for reading and writing the target
 and another for the source; three matrices; three, and those that are read have no factor and numbers of size 1; and
 one matrix whose rows have been dealt out anew for the target language, so that no word has the same row on both sides.
 
@@ -22,7 +23,10 @@ from threadpoolctl import threadpool_limits
 
 from scratchformer import config as configs
 from scratchformer.config import Config
+from scratchformer.nn.dropout import DropoutKey
+from scratchformer.nn.layers import PositionalEncoding
 from scratchformer.nn.optim import Adam, noam
+from scratchformer.nn.parameter import Array
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import EncodedPairs, Sequences
 from scratchformer.text.tokenizer import N_SPECIALS
@@ -35,11 +39,12 @@ SEEDS = (0, 1, 2)
 
 
 class Variant(NamedTuple):
-    """Powers of d_model: what the rows are multiplied by when words are read, and their standard deviation at the start
-    (of an output matrix of its own it is the paper's)."""
+    """Powers of d_model: what the rows are multiplied by when words are read, their standard deviation at the start
+    (of an output matrix of its own it is the paper's), and what multiplies the positions."""
 
     factor: float = 1 / 2
     start: float = -1 / 2
+    positions: float = 0
     tied: str = "all"
     dealt_anew: bool = False
 
@@ -48,11 +53,25 @@ VARIANTS = {
     "paper": Variant(),
     "no factor": Variant(factor=0),
     "no factor, start 1": Variant(factor=0, start=0),
+    "small start": Variant(start=-1),
+    "no factor, small positions": Variant(factor=0, positions=-1 / 2),
     "source apart": Variant(tied="target"),
     "three matrices": Variant(tied="none"),
     "three matrices, no factor, start 1": Variant(factor=0, start=0, tied="none"),
     "target rows dealt anew": Variant(dealt_anew=True),
 }
+
+
+class ScaledPositions(PositionalEncoding):
+    """y = x + factor PE, without dropout"""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x: Array, first: int = 0, rng: DropoutKey | None = None) -> tuple[Array, Any]:
+        positions, cache = super().forward(np.zeros_like(x), first)
+        return x + self.factor * positions, cache
 
 
 def model_of(variant: Variant, config: Config) -> Transformer:
@@ -62,6 +81,7 @@ def model_of(variant: Variant, config: Config) -> Transformer:
         embedding.scale = D**variant.factor
     for weight in {model.source_embedding.weight, model.target_embedding.weight}:
         weight.data *= D ** (variant.start + 1 / 2)
+    model.source_positions = model.target_positions = ScaledPositions(D**variant.positions)
     return model
 
 
