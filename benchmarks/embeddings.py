@@ -4,10 +4,11 @@
 
 The text of the preset tiny, and a small model. In the paper one matrix E turns source and target words into vectors,
 times sqrt(d_model), and vectors into the scores of words. Variants of the size: without the factor, with numbers as
-small as the paper's at the start, or of size 1; with the factor, and numbers so small that the words are as large beside
-the positions as they are without it; and without the factor, beside smaller positions. Variants of the sharing: one matrix for reading and writing the target
-and another for the source; three matrices; three, and those that are read have no factor and numbers of size 1; and
-one matrix whose rows have been dealt out anew for the target language, so that no word has the same row on both sides.
+small as the paper's at the start, or of size 1; with the factor, and numbers so small that the words are as large
+beside the positions as they are without it; and without the factor, beside smaller positions. Variants of the sharing:
+one matrix for reading and writing the target and another for the source; three matrices; three, and those that are
+read have no factor and numbers of size 1; and one matrix whose rows have been dealt out anew for the target language,
+so that no word has the same row on both sides.
 
 A seed decides the initial weights and the batches. README.md here says what is recorded.
 """
