@@ -35,17 +35,18 @@ from scratchformer.training.run import load_run
 # %% [markdown]
 # ## Question
 #
+# **One matrix turns words into vectors at the bottom of the model, and vectors into scores of words at the top. How
+# large should its numbers be?**
+#
 # A word comes to the model as a number, its place in a list, its *id*. The id says nothing about the word: the word
 # before it in the list is no relative. So each id gets a row of a matrix $E$, a vector of $D$ numbers that are
 # learnt. ($D$ is the paper's $d_{model}$.) At the other end of the model a vector has to become a word again: the
 # score of a word is the dot product of the model's output with a vector for the word, and the paper takes the same
-# $E$ for that. So:
-#
-# **One matrix turns words into vectors at the bottom and vectors into scores at the top. How large should its numbers
-# be?**
+# $E$ for that.
 #
 # The answer in one sentence: small, of standard deviation $1 / \sqrt{D}$, because that suits the scores; and what is
-# read is multiplied by $\sqrt{D}$, because that suits the bottom.
+# read is multiplied by $\sqrt{D}$, so that words can hold their own, at the start and in each step of training,
+# beside what is added to them.
 #
 # First see the two answers that one would give without thinking of both ends. The model is that of lesson 06: it
 # reads English sentences, each word is to guess the next, and a fixed vector for the place is added to each word's
@@ -417,26 +418,13 @@ measure("small places, less the paper's", small_places - paper, -0.1, 0.2)
 
 # %%
 fast_small = try_out("no factor, rate 0.01", (6.6, 7.4), (3.6, 4.1), rate=0.01, factor=1, start=1 / ROOT_D)
-fast_paper = try_out("the paper's, rate 0.01", (6.6, 7.6), (3.2, 3.75), rate=0.01, factor=ROOT_D, start=1 / ROOT_D)
+fast_paper = try_out("the paper's, rate 0.01", (6.6, 7.6), (3.2, 3.95), rate=0.01, factor=ROOT_D, start=1 / ROOT_D)
 measure("what the factor gains at this rate", fast_small - fast_paper, 0.1, 0.7)
 
 # %% [markdown]
-# And why does the small start do better than the paper's? One thing that it avoids can be seen before training. With
-# one matrix at both ends, the output is made of the input vector, which is a row of $E$, and its product with that
-# very row is large. So the untrained model repeats:
-
-# %%
-real = test_read != PAD
-for name, start, lo, hi in ("the paper's", 1 / ROOT_D, 0.85, 1), ("small start", 1 / D, 0, 0.2):
-    guesses = NextWord(0, ROOT_D, start).forward(test_read)[0].argmax(axis=-1)
-    measure(f"{name}: share of first guesses that repeat the word read", (guesses == test_read)[real].mean(), lo, hi)
-
-# %% [markdown]
-# That is also why the paper's model does not begin at $\ln V$ but above. Whether the repeating is the reason for the
-# difference at the end, we have not tested.
-#
-# One layer is little. Does the same hold in a translator? Small ones were trained on the bundled corpus (two layers
-# each in encoder and decoder, $D = 64$, 300 steps, three seeds, all at one schedule of the learning rate):
+# Why the small start does better than the paper's here, we have not tested. And one layer is little. Does the same
+# hold in a translator? Small ones were trained on the bundled corpus (two layers each in encoder and decoder,
+# $D = 64$, 300 steps, three seeds, all at one schedule of the learning rate):
 
 # %% The table
 result = recorded("embeddings")
@@ -444,12 +432,12 @@ rows = {row["variant"]: row for row in result["results"]}
 
 
 def print_table(variants):
-    """Validation losses in nats per token, means over the seeds and their range"""
-    print(f"{'':36}{'parameters':>10}{'first loss':>12}{'final loss':>12} {'(range)'}")
+    """Size of what is read, and validation loss in nats per token, at the start and in the end; means over the seeds"""
+    print(f"{'':36}{'parameters':>10}{'size of the words read':>25}{'loss: first':>14}{'last':>7} (range)")
     for row in map(rows.get, variants):
-        last = row["final_loss"]
-        print(f"{row['variant']:36}{row['runs'][0]['parameters']:10,}{row['first_loss']['mean']:12.2f}"
-              f"{last['mean']:12.2f} ({last['lowest']:.2f} to {last['highest']:.2f})")
+        last, sizes = row["final_loss"], np.mean([run["input_size"] for run in row["runs"]], axis=0)
+        print(f"{row['variant']:36}{row['runs'][0]['parameters']:10,}{sizes[0]:14.2f} to {sizes[1]:7.2f}"
+              f"{row['first_loss']['mean']:14.2f}{last['mean']:7.2f} ({last['lowest']:.2f} to {last['highest']:.2f})")
 
 
 def final(variant, which="mean"):
@@ -461,27 +449,30 @@ measure("no factor: lowest, less the paper's highest", final("no factor", "lowes
 measure("small start: the same", final("small start", "lowest") - final("paper", "highest"), 1, 2.5)
 measure("no factor: lowest, less the highest of the small start",
         final("no factor", "lowest") - final("small start", "highest"), 0.8, 2)
+for variant, lo, hi in ("no factor", 0.13, 0.17), ("small start", 0.65, 0.8):
+    measure(f"{variant}: size of the words in the end", rows[variant]["runs"][0]["input_size"][1], lo, hi)
 measure("small positions: mean, less the paper's", final("no factor, small positions") - final("paper"), -0.1, 0.15)
 
 # %% [markdown]
-# In the translator the factor is worth three nats per token. Steps matter as before: from the same small words, full
-# steps come much further (*small start* against *no factor*). But here the start matters, too: the small start loses
-# more than a nat against the paper's, where in one layer it won. (It also makes the scores small at first. Which of
-# the two costs it, we have not tested.) And the last row says again what the factor is for: with places made as small
-# as the words, and no factor at all, the translator does as well as the paper's. Not the size matters, but **the
-# words' size and the length of their steps, in proportion to the places**.
+# At this stage of training the factor is worth three nats per token. Steps matter as before, and the table shows how:
+# from the same small words, those with full steps have grown to the size of places when training ends, and those
+# without have hardly grown (*small start* against *no factor*). But here the start matters, too: the small start
+# loses more than a nat against the paper's, where in one layer it won. (It also makes the scores small at first. Which
+# of the two costs it, we have not tested.) And the last row says what the factor is for: with places made as small as
+# the words, and no factor at all, the translator does as well as the paper's. (Numbers of size 1 without the factor
+# begin far above it, as in the opening, and get no further than small ones.) What matters is **the size of the words
+# and of their steps, in proportion to the places**.
 #
 # ## Experiment 2: one matrix, or three?
 #
 # Three matrices of the base model would make it much larger:
 
 # %%
-for tied, lo, hi in ("all", 62.9e6, 63.1e6), ("target", 81e6, 83e6), ("none", 100e6, 102e6):
+for tied, n_matrices, lo, hi, share in ("all", 1, 62.9e6, 63.1e6, (0.29, 0.31)), ("none", 3, 1e8, 1.02e8, (0.55, 0.57)):
     counts = parameter_counts(ModelConfig(tied=tied))
     measure(f"tied = {tied}: parameters", sum(counts.values()), lo, hi)
-    in_matrices = 37_000 * 512 * {"all": 1, "target": 2, "none": 3}[tied]
-    measure("    of these, embeddings", counts["embeddings"], *[in_matrices] * 2)
-measure("share of the one matrix in all", 37_000 * 512 / sum(parameter_counts(ModelConfig()).values()), 0.295, 0.305)
+    measure("    in embeddings", counts["embeddings"], *[n_matrices * 37_000 * 512] * 2)
+    measure("    their share", counts["embeddings"] / sum(counts.values()), *share)
 
 # %% [markdown]
 # One matrix for both languages needs one list of words (or of pieces of words) for both: row 17 has to be the same
@@ -553,6 +544,7 @@ listed = [word for word, seen in tags.items() if len(seen) == 1 and seen.total()
 parts = np.array([next(iter(tags[word])) for word in listed])
 vectors = E_trained[[row_of(word) for word in listed]]
 measure("words", len(listed), 200, 400)
+measure("size of what is read, sqrt(D) E", size(math.sqrt(128) * vectors), 1, 1.5)
 measure("nearest word has the same part of speech", same_label(vectors, parts), 0.7, 0.9)
 measure("random vectors", same_label(random.normal(size=vectors.shape), parts), 0.08, 0.3)
 measure("chance", chance(parts), 0.1, 0.25)
@@ -603,16 +595,15 @@ figure, axes = plt.subplots(figsize=(8, 5.2), layout="constrained")
 for which, name, marker, colour in [("m", "der (masculine)", "s", DARK), ("f", "die (feminine)", "o", ACCENT),
                                     ("n", "das (neuter)", "^", LIGHT)]:
     axes.scatter(*plane[gender == which].T, marker=marker, color=colour, edgecolors="black", lw=0.5, s=45, label=name)
-for word in "dog", "goat", "king", "queen", "bread", "animal", "journey", "ball":
-    axes.annotate(word, plane[nouns.index(word)], (6, 4), textcoords="offset points", fontsize=10,
-                  bbox=dict(boxstyle="round,pad=0.1", fc="white", ec="none", alpha=0.8))
+for word in "king", "dog", "flower", "limousine", "aunt", "girl", "concert":
+    axes.annotate(word, plane[nouns.index(word)], (6, 4), textcoords="offset points", fontsize=10)
 axes.margins(x=0.12)
 axes.set(xlabel="first principal direction", ylabel="second principal direction")
 axes.set_title("English nouns of the trained translator, by the gender of their German translation")
 axes.legend(loc="upper left")
 show(figure, "08_nouns", alt="Scatter plot of 111 English nouns in the two directions in which their vectors differ "
-     "most. The marker is the gender of the German translation. Three clouds far apart, one for each gender: goat, "
-     "queen and journey lie in one, dog, king and ball in another, bread and animal in the third.")
+     "most. The marker is the gender of the German translation. Three clouds far apart, one for each gender: "
+     "flower, aunt and limousine lie in one, king and dog in another, girl and concert in the third.")
 
 # %% [markdown]
 # The figure shows the two directions in which the vectors differ most (principal component analysis); they hold a
@@ -667,10 +658,11 @@ measure("c - a + b, the three words not left out", found(lambda a, b, c: c - a +
 # - §3.4: "we share the same weight matrix between the two embedding layers and the pre-softmax linear transformation,
 #   similar to" Press and Wolf (2017), *Using the Output Embedding to Improve Language Models*; and "in the embedding
 #   layers, we multiply those weights by $\sqrt{d_{model}}$". No reason is given for the factor, and no initial size.
-# - The authors' code, Tensor2Tensor, draws $E$ with standard deviation $1 / \sqrt{d_{model}}$ and sets the vector of
-#   padding to 0. So does this library.
-# - *Differs:* some published implementations keep the framework's default start of size 1 with the factor, or share
-#   two of the three matrices, or none; `tied` in [config.py](../scratchformer/config.py) has all three.
+# - The authors' code, Tensor2Tensor, draws $E$ with standard deviation $1 / \sqrt{d_{model}}$ and reads padding as 0.
+#   So does this library.
+# - *Others differ:* the Annotated Transformer draws $E$ by the rule for any weight matrix (Glorot's, as `Linear` here),
+#   and shares none of the three. In this library, `tied` in [config.py](../scratchformer/config.py) is "all",
+#   "target" or "none".
 # - In the library: `Embedding` and `Unembedding` in [nn/layers.py](../scratchformer/nn/layers.py); their operations in
 #   [nn/ops.py](../scratchformer/nn/ops.py); the sharing in `Transformer` of
 #   [nn/transformer.py](../scratchformer/nn/transformer.py); tests in
