@@ -648,10 +648,10 @@ measure("c alone", found(lambda a, b, c: c), 0, 0.05)
 measure("c - a + b, the three words not left out", found(lambda a, b, c: c - a + b, leave_out=False), 0, 0.15)
 
 # %% [markdown]
-# The arithmetic finds an answer in a good third of the questions, far above chance. But so does $c + b$: a word
-# between *king* and *men* is *kings*. The subtraction, which is the point of the claim, adds nothing here; and if the
-# words of the question may be answers, nearly all is lost, since $c$ or $b$ itself is the nearest. (This is one small
-# model and one relation. About other models it says only which controls to ask for.)
+# The arithmetic finds the answer in a good third of the questions, and $c$ alone in next to none. But $c + b$ does as
+# well: a word between *king* and *men* is *kings*. The subtraction, which is the point of the claim, adds nothing
+# here; and if the words of the question may be answers, nearly all is lost. (This is one small model and one relation.
+# About other models it says only which controls to ask for.)
 #
 # ## Paper and code
 #
