@@ -3,12 +3,10 @@
     python benchmarks/embeddings.py [--quick] [--out DIR]
 
 The text of the preset tiny, and a small model. In the paper one matrix E turns source and target words into vectors,
-times sqrt(d_model), and vectors into the scores of words. Variants of the size: without the factor, with numbers as
-small as the paper's at the start, or of size 1; with the factor, and numbers so small that the words are as large
-beside the positions as they are without it; and without the factor, beside smaller positions. Variants of the sharing:
-one matrix for reading and writing the target and another for the source; three matrices; three, and those that are
-read have no factor and numbers of size 1; and one matrix whose rows have been dealt out anew for the target language,
-so that no word has the same row on both sides.
+times sqrt(d_model), and vectors into the scores of words. The factor makes the words large before the first step, and
+lets them move further in each. Variants of the size: with neither; with one of the two; and with neither, beside
+positions that are smaller by as much. Variants of the sharing: three matrices; and one whose rows have been dealt out
+anew for the target language, so that no word has the same row on both sides.
 
 A seed decides the initial weights and the batches. README.md here says what is recorded.
 """
@@ -25,12 +23,12 @@ from threadpoolctl import threadpool_limits
 from scratchformer import config as configs
 from scratchformer.config import Config
 from scratchformer.nn.dropout import DropoutKey
-from scratchformer.nn.layers import PositionalEncoding
+from scratchformer.nn.layers import Embedding, PositionalEncoding
 from scratchformer.nn.optim import Adam, noam
-from scratchformer.nn.parameter import Array
+from scratchformer.nn.parameter import Array, Parameter
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import EncodedPairs, Sequences
-from scratchformer.text.tokenizer import N_SPECIALS
+from scratchformer.text.tokenizer import N_SPECIALS, PAD
 from scratchformer.training.run import TrainingData
 
 EXPERIMENT = {"model.d_model": 64, "training.steps": 300, "training.tokens_per_batch": 512, "training.warmup": 100,
@@ -40,11 +38,11 @@ SEEDS = (0, 1, 2)
 
 
 class Variant(NamedTuple):
-    """Powers of d_model: what the rows are multiplied by when words are read, their standard deviation at the start
-    (of an output matrix of its own it is the paper's), and what multiplies the positions."""
+    """Powers of d_model: what multiplies the rows that words begin with, what multiplies the change of these rows in
+    training, and what multiplies the positions."""
 
-    factor: float = 1 / 2
-    start: float = -1 / 2
+    start: float = 1 / 2
+    steps: float = 1 / 2
     positions: float = 0
     tied: str = "all"
     dealt_anew: bool = False
@@ -52,15 +50,27 @@ class Variant(NamedTuple):
 
 VARIANTS = {
     "paper": Variant(),
-    "no factor": Variant(factor=0),
-    "no factor, start 1": Variant(factor=0, start=0),
-    "small start": Variant(start=-1),
-    "no factor, small positions": Variant(factor=0, positions=-1 / 2),
-    "source apart": Variant(tied="target"),
+    "no factor": Variant(start=0, steps=0),
+    "small start": Variant(start=0),
+    "short steps": Variant(steps=0),
+    "no factor, small positions": Variant(start=0, steps=0, positions=-1 / 2),
     "three matrices": Variant(tied="none"),
-    "three matrices, no factor, start 1": Variant(factor=0, start=0, tied="none"),
     "target rows dealt anew": Variant(dealt_anew=True),
 }
+
+
+class StartAndSteps(Embedding):
+    """x = start E0[ids] + steps (E - E0)[ids], with E0 as E was when the layer was made; and 0 for padding"""
+
+    def __init__(self, weight: Parameter, start: float, steps: float) -> None:
+        super().__init__(weight)
+        self.scale = steps
+        self.kept = (start - steps) * weight.data
+        self.kept[PAD] = 0
+
+    def forward(self, ids: Array, rng: DropoutKey | None = None) -> tuple[Array, Any]:
+        x, cache = super().forward(ids)
+        return x + self.kept[ids], cache
 
 
 class ScaledPositions(PositionalEncoding):
@@ -78,10 +88,9 @@ class ScaledPositions(PositionalEncoding):
 def model_of(variant: Variant, config: Config) -> Transformer:
     config = configs.with_settings(config, {"model.tied": variant.tied})
     model, D = Transformer(config.model, config.training.seed), config.model.d_model
-    for embedding in (model.source_embedding, model.target_embedding):
-        embedding.scale = D**variant.factor
-    for weight in {model.source_embedding.weight, model.target_embedding.weight}:
-        weight.data *= D ** (variant.start + 1 / 2)
+    start, steps = D**variant.start, D**variant.steps
+    model.source_embedding = StartAndSteps(model.source_embedding.weight, start, steps)
+    model.target_embedding = StartAndSteps(model.target_embedding.weight, start, steps)
     model.source_positions = model.target_positions = ScaledPositions(D**variant.positions)
     return model
 

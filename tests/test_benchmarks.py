@@ -66,14 +66,18 @@ def test_small_words_beside_small_places_are_the_paper_s_in_another_unit(experim
     assert np.allclose(read[0], D**0.5 * read[1], atol=1e-5)
 
 
-def test_the_variants_begin_with_the_size_they_say(experiment, small_config):
+def test_a_small_start_and_short_steps_are_told_apart(experiment, small_config):
     module, config = experiment("embeddings"), small_config()
-    D = config.model.d_model
+    ids, D = np.array([[7, 8, 9, PAD]]), config.model.d_model
     for name, variant in module.VARIANTS.items():
         model = module.model_of(variant, config)
-        for weight in (model.source_embedding.weight, model.target_embedding.weight):
-            assert weight.data.std() == pytest.approx(D**variant.start, rel=0.1), name
-        assert model.source_embedding.scale == pytest.approx(D**variant.factor)
+        rows = model.source_embedding.weight.data
+        begun, change = rows[ids].copy(), np.full(D, 0.5, rows.dtype)
+        rows += change
+        expected = D**variant.start * begun + D**variant.steps * change
+        expected[ids == PAD] = 0
+        for embedding in (model.source_embedding, model.target_embedding)[:1 + (variant.tied == "all")]:
+            assert np.allclose(embedding.forward(ids)[0], expected, atol=1e-4), name
         assert (model.unembedding.weight is model.target_embedding.weight) == (variant.tied != "none")
 
 
