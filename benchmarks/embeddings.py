@@ -6,7 +6,7 @@ The text of the preset tiny, and a small model. In the paper one matrix E turns 
 times sqrt(d_model), and vectors into the scores of words. The factor makes the words large before the first step, and
 lets them move further in each. Variants of the size: with neither; with one of the two; and with neither, beside
 positions that are smaller by as much. Variants of the sharing: three matrices; and one whose rows have been dealt out
-anew for the target language, so that no word has the same row on both sides.
+anew for the target language, so that hardly a word has the same row on both sides.
 
 A seed decides the initial weights and the batches. README.md here says what is recorded.
 """

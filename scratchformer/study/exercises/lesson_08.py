@@ -25,6 +25,9 @@ def reading_case(ids: list[list[int]], V: int, D: int) -> Case:
     return lambda random: {"E": random.normal(0, D**-0.5, (V, D)), "ids": np.array(ids), "V": V}
 
 
+ROW_OF_PADDING = {"only row 0 is wrong: padding is read as zeros whatever its row holds, so reading it has no gradient":
+                  lambda E: np.arange(len(E))[:, None] == PAD}
+
 READING_CASES = {
     "two sentences with repeated words and padding": reading_case([[3, 5, 3, 6], [5, 2, PAD, PAD]], V=8, D=6),
     "the same word throughout": reading_case([[4, 4, 4]], V=7, D=5),
@@ -127,8 +130,7 @@ EMBEDDING_BACKWARD = Backward(
             "a mean over the places of a word; each place is a way to the loss, so they add up": averaged,
             "the rows are added up by place, not by word: row v belongs to word v": by_place,
         },
-        regions={"only row 0 is wrong: padding was read as zeros whatever its row holds, so it has no gradient":
-                 lambda E: np.arange(len(E))[:, None] == PAD},
+        regions=ROW_OF_PADDING,
     ),),
     solution=embedding_backward,
     library=(Embedding.backward, Ops.embedding_backward),
@@ -214,16 +216,12 @@ TIED_GRADIENT = Backward(
                 "the factor sqrt(D) stands before the share of the scores, too; they are products with E as it is":
                     lambda dz, y, dy, source_ids, target_ids, E:
                         root(E) * scored(dz, y) + both_reads(dy, source_ids, target_ids, E),
-                "a source vector goes into every place of the target, so its gradient is the sum of dy over them, "
-                "not the mean":
-                    lambda dz, y, dy, source_ids, target_ids, E:
-                        scored(dz, y) + read_in_target(dy, target_ids, E)
-                        + read_in_source(dy, source_ids, E) / dy.shape[1],
                 "of a repeated word only the last place counts: np.add.at adds them all":
                     lambda dz, y, dy, source_ids, target_ids, E:
                         scored(dz, y) + last_place_only(dy, target_ids, len(E))
                         + last_place_only(to_source(dy, source_ids), source_ids, len(E)),
-            }),
+            },
+            regions=ROW_OF_PADDING),
     ),
     solution=tied_gradient,
     library=(Unembedding.backward, Embedding.backward),

@@ -8,9 +8,9 @@ def read_backward(dx, ids, V, factor=None):
     return dE
 
 
-def shares(dz, y, E, source_ids, target_ids, factor=None, gather=np.sum):
+def shares(dz, y, E, source_ids, target_ids, factor=None):
     dy = dz @ E
-    dsource = np.repeat(gather(dy, axis=1, keepdims=True), source_ids.shape[1], axis=1)
+    dsource = np.repeat(dy.sum(axis=1, keepdims=True), source_ids.shape[1], axis=1)
     return (dy, np.einsum("btv,btd->vd", dz, y), read_backward(dy, target_ids, len(E), factor),
             read_backward(dsource, source_ids, len(E), factor))
 
@@ -51,12 +51,6 @@ def factor_in_dy(dz, y, E, source_ids, target_ids):
     return {"dy": np.sqrt(E.shape[1]) * dy, "dE": sum(parts)}
 
 
-def mean_over_the_target(dz, y, E, source_ids, target_ids):
-    """its gradient is the sum of dy over them, not the mean"""
-    dy, *parts = shares(dz, y, E, source_ids, target_ids, gather=np.mean)
-    return {"dy": dy, "dE": sum(parts)}
-
-
 def repeats_lost(dz, y, E, source_ids, target_ids):
     """of a repeated word only the last place counts"""
     dy, scored, *_ = shares(dz, y, E, source_ids, target_ids)
@@ -66,3 +60,11 @@ def repeats_lost(dz, y, E, source_ids, target_ids):
     of_source = np.zeros_like(E)
     of_source[source_ids] += np.sqrt(E.shape[1]) * dsource * (source_ids != 0)[..., None]
     return {"dy": dy, "dE": scored + dE + of_source}
+
+
+def padding_has_a_gradient(dz, y, E, source_ids, target_ids):
+    """only row 0 is wrong"""
+    dy, *parts = shares(dz, y, E, source_ids, target_ids)
+    dE = sum(parts)
+    dE[0] += np.sqrt(E.shape[1]) * dy[target_ids == 0].sum(axis=0)
+    return {"dy": dy, "dE": dE}
