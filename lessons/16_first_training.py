@@ -485,9 +485,8 @@ show(figure, "16_hunt", alt="Table of eight bugs and eight checks. Each check "
      "causal mask, more padding to the padding that is seen, and the definition alone to the scale by d_model.")
 
 # %% [markdown]
-# - **No check finds more than two, and every bug is found by one.** The one that is most often relied upon, the
-#   gradient check, finds two of eight.
-# - "Scaled by d_model" is found by none but the definition. It trains as the honest model does.
+# - **No check finds more than two, and every bug is found by one.** The gradient check finds two of eight.
+# - "Scaled by d_model" is found by the definition only. What the other checks show is what honest models show.
 # - The unshifted target has the best curve and fails two checks. A loss that is too *good* is a symptom.
 #
 # Why a model with a wrong gradient learns as well as it does, we have not tested.
@@ -552,7 +551,7 @@ measure("share of the bugs that learn one batch by heart", len(passed) / len(BUG
 #
 # | check | passes if | rules out |
 # | --- | --- | --- |
-# | first loss | $\ln V$ plus a half to one and a half | logits of the wrong size; answers in the input |
+# | first loss | $\ln V$ plus a half to one and a half | logits of the wrong size; with tied matrices, a target that is not shifted |
 # | gradient check, $B > 1$, repeats | error below $10^{-4}$ | a backward that is not forward's |
 # | change a later symbol | nothing before it moves | a causal mask that is missing or shifted |
 # | more padding | nothing moves | padding that is read |
