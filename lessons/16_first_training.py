@@ -551,7 +551,7 @@ measure("share of the bugs that learn one batch by heart", len(passed) / len(BUG
 #
 # | check | passes if | rules out |
 # | --- | --- | --- |
-# | first loss | $\ln V$ plus a half to one and a half | logits of the wrong size; with tied matrices, a target that is not shifted |
+# | first loss | $\ln V$ plus a half to one and a half | wrong size of logits; if tied, an unshifted target |
 # | gradient check, $B > 1$, repeats | error below $10^{-4}$ | a backward that is not forward's |
 # | change a later symbol | nothing before it moves | a causal mask that is missing or shifted |
 # | more padding | nothing moves | padding that is read |
