@@ -1,4 +1,4 @@
-"""Exercises of lesson 03: the scores of additive attention, the context, their gradients, and what attention cannot see."""
+"""Exercises of lesson 03: additive attention, its scores, contexts and gradients, and what it does not see."""
 
 from __future__ import annotations
 
@@ -192,8 +192,8 @@ ADDITIVE_BACKWARD = Backward(
     hints=(
         "dc (B, T, d_h), weights (B, T, S), z (B, T, S, d_a). First make de (B, T, S), then da (B, T, S, d_a), the "
         "gradient of s_t W + h_s U. All five results follow from these two, dc and weights.",
-        "What was copied forward is summed backward: s_t W served all states, h_s U all places. h has two ways: into the "
-        "scores through U, and into the mean with its weight.",
+        "What was copied forward is summed backward: s_t W served all states, h_s U all places. h has two ways: into "
+        "the scores through U, and into the mean with its weight.",
         "de = w (dw - sum of w dw) with dw = dc h^T;  dv = sum z de;  da = de v (1 - z^2);  da_s = da.sum(axis=2), "
         "da_h = da.sum(axis=1);  dW = s^T da_s, ds = da_s W^T;  dU = h^T da_h, dh = da_h U^T + w^T dc."))
 
@@ -226,14 +226,14 @@ def seen_by_attention(answer: Callable) -> str | None:
                     "says; the order of the states is what attention does not see")
         if np.allclose(np.sort(other, axis=0), np.sort(h, axis=0)):
             return "the contexts change: each sequence now has the states of another one. Stay within a sequence"
-        return ("the contexts change: the numbers are those of h, but the states are torn apart. A state moves as a whole, "
-                "all its numbers together")
+        return ("the contexts change: the numbers are those of h, but the states are torn apart. A state moves as a "
+                "whole, all its numbers together")
     if np.allclose(other.mean(axis=1), h.mean(axis=1)):
-        return ("the contexts change: the plain mean of the states is the same, but the weights depend on each state by "
-                "itself")
+        return ("the contexts change: the plain mean of the states is the same, but the weights depend on each state "
+                "by itself")
     if np.allclose(other - h, (other - h)[:, :1]):
-        return ("the contexts change: something was added to all states alike. Softmax does not see what is added to all "
-                "*scores*; the states are also what is averaged")
+        return ("the contexts change: something was added to all states alike. Softmax does not see what is added to "
+                "all scores; but the states are also what is averaged")
     return "the contexts change: every state must still be there, in its sequence, as it was"
 
 
