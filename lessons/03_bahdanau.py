@@ -85,7 +85,7 @@ for i, weight in enumerate((0.03, 0.07, 0.75, 0.15)):
     axes.annotate("", (1.6 * i, -0.35), (1.6 * i, -0.8), arrowprops=arrow)
     axes.text(1.6 * i, -1.15, f"x$_{i + 1}$", ha="center", color=DARK)
     axes.plot((1.6 * i, 4), (0.35, 1.7), color=ACCENT, lw=0.8 + 7 * weight, solid_capstyle="round")
-    axes.text((0.1, 1.65, 2.75, 5.35)[i], 0.62, f"{weight:.2f}", ha="right", fontsize=9)
+    axes.text((0.1, 1.65, 4.2, 5.35)[i], 0.62, f"{weight:.2f}", ha="right", fontsize=9)
 axes.annotate("", (7.2, 0), (5.2, 0), arrowprops=arrow | {"ls": "--"})
 axes.text(6.2, -0.4, "one vector", ha="center", color=DARK, fontsize=9)
 axes.text(4, 1.9, "c$_2$: mean of all states", ha="center", color=ACCENT)
@@ -155,7 +155,7 @@ library_c, cache = layer.forward(s, h)
 same("contexts: this page and the library", c, library_c)
 same("weights: this page and the library", weights, cache.weights)
 measure("largest difference of a row's sum from 1", np.abs(weights.sum(axis=-1) - 1).max(), 0, 1e-15)
-for name, bend, lo, hi in ("with tanh", np.tanh, 0.05, 0.9), ("without", lambda a: a, 0, 1e-15):
+for name, bend, lo, hi in ("with tanh", np.tanh, 0.05, 0.9), ("without", lambda a: a, 0, 1e-14):
     _, others, _ = look_back(s, h, W, U, v, bend)
     measure(f"{name}: weights of two places t differ by up to", np.ptp(others, axis=1).max(), lo, hi)
 order = [2, 0, 3, 1]
