@@ -18,7 +18,7 @@ from scratchformer.text.tokenizer import BOS, EOS, PAD, UNK
 pytest.importorskip("threadpoolctl")
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-EXPERIMENTS = ["attention_scaling", "norm_and_warmup"]
+EXPERIMENTS = ["attention_scaling", "norm_and_warmup", "source_worth"]
 
 
 @pytest.fixture
