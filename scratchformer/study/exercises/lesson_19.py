@@ -134,8 +134,8 @@ TRAINING_STEP = Build(
     hints=(
         "w (P,), grads (steps, micro-batches, P), n_tokens (steps, micro-batches). m and v are (P,) and begin at 0. "
         "The result is (P,).",
-        "For each step: add up the gradients of its micro-batches, divide by the sum of their tokens, take the learning "
-        "rate of this step, move once. The next step begins with an empty gradient, but with this step's m and v.",
+        "For each step: add up the gradients of its micro-batches, divide by the sum of their tokens, take the rate of "
+        "this step, move once. The next step begins with an empty gradient, but with this step's m and v.",
         "g_t = sum_i grads[t, i] / sum_i n_tokens[t, i];  rate_t = d_model^-0.5 min(t^-0.5, t warmup^-1.5), t = 1, 2, "
         "...;  then Adam as in the task.",
     ),
@@ -154,7 +154,7 @@ def mean_loss(loss_sums: Array, counts: Array) -> float:
 
 
 class KnownLosses:
-    """Stands for the model and for the text in `validation_loss`: pair i is a batch of its own, and its loss is known."""
+    """Stands for the model and the text in `validation_loss`: pair i is a batch of its own, and its loss is known."""
 
     def __init__(self, loss_sums: Array, n_tokens: Array) -> None:
         self.found, self.lengths = list(zip(loss_sums, n_tokens)), np.ones(len(loss_sums), int)
@@ -211,7 +211,7 @@ PERPLEXITY = Build(
     library=(validation_loss, Trainer.validate),
     hints=(
         "All three are (batches,); the result is one number.",
-        "The mean over all tokens of the text is a quotient of two sums over the batches. Only then comes the exponential.",
+        "The mean over all tokens of the text is a quotient of two sums over the batches. Then comes exp.",
         "perplexity = exp(sum_i loss_sums[i] / sum_i n_tokens[i]).",
     ),
 )
@@ -272,8 +272,8 @@ PREDICT_TIME = Build(
             mistaken(embedding=1),
         "the output matrix is missing: every target token meets V times d_model weights there":
             mistaken(output=0),
-        "every token is counted for all weights: a source token meets the encoder's and the keys' and values' matrices, "
-        "a target token the others": all_by_all,
+        "every token is counted for all weights: a source token meets the encoder's, and those of keys and values, a "
+        "target token the others": all_by_all,
         "keys and values of the attention to the memory are made from source tokens: S, not T":
             mistaken(memory_in_decoder=True),
         "attention's own products are missing: q k and w v, for every query and key":
@@ -289,8 +289,8 @@ PREDICT_TIME = Build(
         "weights, the feed-forward network two of d_model times d_ff, the output one of V times d_model.",
         "Count multiplications in forward for one pair: weights met by a source token times S, weights met by a target "
         "token times T, and q k and w v. Each is 2 FLOPs in forward and 4 in backward.",
-        "source: N (4 D^2 + 2 D F + 2 D^2); target: N (4 D^2 + 2 D F + 2 D^2) + V D; attention: 2 N D (S^2 + T^2 + T S). "
-        "Seconds: 6 n_pairs (source S + target T + attention) / rate.",
+        "source: N (4 D^2 + 2 D F + 2 D^2); target: N (4 D^2 + 2 D F + 2 D^2) + V D; attention: "
+        "2 N D (S^2 + T^2 + T S). Seconds: 6 n_pairs (source S + target T + attention) / rate.",
     ),
 )
 
@@ -298,7 +298,7 @@ PREDICT_TIME = Build(
 
 
 class Run:
-    """A toy run with all the state of a real one: weights, m and v, the step, the place in the data, and noise by a key.
+    """A toy run with all the state of a real one: weights, m and v, the step, the place in the data; noise by a key.
 
     step()      one step of training; changes w
     state()     what a checkpoint would hold, a dict
