@@ -76,6 +76,8 @@ def learn_merges(sentences: Iterable[str], n_merges: int, order: Callable[[Pair]
             if len(pair[0]) + len(pair[1]) <= longest:
                 pairs[pair] += sign * number
                 holders[pair].add(i)
+                if not pairs[pair]:
+                    del pairs[pair]
 
     for i in range(len(words)):
         count(i, +1)
