@@ -106,7 +106,8 @@ def fill_batches(lengths: Array, budget: int) -> Array:
 
 def filled(lengths: Array, order: Iterable[int], full: Callable[[list[int]], bool]) -> Array:
     """The number of each sentence's batch, if a batch ends before the sentence that would make it `full`."""
-    numbers, batch, number = np.empty(len(lengths), int), [], 0
+    batch: list[int] = []
+    numbers, number = np.empty(len(lengths), int), 0
     for i in order:
         if batch and full([*batch, int(lengths[i])]):
             batch, number = [], number + 1
@@ -160,8 +161,8 @@ FILL_BATCHES = Build(
     library=(batches_in_order,),
     hints=(
         "lengths (n,); the result is (n,) of integers: numbers[i] is the number, from 0, of the batch of sentence i.",
-        "Go through the sentences from short to long (np.argsort with kind='stable'). With the next one, the batch would "
-        "have one row more and be as wide as that sentence: if this is above the budget, a new batch begins with it.",
+        "Go through the sentences from short to long (np.argsort with kind='stable'). With the next one, the batch "
+        "would have one row more and be as wide as that sentence: if this is above the budget, a new batch begins.",
         "A new batch begins if (size + 1) * length > budget.",
     ),
 )
@@ -346,12 +347,12 @@ EVERY_SENTENCE_ONCE = Break(
     solution=is_sound,
     library=(BatchPlan.epoch,),
     hints=(
-        "epoch_of(0) is a list of batches, each an array of indices; lengths[batch] are the lengths of its pairs. Ask for "
-        "epochs 0, 1 and 2, and for one of them twice.",
-        "Five rules: all pairs once; positions within the budget, padding included; other batches in another epoch; the "
-        "same for the same epoch; not in order of length.",
-        "np.sort(np.concatenate(batches)) must be np.arange(len(lengths)); len(batch) * lengths[batch].max() <= budget; "
-        "the list of lengths[batch].max() must not be sorted.",
+        "epoch_of(0) is a list of batches, each an array of indices; lengths[batch] are the lengths of its pairs. Ask "
+        "for epochs 0, 1 and 2, and for one of them twice.",
+        "Five rules: all pairs once; positions within the budget, padding included; other batches in another epoch; "
+        "the same for the same epoch; not in order of length.",
+        "np.sort(np.concatenate(batches)) must be np.arange(len(lengths)); len(batch) * lengths[batch].max() <= "
+        "budget; the list of lengths[batch].max() must not be sorted.",
     ),
 )
 
