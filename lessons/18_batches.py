@@ -138,11 +138,11 @@ def plan_of_epoch(budget, fineness, seed, epoch):
     return [batches[i] for i in random.permutation(len(batches))]
 
 
+same("boundaries, fineness 1", boundaries(256, 1), bucket_boundaries(256, 1))
 for fineness in 1, 2, 3:
-    same(f"boundaries, fineness {fineness}", boundaries(256, fineness), bucket_boundaries(256, fineness))
     ours = plan_of_epoch(512, fineness, 5, 1)
     theirs = BatchPlan(pairs, tokens_per_batch=512, accumulation=1, seed=5, fineness=fineness).epoch(1)
-    same("    sizes of the batches", [len(batch) for batch in ours], [len(batch) for batch in theirs])
+    same(f"fineness {fineness}: sizes of the batches", list(map(len, ours)), list(map(len, theirs)))
     same("    pairs, in order", np.concatenate(ours), np.concatenate(theirs))
 
 # %% [markdown]
@@ -209,8 +209,9 @@ same("loss of both in one batch: the sum of the two alone", loss_both, loss_shor
 # batches.** The *mean* of a batch does.
 #
 # A step of the paper does not fit into a small machine: what forward keeps for backward grows with the number of
-# positions. But a step can be cut into $M$ *micro-batches*, computed one after another (`accumulation`). What forward
-# keeps in the base model, in units of $2^{30}$ bytes with 4 bytes a number, for sentences of 30 tokens:
+# positions. But a step can be cut into $M$ *micro-batches*, computed one after another (`accumulation`; all pairs of a
+# step come from one bucket, which gives $M n_k$ of them). What forward keeps in the base model, in units of $2^{30}$
+# bytes with 4 bytes a number, for sentences of 30 tokens:
 
 # %%
 for name, n_positions, lo, hi in ("a step at once", 32_768, 10, 15), ("one of 8 micro-batches", 4096, 1.2, 1.9):
@@ -308,27 +309,26 @@ measure("float32: difference of the two", np.abs(coarse[1] - coarse[0]).max() / 
 # With the model of preset `tiny`, on one thread, the best of three rounds:
 
 # %%
-model = Transformer(TINY.model, 0)
+model, positions = Transformer(TINY.model, 0), []
 for kind, batches in ("random", cut(shuffled, 40)[:3]), ("buckets", plans[2][:3]):
-    seconds = []
+    real, seconds = (source_lengths + target_lengths)[np.concatenate(batches)].sum(), []
     for _ in range(3):
         began = time.perf_counter()
         add_up(model, [pairs.batch(batch) for batch in batches])
         seconds.append(time.perf_counter() - began)
-    real = (source_lengths + target_lengths)[np.concatenate(batches)].sum()
     duration(f"{kind}: for one real token", min(seconds) / real)
-ratio = (1 - padding_share(plans[2])) / (1 - padding_share(cut(shuffled, 40)))
-measure("positions for one real token, random over buckets", ratio, 1.35, 1.65)
+    positions.append(1 / (1 - padding_share(batches)))
+measure("positions for one real token, random over buckets", positions[0] / positions[1], 1.35, 1.7)
 
 # %% [markdown]
-# The times should stand to each other about as the positions do, a little closer: this library makes no scores for the
-# vocabulary where the target is padding. The rest of the model computes padding as if it were text.
+# The model computes padding as if it were text (only the vocabulary's scores are left out where the target is padding),
+# so the times should stand to each other about as the positions do.
 #
 # ## Experiment 2: why not in order of length?
 #
 # The same 60 batches in three orders: as the plan has them, from short to long, from long to short. Everything else
 # stays. 300 validation pairs are cut into thirds by length, and each third has its loss (nats per token, no
-# smoothing). Predict: which third suffers, and in which order?
+# smoothing).
 
 # %%
 validation = encoded("val")
@@ -422,10 +422,10 @@ measure("trained over fresh", stars["trained"].mean() / stars["fresh"].mean(), 8
 #
 # > "To accumulate gradients, divide the loss of each micro-batch by the number of micro-batches."
 #
-# If the loss of a micro-batch is its mean, this is the mean of means. How wrong is it? That depends on how the
-# micro-batches are made; so does, perhaps, what comes of it in training. There, each pair is a micro-batch of its own,
-# on a machine with room for one; twelve make a step. As a control a third model never divides at all: that mistake is a
-# factor, the same for all tokens of a step, and Adam forgives a constant factor (lesson 15).
+# If the loss of a micro-batch is its mean, this is the mean of means. How wrong the gradient is depends on how the
+# micro-batches are made. What comes of it in training? There a step has twelve pairs, and each is a micro-batch of its
+# own, as on a machine with room for one. As a control a third model never divides at all: that is a factor, the same
+# for all tokens of a step and nearly the same for all steps, and Adam forgives a constant factor (lesson 15).
 
 # %%
 model, ways = small_model(0, "float64"), {
