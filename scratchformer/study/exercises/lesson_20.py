@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from scratchformer.decoding.search import beam_search, greedy_search, length_penalty, likeliest
+from scratchformer.decoding.search import beam_search, greedy_search, length_penalty, likeliest, search
 from scratchformer.study.exercises.exercise import Break, Build, Result, Values
 from scratchformer.text.tokenizer import BOS, EOS, PAD
 
@@ -197,9 +197,11 @@ class Table(NamedTuple):
         return float(sum(self.log_p[whole[:t]][word] for t, word in enumerate(whole)))
 
 
-def found_in(table: Table, search: Callable) -> tuple[int, ...]:
-    [best] = search(table, np.zeros((1, 0), int), alpha=0.0, extra_length=LONGEST)
-    return tuple(id_ - FIRST_WORD + 1 for id_ in (best[0] if isinstance(best, list) else best).ids)
+def found_in(table: Table, beam: int) -> tuple[int, ...]:
+    """The words that the library's search finds; a beam of 1 is greedy search."""
+    no_source = np.zeros((1, 0), int)
+    [[best]] = search(table, no_source, beam, alpha=0.0, extra_length=LONGEST)    # type: ignore[arg-type]
+    return tuple(id_ - FIRST_WORD + 1 for id_ in best.ids)
 
 
 def all_words() -> list[tuple[int, ...]]:
@@ -229,7 +231,7 @@ def trap_complaint(answer: Callable) -> str | None:
     with np.errstate(divide="ignore"):
         table = Table({words: np.log(row) for words, row in probabilities.items()})
     best = max(all_words(), key=table.log_probability)
-    greedy, beam = found_in(table, greedy_search), found_in(table, lambda *args, **more: beam_search(*args, 2, **more))
+    greedy, beam = found_in(table, 1), found_in(table, 2)
     of_best = np.exp(table.log_probability(best))
     of_greedy = np.exp(table.log_probability(greedy, len(greedy) < LONGEST))
     said = f"the likeliest sentence is {list(best)}, probability {of_best:.3g}"
