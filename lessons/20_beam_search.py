@@ -285,8 +285,8 @@ same("logits of the last piece", quick[0, -1], slow[0, -1], 1e-9)
 measure("positions, one way over the other: (n + 1) / 2", positions["whole prefix"] / positions["kept"], 15.5, 20.5)
 
 # %% [markdown]
-# The time falls by less than the number of positions does. Both loops compute the same logits, so the second is what
-# the library uses.
+# Here the time fell by less than the number of positions. Both loops compute the same logits, so the second is what the
+# library uses.
 #
 # ## Experiment 1: does it find the likeliest sentence?
 #
@@ -436,7 +436,7 @@ show(figure, "20_beams", alt="Multi30k, two panels over the beam from 1 to 16. L
 #   changes anything in this sample. A null result.
 # - **Multi30k**: the second hypothesis is worth one point of BLEU. With a penalty, further ones are worth nothing;
 #   without, they do harm: the sentences get too short.
-# - **Long**: each better search is a worse translator, as in experiment 1. The penalty repairs some of it.
+# - **Long**: the worst search, greedy, is the best translator by far. The penalty repairs some of it.
 #
 # That the model is less sure does not tell the last two apart: their nats per piece are alike. What does, we have not
 # tested.
