@@ -412,3 +412,23 @@ def test_adam_in_parts_is_adam_where_nothing_is_left_out(experiment, small_confi
         optimizer.step(0.01)
         steps[kind] = model.store.data - before
     assert np.allclose(*steps.values(), atol=1e-6) and np.allclose(steps["Adam"], -0.01, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_beam_sizes_writes_what_is_recorded_of_it(tmp_path):
+    subprocess.run([sys.executable, "-W", "error", "benchmarks/beam_sizes.py", "--quick", "--out", tmp_path],
+                   check=True, cwd=BENCHMARKS.parent)
+    result, recorded = (json.loads((path / "beam_sizes.json").read_text(encoding="utf-8"))
+                        for path in (tmp_path, BENCHMARKS / "results"))
+    assert layout(result | {"config": None}) == layout(recorded | {"config": None})
+    settings = [[(row["beam"], row["alpha"]) for row in each["results"]] for each in (result, recorded)]
+    assert settings[0] == settings[1] and len(set(settings[0])) == 13
+
+
+def test_the_empty_translation_has_the_probability_of_its_end(experiment):
+    beam_sizes = experiment("beam_sizes")
+    translator = beam_sizes.load_run(BENCHMARKS.parent / "data/tiny_model", dtype="float64")
+    source_ids = np.array([[7, 9, 11, EOS], [12, EOS, PAD, PAD]])
+    logits = translator.model.forward(source_ids, np.full((2, 1), BOS))[0][:, 0]
+    p = np.exp(logits)[:, EOS] / np.exp(logits).sum(axis=1)
+    assert np.allclose(np.exp(beam_sizes.log_p_of_empty(translator, source_ids)), p, rtol=1e-9)
