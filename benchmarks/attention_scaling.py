@@ -17,9 +17,7 @@ import math
 from typing import Any, Iterator, NamedTuple
 
 import numpy as np
-from provenance import surroundings
-from small_training import add_gradient, arguments_of, equal_lengths, number, numbers, read_text, spread, train, write
-from threadpoolctl import threadpool_limits
+from small_training import add_gradient, conduct, equal_lengths, number, numbers, read_text, schedule_of, spread, train
 
 from scratchformer import config as configs
 from scratchformer.config import Config
@@ -32,7 +30,7 @@ from scratchformer.nn.attention import (
     transposed,
 )
 from scratchformer.nn.dropout import DropoutKey
-from scratchformer.nn.optim import Adam, noam
+from scratchformer.nn.optim import Adam
 from scratchformer.nn.parameter import Array
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import Batch
@@ -176,8 +174,7 @@ def run(variant: str, data: TrainingData, config: Config) -> dict[str, Any]:
     batch = equal_lengths(data.train, 64)
     start = look(model, batch, config)
     optimizer = AdamWithOtherSteps(model, config, config.model.d_k**VARIANTS[variant].step)
-    curve = train(model, optimizer, data, config,
-                  lambda step: noam(step, config.model.d_model, training.warmup, training.lr_factor))
+    curve = train(model, optimizer, data, config, schedule_of(config))
     return {"seed": training.seed, "final_loss": number(curve[-1][1]), "start": start,
             "end": look(model, batch, config), "curve": numbers(curve)}
 
@@ -192,17 +189,10 @@ def row(h: int, variant: str, data: TrainingData, config: Config, seeds: tuple[i
     return {"h": h, "d_k": config.model.d_k, "variant": variant, "final_loss": losses, "runs": runs}
 
 
-def main() -> None:
-    arguments = arguments_of(__doc__.split("\n")[0])
-    config = configs.with_settings(configs.preset("tiny"), EXPERIMENT | (QUICK if arguments.quick else {}))
-    seeds = SEEDS[:1] if arguments.quick else SEEDS
-    with threadpool_limits(1):
-        provenance = surroundings()                                                # now: git may move while we measure
-        data = read_text(config)
-        rows = [row(h, variant, data, config, seeds) for h in HEADS for variant in VARIANTS]
-    write(arguments.out, "attention_scaling", {"provenance": provenance, "config": configs.to_dict(config),
-                                               "seeds": seeds, "results": rows})
+def measure(config: Config, seeds: tuple[int, ...]) -> dict[str, Any]:
+    data = read_text(config)
+    return {"results": [row(h, variant, data, config, seeds) for h in HEADS for variant in VARIANTS]}
 
 
 if __name__ == "__main__":
-    main()
+    conduct("attention_scaling", __doc__, EXPERIMENT, QUICK, SEEDS, measure)

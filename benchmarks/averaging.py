@@ -17,7 +17,7 @@ from typing import Any, Callable, NamedTuple
 
 import numpy as np
 from provenance import surroundings
-from small_training import add_gradient, arguments_of, batches, number, spread, write
+from small_training import adam_of, add_gradient, arguments_of, batches, number, spread, write
 from threadpoolctl import threadpool_limits
 
 from scratchformer import config as configs
@@ -77,7 +77,7 @@ def train(model: Transformer, optimizer: Adam, some_batches: list[Batch], config
 def train_both(model: Transformer, some_batches: list[Batch], config: Config) -> dict[str, dict[int, Array]]:
     """Both runs part where the rate begins to fall. -> for each `rate`: step -> weights"""
     settings = config.training
-    optimizer = Adam(model, (settings.beta1, settings.beta2), settings.eps)
+    optimizer = adam_of(model, config)
     begins_to_fall = settings.steps - settings.steps // SHARE_OF_DECAY
     first = configs.with_settings(config, {"training.steps": begins_to_fall})
     common: dict[int, Array] = {}

@@ -16,15 +16,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from provenance import surroundings
-from small_training import arguments_of, number, numbers, read_text, spread, train, write
-from threadpoolctl import threadpool_limits
+from small_training import adam_of, conduct, number, numbers, read_text, schedule_of, spread, train
 
 from scratchformer import config as configs
 from scratchformer.config import Config
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.layers import Embedding, PositionalEncoding
-from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.parameter import Array, Parameter
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import EncodedPairs, Sequences
@@ -116,8 +113,7 @@ def input_size(model: Transformer, data: TrainingData) -> float:
 def run(variant: Variant, data: TrainingData, config: Config) -> dict[str, Any]:
     training, model = config.training, model_of(variant, config)
     before = input_size(model, data)
-    curve = train(model, Adam(model, (training.beta1, training.beta2), training.eps), data, config,
-                  lambda step: noam(step, config.model.d_model, training.warmup, training.lr_factor))
+    curve = train(model, adam_of(model, config), data, config, schedule_of(config))
     return {"seed": training.seed, "parameters": model.store.data.size, "final_loss": number(curve[-1][1]),
             "input_size": [number(before), number(input_size(model, data))], "curve": numbers(curve)}
 
@@ -135,17 +131,10 @@ def row(name: str, data: TrainingData, config: Config, seeds: tuple[int, ...]) -
     return {"variant": name, **variant._asdict(), "first_loss": first, "final_loss": final, "runs": runs}
 
 
-def main() -> None:
-    arguments = arguments_of(__doc__.split("\n")[0])
-    config = configs.with_settings(configs.preset("tiny"), EXPERIMENT | (QUICK if arguments.quick else {}))
-    seeds = SEEDS[:1] if arguments.quick else SEEDS
-    with threadpool_limits(1):
-        provenance = surroundings()                                                # now: git may move while we measure
-        data = read_text(config)
-        rows = [row(name, data, config, seeds) for name in VARIANTS]
-    write(arguments.out, "embeddings", {"provenance": provenance, "config": configs.to_dict(config), "seeds": seeds,
-                                        "results": rows})
+def measure(config: Config, seeds: tuple[int, ...]) -> dict[str, Any]:
+    data = read_text(config)
+    return {"results": [row(name, data, config, seeds) for name in VARIANTS]}
 
 
 if __name__ == "__main__":
-    main()
+    conduct("embeddings", __doc__, EXPERIMENT, QUICK, SEEDS, measure)

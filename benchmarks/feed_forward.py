@@ -15,15 +15,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from provenance import surroundings
-from small_training import arguments_of, number, numbers, read_text, spread, train, write
-from threadpoolctl import threadpool_limits
+from small_training import adam_of, conduct, number, numbers, read_text, spread, train
 
 from scratchformer import config as configs
 from scratchformer.config import Config
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.layers import FeedForward
-from scratchformer.nn.optim import Adam, noam
+from scratchformer.nn.optim import noam
 from scratchformer.nn.parameter import Array, Layer, ParameterStore
 from scratchformer.nn.transformer import Transformer
 from scratchformer.training.run import TrainingData
@@ -92,7 +90,7 @@ def build(variant: Variant, config: Config) -> Transformer:
 def run(variant: Variant, peak: float, data: TrainingData, config: Config) -> dict[str, Any]:
     training, model = config.training, build(variant, config)
     factor = peak / noam(training.warmup, config.model.d_model, training.warmup)
-    curve = train(model, Adam(model, (training.beta1, training.beta2), training.eps), data, config,
+    curve = train(model, adam_of(model, config), data, config,
                   lambda step: noam(step, config.model.d_model, training.warmup, factor))
     return {"seed": training.seed, "parameters": model.store.data.size, "final_loss": number(curve[-1][1]),
             "curve": numbers(curve)}
@@ -109,18 +107,11 @@ def row(name: str, peak: float, data: TrainingData, config: Config, seeds: tuple
             "final_loss": losses, "runs": runs}
 
 
-def main() -> None:
-    arguments = arguments_of(__doc__.split("\n")[0])
-    config = configs.with_settings(configs.preset("tiny"), EXPERIMENT | (QUICK if arguments.quick else {}))
-    seeds = SEEDS[:1] if arguments.quick else SEEDS
-    with threadpool_limits(1):
-        provenance = surroundings()                                                # now: git may move while we measure
-        data = read_text(config)
-        rows = [row(name, peak, data, config, seeds)
-                for peak, names in ((PEAK, VARIANTS), (LOWER_PEAK, TWO_RATES)) for name in names]
-    write(arguments.out, "feed_forward", {"provenance": provenance, "config": configs.to_dict(config), "seeds": seeds,
-                                          "results": rows})
+def measure(config: Config, seeds: tuple[int, ...]) -> dict[str, Any]:
+    data = read_text(config)
+    return {"results": [row(name, peak, data, config, seeds)
+                        for peak, names in ((PEAK, VARIANTS), (LOWER_PEAK, TWO_RATES)) for name in names]}
 
 
 if __name__ == "__main__":
-    main()
+    conduct("feed_forward", __doc__, EXPERIMENT, QUICK, SEEDS, measure)

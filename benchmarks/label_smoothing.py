@@ -11,15 +11,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from provenance import surroundings
-from small_training import arguments_of, number, numbers, spread, train, write
-from threadpoolctl import threadpool_limits
+from small_training import adam_of, conduct, number, numbers, schedule_of, spread, train
 
 from scratchformer import config as configs
 from scratchformer.config import Config
 from scratchformer.decoding.translator import Translator
 from scratchformer.nn.loss import cross_entropy
-from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.transformer import Transformer
 from scratchformer.study.calibration import reliability
 from scratchformer.text.batches import EncodedPairs, batches_in_order, encode_pairs
@@ -135,10 +132,9 @@ def look_at(model: Transformer, text: Text, known: EncodedPairs) -> dict[str, An
 
 def run(n_pairs: int, smoothing: float, seed: int, text: Text, config: Config) -> dict[str, Any]:
     config = configs.with_settings(config, {"training.eps_ls": smoothing, "training.seed": seed})
-    settings, model = config.training, Transformer(config.model, seed)
+    model = Transformer(config.model, seed)
     pairs = first(text.data.train, n_pairs)
-    curve = train(model, Adam(model, (settings.beta1, settings.beta2), settings.eps), text.data._replace(train=pairs),
-                  config, lambda step: noam(step, config.model.d_model, settings.warmup, settings.lr_factor))
+    curve = train(model, adam_of(model, config), text.data._replace(train=pairs), config, schedule_of(config))
     return {"seed": seed, **look_at(model, text, first(pairs, 500)), "curve": numbers(curve)}
 
 
@@ -154,17 +150,10 @@ def row(n_pairs: int, smoothing: float, text: Text, config: Config, seeds: tuple
     return result | {"runs": runs}
 
 
-def main() -> None:
-    arguments = arguments_of(__doc__.split("\n")[0])
-    config = configs.with_settings(configs.preset("tiny"), EXPERIMENT | (QUICK if arguments.quick else {}))
-    seeds = SEEDS[:1] if arguments.quick else SEEDS
-    with threadpool_limits(1):
-        provenance = surroundings()                                                # now: git may move while we measure
-        text = read(config)
-        rows = [row(n_pairs, smoothing, text, config, seeds) for n_pairs in PAIRS for smoothing in STRENGTHS]
-    write(arguments.out, "label_smoothing", {
-        "provenance": provenance, "config": configs.to_dict(config), "seeds": seeds, "results": rows})
+def measure(config: Config, seeds: tuple[int, ...]) -> dict[str, Any]:
+    text = read(config)
+    return {"results": [row(n_pairs, smoothing, text, config, seeds) for n_pairs in PAIRS for smoothing in STRENGTHS]}
 
 
 if __name__ == "__main__":
-    main()
+    conduct("label_smoothing", __doc__, EXPERIMENT, QUICK, SEEDS, measure)

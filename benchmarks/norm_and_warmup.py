@@ -16,20 +16,18 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-from provenance import surroundings
 from small_training import (
+    adam_of,
     add_gradient,
-    arguments_of,
     batches,
+    conduct,
     equal_lengths,
     number,
     numbers,
     read_text,
     spread,
     train,
-    write,
 )
-from threadpoolctl import threadpool_limits
 
 from scratchformer import config as configs
 from scratchformer.config import Config
@@ -75,7 +73,7 @@ def correction_of_m(step: int, config: Config) -> float:
 
 def run(way: str, peak: float, data: TrainingData, config: Config, constant_loss: float) -> dict[str, Any]:
     training, model = config.training, Transformer(config.model, config.training.seed)
-    optimizer = Adam(model, (training.beta1, training.beta2), training.eps)
+    optimizer = adam_of(model, config)
     v_averaged = way == "v averaged first"
     if v_averaged:
         average_v(model, optimizer, data, config)
@@ -137,21 +135,15 @@ def gradient_length(layer: Layer) -> float:
     return math.sqrt(sum(float((parameter.grad**2).sum()) for parameter in layer.parameters().values()))
 
 
-def main() -> None:
-    arguments = arguments_of(__doc__.split("\n")[0])
-    config = configs.with_settings(configs.preset("tiny"), EXPERIMENT | (QUICK if arguments.quick else {}))
-    seeds = SEEDS[:1] if arguments.quick else SEEDS
-    with threadpool_limits(1):
-        provenance = surroundings()                                                # now: git may move while we measure
-        data = read_text(config)
-        constant_loss = unigram_entropy(data.val)
-        gradients = [first_gradients(norm, data, config, seeds) for norm in WAYS]
-        rows = [row(norm, way, peak, data, config, seeds, constant_loss)
-                for peak in PEAKS for norm, ways in WAYS.items() for way in ways]
-    write(arguments.out, "norm_and_warmup", {
-        "provenance": provenance, "config": configs.to_dict(config), "seeds": seeds, "target_loss": TARGET,
-        "unigram_entropy": number(constant_loss), "results": rows, "first_gradients": gradients})
+def measure(config: Config, seeds: tuple[int, ...]) -> dict[str, Any]:
+    data = read_text(config)
+    constant_loss = unigram_entropy(data.val)
+    gradients = [first_gradients(norm, data, config, seeds) for norm in WAYS]
+    rows = [row(norm, way, peak, data, config, seeds, constant_loss)
+            for peak in PEAKS for norm, ways in WAYS.items() for way in ways]
+    return {"target_loss": TARGET, "unigram_entropy": number(constant_loss), "results": rows,
+            "first_gradients": gradients}
 
 
 if __name__ == "__main__":
-    main()
+    conduct("norm_and_warmup", __doc__, EXPERIMENT, QUICK, SEEDS, measure)

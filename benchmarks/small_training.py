@@ -1,4 +1,4 @@
-"""What the small training experiments share: the bundled text, a bare training loop, and how a result is written."""
+"""What the small training experiments share: the bundled text, a bare training loop, how one is carried out."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import Any, Callable, Iterator
 
 import numpy as np
+from provenance import surroundings
+from threadpoolctl import threadpool_limits
 
+import scratchformer.config as configs
 from scratchformer.config import Config
 from scratchformer.nn.dropout import DropoutKey
-from scratchformer.nn.optim import Adam
+from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import Batch, BatchPlan, EncodedPairs, steps
 from scratchformer.training.loop import validation_loss
@@ -48,6 +51,16 @@ def add_gradient(model: Transformer, batch: Batch, config: Config, step: int) ->
     return float(loss) / n_tokens
 
 
+def adam_of(model: Transformer, config: Config) -> Adam:
+    training = config.training
+    return Adam(model, (training.beta1, training.beta2), training.eps)
+
+
+def schedule_of(config: Config) -> Callable[[int], float]:
+    """The learning rate of each step, from 1: equation 3 times the configuration's factor."""
+    return lambda step: noam(step, config.model.d_model, config.training.warmup, config.training.lr_factor)
+
+
 @np.errstate(over="ignore", invalid="ignore")                                      # it is the end, and recorded as such
 def train(model: Transformer, optimizer: Adam, data: TrainingData, config: Config,
           learning_rate: Callable[[int], float]) -> list[tuple[int, float]]:
@@ -78,7 +91,24 @@ def equal_lengths(pairs: EncodedPairs, count: int) -> Batch:
     return pairs.batch(np.array([i for i, pair in enumerate(lengths) if pair == commonest][:count]))
 
 
-# Results --------------------------------------------------------------------------------------------------------------
+# Experiments and results ----------------------------------------------------------------------------------------------
+
+
+def conduct(name: str, description: str, settings: dict[str, Any], quick: dict[str, Any], seeds: tuple[int, ...],
+            measure: Callable[[Config, tuple[int, ...]], dict[str, Any]]) -> None:
+    """Carry out an experiment with the preset `tiny` on one thread, and write what it found and where that comes from.
+
+    settings  what the experiment changes of the preset
+    quick     what --quick changes besides; it also leaves only the first of the seeds
+    measure   takes configuration and seeds -> the results, as they go into the file
+    """
+    arguments = arguments_of(description.split("\n")[0])
+    config = configs.with_settings(configs.preset("tiny"), settings | (quick if arguments.quick else {}))
+    seeds = seeds[:1] if arguments.quick else seeds
+    with threadpool_limits(1):
+        provenance = surroundings()                                                # now: git may move while we measure
+        results = measure(config, seeds)
+    write(arguments.out, name, {"provenance": provenance, "config": configs.to_dict(config), "seeds": seeds, **results})
 
 
 def spread(values: list[float | None]) -> dict[str, float | None]:

@@ -13,13 +13,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from provenance import surroundings
-from small_training import arguments_of, number, numbers, spread, train, write
-from threadpoolctl import threadpool_limits
+from small_training import adam_of, conduct, number, numbers, schedule_of, spread, train
 
 from scratchformer import config as configs
 from scratchformer.config import Config
-from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.corpora import Pairs
 from scratchformer.training.run import Corpus, TrainingData, encode_corpus, read_corpus, train_tokenizer
@@ -49,32 +46,25 @@ def without_source(pairs: Pairs) -> Pairs:
 
 def run(data: TrainingData, config: Config) -> dict[str, Any]:
     training, model = config.training, Transformer(config.model, config.training.seed)
-    optimizer = Adam(model, (training.beta1, training.beta2), training.eps)
+    optimizer = adam_of(model, config)
     curve = train(model, optimizer, data, config,
-                  lambda step: noam(step, config.model.d_model, training.warmup, training.lr_factor))
+                  schedule_of(config))
     return {"seed": training.seed, "final_loss": number(curve[-1][1]), "curve": numbers(curve)}
 
 
-def main() -> None:
-    arguments = arguments_of(__doc__.split("\n")[0])
-    config = configs.with_settings(configs.preset("tiny"), EXPERIMENT | (QUICK if arguments.quick else {}))
-    seeds = SEEDS[:1] if arguments.quick else SEEDS
-    with threadpool_limits(1):
-        provenance = surroundings()                                                # now: git may move while we measure
-        corpus = read_corpus(config.data)
-        tokenizer = train_tokenizer(corpus, config)
-        rows = []
-        for version in VERSIONS:
-            runs = []
-            for seed in seeds:
-                seeded = configs.with_settings(config, {"training.seed": seed})
-                runs.append(run(encode_corpus(version_of(corpus, version, seed), tokenizer, seeded), seeded))
-                print(version, runs[-1], flush=True)
-            rows.append({"version": version, "final_loss": spread([each["final_loss"] for each in runs]),
-                         "runs": runs})
-    write(arguments.out, "source_worth", {"provenance": provenance, "config": configs.to_dict(config),
-                                          "seeds": seeds, "results": rows})
+def measure(config: Config, seeds: tuple[int, ...]) -> dict[str, Any]:
+    corpus = read_corpus(config.data)
+    tokenizer = train_tokenizer(corpus, config)
+    rows = []
+    for version in VERSIONS:
+        runs = []
+        for seed in seeds:
+            seeded = configs.with_settings(config, {"training.seed": seed})
+            runs.append(run(encode_corpus(version_of(corpus, version, seed), tokenizer, seeded), seeded))
+            print(version, runs[-1], flush=True)
+        rows.append({"version": version, "final_loss": spread([each["final_loss"] for each in runs]), "runs": runs})
+    return {"results": rows}
 
 
 if __name__ == "__main__":
-    main()
+    conduct("source_worth", __doc__, EXPERIMENT, QUICK, SEEDS, measure)

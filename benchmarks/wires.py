@@ -11,13 +11,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from provenance import surroundings
-from small_training import arguments_of, number, numbers, read_text, spread, train, write
-from threadpoolctl import threadpool_limits
+from small_training import adam_of, conduct, number, numbers, read_text, schedule_of, spread, train
 
 from scratchformer import config as configs
 from scratchformer.config import Config
-from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.transformer import Transformer
 from scratchformer.study.wires import cut
 from scratchformer.training.run import TrainingData
@@ -33,8 +30,7 @@ def run(wire: str, data: TrainingData, config: Config) -> dict[str, Any]:
     training, model = config.training, Transformer(config.model, config.training.seed)
     if wire != "none":
         cut(model, wire)
-    curve = train(model, Adam(model, (training.beta1, training.beta2), training.eps), data, config,
-                  lambda step: noam(step, config.model.d_model, training.warmup, training.lr_factor))
+    curve = train(model, adam_of(model, config), data, config, schedule_of(config))
     return {"seed": training.seed, "parameters": model.store.data.size, "final_loss": number(curve[-1][1]),
             "curve": numbers(curve)}
 
@@ -47,17 +43,10 @@ def row(wire: str, data: TrainingData, config: Config, seeds: tuple[int, ...]) -
     return {"cut": wire, "final_loss": losses, "runs": runs}
 
 
-def main() -> None:
-    arguments = arguments_of(__doc__.split("\n")[0])
-    config = configs.with_settings(configs.preset("tiny"), EXPERIMENT | (QUICK if arguments.quick else {}))
-    seeds = SEEDS[:1] if arguments.quick else SEEDS
-    with threadpool_limits(1):
-        provenance = surroundings()                                                # now: git may move while we measure
-        data = read_text(config)
-        results = [row(wire, data, config, seeds) for wire in CUT]
-    write(arguments.out, "wires", {"provenance": provenance, "config": configs.to_dict(config), "seeds": seeds,
-                                   "results": results})
+def measure(config: Config, seeds: tuple[int, ...]) -> dict[str, Any]:
+    data = read_text(config)
+    return {"results": [row(wire, data, config, seeds) for wire in CUT]}
 
 
 if __name__ == "__main__":
-    main()
+    conduct("wires", __doc__, EXPERIMENT, QUICK, SEEDS, measure)
