@@ -38,10 +38,10 @@ from scratchformer.training.team import Team
 # random order; and if the budget is too large for the machine, add up the gradients of several batches and divide
 # once, by the number of tokens of all.
 #
-# First the obvious way: shuffle the 20,000 training pairs of the bundled corpus, and take 64 at a time. A batch has a
-# source array (B, S) and a target array (B, T), each as wide as its longest sentence. A *position* is one place in
-# such an array; a *real token* is a position that is not padding, `</s>` included. The *length* of a pair is that of
-# its longer side.
+# First the obvious way: shuffle the 20,000 training pairs of the bundled corpus, and take 64 at a time. A batch of B
+# pairs has a source array (B, S) and a target array (B, T), each as wide as its longest sentence. A *position* is one
+# place in such an array; a *real token* is a position that is not padding, `</s>` included. The *length* of a pair is
+# that of its longer side.
 
 # %%
 tokenizer = Tokenizer.load(ROOT / "data/tiny_model/tokenizer.model")
@@ -148,8 +148,7 @@ for fineness in 1, 2, 3:
 # %% [markdown]
 # ## Forward
 #
-# Such a plan should cost little padding, give each step about the same amount of text, take each pair once, and deal
-# other batches in every epoch.
+# A plan should pad little, give each step about as much text, take each pair once, and deal anew in every epoch.
 
 # %%
 plans = {fineness: plan_of_epoch(512, fineness, seed=0, epoch=0) for fineness in (1, 2, 3)}
@@ -163,9 +162,8 @@ for name, count, lo, hi in ("pairs", sizes, 0.25, 0.5), ("target tokens", tokens
 measure("    target tokens in 8 * 4096 positions, at this filling", 8 * 4096 * tokens.mean() / 512, 25_500, 28_000)
 measure("    most positions of a side", max(len(batch) * lengths[batch].max() for batch in plan), 500, 512)
 measure("    pairs that occur other than once", (np.bincount(np.concatenate(plan)) != 1).sum(), 0, 0)
-before = {frozenset(batch.tolist()) for batch in plan}
-again = sum(frozenset(batch.tolist()) in before for batch in plan_of_epoch(512, 1, seed=0, epoch=1))
-measure(f"    of {len(plan)} batches of the next epoch, there were before", again, 0, 3)
+again = set(map(frozenset, plan)) & set(map(frozenset, plan_of_epoch(512, 1, seed=0, epoch=1)))
+measure(f"    of {len(plan)} batches, in the next epoch again", len(again), 0, 3)
 widths = sum(len(batch) * lengths[batch].max() for batch in cut(by_length, 64))
 measure("sorted, were both sides as long as the longer: padding", 1 - lengths.sum() / widths, 0, 0.01)
 
@@ -205,7 +203,7 @@ print(f"target tokens: {n_short} and {n_long}")
 same("loss of both in one batch: the sum of the two alone", loss_both, loss_short + loss_long)
 
 # %% [markdown]
-# That is the whole base of what follows: **the sum of the losses does not depend on how the sentences are dealt to
+# What follows rests on this: **the sum of the losses does not depend on how the sentences are dealt to
 # batches.** The *mean* of a batch does.
 #
 # A step of the paper does not fit into a small machine: what forward keeps for backward grows with the number of
@@ -306,24 +304,23 @@ measure("float32: difference of the two", np.abs(coarse[1] - coarse[0]).max() / 
 #
 # ## Experiment 1: what padding costs in time
 #
-# With the model of preset `tiny`, on one thread, the best of three rounds:
+# With the model of preset `tiny`, on one thread, the best of five rounds. The model computes padding as if it were text
+# (only the vocabulary's scores are left out where the target is padding), so time should go with positions.
 
 # %%
-model, positions = Transformer(TINY.model, 0), []
-for kind, batches in ("random", cut(shuffled, 40)[:3]), ("buckets", plans[2][:3]):
-    real, seconds = (source_lengths + target_lengths)[np.concatenate(batches)].sum(), []
-    for _ in range(3):
-        began = time.perf_counter()
-        add_up(model, [pairs.batch(batch) for batch in batches])
-        seconds.append(time.perf_counter() - began)
-    duration(f"{kind}: for one real token", min(seconds) / real)
-    positions.append(1 / (1 - padding_share(batches)))
-measure("positions for one real token, random over buckets", positions[0] / positions[1], 1.35, 1.7)
+tiny, kinds = Transformer(TINY.model, 0), {"random": cut(shuffled, 40)[:2], "buckets": plans[2][:2]}
+best = dict.fromkeys(kinds, math.inf)
+for kind, batches in list(kinds.items()) * 5:
+    began = time.perf_counter()
+    add_up(tiny, [pairs.batch(batch) for batch in batches])
+    best[kind] = min(best[kind], time.perf_counter() - began)
+for kind, batches in kinds.items():
+    real = (source_lengths + target_lengths)[np.concatenate(batches)].sum()
+    duration(f"{kind}: for one real token", best[kind] / real)
+filled = {kind: 1 - padding_share(batches) for kind, batches in kinds.items()}
+measure("positions for one real token, random over buckets", filled["buckets"] / filled["random"], 1.2, 1.7)
 
 # %% [markdown]
-# The model computes padding as if it were text (only the vocabulary's scores are left out where the target is padding),
-# so the times should stand to each other about as the positions do.
-#
 # ## Experiment 2: why not in order of length?
 #
 # The same 60 batches in three orders: as the plan has them, from short to long, from long to short. Everything else
@@ -365,13 +362,11 @@ for name, losses in after.items():
 planned, upwards, downwards = after.values()
 measure("short to long: loss of the short third rises by, at least", (upwards - planned)[:, 0].min(), 0.2, 1.1)
 measure("long to short: loss of the long third rises by, at least", (downwards - planned)[:, 2].min(), 0.3, 1.2)
-rise = np.concatenate([upwards - planned, downwards - planned]).mean(axis=1)       # of the mean of the thirds
-measure("either order: mean loss rises by, at least", rise.min(), 0.05, 0.6)
 
 # %% [markdown]
-# The lengths that were read first are the ones that suffer. The third order is the control: were long sentences only
-# harder, it would not hurt them. So a plan may keep close lengths together, but it must mix all lengths over an epoch.
-# This is 60 steps of a small model; we have not tested how much of it remains after many epochs.
+# The lengths that were read first are the ones that suffer. The third order is the control: were short sentences only
+# harder to learn, it would not hurt the long ones. So a plan may keep close lengths together, but it must mix all
+# lengths over an epoch. This is 60 steps of a small model; we have not tested how much remains after many epochs.
 #
 # ## Experiment 3: how many tokens does a step need?
 #
@@ -477,9 +472,8 @@ measure("never divided: the long third changes by, mean", long_third[never_divid
 #   a batch. §5.2: eight GPUs. Nothing is said about buckets, the order, or what the loss is divided by.
 # - *Its public code*, Tensor2Tensor of 2017: the boundaries above (fineness 1 in the base model), 4096 positions a side
 #   for each GPU, one bucket for all GPUs of a step; the loss is divided by all real target tokens of the step.
-# - *Here:* the same, with `tokens_per_batch` 4096 and `accumulation` 8 in the preset `base`. *Differs:* Tensor2Tensor
-#   shuffles a stream, and emits a bucket when it is full; here the plan follows from (seed, epoch), so that a run can
-#   resume at any step.
+# - *Here:* the same, with `accumulation` 8 for its eight GPUs in the preset `base`. *Differs:* Tensor2Tensor shuffles a
+#   stream; here the plan follows from (seed, epoch), so that a run can resume at any step.
 # - In the library: `BatchPlan` in [text/batches.py](../scratchformer/text/batches.py), `Trainer.step` in
 #   [training/loop.py](../scratchformer/training/loop.py), threads that take a micro-batch each in
 #   [training/team.py](../scratchformer/training/team.py), tests in [test_batches.py](../tests/text/test_batches.py) and
