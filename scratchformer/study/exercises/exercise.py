@@ -111,3 +111,19 @@ class Break(Exercise):
 
     complaint: Callable[[Callable], str | None]
     kind: ClassVar[str] = "break"
+
+
+def misjudgements(said: dict[str, Any], right: dict[str, bool], mistakes: dict[bool, str]) -> str | None:
+    """What is wrong with a test that the learner wrote; None if nothing is.
+
+    said      what it said of each specimen: {words: True or False}
+    right     what it should have said
+    mistakes  {True: "it accuses what is honest"}: what it does if it says so where it should not, the worse one first
+    """
+    for verdict in said.values():
+        if not isinstance(verdict, bool | np.bool_):
+            kind = "None" if verdict is None else f"a {type(verdict).__name__}"
+            return f"it returns {kind}, and should return True or False"
+    found = {mistake: [words for words in said if said[words] == verdict != right[words]]
+             for verdict, mistake in mistakes.items()}
+    return ". And ".join(f"{mistake}: {'; '.join(words)}" for mistake, words in found.items() if words) or None

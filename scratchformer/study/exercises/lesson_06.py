@@ -11,7 +11,7 @@ from scratchformer.nn.layers import LayerNorm
 from scratchformer.nn.ops import Ops, allowed, ops_of
 from scratchformer.nn.parameter import Array
 from scratchformer.study.doctor.flow_probes import dependence_of
-from scratchformer.study.exercises.exercise import Backward, Break, Build, Result, Values
+from scratchformer.study.exercises.exercise import Backward, Break, Build, Result, Values, misjudgements
 from scratchformer.text.batches import EncodedPairs, Sequences
 from scratchformer.text.tokenizer import BOS, EOS, PAD
 
@@ -292,15 +292,8 @@ def misjudged(answer: Callable) -> str | None:
     """
     x = np.round(64 * np.random.default_rng(0).normal(size=(2, T, D))) / 64
     said = {words: answer(f, x) for words, f in (LEAKING | HONEST).items()}
-    undecided = [verdict for verdict in said.values() if not isinstance(verdict, bool | np.bool_)]
-    if undecided:
-        kind = "None" if undecided[0] is None else f"a {type(undecided[0]).__name__}"
-        return f"it returns {kind}, and should return True or False"
-    missed = [words for words in LEAKING if not said[words]]
-    accused = [words for words in HONEST if said[words]]
-    found = [f"it calls honest what leaks: {'; '.join(missed)}"] if missed else []
-    found += [f"it accuses what is honest: {'; '.join(accused)}"] if accused else []
-    return ". And ".join(found) or None
+    right = {words: words in LEAKING for words in said}
+    return misjudgements(said, right, {False: "it calls honest what leaks", True: "it accuses what is honest"})
 
 
 FIND_THE_LEAK = Break(

@@ -12,7 +12,7 @@ from scratchformer.nn.gradcheck import gradcheck
 from scratchformer.nn.layers import Embedding, Unembedding
 from scratchformer.nn.ops import Ops
 from scratchformer.nn.parameter import Array, Parameter
-from scratchformer.study.exercises.exercise import Backward, Break, Build, Case, Result
+from scratchformer.study.exercises.exercise import Backward, Break, Build, Case, Result, misjudgements
 from scratchformer.text.tokenizer import PAD
 
 
@@ -297,15 +297,8 @@ RIGHT: dict[str, BackwardOfReading] = {
 def misjudged(answer: Callable) -> str | None:
     """What is wrong with a test of backwards; None if nothing is."""
     said = {words: answer(backward) for words, backward in (WRONG | RIGHT).items()}
-    undecided = [verdict for verdict in said.values() if not isinstance(verdict, bool | np.bool_)]
-    if undecided:
-        kind = "None" if undecided[0] is None else f"a {type(undecided[0]).__name__}"
-        return f"it returns {kind}, and should return True or False"
-    accepted = [words for words in WRONG if said[words]]
-    refused = [words for words in RIGHT if not said[words]]
-    found = [f"it accepts what is wrong: {'; '.join(accepted)}"] if accepted else []
-    found += [f"it refuses what is right: {'; '.join(refused)}"] if refused else []
-    return ". And ".join(found) or None
+    right = {words: words in RIGHT for words in said}
+    return misjudgements(said, right, {True: "it accepts what is wrong", False: "it refuses what is right"})
 
 
 LOST_REPEATS = Break(

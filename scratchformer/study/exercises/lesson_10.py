@@ -8,7 +8,7 @@ import numpy as np
 
 from scratchformer.nn.layers import sinusoids
 from scratchformer.nn.parameter import Array
-from scratchformer.study.exercises.exercise import Backward, Break, Build, Result, Values
+from scratchformer.study.exercises.exercise import Backward, Break, Build, Result, Values, misjudgements
 from scratchformer.study.positions import RotaryAttention, Scores, alibi_bias, alibi_slopes, is_relative, rotated
 
 # 10_rope --------------------------------------------------------------------------------------------------------------
@@ -272,15 +272,9 @@ def misjudged(answer: Callable) -> str | None:
     """What is wrong with a shift test; None if nothing is."""
     x = np.random.default_rng(0).normal(size=(T, K))
     said = {words: answer(scores, x) for words, scores in (RELATIVE | ABSOLUTE).items()}
-    undecided = [verdict for verdict in said.values() if not isinstance(verdict, bool | np.bool_)]
-    if undecided:
-        kind = "None" if undecided[0] is None else f"a {type(undecided[0]).__name__}"
-        return f"it returns {kind}, and should return True or False"
-    missed = [words for words in ABSOLUTE if said[words]]
-    accused = [words for words in RELATIVE if not said[words]]
-    found = [f"it calls relative what is absolute: {'; '.join(missed)}"] if missed else []
-    found += [f"it calls absolute what is relative: {'; '.join(accused)}"] if accused else []
-    return ". And ".join(found) or None
+    right = {words: words in RELATIVE for words in said}
+    return misjudgements(said, right, {True: "it calls relative what is absolute",
+                                       False: "it calls absolute what is relative"})
 
 
 SHIFT_TEST = Break(

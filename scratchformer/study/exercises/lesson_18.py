@@ -9,7 +9,7 @@ import numpy as np
 from scratchformer.nn.loss import cross_entropy
 from scratchformer.nn.ops import OPS, PAD, Ops
 from scratchformer.nn.parameter import Array
-from scratchformer.study.exercises.exercise import Backward, Break, Build, Result, Values
+from scratchformer.study.exercises.exercise import Backward, Break, Build, Result, Values, misjudgements
 from scratchformer.text.batches import BatchPlan, EncodedPairs, Sequences, batches_in_order
 
 REFERENCE = OPS[np.ndarray]
@@ -327,15 +327,8 @@ def is_sound(epoch_of: EpochOf, lengths: Array, budget: int) -> bool:
 def misjudged(answer: Callable) -> str | None:
     """What is wrong with a test of plans; None if nothing is."""
     said = {words: answer(make(), LENGTHS, BUDGET) for words, make in (BROKEN | SOUND).items()}
-    undecided = [verdict for verdict in said.values() if not isinstance(verdict, bool | np.bool_)]
-    if undecided:
-        kind = "None" if undecided[0] is None else f"a {type(undecided[0]).__name__}"
-        return f"it returns {kind}, and should return True or False"
-    missed = [words for words in BROKEN if said[words]]
-    accused = [words for words in SOUND if not said[words]]
-    found = [f"it calls sound what is broken: {'; '.join(missed)}"] if missed else []
-    found += [f"it calls broken what is sound: {'; '.join(accused)}"] if accused else []
-    return ". And ".join(found) or None
+    right = {words: words in SOUND for words in said}
+    return misjudgements(said, right, {True: "it calls sound what is broken", False: "it calls broken what is sound"})
 
 
 EVERY_SENTENCE_ONCE = Break(

@@ -13,7 +13,7 @@ import numpy as np
 from scratchformer.config import ModelConfig
 from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.parameter import Array, Parameter, ParameterStore
-from scratchformer.study.exercises.exercise import Break, Build, Result, Values
+from scratchformer.study.exercises.exercise import Break, Build, Result, Values, misjudgements
 from scratchformer.study.flops import attention_products, training_flops, weights_met
 from scratchformer.text.batches import Batch
 from scratchformer.training.loop import Trainer, resume, validation_loss
@@ -414,15 +414,9 @@ def goes_on_exactly(begin: Callable[[], Run], before: int, after: int) -> bool:
 def misjudged(answer: Callable) -> str | None:
     """What is wrong with a test of resuming; None if nothing is."""
     said = {words: answer(begin) for words, begin in (UNSOUND | SOUND).items()}
-    undecided = [verdict for verdict in said.values() if not isinstance(verdict, bool | np.bool_)]
-    if undecided:
-        kind = "None" if undecided[0] is None else f"a {type(undecided[0]).__name__}"
-        return f"it returns {kind}, and should return True or False"
-    missed = [words for words in UNSOUND if said[words]]
-    accused = [words for words in SOUND if not said[words]]
-    found = [f"it accepts a checkpoint that lacks something: {'; '.join(missed)}"] if missed else []
-    found += [f"it refuses what is sound: {'; '.join(accused)}"] if accused else []
-    return ". And ".join(found) or None
+    right = {words: words in SOUND for words in said}
+    return misjudgements(said, right, {True: "it accepts a checkpoint that lacks something",
+                                       False: "it refuses what is sound"})
 
 
 RESUME = Break(
