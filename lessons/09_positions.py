@@ -276,9 +276,9 @@ show(figure, "09_toeplitz", alt="Left: the dot products of 100 by 100 positions,
 # $$x_t^T W x_s = e_t^T W e_s + e_t^T W \, PE(s) + PE(t)^T W e_s + PE(t)^T W \, PE(s)$$
 #
 # Word with word, word with place, place with word, place with place. For the last, choose $W = \beta M_k$, with a
-# number $\beta$ ("beta") for its strength. The transpose of a rotation turns back, so $PE(t)^T M_k = (M_{-k} PE(t))^T
-# = PE(t - k)^T$, and this part is $\beta \, PE(t-k) \cdot PE(s)$: largest at $s = t - k$, for every $t$, and left is
-# not right.
+# number $\beta$ ("beta") for its strength. The transpose of a rotation turns back: $M_k^T = M_{-k}$. So
+# $PE(t)^T M_k = (M_{-k} PE(t))^T$, which is $PE(t - k)^T$, and this part is $\beta \, PE(t-k) \cdot PE(s)$: largest
+# at $s = t - k$, for every $t$, and left is not right.
 #
 # Can a head have this $W$? $W_Q$ and $W_K$ have $d_k$ columns, so the rank of $W$ is at most $d_k = 64$ in the paper's
 # base model, and $M_k$ has rank 512. One head has room for 32 pairs out of 256. Let it take the fastest. Place alone,
