@@ -19,20 +19,21 @@ from scratchformer.nn.layers import Linear
 from scratchformer.study.recurrent import AdditiveAttention
 from scratchformer.study.reversal import BATCH, LONGEST_GRADIENT, SYMBOLS, PlainMean, Rewriter, right, train
 
-LENGTHS, LENGTH_OF_CONTROLS, SEEDS, STEPS, RATE = (4, 8, 16, 32), 16, (0, 1, 2), 300, 0.01
+LENGTHS, SEEDS, STEPS, RATE = (4, 8, 16, 32), (0, 1, 2), 300, 0.01
 MODELS: dict[str, dict[str, Any]] = {
     "one vector": {}, "attention": {"look": AdditiveAttention},
     "no recurrence": {"look": AdditiveAttention, "reader": Linear, "writer": Linear, "told": "rw"}}
-CONTROLS: dict[str, tuple[dict[str, Any], float, int]] = {
-    "one vector, rate 0.003": ({}, 0.003, 1),
-    "one vector, 4 x the steps": ({}, RATE, 4),
-    "one vector, 64 numbers": ({"d": 64}, RATE, 1),
-    "one vector, 64 numbers, rate 0.003": ({"d": 64}, 0.003, 1),
-    "one vector, told the places": ({"told": "rw"}, RATE, 1),
-    "plain mean": ({"look": PlainMean}, RATE, 1),
-    "plain mean, rate 0.003": ({"look": PlainMean}, 0.003, 1),
-    "no recurrence, not told the places": (MODELS["no recurrence"] | {"told": ""}, RATE, 1)}
-"""What is changed, the learning rate, and how many times STEPS."""
+CONTROLS: dict[str, tuple[int, dict[str, Any], float, int]] = {
+    "one vector, rate 0.003": (16, {}, 0.003, 1),
+    "one vector, 4 x the steps": (16, {}, RATE, 4),
+    "one vector, 64 numbers": (16, {"d": 64}, RATE, 1),
+    "one vector, 64 numbers, rate 0.003": (16, {"d": 64}, 0.003, 1),
+    "one vector, told the places": (16, {"told": "rw"}, RATE, 1),
+    "plain mean": (16, {"look": PlainMean}, RATE, 1),
+    "plain mean, rate 0.003": (16, {"look": PlainMean}, 0.003, 1),
+    "no recurrence, not told the places": (16, MODELS["no recurrence"] | {"told": ""}, RATE, 1),
+    "attention, told the places": (32, {"look": AdditiveAttention, "told": "rw"}, RATE, 1)}
+"""The length, wis changed, the learning rate, and how many times STEPS."""
 
 
 def row(name: str, n: int, options: dict[str, Any], rate: float, steps: int, seeds: tuple[int, ...]) -> dict[str, Any]:
@@ -53,8 +54,8 @@ def main() -> None:
     with threadpool_limits(1):
         provenance = surroundings()                                                # now: git may move while we measure
         rows = [row(name, n, options, RATE, steps, seeds) for name, options in MODELS.items() for n in lengths]
-        rows += [row(name, LENGTH_OF_CONTROLS, options, rate, times * steps, seeds)
-                 for name, (options, rate, times) in CONTROLS.items()]
+        rows += [row(name, n, options, rate, times * steps, seeds)
+                 for name, (n, options, rate, times) in CONTROLS.items()]
     write(arguments.out, "reversal", {"provenance": provenance, "config": config, "seeds": seeds, "results": rows})
 
 
