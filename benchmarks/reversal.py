@@ -33,7 +33,7 @@ CONTROLS: dict[str, tuple[int, dict[str, Any], float, int]] = {
     "plain mean, rate 0.003": (16, {"look": PlainMean}, 0.003, 1),
     "no recurrence, not told the places": (16, MODELS["no recurrence"] | {"told": ""}, RATE, 1),
     "attention, told the places": (32, {"look": AdditiveAttention, "told": "rw"}, RATE, 1)}
-"""The length, wis changed, the learning rate, and how many times STEPS."""
+"""The length, what is changed, the learning rate, and how many times STEPS."""
 
 
 def row(name: str, n: int, options: dict[str, Any], rate: float, steps: int, seeds: tuple[int, ...]) -> dict[str, Any]:
@@ -49,11 +49,11 @@ def row(name: str, n: int, options: dict[str, Any], rate: float, steps: int, see
 
 def main() -> None:
     arguments = arguments_of(__doc__.split("\n")[0])
-    lengths, seeds, steps = (LENGTHS[:1], SEEDS[:1], 2) if arguments.quick else (LENGTHS, SEEDS, STEPS)
+    seeds, steps = (SEEDS[:1], 2) if arguments.quick else (SEEDS, STEPS)
     config = {"symbols": SYMBOLS, "batch": BATCH, "longest_gradient": LONGEST_GRADIENT}
     with threadpool_limits(1):
         provenance = surroundings()                                                # now: git may move while we measure
-        rows = [row(name, n, options, RATE, steps, seeds) for name, options in MODELS.items() for n in lengths]
+        rows = [row(name, n, options, RATE, steps, seeds) for name, options in MODELS.items() for n in LENGTHS]
         rows += [row(name, n, options, rate, times * steps, seeds)
                  for name, (n, options, rate, times) in CONTROLS.items()]
     write(arguments.out, "reversal", {"provenance": provenance, "config": config, "seeds": seeds, "results": rows})
