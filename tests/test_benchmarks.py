@@ -19,7 +19,7 @@ pytest.importorskip("threadpoolctl")
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 EXPERIMENTS = ["adam_and_warmup", "attention_scaling", "averaging", "embeddings", "feed_forward", "first_symbol",
-               "label_smoothing", "longer", "norm_and_warmup", "source_worth", "wires"]
+               "label_smoothing", "longer", "norm_and_warmup", "reversal", "source_worth", "wires"]
 
 
 @pytest.fixture

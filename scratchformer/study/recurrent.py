@@ -152,7 +152,8 @@ class AdditiveAttention(Layer):
         # e = z v;  z = tanh(a)
         v = self.score.weight
         v.grad += rows_of(z).T @ rows_of(de[..., None])
-        da = 1 - z**2                                                              # (B, T, S, d_a), the largest array
+        da = np.square(z)                                                          # (B, T, S, d_a), the largest array
+        np.subtract(1, da, out=da)
         da *= v.data[:, 0]
         da *= de[..., None]
         # a_ts = s_t W + h_s U
