@@ -21,8 +21,8 @@ from scratchformer.training.loop import validation_loss
 pytest.importorskip("threadpoolctl")
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-EXPERIMENTS = ["adam_and_warmup", "attention_scaling", "averaging", "feed_forward", "first_symbol",
-               "label_smoothing", "longer", "norm_and_warmup", "wires"]
+EXPERIMENTS = ["adam_and_warmup", "attention_scaling", "averaging", "embeddings", "feed_forward", "first_symbol",
+               "label_smoothing", "longer", "norm_and_warmup", "source_worth", "wires"]
 
 
 @pytest.fixture
@@ -60,6 +60,39 @@ def test_another_factor_of_the_scores_comes_with_its_gradient(experiment):
     assert np.allclose(attention.forward(q, k, v)[0], np.einsum("bhts,bshk->bthk", weights, v), rtol=1e-12)
     report = gradcheck(attention, q, k, v)
     assert report.passed, report
+
+
+def test_small_words_beside_small_places_are_the_paper_s_in_another_unit(experiment, small_config):
+    module, config = experiment("embeddings"), small_config()
+    ids, D = np.array([[7, 8, 9, 10]]), config.model.d_model
+    paper, small = (module.model_of(module.VARIANTS[name], config) for name in ("paper", "no factor, small positions"))
+    read = [model.source_positions.forward(model.source_embedding.forward(ids)[0])[0] for model in (paper, small)]
+    assert np.allclose(read[0], D**0.5 * read[1], atol=1e-5)
+
+
+def test_a_small_start_and_short_steps_are_told_apart(experiment, small_config):
+    module, config = experiment("embeddings"), small_config()
+    ids, D = np.array([[7, 8, 9, PAD]]), config.model.d_model
+    for name, variant in module.VARIANTS.items():
+        model = module.model_of(variant, config)
+        rows = model.source_embedding.weight.data
+        begun, change = rows[ids].copy(), np.full(D, 0.5, rows.dtype)
+        rows += change
+        expected = D**variant.start * begun + D**variant.steps * change
+        expected[ids == PAD] = 0
+        for embedding in (model.source_embedding, model.target_embedding)[:1 + (variant.tied == "all")]:
+            assert np.allclose(embedding.forward(ids)[0], expected, atol=1e-4), name
+        assert (model.unembedding.weight is model.target_embedding.weight) == (variant.tied != "none")
+
+
+def test_rows_dealt_anew_are_other_ids_for_the_same_words(experiment, begin):
+    pairs = begin().data.train
+    module, vocab_size = experiment("embeddings"), int(pairs.target.ids.max()) + 1
+    anew = module.dealt_anew(pairs, vocab_size)
+    ids, new_ids = pairs.target.ids, anew.target.ids
+    assert len(set(zip(ids.tolist(), new_ids.tolist()))) == len(set(ids.tolist())) == len(set(new_ids.tolist()))
+    assert np.array_equal(ids[ids < 4], new_ids[ids < 4]) and not np.array_equal(ids, new_ids)
+    assert anew.source is pairs.source and np.array_equal(anew.lengths, pairs.lengths)
 
 
 def test_smaller_weights_make_up_for_the_factor_until_the_first_step(experiment, small_config):
@@ -395,3 +428,23 @@ def test_adam_in_parts_is_adam_where_nothing_is_left_out(experiment, small_confi
         optimizer.step(0.01)
         steps[kind] = model.store.data - before
     assert np.allclose(*steps.values(), atol=1e-6) and np.allclose(steps["Adam"], -0.01, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_beam_sizes_writes_what_is_recorded_of_it(tmp_path):
+    subprocess.run([sys.executable, "-W", "error", "benchmarks/beam_sizes.py", "--quick", "--out", tmp_path],
+                   check=True, cwd=BENCHMARKS.parent)
+    result, recorded = (json.loads((path / "beam_sizes.json").read_text(encoding="utf-8"))
+                        for path in (tmp_path, BENCHMARKS / "results"))
+    assert layout(result | {"config": None}) == layout(recorded | {"config": None})
+    settings = [[(row["beam"], row["alpha"]) for row in each["results"]] for each in (result, recorded)]
+    assert settings[0] == settings[1] and len(set(settings[0])) == 13
+
+
+def test_the_empty_translation_has_the_probability_of_its_end(experiment):
+    beam_sizes = experiment("beam_sizes")
+    translator = beam_sizes.load_run(BENCHMARKS.parent / "data/tiny_model", dtype="float64")
+    source_ids = np.array([[7, 9, 11, EOS], [12, EOS, PAD, PAD]])
+    logits = translator.model.forward(source_ids, np.full((2, 1), BOS))[0][:, 0]
+    p = np.exp(logits)[:, EOS] / np.exp(logits).sum(axis=1)
+    assert np.allclose(np.exp(beam_sizes.log_p_of_empty(translator, source_ids)), p, rtol=1e-9)

@@ -1,12 +1,13 @@
 """What the paper's model does without: layers that read a sequence from left to right, with one state for all of it.
 
-Shapes: B batch, T length. One and the same weights serve every step, so their gradients are sums over the steps; the
-backward pass of such a layer is called backpropagation through time.
+And the attention that was first put on top of them. Shapes: B batch, T length, S length of the other sequence. One and
+the same weights serve every step, so their gradients are sums over the steps; the backward pass of a recurrent layer is
+called backpropagation through time.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -103,6 +104,77 @@ class LSTM(Layer):
         da = da.reshape(*dh.shape[:2], -1)                                         # (B, T, 4 d_hidden)
         W_h.grad += rows_of(h[:, :-1]).T @ rows_of(da)
         return self.input.backward(da, input_cache), dh_later, dc_later
+
+
+class AdditiveAttention(Layer):
+    """Each state of the writer looks at all states of the reader (Bahdanau, Cho & Bengio 2015).
+
+        e_ts = v . tanh(s_t W + h_s U)            the score: a network with one hidden layer of size d_a
+        w_ts = softmax of e_t1, ..., e_tS
+        c_t  = sum over s of w_ts h_s             the context
+
+    W (d_s, d_a): `query`; U (d_h, d_a): `key`; v (d_a, 1): `score`; no biases; all as Linear begins them.
+
+    forward(s (B, T, d_s), h (B, S, d_h)) -> c (B, T, d_h), cache
+    backward(dc (B, T, d_h), cache) -> ds (B, T, d_s), dh (B, S, d_h)
+
+    Keeps:    s, h, tanh of all the pairs (B, T, S, d_a), the weights (B, T, S).
+    Differs:  1. no masks: all sequences of a batch have one length.
+              2. all s_t are there beforehand. In the paper s_{t-1} asks, and the context goes into s_t, so the writer's
+                 places cannot be computed side by side.
+    """
+
+    def __init__(self, d_s: int, d_h: int, d_a: int, init: np.random.Generator, dtype: str = "float32") -> None:
+        self.query = Linear(d_s, d_a, init, dtype, bias=False)
+        self.key = Linear(d_h, d_a, init, dtype, bias=False)
+        self.score = Linear(d_a, 1, init, dtype, bias=False)
+
+    def forward(self, s: Array, h: Array, rng: DropoutKey | None = None) -> tuple[Array, AdditiveCache]:
+        e, *caches = self.scores(s, h)
+        c, weights = context(e, h)
+        return c, AdditiveCache(h, weights, *caches)
+
+    def scores(self, s: Array, h: Array) -> tuple[Array, Any, Any, Any]:
+        """s (B, T, d_s), h (B, S, d_h) -> e (B, T, S), and what the three Linear keep"""
+        from_s, s_cache = self.query.forward(s)                                    # (B, T, d_a)
+        from_h, h_cache = self.key.forward(h)                                      # (B, S, d_a)
+        z = from_s[:, :, None] + from_h[:, None]                                   # (B, T, S, d_a): each t with each s
+        np.tanh(z, out=z)
+        e, z_cache = self.score.forward(z)                                         # (B, T, S, 1)
+        return e[..., 0], s_cache, h_cache, z_cache
+
+    def backward(self, dc: Array, cache: AdditiveCache) -> tuple[Array, Array]:
+        h, weights, s_cache, h_cache, (z,) = cache
+        # c = w h
+        dweights = dc @ h.swapaxes(1, 2)                                           # (B, T, S)
+        # w = softmax(e)
+        de = weights * (dweights - (weights * dweights).sum(axis=-1, keepdims=True))
+        # e = z v;  z = tanh(a)
+        v = self.score.weight
+        v.grad += rows_of(z).T @ rows_of(de[..., None])
+        da = 1 - z**2                                                              # (B, T, S, d_a), the largest array
+        da *= v.data[:, 0]
+        da *= de[..., None]
+        # a_ts = s_t W + h_s U
+        ds = self.query.backward(da.sum(axis=2), s_cache)
+        return ds, self.key.backward(da.sum(axis=1), h_cache) + weights.swapaxes(1, 2) @ dc
+
+
+def context(e: Array, h: Array) -> tuple[Array, Array]:
+    """Scores e (B, T, S), states h (B, S, d_h) -> their means (B, T, d_h) with the weights softmax(e), (B, T, S)"""
+    weights = np.exp(e - e.max(axis=-1, keepdims=True))
+    weights /= weights.sum(axis=-1, keepdims=True)
+    return weights @ h, weights
+
+
+class AdditiveCache(NamedTuple):
+    """h (B, S, d_h), weights (B, T, S), and what the three Linear keep: s, h, tanh of the pairs (B, T, S, d_a)."""
+
+    h: Array
+    weights: Array
+    query: Any
+    key: Any
+    score: Any
 
 
 def lstm_cell(a: Array, c_before: Array) -> tuple[Array, Array, Array]:

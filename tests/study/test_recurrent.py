@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from scratchformer.nn.gradcheck import gradcheck
-from scratchformer.study.recurrent import LSTM, RNN, sigmoid
+from scratchformer.study.recurrent import LSTM, RNN, AdditiveAttention, context, sigmoid
 
 B, D_IN, D_HIDDEN = 3, 5, 4
 KINDS = {RNN: 1, LSTM: 2}
@@ -98,6 +98,63 @@ def test_the_forget_gate_begins_open():
 
 def test_sigmoid_does_not_overflow():
     np.testing.assert_allclose(sigmoid(np.array([-1e4, -1, 0, 1e4])), [0, 1 / (1 + np.e), 0.5, 1], rtol=1e-12)
+
+
+# Attention ------------------------------------------------------------------------------------------------------------
+
+
+def attention_and_states(batch=B, T=4, S=7, dtype="float64"):
+    random = np.random.default_rng(0)
+    shapes = (batch, T, 6), (batch, S, 3)
+    return AdditiveAttention(6, 3, 5, random, dtype), *(random.standard_normal(shape).astype(dtype) for shape in shapes)
+
+
+@pytest.mark.parametrize("batch, T, S", [(B, 4, 7), (1, 4, 7), (B, 1, 7), (B, 4, 2)])
+def test_additive_attention_agrees_with_finite_differences(batch, T, S):
+    report = gradcheck(*attention_and_states(batch, T, S))
+    assert report.passed, f"\n{report}"
+    assert len(report) == 5
+
+
+def test_additive_attention_is_its_definition():
+    layer, s, h = attention_and_states()
+    W, U, v = layer.query.weight.data, layer.key.weight.data, layer.score.weight.data[:, 0]
+    c, cache = layer.forward(s, h)
+    for b, t in np.ndindex(s.shape[:2]):
+        powers = np.exp([v @ np.tanh(s[b, t] @ W + state @ U) for state in h[b]])
+        np.testing.assert_allclose(cache.weights[b, t], powers / powers.sum(), rtol=1e-12)
+        np.testing.assert_allclose(c[b, t], powers @ h[b] / powers.sum(), rtol=1e-12, atol=1e-15)
+
+
+def test_with_one_state_there_is_no_choice():
+    layer, s, h = attention_and_states(S=1)
+    c, cache = layer.forward(s, h)
+    np.testing.assert_array_equal(c, np.repeat(h, s.shape[1], axis=1))
+    ds, dh = layer.backward(np.ones_like(c), cache)
+    assert not ds.any() and (dh == s.shape[1]).all()
+
+
+def test_additive_attention_stays_float32_and_leaves_its_inputs():
+    layer, s, h = attention_and_states(dtype="float32")
+    before = s.copy(), h.copy()
+    c, cache = layer.forward(s, h)
+    assert {array.dtype for array in (c, *layer.backward(np.ones_like(c), cache))} == {np.dtype("float32")}
+    np.testing.assert_array_equal(s, before[0])
+    np.testing.assert_array_equal(h, before[1])
+
+
+def test_two_calls_before_their_backward():
+    layer, s, h = attention_and_states()
+    (c, cache), (_, other) = layer.forward(s, h), layer.forward(2 * s[:, :2], 3 * h)
+    layer.backward(np.ones((B, 2, 3)), other)
+    again = layer.backward(c, layer.forward(s, h)[1])
+    for one, two in zip(layer.backward(c, cache), again, strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+def test_context_takes_large_scores():
+    c, weights = context(np.array([[[1e4, -1e4]]]), np.array([[[2.0], [3.0]]]))
+    assert c.item() == 2 and weights.tolist() == [[[1, 0]]]
 
 
 @pytest.mark.oracle

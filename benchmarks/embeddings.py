@@ -1,0 +1,151 @@
+"""How large should word vectors be, and should reading and writing share them?
+
+    python benchmarks/embeddings.py [--quick] [--out DIR]
+
+The text of the preset tiny, and a small model. In the paper one matrix E turns source and target words into vectors,
+times sqrt(d_model), and vectors into the scores of words. The factor makes the words large before the first step, and
+lets them move further in each. Variants of the size: with neither; with one of the two; and with neither, beside
+positions that are smaller by as much. Variants of the sharing: three matrices; and one whose rows have been dealt out
+anew for the target language, so that hardly a word has the same row on both sides.
+
+A seed decides the initial weights and the batches. README.md here says what is recorded.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from provenance import surroundings
+from small_training import arguments_of, number, numbers, read_text, spread, train, write
+from threadpoolctl import threadpool_limits
+
+from scratchformer import config as configs
+from scratchformer.config import Config
+from scratchformer.nn.dropout import DropoutKey
+from scratchformer.nn.layers import Embedding, PositionalEncoding
+from scratchformer.nn.optim import Adam, noam
+from scratchformer.nn.parameter import Array, Parameter
+from scratchformer.nn.transformer import Transformer
+from scratchformer.text.batches import EncodedPairs, Sequences
+from scratchformer.text.tokenizer import N_SPECIALS, PAD
+from scratchformer.training.run import TrainingData
+
+EXPERIMENT = {"model.d_model": 64, "training.steps": 300, "training.tokens_per_batch": 512, "training.warmup": 100,
+              "training.lr_factor": 0.5, "training.validate_every": 100}
+QUICK = {"model.d_model": 32, "model.d_ff": 64, "training.steps": 4, "training.validate_every": 2}
+SEEDS = (0, 1, 2)
+
+
+class Variant(NamedTuple):
+    """Powers of d_model: what multiplies the rows that words begin with, what multiplies the change of these rows in
+    training, and what multiplies the positions."""
+
+    start: float = 1 / 2
+    steps: float = 1 / 2
+    positions: float = 0
+    tied: str = "all"
+    dealt_anew: bool = False
+
+
+VARIANTS = {
+    "paper": Variant(),
+    "no factor": Variant(start=0, steps=0),
+    "small start": Variant(start=0),
+    "short steps": Variant(steps=0),
+    "no factor, small positions": Variant(start=0, steps=0, positions=-1 / 2),
+    "three matrices": Variant(tied="none"),
+    "target rows dealt anew": Variant(dealt_anew=True),
+}
+
+
+class StartAndSteps(Embedding):
+    """x = start E0[ids] + steps (E - E0)[ids], with E0 as E was when the layer was made; and 0 for padding"""
+
+    def __init__(self, weight: Parameter, start: float, steps: float) -> None:
+        super().__init__(weight)
+        self.scale = steps
+        self.kept = (start - steps) * weight.data
+        self.kept[PAD] = 0
+
+    def forward(self, ids: Array, rng: DropoutKey | None = None) -> tuple[Array, Any]:
+        x, cache = super().forward(ids)
+        return x + self.kept[ids], cache
+
+
+class ScaledPositions(PositionalEncoding):
+    """y = x + factor PE, without dropout"""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x: Array, first: int = 0, rng: DropoutKey | None = None) -> tuple[Array, Any]:
+        positions, cache = super().forward(np.zeros_like(x), first)
+        return x + self.factor * positions, cache
+
+
+def model_of(variant: Variant, config: Config) -> Transformer:
+    config = configs.with_settings(config, {"model.tied": variant.tied})
+    model, D = Transformer(config.model, config.training.seed), config.model.d_model
+    start, steps = D**variant.start, D**variant.steps
+    model.source_embedding = StartAndSteps(model.source_embedding.weight, start, steps)
+    model.target_embedding = StartAndSteps(model.target_embedding.weight, start, steps)
+    model.source_positions = model.target_positions = ScaledPositions(D**variant.positions)
+    return model
+
+
+# The runs -------------------------------------------------------------------------------------------------------------
+
+
+def dealt_anew(pairs: EncodedPairs, vocab_size: int) -> EncodedPairs:
+    """The same pairs with other ids for the words of the target, always the same for a word; special symbols stay."""
+    new_ids = np.arange(vocab_size, dtype=pairs.target.ids.dtype)
+    np.random.default_rng(0).shuffle(new_ids[N_SPECIALS:])
+    target = Sequences(new_ids[pairs.target.ids], pairs.target.offsets)
+    return EncodedPairs(pairs.source, target, pairs.line_numbers, pairs.max_length, pairs.n_dropped)
+
+
+def input_size(model: Transformer, data: TrainingData) -> float:
+    """Root mean square of the numbers that stand for the words of 500 sources, positions not yet added."""
+    ids = np.concatenate([data.train.source.padded(np.array([i]))[0] for i in range(min(500, len(data.train)))])
+    vectors, _ = model.source_embedding.forward(ids[None])
+    return float(np.sqrt((vectors.astype(np.float64)**2).mean()))
+
+
+def run(variant: Variant, data: TrainingData, config: Config) -> dict[str, Any]:
+    training, model = config.training, model_of(variant, config)
+    before = input_size(model, data)
+    curve = train(model, Adam(model, (training.beta1, training.beta2), training.eps), data, config,
+                  lambda step: noam(step, config.model.d_model, training.warmup, training.lr_factor))
+    return {"seed": training.seed, "parameters": model.store.data.size, "final_loss": number(curve[-1][1]),
+            "input_size": [number(before), number(input_size(model, data))], "curve": numbers(curve)}
+
+
+def row(name: str, data: TrainingData, config: Config, seeds: tuple[int, ...]) -> dict[str, Any]:
+    """All seeds of one variant."""
+    variant = VARIANTS[name]
+    if variant.dealt_anew:
+        data = data._replace(**{split: dealt_anew(getattr(data, split), config.model.vocab_size)
+                                for split in ("train", "val")})
+    runs = [run(variant, data, configs.with_settings(config, {"training.seed": seed})) for seed in seeds]
+    first, final = (spread([each["curve"][i][1] for each in runs]) for i in (0, -1))
+    print(f"{name}: first loss {first['mean']}, final loss {final['mean']} "
+          f"({final['lowest']} to {final['highest']})", flush=True)
+    return {"variant": name, **variant._asdict(), "first_loss": first, "final_loss": final, "runs": runs}
+
+
+def main() -> None:
+    arguments = arguments_of(__doc__.split("\n")[0])
+    config = configs.with_settings(configs.preset("tiny"), EXPERIMENT | (QUICK if arguments.quick else {}))
+    seeds = SEEDS[:1] if arguments.quick else SEEDS
+    with threadpool_limits(1):
+        provenance = surroundings()                                                # now: git may move while we measure
+        data = read_text(config)
+        rows = [row(name, data, config, seeds) for name in VARIANTS]
+    write(arguments.out, "embeddings", {"provenance": provenance, "config": configs.to_dict(config), "seeds": seeds,
+                                        "results": rows})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,600 @@
+# %% [markdown]
+# # 16 · The first training, and how to debug it
+#
+# *About 35 minutes. You need: [lesson 06](06_masks.py) (masks, the shift, the flow test), [lesson
+# 13](13_whole_model.py) (the whole model) and [lesson 15](15_adam_and_warmup.py) (Adam and its schedule). You will
+# have: a Transformer that reverses words, a list of checks in the order in which they pay, and a measured answer to
+# which check finds which bug.*
+
+# %% Imports
+import json
+import math
+import time
+from contextlib import ExitStack, contextmanager
+from unittest.mock import patch
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from scratchformer import config as configs
+from scratchformer.config import ModelConfig
+from scratchformer.nn import transformer
+from scratchformer.nn.attention import Mask, ScaledDotProductAttention, attention_weights
+from scratchformer.nn.gradcheck import gradcheck
+from scratchformer.nn.layers import Embedding, Linear
+from scratchformer.nn.loss import cross_entropy
+from scratchformer.nn.ops import Ops
+from scratchformer.nn.optim import Adam, noam
+from scratchformer.nn.parameter import Parameter
+from scratchformer.nn.transformer import Decoder, Transformer
+from scratchformer.study.doctor.diagnosis import Diagnosis, as_text, examine
+from scratchformer.study.figures import ACCENT, COLOUR_MAP, DARK, LIGHT
+from scratchformer.study.lesson import QUICK, ROOT, duration, measure, show
+from scratchformer.text.tokenizer import BOS, EOS, PAD
+
+# %% [markdown]
+# ## Question
+#
+# **A Transformer with a bug still learns. How do you find out, in minutes, that something is wrong, and what?**
+#
+# The answer in one sentence: do not judge by the loss; ask a few questions whose answers you know before you run
+# them, and let them disagree.
+#
+# The task is small enough to know every answer. A word is 2 to 5 random letters out of 8; the model reads it and is
+# to write it backwards. With `<pad>`, `</s>` and `<s>` that makes $V = 11$ symbols. There is no end of fresh words,
+# so nothing can be learnt by heart. Words repeat letters, and shorter ones are padded, as in real text.
+
+# %%
+V, STEPS = 11, 160
+
+
+def words(random, n):
+    return [random.integers(3, V, random.integers(2, 6)) for _ in range(n)]
+
+
+def padded(rows):
+    """Lists of ids -> (B, T), the shorter rows filled up with padding"""
+    longest = max(map(len, rows))
+    return np.array([[*row, *[PAD] * (longest - len(row))] for row in rows])
+
+
+class Batch:
+    """What the encoder reads (B, S), what the decoder reads and what it is to write (B, T)"""
+
+    def __init__(self, some_words):
+        self.source = padded([[*word, EOS] for word in some_words])
+        self.write = padded([[*word[::-1], EOS] for word in some_words])
+        self.read = self.shifted(self.write)
+
+    @staticmethod
+    def shifted(write):
+        """One place to the right, <s> in front; </s> is never read (lesson 06)"""
+        before = np.where(write[:, 1:] != PAD, write[:, :-1], PAD)
+        return np.concatenate([np.full_like(write[:, :1], BOS), before], axis=1)
+
+
+def fresh(seed):
+    random = np.random.default_rng(seed)
+    while True:
+        yield Batch(words(random, 32))
+
+
+# %%
+def new_model(seed, tied="all"):
+    return Transformer(ModelConfig(vocab_size=V, N=1, d_model=32, d_ff=64, h=2, P_drop=0.0, tied=tied), seed, "float64")
+
+
+def train(model, batches, steps=STEPS, look=lambda step: None):
+    """-> the loss of each step, in nats per symbol. `look` is called after each step."""
+    optimizer, losses = Adam(model), []
+    for step in range(1, steps + 1):
+        batch = next(batches)
+        model.zero_grad()
+        loss_sum, n = model.loss_backward(batch.source, batch.read, batch.write)
+        model.store.grad /= n
+        optimizer.step(noam(step, d_model=32, warmup=50, factor=0.35))
+        losses.append(loss_sum / n)
+        look(step)
+    return losses
+
+
+def guessed(model, batch):
+    """The likeliest symbols, each after the right symbols before it, as the loss has it -> ids (B, T)"""
+    return model.forward(batch.source, batch.read)[0].argmax(axis=-1)
+
+
+def accuracy(model, batch):
+    """The share of symbols guessed right"""
+    return (guessed(model, batch) == batch.write)[batch.write != PAD].mean()
+
+
+def written(model, batch):
+    """The model's own writing, symbol by symbol, each after its own symbols before it -> ids (B, T)"""
+    source, ids = batch.source, np.full((len(batch.source), 1), BOS)
+    for _ in range(batch.write.shape[1]):
+        likeliest = model.forward(source, ids)[0][:, -1].argmax(axis=-1)
+        ids = np.concatenate([ids, likeliest[:, None]], axis=1)
+    return ids[:, 1:]
+
+
+def words_right(ids, batch):
+    """The share of whole words that are right, </s> included"""
+    return 1 - ((ids != batch.write) & (batch.write != PAD)).any(axis=1).mean()
+
+
+# %% [markdown]
+# Eight bugs can be planted in this program. Each is a mistake that public implementations or many beginners have
+# made; [the ledger](../docs/correctness.md) names where each was found. A bug replaces one or two functions of the
+# library for a while. The cell is folded: keep it so until you have guessed.
+
+# %% Eight bugs
+soft, soft_back, decode, linear_back = Ops.masked_softmax, Ops.masked_softmax_backward, Decoder.forward, Linear.backward
+
+
+def overwriting(self, dx, ids, scale, dE):
+    real = ids != PAD
+    dE[ids[real]] += dx[real] * scale                          # of a repeated id, one share only
+
+
+def cut_loose(self, dy, cache):
+    for parameter in filter(None, (self.weight, self.bias)):
+        parameter.grad = parameter.grad.copy()                 # a new array, and the optimizer reads the old one
+    return linear_back(self, dy, cache)
+
+
+def by_d_model(scores, factor):
+    return factor / math.sqrt(scores.shape[1])                 # 1 / sqrt(h d_k) instead of 1 / sqrt(d_k)
+
+
+BUGS = {                                                       # name -> [(owner, function, what stands there instead)]
+    "target not shifted": [(Batch, "shifted", staticmethod(lambda write: write))],
+    "no causal mask": [(transformer, "Mask", lambda key_lengths=None, causal=False: Mask(key_lengths))],
+    "padding seen": [(Decoder, "forward", lambda self, x, memory, mask=Mask(causal=True), *rest, rng=None:
+                      decode(self, x, memory, mask, rng=rng))],
+    "repeats overwrite": [(Ops, "embedding_backward", overwriting)],
+    "softmax / batch": [(Ops, "masked_softmax_backward",
+                         lambda self, dw, w, factor: soft_back(self, dw, w, factor / len(w)))],
+    "gradient cut loose": [(Linear, "backward", cut_loose)],
+    "embedding too large": [(Embedding, "new_weight", staticmethod(
+        lambda V, D, init, dtype: Parameter(init.normal(0, 1, (V, D)).astype(dtype))))],
+    "scaled by d_model": [(Ops, "masked_softmax", lambda self, scores, factor, *mask:
+                           soft(self, scores, by_d_model(scores, factor), *mask)),
+                          (Ops, "masked_softmax_backward", lambda self, dw, w, factor:
+                           soft_back(self, dw, w, by_d_model(w, factor)))],
+}
+
+
+@contextmanager
+def planted(bug=None):
+    with ExitStack() as patches:
+        for owner, function, instead in BUGS.get(bug, []):
+            patches.enter_context(patch.object(owner, function, instead))
+        yield
+
+
+# %% [markdown]
+# Four models, A to D. One is honest, and each of the others has one of the bugs. All begin with the same random
+# weights and see the same words. Which is the honest one?
+
+# %%
+FOUR = dict(zip("ABCD", ["no causal mask", None, "padding seen", "target not shifted"]))
+held_out = Batch(words(np.random.default_rng(99), 200))
+trained, curves = {}, {}
+for letter, bug in FOUR.items():
+    with planted(bug):
+        trained[bug] = new_model(seed=0)
+        curves[bug] = train(trained[bug], fresh(seed=0))
+        last = np.mean(curves[bug][-20:])
+        print(f"{letter}: loss of the first step {curves[bug][0]:5.2f}, of the last 20 on average {last:5.3f}")
+
+# %% The figure
+LOOKS = {"A": ("--", ACCENT), "B": ("-", DARK), "C": (":", ACCENT), "D": ("-.", LIGHT)}
+figure, axes = plt.subplots(figsize=(7, 3.4), layout="constrained")
+for letter, bug in FOUR.items():
+    smooth = np.convolve(curves[bug], np.full(8, 1 / 8), "valid")
+    axes.plot(smooth, LOOKS[letter][0], color=LOOKS[letter][1], lw=2, label=letter)
+axes.axhline(math.log(V), color="#888888", lw=0.8)
+axes.text(150, math.log(V) + 0.06, "guessing: ln 11", ha="right", color="#444444")
+axes.set(xlabel="step", ylabel="loss, nats per symbol", title="Three of these four have a bug (mean of 8 steps)")
+axes.legend()
+show(figure, "16_four_losses", alt="Training loss of four models over 160 steps. D begins far below the others and is "
+     "at zero after 30 steps. A, B and C begin near 3.5 and fall side by side to between 0.1 and 0.2.")
+
+# %% [markdown]
+# Now let each of them write 200 new words by itself, symbol by symbol, as it would be used.
+
+# %%
+for (letter, bug), band in zip(FOUR.items(), [(0, 0.2), (0.7, 0.98), (0.65, 0.98), (0, 0.05)]):
+    with planted(bug):
+        share = words_right(written(trained[bug], held_out), held_out)
+    measure(f"{letter}, {bug or 'honest'}: share of words written right", share, *band)
+measure("loss of D over that of B, last 20 steps",
+        np.mean(curves["target not shifted"][-20:]) / np.mean(curves[None][-20:]), 0, 0.05)
+measure("loss of C over that of B", np.mean(curves["padding seen"][-20:]) / np.mean(curves[None][-20:]), 0.6, 1.7)
+
+# %% [markdown]
+# B is the honest one. The best loss by far belongs to D, which cannot write a single word. A looks like B, and
+# fails as well. And C, which reads padding as if it were text, does about as well as B in every respect so far. The
+# curves do not tell A, B and C apart. What does?
+#
+# ## The idea in one picture
+#
+# Each check *runs* some parts of the program and *compares* the outcome with something that is known without running
+# the rest. A bug is found only by a check that runs through it and knows better.
+
+# %% The figure
+PARTS = ["batch", "forward", "loss", "backward", "Adam", "writing"]
+SPANS = [("first loss", "a little above ln V", [0, 1, 2]), ("gradient check", "finite differences of forward", [1, 3]),
+         ("a later symbol changed", "nothing before it moves", [1]), ("more padding", "nothing moves", [1]),
+         ("one batch by heart", "loss 0", [0, 1, 2, 3, 4]), ("fresh words", "most guesses right", [0, 1, 2, 3, 4]),
+         ("writing", "as right as guessing", [0, 1, 5]), ("definition", "the formula, written again", [1])]
+figure, axes = plt.subplots(figsize=(8, 3.8), layout="constrained")
+for row, (name, known, parts) in enumerate(SPANS):
+    axes.barh([row] * len(parts), 0.8, 0.6, left=np.array(parts) - 0.4, color=DARK)
+    axes.text(5.6, row, known, va="center")
+axes.set(xlim=(-0.5, 8.6), title="What a check runs (blue), and what it knows beforehand (right)")
+axes.set_yticks(range(len(SPANS)), [f"{row + 1}. {name}" for row, (name, *_) in enumerate(SPANS)])
+axes.set_xticks(range(6), PARTS)
+axes.invert_yaxis()
+show(figure, "16_checks", alt="Eight checks and the parts of the program that each runs: the first loss runs batch, "
+     "forward and loss; the gradient check forward and backward; a later symbol, more padding and the definition only "
+     "forward; one batch by heart and fresh words everything from batch to Adam; writing runs batch, forward, writing.")
+
+# %% [markdown]
+# The order is that in which to run them: the first four need no training at all. The definition comes last since it
+# needs a suspect, a part to compare with its formula.
+#
+# ## The equation, and the same in code
+#
+# The first check: what is the loss before the first step? Let $z_v$ be the logit of symbol $v$, and $y$ the answer.
+#
+# $$\mathrm{loss} = -\ln \frac{e^{z_y}}{\sum_v e^{z_v}} = \ln \sum_{v=1}^{V} e^{z_v} - z_y$$
+#
+# If all logits are equal, this is $\ln V$, whatever the answer. But new logits are not equal. Suppose that they are
+# normal numbers of mean 0 and variance $\sigma^2$ and know nothing about $y$. Then $z_y$ is 0 on average. A normal
+# number has $E[e^z] = e^{\sigma^2 / 2}$, so for large $V$ and small $\sigma$ the sum is close to
+# $V e^{\sigma^2 / 2}$:
+#
+# $$E[\mathrm{loss}] \approx \ln V + \frac{\sigma^2}{2}$$
+#
+# The last LayerNorm makes each component of the decoder's output of variance 1, and the output matrix has variance
+# $1 / d_{model}$ ([lesson 08](08_embeddings.py)), so a logit is a sum of $d_{model}$ products of variance
+# $1 / d_{model}$: $\sigma^2 = 1$. We expect half a nat above $\ln V$. Ten new models, with an output matrix of its own
+# (`tied="none"`), and with one matrix for embedding and output, as in the paper (`tied="all"`):
+
+# %%
+first_batch = next(fresh(seed=7))
+real = first_batch.write != PAD
+
+
+def first_look(model):
+    """-> loss less ln V; probability of the symbol last read"""
+    logits, _ = model.forward(first_batch.source, first_batch.read)                            # (B, T, V)
+    loss_sum, n, _ = cross_entropy(logits, first_batch.write)
+    p = np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True)
+    return loss_sum / n - math.log(V), np.take_along_axis(p, first_batch.read[..., None], axis=-1)[real].mean()
+
+
+for tied, bands in ("none", [(0.3, 0.7), (0.05, 0.15)]), ("all", [(0.8, 1.4), (0.35, 0.7)]):
+    excess, repeats = np.mean([first_look(new_model(seed, tied)) for seed in range(10)], axis=0)
+    measure(f"tied={tied!r}: first loss, less ln V", excess, *bands[0])
+    measure(f"tied={tied!r}: probability of the symbol last read", repeats, *bands[1])
+equal, _, _ = cross_entropy(np.zeros((5, V)), np.arange(1, 6))
+measure("all logits equal: loss, less ln V", equal / 5 - math.log(V), -1e-9, 1e-9)
+
+# %% [markdown]
+# The half is there (a little less, as $V$ is small). The tied model adds more than another half, and its second line
+# says why: about half of its probability goes to the symbol that it has read last, which is seldom the right answer.
+# That symbol travels along the residual path to the output and meets its own embedding there. With two matrices it
+# does not.
+#
+# So a first loss of "about $\ln V$" means: above $\ln V$, by half to one and a half nats here. Both sides matter.
+# Far above: the logits are too large. **Below: before learning, the model knows something about the answer**, and the
+# answer must have stood in its input.
+#
+# ## Forward
+#
+# The honest run, for more steps than above. Accuracy is taken on the 200 held-out words, every 20 steps.
+
+# %%
+history, model = [], new_model(seed=0)
+start = time.perf_counter()
+train(model, fresh(seed=0), 400, look=lambda step: step % 20 or history.append(accuracy(model, held_out)))
+duration("400 steps, 20 accuracies", time.perf_counter() - start)
+measure("steps to 99 % of the symbols", 20 * (1 + np.argmax(np.array(history) >= 0.99)), 160, 400)
+measure("best accuracy", max(history), 0.99, 1)
+for word, ids in zip(held_out.source[:3], written(model, held_out)):
+    print(*("".join("abcdefgh"[i - 3] for i in row if i >= 3) for row in (word, ids)), sep=" -> ")
+
+# %% [markdown]
+# Numbers say that it works; do the weights say how? To write letter $t$ of a word of $n$ letters backwards, the
+# decoder needs letter $n - 1 - t$ of the source. So cross-attention must run down the other diagonal.
+
+# %% The figure
+batch = Batch([np.array([3, 7, 4, 9, 6])])
+n = 5
+weights = attention_weights(model.forward(batch.source, batch.read)[1])[2][0].mean(axis=0)     # (T, S), mean of heads
+measure("mean weight on the letter to be written", np.diagonal(np.fliplr(weights[:n, :n])).mean(), 0.5, 1)
+figure, panels = plt.subplots(1, 2, figsize=(8, 3.4), layout="constrained")
+panels[0].plot(range(20, 400 + 1, 20), history, "o-", color=DARK)
+panels[0].set(xlabel="step", ylabel="share of symbols guessed right", title="200 held-out words", ylim=(0, 1.02))
+panels[1].imshow(weights, COLOUR_MAP, vmin=0, vmax=1)
+panels[1].set_xticks(range(n + 1), [*"aebgd", "</s>"])
+panels[1].set_yticks(range(n + 1), [*"dgbea", "</s>"])
+panels[1].set(title="Cross-attention, mean of 2 heads", xlabel="letter looked at", ylabel="about to be written")
+figure.colorbar(panels[1].images[0], ax=panels[1], label="attention weight", shrink=0.8)
+show(figure, "16_forward", alt="Left: accuracy on held-out words rises to 0.9 within about 120 steps and to 0.99 after "
+     "about 260. "
+     "Right: cross-attention for the word a e b g d. The large weights run from the upper right to the lower left.")
+
+# %% [markdown]
+# ## Backward: what a gradient check can and cannot find
+#
+# A gradient check (lesson 01) compares two numbers. Let $L$ be the loss as forward computes it, $w$ all weights, $g$
+# what backward returns, and $u$ a random direction:
+#
+# $$g \cdot u \quad \mathrm{against} \quad \frac{L(w + h u) - L(w - h u)}{2 h}$$
+#
+# On the left stands backward. On the right stands forward, twice. **The paper stands nowhere.** So there are four
+# cases:
+#
+# | forward | backward | the check |
+# | --- | --- | --- |
+# | right | the derivative of this forward | passes |
+# | right | something else | objects |
+# | wrong | the derivative of this wrong forward | passes |
+# | wrong | the derivative of the right one | objects, and cannot tell which of the two is at fault |
+#
+# The third case is the usual one where a framework derives backward. It is also the case of "scaled by d_model",
+# which divides the scores by $\sqrt{d_{model}}$ in forward and in backward. Plant half of it, and the check objects:
+
+# %%
+def gradient_error(batch):
+    """The worst relative error over all weights, each along one random direction"""
+    return gradcheck(new_model(seed=0), batch.source, batch.read, directions=1).worst.error
+
+
+HONEST_ERROR = 1e-4
+with planted("scaled by d_model"):
+    measure("wrong in forward and backward: worst error", gradient_error(first_batch), 0, HONEST_ERROR)
+forward_half, _ = BUGS["scaled by d_model"]
+with patch.object(*forward_half):
+    measure("wrong in forward only: worst error", gradient_error(first_batch), 0.1, 10)
+
+# %% [markdown]
+# (The tolerance of $10^{-4}$ is wide, since a step $h$ may carry a ReLU across its kink at 0.)
+#
+# Second, the check speaks for one point only. Follow one number of the embedding, $E_{vd}$, to the loss. Every place
+# $(b, t)$ at which symbol $v$ is read has a copy of it, times $\sqrt{d_{model}}$, and each copy is a way of its own:
+#
+# $$dE_{vd} = \sqrt{d_{model}} \sum_{(b, t) \, \mathrm{with} \, id_{bt} = v} dx_{btd}$$
+#
+# `dE[ids] += dx` keeps one term of this sum. If no symbol is read twice, the sum *has* one term, and the bug is right.
+# The bug "softmax / batch" divides a gradient by the number of sentences $B$. In a batch of one, it divides by 1.
+
+# %%
+single = Batch([np.array([5, 3, 9, 4])])                       # one word, no letter twice
+for bug in "repeats overwrite", "softmax / batch":
+    with planted(bug):
+        measure(f"{bug}, one word: worst error", gradient_error(single), 0, HONEST_ERROR)
+        measure(f"{bug}, 32 words: worst error", gradient_error(first_batch), 0.01, 10)
+
+# %% [markdown]
+# So check with several words, and with repeats. Third, a right gradient may lie where nobody looks. "Gradient cut
+# loose" computes it into a new array, and Adam goes on reading the old one, which stays 0. The check reads the new
+# one, and passes, as the table below shows.
+#
+# ## Check
+#
+# Now the eight checks as code. Each returns what it found, and whether an honest model may show that. Those before
+# training:
+
+# %%
+def before_training(seed):
+    """check -> (what was found, may it be so?)"""
+    model, batch = new_model(seed), next(fresh(seed=7))
+    loss_sum, n = model.loss(batch.source, batch.read, batch.write)
+    excess = loss_sum / n - math.log(V)
+    logits, _ = model.forward(batch.source, batch.read)
+    other = batch.read.copy()
+    other[:, -1] = np.where(other[:, -1] == 3, 4, 3)           # another last symbol
+    moved = np.abs(model.forward(batch.source, other)[0] - logits)[:, :-1].max()
+    padded_more = np.pad(batch.source, ((0, 0), (0, 2)))
+    moved_by_padding = np.abs(model.forward(padded_more, batch.read)[0] - logits).max()
+    error = gradient_error(batch)
+    return {"first loss": (excess, 0 < excess < 2), "gradient check": (error, error < HONEST_ERROR),
+            "a later symbol": (moved, moved < 1e-9), "more padding": (moved_by_padding, moved_by_padding < 1e-9)}
+
+
+def by_definition():
+    """Attention without a mask, and equation 1 written once more"""
+    q, k, v = np.random.default_rng(0).normal(size=(3, 2, 5, 4, 6))                            # (B, T or S, H, d_k)
+    e = np.exp(np.einsum("bthk,bshk->bhts", q, k) / math.sqrt(6))
+    expected = np.einsum("bhts,bshk->bthk", e / e.sum(axis=-1, keepdims=True), v)
+    off = np.abs(ScaledDotProductAttention().forward(q, k, v)[0] - expected).max()
+    return {"definition": (off, off < 1e-9)}
+
+
+# %% [markdown]
+# And those that train. Eight words must be learnt by heart in 100 steps; a model that cannot do that will learn
+# nothing else. On fresh words, after 160 steps, most symbols must be right. The last one needs no threshold at all. A
+# word is written right if each symbol is guessed right after the right symbols before it; so the share of words
+# *written* right must be **equal** to the share of words *guessed* right throughout, in every model, good or bad.
+
+# %%
+def with_training(seed, model=None):
+    eight = Batch(words(np.random.default_rng(5), 8))
+    by_heart = train(new_model(seed), iter([eight] * 100), 100)[-1]
+    found = {"one batch by heart": (by_heart, by_heart < 0.03)}
+    if model is None:
+        if QUICK:
+            return found
+        model = new_model(seed)
+        train(model, fresh(seed))
+    batch = Batch(words(np.random.default_rng(99), 200))
+    right = accuracy(model, batch)
+    apart = abs(words_right(written(model, batch), batch) - words_right(guessed(model, batch), batch))
+    return found | {"fresh words": (right, right > 0.7), "writing = guessing": (apart, apart < 1e-9)}
+
+
+def all_checks(seed, model=None):
+    """`model`: one that is trained already"""
+    return before_training(seed) | with_training(seed, model) | by_definition()
+
+
+for seed in [0] if QUICK else [0, 1]:
+    found = all_checks(seed, trained[None] if seed == 0 else None)
+    print(f"honest, seed {seed}:", *(f"{name} {value:.2g}" for name, (value, _) in found.items()), sep="\n    ")
+    measure("checks that object", sum(not fine for _, fine in found.values()), 0, 0)
+
+# %% [markdown]
+# ## Experiment 1: every check on every bug
+#
+# Guess first: how many of the eight bugs does the best check find? Which bug is found by the last one only?
+
+# %%
+results = {}
+for bug in BUGS:
+    with planted(bug):
+        results[bug] = all_checks(0, trained.get(bug))
+CHECKS = list(found)
+objections = {bug: [name for name, (_, fine) in result.items() if not fine] for bug, result in results.items()}
+for bug, names in objections.items():
+    print(f"{bug:20} found by: {', '.join(names)}")
+per_check = {name: sum(name in names for names in objections.values()) for name in CHECKS}
+measure("bugs that no check finds", sum(not names for names in objections.values()), 0, 0)
+measure("most bugs that one check finds", max(per_check.values()), 2, 2)
+measure("bugs that the gradient check finds", per_check["gradient check"], 2, 2)
+
+# %% The figure
+figure, axes = plt.subplots(figsize=(8, 4.4), layout="constrained")
+axes.imshow([[name in objections[bug] for name in CHECKS] for bug in BUGS], "Oranges", vmin=0, vmax=1.6,
+            aspect="auto")
+for row, bug in enumerate(BUGS):
+    for column, name in enumerate(CHECKS):
+        axes.text(column, row, f"{results[bug][name][0]:.2g}" if name in results[bug] else "", ha="center", va="center",
+                  weight="bold" if name in objections[bug] else "normal")
+axes.set_xticks(range(len(CHECKS)), [name.replace(" ", "\n", 1) for name in CHECKS], fontsize=9)
+axes.set_yticks(range(len(BUGS)), BUGS)
+axes.xaxis.tick_top()
+axes.tick_params(length=0)
+axes.set_title("What each check found; bold on orange: it objects")
+show(figure, "16_hunt", alt="Table of eight bugs and eight checks. Each check "
+     "objects to one or two bugs. The first loss objects to the unshifted target and to the large embedding, the "
+     "gradient check to overwritten repeats and to the softmax divided by the batch, a later symbol to the missing "
+     "causal mask, more padding to the padding that is seen, and the definition alone to the scale by d_model.")
+
+# %% [markdown]
+# - **No check finds more than two, and every bug is found by one.** The gradient check finds two of eight.
+# - "Scaled by d_model" is found by the definition only. What the other checks show is what honest models show.
+# - The unshifted target has the best curve and fails two checks. A loss that is too *good* is a symptom.
+#
+# Why a model with a wrong gradient learns as well as it does, we have not tested.
+#
+# ## Experiment 2: ninety-seven bugs
+#
+# Eight bugs chosen by the author of a page prove little. The repository keeps a museum,
+# [tests/mutants/museum.py](../tests/mutants/museum.py): mistakes found in public implementations and the classic
+# ones, planted one at a time, with the tests that fail for each. Below, for each kind of test, how many it notices,
+# and how many it alone notices:
+
+# %%
+museum = json.loads((ROOT / "benchmarks/results/mutants.json").read_text(encoding="utf-8"))
+noticed = {bug: [kind for kind, tests in entry["legs"].items() if tests["failed"]] for bug, entry in museum.items()}
+for kind in next(iter(museum.values()))["legs"]:
+    by_it = [kinds for kinds in noticed.values() if kind in kinds]
+    print(f"{kind:12} {len(by_it):3} noticed, {sum(len(kinds) == 1 for kinds in by_it):3} by it alone")
+measure("bugs in the museum", len(museum), 97, 97)
+measure("not noticed by any gradient check", sum("gradients" not in kinds for kinds in noticed.values()), 73, 73)
+measure("kinds that notice something alone", len({kinds[0] for kinds in noticed.values() if len(kinds) == 1}), 5, 5)
+
+# %% [markdown]
+# ("oracle" is the comparison with PyTorch, "definitions" with the paper's formulas, "contract" asks whether a layer
+# leaves alone what is not its own; the last three look at searching, training and text.) Three quarters of the museum
+# pass every gradient check. Five of the eight kinds notice something that no other kind does.
+#
+# ## Experiment 3: the same questions, asked by a program
+#
+# `scratchformer doctor` goes through such checks by itself. It looks at the parts from the ground up, first `Linear`
+# and `LayerNorm`, then attention, then what is built of them, and suspects the lowest part at fault: what stands on
+# it fails as a consequence. Last, a practice run learns sentences by heart. Let it look for the bug that hid best:
+
+# %%
+start = time.perf_counter()
+with planted("scaled by d_model"):
+    findings = list(examine(configs.preset("tiny"), only_code=True))
+duration(f"{len(findings)} probes, as `scratchformer doctor --code` makes them", time.perf_counter() - start)
+print(*(as_text(finding) for finding in findings if finding.verdict == "FAIL"), "", Diagnosis(findings), sep="\n")
+measure("probes that fail", sum(finding.verdict == "FAIL" for finding in findings), 1, 3)
+by_doctor = json.loads((ROOT / "benchmarks/results/correctness.json").read_text(encoding="utf-8"))["doctor"]
+measure("museum: bugs of which doctor was asked", len(by_doctor), 76, 76)
+
+# %% [markdown]
+# It names the layer and two reasons: the scores begin with a variance far from 1, and attention's formula, written
+# once more, gives something else. [The ledger](../docs/correctness.md) lists whom it suspects for the bugs of the
+# museum that it can be asked about.
+#
+# ## Check the claim
+#
+# > Overfit one batch: if the loss goes to zero, the model and its training work.
+#
+# The test is good advice (Karpathy, *A Recipe for Training Neural Networks*, 2019, recommends it among others; the
+# conclusion is not his). How many of our bugs does it let pass?
+
+# %%
+passed = [bug for bug in BUGS if "one batch by heart" not in objections[bug]]
+measure("share of the bugs that learn one batch by heart", len(passed) / len(BUGS), 0.7, 1)
+
+# %% [markdown]
+# A batch can be learnt by heart with a wrong mask, a wrong scale, and a wrong gradient. If it can *not* be, something
+# is badly wrong; that is all it says. The method is the whole list, in this order:
+#
+# | check | passes if | rules out |
+# | --- | --- | --- |
+# | first loss | $\ln V$ plus a half to one and a half | wrong size of logits; if tied, an unshifted target |
+# | gradient check, $B > 1$, repeats | error below $10^{-4}$ | a backward that is not forward's |
+# | change a later symbol | nothing before it moves | a causal mask that is missing or shifted |
+# | more padding | nothing moves | padding that is read |
+# | one batch by heart | loss below 0.03 | an optimizer that does not get the gradient |
+# | fresh words | most guesses right | a model that cannot do the task |
+# | write, and compare | as right as guessing | answers in the input |
+# | definition of each part | equal | a wrong formula |
+#
+# ## Paper and code
+#
+# - The paper does not say how its code was tested. Its §5.3 has the schedule used here (`noam` in
+#   [nn/optim.py](../scratchformer/nn/optim.py)).
+# - *Differs:* 50 steps of warm-up instead of 4000, a factor of 0.35 on the rate, no label smoothing and no dropout, so
+#   that losses can be compared with known numbers. The task is ours.
+# - In the library: [nn/gradcheck.py](../scratchformer/nn/gradcheck.py), the flow tests in
+#   [tests/nn/test_flow.py](../tests/nn/test_flow.py), and doctor in
+#   [study/doctor](../scratchformer/study/doctor/diagnosis.py). `python tests/mutants/plant.py NAME scratchformer
+#   doctor --code` plants a bug of the museum and lets doctor look.
+# - Where the bugs come from, by the ledger: "no causal mask" (YVSemlani/numpy-transformer), "softmax / batch"
+#   (AkiRusProd/numpy-transformer), "scaled by d_model" (AkiRusProd/numpy-nn-model); the others are classics. "Gradient
+#   cut loose" sits in the output matrix there, and in every `Linear` here.
+#
+# ## Exercises
+#
+# **Predict.** Dropout stays on where it should be off, and draws anew in each call. Which check objects first?
+#
+# <details><summary>Answer</summary>
+#
+# The gradient check: its forward passes draw other masks than the one that backward belongs to. Then nearly all the
+# others object as well, so ask first of all whether the same call gives the same answer twice. `16_hunt` does.
+#
+# </details>
+#
+# **Build** `16_dealt_answers`: the loss of a model whose answers are dealt out at random, which is what the first loss
+# should be compared with.
+#
+# **Break** `16_right_gradient`: a softmax that is wrong, looks right, and passes its gradient check.
+#
+# **Break** `16_hunt`: write the checks that tell a model that sees the future, one that reads padding, one that does
+# not read its source and one that rolls dice from honest ones.
+#
+# ## Next
+#
+# The model reads words letter by letter, since eight letters are few. A language has more words than a matrix should
+# have rows. [Lesson 17](17_byte_pairs.py) cuts them into pieces. On training, the paper's own words are in section 5
+# of [its arXiv page](https://arxiv.org/abs/1706.03762).
