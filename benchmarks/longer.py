@@ -21,14 +21,16 @@ from threadpoolctl import threadpool_limits
 from scratchformer import config as configs
 from scratchformer.config import Config
 from scratchformer.decoding.translator import Translator
+from scratchformer.nn.loss import cross_entropy
 from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.transformer import Transformer
-from scratchformer.study.positions import IN_ATTENTION, Shifted, give_positions, token_losses
+from scratchformer.study.positions import IN_ATTENTION, Shifted, give_positions
 from scratchformer.text import grammar
-from scratchformer.text.batches import EncodedPairs, encode_pairs
+from scratchformer.text.batches import EncodedPairs, batches_in_order, encode_pairs
 from scratchformer.text.bleu import corpus_scores
 from scratchformer.text.corpora import Pairs
 from scratchformer.text.tokenizer import Tokenizer
+from scratchformer.training.loop import validation_loss
 from scratchformer.training.run import Corpus, TrainingData, encode_corpus, pairs_of, train_tokenizer
 
 EXPERIMENT = {"training.steps": 600, "training.tokens_per_batch": 512, "training.accumulation": 1,
@@ -39,6 +41,7 @@ MANY_LONG = 1000                                                                
 LATEST_START = 64
 SHIFTS = (0, 5, 20, 50)
 EDGES = (0, 10, 20, 30, 40, 128)                                                   # of ranges of positions
+TOKENS = 2048                                                                      # of a batch, when testing
 TRANSLATED = 60                                                                    # sentences of each test set
 
 
@@ -140,20 +143,28 @@ def run(name: str, text: Text, config: Config) -> dict[str, Any]:
     variant = VARIANTS[name]
     model = model_of(variant, config)
     train_loss = train(model, variant, text, config)
-    losses, positions = token_losses(model, text.test_long)
     with Starts(model) as starts:
         shifted = []
         for first in SHIFTS:
             starts.at(first)
-            shifted.append(number(token_losses(model, text.test)[0].mean()))
+            shifted.append(number(validation_loss(model, text.test, TOKENS)))
     result = {
         "seed": config.training.seed, "train_loss": number(train_loss), "test": shifted[0],
-        "test_long": number(losses.mean()), "test_shifted": shifted,
-        "test_long_by_position": [number(losses[(start <= positions) & (positions < end)].mean())
-                                  for start, end in zip(EDGES, EDGES[1:])],
+        "test_long": number(validation_loss(model, text.test_long, TOKENS)), "test_shifted": shifted,
+        "test_long_by_position": [number(loss) for loss in losses_by_position(model, text.test_long)],
         "bleu": {split: bleu(model, text, split) for split in text.sentences}}
     print(f"{name}, {result}", flush=True)
     return result
+
+
+def losses_by_position(model: Transformer, pairs: EncodedPairs) -> np.ndarray:
+    """In nats per target token, for the positions from each of EDGES to the next: (ranges,)"""
+    sums = np.zeros((2, len(EDGES) - 1))                                           # of losses; of tokens
+    for batch in batches_in_order(pairs, TOKENS):
+        logits, _ = model.forward(batch.source_ids, batch.target_in_ids)           # (B, T, V)
+        for i, (start, end) in enumerate(zip(EDGES, EDGES[1:])):
+            sums[:, i] += cross_entropy(logits[:, start:end], batch.target_out_ids[:, start:end])[:2]
+    return sums[0] / sums[1]
 
 
 def bleu(model: Transformer, text: Text, split: str) -> float | None:

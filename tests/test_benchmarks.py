@@ -13,7 +13,10 @@ from scratchformer.config import ModelConfig
 from scratchformer.nn.gradcheck import gradcheck
 from scratchformer.nn.optim import Adam
 from scratchformer.nn.transformer import Transformer
+from scratchformer.text.batches import encode_pairs
+from scratchformer.text.corpora import Pairs
 from scratchformer.text.tokenizer import BOS, EOS, PAD, UNK
+from scratchformer.training.loop import validation_loss
 
 pytest.importorskip("threadpoolctl")
 
@@ -392,6 +395,19 @@ def test_a_model_begins_where_it_is_told_and_afterwards_at_zero(experiment, smal
         starts.at(9)
         assert np.abs(model.forward(ids, ids)[0] - before).max() > 1e-3
     assert (model.forward(ids, ids)[0] == before).all()
+
+
+def test_losses_by_position_add_up_to_the_loss(experiment, monkeypatch):
+    longer, random = experiment("longer"), np.random.default_rng(0)
+    monkeypatch.setattr(longer, "EDGES", (0, 2, 5, 20))
+    lengths = np.array([3, 9, 4, 6])
+    lines = [" ".join(map(str, random.integers(5, 30, n))) for n in lengths]
+    pairs = encode_pairs(lambda lines: [[int(word) for word in line.split()] for line in lines],
+                         Pairs(lines, lines[::-1], [1, 2, 3, 4], 0), 20, 64)
+    model = Transformer(ModelConfig(vocab_size=30, N=1, d_model=8, d_ff=8, h=2), seed=0, dtype="float64")
+    tokens = [np.clip(lengths + 1 - start, 0, end - start).sum() for start, end in ((0, 2), (2, 5), (5, 20))]
+    mean = (longer.losses_by_position(model, pairs) * tokens).sum() / sum(tokens)
+    assert np.isclose(mean, validation_loss(model, pairs, 64))
 
 
 def test_every_weight_belongs_to_one_group_that_is_warmed_up_alone(experiment, small_config):

@@ -3,7 +3,7 @@
 Sinusoids and learned tables add the position to the word, below the first layer. Rotary positions and ALiBi leave the
 words alone and change the scores of every self-attention:
 
-    rotary (RoPE)  score(t, s) = <R_t q_t, R_s k_s>           R_p turns each pair of channels by an angle of p theta_i
+    rotary (RoPE)  score(t, s) = <R_t q_t, R_s k_s>           R_p turns each pair of channels by an angle p omega_i
     ALiBi          score(t, s) = <q_t, k_s> - penalty         penalty = slope |t - s|, a slope for each head
 
 Both depend on the distance t - s only. T queries stand at the last T of S positions, as in `nn.attention`: so a model
@@ -24,10 +24,9 @@ import numpy as np
 from scratchformer.nn.attention import AttentionCache, Mask, ScaledDotProductAttention, by_head, transposed
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.layers import PositionalEncoding, sinusoids
-from scratchformer.nn.ops import PAD, chunks, ops_of
+from scratchformer.nn.ops import ops_of
 from scratchformer.nn.parameter import Array, Layer
 from scratchformer.nn.transformer import Transformer
-from scratchformer.text.batches import EncodedPairs
 
 # Sinusoids ------------------------------------------------------------------------------------------------------------
 
@@ -129,7 +128,7 @@ class AlibiAttention(ScaledDotProductAttention):
     knows all that it needs from the weights.
 
     Differs:  Press et al. have decoders only. The penalty of keys ahead, which an encoder needs, is the symmetric one:
-              such an encoder cannot tell a sentence from its mirror image.
+              such an encoder could not tell a sentence from its mirror image, but for the EOS at its end.
     """
 
     def forward(self, q: Array, k: Array, v: Array, mask: Mask = Mask(),
@@ -221,20 +220,3 @@ def is_relative(scores: Scores, x: np.ndarray, shifts: Sequence[int] = SHIFTS) -
     before = scores(x, 0)
     largest = np.abs(before).max()
     return all(np.abs(scores(x, shift) - before).max() <= TOLERANCE * largest for shift in shifts)
-
-
-# How well does a model do, word by word? ------------------------------------------------------------------------------
-
-
-def token_losses(model: Transformer, pairs: EncodedPairs, at_once: int = 64) -> tuple[np.ndarray, np.ndarray]:
-    """-> the loss of each target token in nats, unsmoothed, and its position in its sentence, from 0: (tokens,) both"""
-    losses, positions = [], []
-    for part in chunks(len(pairs), at_once):
-        batch = pairs.batch(np.arange(len(pairs))[part])
-        logits = np.asarray(model.forward(batch.source_ids, batch.target_in_ids)[0])                # (B, T, V)
-        _, at = real = np.nonzero(batch.target_out_ids != PAD)
-        rows = logits[real]                                                        # (n, V)
-        right = rows[np.arange(len(rows)), batch.target_out_ids[real]]
-        losses.append(ops_of(rows).log_sum_exp(rows) - right)
-        positions.append(at)
-    return np.concatenate(losses), np.concatenate(positions)

@@ -15,6 +15,7 @@ from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.ops import PAD, ops_of
 from scratchformer.nn.parameter import Array, Layer, ParameterStore
 from scratchformer.nn.transformer import Transformer
+from scratchformer.study.positions import NoPositions
 
 ROUNDING = 1e-9
 """Logits that differ by no more than this are the same; a longer sum may add up in another order."""
@@ -36,16 +37,6 @@ class NoUpdate(Layer):
     def backward(self, dy: Array, cache: Any) -> Any:
         gradients = tuple(ops_of(dy).xp.zeros(shape, dy.dtype) for shape in cache)
         return gradients if len(gradients) > 1 else gradients[0]
-
-
-class NoPositions(Layer):
-    """Stands for the positional encoding, and adds nothing. forward(x) -> x, cache; backward(dy, cache) -> dy"""
-
-    def forward(self, x: Array, first: int = 0, rng: DropoutKey | None = None) -> tuple[Array, Any]:
-        return x, None
-
-    def backward(self, dy: Array, cache: Any) -> Array:
-        return dy
 
 
 class OtherMasks(Layer):

@@ -43,6 +43,11 @@ def halves_paired(x: Array, positions: Array) -> Array:
     return np.concatenate([pairs.real, pairs.imag], axis=-1)
 
 
+def halves_joined(x: Array, positions: Array) -> Array:
+    turned = rotated(x, positions)
+    return np.concatenate([turned[..., 0::2], turned[..., 1::2]], axis=-1)
+
+
 def second_from_the_new_first(x: Array, positions: Array) -> Array:
     angle = positions[:, None, None] * frequencies(x.shape[-1])
     first = np.cos(angle) * x[..., 0::2] - np.sin(angle) * x[..., 1::2]
@@ -73,10 +78,12 @@ ROPE = Build(
             lambda x, positions: turned_with(x, positions, frequencies(x.shape[-1])**0.5),
         "the second channel is made of the new first one: both are made of the old ones":
             second_from_the_new_first,
+        "upside down: later pairs turn slower, by 10000 to the minus 2i / K; yours turn faster":
+            lambda x, positions: turned_with(x, positions, 1 / frequencies(x.shape[-1])),
+        "the numbers are right and the channels in another order: both of a pair go back to where they came from":
+            halves_joined,
         "counted from 0: the positions are given, and need not begin there":
             lambda x, positions: rotated(x, np.arange(len(positions))),
-        "the angle follows the head (axis 2); it follows the position (axis 1)":
-            lambda x: rotated(x.swapaxes(1, 2), np.arange(x.shape[2])).swapaxes(1, 2),
     }),
     solution=turn,
     library=(rotated,),

@@ -51,7 +51,13 @@ def positions_from_zero(x, positions):
     return interleaved(*turned(x[..., 0::2], x[..., 1::2], angle))
 
 
-def along_the_heads(x, positions):
-    """the angle follows the head (axis 2)"""
-    angle = np.arange(x.shape[2])[:, None] * frequencies(x.shape[-1])
+def upside_down(x, positions):
+    """upside down: later pairs turn slower"""
+    angle = positions[:, None, None] / frequencies(x.shape[-1])
     return interleaved(*turned(x[..., 0::2], x[..., 1::2], angle))
+
+
+def halves_joined(x, positions):
+    """the numbers are right and the channels in another order"""
+    angle = positions[:, None, None] * frequencies(x.shape[-1])
+    return np.concatenate(turned(x[..., 0::2], x[..., 1::2], angle), axis=-1)
