@@ -100,14 +100,6 @@ def slope_on_own_way_only(dh: Array, h: Array, W_h: Array) -> Array:
     return at_sums(own, h, W_h.T, np.ones_like)
 
 
-def with_later_added_up(dh: Array, h: Array, W_h: Array) -> Array:
-    da, later = np.zeros_like(dh), np.zeros_like(dh[:, 0])
-    for t in reversed(range(dh.shape[1])):
-        da[:, t] = (dh[:, t] + later) * (1 - h[:, t]**2)
-        later += da[:, t] @ W_h.T
-    return da
-
-
 def over_rows(da: Array) -> Array:
     return rows_of(da).sum(axis=0)
 
@@ -140,8 +132,6 @@ BPTT = Backward(
                 lambda dh, h, W_h: over_rows(at_sums(dh, h, W_h)),
             "the steps are gone through from the first to the last: what comes from step t + 1 is not there yet":
                 lambda dh, h, W_h: over_rows(at_sums(dh[:, ::-1], h[:, ::-1], W_h.T)),
-            "what came back from later steps is added up: da_{t+1} holds their shares already":
-                lambda dh, h, W_h: over_rows(with_later_added_up(dh, h, W_h)),
             "only the last step: b serves every step, so each has its share":
                 lambda dh, h, W_h: right_sums(dh, h, W_h)[:, -1].sum(axis=0),
         }),

@@ -35,15 +35,6 @@ def not_transposed(dh, x, h0, h, W_x, W_h):
     return all_of(sums(dh, h, W_h), x, h0, h, W_x, W_h)
 
 
-def later_steps_twice(dh, x, h0, h, W_x, W_h):
-    """what came back from later steps is added up"""
-    da, later = np.zeros_like(dh), 0
-    for t in reversed(range(dh.shape[1])):
-        da[:, t] = (dh[:, t] + later) * (1 - h[:, t]**2)
-        later = later + da[:, t] @ W_h.T
-    return all_of(da, x, h0, h, W_x, W_h)
-
-
 def from_first_to_last(dh, x, h0, h, W_x, W_h):
     """the steps are gone through from the first to the last"""
     return all_of(sums(dh[:, ::-1], h[:, ::-1], W_h.T)[:, ::-1], x, h0, h, W_x, W_h)
