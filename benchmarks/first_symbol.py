@@ -15,24 +15,10 @@ from provenance import surroundings
 from small_training import arguments_of, number, spread, write
 from threadpoolctl import threadpool_limits
 
-from scratchformer.study.recall import BATCH, LONGEST_GRADIENT, SYMBOLS, AttentionReader, FirstSymbol, accuracy, train
-from scratchformer.study.recurrent import LSTM, RNN
+from scratchformer.study.recall import BATCH, LONGEST_GRADIENT, READERS, SYMBOLS, accuracy, model_of, train
 
 LENGTHS, RATES, SEEDS, STEPS = (4, 8, 16, 32, 64), (0.001, 0.003, 0.01), (0, 1, 2), 200
 BLANK_LENGTHS = (16, 32, 64)
-READERS = {"RNN": (RNN, 64), "RNN, W_h x 0.8": (RNN, 64), "LSTM, forget bias 1": (LSTM, 31),
-           "LSTM, forget bias 5": (LSTM, 31), "attention": (AttentionReader, 34)}
-"""Kind and size: about as many parameters each."""
-
-
-def model_of(reader: str, seed: int) -> FirstSymbol:
-    model = FirstSymbol(*READERS[reader], seed)
-    if reader.endswith("W_h x 0.8"):
-        model.reader.recurrent.weight.data *= 0.8
-    if reader.endswith("forget bias 5"):
-        size = READERS[reader][1]
-        model.reader.input.bias.data[size:2 * size] = 5
-    return model
 
 
 def row(reader: str, n: int, blank: bool, rates: tuple[float, ...], seeds: tuple[int, ...],

@@ -1,7 +1,7 @@
 """A test of memory: read n random symbols, and say at the end which was the first (lesson 02).
 
-Nothing in the task depends on n but the distance. The first symbol is marked, so that a reader that looks at all places
-at once can know which it is; the others get the mark as well.
+What grows with n is the distance, and the number of other symbols on the way (none, if they are blank). The first
+symbol is marked, so that a reader that looks at all places at once can know which it is; the others get the mark too.
 """
 
 from __future__ import annotations
@@ -112,3 +112,21 @@ def accuracy(model: FirstSymbol, n: int, count: int = 400, blank: bool = False, 
     """The share of new sequences, always the same ones, of which the model names the first symbol."""
     x, first = sequences(np.random.default_rng(12345), count, n, blank, marked)
     return float((model.forward(x)[0][:, 0].argmax(axis=-1) == first).mean())
+
+
+READERS: dict[str, tuple[type[RNN] | type[LSTM] | type[AttentionReader], int]] = {
+    "RNN": (RNN, 64), "RNN, W_h x 0.8": (RNN, 64), "LSTM, forget bias 1": (LSTM, 31),
+    "LSTM, forget bias 5": (LSTM, 31), "attention": (AttentionReader, 34)}
+"""Kind and size: about as many parameters each. They are compared in benchmarks/first_symbol.py."""
+
+
+def model_of(reader: str, seed: int) -> FirstSymbol:
+    """One of READERS, as it is before training. Raises KeyError for another name."""
+    kind, size = READERS[reader]
+    model = FirstSymbol(kind, size, seed)
+    parameters = model.parameters()
+    if reader == "RNN, W_h x 0.8":
+        parameters["reader.recurrent.weight"].data *= 0.8
+    if reader == "LSTM, forget bias 5":
+        parameters["reader.input.bias"].data[size:2 * size] = 5
+    return model

@@ -4,7 +4,16 @@ import numpy as np
 import pytest
 
 from scratchformer.nn.gradcheck import gradcheck
-from scratchformer.study.recall import SYMBOLS, AttentionReader, FirstSymbol, accuracy, sequences, train
+from scratchformer.study.recall import (
+    READERS,
+    SYMBOLS,
+    AttentionReader,
+    FirstSymbol,
+    accuracy,
+    model_of,
+    sequences,
+    train,
+)
 from scratchformer.study.recurrent import LSTM, RNN
 
 KINDS = pytest.mark.parametrize("kind", [RNN, LSTM, AttentionReader])
@@ -51,3 +60,15 @@ def test_a_short_distance_is_learnt_and_the_same_seed_gives_the_same_run(kind):
     losses = train(model, 2, 0.01, seed=1, steps=60)
     assert losses == train(twin, 2, 0.01, seed=1, steps=60)
     assert losses[0] > 2 > losses[-1] and accuracy(model, 2) > 0.9
+
+
+def test_the_readers_differ_in_what_their_names_say():
+    models = {reader: model_of(reader, seed=0) for reader in READERS}
+    sizes = [model.store.data.size for model in models.values()]
+    assert max(sizes) < 1.03 * min(sizes)
+    rnn, smaller, usual, open_gate = (models[reader].reader for reader in READERS if reader != "attention")
+    np.testing.assert_array_equal(smaller.recurrent.weight.data, 0.8 * rnn.recurrent.weight.data)
+    np.testing.assert_array_equal(smaller.input.weight.data, rnn.input.weight.data)
+    for part, of_usual, of_open in (0, 0, 0), (1, 1, 5), (2, 0, 0), (3, 0, 0):
+        for lstm, bias in (usual, of_usual), (open_gate, of_open):
+            np.testing.assert_array_equal(lstm.input.bias.data[31 * part:31 * (part + 1)], bias)
