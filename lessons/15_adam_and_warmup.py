@@ -107,7 +107,7 @@ measure("gradient descent at its best rate minus Adam, smallest of the seeds",
         min(a - b for a, b in zip(final[0.6], final[0.01])), 0.4, 1.2)
 
 # %% [markdown]
-# The best of three rates is far behind. Three times that rate ends in overflow, and with a third of it learning is
+# The best of three rates is far behind. Three times that rate ends in overflow here, and with a third of it learning is
 # slower still. So another number does not mend it. Is it that there is *one* number, for all weights? Experiment 1
 # will tell.
 #
@@ -241,9 +241,9 @@ steps = np.arange(1, 20_001, 20)
 for d_model, warmup, style, colour in (512, 4000, "-", DARK), (512, 8000, "--", DARK), (512, 2034, ":", DARK), \
         (1024, 4000, "-", ACCENT):
     axes.plot(steps, [1e4 * learning_rate(t, d_model, warmup) for t in steps], style, color=colour)
-    at = warmup if d_model == 512 else 15_000
+    at = warmup if d_model == 512 else 12_000
     axes.annotate(f"d_model {d_model}, warmup {warmup:,}", (at, 1e4 * learning_rate(at, d_model, warmup)),
-                  (5, 3 if d_model == 512 else -16), textcoords="offset points", color=colour)
+                  (5, 3 if d_model == 512 else -28), textcoords="offset points", color=colour)
 axes.set(xlabel="step", ylabel="learning rate, in 0.0001", title="Equation 3: a line, then a root", ylim=(0, 11))
 show(figure, "15_schedule", alt="Learning rate over 20,000 steps by equation 3. Each curve rises on a line and then "
      "falls slowly; with d_model 512 all fall on the same curve. Peaks are 7.0 for the base model, 4.9 for 8,000 "
