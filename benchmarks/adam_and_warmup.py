@@ -37,7 +37,8 @@ RATES = {"gradient descent": (0.1, 0.3, 1, 3), "with momentum": (0.3, 1, 3, 10),
          "one divisor for all": (0.001, 0.003, 0.01, 0.03), "one divisor for each array": (0.003, 0.01, 0.03, 0.1),
          "Adam": (0.001, 0.003, 0.01, 0.03), "Adam without momentum": (0.001, 0.003, 0.01, 0.03)}
 PEAK = 0.01
-WARMED = ("none", "all", "attention", "queries and keys", "values and output", "feed-forward", "norms", "embedding")
+WARMED = ("none", "all", "attention", "queries and keys", "values and output", "all but values and output",
+          "feed-forward", "norms", "embedding")
 LOOK_AT = 20                                                                       # step of the early look
 SEEDS = (0, 1, 2, 3, 4)
 
@@ -90,6 +91,8 @@ class WithWarmUpFor(Adam):
 
 def marks(model: Transformer, which: str) -> Array:
     """bool (n_parameters,): which weights are meant. Queries, keys and values lie side by side in one array."""
+    if which.startswith("all but "):
+        return ~marks(model, which.removeprefix("all but "))
     flat = np.zeros(model.store.data.size, bool)
     for name, view in model.store.named_views(flat).items():
         width = view.shape[-1]

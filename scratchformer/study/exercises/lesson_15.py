@@ -112,7 +112,15 @@ ADAM = Build(
         "the bias correction of v is missing, the factor sqrt(1 - beta2^t)":
             lambda gradients, w, rate, beta1, beta2, eps:
                 corrected(gradients, w, rate, beta1, beta2, eps, True, False),
+        "the bias correction of m is missing, the factor 1 / (1 - beta1^t)":
+            lambda gradients, w, rate, beta1, beta2, eps:
+                corrected(gradients, w, rate, beta1, beta2, eps, False, True),
         "t stays at 1: every step must count, or the correction is that of the first step for ever": stuck_at_one,
+        "the root is missing: m is divided by sqrt(v), not by v":
+            lambda gradients, w, rate, beta1, beta2, eps:
+                with_other_v(averages(gradients**2, beta2)**2, gradients, w, rate, beta1, beta2, eps),
+        "the betas are swapped: m goes with beta1, v with beta2":
+            lambda gradients, w, rate, beta1, beta2, eps: by_definition(gradients, w, rate, beta2, beta1, eps),
         "v is an average with beta1; it has its own, beta2":
             lambda gradients, w, rate, beta1, beta2, eps:
                 with_other_v(averages(gradients**2, beta1), gradients, w, rate, beta1, beta2, eps),

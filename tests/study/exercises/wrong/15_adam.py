@@ -1,13 +1,12 @@
 import numpy as np
 
 
-def steps(gradients, w, rate, beta1, beta2, eps, correction, beta_of_v=None, root=np.sqrt, first=1):
-    beta_of_v = beta_of_v or beta2
+def steps(gradients, w, rate, beta1, beta2, eps, correction, root=np.sqrt, first=1):
     m, v, weights = np.zeros_like(w), np.zeros_like(w), []
     with np.errstate(all="ignore"):
         for t, g in enumerate(gradients, start=first):
             m = beta1 * m + (1 - beta1) * g
-            v = beta_of_v * v + (1 - beta_of_v) * g * g
+            v = beta2 * v + (1 - beta2) * g * g
             w = w - rate * correction(t) * m / (root(v) + eps)
             weights.append(w)
     return np.array(weights)
@@ -37,9 +36,9 @@ def t_never_counts(gradients, w, rate, beta1, beta2, eps):
     return steps(gradients, w, rate, beta1, beta2, eps, lambda t: right_correction(beta1, beta2)(1))
 
 
-def one_beta_for_both(gradients, w, rate, beta1, beta2, eps):
-    """v is an average with beta1"""
-    return steps(gradients, w, rate, beta1, beta2, eps, right_correction(beta1, beta2), beta_of_v=beta1)
+def no_root(gradients, w, rate, beta1, beta2, eps):
+    """the root is missing"""
+    return steps(gradients, w, rate, beta1, beta2, eps, right_correction(beta1, beta2), root=lambda v: v)
 
 
 def eps_inside_the_root(gradients, w, rate, beta1, beta2, eps):
