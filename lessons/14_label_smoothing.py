@@ -115,8 +115,8 @@ measure("    mean probability of a guess", known[2], 0.6, 0.74)
 # The paper does not pay for it: it asks for 0.9 instead of 1 and gives the rest to the other words (§5.4, *label
 # smoothing*). "This hurts perplexity, as the model learns to be more unsure, but improves accuracy and BLEU score."
 # *Perplexity* is $e$ to the mean loss in nats: a model that hesitates between 5 words, all alike, has perplexity 5.
-# *BLEU* compares translations with those of a human, in runs of up to four words: 0 to 100, as in lesson 00. How can
-# one be hurt, and the other gain?
+# *BLEU* compares translations with those of a human, 0 to 100, as in lesson 00. How can one be hurt, and the other
+# gain?
 #
 # The answer in one sentence: **perplexity asks how large the right word's probability is, and choosing a word asks
 # only whether it is the largest, so a model that is right and less sure of it loses on the first and nothing on the
@@ -206,18 +206,18 @@ def smoothed_targets(targets, V, smoothing, spread="others"):
 
 targets, eps = np.array([[4, 2, 6], [3, PAD, PAD]]), 0.1
 for spread in "others", "uniform":
-    print(f"{spread:8}", *(f"{share:.4f}" for share in smoothed_targets(targets, 7, eps, spread)[0, 0]))
+    print(f"{spread:8}", smoothed_targets(targets, 7, eps, spread)[0, 0].round(4))
 same("others with eps is uniform with eps V / (V - 1)", smoothed_targets(targets, 7, eps),
      smoothed_targets(targets, 7, eps * 7 / 6, "uniform"))
 
 # %% [markdown]
-# So the two are one family with another name for $\epsilon$, and at $V = 37{,}000$, the paper's, they hardly differ.
-# Which one a program has matters to a test that compares it with another, and to a small $V$.
+# So the two are one family with another name for $\epsilon$, and differ little at the paper's $V = 37{,}000$.
 #
 # ## Forward
 #
-# The right side of the equation is the one to compute: it takes no logarithm of a probability. What the left side
-# does with large scores, in float32:
+# The right side of the equation is the one to compute: it takes no logarithm of a probability. Its sum of exponentials
+# cannot overflow if the largest score $m$ is taken out as a factor, $e^{z} = e^{m} e^{z - m}$. What the left side does
+# with large scores, in float32:
 
 # %%
 def log_sum_exp(z):
@@ -247,32 +247,16 @@ with np.errstate(invalid="ignore", divide="ignore"):
 # of this loss from probabilities of exactly 0, and readers get inf: its issue 109.) Scores that are finite have a
 # finite loss, and the right side finds it.
 #
-# **The mean.** The loss of a batch is the sum over its real tokens, divided by their number. Two other ways:
-
-# %%
-random = np.random.default_rng(14)
-lengths = np.array([2, 9, 4])
-targets = np.where(np.arange(9) < lengths[:, None], random.integers(1, 7, (3, 9)), PAD)           # (B, T)
-z = random.normal(size=(3, 9, 7))                                                                 # (B, T, V)
-z[0, :2] *= 4                                                  # the short sentence is guessed badly
-q = smoothed_targets(targets, 7, eps)
-by_sentence = np.array([smoothed_loss(z[b], q[b]) for b in range(3)])
-mean = by_sentence.sum() / lengths.sum()
-measure("sum over the real tokens, over their number", mean, 2.3, 2.4)
-measure("mean of the three sentences' means, over that", (by_sentence / lengths).mean() / mean, 1.15, 1.2)
-measure("sum over all positions, over that", by_sentence.sum() / targets.size / mean, 0.555, 0.556)
-
-# %% [markdown]
-# Divided by positions, the loss and its gradient shrink with the padding; a public NumPy Transformer does so
-# (`loss-averaged-over-padding` in [the ledger](../docs/correctness.md)). In a mean of means, a token of the short
-# sentence weighs $\frac{1}{2}$, one of the long sentence $\frac{1}{9}$. So this library adds up sums, and divides once.
+# **The mean.** The loss of a batch is the sum over its real tokens, divided by their number. Divided by positions, it
+# would shrink with the padding; a public NumPy Transformer does so (`loss-averaged-over-padding` in [the
+# ledger](../docs/correctness.md)). In a mean of the sentences' means, a token of a sentence of 2 would weigh
+# $\frac{1}{2}$, one of a sentence of 9 $\frac{1}{9}$. So this library adds up sums, and divides once.
 #
 # ## Backward
 #
 # Follow one score $z_j$ of one real token to its loss $\ln \sum_u e^{z_u} - \sum_v q_v z_v$. There are two ways.
 #
 # - Through the logarithm of the sum, whatever the target is: lesson 01 found $\frac{e^{z_j}}{\sum_u e^{z_u}} = p_j$.
-#   (If the $q_v$ did not add up to 1, this term would be $p_j$ times their sum.)
 # - Through the second sum, where $z_j$ stands once, with the factor $q_j$: $-q_j$.
 #
 # $$\frac{\partial L}{\partial z_j} = p_j - q_j$$
@@ -297,6 +281,9 @@ def smoothed_loss_backward(z, targets, smoothing, spread="others"):
     return (softmax(z) - smoothed_targets(targets, z.shape[-1], smoothing, spread)) * real / real.sum()
 
 
+random, lengths = np.random.default_rng(14), np.array([2, 9, 4])
+targets = np.where(np.arange(9) < lengths[:, None], random.integers(1, 7, (3, 9)), PAD)           # (B, T)
+z = random.normal(size=(3, 9, 7))                                                                 # (B, T, V)
 dz = smoothed_loss_backward(z, targets, eps)
 measure("largest gradient of a padded row", np.abs(dz[targets == PAD]).max(), 0, 0)
 for smoothing in STRENGTHS[1:]:
@@ -361,8 +348,7 @@ measure("    share of the plain loss that falls on right guesses", nats[right].s
 # the training loss alone; validation reports plain nats.
 #
 # The trained model is right in 99 cases of 100 and says 0.93: close to the 0.9 that it was asked for, and
-# underconfident. More than four fifths of its plain loss is no mistake: it falls on guesses that are right, and only
-# not sure enough.
+# underconfident. Four fifths of its plain loss fall on guesses that are right, and only not sure enough.
 #
 # ## Experiment 2: little text, and plenty
 #
@@ -492,6 +478,8 @@ for pairs, smoothing, by_hand_band, trained_band in ((20_000, 0.1, (0.92, 0.95),
 for smoothing, perplexity, lo, hi in (0.1, 4.92, 0.48, 0.51), (0.2, 5.47, 0.7, 0.72):
     rise = math.log(perplexity / 4.67)                         # Table 3: 4.67 without smoothing, row (D)
     measure(f"the paper, smoothing {smoothing}: the same", rise / -math.log(1 - smoothing), lo, hi)
+compare(20_000, 0.1, "nats_at_temperature", -0.03, 0)
+compare(1_000, 0.1, "nats_at_temperature", 0.03, 0.08)
 
 # %% [markdown]
 # With plenty of text, training with 0.1 costs about the tax. With 0.3 it costs nearly a fifth more: more than this way
@@ -502,19 +490,14 @@ for smoothing, perplexity, lo, hi in (0.1, 4.92, 0.48, 0.51), (0.2, 5.47, 0.7, 0
 # So "hurts perplexity, as the model learns to be more unsure" is right where text is plentiful, and the tax tells its
 # order of size. But what is made unsure by hand translates as before. In greedy translation the unsureness *itself*
 # can improve nothing; if smoothing does, then by other weights, learnt from another gradient. (The paper's translations
-# come from a search that compares products of probabilities. It can change which one wins; we have not tested it.)
+# come from a search that compares products of probabilities. Smoothing by hand can change which one wins; we have not
+# tested it.)
 #
-# What unsureness took, something should be able to give back. Divide all scores of a model by one number $T$, its
-# *temperature*, chosen for the lowest loss on validation text. Below 1 it makes the model more sure, and again the
-# order stays. The control is a plain model with a $T$ of its own; the last columns of the table have both.
-
-# %%
-compare(20_000, 0.1, "nats_at_temperature", -0.03, 0)
-compare(1_000, 0.1, "nats_at_temperature", 0.03, 0.08)
-
-# %% [markdown]
-# With plenty of text the perplexity comes back, and is a little better than the plain model's, in three runs of three.
-# With little, the gain of smoothing turns into a loss: one number, chosen after training, repairs more.
+# What unsureness took can be given back: divide all scores of a model by one number $T$, its *temperature*, chosen for
+# the lowest loss on validation text. A $T$ below 1 makes the model more sure, and again the order stays. The last
+# columns of the table show every model with its own, the plain ones too. With plenty of text the perplexity comes back,
+# and is a little better than the plain model's, in three runs of three. With little, the gain of smoothing turns into
+# a loss: one number, chosen after training, repairs more.
 #
 # *Not tested:* dropout beside smoothing (the paper has both), larger models, and why the weights learnt with smoothing
 # might translate better.

@@ -43,11 +43,6 @@ def over_positions(dL, logits, targets, smoothing):
     return dL * parts(logits, targets, smoothing)[0] / targets.size
 
 
-def over_sentences(dL, logits, targets, smoothing):
-    """divided by the number of sentences"""
-    return dL * parts(logits, targets, smoothing)[0] / len(targets)
-
-
 def mean_of_means(dL, logits, targets, smoothing):
     """a mean of the sentences' means"""
     sums, real = parts(logits, targets, smoothing)
