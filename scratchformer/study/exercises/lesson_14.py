@@ -154,6 +154,9 @@ BACKWARD = Backward(
                 "this is the other convention, smoothing / V on all classes: spread it over the V - 1 others":
                     lambda dL, logits, targets, smoothing:
                         weight(dL, targets) * (softmax(logits) - smoothed_targets(targets, 7, smoothing, "uniform")),
+                "padding as a class got no share, the others smoothing / (V - 2): here it is a class like them":
+                    lambda dL, logits, targets, smoothing:
+                        weight(dL, targets) * (softmax(logits) - without_padding_class(targets, 7, smoothing)),
                 "not divided by the number of real tokens: the loss is their mean":
                     lambda truth, targets: truth * (targets != PAD).sum(),
                 "divided by the number of positions, padding included; the mean runs over the real tokens":

@@ -25,6 +25,14 @@ def uniform_convention(dL, logits, targets, smoothing):
     return dL * sums / real.sum()
 
 
+def padding_as_no_class(dL, logits, targets, smoothing):
+    """padding as a class got no share, the others smoothing / (V - 2)"""
+    V = logits.shape[-1]
+    right, real = np.arange(V) == targets[..., None], (targets != 0)[..., None]
+    q = np.where(right, 1 - smoothing, smoothing / (V - 2)) * (np.arange(V) > 0)
+    return dL * (softmax(logits) - q) * real / real.sum()
+
+
 def gradient_of_the_sum(dL, logits, targets, smoothing):
     """not divided by the number of real tokens"""
     return dL * parts(logits, targets, smoothing)[0]
@@ -33,11 +41,6 @@ def gradient_of_the_sum(dL, logits, targets, smoothing):
 def over_positions(dL, logits, targets, smoothing):
     """divided by the number of positions, padding included"""
     return dL * parts(logits, targets, smoothing)[0] / targets.size
-
-
-def over_sentences(dL, logits, targets, smoothing):
-    """divided by the number of sentences"""
-    return dL * parts(logits, targets, smoothing)[0] / len(targets)
 
 
 def mean_of_means(dL, logits, targets, smoothing):
