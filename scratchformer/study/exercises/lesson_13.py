@@ -114,6 +114,14 @@ DECODER_LAYER = Build(
                 lambda x, memory, self_attention, cross_attention, feed_forward, add_norm_1, add_norm_2, add_norm_3:
                     add_norm_3(add_norm_2(add_norm_1(x, self_attention(x)), cross_attention(x, memory)),
                                feed_forward(x)),
+            "x is added twice: Add & Norm adds what the sublayer read by itself":
+                lambda x, memory, self_attention, cross_attention, feed_forward, add_norm_1, add_norm_2, add_norm_3:
+                    decoder_layer(x, memory, with_input(self_attention), with_input(cross_attention),
+                                  with_input(feed_forward), add_norm_1, add_norm_2, add_norm_3),
+            "cross-attention is missing: the source never reaches the decoder":
+                lambda x, memory, self_attention, feed_forward, add_norm_1, add_norm_3:
+                    decoder_layer(x, memory, self_attention, lambda x, memory: 0 * x, feed_forward, add_norm_1,
+                                  lambda x, update: x, add_norm_3),
             "the feed-forward network is missing":
                 lambda x, memory, self_attention, cross_attention, add_norm_1, add_norm_2, add_norm_3:
                     decoder_layer(x, memory, self_attention, cross_attention, lambda x: 0 * x, add_norm_1, add_norm_2,
@@ -134,6 +142,10 @@ DECODER_LAYER = Build(
 
 def without_way_around(add_norm: Callable) -> Callable:
     return lambda x, update: add_norm(0 * x, update)
+
+
+def with_input(sublayer: Callable) -> Callable:
+    return lambda x, *others: x + sublayer(x, *others)
 
 
 # 13_memory_gradient ---------------------------------------------------------------------------------------------------
@@ -269,6 +281,8 @@ COUNT = Build(
                 lambda truth, V, D, tied: truth - 2 * V * D * (not tied),
             "the heads have the width d_model / h; here d_k and d_v are given":
                 lambda V, N, D, F, h, tied: count(V, N, D, F, h, D // h, D // h, tied),
+            "h is left out: d_k and d_v are the widths of one head":
+                lambda V, N, D, F, d_k, d_v, tied: count(V, N, D, F, 1, d_k, d_v, tied),
             "d_v is taken for d_k": lambda V, N, D, F, h, d_k, tied: count(V, N, D, F, h, d_k, d_k, tied)}),
     solution=count,
     library=(parameter_counts,),

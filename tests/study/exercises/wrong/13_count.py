@@ -14,11 +14,6 @@ def the_papers_equations_without_biases(V, N, D, F, h, d_k, d_v, tied):
     return number(V, N, D, F, h, d_k, d_v, tied, biases=False)
 
 
-def two_norms_in_the_decoder(V, N, D, F, h, d_k, d_v, tied):
-    """five LayerNorms in a pair of layers"""
-    return number(V, N, D, F, h, d_k, d_v, tied, norms=4)
-
-
 def gamma_without_beta(V, N, D, F, h, d_k, d_v, tied):
     """a LayerNorm has two vectors"""
     return number(V, N, D, F, h, d_k, d_v, tied, vectors=1)
@@ -37,6 +32,11 @@ def never_tied(V, N, D, F, h, d_k, d_v, tied):
 def the_width_of_a_head_from_d_model(V, N, D, F, h, d_k, d_v, tied):
     """the heads have the width d_model / h"""
     return number(V, N, D, F, h, D // h, D // h, tied)
+
+
+def one_head(V, N, D, F, h, d_k, d_v, tied):
+    """h is left out"""
+    return number(V, N, D, F, 1, d_k, d_v, tied)
 
 
 def a_float(V, N, D, F, h, d_k, d_v, tied):

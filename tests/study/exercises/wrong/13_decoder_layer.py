@@ -12,13 +12,6 @@ def the_memory_not_read(x, memory, self_attention, cross_attention, feed_forward
     return add_norm_3(x, feed_forward(x))
 
 
-def who_asks_whom_swapped(x, memory, self_attention, cross_attention, feed_forward, add_norm_1, add_norm_2, add_norm_3):
-    """shape (2, 5, 6), expected (2, 4, 6)"""
-    x = add_norm_1(x, self_attention(x))
-    x = add_norm_2(memory, cross_attention(memory, x))
-    return add_norm_3(x, feed_forward(x))
-
-
 def no_way_around(x, memory, self_attention, cross_attention, feed_forward, add_norm_1, add_norm_2, add_norm_3):
     """the ways around are missing"""
     x = add_norm_1(0 * x, self_attention(x))
@@ -40,15 +33,22 @@ def ways_around_the_layer(x, memory, self_attention, cross_attention, feed_forwa
     return add_norm_3(x, feed_forward(y))
 
 
-def all_read_the_input(x, memory, self_attention, cross_attention, feed_forward, add_norm_1, add_norm_2, add_norm_3):
-    """the three sublayers all read the layer's input"""
-    y = add_norm_1(x, self_attention(x))
-    y = add_norm_2(y, cross_attention(x, memory))
-    return add_norm_3(y, feed_forward(x))
-
-
 def no_norm_at_the_end(x, memory, self_attention, cross_attention, feed_forward, add_norm_1, add_norm_2, add_norm_3):
     """the last Add & Norm is missing"""
     x = add_norm_1(x, self_attention(x))
     x = add_norm_2(x, cross_attention(x, memory))
     return feed_forward(x)
+
+
+def no_cross_attention(x, memory, self_attention, cross_attention, feed_forward, add_norm_1, add_norm_2, add_norm_3):
+    """cross-attention is missing"""
+    x = add_norm_1(x, self_attention(x))
+    return add_norm_3(x, feed_forward(x))
+
+
+def added_here_and_in_the_norm(x, memory, self_attention, cross_attention, feed_forward, add_norm_1, add_norm_2,
+                               add_norm_3):
+    """x is added twice"""
+    x = add_norm_1(x, x + self_attention(x))
+    x = add_norm_2(x, x + cross_attention(x, memory))
+    return add_norm_3(x, x + feed_forward(x))
