@@ -181,6 +181,8 @@ def kink_complaint(answer: Callable) -> str | None:
             return f"unit {others[0]} is at its kink, and it should be unit {j}: units are the columns of W_1"
         if abs(z[j] - b_1[j]) < NEAR_THE_KINK:
             return f"unit {j} reads z = {z[j]:.3g}, which is its bias: x W_1 is 0 there, and x W_1 + b_1 should be"
+        if abs(z[j] - 2 * b_1[j]) < NEAR_THE_KINK:
+            return f"unit {j} reads z = {z[j]:.3g}, twice its bias: x W_1 should be -b_1 there, and is b_1"
         if j not in near:
             return f"unit {j} reads z = {z[j]:.3g}: not near its kink. How far does z move if x moves along the column?"
         if abs(z[j]) >= STEP * np.abs(W_1[:, j]).max():

@@ -15,6 +15,12 @@ def any_input(W_1, b_1, j):
     return start(W_1)
 
 
+def bias_of_the_wrong_sign(W_1, b_1, j):
+    """twice its bias"""
+    x, column = start(W_1), W_1[:, j]
+    return x - (x @ column - b_1[j]) * column / (column @ column)
+
+
 def column_not_squared(W_1, b_1, j):
     """How far does z move if x moves along the column?"""
     x, column = start(W_1), W_1[:, j]
