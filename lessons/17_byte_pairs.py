@@ -3,8 +3,8 @@
 #
 # *About 35 minutes. You need: [lesson 00](00_whole_game.py) (pieces and ids), [lesson 08](08_embeddings.py)
 # (embedding and tying), [lesson 13](13_whole_model.py) (what the base model consists of) and
-# [lesson 14](14_label_smoothing.py) (the loss). You will have: byte-pair encoding in thirty lines, equal to
-# sentencepiece merge for merge, and a loss that can be compared between vocabularies.*
+# [lesson 14](14_label_smoothing.py) (the loss). You will have: byte-pair encoding in thirty lines, compared
+# with sentencepiece merge by merge, and a loss that can be compared between vocabularies.*
 
 # %% Imports
 import math
@@ -209,7 +209,7 @@ for fallback, tokenizer in (False, sentencepiece), (True, Tokenizer.train(text, 
 # Follow one number from the text to the loss: a count $N(a, b)$. A slightly larger count changes nothing at all,
 # until it overtakes another; then the list of merges changes in a jump, and all ids with it. The derivative is 0 or
 # does not exist. So the merges are not trained with the model. They are counted before, and stay as they are. Three
-# things follow, and each can be measured.
+# things follow, and each can be seen.
 #
 # **1. The cut is greedy.** Can the same text be written with fewer of the same pieces? The least number for a word
 # follows from the least numbers of its beginnings. And how good is a simpler rule, always the longest piece that fits?
@@ -257,8 +257,8 @@ once = [word for word, times in words.items() if times == 1]
 measure("the list of words: how many stand there once", len(once), 312, 312)
 
 # %% [markdown]
-# Such a row of the embedding is never looked up in training, and never the right answer. A list of words has rows of
-# another kind: a word that stands there once has one example to learn from.
+# Such a piece has a row of the embedding that is never looked up in training, and it is never the right answer. A
+# list of words has rows of another kind: a word that stands there once has one example to learn from.
 #
 # **3. Frequency is not meaning.** In the number words above, *und* and *vierzig* are merged across the border of two
 # parts, *sechs* (six) came out as `se chs`, and one *hundert* begins with `▁hund`. The model must learn what such
@@ -270,10 +270,12 @@ measure("the list of words: how many stand there once", len(once), 312, 312)
 # tokenizer of lesson 00 was made by sentencepiece (Kudo and Richardson, 2018), a program by others, from the same text.
 
 # %%
-slow, _ = learn({tuple(word): times for word, times in words.items()}, 20)
-measure("of 20 merges, the same on this page and in the library", sum(map(tuple.__eq__, slow, merges)), 20, 20)
+some = 20 if QUICK else 200
+slow, _ = learn({tuple(word): times for word, times in words.items()}, some)
+measure(f"of {some} merges, the same on this page and in the library", sum(map(tuple.__eq__, slow, merges)), some, some)
 measure("different pieces that the merges make", len(set(learnt)), N_MERGES, N_MERGES)
 
+# %%
 theirs = sentencepiece.pieces(range(N_SPECIALS, N_SPECIALS + N_MERGES))
 new = [line for split in ("val", "test", "test_compositional", "test_long", "test_coreference")
        for language in LANGUAGES for line in lines_of(split, language)]
@@ -298,10 +300,11 @@ changed = sum(map(str.__ne__, text + new, map(decode, cut + new_cut)))
 measure(f"of {len(text + new):,} sentences of all sets, not the same after encoding and decoding", changed, 0, 0)
 
 # %% [markdown]
-# With sentencepiece's limit of 16 characters to a piece and its rule for ties, the thirty lines above give the same
-# merges in the same order. Without either, the lists part. The rule for ties changes many places in the list, and the
-# cut of few sentences. The library's rule has one part more, for two pairs that would make the same piece. In this
-# text no piece is made twice, and the part is idle.
+# With sentencepiece's limit of 16 characters to a piece and its rule for ties, the library's counting gives the same
+# merges in the same order. Without either, the lists part. (The thirty lines of this page count all words anew for
+# each merge and would take long for 1,536; the first 200 are the same.) The rule for ties changes many places in the
+# list, and the cut of few sentences. The library's rule has one part more, for two pairs that would make the same
+# piece. In this text no piece is made twice, and the part is idle.
 #
 # Decoding gives back every character, but spaces at either end are lost, and several in a row become one. The corpus
 # has neither. Many tokenizers also normalise characters, so that ﬁ becomes fi; here that is switched off.
@@ -317,9 +320,9 @@ STAGES = [0, 10, 30, 100, 300, 600, 1000, 1536, 2000, 2903]
 lengths = {}
 for split, lines in ("train", train), ("test", test):
     for language in LANGUAGES:
-        some = lines[language][:500]
-        n_words = sum(len(words_of(line)) for line in some)
-        lengths[split, language] = [sum(map(len, byte_pairs.encode(some, more_merges[:n]))) / n_words
+        first = lines[language][:500]
+        n_words = sum(len(words_of(line)) for line in first)
+        lengths[split, language] = [sum(map(len, byte_pairs.encode(first, more_merges[:n]))) / n_words
                                     for n in STAGES]
 for n, english, german in ((0, (4.6, 4.8), (5.1, 5.4)), (300, (1.95, 2.1), (2.2, 2.35)),
                            (1536, (1.1, 1.2), (1.2, 1.3)), (2903, (1, 1.01), (1, 1.02))):
@@ -348,9 +351,9 @@ show(figure, "17_length", alt="Pieces for each word against the number of merges
 
 # %% [markdown]
 # The first 300 merges make sentences less than half as long; 1,536 leave about 1.2 pieces to a word. With 2,903 all
-# counted words of up to 16 characters are one piece: a list of words again, but one that falls back on parts. New text is
-# cut nearly as well as the text that was counted. It comes from the same grammar, so that is no surprise; how it is with
-# text of another kind, we have not tested.
+# counted words of up to 16 characters are one piece: a list of words again, but one that falls back on parts. New text
+# is cut nearly as well as the text that was counted. It comes from the same grammar, so that is no surprise; how it is
+# with text of another kind, we have not tested.
 #
 # What does a row of the vocabulary cost, and what a longer sentence? Multiply-adds of the base model's forward pass
 # (lesson 13), for one sentence pair with $n$ tokens a side: what each position needs by itself, what the $n^2$ pairs
@@ -388,12 +391,12 @@ measure("n at which pairs cost as much as positions", (12 * 512 + 4 * 2048) / 6,
 # Letters cost more than three times as much as 37,000 pieces, and four and a half times as much as a list of words,
 # which has the same $n$ as 37,000 but fewer rows. It is often said that this is because attention costs $n^2$. Here it
 # is not: the pairs are 2 % of the cost of letters. They would cost as much as the positions at
-# $6 n^2 d = n (12 d^2 + 4 d \, d_{ff})$, so at $n = (12 d + 4 d_{ff}) / 6$, above 2,000. A sentence of five times as many
-# tokens passes five times as many positions through all layers, and that is the price.
+# $6 n^2 d = n (12 d^2 + 4 d \, d_{ff})$, so at $n = (12 d + 4 d_{ff}) / 6$, above 2,000. A sentence of five times as
+# many tokens passes five times as many positions through all layers, and that is the price.
 #
 # A large vocabulary has its price at the other end: with 37,000 rows, three tenths of the multiply-adds and of the
 # parameters. (That row of the table is a guess in favour of 37,000: every word one piece.) For this corpus it would
-# be waste, as it does not have so many words. The paper's 4.5 million sentence pairs have more.
+# be waste, as it does not have so many words. The paper has 4.5 million sentence pairs of real text.
 #
 # ## Experiment 2: one vocabulary for two languages
 #
@@ -529,7 +532,7 @@ measure("    bits for each character", bits, 0.94, 1)
 #
 # **Build** `17_count_pairs`: how often two pieces stand side by side, from words and their numbers.
 #
-# **Build** `17_merge`: join a pair wherever it stands. What is `a a a`?
+# **Build** `17_merge`: join a pair wherever it stands. What is `a a a`? And why is it no replacement in a string?
 #
 # **Build** `17_encode`: replay merges, in their order, on a new word.
 #

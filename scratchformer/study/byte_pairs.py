@@ -35,6 +35,7 @@ def words_of(sentence: str) -> list[str]:
 
 @lru_cache(2**16)
 def parts_of(word: str) -> list[str]:
+    """The same of one word, with its mark. A text has few different words, so most calls find the answer kept."""
     return LETTERS_OR_OTHERS.findall(word)
 
 
