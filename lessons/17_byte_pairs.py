@@ -302,9 +302,9 @@ measure(f"of {len(text + new):,} sentences of all sets, not the same after encod
 # %% [markdown]
 # With sentencepiece's limit of 16 characters to a piece and its rule for ties, the library's counting gives the same
 # merges in the same order. Without either, the lists part. (The thirty lines of this page count all words anew for
-# each merge and would take long for 1,536; the first 200 are the same.) The rule for ties changes many places in the
+# each merge and would take long for 1,536; the first 200 were compared.) The rule for ties changes many places in the
 # list, and the cut of few sentences. The library's rule has one part more, for two pairs that would make the same
-# piece. In this text no piece is made twice, and the part is idle.
+# piece; this page does without it, and its 200 merges are the same.
 #
 # Decoding gives back every character, but spaces at either end are lost, and several in a row become one. The corpus
 # has neither. Many tokenizers also normalise characters, so that ﬁ becomes fi; here that is switched off.
