@@ -14,7 +14,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 SPACE = "▁"
@@ -30,7 +30,13 @@ def words_of(sentence: str) -> list[str]:
 
     Letters are kept apart from all else. Runs of spaces count as one, and so do those at either end as none.
     """
-    return LETTERS_OR_OTHERS.findall("".join(SPACE + word for word in sentence.split()))
+    return [part for word in sentence.split() for part in parts_of(SPACE + word)]
+
+
+@lru_cache(2**16)
+def parts_of(word: str) -> list[str]:
+    """The same of one word, with its mark. A text has few different words, so most calls find the answer kept."""
+    return LETTERS_OR_OTHERS.findall(word)
 
 
 def count_pairs(words: Mapping[Word, int]) -> Counter[Pair]:
@@ -71,23 +77,23 @@ def learn_merges(sentences: Iterable[str], n_merges: int, order: Callable[[Pair]
     pairs: Counter[Pair] = Counter()
     holders: dict[Pair, set[int]] = defaultdict(set)                               # words in which a pair is, or was
 
-    def count(i: int, sign: int) -> None:
-        for pair, number in count_pairs({words[i]: times[i]}).items():
+    def count(i: int, number: int) -> None:
+        for pair in zip(words[i], words[i][1:]):
             if len(pair[0]) + len(pair[1]) <= longest:
-                pairs[pair] += sign * number
+                pairs[pair] += number
                 holders[pair].add(i)
                 if not pairs[pair]:
                     del pairs[pair]
 
     for i in range(len(words)):
-        count(i, +1)
+        count(i, times[i])
     merges: list[Pair] = []
     while len(merges) < n_merges and (most := max(pairs.values(), default=0)):
         best = min((pair for pair, number in pairs.items() if number == most), key=order)
         for i in holders[best]:
-            count(i, -1)
+            count(i, -times[i])
             words[i] = merge(words[i], best)
-            count(i, +1)
+            count(i, times[i])
         merges.append(best)
     return merges
 

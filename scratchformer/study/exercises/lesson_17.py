@@ -108,6 +108,12 @@ def each_place(word: Ids, pair: tuple[int, int], new: int) -> Ids:
             if here or not before]
 
 
+def as_text(word: Ids, pair: tuple[int, int], new: int) -> Ids:
+    """By replacing text, which knows no borders of ids."""
+    text = " ".join(map(str, word)).replace(f"{pair[0]} {pair[1]}", str(new))
+    return [int(piece) for piece in text.split()]
+
+
 def in_either_order(word: Ids, pair: tuple[int, int], new: int) -> Ids:
     result: Ids = []
     i = 0
@@ -132,6 +138,7 @@ MERGE = Build(
         "at both ends": lambda random: {"word": [1, 2, 9, 8, 1, 2], "pair": (1, 2), "new": 10},
         "not there, but both pieces are": lambda random: {"word": [2, 1, 3, 2], "pair": (1, 2), "new": 10},
         "the pair alone": lambda random: {"word": [1, 2], "pair": (1, 2), "new": 10},
+        "the same digits in other ids": lambda random: {"word": [13, 4, 3, 40, 3, 4], "pair": (3, 4), "new": 50},
     },
     expected=merged,
     result=Result("word", suspects={
@@ -140,6 +147,7 @@ MERGE = Build(
         "a piece is used twice: in a a a the second a belongs to the first merge and is gone": each_place,
         "the pair is taken in either order: the left piece must be the first":
             in_either_order,
+        "replaced as text: `3 4` also stands in `13 4` and in `3 40`, which are other ids": as_text,
         "the last piece is lost when it is not merged":
             lambda truth, new: truth[:-1] if truth[-1] != new else truth,
     }),

@@ -37,6 +37,12 @@ def as_a_set(word, pair, new):
     return result
 
 
+def replaced_in_a_string(word, pair, new):
+    """replaced as text"""
+    text = ",".join(map(str, word)).replace("{},{}".format(*pair), str(new))
+    return list(map(int, text.split(",")))
+
+
 def stops_before_the_last(word, pair, new):
     """the last piece is lost when it is not merged"""
     result, i = [], 0
