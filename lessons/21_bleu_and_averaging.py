@@ -8,7 +8,6 @@
 # what the mean of the last checkpoints is good for.*
 
 # %% Imports
-import json
 from collections import Counter
 
 import matplotlib.pyplot as plt
@@ -27,15 +26,10 @@ from scratchformer.text.grammar import Example
 from scratchformer.text.tokenizer import BOS, EOS
 from scratchformer.training.run import load_run
 
-
-# %% Reading the test sets
-def lines_of(name):
-    return (ROOT / "data/tiny" / name).read_text(encoding="utf-8").splitlines()
-
-
+# %% Reading the test set
 translator = load_run(ROOT / "data/tiny_model")
-SETS = "test", "test_compositional"
-english, german = ({split: lines_of(f"{split}.{language}") for split in SETS} for language in ("en", "de"))
+english, german = ((ROOT / f"data/tiny/test.{language}").read_text(encoding="utf-8").splitlines()
+                   for language in ("en", "de"))
 
 # %% [markdown]
 # ## Question
@@ -43,30 +37,27 @@ english, german = ({split: lines_of(f"{split}.{language}") for split in SETS} fo
 # **One translator scores a few tenths of BLEU more than another. Is it better?**
 #
 # The answer in one sentence: not before the difference is larger than what other test sentences would have made of it;
-# and that can be computed from the test set itself.
+# and that can be estimated from the test set itself, if the two differ in enough of its sentences.
 #
-# Here are two translators: the shipped model with greedy search and with a beam of 4, on two test sets. Which search
-# should we use? The loss cannot say. It belongs to the model, and the model is the same. So count the translations
-# that are exactly the reference, the translation that the test set gives, or take BLEU.
+# Here are two translators: the shipped model with greedy search and with a beam of 4. Which search should we use? The
+# loss cannot say. It belongs to the model, and the model is the same. So count the translations that are exactly the
+# reference, the translation that the test set gives, or take BLEU.
 
 # %%
-translations = {split: {"greedy": translator.translate(english[split], beam=1),
-                        "beam 4": translator.translate(english[split], beam=4)} for split in SETS}
-for split, lo, hi, most in ("test", -0.3, -0.05, 0.003), ("test_compositional", 0.1, 0.5, 0.02):
-    scores, exact = [], []
-    for system, lines in translations[split].items():
-        exact.append(np.mean([ours == reference for ours, reference in zip(lines, german[split])]))
-        scores.append(corpus_scores(lines, german[split]).bleu)
-        print(f"{split}, {len(lines)} sentences, {system}: {exact[-1]:.1%} exactly right, BLEU {scores[-1]:.2f}")
-    measure("    BLEU, beam 4 less greedy", scores[1] - scores[0], lo, hi)
-    measure("    share exactly right, beam 4 less greedy", exact[1] - exact[0], -0.003, most)
-    measure("    translations that differ", sum(a != b for a, b in zip(*translations[split].values())), 2, 9)
+translations = {f"beam {size}": translator.translate(english, beam=size) for size in (1, 4)}         # 1: greedy
+scores, exact = [], []
+for system, lines in translations.items():
+    exact.append(np.mean([ours == reference for ours, reference in zip(lines, german)]))
+    scores.append(corpus_scores(lines, german).bleu)
+    print(f"{len(lines)} sentences, {system}: {exact[-1]:.1%} exactly right, BLEU {scores[-1]:.2f}")
+measure("share exactly right, beam 4 less greedy", exact[1] - exact[0], -0.003, 0.003)
+measure("BLEU, beam 4 less greedy", scores[1] - scores[0], -0.3, -0.05)
+n_differing = measure("translations that differ", sum(a != b for a, b in zip(*translations.values())), 2, 9)
 
 # %% [markdown]
-# BLEU decides: for greedy search on `test`, for the beam on `test_compositional`. Exact matches do not see the
-# difference on `test`; they take a sentence with one word off for as bad as one with none right. But each of the two
-# verdicts of BLEU rests on a handful of sentences. Split `test` into two random halves: do they agree with each other?
-# (The functions of `bleu_by_hand` are derived below.)
+# Exact matches do not see a difference; they take a sentence with one word off for as bad as one with none right. BLEU
+# decides for greedy search. But its verdict rests on a handful of sentences. Split the test set into two random halves:
+# do they agree with each other? (The functions of `bleu_by_hand` are derived below.)
 
 # %%
 split_13a = Tokenizer13a()
@@ -81,13 +72,11 @@ def table_of(lines, references):
     return bleu_by_hand.count_table(tokens(lines), tokens(references))
 
 
-tables = {split: [table_of(lines, german[split]) for lines in translations[split].values()] for split in SETS}
-
-
+tables = [table_of(lines, german) for lines in translations.values()]                # two of (500, 9)
 random, opposed = np.random.default_rng(0), []
 for _ in range(200 if QUICK else 1000):
     halves = np.split(random.permutation(500), 2)
-    greedy, beam = (np.array([bleu_by_hand.bleu(rows[half].sum(axis=0)) for half in halves]) for rows in tables["test"])
+    greedy, beam = (np.array([bleu_by_hand.bleu(rows[half].sum(axis=0)) for half in halves]) for rows in tables)
     opposed.append((beam - greedy).prod() < 0)
 measure("pairs of halves that prefer different systems", np.mean(opposed), 0.28, 0.48)
 
@@ -102,25 +91,25 @@ measure("pairs of halves that prefer different systems", np.mean(opposed), 0.28,
 
 # %% The figure
 hypothesis, reference = next(
-    (a, b) for a, b in zip(tokens(translations["test"]["greedy"]), tokens(german["test"]))
+    (a, b) for a, b in zip(tokens(translations["beam 1"]), tokens(german))
     if len(a) == len(b) >= 8 and sum(x != y for x, y in zip(a, b)) == 1)
 print("translation:", *hypothesis, "\nreference:  ", *reference)
 figure, axes = plt.subplots(figsize=(8, 3.6), layout="constrained")
-row = 0
+height = 0
 for n in range(1, 5):
     wanted = bleu_by_hand.ngrams(reference, n)
     for i in range(len(hypothesis) - n + 1):
         known = tuple(hypothesis[i:i + n]) in wanted
-        axes.barh(row + i % n, n - 0.14, left=i + 0.07, height=0.7, color=DARK if known else "white",
+        axes.barh(height + i % n, n - 0.14, left=i + 0.07, height=0.7, color=DARK if known else "white",
                   edgecolor=DARK if known else ACCENT, hatch=None if known else "///")
     matches, written = bleu_by_hand.clipped_counts(hypothesis, reference, n)
-    axes.text(len(hypothesis) + 0.2, row + (n - 1) / 2, f"n = {n}: {matches} of {written}", va="center")
-    row += n + 0.5
+    axes.text(len(hypothesis) + 0.2, height + (n - 1) / 2, f"n = {n}: {matches} of {written}", va="center")
+    height += n + 0.5
 axes.set_xticks(np.arange(len(hypothesis)) + 0.5, hypothesis)
 axes.xaxis.tick_top()
-axes.set(yticks=[], xlim=(0, len(hypothesis) + 2.2), ylim=(row - 0.6, -0.7))
+axes.set(yticks=[], xlim=(0, len(hypothesis) + 2.2), ylim=(height - 0.6, -0.7))
 axes.set_title("The n-grams of a translation; hatched: not in the reference")
-axes.spines[["left", "right", "bottom"]].set_visible(False)
+axes.spines[["left", "right", "bottom", "top"]].set_visible(False)
 show(figure, "21_ngrams", alt="Bars for the runs of words of the translation Am Sonntag wird mein Bruder seinem "
      "Autos folgen, full stop. Of single words 8 of 9 are in the reference, of pairs 6 of 8, of triples 4 of 7, of "
      "runs of four 2 of 6. The hatched bars, which are not, all contain the wrong word, seinem.")
@@ -142,8 +131,10 @@ show(figure, "21_ngrams", alt="Bars for the runs of words of the translation Am 
 # $$\mathrm{BLEU} = 100 \cdot B \cdot (p_1 p_2 p_3 p_4)^{1/4}, \qquad B = \min(1, e^{1 - r/c})$$
 #
 # The fourth root of the product is the geometric mean: halving any of the four precisions costs the same. $B$ is the
-# *brevity penalty*. Precision asks only what was written, so something must ask what was not. All that BLEU needs
-# stands in a table with a row for each sentence; the score of any set of sentences is that of the sum of their rows.
+# *brevity penalty*. Precision asks only what was written, so something must ask what was not: recall would, but a
+# sentence has many good translations, and of several references none should be written whole. So BLEU asks only for
+# the length. All that it needs stands in a table with a row for each sentence; the score of any set of sentences is
+# that of the sum of their rows.
 
 # %%
 def ngrams(words, n):
@@ -169,76 +160,96 @@ def bleu(counts):
 # ## Forward: what each part is for
 #
 # Every part of the formula stands there because without it some text that is no translation would score well. So let
-# us cheat, in three ways. Each column after the first takes something away from the formula.
+# us cheat, in four ways, with the references at hand. Each column after the first takes one part of the formula away.
 
 # %%
-wanted = tokens(german["test"])
+wanted = tokens(german)
 [(frequent, _)] = Counter(word for words in wanted for word in words).most_common(1)
-cheats = {"an honest translation": tokens(translations["test"]["greedy"]),
-          f"'{frequent}' as often as there are words": [[frequent] * len(words) for words in wanted],
+cheats = {"an honest translation": tokens(translations["beam 1"]),
           "the first four words, then stop": [words[:4] for words in wanted],
+          "the first four words, over and over": [(words[:4] * len(words))[:len(words)] for words in wanted],
+          f"'{frequent}' as often as there are words": [[frequent] * len(words) for words in wanted],
           "all the right words, sorted": [sorted(words) for words in wanted]}
+
+
+def known(hypothesis, reference, n):
+    """How many n-grams of the hypothesis the reference has at all: matches, not clipped"""
+    there = ngrams(reference, n)
+    return sum(count for gram, count in ngrams(hypothesis, n).items() if gram in there)
 
 
 def variants(hypotheses):
     """-> (5,): BLEU, and what it would be without one part or another"""
     total = np.array([row_of(*pair) for pair in zip(hypotheses, wanted)]).sum(axis=0)
     p, B = total[:4] / total[4:8], bleu_by_hand.brevity_penalty(total[4], total[8])
-    known = sum(word in reference for words, reference in zip(hypotheses, wanted) for word in words) / total[4]
-    return 100 * np.array([bleu(total) / 100, p.prod() ** 0.25, B * p[0], B * known, B * p.mean()])
+    unclipped = [sum(known(*pair, n) for pair in zip(hypotheses, wanted)) / total[3 + n] for n in range(1, 5)]
+    return bleu(total), *(100 * np.array([p.prod() ** 0.25, B * np.prod(unclipped) ** 0.25, B * p[0], B * p.mean()]))
 
 
-print(f"{'':37} BLEU   no penalty   n = 1   n = 1, unclipped   arithmetic mean")
+print(f"{'':37} BLEU   no penalty   no clipping   n = 1 only   arithmetic mean")
 cheating = {name: variants(hypotheses) for name, hypotheses in cheats.items()}
 for name, values in cheating.items():
-    print("{:36}{:6.1f}{:13.1f}{:8.1f}{:19.1f}{:18.1f}".format(name, *values))
-_, repeated, short, salad = cheating.values()
-measure("full stops: n = 1, unclipped, less n = 1", repeated[3] - repeated[2], 80, 90)
+    print("{:36}{:6.1f}{:13.1f}{:14.1f}{:13.1f}{:18.1f}".format(name, *values))
+_, short, phrase, _, salad = cheating.values()
 measure("four words: no penalty, less BLEU", short[1] - short[0], 66, 75)
-measure("sorted words: n = 1, less BLEU", salad[2] - salad[0], 91, 97)
+measure("over and over: no clipping, less BLEU", phrase[2] - phrase[0], 27, 35)
+measure("sorted words: n = 1 only, less BLEU", salad[3] - salad[0], 91, 97)
 measure("sorted words: arithmetic mean, less BLEU", salad[4] - salad[0], 18, 28)
 
 # %% [markdown]
-# Each cheat is caught by one part. *Clipping* stops the word that is nearly always right, the full stop. The *brevity
-# penalty* stops the translator that writes only what it is sure of. The *longer $n$-grams* stop the right words in the
-# wrong order, and the *geometric mean* sees to it that nobody makes up for them with single words: if one precision is
-# near 0, so is the product.
+# The *brevity penalty* stops the translator that writes only what it is sure of. *Clipping* stops the phrase that is
+# right once and written again and again. (A single word over and over scores 0 even without clipping: its pairs are in
+# no reference.) The *longer $n$-grams* stop the right words in the wrong order, and the *geometric mean* sees to it
+# that nobody makes up for them with single words: if one precision is near 0, so is the product.
 #
 # **Why sums over the corpus?** One could compute BLEU for each sentence and take the mean. But a sentence without a
-# right run of four words has $p_4 = 0$ and BLEU 0, whatever else is in it: that is nearly the verdict of exact match
-# again. In the sums, a short sentence counts for little. Here are the six systems of an experiment that we need below:
-# three small translators, trained alike but for the seed, each with its last weights and with a mean of five.
-#
-# **What is a word?** Papers have used different rules. One of the six is scored under three rules of sacreBLEU: *13a*
-# makes words of punctuation marks, *none* cuts at spaces only, *char* makes a word of every letter. And once 13a in
-# lower case.
+# right run of four words has $p_4 = 0$, and so BLEU 0, whatever else is in it. Does that matter? Here are six systems
+# of an experiment that we need below: three small translators, trained alike but for the seed, each with its last
+# weights and with a mean of five.
 
 # %%
 record = recorded("averaging")
 texts = {(each["seed"], each["n"]): each["lines"] for each in record["translations"]}
-table = {key: table_of(lines, german["test"]) for key, lines in texts.items()}         # (500, 9) each
-gaps = [bleu(rows.sum(axis=0)) - bleu(rows).mean() for rows in table.values()]
-measure("corpus BLEU less the mean of the sentences, least of six", min(gaps), 1.5, 2.5)
-measure("    most", max(gaps), 2.5, 3.5)
+small = {key: table_of(lines, german) for key, lines in texts.items()}                 # (500, 9) each
 
-usual, *others = (BLEU(**settings).corpus_score(texts[0, 5], [german["test"]]).score for settings in
-                  ({"tokenize": "13a"}, {"tokenize": "none"}, {"tokenize": "char"}, {"lowercase": True}))
-for name, score, lo, hi in zip(("none", "char", "lower case"), others, (-1.8, 4, 0), (-0.7, 8, 0.05)):
-    measure(f"{name} less 13a", score - usual, lo, hi)
-measure("hyphens in the references", sum(line.count("-") for line in german["test"]), 0, 0)
+
+def gap(rows):
+    """BLEU of the corpus less the mean of its sentences'"""
+    return bleu(rows.sum(axis=0)) - bleu(rows).mean()
+
+
+measure("the least gap of the six", min(gap(rows) for rows in small.values()), 1.5, 2.5)
+above_0 = [rows[bleu(rows) > 0] for rows in small.values()]
+measure("the largest gap without sentences of BLEU 0", max(abs(gap(rows)) for rows in above_0), 0, 0.8)
+zeros = np.concatenate([rows[bleu(rows) == 0] for rows in small.values()])             # (sentences of six systems, 9)
+measure("sentences with BLEU 0, of 500, mean of the six", len(zeros) / 6, 20, 32)
+measure("    share of their words that are right", zeros[:, 0].sum() / zeros[:, 4].sum(), 0.65, 0.85)
 
 # %% [markdown]
-# The rule alone moves the score by one point, or by six; lower case changes nothing here. So a score should be given
-# with its rule, as sacreBLEU's *signature* does, and compared with scores of the same rule only. The script beside the
-# paper's code also cuts compounds at their hyphens: two chances out of one. Our text has no hyphens, so we cannot
-# measure that.
+# About one sentence in twenty gets 0, with three quarters of its words right. These make the gap: without them the two
+# scores are within one point. In the sums, a sentence without a run of four still counts with its words and pairs.
+#
+# **What is a word?** Papers have used different rules. One of the six systems is scored under three rules of sacreBLEU:
+# *13a* makes words of punctuation marks, *none* cuts at spaces only, *char* makes a word of every letter.
+
+# %%
+usual, *others = (BLEU(tokenize=rule).corpus_score(texts[0, 5], [german]).score for rule in ("13a", "none", "char"))
+measure("none less 13a", others[0] - usual, -1.8, -0.7)
+measure("char less 13a", others[1] - usual, 4, 8)
+measure("hyphens in the references", sum(line.count("-") for line in german), 0, 0)
+
+# %% [markdown]
+# The rule alone moves the score by one point, or by six. So a score should be given with its rule, as sacreBLEU's
+# *signature* does, and compared with scores of the same rule only. The script beside the paper's code also cuts words
+# at their hyphens, so that one compound counts as three words. Our text has none, so we cannot measure that.
 #
 # ## Backward: none, and what follows
 #
 # Follow one weight to BLEU. It moves the scores of the next piece a little. Search takes the largest, and a small
 # move does not change which that is. So the text stays, letter by letter, and with it all counts: the derivative is 0.
 # Only where two pieces are exactly level does a word become another; there BLEU jumps, and the derivative does not
-# exist. Nowhere is there a slope to follow.
+# exist. Nowhere is there a slope to follow. (If translations are drawn by their probabilities, the *expected* score has
+# one; Shen et al., 2016, "Minimum Risk Training for Neural Machine Translation", use that.)
 #
 # The loss reads the probabilities themselves, so it moves with every weight. Both along one random direction $u$, as
 # long as the vector of all weights, on forty sentences:
@@ -247,7 +258,7 @@ measure("hyphens in the references", sum(line.count("-") for line in german["tes
 model = translator.model
 at_start, few = model.store.data.copy(), slice(0, 40)
 batch = teacher_forced(translator.tokenizer, [Example(source, target, "", "", [], None) for source, target
-                                              in zip(english["test"][few], german["test"][few])])
+                                              in zip(english[few], german[few])])
 u = np.random.default_rng(2).normal(size=at_start.size).astype(at_start.dtype)         # (867328,)
 u *= np.linalg.norm(at_start) / np.linalg.norm(u)
 
@@ -257,7 +268,7 @@ def loss_and_bleu(h):
     model.store.data[...] = at_start + h * u
     model.store.refresh()
     loss, n_pieces = model.loss(*batch)
-    rows = table_of(translator.translate(english["test"][few], beam=1), german["test"][few])
+    rows = table_of(translator.translate(english[few], beam=1), german[few])
     model.store.data[...] = at_start
     model.store.refresh()
     return float(loss) / n_pieces, float(bleu(rows.sum(axis=0)))
@@ -271,9 +282,9 @@ slope = float(model.store.grad @ u) / n_pieces
 measure("loss: its slope by differences", (loss_ahead - loss_behind) / (2 * h), -0.055, -0.047)
 measure("    less the one by its gradient", (loss_ahead - loss_behind) / (2 * h) - slope, -0.002, 0.002)
 measure("BLEU: its slope by differences", (bleu_ahead - bleu_behind) / (2 * h), 0, 0)
-line = np.linspace(-0.3, 0.3, 13 if QUICK else 41)
+line = np.linspace(-0.3, 0.3, 7 if QUICK else 31)
 losses, bleus = np.array([loss_and_bleu(h) for h in line]).T
-measure("different values of BLEU along the line", len(set(bleus.round(9))), 4, 25)
+measure("different values of BLEU along the line", len(set(bleus.round(9))), 3, 25)
 measure("h of the smallest loss", line[losses.argmin()], -0.05, 0.07)
 
 # %% The figure
@@ -294,11 +305,10 @@ show(figure, "21_steps", alt="Two curves over h from -0.3 to 0.3. Above, the los
 # The BLEU of this page, the counts of the library, and sacreBLEU, with all decimals:
 
 # %%
-for name, lines, references in [("shipped model", translations["test"]["greedy"], german["test"]),
-                                ("small translator", texts[2, 1], german["test"])]:
-    counts = np.array([row_of(*pair) for pair in zip(tokens(lines), tokens(references))])
-    same(f"{name}: counts, and the library's", counts, table_of(lines, references), tolerance=0)
-    same(f"{name}: BLEU, and sacreBLEU's", bleu(counts.sum(axis=0)), corpus_scores(lines, references).bleu)
+for name, lines in ("shipped model", translations["beam 1"]), ("small translator", texts[2, 1]):
+    counts = np.array([row_of(*pair) for pair in zip(tokens(lines), wanted)])
+    same(f"{name}: counts, and the library's", counts, table_of(lines, german), tolerance=0)
+    same(f"{name}: BLEU, and sacreBLEU's", bleu(counts.sum(axis=0)), corpus_scores(lines, german).bleu)
 
 # %% [markdown]
 # ## Experiment 1: an interval for a difference
@@ -311,7 +321,7 @@ for name, lines, references in [("shipped model", translations["test"]["greedy"]
 # system by itself.
 
 # %%
-drawn = np.random.default_rng(1).integers(0, 500, (1000, 500))                     # (R, S): R test sets of S sentences
+drawn = np.random.default_rng(1).integers(0, 500, (300 if QUICK else 1000, 500))       # (R, S): R sets of S sentences
 
 
 def sampled(rows, indices):
@@ -323,64 +333,86 @@ def middle(values):
     return np.quantile(values, [0.025, 0.975])
 
 
-pairs = {"greedy, beam 4": tables["test"],
-         **{f"seed {seed}: last, mean of 5": (table[seed, 1], table[seed, 5]) for seed in (0, 1, 2)}}
+pairs = {"greedy, beam 4": tables,
+         **{f"seed {seed}: last, mean of 5": (small[seed, 1], small[seed, 5]) for seed in (0, 1, 2)}}
 paired = {name: sampled(b, drawn) - sampled(a, drawn) for name, (a, b) in pairs.items()}          # (R,) each
 alone = {name: sampled(b, drawn) - sampled(a, drawn[::-1]) for name, (a, b) in pairs.items()}
 print(f"{'second less first':27}   BLEU   paired interval    each by itself")
 for name, (a, b) in pairs.items():
     ends = ["{:5.2f} to {:5.2f}".format(*middle(kind[name])) for kind in (paired, alone)]
     print(f"{name:27} {bleu(b.sum(axis=0)) - bleu(a.sum(axis=0)):6.2f}   {ends[0]:18} {ends[1]}")
-low, high = middle(sampled(table[0, 1], drawn))
-measure("seed 0, last weights: half the width of its own interval", (high - low) / 2, 1.4, 2.2)
 measure("greedy, beam 4, paired: lower end", middle(paired["greedy, beam 4"])[0], -0.8, -0.3)
 measure("greedy, beam 4, paired: upper end", middle(paired["greedy, beam 4"])[1], 0.02, 0.3)
 _, *gains = pairs
 measure("mean of 5, paired: least lower end", min(middle(paired[name])[0] for name in gains), 0.2, 1)
 measure("each by itself: greatest lower end", max(middle(alone[name])[0] for name in gains), -2, -0.1)
+name = gains[0]
+same("paired interval, and the library's", middle(paired[name]), bleu_by_hand.difference_interval(*pairs[name], drawn))
 
 # %% The figure
-figure, panels = plt.subplots(1, 2, figsize=(8, 3.4), layout="constrained")
-for panel, name in zip(panels, list(pairs)[:2]):
+figure, panels = plt.subplots(1, 2, figsize=(8, 3.6), layout="constrained")
+titles = "Beam 4 less greedy: 0 lies inside", "Mean of 5 less last weights: 0 lies outside"
+for panel, title, name in zip(panels, titles, list(pairs)[:2]):
     bins = np.linspace(alone[name].min(), alone[name].max(), 50)
     panel.hist(paired[name], bins, color=LIGHT, edgecolor=DARK, lw=0.4, label="the same sentences for both")
     panel.hist(alone[name], bins, histtype="step", color=ACCENT, ls="--", lw=1.5, label="each by itself")
     panel.axvline(0, color="black", lw=1)
-    panel.axvspan(*middle(paired[name]), ymax=0.04, color=DARK)
-    panel.set(title=name, xlabel="difference in BLEU, second less first")
-panels[0].set_ylabel("drawn test sets, of 1000")
-panels[1].legend(fontsize=9, loc="upper left")
-panels[1].set_ylim(top=1.35 * panels[1].get_ylim()[1])
-show(figure, "21_bootstrap", alt="Histograms of the difference in BLEU over 1000 drawn test sets. Left, greedy against "
-     "beam 4: the paired differences lie in a narrow heap from -0.6 to 0.1, with 0 inside; drawn each by itself, from "
-     "-1.5 to 1. Right, the last weights against the mean of five: paired, the middle 95 % lie between 0.6 and 3.5, "
+    panel.axvspan(*middle(paired[name]), ymax=0.04, color=DARK, label="middle 95 %, the same sentences")
+    panel.set(xlabel="difference in BLEU")
+    panel.set_title(title, fontsize=11)
+panels[0].set_ylabel(f"drawn test sets, of {len(drawn)}")
+figure.legend(*panels[0].get_legend_handles_labels(), fontsize=9, loc="outside lower center", ncols=3)
+show(figure, "21_bootstrap", alt="Histograms of the difference in BLEU over 1000 drawn test sets. Left, beam 4 less "
+     "greedy: of the paired differences the middle 95 % lie between -0.5 and 0.1, with 0 inside; drawn each by itself, "
+     "between -1.4 and 0.9. Right, mean of five less last weights: paired, the middle 95 % lie between 0.7 and 3.6, "
      "above 0; each by itself, they reach below 0.")
 
 # %% [markdown]
-# Greedy or beam: the interval holds 0, so `test` does not decide. The means of five do better, in all three runs. If
-# each system is drawn by itself, even this gain of 2 BLEU would be lost in the noise of the test set.
+# Greedy or beam: the interval holds 0, so the test set does not decide. The means of five do better, in all three runs.
+# If each system is drawn by itself, even this gain of 2 BLEU would be lost in the noise of the test set.
+#
+# **Is it a 95 % interval?** It should hold the true difference in 95 of 100 test sets. To know the truth we let our 500
+# sentences be the whole world, draw test sets of 100 from it, and make the interval from each of them alone.
+
+# %%
+def holds_the_truth(a, b, random, n_sets=100 if QUICK else 300):
+    """a, b (500, 9) -> the share of test sets whose interval holds BLEU(b) - BLEU(a) of all 500"""
+    truth, held = bleu(b.sum(axis=0)) - bleu(a.sum(axis=0)), 0
+    for test_set in random.integers(0, 500, (n_sets, 100)):
+        low, high = bleu_by_hand.difference_interval(a[test_set], b[test_set], random.integers(0, 100, (200, 100)))
+        held += low <= truth <= high
+    return held / n_sets
+
+
+random = np.random.default_rng(3)
+measure("last, mean of 5: truth inside", holds_the_truth(small[0, 1], small[0, 5], random), 0.87, 0.98)
+measure("greedy, beam 4: truth inside", holds_the_truth(*tables, random), 0.3, 0.6)
+measure("    sets of 100 in which nothing differs, expected", (1 - n_differing / 500) ** 100, 0.25, 0.6)
+
+# %% [markdown]
+# Nearly, for the mean of five. For greedy and beam search, not at all: they differ in so few sentences that many a set
+# of 100 holds none of them, and its interval goes from 0 to 0. The bootstrap draws only what the test set has. So ask
+# first in how many sentences two systems differ. If it is a handful, read those, and do not lean on an interval: ours
+# of greedy and beam above may be too narrow.
 #
 # **How many sentences would decide?** Draw smaller and larger sets from the same table, and see how the width goes.
 
 # %%
-half_width = {}
-for n_sentences in 125, 500, 2000:
-    sets = np.random.default_rng(2).integers(0, 500, (300 if QUICK else 1000, n_sentences))
-    low, high = bleu_by_hand.difference_interval(table[0, 1], table[0, 5], sets)
-    half_width[n_sentences] = measure(f"{n_sentences} sentences: half the width", (high - low) / 2,
-                                      *{125: (2.3, 3.7), 500: (1.1, 1.9), 2000: (0.55, 1)}[n_sentences])
-measure("sentences for half a width of 0.3", 500 * (half_width[500] / 0.3) ** 2, 7_000, 18_000)
-last = [bleu(table[seed, 1].sum(axis=0)) for seed in (0, 1, 2)]
-measure("three trainings that differ in the seed alone: best less worst", max(last) - min(last), 1.2, 2.4)
+for S, lo, hi in (125, 2.3, 3.7), (500, 1.1, 1.9), (2000, 0.55, 1):
+    sets = np.random.default_rng(2).integers(0, 500, (200 if QUICK else 1000, S))
+    low, high = bleu_by_hand.difference_interval(small[0, 1], small[0, 5], sets)
+    half_width = measure(f"{S} sentences: half the width", (high - low) / 2, lo, hi)
+measure("sentences for half a width of 0.3", S * (half_width / 0.3) ** 2, 7_000, 18_000)
+of_seeds = [bleu(small[seed, 1].sum(axis=0)) for seed in (0, 1, 2)]
+measure("three trainings that differ in the seed alone: best less worst", max(of_seeds) - min(of_seeds), 1.2, 2.4)
 
 # %% [markdown]
-# Four times the sentences halve the width, as with any mean. So to be sure of 0.3 BLEU between two systems as
-# different as these two, one needs a test set of some ten thousand sentences. The paper's has 3,003. Two systems that
-# differ in fewer sentences need fewer, as greedy and beam search show.
+# Four times the sentences halve the width, as with any mean. So for an interval of 0.3 BLEU to either side, between two
+# systems as different as these two, one needs a test set of some ten thousand sentences. The paper's has 3,003.
 #
 # One thing no interval of this kind contains: it draws other sentences, not other trainings. The last line of the cell
-# says what another seed is worth, with everything else the same: as much as the gain from averaging. A claim about a
-# *method* needs several runs.
+# says what another seed is worth, with everything else the same: nearly as much as the gain from averaging. A claim
+# about a *method* needs several runs.
 #
 # ## Experiment 2: why a mean of weights can be better
 #
@@ -399,10 +431,10 @@ measure("three trainings that differ in the seed alone: best less worst", max(la
 # $$V = (1 - \eta \lambda)^2 V + \eta^2 \sigma^2 \quad \Rightarrow \quad
 # V = \frac{\eta \sigma^2}{\lambda (2 - \eta \lambda)}$$
 #
-# The expected loss is $\frac{1}{2} \lambda V$; it never reaches 0 unless $\eta$ does. Now take $K$ checkpoints, $s$
-# steps apart. Two of them, $j$ places apart, have the covariance $V \rho^j$ with $\rho = (1 - \eta \lambda)^s$,
-# since each step leaves $1 - \eta \lambda$ of where $x$ was. The variance of a mean is the mean of all $K^2$
-# covariances:
+# The expected loss is $\frac{1}{2} \lambda V$; it never reaches 0 unless $\eta$ does. Now take $K$ checkpoints, $m$
+# steps apart. Two of them, $j$ places apart, have the covariance $V \rho^j$ with $\rho = (1 - \eta \lambda)^m$,
+# since each step leaves $1 - \eta \lambda$ of where $x$ was, and adds noise that is new. The variance of a mean is the
+# mean of all $K^2$ covariances: $K$ of them have $j = 0$, and $2 (K - j)$ of them each other $j$.
 #
 # $$V_K = \frac{V}{K} \left( 1 + 2 \sum_{j=1}^{K-1} \left( 1 - \frac{j}{K} \right) \rho^j \right)$$
 #
@@ -416,17 +448,17 @@ def predicted(K, rho):
     return (1 + 2 * ((1 - j / K) * rho**j).sum()) / K
 
 
-rate, steps, n_walks, random = 0.2, 150, 1000 if QUICK else 5000, np.random.default_rng(4)
-for direction, slope, apart, lo, hi in [("steep, 30 steps apart", 1, 30, 0.18, 0.22),
-                                        ("steep, 1 step apart", 1, 1, 0.68, 0.76),
-                                        ("flat, 30 steps apart", 0.01, 30, 0.8, 1)]:
+eta, steps, n_walks, random = 0.2, 150, 1000 if QUICK else 5000, np.random.default_rng(4)           # sigma = 1
+for direction, lam, m, lo, hi in [("steep, 30 steps apart", 1, 30, 0.18, 0.22),                      # lam: lambda
+                                  ("steep, 1 step apart", 1, 1, 0.68, 0.76),
+                                  ("flat, 30 steps apart", 0.01, 30, 0.87, 0.95)]:
     walk = np.empty((steps + 1, n_walks))
-    walk[0] = random.normal(size=n_walks) * np.sqrt(rate / (slope * (2 - rate * slope)))   # variance V from the start
+    walk[0] = random.normal(size=n_walks) * np.sqrt(eta / (lam * (2 - eta * lam)))     # variance V from the start
     for step in range(steps):
-        walk[step + 1] = walk[step] - rate * (slope * walk[step] + random.normal(size=n_walks))
-    kept = walk[[steps - apart * i for i in range(5)]]                                 # (5, n_walks)
+        walk[step + 1] = walk[step] - eta * (lam * walk[step] + random.normal(size=n_walks))
+    kept = walk[[steps - m * i for i in range(5)]]                                     # (5, n_walks)
     found = (kept.mean(axis=0) ** 2).mean() / (kept**2).mean()
-    measure(f"{direction}: predicted {predicted(5, (1 - rate * slope)**apart):.3f}, found", found, lo, hi)
+    measure(f"{direction}: predicted {predicted(5, (1 - eta * lam)**m):.3f}, found", found, lo, hi)
 
 # %% [markdown]
 # **Predict.** What does the mean do while $x$ is still on its way to 0, far off?
@@ -441,27 +473,29 @@ for direction, slope, apart, lo, hi in [("steep, 30 steps apart", 1, 30, 0.18, 0
 # ## Experiment 3: the same in training
 #
 # A model half as wide as the shipped one, 1,500 steps, three seeds; weights kept every 30 steps. Its learning rate
-# follows the paper's schedule, so it is far from 0 at the end. The derivation makes three predictions. The mean of
-# five gains. The mean of five *successive* steps gains next to nothing. And if the noise is taken away in another way,
-# by letting the learning rate fall to 0 in the last 300 steps (same start, same batches), then there is a gain without
-# any mean, and a mean adds little.
+# follows the paper's schedule, so it is far from 0 at the end. The derivation makes three predictions for the loss. The
+# mean of five gains. The mean of five *successive* steps gains next to nothing. And if the noise is taken away in
+# another way, by letting the learning rate fall to 0 in the last 300 steps (same start, same batches), then there is a
+# gain without any mean, and a mean adds little. Whether BLEU follows, the derivation does not say.
 
 # %%
 def row(n, apart="save_every", rate="schedule"):
-    """Loss and BLEU of the three seeds"""
+    """Loss on the validation set and BLEU on `test`, of the three seeds"""
     return next(each for each in record["results"] if (each["n"], each["apart"], each["rate"]) == (n, apart, rate))
 
 
-def gain(a, b):
-    return b["mean_bleu"] - a["mean_bleu"]
-
-
-measure("mean of 5 less the last: BLEU", gain(row(1), row(5)), 1.5, 2.5)
-measure("five successive steps less the last", gain(row(1), row(5, apart="one step")), -0.5, 0.5)
-measure("rate to 0, last, less schedule, last", gain(row(1), row(1, rate="to 0")), 2.2, 3.6)
-measure("rate to 0: mean of 5 less the last", gain(row(1, rate="to 0"), row(5, rate="to 0")), -0.8, 0.4)
-measure("mean of 10 less mean of 5", gain(row(5), row(10)), -0.4, 0.7)
-measure("mean of 40 less the last", gain(row(1), row(40)), -9, -5)
+last, five, falling = row(1), row(5), row(1, rate="to 0")
+for name, a, b, of_loss, of_bleu in [
+        ("mean of 5 less the last", last, five, (-0.075, -0.05), (1.5, 2.5)),
+        ("five successive steps less the last", last, row(5, apart="one step"), (-0.01, 0.01), (-0.5, 0.5)),
+        ("rate to 0, last, less schedule, last", last, falling, (-0.055, -0.025), (2.2, 3.6)),
+        ("rate to 0: mean of 5 less the last", falling, row(5, rate="to 0"), (-0.01, 0.01), (-0.8, 0.4)),
+        ("mean of 10 less mean of 5", five, row(10), (-0.02, 0), (-0.4, 0.7)),
+        ("mean of 40 less the last", last, row(40), (0.01, 0.05), (-9, -5))]:
+    measure(f"{name}: loss", b["mean_loss"] - a["mean_loss"], *of_loss)
+    measure("    BLEU", b["mean_bleu"] - a["mean_bleu"], *of_bleu)
+measure("rate to 0, last, above mean of 5: seeds in loss", sum(np.greater(falling["loss"], five["loss"])), 3, 3)
+measure("    in BLEU", sum(np.greater(falling["bleu"], five["bleu"])), 3, 3)
 
 # %% The figure
 figure, panels = plt.subplots(1, 2, figsize=(8, 3.5), layout="constrained")
@@ -484,34 +518,30 @@ show(figure, "21_averaging", alt="Loss and BLEU over the number of checkpoints i
      "a rate that falls to 0, BLEU is 91 for one and for the mean of five.")
 
 # %% [markdown]
-# All three came true, and so did the answer to "Predict": the mean of forty reaches back to step 330 of 1,500, and is
-# far worse than the last weights. Between five and ten, three seeds do not decide. A falling learning rate gains as
-# much without any mean; whether it does nothing but remove noise, this experiment does not show.
+# All three came true, in BLEU too, and so did the answer to "Predict": the mean of forty reaches back to step 330 of
+# 1,500, and is far worse than the last weights. Between five and ten, BLEU does not decide. A falling learning rate
+# without any mean gains less than the mean of five in loss and more in BLEU, in all three seeds. So it does not do
+# quite the same; what else it does, we have not tested.
 #
 # ## Check the claim
 #
 # > "The weights with the lower validation loss translate better."
 #
-# We ask the pairs among the last ten checkpoints of a run, two kinds of weights of the figure, and a longer run on real
-# text (Multi30k, captions of photographs).
+# The two kinds of weights compared above are a counterexample. And weights of one kind? We ask all pairs among the last
+# ten checkpoints of each run, the half whose losses are closer together by itself.
 
 # %%
-agreed = [(a["loss"] < b["loss"]) == (a["bleu"] > b["bleu"])
-          for i, a in enumerate(record["checkpoints"]) for b in record["checkpoints"][:i] if a["seed"] == b["seed"]]
-measure("pairs of checkpoints of one run that loss and BLEU rank alike", np.mean(agreed), 0.75, 0.93)
-falling, five = row(1, rate="to 0"), row(5)
-measure("falling rate, mean of 5: seeds with higher BLEU", sum(np.greater(falling["bleu"], five["bleu"])), 3, 3)
-measure("    and with higher loss", sum(np.greater(falling["loss"], five["loss"])), 3, 3)
-curve = json.loads((ROOT / "benchmarks/results/multi30k_cpu.json").read_text(encoding="utf-8"))["validation"]
-earlier, later = [each for each in curve if "greedy_bleu" in each][-2:]
-measure(f"Multi30k, steps {earlier['step']} to {later['step']}: loss", later["loss"] - earlier["loss"], -0.06, -0.02)
-measure("    BLEU", later["greedy_bleu"] - earlier["greedy_bleu"], -0.5, -0.1)
+pairs_of_one_run = [(a, b) for i, a in enumerate(record["checkpoints"]) for b in record["checkpoints"][:i]
+                    if a["seed"] == b["seed"]]
+apart = np.array([abs(a["loss"] - b["loss"]) for a, b in pairs_of_one_run])            # (135,)
+agreed = np.array([(a["loss"] < b["loss"]) == (a["bleu"] > b["bleu"]) for a, b in pairs_of_one_run])
+close = apart < np.median(apart)
+measure("pairs that loss and BLEU rank alike: losses close together", agreed[close].mean(), 0.6, 0.8)
+measure("    losses far apart", agreed[~close].mean(), 0.94, 1)
 
 # %% [markdown]
-# Often true, and not to be relied on. In a run, about one pair in six disagrees, and so do the two points of Multi30k.
-# That may be BLEU's own noise (Experiment 1); we have not taken the two apart. But of two *kinds* of weights, falling
-# rate and mean of five, the one with the higher loss has the higher BLEU in all three seeds. Why, we have not tested.
-# So choose by the measure that you care about, and give its interval.
+# Within a run, yes, if the losses are far enough apart; of the closer half, three pairs in ten disagree. So choose by
+# the measure that you care about, and give its interval.
 #
 # ## One sentence, all the way
 #
@@ -535,7 +565,7 @@ print("21      BLEU         ", f"{bleu(np.array(row_of(*tokens([text, right]))))
 # %% [markdown]
 # Its numbers came from batches of pairs ([18](18_batches.py)), the smoothed loss ([14](14_label_smoothing.py)), a
 # gradient carried backwards through every layer by hand (01 to 13), Adam and the warm-up
-# ([15](15_adam_and_warmup.py)), two thousand watched steps ([16](16_first_training.py),
+# ([15](15_adam_and_warmup.py)), a training that was watched ([16](16_first_training.py),
 # [19](19_train_a_translator.py)), and the mean of the last five checkpoints.
 #
 # ## Paper and code

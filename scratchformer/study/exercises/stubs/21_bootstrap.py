@@ -2,7 +2,8 @@
 
 table_a and table_b, (S, 9), are the counts of the same S sentences (see 21_bleu). Each of the R rows of indices, (R,
 S), is a test set drawn with replacement: the numbers of its sentences. Return the two ends of the interval that holds
-the middle 95 % of the R differences, the lower end first: (2,). bleu takes counts (..., 9) and returns scores (...).
+the middle 95 % of the R differences, as np.quantile gives them, the lower end first: (2,). bleu takes counts (..., 9)
+and returns scores (...).
 """
 
 import numpy as np
