@@ -527,7 +527,7 @@ def learn(args: argparse.Namespace) -> int:
         workbook.say("\n".join(workbook.start(args.exercises)))
     elif args.action == "list":
         for exercise, state in workbook.states(args.exercises):
-            workbook.say(f"{exercise.id:32} {exercise.kind:9} {state:12} {exercise.title}")
+            workbook.say(f"{exercise.id:34} {exercise.kind:9} {state:12} {exercise.title}")
     elif args.action == "check":
         return 0 if workbook.check_files(workbook.files(args.name, args.exercises)) else 1
     elif args.action == "hint":

@@ -32,6 +32,10 @@ def in_pairs(d_model: int) -> Array:
     return np.arange(d_model) // 2 * 2 / d_model
 
 
+def position_vectors(first: int, count: int, d_model: int) -> Array:
+    return sinusoids(first, count, d_model)
+
+
 SINUSOIDS = Build(
     id="09_sinusoids",
     title="Write the table of sines and cosines",
@@ -70,7 +74,7 @@ SINUSOIDS = Build(
         "d_model / 2 - 1":
             lambda first, count, d_model: with_angles(first, count, in_pairs(d_model) * d_model / (d_model - 2)),
     }),
-    solution=lambda first, count, d_model: sinusoids(first, count, d_model),
+    solution=position_vectors,
     library=(sinusoids,),
     hints=(
         "The result is (count, d_model). Positions as a column, np.arange(first, first + count)[:, None], and a row of "
@@ -100,6 +104,10 @@ def in_halves(M: Array) -> Array:
     """The same rotation for vectors that hold all sines first, then all cosines."""
     order = np.concatenate([np.arange(0, len(M), 2), np.arange(1, len(M), 2)])
     return M[np.ix_(order, order)]
+
+
+def matrix_of_shift(k: int, d_model: int) -> Array:
+    return shift_matrix(k, d_model)
 
 
 SHIFT_MATRIX = Build(
@@ -133,7 +141,7 @@ SHIFT_MATRIX = Build(
         "the identity: it leads nowhere":
             lambda d_model: np.eye(d_model),
     }),
-    solution=lambda k, d_model: shift_matrix(k, d_model),
+    solution=matrix_of_shift,
     library=(shift_matrix,),
     hints=(
         "The result is (d_model, d_model), zeros but for d_model / 2 blocks of 2 x 2 on the diagonal: rows and columns "

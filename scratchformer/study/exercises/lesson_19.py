@@ -259,6 +259,10 @@ def all_by_all(N: int, d_model: int, d_ff: int, V: int, S: int, T: int, n_pairs:
     return 6 * n_pairs * (sum(weights_met(config)) * (S + T) + attention_products(config, S, T)) / rate
 
 
+def library_seconds(N: int, d_model: int, d_ff: int, V: int, S: int, T: int, n_pairs: int, rate: float) -> float:
+    return training_flops(config_of(N, d_model, d_ff, V), n_pairs, S, T) / rate
+
+
 PREDICT_TIME = Build(
     id="19_predict_time",
     title="Predict the seconds that training on so many pairs takes",
@@ -291,8 +295,7 @@ PREDICT_TIME = Build(
         "scores are counted, weighted values are not: attention has two products":
             mistaken(Counting(attention=0.5)),
     }),
-    solution=lambda N, d_model, d_ff, V, S, T, n_pairs, rate:
-        training_flops(config_of(N, d_model, d_ff, V), n_pairs, S, T) / rate,
+    solution=library_seconds,
     library=(weights_met, attention_products, training_flops),
     hints=(
         "All arguments are numbers, and so is the result. An attention has four matrices of d_model times d_model "

@@ -303,10 +303,11 @@ BOOTSTRAP = Build(
 # 21_average -----------------------------------------------------------------------------------------------------------
 
 
-def mean_of_files(checkpoints: list[Array]) -> Array:
+def mean_of_last_files(checkpoints: list[Array], last: int) -> Array:
+    newest = checkpoints[-last:]
     with tempfile.TemporaryDirectory() as directory:
-        paths = [Path(directory) / f"{i}.safetensors" for i in range(len(checkpoints))]
-        for path, weights in zip(paths, checkpoints):
+        paths = [Path(directory) / f"{i}.safetensors" for i in range(len(newest))]
+        for path, weights in zip(paths, newest):
             files.save(path, files.Checkpoint({"weights": weights}, {}, files.Progress(), TINY))
         return files.average(paths).weights["weights"]
 
@@ -342,7 +343,7 @@ AVERAGE = Build(
         "the sum is not divided": lambda checkpoints, last: sum(checkpoints[-last:]),
         "nothing is averaged: this is the newest checkpoint": lambda checkpoints: checkpoints[-1],
     }),
-    solution=lambda checkpoints, last: mean_of_files(checkpoints[-last:]),
+    solution=mean_of_last_files,
     library=(files.average,),
     hints=(
         "checkpoints is a list of arrays of one shape, oldest first; the result has that shape.",

@@ -290,6 +290,6 @@ def source(function: Callable) -> str:
 
 def place(function: Callable) -> str:
     """Where a function stands: its file in the package, the line, its name."""
-    file = Path(inspect.getsourcefile(function) or "")
+    file = Path(inspect.getsourcefile(inspect.unwrap(function)) or "")
     package = next(parent for parent in file.parents if parent.name == "scratchformer").parent
     return f"{file.relative_to(package)}, line {inspect.getsourcelines(function)[1]}: {function.__qualname__}"

@@ -1,6 +1,7 @@
 """`scratchformer learn`: the learner's directory, and files that hang, crash, print or do not even parse."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -92,7 +93,7 @@ def test_a_stub_that_was_touched_and_not_written_fails_politely(exercise, exerci
     wrong_already = "raise NotImplementedError" not in workbook.stub(exercise)     # faulty code that is to be mended
     assert verdict.state == ("not yet" if wrong_already else "not written")
     assert "Traceback" not in verdict.message
-    assert time.perf_counter() - started < 2
+    assert time.perf_counter() - started < 10
 
 
 def test_a_right_answer_passes_by_id_by_file_and_as_a_script(cli, exercises, write):
@@ -319,7 +320,7 @@ def test_list_finds_out_how_far_one_is(cli, exercises, write):
     code, said, _ = cli("learn", "list")
     assert code == 0
     assert [line.split()[0] for line in said.splitlines()] == list(EXERCISES)
-    states = {line[:32].strip(): line[43:55].strip() for line in said.splitlines()}
+    states = dict(re.match(r"(\S+) +\w+ +(\w+(?: \w+)?) {2}", line).groups() for line in said.splitlines())
     assert states.pop("01_linear_backward") == "passed" and states.pop("01_gradient_check") == "not yet"
     assert set(states.values()) == {"not written"}
 
