@@ -104,8 +104,8 @@ BOXES = {"batch": (0, 1, "pairs of step $t$, cut\ninto micro-batches $i$\ntext/b
          "mean": (3, -0.5, r"$g = \sum_i \nabla L_i / \sum_i n_i$" "\ntraining/team.py"),
          "Adam": (0, -0.5, r"$w \leftarrow w - \alpha_t \, \mathrm{Adam}_t(g)$" "\nnn/optim.py"),
          "look": (3, -1.7, "validation\ntraining/loop.py"), "save": (0, -1.7, "checkpoint\ntraining/checkpoints.py")}
-ARROWS = ("batch forward, forward loss, loss backward, backward forward, backward mean, mean Adam, Adam batch, Adam save, "
-          "Adam look")
+ARROWS = ("batch forward, forward loss, loss backward, backward forward, backward mean, mean Adam, Adam batch, "
+          "Adam save, Adam look")
 figure, axes = plt.subplots(figsize=(8.4, 4), layout="constrained")
 boxes = {name: axes.text(x, y, words, ha="center", va="center", bbox={
     "boxstyle": "round,pad=0.5", "fc": "white", "lw": 1.6, "ec": ACCENT if name in ("look", "save") else DARK})
@@ -198,7 +198,7 @@ measure("the paper's base model at this rate: days", base_flops / real_rate / 86
 measure("its FLOPs by our rule, over those that the paper states (3.3e18, Table 2)", base_flops / 3.3e18, 0.27, 0.31)
 
 # %% [markdown]
-# About half a year. The paper states three times as many FLOPs, because it counts something else: the training time,
+# About half a year. The paper states more than three times as many FLOPs. It counts something else: the training time,
 # times the GPUs, times what such a GPU can sustain (§6.1). The model of this page is much smaller, and needs minutes.
 #
 # ## Backward
@@ -474,7 +474,6 @@ scored = [point for point in curve if "greedy_bleu" in point]
 print(f"{real['n_parameters']:,} parameters; {real['hardware']['cpu']}, {real['hardware']['cores']} cores")
 measure("target tokens, millions, at the last validation", end["target_tokens"] / 1e6, 22, 23)
 measure("minutes, had all steps been as quick as the quickest tenth", end["quiet_seconds"] / 60, 70, 85)
-measure("perplexity on the validation text", end["perplexity"], 5.2, 5.5)
 for point in scored[0], scored[1], scored[-1]:
     print(f"step {point['step']}: {point['quiet_seconds'] / 60:.0f} minutes, greedy BLEU {point['greedy_bleu']}")
 measure("test_2016_flickr, last ten checkpoints averaged, beam 4: BLEU", real["bleu"], 39.4, 39.6)
