@@ -29,13 +29,14 @@ def random_gradients(random: np.random.Generator, n_steps: int, n_micro: int, d_
             "n_tokens": random.integers(3, 40, (n_steps, n_micro)), "d_model": d_model, "warmup": warmup}
 
 
-def adam(w: Array, gradients: Array, rates: list[float]) -> Array:
+def adam(w: Array, gradients: Array, rates: list[float], corrected: bool = True) -> Array:
     """Weights after one step of Adam along each of the gradients (steps, P), from the formula."""
     w, m, v = w.copy(), np.zeros_like(w), np.zeros_like(w)
     for t, (g, rate) in enumerate(zip(gradients, rates), start=1):
         m = BETAS[0] * m + (1 - BETAS[0]) * g
         v = BETAS[1] * v + (1 - BETAS[1]) * g**2
-        w -= rate * math.sqrt(1 - BETAS[1]**t) / (1 - BETAS[0]**t) * m / (np.sqrt(v) + EPS)
+        correction = math.sqrt(1 - BETAS[1]**t) / (1 - BETAS[0]**t) if corrected else 1
+        w -= rate * correction * m / (np.sqrt(v) + EPS)
     return w
 
 
@@ -123,6 +124,9 @@ TRAINING_STEP = Build(
             with_rates(first=2),
         "Adam moves once for each micro-batch; it moves once per step, when all of them are added":
             step_each_micro_batch,
+        "the factor sqrt(1 - beta2^t) / (1 - beta1^t) is missing: m and v begin at 0, and it makes up for that":
+            lambda w, grads, n_tokens, d_model, warmup: adam(
+                w, means(grads, n_tokens), rates(len(grads), d_model, warmup), corrected=False),
     }, symptoms={
         "the learning rate counts micro-batches; it counts steps":
             lambda yours, w, grads, n_tokens, d_model, warmup: any(
