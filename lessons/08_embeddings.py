@@ -1,10 +1,11 @@
 # %% [markdown]
 # # 08 · Words become vectors
 #
-# *About 35 minutes. You need: [lesson 01](01_backprop.py) (softmax cross-entropy, numeric gradients), [lesson
-# 04](04_soft_lookup.py) (queries, keys, values), [lesson 05](05_scaling.py) (variances of dot products) and [lesson
-# 06](06_masks.py) (the model that guesses the next word). You will have: the matrix that is used three times, with
-# the gradient of all three, a tested answer to what its factor is for, and a look at what its rows have learnt.*
+# *About 40 minutes. You need: [lesson 01](01_backprop.py) (softmax cross-entropy, numeric gradients), [lesson
+# 04](04_soft_lookup.py) (queries, keys, values), [lesson 05](05_scaling.py) (variances of dot products), [lesson
+# 06](06_masks.py) (the model that guesses the next word), and for the trained model [lesson 00](00_whole_game.py). You
+# will have: the matrix that is used three times, with the gradient of all three, a tested answer to what its factor is
+# for, and a look at what its rows have learnt.*
 
 # %% Imports
 import math
@@ -173,8 +174,8 @@ show(figure, "08_three_uses", alt="A diagram. Below, the matrix E, V times D wit
 # %% [markdown]
 # ## The equation, and the same in code
 #
-# Let $w_t$ be the id at place $t$. Reading takes row $w_t$ of $E$, times $\sqrt{D}$; scoring takes the dot product of
-# the output $y_t$ with every row, as it is:
+# Let $w_t$ be the id at place $t$. (In this lesson $w$ stands for words, and not for the weights of attention.) Reading
+# takes row $w_t$ of $E$, times $\sqrt{D}$; scoring takes the dot product of the output $y_t$ with every row, as it is:
 #
 # $$x_{tj} = \sqrt{D} \, E_{w_t j} \qquad\qquad z_{tv} = \sum_j y_{tj} E_{vj}$$
 #
@@ -345,9 +346,9 @@ measure("the library's whole model: error of its shared matrix", report.error, 0
 # ## Experiment 1: what is the factor for?
 #
 # The usual explanation is about the start. But a factor does two things, as in lesson 05. It says how large the words'
-# vectors are at the *start*, and how far they move in a *step* of training. For Adam, the optimiser of all these runs,
+# vectors are at the *start*, and how far they move in a *step* of training. Adam, the optimiser of all these runs,
 # divides each gradient by its own recent size: whatever multiplies the gradient, the numbers of $E$ move about equally
-# far. Then $x$ moves $\sqrt{D}$ times as far if it is $\sqrt{D} E$, and the vectors of the places do not move at all.
+# far. So $x$ moves $\sqrt{D}$ times as far if it is $\sqrt{D} E$, and the vectors of the places do not move at all.
 
 # %%
 for name in "paper", "no factor":
@@ -376,7 +377,7 @@ measure("short steps, less paper: smallest of the seeds", (losses["short steps"]
 # full: the model ends *below* the paper's, for each seed. (Why below, we have not tested.) Short steps cost, although
 # nothing is drowned.
 #
-# One layer is little. Does the same hold in a translator? Small ones were trained on the bundled corpus: two layers
+# One layer is not much. Does the same hold in a translator? Small ones were trained on the bundled corpus: two layers
 # each in encoder and decoder, $D = 64$, 300 steps, three seeds, all at one schedule of the learning rate (we have not
 # looked for the best one of each). A fifth model asks whether it is the proportion that counts: *small positions* has
 # no factor, and the vectors of the places divided by $\sqrt{D}$.
@@ -534,6 +535,8 @@ show(figure, "08_nouns", alt="Scatter plot of 112 English nouns in the two direc
 #   [benchmarks/embeddings.py](../benchmarks/embeddings.py).
 #
 # ## Exercises
+#
+# `scratchformer learn check 08` looks at your answers and says what is wrong with them.
 #
 # **Predict.** Word 1234 of the vocabulary does not occur in a batch. Does its row get a gradient?
 #

@@ -132,8 +132,9 @@ for steps, lo in (0, 0), (100, 0.4):
 # %% [markdown]
 # `dog bites man` and `man bites dog` give the verb the same scores, up to the order in which numbers are added,
 # whether the model is trained or not. So whatever it answers, of each pair of twins it has at most one right: **no
-# training can lift it above one half.** The reason is in lesson 04's formula: $y_t = \sum_s w_{ts} v_s$ is a sum over
-# the words, each weight depends on query and key alone, and a sum does not know the order of its terms.
+# training can lift it above one half.** Lesson 04 saw this at random weights, and the reason is in its formula:
+# $y_t = \sum_s w_{ts} v_s$ is a sum over the words, each weight depends on query and key alone, and a sum does not know
+# the order of its terms.
 #
 # ## The idea in one picture
 #
@@ -259,7 +260,7 @@ curve.plot(offsets, np.cos(offsets[:, None] * speeds(512)).sum(axis=1), color=DA
 curve.plot(offsets, 256 * np.cos(offsets), ":", color=ACCENT, lw=1)
 curve.text(60, 285, "all 256 pairs (solid)", color=DARK, ha="right")
 curve.text(60, -315, "256 times the first pair alone (dotted)", color=ACCENT, ha="right")
-curve.set(ylim=(-340, 340), title="One row of it", xlabel="offset k, words", ylabel="dot product")
+curve.set(ylim=(-340, 340), title="The same against the offset", xlabel="offset k, words", ylabel="dot product")
 show(figure, "09_toeplitz", alt="Left: the dot products of 100 by 100 positions, each diagonal of one colour, "
      "brightest on the main diagonal with 256, and falling to 112 in the corners. Right: the dot product against the "
      "offset, a symmetric peak of 256 at 0 that falls to about 125 at 60 words; the first pair alone swings between "
@@ -470,6 +471,7 @@ for name, bands in BANDS.items():
     print(f"{name}: 90 % right after", *(f"{first:g}" for first in rows[name][:, 0]), "steps (nan: never)")
     for where, share, band in zip(("where asked", "alone", "five in a row"), rows[name].mean(axis=0)[1:], bands):
         measure(f"    right {where}", share, *band)
+measure("alone: smooth less upside down, mean", (rows["smooth"] - rows["upside down"])[:, 2].mean(), 0.1, 0.75)
 measure("sinusoids, 400 steps: right five in a row", to_the_left("sinusoids", 0, 400)[-1], 0.25, 0.65)
 
 # %%
@@ -505,10 +507,11 @@ show(figure, "09_asked", alt="Share right at places never asked for, six tables,
 # - **Alone.** *Random* and *learned* vectors are right where they were asked for, and elsewhere no better than by lot:
 #   a list. *Sinusoids* and *even* are right there nearly always. Is that the rotation? *Smooth* has none, and is right
 #   there nine times in ten. *Upside down* has one for each offset, since the derivation above holds for any speeds,
-#   and is right less than half of the time. So most of it needs no rotation: neighbours are alike (the cosines), and
-#   the neighbours of such a place *were* asked for.
+#   and is right less than half of the time on average, very differently from run to run. So to be right at such a
+#   place mostly takes no rotation: neighbours are alike (the cosines), and its neighbours *were* asked for.
 # - **Five in a row.** Being alike does not reach so far: *smooth* is little better than a lot. The three tables with a
-#   rotation do better, and are right at a quarter to a half. With 400 steps the sinusoids come to about a half.
+#   rotation do better, and are right in a quarter to a half of the cases. One run of the sinusoids with 400 steps comes
+#   to about a half, too.
 # - **So a matrix that is right at all positions exists, and training at some of them did not find it.** It found one
 #   that is right where it was asked for, and a little further.
 # - **Issue 131 was no accident: here, too, the upside-down formula is learnt in less than half of the steps.** But so
@@ -525,9 +528,10 @@ show(figure, "09_asked", alt="Share right at places never asked for, six tables,
 # - §3.5 adds positions to both stacks. What the opening showed holds without a mask. Under the causal mask of lesson 06
 #   the verb sees one noun and not the other, so a decoder has some order without positions; but one layer cannot tell
 #   in which order the words *before* a place stand, since it sums over them.
-# - *Differs:* the authors' code, Tensor2Tensor, writes all sines and then all cosines, and has $d_{model}/2 - 1$ in the
-#   exponent, so that the last wavelength is $10000 \cdot 2\pi$ exactly. The order cannot matter: words and matrices
-#   are learned, and could have their components and rows in that order, too. The exponent is measured below.
+# - *Differs:* the authors' code, Tensor2Tensor, writes all sines and then all cosines, and its exponent is
+#   $i/(d_{model}/2 - 1)$, so that the last wavelength is $10000 \cdot 2\pi$ exactly. The order cannot matter: words
+#   and matrices are learned, and could have their components and rows in that order, too. The exponent is measured
+#   below.
 # - In the library: `sinusoids`, `PositionalEncoding` and `LearnedPositions` in
 #   [nn/layers.py](../scratchformer/nn/layers.py), with the dropout of §5.4 on the sum; `shift_matrix` in
 #   [study/positions.py](../scratchformer/study/positions.py); tests in

@@ -96,18 +96,37 @@ for first, lo, hi in (0, 0.05, 0.15), (5, 0.5, 1.3):
 # ## The idea in one picture
 #
 # What do positions alone do to the scores of 60 queries and 60 keys? On the left the sinusoids without any words,
-# through the query and key matrices of one head of the trained model. In the middle ALiBi, which takes off the more,
-# the further a key is away. On the right rotary positions: query and key are the same vector everywhere, turned by an
-# angle that grows with the position.
+# through the query and key matrices of one head of the trained model (the third of four in the first encoder layer).
+# In the middle ALiBi, which takes off the more, the further a key is away. On the right rotary positions: query and key
+# are the same vector everywhere, turned by an angle that grows with the position.
+
+# %%
+n_shown, d_k = 60, 32
+W_QKV = model.encoder.layers[0].self_attention.sublayer.qkv.weight.data.astype("float64")          # (D, 3 h d_k)
+
+
+def of_positions(head):
+    """-> what the positions alone give to the scores of a head, (n_shown, n_shown)"""
+    W_Q, W_K = (W_QKV[:, start + head * d_k:start + (head + 1) * d_k] for start in (0, 128))
+    PE = sinusoids(0, n_shown, 128)
+    return PE @ W_Q @ (PE @ W_K).T / math.sqrt(d_k)
+
+
+def told_by_distance(scores):
+    """scores (T, T) -> the share of their variance that the means of the diagonals account for, 0 to 1"""
+    scores = scores - scores.mean()
+    diagonals = [scores.diagonal(offset) for offset in range(1 - len(scores), len(scores))]
+    return sum(diagonal.sum() ** 2 / len(diagonal) for diagonal in diagonals) / (scores**2).sum()
+
+
+of_heads = [told_by_distance(of_positions(head)[:34, :34]) for head in range(4)]
+measure("four heads, positions of training: least variance told by the distance", min(of_heads), 0.1, 0.2)
+measure("    most", max(of_heads), 0.2, 0.3)
 
 # %% The figure
-n_shown, K, head = 60, 32, 2
-W_QKV = model.encoder.layers[0].self_attention.sublayer.qkv.weight.data.astype("float64")          # (D, 3 H d_k)
-W_Q, W_K = (W_QKV[:, start + head * K:start + (head + 1) * K] for start in (0, 128))
-P = sinusoids(0, n_shown, 128)
-turned = rotated(np.ones((1, n_shown, 1, K)), np.arange(n_shown))[0, :, 0]
-maps = {"sinusoids, a trained head": P @ W_Q @ (P @ W_K).T / math.sqrt(K),
-        "ALiBi, slope 1/16": alibi_bias(n_shown, n_shown, 4)[1], "rotary": turned @ turned.T / math.sqrt(K)}
+turned = rotated(np.ones((1, n_shown, 1, d_k)), np.arange(n_shown))[0, :, 0]
+maps = {"sinusoids, a trained head": of_positions(head=2), "ALiBi, slope 1/16": alibi_bias(n_shown, n_shown, 4)[1],
+        "rotary": turned @ turned.T / math.sqrt(d_k)}
 figure, panels = plt.subplots(1, 3, figsize=(8.5, 3.5), sharey=True, layout="constrained")
 for panel, (name, scores) in zip(panels, maps.items()):
     panel.imshow(scores, COLOUR_MAP)
@@ -123,23 +142,24 @@ show(figure, "10_scores", alt="Three maps, positions of 60 queries by positions 
 
 # %% [markdown]
 # Move along a diagonal, down and to the right: the distance stays the same, the place changes. In the two maps on the
-# right nothing changes either. On the left it does, and outside the dashed square, which training never saw, it goes on
-# in a way that nobody asked for. (A learned table has nothing there at all.)
+# right nothing changes either. On the left it does: of what positions do to the scores of these four heads, the
+# distance tells a quarter at most. Outside the dashed square, which training never saw, the map goes on in a way that
+# nobody asked for. (A learned table has random numbers there, or no rows at all.)
 #
 # ## The equation, and the same in code
 #
-# **Added positions.** Lesson 09 split the score of query $t$ and key $s$ into four parts, with $e_t$ for the word,
-# $p_t$ for $PE(t)$, both columns, and $W = W_Q W_K^T$:
+# **Added positions.** Lesson 09 split the score of query $t$ and key $s$ into four parts, with $e_t$ for the word, as a
+# column, and $W = W_Q W_K^T$:
 #
-# $$e_t^T W e_s + e_t^T W p_s + p_t^T W e_s + p_t^T W p_s$$
+# $$e_t^T W e_s + e_t^T W \, PE(s) + PE(t)^T W e_s + PE(t)^T W \, PE(s)$$
 #
-# The last depends on positions alone. It also found $p_t^T p_s = \sum_i \cos \omega_i (t - s)$, a function of the
-# distance. But that is the case in which $W$ is the identity, and $W$ is learned. Lesson 09 had to *choose* a $W$ that
-# keeps to distances; most others let the place in.
+# The last depends on positions alone. Lesson 09 also found $PE(t) \cdot PE(s) = \sum_i \cos \omega_i (t - s)$, a
+# function of the distance. But that is the case in which $W$ is the identity, and $W$ is learned. Lesson 09 had to
+# *choose* a $W$ that keeps to distances; most others let the place in.
 #
-# **Rotary positions** (RoPE; Su et al. 2021) add nothing to the words. They take the channels of each query and key in
-# pairs, points $(a, b)$ in a plane, and turn pair $i$ at position $p$ by the angle $p \, \omega_i$, with the speeds of
-# the sinusoids, $\omega_i = 10000^{-2i/d_k}$:
+# **Rotary positions** (RoPE; Su et al. 2021) add nothing to the words. They take the components of each query and key
+# (often called channels) in pairs, points $(a, b)$ in a plane, and turn pair $i$ at position $p$ by the angle
+# $p \, \omega_i$, with the speeds of the sinusoids, $\omega_i = 10000^{-2i/d_k}$:
 #
 # $$R_p \, (a, b) = (a \gamma - b \sigma, \; a \sigma + b \gamma)$$
 #
@@ -156,7 +176,7 @@ show(figure, "10_scores", alt="Three maps, positions of 60 queries by positions 
 # in between, $R_t^T$ and $R_s$ no longer meet.
 #
 # **ALiBi** (attention with linear biases; Press, Smith and Lewis 2022) leaves query and key alone, too, and takes
-# something off the scaled score $z_{ts}$, in head number $j$ of $h$:
+# something off the scaled score, in head number $j$ of $h$; what is left goes into softmax:
 #
 # $$z_{ts} = \frac{q_t^T k_s}{\sqrt{d_k}} - m_j \, \vert t - s \vert, \qquad m_j = 2^{-8j/h}, \; j = 1 \dots h$$
 #
@@ -165,7 +185,7 @@ show(figure, "10_scores", alt="Three maps, positions of 60 queries by positions 
 
 # %%
 def turn(x, positions):
-    """x (T, d_k), positions (T,) -> (T, d_k): each pair of channels turned by its angle"""
+    """x (T, d_k), positions (T,) -> (T, d_k): each pair of components turned by its angle"""
     omega = 10000.0 ** (-np.arange(0, x.shape[1], 2) / x.shape[1])                 # (d_k/2,)
     cos, sin = np.cos(positions[:, None] * omega), np.sin(positions[:, None] * omega)          # (T, d_k/2)
     a, b = x[:, 0::2], x[:, 1::2]                                                  # (T, d_k/2)
@@ -392,7 +412,7 @@ show(figure, "10_latest_name", alt="Accuracy against length, 10 to 60 words, for
 
 # %%
 class NoNewDistances(RotaryAttention):
-    """As trained; but to some pairs of channels no key seems further from the last query than 19."""
+    """As trained; but to some pairs of components no key seems further from the last query than 19."""
 
     def __init__(self, *pairs):
         super().__init__()
@@ -501,21 +521,23 @@ for name, lo, hi in ("sinusoidal", 0.9, 1.2), ("sinusoidal, random start", -0.1,
 # - §3.5: sinusoids and a learned table gave "nearly identical results" (Table 3, row E), on the usual test sentences.
 #   The paper does not test extrapolation; it says "may". Press, Smith and Lewis (2022) did, with language models:
 #   sinusoids reach a few dozen tokens beyond training.
-# - §3.5, too: since $p_{t+k}$ is a linear function of $p_t$, "we hypothesized it would allow the model to easily learn
-#   to attend by relative positions". Lesson 09 showed that it can. Where every sentence begins at 0, nothing in the
-#   loss asks for it, and the model of the first cells does not go by distances alone.
+# - The paper's other hope is that a model easily learns "to attend by relative positions". Lesson 09 found a matrix
+#   for it. Where every sentence begins at 0, nothing in the loss asks for it, and the model of the first cells does not
+#   go by distances alone.
 # - In the library: `PositionalEncoding` and `LearnedPositions` in [nn/layers.py](../scratchformer/nn/layers.py), chosen
 #   by `positions`; a table has `max_positions` rows, and the translator refuses a longer sentence by name. Rotary
 #   positions and ALiBi are not the paper's; they are in [study/positions.py](../scratchformer/study/positions.py), with
 #   [tests](../tests/study/test_positions.py), and replace the attention inside `SelfAttention`.
-# - *Differs:* Su et al. pair neighbouring channels, as here; some public code pairs channel $i$ with channel
-#   $i + d_k/2$. One becomes the other by reordering the columns of $W_Q$ and $W_K$, so they train alike, but their
-#   weights cannot be exchanged.
+# - *Differs:* Su et al. pair neighbouring components, as here; some public code pairs component $i$ with
+#   component $i + d_k/2$. One becomes the other by reordering the columns of $W_Q$ and $W_K$, so they train alike, but
+#   their weights cannot be exchanged.
 # - *Differs:* ALiBi's paper has causal language models only; the penalty on both sides, for an encoder, is ours. Left
 #   and right cost the same, so a source and its mirror image could not be told apart, but for the `</s>` at its end:
 #   that stays where it is, and gives the direction (there is a test for both).
 #
 # ## Exercises
+#
+# `scratchformer learn check 10` looks at your answers and says what is wrong with them.
 #
 # **Predict.** A rotary model reads a sentence as if it began at position 1,000. What changes? And what, if someone
 # turns the *values* as well as queries and keys?
