@@ -438,10 +438,11 @@ measure("best head of layer 2, lowest of four models", best[:, 1].min(), 0.88, 0
 #
 # > The animal did not cross the street because **it** was too tired.
 #
-# One strong line runs from *it* to *animal*; with *wide* for *tired*, to *street*. But one sentence is a sample of
-# one. The bundled corpus has 120 pairs of such sentences, which differ only in the last adjective, and so in the noun
-# that *it* stands for; German must say *er*, *sie* or *es* by the gender of that noun. *Looking* is one question,
-# *being needed* another; each of the 24 heads of each model is asked both:
+# One strong line runs from *it* to *animal*; with *wide* for *tired*, to *street*. Lesson 00 looked for such a line in
+# the encoder of one model and found none. Here are four models, and a second question. The bundled corpus has 120 pairs
+# of such sentences, which differ only in the last adjective, and so in the noun that *it* stands for; German must say
+# *er*, *sie* or *es* by the gender of that noun. *Looking* is one question, *being needed* another; each of the 24
+# heads of each model is asked both:
 #
 # - **Does it prefer the right noun?** In what share of the pairs does it give the noun that is meant more weight than
 #   the other, in both sentences? An encoder head is asked in the row of *it*; a cross-attention head while *er*,
