@@ -98,7 +98,8 @@ show(figure, "01_two_runs", alt="Training loss of two runs over 300 steps. Both 
 # %% [markdown]
 # With the wrong gradient the loss falls below an eighth of what it was, smoothly, and the classifier is far better
 # than chance. Nothing in the dashed curve alone asks for a search. Without the other run to compare with, the missing
-# accuracy would be put down to the model, the data or the learning rate.
+# accuracy would be put down to the model, the data or the learning rate (`rate`, by which a step multiplies the
+# gradient).
 #
 # Public code has bugs of this kind: each of the six public NumPy Transformers that we examined is wrong in its
 # gradients, its masks or its attention (see the [README](../README.md)). So here every gradient is checked. In this
@@ -113,9 +114,9 @@ show(figure, "01_two_runs", alt="Training loss of two runs over 300 steps. Both 
 #
 # $$dy_{nj} = \frac{\partial L}{\partial y_{nj}}$$
 #
-# Nothing in a layer's backward knows what the rest of the model is. It is handed `dy`, the gradient of what it wrote,
-# and owes `dx`, the gradient of what it read, and the gradients of its own weights. At the end of the chain stands
-# `dL`, which is 1: the loss changes as much as the loss changes.
+# Nothing in a layer's backward knows what the rest of the model is. It is handed `dy`, the gradient of what it wrote
+# (the *upstream* gradient), and owes `dx`, the gradient of what it read, and the gradients of its own weights. At the
+# end of the chain stands `dL`, which is 1: the loss changes as much as the loss changes.
 
 # %% The figure
 figure, axes = plt.subplots(figsize=(8, 2.3), layout="constrained")
@@ -272,8 +273,8 @@ measure("largest sum of a row of dy", np.abs(dy.sum(axis=1)).max(), 0, 1e-15)
 #
 # $$\frac{L(w + h) - L(w - h)}{2h} = \frac{dL}{dw} + O(h^2)$$
 #
-# The left side calls nothing but `forward`, the right side is what `backward` claims. They are two programs, so one
-# mistake is seldom in both.
+# The left side, a **central difference**, calls nothing but `forward`; the right side is what `backward` claims. They
+# are two programs, so one mistake is seldom in both.
 
 # %%
 def numeric_gradient(f, array, h=1e-5):

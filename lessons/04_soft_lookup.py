@@ -26,11 +26,11 @@ from scratchformer.text.grammar import words
 #
 # A translator that is about to write *Hund* must find *dog* in the English sentence. With a dict that would be one
 # line: the keys are words, the values whatever is known about them. (In [lesson 03](03_bahdanau.py) one vector served
-# as key and as value, and a small network compared. You can read this lesson without that one.) But nobody tells the model
-# which word belongs to which. It has to learn that, by gradient descent, which can only change numbers a little and see
-# whether things get better. So let queries and keys be vectors of numbers, and let a query find the key with which it
-# has the largest dot product, and return that key's value. Here are two hundred random queries and nine keys. Move one
-# number of a query by $h$ up and down: for how many of the 1,600 numbers does the result change at all?
+# as key and as value, and a small network compared. You can read this lesson without that one.) But nobody tells the
+# model which word belongs to which. It has to learn that, by gradient descent, which can only change numbers a little
+# and see whether things get better. So let queries and keys be vectors of numbers, and let a query find the key with
+# which it has the largest dot product, and return that key's value. Here are two hundred random queries and nine keys.
+# Move one number of a query by $h$ up and down: for how many of the 1,600 numbers does the result change at all?
 
 # %%
 random = np.random.default_rng(0)

@@ -148,8 +148,8 @@ measure("the same with the factor", math.exp(-gap / 8), 0.55, 0.75)
 #
 # $$w_s = \frac{e^{z_s}}{\sum_u e^{z_u}}$$
 #
-# - Through the sum: the sum grows by $e^{z_r}$, its share is $w_r$, so every $w_s$ shrinks in proportion. This route
-#   contributes $-w_s w_r$ to $\frac{\partial w_s}{\partial z_r}$.
+# - Through the sum: per unit of $z_r$, the sum grows by $e^{z_r}$. That is a share $w_r$ of it, so every $w_s$ shrinks
+#   by the share $w_r$ of itself. This route contributes $-w_s w_r$ to $\frac{\partial w_s}{\partial z_r}$.
 # - Through the numerator, only if $s = r$: it contributes $w_r$.
 #
 # Together, with $[s = r]$ for 1 if they are the same key and 0 otherwise:

@@ -157,7 +157,7 @@ show(figure, "07_two_questions", alt="Four bar charts of attention weights over 
 # | $x$, $m$ | (B, T, D), (B, S, D) | B sentences, T queries, S keys, D = d_model |
 # | $W_{Q,i}$, $W_{K,i}$, $W_{V,i}$ | (D, d_k) | one of each for each head; the paper writes $W_i^Q$ |
 # | $\mathrm{head}_i$, $\mathrm{Concat}$ | (B, T, d_k), (B, T, h d_k) | the heads, side by side |
-# | $W_O$ | (h d_k, D) | |
+# | $W_O$ | (h d_k, D) | h heads; lessons 04 and 06 wrote H |
 #
 # The paper takes $d_k = d_v = d_{model} / h$: in its base model, 8 heads of 64 make 512. It need not be so, as $W_O$
 # takes any width (the wide head above had $d_k = 64$ in a model of 16), but then the cost is another. Word for word,
