@@ -481,7 +481,7 @@ measure("its pairs with neither right", 1 - 2 * best.accuracy + best.pair_accura
 # | Seen here | Lessons | about |
 # |---|---|---|
 # | 867,328 gradients that keep their promise | [01](01_backprop.py) | backprop by hand |
-# | words that all look at one another, not one after the other | [02](02_recurrence.py), [03](03_bahdanau.py) | recurrence, and its patch |
+# | words that all look at one another | [02](02_recurrence.py), [03](03_bahdanau.py) | recurrence, and its patch |
 # | a weight of 1, distributed over the sentence | [04](04_soft_lookup.py), [05](05_scaling.py) | attention, its scale |
 # | the next piece is predicted without having been seen | [06](06_masks.py) | masks |
 # | four heads that look at different places | [07](07_many_heads.py) | many heads |
