@@ -481,7 +481,7 @@ measure("its pairs with neither right", 1 - 2 * best.accuracy + best.pair_accura
 # | Seen here | Lessons | about |
 # |---|---|---|
 # | 867,328 gradients that keep their promise | [01](01_backprop.py) | backprop by hand |
-# | all words at once, not one by one | [02](02_recurrence.py), [03](03_bahdanau.py) | recurrence, and its patch |
+# | words that all look at one another | [02](02_recurrence.py), [03](03_bahdanau.py) | recurrence, and its patch |
 # | a weight of 1, distributed over the sentence | [04](04_soft_lookup.py), [05](05_scaling.py) | attention, its scale |
 # | the next piece is predicted without having been seen | [06](06_masks.py) | masks |
 # | four heads that look at different places | [07](07_many_heads.py) | many heads |
@@ -495,7 +495,7 @@ measure("its pairs with neither right", 1 - 2 * best.accuracy + best.pair_accura
 # | the translator itself | [19](19_train_a_translator.py) | training it on a CPU |
 # | translations and their score | [20](20_beam_search.py), [21](21_bleu_and_averaging.py) | beam search, BLEU |
 #
-# Begin with [lesson 01](01_backprop.py). Short of time? 01, 04, 05, 06, 07, 09, 11, 12, 13, 14, 15 and 20 hold the
-# paper's model, its training and its search.
+# Begin with [lesson 01](01_backprop.py). Short of time? 01, 04 to 09, 11 to 15 and 20 hold the paper's model, its
+# loss, its optimiser and its search.
 # Pictures of the machine's inside, before any formula: J. Alammar's "The Illustrated Transformer",
 # [jalammar.github.io](https://jalammar.github.io/illustrated-transformer/).

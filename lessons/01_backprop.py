@@ -98,7 +98,8 @@ show(figure, "01_two_runs", alt="Training loss of two runs over 300 steps. Both 
 # %% [markdown]
 # With the wrong gradient the loss falls below an eighth of what it was, smoothly, and the classifier is far better
 # than chance. Nothing in the dashed curve alone asks for a search. Without the other run to compare with, the missing
-# accuracy would be put down to the model, the data or the learning rate.
+# accuracy would be put down to the model, the data or the learning rate (`rate`, by which a step multiplies the
+# gradient).
 #
 # Public code has bugs of this kind: each of the six public NumPy Transformers that we examined is wrong in its
 # gradients, its masks or its attention (see the [README](../README.md)). So here every gradient is checked. In this
@@ -113,9 +114,9 @@ show(figure, "01_two_runs", alt="Training loss of two runs over 300 steps. Both 
 #
 # $$dy_{nj} = \frac{\partial L}{\partial y_{nj}}$$
 #
-# Nothing in a layer's backward knows what the rest of the model is. It is handed `dy`, the gradient of what it wrote,
-# and owes `dx`, the gradient of what it read, and the gradients of its own weights. At the end of the chain stands
-# `dL`, which is 1: the loss changes as much as the loss changes.
+# Nothing in a layer's backward knows what the rest of the model is. It is handed `dy`, the gradient of what it wrote
+# (the *upstream* gradient), and owes `dx`, the gradient of what it read, and the gradients of its own weights. At the
+# end of the chain stands `dL`, which is 1: the loss changes as much as the loss changes.
 
 # %% The figure
 figure, axes = plt.subplots(figsize=(8, 2.3), layout="constrained")
@@ -272,21 +273,19 @@ measure("largest sum of a row of dy", np.abs(dy.sum(axis=1)).max(), 0, 1e-15)
 #
 # $$\frac{L(w + h) - L(w - h)}{2h} = \frac{dL}{dw} + O(h^2)$$
 #
-# The left side calls nothing but `forward`, the right side is what `backward` claims. They are two programs, so one
-# mistake is seldom in both.
+# The left side, a **central difference**, calls nothing but `forward`; the right side is what `backward` claims. They
+# are two programs, so one mistake is seldom in both.
 
 # %%
 def numeric_gradient(f, array, h=1e-5):
-    """Central differences of the number f() in each element of `array`, which f reads. -> array.shape"""
+    """Central differences of the number f(array) in each element of `array`. -> array.shape"""
     gradient = np.zeros_like(array)
     for index in np.ndindex(array.shape):
-        original = array[index]
-        array[index] = original + h
-        above = f()
-        array[index] = original - h
-        below = f()
-        array[index] = original
-        gradient[index] = (above - below) / (2 * h)
+        moved = array.copy()
+        moved[index] = array[index] + h
+        above = f(moved)
+        moved[index] = array[index] - h
+        gradient[index] = (above - f(moved)) / (2 * h)
     return gradient
 
 
@@ -295,16 +294,17 @@ def relative_error(analytic, numeric):
     return np.abs(analytic - numeric).max() / max(np.abs(analytic).max(), np.abs(numeric).max())
 
 
-def loss():
+def loss(x, W, b):
     return softmax_cross_entropy(linear(x, W, b), t)[0]
 
 
-for name, array, gradient in ("dx", x, dx), ("dW", W, dW), ("db", b, db):
-    error = relative_error(gradient, numeric_gradient(loss, array))
-    measure(f"{name} {gradient.shape}: worst relative error", error, 0, 5e-10)
+arrays = {"x": x, "W": W, "b": b}
+for (name, array), gradient in zip(arrays.items(), (dx, dW, db)):
+    numeric = numeric_gradient(lambda moved: loss(**arrays | {name: moved}), array)        # the others held fixed
+    measure(f"d{name} {gradient.shape}: worst relative error", relative_error(gradient, numeric), 0, 5e-10)
 
 q = np.eye(J)[t]
-error = relative_error(x.T @ ((p - q) * q), numeric_gradient(loss, W))
+error = relative_error(x.T @ ((p - q) * q), numeric_gradient(lambda W: loss(x, W, b), W))
 measure("dW with the wrong gradient from the opening", error, 0.1, 1)
 
 # %% [markdown]
@@ -326,7 +326,7 @@ figure, axes = plt.subplots(figsize=(7, 3.8), layout="constrained")
 steps = 10.0 ** np.arange(-12, 0.5, 0.5)
 for dtype, colour, line, lo, hi in ("float64", DARK, "o-", 1e-12, 4e-10), ("float32", ACCENT, "s--", 2e-6, 2e-4):
     x_, W_, b_ = (array.astype(dtype) for array in (x, W, b))
-    errors = [relative_error(dW, numeric_gradient(lambda: softmax_cross_entropy(linear(x_, W_, b_), t)[0], W_, step))
+    errors = [relative_error(dW, numeric_gradient(lambda W: softmax_cross_entropy(linear(x_, W, b_), t)[0], W_, step))
               for step in steps]
     measure(f"{dtype}: smallest error, at a step of {steps[np.argmin(errors)]:.0e}", min(errors), lo, hi)
     axes.loglog(steps, errors, line, color=colour, markersize=4, label=dtype)
@@ -440,7 +440,8 @@ runs = {
     "sign flipped": (lambda p, q: q - p, sum_of_rows),
 }
 y = linear(x, W, b)
-numeric = {"dy": numeric_gradient(lambda: softmax_cross_entropy(y, t)[0], y), "db": numeric_gradient(loss, b)}
+numeric = {"dy": numeric_gradient(lambda y: softmax_cross_entropy(y, t)[0], y),
+           "db": numeric_gradient(lambda b: loss(x, W, b), b)}
 p = softmax_cross_entropy(y, t)[1]
 figure, axes = plt.subplots(figsize=(8, 4), layout="constrained")
 looks = [("-", DARK), ("--", ACCENT), (":", "#4292c6"), ("-.", "#666666"), ((0, (5, 1, 1, 1, 1, 1)), "black")]

@@ -21,18 +21,17 @@ from scratchformer.study.recurrent import RNN, sigmoid
 # %% [markdown]
 # ## Question
 #
-# **How can a network of fixed size read a sentence of any length, and what does it forget?**
+# **A network of fixed size can read a sentence of any length, one word after the other. What does it forget?**
 #
-# The answer in one sentence: it reads one word at a time, with the same weights at every step, into a state of fixed
-# size; and it fails first at words that lie far back, whose trace shrinks from step to step beside the traces of
-# all that came after.
+# The answer in one sentence: first the words that lie far back, because the trace of a word shrinks from step to step
+# and lies among the traces of all the words after it.
 #
 # Lesson 01 read a sentence as a bag of words. That takes any length, but *dog bites man* and *man bites dog* are the
-# same bag. A **recurrent network** keeps the order: its *state*, a vector $h$, is updated by each word in turn. Here
-# is one (64 numbers of state) on a test of memory: it reads $n$ random symbols, each 1 to 8, and must say at the end
-# which was the first. Network and training are the same for every $n$; what grows is the distance, and with it the
-# number of other symbols on the way. (A symbol is given as a row of numbers with a 1 at its place, and the first
-# symbol has a second 1 at place 0, of which more below. The code is in
+# same bag. A **recurrent network** keeps the order: its *state*, a vector $h$ of fixed size, is updated by each word in
+# turn, with the same weights at every step. Here is one (64 numbers of state) on a test of memory: it reads $n$ random
+# symbols, each 1 to 8, and must say at the end which was the first. Network and training are the same for every $n$;
+# what grows is the distance, and with it the number of other symbols on the way. (A symbol is given as a row of numbers
+# with a 1 at its place, and the first symbol has a second 1 at place 0, of which more below. The code is in
 # [study/recall.py](../scratchformer/study/recall.py): the state after the last symbol, a linear map to 9 scores, the
 # softmax cross-entropy of lesson 01, and 200 steps of Adam, an optimiser that gives each weight a step length of its
 # own.)
@@ -52,13 +51,13 @@ for n, lo, hi in (4, 0.99, 1), (16, 0.97, 1), (128, 0.05, 0.2):
 # ## The idea in one picture
 #
 # Unroll the loop in time. Every column is the same layer with the same weights; only $x_t$ and the state differ. $a_t$
-# is the sum of what comes in, and a bias. What the network knows of $x_1$ when it has read $x_n$ has come through
-# every box between them.
+# is the sum of what comes in, and a bias. What the network knows of $x_1$ when it has read $x_T$, the last input, has
+# come through every box between them.
 
 # %% The figure
 figure, axes = plt.subplots(figsize=(8, 3.1), layout="constrained")
 forward, back = dict(arrowstyle="-|>", color=DARK), dict(arrowstyle="-|>", color=ACCENT, ls="--")
-for at, name in zip((0, 2.4, 4.8, 8.2), "123n"):
+for at, name in zip((0, 2.4, 4.8, 8.2), "123T"):
     axes.text(at, 0, f"tanh(a$_{name}$)", ha="center", va="center",
               bbox=dict(boxstyle="round,pad=0.6", fc="white", ec=DARK))
     axes.text(at, -1.35, f"x$_{name}$", ha="center", color=DARK)
@@ -77,7 +76,7 @@ axes.text(6.55, 0, "...", ha="center", va="center")
 axes.text(3.6, -0.45, "from later", ha="center", color=ACCENT, fontsize=9)
 axes.set(xlim=(-2.1, 9), ylim=(-1.6, 1.5))
 axes.axis("off")
-show(figure, "02_unrolled", alt="Four boxes from left to right, steps 1, 2, 3 and n, each tanh of a sum. Solid arrows: "
+show(figure, "02_unrolled", alt="Four boxes from left to right, steps 1, 2, 3 and T, each tanh of a sum. Solid arrows: "
      "x_t comes in from below through W_x, the state from the left through W_h, and h_t leaves upwards and to the "
      "right. Dashed arrows run back: into each box come dh_t from above and a gradient from the later step.")
 
@@ -164,9 +163,9 @@ def bptt(dh, x, h0, h, W_x, W_h):
 # %% [markdown]
 # ## Check
 #
-# All five against central differences, with a random upstream gradient. Then a classic mistake: leave out
-# `from_later`. Such a *truncated* backward has been used on purpose (see "Paper and code"), but it is not the
-# gradient, and a check with $T = 1$ does not see it.
+# All five against central differences (`numeric_gradient` is that of lesson 01), with a random $dh$. Then a classic
+# mistake: leave out `from_later`. Such a *truncated* backward has been used on purpose (see "Paper and code"), but it
+# is not the gradient, and a check with $T = 1$ does not see it.
 
 # %%
 arrays = {"b": b, "W_x": W_x, "W_h": W_h, "x": x, "h0": h0}
@@ -315,8 +314,8 @@ show(figure, "02_what_is_left", alt="Length left of a difference in the first st
 # - **Attention**, one layer from the library, as a black box. You have seen its map in lesson 00. Here only one thing
 #   matters: at the last place it looks at all $n$ places *directly*, with no chain in between.
 #
-# How does attention know which symbol is the first? It would not: it is a bag, too. In this task the first place is
-# marked by a 1 in a ninth input, for all readers. Without the mark:
+# How does attention know which symbol is the first? It would not: what it sees is a bag, too. In this task the first
+# place is marked by a 1 in a ninth input, for all readers. Without the mark:
 
 # %%
 for name, lo, hi in ("RNN", 0.97, 1), ("attention", 0.3, 0.38):
@@ -354,6 +353,8 @@ for reader, n, lo, hi in [("RNN", 16, 0.95, 1), ("RNN", 64, 0.2, 0.6), ("RNN, W_
                           ("LSTM, forget bias 1", 32, 0.1, 0.25), ("LSTM, forget bias 5", 32, 0.95, 1),
                           ("LSTM, forget bias 5", 64, 0.4, 0.7), ("attention", 64, 0.98, 1)]:
     measure(f"{reader}, n = {n}: mean accuracy", right(reader, n), lo, hi)
+for which, lo, hi in ("lowest", 0.1, 0.2), ("highest", 0.85, 0.95):
+    measure(f"RNN, n = 32: the {which} of three seeds", right("RNN", 32, which), lo, hi)
 for n, lo, hi in (32, 0.97, 1), (64, 0.25, 0.45):
     slow = rows["attention", n, False]["by_rate"][0]
     measure(f"attention, n = {n}, at rate {slow['learning_rate']}", slow["accuracy"]["mean"], lo, hi)
@@ -382,7 +383,7 @@ show(figure, "02_recall", alt="Accuracy against n from 4 to 64, mean and range o
 #   symbols to choose among: at the smallest of the three rates 200 steps are enough at 32, and not at 64.
 # - **The recurrent readers** fail at a length that their *start* decides, for nothing else differs within each pair:
 #   the RNN with a smaller $W_h$ fails sooner than the other; the LSTM whose gate is 0.73 open fails sooner than the
-#   one with the open gate. Seeds differ much for the RNN: at 32 one of three guesses, and the others are near 0.9.
+#   one with the open gate. Seeds differ much for the RNN: at 32 the best gets 0.9, and the worst guesses.
 #
 # Is it the vanishing, then? Here is what is left at the start of training of a difference in $h_0$, the state before
 # the first symbol (for the LSTM: in $c_0$), measured with the library's backward as in Experiment 1. Beside it a
@@ -499,12 +500,12 @@ for n, lo, hi in (2, 1e-4, 1e-1), (4, 1e-15, 1e-8), (16, 0, 1e-50):
     measure(f"n = {n}: left of a small difference in the first state", left_over(latch, x[:1, 1:n], h[:1, 0]), lo, hi)
 
 # %% [markdown]
-# It remembers perfectly after 1,000 symbols, and a *small* difference in its first state is gone after a few. There
-# is no contradiction. The latch is safe *because* it undoes small changes; the first symbol makes a large one, and
+# It remembers perfectly after 1,000 symbols, and a *small* difference in its first state is gone after a few. There is
+# no contradiction. The latch is safe *because* it undoes small changes; the first symbol makes a large one, and
 # derivatives speak of small changes only. So what vanishes here is not the memory but the **gradient that would teach
-# it**: of a loss at the end, nothing arrives at $h_1$. Bengio, Simard and Frasconi showed in 1994 (*Learning long-term
-# dependencies with gradient descent is difficult*) that this is a dilemma: a state that holds on to its content safely
-# passes hardly any gradient back.
+# it**: of a loss at the end, next to nothing arrives at $h_1$. Bengio, Simard and Frasconi showed in 1994 (*Learning
+# long-term dependencies with gradient descent is difficult*) that this is a dilemma: a state that holds on to its
+# content safely passes hardly any gradient back.
 #
 # ## Paper and code
 #

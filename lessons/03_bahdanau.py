@@ -119,8 +119,8 @@ show(figure, "03_look_back", alt="Left the states h_1 to h_4 of the reader, abov
 #
 # $$w_{ts} = \frac{\exp(e_{ts})}{\sum_r \exp(e_{tr})} \qquad c_t = \sum_s w_{ts} h_s$$
 #
-# The writer's symbol is then guessed from $s_t$ and $c_t$ side by side. Nobody says where to look: $W$, $U$ and $v$
-# learn it from the loss.
+# A linear map of $s_t$ and $c_t$ side by side, $d_s + d_h$ numbers, then gives the 9 scores of the symbol. Nobody says
+# where to look: $W$, $U$ and $v$ learn it from the loss.
 
 # %%
 def softmax(e):
@@ -260,8 +260,6 @@ for name, ours, theirs in zip(arrays, gradients, library):
 #   has a short way to the writer, this would do as well.
 # - **more numbers** in the one vector, 64 in place of 32, and no attention: more weights than attention adds.
 # - **more steps**, four times as many, with one vector.
-#
-# (Rows that speak of places or of no recurrence belong to Experiment 2.)
 
 # %%
 attentive, _ = try_out("attention", 16, 0.9, 1, SEEDS, look=AdditiveAttention)
@@ -274,10 +272,15 @@ def accuracy(model, n, which="mean"):
     return rows[model, n]["accuracy"][which]
 
 
-print("symbols right, mean of three seeds (lowest..highest); guessing gives 0.125")
-for (model, n), row in rows.items():
-    print("n = {:2}  {:36}{:6,} weights  {:.2f} ({:.2f}..{:.2f})".format(
-        n, model, row["parameters"], *(accuracy(model, n, which) for which in ("mean", "lowest", "highest"))))
+def print_rows(experiment):
+    print("symbols right, mean of three seeds (lowest..highest); guessing gives 0.125")
+    for (model, n), row in rows.items():
+        if experiment == (2 if "told" in model or "no recurrence" in model else 1):
+            print("n = {:2}  {:36}{:6,} weights  {:.2f} ({:.2f}..{:.2f})".format(
+                n, model, row["parameters"], *(accuracy(model, n, which) for which in ("mean", "lowest", "highest"))))
+
+
+print_rows(1)
 
 # %%
 for model, n, lo, hi in [("one vector", 16, 0.52, 0.6), ("one vector, rate 0.003", 16, 0.44, 0.52),
@@ -350,14 +353,15 @@ if not QUICK:
 # its matrix: a learned vector for the symbol and a learned vector for the place. The reader goes the same way (in the
 # code, `told="rw"` tells both), and no vector passes from its end to the writer.
 #
-# Three controls are in the table above: attention without recurrence and *without* places; one vector, no attention,
-# *with* places; and both together, recurrence and attention, with places.
+# One run trains here. Three controls are recorded with it, three seeds each: attention without recurrence and
+# *without* places; one vector, no attention, *with* places; and recurrence and attention together, with places.
 
 # %%
 [free], _ = try_out("no recurrence", 16, 0.98, 1, look=AdditiveAttention, reader=Linear, writer=Linear, told="rw")
 measure("no recurrence: weight on the state of the symbol wanted", shares(free)[0], 0.9, 1)
 measure("    how much the least steady weight varies between sequences (standard deviation)",
         free.weights(source, read).std(axis=0).max(), 0, 0.15)
+print_rows(2)
 for model, n, lo, hi in [("no recurrence", 16, 0.99, 1), ("no recurrence", 32, 0.99, 1),
                          ("no recurrence, not told the places", 16, 0.26, 0.27),
                          ("one vector, told the places", 16, 0.5, 0.54),
@@ -380,6 +384,8 @@ for panel in left, by_place:
 left.plot(32, accuracy("attention, told the places", 32), "s", color=ACCENT, mfc="none", ms=11)
 left.text(32.5, 1.06, "open square: attention, told the places", fontsize=9, ha="right", color=ACCENT)
 left.text(4, 1 / SYMBOLS + 0.02, "guessing", fontsize=9, color="#444444")
+for name, x, y in ("one vector", 12.5, 0.42), ("attention", 13.5, 0.76), ("no recurrence", 18.5, 0.94):
+    left.text(x, y, name, fontsize=9, color=looks[name][1])
 left.set(xlabel="n, symbols to turn round", xticks=LENGTHS, title="One vector fails, attention holds longer")
 by_place.set(xlabel="place written", title="n = 16, place by place", xticks=(1, 4, 8, 12, 16))
 by_place.legend(fontsize=9, loc="lower left", bbox_to_anchor=(0.02, 0.14))
@@ -428,8 +434,8 @@ show(figure, "03_alignment", alt="Maps of the weights of one new sequence of 16 
 # > (§3.2.1)
 #
 # The two are the additive score, and a plainer one: the sum of products of two vectors,
-# $e_{ts} = \sum_k a_{tk} b_{sk}$ with $a_t = s_t W$ and $b_s = h_s U$. (The paper has a factor before it, left out
-# here.) Does it do the same job?
+# $e_{ts} = \sum_k a_{tk} b_{sk}$ with $a_t = s_t W$ and $b_s = h_s U$, the two parts that were added before tanh. (The
+# paper has a factor before the sum, left out here.) Does it do the same job?
 
 # %%
 try_out("dot product", 16, 0.97, 1, look=DotAttention, reader=Linear, writer=Linear, told="rw")

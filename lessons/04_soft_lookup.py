@@ -25,11 +25,12 @@ from scratchformer.text.grammar import words
 # **A Python dict finds a value by its key. How can a model *learn* such a lookup?**
 #
 # A translator that is about to write *Hund* must find *dog* in the English sentence. With a dict that would be one
-# line: the keys are words, the values whatever is known about them. But nobody tells the model which word belongs to
-# which. It has to learn that, by gradient descent, which can only change numbers a little and see whether things get
-# better. So let queries and keys be vectors of numbers, and let a query find the key with which it has the largest
-# dot product, and return that key's value. Here are two hundred random queries and nine keys. Move one number of a
-# query by $h$ up and down: for how many of the 1,600 numbers does the result change at all?
+# line: the keys are words, the values whatever is known about them. (In [lesson 03](03_bahdanau.py) one vector served
+# as key and as value, and a small network compared. You can read this lesson without that one.) But nobody tells the
+# model which word belongs to which. It has to learn that, by gradient descent, which can only change numbers a little
+# and see whether things get better. So let queries and keys be vectors of numbers, and let a query find the key with
+# which it has the largest dot product, and return that key's value. Here are two hundred random queries and nine keys.
+# Move one number of a query by $h$ up and down: for how many of the 1,600 numbers does the result change at all?
 
 # %%
 random = np.random.default_rng(0)
@@ -102,7 +103,8 @@ show(figure, "04_temperature", alt="Weights of five keys at four temperatures. A
 # $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\left(\frac{Q K^T}{\sqrt{d_k}}\right) V$$
 #
 # In the code $a$ is `scores`, $w$ is `weights` and $c$ is `factor`, a constant; no step below depends on its size.
-# (In this lesson $q$ is a query and $t$ counts queries.)
+# (Lesson 01's $q$ and $t$ spoke of the right class; here $q$ is a query, and $t$ counts queries. Lesson 03 wrote $e$
+# for the score.)
 
 # %%
 def attention(q, k, v, factor):
@@ -178,8 +180,8 @@ def attention_layer(x, memory, W_Q, W_K, W_V):
 # That is `dweights = dy @ v.T`, a dot product again. It is large where value $s$ points in the direction in which the
 # loss grows.
 #
-# **$da_{tr}$**, through softmax. The rows do not mix, so drop $t$, and call what goes into softmax $z_s = c a_s$. The
-# logarithm of a weight is easier than the weight:
+# **$da_{tr}$**, through softmax (known from lesson 03, but for the factor $c$). The rows do not mix, so drop $t$, and
+# call what goes into softmax $z_s = c a_s$. The logarithm of a weight is easier than the weight:
 #
 # $$\ln w_s = z_s - \ln \sum_u e^{z_u}$$
 #
@@ -495,7 +497,8 @@ measure("only the memory permuted: relative difference from y",
 #
 # - [Vaswani et al. (2017)](https://arxiv.org/abs/1706.03762), §3.2: "mapping a query and a set of key-value pairs to
 #   an output"; §3.2.1: equation 1; §3.2.3: self- and cross-attention ("encoder-decoder attention"). The soft lookup
-#   is older: Bahdanau et al. (2015) used it to translate, with a small network where the paper has the dot product.
+#   is older: Bahdanau et al. (2015) used it to translate, with a small network where the paper has the dot product
+#   ([lesson 03](03_bahdanau.py)).
 # - In the library: `ScaledDotProductAttention`, and around it `SelfAttention` and `CrossAttention`, in
 #   [nn/attention.py](../scratchformer/nn/attention.py).
 # - *Differs from this page:* the library has several heads, masks, biases, the map $W_O$ at the end, and dropout on

@@ -2,8 +2,8 @@
 # # 05 · Why attention divides by the square root of d_k
 #
 # *About 25 minutes. You need: [lesson 01](01_backprop.py) (gradients, softmax) and [lesson 04](04_soft_lookup.py)
-# (queries, keys, values). You will have: the backward pass of softmax inside attention, and a measured answer to what
-# the factor in equation 1 is for.*
+# (queries, keys, values, and the backward pass). You will have: a second derivation of the backward pass of softmax,
+# which shows when it passes nothing back, and a measured answer to what the factor in equation 1 is for.*
 
 # %% Imports
 import math
@@ -33,8 +33,7 @@ def softmax(z):
 # The task below has one right answer and nothing in its way. There are 32 keys, random vectors of $d_k$ numbers, and
 # a query. The query is to learn to put its weight on one given key: gradient descent may change the query freely, to
 # make the weight of that key as large as it can be. Twenty-four such queries learn, each with keys of its own, at six
-# learning rates that span five powers of ten. (`dscores` in the code is derived below; the line after it is lesson
-# 04's.)
+# learning rates that span five powers of ten. (`dscores` and the line after it are those of lesson 04.)
 
 # %%
 RATES = [0.01, 0.1, 1, 10, 100, 1000]
@@ -142,18 +141,19 @@ measure("the same with the factor", math.exp(-gap / 8), 0.55, 0.75)
 #
 # ## Backward of softmax
 #
-# Now what does that do to the gradient? Let $w = \mathrm{softmax}(z)$ be the weights of one query, and suppose that
-# we have $dw_s$, one number for each key. We want $dz_r$. The score $z_r$ reaches **every** weight $w_s$: its own
-# through the numerator, and all of them through the common sum.
+# Now what does that do to the gradient? Lesson 04 derived it by way of the logarithm. Here it is once more from the
+# fraction itself, which shows by what routes it comes. Let $w = \mathrm{softmax}(z)$ be the weights of one query, and
+# suppose that we have $dw_s$, one number for each key. We want $dz_r$. The score $z_r$ reaches **every** weight $w_s$:
+# its own through the numerator, and all of them through the common sum.
 #
 # $$w_s = \frac{e^{z_s}}{\sum_u e^{z_u}}$$
 #
-# - Through the sum: the sum grows by $e^{z_r}$, its share is $w_r$, so every $w_s$ shrinks in proportion. This route
-#   contributes $-w_s w_r$ to $\frac{\partial w_s}{\partial z_r}$.
+# - Through the sum: per unit of $z_r$, the sum grows by $e^{z_r}$. That is a share $w_r$ of it, so every $w_s$ shrinks
+#   by the share $w_r$ of itself. This route contributes $-w_s w_r$ to $\frac{\partial w_s}{\partial z_r}$.
 # - Through the numerator, only if $s = r$: it contributes $w_r$.
 #
-# Together, with $\delta_{sr}$ for 1 if $s = r$ and 0 otherwise:
-# $\frac{\partial w_s}{\partial z_r} = w_s (\delta_{sr} - w_r)$.
+# Together, with $[s = r]$ for 1 if they are the same key and 0 otherwise:
+# $\frac{\partial w_s}{\partial z_r} = w_s ([s = r] - w_r)$, as in lesson 04.
 #
 # The chain rule adds up the ways from $z_r$ to the loss, over all $s$:
 #
@@ -210,7 +210,7 @@ measure("random upstream: largest true gradient", np.abs(numeric).max(), 0.01, 1
 # ## Experiment 1: what arrives at the scores
 #
 # How much of a gradient does softmax let through? The derivatives of the weights form a matrix
-# $J_{sr} = w_s (\delta_{sr} - w_r)$. Its norm says how strongly the weights react to the scaled scores. What reaches
+# $J_{sr} = w_s ([s = r] - w_r)$. Its norm says how strongly the weights react to the scaled scores. What reaches
 # the scores themselves is $c J$, with the factor $c$ of each variant. Two thousand random queries for each size, 32
 # keys each. The third variant is a control: if smaller scores were always better, dividing by $d_k$ would be better
 # still.

@@ -36,9 +36,10 @@ from scratchformer.text.tokenizer import BOS, EOS, PAD
 # The answer in one sentence: replace every score that a query must not use by $-\infty$ before softmax, so that its
 # weight is exactly 0, forward and backward, and let the model read what it is to write one place later.
 #
-# First see what happens without. A small model with one attention learns to guess the next word of short English
-# sentences from the bundled corpus. It reads `<s> the goat slept .` and is to write `the goat slept . </s>`: under
-# each word, the one that follows it. Shorter sentences of a batch are filled up with padding, the id 0.
+# First see what happens without. A small model with one attention (what stands around it is taken from the library as
+# it is) learns to guess the next word of short English sentences from the bundled corpus. It reads
+# `<s> the goat slept .` and is to write `the goat slept . </s>`: under each word, the one that follows it. Shorter
+# sentences of a batch are filled up with padding, the id 0.
 
 # %% Reading the sentences
 def sentences(split, at_most):

@@ -157,7 +157,7 @@ show(figure, "07_two_questions", alt="Four bar charts of attention weights over 
 # | $x$, $m$ | (B, T, D), (B, S, D) | B sentences, T queries, S keys, D = d_model |
 # | $W_{Q,i}$, $W_{K,i}$, $W_{V,i}$ | (D, d_k) | one of each for each head; the paper writes $W_i^Q$ |
 # | $\mathrm{head}_i$, $\mathrm{Concat}$ | (B, T, d_k), (B, T, h d_k) | the heads, side by side |
-# | $W_O$ | (h d_k, D) | |
+# | $W_O$ | (h d_k, D) | h heads; lessons 04 and 06 wrote H |
 #
 # The paper takes $d_k = d_v = d_{model} / h$: in its base model, 8 heads of 64 make 512. It need not be so, as $W_O$
 # takes any width (the wide head above had $d_k = 64$ in a model of 16), but then the cost is another. Word for word,
@@ -438,10 +438,11 @@ measure("best head of layer 2, lowest of four models", best[:, 1].min(), 0.88, 0
 #
 # > The animal did not cross the street because **it** was too tired.
 #
-# One strong line runs from *it* to *animal*; with *wide* for *tired*, to *street*. But one sentence is a sample of
-# one. The bundled corpus has 120 pairs of such sentences, which differ only in the last adjective, and so in the noun
-# that *it* stands for; German must say *er*, *sie* or *es* by the gender of that noun. *Looking* is one question,
-# *being needed* another; each of the 24 heads of each model is asked both:
+# One strong line runs from *it* to *animal*; with *wide* for *tired*, to *street*. Lesson 00 looked for such a line in
+# the encoder of one model and found none. Here are four models, and a second question. The bundled corpus has 120 pairs
+# of such sentences, which differ only in the last adjective, and so in the noun that *it* stands for; German must say
+# *er*, *sie* or *es* by the gender of that noun. *Looking* is one question, *being needed* another; each of the 24
+# heads of each model is asked both:
 #
 # - **Does it prefer the right noun?** In what share of the pairs does it give the noun that is meant more weight than
 #   the other, in both sentences? An encoder head is asked in the row of *it*; a cross-attention head while *er*,
