@@ -2,9 +2,9 @@
 # # 12 · Residual connections, LayerNorm and dropout
 #
 # *About 45 minutes. You need: [lesson 01](01_backprop.py) (the chain rule, the numeric check); attention from [lesson
-# 04](04_soft_lookup.py) and [lesson 07](07_many_heads.py), as a layer that reads and writes one vector per word. You
-# will have: the box "Add & Norm" of Figure 1 with its backward pass, and a measured answer to what each of its parts
-# is for.*
+# 04](04_soft_lookup.py) and [lesson 07](07_many_heads.py), as a layer that reads and writes one vector per word; the
+# feed-forward network ([lesson 11](11_feed_forward.py)). You will have: the box "Add & Norm" of Figure 1 with its
+# backward pass, and a measured answer to what each of its parts is for.*
 
 # %% Imports
 import json
@@ -31,11 +31,11 @@ from scratchformer.study.lesson import QUICK, ROOT, measure, recorded, same, sho
 # which part of it does what?**
 #
 # Here are the sentences of lesson 01 again, as bags of words, each to be assigned to one of 22 constructions. One
-# linear map can do it. Now we put feed-forward networks between the words and the scores, one after the other. (Each
-# is two linear maps with a ReLU between them, which sets negative numbers to 0: the paper's other sublayer, beside
-# attention.) The task has not become harder, since the stack may pass on what it reads. Training is plain gradient
-# descent, 80 steps of 64 sentences, at several learning rates. The rate that does best on the *training* sentences
-# counts, so the new sentences have no part in the choice. One seed each, so only large differences mean something.
+# linear map can do it. Now we put feed-forward networks (lesson 11) between the words and the scores, one after the
+# other, bare *sublayers*, as the paper calls attention and feed-forward network. The task has not become harder, since
+# the stack may pass on what it reads. Training is plain gradient descent, 80 steps of 64 sentences, at several learning
+# rates. The rate that does best on the *training* sentences counts, so the new sentences have no part in the choice.
+# One seed each, so only large differences mean something.
 
 # %% Reading the sentences
 def labelled_sentences(split):
