@@ -317,8 +317,8 @@ for word, ids in zip(held_out.source[:3], written(trained[None], held_out)):
 # One direction stands for all weights of the matrix: if $g$ is off by $e$, the left side is off by $e \cdot u$, and
 # that is 0 for hardly any $u$. The check has three limits.
 #
-# First, on the left stands backward. On the right stands forward, twice. **The paper stands nowhere.** So there are
-# four cases:
+# First, on the left stands backward. On the right stands forward, twice. **The paper stands nowhere.** (So a decoder
+# that does not read its memory could pass, in lesson 13.) There are four cases:
 #
 # | forward | backward | the check |
 # | --- | --- | --- |
