@@ -34,8 +34,8 @@ from scratchformer.training.run import load_run
 #
 # **Attention fetches: what a head returns is a weighted mean of values. What computes with the things it has fetched?**
 #
-# The answer in one sentence: mostly the feed-forward network, a small network with one wide hidden layer, the same at
-# every position, which combines what attention has brought there.
+# The answer in one sentence: what the paper has for that is the feed-forward network, a small network with one wide
+# hidden layer, the same at every position, which combines what attention has brought there.
 #
 # First a task that needs a combination. *The goat sleeps* and *the goats sleep* are right, *the goats sleeps*
 # and *the goat sleep* are wrong. Neither the noun nor the verb tells which; only the two together do. A query, the
@@ -43,7 +43,7 @@ from scratchformer.training.run import load_run
 # wrong. Between head and scores stands nothing, or two linear maps, or a feed-forward network: two linear maps with a
 # ReLU between them, which replaces negative numbers by 0. A quarter of the pairs of noun and verb is kept for the
 # test. Three runs each differ in their random start. (Rate and steps were chosen so that the feed-forward network
-# learns in every run; with fewer steps some of its runs were still at three in four.)
+# learns in every run; with fewer steps not all of its runs had got there.)
 
 # %% The sentences
 NOUNS, VERBS = "goat dog cat horse cow rabbit donkey duck".split(), "sleep run sing swim eat drink wait laugh".split()
@@ -244,8 +244,8 @@ same("positions reordered before or after", feed_forward(x[:, order], *weights)[
 # %%
 def attend(x, weights_from):
     """One head without weight matrices: the weights from one array, the values from another; both (B, T, D)"""
-    z = weights_from @ weights_from.swapaxes(1, 2)             # (B, T, T)
-    e = np.exp(z - z.max(axis=-1, keepdims=True))
+    c = weights_from @ weights_from.swapaxes(1, 2)             # (B, T, T)
+    e = np.exp(c - c.max(axis=-1, keepdims=True))
     return e / e.sum(axis=-1, keepdims=True) @ x
 
 
@@ -530,7 +530,8 @@ measure("share of all weights of the model, with 37,000 embeddings", 2 * base.N 
 # - §3.3, equation 2; $d_{model} = 512$ and $d_{ff} = 2048$. "While the linear transformations are the same across
 #   different positions, they use different parameters from layer to layer." The paper gives no reason for the factor
 #   4. Some call the shape a bottleneck; it is the inverse, wide in the middle.
-# - Table 3, rows (C), English to German, newstest2013; each row changes $d_{ff}$ alone:
+# - Table 3, rows (C), English to German, newstest2013; each row changes $d_{ff}$ alone. (Perplexity is $e$ to the mean
+#   loss in nats: lower is better.)
 #
 # | $d_{ff}$ | 1024 | 2048 (base) | 4096 |
 # | --- | --- | --- | --- |

@@ -71,7 +71,8 @@ def train(wire, seed=0, steps=200):
 # %% [markdown]
 # Two models, of the same tested parts. In one of them a single wire is missing: `cut` puts something that writes zeros
 # in the place of one kind of sublayer. First both are built very small and checked by finite differences, every array
-# of parameters in two random directions; then, at a size that can learn, they are trained for 200 steps.
+# of parameters in two random directions; then, at a size that can learn, they are trained for 200 steps. (A *logit* is
+# the score of a word before softmax.)
 
 # %%
 for name, wire, last in ("one", None, (0, 0.4)), ("the other", "memory", (2.0, 2.2)):
@@ -439,9 +440,10 @@ measure("numbers in that gradient", ours.store.grad.size, 2586, 2586)
 
 # %% [markdown]
 # Agreement of two programs by one author proves little, so now the truth. Let $w$ hold all $n$ parameters and $g$ be
-# the gradient that backward claims, both $(n)$. For any direction $u$ $(n)$, and a small step $\eta$:
+# the gradient that backward claims, both $(n,)$. As in lesson 01, for any direction $u$ $(n,)$ and a small step, here
+# $\delta$ ("delta") because $h$ counts heads:
 #
-# $$g \cdot u = \frac{L(w + \eta u) - L(w - \eta u)}{2 \eta} + O(\eta^2)$$
+# $$g \cdot u = \frac{L(w + \delta u) - L(w - \delta u)}{2 \delta} + O(\delta^2)$$
 #
 # Element by element that takes $2 n$ forward passes. For this toy they are affordable; for the base model $2 n$ is more
 # than a hundred million. One *random direction* takes two passes, whatever $n$ is. What does it find?
@@ -458,14 +460,14 @@ def gradient_of(model):
     return model.store.grad.copy()
 
 
-def in_direction(model, u, eta=1e-5):
+def in_direction(model, u, delta=1e-5):
     """The derivative of the loss along u (n,), from forward alone"""
     w, losses = model.store.data.copy(), []
-    for step in eta, -eta:
+    for step in delta, -delta:
         model.store.data[...] = w + step * u
         losses.append(loss_of(model))
     model.store.data[...] = w
-    return (losses[0] - losses[1]) / (2 * eta)
+    return (losses[0] - losses[1]) / (2 * delta)
 
 
 def directional_error(model, g, directions=6, seed=0):

@@ -26,16 +26,17 @@ SEEDS = [0] if QUICK else [0, 1, 2]
 # %% [markdown]
 # ## Question
 #
-# **Gradient descent with one step size for all weights does badly on a Transformer. What does Adam do about it, and why
-# does the paper begin with steps near 0?**
+# **A gradient says which way each weight should go. How far should it go, and at which step of training?**
 #
 # The answer in one sentence: Adam divides the averaged gradient of each weight by the usual size of that weight's own
-# gradient, so the learning rate says how far a weight moves; at the first step every weight moves its full length, and
-# in the paper's post-LN model the values and outputs of attention do not bear that.
+# gradient, so the learning rate says how far a weight moves; and the paper begins with a rate near 0, since at a
+# constant rate Adam's first step is its longest, and in a small post-LN model values and outputs of attention do not
+# bear such steps.
 #
-# First the failure. A small Transformer, one encoder layer and one decoder layer with $d_{model} = 32$, learns to
-# translate short sentences of the bundled corpus, cut into the pieces of words that the model of lesson 00 uses. It
-# takes 80 steps of 16 sentences. The learning rate rises over the first 20 steps and then stays.
+# First what happens with one step size for all weights. A small Transformer, one encoder layer and one decoder layer
+# with $d_{model} = 32$, learns to translate short sentences of the bundled corpus, cut into the pieces of words that
+# the model of lesson 00 uses. It takes 80 steps of 16 sentences. The learning rate rises over the first 20 steps and
+# then stays.
 
 # %% Reading the sentences
 tokenizer = load_run(ROOT / "data/tiny_model").tokenizer
@@ -228,7 +229,7 @@ for t in range(1, 6):
 #
 # The two branches of equation 3 are equal where $t^{-0.5} = t \cdot \mathrm{warmup}^{-1.5}$, at $t$ = warmup. Before,
 # the line is the lower one, after, the root. So the rate is highest there, at $(d_{model} \cdot
-# \mathrm{warmup})^{-0.5}$.
+# \mathrm{warmup})^{-0.5}$. (One curve of the figure has a warm-up of 2,034: that is for Check the claim.)
 
 # %%
 measure("base model, highest rate", learning_rate(4000, 512, 4000), 6.98e-4, 6.99e-4)
@@ -322,7 +323,7 @@ measure("signs kept, mean of steps 51 to 60", kept[50:].mean(), 0.68, 0.8)
 #
 # ## Backward: none, and what follows
 #
-# Nothing is differentiated here. To the optimizer the gradients are numbers that arrive; no gradient of the loss flows
+# Nothing is differentiated here. To the optimiser the gradients are numbers that arrive; no gradient of the loss flows
 # back through $m$, $v$ or the schedule. What it has instead is the *history* of each gradient, and two things follow.
 #
 # **How long is its memory?** In the sum above the gradient of $k$ steps ago counts $(1 - \beta) \beta^k$. The last
@@ -460,10 +461,10 @@ measure("corrected, 0.999 minus 0.98: largest", np.abs(late[0.999, Adam] - late[
 # the reason there. Another answer is often given: the first steps, at full length, overshoot, and the loss rises. Let
 # us see whether it does; and which weights are it that must not move fast?
 #
-# Models with 3 + 3 layers, a rate of 0.01, 150 steps, five seeds; a warm-up of 40 steps for *some* of the weights, all
-# others at the full rate from the first step on. (It is recorded too: 55 runs.) The last two columns tell how much of
-# the decoder's output is one vector common to all words: the square of the mean vector, over the mean of the squares.
-# At 1, the words cannot be told apart.
+# Models with 3 + 3 layers, $d_{model} = 32$, a rate of 0.01, 150 steps, five seeds; a warm-up of 40 steps for *some* of
+# the weights, all others at the full rate from the first step on. (It is recorded too: 55 runs.) The last two columns
+# tell how much of the decoder's output is one vector common to all words: the square of the mean vector, over the mean
+# of the squares. At 1, the words cannot be told apart.
 
 # %% The table
 runs = {(row["norm"], row["warmed"]): row["runs"] for row in result["results"]}
@@ -526,7 +527,8 @@ show(figure, "15_which_weights", alt="Final losses of five seeds for each kind o
 #   with norms or embedding one seed in five comes part of the way.
 # - **What goes wrong**: without warm-up the decoder of post-LN puts out nearly the same vector for every word. That is
 #   enough to learn the frequencies, and to learn them fast; most runs find no way on from there in 150 steps. In
-#   pre-LN the vectors differ more at step 20, and a warm-up makes little difference.
+#   pre-LN the vectors differ more at step 20, and a warm-up makes little difference. (In the larger models of lesson 12
+#   it gained half a nat or more at the higher of two rates, and did harm at the lower.)
 #
 # A reading that agrees with all of this: at the start a query attends to all words about alike, so what an attention
 # adds is nearly the same vector for each of them. Full steps that agree let it grow, and the norm after the addition
@@ -593,7 +595,7 @@ measure("twice equation 3 with a warm-up of 8,000", 2 * learning_rate(8000, 512,
 #
 # ## Next
 #
-# The parts are complete: a model, a loss, an optimizer with its schedule. [Lesson 16](16_first_training.py) puts them
+# The parts are complete: a model, a loss, an optimiser with its schedule. [Lesson 16](16_first_training.py) puts them
 # together, and shows how to tell a training run that is slow from one that is broken. The sources: [Attention Is All
 # You Need](https://arxiv.org/abs/1706.03762), §5.3; [Kingma and Ba 2015](https://arxiv.org/abs/1412.6980), *Adam*;
 # [Xiong et al. 2020](https://arxiv.org/abs/2002.04745) and [Liu et al. 2020](https://arxiv.org/abs/1908.03265) on

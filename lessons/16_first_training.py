@@ -315,8 +315,10 @@ for word, ids in zip(held_out.source[:3], written(trained[None], held_out)):
 # $$g \cdot u \quad \mathrm{against} \quad \frac{L(w + h u) - L(w - h u)}{2 h}$$
 #
 # One direction stands for all weights of the matrix: if $g$ is off by $e$, the left side is off by $e \cdot u$, and
-# that is 0 for hardly any $u$. On the left stands backward. On the right stands forward, twice. **The paper stands
-# nowhere.** So there are four cases:
+# that is 0 for hardly any $u$. The check has three limits.
+#
+# First, on the left stands backward. On the right stands forward, twice. **The paper stands nowhere.** (So a decoder
+# that does not read its memory could pass, in lesson 13.) There are four cases:
 #
 # | forward | backward | the check |
 # | --- | --- | --- |
@@ -474,7 +476,9 @@ show(figure, "16_hunt", alt="Table of eight bugs and eight checks. Each check "
 # - "Scaled by d_model" is found by the definition only. What the other checks show is what honest models show.
 # - The unshifted target has the best curve and fails two checks. A loss that is too *good* is a symptom.
 #
-# Why a model with a wrong gradient learns as well as it does, we have not tested.
+# Why a model with a wrong gradient learns as well as it does, we have not tested. (For "softmax / batch", lesson 15 has
+# a part of the answer: the matrices of queries and keys get gradients that are too small by one factor, which Adam
+# divides away. What goes on to the layers below is wrong in more than a factor.)
 #
 # ## Experiment 2: ninety-seven bugs
 #
@@ -559,6 +563,8 @@ measure("the most steps that one takes", max(late), 101, 399)
 #   cut loose" sits in the output matrix there, and in every `Linear` here.
 #
 # ## Exercises
+#
+# `scratchformer learn check 16` looks at your answers and says what is wrong with them.
 #
 # **Predict.** Dropout stays on where it should be off, and draws anew in each call. Which check objects first?
 #

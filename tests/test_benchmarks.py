@@ -412,9 +412,11 @@ def test_losses_by_position_add_up_to_the_loss(experiment, monkeypatch):
 
 def test_every_weight_belongs_to_one_group_that_is_warmed_up_alone(experiment, small_config):
     module, model = experiment("adam_and_warmup"), Transformer(small_config().model)
-    groups = [module.marks(model, which).astype(int) for which in module.WARMED[3:]]
-    assert (sum(groups) == 1).all() and all(group.any() for group in groups)
-    assert np.array_equal(module.marks(model, "attention"), groups[0] + groups[1] == 1)
+    sums = "none", "all", "attention", "all but values and output"
+    groups = {which: module.marks(model, which).astype(int) for which in module.WARMED if which not in sums}
+    assert (sum(groups.values()) == 1).all() and all(group.any() for group in groups.values())
+    assert np.array_equal(module.marks(model, "attention"), groups["queries and keys"] + groups["values and output"] == 1)
+    assert np.array_equal(module.marks(model, "all but values and output"), groups["values and output"] == 0)
     assert module.marks(model, "all").all() and not module.marks(model, "none").any()
 
 
