@@ -566,7 +566,8 @@ print("17      text         ", text)
 print("21      BLEU         ", f"{bleu(np.array(row_of(*tokens([text, right])))):.1f}")
 
 # %% [markdown]
-# Its numbers came from batches of pairs ([18](18_batches.py)), the smoothed loss ([14](14_label_smoothing.py)), a
+# The three shapes of attention are the encoder's, the decoder's, and that of the decoder over the encoder's output.
+# The weights came from batches of pairs ([18](18_batches.py)), the smoothed loss ([14](14_label_smoothing.py)), a
 # gradient carried backwards through every layer by hand (01 to 13), Adam and the warm-up
 # ([15](15_adam_and_warmup.py)), a training that was watched ([16](16_first_training.py),
 # [19](19_train_a_translator.py)), and the mean of the last five checkpoints.
