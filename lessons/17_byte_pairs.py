@@ -179,7 +179,7 @@ sentence = "Die Ziege zählt neunhundertvierundvierzig Äpfel."
 texts = [sentence, *(word[1:] for word in missing)]
 cuts = [encode(one, merges) for one in texts]
 print(*map(" ".join, cuts), decode(cuts[0]), sep="\n")
-equal = sum(map(list.__eq__, cuts, byte_pairs.encode(texts, merges)))
+equal = sum(ours == theirs for ours, theirs in zip(cuts, byte_pairs.encode(texts, merges)))
 measure("of 9 texts, cut by this page as by the library", equal, 9, 9)
 
 # %% [markdown]
@@ -272,7 +272,8 @@ measure("the list of words: how many stand there once", len(once), 312, 312)
 # %%
 some = 20 if QUICK else 200
 slow, _ = learn({tuple(word): times for word, times in words.items()}, some)
-measure(f"of {some} merges, the same on this page and in the library", sum(map(tuple.__eq__, slow, merges)), some, some)
+equal = sum(ours == theirs for ours, theirs in zip(slow, merges))
+measure(f"of {some} merges, the same on this page and in the library", equal, some, some)
 measure("different pieces that the merges make", len(set(learnt)), N_MERGES, N_MERGES)
 
 # %%
@@ -287,7 +288,7 @@ def compare(name, ours, in_place, alike):
     same_place = sum(a + b == piece for (a, b), piece in zip(ours, theirs))
     measure(f"{name}: of {N_MERGES:,} merges, at the same place", same_place, in_place, in_place)
     our_cut = byte_pairs.encode(new, ours)
-    share = sum(map(list.__eq__, our_cut, their_cut)) / len(new)
+    share = sum(a == b for a, b in zip(our_cut, their_cut)) / len(new)
     measure(f"    share of {len(new):,} new sentences that are cut alike", share, *alike)
     return our_cut
 
@@ -296,7 +297,7 @@ new_cut = compare("our merges", merges, 1536, (1, 1))
 compare("other rule for ties", learn_merges(text, N_MERGES, lambda pair: pair, 16), 855, (0.975, 0.985))
 if not QUICK:
     compare("no limit of 16 characters", learn_merges(text, N_MERGES), 1270, (0.985, 0.995))
-changed = sum(map(str.__ne__, text + new, map(decode, cut + new_cut)))
+changed = sum(line != decode(pieces) for line, pieces in zip(text + new, cut + new_cut))
 measure(f"of {len(text + new):,} sentences of all sets, not the same after encoding and decoding", changed, 0, 0)
 
 # %% [markdown]
@@ -355,14 +356,16 @@ show(figure, "17_length", alt="Pieces for each word against the number of merges
 # is cut nearly as well as the text that was counted. It comes from the same grammar, so that is no surprise; how it is
 # with text of another kind, we have not tested.
 #
-# What does a row of the vocabulary cost, and what a longer sentence? Multiply-adds of the base model's forward pass
-# (lesson 13), for one sentence pair with $n$ tokens a side: what each position needs by itself, what the $n^2$ pairs
-# of positions need, and the product with the embedding matrix before the softmax, $n V d$.
+# What does a row of the vocabulary cost, and what a longer sentence? A product of arrays $(n, a)$ and $(a, b)$ takes
+# $n a b$ multiplications, each with an addition. Count these *multiply-adds* in the forward pass of the base model
+# (lesson 13), for one sentence pair with $n$ *tokens* a side, its pieces and `</s>`: what each position needs by
+# itself, what the $n^2$ pairs of positions need, and the product with the embedding matrix before the softmax,
+# $n V d$.
 
 # %%
 def multiply_adds(n, V, d=512, d_ff=2048, N=6):
     """-> by position, in pairs of positions, before the softmax; in millions"""
-    by_position = N * n * (4 * d * d + 8 * d * d + 4 * d * d_ff)   # projections of 3 attentions, 2 feed-forwards
+    by_position = N * n * (3 * 4 * d * d + 2 * 2 * d * d_ff)       # 4 projections in 3 attentions, 2 feed-forwards
     pairs = N * 3 * 2 * n * n * d                                  # 3 attentions: q·k, and weights times v
     return np.array([by_position, pairs, n * V * d]) / 1e6
 
@@ -420,7 +423,8 @@ print("such pieces:", *(piece for piece in common if len(piece) > 5))
 apart = [byte_pairs.encode(NEW_NAMES, learn_merges(train[language], N_MERGES // 2)) for language in LANGUAGES]
 for english, german, together in list(zip(*apart, byte_pairs.encode(NEW_NAMES, merges)))[:3]:
     print(f"two lists: {' '.join(english)} | {' '.join(german)}    one list: {' '.join(together)}")
-measure(f"of {len(NEW_NAMES)} new names, cut alike by the two lists", sum(map(list.__eq__, *apart)), 4, 4)
+alike = sum(english == german for english, german in zip(*apart))
+measure(f"of {len(NEW_NAMES)} new names, cut alike by the two lists", alike, 4, 4)
 
 # %% [markdown]
 # One in ten pieces serves both languages: names, months, and parts of words. With the full stop and single letters
@@ -541,5 +545,6 @@ measure("    bits for each character", bits, 0.94, 1)
 # ## Next
 #
 # Sentences are lists of ids now, and their lengths differ. A batch is a rectangle. [Lesson 18](18_batches.py) fills it
-# with little padding. In the paper this is section 5.1, on [its arXiv page](https://arxiv.org/abs/1706.03762); the
-# paper on subwords is at https://arxiv.org/abs/1508.07909.
+# with little padding. In the paper, pieces and batches are section 5.1, on
+# [its arXiv page](https://arxiv.org/abs/1706.03762); the paper on subwords is
+# [Sennrich, Haddow and Birch](https://arxiv.org/abs/1508.07909).

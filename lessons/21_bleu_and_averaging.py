@@ -298,7 +298,8 @@ show(figure, "21_steps", alt="Two curves over h from -0.3 to 0.3. Above, the los
      "ends to between 99 and 100 in the middle; its highest steps lie to the right of h = 0.")
 
 # %% [markdown]
-# So we train on nats and report BLEU. What follows: the two need not agree ("Check the claim" below).
+# The dots are measured; where exactly BLEU jumps between two of them, we have not looked. So we train on nats and
+# report BLEU. What follows: the two need not agree ("Check the claim" below).
 #
 # ## Check
 #
@@ -422,21 +423,22 @@ measure("three trainings that differ in the seed alone: best less worst", max(of
 # in a real run.
 #
 # One coordinate $x$ near its best value 0, with the loss $\frac{1}{2} \lambda x^2$: the slope is $\lambda x$, plus a
-# noise $\xi$ of variance $\sigma^2$ that is new in each step. With the learning rate $\eta$:
+# noise $\xi$ (xi) of variance $\sigma^2$ that is new in each step. With the learning rate $\eta$:
 #
 # $$x \leftarrow x - \eta (\lambda x + \xi) = (1 - \eta \lambda) x - \eta \xi$$
 #
-# After a while the variance $V$ of $x$ stays the same: what the noise adds, the pull takes away.
+# After a while the variance of $x$, $\tau^2$ (tau), stays the same: what the noise adds, the pull takes away.
 #
-# $$V = (1 - \eta \lambda)^2 V + \eta^2 \sigma^2 \quad \Rightarrow \quad
-# V = \frac{\eta \sigma^2}{\lambda (2 - \eta \lambda)}$$
+# $$\tau^2 = (1 - \eta \lambda)^2 \tau^2 + \eta^2 \sigma^2 \quad \Rightarrow \quad
+# \tau^2 = \frac{\eta \sigma^2}{\lambda (2 - \eta \lambda)}$$
 #
-# The expected loss is $\frac{1}{2} \lambda V$; it never reaches 0 unless $\eta$ does. Now take $K$ checkpoints, $m$
-# steps apart. Two of them, $j$ places apart, have the covariance $V \rho^j$ with $\rho = (1 - \eta \lambda)^m$,
-# since each step leaves $1 - \eta \lambda$ of where $x$ was, and adds noise that is new. The variance of a mean is the
-# mean of all $K^2$ covariances: $K$ of them have $j = 0$, and $2 (K - j)$ of them each other $j$.
+# The expected loss is $\frac{1}{2} \lambda \tau^2$; it never reaches 0 unless $\eta$ does. Now take $K$ checkpoints,
+# $m$ steps apart. Two of them, $j$ places apart, have the covariance $\tau^2 \rho^j$ with
+# $\rho = (1 - \eta \lambda)^m$, since each step leaves $1 - \eta \lambda$ of where $x$ was, and adds noise that is new.
+# The variance of a mean is the mean of all $K^2$ covariances: $K$ of them have $j = 0$, and $2 (K - j)$ of them each
+# other $j$.
 #
-# $$V_K = \frac{V}{K} \left( 1 + 2 \sum_{j=1}^{K-1} \left( 1 - \frac{j}{K} \right) \rho^j \right)$$
+# $$\tau_K^2 = \frac{\tau^2}{K} \left( 1 + 2 \sum_{j=1}^{K-1} \left( 1 - \frac{j}{K} \right) \rho^j \right)$$
 #
 # If the checkpoints are far apart, $\rho$ is near 0, and **the mean has $1/K$ of the loss**. If they are close
 # together, or the direction is so flat that $x$ hardly comes back, $\rho$ is near 1 and nothing is gained.
@@ -453,7 +455,7 @@ for direction, lam, m, lo, hi in [("steep, 30 steps apart", 1, 30, 0.18, 0.22), 
                                   ("steep, 1 step apart", 1, 1, 0.68, 0.76),
                                   ("flat, 30 steps apart", 0.01, 30, 0.87, 0.95)]:
     walk = np.empty((steps + 1, n_walks))
-    walk[0] = random.normal(size=n_walks) * np.sqrt(eta / (lam * (2 - eta * lam)))     # variance V from the start
+    walk[0] = random.normal(size=n_walks) * np.sqrt(eta / (lam * (2 - eta * lam)))     # variance tau^2 at once
     for step in range(steps):
         walk[step + 1] = walk[step] - eta * (lam * walk[step] + random.normal(size=n_walks))
     kept = walk[[steps - m * i for i in range(5)]]                                     # (5, n_walks)
@@ -540,8 +542,9 @@ measure("pairs that loss and BLEU rank alike: losses close together", agreed[clo
 measure("    losses far apart", agreed[~close].mean(), 0.94, 1)
 
 # %% [markdown]
-# Within a run, yes, if the losses are far enough apart; of the closer half, three pairs in ten disagree. So choose by
-# the measure that you care about, and give its interval.
+# Within a run, yes, if the losses are far enough apart; of the closer half, three pairs in ten disagree. (A checkpoint
+# stands in nine pairs, so the pairs are not as many independent trials.) So choose by the measure that you care about,
+# and give its interval.
 #
 # ## One sentence, all the way
 #
@@ -550,7 +553,7 @@ measure("    losses far apart", agreed[~close].mean(), 0.94, 1)
 # %%
 sentence, right = ("The horse leaves the street because it is too dark.",
                    "Das Pferd verlässt die Straße, weil sie zu dunkel ist.")
-ids = np.array([[*translator.tokenizer.encode([sentence])[0], EOS]])                   # (1, S)
+ids = np.array([[*translator.tokenizer.encode([sentence])[0], EOS]])                   # (1, 15): the sentence in pieces
 [[best]] = search(model, ids, beam=4, alpha=0.6, extra_length=50)
 [text] = translator.tokenizer.decode([best.ids])
 logits, cache = model.forward(ids, np.array([[BOS, *best.ids]]))                       # (1, T, V)
@@ -563,7 +566,8 @@ print("17      text         ", text)
 print("21      BLEU         ", f"{bleu(np.array(row_of(*tokens([text, right])))):.1f}")
 
 # %% [markdown]
-# Its numbers came from batches of pairs ([18](18_batches.py)), the smoothed loss ([14](14_label_smoothing.py)), a
+# The three shapes of attention are the encoder's, the decoder's, and that of the decoder over the encoder's output.
+# The weights came from batches of pairs ([18](18_batches.py)), the smoothed loss ([14](14_label_smoothing.py)), a
 # gradient carried backwards through every layer by hand (01 to 13), Adam and the warm-up
 # ([15](15_adam_and_warmup.py)), a training that was watched ([16](16_first_training.py),
 # [19](19_train_a_translator.py)), and the mean of the last five checkpoints.
@@ -574,7 +578,9 @@ print("21      BLEU         ", f"{bleu(np.array(row_of(*tokens([text, right]))))
 #   Table 2: 27.3 BLEU (base) and 28.4 (big) on newstest2014, English to German. No intervals are given.
 # - *Differs:* the paper's public code has a script (`get_ende_bleu.sh`) for text cut into words by the Moses rules and
 #   at hyphens; this library uses sacreBLEU (Post, 2018, "A Call for Clarity in Reporting BLEU Scores"), with 13a,
-#   cased. Scores of the two are not comparable: issue 317 of tensor2tensor reports one model at 29.02 and at 27.52.
+#   cased. Scores of the two are not comparable:
+#   [issue 317](https://github.com/tensorflow/tensor2tensor/issues/317) of tensor2tensor reports one model at 29.02
+#   by the script, with the quotation marks of the references rewritten, and at 27.52 by sacreBLEU.
 # - BLEU: Papineni, Roukos, Ward and Zhu (2002, "BLEU: a Method for Automatic Evaluation of Machine Translation"). Of
 #   several references, the clip is the largest count in any of them; our test sets have one. sacreBLEU replaces a
 #   match count of 0 by a small number. Means along noisy steps: Polyak and Juditsky (1992, "Acceleration of Stochastic
