@@ -415,7 +415,8 @@ def test_every_weight_belongs_to_one_group_that_is_warmed_up_alone(experiment, s
     sums = "none", "all", "attention", "all but values and output"
     groups = {which: module.marks(model, which).astype(int) for which in module.WARMED if which not in sums}
     assert (sum(groups.values()) == 1).all() and all(group.any() for group in groups.values())
-    assert np.array_equal(module.marks(model, "attention"), groups["queries and keys"] + groups["values and output"] == 1)
+    attention = groups["queries and keys"] + groups["values and output"]
+    assert np.array_equal(module.marks(model, "attention"), attention == 1)
     assert np.array_equal(module.marks(model, "all but values and output"), groups["values and output"] == 0)
     assert module.marks(model, "all").all() and not module.marks(model, "none").any()
 
