@@ -3,8 +3,8 @@
 #
 # *About 35 minutes. You need: [lesson 01](01_backprop.py) (gradients), [lesson 06](06_masks.py) (padding),
 # [lesson 12](12_residual_norm_dropout.py) (dropout), [lesson 14](14_label_smoothing.py) (the loss of a token),
-# [lesson 15](15_adam_and_warmup.py) (Adam) and [lesson 17](17_byte_pairs.py) (tokens). You will have: the batch plan of
-# the paper's code, rebuilt and equal to the library's, and the right way to add up gradients over several batches.*
+# [lesson 15](15_adam_and_warmup.py) (Adam) and [lesson 17](17_byte_pairs.py) (tokens). You will have: a batch plan with
+# the buckets of the paper's code, equal to the library's, and the right way to add up gradients over several batches.*
 
 # %% Imports
 import math
@@ -197,10 +197,11 @@ show(figure, "18_padding", alt="A bar chart of padding: " + ", ".join(
 # - Buckets of fineness 2 (the preset `tiny`) bring padding to about 10 per cent; random batches of as many pairs have
 #   41. Sorting stops at 6, and so does fineness 3. What is left in both is the shorter side of the pairs: were each
 #   side as long as the longer, about 1 per cent would be left, or less.
-# - Why not ever finer, then? Each bucket ends in a batch that is not full, and the larger the budget and the finer the
-#   buckets, the more such batches there are: at the paper's 4096, one in twenty for fineness 1, one in six for
-#   fineness 3. (A larger corpus has no more of them, and more full ones.)
-# - Every pair comes once, as somebody has to take the last pair of a bucket. The number of *pairs* in a batch varies
+# - Then why not finer still? Each bucket ends in a batch that is not full, and the larger the budget and the finer the
+#   buckets, the larger is their share. With 4096, the budget of the paper's code, one batch in twenty has less than
+#   half the tokens of the fullest at fineness 1, one in six at fineness 3. (A larger corpus has no more of them, and
+#   more full ones.)
+# - Every pair comes exactly once, those in the last batch of a bucket too. The number of *pairs* in a batch varies
 #   much, the number of *tokens* less, and tokens are what the loss counts.
 # - The paper's code has a budget of 4096 on each of eight GPUs. Filled as here, that is some 27,000 target tokens.
 #   (Their corpus has other lengths; the paper says 25,000.)
@@ -223,7 +224,7 @@ same("loss of both in one batch: the sum of the two alone", loss_both, loss_shor
 # What follows rests on this: without dropout, **the sum of the losses does not depend on how the sentences are dealt
 # to batches.** The *mean* of a batch does.
 #
-# A step of the paper does not fit into a small machine: what forward keeps for backward grows with the number of
+# A step of the paper does not fit into a small memory: what forward keeps for backward grows with the number of
 # positions. But a step can be cut into $M$ *micro-batches*, computed one after another (`accumulation`; all pairs of a
 # step come from one bucket, which gives $M n_k$ of them). The library estimates from the shapes what forward keeps in
 # the base model; in units of $2^{30}$ bytes with 4 bytes a number, for sentences of 30 tokens:
@@ -236,7 +237,8 @@ for name, n_positions, lo, hi in ("a step at once", 32_768, 10, 15), ("one of 8 
 # ## Backward: a sum of sums, divided once
 #
 # Let micro-batch $m$ have the real target tokens $t = 1 \ldots n_m$ with losses $\ell_{mt}$. The loss of the step is
-# the mean over **all** its tokens:
+# the mean over **all** its tokens. ($N$ counts tokens here, and $M$ micro-batches; in lesson 13, as in `ModelConfig`,
+# $N$ counted layers, and $M$ was the memory.)
 #
 # $$L = \frac{1}{N} \sum_{m=1}^{M} \sum_{t=1}^{n_m} \ell_{mt}, \qquad N = \sum_{m=1}^{M} n_m$$
 #
@@ -391,18 +393,18 @@ measure("short to long: loss of the short third rises by, at least", (upwards - 
 measure("long to short: loss of the long third rises by, at least", (downwards - planned)[:, 2].min(), 0.3, 1.2)
 
 # %% [markdown]
-# The lengths that were read first are the ones that suffer. The third order is the control: were short sentences only
-# harder to learn, it would not hurt the long ones. So a plan mixes all lengths over an epoch. This is 60 steps of a
-# small model; we have not tested how much remains after many epochs.
+# The lengths that were read first suffer most. The third order is the control: if short sentences were merely harder to
+# learn, this order would not hurt the long ones. So a plan mixes all lengths over an epoch. This is 60 steps of a small
+# model; we have not tested how much remains after many epochs.
 #
 # ## Experiment 3: what a bucket costs, and what a large step buys
 #
 # The plan mixes the lengths over an epoch, but a step still has one bucket only. The gradient of a step is an average
 # over the pairs that happened to be in it. Its *variance* is the mean square of its distance from $G$, the gradient of
-# the whole corpus, summed over all parameters. Were the pairs of a step drawn independently of each other, variances
-# would add and the mean would divide: $n$ tokens would give $\frac{\sigma^2}{n}$, half of it for twice the tokens. But
-# if sentences of one length have a gradient of their own, a part $\beta$ of the variance belongs to the bucket, and no
-# number of its pairs averages it away:
+# the whole corpus, summed over all parameters. Were the pairs of a step drawn independently of each other, the variance
+# of their mean would fall with their number: with $\sigma^2$ for one token, $n$ tokens would have $\frac{\sigma^2}{n}$,
+# half of it for twice the tokens. But if sentences of one length have a gradient of their own, a part $\beta$ of the
+# variance belongs to the bucket, and no number of its pairs averages it away:
 #
 # $$\text{variance of a step of } n \text{ tokens from one bucket} = \frac{\sigma^2}{n} + \beta$$
 #
@@ -440,10 +442,10 @@ for name, ratios, lo, hi in zip(("one bucket", "mixed"), np.transpose(left), (0.
 measure("one bucket over mixed, at least", min(one / other for one, other in left), 1.3, 2.8)
 
 # %% [markdown]
-# The control falls to an eighth; the step of one bucket keeps nearly twice as much. So sentences of one length do have
-# a gradient of their own, and the step pays for its little padding in noise. A plan could have both, with micro-batches
-# of one length each and several buckets in a step. The paper's code and this library take one bucket, which gives all
-# devices of a step nearly equal work. Whether training would gain from mixed steps we have not tested.
+# In the control about an eighth is left; the step of one bucket keeps nearly twice as much. So sentences of one length
+# do have a gradient of their own, and the step pays for its little padding in noise. A plan could have both, with
+# micro-batches of one length each and several buckets in a step. The paper's code and this library take one bucket,
+# which gives all devices of a step nearly equal work. Whether training would gain from mixed steps we have not tested.
 #
 # How many tokens does a step need, then? Take pairs at random again, so that $\beta$ is gone. At
 #
@@ -535,7 +537,7 @@ measure("never divided: the long third changes by, mean", long_third[never_divid
 # For the library's micro-batches, which hold about as many tokens each, the gradient of the claim is off by some four
 # per cent. It is off by more than a tenth if sorted pairs are cut by number, and by more than a quarter if the rest is
 # a micro-batch of one pair. In training, tokens of long sentences count less, and the long third is worse in every run;
-# the control moves it hardly. The effect is small, but no error message and no gradient check of one batch shows it.
+# the control hardly moves it. The effect is small, but no error message and no gradient check of one batch shows it.
 #
 # ## Paper and code
 #

@@ -36,12 +36,12 @@ from scratchformer.training.run import RunDirectory, load_run
 # %% [markdown]
 # ## Question
 #
-# All parts are there: text, batches, model, loss, optimiser. The library's `Trainer` puts them together, and
+# All parts are there: text, batches, model, loss, optimizer. The library's `Trainer` puts them together, and
 # `loop.begin` makes one from a configuration. Here is the model of `make demo`, with a shorter schedule and smaller
 # batches, so that a page can train it. It takes 60 steps; before the first and after the last it translates three
-# sentences that it is not trained on. (`beam=1` always takes the most probable next piece. BLEU is the usual score of
-# translations: it counts the runs of one to four words that a translation shares with the reference, from 0 for none
-# to 100 for all. What is inside it is not needed here.)
+# sentences that it is not trained on. (`beam=1` always takes the most probable next piece. BLEU, as in lesson 00,
+# counts the runs of one to four words that a translation shares with the reference, from 0 for none to 100 for all.
+# What is inside it is not needed here.)
 
 # %%
 folder = tempfile.TemporaryDirectory()                          # a run writes its files somewhere
@@ -102,7 +102,7 @@ BOXES = {"batch": (0, 1, "pairs of step $t$, cut\ninto micro-batches $i$\ntext/b
          "loss": (6, 1, "loss $L_i$, summed over\n$n_i$ target tokens\nnn/loss.py"),
          "backward": (6, -0.5, "backward,\nadds $\\nabla L_i$\nnn/transformer.py"),
          "mean": (3, -0.5, r"$g = \sum_i \nabla L_i / \sum_i n_i$" "\ntraining/team.py"),
-         "Adam": (0, -0.5, r"$w \leftarrow w - \alpha_t \, \mathrm{Adam}_t(g)$" "\nnn/optim.py"),
+         "Adam": (0, -0.5, r"$w \leftarrow w - \eta_t \, \mathrm{Adam}_t(g)$" "\nnn/optim.py"),
          "look": (3, -1.7, "validation\ntraining/loop.py"), "save": (0, -1.7, "checkpoint\ntraining/checkpoints.py")}
 ARROWS = ("batch forward, forward loss, loss backward, backward forward, backward mean, mean Adam, Adam batch, "
           "Adam save, Adam look")
@@ -128,14 +128,14 @@ show(figure, "19_loop", alt="A circle of six boxes: the pairs of a step in micro
 # ## The equation, and the same in code
 #
 # All weights of the model lie in one vector $w$ (n_parameters,), and the gradient $g$ has its shape. $L_i$ is the sum
-# of the losses of micro-batch $i$, over its $n_i$ target tokens. With the learning rate $\alpha_t$ of step $t$ and
-# Adam's rule (lesson 15):
+# of the losses of micro-batch $i$, over its $n_i$ target tokens. (Lesson 18 wrote $m$ for $i$ and $g_m$ for
+# $\nabla L_i$; here $m$ is Adam's.) With the learning rate $\eta_t$ of step $t$ and Adam's rule (lesson 15):
 #
-# $$g = \frac{\sum_i \nabla L_i(w)}{\sum_i n_i} \qquad w \leftarrow w - \alpha_t \, \mathrm{Adam}_t(g)$$
+# $$g = \frac{\sum_i \nabla L_i(w)}{\sum_i n_i} \qquad w \leftarrow w - \eta_t \, \mathrm{Adam}_t(g)$$
 #
-# The loss of a text is a sum over tokens, too. Its mean $\ell$ is in nats; **perplexity** is $e^\ell$: a model that
-# hesitates between $k$ equally probable pieces at each place has perplexity $k$. (It is per piece: with another
-# vocabulary the same text has other pieces, and the two perplexities cannot be compared.)
+# The loss of a text is a sum over tokens, too. Its mean $\ell$ is in nats; **perplexity** is $e^\ell$, as in lesson 14:
+# a model that hesitates between $k$ equally probable pieces at each place has perplexity $k$. (It is per piece: with
+# another vocabulary the same text has other pieces, and the two perplexities cannot be compared.)
 #
 # $$\ell = \frac{\sum_i L_i}{\sum_i n_i} \qquad \mathrm{perplexity} = e^{\ell}$$
 #
@@ -203,15 +203,15 @@ measure("its FLOPs by our rule, over those that the paper states (3.3e18, Table 
 #
 # ## Backward
 #
-# The gradient of every layer has its lesson. What is left is the step. Its loss is the mean over all its target tokens,
+# The gradient of every layer has its lesson. What is left is the step. Its sum is that of lesson 18; here we need the
+# order that follows from it. The loss of a step is the mean over all its target tokens,
 # $\ell = \sum_i L_i / \sum_i n_i$. Move one weight $w_j$ a little. Each $L_i$ changes, for every micro-batch's forward
 # uses the same $w_j$; no $n_i$ does, for tokens are counted and not computed. So
 #
 # $$g_j = \frac{\partial \ell}{\partial w_j} = \frac{1}{\sum_i n_i} \sum_i \frac{\partial L_i}{\partial w_j}$$
 #
-# A sum, because all $L_i$ change at once; one divisor for all, because $\ell$ has one (a division of each term by its
-# own $n_i$ would let a token of a small micro-batch count for more); and all terms at the same $w$, so nothing moves
-# before the last of them. That fixes the order of a step:
+# A sum, because all $L_i$ change at once; one divisor for all, because $\ell$ has one; and all terms at the same $w$,
+# so nothing moves before the last of them. That fixes the order of a step:
 #
 # 1. **Pairs** of the step, cut into micro-batches: `BatchPlan.epoch`, `BatchPlan.micro_batches`.
 # 2. **Forward and loss** of a micro-batch, with a dropout key made of seed, step and micro-batch.
@@ -289,11 +289,11 @@ same("g · u and the numeric change of the loss", g @ u, numeric, tolerance=1e-6
 measure("control, another dropout key: relative difference", abs(other_g @ u / numeric - 1), 1e-3, 5)
 
 # %% [markdown]
-# Then the whole step, against the `Trainer`. Three small steps move the weights by a thousandth only, so that not even
-# trained and untrained weights differ much; what to compare is **how far each weight moved**. Both sides compute in
-# float32, in another order. (One more trap: some gradients are 0 but for rounding, as that of a key's bias. Adam
-# divides by their own size, and would make steps of that noise. So `small` has Adam's $\epsilon = 10^{-6}$, not
-# $10^{-9}$.)
+# Then the whole step, against the `Trainer`. At the small learning rates of the first three steps trained and untrained
+# weights hardly differ, so weights would agree even if the steps did not. Compare **how far each weight moved**. Both
+# sides compute in float32, in another order. (One more trap: some gradients are 0 but for rounding, as that of a key's
+# bias. Adam divides by their own size, and would make steps of that noise. So `small` has Adam's
+# $\varepsilon = 10^{-6}$, not $10^{-9}$.)
 
 # %%
 moved = three.model.store.data - Transformer(small.model, small.training.seed).store.data
@@ -538,7 +538,7 @@ if not QUICK:
 #
 # ## Paper and code
 #
-# - The paper's training is §5: batches 5.1, hardware and schedule 5.2, optimiser 5.3, regularisation 5.4. Checkpoints
+# - The paper's training is §5: batches 5.1, hardware and schedule 5.2, optimizer 5.3, regularisation 5.4. Checkpoints
 #   come up where they are averaged (§6.1), resuming nowhere. Its perplexities are per piece, as ours, and Table 3 says
 #   that they are not to be compared with those per word.
 # - In the library: `begin`, `resume`, `train` and `Trainer` in [training/loop.py](../scratchformer/training/loop.py);

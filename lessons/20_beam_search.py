@@ -122,7 +122,7 @@ for x, layer in enumerate(layers[6:12], start=1):
     at = places
 axes.text(0, 1.35, "kept", color=DARK, ha="center", weight="bold")
 axes.text(0, -2.4, "dropped", color="#555555", ha="center")
-axes.set(xlim=(-0.5, 6.5), ylim=(-3.4, 1.7), title="Two beginnings in the race: upper row first, lower row second")
+axes.set(xlim=(-0.5, 6.5), ylim=(-3.4, 1.7), title="A beam of 2 keeps the second best beginning, and it overtakes")
 axes.axis("off")
 show(figure, "20_tree", alt="A tree of pieces with the log probability of the sentence so far. From 'ist,' at -0.42 it "
      "forks into 'schl' at -1.14 and 'schla' at -1.37. Up to 'ft' the first leads. With 'die' it falls to -1.89; the "
@@ -150,8 +150,8 @@ show(figure, "20_tree", alt="A tree of pieces with the log probability of the se
 # formula for short sentences.
 #
 # A beginning of $t$ pieces is a *hypothesis*. The beam keeps $W \le K$ of them: one at first, then $K$. One step: $a_w$
-# (`alive`) is $\log P$ of hypothesis $w$, and $\ell_{wv}$ (`log_p`) that of piece $v$ as its next one. All
-# $W \cdot V$ continuations have $a_w + \ell_{wv}$ (`totals`), and the largest are taken, **across** the hypotheses.
+# (`alive`) is $\log P$ of hypothesis $w$, and $\ell_{wv}$ (`log_p`; no loss here) that of piece $v$ as its next one.
+# All $W \cdot V$ continuations have $a_w + \ell_{wv}$ (`totals`), and the largest are taken, **across** the hypotheses.
 #
 # ## Forward
 
@@ -457,21 +457,22 @@ show(figure, "20_beams", alt="Multi30k, two panels over the beam from 1 to 16. L
 # %% [markdown]
 # Three texts, three answers.
 #
-# - **Test**: greedy search pays a tenth of a nat per piece, which is little, and a beam of 4 changes two sentences of
-#   200: the cows for the better, the gift of Tuesday for the worse. On this corpus the search hardly matters.
+# - **Test**: greedy search pays a tenth of a nat per piece, which is little, and a beam of 4 without a penalty changes
+#   two sentences of 200: the cows for the better, the gift of Tuesday for the worse. On this corpus the search hardly
+#   matters.
 # - **Multi30k**: the second hypothesis is worth one point of BLEU. With a penalty, further ones are worth nothing;
 #   without, a beam of 16 ends two and a half points below greedy search. "Bare" is the control: there it is four points
 #   *above*. So all of this loss is the brevity penalty.
-# - **Long**: greedy search has by far the highest BLEU, and by far the lowest "bare". The likelier sentences are right
-#   more often, and say too little. The length penalty repairs some of it.
+# - **Long**: greedy search has by far the highest BLEU, and by far the lowest "bare". What the likelier sentences say
+#   is right more often, but they say too little. The length penalty repairs some of it.
 #
 # That the model is less sure does not tell the last two apart: their nats per piece are alike. What does, we have not
 # tested. (All this is read from test sets, to explain. To choose $K$ and $\alpha$, take the validation set.)
 #
 # The empty sentence is the limit of shortness. For three of 14 long sentences the beam of 16 writes it. In training,
 # `</s>` never came first, so its probability there should be the crumb that label smoothing (lesson 14,
-# $\varepsilon = 0.1$) gives every piece that is not the answer, $0.1 / (V - 1)$. On the test set it is about double
-# that. A translation with a lower probability loses to silence; the column "empty" counts them. Whether a model trained
+# $\epsilon = 0.1$) gives every piece that is not the answer, $0.1 / (V - 1)$. On the test set it is about double that.
+# A translation with a lower probability loses to silence; the column "empty" counts them. Whether a model trained
 # without smoothing would differ we have not tested.
 #
 # ## Check the claim
@@ -532,6 +533,6 @@ for name in ("Multi30k", *COUNT):
 #
 # ## Next
 #
-# Everything here was judged by BLEU, and by differences of one point of it. [Lesson 21](21_bleu_and_averaging.py)
+# Translations were judged here by BLEU, and by differences of one point of it. [Lesson 21](21_bleu_and_averaging.py)
 # builds BLEU and asks how large a difference must be to mean anything. The paper's own words on search are few: section
 # 6.1 of [its arXiv page](https://arxiv.org/abs/1706.03762).
