@@ -1,12 +1,11 @@
 # %% [markdown]
 # # 21 · BLEU, its error bars, and averaging checkpoints
 #
-# *About 45 minutes. You need: [lesson 14](14_label_smoothing.py) (the loss in nats), [lesson
-# 15](15_adam_and_warmup.py) (the learning rate), [lesson 17](17_byte_pairs.py) (pieces), [lesson
-# 18](18_batches.py) (the noise in the gradient of a small batch), [lesson 19](19_train_a_translator.py) (a trained
-# translator) and [lesson 20](20_beam_search.py) (greedy and beam search). You will have: BLEU from its definition,
-# equal to that of the program sacreBLEU; an interval around a difference of two; and a measured answer to what the mean
-# of the last checkpoints is good for.*
+# *About 45 minutes. You need: [lesson 14](14_label_smoothing.py) (the loss in nats), [lesson 15](15_adam_and_warmup.py)
+# (the learning rate), [lesson 17](17_byte_pairs.py) (pieces), [lesson 18](18_batches.py) (the noise in the gradient of
+# a small batch), [lesson 19](19_train_a_translator.py) (a trained translator) and [lesson 20](20_beam_search.py)
+# (greedy and beam search). You will have: BLEU from its definition, equal to that of the program sacreBLEU; an interval
+# around a difference of two; and a measured answer to what the mean of the last checkpoints is good for.*
 
 # %% Imports
 from collections import Counter
@@ -41,8 +40,8 @@ english, german = ((ROOT / f"data/tiny/test.{language}").read_text(encoding="utf
 # sentences; how large that is can be estimated from the test set itself, if the two differ in enough of its sentences.
 #
 # Here are two translators: the shipped model, which comes with the clone, with greedy search and with a beam of 4.
-# Which search should we use? The loss cannot say. It belongs to the model, and the model is the same. So count the translations that are exactly the
-# reference, the translation that the test set gives, or take BLEU.
+# Which search should we use? The loss cannot say. It belongs to the model, and the model is the same. So count the
+# translations that are exactly the reference, the translation that the test set gives, or take BLEU.
 
 # %%
 translations = {f"beam {size}": translator.translate(english, beam=size) for size in (1, 4)}         # 1: greedy
@@ -383,10 +382,10 @@ measure("greedy, beam 4: truth inside", holds_the_truth(*tables, random), 0.3, 0
 measure("    sets of 100 in which nothing differs, expected", (1 - n_differing / 500) ** 100, 0.25, 0.6)
 
 # %% [markdown]
-# For the mean of five it is, or nearly. For greedy and beam search it is not at all: they differ in so few sentences that many a set
-# of 100 holds none of them, and its interval goes from 0 to 0. The bootstrap draws only what the test set has. So ask
-# first in how many sentences two systems differ. If it is a handful, read those, and do not lean on an interval: ours
-# of greedy and beam above may be too narrow.
+# For the mean of five it is, or nearly. For greedy and beam search it is not at all: they differ in so few sentences
+# that many a set of 100 holds none of them, and its interval goes from 0 to 0. The bootstrap draws only what the test
+# set has. So ask first in how many sentences two systems differ. If it is a handful, read those, and do not lean on an
+# interval: ours of greedy and beam above may be too narrow.
 #
 # **How many sentences would decide?** Draw smaller and larger sets from the same table, and see how the width goes.
 
@@ -425,10 +424,10 @@ measure("three trainings that differ in the seed alone: best less worst", max(of
 # \tau^2 = \frac{\eta \sigma^2}{\lambda (2 - \eta \lambda)}$$
 #
 # The expected loss is $\frac{1}{2} \lambda \tau^2$; it never reaches 0 unless $\eta$ does. Now take the mean of $K$
-# checkpoints, $m$ steps apart ($K$ and $m$ are no longer the beam and Adam's mean). Two of them, $j$ places apart, have the covariance $\tau^2 \rho^j$ with
-# $\rho = (1 - \eta \lambda)^m$, since each step leaves $1 - \eta \lambda$ of where $x$ was, and adds noise that is new.
-# The variance of a mean is the mean of all $K^2$ covariances: $K$ of them have $j = 0$, and $2 (K - j)$ of them each
-# other $j$.
+# checkpoints, $m$ steps apart ($K$ and $m$ are no longer the beam and Adam's mean). Two of them, $j$ places apart, have
+# the covariance $\tau^2 \rho^j$ with $\rho = (1 - \eta \lambda)^m$, since each step leaves $1 - \eta \lambda$ of where
+# $x$ was, and adds noise that is new. The variance of a mean is the mean of all $K^2$ covariances: $K$ of them have
+# $j = 0$, and $2 (K - j)$ of them each other $j$.
 #
 # $$\tau_K^2 = \frac{\tau^2}{K} \left( 1 + 2 \sum_{j=1}^{K-1} \left( 1 - \frac{j}{K} \right) \rho^j \right)$$
 #
@@ -549,18 +548,18 @@ print("21      BLEU         ", f"{bleu(np.array(row_of(*tokens([text, right]))))
 #
 # - §6.1: the base models are means of the last 5 checkpoints, written every 10 minutes; the big ones of the last 20.
 #   Table 2: 27.3 BLEU (base) and 28.4 (big) on newstest2014, English to German. No intervals are given.
-# - *Differs:* the paper's public code has a script (`get_ende_bleu.sh`) for text cut into words by the rules of
-#   the Moses toolkit and at hyphens; this library uses sacreBLEU (Post, 2018, "A Call for Clarity in Reporting BLEU Scores"), with 13a,
-#   cased. Scores of the two are not comparable:
-#   [issue 317](https://github.com/tensorflow/tensor2tensor/issues/317) of tensor2tensor reports one model at 29.02
-#   by the script, with the quotation marks of the references rewritten, and at 27.52 by sacreBLEU.
+# - *Differs:* the paper's public code has a script (`get_ende_bleu.sh`) for text cut into words by the rules of the
+#   Moses toolkit and at hyphens; this library uses sacreBLEU (Post, 2018, "A Call for Clarity in Reporting BLEU
+#   Scores"), with 13a, cased. Scores of the two are not comparable: [issue
+#   317](https://github.com/tensorflow/tensor2tensor/issues/317) of tensor2tensor reports one model at 29.02 by the
+#   script, with the quotation marks of the references rewritten, and at 27.52 by sacreBLEU.
 # - BLEU: Papineni, Roukos, Ward and Zhu (2002, "BLEU: a Method for Automatic Evaluation of Machine Translation"). Of
 #   several references, the clip is the largest count in any of them; our test sets have one. sacreBLEU replaces a
 #   match count of 0 by a small number. Means along noisy steps: Polyak and Juditsky (1992, "Acceleration of Stochastic
 #   Approximation by Averaging").
 # - In the library: [text/bleu.py](../scratchformer/text/bleu.py) (sacreBLEU),
-#   [study/bleu_by_hand.py](../scratchformer/study/bleu_by_hand.py) with
-#   [its tests](../tests/study/test_bleu_by_hand.py), `average` in
+#   [study/bleu_by_hand.py](../scratchformer/study/bleu_by_hand.py) with [its
+#   tests](../tests/study/test_bleu_by_hand.py), `average` in
 #   [training/checkpoints.py](../scratchformer/training/checkpoints.py), the experiment in
 #   [benchmarks/averaging.py](../benchmarks/averaging.py). `scratchformer average RUN` makes the mean of a run.
 #
@@ -573,8 +572,7 @@ print("21      BLEU         ", f"{bleu(np.array(row_of(*tokens([text, right]))))
 #
 # ## Next
 #
-# This part of the course ends here: you have a translator that you can train, judge and explain. What is missing is
-# the paper's own evidence: its costs (Tables 1 and 2) and which parts of the model matter (Table 3). Those lessons are
-# not written yet; the tables are in sections 4 and 6 of
-# [the paper](https://arxiv.org/abs/1706.03762). To translate real text, train on a corpus of your own as in [lesson
-# 19](19_train_a_translator.py).
+# This part of the course ends here: you have a translator that you can train, judge and explain. What is missing is the
+# paper's own evidence: its costs (Tables 1 and 2) and which parts of the model matter (Table 3). Those lessons are not
+# written yet; the tables are in sections 4 and 6 of [the paper](https://arxiv.org/abs/1706.03762). To translate real
+# text, train on a corpus of your own as in [lesson 19](19_train_a_translator.py).
