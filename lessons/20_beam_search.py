@@ -391,9 +391,9 @@ measure("score with alpha = 0.6: short less long", short_score - long.score, -1,
 # for *das* is another error. The penalty knows nothing of grammar.)
 #
 # Now whole texts. BLEU (lesson 19) counts the runs of words shared with the reference, as a share of what was written.
-# Who writes little can have a high share. So BLEU multiplies by a *brevity penalty*: $e^{1 - 1/r}$ for a text with
-# $r < 1$ times the words of the reference. To tell the two effects apart, the column "bare" is BLEU divided by this
-# penalty, and "length" is $r$. "Empty" is the share of sentences for which `</s>` alone is likelier than what the
+# Who writes little can have a high share. So BLEU multiplies by a *brevity penalty*: $e^{1 - r/c}$ for a text of $c$
+# words, if its references have more, $r > c$. To tell the two effects apart, the column "bare" is BLEU divided by this
+# penalty, and "length" is $c/r$. "Empty" is the share of sentences for which `</s>` alone is likelier than what the
 # search found. The first rows are recorded, from one model trained on the 29,000 sentence pairs of Multi30k, captions
 # that people wrote.
 

@@ -1,11 +1,11 @@
 # %% [markdown]
 # # 21 · BLEU, its error bars, and averaging checkpoints
 #
-# *About 40 minutes. You need: [lesson 14](14_label_smoothing.py) (the loss in nats), [lesson
-# 15](15_adam_and_warmup.py) (the learning rate), [lesson 17](17_byte_pairs.py) (pieces), [lesson
-# 19](19_train_a_translator.py) (a trained translator) and [lesson 20](20_beam_search.py) (greedy and beam search). You
-# will have: BLEU from its definition, equal to the official program's; an interval around it; and a measured answer to
-# what the mean of the last checkpoints is good for.*
+# *About 45 minutes. You need: [lesson 14](14_label_smoothing.py) (the loss in nats), [lesson 15](15_adam_and_warmup.py)
+# (the learning rate), [lesson 17](17_byte_pairs.py) (pieces), [lesson 18](18_batches.py) (the noise in the gradient of
+# a small batch), [lesson 19](19_train_a_translator.py) (a trained translator) and [lesson 20](20_beam_search.py)
+# (greedy and beam search). You will have: BLEU from its definition, equal to that of the program sacreBLEU; an interval
+# around a difference of two; and a measured answer to what the mean of the last checkpoints is good for.*
 
 # %% Imports
 from collections import Counter
@@ -36,12 +36,12 @@ english, german = ((ROOT / f"data/tiny/test.{language}").read_text(encoding="utf
 #
 # **One translator scores a few tenths of BLEU more than another. Is it better?**
 #
-# The answer in one sentence: not before the difference is larger than what other test sentences would have made of it;
-# and that can be estimated from the test set itself, if the two differ in enough of its sentences.
+# The answer in one sentence: we can say so only if the difference is too large to come from the choice of the test
+# sentences; how large that is can be estimated from the test set itself, if the two differ in enough of its sentences.
 #
-# Here are two translators: the shipped model with greedy search and with a beam of 4. Which search should we use? The
-# loss cannot say. It belongs to the model, and the model is the same. So count the translations that are exactly the
-# reference, the translation that the test set gives, or take BLEU.
+# Here are two translators: the shipped model, which comes with the clone, with greedy search and with a beam of 4.
+# Which search should we use? The loss cannot say. It belongs to the model, and the model is the same. So count the
+# translations that are exactly the reference, the translation that the test set gives, or take BLEU.
 
 # %%
 translations = {f"beam {size}": translator.translate(english, beam=size) for size in (1, 4)}         # 1: greedy
@@ -56,8 +56,8 @@ n_differing = measure("translations that differ", sum(a != b for a, b in zip(*tr
 
 # %% [markdown]
 # Exact matches do not see a difference; they take a sentence with one word off for as bad as one with none right. BLEU
-# decides for greedy search. But its verdict rests on a handful of sentences. Split the test set into two random halves:
-# do they agree with each other? (The functions of `bleu_by_hand` are derived below.)
+# favours greedy search. But its verdict rests on a handful of sentences. Split the test set into two random halves: do
+# they agree with each other? (The functions of `bleu_by_hand` are derived below.)
 
 # %%
 split_13a = Tokenizer13a()
@@ -131,10 +131,12 @@ show(figure, "21_ngrams", alt="Bars for the runs of words of the translation Am 
 # $$\mathrm{BLEU} = 100 \cdot B \cdot (p_1 p_2 p_3 p_4)^{1/4}, \qquad B = \min(1, e^{1 - r/c})$$
 #
 # The fourth root of the product is the geometric mean: halving any of the four precisions costs the same. $B$ is the
-# *brevity penalty*. Precision asks only what was written, so something must ask what was not: recall would, but a
-# sentence has many good translations, and of several references none should be written whole. So BLEU asks only for
-# the length. All that it needs stands in a table with a row for each sentence; the score of any set of sentences is
-# that of the sum of their rows.
+# *brevity penalty* of lesson 20. Precision asks only about what was written, so something must ask about what was
+# left out. *Recall*, the share of the reference that was found, would do it with one reference. But BLEU was made for
+# several references of a sentence, and nobody should write the words of all of them. So it asks only for the length.
+#
+# All that BLEU needs stands in a table with a row for each sentence; the score of any set of sentences is that of the
+# sum of their rows.
 
 # %%
 def ngrams(words, n):
@@ -159,8 +161,8 @@ def bleu(counts):
 # %% [markdown]
 # ## Forward: what each part is for
 #
-# Every part of the formula stands there because without it some text that is no translation would score well. So let
-# us cheat, in four ways, with the references at hand. Each column after the first takes one part of the formula away.
+# For every part of the formula there is a text that is no translation and would score far better without it. So let us
+# cheat, in four ways, with the references at hand. Each column after the first takes one part of the formula away.
 
 # %%
 wanted = tokens(german)
@@ -251,8 +253,10 @@ measure("hyphens in the references", sum(line.count("-") for line in german), 0,
 # exist. Nowhere is there a slope to follow. (If translations are drawn by their probabilities, the *expected* score has
 # one; Shen et al., 2016, "Minimum Risk Training for Neural Machine Translation", use that.)
 #
-# The loss reads the probabilities themselves, so it moves with every weight. Both along one random direction $u$, as
-# long as the vector of all weights, on forty sentences:
+# The loss reads the probabilities themselves, so it moves with the weights. The cell measures both along one random
+# direction $u$, as long as the vector of all weights, on forty sentences. (`store.data` is that vector and `store.grad`
+# the gradient; `refresh` tells the model that its weights have changed. `teacher_forced` makes a batch of pairs: the
+# source, the target shifted right, the target.)
 
 # %%
 model = translator.model
@@ -284,11 +288,12 @@ measure("    less the one by its gradient", (loss_ahead - loss_behind) / (2 * h)
 measure("BLEU: its slope by differences", (bleu_ahead - bleu_behind) / (2 * h), 0, 0)
 
 # %% [markdown]
-# So we train on nats and report BLEU. What follows: the two need not agree (Experiment 3).
+# The loss falls along $u$ as its gradient says; BLEU is the same on both sides, and tells descent nothing. So we
+# train on nats and report BLEU. What follows: the two need not agree (Experiment 3).
 #
 # ## Check
 #
-# The BLEU of this page, the counts of the library, and sacreBLEU, with all decimals:
+# The counts and the BLEU of this page, against the counts of the library and the BLEU of sacreBLEU, unrounded:
 
 # %%
 for name, lines in ("shipped model", translations["beam 1"]), ("small translator", texts[2, 1]):
@@ -301,10 +306,10 @@ for name, lines in ("shipped model", translations["beam 1"]), ("small translator
 #
 # We would like to draw many test sets, and see how far BLEU moves. We have one. The *bootstrap* draws from it: 500
 # sentences, with replacement, so that some come twice and others not at all. It does so a thousand times, and asks
-# between which two numbers the middle 95 % of the scores lie. For a difference, both systems are scored on the *same*
-# drawn sentences, the *paired* bootstrap (Koehn, 2004, "Statistical Significance Tests for Machine Translation
-# Evaluation"). A set of easy sentences lifts both, and the difference does not see it. The control draws for each
-# system by itself.
+# between which two numbers the middle 95 % of the scores lie: the *interval*. For a difference, both systems are
+# scored on the *same* drawn sentences, the *paired* bootstrap (Koehn, 2004, "Statistical Significance Tests for Machine
+# Translation Evaluation"). A set of easy sentences lifts both, and most of that cancels in the difference. The control
+# draws for each system by itself.
 
 # %%
 drawn = np.random.default_rng(1).integers(0, 500, (300 if QUICK else 1000, 500))       # (R, S): R sets of S sentences
@@ -354,8 +359,9 @@ show(figure, "21_bootstrap", alt="Histograms of the difference in BLEU over 1000
      "above 0; each by itself, they reach below 0.")
 
 # %% [markdown]
-# Greedy or beam: the interval holds 0, so the test set does not decide. The means of five do better, in all three runs.
-# If each system is drawn by itself, even this gain of 2 BLEU would be lost in the noise of the test set.
+# Greedy or beam: the interval holds 0, so the test set does not decide. For the means of five it lies above 0 in all
+# three runs. With each system drawn by itself, even this gain of about 2 BLEU would be lost in the noise of the test
+# set.
 #
 # **Is it a 95 % interval?** It should hold the true difference in 95 of 100 test sets. To know the truth we let our 500
 # sentences be the whole world, draw test sets of 100 from it, and make the interval from each of them alone.
@@ -376,10 +382,10 @@ measure("greedy, beam 4: truth inside", holds_the_truth(*tables, random), 0.3, 0
 measure("    sets of 100 in which nothing differs, expected", (1 - n_differing / 500) ** 100, 0.25, 0.6)
 
 # %% [markdown]
-# Nearly, for the mean of five. For greedy and beam search, not at all: they differ in so few sentences that many a set
-# of 100 holds none of them, and its interval goes from 0 to 0. The bootstrap draws only what the test set has. So ask
-# first in how many sentences two systems differ. If it is a handful, read those, and do not lean on an interval: ours
-# of greedy and beam above may be too narrow.
+# For the mean of five it is, or nearly. For greedy and beam search it is not at all: they differ in so few sentences
+# that many a set of 100 holds none of them, and its interval goes from 0 to 0. The bootstrap draws only what the test
+# set has. So ask first in how many sentences two systems differ. If it is a handful, read those, and do not lean on an
+# interval: ours of greedy and beam above may be too narrow.
 #
 # **How many sentences would decide?** Draw smaller and larger sets from the same table, and see how the width goes.
 
@@ -396,7 +402,7 @@ measure("three trainings that differ in the seed alone: best less worst", max(of
 # Four times the sentences halve the width, as with any mean. So for an interval of 0.3 BLEU to either side, between two
 # systems as different as these two, one needs a test set of some ten thousand sentences. The paper's has 3,003.
 #
-# One thing no interval of this kind contains: it draws other sentences, not other trainings. The last line of the cell
+# One thing is in no interval of this kind: it draws other sentences, not other trainings. The last line of the cell
 # says what another seed is worth, with everything else the same: nearly as much as the gain from averaging. A claim
 # about a *method* needs several runs.
 #
@@ -404,8 +410,8 @@ measure("three trainings that differ in the seed alone: best less worst", max(of
 #
 # The paper translates with the mean of the weights of the last five checkpoints (§6.1), number by number. Why should
 # that be any good? The usual explanation: late in training the weights swing around a better place, kicked by the noise
-# of small batches, and the mean of the swings is nearer to it. First a case where it can be derived; then its controls
-# in a real run.
+# of small batches, and the mean of the swings is nearer to it. First comes a case where this can be derived, then
+# controls in a real run.
 #
 # One coordinate $x$ near its best value 0, with the loss $\frac{1}{2} \lambda x^2$: the slope is $\lambda x$, plus a
 # noise $\xi$ (xi) of variance $\sigma^2$ that is new in each step. With the learning rate $\eta$:
@@ -417,11 +423,11 @@ measure("three trainings that differ in the seed alone: best less worst", max(of
 # $$\tau^2 = (1 - \eta \lambda)^2 \tau^2 + \eta^2 \sigma^2 \quad \Rightarrow \quad
 # \tau^2 = \frac{\eta \sigma^2}{\lambda (2 - \eta \lambda)}$$
 #
-# The expected loss is $\frac{1}{2} \lambda \tau^2$; it never reaches 0 unless $\eta$ does. Now take $K$ checkpoints,
-# $m$ steps apart. Two of them, $j$ places apart, have the covariance $\tau^2 \rho^j$ with
-# $\rho = (1 - \eta \lambda)^m$, since each step leaves $1 - \eta \lambda$ of where $x$ was, and adds noise that is new.
-# The variance of a mean is the mean of all $K^2$ covariances: $K$ of them have $j = 0$, and $2 (K - j)$ of them each
-# other $j$.
+# The expected loss is $\frac{1}{2} \lambda \tau^2$; it never reaches 0 unless $\eta$ does. Now take the mean of $K$
+# checkpoints, $m$ steps apart ($K$ and $m$ are no longer the beam and Adam's mean). Two of them, $j$ places apart, have
+# the covariance $\tau^2 \rho^j$ with $\rho = (1 - \eta \lambda)^m$, since each step leaves $1 - \eta \lambda$ of where
+# $x$ was, and adds noise that is new. The variance of a mean is the mean of all $K^2$ covariances: $K$ of them have
+# $j = 0$, and $2 (K - j)$ of them each other $j$.
 #
 # $$\tau_K^2 = \frac{\tau^2}{K} \left( 1 + 2 \sum_{j=1}^{K-1} \left( 1 - \frac{j}{K} \right) \rho^j \right)$$
 #
@@ -460,10 +466,11 @@ for direction, lam, m, lo, hi in [("steep, 30 steps apart", 1, 30, 0.18, 0.22), 
 # ## Experiment 3: the same in training
 #
 # A model half as wide as the shipped one, 1,500 steps, three seeds; weights kept every 30 steps. Its learning rate
-# follows the paper's schedule, so it is far from 0 at the end. The derivation makes three predictions for the loss. The
-# mean of five gains. The mean of five *successive* steps gains next to nothing. And if the noise is taken away in
-# another way, by letting the learning rate fall to 0 in the last 300 steps (same start, same batches), then there is a
-# gain without any mean, and a mean adds little. Whether BLEU follows, the derivation does not say.
+# follows the paper's schedule, so it is far from 0 at the end. It is trained by Adam, with many weights and a loss that
+# is no parabola, so the derivation cannot say how much. If the explanation holds here too, three things should be seen
+# in the loss. The mean of five gains. The mean of five *successive* steps gains next to nothing. And if the noise is
+# taken away in another way, by letting the learning rate fall to 0 in the last 300 steps (same start, same batches),
+# then there is a gain without any mean, and a mean adds little. Whether BLEU follows, the derivation does not say.
 
 # %%
 def row(n, apart="save_every", rate="schedule"):
@@ -505,7 +512,7 @@ show(figure, "21_averaging", alt="Loss and BLEU over the number of checkpoints i
      "a rate that falls to 0, BLEU is 91 for one and for the mean of five.")
 
 # %% [markdown]
-# All three came true, in BLEU too, and so did the answer to "Predict": the mean of forty reaches back to step 330 of
+# All three came true, in BLEU too, and with them the answer to "Predict": the mean of forty reaches back to step 330 of
 # 1,500, and is far worse than the last weights. Between five and ten, BLEU does not decide. A falling learning rate
 # without any mean gains less than the mean of five in loss and more in BLEU, in all three seeds. So it does not do
 # quite the same; what else it does, we have not tested. And "the weights with the lower validation loss translate
@@ -541,18 +548,18 @@ print("21      BLEU         ", f"{bleu(np.array(row_of(*tokens([text, right]))))
 #
 # - §6.1: the base models are means of the last 5 checkpoints, written every 10 minutes; the big ones of the last 20.
 #   Table 2: 27.3 BLEU (base) and 28.4 (big) on newstest2014, English to German. No intervals are given.
-# - *Differs:* the paper's public code has a script (`get_ende_bleu.sh`) for text cut into words by the Moses rules and
-#   at hyphens; this library uses sacreBLEU (Post, 2018, "A Call for Clarity in Reporting BLEU Scores"), with 13a,
-#   cased. Scores of the two are not comparable:
-#   [issue 317](https://github.com/tensorflow/tensor2tensor/issues/317) of tensor2tensor reports one model at 29.02
-#   by the script, with the quotation marks of the references rewritten, and at 27.52 by sacreBLEU.
+# - *Differs:* the paper's public code has a script (`get_ende_bleu.sh`) for text cut into words by the rules of the
+#   Moses toolkit and at hyphens; this library uses sacreBLEU (Post, 2018, "A Call for Clarity in Reporting BLEU
+#   Scores"), with 13a, cased. Scores of the two are not comparable: [issue
+#   317](https://github.com/tensorflow/tensor2tensor/issues/317) of tensor2tensor reports one model at 29.02 by the
+#   script, with the quotation marks of the references rewritten, and at 27.52 by sacreBLEU.
 # - BLEU: Papineni, Roukos, Ward and Zhu (2002, "BLEU: a Method for Automatic Evaluation of Machine Translation"). Of
 #   several references, the clip is the largest count in any of them; our test sets have one. sacreBLEU replaces a
 #   match count of 0 by a small number. Means along noisy steps: Polyak and Juditsky (1992, "Acceleration of Stochastic
 #   Approximation by Averaging").
 # - In the library: [text/bleu.py](../scratchformer/text/bleu.py) (sacreBLEU),
-#   [study/bleu_by_hand.py](../scratchformer/study/bleu_by_hand.py) with
-#   [its tests](../tests/study/test_bleu_by_hand.py), `average` in
+#   [study/bleu_by_hand.py](../scratchformer/study/bleu_by_hand.py) with [its
+#   tests](../tests/study/test_bleu_by_hand.py), `average` in
 #   [training/checkpoints.py](../scratchformer/training/checkpoints.py), the experiment in
 #   [benchmarks/averaging.py](../benchmarks/averaging.py). `scratchformer average RUN` makes the mean of a run.
 #
@@ -565,8 +572,7 @@ print("21      BLEU         ", f"{bleu(np.array(row_of(*tokens([text, right]))))
 #
 # ## Next
 #
-# This part of the course ends here: you have a translator that you can train, judge and explain. What is missing is
-# the paper's own evidence: its costs (Tables 1 and 2) and which parts of the model matter (Table 3). Those lessons are
-# not written yet; the tables are in sections 4 and 6 of
-# [the paper](https://arxiv.org/abs/1706.03762). To translate real text, train on a corpus of your own as in [lesson
-# 19](19_train_a_translator.py).
+# This part of the course ends here: you have a translator that you can train, judge and explain. What is missing is the
+# paper's own evidence: its costs (Tables 1 and 2) and which parts of the model matter (Table 3). Those lessons are not
+# written yet; the tables are in sections 4 and 6 of [the paper](https://arxiv.org/abs/1706.03762). To translate real
+# text, train on a corpus of your own as in [lesson 19](19_train_a_translator.py).
