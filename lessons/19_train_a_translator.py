@@ -341,7 +341,7 @@ if not QUICK:
     bleu, exact = look(50)
     measure("step 240: BLEU", bleu, 20, 65)
     measure("step 240: translated exactly, of 50", exact, 1, 20)
-measure("seconds that it took, over those predicted", sum(seconds[60:]) / predicted, 0.6, 1.6)
+duration("it took, beside the prediction", sum(seconds[60:]), over=predicted)
 folder.cleanup()
 
 # %% The figure
@@ -363,8 +363,8 @@ show(figure, "19_run", alt="Three panels over 240 steps. The training loss falls
      "80 and falls with the root of the step. The gradient's length is mostly between 1 and 2, with peaks up to 6.")
 
 # %% [markdown]
-# The prediction holds. Nothing in the curve marks the change, but words of the source have arrived in the German, and a
-# few sentences are right. It is on its way, and not done.
+# The prediction came close, on the machine that made this page. Nothing in the curve marks the change, but words of
+# the source have arrived in the German, and a few sentences are right. It is on its way, and not done.
 #
 # What is worth watching in such a run:
 #

@@ -61,10 +61,14 @@ def same(name: str, ours: Any, theirs: Any, tolerance: float = 1e-12) -> None:
     print(f"{name}: the same, relative difference {difference:.0e}")
 
 
-def duration(name: str, seconds: float) -> None:
-    """Print a time. Times belong to a machine and a moment, so no page is checked against them."""
+def duration(name: str, seconds: float, over: float | None = None) -> None:
+    """Print a time, or how many times as long it is as `over`, another one.
+
+    Times belong to a machine and a moment, so no page is checked against them.
+    """
     unit, factor = ("s", 1) if seconds >= 1 else ("ms", 1e3) if seconds >= 1e-3 else ("us", 1e6)
-    print(f"{name}: {seconds * factor:.3g} {unit}   (a time; yours differs)")
+    text = f"{seconds / over:.3g} times as long" if over else f"{seconds * factor:.3g} {unit}"
+    print(f"{name}: {text}   (a time; yours differs)")
 
 
 def recorded(name: str) -> dict[str, Any]:

@@ -54,6 +54,11 @@ def test_a_time_says_that_it_is_one(seconds, text, capsys):
     assert capsys.readouterr().out == f"step: {text}   (a time; yours differs)\n"
 
 
+def test_a_time_beside_another_is_a_ratio(capsys):
+    lesson.duration("step", 0.3, over=0.2)
+    assert capsys.readouterr().out == "step: 1.5 times as long   (a time; yours differs)\n"
+
+
 def test_a_recorded_result_says_where_it_comes_from(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(lesson, "ROOT", tmp_path)
     (tmp_path / "benchmarks" / "results").mkdir(parents=True)
