@@ -472,7 +472,7 @@ for name, layer in ("RNN", RNN(d, d, random, "float64")), ("attention", SelfAtte
         runs = timeit.repeat(lambda: layer.backward(dy, layer.forward(x)[1]), number=1, repeat=2 if QUICK else 4)
         times[name, n] = min(runs)
         duration(f"{name}, forward and backward, {2048 // n:3} sequences of {n:4}", times[name, n])
-measure("RNN: time of the longest over the shortest", times["RNN", 512] / times["RNN", 4], 2, 200)
+duration("RNN, the 4 long sequences beside the 512 short ones", times["RNN", 512], over=times["RNN", 4])
 
 # %% [markdown]
 # The same arithmetic takes several times as long when it comes in many small pieces that wait for one another. Here a
