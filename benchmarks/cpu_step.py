@@ -148,7 +148,7 @@ def our_step(model: Transformer, config: Config, cut: int, threads: int) -> Step
 
     def step(pairs: EncodedPairs) -> float:
         loss, n_tokens = team.loss_backward(micro_batches(pairs, cut), training, optimizer.t + 1)
-        team.gather_inplace(n_tokens)
+        team.mean_inplace(n_tokens)
         optimizer.step(noam(optimizer.t + 1, config.model.d_model, training.warmup, training.lr_factor))
         model.zero_grad()
         return loss / n_tokens

@@ -136,7 +136,7 @@ def our_step(model: Transformer, config: Config, batch: Batch) -> Callable[[], N
 
     def step() -> None:
         _, n_tokens = team.loss_backward([batch], training, optimizer.t + 1)
-        norm = team.gather_inplace(n_tokens)
+        norm = team.mean_inplace(n_tokens)
         optimizer.step(noam(optimizer.t + 1, config.model.d_model, training.warmup), norm)
         model.zero_grad()
 

@@ -310,7 +310,7 @@ same("float64: four micro-batches and one batch", in_four, at_once)
 library_plan, team = BatchPlan(pairs, 128, accumulation=4, seed=0), Team(model, threads=1)
 model.zero_grad()
 _, n_tokens = team.loss_backward(library_plan.micro_batches(step), TrainingConfig(eps_ls=0.1), step=1)
-team.gather_inplace(n_tokens)
+team.mean_inplace(n_tokens)
 same("float64: the library's step and one batch", model.store.grad, at_once)
 single = small_model(0)
 coarse = [add_up(single, [pairs.batch(part) for part in cut(step, size)])[0] for size in (24, 6)]

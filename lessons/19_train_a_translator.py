@@ -216,7 +216,7 @@ measure("its FLOPs by our rule, over those that the paper states (3.3e18, Table 
 # 1. **Pairs** of the step, cut into micro-batches: `BatchPlan.epoch`, `BatchPlan.micro_batches`.
 # 2. **Forward and loss** of a micro-batch, with a dropout key made of seed, step and micro-batch.
 # 3. **Backward**, *adding* to the gradient, before any weight changes: the caches belong to the old weights.
-# 4. **Divide** by the tokens of all micro-batches, after the last: `Team.gather_inplace`.
+# 4. **Divide** by the tokens of all micro-batches, after the last: `Team.mean_inplace`.
 # 5. **Learning rate** of this step, `noam`, counted from 1: at step 0 it would be 0.
 # 6. **Adam** moves the weights, once per step.
 # 7. **Clear** the gradient, or the next step begins with this one in it.

@@ -2,6 +2,9 @@
 
 import sys
 
-from scratchformer.cli import main
+try:
+    from scratchformer.cli import main
 
-sys.exit(main())
+    sys.exit(main())
+except KeyboardInterrupt:                                                          # while it is still being read
+    sys.exit(130)

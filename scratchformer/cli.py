@@ -15,9 +15,12 @@ import scratchformer
 from scratchformer import config as configs
 from scratchformer.config import Config
 from scratchformer.errors import UserError, in_one_line
+from scratchformer.parallel import launcher
+from scratchformer.parallel.communicator import Abandoned, Communicator
 
 if TYPE_CHECKING:
     from scratchformer.decoding.translator import Translator
+    from scratchformer.training.run import RunDirectory
 
 EXAMPLES = """\
 examples:
@@ -47,6 +50,9 @@ def main(arguments: list[str] | None = None) -> int:
         discard_unwritable_output()
         print(f"scratchformer: {error or 'not enough memory'}", file=sys.stderr)
         return 2
+    except Abandoned as error:
+        print(f"scratchformer: {error}", file=sys.stderr)
+        return launcher.GAVE_UP
     except RuntimeError as error:
         if not type(error).__module__.startswith("cupy"):
             raise
@@ -62,6 +68,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     the first option."""
     top = parser()
     args, rest = top.parse_known_args(arguments)
+    args.arguments = sys.argv[1:] if arguments is None else [str(word) for word in arguments]
     if rest and args.command == "translate" and not any(word.startswith("-") for word in rest):
         args.files += [Path(word) for word in rest]
     elif rest:
@@ -101,6 +108,11 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--seed", type=int, metavar="N", help="of weights, batches and dropout (default: 0)")
     sub.add_argument("--minutes", type=float, metavar="M", help="stop after this much wall time")
     add_machine(sub)
+    sub.add_argument("--nproc", type=int, default=1, metavar="N",
+                     help="train with N processes of this machine, each with a GPU or some of the cores of its own")
+    sub.add_argument("--timeout", type=float, default=600, metavar="S",
+                     help="end the job when one of its processes shows no sign of life for S seconds, more than it "
+                          "takes to read the text, to validate or to save (default: 600; 0: never)")
     add_settings(sub)
 
     sub = command("translate", translate, "translate files, or standard input, to standard output",
@@ -164,6 +176,7 @@ def parser() -> argparse.ArgumentParser:
     sub = command("config", show_config, "print a configuration as TOML, with its parameter count and memory",
                   "config base --set h=16 > base16.toml")
     sub.add_argument("preset", metavar="PRESET|FILE.toml")
+    sub.add_argument("--nproc", type=int, default=1, metavar="N", help="and how N processes would share a step")
     add_settings(sub)
 
     sub = command("learn", learn, "write the backward passes yourself, with a checker that says what is wrong",
@@ -268,39 +281,80 @@ def show_config(args: argparse.Namespace) -> None:
     from scratchformer.study import sizes
 
     config = changed(named_config(args.preset), args)
+    require_processes(args.nproc, config)
     print(configs.to_toml(config))
-    print("\n".join(f"# {line}" for line in sizes.summary(config)))
+    print("\n".join(f"# {line}" for line in [*sizes.summary(config), *sizes.step_summary(config, args.nproc)]))
 
 
 # Training -------------------------------------------------------------------------------------------------------------
 
 
 def train(args: argparse.Namespace) -> int:
-    from scratchformer.nn.fast_ops import keep_freed_memory
-    from scratchformer.training import loop
     from scratchformer.training.run import RunDirectory
 
-    keep_freed_memory()
     if args.resume:
         if args.preset or args.out:
             raise UserError("--resume takes the configuration and the directory from the run: no preset, no --out")
         run = RunDirectory(args.resume)
         run.require()
         config = configs.with_settings(configs.load(run.config_file), {"training.minutes": 0.0})  # those of last time
-        trainer, complaints = loop.resume(run, changed(config, args))
-        for complaint in complaints:
-            print(f"passed over {complaint}", file=sys.stderr)
-        print(f"{run.path}: going on after step {trainer.progress.step}", file=sys.stderr)
     else:
         name = "tiny" if args.preset is None else args.preset
-        run = RunDirectory(args.out or Path("runs") / Path(name).stem)
-        trainer = loop.begin(run, changed(named_config(name), args))
-    print(f"{run.path}: {trainer.summary()}", file=sys.stderr)
+        run, config = RunDirectory(args.out or Path("runs") / Path(name).stem), named_config(name)
+    config = changed(config, args)
+    require_processes(args.nproc, config)
+    if not args.timeout >= 0:
+        raise UserError(f"--timeout {args.timeout:g} must be at least 0")
+    if args.nproc > 1 and not launcher.is_rank():
+        return train_as_ranks(args, run)
+    with launcher.joined(args.timeout) as ranks:
+        return train_as_one(args, run, config, ranks)
+
+
+def require_processes(nproc: int, config: Config) -> None:
+    if nproc < 1:
+        raise UserError(f"--nproc {nproc} must be at least 1")
+    configs.require_work_for(config, nproc)
+
+
+def train_as_ranks(args: argparse.Namespace, run: RunDirectory) -> int:
+    """Let `--nproc` processes do what this command says."""
+    code = launcher.launch([sys.executable, "-m", "scratchformer", *args.arguments], args.nproc)
+    if code == 1:
+        run.remove_unfinished()
+        if run.config_file.exists():
+            print(f"{run.path}: what is saved is sound; {how_to_go_on(args, run)}", file=sys.stderr)
+    return code
+
+
+def how_to_go_on(args: argparse.Namespace, run: RunDirectory) -> str:
+    return f"go on with: scratchformer train --resume {run.path}" + (f" --nproc {args.nproc}" * (args.nproc > 1))
+
+
+def train_as_one(args: argparse.Namespace, run: RunDirectory, config: Config, ranks: Communicator) -> int:
+    """Train, alone or as one of several processes; of these the first one speaks."""
+    from scratchformer.nn.fast_ops import keep_freed_memory
+    from scratchformer.training import loop
+
+    def tell(line: str) -> None:
+        if ranks.rank == 0:
+            print(line, file=sys.stderr, flush=True)
+
+    keep_freed_memory()
+    if args.resume:
+        trainer, complaints = loop.resume(run, config, ranks)
+        for complaint in complaints:
+            tell(f"passed over {complaint}")
+        tell(f"{run.path}: going on after step {trainer.progress.step}")
+    else:
+        trainer = loop.begin(run, config, ranks)
+    tell(f"{run.path}: {trainer.summary()}")
     reason = loop.train(trainer)
-    draw_training(run, trainer.config)
-    print(f"{run.path}: {reason}; step {trainer.progress.step}, {trainer.progress.target_tokens} target tokens. "
-          f"Figures are in {run.figures}; go on with: scratchformer train --resume {run.path}", file=sys.stderr)
-    return 130 if reason == loop.INTERRUPTED else 0
+    if ranks.rank == 0:
+        draw_training(run, config)
+    tell(f"{run.path}: {reason}; step {trainer.progress.step}, {trainer.progress.target_tokens} target tokens. "
+         f"Figures are in {run.figures}; {how_to_go_on(args, run)}")
+    return launcher.INTERRUPTED if reason == loop.INTERRUPTED else 0
 
 
 def draw_training(run: Any, config: Config) -> None:

@@ -94,7 +94,8 @@ class TrainingConfig:
     clip_norm: float = 0.0                  # 0: no clipping, as in the paper
     device: str = "cpu"                     # cpu, gpu or gpu:N, the N-th from 0
     precision: Literal["", "fp32", "tf32", "bf16", "fp16"] = ""       # empty: tf32 on a GPU, fp32 on the CPU
-    threads: int = 0                        # cores to use; 0: all there are
+    wire: Literal["", "bf16"] = ""          # gradients on their way between processes; empty: as they are, fp32
+    threads: int = 0                        # cores to use; 0: all there are, divided among this machine's processes
     max_tokens: int = 0                     # stop after this many real target tokens; 0: no limit
     minutes: float = 0.0                    # stop after this much wall time; 0: no limit
     patience: int = 0                       # stop after this many validations without a better loss; 0: never
@@ -245,6 +246,16 @@ def preset(name: str) -> Config:
                     f"there are {', '.join([*PRESETS, *TABLE3])}")
 
 
+def require_work_for(config: Config, nproc: int) -> None:
+    """Raises UserError if a step has fewer micro-batches than there are processes to share them."""
+    settings = config.training
+    if nproc > settings.accumulation:
+        positions = max(1, settings.tokens_per_batch * settings.accumulation // nproc)
+        raise UserError(f"{nproc} processes, but training.accumulation={settings.accumulation}: a step has fewer "
+                        f"micro-batches than that; a step of the same size with one for each would be "
+                        f"--set training.accumulation={nproc} --set training.tokens_per_batch={positions}")
+
+
 # Settings and files ---------------------------------------------------------------------------------------------------
 
 
@@ -296,7 +307,7 @@ def parse_setting(text: str) -> tuple[str, Any]:
 MAY_CHANGE = {
     "training.steps", "training.max_tokens", "training.minutes", "training.patience", "training.validate_every",
     "training.bleu_every", "training.save_every", "training.keep", "training.average_last", "training.threads",
-    "training.device", "training.precision",
+    "training.device", "training.precision", "training.wire",
     "decoding.beam", "decoding.alpha", "decoding.extra_length",
     "data.directory", "data.train_source", "data.train_target", "data.val_source", "data.val_target",
 }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import platform
+import time
 from typing import Any, Callable
 
 import numpy as np
@@ -14,6 +16,7 @@ from scratchformer.gpu.kernels import FLOAT32, CupyKernels, Kernels
 from scratchformer.nn.ops import FAST, OPS, Ops
 from scratchformer.nn.parameter import Array
 from scratchformer.nn.transformer import Transformer
+from scratchformer.parallel.communicator import Communicator, HostStaged, listed
 
 STORED_AS = {"fp32": "float32", "tf32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 """Precision -> the dtype of weights and activations in the layers."""
@@ -26,6 +29,9 @@ SMALLEST_LOSS_SCALE = 2.0**-16
 
 PATIENCE = 2000
 """Steps without overflow after which the loss scale doubles."""
+
+POLL_SECONDS = 1e-4
+"""How often a rank that waits for its GPU looks whether the others are still there."""
 
 HOW_TO_INSTALL = "pip install 'scratchformer[cuda13]', or [cuda12], brings it"
 
@@ -43,8 +49,15 @@ class Device:
     def take_over(self, model: Transformer) -> None:
         """Move the weights of a model here, in the precision that was asked for."""
 
-    def asked(self, number: Array) -> Callable[[], float]:
-        """Ask for a number that is being computed -> a function that waits for it, and not for what is begun later."""
+    def communicator(self, host: Communicator) -> Communicator:
+        """What carries arrays of this device between the ranks that `host` connects. All of them call it."""
+        return host
+
+    def asked(self, number: Array, check: Callable[[], None] = lambda: None) -> Callable[[], float]:
+        """Ask for a number that is being computed -> a function that waits for it, and not for what is begun later.
+
+        check  is called now and then while it waits, and may raise
+        """
         return lambda: float(number)
 
     def adapt_loss_scale(self, norm: Array) -> None:
@@ -94,6 +107,9 @@ class Accelerator(Device):
         data = xp.asarray(store.data)
         store.hold(data, xp.zeros_like(data), None if self.stored == data.dtype else xp.empty(data.shape, self.stored))
 
+    def communicator(self, host: Communicator) -> Communicator:
+        return HostStaged(host, self.xp) if host.size > 1 else host
+
     def adapt_loss_scale(self, norm: Array) -> None:
         if self.scale is not None:
             self.kernels("adapt_loss_scale", (1,), (1,), self.scale, norm, PATIENCE)
@@ -110,20 +126,24 @@ class Accelerator(Device):
 
 
 class Gpu(Accelerator):
-    """The NVIDIA GPU with this number, counted from 0.
+    """The NVIDIA GPU with this number, counted from 0; None takes the one that falls to the rank.
+
+    local_rank  of this process among those on the machine
 
     Compiles the kernels, the first time some seconds. Raises UserError if CuPy, a driver, this GPU or something that
     they need is missing.
     """
 
-    def __init__(self, number: int, precision: str) -> None:
-        self.number = number
+    def __init__(self, number: int | None, precision: str, local_rank: int = 0) -> None:
+        self.was_named, self.number = number is not None, number or 0
         try:
             cupy = found("cupy")
             count = cupy.cuda.runtime.getDeviceCount()
-            if number >= count:
-                raise UserError(f"gpu:{number}: there are {count} GPUs here, counted from 0")
-            cupy.cuda.Device(number).use()
+            if self.number >= count:
+                raise UserError(f"gpu:{self.number}: there are {count} GPUs here, counted from 0")
+            if not self.was_named:                                                 # it may see all of them, or just one
+                self.number = local_rank % count
+            cupy.cuda.Device(self.number).use()
             kernels, exact, rounded = CupyKernels(), Gemm(cupy, CuBlas()), Gemm(cupy, CuBlas(tf32=True))
             super().__init__(cupy, kernels, exact, rounded, precision)
             for stored in {FLOAT32, self.stored}:
@@ -133,9 +153,29 @@ class Gpu(Accelerator):
         except (UserError, MemoryError):
             raise
         except Exception as error:                                                 # a driver, a library, a compiler
-            raise UserError(f"gpu:{number}: {in_one_line(error)}; if a library is missing, {HOW_TO_INSTALL}") from None
+            raise UserError(f"gpu:{self.number}: {in_one_line(error)}; "
+                            f"if a library is missing, {HOW_TO_INSTALL}") from None
 
-    def asked(self, number: Array) -> Callable[[], float]:
+    def communicator(self, host: Communicator) -> Communicator:
+        """NCCL, or the host's memory for ranks that share a GPU because it was named.
+
+        Raises UserError if ranks would share one by accident, or NCCL cannot connect them.
+        """
+        from scratchformer.parallel.nccl import Nccl
+
+        if host.size == 1:
+            return host
+        mine = f"{platform.node()} {self.xp.cuda.Device(self.number).pci_bus_id}".encode()
+        places = host.gather(mine)
+        if len(set(places)) == len(places):
+            return Nccl(host, self.xp)
+        if self.was_named:
+            return HostStaged(host, self.xp)
+        sharing = [rank for rank, place in enumerate(places) if places.count(place) > 1]
+        raise UserError(f"{listed(sharing)} would have to share a GPU: start fewer processes; --device gpu:N lets all "
+                        "share the GPU with this number, for tests, slowly")
+
+    def asked(self, number: Array, check: Callable[[], None] = lambda: None) -> Callable[[], float]:
         """Its copy to the host is queued here and now: a later one would wait for the steps begun meanwhile."""
         import cupyx
 
@@ -144,14 +184,16 @@ class Gpu(Accelerator):
         here.record()
 
         def wait() -> float:
-            here.synchronize()
+            while not here.done:
+                check()
+                time.sleep(POLL_SECONDS)
             return float(answer[0])
 
         return wait
 
     def describe(self) -> str:
         properties = self.xp.cuda.runtime.getDeviceProperties(self.number)
-        return f"gpu:{self.number} ({properties['name'].decode()}), {self.precision}"
+        return f"{properties['name'].decode()}, {self.precision}"
 
 
 def found(module: str) -> Any:
@@ -168,7 +210,10 @@ def dtype_named(name: str) -> np.dtype:
     return np.dtype(found("ml_dtypes").bfloat16 if name == "bfloat16" else name)
 
 
-def open_device(name: str, precision: str = "") -> Device:
-    """As `TrainingConfig.device` and `precision` say. Raises UserError if there is no such device."""
+def open_device(name: str, precision: str = "", local_rank: int = 0) -> Device:
+    """As `TrainingConfig.device` and `precision` say; `gpu` is the one of this rank.
+
+    Raises UserError if there is no such device.
+    """
     kind, _, number = name.partition(":")
-    return Device() if kind == "cpu" else Gpu(int(number or 0), precision or "tf32")
+    return Device() if kind == "cpu" else Gpu(int(number) if number else None, precision or "tf32", local_rank)

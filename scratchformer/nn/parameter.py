@@ -105,6 +105,15 @@ class ParameterStore:
         if self.stored is not self.data:
             self.stored[...] = self.data
 
+    def begin_of(self, layer: Layer) -> int:
+        """Where a layer begins in the flat arrays, if none of its parameters is shared with an earlier one."""
+        first, offset = id(next(iter(layer.parameters().values()))), 0
+        for parameter in self.parameters.values():
+            if id(parameter) == first:
+                break
+            offset += parameter.data.size
+        return offset
+
     def named_views(self, flat: Array) -> dict[str, Array]:
         """Cut any flat array of this layout (Adam's moments, say) into views of the parameters' shapes, by name."""
         views, offset = {}, 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterator, NamedTuple
+from typing import Any, Callable, Iterator, NamedTuple
 
 import numpy as np
 
@@ -200,6 +200,9 @@ def feed_forward(config: ModelConfig, init: np.random.Generator, dtype: str) -> 
 
 # Stacks ---------------------------------------------------------------------------------------------------------------
 
+Done = Callable[[Layer], None] | None
+"""Whom a stack's backward tells of each layer whose gradients are complete."""
+
 
 class Stack(Layer):
     """N layers, and with pre-norm one more LayerNorm, since nothing else bounds the sum that leaves the last layer."""
@@ -233,11 +236,13 @@ class Encoder(Stack):
         memory, norm_cache = self.finish(x)
         return memory, (caches, norm_cache)
 
-    def backward(self, dmemory: Array, cache: Any) -> Array:
+    def backward(self, dmemory: Array, cache: Any, done: Done = None) -> Array:
         caches, norm_cache = cache
         dx = self.finish_backward(dmemory, norm_cache)
         for layer in reversed(self.layers):
             dx = layer.backward(dx, caches.pop())                                  # what is used is freed
+            if done:
+                done(layer)
         return dx
 
 
@@ -260,13 +265,15 @@ class Decoder(Stack):
         y, norm_cache = self.finish(x)
         return y, (caches, norm_cache)
 
-    def backward(self, dy: Array, cache: Any) -> tuple[Array, Array]:
+    def backward(self, dy: Array, cache: Any, done: Done = None) -> tuple[Array, Array]:
         caches, norm_cache = cache
         dx = self.finish_backward(dy, norm_cache)
         dmemory = None
         for layer in reversed(self.layers):
             dx, share = layer.backward(dx, caches.pop())
             dmemory = share if dmemory is None else dmemory + share                # every layer read the same memory
+            if done:
+                done(layer)
         return dx, dmemory
 
 
@@ -351,11 +358,15 @@ class Transformer(Layer):
         self._states_backward(dstates, states_cache)
 
     def loss_backward(self, source_ids: Array, target_in_ids: Array, target_out_ids: Array, smoothing: float = 0.0,
-                      rng: DropoutKey | None = None, spread: Smoothing = "others") -> tuple[float, int]:
+                      rng: DropoutKey | None = None, spread: Smoothing = "others",
+                      filled: Callable[[int], None] | None = None) -> tuple[float, int]:
         """Forward, loss and backward in one call -> loss_sum in nats, n_tokens; Parameter.grad is added to.
 
         The same as forward, `cross_entropy` and backward, but the logits are made for real tokens only, a few rows at a
         time, and turned into their gradient in place: the (B, T, V) array, by far the largest, never exists.
+
+        filled  is called after the backward of each layer of the stacks with the place in `store.grad` from which on
+                nothing will change any more
         """
         self._check_ids("target_out_ids", target_out_ids, target_in_ids.shape)
         states, states_cache = self._states(source_ids, target_in_ids, rng)
@@ -366,7 +377,12 @@ class Transformer(Layer):
         for chunk, loss, dlogits, cache in self._losses(rows, target_out_ids.reshape(-1)[real], smoothing, spread):
             drows[chunk] = self.unembedding.backward(dlogits, cache)
             loss_sum = loss_sum + loss
-        self._states_backward(ops.take_rows_backward(drows, real, states.shape), states_cache)
+
+        def done(layer: Layer) -> None:
+            if filled:
+                filled(self.store.begin_of(layer))
+
+        self._states_backward(ops.take_rows_backward(drows, real, states.shape), states_cache, done)
         return loss_sum, len(rows)
 
     def loss(self, source_ids: Array, target_in_ids: Array, target_out_ids: Array, smoothing: float = 0.0,
@@ -402,14 +418,18 @@ class Transformer(Layer):
                                                      rng=rng and rng.child(3))
         return states, (encoder_cache, embedding_cache, positions_cache, decoder_cache)
 
-    def _states_backward(self, dstates: Array, cache: Any) -> None:
+    def layer_begins(self) -> list[int]:
+        """Where each layer of the stacks begins in the flat arrays, rising; before the first are the embeddings."""
+        return [self.store.begin_of(layer) for layer in [*self.encoder.layers, *self.decoder.layers]]
+
+    def _states_backward(self, dstates: Array, cache: Any, done: Done = None) -> None:
         encoder_cache, embedding_cache, positions_cache, decoder_cache = cache
         # states = decoder(target_positions(target_embedding(target_in_ids)), memory)
-        dx, dmemory = self.decoder.backward(dstates, decoder_cache)
+        dx, dmemory = self.decoder.backward(dstates, decoder_cache, done)
         dx = self.target_positions.backward(dx, positions_cache)
         self.target_embedding.backward(dx, embedding_cache)
         # memory = encoder(source_positions(source_embedding(source_ids)))
-        self._encode_backward(dmemory, encoder_cache)
+        self._encode_backward(dmemory, encoder_cache, done)
 
     def _encode(self, source_ids: Array, rng: DropoutKey | None) -> tuple[Array, Mask, Any]:
         """source_ids (B, S) -> memory (B, S, D), the mask of its padding, cache"""
@@ -420,9 +440,9 @@ class Transformer(Layer):
         memory, encoder_cache = self.encoder.forward(x, mask, rng=rng and rng.child(1))
         return memory, mask, (embedding_cache, positions_cache, encoder_cache)
 
-    def _encode_backward(self, dmemory: Array, cache: Any) -> None:
+    def _encode_backward(self, dmemory: Array, cache: Any, done: Done = None) -> None:
         embedding_cache, positions_cache, encoder_cache = cache
-        dx = self.encoder.backward(dmemory, encoder_cache)
+        dx = self.encoder.backward(dmemory, encoder_cache, done)
         dx = self.source_positions.backward(dx, positions_cache)
         self.source_embedding.backward(dx, embedding_cache)
 

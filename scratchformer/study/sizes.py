@@ -55,6 +55,16 @@ def training_bytes(config: Config, length: int = 30) -> dict[str, int]:
             "activations of a micro-batch": activations * BYTES}
 
 
+def step_summary(config: Config, nproc: int) -> list[str]:
+    """What an optimizer step consists of, and who computes it."""
+    settings = config.training
+    n, positions = settings.accumulation, settings.tokens_per_batch
+    least, most = n // nproc, -(-n // nproc)
+    return [f"{'an optimizer step, at most':30}{n * positions:>14,} padded positions a side",
+            f"  {'micro-batches':28}{n:>14}  of at most {positions:,} positions",
+            f"  {'processes that share them':28}{nproc:>14}  {least if least == most else f'{least} or {most}'} each"]
+
+
 def summary(config: Config) -> list[str]:
     counts, memory = parameter_counts(config.model), training_bytes(config)
     total = sum(counts.values())

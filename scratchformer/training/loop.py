@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 import signal
 import sys
 import time
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Iterator, Sequence
 
@@ -19,12 +21,14 @@ from scratchformer import config as configs
 from scratchformer.config import Config
 from scratchformer.decoding.translator import SENTENCES_AT_ONCE, Translator
 from scratchformer.errors import UserError
-from scratchformer.gpu.device import Device, open_device
+from scratchformer.gpu.device import Device, dtype_named, open_device
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.ops import ops_of
 from scratchformer.nn.optim import Adam, clip_by_global_norm_inplace, noam
 from scratchformer.nn.parameter import Array
 from scratchformer.nn.transformer import Transformer
+from scratchformer.parallel.agreement import code_checksum, require_agreement
+from scratchformer.parallel.communicator import Communicator
 from scratchformer.text.batches import Batch, BatchPlan, EncodedPairs, batches_in_order, steps
 from scratchformer.text.bleu import corpus_scores
 from scratchformer.text.tokenizer import Tokenizer
@@ -37,54 +41,73 @@ INTERRUPTED = "interrupted"
 """The reason to stop that is not an end."""
 
 
-def begin(run: RunDirectory, config: Config) -> Trainer:
+def begin(run: RunDirectory, config: Config, ranks: Communicator = Communicator()) -> Trainer:
     """Make everything a new run needs; its directory is written once nothing can be wrong any more.
 
+    ranks  the processes that train together; all of them call this
     Raises UserError for whatever is wrong with the configuration, the text or the directory.
     """
-    device = open_device(config.training.device, config.training.precision)
-    run.require_free()
+    leads = ranks.rank == 0
+    device = open_device(config.training.device, config.training.precision, ranks.local_rank)
+    if leads:
+        run.require_free()
     corpus = read_corpus(config.data)
-    tokenizer = train_tokenizer(corpus, config)
-    trainer = Trainer(run, config, encode_corpus(corpus, tokenizer, config), tokenizer, device)
-    tokenizer.save(run.tokenizer_file)
-    run.write_config(config)
+    tokenizer = Tokenizer(ranks.share(train_tokenizer(corpus, config).serialized if leads else b""))
+    trainer = Trainer(run, config, encode_corpus(corpus, tokenizer, config), tokenizer, device, ranks)
+    if leads:
+        tokenizer.save(run.tokenizer_file)
+        run.write_config(config)
     return trainer
 
 
-def resume(run: RunDirectory, config: Config) -> tuple[Trainer, list[str]]:
+def resume(run: RunDirectory, config: Config, ranks: Communicator = Communicator()) -> tuple[Trainer, list[str]]:
     """Take a run up where its newest sound checkpoint left it -> trainer, complaints about damaged checkpoints.
 
-    `config` may differ from the run's in the settings of `config.MAY_CHANGE`. Raises UserError if it differs in others,
-    or if the text is not the same any more.
+    `config` may differ from the run's in the settings of `config.MAY_CHANGE`, and there may be more or fewer `ranks`.
+    Raises UserError if it differs in others, or if the text is not the same any more.
     """
-    configs.require_same(configs.load(run.config_file), config, run.config_file)
-    device = open_device(config.training.device, config.training.precision)
-    tokenizer = Tokenizer.load(run.tokenizer_file)
-    trainer = Trainer(run, config, encode_corpus(read_corpus(config.data), tokenizer, config), tokenizer, device)
+    leads = ranks.rank == 0
+    device = open_device(config.training.device, config.training.precision, ranks.local_rank)
+    if leads:
+        configs.require_same(configs.load(run.config_file), config, run.config_file)
+    tokenizer = Tokenizer(ranks.share(Tokenizer.load(run.tokenizer_file).serialized if leads else b""))
+    data = encode_corpus(read_corpus(config.data), tokenizer, config)
+    trainer = Trainer(run, config, data, tokenizer, device, ranks)
     complaints = trainer.restore()
-    run.write_config(config)
+    if leads:
+        run.write_config(config)
     return trainer, complaints
 
 
 class Trainer:
     """A model, its optimizer and their place in the batch plan: what one step changes and a checkpoint holds.
 
+    Of the processes that train together (ranks) each has a trainer. All of these do the same, each with its share of the
+    micro-batches and of the validation text. Rank 0 alone writes files, and speaks to the user.
+
     device  where it is done; None is the CPU, whatever the configuration says
+    ranks   connects the processes; all call the same methods in the same order
     """
 
     def __init__(self, run: RunDirectory, config: Config, data: TrainingData, tokenizer: Tokenizer,
-                 device: Device | None = None) -> None:
+                 device: Device | None = None, ranks: Communicator = Communicator()) -> None:
         self.run, self.config, self.data, self.tokenizer = run, config, data, tokenizer
+        self.ranks, self.leads = ranks, ranks.rank == 0
         settings = config.training
+        configs.require_work_for(config, ranks.size)
         self.plan = BatchPlan(data.train, settings.tokens_per_batch, settings.accumulation, settings.seed,
                               settings.bucket_fineness)
         self.device = device or Device()
+        self._require_agreement()
         self.model = Transformer(config.model, settings.seed)
         self.device.take_over(self.model)
-        threads = 1 if self.device.runs_ahead else settings.threads or available_cores()
-        self.team = Team(self.model, min(threads, settings.accumulation))          # results depend on their number
-        self.cores = min(threads, available_cores())
+        cores = max(1, available_cores() // ranks.local_size)
+        threads = 1 if self.device.runs_ahead else settings.threads or cores
+        self.between_devices = self.device.communicator(ranks)
+        wire = dtype_named("bfloat16") if settings.wire and ranks.size > 1 else None
+        members = min(threads, settings.accumulation)                              # results depend on their number
+        self.team = Team(self.model, members, self.between_devices, wire)
+        self.cores = min(threads, cores)
         self.optimizer = Adam(self.model, (settings.beta1, settings.beta2), settings.eps, self.team.map)
         self.progress = Progress(data_checksum=data.checksum)
         self.under_way = 0                                                         # steps begun and not finished
@@ -97,6 +120,14 @@ class Trainer:
         return (f"{self.model.store.data.size:,} parameters, {len(train):,} sentence pairs, {train.target.ids.size:,} "
                 f"target tokens an epoch (left out: {dropped} pairs longer than {train.max_length} tokens, "
                 f"{self.data.n_empty} with an empty side)")
+
+    def _require_agreement(self) -> None:
+        """Raises UserError if a rank was started with something else than the others."""
+        if self.ranks.size > 1:
+            require_agreement(self.ranks, {
+                **configs.flat(self.config), "the training text's checksum": self.data.checksum,
+                "the code's checksum": code_checksum(), "NumPy's version": np.__version__,
+                "the device": self.device.describe()})
 
     # Stop and go on
 
@@ -115,18 +146,32 @@ class Trainer:
     def save(self) -> Path:
         """Raises UserError if the weights are not finite: such a checkpoint would push out a good one."""
         directory = self.run.checkpoints
+        path = directory.of_step(self.progress.step)
         if not np.isfinite(self.model.store.data).all():
             raise UserError(f"step {self.progress.step}: the weights are not finite any more; {self._last_good()}")
-        path = directory.of_step(self.progress.step)
-        checkpoints.save(path, self.checkpoint())
-        directory.keep_last(self.config.training.keep)
+        if self.leads:
+            checkpoints.save(path, self.checkpoint())
+            directory.keep_last(self.config.training.keep)
         return path
 
     def restore(self) -> list[str]:
         """Take up the newest sound checkpoint, or begin anew if there is none. -> complaints about damaged ones
 
-        Raises UserError if it was made with other settings or other data.
+        Rank 0 reads it and tells the others. Raises UserError if it was made with other settings or other data.
         """
+        complaints = self._read_newest() if self.leads else []
+        self.progress = Progress(**json.loads(self.ranks.share(json.dumps(asdict(self.progress)).encode())))
+        for array in (self.model.store.data, self.optimizer.m, self.optimizer.v):
+            self.between_devices.broadcast_(array)
+        self.model.store.refresh()
+        self.optimizer.t = self.progress.step
+        self.device.restore(self.progress.device_state)
+        if self.leads:
+            self.run.checkpoints.set_aside_after(self.progress.step)
+            self.run.forget_after(self.progress.step)
+        return complaints
+
+    def _read_newest(self) -> list[str]:
         path, found, complaints = self.run.checkpoints.newest_sound()
         if path is None or found is None:
             if complaints:
@@ -140,12 +185,7 @@ class Trainer:
             self._require_same_run(found, path)
             checkpoints.copy_into(found.weights, self._weights(), path)
             checkpoints.copy_into(found.moments, self._moments(), path)
-            self.model.store.refresh()
-            self.optimizer.t = found.progress.step
             self.progress = found.progress
-            self.device.restore(found.progress.device_state)
-        self.run.checkpoints.set_aside_after(self.progress.step)
-        self.run.forget_after(self.progress.step)
         return complaints
 
     def _require_same_run(self, found: Checkpoint, path: Path) -> None:
@@ -172,7 +212,7 @@ class Trainer:
             fits = True
         if not fits:                                                               # what was computed is freed by now
             raise UserError(self._too_large(step, batches))
-        grad_norm = self.team.gather_inplace(n_tokens)
+        grad_norm = self.team.mean_inplace(n_tokens)
         if settings.clip_norm:
             clip_by_global_norm_inplace(model.store.grad, grad_norm, settings.clip_norm)
         learning_rate = noam(step, self.config.model.d_model, settings.warmup, settings.lr_factor)
@@ -185,8 +225,9 @@ class Trainer:
         self.under_way += 1
         self.progress = replace(self.progress, step=step, epoch=epoch, index=index + 1,
                                 target_tokens=self.progress.target_tokens + n_tokens)
-        return {"step": step, "epoch": epoch, "index": index, "loss": self.device.asked(loss_sum / n_tokens),
-                "learning_rate": learning_rate, "grad_norm": self.device.asked(grad_norm), "target_tokens": n_tokens,
+        asked = partial(self.device.asked, check=self.between_devices.check)
+        return {"step": step, "epoch": epoch, "index": index, "loss": asked(loss_sum / n_tokens),
+                "learning_rate": learning_rate, "grad_norm": asked(grad_norm), "target_tokens": n_tokens,
                 "source_tokens": sum(batch.n_source_tokens for batch in batches),
                 "positions": sum(batch.n_positions for batch in batches),
                 "all_target_tokens": self.progress.target_tokens}
@@ -232,25 +273,34 @@ class Trainer:
 
     # Look
 
+    def log(self, event: str, values: dict[str, Any]) -> None:
+        if self.leads:
+            self.run.log(event, values)
+
     def validate(self) -> dict[str, Any]:
         """Loss on the validation text, without smoothing and dropout; remembers the best and saves it."""
         assert self.data.val is not None
         with threadpool_limits(self.cores, "blas"):                                # the team rests
-            loss = validation_loss(self.model, self.data.val, self.config.training.tokens_per_batch)
+            loss = validation_loss(self.model, self.data.val, self.config.training.tokens_per_batch, self.ranks)
         improved = loss < self.progress.best_loss
         self.progress = replace(self.progress, best_loss=min(loss, self.progress.best_loss),
                                 unimproved=0 if improved else self.progress.unimproved + 1)
-        if improved:
+        if improved and self.leads:
             checkpoints.save(self.run.checkpoints.best, replace(self.checkpoint(), moments={}))
         return {"step": self.progress.step, "loss": loss, "perplexity": math.exp(min(loss, 700)),
                 "all_target_tokens": self.progress.target_tokens, "train_seconds": self.progress.seconds}
 
     def validation_bleu(self) -> dict[str, Any]:
-        """sacreBLEU of greedy translations of the validation text."""
+        """sacreBLEU of greedy translations of the validation text; each rank translates its share."""
         assert self.data.val_text is not None
+        source, target, size = self.data.val_text.source, self.data.val_text.target, self.ranks.size
         translator = Translator(self.model, self.tokenizer, self.config.decoding.extra_length, self.cores,
                                 SENTENCES_AT_ONCE * self.device.breadth)
-        scores = corpus_scores(translator.translate(self.data.val_text.source, beam=1), self.data.val_text.target)
+        share = translator.translate(source[self.ranks.rank::size], beam=1)
+        translations = [""] * len(source)
+        for rank, message in enumerate(self.ranks.gather(json.dumps(share).encode())):
+            translations[rank::size] = json.loads(message)
+        scores = corpus_scores(translations, target)
         return {"step": self.progress.step, "bleu": scores.bleu, "signature": scores.bleu_signature,
                 "all_target_tokens": self.progress.target_tokens, "train_seconds": self.progress.seconds}
 
@@ -263,14 +313,19 @@ def on_host(arrays: dict[str, Array]) -> dict[str, np.ndarray]:
     return {name: ops_of(array).on_host(array) for name, array in arrays.items()}
 
 
-def validation_loss(model: Transformer, pairs: EncodedPairs, tokens_per_batch: int) -> float:
-    """Mean negative log likelihood per target token, in nats; exp of it is the perplexity of Table 3."""
-    total, n_tokens = 0.0, 0
-    for batch in batches_in_order(pairs, tokens_per_batch):
-        loss_sum, n = model.loss(batch.source_ids, batch.target_in_ids, batch.target_out_ids)
-        total += float(loss_sum)
-        n_tokens += n
-    return total / n_tokens
+def validation_loss(model: Transformer, pairs: EncodedPairs, tokens_per_batch: int,
+                    ranks: Communicator = Communicator()) -> float:
+    """Mean negative log likelihood per target token, in nats; exp of it is the perplexity of Table 3.
+
+    The batches are dealt to the ranks, and their losses added in order: the number of ranks changes no bit.
+    """
+    batches = list(batches_in_order(pairs, tokens_per_batch))
+    losses = np.zeros(len(batches))
+    for index in range(ranks.rank, len(batches), ranks.size):
+        source_ids, target_in_ids, target_out_ids, _ = batches[index]
+        losses[index] = float(model.loss(source_ids, target_in_ids, target_out_ids)[0])
+    ranks.all_reduce_(losses)
+    return sum(losses.tolist()) / sum(batch.n_target_tokens for batch in batches)
 
 
 @dataclass
@@ -302,20 +357,27 @@ def train(trainer: Trainer) -> str:
     What happens at a step depends on its number only, never on where an earlier stop fell. Raises UserError, without
     saving, if the loss is not finite any more.
     """
-    settings, run, began = trainer.config.training, trainer.run, time.perf_counter()
+    settings, began = trainer.config.training, time.perf_counter()
     reason = reason_to_stop(trainer, Stop(), began)
-    if not reason and run.checkpoints.average.exists():
-        print(f"{run.checkpoints.average}: removed, being of an older state", file=sys.stderr)
-        run.checkpoints.average.unlink()
-    bar = tqdm(total=settings.steps, initial=trainer.progress.step, unit="step", disable=None, file=sys.stderr)
+    average = trainer.run.checkpoints.average
+    if not reason and trainer.leads and average.exists():
+        print(f"{average}: removed, being of an older state", file=sys.stderr)
+        average.unlink()
+    bar = tqdm(total=settings.steps, initial=trainer.progress.step, unit="step", file=sys.stderr,
+               disable=None if trainer.leads else True)                            # None: if there is no terminal
     blas_threads = max(1, trainer.cores // len(trainer.team.models))
     with threadpool_limits(blas_threads, "blas"), stop_on_signals() as stop, bar:
         under_way: list[dict[str, Any]] = []                                       # steps whose loss is not known yet
 
+        def tell(line: str) -> None:
+            if trainer.leads:
+                with bar.external_write_mode(file=sys.stderr):                     # above the progress bar
+                    print(line, file=sys.stderr, flush=True)
+
         def report(all_but: int = 0) -> None:
             while len(under_way) > all_but:
                 entry = trainer.finish(under_way.pop(0))
-                run.log("step", entry)
+                trainer.log("step", entry)
                 bar.update()
                 bar.set_postfix_str(f"loss {entry['loss']:.3f}, lr {entry['learning_rate']:.1e}, "
                                     f"{entry['target_tokens'] / entry['seconds']:.0f} tok/s", refresh=False)
@@ -333,14 +395,14 @@ def train(trainer: Trainer) -> str:
             if trainer.data.val is not None and step % settings.validate_every == 0:
                 report()
                 seen = trainer.validate()
-                run.log("validation", seen)
-                say(bar, f"step {step}: validation loss {seen['loss']:.3f}, perplexity {seen['perplexity']:.2f} after "
-                         f"{seen['all_target_tokens'] / 1e6:.2f}M target tokens, {seen['train_seconds'] / 60:.1f} min")
+                trainer.log("validation", seen)
+                tell(f"step {step}: validation loss {seen['loss']:.3f}, perplexity {seen['perplexity']:.2f} after "
+                     f"{seen['all_target_tokens'] / 1e6:.2f}M target tokens, {seen['train_seconds'] / 60:.1f} min")
             if trainer.data.val is not None and settings.bleu_every and step % settings.bleu_every == 0:
                 report()
                 scored = trainer.validation_bleu()
-                run.log("bleu", scored)
-                say(bar, f"step {step}: validation BLEU {scored['bleu']:.1f}")
+                trainer.log("bleu", scored)
+                tell(f"step {step}: validation BLEU {scored['bleu']:.1f}")
             reason = reason_to_stop(trainer, stop, began)
             if step % settings.save_every == 0 or reason:
                 report()
@@ -349,22 +411,20 @@ def train(trainer: Trainer) -> str:
 
 
 def reason_to_stop(trainer: Trainer, stop: Stop, began: float) -> str:
-    """Empty while there is none."""
+    """Empty while there is none. All ranks get the same answer: what one of them has noticed holds for all."""
     settings, progress = trainer.config.training, trainer.progress
-    if stop.requested:
+    late = bool(settings.minutes) and time.perf_counter() - began >= 60 * settings.minutes
+    votes = np.array([stop.requested, late], np.int64)
+    trainer.ranks.all_reduce_(votes)
+    interrupted, late = votes > 0
+    if interrupted:
         return INTERRUPTED
     if progress.step >= settings.steps:
         return f"{settings.steps} steps done"
     if settings.max_tokens and progress.target_tokens >= settings.max_tokens:
         return f"{progress.target_tokens} target tokens seen"
-    if settings.minutes and time.perf_counter() - began >= 60 * settings.minutes:
+    if late:
         return f"{settings.minutes:g} minutes are over"
     if settings.patience and progress.unimproved >= settings.patience:
         return f"{progress.unimproved} validations without a better loss"
     return ""
-
-
-def say(bar: tqdm, line: str) -> None:
-    """Print above the progress bar."""
-    with bar.external_write_mode(file=sys.stderr):
-        print(line, file=sys.stderr, flush=True)

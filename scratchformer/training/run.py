@@ -78,6 +78,12 @@ class RunDirectory:
                 entries.append(entry)
         return entries
 
+    def remove_unfinished(self) -> None:
+        """Remove what a killed process had begun to write."""
+        for path in [*self.path.glob(".*.partial"), *self.checkpoints.directory.glob(".*.partial"),
+                     *self.path.glob("tokenizer.model.*.tmp"), *self.path.glob(".probe")]:
+            path.unlink(missing_ok=True)
+
     def forget_after(self, step: int) -> None:
         """Drop log entries of steps that no checkpoint knows: they will be taken again."""
         if not self.log_file.exists():

@@ -1,8 +1,9 @@
-"""One optimizer step on several cores.
+"""One optimizer step on several cores, and on several devices.
 
 NumPy divides nothing among cores but large matrix products. A step has something better to divide: its micro-batches,
 whose gradients are added up anyway. Each thread of a team computes some of them from beginning to end; inside NumPy,
-Python lets the threads run side by side.
+Python lets the threads run side by side. The ranks of a job, processes with a device or some cores each, do the same,
+each with a team: what a team finds is the share of its rank.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import copy
 import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Callable, Sequence
+from typing import Any, Callable, Sequence
 
 import numpy as np
 
@@ -20,6 +21,8 @@ from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.ops import chunks, ops_of
 from scratchformer.nn.parameter import Array
 from scratchformer.nn.transformer import Transformer
+from scratchformer.parallel.communicator import Communicator
+from scratchformer.parallel.gradient import GradientSum
 from scratchformer.text.batches import Batch
 
 
@@ -27,13 +30,19 @@ class Team:
     """Threads that share the weights of a model. Each member of the team is such a model with a gradient of its own, so
     that no thread waits for another.
 
-    Micro-batch i belongs to member i modulo their number, and the gradients are added in the order of the members. So
-    the result depends, in its last bits, on how many they are, and not on which thread is quicker.
+    The micro-batches of a step are dealt to the ranks in turn, and those of a rank to its members. The gradients are
+    added in the order of the members, then of the ranks. So the result depends, in its last bits, on how many they are,
+    and not on who is quicker; and N ranks of one thread find the very bits that N threads of one rank find.
 
-    map  like Python's, but the threads share the calls
+    ranks  all of which hold the same weights
+    wire   the dtype of gradients on their way between ranks, see `GradientSum`
+    map    like Python's, but the threads share the calls
     """
 
-    def __init__(self, model: Transformer, threads: int) -> None:
+    def __init__(self, model: Transformer, threads: int, ranks: Communicator = Communicator(), wire: Any = None
+                 ) -> None:
+        self.ranks = ranks
+        self.gradient = GradientSum(ranks, model.store.grad, model.layer_begins(), wire)
         self.models = [model, *(with_own_gradient(model) for _ in range(threads - 1))]
         self.map: Callable = map
         if threads > 1:
@@ -41,35 +50,52 @@ class Team:
             self.map = ThreadPoolExecutor(threads, "team", quiet).map
 
     def loss_backward(self, batches: Sequence[Batch], settings: TrainingConfig, step: int) -> tuple[Array, int]:
-        """Loss and gradients of the micro-batches of a step -> loss_sum in nats, n_tokens.
+        """Loss and gradient of the micro-batches of a step -> loss_sum in nats, n_tokens; both are of all ranks.
+
+        The gradients of all members and ranks are summed into the first model's, those of the other members cleared.
+        Each rank knows the micro-batches of all, so none has to ask how many tokens there are.
 
         step  of the optimizer, from 1: dropout depends on it
         """
-        def work(member: int) -> tuple[Array, int]:
-            loss_sum, n_tokens = 0.0, 0
-            for shard in range(member, len(batches), len(self.models)):
+        shares = [range(self.ranks.rank + self.ranks.size * member, len(batches), self.ranks.size * len(self.models))
+                  for member in range(len(self.models))]
+
+        def work(member: int) -> Array:
+            loss_sum = 0.0
+            for shard in shares[member]:
                 source_ids, target_in_ids, target_out_ids, _ = batches[shard]
-                loss, n = self.models[member].loss_backward(source_ids, target_in_ids, target_out_ids, settings.eps_ls,
-                                                            DropoutKey(settings.seed, step, shard), settings.smoothing)
+                completes = len(self.models) == 1 and shard == shares[member][-1]  # what this rank has to send
+                loss, _ = self.models[member].loss_backward(
+                    source_ids, target_in_ids, target_out_ids, settings.eps_ls, DropoutKey(settings.seed, step, shard),
+                    settings.smoothing, self.gradient.filled if completes else None)
                 loss_sum = loss_sum + loss
-                n_tokens += n
-            return loss_sum, n_tokens
+            return loss_sum
 
-        sums = list(self.map(work, range(len(self.models))))
-        return sum(loss_sum for loss_sum, _ in sums), sum(n_tokens for _, n_tokens in sums)
+        loss_sum = sum(self.map(work, range(len(self.models))))
+        self._gather_inplace()
+        total = ops_of(self.gradient.grad).xp.zeros(1, np.float64)
+        total += loss_sum
+        self.ranks.all_reduce_(total)
+        self.ranks.wait()
+        return total[0], sum(batch.n_target_tokens for batch in batches)
 
-    def gather_inplace(self, n_tokens: int) -> Array:
-        """Sum the gradients into the first model's and divide by n_tokens; clear the others. -> norm of the result"""
+    def _gather_inplace(self) -> None:
         total, *others = (model.store.grad for model in self.models)
-        ops = ops_of(total)
 
-        def work(part: slice) -> Array:
+        def work(part: slice) -> None:
             for other in others:
                 total[part] += other[part]
                 other[part] = 0
-            return ops.mean_inplace(total[part], n_tokens)
 
-        return ops.xp.sqrt(sum(self.map(work, chunks(total.size, ops.part))))
+        list(self.map(work, chunks(total.size, ops_of(total).part)))
+        self.gradient.finish()
+
+    def mean_inplace(self, n_tokens: int) -> Array:
+        """Divide the gradient by n_tokens -> its norm then"""
+        grad = self.gradient.grad
+        ops = ops_of(grad)
+        squares = self.map(lambda part: ops.mean_inplace(grad[part], n_tokens), chunks(grad.size, ops.part))
+        return ops.xp.sqrt(sum(squares))
 
 
 def with_own_gradient(model: Transformer) -> Transformer:

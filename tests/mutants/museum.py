@@ -546,13 +546,13 @@ MUSEUM = [
     Mutant("gradient-over-sentences", RZIGA,
            "The loss is a mean over tokens, its gradient over sentences: T times too large.",
            "Trainer.step", f"{IN_LOOP}a_step_divides_by_the_tokens_of_all_micro_batches",
-           [Patch(LOOP, "self.team.gather_inplace(n_tokens)", "self.team.gather_inplace(len(indices))")]),
+           [Patch(LOOP, "self.team.mean_inplace(n_tokens)", "self.team.mean_inplace(len(indices))")]),
 
     Mutant("gradient-not-divided", ANNOTATED,
            "The gradients of the micro-batches are added up and never divided. Adam hardly shows it: it forgives any "
            "constant factor.",
            "Trainer.step", f"{IN_LOOP}a_step_divides_by_the_tokens_of_all_micro_batches",
-           [Patch(LOOP, "self.team.gather_inplace(n_tokens)", "self.team.gather_inplace(1)")]),
+           [Patch(LOOP, "self.team.mean_inplace(n_tokens)", "self.team.mean_inplace(1)")]),
 
     Mutant("mean-of-means", CLASSIC,
            "Each micro-batch is divided by its own tokens and the means are averaged: a token in a small micro-batch "
@@ -560,24 +560,24 @@ MUSEUM = [
            "Trainer.step", f"{IN_LOOP}a_step_divides_by_the_tokens_of_all_micro_batches",
            [Patch(TEAM, "                loss_sum = loss_sum + loss\n", """\
                 loss_sum = loss_sum + loss
-                mean += self.models[member].store.grad / n / len(batches)
+                mean += self.models[member].store.grad / batches[shard].n_target_tokens / len(batches)
                 self.models[member].zero_grad()
 """),
-            Patch(TEAM, "            loss_sum, n_tokens = 0.0, 0\n", """\
-            loss_sum, n_tokens = 0.0, 0
+            Patch(TEAM, "            loss_sum = 0.0\n", """\
+            loss_sum = 0.0
             mean = np.zeros_like(self.models[member].store.grad)
 """),
-            Patch(TEAM, "            return loss_sum, n_tokens\n", """\
+            Patch(TEAM, "            return loss_sum\n", """\
             self.models[member].store.grad[...] = mean
-            return loss_sum, n_tokens
+            return loss_sum
 """),
-            Patch(LOOP, "self.team.gather_inplace(n_tokens)", "self.team.gather_inplace(1)")]),
+            Patch(LOOP, "self.team.mean_inplace(n_tokens)", "self.team.mean_inplace(1)")]),
 
     Mutant("partial-accumulation-divided-in-full", CSD81,
            "A step of fewer micro-batches than usual is divided by the usual number all the same.",
            "Trainer.step", f"{IN_LOOP}a_step_of_fewer_micro_batches_is_divided_by_its_own_tokens",
-           [Patch(LOOP, "self.team.gather_inplace(n_tokens)",
-                  "self.team.gather_inplace(n_tokens * settings.accumulation / len(batches))")]),
+           [Patch(LOOP, "self.team.mean_inplace(n_tokens)",
+                  "self.team.mean_inplace(n_tokens * settings.accumulation / len(batches))")]),
 
     Mutant("gradient-not-zeroed", CLASSIC,
            "The gradient of the last step is still there when the next begins.",
@@ -588,11 +588,11 @@ MUSEUM = [
            "The norm is clipped before the sum is divided by its tokens: the limit depends on the size of the batch.",
            "Trainer.step", f"{IN_LOOP}a_step_divides_by_the_tokens_of_all_micro_batches",
            [Patch(LOOP, """\
-        grad_norm = self.team.gather_inplace(n_tokens)
+        grad_norm = self.team.mean_inplace(n_tokens)
         if settings.clip_norm:
             clip_by_global_norm_inplace(model.store.grad, grad_norm, settings.clip_norm)
 """, """\
-        grad_norm = self.team.gather_inplace(1)
+        grad_norm = self.team.mean_inplace(1)
         if settings.clip_norm:
             clip_by_global_norm_inplace(model.store.grad, grad_norm, settings.clip_norm)
         model.store.grad /= n_tokens

@@ -23,8 +23,8 @@ def gradient_of(begin, threads):
     batches = trainer.plan.micro_batches(indices)
     assert len(batches) == 4 and len(trainer.team.models) == threads
     loss, n_tokens = trainer.team.loss_backward(batches, trainer.config.training, step=1)
-    norm = trainer.team.gather_inplace(n_tokens)
     assert not any(model.store.grad.any() for model in trainer.team.models[1:])
+    norm = trainer.team.mean_inplace(n_tokens)
     return loss, n_tokens, norm, trainer.model.store.grad
 
 
@@ -50,7 +50,7 @@ def test_a_run_on_three_threads_repeats_itself_bit_for_bit(begin, monkeypatch):
 
         monkeypatch.setattr(Transformer, "loss_backward", delayed)
         _, n_tokens = trainer.team.loss_backward(trainer.plan.micro_batches(indices), trainer.config.training, step=1)
-        trainer.team.gather_inplace(n_tokens)
+        trainer.team.mean_inplace(n_tokens)
         gradients.append(trainer.model.store.grad.copy())
         trainer.model.zero_grad()
     assert gradients[0].any() and np.array_equal(trainer.model.store.data, first)

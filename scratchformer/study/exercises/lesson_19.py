@@ -85,12 +85,12 @@ def step_each_micro_batch(w: Array, grads: Array, n_tokens: Array, d_model: int,
 
 def library_steps(w: Array, grads: Array, n_tokens: Array, d_model: int, warmup: int) -> Array:
     parameter = Parameter(w.copy())
-    model: Any = SimpleNamespace(store=ParameterStore({"w": parameter}))
+    model: Any = SimpleNamespace(store=ParameterStore({"w": parameter}), layer_begins=list)
     team, optimizer = Team(model, 1), Adam(model, BETAS, EPS)
     for step, (of_step, n) in enumerate(zip(grads, n_tokens), start=1):
         for grad in of_step:
             parameter.grad += grad
-        norm = team.gather_inplace(int(n.sum()))
+        norm = team.mean_inplace(int(n.sum()))
         optimizer.step(noam(step, d_model, warmup), norm)
         parameter.grad[...] = 0
     return parameter.data
@@ -134,7 +134,7 @@ TRAINING_STEP = Build(
                             rtol=0, atol=1e-7) for first in (1, grads.shape[1])),
     }),
     solution=library_steps,
-    library=(Trainer.step, Team.gather_inplace, Adam.step, noam),
+    library=(Trainer.step, Team.mean_inplace, Adam.step, noam),
     hints=(
         "w (P,), grads (steps, micro-batches, P), n_tokens (steps, micro-batches). m and v are (P,) and begin at 0. "
         "The result is (P,).",
