@@ -82,8 +82,8 @@ def resume(run: RunDirectory, config: Config, ranks: Communicator = Communicator
 class Trainer:
     """A model, its optimizer and their place in the batch plan: what one step changes and a checkpoint holds.
 
-    Of the processes that train together (ranks) each has a trainer. All of these do the same, each with its share of the
-    micro-batches and of the validation text. Rank 0 alone writes files, and speaks to the user.
+    Of the processes that train together (ranks) each has a trainer. All of these do the same, each with its share of
+    the micro-batches and of the validation text. Rank 0 alone writes files, and speaks to the user.
 
     device  where it is done; None is the CPU, whatever the configuration says
     ranks   connects the processes; all call the same methods in the same order
