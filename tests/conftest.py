@@ -2,6 +2,7 @@
 
 import random
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -11,6 +12,8 @@ from threadpoolctl import threadpool_info
 
 from scratchformer import config as configs
 from scratchformer.cli import main
+from scratchformer.parallel.shared_memory import SharedMemory, create
+from scratchformer.parallel.watchdog import Watchdog
 from scratchformer.training import checkpoints, loop
 from scratchformer.training.run import RunDirectory
 
@@ -153,3 +156,34 @@ def refused(cli):
         assert outcome.err.startswith("scratchformer: ") and outcome.err.count("\n") == 1, outcome.err
         return outcome.err
     return call
+
+
+@pytest.fixture
+def together(tmp_path):
+    """together(size, work) -> what work(ranks) returned on each rank. Ranks are threads here; they talk as processes do."""
+    def run(size, work):
+        path = tmp_path / "memory"
+        create(path, size)
+
+        def as_rank(rank):
+            ranks = SharedMemory(path, rank, size, Patience())
+            try:
+                return work(ranks)
+            except BaseException:
+                ranks.abort()
+                raise
+
+        with ThreadPoolExecutor(size) as pool:
+            futures = [pool.submit(as_rank, rank) for rank in range(size)]
+            return [future.result() for future in futures]
+    return run
+
+
+class Patience(Watchdog):
+    """Of a test: it gives up, and does not end the process."""
+
+    def __init__(self):
+        super().__init__(seconds=30)
+
+    def _set(self, seconds):
+        pass
