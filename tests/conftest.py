@@ -160,7 +160,7 @@ def refused(cli):
 
 @pytest.fixture
 def together(tmp_path):
-    """together(size, work) -> what work(ranks) returned on each rank. Ranks are threads here; they talk as processes do."""
+    """together(size, work) -> what work(ranks) returned on each rank; ranks are threads, and talk as processes do."""
     def run(size, work):
         path = tmp_path / "memory"
         create(path, size)

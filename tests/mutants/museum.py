@@ -78,6 +78,7 @@ BATCHES = "scratchformer/text/batches.py"
 TOKENIZER = "scratchformer/text/tokenizer.py"
 CHECKPOINTS = "scratchformer/training/checkpoints.py"
 LOOP = "scratchformer/training/loop.py"
+GRADIENT = "scratchformer/parallel/gradient.py"
 TEAM = "scratchformer/training/team.py"
 RUN = "scratchformer/training/run.py"
 
@@ -91,6 +92,7 @@ IN_BATCHES = "tests/text/test_batches.py::test_"
 IN_TOKENIZER = "tests/text/test_tokenizer.py::test_"
 IN_CHECKPOINTS = "tests/training/test_checkpoints.py::test_"
 IN_LOOP = "tests/training/test_loop.py::test_"
+IN_RANKS = "tests/training/test_ranks.py::test_"
 IN_RESUME = "tests/training/test_resume.py::test_"
 
 MUSEUM = [
@@ -579,6 +581,44 @@ MUSEUM = [
            [Patch(LOOP, "self.team.mean_inplace(n_tokens)",
                   "self.team.mean_inplace(n_tokens * settings.accumulation / len(batches))")]),
 
+    Mutant("ranks-all-compute-everything", CLASSIC,
+           "Every process takes all micro-batches of the step: nothing is divided, and the sum is N times too large.",
+           "", f"{IN_RANKS}any_division_is_that_of_one_thread_to_rounding",
+           [Patch(TEAM, "range(self.ranks.rank + self.ranks.size * member, len(batches), "
+                        "self.ranks.size * len(self.models))", "range(member, len(batches), len(self.models))")]),
+
+    Mutant("ranks-divide-by-their-own-tokens", CLASSIC,
+           "Each process divides by the tokens of its own micro-batches: the weights part, step by step.",
+           "", f"{IN_RANKS}any_division_is_that_of_one_thread_to_rounding",
+           [Patch(TEAM, "sum(batch.n_target_tokens for batch in batches)",
+                  "sum(batches[shard].n_target_tokens for share in shares for shard in share)")]),
+
+    Mutant("ranks-share-their-dropout", CLASSIC,
+           "All processes draw the same masks: seeded alike, each counts its own micro-batches.",
+           "", f"{IN_RANKS}ranks_find_the_bits_that_threads_find",
+           [Patch(TEAM, "DropoutKey(settings.seed, step, shard)",
+                  "DropoutKey(settings.seed, step, shard // self.ranks.size)")]),
+
+    Mutant("bucket-sent-before-it-is-full", CLASSIC,
+           "A bucket is sent when its last layer is done, not its first: part of the gradient never travels.",
+           "", f"{IN_RANKS}what_is_sent_during_backward_does_not_change_any_more",
+           [Patch(GRADIENT, "self.buckets[self.sent].start >= begin", "self.buckets[self.sent].stop > begin")]),
+
+    Mutant("ranks-keep-their-loss", CLASSIC,
+           "The log shows the loss of the first process's share as that of the step.",
+           "", f"{IN_RANKS}ranks_find_the_bits_that_threads_find",
+           [Patch(TEAM, "        self.ranks.all_reduce_(total)\n", "")]),
+
+    Mutant("resumed-by-the-first-rank-alone", CLASSIC,
+           "The first process reads the checkpoint, the others go on with fresh weights.",
+           "", f"{IN_RANKS}a_rank_learns_from_the_first_one_where_the_run_stands",
+           [Patch(LOOP, "            self.between_devices.broadcast_(array)\n", "            pass\n")]),
+
+    Mutant("validation-of-one-rank", CLASSIC,
+           "The validation text is dealt to the processes, and each takes its share's loss for the whole.",
+           "", f"{IN_RANKS}validation_does_not_depend_on_the_number_of_ranks",
+           [Patch(LOOP, "    ranks.all_reduce_(losses)\n", "")]),
+
     Mutant("gradient-not-zeroed", CLASSIC,
            "The gradient of the last step is still there when the next begins.",
            "Trainer.step", f"{IN_LOOP}a_step_divides_by_the_tokens_of_all_micro_batches",
@@ -657,7 +697,7 @@ MUSEUM = [
     Mutant("resume-restarts-adams-clock", CLASSIC,
            "Adam's t is 0 again after loading: the bias correction of the first steps comes a second time.",
            "", f"{IN_RESUME}a_resumed_run_is_an_uninterrupted_run[4]",
-           [Patch(LOOP, "            self.optimizer.t = found.progress.step\n", "")]),
+           [Patch(LOOP, "        self.optimizer.t = self.progress.step\n", "")]),
 
     Mutant("resume-repeats-a-batch", CLASSIC,
            "The checkpoint names the batch that was, not the one that comes.",
@@ -674,29 +714,26 @@ MUSEUM = [
     Mutant("validation-loss-smoothed", CLASSIC,
            "The validation loss is smoothed like that of training: its exponential is no perplexity.",
            "", f"{IN_LOOP}the_validation_loss_is_plain_and_independent_of_batching",
-           [Patch(LOOP, "model.loss(batch.source_ids, batch.target_in_ids, batch.target_out_ids)",
-                  "model.loss(batch.source_ids, batch.target_in_ids, batch.target_out_ids, 0.1)")]),
+           [Patch(LOOP, "model.loss(source_ids, target_in_ids, target_out_ids)",
+                  "model.loss(source_ids, target_in_ids, target_out_ids, 0.1)")]),
 
     Mutant("bleu-over-special-symbols", CSD81,
            "BLEU compares '<s>the cat </s>' with 'the cat'.",
            "", f"{IN_LOOP}bleu_of_perfect_translations_is_100",
-           [Patch(LOOP, "scores = corpus_scores(translator.translate(self.data.val_text.source, beam=1),", """\
-translations = translator.translate(self.data.val_text.source, beam=1)
-        scores = corpus_scores([f"<s>{text} </s>" for text in translations],""")]),
+           [Patch(LOOP, "corpus_scores(translations, target)",
+                  "corpus_scores([f'<s>{text} </s>' for text in translations], target)")]),
 
     Mutant("bleu-of-teacher-forced-guesses", HYUNWOONGKO,
            "BLEU is taken of the likeliest next words where the decoder reads the reference: no translation was made.",
            "", f"{IN_LOOP}bleu_of_perfect_translations_is_100",
            [Patch(LOOP, """\
-        translator = Translator(self.model, self.tokenizer, self.config.decoding.extra_length, self.cores,
-                                SENTENCES_AT_ONCE * self.device.breadth)
-        scores = corpus_scores(translator.translate(self.data.val_text.source, beam=1), self.data.val_text.target)
+        scores = corpus_scores(translations, target)
 """, """\
         guesses = {}
         for batch in batches_in_order(self.data.val, self.config.training.tokens_per_batch):
             logits, _ = self.model.forward(batch.source_ids, batch.target_in_ids)
             guesses.update(zip(batch.indices, self.tokenizer.decode(logits.argmax(axis=-1))))
-        scores = corpus_scores([guesses[i] for i in range(len(guesses))], self.data.val_text.target)
+        scores = corpus_scores([guesses[i] for i in range(len(guesses))], target)
 """)]),
 
     # The tokenizer ----------------------------------------------------------------------------------------------------

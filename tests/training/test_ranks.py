@@ -1,18 +1,19 @@
 """N ranks do what one does with N micro-batches: the same bits as N threads, and as any other division to rounding."""
 
-import json
+import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from scratchformer.cli import main
+from scratchformer import config as configs
+from scratchformer.errors import UserError
 from scratchformer.nn.transformer import Transformer
 from scratchformer.parallel import gradient
 from scratchformer.parallel.communicator import Communicator
 from scratchformer.text.batches import batches_in_order
-from scratchformer.training import checkpoints
-from scratchformer.training.loop import Trainer
+from scratchformer.training import loop
+from scratchformer.training.loop import INTERRUPTED, Stop, Trainer, reason_to_stop
 from scratchformer.training.run import RunDirectory
 
 VARIANTS = {"paper": {}, "pre-norm": {"norm": "pre"}, "learned positions": {"positions": "learned", "max_positions": 40,
@@ -29,17 +30,19 @@ class Recorder(Communicator):
         self.sent.append((x, x.copy()))
 
 
+@pytest.mark.parametrize("bucket, n_sent", [(500, 6), (6000, 2)])
 @pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
-def test_what_is_sent_during_backward_does_not_change_any_more(changes, small_config, begin, monkeypatch):
-    monkeypatch.setattr(gradient, "BUCKET", 500)
+def test_what_is_sent_during_backward_does_not_change_any_more(changes, bucket, n_sent, begin, monkeypatch):
+    monkeypatch.setattr(gradient, "BUCKET", bucket)
     trainer = begin(N=3, **changes)
     batch, recorder = trainer.plan.micro_batches(max(trainer.plan.epoch(0), key=len))[0], Recorder()
     model = Transformer(trainer.config.model)
     total = gradient.GradientSum(recorder, model.store.grad, model.layer_begins())
     model.loss_backward(batch.source_ids, batch.target_in_ids, batch.target_out_ids, filled=total.filled)
-    assert len(recorder.sent) == 6                                                 # each layer, before embeddings
+    assert len(recorder.sent) == n_sent                                            # layers; the embeddings come last
     total.finish()
-    assert len(recorder.sent) == 7 and all(view.any() and np.array_equal(view, copy) for view, copy in recorder.sent)
+    assert len(recorder.sent) == n_sent + 1
+    assert all(view.any() and np.array_equal(view, copy) for view, copy in recorder.sent)
     assert sum(view.size for view, _ in recorder.sent) == model.store.grad.size
 
 
@@ -101,52 +104,55 @@ def test_bf16_on_the_wire_rounds_a_little_and_on_all_ranks_alike(together, begin
     assert first != expected and first == pytest.approx(expected, rel=2**-8)
 
 
-# Whole runs -----------------------------------------------------------------------------------------------------------
+def test_a_rank_learns_from_the_first_one_where_the_run_stands(together, own_run):
+    """Even if it began elsewhere, and sees no checkpoint."""
+    config = configs.load(own_run.config_file)
+    expected = loop.resume(own_run, config)[0]
+
+    def work(ranks):
+        trainer, _ = loop.resume(own_run if ranks.rank == 0 else RunDirectory(own_run.path / "nowhere"), config, ranks)
+        return trainer
+
+    for found in together(2, work):
+        assert found.progress == expected.progress and found.optimizer.t == expected.optimizer.t == 12
+        for mine, theirs in ((found.model.store.data, expected.model.store.data),
+                             (found.optimizer.m, expected.optimizer.m), (found.optimizer.v, expected.optimizer.v)):
+            assert np.array_equal(mine, theirs) and mine.any()
 
 
-def log_of(path):
-    """What the log says, without times."""
-    lines = [json.loads(line) for line in (path / "log.jsonl").read_text().splitlines()]
-    return [{key: value for key, value in line.items() if "seconds" not in key} for line in lines]
+def test_a_rank_that_was_started_with_something_else_is_named(together, begin):
+    alone = begin(accumulation=2)
+
+    def work(ranks):
+        changes = {"seed": 1} if ranks.rank == 1 else {}
+        with pytest.raises(UserError) as refusal:
+            as_rank_of(alone, **changes)(ranks)
+        return str(refusal.value)
+
+    assert together(2, work) == ["the ranks do not agree: training.seed is 0 on rank 0 and 1 on rank 1"] * 2
 
 
-def last_tensors(path):
-    """Weights and moments."""
-    last = checkpoints.load(RunDirectory(path).checkpoints.steps()[-1])
-    return last.weights | last.moments
+def test_one_that_wishes_to_stop_stops_all(together, begin):
+    alone = begin()
+
+    def work(ranks):
+        trainer = Trainer(alone.run, alone.config, alone.data, alone.tokenizer, ranks=ranks)
+        return [reason_to_stop(trainer, Stop(requested=ranks.rank == 1 and asked), time.perf_counter())
+                for asked in (False, True)]
+
+    assert together(2, work) == [["", INTERRUPTED]] * 2
 
 
-@pytest.fixture
-def train(tmp_path, small_settings, capsys):
-    """train("name", "--nproc", 2, ...) -> the run's directory"""
-    def run(name, *more):
-        assert main([str(word) for word in ("train", "tiny", "--out", tmp_path / name, *small_settings,
-                                            "--set", "accumulation=4", *more)]) == 0
-        return tmp_path / name
-    return run
+def test_only_the_first_rank_writes(together, begin):
+    alone = begin()
 
+    def work(ranks):
+        run = RunDirectory(alone.run.path if ranks.rank == 0 else alone.run.path / "nowhere")
+        trainer = Trainer(run, alone.config, alone.data, alone.tokenizer, ranks=ranks)
+        trainer.log("step", {"step": 1})
+        trainer.validate()
+        trainer.save()
+        return sorted(path.name for path in run.path.rglob("*.*"))
 
-def resumed(path, *more):
-    assert main([str(word) for word in ("train", "--resume", path, *more)]) == 0
-    return path
-
-
-def test_a_run_of_two_processes_is_a_run_of_two_threads(train):
-    alone, two = train("alone", "--threads", 2), train("two", "--nproc", 2, "--threads", 1)
-    assert log_of(two) == log_of(alone) and len(log_of(two)) == 15
-    here, there = last_tensors(alone), last_tensors(two)
-    assert here.keys() == there.keys() and all(np.array_equal(here[name], there[name]) for name in here)
-    names = ["log.jsonl", "config.toml", "tokenizer.model"]
-    assert sorted(path.name for path in two.iterdir()) == sorted(path.name for path in alone.iterdir())
-    assert (alone / names[2]).read_bytes() == (two / names[2]).read_bytes()
-
-
-def test_a_run_goes_on_with_more_processes_and_with_fewer(train):
-    steps = "training.steps"
-    expected = log_of(train("alone", "--threads", 4))
-    run = train("moves", "--set", f"{steps}=4", "--nproc", 2, "--threads", 2)
-    resumed(run, "--set", f"{steps}=8", "--nproc", 4, "--threads", 1)
-    resumed(run, "--set", f"{steps}=12", "--threads", 4)
-    entries = log_of(run)
-    assert [entry["step"] for entry in entries] == [entry["step"] for entry in expected]
-    assert [entry["loss"] for entry in entries] == pytest.approx([entry["loss"] for entry in expected], rel=1e-5)
+    first, second = together(2, work)
+    assert second == [] and {"log.jsonl", "best.safetensors", "step_00000000.safetensors"} <= set(first)
