@@ -202,7 +202,7 @@ def figures(seconds: float, batch: Batch, peak_bytes: int) -> dict[str, Any]:
 
 def tests() -> dict[str, Any]:
     """Run the tests that need a GPU -> pytest's exit code and its last line."""
-    command = [sys.executable, "-m", "pytest", "-m", "gpu", "-W", "default", "tests/gpu"]
+    command = [sys.executable, "-m", "pytest", "-m", "gpu", "-W", "default", "tests/gpu", "tests/parallel"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     print(done.stdout[-4000:])
     return {"exit_code": done.returncode, "summary": done.stdout.strip().splitlines()[-1]}

@@ -51,7 +51,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"scratchformer: {error or 'not enough memory'}", file=sys.stderr)
         return 2
     except Abandoned as error:
-        print(f"scratchformer: {error}", file=sys.stderr)
+        if str(error):
+            print(f"scratchformer: {error}", file=sys.stderr)
         return launcher.GAVE_UP
     except RuntimeError as error:
         if not type(error).__module__.startswith("cupy"):
@@ -290,6 +291,18 @@ def show_config(args: argparse.Namespace) -> None:
 
 
 def train(args: argparse.Namespace) -> int:
+    if not args.timeout >= 0:
+        raise UserError(f"--timeout {args.timeout:g} must be at least 0")
+    with launcher.joined(args.timeout) as ranks:                                   # before anything can go wrong:
+        run, config = asked_to_train(args)                                         # all ranks end, and one says why
+        require_processes(args.nproc, config)
+        if args.nproc > 1 and not launcher.is_rank():
+            return train_as_ranks(args, run)
+        return train_as_one(args, run, config, ranks)
+
+
+def asked_to_train(args: argparse.Namespace) -> tuple[RunDirectory, Config]:
+    """What to train, and where."""
     from scratchformer.training.run import RunDirectory
 
     if args.resume:
@@ -301,14 +314,7 @@ def train(args: argparse.Namespace) -> int:
     else:
         name = "tiny" if args.preset is None else args.preset
         run, config = RunDirectory(args.out or Path("runs") / Path(name).stem), named_config(name)
-    config = changed(config, args)
-    require_processes(args.nproc, config)
-    if not args.timeout >= 0:
-        raise UserError(f"--timeout {args.timeout:g} must be at least 0")
-    if args.nproc > 1 and not launcher.is_rank():
-        return train_as_ranks(args, run)
-    with launcher.joined(args.timeout) as ranks:
-        return train_as_one(args, run, config, ranks)
+    return run, changed(config, args)
 
 
 def require_processes(nproc: int, config: Config) -> None:
@@ -320,10 +326,10 @@ def require_processes(nproc: int, config: Config) -> None:
 def train_as_ranks(args: argparse.Namespace, run: RunDirectory) -> int:
     """Let `--nproc` processes do what this command says."""
     code = launcher.launch([sys.executable, "-m", "scratchformer", *args.arguments], args.nproc)
-    if code == 1:
+    if code:
         run.remove_unfinished()
-        if run.config_file.exists():
-            print(f"{run.path}: what is saved is sound; {how_to_go_on(args, run)}", file=sys.stderr)
+    if code == 1 and run.config_file.exists():
+        print(f"{run.path}: what is saved is sound; {how_to_go_on(args, run)}", file=sys.stderr)
     return code
 
 
@@ -354,6 +360,7 @@ def train_as_one(args: argparse.Namespace, run: RunDirectory, config: Config, ra
         draw_training(run, config)
     tell(f"{run.path}: {reason}; step {trainer.progress.step}, {trainer.progress.target_tokens} target tokens. "
          f"Figures are in {run.figures}; {how_to_go_on(args, run)}")
+    trainer.between_devices.close()
     return launcher.INTERRUPTED if reason == loop.INTERRUPTED else 0
 
 

@@ -61,7 +61,7 @@ def forbidden_imports(node, room):
         other = rest.split(".")[0]
         if package == "scratchformer" and room not in OPEN_TO_ALL and other not in MAY_IMPORT[room] | {room}:
             yield f"{room} imports {name}, which is not on a floor below"
-        if package == "cupy" and room not in NEEDS_A_GPU:
+        if package.startswith("cupy") and room not in NEEDS_A_GPU:
             yield f"{room} imports {name}; only {' and '.join(sorted(NEEDS_A_GPU))} may"
         if name.startswith("numpy.random.") and name.split(".")[2] not in NUMPY_GENERATORS:
             yield f"{name} has a global state"

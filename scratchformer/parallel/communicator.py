@@ -16,7 +16,7 @@ Array = Any
 
 
 class Abandoned(RuntimeError):
-    """This rank gives up, because another one has failed, or does not come."""
+    """This rank gives up, because another one does not come; or has failed, and tells of it: then without a message."""
 
 
 class Communicator:
@@ -108,9 +108,6 @@ class HostStaged(Communicator):
 
     def abort(self, code: int = 1) -> None:
         self.host.abort(code)
-
-    def close(self) -> None:
-        self.host.close()
 
 
 def flat(x: np.ndarray) -> np.ndarray:

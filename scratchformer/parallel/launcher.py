@@ -7,7 +7,7 @@ its environment which one it is. A rank is a new process, never a fork: the stat
     makes a private directory             opens the shared memory in it
     holds the end of a pipe               reads from the pipe: when that ends, the launcher is dead, and the rank ends
     passes on Ctrl-C and SIGTERM          stops after a step that all ranks have agreed on
-    sees a rank fail, and flags it        sees the flag when it next waits for the others, and gives up
+    sees a rank end, and flags it         sees the flag when it next waits for the others, and gives up
     kills who is left after some seconds
 """
 
@@ -21,7 +21,7 @@ import sys
 import tempfile
 import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Iterator, NamedTuple, Sequence
 
@@ -29,7 +29,7 @@ from scratchformer.errors import UserError
 from scratchformer.parallel import mpi
 from scratchformer.parallel.communicator import Communicator, listed
 from scratchformer.parallel.shared_memory import SharedMemory, create, failure_flag
-from scratchformer.parallel.watchdog import MARGIN, Watchdog
+from scratchformer.parallel.watchdog import Watchdog
 
 RANK, SIZE, DIRECTORY = "SCRATCHFORMER_RANK", "SCRATCHFORMER_SIZE", "SCRATCHFORMER_JOB"
 """What a rank reads in its environment."""
@@ -38,7 +38,13 @@ INTERRUPTED, GAVE_UP = 130, 75
 """Exit codes of a rank that the user interrupted, and of one that ends because another has failed."""
 
 GRACE = 5.0
-"""Seconds for the other ranks to end by themselves when one has failed."""
+"""Seconds for the other ranks to end by themselves when one has ended."""
+
+IN_MEMORY = Path("/dev/shm")
+"""Where Linux keeps files in memory."""
+
+LINES = 200
+"""What is shown of a failed rank's standard error, from the end."""
 
 # The side of the rank -------------------------------------------------------------------------------------------------
 
@@ -48,19 +54,29 @@ def joined(timeout: float) -> Iterator[Communicator]:
     """The communicator of the job that this process belongs to; of itself alone if nobody started it as a rank.
 
     timeout  in seconds, of the watchdog; 0: none
-    An exception that leaves the block ends the job.
+    An exception that leaves the block ends the job. Else all ranks leave it together.
     """
     ranks = join(timeout)
     try:
         yield ranks
+        ranks.barrier()
     except BaseException as error:
-        ranks.abort(2 if isinstance(error, UserError) else 1)
+        ranks.abort(exit_code(error))
         raise
     ranks.close()
 
 
+def exit_code(error: BaseException) -> int:
+    """What the command line makes of an exception."""
+    if isinstance(error, KeyboardInterrupt):
+        return INTERRUPTED
+    return 2 if isinstance(error, (UserError, OSError, MemoryError)) else 1
+
+
 def is_rank() -> bool:
-    """Whether a launcher has started this process as one of several. Raises UserError if two launchers have."""
+    """Whether `launch` has started this process. Raises UserError if MPI's launcher has, as one of several."""
+    if mpi.size_said() > 1:
+        raise UserError(f"--nproc starts processes, but MPI has started {mpi.size_said()} already: leave it out")
     return DIRECTORY in os.environ
 
 
@@ -95,48 +111,50 @@ def launch(command: Sequence[str], size: int) -> int:
 
     Rank 0 writes to the terminal. What another one writes to standard error is printed if it fails.
     """
-    with private_directory() as directory:
-        create(directory / "memory", size)
-        flag = failure_flag(directory / "memory", size)
-        with Job(command, size, directory) as job:
-            while job.running() and not job.failures():
-                if INTERRUPTED in job.codes():                                     # perhaps one alone: the others
-                    flag[0] = 1                                                    # shall not wait for it
-                time.sleep(0.05)
-            flag[0] = 1
-            vain = all(failure.code == GAVE_UP for failure in job.failures())      # they waited: who hangs has ended by
-            deadline = time.monotonic() + (MARGIN if vain else GRACE)              # itself, or cannot
-            while job.running() and time.monotonic() < deadline:
-                time.sleep(0.05)
-            silent, failures = job.running(), job.failures()
-        return report(failures, silent) if failures else max(job.codes())
-
-
-@contextmanager
-def private_directory() -> Iterator[Path]:
-    """A new one that only this user may enter, in memory if the system has a place there; removed afterwards."""
-    in_memory = Path("/dev/shm")
-    parent = in_memory if os.access(in_memory, os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix="scratchformer-", dir=parent) as directory:
-        yield Path(directory)
+    with Job(command, size) as job:
+        while not job.codes():
+            time.sleep(0.05)
+        job.flag[0] = 1                                                            # nobody shall wait for who has gone
+        deadline = time.monotonic() + GRACE
+        while len(codes := job.codes()) < size and time.monotonic() < deadline:
+            time.sleep(0.05)
+        failures, silent = job.failures(codes), [rank for rank in range(size) if rank not in codes]
+    if job.interrupted and not failures and (silent or any(codes.values())):
+        if INTERRUPTED not in codes.values():                                      # nobody has said so yet
+            print("scratchformer: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    return report(failures, silent) if failures or silent else max(codes.values())
 
 
 class Job:
-    """The processes of the ranks; none is left when the block ends. Signals in the meantime are passed on to them."""
+    """The processes of the ranks, and the directory they share; nothing is left of either when the block ends.
 
-    def __init__(self, command: Sequence[str], size: int, directory: Path) -> None:
-        self.command, self.size, self.directory = command, size, directory
+    flag         (1,) not 0: a rank has failed
+    interrupted  whether a signal has come, and was passed on
+    """
+
+    def __init__(self, command: Sequence[str], size: int) -> None:
+        self.command, self.size, self.interrupted = command, size, False
         self.processes: list[subprocess.Popen] = []
 
     def __enter__(self) -> Job:
-        self.before = {number: signal.signal(number, self.pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
+        with ExitStack() as stack:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                stack.callback(signal.signal, number, signal.signal(number, self.pass_on))
+            self.directory = stack.enter_context(private_directory())
+            self.memory = self.directory / "memory"
+            create(self.memory, self.size)
+            self.flag = failure_flag(self.memory, self.size)
+            stack.callback(self.kill)
             for rank in range(self.size):
                 self.start(rank)
-        except BaseException:
-            self.__exit__()
-            raise
+            if self.interrupted:                                                   # perhaps before all were there
+                self.pass_on(signal.SIGTERM, None)
+            self.opened = stack.pop_all()
         return self
+
+    def __exit__(self, *_: object) -> None:
+        self.opened.close()
 
     def start(self, rank: int) -> None:
         place = {RANK: str(rank), SIZE: str(self.size), DIRECTORY: str(self.directory)}
@@ -146,33 +164,39 @@ class Job:
                 start_new_session=True))                                           # so that Ctrl-C comes here alone
 
     def pass_on(self, number: int, frame: Any) -> None:
+        """Ranks that have not all met yet have nothing to save: SIGTERM ends them without another word."""
+        self.interrupted = True
         for process in self.processes:
             if process.poll() is None:
-                process.send_signal(number)
+                process.send_signal(signal.SIGTERM if self.memory.exists() else number)
 
-    def stderr_of(self, rank: int) -> Path:
-        return self.directory / f"rank{rank}.stderr"
-
-    def running(self) -> list[int]:
-        return [rank for rank, process in enumerate(self.processes) if process.poll() is None]
-
-    def codes(self) -> set[int]:
-        """The exit codes of the ranks that have ended."""
-        return {process.returncode for process in self.processes if process.poll() is not None}
-
-    def failures(self) -> list[Failure]:
-        return [Failure(rank, process.returncode, self.stderr_of(rank).read_text(encoding="utf-8", errors="replace"))
-                for rank, process in enumerate(self.processes) if process.poll() not in (None, 0, INTERRUPTED)]
-
-    def __exit__(self, *_: object) -> None:
+    def kill(self) -> None:
         for process in self.processes:
             if process.poll() is None:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             process.stdin.close()                                                  # type: ignore[union-attr]
-        for number, handler in self.before.items():
-            signal.signal(number, handler)
+
+    def stderr_of(self, rank: int) -> Path:
+        return self.directory / f"rank{rank}.stderr"
+
+    def codes(self) -> dict[int, int]:
+        """The exit codes of the ranks that have ended."""
+        return {rank: process.returncode for rank, process in enumerate(self.processes) if process.poll() is not None}
+
+    def failures(self, codes: dict[int, int]) -> list[Failure]:
+        fine = {0, INTERRUPTED} | ({-signal.SIGINT, -signal.SIGTERM, GAVE_UP} if self.interrupted else set())
+        return [Failure(rank, code, self.stderr_of(rank).read_text(encoding="utf-8", errors="replace"))
+                for rank, code in codes.items() if code not in fine]
+
+
+@contextmanager
+def private_directory() -> Iterator[Path]:
+    """A new one that only this user may enter, in memory if the system has a place there; removed afterwards."""
+    parent = IN_MEMORY if os.access(IN_MEMORY, os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="scratchformer-", dir=parent) as directory:
+        yield Path(directory)
 
 
 def report(failures: list[Failure], silent: list[int]) -> int:
@@ -186,13 +210,15 @@ def report(failures: list[Failure], silent: list[int]) -> int:
         if rank:                                                                   # rank 0 has told the user itself
             print(said.strip().replace("scratchformer: ", f"scratchformer: rank {rank}: ", 1), file=sys.stderr)
         return 2
-    for rank, _, said in culprits:
-        for line in said.splitlines():
+    for rank, _, said in culprits or failures:
+        for line in said.splitlines()[-LINES:]:
             print(f"rank {rank} | {line}", file=sys.stderr)
     if culprits:
         told = "; ".join(f"rank {rank} {ending(code)}" for rank, code, _ in culprits)
+    elif silent:
+        told = f"{listed(silent)} did not answer any more"
     else:
-        told = f"{listed(silent)} did not answer any more" if silent else failures[0].said.strip()
+        told = "the ranks waited for each other in vain"
     print(f"scratchformer: {told}; the job was ended", file=sys.stderr)
     return 1
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import atexit
+import importlib
+import warnings
 from typing import Any
-
-import numpy as np
 
 from scratchformer.errors import UserError, in_one_line
 from scratchformer.parallel.communicator import Communicator
 
 TYPES = {"float32": "NCCL_FLOAT32", "float64": "NCCL_FLOAT64", "float16": "NCCL_FLOAT16", "bfloat16": "NCCL_BFLOAT16"}
+
+IN_PROGRESS = 7
+"""A code of NCCL's that is no error. CuPy knows codes up to 6, and raises KeyError for others."""
 
 
 class Nccl(Communicator):
@@ -26,26 +30,13 @@ class Nccl(Communicator):
         self._host, self.cupy = host, cupy
         self.nccl = imported()
         self.stream = cupy.cuda.Stream(non_blocking=True)
-        self.world = self._connected(self._shared_id())
-
-    def _shared_id(self) -> tuple[int, ...]:
-        """Rank 0 makes it; if that fails, none waits for it."""
-        made, trouble = b"", b""
-        if self.rank == 0:
-            try:
-                made = np.array(self.nccl.get_unique_id(), np.int8).tobytes()
-            except Exception as error:
-                trouble = in_one_line(error).encode()
-        if trouble := self.host.share(trouble):
-            raise UserError(f"NCCL: {trouble.decode()}")
-        return tuple(np.frombuffer(self.host.share(made), np.int8).tolist())
-
-    def _connected(self, shared_id: tuple[int, ...]) -> Any:
         try:
-            return self.nccl.NcclCommunicator(self.size, shared_id, self.rank)
-        except self.nccl.NcclError as error:
-            raise UserError(f"rank {self.rank}: NCCL cannot connect the GPUs: {in_one_line(error)}; "
+            shared_id = host.share(self.nccl.get_unique_id() if self.rank == 0 else b"")
+            self.world = self.nccl.NcclCommunicator(self.size, shared_id, self.rank)
+        except (self.nccl.NcclError, KeyError) as error:
+            raise UserError(f"NCCL cannot connect the GPUs: {in_one_line(error)}; "
                             "NCCL_DEBUG=WARN in the environment lets it say more") from None
+        atexit.register(self.world.abort)                                          # else CuPy's destroy, which waits
 
     @property
     def host(self) -> Communicator:
@@ -67,6 +58,8 @@ class Nccl(Communicator):
     def _type(self, x: Any) -> int:
         if not x.flags.c_contiguous:
             raise ValueError(f"an array of shape {x.shape} that is not contiguous cannot be sent")
+        if x.dtype.name not in TYPES:
+            raise ValueError(f"an array of {x.dtype.name} cannot be sent, only of {', '.join(TYPES)}")
         return getattr(self.nccl, TYPES[x.dtype.name])
 
     def wait(self) -> None:
@@ -78,7 +71,12 @@ class Nccl(Communicator):
 
     def check(self) -> None:
         """Raises NcclError if NCCL noticed that another rank or the connection to it is gone."""
-        self.world.check_async_error()
+        self.host.check()
+        try:
+            self.world.check_async_error()
+        except KeyError as error:
+            if error.args[0] != IN_PROGRESS:
+                raise RuntimeError(f"NCCL failed with code {error}") from None
 
     def abort(self, code: int = 1) -> None:
         """Before Python ends: to free a communicator that waits for another rank would wait as well."""
@@ -86,15 +84,15 @@ class Nccl(Communicator):
         self.world.abort()
 
     def close(self) -> None:
-        self.stream.synchronize()
+        self.barrier()
         self.world.destroy()
-        self.host.close()
 
 
 def imported() -> Any:
-    try:
-        from cupy.cuda import nccl
-    except ImportError as error:
-        raise UserError(f"several GPUs need NCCL ({in_one_line(error)}); "
-                        "pip install nvidia-nccl-cu13, or cu12, brings it") from None
+    """The module `cupy.cuda.nccl`, which finds NCCL's library when it is imported."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")                                            # what it warns of is told below
+        nccl = importlib.import_module("cupy.cuda.nccl")
+    if not nccl.available:
+        raise UserError("several GPUs need NCCL, and CuPy finds none; pip install nvidia-nccl-cu13, or cu12, brings it")
     return nccl

@@ -82,8 +82,8 @@ class SharedMemory(Communicator):
             self.arrivals[self.rank] += 1                                          # before this, on any processor
         count, began, spins = self.arrivals[self.rank], time.monotonic(), 0
         while (self.arrivals < count).any():
-            if self.failure[0]:
-                raise Abandoned(f"rank {self.rank} gives up: another one has failed")
+            if self.failure[0] and (self.arrivals < count).any():                  # still: who has come may be gone
+                raise Abandoned
             spins += 1
             if spins > SPINS:
                 waited = time.monotonic() - began
@@ -98,6 +98,11 @@ class SharedMemory(Communicator):
             return
         absent = np.flatnonzero(self.arrivals < count).tolist()
         raise Abandoned(f"rank {self.rank} gives up: it waited {seconds:.0f} s in vain for {listed(absent)}")
+
+    def check(self) -> None:
+        """Raises Abandoned if another rank has failed."""
+        if self.failure[0]:
+            raise Abandoned
 
     def abort(self, code: int = 1) -> None:
         self.failure[0] = 1

@@ -167,6 +167,7 @@ class Trainer:
         self.optimizer.t = self.progress.step
         self.device.restore(self.progress.device_state)
         if self.leads:
+            self.run.remove_unfinished()
             self.run.checkpoints.set_aside_after(self.progress.step)
             self.run.forget_after(self.progress.step)
         return complaints

@@ -1,0 +1,293 @@
+"""What becomes of a job of two processes when one of them raises, dies, is stopped or hangs?
+
+    python benchmarks/faults.py [--quick] [--out DIR]                              # about 3 minutes
+    python benchmarks/faults.py --table                                            # the result as Markdown
+
+Every fault strikes either rank at every moment: as it starts, in a step, while validating, while saving. The call at
+which it strikes is drawn. Either is also killed and stopped from outside, whenever that may be.
+
+    raise   an exception, RuntimeError          stop   SIGSTOP: the process does nothing any more, not even watch
+    kill    SIGKILL, as by the system when      hang   an endless loop
+            memory runs out
+
+One trial after the other strikes the same small run: each takes it up where the last one's ruin leaves it. Only to
+strike rank 0 at its start, a run of its own is begun. After each trial the run goes on for a step in this process, with
+two threads in the place of two ranks. Recorded is
+
+    seconds             from the fault until the launcher has returned
+    code, message       what it returned, and its last line
+    left                processes, files in memory, temporary files, half-written checkpoints
+    harmed              checkpoints that are gone, have changed, or cannot be read
+    resumed_loss_equal  whether that step has the loss, bit for bit, that it has in a run that nothing has struck
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import sys
+import tempfile
+import threading
+import time
+from contextlib import contextmanager, redirect_stderr, suppress
+from itertools import product
+from pathlib import Path
+from typing import Any, Iterator, NamedTuple
+from unittest import mock
+
+from provenance import surroundings
+from small_training import RESULTS, write
+from threadpoolctl import threadpool_limits
+
+from scratchformer import config as configs
+from scratchformer.config import Config
+from scratchformer.errors import UserError
+from scratchformer.parallel import launcher
+from scratchformer.text import grammar
+from scratchformer.training import checkpoints, loop
+from scratchformer.training.run import RunDirectory
+
+FAULTS, MOMENTS, RANKS = ("raise", "kill", "stop", "hang"), ("start-up", "step", "validation", "checkpoint"), 2
+FROM_OUTSIDE = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
+LATEST_CALL = 4                             # of those among which one is drawn
+DELAYS = 0.1, 0.9                           # seconds after the start of a rank, for a fault from outside
+TIMEOUT, LONG_TIMEOUT = 2.0, 60.0           # of a trial that ends by it, and of one that must not need it
+FAULTY = Path(__file__).with_name("faulty.py")
+SEED, QUICK_TRIALS = 0, 4
+SMALL = {"vocab_size": 200, "N": 1, "d_model": 16, "d_ff": 32, "h": 2, "P_drop": 0.1, "tokens_per_batch": 250,
+         "accumulation": 2, "warmup": 20, "validate_every": 2, "save_every": 2, "average_last": 2}
+
+
+class Trial(NamedTuple):
+    """call: see `faulty.py`; 0 for a fault from outside, after so many seconds."""
+
+    fault: str
+    rank: int
+    moment: str
+    call: int
+    delay: float = 0.0
+
+    def begins_anew(self) -> bool:
+        return (self.moment, self.rank) == ("start-up", 0)
+
+
+class Ending(NamedTuple):
+    """How a trial ended; `resumed` is the step that the run took afterwards, and its loss."""
+
+    seconds: float
+    code: int
+    said: str
+    left: list[str]
+    harmed: list[str]
+    resumed: tuple[int, float]
+
+
+def all_trials(seed: int) -> list[Trial]:
+    draw = random.Random(seed)
+    trials = [Trial(fault, rank, moment, 1 if moment == "start-up" else draw.randint(1, LATEST_CALL))
+              for fault, moment, rank in product(FAULTS, MOMENTS, range(RANKS))]
+    trials += [Trial(fault, rank, "any", 0, round(draw.uniform(*DELAYS), 2))
+               for fault, rank in product(FROM_OUTSIDE, range(RANKS))]
+    draw.shuffle(trials)
+    return trials
+
+
+class Site:
+    """A directory in which one trial follows the other: runs, and the only places where a job may leave anything.
+
+    config  of a run that does not end by itself
+    """
+
+    def __init__(self, directory: Path, config: Config) -> None:
+        self.directory = directory
+        self.config = configs.with_settings(config, {"training.steps": 10**6, "training.keep": 10**6,
+                                                     "training.threads": 1})
+        self.memory, self.temporary = directory / "memory", directory / "temporary"
+        for place in (self.memory, self.temporary):
+            place.mkdir()
+        self.config_file = directory / "config.toml"
+        self.config_file.write_text(configs.to_toml(self.config), encoding="utf-8")
+        self.run = RunDirectory(directory / "run")
+
+    def carry_out(self, number: int, trial: Trial) -> Ending:
+        run = RunDirectory(self.directory / f"run{number}") if trial.begins_anew() else self.run
+        mark, before = self.directory / f"mark{number}", state(run)
+        with self.everything_here(), said_into(self.directory / f"said{number}") as told:
+            if not trial.call:
+                threading.Thread(target=self.strike_from_outside, args=[trial, mark]).start()
+            code = launcher.launch(self.command(trial, run, mark), RANKS)
+            ended = time.time()
+        if code:
+            run.remove_unfinished()                                                # as the command line does
+        seconds = round(ended - mark.stat().st_mtime, 2) if mark.exists() else -1.0
+        left, harmed = self.left(run), harm(before, run)
+        return Ending(seconds, code, told.read_text(encoding="utf-8"), left, harmed, self.one_step_more(run))
+
+    def command(self, trial: Trial, run: RunDirectory, mark: Path) -> list[str]:
+        fault = trial._asdict() | {"mark": str(mark)}
+        fault.pop("delay")
+        timeout = TIMEOUT if trial.fault in ("stop", "hang") else LONG_TIMEOUT
+        what = ["--resume", run.path] if run.config_file.exists() else [self.config_file, "--out", run.path]
+        return [str(word) for word in (sys.executable, FAULTY, json.dumps(fault if trial.call else None), "train",
+                                       *what, "--nproc", RANKS, "--timeout", timeout)]
+
+    def strike_from_outside(self, trial: Trial, mark: Path) -> None:
+        while not (found := self.processes(trial.rank)):
+            time.sleep(0.01)
+        time.sleep(trial.delay)
+        mark.touch()
+        with suppress(ProcessLookupError):
+            os.kill(found[0], FROM_OUTSIDE[trial.fault])
+
+    def one_step_more(self, run: RunDirectory) -> tuple[int, float]:
+        """Take the run up, or begin it if it has not come to that."""
+        config = configs.with_settings(self.config, {"training.threads": RANKS})
+        with said_into(self.directory / "said"):
+            trainer = loop.resume(run, config)[0] if run.config_file.exists() else loop.begin(run, config)
+            train_until(trainer, trainer.progress.step + 1)
+        entry = run.read_log("step")[-1]
+        return entry["step"], entry["loss"]
+
+    def undisturbed(self, steps: int) -> RunDirectory:
+        """A run of so many steps that nothing strikes."""
+        run = RunDirectory(self.directory / "undisturbed")
+        with said_into(self.directory / "said"):
+            train_until(loop.begin(run, configs.with_settings(self.config, {"training.threads": RANKS})), steps)
+        return run
+
+    # What a job leaves
+
+    @contextmanager
+    def everything_here(self) -> Iterator[None]:
+        with (mock.patch.object(launcher, "IN_MEMORY", self.memory),
+              mock.patch.object(tempfile, "tempdir", str(self.temporary)),
+              mock.patch.dict(os.environ, {"TMPDIR": str(self.temporary)})):
+            yield
+
+    def processes(self, rank: int | None = None) -> list[int]:
+        """The processes of the job, or those of a rank, by what they read in their environment (Linux)."""
+        here = f"\0TMPDIR={self.temporary}\0".encode()
+        one = b"" if rank is None else f"\0{launcher.RANK}={rank}\0".encode()
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                told = b"\0" + (process / "environ").read_bytes()
+                if here in told and one in told and int(process.name) != os.getpid():
+                    found.append(int(process.name))
+        return found
+
+    def left(self, run: RunDirectory) -> list[str]:
+        half_written = [path for path in run.path.rglob(".*") if path.is_file()]
+        return [*(f"process {number}" for number in self.processes()),
+                *(str(path) for path in (*self.memory.iterdir(), *self.temporary.iterdir(), *half_written))]
+
+
+def train_until(trainer: loop.Trainer, step: int) -> None:
+    """Train, and save at the end; how long a run is to be does not change what it does until then."""
+    settings = trainer.config
+    trainer.config = configs.with_settings(settings, {"training.steps": step})
+    loop.train(trainer)
+    trainer.config = settings
+
+
+@contextmanager
+def said_into(path: Path) -> Iterator[Path]:
+    """What this process, and those that it starts, write to standard error goes to a file."""
+    sys.stderr.flush()
+    with open(path, "w", encoding="utf-8") as file:
+        terminal = os.dup(2)
+        os.dup2(file.fileno(), 2)
+        try:
+            with redirect_stderr(file):
+                yield path
+        finally:
+            os.dup2(terminal, 2)
+            os.close(terminal)
+
+
+def state(run: RunDirectory) -> dict[str, tuple[int, int]]:
+    """Of each checkpoint, what tells whether it has been written since."""
+    return {path.name: (path.stat().st_mtime_ns, path.stat().st_size) for path in run.checkpoints.steps()}
+
+
+def harm(before: dict[str, tuple[int, int]], run: RunDirectory) -> list[str]:
+    """What has become worse about the checkpoints."""
+    after = state(run)
+    complaints = [f"{name} is gone, or has changed" for name in before if after.get(name) != before[name]]
+    new = [run.checkpoints.directory / name for name in after if name not in before]
+    for path in [*new, *([run.checkpoints.best] if run.checkpoints.best.exists() else [])]:
+        try:
+            checkpoints.load(path)
+        except UserError as error:
+            complaints.append(str(error))
+    return complaints
+
+
+# The result -----------------------------------------------------------------------------------------------------------
+
+
+def row(trial: Trial, ending: Ending, losses: dict[int, float]) -> dict[str, Any]:
+    """losses: step -> loss of the run that nothing has struck"""
+    step, loss = ending.resumed
+    return {**trial._asdict(), "seconds": ending.seconds, "code": ending.code,
+            "message": ending.said.strip().split("\n")[-1], "left": ending.left, "harmed": ending.harmed,
+            "resumed_step": step, "resumed_loss_equal": loss == losses[step]}
+
+
+def losses_of(run: RunDirectory) -> dict[int, float]:
+    return {entry["step"]: entry["loss"] for entry in run.read_log("step")}
+
+
+def print_table(result: dict[str, Any]) -> None:
+    """A line for each fault and moment: of both ranks, the longer time."""
+    print("| fault | moment | trials | seconds until all have ended, at most | exit code | left or harmed "
+          "| goes on with the same bits |\n|---|---|---|---|---|---|---|")
+    rows = result["results"]
+    for fault, moment in product(FAULTS, (*MOMENTS, "any")):
+        some = [row for row in rows if (row["fault"], row["moment"]) == (fault, moment)]
+        if some:
+            codes = ", ".join(str(code) for code in sorted({row["code"] for row in some}))
+            spoilt = [what for row in some for what in (*row["left"], *row["harmed"])]
+            equal = sum(row["resumed_loss_equal"] for row in some)
+            print(f"| {fault} | {moment} | {len(some)} | {max(row['seconds'] for row in some):.1f} | {codes} "
+                  f"| {', '.join(spoilt) or 'nothing'} | {'all' if equal == len(some) else equal} |")
+
+
+def write_text(directory: Path, lines: int = 120) -> None:
+    """The first sentences of the bundled text, so that no time is lost on reading it."""
+    for split, examples in grammar.generate().items():
+        for language, side in (("en", "source"), ("de", "target")):
+            text = "".join(f"{getattr(example, side)}\n" for example in examples[:lines])
+            (directory / f"{split}.{language}").write_text(text, encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--quick", action="store_true", help=f"the first {QUICK_TRIALS} trials")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="directory of the result (default: results/ here)")
+    parser.add_argument("--table", action="store_true", help="print what is recorded, run nothing")
+    arguments = parser.parse_args()
+    if arguments.table:
+        return print_table(json.loads((arguments.out / "faults.json").read_text(encoding="utf-8")))
+    trials = all_trials(SEED)[:QUICK_TRIALS if arguments.quick else None]
+    provenance, endings = surroundings(), []
+    with tempfile.TemporaryDirectory() as name, threadpool_limits(1):
+        directory = Path(name)
+        write_text(directory)
+        config = configs.with_settings(configs.TINY, {"data.directory": name} | SMALL)
+        site = Site(directory, config)
+        for number, trial in enumerate(trials):
+            endings.append(site.carry_out(number, trial))
+            print(*trial, f"{endings[-1].seconds:.1f} s", endings[-1].said.strip().split("\n")[-1], flush=True)
+        losses = losses_of(site.undisturbed(max(ending.resumed[0] for ending in endings)))
+    result = {"benchmark": "faults", "provenance": provenance, "config": SMALL, "seeds": [SEED], "timeout": TIMEOUT,
+              "grace": launcher.GRACE, "results": [row(*each, losses) for each in zip(trials, endings)]}
+    print_table(result)
+    write(arguments.out, "faults", result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""The command `scratchformer`, with a fault built in: what `faults.py` starts as ranks.
+
+    python benchmarks/faulty.py '{"fault": "kill", "rank": 1, "moment": "step", "call": 3, "mark": FILE}' train ...
+
+The fault strikes one rank, at the given call (from 1) of what its moment names. When it does, the file `mark` appears.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from functools import wraps
+from pathlib import Path
+from typing import Any, Callable
+
+from scratchformer.cli import main
+from scratchformer.parallel import launcher
+from scratchformer.training import checkpoints, loop
+
+
+def throw() -> None:
+    raise RuntimeError("a fault was built in")
+
+
+def kill() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def stop() -> None:
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def hang() -> None:
+    while True:
+        time.sleep(0.01)
+
+
+FAULTS = {"raise": throw, "kill": kill, "stop": stop, "hang": hang}
+
+
+def place(moment: str, rank: int) -> tuple[Any, str]:
+    """The function that is called at this moment: its module or class, its name."""
+    if moment == "checkpoint" and rank == 0:
+        return checkpoints, "save_file"
+    return {"start-up": (loop, "read_corpus"), "step": (loop.Trainer, "step"), "validation": (loop.Trainer, "validate"),
+            "checkpoint": (loop.Trainer, "save")}[moment]
+
+
+def build_in(fault: str, rank: int, moment: str, call: int, mark: str) -> None:
+    holder, name = place(moment, rank)
+    function: Callable = getattr(holder, name)
+    calls = 0
+
+    @wraps(function)
+    def with_fault(*arguments: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if name == "save_file":
+            function(*arguments)                                                   # the file is there, under a
+        if calls == call:                                                          # temporary name
+            Path(mark).touch()
+            FAULTS[fault]()
+        return function(*arguments)
+
+    setattr(holder, name, with_fault)
+
+
+if __name__ == "__main__":
+    wanted = json.loads(sys.argv[1])
+    if wanted and wanted["rank"] == int(os.environ[launcher.RANK]):
+        build_in(**wanted)
+    sys.exit(main(sys.argv[2:]))

@@ -1,0 +1,115 @@
+"""What test_launcher.py starts: `scratchformer train` as a rank, with something else in the place of training.
+
+    python rank.py SCENE                       one rank of two
+    python rank.py launch DIRECTORY SCENE      both, by a launcher that makes its files in DIRECTORY
+"""
+
+import atexit
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from scratchformer import cli
+from scratchformer.errors import UserError
+from scratchformer.parallel import launcher
+
+
+def fine(ranks):
+    print(f"rank {ranks.rank} is fine", file=sys.stderr)
+    numbers = np.arange(5.0)
+    ranks.all_reduce_(numbers)
+    assert numbers.tolist() == [0, 2, 4, 6, 8]
+
+
+def refuse_0(ranks):
+    if ranks.rank == 0:
+        raise UserError("this cannot be")
+    ranks.barrier()
+
+
+def refuse_1(ranks):
+    if ranks.rank == 1:
+        raise UserError("this cannot be")
+    ranks.barrier()
+
+
+def refuse_both(ranks):
+    raise UserError("this cannot be")
+
+
+def exit_3(ranks):
+    if ranks.rank == 1:
+        os._exit(3)
+    ranks.barrier()
+
+
+def leave(ranks):
+    if ranks.rank == 1:
+        os._exit(0)
+    ranks.barrier()
+
+
+def chatter(ranks):
+    if ranks.rank == 1:
+        for line in range(20_000):
+            print("line", line, "of too many", file=sys.stderr)
+        raise RuntimeError("that was it")
+    ranks.barrier()
+
+
+def stop_last(ranks):
+    """When the other one has nothing more to do."""
+    if ranks.rank == 0:
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def stop_at_exit(ranks):
+    """When the other one has left."""
+    if ranks.rank == 0:
+        atexit.register(os.kill, os.getpid(), signal.SIGSTOP)
+
+
+def late(ranks):
+    """After more than the other one's patience, though this one, not fed, should have been ended by then."""
+    if ranks.rank == 0:
+        ranks.watchdog.stop()
+        time.sleep(3)
+        ranks.barrier()
+    ranks.barrier()
+
+
+def interrupted(ranks):
+    """Stop when asked to; but rank 0 still has something to write."""
+    from scratchformer.training.loop import stop_on_signals
+
+    with stop_on_signals() as stop:
+        votes = np.zeros(1)
+        while not votes[0]:
+            votes[0] = stop.requested
+            ranks.all_reduce_(votes)
+    if ranks.rank == 0:
+        time.sleep(0.5)
+        print("written", file=sys.stderr)
+    return launcher.INTERRUPTED
+
+
+def stubborn(ranks):
+    """Pay no heed to a first Ctrl-C."""
+    from scratchformer.training.loop import stop_on_signals
+
+    with stop_on_signals():
+        while True:
+            ranks.barrier()
+
+
+if __name__ == "__main__":
+    scene, *arguments = sys.argv[1:]
+    if scene == "launch":
+        launcher.IN_MEMORY = Path(arguments[0])
+        sys.exit(launcher.launch([sys.executable, __file__, arguments[1]], 2))
+    cli.train_as_one = lambda args, run, config, ranks: globals()[scene](ranks)
+    sys.exit(cli.main(["train", "--nproc", "2", "--timeout", "2"]))

@@ -1,0 +1,78 @@
+"""Whatever befalls one rank, at whatever moment: the job ends, says why, leaves nothing behind, and can be resumed."""
+
+import importlib
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from scratchformer.parallel import launcher
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc")
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+WAIT = 4.0                                  # seconds for whoever has not failed
+SAYS = {"raise": ("Traceback", "in throw", "RuntimeError: a fault was built in", "rank {} failed (exit code 1)"),
+        "kill": ("rank {} was killed by SIGKILL",),
+        "stop": ("rank {} did not answer any more",),
+        "hang": ("Timeout", "in hang", "rank {} failed (exit code 1)")}
+
+with pytest.MonkeyPatch.context() as patch:
+    patch.syspath_prepend(BENCHMARKS)
+    faults = importlib.import_module("faults")
+TRIALS = faults.all_trials(faults.SEED)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory, small_config):
+    """Where one trial after the other strikes one run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(launcher, "GRACE", 2.0)
+        yield faults.Site(tmp_path_factory.mktemp("faults"), small_config(validate_every=2, save_every=2))
+
+
+@pytest.fixture(scope="module")
+def endings():
+    """Of the trials so far."""
+    return []
+
+
+def test_every_fault_strikes_every_rank_at_every_moment():
+    places = {(fault, rank, moment) for fault in faults.FAULTS for rank in range(2) for moment in faults.MOMENTS}
+    assert {trial[:3] for trial in TRIALS} >= places and len(TRIALS) > len(places) >= 30
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(len(TRIALS)), ids=["-".join(map(str, trial[:3])) for trial in TRIALS])
+def test_a_fault_ends_the_job_and_spoils_nothing(number, site, endings):
+    trial = TRIALS[number]
+    ending = site.carry_out(number, trial)
+    endings.append(ending)
+    assert ending.code == 1, ending.said
+    for words in SAYS[trial.fault]:
+        assert words.format(trial.rank) in ending.said
+    assert ending.said.count("the job was ended") == 1
+    limit = faults.TIMEOUT + launcher.GRACE if trial.fault in ("stop", "hang") else 0
+    assert 0 <= ending.seconds < limit + WAIT
+    assert not ending.left and not ending.harmed
+
+
+@pytest.mark.slow
+def test_a_run_struck_again_and_again_is_bit_for_bit_one_that_was_not(site, endings, same):
+    _, struck, complaints = site.run.checkpoints.newest_sound()
+    undisturbed = site.undisturbed(struck.progress.step)
+    _, other, _ = undisturbed.checkpoints.newest_sound()
+    losses = faults.losses_of(undisturbed)
+    assert endings and all(losses[step] == loss for step, loss in (ending.resumed for ending in endings))
+    assert faults.losses_of(site.run) == losses and not complaints
+    assert same(struck.weights, other.weights) and same(struck.moments, other.moments)
+    assert replace(struck.progress, seconds=0) == replace(other.progress, seconds=0)
+
+
+def test_the_trials_that_are_recorded_ended_like_that():
+    recorded = json.loads((BENCHMARKS / "results" / "faults.json").read_text(encoding="utf-8"))
+    assert recorded["command"] == "python benchmarks/faults.py"                    # all of them, not the quick ones
+    rows = recorded["results"]
+    assert [[row[field] for field in faults.Trial._fields] for row in rows] == [list(trial) for trial in TRIALS]
+    assert all(row["code"] == 1 and row["resumed_loss_equal"] and not row["left"] and not row["harmed"] for row in rows)

@@ -1,0 +1,185 @@
+"""Two ranks that MPI starts: the MPI that mpi4py uses. Where pip has installed it, its mpiexec lies beside Python."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from scratchformer.errors import UserError
+from scratchformer.parallel import launcher
+from scratchformer.training import loop
+from scratchformer.training.run import RunDirectory
+
+RANK = Path(__file__).with_name("mpi_rank.py")
+ONE_THREAD = ("--set", "threads=1")
+MPIEXEC = shutil.which("mpiexec", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]))
+CONSENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",   # of Open MPI, to root, and to more
+           "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe"}              # ranks than cores
+
+
+@pytest.fixture
+def mpiexec(tmp_path):
+    """mpiexec("-n", 2, ...) -> the process; what it starts names tmp_path, and has ended afterwards"""
+    pytest.importorskip("mpi4py")
+    if MPIEXEC is None:
+        pytest.skip("there is no mpiexec")
+
+    def start(*words):
+        return subprocess.Popen([MPIEXEC, *map(str, words)], env=os.environ | CONSENT | {"OPENBLAS_NUM_THREADS": "1"},
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    yield start
+    deadline = time.monotonic() + 10                                               # MPI kills, and does not wait
+    while left_of(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not left_of(tmp_path)
+
+
+def left_of(tmp_path):
+    """The commands that run now and name something in this directory."""
+    commands = []
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            commands.append(process.read_bytes().replace(b"\0", b" ").decode())
+        except OSError:                                                            # it has just ended
+            continue
+    return [command for command in commands if str(tmp_path) in command]
+
+
+def end_of(process):
+    """-> exit code, all that was printed"""
+    try:
+        printed, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    return process.returncode, printed
+
+
+@pytest.fixture
+def command(tmp_path, small_settings):
+    """command(...) -> the words of a command that trains a small model in tmp_path / "run" """
+    def words(*program):
+        return [sys.executable, *program, "train", "--out", tmp_path / "run", *small_settings, *ONE_THREAD]
+    return words
+
+
+def test_all_operations_in_all_dtypes(mpiexec, tmp_path):
+    assert end_of(mpiexec("-n", 2, sys.executable, RANK, "collectives", tmp_path)) == (0, "")
+
+
+def test_two_ranks_find_the_bits_that_two_threads_find(mpiexec, command, small_config, tmp_path, same_run):
+    code, printed = end_of(mpiexec("-n", 2, *command("-m", "scratchformer")))
+    assert code == 0
+    assert printed.count("12 steps done") == printed.count("parameters") == 1      # rank 0 alone speaks
+    alone = RunDirectory(tmp_path / "alone")
+    loop.train(loop.begin(alone, small_config(threads=2)))
+    same_run(RunDirectory(tmp_path / "run"), alone)
+
+
+@pytest.mark.parametrize("trouble, exit_codes, said", [
+    ("raise", {1}, "RuntimeError: nobody has thought of this"),
+    ("refuse", {2}, "scratchformer: this cannot go on"),
+    ("all_refuse", {2}, "scratchformer: this cannot go on"),
+    ("hang", {1, 9}, "in troubled"),                                               # 9: of the one that was killed
+])
+def test_trouble_of_one_rank_ends_all(mpiexec, command, tmp_path, trouble, exit_codes, said):
+    began = time.monotonic()
+    code, printed = end_of(mpiexec("-n", 2, *command(RANK, trouble), "--timeout", 4))
+    assert code in exit_codes and time.monotonic() - began < 20
+    assert printed.count(said) == 1, printed
+    assert {path.name for path in (tmp_path / "run" / "checkpoints").iterdir()} == {
+        "best.safetensors", "step_00000003.safetensors"}
+
+
+def test_ranks_that_were_told_different_things(mpiexec, command, tmp_path):
+    one = command("-m", "scratchformer")
+    code, printed = end_of(mpiexec("-n", 1, *one, ":", "-n", 1, *one, "--seed", 3))
+    assert code == 2
+    assert printed.count("scratchformer: the ranks do not agree: training.seed is 0 on rank 0 and 3 on rank 1\n") == 1
+    assert not (tmp_path / "run" / "config.toml").exists()
+
+
+def test_nproc_as_well(mpiexec, command):
+    code, printed = end_of(mpiexec("-n", 2, *command("-m", "scratchformer"), "--nproc", 2))
+    assert code == 2
+    assert printed.count("scratchformer: --nproc starts processes, but MPI has started 2 already: leave it out\n") == 1
+
+
+def test_an_interrupt_reaches_the_ranks_which_save_and_stop(mpiexec, command, tmp_path, small_config):
+    run = RunDirectory(tmp_path / "run")
+    process = mpiexec("-n", 2, *command("-m", "scratchformer"), "--set", "steps=100000")
+    while process.poll() is None and not run.checkpoints.steps():
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    code, printed = end_of(process)
+    assert (code, printed.count("interrupted; step")) in [(130, 1), (1, 0)]        # Open MPI soon kills them
+    n_steps = len(run.read_log("step"))
+    trainer, complaints = loop.resume(run, small_config(steps=n_steps + 1, threads=1))
+    assert trainer.progress.step == n_steps and not complaints
+
+
+# --- what MPI's launchers say in the environment
+
+
+@pytest.fixture(params=["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"])
+def as_one_of_two(request, monkeypatch):
+    monkeypatch.setenv(request.param, "2")
+
+
+def test_nproc_is_for_processes_that_mpi_has_not_started(as_one_of_two):
+    with pytest.raises(UserError, match="--nproc starts processes, but MPI has started 2 already"):
+        launcher.is_rank()
+
+
+class NoLibrary:
+    """mpi4py, on a machine without MPI."""
+
+    @property
+    def MPI(self):
+        raise RuntimeError("cannot load MPI library\nlibmpi.so: no such file")
+
+
+@pytest.mark.parametrize("mpi4py, said", [
+    (None, "mpi4py is not installed: pip install 'scratchformer[mpi]'"),
+    (NoLibrary(), "mpi4py finds no MPI library: cannot load MPI library"),
+])
+def test_without_mpi(refused, small_settings, tmp_path, as_one_of_two, monkeypatch, mpi4py, said):
+    monkeypatch.setitem(sys.modules, "mpi4py", mpi4py)
+    assert said in refused("train", "--out", tmp_path / "run", *small_settings, "--timeout", 0)  # nor a watchdog here
+
+
+@pytest.fixture
+def told_of_two(tmp_path, small_settings):
+    """told_of_two(PYTHONPATH="...") -> exit code, all that was printed by a process that SLURM calls one of two"""
+    def run(*arguments, **environment):
+        command = [sys.executable, "-m", "scratchformer", "train", "--out", tmp_path / "run", *small_settings]
+        return end_of(subprocess.Popen([*map(str, command), *arguments], text=True, stdout=subprocess.PIPE,
+                                       stderr=subprocess.STDOUT,
+                                       env=os.environ | {"SLURM_STEP_NUM_TASKS": "2"} | environment))
+    yield run
+    assert not (tmp_path / "run").exists()
+
+
+def test_started_by_the_launcher_of_another_mpi(told_of_two):
+    """Each process finds itself alone in its world, and would train by itself."""
+    pytest.importorskip("mpi4py")
+    code, printed = told_of_two()
+    assert code == 2
+    assert printed.startswith("scratchformer: 2 processes were started, but MPI knows of 1: start them by"), printed
+
+
+def test_the_other_rank_never_begins(told_of_two, tmp_path):
+    """MPI waits for it as soon as it is imported."""
+    (tmp_path / "mpi4py.py").write_text("import time; time.sleep(60)")
+    code, printed = told_of_two("--timeout", "1", PYTHONPATH=str(tmp_path))
+    assert code == 1
+    assert printed.startswith("Timeout (0:00:01)!") and "in imported" in printed
+
+
+def test_who_trains_alone_needs_no_mpi(cli, small_settings, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "mpi4py", None)
+    assert cli("train", "--out", tmp_path / "run", *small_settings, "--set", "steps=1").code == 0

@@ -1,0 +1,94 @@
+"""Ranks on real GPUs: each with its own, by NCCL, or all on one."""
+
+import numpy as np
+import pytest
+
+from scratchformer.cli import main
+from scratchformer.errors import UserError
+from scratchformer.gpu.device import dtype_named
+from scratchformer.parallel.communicator import Communicator
+from scratchformer.parallel.gradient import GradientSum
+from scratchformer.parallel.nccl import TYPES, Nccl
+from scratchformer.training.run import RunDirectory
+
+
+@pytest.fixture
+def cupy(request):
+    """The module, if it finds as many GPUs as the test needs."""
+    module, needed = pytest.importorskip("cupy"), 2 if request.node.get_closest_marker("multi_gpu") else 1
+    try:
+        found = module.cuda.runtime.getDeviceCount()
+    except module.cuda.runtime.CUDARuntimeError:
+        found = 0
+    if found < needed:
+        pytest.skip(f"needs {needed} GPU, finds {found}")
+    return module
+
+
+@pytest.fixture
+def alone(cupy):
+    """NCCL with one rank."""
+    try:
+        return Nccl(Communicator(), cupy)
+    except UserError as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", TYPES)
+def test_one_rank_keeps_what_it_has(cupy, alone, dtype):
+    expected = np.arange(10_000).astype(dtype_named(dtype))
+    x = cupy.asarray(expected)
+    for part in x, x[17:4_000]:
+        alone.all_reduce_(part)
+        alone.wait()
+        alone.broadcast_(part)
+    alone.barrier()
+    alone.check()
+    assert (x.get() == expected).all()
+    alone.close()
+
+
+@pytest.mark.gpu
+def test_a_gradient_is_sent_in_bf16(cupy, alone):
+    bfloat16 = dtype_named("bfloat16")
+    grad = cupy.linspace(-1, 1, 10_000, dtype="float32")
+    expected = grad.astype(bfloat16).astype("float32")
+    total = GradientSum(alone, grad, [0, 3_000, 6_000], bfloat16)
+    total.filled(3_000)
+    total.finish()
+    assert (grad == expected).all()
+
+
+@pytest.mark.gpu
+def test_abort_twice_and_then_nothing_more(cupy, alone):
+    alone.abort()
+    alone.abort()
+    with pytest.raises(RuntimeError):
+        alone.all_reduce_(cupy.ones(3))
+
+
+# Whole runs -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def losses(cupy, tmp_path, small_settings):
+    """losses("--nproc", 2, ...) -> of each step of a run, and of each validation"""
+    def of(*options):
+        run = RunDirectory(tmp_path / "-".join(map(str, options)).replace(":", ""))
+        assert main([str(word) for word in ("train", "tiny", "--out", run.path, *small_settings, *options)]) == 0
+        return [entry["loss"] for event in ("step", "validation") for entry in run.read_log(event)]
+    return of
+
+
+@pytest.mark.gpu
+def test_two_ranks_on_one_gpu_are_one_with_two_micro_batches(losses):
+    one, two = (losses("--device", "gpu:0", "--precision", "fp32", "--nproc", nproc) for nproc in (1, 2))
+    assert two == pytest.approx(one, rel=1e-3)
+
+
+@pytest.mark.multi_gpu
+@pytest.mark.parametrize("options, limit", [(["fp32"], 1e-3), (["bf16", "--set", "training.wire=bf16"], 5e-2)])
+def test_two_gpus_are_one_with_two_micro_batches(losses, options, limit):
+    one, two = (losses("--device", "gpu", "--nproc", nproc, "--precision", *options) for nproc in (1, 2))
+    assert two == pytest.approx(one, rel=limit)

@@ -1,0 +1,218 @@
+"""The operations of ranks over shared memory, and that none of them waits for ever."""
+
+import errno
+import faulthandler
+import os
+import threading
+from functools import reduce
+
+import numpy as np
+import pytest
+
+from scratchformer.errors import UserError
+from scratchformer.parallel import watchdog
+from scratchformer.parallel.agreement import code_checksum, require_agreement
+from scratchformer.parallel.communicator import Abandoned, Communicator
+from scratchformer.parallel.shared_memory import SLOT_BYTES, create
+from scratchformer.parallel.watchdog import MARGIN, Watchdog
+
+SLOT = SLOT_BYTES // 4
+SHAPES = [(0,), (), (1,), (3, 5), (SLOT - 1,), (SLOT,), (SLOT + 1,), (2 * SLOT + 3,)]
+
+
+def drawn(shape, dtype, rank):
+    """Numbers of very different size: in another order, the sum of floats has other bits."""
+    return (np.random.default_rng(rank).standard_normal(shape) * 1000 * 10**rank).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+def test_a_sum_has_the_bits_of_adding_in_the_order_of_the_ranks(size, dtype, together):
+    def work(ranks):
+        arrays = [np.array(drawn(shape, dtype, ranks.rank)) for shape in SHAPES]
+        for array in arrays:
+            ranks.all_reduce_(array)
+        return arrays
+
+    expected = [reduce(np.add, (drawn(shape, dtype, rank) for rank in range(size))) for shape in SHAPES]
+    for sums in together(size, work):
+        assert all(mine.dtype == dtype and mine.tobytes() == np.asarray(other).tobytes()
+                   for mine, other in zip(sums, expected, strict=True))
+
+
+@pytest.mark.parametrize("root", [0, 1, 2])
+def test_all_get_what_the_root_has(root, together):
+    def work(ranks):
+        arrays = [np.array(drawn(shape, np.float32, ranks.rank)) for shape in SHAPES]
+        for array in arrays:
+            ranks.broadcast_(array, root)
+        return arrays
+
+    for arrays in together(3, work):
+        assert all(np.array_equal(mine, drawn(shape, np.float32, root)) for mine, shape in zip(arrays, SHAPES))
+
+
+def test_messages_of_any_length(together):
+    messages = [b"", b"short", bytes(range(256)) * (SLOT_BYTES // 200)]
+
+    def work(ranks):
+        return ranks.gather(messages[ranks.rank]), ranks.share(messages[ranks.rank], root=2)
+
+    assert together(3, work) == [(messages, messages[2])] * 3
+
+
+def test_who_is_alone_has_nobody_to_wait_for():
+    alone, numbers = Communicator(), np.arange(3.0)
+    alone.all_reduce_(numbers)
+    alone.broadcast_(numbers)
+    alone.barrier()
+    assert numbers.tolist() == [0, 1, 2] and alone.share(b"x") == b"x" and alone.gather(b"x") == [b"x"]
+
+
+@pytest.mark.parametrize("operation", ["all_reduce_", "broadcast_"])
+def test_an_array_with_gaps_is_refused(operation, together):
+    def work(ranks):
+        with pytest.raises(ValueError, match=r"\(3, 2\) that is not contiguous"):
+            getattr(ranks, operation)(np.zeros((3, 4))[:, ::2])
+
+    together(2, work)
+
+
+def test_many_small_sums_in_a_row_do_not_overtake_each_other(together):
+    def work(ranks):
+        total = np.zeros(3)
+        for number in range(300):
+            part = np.full(3, number * (ranks.rank + 1.0))
+            ranks.all_reduce_(part)
+            total += part
+        return total.tolist()
+
+    assert together(2, work) == [[3.0 * sum(range(300))] * 3] * 2
+
+
+# Those who do not come ------------------------------------------------------------------------------------------------
+
+
+def test_whoever_waits_in_vain_names_the_absent(together):
+    gone = threading.Event()
+
+    def work(ranks):
+        if ranks.rank in (1, 3):
+            gone.wait(10)
+            return ""
+        ranks.watchdog.seconds = 0.5
+        with pytest.raises(Abandoned) as caught:
+            ranks.barrier()
+        if ranks.rank == 0:
+            gone.set()
+        return str(caught.value)
+
+    told, _, other, _ = together(4, work)
+    assert told.startswith("rank 0 gives up: it waited ") and told.endswith(" in vain for ranks 1, 3")
+    assert other.endswith(" in vain for ranks 1, 3")
+
+
+def test_a_failure_ends_waiting_at_once(together):
+    def work(ranks):
+        ranks.barrier()
+        if ranks.rank == 0:
+            ranks.abort()                                                          # rank 1 may still be in there
+            return ""
+        with pytest.raises(Abandoned) as caught:
+            ranks.barrier()
+        return str(caught.value)
+
+    assert together(2, work) == ["", ""]                                          # who failed tells of it
+
+
+def test_a_barrier_to_which_all_have_come_holds_although_one_has_failed_since(together):
+    class Failed:
+        def __getitem__(self, _):
+            arrivals[1] += 1                                                       # rank 1, while rank 0 looks away
+            return 1
+
+    def work(ranks):
+        nonlocal arrivals
+        if ranks.rank == 0:
+            arrivals, ranks.failure = ranks.arrivals, Failed()
+            ranks.barrier()
+
+    arrivals = None
+    together(2, work)
+
+
+def test_the_file_has_no_name_any_more_once_all_have_it(together, tmp_path):
+    def work(ranks):
+        ranks.barrier()
+        return list(tmp_path.iterdir())
+
+    assert together(2, work) == [[], []]
+
+
+def test_a_full_disk_is_told(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(UserError, match=rf"{tmp_path}: no room for 6 MiB of shared memory: No space left on device"):
+        create(tmp_path / "memory", 2)
+
+
+# Agreement ------------------------------------------------------------------------------------------------------------
+
+
+def test_all_ranks_hear_what_they_do_not_agree_on(together):
+    def work(ranks):
+        require_agreement(ranks, {"steps": 5, "P_drop": 0.1})
+        with pytest.raises(UserError) as caught:
+            require_agreement(ranks, {"steps": 5, "seed": ranks.rank // 2, "device": f"cpu {ranks.rank == 1}"})
+        return str(caught.value)
+
+    assert together(3, work) == ["the ranks do not agree: seed is 0 on ranks 0, 1 and 1 on rank 2; "
+                                 "device is 'cpu False' on ranks 0, 2 and 'cpu True' on rank 1"] * 3
+
+
+def test_the_code_has_a_checksum():
+    assert code_checksum() == code_checksum() != 0
+
+
+# The watchdog ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """clock.now, in seconds, and what faulthandler was told: clock.set, seconds until it ends the process."""
+    class Clock:
+        now, set = 100.0, []
+
+    clock = Clock()
+    clock.set = []
+    monkeypatch.setattr(watchdog.time, "monotonic", lambda: clock.now)
+    monkeypatch.setattr(faulthandler, "dump_traceback_later", lambda seconds, **_: clock.set.append(seconds))
+    monkeypatch.setattr(faulthandler, "cancel_dump_traceback_later", lambda: clock.set.append(None))
+    return clock
+
+
+def test_a_watchdog_is_set_again_by_each_sign_of_life_but_not_too_often(clock):
+    dog = Watchdog(60)
+    for clock.now in (100, 101, 102, 104, 105):
+        dog.feed()
+    dog.stop()
+    assert clock.set == [60, 60, None]
+
+
+def test_who_waits_is_patient_and_gives_up_before_the_watchdog_bites(clock):
+    dog = Watchdog(60)
+    dog.feed()
+    began = clock.now
+    for clock.now in range(102, 160):
+        assert dog.is_patient(clock.now - began - 1)
+    clock.now = began + 61
+    assert not dog.is_patient(60)
+    assert clock.set == [60, 60 + MARGIN]
+
+
+def test_no_timeout_is_no_watchdog(clock):
+    dog = Watchdog(0)
+    dog.feed()
+    assert dog.is_patient(1e9) and clock.set == []
