@@ -117,8 +117,9 @@ class Trainer:
         """One line on what is about to be trained on what."""
         train = self.data.train
         dropped = train.n_dropped + (self.data.val.n_dropped if self.data.val else 0)
-        return (f"{self.model.store.data.size:,} parameters, {len(train):,} sentence pairs, {train.target.ids.size:,} "
-                f"target tokens an epoch (left out: {dropped} pairs longer than {train.max_length} tokens, "
+        together = f"{self.ranks.size} processes, " if self.ranks.size > 1 else ""
+        return (f"{together}{self.model.store.data.size:,} parameters, {len(train):,} sentence pairs, "
+                f"{train.target.ids.size:,} target tokens an epoch (left out: {dropped} pairs longer than {train.max_length} tokens, "
                 f"{self.data.n_empty} with an empty side)")
 
     def _require_agreement(self) -> None:
