@@ -119,8 +119,8 @@ class Trainer:
         dropped = train.n_dropped + (self.data.val.n_dropped if self.data.val else 0)
         together = f"{self.ranks.size} processes, " if self.ranks.size > 1 else ""
         return (f"{together}{self.model.store.data.size:,} parameters, {len(train):,} sentence pairs, "
-                f"{train.target.ids.size:,} target tokens an epoch (left out: {dropped} pairs longer than {train.max_length} tokens, "
-                f"{self.data.n_empty} with an empty side)")
+                f"{train.target.ids.size:,} target tokens an epoch (left out: {dropped} pairs longer than "
+                f"{train.max_length} tokens, {self.data.n_empty} with an empty side)")
 
     def _require_agreement(self) -> None:
         """Raises UserError if a rank was started with something else than the others."""
