@@ -5,7 +5,7 @@
 
     weak    each device has a micro-batch as large as that of one device alone: N times the work in, one hopes, the
             same time; efficiency = seconds of one / seconds of N
-    strong  N devices share the micro-batches of one step; efficiency = seconds of one / (N * seconds of N)
+    strong  N devices share the step of one; efficiency = seconds of one / (N * seconds of N)
 
 A step is forward, backward, the sum over the devices, Adam. Its seconds are the minimum over the repetitions, the
 processes meeting before each. The model (`expected_seconds`) takes the time of a step on one device, the sizes of the
@@ -60,11 +60,10 @@ LATENCY = 30e-6
 
 
 class Task(NamedTuple):
-    """What the ranks are told, as JSON: n_batches micro-batches of a preset, to be shared by all of them."""
+    """What the ranks are told, as JSON: so many pairs in a step of a preset, cut into a micro-batch for each."""
 
     preset: str
     device: str
-    n_batches: int
     pairs: int
     repetitions: int
     file: str
@@ -78,8 +77,8 @@ def work(task: Task, ranks: Communicator) -> None:
     device.take_over(model)
     between = device.communicator(ranks)
     team, optimizer = Team(model, 1, between), Adam(model)
-    pairs = pairs_of(task.pairs * task.n_batches, LENGTH, LENGTH, config.model.vocab_size, 1)
-    batches, settings = micro_batches(pairs, task.n_batches), config.training
+    pairs = pairs_of(task.pairs, LENGTH, LENGTH, config.model.vocab_size, 1)
+    batches, settings = micro_batches(pairs, ranks.size), config.training
     seconds: dict[str, list[float]] = {"step": [], "forward and backward": [], "sum": []}
     for _ in range(task.repetitions + 1):                                          # the first one warms up
         ranks.barrier()
@@ -104,12 +103,15 @@ def work(task: Task, ranks: Communicator) -> None:
                                                        "device": device.describe(), "preset": task.preset}))
 
 
-def measured(preset: str, device: str, processes: int, n_batches: int, quick: bool) -> dict[str, Any]:
-    """Seconds of a step, of its forward and backward, and of a sum by itself.   Raises SystemExit if a rank fails."""
+def measured(preset: str, device: str, processes: int, work_of: int, quick: bool) -> dict[str, Any]:
+    """Seconds of a step, of its forward and backward, and of a sum by itself.   Raises SystemExit if a rank fails.
+
+    work_of  so many processes, each with as much to do as one alone
+    """
     with tempfile.TemporaryDirectory() as folder:
         file = str(Path(folder) / "result.json")
-        pairs = 2 if quick else TOKENS[preset] // LENGTH
-        task = Task(preset, device, n_batches, pairs, 2 if quick else 12, file)
+        pairs = (2 if quick else TOKENS[preset] // LENGTH) * work_of
+        task = Task(preset, device, pairs, 2 if quick else 12, file)
         code = launcher.launch([sys.executable, __file__, "--as-rank", json.dumps(task)], processes)
         if code:
             raise SystemExit(code)
@@ -125,7 +127,7 @@ def measure(device: str, sizes: Sequence[int], presets: Sequence[str], quick: bo
     for preset in presets:
         for mode in ("weak", "strong"):
             for size in sizes:
-                row = measured(preset, device, size, size if mode == "weak" else max(sizes), quick)
+                row = measured(preset, device, size, size if mode == "weak" else 1, quick)
                 one = rows[-1]["one"] if size > 1 else row["step"]
                 efficiency = one / row["step"] / (1 if mode == "weak" else size)
                 rows.append(row | {"mode": mode, "efficiency": efficiency, "one": one})

@@ -34,7 +34,7 @@ examples:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command -> exit code: 0 done, 1 a check failed, 2 bad input, 130 interrupted."""
+    """Run one command -> exit code: 0 done, 1 a check, a GPU or a rank failed, 2 bad input, 130 interrupted."""
     args = parse(arguments)
     try:
         code = args.run(args) or 0
@@ -58,10 +58,10 @@ def main(arguments: list[str] | None = None) -> int:
         if not type(error).__module__.startswith("cupy"):
             raise
         print(f"scratchformer: the GPU failed: {in_one_line(error)}", file=sys.stderr)
-        return 2
+        return 1
     except KeyboardInterrupt:
         print("scratchformer: interrupted", file=sys.stderr)
-        return 130
+        return launcher.INTERRUPTED
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -111,9 +111,10 @@ def parser() -> argparse.ArgumentParser:
     add_machine(sub)
     sub.add_argument("--nproc", type=int, default=1, metavar="N",
                      help="train with N processes of this machine, each with a GPU or some of the cores of its own")
-    sub.add_argument("--timeout", type=float, default=600, metavar="S",
+    sub.add_argument("--timeout", type=float, default=1800, metavar="S",
                      help="end the job when one of its processes shows no sign of life for S seconds, more than it "
-                          "takes to read the text, to validate or to save (default: 600; 0: never)")
+                          "takes to read the text, to learn the tokenizer, to validate or to save "
+                          "(default: 1800; 0: never)")
     add_settings(sub)
 
     sub = command("translate", translate, "translate files, or standard input, to standard output",
@@ -326,7 +327,7 @@ def require_processes(nproc: int, config: Config) -> None:
 def train_as_ranks(args: argparse.Namespace, run: RunDirectory) -> int:
     """Let `--nproc` processes do what this command says."""
     code = launcher.launch([sys.executable, "-m", "scratchformer", *args.arguments], args.nproc)
-    if code:
+    if code not in (0, 2):                                                         # 2: perhaps it is another job's run
         run.remove_unfinished()
     if code == 1 and run.config_file.exists():
         print(f"{run.path}: what is saved is sound; {how_to_go_on(args, run)}", file=sys.stderr)
@@ -360,7 +361,6 @@ def train_as_one(args: argparse.Namespace, run: RunDirectory, config: Config, ra
         draw_training(run, config)
     tell(f"{run.path}: {reason}; step {trainer.progress.step}, {trainer.progress.target_tokens} target tokens. "
          f"Figures are in {run.figures}; {how_to_go_on(args, run)}")
-    trainer.between_devices.close()
     return launcher.INTERRUPTED if reason == loop.INTERRUPTED else 0
 
 

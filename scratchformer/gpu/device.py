@@ -17,6 +17,7 @@ from scratchformer.nn.ops import FAST, OPS, Ops
 from scratchformer.nn.parameter import Array
 from scratchformer.nn.transformer import Transformer
 from scratchformer.parallel.communicator import Communicator, HostStaged, listed
+from scratchformer.parallel.nccl import Nccl
 
 STORED_AS = {"fp32": "float32", "tf32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 """Precision -> the dtype of weights and activations in the layers."""
@@ -53,10 +54,10 @@ class Device:
         """What carries arrays of this device between the ranks that `host` connects. All of them call it."""
         return host
 
-    def asked(self, number: Array, check: Callable[[], None] = lambda: None) -> Callable[[], float]:
+    def asked(self, number: Array, check: Callable[[float], None] = lambda waited: None) -> Callable[[], float]:
         """Ask for a number that is being computed -> a function that waits for it, and not for what is begun later.
 
-        check  is called now and then while it waits, and may raise
+        check  is called now and then with the seconds that it has been waiting, and may raise
         """
         return lambda: float(number)
 
@@ -108,7 +109,7 @@ class Accelerator(Device):
         store.hold(data, xp.zeros_like(data), None if self.stored == data.dtype else xp.empty(data.shape, self.stored))
 
     def communicator(self, host: Communicator) -> Communicator:
-        return HostStaged(host, self.xp) if host.size > 1 else host
+        return HostStaged(host, self.xp) if host.size > 1 else Communicator()
 
     def adapt_loss_scale(self, norm: Array) -> None:
         if self.scale is not None:
@@ -161,10 +162,8 @@ class Gpu(Accelerator):
 
         Raises UserError if ranks would share one by accident, or NCCL cannot connect them.
         """
-        from scratchformer.parallel.nccl import Nccl
-
         if host.size == 1:
-            return host
+            return Communicator()
         mine = f"{platform.node()} {self.xp.cuda.Device(self.number).pci_bus_id}".encode()
         places = host.gather(mine)
         if len(set(places)) == len(places):
@@ -175,7 +174,7 @@ class Gpu(Accelerator):
         raise UserError(f"{listed(sharing)} would have to share a GPU: start fewer processes; --device gpu:N lets all "
                         "share the GPU with this number, for tests, slowly")
 
-    def asked(self, number: Array, check: Callable[[], None] = lambda: None) -> Callable[[], float]:
+    def asked(self, number: Array, check: Callable[[float], None] = lambda waited: None) -> Callable[[], float]:
         """Its copy to the host is queued here and now: a later one would wait for the steps begun meanwhile."""
         import cupyx
 
@@ -184,8 +183,9 @@ class Gpu(Accelerator):
         here.record()
 
         def wait() -> float:
+            began = time.monotonic()
             while not here.done:
-                check()
+                check(time.monotonic() - began)
                 time.sleep(POLL_SECONDS)
             return float(answer[0])
 

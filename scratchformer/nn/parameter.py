@@ -106,7 +106,7 @@ class ParameterStore:
             self.stored[...] = self.data
 
     def begin_of(self, layer: Layer) -> int:
-        """Where a layer begins in the flat arrays, if none of its parameters is shared with an earlier one."""
+        """Where a layer's first parameter stands in the flat arrays."""
         first, offset = id(next(iter(layer.parameters().values()))), 0
         for parameter in self.parameters.values():
             if id(parameter) == first:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import zlib
 from pathlib import Path
@@ -12,7 +13,7 @@ from scratchformer.parallel.communicator import Communicator, listed
 
 
 def require_agreement(ranks: Communicator, facts: dict[str, Any]) -> None:
-    """Compare what each rank says. facts: what about -> a string or number
+    """Compare what the ranks say; one alone agrees. facts: what about -> a string or number
 
     Raises UserError on every rank, naming what differs and on which ranks.
     """
@@ -31,9 +32,14 @@ def by_value(values: list[Any]) -> str:
     return " and ".join(f"{value} on {listed(which)}" for value, which in ranks.items())
 
 
+@functools.cache
 def code_checksum() -> int:
     """CRC-32 of this package's sources."""
-    house, crc = Path(__file__).parents[1], 0
+    return checksum_of(Path(__file__).parents[1])
+
+
+def checksum_of(house: Path) -> int:
+    crc = 0
     for path in sorted(path for path in house.rglob("*") if path.suffix in (".py", ".cu")):
         crc = zlib.crc32(path.read_bytes(), zlib.crc32(str(path.relative_to(house)).encode(), crc))
     return crc

@@ -19,16 +19,23 @@ class Abandoned(RuntimeError):
     """This rank gives up, because another one does not come; or has failed, and tells of it: then without a message."""
 
 
+def waited_in_vain(rank: int, seconds: float, for_whom: str) -> Abandoned:
+    return Abandoned(f"rank {rank} gives up: it waited {seconds:.0f} s in vain for {for_whom}")
+
+
+ITS_GPU = "its GPU, which may be waiting for another rank"
+
+
 class Communicator:
     """A job of one rank, which has nobody to talk to; and what every communicator is able to do.
 
-    rank, size              this rank's number from 0, and how many there are
-    local_rank, local_size  the same among the ranks on this machine
-    host                    a communicator of the same ranks for NumPy arrays, by which they agree on what to do
+    rank, size  this rank's number from 0, and how many there are
+    local_rank  its number among the ranks on this machine
+    host        a communicator of the same ranks for NumPy arrays, by which they agree on what to do
     """
 
     rank = local_rank = 0
-    size = local_size = 1
+    size = 1
 
     @property
     def host(self) -> Communicator:
@@ -49,8 +56,11 @@ class Communicator:
     def barrier(self) -> None:
         """Return when all ranks have come here."""
 
-    def check(self) -> None:
-        """Raises RuntimeError if an operation that is under way has failed. Never waits."""
+    def check(self, waited: float = 0.0) -> None:
+        """Raises RuntimeError if an operation that is under way has failed, or takes too long. Never waits itself.
+
+        waited  seconds, so far, for its result
+        """
 
     def abort(self, code: int = 1) -> None:
         """Let the others give up as well, since this rank has failed; it is to end with this exit code."""
@@ -83,7 +93,7 @@ class HostStaged(Communicator):
     """
 
     def __init__(self, host: Communicator, xp: Any) -> None:
-        self.rank, self.size, self.local_rank, self.local_size = host.rank, host.size, host.local_rank, host.local_size
+        self.rank, self.size, self.local_rank = host.rank, host.size, host.local_rank
         self._host, self.xp = host, xp
 
     @property
@@ -103,11 +113,8 @@ class HostStaged(Communicator):
     def barrier(self) -> None:
         self.host.barrier()
 
-    def check(self) -> None:
-        self.host.check()
-
-    def abort(self, code: int = 1) -> None:
-        self.host.abort(code)
+    def check(self, waited: float = 0.0) -> None:
+        self.host.check(waited)
 
 
 def flat(x: np.ndarray) -> np.ndarray:

@@ -27,7 +27,7 @@ from typing import Any, Iterator, NamedTuple, Sequence
 
 from scratchformer.errors import UserError
 from scratchformer.parallel import mpi
-from scratchformer.parallel.communicator import Communicator, listed
+from scratchformer.parallel.communicator import Abandoned, Communicator, listed
 from scratchformer.parallel.shared_memory import SharedMemory, create, failure_flag
 from scratchformer.parallel.watchdog import Watchdog
 
@@ -37,8 +37,8 @@ RANK, SIZE, DIRECTORY = "SCRATCHFORMER_RANK", "SCRATCHFORMER_SIZE", "SCRATCHFORM
 INTERRUPTED, GAVE_UP = 130, 75
 """Exit codes of a rank that the user interrupted, and of one that ends because another has failed."""
 
-GRACE = 5.0
-"""Seconds for the other ranks to end by themselves when one has ended."""
+GRACE, LEAVING = 5.0, 60.0
+"""Seconds for the other ranks to end by themselves when one has failed, and when one has ended well."""
 
 IN_MEMORY = Path("/dev/shm")
 """Where Linux keeps files in memory."""
@@ -67,9 +67,9 @@ def joined(timeout: float) -> Iterator[Communicator]:
 
 
 def exit_code(error: BaseException) -> int:
-    """What the command line makes of an exception."""
-    if isinstance(error, KeyboardInterrupt):
-        return INTERRUPTED
+    """With what `cli.main` ends a rank after an exception."""
+    if isinstance(error, (KeyboardInterrupt, Abandoned)):
+        return INTERRUPTED if isinstance(error, KeyboardInterrupt) else GAVE_UP
     return 2 if isinstance(error, (UserError, OSError, MemoryError)) else 1
 
 
@@ -115,8 +115,10 @@ def launch(command: Sequence[str], size: int) -> int:
         while not job.codes():
             time.sleep(0.05)
         job.flag[0] = 1                                                            # nobody shall wait for who has gone
-        deadline = time.monotonic() + GRACE
-        while len(codes := job.codes()) < size and time.monotonic() < deadline:
+        ended = time.monotonic()
+        while len(codes := job.codes()) < size:
+            if time.monotonic() > ended + (GRACE if any(codes.values()) else LEAVING):
+                break
             time.sleep(0.05)
         failures, silent = job.failures(codes), [rank for rank in range(size) if rank not in codes]
     if job.interrupted and not failures and (silent or any(codes.values())):
@@ -175,7 +177,11 @@ class Job:
             if process.poll() is None:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        for rank, process in enumerate(self.processes):
+            try:
+                process.wait(GRACE)
+            except subprocess.TimeoutExpired:                                      # in the hands of a driver or a disk
+                print(f"scratchformer: rank {rank}, process {process.pid}, cannot be killed", file=sys.stderr)
             process.stdin.close()                                                  # type: ignore[union-attr]
 
     def stderr_of(self, rank: int) -> Path:
@@ -213,13 +219,11 @@ def report(failures: list[Failure], silent: list[int]) -> int:
     for rank, _, said in culprits or failures:
         for line in said.splitlines()[-LINES:]:
             print(f"rank {rank} | {line}", file=sys.stderr)
-    if culprits:
-        told = "; ".join(f"rank {rank} {ending(code)}" for rank, code, _ in culprits)
-    elif silent:
-        told = f"{listed(silent)} did not answer any more"
-    else:
-        told = "the ranks waited for each other in vain"
-    print(f"scratchformer: {told}; the job was ended", file=sys.stderr)
+    told = [f"rank {rank} {ending(code)}" for rank, code, _ in culprits]
+    if silent:
+        told.append(f"{listed(silent)} did not answer any more")
+    print(f"scratchformer: {'; '.join(told) or 'the ranks waited for each other in vain'}; the job was ended",
+          file=sys.stderr)
     return 1
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from scratchformer.errors import UserError, in_one_line
-from scratchformer.parallel.communicator import Abandoned, Communicator, flat
+from scratchformer.parallel.communicator import ITS_GPU, Communicator, flat, waited_in_vain
 from scratchformer.parallel.shared_memory import SPINS
 from scratchformer.parallel.watchdog import MARGIN, Watchdog
 
@@ -53,7 +53,7 @@ class Mpi(Communicator):
             raise UserError(f"{size_said()} processes were started, but MPI knows of {self.size}: "
                             "start them by the launcher of the MPI that mpi4py uses (under SLURM: srun --mpi=pmix)")
         here = self.world.Split_type(self.MPI.COMM_TYPE_SHARED)
-        self.local_rank, self.local_size = here.rank, here.size
+        self.local_rank = here.rank
         here.Barrier()
         take_names_away()
         here.Free()
@@ -79,11 +79,15 @@ class Mpi(Communicator):
             spins += 1
             if spins > SPINS:
                 waited = time.monotonic() - began
-                if waited > 1 and not self.watchdog.is_patient(waited):
+                if not self.watchdog.is_patient(waited):
                     time.sleep(MARGIN)                                             # who hangs is to speak first
-                    raise Abandoned(f"rank {self.rank} gives up: it waited {waited:.0f} s in vain for another one")
+                    raise waited_in_vain(self.rank, waited, "another one")
                 time.sleep(min(0.001, waited / 10))
         self.watchdog.feed()
+
+    def check(self, waited: float = 0.0) -> None:
+        if not self.watchdog.is_patient(waited):
+            raise waited_in_vain(self.rank, waited, ITS_GPU)
 
     def abort(self, code: int = 1) -> None:
         """All ranks are ended when this one ends: by then it has said what was wrong.

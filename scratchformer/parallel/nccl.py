@@ -26,7 +26,7 @@ class Nccl(Communicator):
     """
 
     def __init__(self, host: Communicator, cupy: Any) -> None:
-        self.rank, self.size, self.local_rank, self.local_size = host.rank, host.size, host.local_rank, host.local_size
+        self.rank, self.size, self.local_rank = host.rank, host.size, host.local_rank
         self._host, self.cupy = host, cupy
         self.nccl = imported()
         self.stream = cupy.cuda.Stream(non_blocking=True)
@@ -36,7 +36,7 @@ class Nccl(Communicator):
         except (self.nccl.NcclError, KeyError) as error:
             raise UserError(f"NCCL cannot connect the GPUs: {in_one_line(error)}; "
                             "NCCL_DEBUG=WARN in the environment lets it say more") from None
-        atexit.register(self.world.abort)                                          # else CuPy's destroy, which waits
+        atexit.register(self.world.abort)                                          # else CuPy frees it, and may wait
 
     @property
     def host(self) -> Communicator:
@@ -69,23 +69,14 @@ class Nccl(Communicator):
         self.stream.synchronize()
         self.host.barrier()
 
-    def check(self) -> None:
+    def check(self, waited: float = 0.0) -> None:
         """Raises NcclError if NCCL noticed that another rank or the connection to it is gone."""
-        self.host.check()
+        self.host.check(waited)
         try:
             self.world.check_async_error()
         except KeyError as error:
             if error.args[0] != IN_PROGRESS:
                 raise RuntimeError(f"NCCL failed with code {error}") from None
-
-    def abort(self, code: int = 1) -> None:
-        """Before Python ends: to free a communicator that waits for another rank would wait as well."""
-        self.host.abort(code)
-        self.world.abort()
-
-    def close(self) -> None:
-        self.barrier()
-        self.world.destroy()
 
 
 def imported() -> Any:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from scratchformer.errors import UserError
-from scratchformer.parallel.communicator import Abandoned, Communicator, flat, listed
+from scratchformer.parallel.communicator import ITS_GPU, Abandoned, Communicator, flat, listed, waited_in_vain
 from scratchformer.parallel.watchdog import Watchdog
 
 SLOT_BYTES = 1 << 20
@@ -36,7 +36,7 @@ class SharedMemory(Communicator):
     """
 
     def __init__(self, path: Path, rank: int, size: int, watchdog: Watchdog | None = None) -> None:
-        self.rank, self.size, self.local_rank, self.local_size = rank, size, rank, size
+        self.rank, self.size, self.local_rank = rank, size, rank
         self.watchdog = watchdog or Watchdog()
         header, self.slots = mapped(path, size)
         self.arrivals, self.failure = header[:-1, 0], header[-1, :1]
@@ -78,8 +78,8 @@ class SharedMemory(Communicator):
 
     def barrier(self) -> None:
         """Raises Abandoned if another rank has failed, or does not come."""
-        with self.fence:                                                           # what was written before is seen
-            self.arrivals[self.rank] += 1                                          # before this, on any processor
+        self._in_order()
+        self.arrivals[self.rank] += 1
         count, began, spins = self.arrivals[self.rank], time.monotonic(), 0
         while (self.arrivals < count).any():
             if self.failure[0] and (self.arrivals < count).any():                  # still: who has come may be gone
@@ -87,22 +87,24 @@ class SharedMemory(Communicator):
             spins += 1
             if spins > SPINS:
                 waited = time.monotonic() - began
-                if waited > 1:
-                    self._still_waiting(waited, count)
+                if not self.watchdog.is_patient(waited):
+                    absent = np.flatnonzero(self.arrivals < count).tolist()
+                    raise waited_in_vain(self.rank, waited, listed(absent))
                 time.sleep(min(0.001, waited / 10))
-        with self.fence:
-            self.watchdog.feed()
+        self._in_order()
+        self.watchdog.feed()
 
-    def _still_waiting(self, seconds: float, count: int) -> None:
-        if self.watchdog.is_patient(seconds):
-            return
-        absent = np.flatnonzero(self.arrivals < count).tolist()
-        raise Abandoned(f"rank {self.rank} gives up: it waited {seconds:.0f} s in vain for {listed(absent)}")
+    def _in_order(self) -> None:
+        """What is read and written before comes before what is read and written after; x86 keeps to that by itself."""
+        for _ in range(2):                                                         # release, then acquire
+            with self.fence:
+                pass
 
-    def check(self) -> None:
-        """Raises Abandoned if another rank has failed."""
+    def check(self, waited: float = 0.0) -> None:
         if self.failure[0]:
             raise Abandoned
+        if not self.watchdog.is_patient(waited):
+            raise waited_in_vain(self.rank, waited, ITS_GPU)
 
     def abort(self, code: int = 1) -> None:
         self.failure[0] = 1

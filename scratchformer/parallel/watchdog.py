@@ -26,9 +26,11 @@ class Watchdog:
 
     def is_patient(self, seconds: float) -> bool:
         """Whether this rank, which has been waiting for others so long, should go on. To wait is not to hang."""
-        if self.seconds and time.monotonic() - self.fed > seconds:                 # not fed since it waits
+        if not self.seconds or seconds < min(1, self.seconds):
+            return True
+        if time.monotonic() - self.fed > seconds:                                  # not fed since it waits
             self._set(self.seconds + MARGIN)
-        return not self.seconds or seconds < self.seconds
+        return seconds < self.seconds
 
     def _set(self, seconds: float) -> None:
         self.fed = time.monotonic()

@@ -7,6 +7,7 @@ import math
 import signal
 import sys
 import time
+import zlib
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -35,7 +36,7 @@ from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.training import checkpoints
 from scratchformer.training.checkpoints import Checkpoint, Progress
 from scratchformer.training.run import RunDirectory, TrainingData, encode_corpus, read_corpus, train_tokenizer
-from scratchformer.training.team import Team, available_cores
+from scratchformer.training.team import Team, share_of_cores
 
 INTERRUPTED = "interrupted"
 """The reason to stop that is not an end."""
@@ -47,8 +48,7 @@ def begin(run: RunDirectory, config: Config, ranks: Communicator = Communicator(
     ranks  the processes that train together; all of them call this
     Raises UserError for whatever is wrong with the configuration, the text or the directory.
     """
-    leads = ranks.rank == 0
-    device = open_device(config.training.device, config.training.precision, ranks.local_rank)
+    leads, device = ranks.rank == 0, opened_by_all(ranks, config, "a new run")
     if leads:
         run.require_free()
     corpus = read_corpus(config.data)
@@ -66,8 +66,7 @@ def resume(run: RunDirectory, config: Config, ranks: Communicator = Communicator
     `config` may differ from the run's in the settings of `config.MAY_CHANGE`, and there may be more or fewer `ranks`.
     Raises UserError if it differs in others, or if the text is not the same any more.
     """
-    leads = ranks.rank == 0
-    device = open_device(config.training.device, config.training.precision, ranks.local_rank)
+    leads, device = ranks.rank == 0, opened_by_all(ranks, config, "a run resumed")
     if leads:
         configs.require_same(configs.load(run.config_file), config, run.config_file)
     tokenizer = Tokenizer(ranks.share(Tokenizer.load(run.tokenizer_file).serialized if leads else b""))
@@ -77,6 +76,15 @@ def resume(run: RunDirectory, config: Config, ranks: Communicator = Communicator
     if leads:
         run.write_config(config)
     return trainer, complaints
+
+
+def opened_by_all(ranks: Communicator, config: Config, what: str) -> Device:
+    """The device of this rank. Raises UserError if it cannot be had, or if not all ranks were started for the same."""
+    device = open_device(config.training.device, config.training.precision, ranks.local_rank)
+    settings = {key: value for key, value in configs.flat(config).items() if not key.startswith("data.")}
+    require_agreement(ranks, settings | {"the job": what, "the code's checksum": code_checksum(),
+                                         "NumPy's version": np.__version__, "the device": device.describe()})
+    return device
 
 
 class Trainer:
@@ -98,14 +106,14 @@ class Trainer:
         self.plan = BatchPlan(data.train, settings.tokens_per_batch, settings.accumulation, settings.seed,
                               settings.bucket_fineness)
         self.device = device or Device()
-        self._require_agreement()
+        require_agreement(ranks, {"the training text's checksum": data.checksum})
         self.model = Transformer(config.model, settings.seed)
         self.device.take_over(self.model)
-        cores = max(1, available_cores() // ranks.local_size)
+        cores = share_of_cores(ranks)
         threads = 1 if self.device.runs_ahead else settings.threads or cores
         self.between_devices = self.device.communicator(ranks)
         wire = dtype_named("bfloat16") if settings.wire and ranks.size > 1 else None
-        members = min(threads, settings.accumulation)                              # results depend on their number
+        members = min(threads, -(-settings.accumulation // ranks.size))            # results depend on their number
         self.team = Team(self.model, members, self.between_devices, wire)
         self.cores = min(threads, cores)
         self.optimizer = Adam(self.model, (settings.beta1, settings.beta2), settings.eps, self.team.map)
@@ -122,14 +130,6 @@ class Trainer:
                 f"{train.target.ids.size:,} target tokens an epoch (left out: {dropped} pairs longer than "
                 f"{train.max_length} tokens, {self.data.n_empty} with an empty side)")
 
-    def _require_agreement(self) -> None:
-        """Raises UserError if a rank was started with something else than the others."""
-        if self.ranks.size > 1:
-            require_agreement(self.ranks, {
-                **configs.flat(self.config), "the training text's checksum": self.data.checksum,
-                "the code's checksum": code_checksum(), "NumPy's version": np.__version__,
-                "the device": self.device.describe()})
-
     # Stop and go on
 
     def checkpoint(self) -> Checkpoint:
@@ -145,11 +145,14 @@ class Trainer:
                 | {f"v.{name}": view for name, view in views(self.optimizer.v).items()})
 
     def save(self) -> Path:
-        """Raises UserError if the weights are not finite: such a checkpoint would push out a good one."""
+        """Raises UserError if the weights are not finite, or not the same on all ranks: no good one is pushed out."""
         directory = self.run.checkpoints
         path = directory.of_step(self.progress.step)
         if not np.isfinite(self.model.store.data).all():
             raise UserError(f"step {self.progress.step}: the weights are not finite any more; {self._last_good()}")
+        weights = ops_of(self.model.store.data).on_host(self.model.store.data)
+        require_agreement(self.ranks, {f"the weights' checksum after step {self.progress.step}":
+                                       zlib.crc32(weights.data)})
         if self.leads:
             checkpoints.save(path, self.checkpoint())
             directory.keep_last(self.config.training.keep)

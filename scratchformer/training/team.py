@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import os
+import platform
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Callable, Sequence
@@ -34,15 +35,15 @@ class Team:
     added in the order of the members, then of the ranks. So the result depends, in its last bits, on how many they are,
     and not on who is quicker; and N ranks of one thread find the very bits that N threads of one rank find.
 
-    ranks  all of which hold the same weights
-    wire   the dtype of gradients on their way between ranks, see `GradientSum`
-    map    like Python's, but the threads share the calls
+    between_devices  carries gradients between the ranks, all of which hold the same weights
+    wire             the dtype of gradients on their way, see `GradientSum`
+    map              like Python's, but the threads share the calls
     """
 
-    def __init__(self, model: Transformer, threads: int, ranks: Communicator = Communicator(), wire: Any = None
-                 ) -> None:
-        self.ranks = ranks
-        self.gradient = GradientSum(ranks, model.store.grad, model.layer_begins(), wire)
+    def __init__(self, model: Transformer, threads: int, between_devices: Communicator = Communicator(),
+                 wire: Any = None) -> None:
+        self.between_devices = between_devices
+        self.gradient = GradientSum(between_devices, model.store.grad, model.layer_begins(), wire)
         self.models = [model, *(with_own_gradient(model) for _ in range(threads - 1))]
         self.map: Callable = map
         if threads > 1:
@@ -57,26 +58,26 @@ class Team:
 
         step  of the optimizer, from 1: dropout depends on it
         """
-        shares = [range(self.ranks.rank + self.ranks.size * member, len(batches), self.ranks.size * len(self.models))
-                  for member in range(len(self.models))]
+        rank, size, members = self.between_devices.rank, self.between_devices.size, len(self.models)
+        shares = [range(rank + size * member, len(batches), size * members) for member in range(members)]
 
         def work(member: int) -> Array:
             loss_sum = 0.0
             for shard in shares[member]:
                 source_ids, target_in_ids, target_out_ids, _ = batches[shard]
-                completes = len(self.models) == 1 and shard == shares[member][-1]  # what this rank has to send
+                completes = members == 1 and shard == shares[member][-1]  # what this rank has to send
                 loss, _ = self.models[member].loss_backward(
                     source_ids, target_in_ids, target_out_ids, settings.eps_ls, DropoutKey(settings.seed, step, shard),
                     settings.smoothing, self.gradient.filled if completes else None)
                 loss_sum = loss_sum + loss
             return loss_sum
 
-        loss_sum = sum(self.map(work, range(len(self.models))))
+        loss_sum = sum(self.map(work, range(members)))
         self._gather_inplace()
         total = ops_of(self.gradient.grad).xp.zeros(1, np.float64)
         total += loss_sum
-        self.ranks.all_reduce_(total)
-        self.ranks.wait()
+        self.between_devices.all_reduce_(total)
+        self.between_devices.wait()
         return total[0], sum(batch.n_target_tokens for batch in batches)
 
     def _gather_inplace(self) -> None:
@@ -107,4 +108,15 @@ def with_own_gradient(model: Transformer) -> Transformer:
 
 def available_cores() -> int:
     """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return len(which_cores()) or os.cpu_count() or 1
+
+
+def which_cores() -> list[int]:
+    """Their numbers; none where the system does not tell."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+
+
+def share_of_cores(ranks: Communicator) -> int:
+    """How many cores each of the ranks that may use the same ones should take. All ranks call it."""
+    mine = f"{platform.node()} {which_cores()}".encode()
+    return max(1, available_cores() // ranks.gather(mine).count(mine))

@@ -7,12 +7,15 @@ import sys
 import types
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from scratchformer.config import Config, load, with_settings
 from scratchformer.errors import UserError
-from scratchformer.gpu.device import Device, open_device
+from scratchformer.gpu import device
+from scratchformer.gpu.device import Device, Gpu, open_device
 from scratchformer.gpu.kernels import C_TYPE, SOURCE, declared
+from scratchformer.parallel.communicator import Communicator
 from scratchformer.training import loop
 
 
@@ -31,17 +34,17 @@ def pretended_cupy(count=None):
     return cupy
 
 
-@pytest.mark.parametrize("cupy, device, message", [
+@pytest.mark.parametrize("cupy, name, message", [
     (None, "gpu", "--device gpu needs cupy; pip install 'scratchformer[cuda13]', or [cuda12], brings it"),
     (pretended_cupy(), "gpu", "gpu:0: cudaErrorInsufficientDriver: CUDA driver version is insufficient; if a library"),
     (types.ModuleType("cupy"), "gpu:1", "gpu:1: module 'cupy' has no attribute 'cuda'; if a library is missing, pip"),
     (pretended_cupy(0), "gpu", "gpu:0: there are 0 GPUs here"),
     (pretended_cupy(2), "gpu:2", "gpu:2: there are 2 GPUs here, counted from 0"),
 ])
-def test_what_is_missing_is_told_in_one_line(cupy, device, message, monkeypatch, refused, own_run, small_settings):
+def test_what_is_missing_is_told_in_one_line(cupy, name, message, monkeypatch, refused, own_run, small_settings):
     monkeypatch.setitem(sys.modules, "cupy", cupy)                                 # None: as if it were not installed
-    assert message in refused("translate", own_run.path, "--device", device)
-    assert message in refused("train", "tiny", *small_settings, "--device", device, "--out", own_run.path / "new")
+    assert message in refused("translate", own_run.path, "--device", name)
+    assert message in refused("train", "tiny", *small_settings, "--device", name, "--out", own_run.path / "new")
     assert not (own_run.path / "new" / "config.toml").exists()
 
 
@@ -67,14 +70,15 @@ def test_what_breaks_when_cupy_is_imported_is_told(tmp_path, monkeypatch, refuse
 
 @pytest.mark.parametrize("error, said", [("out of luck\nand more", "the GPU failed: out of luck"),
                                          ("", "the GPU failed: CUBLASError")])
-def test_a_gpu_that_fails_on_the_way_is_told_in_one_line(monkeypatch, refused, own_run, error, said):
+def test_a_gpu_that_fails_on_the_way_is_told_in_one_line(monkeypatch, cli, own_run, error, said):
     kind = type("CUBLASError", (RuntimeError,), {"__module__": "cupy_backends.cuda.libs.cublas"})
 
     def fail(*_):
         raise kind(error)
 
     monkeypatch.setattr(Device, "take_over", fail)
-    assert said in refused("translate", own_run.path)
+    outcome = cli("translate", own_run.path)
+    assert (outcome.code, outcome.err) == (1, f"scratchformer: {said}\n")
 
 
 def settings_of(run):
@@ -179,3 +183,64 @@ def test_the_compiler_s_complaints_are_seen():
     source = SOURCE.read_text(encoding="utf-8").replace("warp_sum(sum)", "warp_sum()")
     size, log = compile_kernels(*found, "sm_80", source)
     assert size == 0 and "too few arguments" in log
+
+
+# Among several ranks --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("local_rank, number", [(0, 0), (1, 1), (3, 1)])
+def test_a_rank_takes_the_gpu_of_its_number(local_rank, number, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", pretended_cupy(2))
+    with pytest.raises(UserError, match=f"^gpu:{number}: "):                       # nothing more is pretended
+        open_device("gpu", "", local_rank)
+
+
+def a_gpu(number, was_named, cuda):
+    gpu = Gpu.__new__(Gpu)
+    gpu.number, gpu.was_named, gpu.xp = number, was_named, types.SimpleNamespace(cuda=types.SimpleNamespace(**cuda))
+    return gpu
+
+
+@pytest.mark.parametrize("buses, was_named, kind", [
+    (["0000:01", "0000:02"], False, "NCCL"), (["0000:01", "0000:02"], True, "NCCL"),
+    (["0000:01", "0000:01"], True, "HostStaged"),
+    (["0000:01", "0000:01"], False, "UserError: ranks 0, 1 would have to share a GPU: start fewer processes"),
+])
+def test_ranks_with_a_gpu_each_have_nccl_and_others_the_host(buses, was_named, kind, together, monkeypatch):
+    monkeypatch.setattr(device, "Nccl", lambda host, xp: "NCCL")
+
+    def work(ranks):
+        gpu = a_gpu(5, was_named, {"Device": lambda number: types.SimpleNamespace(pci_bus_id=buses[ranks.rank])})
+        try:
+            found = gpu.communicator(ranks)
+        except UserError as error:
+            return f"UserError: {error}"
+        return found if isinstance(found, str) else type(found).__name__
+
+    assert all(said.startswith(kind) for said in together(2, work))
+
+
+def test_one_rank_talks_to_nobody_even_if_it_was_launched(together, open_strict):
+    for of_rank in (a_gpu(0, False, {}), open_strict()):
+        found, = together(1, of_rank.communicator)
+        assert type(found) is Communicator
+
+
+def test_who_waits_for_a_gpu_looks_whether_the_others_are_there(monkeypatch):
+    class Event:
+        looks = 0
+
+        def record(self):
+            pass
+
+        @property
+        def done(self):
+            self.looks += 1
+            return self.looks > 3
+
+    seconds = []
+    monkeypatch.setitem(sys.modules, "cupyx", types.SimpleNamespace(empty_pinned=lambda n, dtype: np.empty(n, dtype)))
+    number = types.SimpleNamespace(dtype=np.float32, reshape=lambda n: number)
+    number.get = lambda out, blocking: out.fill(7)
+    assert a_gpu(0, True, {"Event": Event}).asked(number, seconds.append)() == 7
+    assert len(seconds) == 3 and 0 <= seconds[0] < seconds[1] < seconds[2]

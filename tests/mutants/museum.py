@@ -584,8 +584,8 @@ MUSEUM = [
     Mutant("ranks-all-compute-everything", CLASSIC,
            "Every process takes all micro-batches of the step: nothing is divided, and the sum is N times too large.",
            "", f"{IN_RANKS}any_division_is_that_of_one_thread_to_rounding",
-           [Patch(TEAM, "range(self.ranks.rank + self.ranks.size * member, len(batches), "
-                        "self.ranks.size * len(self.models))", "range(member, len(batches), len(self.models))")]),
+           [Patch(TEAM, "range(rank + size * member, len(batches), size * members)",
+                  "range(member, len(batches), members)")]),
 
     Mutant("ranks-divide-by-their-own-tokens", CLASSIC,
            "Each process divides by the tokens of its own micro-batches: the weights part, step by step.",
@@ -597,7 +597,7 @@ MUSEUM = [
            "All processes draw the same masks: seeded alike, each counts its own micro-batches.",
            "", f"{IN_RANKS}ranks_find_the_bits_that_threads_find",
            [Patch(TEAM, "DropoutKey(settings.seed, step, shard)",
-                  "DropoutKey(settings.seed, step, shard // self.ranks.size)")]),
+                  "DropoutKey(settings.seed, step, shard // size)")]),
 
     Mutant("bucket-sent-before-it-is-full", CLASSIC,
            "A bucket is sent when its last layer is done, not its first: part of the gradient never travels.",
@@ -607,7 +607,7 @@ MUSEUM = [
     Mutant("ranks-keep-their-loss", CLASSIC,
            "The log shows the loss of the first process's share as that of the step.",
            "", f"{IN_RANKS}ranks_find_the_bits_that_threads_find",
-           [Patch(TEAM, "        self.ranks.all_reduce_(total)\n", "")]),
+           [Patch(TEAM, "        self.between_devices.all_reduce_(total)\n", "")]),
 
     Mutant("resumed-by-the-first-rank-alone", CLASSIC,
            "The first process reads the checkpoint, the others go on with fresh weights.",

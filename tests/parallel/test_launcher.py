@@ -37,6 +37,7 @@ def launched(memory, monkeypatch, capfd):
     """launched("scene") -> exit code of two ranks, what the terminal shows"""
     def launch(scene):
         monkeypatch.setattr(launcher, "GRACE", 2.0)
+        monkeypatch.setattr(launcher, "LEAVING", 4.0)
         return launcher.launch([sys.executable, "-W", "error", RANK, scene], 2), capfd.readouterr().err
     return launch
 

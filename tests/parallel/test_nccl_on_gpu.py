@@ -46,7 +46,6 @@ def test_one_rank_keeps_what_it_has(cupy, alone, dtype):
     alone.barrier()
     alone.check()
     assert (x.get() == expected).all()
-    alone.close()
 
 
 @pytest.mark.gpu
@@ -58,14 +57,6 @@ def test_a_gradient_is_sent_in_bf16(cupy, alone):
     total.filled(3_000)
     total.finish()
     assert (grad == expected).all()
-
-
-@pytest.mark.gpu
-def test_abort_twice_and_then_nothing_more(cupy, alone):
-    alone.abort()
-    alone.abort()
-    with pytest.raises(RuntimeError):
-        alone.all_reduce_(cupy.ones(3))
 
 
 # Whole runs -----------------------------------------------------------------------------------------------------------

@@ -5,15 +5,18 @@ import faulthandler
 import os
 import threading
 from functools import reduce
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from scratchformer.errors import UserError
-from scratchformer.parallel import watchdog
-from scratchformer.parallel.agreement import code_checksum, require_agreement
-from scratchformer.parallel.communicator import Abandoned, Communicator
-from scratchformer.parallel.shared_memory import SLOT_BYTES, create
+from scratchformer.parallel import launcher, watchdog
+from scratchformer.parallel.agreement import checksum_of, code_checksum, require_agreement
+from scratchformer.parallel.communicator import Abandoned, Communicator, HostStaged
+from scratchformer.parallel.mpi import Mpi
+from scratchformer.parallel.nccl import Nccl
+from scratchformer.parallel.shared_memory import SLOT_BYTES, SharedMemory, create
 from scratchformer.parallel.watchdog import MARGIN, Watchdog
 
 SLOT = SLOT_BYTES // 4
@@ -172,8 +175,21 @@ def test_all_ranks_hear_what_they_do_not_agree_on(together):
                                  "device is 'cpu False' on ranks 0, 2 and 'cpu True' on rank 1"] * 3
 
 
-def test_the_code_has_a_checksum():
-    assert code_checksum() == code_checksum() != 0
+def test_the_checksum_of_the_code_is_that_of_all_sources(tmp_path):
+    def changed(name, content):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(content)
+        return checksum_of(tmp_path)
+
+    found = [checksum_of(tmp_path), changed("a.py", "x"), changed("a.py", "y"), changed("gpu/b.cu", "x"),
+             changed("gpu/b.cu", "y"), changed("gpu/c.py", "")]
+    assert len(set(found)) == 6
+    assert changed("notes.txt", "z") == found[-1] and code_checksum() == checksum_of(Path(launcher.__file__).parents[1])
+
+
+@pytest.mark.parametrize("kind", [HostStaged, Mpi, Nccl, SharedMemory])
+def test_every_communicator_does_what_one_rank_need_not(kind):
+    assert {"all_reduce_", "broadcast_", "barrier", "check"} <= vars(kind).keys()
 
 
 # The watchdog ---------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from scratchformer.nn.transformer import Transformer
 from scratchformer.parallel import gradient
 from scratchformer.parallel.communicator import Communicator
 from scratchformer.text.batches import batches_in_order
-from scratchformer.training import loop
+from scratchformer.training import loop, team
 from scratchformer.training.loop import INTERRUPTED, Stop, Trainer, reason_to_stop
 from scratchformer.training.run import RunDirectory
 
@@ -120,16 +120,45 @@ def test_a_rank_learns_from_the_first_one_where_the_run_stands(together, own_run
             assert np.array_equal(mine, theirs) and mine.any()
 
 
-def test_a_rank_that_was_started_with_something_else_is_named(together, begin):
-    alone = begin(accumulation=2)
-
+def test_a_rank_that_was_started_with_something_else_is_named(together, small_config, tmp_path):
     def work(ranks):
-        changes = {"seed": 1} if ranks.rank == 1 else {}
         with pytest.raises(UserError) as refusal:
-            as_rank_of(alone, **changes)(ranks)
+            loop.begin(RunDirectory(tmp_path / "run"), small_config(seed=ranks.rank), ranks)
         return str(refusal.value)
 
     assert together(2, work) == ["the ranks do not agree: training.seed is 0 on rank 0 and 1 on rank 1"] * 2
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_rank_with_another_text_or_other_weights_is_named(together, begin):
+    alone = begin()
+
+    def work(ranks):
+        trainer = Trainer(alone.run, alone.config, alone.data, alone.tokenizer, ranks=ranks)
+        trainer.model.store.data[5] += ranks.rank
+        text = alone.data._replace(val=None) if ranks.rank else alone.data
+        refusals = []
+        for call in (trainer.save, lambda: Trainer(alone.run, alone.config, text, alone.tokenizer, ranks=ranks)):
+            with pytest.raises(UserError) as refusal:
+                call()
+            refusals.append(str(refusal.value).split(" is ")[0])
+        return refusals
+
+    assert together(2, work) == [["the ranks do not agree: the weights' checksum after step 0",
+                                  "the ranks do not agree: the training text's checksum"]] * 2
+    assert not alone.run.checkpoints.steps()
+
+
+def test_ranks_share_the_cores_and_keep_none_without_work(together, begin, monkeypatch):
+    monkeypatch.setattr(team, "which_cores", lambda: list(range(12)))
+    alone = begin(accumulation=5)
+
+    def members_of(ranks):
+        trainer = Trainer(alone.run, alone.config, alone.data, alone.tokenizer, ranks=ranks)
+        return trainer.cores, len(trainer.team.models)
+
+    assert members_of(Communicator()) == (12, 5)
+    assert together(2, members_of) == [(6, 3)] * 2 and together(4, members_of) == [(3, 2)] * 4
 
 
 def test_one_that_wishes_to_stop_stops_all(together, begin):

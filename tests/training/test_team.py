@@ -102,7 +102,7 @@ def test_a_team_is_no_larger_than_there_are_micro_batches(begin):
 
 @pytest.mark.parametrize("accumulation, of_blas", [(1, 2), (2, 1)])
 def test_the_team_and_the_blas_share_the_cores(begin, monkeypatch, blas_threads, accumulation, of_blas):
-    monkeypatch.setattr(loop, "available_cores", lambda: 2)
+    monkeypatch.setattr(loop, "share_of_cores", lambda ranks: 2)
     trainer = begin(accumulation=accumulation, threads=2, steps=1, validate_every=1)
     step, seen = Trainer.step, []
     monkeypatch.setattr(Trainer, "step", lambda *arguments: seen.append(blas_threads()) or step(*arguments))
