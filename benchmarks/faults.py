@@ -148,6 +148,7 @@ class Site:
         with said_into(self.directory / "said"):
             trainer = loop.resume(run, config)[0] if run.config_file.exists() else loop.begin(run, config)
             train_until(trainer, trainer.progress.step + 1)
+        run.let_others_in()
         entry = run.read_log("step")[-1]
         return entry["step"], entry["loss"]
 

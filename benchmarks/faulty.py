@@ -44,7 +44,7 @@ FAULTS = {"raise": throw, "kill": kill, "stop": stop, "hang": hang}
 def place(moment: str, rank: int) -> tuple[Any, str]:
     """The function that is called at this moment: its module or class, its name."""
     if moment == "checkpoint" and rank == 0:
-        return checkpoints, "save_file"
+        return checkpoints, "flush_to_disk"
     return {"start-up": (loop, "read_corpus"), "step": (loop.Trainer, "step"), "validation": (loop.Trainer, "validate"),
             "checkpoint": (loop.Trainer, "save")}[moment]
 
@@ -57,10 +57,9 @@ def build_in(fault: str, rank: int, moment: str, call: int, mark: str) -> None:
     @wraps(function)
     def with_fault(*arguments: Any) -> Any:
         nonlocal calls
-        calls += 1
-        if name == "save_file":
-            function(*arguments)                                                   # the file is there, under a
-        if calls == call:                                                          # temporary name
+        if name != "flush_to_disk" or str(arguments[0]).endswith(".safetensors.partial"):      # not yet renamed
+            calls += 1
+        if calls == call:
             Path(mark).touch()
             FAULTS[fault]()
         return function(*arguments)

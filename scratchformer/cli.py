@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import sys
 import textwrap
+from contextlib import redirect_stderr, suppress
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Iterator
@@ -35,6 +37,8 @@ examples:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command -> exit code: 0 done, 1 a check, a GPU or a rank failed, 2 bad input, 130 interrupted."""
+    if sys.stderr is None:                                                         # closed: keep files off its number
+        sys.stderr = open(os.dup2(os.open(os.devnull, os.O_WRONLY), 2), "w")
     args = parse(arguments)
     try:
         code = args.run(args) or 0
@@ -292,14 +296,31 @@ def show_config(args: argparse.Namespace) -> None:
 
 
 def train(args: argparse.Namespace) -> int:
-    if not args.timeout >= 0:
-        raise UserError(f"--timeout {args.timeout:g} must be at least 0")
+    if not (args.timeout == 0 or args.timeout >= 1):
+        raise UserError(f"--timeout {args.timeout:g} must be at least 1 second, or 0")
     with launcher.joined(args.timeout) as ranks:                                   # before anything can go wrong:
         run, config = asked_to_train(args)                                         # all ranks end, and one says why
         require_processes(args.nproc, config)
         if args.nproc > 1 and not launcher.is_rank():
-            return train_as_ranks(args, run)
-        return train_as_one(args, run, config, ranks)
+            return train_as_ranks(args, run, config)
+        with redirect_stderr(Patient(sys.stderr)):
+            return train_as_one(args, run, config, ranks)
+
+
+class Patient:
+    """A text file that does not mind if nobody reads it any more: training goes on, and the log has everything."""
+
+    def __init__(self, file: Any) -> None:
+        self.file = file
+
+    def write(self, text: str) -> int:
+        with suppress(OSError):
+            self.file.write(text)
+            self.file.flush()
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.file, name)
 
 
 def asked_to_train(args: argparse.Namespace) -> tuple[RunDirectory, Config]:
@@ -324,9 +345,13 @@ def require_processes(nproc: int, config: Config) -> None:
     configs.require_work_for(config, nproc)
 
 
-def train_as_ranks(args: argparse.Namespace, run: RunDirectory) -> int:
-    """Let `--nproc` processes do what this command says."""
-    code = launcher.launch([sys.executable, "-m", "scratchformer", *args.arguments], args.nproc)
+def train_as_ranks(args: argparse.Namespace, run: RunDirectory, config: Config) -> int:
+    """Let `--nproc` processes do what this command says, with the very modules that this one would import."""
+    for key, path in configs.flat(config).items():
+        if key in PATHS and path and Path(path).exists() and not (Path(path).is_file() or Path(path).is_dir()):
+            raise UserError(f"{path}: {args.nproc} processes cannot all read it, since it is not a file on disk")
+    start = f"import sys; sys.path[:] = {sys.path!r}; import scratchformer.__main__"
+    code = launcher.launch([sys.executable, "-c", start, *args.arguments], args.nproc)
     if code not in (0, 2):                                                         # 2: perhaps it is another job's run
         run.remove_unfinished()
     if code == 1 and run.config_file.exists():
@@ -335,7 +360,8 @@ def train_as_ranks(args: argparse.Namespace, run: RunDirectory) -> int:
 
 
 def how_to_go_on(args: argparse.Namespace, run: RunDirectory) -> str:
-    return f"go on with: scratchformer train --resume {run.path}" + (f" --nproc {args.nproc}" * (args.nproc > 1))
+    command = f"go on with: scratchformer train --resume {shlex.quote(str(run.path))}"
+    return f"{command} --nproc {args.nproc}" if args.nproc > 1 else command
 
 
 def train_as_one(args: argparse.Namespace, run: RunDirectory, config: Config, ranks: Communicator) -> int:

@@ -309,7 +309,7 @@ def test_a_disk_that_is_full_when_a_checkpoint_is_due(cli, own_run, monkeypatch,
 
     def no_space(*arguments):
         raise OSError(28, "No space left on device")
-    monkeypatch.setattr(checkpoints, "save_file", no_space)
+    monkeypatch.setattr(checkpoints, "serialized", no_space)
     code, _, said = cli("train", "--resume", own_run.path, "--set", "steps=20")
     assert code == 2
     assert said.splitlines()[-1].startswith("scratchformer: ") and said.endswith("No space left on device\n")

@@ -32,7 +32,7 @@ def test_train_leaves_a_whole_run_and_says_where(cli, small_settings, trained, t
     out = tmp_path / "Läufe und mehr" / "erster"
     code, printed, said = cli("train", "tiny", "--out", out, *small_settings)
     assert (code, printed) == (0, "")
-    assert f"scratchformer train --resume {out}" in said and "12 steps done" in said
+    assert f"scratchformer train --resume '{out}'" in said and "12 steps done" in said   # as a shell reads it
     same_run(RunDirectory(out), trained)
     assert {path.name for path in out.iterdir()} == {"config.toml", "tokenizer.model", "log.jsonl", "checkpoints",
                                                      "figures"}

@@ -14,6 +14,7 @@ its environment which one it is. A rank is a new process, never a fork: the stat
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -28,7 +29,7 @@ from typing import Any, Iterator, NamedTuple, Sequence
 from scratchformer.errors import UserError
 from scratchformer.parallel import mpi
 from scratchformer.parallel.communicator import Abandoned, Communicator, listed
-from scratchformer.parallel.shared_memory import SharedMemory, create, failure_flag
+from scratchformer.parallel.shared_memory import SharedMemory, create, failure_flag, n_bytes
 from scratchformer.parallel.watchdog import Watchdog
 
 RANK, SIZE, DIRECTORY = "SCRATCHFORMER_RANK", "SCRATCHFORMER_SIZE", "SCRATCHFORMER_JOB"
@@ -82,17 +83,28 @@ def is_rank() -> bool:
 
 def join(timeout: float) -> Communicator:
     if DIRECTORY in os.environ:
-        directory = Path(os.environ[DIRECTORY])
+        directory, rank, size = Path(os.environ[DIRECTORY]), os.environ.get(RANK, ""), os.environ.get(SIZE, "")
+        if not (directory / "memory").exists() or not (rank + size).isdecimal():
+            raise UserError(f"{DIRECTORY}={directory} is set, but no launcher has started this process: unset it")
         threading.Thread(target=end_with_launcher, args=[directory], daemon=True).start()
-        return SharedMemory(directory / "memory", int(os.environ[RANK]), int(os.environ[SIZE]), Watchdog(timeout))
+        return SharedMemory(directory / "memory", int(rank), int(size), Watchdog(timeout))
     return mpi.Mpi(Watchdog(timeout)) if mpi.size_said() > 1 else Communicator()
 
 
 def end_with_launcher(directory: Path) -> None:
     """The launcher writes nothing: reading returns when it has closed the pipe, and it never does so alive."""
     os.read(0, 1)
-    shutil.rmtree(directory, ignore_errors=True)
+    with suppress(OSError):
+        for path in (directory / "memory", *directory.glob("rank*.stderr")):
+            path.unlink(missing_ok=True)
+        directory.rmdir()                                                          # the other ranks do it, too
     os._exit(GAVE_UP)
+
+
+def stop_signals() -> list[int]:
+    """What asks a program to end: Ctrl-C, SIGTERM, and a terminal that is closed, unless nohup is to outlive it."""
+    asked = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
+    return [number for number in asked if signal.getsignal(number) != signal.SIG_IGN]
 
 
 # The side of the launcher ---------------------------------------------------------------------------------------------
@@ -141,9 +153,9 @@ class Job:
 
     def __enter__(self) -> Job:
         with ExitStack() as stack:
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in stop_signals():
                 stack.callback(signal.signal, number, signal.signal(number, self.pass_on))
-            self.directory = stack.enter_context(private_directory())
+            self.directory = stack.enter_context(private_directory(n_bytes(self.size)))
             self.memory = self.directory / "memory"
             create(self.memory, self.size)
             self.flag = failure_flag(self.memory, self.size)
@@ -192,15 +204,18 @@ class Job:
         return {rank: process.returncode for rank, process in enumerate(self.processes) if process.poll() is not None}
 
     def failures(self, codes: dict[int, int]) -> list[Failure]:
-        fine = {0, INTERRUPTED} | ({-signal.SIGINT, -signal.SIGTERM, GAVE_UP} if self.interrupted else set())
+        fine = {0, INTERRUPTED}
+        if self.interrupted:
+            fine |= {-signal.SIGINT, -signal.SIGTERM, -signal.SIGHUP, GAVE_UP}
         return [Failure(rank, code, self.stderr_of(rank).read_text(encoding="utf-8", errors="replace"))
                 for rank, code in codes.items() if code not in fine]
 
 
 @contextmanager
-def private_directory() -> Iterator[Path]:
-    """A new one that only this user may enter, in memory if the system has a place there; removed afterwards."""
-    parent = IN_MEMORY if os.access(IN_MEMORY, os.W_OK) else None
+def private_directory(room: int) -> Iterator[Path]:
+    """A new one that only this user may enter, in memory if there is room for so many bytes; removed afterwards."""
+    in_memory = os.access(IN_MEMORY, os.W_OK) and shutil.disk_usage(IN_MEMORY).free > room
+    parent = IN_MEMORY if in_memory else None
     with tempfile.TemporaryDirectory(prefix="scratchformer-", dir=parent) as directory:
         yield Path(directory)
 
@@ -219,7 +234,7 @@ def report(failures: list[Failure], silent: list[int]) -> int:
     for rank, _, said in culprits or failures:
         for line in said.splitlines()[-LINES:]:
             print(f"rank {rank} | {line}", file=sys.stderr)
-    told = [f"rank {rank} {ending(code)}" for rank, code, _ in culprits]
+    told = [f"rank {rank} {ending(code, said)}" for rank, code, said in culprits]
     if silent:
         told.append(f"{listed(silent)} did not answer any more")
     print(f"scratchformer: {'; '.join(told) or 'the ranks waited for each other in vain'}; the job was ended",
@@ -227,5 +242,7 @@ def report(failures: list[Failure], silent: list[int]) -> int:
     return 1
 
 
-def ending(code: int) -> str:
+def ending(code: int, said: str) -> str:
+    if timeout := re.search(r"^Timeout \((.*?)\)!$", said, re.MULTILINE):         # the watchdog's words
+        return f"showed no sign of life for {timeout[1]} (--timeout)"
     return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"failed (exit code {code})"

@@ -31,7 +31,17 @@ HEARD = 0.5
 
 def size_said() -> int:
     """How many ranks an MPI launcher says it has started; 1 if there is no such launcher."""
-    return next((int(os.environ[name]) for name in SIZES if name in os.environ), 1)
+    name = next((name for name in SIZES if name in os.environ), None)
+    said = os.environ[name] if name else "1"
+    if not said.isdecimal():
+        raise UserError(f"{name}={said!r} in the environment is no number of processes")
+    return int(said)
+
+
+def said() -> str:
+    """That it was an MPI launcher, and how one knows."""
+    name = next(name for name in SIZES if name in os.environ)
+    return f"MPI has started {size_said()} processes (so {name} says in the environment)"
 
 
 class Mpi(Communicator):
@@ -50,8 +60,8 @@ class Mpi(Communicator):
         self.world = self.MPI.COMM_WORLD
         self.rank, self.size = self.world.rank, self.world.size
         if self.size != size_said():
-            raise UserError(f"{size_said()} processes were started, but MPI knows of {self.size}: "
-                            "start them by the launcher of the MPI that mpi4py uses (under SLURM: srun --mpi=pmix)")
+            raise UserError(f"{said()}, but MPI knows of {self.size}: start them by the launcher of the MPI that "
+                            "mpi4py uses (under SLURM: srun --mpi=pmix)")
         here = self.world.Split_type(self.MPI.COMM_TYPE_SHARED)
         self.local_rank = here.rank
         here.Barrier()
@@ -118,7 +128,7 @@ def imported() -> Any:
     try:
         from mpi4py import MPI
     except ModuleNotFoundError:
-        raise UserError("started by MPI, but mpi4py is not installed: pip install 'scratchformer[mpi]'") from None
+        raise UserError(f"{said()}, but mpi4py is not installed: pip install 'scratchformer[mpi]'") from None
     except (ImportError, RuntimeError) as error:
-        raise UserError(f"mpi4py finds no MPI library: {in_one_line(error)}") from None
+        raise UserError(f"{said()}, but mpi4py finds no MPI library: {in_one_line(error)}") from None
     return MPI

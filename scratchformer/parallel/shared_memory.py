@@ -118,14 +118,14 @@ class SharedMemory(Communicator):
 
 def create(path: Path, size: int) -> None:
     """Make the file for so many ranks. Raises UserError if there is no room for it."""
-    n_bytes = header_bytes(size) + 2 * (size + 1) * SLOT_BYTES
     try:
         with open(path, "xb") as file:
-            file.truncate(n_bytes)
+            file.truncate(n_bytes(size))
             if hasattr(os, "posix_fallocate"):                                     # else a later write would end us
-                os.posix_fallocate(file.fileno(), 0, n_bytes)
+                os.posix_fallocate(file.fileno(), 0, n_bytes(size))
     except OSError as error:
-        raise UserError(f"{path.parent}: no room for {n_bytes >> 20} MiB of shared memory: {error.strerror}") from None
+        raise UserError(f"{path.parent}: no room for {n_bytes(size) >> 20} MiB of shared memory: "
+                        f"{error.strerror}") from None
 
 
 def mapped(path: Path, size: int) -> tuple[np.ndarray, np.ndarray]:
@@ -141,6 +141,11 @@ def mapped(path: Path, size: int) -> tuple[np.ndarray, np.ndarray]:
 def failure_flag(path: Path, size: int) -> np.ndarray:
     """(1,) int64: not 0 when a rank has failed. The launcher writes it for ranks that cannot any more."""
     return mapped(path, size)[0][-1, :1]
+
+
+def n_bytes(size: int) -> int:
+    """What the file of so many ranks takes."""
+    return header_bytes(size) + 2 * (size + 1) * SLOT_BYTES
 
 
 def header_bytes(size: int) -> int:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors.numpy import save as serialized
 
 from scratchformer import config as configs
 from scratchformer.errors import UserError
@@ -72,7 +72,7 @@ def write_tensors(path: Path, tensors: dict[str, np.ndarray], header: dict[str, 
     """Write a safetensors file whole or not at all. Raises UserError if the disk is full or the place not writable."""
     temporary = path.with_name(f".{path.name}.partial")
     try:
-        save_file(tensors, temporary, header)
+        temporary.write_bytes(serialized(tensors, header))
         flush_to_disk(temporary)
         os.replace(temporary, path)
         flush_to_disk(path.parent)

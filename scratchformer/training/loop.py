@@ -30,6 +30,7 @@ from scratchformer.nn.parameter import Array
 from scratchformer.nn.transformer import Transformer
 from scratchformer.parallel.agreement import code_checksum, require_agreement
 from scratchformer.parallel.communicator import Communicator
+from scratchformer.parallel.launcher import stop_signals
 from scratchformer.text.batches import Batch, BatchPlan, EncodedPairs, batches_in_order, steps
 from scratchformer.text.bleu import corpus_scores
 from scratchformer.text.tokenizer import Tokenizer
@@ -51,6 +52,7 @@ def begin(run: RunDirectory, config: Config, ranks: Communicator = Communicator(
     leads, device = ranks.rank == 0, opened_by_all(ranks, config, "a new run")
     if leads:
         run.require_free()
+        run.keep_others_out()
     corpus = read_corpus(config.data)
     tokenizer = Tokenizer(ranks.share(train_tokenizer(corpus, config).serialized if leads else b""))
     trainer = Trainer(run, config, encode_corpus(corpus, tokenizer, config), tokenizer, device, ranks)
@@ -68,6 +70,7 @@ def resume(run: RunDirectory, config: Config, ranks: Communicator = Communicator
     """
     leads, device = ranks.rank == 0, opened_by_all(ranks, config, "a run resumed")
     if leads:
+        run.keep_others_out()
         configs.require_same(configs.load(run.config_file), config, run.config_file)
     tokenizer = Tokenizer(ranks.share(Tokenizer.load(run.tokenizer_file).serialized if leads else b""))
     data = encode_corpus(read_corpus(config.data), tokenizer, config)
@@ -335,7 +338,7 @@ def validation_loss(model: Transformer, pairs: EncodedPairs, tokens_per_batch: i
 
 @dataclass
 class Stop:
-    """Set by Ctrl-C or SIGTERM: finish the step, save, leave. A second Ctrl-C waits only until the threads are done."""
+    """Set by Ctrl-C, SIGTERM or SIGHUP: finish the step, save, leave. A second Ctrl-C waits for the threads only."""
 
     requested: bool = False
 
@@ -348,7 +351,7 @@ class Stop:
 @contextmanager
 def stop_on_signals() -> Iterator[Stop]:
     stop = Stop()
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, stop) for number in stop_signals()}
     try:
         yield stop
     finally:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import math
+import os
+import shlex
 import zlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 from scratchformer import config as configs
 from scratchformer.config import Config, DataConfig
@@ -22,6 +26,26 @@ from scratchformer.training import checkpoints
 from scratchformer.training.checkpoints import Checkpoint, CheckpointDirectory
 
 
+class Hold:
+    """A directory that this process has for itself, as long as this object is there."""
+
+    def __init__(self, path: Path) -> None:
+        self.descriptor = os.open(path, os.O_RDONLY)
+        try:
+            fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(f"{path}: another process is training in this run") from None
+        except OSError:                                                            # a file system without locks
+            pass
+
+    def __del__(self) -> None:
+        os.close(self.descriptor)
+
+
+HELD: WeakValueDictionary[Path, Hold] = WeakValueDictionary()
+"""What this process has, by whichever object."""
+
+
 class RunDirectory:
     """The paths of a run, and its log."""
 
@@ -32,12 +56,13 @@ class RunDirectory:
         self.log_file = path / "log.jsonl"
         self.figures = path / "figures"
         self.checkpoints = CheckpointDirectory(path / "checkpoints")
+        self.hold: Hold | None = None
 
     def require_free(self) -> None:
         """Raises UserError if the directory already holds a run, or nothing can be written there."""
         if self.config_file.exists():
-            raise UserError(f"{self.path}: holds a run already; go on with train --resume {self.path}, "
-                            "or choose another --out")
+            raise UserError(f"{self.path}: holds a run already; go on with "
+                            f"train --resume {shlex.quote(str(self.path))}, or choose another --out")
         if self.checkpoints.steps():
             raise UserError(f"{self.path}: holds checkpoints already, though no config.toml; choose another --out")
         try:
@@ -48,6 +73,17 @@ class RunDirectory:
             probe.unlink()
         except OSError as error:
             raise UserError(f"{self.path}: cannot write the run's directory: {error.strerror}") from None
+
+    def keep_others_out(self) -> None:
+        """Have the run for this process alone, while this object is there.
+
+        Raises UserError if another process trains in it.
+        """
+        path = self.path.resolve()
+        self.hold = HELD[path] = HELD.get(path) or Hold(path)
+
+    def let_others_in(self) -> None:
+        self.hold = None
 
     def write_config(self, config: Config) -> None:
         replace_text(self.config_file, configs.to_toml(config))

@@ -16,7 +16,7 @@ WAIT = 4.0                                  # seconds for whoever has not failed
 SAYS = {"raise": ("Traceback", "in throw", "RuntimeError: a fault was built in", "rank {} failed (exit code 1)"),
         "kill": ("rank {} was killed by SIGKILL",),
         "stop": ("rank {} did not answer any more",),
-        "hang": ("Timeout", "in hang", "rank {} failed (exit code 1)")}
+        "hang": ("Timeout", "in hang", "scratchformer: rank {} ")}
 
 with pytest.MonkeyPatch.context() as patch:
     patch.syspath_prepend(BENCHMARKS)

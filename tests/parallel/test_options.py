@@ -1,8 +1,14 @@
 """What `train` and `config` say about the number of processes, before any is started."""
 
+import os
+import shlex
+import subprocess
+import sys
+
 import pytest
 
 from scratchformer import config as configs
+from scratchformer.cli import main
 from scratchformer.study.sizes import step_summary
 from scratchformer.training.loop import Trainer
 from scratchformer.training.run import RunDirectory
@@ -12,8 +18,8 @@ from scratchformer.training.run import RunDirectory
     (["--nproc", 0], "--nproc 0 must be at least 1"),
     (["--nproc", 3], "3 processes, but training.accumulation=2: a step has fewer micro-batches than that; a step of "
      "the same size with one for each would be --set training.accumulation=3 --set training.tokens_per_batch=53"),
-    (["--nproc", 2, "--timeout", -1], "--timeout -1 must be at least 0"),
-    (["--nproc", 2, "--timeout", "nan"], "--timeout nan must be at least 0"),
+    (["--nproc", 2, "--timeout", -1], "--timeout -1 must be at least 1 second, or 0"),
+    (["--nproc", 2, "--timeout", "nan"], "--timeout nan must be at least 1 second, or 0"),
     (["--nproc", 2, "--set", "training.wire=fp8"], "training.wire must be one of bf16, not 'fp8'"),
     (["--nproc", 2, "--data", "/nowhere"], "/nowhere"),
 ])
@@ -33,6 +39,51 @@ def test_config_prints_who_computes_how_much(nproc, each, cli, refused):
     lines = step_summary(configs.BASE, nproc)
     assert "32,768" in lines[0] and lines[1].split() == "micro-batches 8 of at most 4,096 positions".split()
     assert "16 processes" in refused("config", "base", "--nproc", 16)
+
+
+def test_a_run_belongs_to_one_process(own_run, refused, cli):
+    run = RunDirectory(own_run.path)
+    run.keep_others_out()
+    RunDirectory(own_run.path).keep_others_out()                                   # this process may have it twice
+    command = [sys.executable, "-m", "scratchformer", "train", "--resume", str(own_run.path), "--minutes", "1"]
+    refusal = subprocess.run(command, capture_output=True, text=True)
+    assert refusal.returncode == 2
+    assert refusal.stderr == f"scratchformer: {own_run.path}: another process is training in this run\n"
+    run.let_others_in()
+    assert subprocess.run(command, capture_output=True).returncode == 0
+
+
+def test_a_text_that_can_be_read_once_is_refused(corpus, refused, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    assert "2 processes cannot all read it" in refused(
+        "train", "--train-source", tmp_path / "pipe", "--train-target", corpus / "train.de", "--nproc", 2)
+
+
+@pytest.mark.parametrize("variables", [
+    {"SCRATCHFORMER_JOB": "DIRECTORY"}, {"SCRATCHFORMER_JOB": "DIRECTORY", "SCRATCHFORMER_RANK": "x"},
+    {"SCRATCHFORMER_JOB": "/nowhere", "SCRATCHFORMER_RANK": "0", "SCRATCHFORMER_SIZE": "2"}, {"PMI_SIZE": "abc"},
+])
+def test_what_is_in_the_environment_by_accident_is_told_and_harms_nothing(variables, refused, monkeypatch, tmp_path):
+    (tmp_path / "precious").write_text("")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value.replace("DIRECTORY", str(tmp_path)))
+    assert next(iter(variables)) in refused("train", "--out", tmp_path / "run", "--timeout", 0)
+    assert (tmp_path / "precious").exists()
+
+
+@pytest.mark.parametrize("closed", ["2>&-", "2>/dev/full"])
+def test_training_goes_on_when_nobody_can_read_what_it_says(closed, small_settings, tmp_path):
+    command = [sys.executable, "-m", "scratchformer", "train", "--out", tmp_path / "run", *small_settings, "--nproc", 2]
+    done = subprocess.run(f"{shlex.join(map(str, command))} {closed}", shell=True, stdout=subprocess.PIPE)
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert len(RunDirectory(tmp_path / "run").read_log("step")) == 12
+
+
+def test_ranks_are_this_program_whatever_lies_where_they_start(small_settings, tmp_path, monkeypatch):
+    (tmp_path / "random.py").write_text("raise SystemExit('the wrong one')")
+    (tmp_path / "scratchformer").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert main([str(word) for word in ("train", "--out", tmp_path / "run", *small_settings, "--nproc", 2)]) == 0
 
 
 def test_a_trainer_refuses_more_ranks_than_micro_batches(begin, together):

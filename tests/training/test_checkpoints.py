@@ -65,13 +65,20 @@ def test_a_crash_before_the_renaming_leaves_the_old_one(path, same, monkeypatch,
 
 
 def test_a_full_disk_is_told_and_leaves_nothing_behind(path, monkeypatch):
-    def write_half(tensors, file, header):
-        file.write_bytes(b"half")
+    def full(file):
+        assert file.stat().st_size                                                 # there is something by now
         raise OSError(28, "No space left on device")
-    monkeypatch.setattr(checkpoints, "save_file", write_half)
+    monkeypatch.setattr(checkpoints, "flush_to_disk", full)
     with pytest.raises(UserError, match=r"step_00000007\.safetensors: cannot write: .*No space left"):
         save(path, new_checkpoint())
     assert os.listdir(path.parent) == []
+
+
+def test_others_may_read_a_checkpoint_as_they_may_read_other_files(path):
+    save(path, new_checkpoint())
+    other = path.with_name("other")
+    other.write_text("")
+    assert path.stat().st_mode == other.stat().st_mode
 
 
 def test_a_missing_directory(path):
