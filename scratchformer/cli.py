@@ -8,7 +8,7 @@ import os
 import shlex
 import sys
 import textwrap
-from contextlib import redirect_stderr, suppress
+from contextlib import redirect_stderr
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Iterator
@@ -314,9 +314,11 @@ class Patient:
         self.file = file
 
     def write(self, text: str) -> int:
-        with suppress(OSError):
+        try:
             self.file.write(text)
             self.file.flush()
+        except OSError:                                                            # from here on it goes nowhere
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
         return len(text)
 
     def __getattr__(self, name: str) -> Any:

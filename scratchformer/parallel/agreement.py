@@ -1,4 +1,4 @@
-"""Before the first step: do all ranks mean the same?"""
+"""Do all ranks mean the same? Asked before the first step, and whenever they save."""
 
 from __future__ import annotations
 

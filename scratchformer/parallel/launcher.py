@@ -69,9 +69,8 @@ def joined(timeout: float) -> Iterator[Communicator]:
 
 def exit_code(error: BaseException) -> int:
     """With what `cli.main` ends a rank after an exception."""
-    if isinstance(error, (KeyboardInterrupt, Abandoned)):
-        return INTERRUPTED if isinstance(error, KeyboardInterrupt) else GAVE_UP
-    return 2 if isinstance(error, (UserError, OSError, MemoryError)) else 1
+    codes = {KeyboardInterrupt: INTERRUPTED, Abandoned: GAVE_UP, UserError: 2, OSError: 2, MemoryError: 2}
+    return next((code for kind, code in codes.items() if isinstance(error, kind)), 1)
 
 
 def is_rank() -> bool:
@@ -103,8 +102,8 @@ def end_with_launcher(directory: Path) -> None:
 
 def stop_signals() -> list[int]:
     """What asks a program to end: Ctrl-C, SIGTERM, and a terminal that is closed, unless nohup is to outlive it."""
-    asked = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
-    return [number for number in asked if signal.getsignal(number) != signal.SIG_IGN]
+    outlives_terminal = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    return [signal.SIGINT, signal.SIGTERM, *([] if outlives_terminal else [signal.SIGHUP])]
 
 
 # The side of the launcher ---------------------------------------------------------------------------------------------

@@ -328,12 +328,14 @@ def validation_loss(model: Transformer, pairs: EncodedPairs, tokens_per_batch: i
     The batches are dealt to the ranks, and their losses added in order: the number of ranks changes no bit.
     """
     batches = list(batches_in_order(pairs, tokens_per_batch))
-    losses = np.zeros(len(batches))
+    losses, n_tokens = np.zeros(len(batches)), np.zeros(len(batches))
     for index in range(ranks.rank, len(batches), ranks.size):
         source_ids, target_in_ids, target_out_ids, _ = batches[index]
-        losses[index] = float(model.loss(source_ids, target_in_ids, target_out_ids)[0])
+        loss, n_tokens[index] = model.loss(source_ids, target_in_ids, target_out_ids)
+        losses[index] = float(loss)
     ranks.all_reduce_(losses)
-    return sum(losses.tolist()) / sum(batch.n_target_tokens for batch in batches)
+    ranks.all_reduce_(n_tokens)
+    return sum(losses.tolist()) / sum(n_tokens.tolist())
 
 
 @dataclass

@@ -65,7 +65,7 @@ class Team:
             loss_sum = 0.0
             for shard in shares[member]:
                 source_ids, target_in_ids, target_out_ids, _ = batches[shard]
-                completes = members == 1 and shard == shares[member][-1]  # what this rank has to send
+                completes = members == 1 and shard == shares[member][-1]           # what this rank has to send
                 loss, _ = self.models[member].loss_backward(
                     source_ids, target_in_ids, target_out_ids, settings.eps_ls, DropoutKey(settings.seed, step, shard),
                     settings.smoothing, self.gradient.filled if completes else None)

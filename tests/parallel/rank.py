@@ -77,7 +77,7 @@ def late(ranks):
     """After more than the other one's patience, though this one, not fed, should have been ended by then."""
     if ranks.rank == 0:
         ranks.watchdog.stop()
-        time.sleep(3)
+        time.sleep(6)
         ranks.barrier()
     ranks.barrier()
 
@@ -112,4 +112,4 @@ if __name__ == "__main__":
         launcher.IN_MEMORY = Path(arguments[0])
         sys.exit(launcher.launch([sys.executable, __file__, arguments[1]], 2))
     cli.train_as_one = lambda args, run, config, ranks: globals()[scene](ranks)
-    sys.exit(cli.main(["train", "--nproc", "2", "--timeout", "2"]))
+    sys.exit(cli.main(["train", "--nproc", "2", "--timeout", "5"]))

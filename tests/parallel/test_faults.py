@@ -12,7 +12,7 @@ from scratchformer.parallel import launcher
 pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc")
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-WAIT = 4.0                                  # seconds for whoever has not failed
+WAIT = 8.0                                  # seconds for whoever has not failed
 SAYS = {"raise": ("Traceback", "in throw", "RuntimeError: a fault was built in", "rank {} failed (exit code 1)"),
         "kill": ("rank {} was killed by SIGKILL",),
         "stop": ("rank {} did not answer any more",),
@@ -29,6 +29,7 @@ def site(tmp_path_factory, small_config):
     """Where one trial after the other strikes one run."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(launcher, "GRACE", 2.0)
+        patch.setattr(faults, "TIMEOUT", 4.0)                                      # other tests want the cores, too
         yield faults.Site(tmp_path_factory.mktemp("faults"), small_config(validate_every=2, save_every=2))
 
 
