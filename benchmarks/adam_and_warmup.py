@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from provenance import surroundings
-from small_training import add_gradient, arguments_of, batches, number, read_text, spread, write
+from small_training import WRITTEN_TEXT, add_gradient, arguments_of, batches, number, read_text, spread, write
 from threadpoolctl import threadpool_limits
 
 from scratchformer import config as configs
@@ -164,7 +164,7 @@ def main() -> None:
     arguments = arguments_of(__doc__.split("\n")[0])
     seeds = SEEDS[:1] if arguments.quick else SEEDS
     base = configs.with_settings(configs.preset("tiny"), SMALL)
-    first, second = (configs.with_settings(base, settings | (QUICK if arguments.quick else {}))
+    first, second = (configs.with_settings(base, settings | (QUICK | WRITTEN_TEXT if arguments.quick else {}))
                      for settings in (OPTIMIZERS, WARM_UP))
     with threadpool_limits(1):
         provenance = surroundings()                                                # now: git may move while we measure

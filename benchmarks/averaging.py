@@ -17,7 +17,7 @@ from typing import Any, Callable, NamedTuple
 
 import numpy as np
 from provenance import surroundings
-from small_training import adam_of, add_gradient, arguments_of, batches, number, spread, write
+from small_training import WRITTEN_TEXT, adam_of, add_gradient, arguments_of, batches, number, spread, write
 from threadpoolctl import threadpool_limits
 
 from scratchformer import config as configs
@@ -125,7 +125,8 @@ def run(config: Config, judge: Callable[[Transformer], dict[str, Any]], data: Tr
 
 def main() -> None:
     arguments = arguments_of(__doc__.split("\n")[0])
-    config = configs.with_settings(configs.preset("tiny"), EXPERIMENT | (QUICK if arguments.quick else {}))
+    quick = QUICK | WRITTEN_TEXT if arguments.quick else {}
+    config = configs.with_settings(configs.preset("tiny"), EXPERIMENT | quick)
     seeds = SEEDS[:1] if arguments.quick else SEEDS
     sources, references = (read_lines(TEXT / f"test.{language}")[:8 if arguments.quick else None]
                            for language in ("en", "de"))

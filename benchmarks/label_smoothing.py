@@ -8,10 +8,11 @@ A small translator learns from the first 1,000 pairs of the bundled text, which 
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from small_training import adam_of, conduct, number, numbers, schedule_of, spread, train
+from small_training import WRITTEN_TEXT, adam_of, conduct, number, numbers, schedule_of, spread, train
 
 from scratchformer import config as configs
 from scratchformer.config import Config
@@ -21,16 +22,15 @@ from scratchformer.nn.transformer import Transformer
 from scratchformer.study.calibration import reliability
 from scratchformer.text.batches import EncodedPairs, batches_in_order, encode_pairs
 from scratchformer.text.bleu import corpus_scores
-from scratchformer.text.corpora import Pairs
-from scratchformer.text.grammar import generate
+from scratchformer.text.corpora import Pairs, find_split, read_pairs
 from scratchformer.text.tokenizer import PAD, Tokenizer
-from scratchformer.training.run import TrainingData, encode_corpus, pairs_of, read_corpus, train_tokenizer
+from scratchformer.training.run import TrainingData, encode_corpus, read_corpus, train_tokenizer
 
 EXPERIMENT = {"model.N": 2, "model.d_model": 64, "model.d_ff": 128, "model.h": 4, "training.steps": 600,
               "training.tokens_per_batch": 512, "training.warmup": 150, "training.lr_factor": 0.4,
               "training.validate_every": 100}
-QUICK = {"model.N": 1, "model.d_model": 16, "model.d_ff": 32, "training.steps": 4, "training.warmup": 2,
-         "training.validate_every": 2}
+QUICK = {"model.vocab_size": 300, "model.N": 1, "model.d_model": 16, "model.d_ff": 32, "training.steps": 4,
+         "training.warmup": 2, "training.validate_every": 2}
 PAIRS = (1_000, 20_000)                                                            # of text to learn from
 STRENGTHS = (0.0, 0.1, 0.3)                                                        # eps_ls
 SEEDS = (0, 1, 2)
@@ -45,7 +45,8 @@ class Text(NamedTuple):
 
 def read(config: Config) -> Text:
     corpus = read_corpus(config.data)
-    tokenizer, test = train_tokenizer(corpus, config), pairs_of(generate()["test"])
+    tokenizer = train_tokenizer(corpus, config)
+    test = read_pairs(*find_split(Path(WRITTEN_TEXT["data.directory"]), "test", "en", "de"))
     settings = config.training
     return Text(tokenizer, encode_corpus(corpus, tokenizer, config),
                 encode_pairs(tokenizer.encode, test, config.data.max_length, settings.tokens_per_batch), test)

@@ -25,6 +25,9 @@ from scratchformer.training.run import TrainingData, encode_corpus, read_corpus,
 
 RESULTS = Path(__file__).parent / "results"
 
+WRITTEN_TEXT = {"data.directory": str(Path(__file__).parents[1] / "data" / "tiny")}
+"""The bundled text as it lies in the repository: --quick reads it, which takes less time than to derive it."""
+
 # Training -------------------------------------------------------------------------------------------------------------
 
 
@@ -103,7 +106,7 @@ def conduct(name: str, description: str, settings: dict[str, Any], quick: dict[s
     measure   takes configuration and seeds -> the results, as they go into the file
     """
     arguments = arguments_of(description.split("\n")[0])
-    config = configs.with_settings(configs.preset("tiny"), settings | (quick if arguments.quick else {}))
+    config = configs.with_settings(configs.preset("tiny"), settings | (quick | WRITTEN_TEXT if arguments.quick else {}))
     seeds = seeds[:1] if arguments.quick else seeds
     with threadpool_limits(1):
         provenance = surroundings()                                                # now: git may move while we measure

@@ -1615,13 +1615,14 @@ class Corpus:
     def without_rare_forms(self, examples: list[Example]) -> list[Example]:
         """Drop sentences with a word form seen fewer than MIN_COUNT times, until no such form is left."""
         forms = {example.source: self.forms(example) for example in examples}
+        counts = Counter(form for example in examples for form in forms[example.source])
         while True:
-            counts = Counter(form for example in examples for form in forms[example.source])
-            common = {form for form, count in counts.items() if count >= MIN_COUNT}
-            kept = [example for example in examples if forms[example.source] <= common]
-            if len(kept) == len(examples):
-                return kept
-            examples = kept
+            rare = {form for form, count in counts.items() if count < MIN_COUNT}
+            dropped = [example for example in examples if not rare.isdisjoint(forms[example.source])]
+            if not dropped:
+                return examples
+            examples = [example for example in examples if rare.isdisjoint(forms[example.source])]
+            counts.subtract(form for example in dropped for form in forms[example.source])
 
     def coreference(self, count: int) -> list[Example]:
         """Minimal pairs: for a held-out noun pair, two sentences that differ in the adjective."""
