@@ -338,7 +338,7 @@ for kind, time_of_token in seconds.items():
     duration(f"{kind}: for one real token", time_of_token)
 filled = {kind: 1 - padding_share(batches) for kind, batches in kinds.items()}
 measure("positions for one real token, random over buckets", filled["buckets"] / filled["random"], 1.25, 1.45)
-print(f"time for one real token, random over buckets: {seconds['random'] / seconds['buckets']:.2f}   (yours differs)")
+duration("one real token, random beside buckets", seconds["random"], over=seconds["buckets"])
 
 # %% [markdown]
 # Compare the last two lines: if they agree, time goes with positions, and padding costs what text costs. Times differ
