@@ -222,6 +222,7 @@ BIG = Config(model=ModelConfig(d_model=1024, d_ff=4096, h=16, P_drop=0.3),
                                      average_last=20))
 """The paper's big model (Table 3)."""
 
+
 TABLE3: dict[str, dict[str, Any]] = {
     "A1": {"h": 1, "d_k": 512, "d_v": 512}, "A2": {"h": 4, "d_k": 128, "d_v": 128},
     "A3": {"h": 16, "d_k": 32, "d_v": 32}, "A4": {"h": 32, "d_k": 16, "d_v": 16},
@@ -233,11 +234,22 @@ TABLE3: dict[str, dict[str, Any]] = {
 }
 """The rows of Table 3 as changes to the base model."""
 
-PRESETS: dict[str, Config] = {"tiny": TINY, "multi30k": MULTI30K, "base": BASE, "big": BIG}
+
+def to_french(config: Config) -> Config:
+    """English to French: 32,000 word pieces (paper §5.1), and little dropout for the big model, too (§6.1)."""
+    return replace(config, model=replace(config.model, vocab_size=32000, P_drop=0.1),
+                   data=replace(config.data, target_language="fr"))
+
+
+PRESETS: dict[str, Config] = {
+    "tiny": TINY, "multi30k": MULTI30K, "base": BASE, "big": BIG,
+    "wmt14-en-de-base": BASE, "wmt14-en-de-big": BIG, "wmt14-en-fr-base": to_french(BASE),   # the runs of Table 2
+    "wmt14-en-fr-big": to_french(BIG),
+}
 
 
 def preset(name: str) -> Config:
-    """tiny, multi30k, base, big, or a row of Table 3 (A1 ... E)."""
+    """One of PRESETS, or a row of Table 3 (A1 ... E)."""
     if name in PRESETS:
         return PRESETS[name]
     if name in TABLE3:

@@ -49,6 +49,20 @@ def test_the_papers_base_and_big_model():
     assert (big.training.steps, big.training.average_last) == (300_000, 20)
 
 
+def test_the_four_runs_of_table_2():
+    assert PRESETS["wmt14-en-de-base"] == BASE and PRESETS["wmt14-en-de-big"] == PRESETS["big"]
+    for size in ("base", "big"):
+        german, french = (PRESETS[f"wmt14-en-{language}-{size}"] for language in ("de", "fr"))
+        changed = {key: value for key, value in values_of(french).items() if value != values_of(german)[key]}
+        no_overfitting = {"model.P_drop": 0.1} if size == "big" else {}                # paper §6.1: 0.1 instead of 0.3
+        assert changed == {"model.vocab_size": 32000, "data.target_language": "fr"} | no_overfitting
+        assert german.training.tokens_per_batch * german.training.accumulation == 8 * 4096
+        assert german.model.vocab_size == 37000 and german.data.target_language == "de"
+    for size, spacing, last in (("base", 1500, 5), ("big", 600, 20)):
+        training = PRESETS[f"wmt14-en-fr-{size}"].training
+        assert (training.save_every, training.average_last) == (spacing, last) and training.keep >= last
+
+
 def values_of(config):
     return {f"{part}.{name}": value for part, values in asdict(config).items() for name, value in values.items()}
 
