@@ -28,6 +28,21 @@ class Pairs(NamedTuple):
     n_empty: int
 
 
+class ParallelFiles(NamedTuple):
+    """Two text files of equal length: line i of one translates line i of the other."""
+
+    source: Path
+    target: Path
+
+
+class CorpusFiles(NamedTuple):
+    """The files of a corpus; training text may come in several parts, validation and test text may be missing."""
+
+    train: list[ParallelFiles]
+    val: ParallelFiles | None
+    test: ParallelFiles | None
+
+
 def read_lines(path: Path) -> list[str]:
     r"""The lines of a UTF-8 file, plain or gzipped, without their line ends and without a byte order mark.
 
@@ -72,12 +87,12 @@ def read_pairs(source_path: Path, target_path: Path) -> Pairs:
     return pairs._replace(n_empty=len(source_lines) - len(pairs.source))
 
 
-def find_split(directory: Path, split: str, source_language: str, target_language: str) -> tuple[Path, Path]:
+def find_split(directory: Path, split: str, source_language: str, target_language: str) -> ParallelFiles:
     """The source and the target file of one split, such as train.en and train.de.gz; plain files come first.
 
     Raises: UserError if one is missing; it lists what the directory holds instead.
     """
-    return _find(directory, f"{split}.{source_language}"), _find(directory, f"{split}.{target_language}")
+    return ParallelFiles(*(_find(directory, f"{split}.{language}") for language in (source_language, target_language)))
 
 
 def _find(directory: Path, name: str) -> Path:

@@ -47,13 +47,14 @@ HELD: WeakValueDictionary[Path, Hold] = WeakValueDictionary()
 
 
 class RunDirectory:
-    """The paths of a run, and its log."""
+    """The paths of a run, its log, and the scores it has reached."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.config_file = path / "config.toml"
         self.tokenizer_file = path / "tokenizer.model"
         self.log_file = path / "log.jsonl"
+        self.evaluations_file = path / "evaluations.jsonl"
         self.figures = path / "figures"
         self.checkpoints = CheckpointDirectory(path / "checkpoints")
         self.hold: Hold | None = None
@@ -94,25 +95,20 @@ class RunDirectory:
             raise UserError(f"{self.path}: no run here (config.toml is missing)")
 
     def log(self, event: str, values: dict[str, Any]) -> None:
-        """Append one line of JSON."""
-        try:
-            with open(self.log_file, "a", encoding="utf-8") as file:
-                file.write(json.dumps({"event": event, **values}) + "\n")
-        except OSError as error:
-            raise UserError(f"{self.log_file}: cannot write the log: {error.strerror}") from None
+        """Append one line of JSON to the log of the training."""
+        append_entry(self.log_file, {"event": event, **values})
 
     def read_log(self, event: str) -> list[dict[str, Any]]:
-        """All entries of one kind, oldest first. A last line that a crash cut short is passed over."""
-        try:
-            lines = self.log_file.read_text(encoding="utf-8").split("\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise UserError(f"{self.log_file}: {getattr(error, 'strerror', 'not UTF-8')}") from None
-        entries = []
-        for line in lines:
-            entry = parse_entry(line)
-            if entry.get("event") == event:
-                entries.append(entry)
-        return entries
+        """All entries of one kind, oldest first."""
+        return [entry for entry in read_entries(self.log_file) if entry.get("event") == event]
+
+    def record_evaluation(self, scores: dict[str, Any]) -> None:
+        """Append the scores of a test set; `report` shows them."""
+        append_entry(self.evaluations_file, scores)
+
+    def read_evaluations(self) -> list[dict[str, Any]]:
+        """What `record_evaluation` was given, oldest first."""
+        return read_entries(self.evaluations_file) if self.evaluations_file.exists() else []
 
     def remove_unfinished(self) -> None:
         """Remove what a killed process had begun to write."""
@@ -139,6 +135,24 @@ def replace_text(path: Path, text: str) -> None:
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise UserError(f"{path}: cannot write: {error.strerror}") from None
+
+
+def append_entry(path: Path, entry: dict[str, Any]) -> None:
+    """Append one line of JSON. Raises UserError if it cannot be written."""
+    try:
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(entry) + "\n")
+    except OSError as error:
+        raise UserError(f"{path}: cannot write: {error.strerror}") from None
+
+
+def read_entries(path: Path) -> list[dict[str, Any]]:
+    """The lines of a file of JSON objects. A last line that a crash cut short is passed over."""
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: {getattr(error, 'strerror', 'not UTF-8')}") from None
+    return [entry for entry in map(parse_entry, lines) if entry]
 
 
 def parse_entry(line: str) -> dict[str, Any]:
