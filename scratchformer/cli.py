@@ -185,6 +185,11 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--nproc", type=int, default=1, metavar="N", help="and how N processes would share a step")
     add_settings(sub)
 
+    sub = command("ablate", ablate, "train the rows of the paper's Table 3 at a smaller scale, and judge its claims",
+                  "ablate --rows A,D1 --on tiny --seeds 3 --out runs/ablations\n"
+                  "  scratchformer ablate --on multi30k --data DIR --out runs/ablations-m30k --device gpu")
+    add_ablate(sub)
+
     sub = command("learn", learn, "write the backward passes yourself, with a checker that says what is wrong",
                   "learn start\n  scratchformer learn check 01_linear_backward\n"
                   "  scratchformer learn hint 01_linear_backward 2")
@@ -193,6 +198,20 @@ def parser() -> argparse.ArgumentParser:
     sub = command("demo", demo, "train tiny, translate held-out sentences, score them", "demo --out runs/demo")
     sub.add_argument("--out", type=Path, default=Path("runs/demo"), metavar="RUN")
     return top
+
+
+def add_ablate(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--rows", default="A,B,C,D,E", metavar="LIST",
+                     help="groups or rows of Table 3, as A,C1,big (default: A,B,C,D,E; the base model is always there)")
+    sub.add_argument("--on", choices=["tiny", "multi30k", "wmt14"], default="tiny", help="what to learn (default: tiny)")
+    sub.add_argument("--seeds", type=int, default=3, metavar="N", help="runs of each row (default: 3)")
+    sub.add_argument("--data", metavar="DIR", help="the text; tiny has its own")
+    sub.add_argument("--out", type=Path, required=True, metavar="DIR",
+                     help="directory of the runs and of what comes of them; the same command goes on after a stop")
+    sub.add_argument("--jobs", type=int, metavar="N",
+                     help="runs at a time, each on its share of the cores (default: one a core; one on a GPU)")
+    add_machine(sub, threads=False)
+    add_settings(sub)
 
 
 def add_learn(sub: argparse.ArgumentParser) -> None:
@@ -241,13 +260,14 @@ def add_search(sub: argparse.ArgumentParser) -> None:
     add_machine(sub)
 
 
-def add_machine(sub: argparse.ArgumentParser) -> None:
+def add_machine(sub: argparse.ArgumentParser, threads: bool = True) -> None:
     sub.add_argument("--device", metavar="D", help="cpu, gpu, or gpu:N for the N-th from 0 (default: cpu; "
                      "train --resume: as before)")
     sub.add_argument("--precision", metavar="P", help="of weights and activations on a GPU: fp32, tf32, bf16 or fp16 "
                      "(default: tf32 for train, fp32 to translate)")
-    sub.add_argument("--threads", type=int, metavar="N",
-                     help="cores to use, 0 for all (default: all; train --resume: as before)")
+    if threads:
+        sub.add_argument("--threads", type=int, metavar="N",
+                         help="cores to use, 0 for all (default: all; train --resume: as before)")
 
 
 def add_settings(sub: argparse.ArgumentParser) -> None:
@@ -348,12 +368,11 @@ def require_processes(nproc: int, config: Config) -> None:
 
 
 def train_as_ranks(args: argparse.Namespace, run: RunDirectory, config: Config) -> int:
-    """Let `--nproc` processes do what this command says, with the very modules that this one would import."""
+    """Let `--nproc` processes do what this command says."""
     for key, path in configs.flat(config).items():
         if key in PATHS and path and Path(path).exists() and not (Path(path).is_file() or Path(path).is_dir()):
             raise UserError(f"{path}: {args.nproc} processes cannot all read it, since it is not a file on disk")
-    start = f"import sys; sys.path[:] = {sys.path!r}; import scratchformer.__main__"
-    code = launcher.launch([sys.executable, "-c", start, *args.arguments], args.nproc)
+    code = launcher.launch(launcher.command_of(args.arguments), args.nproc)
     if code not in (0, 2):                                                         # 2: perhaps it is another job's run
         run.remove_unfinished()
     if code == 1 and run.config_file.exists():
@@ -607,6 +626,32 @@ def plot(args: argparse.Namespace) -> None:
     else:
         figure = figures.attention_figure(load_run(args.path, args.checkpoint), args.sentence)
     print(figures.save(figure, args.out or run.figures / f"{args.figure}.png"))
+
+
+def ablate(args: argparse.Namespace) -> int:
+    from scratchformer.study import ablation, ablation_tables
+    from scratchformer.training.team import available_cores
+
+    def tell(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    require_positive(args, "seeds", "jobs")
+    task, cores = ablation.TASKS[args.on], available_cores()
+    jobs = args.jobs or (1 if (args.device or "cpu") != "cpu" else cores)
+    args.directory = args.data or ablation.written_text(args.on, args.out)
+    args.threads = max(1, cores // jobs)
+    trials = [ablation.Trial(row, seed, changed(task.config(row, seed), args), args.out)
+              for seed in range(args.seeds) for row in ablation.chosen_rows(args.rows)]
+    failures = ablation.run(trials, jobs, tell)
+    for line in ablation_tables.write(args.on, trials, args.out):
+        tell(line)
+    return 1 if failures else 0
+
+
+def require_positive(args: argparse.Namespace, *names: str) -> None:
+    for name in names:
+        if getattr(args, name) is not None and getattr(args, name) < 1:
+            raise UserError(f"--{name} {getattr(args, name)} must be at least 1")
 
 
 def learn(args: argparse.Namespace) -> int:

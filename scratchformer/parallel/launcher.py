@@ -117,6 +117,12 @@ class Failure(NamedTuple):
     said: str
 
 
+def command_of(arguments: Sequence[str]) -> list[str]:
+    """`scratchformer` with these arguments as another process, with the very modules that this one would import."""
+    start = f"import sys; sys.path[:] = {sys.path!r}; import scratchformer.__main__"
+    return [sys.executable, "-c", start, *arguments]
+
+
 def launch(command: Sequence[str], size: int) -> int:
     """Run a command as `size` ranks -> exit code: 0, 130 if interrupted, 2 for bad input, 1 for all other failures.
 

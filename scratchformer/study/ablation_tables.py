@@ -1,0 +1,2 @@
+def write(task, trials, out):
+    return []
