@@ -203,7 +203,7 @@ def parser() -> argparse.ArgumentParser:
 def add_ablate(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--rows", default="A,B,C,D,E", metavar="LIST",
                      help="groups or rows of Table 3, as A,C1,big (default: A,B,C,D,E; the base model is always there)")
-    sub.add_argument("--on", choices=["tiny", "multi30k", "wmt14"], default="tiny", help="what to learn (default: tiny)")
+    sub.add_argument("--on", choices=["tiny", "multi30k", "wmt14"], default="tiny", help="the text (default: tiny)")
     sub.add_argument("--seeds", type=int, default=3, metavar="N", help="runs of each row (default: 3)")
     sub.add_argument("--data", metavar="DIR", help="the text; tiny has its own")
     sub.add_argument("--out", type=Path, required=True, metavar="DIR",
