@@ -47,13 +47,16 @@ class Task:
     depth: int
     budget: str
 
-    def config(self, row: str, seed: int) -> Config:
-        """The configuration of a row of Table 3 at this task's scale."""
+    def changes(self, row: str) -> dict[str, Any]:
+        """What a row of Table 3 changes of the base model at this task's scale."""
         scale = {"N": self.depth, "d_model": self.widths, "d_ff": self.widths, "d_k": self.widths, "d_v": self.widths}
-        settings = {name: value // scale[name] if name in scale else value for name, value in ROWS[row].items()}
-        if "steps" in settings:                                                    # big trains three times as long
-            settings["steps"] = self.base.training.steps * settings["steps"] // BASE.training.steps
-        return configs.with_settings(self.base, {"training.seed": seed, **settings})
+        changes = {name: value // scale[name] if name in scale else value for name, value in ROWS[row].items()}
+        if "steps" in changes:                                                     # big trains three times as long
+            changes["steps"] = self.base.training.steps * changes["steps"] // BASE.training.steps
+        return changes
+
+    def config(self, row: str, seed: int) -> Config:
+        return configs.with_settings(self.base, {"training.seed": seed, **self.changes(row)})
 
 
 def scaled_base(preset: str, widths: int, depth: int, training: dict[str, Any]) -> Config:
@@ -82,8 +85,8 @@ def chosen_rows(text: str) -> list[str]:
     for name in filter(None, (part.strip() for part in text.split(","))):
         found = [row for row in ROWS if row == name or row[0] == name and row[1:].isdigit()]
         if not found:
-            raise UserError(f"--rows {text}: Table 3 has no row {name!r}; there are A, B, C, D, E, big, and single rows "
-                            f"such as {', '.join(list(TABLE3)[:3])}")
+            raise UserError(f"--rows {text}: Table 3 has no row {name!r}; there are A, B, C, D, E, big, and single "
+                            f"rows such as {', '.join(list(TABLE3)[:3])}")
         wanted.update(found)
     return [row for row in ROWS if row in wanted]
 
@@ -122,7 +125,10 @@ class Trial:
         self.name = f"{row}-seed{seed}"
         self.run = RunDirectory(out / self.name)
         self.settings_file = out / f"{self.name}.toml"
-        data = config.data
+        data, training = config.data, config.training
+        if training.steps % training.validate_every:
+            raise UserError(f"training.validate_every={training.validate_every} does not divide "
+                            f"training.steps={training.steps}: the last step would not be looked at")
         self.val = find_split(Path(data.directory), "val", data.source_language, data.target_language)
 
     def require_same(self) -> None:

@@ -1,10 +1,9 @@
-"""The tables of docs/performance.md, from what the benchmarks measured.
+"""The tables of docs/performance.md, docs/ablations.md and docs/reproduction.md, from what the benchmarks measured.
 
-    python tools/performance.py           write them into the page, between the marks that name them
-    python tools/performance.py --check   say whether they are there already; exit code 1 if not
+    python tools/tables.py           write them into the pages, between the marks that name them
+    python tools/tables.py --check   say whether they are there already; exit code 1 if not
 
-The figures come from benchmarks/results/cpu_step.json, cpu_decode.json, cpu_run.json, cpu_tricks.json and
-cpu_scaling.json; below each table stands what it comes from.
+The numbers come from the JSON files in benchmarks/results/; below each table stands what it comes from.
 """
 
 from __future__ import annotations
@@ -16,9 +15,11 @@ import sys
 from pathlib import Path
 from typing import Any, Callable, Iterable
 
+from scratchformer.study import ablation_tables
+
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-PAGE = ROOT / "docs" / "performance.md"
+PAGES = [ROOT / "docs" / f"{name}.md" for name in ("performance", "ablations")]
 OURS, EAGER = "scratchformer", "pytorch"
 
 
@@ -125,8 +126,10 @@ TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "run": ("cpu_run", run),
     "scaling": ("cpu_scaling", scaling),
     "tricks": ("cpu_tricks", tricks),
+    "ablations_rows": ("ablations_tiny", ablation_tables.rows_table),
+    "ablations_claims": ("ablations_tiny", ablation_tables.claims_table),
 }
-"""Mark in the page -> the result's file, and what makes the table of it."""
+"""Mark in a page -> the result's file, and what makes the table of it."""
 
 
 def with_tables(page: str) -> str:
@@ -146,12 +149,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 if a table is not current")
     arguments = parser.parse_args()
-    page = PAGE.read_text(encoding="utf-8")
-    if arguments.check:
-        if with_tables(page) != page:
-            sys.exit("docs/performance.md: a table is not current: tools/performance.py")
-        return
-    PAGE.write_text(with_tables(page), encoding="utf-8")
+    for path in PAGES:
+        page = path.read_text(encoding="utf-8")
+        if not arguments.check:
+            path.write_text(with_tables(page), encoding="utf-8")
+        elif with_tables(page) != page:
+            sys.exit(f"{path.relative_to(ROOT)}: a table is not current: python tools/tables.py")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,226 @@
+"""The ablations of Table 3: rows at another scale, trials that survive a stop, intervals, verdicts."""
+
+import json
+import math
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from scratchformer import config as configs
+from scratchformer.config import BASE, PRESETS, TABLE3
+from scratchformer.errors import UserError
+from scratchformer.parallel.launcher import command_of
+from scratchformer.study import ablation, ablation_tables
+from scratchformer.study.ablation import ROWS, TASKS, Trial, chosen_rows
+from scratchformer.study.ablation_tables import CLAIMS, Claim, Sample, Scatter, judged, student, verdict
+from scratchformer.study.paper import PAPER_TABLE3
+
+# Rows -----------------------------------------------------------------------------------------------------------------
+
+
+def test_on_wmt14_the_rows_are_the_papers():
+    task = TASKS["wmt14"]
+    for row in TABLE3:
+        assert task.config(row, 0).model == configs.preset(row).model
+        assert task.config(row, 0).training.eps_ls == configs.preset(row).training.eps_ls
+    assert task.config("big", 0).model == PRESETS["big"].model and task.config("big", 0).training.steps == 300_000
+    assert task.config("base", 0).model == BASE.model
+
+
+@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("row", ROWS)
+def test_a_row_changes_in_the_papers_proportion(name, row):
+    """What a row multiplies or divides in the paper, it multiplies or divides by as much here; the rest stays."""
+    base, here = (configs.flat(TASKS[name].config(which, seed=7)) for which in ("base", row))
+    in_paper = configs.flat(configs.with_settings(BASE, {configs.full_key(key): ROWS[row][key] for key in ROWS[row]}))
+    for key, paper in in_paper.items():
+        if paper == configs.flat(BASE)[key]:
+            assert here[key] == base[key], key
+        elif type(paper) in (int, float):
+            assert here[key] / base[key] == pytest.approx(paper / configs.flat(BASE)[key]), key
+        else:
+            assert here[key] == paper, key
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_every_task_looks_at_its_last_step(name):
+    for row in ROWS:
+        settings = TASKS[name].config(row, 0).training
+        assert settings.steps % settings.validate_every == 0
+        assert not (settings.max_tokens or settings.minutes or settings.patience)      # nothing else may end it
+
+
+def test_rows_are_chosen_by_group_or_one_by_one():
+    assert chosen_rows("A,D1") == ["base", "A1", "A2", "A3", "A4", "D1"]
+    assert chosen_rows("E, C7,base") == ["base", "C7", "E"]
+    assert chosen_rows("A,B,C,D,E,big") == list(ROWS)
+    assert set(PAPER_TABLE3) == set(ROWS)
+
+
+@pytest.mark.parametrize(("arguments", "complaint"), [
+    (["--rows", "F"], "Table 3 has no row 'F'"),
+    (["--rows", "A5"], "no row 'A5'"),
+    (["--seeds", "0"], "--seeds 0 must be at least 1"),
+    (["--jobs", "-1"], "--jobs -1 must be at least 1"),
+    (["--on", "multi30k"], "needs --data DIR"),
+    (["--on", "wmt14"], "scratchformer data wmt14-en-de"),
+    (["--on", "wmt14", "--data", "/nowhere"], "/nowhere"),
+    (["--set", "steps=30", "--set", "validate_every=7"], "training.validate_every=7 does not divide training.steps=30"),
+    (["--device", "cpu", "--precision", "bf16"], "training.precision=bf16 is for a GPU"),
+])
+def test_bad_input(refused, tmp_path, corpus, arguments, complaint):
+    data = [] if "--on" in arguments else ["--data", corpus]
+    assert complaint in refused("ablate", "--out", tmp_path / "out", *data, *arguments)
+
+
+# Trials ---------------------------------------------------------------------------------------------------------------
+
+QUICK = {"vocab_size": 60, "N": 1, "d_model": 16, "d_ff": 32, "h": 2, "steps": 4, "validate_every": 2, "save_every": 2,
+         "warmup": 2, "tokens_per_batch": 80, "extra_length": 4, "threads": 1}
+
+
+@pytest.fixture
+def trials_in(corpus, tmp_path):
+    """trials_in(seeds, **changes) -> trials of the small corpus; a row is told apart by its P_drop alone"""
+    def build(seeds=1, **changes):
+        settings = QUICK | {"data.directory": str(corpus)} | changes
+        return [Trial(row, seed, configs.with_settings(TASKS["tiny"].config(row, seed), settings), tmp_path / "out")
+                for seed in range(seeds) for row in ("base", "D1")]
+    (tmp_path / "out").mkdir()
+    return build
+
+
+@pytest.mark.slow
+def test_trials_are_carried_out_once_and_judged(trials_in, tmp_path):
+    told = []
+    trials = trials_in(seeds=2)
+    assert ablation.run(trials, 2, told.append) == []
+    assert told[0] == "4 runs, 4 of them not done yet" and len(told) == 5
+    assert ablation.run(trials, 2, told.append) == [] and told[-1] == "4 runs, 0 of them not done yet"
+
+    ablation_tables.write("tiny", trials, tmp_path / "out")
+    found = json.loads((tmp_path / "out" / "ablations.json").read_text(encoding="utf-8"))
+    assert [(run["row"], run["seed"]) for run in found["runs"]] == [("base", 0), ("D1", 0), ("base", 1), ("D1", 1)]
+    for trial, run in zip(trials, found["runs"]):
+        log = [json.loads(line) for line in trial.run.log_file.read_text(encoding="utf-8").splitlines()]
+        last = [entry for entry in log if entry["event"] == "validation"][-1]
+        assert (run["loss"], last["step"]) == (last["loss"], 4)
+        assert run["target_tokens"] == sum(entry["target_tokens"] for entry in log if entry["event"] == "step")
+        assert trial.run.checkpoints.average.exists() is False                     # §6.2: no averaging
+    assert found["runs"][0]["loss"] != found["runs"][1]["loss"] != found["runs"][3]["loss"]
+    page = (tmp_path / "out" / "ablations.md").read_text(encoding="utf-8")
+    assert "| D1 | P_drop = 0.0 |" in page and "(D) dropout helps" in page and "(A)" not in page
+    assert (tmp_path / "out" / "ablations.png").read_bytes()[1:4] == b"PNG"
+    with pytest.raises(UserError, match="D1-seed0.*training.warmup is 3, was 2"):
+        ablation.run(trials_in(warmup=3)[1:], 1, told.append)
+
+
+@pytest.mark.slow
+def test_a_stop_leaves_runs_that_the_next_call_takes_up(trials_in, tmp_path):
+    """Told to stop, the command waits for its runs to save; then they end as if nothing had happened."""
+    told, settings = [], {"steps": 4000, "validate_every": 4000, "save_every": 4000}
+    trial = trials_in(**settings)[0]
+
+    def interrupt():
+        while not (trial.run.log_file.exists() and trial.run.read_log("step")):
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        ablation.run([trial], 1, told.append)
+    [checkpoint] = trial.run.checkpoints.steps()
+    reached = trial.run.read_log("step")[-1]["step"]
+    assert 1 <= reached < 4000 and checkpoint.stem.endswith(f"{reached}")
+    assert trial.next_command()[:2] == ["train", "--resume"]
+
+
+def test_a_trial_that_fails_leaves_the_others_alone(trials_in):
+    told = []
+    trials = trials_in()
+    trials[0].run.path.mkdir()
+    trials[0].run.tokenizer_file.mkdir()                                           # nothing can be written there
+    [failure] = ablation.run(trials, 1, told.append)
+    assert failure.startswith("base-seed0: exit code 2; scratchformer: ") and "tokenizer" in failure
+    assert trials[1].next_command() == [] and failure in told
+
+
+def test_the_command_goes_on_where_it_was_killed(corpus, tmp_path):
+    """As a user types it: kill -9 of the whole, then the same command again."""
+    settings = [f"--set={key}={value}" for key, value in (QUICK | {"steps": 60, "validate_every": 30}).items()
+                if key != "threads"]
+    command = command_of(["ablate", "--rows", "D1", "--seeds", "1", "--jobs", "1", "--data", str(corpus), "--out",
+                          str(tmp_path / "out"), *settings])
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    log = tmp_path / "out" / "base-seed0" / "log.jsonl"
+    while not log.exists():
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    again = subprocess.run(command, capture_output=True, text=True)
+    while again.returncode == 1 and "another process is training" in again.stderr:     # the orphan is at it still
+        time.sleep(0.2)
+        again = subprocess.run(command, capture_output=True, text=True)
+    assert again.returncode == 0, again.stderr
+    found = json.loads((tmp_path / "out" / "ablations.json").read_text(encoding="utf-8"))
+    assert Counter(run["row"] for run in found["runs"]) == {"base": 1, "D1": 1}
+    steps = [json.loads(line)["step"] for line in log.read_text(encoding="utf-8").splitlines() if '"step", ' in line]
+    assert steps == list(range(1, 61))
+
+
+# Statistics -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("freedom", "quantile"), [(1, 12.706), (2, 4.303), (5, 2.571), (38, 2.024), (1000, 1.962)])
+def test_students_distribution(freedom, quantile):
+    assert student(freedom) == pytest.approx(quantile, abs=5e-4)                   # as printed in any table of it
+
+
+def test_intervals_hold_what_they_promise():
+    """Of many sets of rows with normal scatter, 95 % of the intervals of a difference hold the true one."""
+    random = np.random.default_rng(0)
+    held = 0
+    for _ in range(2000):
+        rows = [Sample(random.normal(mean, 0.3, size=3)) for mean in (0.0, 1.0, 5.0, -2.0)]
+        margin = Scatter.of(rows).margin(rows[0], rows[1])
+        held += abs(rows[1].mean - rows[0].mean - 1.0) <= margin
+    assert held / 2000 == pytest.approx(0.95, abs=0.015)
+
+
+def test_single_runs_have_no_interval_and_no_verdict():
+    rows = [Sample(np.array([1.0])), Sample(np.array([2.0]))]
+    margin = Scatter.of(rows).margin(*rows)
+    assert math.isnan(margin)
+    assert {verdict(claim, 1.0, margin) for claim in CLAIMS} == {"inconclusive"}
+
+
+@pytest.mark.parametrize(("better", "difference", "margin", "expected"), [
+    ("base", 0.2, 0.1, "replicates"), ("base", 0.2, 0.3, "inconclusive"), ("base", -0.2, 0.1, "does not at this scale"),
+    ("base", -0.2, 0.3, "inconclusive"),
+    (None, 0.01, 0.02, "replicates"), (None, -0.04, 0.02, "inconclusive"), (None, -0.2, 0.1, "does not at this scale"),
+    (None, 0.0, 0.2, "inconclusive"),
+])
+def test_verdicts(better, difference, margin, expected):
+    assert verdict(Claim("", ("base", "E"), better, "loss"), difference, margin) == expected
+
+
+def test_the_papers_own_numbers_bear_its_claims_out():
+    """With one exception, of which the module speaks: the step from N = 6 to 8 gains perplexity, but no BLEU."""
+    found = {"rows": dict.fromkeys(PAPER_TABLE3),
+             "runs": [{"row": row, "loss": math.log(printed.ppl), "bleu": printed.bleu}
+                      for row, printed in PAPER_TABLE3.items()]}
+    judgements = judged(found)
+    assert len(judgements) == len(CLAIMS)
+    for claim, judgement in zip(CLAIMS, judgements):
+        assert judgement["difference"] == pytest.approx(judgement["paper"])
+        if claim.better is None:
+            assert abs(judgement["paper"]) < ablation_tables.NEARLY[claim.metric]
+        else:
+            exception = (claim.rows, claim.metric) == (("C3", "base"), "bleu")
+            assert (judgement["paper"] > 0) is not exception
