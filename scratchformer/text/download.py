@@ -213,7 +213,7 @@ def receive(response: requests.Response, partial: Path, start: int, total: int) 
                  desc=partial.stem, leave=False) as bar:
         if not start:
             validator_file(partial).write_text(validator_of(response), encoding="utf-8")
-        # Not iter_content: servers label a .tgz as "Content-Encoding: gzip", and it would unpack it.
+        # Not iter_content: some servers label a .tgz "Content-Encoding: gzip", and it would unpack it.
         for chunk in response.raw.stream(CHUNK_BYTES, decode_content=False):
             file.write(chunk)
             bar.update(len(chunk))

@@ -3,11 +3,10 @@
 import re
 import shutil
 from dataclasses import replace
-from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
-from local_server import LANGUAGE_OF_NEIGHBOURS, LocalServer, described, status, write_dataset
+from local_server import LANGUAGE_OF_NEIGHBOURS, LocalServer, described, serve, status, write_dataset
 
 from scratchformer.errors import UserError
 from scratchformer.text import datasets
@@ -190,28 +189,21 @@ def test_a_file_where_a_directory_should_be(small, refused, tmp_path, place):
     assert place in refused(small) and path.read_bytes() == b"a file"
 
 
-def fetch_elsewhere(dataset, directory, mirror, queue):
-    try:
-        fetch(dataset, directory, mirror, lambda line: None)
-        queue.put("done")
-    except UserError as error:
-        queue.put(str(error))
+def test_two_at_once(small, server, fetched, tmp_path):
+    """The second comes while the first downloads: it is refused, and the first does not notice."""
+    refusals = []
 
+    def come_in_between(handler):
+        try:
+            fetch(small, tmp_path / "out", server.url, lambda line: None)
+        except UserError as error:
+            refusals.append(str(error))
+        serve(handler)
 
-def test_two_processes_at_once(small, server, tmp_path, fetched):
-    """Each is done or refused, at least one is done, and what lies there afterwards is right."""
-    context = get_context("spawn")
-    queue = context.Queue()
-    processes = [context.Process(target=fetch_elsewhere, args=(small, tmp_path / "out", server.url, queue))
-                 for _ in range(2)]
-    for process in processes:
-        process.start()
-    said = [queue.get(timeout=120) for _ in processes]
-    for process in processes:
-        process.join()
-    assert "done" in said
-    assert all(line == "done" or "another process is downloading" in line for line in said)
+    server.next_answers = [come_in_between]
     assert pairs(fetched(small)[0].test) == TEST
+    assert len(refusals) == 1 and "another process is downloading" in refusals[0]
+    assert pairs(fetched(small)[0].test) == TEST                                   # the directory is free again
 
 
 # --- the table

@@ -164,10 +164,18 @@ def test_a_redirect_is_followed(server, load):
 # --- what is tried again
 
 
+def without_length(handler):
+    """An answer that ends with the connection, so that only we can know that it ended too early."""
+    handler.send_response(200)
+    handler.end_headers()
+    handler.wfile.write(CONTENT[:100_000])
+
+
 @pytest.mark.parametrize("fault, complaint", [
     (status(500), "answers 500"), (status(503), "answers 503"), (status(429), "answers 429"),
     (hung_up, "the connection failed"), (silent, "no answer within"),
     (broken_off(100_000), "the connection"), (stalled(100_000), "no answer within"), (broken_off(0), "the connection"),
+    (without_length, "the connection ended after 100000 of 300000 bytes"),
 ])
 def test_one_failure_is_told_and_overcome(server, load, pauses, monkeypatch, fault, complaint):
     lines = []
