@@ -533,6 +533,8 @@ def evaluate(args: argparse.Namespace) -> None:
     from scratchformer.study import evaluation
     from scratchformer.training.run import RunDirectory
 
+    if args.against_checkpoint and not args.against:
+        raise UserError("--against-checkpoint is that of the run --against, which is missing")
     run = RunDirectory(args.path)
     run.require()
     data = configs.load(run.config_file).data
