@@ -137,17 +137,17 @@ def parser() -> argparse.ArgumentParser:
     add_run(sub)
     sub.add_argument("--source", type=Path, metavar="F", help="text to translate, one sentence a line; with "
                      "--reference (default: the test split of the run's data directory)")
-    sub.add_argument("--reference", type=Path, metavar="F")
+    sub.add_argument("--reference", type=Path, metavar="F", help="its translation, line by line")
     sub.add_argument("--output", type=Path, metavar="F", help="write the translations to this file as well")
-    add_scores(sub, "RUN", "translate with this run, too")
+    add_scores(sub, "RUN", "translate with this run as well")
     sub.add_argument("--against-checkpoint", metavar="C", help="as --checkpoint, of the other run")
     add_search(sub)
 
     sub = command("score", score, "score translations that are there already: sacreBLEU and chrF",
                   "score translations.de --reference test.de --paper")
     sub.add_argument("hypotheses", type=Path, metavar="FILE", help="translations, plain text, one sentence a line")
-    sub.add_argument("--reference", type=Path, required=True, metavar="F")
-    add_scores(sub, "FILE", "these are other translations of the same text")
+    sub.add_argument("--reference", type=Path, required=True, metavar="F", help="what they should be, line by line")
+    add_scores(sub, "FILE", "score these translations as well")
     sub.add_argument("--language", default="de", metavar="L", help="of the text, for --paper (default: de)")
 
     sub = command("average", average, "average the weights of a run's last checkpoints; later commands use the average",
@@ -249,7 +249,8 @@ def add_data(sub: argparse.ArgumentParser) -> None:
 
 def add_scores(sub: argparse.ArgumentParser, other: str, summary: str) -> None:
     sub.add_argument("--paper", action="store_true", help="BLEU by the paper's script as well, and what makes the gap")
-    sub.add_argument("--against", type=Path, metavar=other, help=f"{summary}, and is the difference beyond chance?")
+    sub.add_argument("--against", type=Path, metavar=other,
+                     help=f"{summary}, and tell whether the difference is beyond chance")
     sub.add_argument("--json", action="store_true", help="print one JSON object")
 
 
