@@ -11,7 +11,7 @@ import textwrap
 from contextlib import redirect_stderr
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Iterator
+from typing import TYPE_CHECKING, Any, Iterator, Sequence
 
 import scratchformer
 from scratchformer import config as configs
@@ -22,6 +22,7 @@ from scratchformer.parallel.communicator import Abandoned, Communicator
 
 if TYPE_CHECKING:
     from scratchformer.decoding.translator import Translator
+    from scratchformer.study.evaluation import Assessment, Comparison, Evaluation, System
     from scratchformer.training.run import RunDirectory
 
 EXAMPLES = """\
@@ -130,13 +131,24 @@ def parser() -> argparse.ArgumentParser:
     add_search(sub)
 
     sub = command("evaluate", evaluate, "translate a test set and score it: sacreBLEU and chrF",
-                  "evaluate runs/m30k --source test.en.gz --reference test.de.gz --json")
-    sub.add_argument("--source", type=Path, required=True, metavar="F")
-    sub.add_argument("--reference", type=Path, required=True, metavar="F")
-    sub.add_argument("--json", action="store_true", help="print one JSON object")
-    sub.add_argument("--output", type=Path, metavar="F", help="write the translations to this file as well")
+                  "evaluate runs/m30k --paper\n"
+                  "  scratchformer evaluate runs/m30k --source test.en.gz --reference test.de.gz --json\n"
+                  "  scratchformer evaluate runs/big --against runs/base")
     add_run(sub)
+    sub.add_argument("--source", type=Path, metavar="F", help="text to translate, one sentence a line; with "
+                     "--reference (default: the test split of the run's data directory)")
+    sub.add_argument("--reference", type=Path, metavar="F", help="its translation, line by line")
+    sub.add_argument("--output", type=Path, metavar="F", help="write the translations to this file as well")
+    add_scores(sub, "RUN", "translate with this run as well")
+    sub.add_argument("--against-checkpoint", metavar="C", help="as --checkpoint, of the other run")
     add_search(sub)
+
+    sub = command("score", score, "score translations that are there already: sacreBLEU and chrF",
+                  "score translations.de --reference test.de --paper")
+    sub.add_argument("hypotheses", type=Path, metavar="FILE", help="translations, plain text, one sentence a line")
+    sub.add_argument("--reference", type=Path, required=True, metavar="F", help="what they should be, line by line")
+    add_scores(sub, "FILE", "score these translations as well")
+    sub.add_argument("--language", default="de", metavar="L", help="of the text, for --paper (default: de)")
 
     sub = command("average", average, "average the weights of a run's last checkpoints; later commands use the average",
                   "average runs/m30k --last 10")
@@ -252,6 +264,13 @@ def add_data(sub: argparse.ArgumentParser) -> None:
                      help="directory with train.en, train.de, val.en, val.de (or .gz)")
     for name in ("train-source", "train-target", "val-source", "val-target"):
         sub.add_argument(f"--{name}", metavar="F", help="a UTF-8 file, one sentence a line, instead of --data")
+
+
+def add_scores(sub: argparse.ArgumentParser, other: str, summary: str) -> None:
+    sub.add_argument("--paper", action="store_true", help="BLEU by the paper's script as well, and what makes the gap")
+    sub.add_argument("--against", type=Path, metavar=other,
+                     help=f"{summary}, and tell whether the difference is beyond chance")
+    sub.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def add_search(sub: argparse.ArgumentParser) -> None:
@@ -531,26 +550,78 @@ def input_lines(files: list[Path]) -> Iterator[str]:
 
 
 def evaluate(args: argparse.Namespace) -> None:
-    from scratchformer.text.bleu import corpus_scores
-    from scratchformer.text.corpora import read_lines
+    from scratchformer.study import evaluation
+    from scratchformer.training.run import RunDirectory
 
-    sources, references = read_lines(args.source), read_lines(args.reference)
-    if len(sources) != len(references):
-        raise UserError(f"{args.source} has {len(sources)} lines, {args.reference} has {len(references)}")
-    translator, options = trained_translator(args), search_options(args)
-    translations = translator.translate(sources, **options)
-    scores = corpus_scores(translations, references)
-    if args.json:
-        print(json.dumps({**scores._asdict(), **options}))
+    if args.against_checkpoint and not args.against:
+        raise UserError("--against-checkpoint is that of the run --against, which is missing")
+    run = RunDirectory(args.path)
+    run.require()
+    data = configs.load(run.config_file).data
+    files = evaluation.test_set(data, args.source, args.reference)
+    sources, references = evaluation.read_parallel(*files)
+    asked = [args]
+    if args.against:
+        asked.append(argparse.Namespace(**{**vars(args), "path": args.against, "checkpoint": args.against_checkpoint}))
+    with evaluation.lines_to(args.output, files) as write:
+        systems = [trained_system(each) for each in asked]
+        translations = [systems[0].translate(sources)]
+        write(translations[0])
+        translations += [system.translate(sources) for system in systems[1:]]
+    language = data.target_language if args.paper else None
+    results = [evaluation.Evaluation(system, files, evaluation.assess(lines, references, language))
+               for system, lines in zip(systems, translations)]
+    for result in results:
+        keep_scores(result.system.run, result.as_record())
+    comparisons = evaluation.compare(translations[0], translations[1], references) if args.against else []
+    print_scores(args.json, results, comparisons, [system.name for system in systems])
+
+
+def trained_system(args: argparse.Namespace) -> System:
+    from scratchformer.study.evaluation import System
+    from scratchformer.training.checkpoints import step_of
+    from scratchformer.training.run import RunDirectory, checkpoint_file
+
+    run = RunDirectory(args.path)
+    run.require()
+    checkpoint = checkpoint_file(run.checkpoints, args.checkpoint)
+    options = search_options(args)
+    translator = trained_translator(argparse.Namespace(**{**vars(args), "checkpoint": checkpoint}))
+    return System(run, checkpoint, step_of(checkpoint), translator, **options)
+
+
+def keep_scores(run: RunDirectory, scores: dict[str, Any]) -> None:
+    """Add the scores to those of the run. A run that can only be read is no reason to fail."""
+    try:
+        run.record_evaluation(scores)
+    except UserError as error:
+        print(f"scores not kept: {error}", file=sys.stderr)
+
+
+def score(args: argparse.Namespace) -> None:
+    from scratchformer.study import evaluation
+
+    files = [args.hypotheses, args.against] if args.against else [args.hypotheses]
+    parallel = [evaluation.read_parallel(file, args.reference) for file in files]
+    translations, references = [lines for lines, _ in parallel], parallel[0][1]
+    language = args.language if args.paper else None
+    results = [evaluation.assess(lines, references, language) for lines in translations]
+    comparisons = evaluation.compare(translations[0], translations[1], references) if args.against else []
+    print_scores(args.json, results, comparisons, [str(file) for file in files])
+
+
+def print_scores(as_json: bool, results: Sequence[Assessment | Evaluation], comparisons: list[Comparison],
+                 names: list[str]) -> None:
+    """The scores of one system or of two, and in the latter case their comparison."""
+    from scratchformer.study.evaluation import comparison_as_text
+
+    if as_json:
+        first, *others = [result.as_json() for result in results]
+        both = {"against": others[0], "comparison": [each._asdict() for each in comparisons]} if others else {}
+        print(json.dumps(first | both))
     else:
-        print(f"BLEU {scores.bleu:.2f}  ({scores.bleu_signature})\nchrF {scores.chrf:.2f}  ({scores.chrf_signature})\n"
-              f"{scores.n_sentences} sentences, beam {options['beam']}, alpha {options['alpha']:g}, "
-              f"length ratio {scores.length_ratio:.3f}, brevity penalty {scores.brevity_penalty:.3f}")
-    if args.output:
-        try:
-            args.output.write_text("".join(line + "\n" for line in translations), encoding="utf-8")
-        except OSError as error:
-            raise UserError(f"{args.output}: cannot write: {error.strerror}") from None
+        print("\n\n".join([result.as_text() for result in results]
+                          + ([comparison_as_text(comparisons, *names)] if comparisons else [])))
 
 
 # Looking closer -------------------------------------------------------------------------------------------------------

@@ -132,8 +132,8 @@ def test_a_reader_that_has_read_enough_is_no_error(trained):
 
 
 @pytest.fixture
-def evaluate(cli, trained, corpus):
-    return lambda *options: cli("evaluate", trained.path, "--source", corpus / "val.en", "--reference",
+def evaluate(cli, own_run, corpus):
+    return lambda *options: cli("evaluate", own_run.path, "--source", corpus / "val.en", "--reference",
                                 corpus / "val.de", "--beam", 2, *options)
 
 
@@ -211,7 +211,7 @@ def test_a_wrong_gradient_is_code_1(cli, monkeypatch):
 
 
 @pytest.mark.parametrize("command", [[], ["train"], ["translate"], ["evaluate"], ["average"], ["gradcheck"], ["plot"],
-                                     ["data"], ["config"], ["demo"], ["doctor"], ["export"], ["import"]])
+                                     ["score"], ["data"], ["config"], ["demo"], ["doctor"], ["export"], ["import"]])
 def test_every_command_has_help(cli, capfd, command):
     with pytest.raises(SystemExit) as left:
         cli(*command, "--help")

@@ -1,7 +1,7 @@
 """How good are these translations? BLEU (Papineni et al. 2002) and chrF (Popović 2015), as sacreBLEU computes them.
 
 A BLEU score means something only together with its tokenization and smoothing, so every score comes with sacreBLEU's
-signature. The paper's own figures (§6.1) come from another script, and are not comparable digit by digit.
+signature. The paper's own figures (§6.1) come from another script; `paper_bleu` scores in its way.
 """
 
 from typing import NamedTuple
@@ -32,10 +32,7 @@ def corpus_scores(hypotheses: list[str], references: list[str]) -> Scores:
     """
     from sacrebleu.metrics import BLEU, CHRF  # here: the import takes 0.1 s, and most commands never score
 
-    if len(hypotheses) != len(references):
-        raise UserError(f"{len(hypotheses)} translations cannot be scored against {len(references)} references")
-    if not hypotheses:
-        raise UserError("no translations to score")
+    require_pairs(hypotheses, references)
     bleu, chrf = BLEU(), CHRF()
     bleu_score = bleu.corpus_score(hypotheses, [references])
     chrf_score = chrf.corpus_score(hypotheses, [references])
@@ -48,3 +45,11 @@ def corpus_scores(hypotheses: list[str], references: list[str]) -> Scores:
         length_ratio=bleu_score.ratio,
         n_sentences=len(hypotheses),
     )
+
+
+def require_pairs(hypotheses: list[str], references: list[str]) -> None:
+    """Raises UserError unless every translation has its reference, and there is one."""
+    if len(hypotheses) != len(references):
+        raise UserError(f"{len(hypotheses)} translations cannot be scored against {len(references)} references")
+    if not hypotheses:
+        raise UserError("no translations to score")

@@ -101,6 +101,12 @@ def load(path: Path) -> Checkpoint:
                       configs.from_dict(json.loads(header["config"]), str(path)))
 
 
+def step_of(path: Path) -> int:
+    """The step after which a checkpoint was taken. Reads the header alone; the file must be one that `load` reads."""
+    with safe_open(path, framework="numpy") as file:
+        return json.loads(file.metadata()["progress"])["step"]
+
+
 def read_tensors(path: Path, form: str) -> tuple[dict[str, str], dict[str, np.ndarray]]:
     """The header and the arrays of a safetensors file whose header says `form`.
 

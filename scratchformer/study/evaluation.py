@@ -1,0 +1,260 @@
+"""How good is a run, and is it better than another? What `scratchformer evaluate` and `scratchformer score` do.
+
+A test set is two parallel files. It is checked, and the file for the translations opened, before anything is
+translated: translating may take long, and must not have been in vain.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Callable, Iterator, NamedTuple
+
+from scratchformer.config import DataConfig
+from scratchformer.decoding.translator import Translator
+from scratchformer.errors import UserError
+from scratchformer.text.bleu import Scores, corpus_scores
+from scratchformer.text.corpora import ParallelFiles, find_split, read_lines
+from scratchformer.text.paper_bleu import PaperScore, gap, paper_bleu
+from scratchformer.training.run import RunDirectory
+
+N_SAMPLES = 1000
+"""Test sets that the bootstrap draws."""
+
+SIGNIFICANT = 0.05
+"""A difference that chance makes more rarely than this is called one."""
+
+# The test set ---------------------------------------------------------------------------------------------------------
+
+
+def test_set(data: DataConfig, source: Path | None, reference: Path | None) -> ParallelFiles:
+    """The files that are named, or else the test split of the run's data directory.
+
+    Raises: UserError if only one is named, or none and the run has no such directory or split.
+    """
+    if source and reference:
+        return ParallelFiles(source, reference)
+    if source or reference:
+        raise UserError("a test set is two files: give both --source and --reference, or neither")
+    if data.train_source:
+        raise UserError("the run was trained on files, not on a directory that might hold a test set: "
+                        "give --source and --reference")
+    if not data.directory:
+        raise UserError("the run was trained on the bundled corpus. To have its test set as files: "
+                        "scratchformer data tiny --out data/tiny; then give "
+                        "--source data/tiny/test.en --reference data/tiny/test.de")
+    try:
+        return find_split(Path(data.directory), "test", data.source_language, data.target_language)
+    except UserError as error:
+        raise UserError(f"{error}; give --source and --reference") from None
+
+
+def read_parallel(one: Path, other: Path) -> tuple[list[str], list[str]]:
+    """The lines of both files, blank ones included.
+
+    Raises: UserError if they differ in number or there are none, or as `read_lines` does.
+    """
+    lines, other_lines = read_lines(one), read_lines(other)
+    if len(lines) != len(other_lines):
+        raise UserError(f"{one} has {len(lines)} lines, {other} has {len(other_lines)}")
+    if not lines:
+        raise UserError(f"{one} and {other} are empty: no translations to score")
+    return lines, other_lines
+
+
+@contextmanager
+def lines_to(path: Path | None, inputs: tuple[Path, ...] = ()) -> Iterator[Callable[[list[str]], None]]:
+    """-> write(lines), for a file that takes its name when it is whole. Without a path, nothing is written.
+
+    Raises: UserError at once if it cannot be opened or is one of the `inputs`, and from `write` if the disk is full.
+    """
+    if path is None:
+        yield lambda lines: None
+        return
+    if any(path.exists() and each.exists() and path.samefile(each) for each in inputs):
+        raise UserError(f"{path}: is part of the test set; write the translations elsewhere")
+    is_stream = path.exists() and not path.is_file()                               # /dev/stdout, a pipe
+    place = path.resolve()                                                         # of a link, the file it leads to
+    temporary = path if is_stream else place.with_name(f".{place.name}.partial")
+    try:
+        file = open(temporary, "w", encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{path}: cannot write: {error.strerror}") from None
+
+    def write(lines: list[str]) -> None:
+        try:
+            with file:
+                file.writelines(line + "\n" for line in lines)
+            if not is_stream:
+                os.replace(temporary, place)
+        except OSError as error:
+            raise UserError(f"{path}: cannot write: {error.strerror}") from None
+
+    try:
+        yield write
+    finally:
+        file.close()
+        if not is_stream:
+            temporary.unlink(missing_ok=True)
+
+
+# Scores ---------------------------------------------------------------------------------------------------------------
+
+
+class Assessment(NamedTuple):
+    """What a set of translations is worth.
+
+    paper, gap  the score by the paper's script, and what leads to it from sacreBLEU's; None if nobody asked
+    """
+
+    scores: Scores
+    paper: PaperScore | None = None
+    gap: dict[str, float] | None = None
+
+    def as_record(self) -> dict[str, Any]:
+        scores, paper = self.scores, self.paper
+        return {"n_sentences": scores.n_sentences, "bleu": scores.bleu, "bleu_signature": scores.bleu_signature,
+                "chrf": scores.chrf, "chrf_signature": scores.chrf_signature, "length_ratio": scores.length_ratio,
+                "brevity_penalty": scores.brevity_penalty, "paper_bleu": paper and paper.bleu,
+                "paper_signature": paper and paper.signature}
+
+    def as_json(self) -> dict[str, Any]:
+        """The record, and the parts of the paper's score."""
+        return {**self.as_record(), "paper": self.paper and self.paper._asdict(), "gap": self.gap}
+
+    def as_text(self, how: str = "") -> str:
+        scores = self.scores
+        return "\n".join([f"BLEU {scores.bleu:.2f}  ({scores.bleu_signature})",
+                          f"chrF {scores.chrf:.2f}  ({scores.chrf_signature})", *self._paper_lines(),
+                          f"{scores.n_sentences} sentences, {how}length ratio {scores.length_ratio:.3f}, "
+                          f"brevity penalty {scores.brevity_penalty:.3f}"])
+
+    def _paper_lines(self) -> list[str]:
+        if self.paper is None or self.gap is None:
+            return []
+        precisions = "/".join(f"{precision:.1f}" for precision in self.paper.precisions)
+        steps = ", ".join(f"{step} {round(change, 2) + 0.0:+.2f}" for step, change in self.gap.items())
+        return [f"BLEU {self.paper.bleu:.2f} as the paper's script counts  ({self.paper.signature})",
+                f"  precisions {precisions}, {self.paper.hypothesis_length} tokens against "
+                f"{self.paper.reference_length}, brevity penalty {self.paper.brevity_penalty:.3f}",
+                f"  from {self.scores.bleu:.2f} to {self.paper.bleu:.2f}: {steps}"]
+
+
+def assess(hypotheses: list[str], references: list[str], paper_language: str | None = None) -> Assessment:
+    """sacreBLEU's scores, and if the language of the text is given that of the paper's script.
+
+    Raises: UserError if there is nothing to score or the two lists differ in length.
+    """
+    scores = corpus_scores(hypotheses, references)
+    if paper_language is None:
+        return Assessment(scores)
+    return Assessment(scores, paper_bleu(hypotheses, references, paper_language),
+                      gap(scores.bleu, hypotheses, references, paper_language))
+
+
+# Two systems ----------------------------------------------------------------------------------------------------------
+
+
+class Comparison(NamedTuple):
+    """One measure of two sets of translations, by a paired bootstrap (Koehn 2004; lesson 21 derives it).
+
+    interval, other_interval  where 95 % of the scores on drawn test sets lie, about their mean
+    p_value                   how often a difference as large comes of the draw alone; 1 if there is none
+    """
+
+    measure: str
+    score: float
+    interval: tuple[float, float]
+    other_score: float
+    other_interval: tuple[float, float]
+    p_value: float
+    signature: str
+
+    def verdict(self, name: str, other_name: str) -> str:
+        difference = self.score - self.other_score
+        if difference == 0:
+            return "the same score"
+        if self.p_value >= SIGNIFICANT:
+            return f"no difference beyond chance: {difference:+.2f}, p = {self.p_value:.3f}"
+        return f"{name if difference > 0 else other_name} is better: by {abs(difference):.2f}, p = {self.p_value:.3f}"
+
+
+def compare(hypotheses: list[str], others: list[str], references: list[str]) -> list[Comparison]:
+    """BLEU and chrF of two systems on the same test sets, drawn from the sentences of this one with replacement.
+
+    The draw is seeded: the same translations give the same result. Takes 72 kB of memory for each sentence.
+    """
+    from sacrebleu.metrics import BLEU, CHRF
+    from sacrebleu.significance import PairedTest
+
+    metrics = {"BLEU": BLEU(), "chrF": CHRF()}
+    test: Any = PairedTest([("other", others), ("ours", hypotheses)], metrics, [references], "bs", N_SAMPLES)
+    signatures, results = test()
+    comparisons = []
+    for measure, (name, signature) in zip(metrics, signatures.items()):            # sacreBLEU calls chrF chrF2
+        theirs, ours = results[name]
+        p_value = 1.0 if ours.score == theirs.score else ours.p_value              # sacreBLEU would say 1/1001
+        comparisons.append(Comparison(measure, ours.score, interval(ours), theirs.score, interval(theirs), p_value,
+                                      str(signature)))
+    return comparisons
+
+
+def interval(result: Any) -> tuple[float, float]:
+    return float(result.mean - result.ci), float(result.mean + result.ci)
+
+
+def comparison_as_text(comparisons: list[Comparison], name: str, other_name: str) -> str:
+    lines = [f"paired bootstrap, {N_SAMPLES} drawn test sets, 95 % intervals:"]
+    for each in comparisons:
+        for score, (low, high), whose in ((each.score, each.interval, name),
+                                          (each.other_score, each.other_interval, other_name)):
+            lines.append(f"{each.measure:6} {score:6.2f}  ({low:.2f} to {high:.2f})  {whose}")
+        lines.append(f"{'':6} {each.verdict(name, other_name)}  ({each.signature})")
+    return "\n".join(lines)
+
+
+# Runs -----------------------------------------------------------------------------------------------------------------
+
+
+class System(NamedTuple):
+    """A trained model and how it is to translate."""
+
+    run: RunDirectory
+    checkpoint: Path
+    step: int                               # after which the checkpoint was taken
+    translator: Translator
+    beam: int
+    alpha: float
+
+    @property
+    def name(self) -> str:
+        return f"{self.run.path} ({self.checkpoint.stem})"
+
+    def translate(self, sentences: list[str]) -> list[str]:
+        return self.translator.translate(sentences, self.beam, self.alpha)
+
+
+class Evaluation(NamedTuple):
+    """What one run's translations of a test set are worth."""
+
+    system: System
+    files: ParallelFiles
+    assessment: Assessment
+
+    def as_record(self) -> dict[str, Any]:
+        """What `RunDirectory.record_evaluation` keeps."""
+        return self._about() | self.assessment.as_record()
+
+    def as_json(self) -> dict[str, Any]:
+        return {"run": str(self.system.run.path)} | self._about() | self.assessment.as_json()
+
+    def as_text(self) -> str:
+        run, checkpoint, step, _, beam, alpha = self.system
+        return (f"{self.assessment.as_text(f'beam {beam}, alpha {alpha:g}, ')}\n"
+                f"{run.path}: {checkpoint.name}, step {step}")
+
+    def _about(self) -> dict[str, Any]:
+        _, checkpoint, step, _, beam, alpha = self.system
+        return {"checkpoint": checkpoint.name, "step": step, "source": os.path.abspath(self.files.source),
+                "reference": os.path.abspath(self.files.target), "beam": beam, "alpha": alpha}

@@ -1,0 +1,190 @@
+"""The paper's BLEU against a computation from its definition, which shares nothing with it but the tokenizer."""
+
+import math
+import os
+import random
+import re
+import shutil
+import subprocess
+import unicodedata
+from collections import Counter
+
+import pytest
+import sacremoses
+
+from scratchformer.errors import UserError
+from scratchformer.text.bleu import corpus_scores
+from scratchformer.text.paper_bleu import cut_at_hyphens, gap, moses_tokens, paper_bleu, plain_quotes
+
+WORDS = ("der Hund sieht ein Haus und läuft über die Straße Nord-Süd-Dialog 16-jährige E-Mail a-b-c-d ü-ö-ä à-Å-é "
+         "1.234,56 3,5-fache z.B. Dr. usw. ... … – -- - -ab ab- http://www.a-b.de/c-d?e=f&g info@a-b.de l'eau "
+         "wasn't geht’s 5% $3 § <b> a|b [x] 北京-上海 Ärzte, Übel; (naja) richtig? ja!").split()
+QUOTES = ['„{}“', '“{}”', '"{}"', '«{}»', '»{}«', '‟{}”', '‚{}‘', "'{}'", '„{}"']
+
+
+def sentence(rng):
+    words = rng.choices(WORDS, k=rng.randint(0, 14))
+    if words and rng.random() < 0.5:
+        index = rng.randrange(len(words))
+        words[index] = rng.choice(QUOTES).format(words[index])
+    return " ".join(words) + rng.choice(["", ".", " .", "!"])
+
+
+def garbled(text, rng):
+    """A translation of about the quality at which BLEU is taken: words missing, wrong, with other quotes or hyphens."""
+    words = [rng.choice(WORDS) if rng.random() < 0.15 else word for word in text.split() if rng.random() < 0.93]
+    text = " ".join(words)
+    return "".join(rng.choice('"„“') if char in '"„“' else " " if char == "-" and rng.random() < 0.2 else char
+                   for char in text)
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    """A thousand hypotheses, and their references; some of either are empty."""
+    rng = random.Random(0)
+    references = [sentence(rng) for _ in range(1000)]
+    return ["" if rng.random() < 0.02 else garbled(text, rng) for text in references], references
+
+
+# From the definition --------------------------------------------------------------------------------------------------
+
+
+def is_double_quote(char):
+    name = unicodedata.name(char, "")
+    return name == "QUOTATION MARK" or "QUOTATION MARK" in name and "DOUBLE" in name
+
+
+def cut(text):
+    """Byte by byte: a hyphen between two that are no blanks is cut, unless the byte before went to another hyphen."""
+    data, parts, taken = text.encode(), [], -1
+    for i in range(len(data)):
+        is_cut = (data[i:i + 1] == b"-" and 0 < i < len(data) - 1 and i - 1 > taken
+                  and data[i - 1:i].strip() and data[i + 1:i + 2].strip())
+        if is_cut:
+            taken = i + 1
+        parts.append(b" ##AT##-##AT## " if is_cut else data[i:i + 1])
+    return b"".join(parts).decode()
+
+
+MOSES = {language: sacremoses.MosesTokenizer(lang=language) for language in ("de", "fr", "en")}
+
+
+def tokens_of(text, language="de"):
+    plain = "".join('"' if is_double_quote(char) else char for char in text)
+    return [part for token in MOSES[language].tokenize(plain) for part in cut(token).split()]
+
+
+def defined(hypotheses, references):
+    """-> score, precisions, brevity penalty, lengths. Lists of tokens in."""
+    precisions = []
+    for n in (1, 2, 3, 4):
+        right = written = 0
+        for hypothesis, reference in zip(hypotheses, references):
+            wanted = Counter(tuple(reference[i:i + n]) for i in range(len(reference) - n + 1))
+            for i in range(len(hypothesis) - n + 1):
+                gram = tuple(hypothesis[i:i + n])
+                written += 1
+                right += wanted[gram] > 0
+                wanted[gram] -= 1
+        precisions.append(right / written if written else 0)
+    c, r = sum(map(len, hypotheses)), sum(map(len, references))
+    penalty = 1 if c >= r else math.exp(1 - r / c) if c else 0
+    return 100 * penalty * math.prod(precisions) ** 0.25, [100 * p for p in precisions], penalty, c, r
+
+
+@pytest.mark.parametrize("language, part", [("de", slice(None)), ("fr", slice(0, 100)), ("en", slice(100, 200)),
+                                            ("de", slice(0, 1)), ("de", slice(3, 4)), ("de", slice(7, 10))])
+def test_the_score_is_its_definition(pairs, language, part):
+    hypotheses, references = (lines[part] for lines in pairs)
+    score, precisions, penalty, c, r = defined(*([tokens_of(line, language) for line in lines]
+                                                 for lines in (hypotheses, references)))
+    ours = paper_bleu(hypotheses, references, language)
+    assert ours.bleu == pytest.approx(score, rel=1e-12, abs=1e-12)
+    assert ours.precisions == pytest.approx(precisions, rel=1e-12)
+    assert ours.brevity_penalty == pytest.approx(penalty, rel=1e-12)
+    assert (ours.hypothesis_length, ours.reference_length) == (c, r)
+    if part == slice(None):
+        assert 20 < ours.bleu < 80 and penalty < 1, "the comparison means something"
+
+
+def test_each_step_of_the_gap_is_its_definition(pairs):
+    hypotheses, references = (lines[:200] for lines in pairs)
+
+    def of(tokenize):
+        return defined(*([tokenize(line) for line in lines] for lines in (hypotheses, references)))[0]
+
+    start = corpus_scores(hypotheses, references).bleu
+    moses = of(MOSES["de"].tokenize)
+    plain = of(lambda line: MOSES["de"].tokenize("".join('"' if is_double_quote(char) else char for char in line)))
+    steps = gap(start, hypotheses, references)
+    assert list(steps.values()) == pytest.approx([moses - start, plain - moses, of(tokens_of) - plain], abs=1e-9)
+    assert min(map(abs, steps.values())) > 0.01, "every step does something"
+    assert start + sum(steps.values()) == pytest.approx(paper_bleu(hypotheses, references).bleu, abs=1e-9)
+
+
+# The steps ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(shutil.which("perl") is None, reason="needs perl")
+def test_hyphens_are_cut_as_perl_does(pairs):
+    lines = [line for part in pairs for line in [*part, *moses_tokens(part, "de")]]
+    lines += ["-", "--", "---", "a--b", "a-b-c", "a - b", "-a-", "ü-ü", "a-ü-b-é-c", "à-\xa0-x", "…-…-…", "a-\x0b-b-c"]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PERL")}
+    done = subprocess.run(["perl", "-ple", r"s{(\S)-(\S)}{$1 ##AT##-##AT## $2}g"], capture_output=True, check=True,
+                          input="".join(line + "\n" for line in lines).encode(), env=environment)
+    assert done.stdout.decode().split("\n")[:-1] == cut_at_hyphens(lines)
+
+
+def test_hyphens():
+    assert cut_at_hyphens(["rich-text format", "a-b-c", "a-ü-c", "a - b", "-5 ab-"]) == [
+        "rich ##AT##-##AT## text format", "a ##AT##-##AT## b-c", "a ##AT##-##AT## ü ##AT##-##AT## c", "a - b", "-5 ab-"]
+
+
+def test_moses_tokens():
+    assert moses_tokens(['Er sagte: "Am 3. Mai, z. B. um 5,5 Uhr" & ging.', ""], "de") == [
+        "Er sagte : &quot; Am 3. Mai , z. B. um 5,5 Uhr &quot; &amp; ging .", ""]
+    assert moses_tokens(["l'eau n'est pas l’eau."], "fr") == ["l&apos; eau n&apos; est pas l ’ eau ."]
+    assert moses_tokens(["l’eau…"], "fr", replace_unicode_punctuation=True) == ["l&apos; eau ..."]
+
+
+def test_quotes_and_the_apostrophe():
+    assert plain_quotes(["„a“ “b” »c« «d» ‟e”", "geht’s ‚f‘"]) == ['"a" "b" "c" "d" "e"', "geht’s ‚f‘"]
+
+
+def test_a_hyphenated_word_counts_thrice():
+    hypothesis, reference = ["Ein reich-haltiger Text ist da"], ["Ein reich-haltiges Buch war hier"]
+    assert paper_bleu(hypothesis, reference).precisions == pytest.approx([100 * 3 / 7, 100 * 2 / 6, 20, 0])
+    assert paper_bleu(hypothesis, reference).bleu == 0, "nothing is smoothed"
+    assert corpus_scores(hypothesis, reference).bleu > 0
+
+
+def test_unicode_punctuation_is_an_option_that_the_signature_names():
+    hypothesis, reference = ["Wie geht’s dir denn heute…"], ["Wie geht's dir denn heute..."]
+    kept, replaced = (paper_bleu(hypothesis, reference, replace_unicode_punctuation=which) for which in (False, True))
+    assert kept.bleu < replaced.bleu == pytest.approx(100)
+    assert "punct:kept" in kept.signature and "punct:replaced" in replaced.signature
+
+
+def test_the_signature():
+    expected = (r"nrefs:1\|case:mixed\|eff:no\|quotes:plain\|punct:kept\|tok:moses-fr\|escape:yes\|hyphens:cut\|"
+                r"smooth:none\|version:[\d.]+\+sacremoses\.[\d.]+")
+    assert re.fullmatch(expected, paper_bleu(["a"], ["a"], "fr").signature)
+
+
+def test_case_counts_and_tokenized_text_is_no_cause_for_a_warning(caplog, capfd):
+    lines = ["Der Hund sieht ein Haus ."] * 120
+    assert paper_bleu(lines, lines).bleu == pytest.approx(100)
+    assert paper_bleu([line.lower() for line in lines], lines).bleu < 50
+    assert caplog.records == [] and capfd.readouterr().err == ""
+
+
+def test_empty_lines():
+    assert paper_bleu(["", ""], ["ein Hund", ""]).bleu == 0
+    assert paper_bleu(["ein Hund", ""], ["", ""])[:3] == (0, (0, 0, 0, 0), 1)
+
+
+def test_what_cannot_be_scored():
+    with pytest.raises(UserError, match="1 translations .* 2 references"):
+        paper_bleu(["a"], ["a", "b"])
+    with pytest.raises(UserError, match="no translations"):
+        paper_bleu([], [])
