@@ -3,7 +3,7 @@
     python benchmarks/ablations.py [--runs DIR] [--out DIR]
 
 It does what `scratchformer ablate --on tiny --seeds 3 --out DIR` does, and writes what came of it, with where it comes
-from, as ablations_tiny.json. 57 runs take about fifty minutes on two quiet cores; the same command goes on after a stop.
+from, as ablations_tiny.json. 57 runs take most of an hour on two quiet cores; the same command goes on after a stop.
 """
 
 from __future__ import annotations

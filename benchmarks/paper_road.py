@@ -3,8 +3,8 @@
     python benchmarks/paper_road.py [--quick] [--work DIR] [--out DIR]
 
 A server on this machine stands for the public homes of WMT 2014: archives with the real names and layout, which hold
-sentences of the bundled corpus. The commands are those of docs/reproduction.md, but for `--mirror` and for settings that
-make the model small. What they print goes into paper_road.json, the last report into example_report/ beside it.
+sentences of the bundled corpus. The commands are those of docs/reproduction.md, but for `--mirror` and for settings
+that make the model small. What they print goes into paper_road.json, the last report into example_report/ beside it.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def carried_out(command: list[str]) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="a few steps of a smaller model, to see that it runs")
-    parser.add_argument("--work", type=Path, help="directory of data and run, which stay there (default: a temporary one)")
+    parser.add_argument("--work", type=Path, help="directory of data and run, which stay (default: a temporary one)")
     parser.add_argument("--out", type=Path, default=RESULTS, help="directory of the result (default: results/ here)")
     arguments = parser.parse_args()
     provenance = surroundings()

@@ -101,14 +101,22 @@ def written_text(task: str, out: Path) -> str:
                         f"`scratchformer data {'wmt14-en-de' if task == 'wmt14' else task} --out DIR` writes")
     directory, partial = out / "text", out / ".text.partial"
     if not directory.exists():
+        make_directory(out)
         try:
             shutil.rmtree(partial, ignore_errors=True)
-            out.mkdir(parents=True, exist_ok=True)
             grammar.write_corpus(partial, annotations=())
             partial.rename(directory)
         except OSError as error:
             raise UserError(f"{directory}: cannot write: {error.strerror}") from None
     return str(directory)
+
+
+def make_directory(path: Path) -> None:
+    """Raises UserError if it cannot be made."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{path}: cannot make the directory: {error.strerror}") from None
 
 
 # One run --------------------------------------------------------------------------------------------------------------
@@ -183,6 +191,7 @@ def run(trials: list[Trial], jobs: int, tell: Callable[[str], None]) -> list[str
     """
     for trial in trials:
         trial.require_same()
+        make_directory(trial.settings_file.parent)
     waiting = [(trial, command) for trial in trials if (command := trial.next_command())]
     tell(f"{len(trials)} runs, {len(waiting)} of them not done yet")
     running: list[Process] = []

@@ -1,4 +1,4 @@
-"""What a set of ablations says: means over seeds with intervals, the paper's claims about Table 3, and a verdict on each.
+"""What a set of ablations says: means over seeds with intervals, what the paper claims, and a verdict on each claim.
 
 Perplexity is compared as the loss, in nats per token: its logarithm, in which a change by a factor is a difference.
 

@@ -128,7 +128,8 @@ def test_a_stop_leaves_runs_that_the_next_call_takes_up(trials_in, tmp_path):
     trial = trials_in(**settings)[0]
 
     def interrupt():
-        while not (trial.run.log_file.exists() and trial.run.read_log("step")):
+        deadline = time.monotonic() + 60
+        while not (trial.run.log_file.exists() and trial.run.read_log("step")) and time.monotonic() < deadline:
             time.sleep(0.05)
         os.kill(os.getpid(), signal.SIGINT)
 
@@ -159,7 +160,7 @@ def test_the_command_goes_on_where_it_was_killed(corpus, tmp_path):
                           str(tmp_path / "out"), *settings])
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     log = tmp_path / "out" / "base-seed0" / "log.jsonl"
-    while not log.exists():
+    while not log.exists() and process.poll() is None:
         time.sleep(0.02)
     process.kill()
     process.wait()
