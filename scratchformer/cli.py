@@ -185,7 +185,7 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--nproc", type=int, default=1, metavar="N", help="and how N processes would share a step")
     add_settings(sub)
 
-    sub = command("plan", plan, "what a run will cost before it begins: FLOPs, memory, disk; hours, from measured steps",
+    sub = command("plan", plan, "what a run will cost before it begins: FLOPs, memory, hours from measured steps",
                   "plan base --device gpu --precision bf16\n  scratchformer plan multi30k --data DIR --json")
     sub.add_argument("preset", metavar="PRESET|FILE.toml")
     add_data(sub)

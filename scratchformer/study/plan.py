@@ -20,14 +20,13 @@ import time
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
-from statistics import median
-from typing import Any, Callable, cast
+from typing import Any, Callable, NamedTuple, cast
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from scratchformer import config as configs
-from scratchformer.config import BASE, BIG, Config
+from scratchformer.config import BASE, BIG, PRESETS, Config
 from scratchformer.errors import UserError
 from scratchformer.gpu.device import Accelerator, Device, open_device
 from scratchformer.gpu.fused_ops import FusedOps
@@ -93,12 +92,11 @@ class Load:
         return self.pairs / (1 - self.padding_share)
 
 
-def load_of(config: Config, has_text: bool) -> Load:
+def load_of(config: Config, has_text: bool, manifest: dict[str, Any] | None) -> Load:
     """The mean step, counted if there is text to count, else assumed. Raises UserError if the text cannot be read."""
-    if not has_text:
-        return assumed_load(config)
-    manifest = read_manifest(config.data.directory)
-    return counted_load(config) if manifest is None else prepared_load(config, manifest)
+    if manifest is not None:
+        return prepared_load(config, manifest)
+    return counted_load(config) if has_text else assumed_load(config)
 
 
 def assumed_load(config: Config, lengths: tuple[float, float] = (ASSUMED_LENGTH, ASSUMED_LENGTH),
@@ -132,12 +130,29 @@ def counted_load(config: Config) -> Load:
 
 def prepared_load(config: Config, manifest: dict[str, Any]) -> Load:
     """By the mean lengths that a prepared directory tells; what it does not tell is assumed."""
-    n_pairs, source_length, target_length = (
-        manifest.get(key) for key in ("pairs", "mean_source_length", "mean_target_length"))
-    if not all(isinstance(number, (int, float)) and number >= 1 for number in (n_pairs, source_length, target_length)):
+    train = prepared_text(manifest)
+    if train is None:
         return assumed_load(config)
-    return assumed_load(config, (cast(float, source_length), cast(float, target_length)), n_pairs,
+    return assumed_load(config, (train.source_length, train.target_length), train.pairs,
                         "counted when the text was prepared")
+
+
+class PreparedText(NamedTuple):
+    """pairs to train on, and the mean lengths of their sentences in tokens, EOS counted."""
+
+    pairs: int
+    source_length: float
+    target_length: float
+
+
+def prepared_text(manifest: dict[str, Any] | None) -> PreparedText | None:
+    """What the manifest of a prepared directory counts; None if there is none, or if it does not tell."""
+    try:
+        pairs, source, target = (manifest["splits"]["train"][key]                  # type: ignore[index]
+                                 for key in ("pairs", "source_tokens", "target_tokens"))
+        return PreparedText(pairs, source / pairs, target / pairs) if min(source, target) >= pairs > 0 else None
+    except (KeyError, TypeError):
+        return None
 
 
 def read_manifest(directory: str) -> dict[str, Any] | None:
@@ -157,6 +172,7 @@ def read_manifest(directory: str) -> dict[str, Any] | None:
 # How long a step takes ------------------------------------------------------------------------------------------------
 
 ROUNDS = 3, 30                              # at least, at most
+FIRST_SIZE = 4                              # pairs of a micro-batch: less would say little about the paper's
 MUST_FIT = 8                                # steps of one size, before steps of twice that size are tried
 
 Step = Callable[[int, int], None]
@@ -168,7 +184,7 @@ class StepTime:
     """In seconds: once + n (each + per_pair pairs), for n micro-batches, one after another, of so many pairs.
 
     small, large  the micro-batches that were measured, in pairs
-    rounds        how often; what counts is the median
+    rounds        how often; what counts is the minimum: what lies above it is, mostly, somebody else's work
     """
 
     once: float
@@ -194,8 +210,9 @@ def measure(step: Step, largest: int, seconds: float, clock: Callable[[], float]
         step(n, pairs)
         return clock() - at
 
+    largest = max(2, largest)                                                      # a line needs two sizes
     timed(1, 1)                                                                    # memory is asked for, caches warm up
-    large = 2
+    large = min(FIRST_SIZE, largest)
     while large < largest and timed(1, large) * MUST_FIT <= seconds:
         large = min(2 * large, largest)
     small = max(1, large // 4)
@@ -207,7 +224,7 @@ def measure(step: Step, largest: int, seconds: float, clock: Callable[[], float]
 
 def fitted(small: int, large: int, rounds: list[tuple[float, float, float]]) -> StepTime:
     """From the seconds of steps with one small micro-batch, with a large one, with two small ones."""
-    one, larger, two = (median(times) for times in zip(*rounds))
+    one, larger, two = (min(times) for times in zip(*rounds))
     per_pair = max(0.0, (larger - one) / (large - small))
     of_small = min(max(two - one, 0.0), one)                                       # noise must not make Adam's time < 0
     return StepTime(one - of_small, of_small - per_pair * small, per_pair, small, large, len(rounds))
@@ -279,7 +296,8 @@ class Plan:
 
     @property
     def step_seconds(self) -> float | None:
-        return None if self.timed is None else self.timed.seconds(self.turns, self.load.padded_pairs / self.micro_batches)
+        pairs = self.load.padded_pairs / self.micro_batches
+        return None if self.timed is None else self.timed.seconds(self.turns, pairs)
 
     @property
     def hours(self) -> float | None:
@@ -288,6 +306,7 @@ class Plan:
 
 def make(name: str, config: Config, has_text: bool, processes: int = 1, seconds: float = 20.0) -> Plan:
     """Plan a run: count, and take training steps for about so many seconds, unless the model does not fit into memory.
+    A prepared directory's vocabulary takes the place of the configured one, as in training.
 
     has_text   whether the configuration names text to count, or a directory prepared from it
     processes  that would share a step; one is measured, with its share of the micro-batches and of the cores
@@ -296,18 +315,21 @@ def make(name: str, config: Config, has_text: bool, processes: int = 1, seconds:
     """
     if not 0 < seconds < math.inf:
         raise UserError(f"--seconds {seconds:g} must be above 0, and finite")
+    manifest = read_manifest(config.data.directory) if has_text else None
+    if manifest and "vocab_size" in manifest:
+        config = configs.with_settings(config, {"model.vocab_size": manifest["vocab_size"]})
     settings = config.training
     device = open_device(settings.device, settings.precision)
     threads = 1 if device.runs_ahead else settings.threads or max(1, available_cores() // processes)
     share = -(-settings.accumulation // processes)
     own = configs.with_settings(config, {"training.accumulation": share, "training.threads": threads})
-    members, load = min(threads, share), load_of(config, has_text)
+    members, load = min(threads, share), load_of(config, has_text, manifest)
     plan = Plan(
         name, device.describe(), processes, threads, sizes.parameter_counts(config.model), load,
         planned_steps(config, load), settings.accumulation, -(-share // members),
         training_flops(config.model, load.pairs, load.source_length, load.target_length),
         memory_needed(own, device, load, members, processes), device.memory_bytes() or memory_bytes(),
-        checkpoint_bytes(config), shutil.disk_usage(".").free, None, papers_training(config))
+        checkpoint_bytes(config), shutil.disk_usage(".").free, None, PAPER_TRAINING.get(papers_model(config) or ""))
     return replace(plan, timed=measured(own, device, load, seconds)) if plan.fits else plan
 
 
@@ -336,11 +358,16 @@ def measured(own: Config, device: Device, load: Load, seconds: float) -> StepTim
         return measure(step, largest, seconds)
 
 
-def papers_training(config: Config) -> PaperTraining | None:
-    for name, preset in (("base", BASE), ("big", BIG)):
-        if all(getattr(config.model, size) == getattr(preset.model, size) for size in MODEL_SIZES):
-            return PAPER_TRAINING[name]
-    return None
+def papers_model(config: Config) -> str | None:
+    """base or big, if the model has its sizes."""
+    return next((name for name, preset in (("base", BASE), ("big", BIG)) if all(
+        getattr(config.model, size) == getattr(preset.model, size) for size in MODEL_SIZES)), None)
+
+
+def count_of_the_paper(name: str) -> float:
+    """FLOPs of all matrix products of base or big, as the paper trained it: an estimate, for sentences of 29 tokens."""
+    length = ASSUMED_LENGTH
+    return PAPER_TRAINING[name].steps * training_flops(PRESETS[name].model, TOKENS_OF_A_STEP / length, length, length)
 
 
 # In words -------------------------------------------------------------------------------------------------------------
@@ -362,14 +389,15 @@ Row = tuple[str, str, str]
 def rows_of_model(plan: Plan) -> list[Row]:
     total = sum(plan.parameters.values())
     return [("parameters", f"{total:,}", "arithmetic"),
-            *((f"  {part}", f"{count:,}", f"{count / total:7.1%}") for part, count in plan.parameters.items() if count)]
+            *((f"  {part}", f"{count:,}", f"{count / total:7.1%}") for part, count in plan.parameters.items()
+              if count)]
 
 
 def rows_of_step(plan: Plan) -> list[Row]:
     load = plan.load
     rows = [("source tokens of a step", f"{load.source_tokens:,.0f}", load.tokens_basis),
             ("target tokens of a step", f"{load.target_tokens:,.0f}", load.tokens_basis),
-            ("  mean lengths, source and target", f"{load.source_length:.1f}, {load.target_length:.1f}", load.length_basis),
+            ("  mean lengths of sentences", f"{load.source_length:.1f}, {load.target_length:.1f}", load.length_basis),
             ("  padding", f"{load.padding_share:.0%}", load.padding_basis),
             ("steps", f"{plan.steps:,}", "as configured, at most")]
     if load.steps_per_epoch:
@@ -399,13 +427,13 @@ def rows_of_time(plan: Plan) -> list[Row]:
         if plan.processes > 1:
             how += f"; of one process, not measured with {plan.processes}: what they tell each other is left out"
         rows += [("time of a step", f"{plan.step_seconds:,.3g} s", f"measured {how}"),
-                 ("  once a step", f"{timed.once:,.3g} s", f"measured, median of {timed.rounds}"),
+                 ("  once a step", f"{timed.once:,.3g} s", f"measured, minimum of {timed.rounds}"),
                  ("  for each micro-batch", f"{timed.each:,.3g} s", f"measured, {plan.turns} one after another"),
                  ("  for each pair in it", f"{1000 * timed.per_pair:,.3g} ms", "measured"),
-                 ("time of the run", spoken(3600 * plan.hours), "arithmetic: a step's time, as many times")]
+                 ("time of the run", f"{plan.hours:,.2f} hours", f"about {spoken(3600 * plan.hours)}: as many steps")]
     if plan.paper:
         rows += [("time of a step, in the paper", f"{plan.paper.step_seconds:g} s", f"{GPUS} P100 (paper §5.2)"),
-                 ("time of the run, in the paper", spoken(3600 * plan.paper.hours), f"{plan.paper.steps:,} steps")]
+                 ("time of the run, in the paper", f"{plan.paper.hours:,.2f} hours", f"{plan.paper.steps:,} steps")]
     return rows
 
 
@@ -419,5 +447,5 @@ def as_record(plan: Plan) -> dict[str, Any]:
         "step_seconds": plan.step_seconds, "hours": plan.hours,
         "basis": {"parameters": "arithmetic", "flops": "arithmetic", "memory": "arithmetic, an estimate",
                   "checkpoints": "arithmetic", "tokens": load.tokens_basis, "lengths": load.length_basis,
-                  "padding_share": load.padding_basis, "timed": "measured", "step_seconds": "extrapolated", "hours": "extrapolated",
-                  "paper": "the paper, §5.2 and Table 2"}}
+                  "padding_share": load.padding_basis, "timed": "measured", "step_seconds": "extrapolated",
+                  "hours": "extrapolated", "paper": "the paper, §5.2 and Table 2"}}
