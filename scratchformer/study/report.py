@@ -144,7 +144,7 @@ def of_run(run: RunDirectory, config: Config, log: Log) -> list[str]:
     else:
         state = f"step {last:,} of at most {settings.steps:,}"
     others = [path.name for path in (run.checkpoints.best, run.checkpoints.average) if path.exists()]
-    rows = [("parameters", count(sum(parameter_counts(config.model).values()))),
+    rows = [("parameters", count(size(config))),
             ("nearest to the paper's", named(nearest(config))),
             ("device", settings.device), ("precision", precision(config)), ("state", state),
             ("checkpoints of steps", f"{len(saved)}, {saved[0].stem} to {saved[-1].stem}" if saved else "none"),
@@ -166,8 +166,6 @@ TELLING = {"training.steps", "training.max_tokens", "training.patience", "traini
            "training.average_last", "decoding.beam", "decoding.alpha", "decoding.extra_length"}
 """Settings of `config.MAY_CHANGE` that have a bearing on what a run reaches."""
 
-PAPERS = ("base", "big", "wmt14-en-fr-base", "wmt14-en-fr-big")
-
 
 def differing(config: Config, paper: Config) -> dict[str, tuple[Any, Any]]:
     """Key -> value here, value of the paper's preset; without the names of files."""
@@ -178,9 +176,14 @@ def differing(config: Config, paper: Config) -> dict[str, tuple[Any, Any]]:
 
 
 def nearest(config: Config) -> str:
-    """The paper's preset with the fewest deviations; a row of Table 3 only if the model is that row's."""
-    rows = [row for row in TABLE3 if is_model_of(config, configs.preset(row))]
-    return min([*PAPERS, *rows], key=lambda name: len(differing(config, configs.preset(name))))
+    """The paper's preset that the model is (but for the vocabulary), else that of its language nearest in size."""
+    papers = ["wmt14-en-fr-base", "wmt14-en-fr-big"] if config.data.target_language == "fr" else ["base", "big"]
+    same = [name for name in [*papers, *TABLE3] if is_model_of(config, configs.preset(name))]
+    return same[0] if same else min(papers, key=lambda name: abs(math.log(size(config) / size(configs.preset(name)))))
+
+
+def size(config: Config) -> int:
+    return sum(parameter_counts(config.model).values())
 
 
 def is_model_of(config: Config, paper: Config) -> bool:
@@ -330,8 +333,7 @@ def papers_score(entry: Entry, config: Config, manifest: Entry | None) -> tuple[
     languages = f"{config.data.source_language}-{config.data.target_language}"
     if not is_papers_text(config, manifest):
         return "–", "Without numbers of the paper: as far as the run tells, its text is not WMT 2014's."
-    for size in ("base", "big"):
-        name = f"wmt14-{languages}-{size}"
+    for name in (f"wmt14-{languages}-base", f"wmt14-{languages}-big"):
         if name in PAPER_TABLE2 and entry.get("n_sentences") == 3003 and is_model_of(config, PRESETS[name]):
             printed = PAPER_TABLE2[name]
             in_text = f" ({printed.in_text} in its text)" if printed.in_text else ""
@@ -389,10 +391,10 @@ def papers_cost(config: Config) -> list[str]:
     capacity = capacity_flops(paper.hours, GPUS, TERAFLOPS_OF_A_P100)
     steps, products = paper.steps, count_of_the_paper(name)
     return [f"The paper's {name} model: {power(paper.flops)} FLOPs (Table 2). That is no count of operations but what "
-            f"the machine could compute meanwhile: {paper.hours:g} hours x {GPUS} GPUs x {TERAFLOPS_OF_A_P100} TFLOPS = "
-            f"{power(capacity)}. The matrix products of {steps:,} steps of {TOKENS_OF_A_STEP:,} source and as many "
-            f"target tokens are {power(products)} FLOPs, {products / capacity:.0%} of it. So the count above and "
-            "Table 2's number are not of one kind."]
+            f"the machine could have computed meanwhile: {paper.hours:g} hours x {GPUS} GPUs x {TERAFLOPS_OF_A_P100} "
+            f"TFLOPS = {power(capacity)}. The matrix products of {steps:,} steps of {TOKENS_OF_A_STEP:,} source and as "
+            f"many target tokens are {power(products)} FLOPs, {products / capacity:.0%} of it. A count of the products "
+            "of a run stands beside the latter, its capacity beside Table 2."]
 
 
 # Figures --------------------------------------------------------------------------------------------------------------

@@ -7,8 +7,9 @@ import pytest
 from scratchformer.gpu.device import Gpu
 from scratchformer.study import plan, sizes
 
-SETTINGS = ("--set", "accumulation=2", "--set", "tokens_per_batch=100", "--set", "N=1", "--set", "d_model=16", "--set",
-            "h=2", "--seconds", 0.001, "--json")
+SMALL = {"vocab_size": 20, "N": 1, "d_model": 8, "d_ff": 8, "h": 2, "tokens_per_batch": 16, "accumulation": 2}
+SETTINGS = (*(word for key, value in SMALL.items() for word in ("--set", f"{key}={value}")), "--seconds", 0.001,
+            "--json")
 
 
 def test_steps_are_taken_on_the_device_in_its_precision(cli, open_strict, monkeypatch):
