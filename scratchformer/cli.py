@@ -636,7 +636,7 @@ def plan(args: argparse.Namespace) -> int:
     config = changed(named_config(args.preset), args)
     require_processes(args.nproc, config)
     keep_freed_memory()
-    has_text = any(getattr(args, path[5:]) for path in PATHS)
+    has_text = any(configs.flat(config)[path] for path in PATHS)
     made = planning.make(args.preset, config, has_text, args.nproc, args.seconds)
     print(json.dumps(planning.as_record(made)) if args.json else planning.as_text(made))
     return 0 if made.fits else 1

@@ -423,12 +423,12 @@ def rows_of_time(plan: Plan) -> list[Row]:
                      "training.tokens_per_batch and raise training.accumulation, or take a smaller model"))
     else:
         timed, pairs = plan.timed, plan.load.padded_pairs / plan.micro_batches
-        how = f"from {timed.small} and {timed.large} pairs a micro-batch to {pairs:.1f}"
+        how = f"extrapolated from measured micro-batches of {timed.small} and {timed.large} pairs to {pairs:.1f}"
         if plan.processes > 1:
-            how += f"; of one process, not measured with {plan.processes}: what they tell each other is left out"
-        rows += [("time of a step", f"{plan.step_seconds:,.3g} s", f"measured {how}"),
+            how += f"; one process, not measured with {plan.processes}: what they tell each other is left out"
+        rows += [("time of a step", f"{plan.step_seconds:,.3g} s", how),
                  ("  once a step", f"{timed.once:,.3g} s", f"measured, minimum of {timed.rounds}"),
-                 ("  for each micro-batch", f"{timed.each:,.3g} s", f"measured, {plan.turns} one after another"),
+                 ("  for each micro-batch", f"{timed.each:,.3g} s", f"measured; a thread has {plan.turns}"),
                  ("  for each pair in it", f"{1000 * timed.per_pair:,.3g} ms", "measured"),
                  ("time of the run", f"{plan.hours:,.2f} hours", f"about {spoken(3600 * plan.hours)}: as many steps")]
     if plan.paper:

@@ -138,7 +138,7 @@ def of_run(run: RunDirectory, config: Config, log: Log) -> list[str]:
     settings, saved = config.training, run.checkpoints.steps()
     last = log.steps[-1]["step"] if log.steps else None
     if not log.exists:
-        state = "no log: the weights were imported"
+        state = "no log: the weights have come without it"
     elif last is None:
         state = "no step is logged yet"
     else:

@@ -11,7 +11,6 @@ from scratchformer.config import BIG, TABLE3, preset
 from scratchformer.study import report
 from scratchformer.training.run import RunDirectory
 
-
 DRAWN = {"test_the_same_run_gives_the_same_bytes", "test_a_place_that_cannot_be_written"}
 
 
@@ -196,7 +195,7 @@ def test_an_imported_run_has_no_log(page, cli, trained, tmp_path):
     assert cli("export", trained.path, "--to", "torch", tmp_path / "weights.safetensors").code == 0
     assert cli("import", tmp_path / "weights.safetensors", "--out", tmp_path / "imported").code == 0
     text = page(RunDirectory(tmp_path / "imported"))
-    assert "no log: the weights were imported" in text and "what the training cost is unknown" in text
+    assert "no log: the weights have come without it" in text and "what the training cost is unknown" in text
     assert "the perplexity is unknown" in text and "## Figures" not in text
     assert [path.name for path in (tmp_path / "imported" / "report").iterdir()] == ["report.md"]
 
