@@ -197,6 +197,26 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--nproc", type=int, default=1, metavar="N", help="and how N processes would share a step")
     add_settings(sub)
 
+    sub = command("plan", plan, "what a run will cost before it begins: FLOPs, memory, hours from measured steps",
+                  "plan base --device gpu --precision bf16\n  scratchformer plan multi30k --data DIR --json")
+    sub.add_argument("preset", metavar="PRESET|FILE.toml")
+    add_data(sub)
+    add_machine(sub)
+    sub.add_argument("--nproc", type=int, default=1, metavar="N",
+                     help="processes that would share a step; one is measured, with its share")
+    sub.add_argument("--seconds", type=float, default=20, metavar="S",
+                     help="about how long to take training steps (default: 20)")
+    sub.add_argument("--json", action="store_true", help="print one JSON object")
+    add_settings(sub)
+
+    sub = command("report", report, "write what a run was, what it reached and what it cost, beside the paper",
+                  "report runs/m30k --tflops 0.2")
+    add_run(sub, checkpoint=False)
+    sub.add_argument("--out", type=Path, metavar="DIR", help="where to write (default: RUN/report)")
+    sub.add_argument("--tflops", type=float, metavar="X",
+                     help="what the machine can sustain, in TFLOPS of all its devices together: then the report says "
+                          "which share of it the run has used")
+
     sub = command("ablate", ablate, "train the rows of the paper's Table 3 at a smaller scale, and judge its claims",
                   "ablate --rows A,D1 --on tiny --seeds 3 --out runs/ablations\n"
                   "  scratchformer ablate --on multi30k --data DIR --out runs/ablations-m30k --device gpu")
@@ -697,6 +717,26 @@ def plot(args: argparse.Namespace) -> None:
     else:
         figure = figures.attention_figure(load_run(args.path, args.checkpoint), args.sentence)
     print(figures.save(figure, args.out or run.figures / f"{args.figure}.png"))
+
+
+def plan(args: argparse.Namespace) -> int:
+    from scratchformer.nn.fast_ops import keep_freed_memory
+    from scratchformer.study import plan as planning
+
+    config = changed(named_config(args.preset), args)
+    require_processes(args.nproc, config)
+    keep_freed_memory()
+    has_text = any(configs.flat(config)[path] for path in PATHS)
+    made = planning.make(args.preset, config, has_text, args.nproc, args.seconds)
+    print(json.dumps(planning.as_record(made)) if args.json else planning.as_text(made))
+    return 0 if made.fits else 1
+
+
+def report(args: argparse.Namespace) -> None:
+    from scratchformer.study.report import write_report
+    from scratchformer.training.run import RunDirectory
+
+    print(write_report(RunDirectory(args.path), args.out, args.tflops))
 
 
 def ablate(args: argparse.Namespace) -> int:

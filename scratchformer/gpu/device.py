@@ -75,6 +75,10 @@ class Device:
     def restore(self, state: list[float]) -> None:
         """The state of another device, or none, changes nothing."""
 
+    def memory_bytes(self) -> int | None:
+        """How much memory of its own is free there; None if it has none of its own, or does not tell."""
+        return None
+
     def describe(self) -> str:
         return "NumPy on the CPU"
 
@@ -190,6 +194,10 @@ class Gpu(Accelerator):
             return float(answer[0])
 
         return wait
+
+    def memory_bytes(self) -> int | None:
+        free, _ = self.xp.cuda.runtime.memGetInfo()
+        return free
 
     def describe(self) -> str:
         properties = self.xp.cuda.runtime.getDeviceProperties(self.number)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import textwrap
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Sequence
 
@@ -44,7 +45,7 @@ as_default_style = style.context("default")
 
 @as_default_style
 def save(figure: Figure, path: Path) -> Path:
-    """Write the figure as PNG (150 dots per inch) or SVG, on opaque white. -> path
+    """Write the figure, whole or not at all, as PNG (150 dots per inch) or SVG, on opaque white. -> path
 
     Raises UserError for another suffix, or if the file cannot be written.
     """
@@ -52,10 +53,14 @@ def save(figure: Figure, path: Path) -> Path:
     if suffix not in METADATA:
         raise UserError(f"{path}: a figure is saved as {' or '.join(METADATA)}, "
                         f"not as {suffix or 'a file without suffix'}")
+    temporary = path.with_name(f".{path.name}.partial")
     try:
         with rc_context({"svg.hashsalt": "scratchformer"}):
-            figure.savefig(path, format=suffix[1:], dpi=150, facecolor="white", metadata=METADATA[suffix])
+            figure.savefig(temporary, format=suffix[1:], dpi=150, facecolor="white", metadata=METADATA[suffix])
+        temporary.replace(path)
     except OSError as error:
+        with suppress(OSError):
+            temporary.unlink()
         raise UserError(f"{path}: cannot write the figure: {error.strerror}") from None
     return path
 
@@ -121,6 +126,40 @@ def column(entries: Sequence[dict[str, Any]], name: str) -> np.ndarray:
 def millions(entries: Sequence[dict[str, Any]]) -> np.ndarray:
     """Real target tokens seen up to each entry, in millions."""
     return column(entries, "all_target_tokens") / 1e6
+
+
+@as_default_style
+def perplexity_figure(validation_entries: Sequence[dict[str, Any]]) -> Figure:
+    """Perplexity of the validation text a token, over millions of real target tokens: the log's `validation` entries.
+
+    Raises UserError if nothing is validated yet.
+    """
+    if not validation_entries:
+        raise UserError("nothing is validated yet: there is no perplexity to draw")
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    axes = figure.subplots()
+    axes.semilogy(millions(validation_entries), column(validation_entries, "perplexity"), "o-", color=ACCENT,
+                  markersize=4)
+    for which in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
+        which(StrMethodFormatter("{x:g}"))                                         # 20, not 2 x 10^1
+    label(axes, "Validation perplexity", x="target tokens seen, in millions", y="perplexity a token")
+    return figure
+
+
+@as_default_style
+def bleu_figure(bleu_entries: Sequence[dict[str, Any]]) -> Figure:
+    """BLEU of greedy translations of the validation text, 0 to 100, over optimizer steps: the log's `bleu` entries.
+
+    Raises UserError if nothing is translated yet.
+    """
+    if not bleu_entries:
+        raise UserError("nothing is translated yet: there is no BLEU to draw")
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    axes = figure.subplots()
+    axes.plot(column(bleu_entries, "step"), column(bleu_entries, "bleu"), "o-", color=ACCENT, markersize=4)
+    axes.set_ylim(bottom=0)
+    label(axes, "Validation BLEU, greedy search", x="optimizer step", y="BLEU")
+    return figure
 
 
 @as_default_style

@@ -29,7 +29,7 @@ def weights_met(config: ModelConfig) -> tuple[int, int]:
     return source, target
 
 
-def attention_products(config: ModelConfig, S: int, T: int) -> int:
+def attention_products(config: ModelConfig, S: float, T: float) -> float:
     """Multiplications of scores and of weighted values in forward, for one pair of S source and T target tokens.
 
     Each query meets each key in every head, once in q k (d_k numbers) and once in w v (d_v numbers); a causal mask
@@ -39,8 +39,12 @@ def attention_products(config: ModelConfig, S: int, T: int) -> int:
     return config.N * config.h * (d_k + d_v) * (S * S + T * T + T * S)
 
 
-def training_flops(config: ModelConfig, n_pairs: int, S: int, T: int) -> int:
-    """FLOPs of forward and backward, for pairs of S source and T target tokens, EOS counted, without padding."""
+def training_flops(config: ModelConfig, n_pairs: float, S: float, T: float) -> float:
+    """FLOPs of forward and backward, for pairs of S source and T target tokens, EOS counted, without padding.
+
+    S and T may be means over many pairs: that attention to longer sentences is dearer than to shorter ones cheaper is
+    then neglected. In the paper's base model the products of attention are a hundredth of all.
+    """
     of_source, of_target = weights_met(config)
     products = of_source * S + of_target * T + attention_products(config, S, T)
     return (FORWARD + BACKWARD) * n_pairs * products

@@ -1,4 +1,4 @@
-"""What the paper printed: the numbers of its Tables 2 and 3, and of its section on training, for others to stand beside.
+"""What the paper printed: Tables 2 and 3 and what training took, for other numbers to stand beside.
 
 Source: Vaswani et al. 2017, "Attention Is All You Need", arXiv 1706.03762: §5.2 (machines, hours), §6.1 and Table 2
 (test sets, FLOPs), footnote 5 (the FLOPs of a P100), §6.2 and Table 3 (development set). The models themselves, as

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from scratchformer.config import Config, ModelConfig
 
 BYTES = 4
@@ -53,6 +55,25 @@ def training_bytes(config: Config, length: int = 30) -> dict[str, int]:
     activations = activation_floats(config.model, config.training.tokens_per_batch, length)
     return {"weights, gradients, moments": 4 * n_parameters * BYTES,
             "activations of a micro-batch": activations * BYTES}
+
+
+STORED_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}
+"""Of a weight or an activation in the layers, by precision. Gradients and moments are always float32."""
+
+
+def accelerator_bytes(config: Config, precision: str, logits_at_once: int, length: int = 30) -> dict[str, int]:
+    """Memory that training takes on a GPU, which has one micro-batch at a time and keeps no dropout masks.
+
+    precision       bf16 and fp16 store activations, and a second copy of the weights, in 2 bytes
+    logits_at_once  what `Ops.logits_at_once` is there
+    """
+    stored, n_parameters = STORED_BYTES[precision], sum(parameter_counts(config.model).values())
+    without_masks = replace(config.model, P_drop=0.0, attention_dropout=0.0, relu_dropout=0.0)
+    positions = config.training.tokens_per_batch
+    copy = stored * n_parameters if stored < BYTES else 0
+    return {"weights, gradients, moments": 4 * n_parameters * BYTES + copy,
+            "activations of a micro-batch": activation_floats(without_masks, positions, length) * stored,
+            "logits": min(positions * config.model.vocab_size, logits_at_once) * stored}
 
 
 def step_summary(config: Config, nproc: int) -> list[str]:

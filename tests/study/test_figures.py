@@ -69,6 +69,20 @@ def test_losses_stand_over_millions_of_target_tokens():
     assert f"lowest 1.500, perplexity {math.exp(1.5):.2f}" in texts(axes)
 
 
+def test_perplexities_stand_over_tokens_and_bleu_over_steps():
+    entries = [{"step": 2, "perplexity": 40.0, "bleu": 10.0, "all_target_tokens": 2010},
+               {"step": 3, "perplexity": 20.0, "bleu": 12.0, "all_target_tokens": 3030}]
+    [axes] = figures.perplexity_figure(entries).axes
+    np.testing.assert_allclose(axes.lines[0].get_xydata(), [(0.00201, 40), (0.00303, 20)])
+    assert axes.get_yscale() == "log" and "perplexity" in axes.get_ylabel()
+    [axes] = figures.bleu_figure(entries).axes
+    np.testing.assert_allclose(axes.lines[0].get_xydata(), [(2, 10), (3, 12)])
+    assert axes.get_ylim()[0] == 0 and "step" in axes.get_xlabel()
+    for figure in (figures.perplexity_figure, figures.bleu_figure):
+        with pytest.raises(UserError, match="there is no"):
+            figure([])
+
+
 def test_bleu_has_a_panel_of_its_own():
     bleu = [{"step": 2, "bleu": 10.0, "all_target_tokens": 2010}, {"step": 3, "bleu": 12.0, "all_target_tokens": 3030}]
     loss_axes, bleu_axes = figures.loss_figure(step_entries(3), [], bleu).axes
