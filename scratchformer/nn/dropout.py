@@ -8,6 +8,7 @@ call forward as often as it likes, and a CUDA kernel can draw the very masks tha
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -41,7 +42,7 @@ class DropoutKey(NamedTuple):
 
     def keep(self, shape: tuple[int, ...], P_drop: float) -> np.ndarray:
         """A bool array of `shape`, True where a unit is kept: independently with probability 1 - P_drop."""
-        size = int(np.prod(shape))
+        size = math.prod(shape)
         philox = np.random.Philox(key=np.array([self.seed, self.site], np.uint64),
                                   counter=np.array([0, self.step, self.shard, 0], np.uint64))
         bits = philox.random_raw(-(-size // 4)).view(np.uint16)  # four decisions from each 64-bit word

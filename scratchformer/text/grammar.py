@@ -36,10 +36,10 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from itertools import cycle
+from itertools import accumulate, chain, cycle
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -89,14 +89,15 @@ class Node:
     """A constituent of the English tree. A leaf has a word, and is itself that word's identity in the alignment."""
 
     label: str
-    children: list[Node] = field(default_factory=list)
+    children: list[Node]
     word: str = ""
 
     def leaves(self) -> list[Node]:
         return [self] if self.word else [leaf for child in self.children for leaf in child.leaves()]
 
     def bracketing(self) -> str:
-        return f"({self.label} {self.word or ' '.join(child.bracketing() for child in self.children)})"
+        inside = self.word or " ".join([child.bracketing() for child in self.children])
+        return f"({self.label} {inside})"
 
 
 class Token(NamedTuple):
@@ -136,7 +137,7 @@ FIELD_BEHIND = "behind"
 
 
 def leaf(label: str, word: str) -> Node:
-    return Node(label, word=word)
+    return Node(label, [], word)
 
 
 def phrase(label: str, *children: Node | None) -> Node:
@@ -159,6 +160,7 @@ class Noun:
 @dataclass(frozen=True)
 class Verb:
     name: str
+    frame: str  # what it demands beside a subject: a key of the lexicon's verbs
     english: dict[str, str]  # VB, VBZ, VBD, VBN, VBG
     particle: str  # "on" of "turn on"
     infinitive: str  # without the prefix
@@ -180,7 +182,9 @@ class Verb:
 @dataclass(frozen=True, eq=False)
 class Lexicon:
     nouns: dict[str, Noun]
+    noun_of: dict[str, str]  # either English form: the noun's name, which is its singular
     classes: dict[str, tuple[str, ...]]
+    persons: frozenset[str]  # relatives, too
     verbs: dict[str, dict[str, Verb]]  # by frame, then by name
     adjectives: dict[str, dict[str, str]]  # English: {de, stem}
     modifiers: dict[str, tuple[str, ...]]  # noun: the adjectives that can modify it
@@ -190,6 +194,27 @@ class Lexicon:
     def expand(self, names: str) -> tuple[str, ...]:
         """The nouns behind a comma-separated list of classes and single nouns."""
         return tuple(dict.fromkeys(noun for name in split(names) for noun in self.classes.get(name, (name,))))
+
+    @cache
+    def with_subjects(self, frame: str, separable: bool) -> tuple[str, ...]:
+        """The verbs of a frame that take a noun as subject; if `separable`, only those with a prefix."""
+        table = self.verbs[frame]
+        return tuple(name for name, verb in table.items() if verb.subjects and (verb.prefix or not separable))
+
+    @cache
+    def times(self, tense: str) -> tuple[str, ...]:
+        """The adverbials of time that go with a tense."""
+        return tuple(name for name, entry in self.data["times"].items() if tense in split(entry["tenses"]))
+
+    @cache
+    def pronoun_patterns(self) -> list[dict[str, Any]]:
+        """The patterns of ambiguous pronouns, with their classes of nouns expanded to lists."""
+        patterns = []
+        for entry in self.data["coreference"]:
+            nouns = {role: self.expand(entry[role]) for role in ("subject", "object")}
+            of = {role: split(entry[role]) for role in ("of_subject", "of_object")}
+            patterns.append({**nouns, **of, "verbs": entry["verbs"]})
+        return patterns
 
 
 @cache
@@ -222,7 +247,7 @@ def read_noun(english: str, entry: dict[str, str]) -> Noun:
     return Noun(english, english_plural, german, plural.removeprefix("die "), gender, entry.get("oblique", german))
 
 
-def read_verb(name: str, entry: dict[str, Any], lexicon: Lexicon) -> Verb:
+def read_verb(name: str, frame: str, entry: dict[str, Any], lexicon: Lexicon) -> Verb:
     english = split(entry["en"])
     base, _, particle = english[0].partition(" ")
     past, participle = english[1:] if len(english) == 3 else (add_ed(base), add_ed(base))
@@ -233,6 +258,7 @@ def read_verb(name: str, entry: dict[str, Any], lexicon: Lexicon) -> Verb:
     auxiliary, german_participle = perfect.split()
     return Verb(
         name=name,
+        frame=frame,
         english=forms,
         particle=particle,
         infinitive=stem,
@@ -257,9 +283,12 @@ def read_lexicon() -> Lexicon:
     data = tomllib.loads(resources.files("scratchformer.text").joinpath("lexicon.toml").read_text(encoding="utf-8"))
     groups = data.pop("nouns")
     nouns = {english: read_noun(english, entry) for group in groups.values() for english, entry in group.items()}
-    lexicon = Lexicon(nouns, {name: tuple(group) for name, group in groups.items()}, {}, {}, {}, data)
+    noun_of = {form: name for name, noun in nouns.items() for form in (noun.english, noun.english_plural)}
+    classes = {name: tuple(group) for name, group in groups.items()}
+    persons = frozenset(classes["person"] + classes["relative"])
+    lexicon = Lexicon(nouns, noun_of, classes, persons, {}, {}, {}, data)
     for frame, entries in data.pop("verbs").items():
-        lexicon.verbs[frame] = {name: read_verb(name, entry, lexicon) for name, entry in entries.items()}
+        lexicon.verbs[frame] = {name: read_verb(name, frame, entry, lexicon) for name, entry in entries.items()}
     for english, entry in data.pop("adjectives").items():
         lexicon.adjectives[english] = {"de": entry["de"], "stem": entry.get("stem", entry["de"])}
         for noun in lexicon.expand(entry.get("of", "")):
@@ -401,9 +430,9 @@ class Clause:
         return phrase("SQ", verb_phrase.children[0], self.subject.english, *verb_phrase.children[1:])
 
     def middle(self) -> list[Token]:
-        return [
-            token for slot in MIDDLE_FIELD for part in self.complements if part.slot == slot for token in part.german
-        ]
+        parts = [part for part in self.complements if part.slot in MIDDLE_FIELD]
+        parts.sort(key=lambda part: MIDDLE_FIELD.index(part.slot))
+        return [token for part in parts for token in part.german]
 
     def behind(self) -> list[Token]:
         return [token for part in self.complements if part.slot == FIELD_BEHIND for token in part.german]
@@ -441,8 +470,10 @@ class Sentence(NamedTuple):
     rival: Node | None = None
 
 
-TENSES = ("present", "past", "progressive", "perfect", "future", "can", "must", "could")
-TENSE_WEIGHTS = (4, 6, 3, 3, 2, 1, 1, 1)
+TENSE_WEIGHTS = {
+    "present": 4, "past": 6, "progressive": 3, "perfect": 3, "future": 2, "can": 1, "must": 1, "could": 1
+}
+TENSES = tuple(TENSE_WEIGHTS)
 NEGATIVE_TENSES = ("present", "past", "past", "perfect", "future", "could")
 
 
@@ -547,7 +578,7 @@ class Derivation:
         modifiers = self.lexicon.modifiers.get(name, ())
         is_plural = bool(noun.german_plural) and self.chance(plural)
         chosen: list[str] = []
-        wanted = [modifier for modifier in modifiers if {modifier, name} <= self.wanted]
+        wanted = [modifier for modifier in modifiers if modifier in self.wanted] if name in self.wanted else []
         if wanted or (modifiers and self.chance(adjectives)):
             chosen = [self.rng.choice(wanted or modifiers)]
         if name in self.lexicon.classes["relative"]:
@@ -590,11 +621,11 @@ class Derivation:
         return NounPhrase(phrase("NP", node), [Token(entry[case], (node,))], agreement, "pronoun", gender, node)
 
     def is_person(self, name: str) -> bool:
-        return name in self.lexicon.classes["person"] or name in self.lexicon.classes["relative"]
+        return name in self.lexicon.persons
 
     def subject(self, names: Sequence[str], plain: bool = False, definite: bool = False) -> NounPhrase:
         """The subject of a verb that takes these nouns. Persons may also be a name, a relative or a pronoun."""
-        if any(self.is_person(name) for name in names) and not self.wanted.intersection(names):
+        if not self.lexicon.persons.isdisjoint(names) and not self.wanted.intersection(names):
             kind = self.rng.random()
             if kind < 0.2:
                 return self.person_name()
@@ -640,9 +671,7 @@ class Derivation:
         definite = definite or case == "dat"
         found = self.free_noun_phrase(names, case, self.owner(subject), definite, not_leaf)
         assert found.head is not None
-        for name in names:
-            if found.head.word in (name, self.lexicon.nouns[name].english_plural):
-                self.links.add((verb.name, name))
+        self.links.add((verb.name, self.lexicon.noun_of[found.head.word]))
         return found._replace(slot="dative") if case == "dat" else found
 
     def object_pronoun(self, subject: NounPhrase) -> str:
@@ -704,8 +733,7 @@ class Derivation:
 
     def time(self, tense: str) -> Complement | None:
         """An adverbial of time that goes with the tense, if there is one."""
-        table = self.lexicon.data["times"]
-        fitting = [name for name, entry in table.items() if tense in split(entry["tenses"])]
+        table, fitting = self.lexicon.data["times"], self.lexicon.times(tense)
         if tense in ("past", "future") and self.chance(0.2):
             return self.weekday()
         if not fitting:
@@ -841,7 +869,7 @@ class Derivation:
     def tense(self, verb: Verb, allowed: Sequence[str], agreement: Agreement) -> str:
         """One of those tenses; the perfect if all are ruled out."""
         options = self.tenses(verb, allowed, agreement) or ["perfect"]
-        return self.rng.choices(options, [TENSE_WEIGHTS[TENSES.index(option)] for option in options])[0]
+        return self.rng.choices(options, [TENSE_WEIGHTS[option] for option in options])[0]
 
     def simple_clause(
         self,
@@ -882,7 +910,7 @@ class Derivation:
 
     def choose_verb(self, frame: str, subject: NounPhrase | None, separable: bool) -> Verb:
         table = self.lexicon.verbs[frame]
-        names = [name for name, verb in table.items() if verb.subjects and not (separable and not verb.prefix)]
+        names: Sequence[str] = self.lexicon.with_subjects(frame, separable)
         if subject is not None:
             names = [name for name in names if self.fits(subject, table[name])]
         return table[self.one_of(names)]
@@ -892,13 +920,12 @@ class Derivation:
         assert subject.head is not None
         if subject.head.label in ("NNP", "PRP"):
             return "king" in verb.subjects
-        nouns = self.lexicon.nouns
-        head = next(name for name, noun in nouns.items() if subject.head.word in (name, noun.english_plural))
+        head = self.lexicon.noun_of[subject.head.word]
         return head in verb.subjects or ("king" in verb.subjects and self.is_person(head))
 
     def arguments(self, verb: Verb, subject: NounPhrase, not_leaf: Node | None) -> list[Complement]:
         """What the verb's frame demands after it, in English order."""
-        frame = next(frame for frame, table in self.lexicon.verbs.items() if table.get(verb.name) is verb)
+        frame = verb.frame
         as_kein = not_leaf if not_leaf and self.chance(0.5) else None
         definite = not_leaf is not None
         if frame == "transitive":
@@ -1355,16 +1382,6 @@ class PronounPlan(NamedTuple):
     of_subject: bool  # does "it" mean the subject?
 
 
-def pronoun_patterns(lexicon: Lexicon) -> list[dict[str, Any]]:
-    """The patterns of the lexicon with their classes of nouns expanded to lists."""
-    patterns = []
-    for entry in lexicon.data["coreference"]:
-        nouns = {role: lexicon.expand(entry[role]) for role in ("subject", "object")}
-        of = {role: split(entry[role]) for role in ("of_subject", "of_object")}
-        patterns.append({**nouns, **of, "verbs": entry["verbs"]})
-    return patterns
-
-
 def pronoun_sentence(d: Derivation, plan: PronounPlan) -> Sentence:
     """The animal did not cross the street because it was too tired / too wide."""
     polarity, _, rest = plan.verb.partition(" ")
@@ -1413,7 +1430,7 @@ def random_plan(d: Derivation, pattern: dict[str, Any]) -> PronounPlan:
 
 def pronoun_choice(d: Derivation) -> Sentence:
     """Two nouns could be meant; the adjective decides."""
-    return pronoun_sentence(d, random_plan(d, d.rng.choice(pronoun_patterns(d.lexicon))))
+    return pronoun_sentence(d, random_plan(d, d.rng.choice(d.lexicon.pronoun_patterns())))
 
 
 def pronoun_plain(d: Derivation) -> Sentence:
@@ -1476,15 +1493,15 @@ def realise(construction: str, sentence: Sentence, pair: int | None = None) -> E
     leaves = sentence.english.leaves()
     leaves[0].word = leaves[0].word[0].upper() + leaves[0].word[1:]
     german = without_double_punctuation(sentence.german)
-    position = {id(node): index for index, node in enumerate(leaves)}
-    alignment = sorted([position[id(node)], index] for index, token in enumerate(german) for node in token.of)
+    position = {node: index for index, node in enumerate(leaves)}
+    alignment = sorted([position[node], index] for index, token in enumerate(german) for node in token.of)
     coreference: dict | None = None
     if sentence.pronoun is not None and sentence.antecedent is not None:
         target = next(index for index, token in enumerate(german) if sentence.pronoun in token.of)
         coreference = {
-            "pronoun": position[id(sentence.pronoun)],
-            "antecedent": position[id(sentence.antecedent)],
-            "rival": None if sentence.rival is None else position[id(sentence.rival)],
+            "pronoun": position[sentence.pronoun],
+            "antecedent": position[sentence.antecedent],
+            "rival": None if sentence.rival is None else position[sentence.rival],
             "target_pronoun": target,
             "expected": german[target].text,
         }
@@ -1507,7 +1524,7 @@ def without_double_punctuation(tokens: list[Token]) -> list[Token]:
 
 def as_text(parts: Iterable[str]) -> str:
     """Words to written text: no space before punctuation, a capital at the start."""
-    text = re.sub(r" (\W)(?= |$)", r"\1", " ".join(parts))
+    text = re.sub(r" (?=\W( |$))", "", " ".join(parts))
     return text[0].upper() + text[1:]
 
 
@@ -1522,16 +1539,18 @@ def length(example: Example) -> int:
 class HeldOut(NamedTuple):
     """What no training, validation or test sentence contains.
 
-    nouns  (subject, object) of a pronoun sentence
-    links  (adjective, noun) and (verb, object): never both in one sentence
+    nouns     (subject, object) of a pronoun sentence
+    links     (adjective, noun) and (verb, object): never both in one sentence
+    partners  the same as a table, from either word to the other: a word is in one such pair at most
     """
 
     nouns: list[tuple[int, str, str]]  # with the number of the pattern
     links: list[tuple[str, str]]
+    partners: dict[str, str]
     noun_links: frozenset[tuple[str, str]]  # the same noun pairs, as a derivation records them
 
     def excludes(self, d: Derivation) -> bool:
-        together = any(one in d.lemmas and other in d.lemmas for one, other in self.links)
+        together = any(self.partners.get(lemma) in d.lemmas for lemma in d.lemmas)
         return together or not self.noun_links.isdisjoint(d.links)
 
 
@@ -1541,7 +1560,7 @@ def hold_out(lexicon: Lexicon, rng: random.Random) -> HeldOut:
     The nouns of a pair differ in German gender. A word is in one compositional pair at most, so it stays frequent.
     """
     noun_pairs = []
-    for number, pattern in enumerate(pronoun_patterns(lexicon)):
+    for number, pattern in enumerate(lexicon.pronoun_patterns()):
         for subject in pattern["subject"]:
             for target in pattern["object"]:
                 if lexicon.nouns[subject].gender != lexicon.nouns[target].gender:
@@ -1567,8 +1586,9 @@ def hold_out(lexicon: Lexicon, rng: random.Random) -> HeldOut:
                 used.update([one, other])
                 count -= 1
     nouns = list(chosen.values())[:NOUN_PAIRS]
+    partners = {one: other for pair in kept for one, other in (pair, pair[::-1])}
     noun_links = frozenset(("pronoun", f"{subject} {target}") for _, subject, target in nouns)
-    return HeldOut(nouns, kept, noun_links)
+    return HeldOut(nouns, kept, partners, noun_links)
 
 
 class Corpus:
@@ -1582,51 +1602,39 @@ class Corpus:
         self.known: set[str] = set()  # the word forms of the ordinary sentences, once these are chosen
 
     def add(self, examples: list[Example], example: Example, longest: int, shortest: int = MIN_WORDS) -> None:
-        shorter_side = min(len(words(example.source)), len(words(example.target)))
+        sides = words(example.source), words(example.target)
+        fits = all(shortest <= len(side) <= longest for side in sides)
         new = example.source not in self.sources and example.target not in self.targets
-        known = not self.known or self.forms(example) <= self.known
-        if new and known and shorter_side >= shortest and length(example) <= longest:
+        if fits and new and (not self.known or self.forms(*sides) <= self.known):
             self.sources.add(example.source)
             self.targets.add(example.target)
             examples.append(example)
 
-    def forms(self, example: Example) -> set[str]:
-        """The words of both sides, each marked with its side; number words apart, which are made of parts."""
-        english = {"en " + word for word in words(example.source) if word not in self.numerals}
-        return english | {"de " + word for word in words(example.target) if word not in self.numerals}
+    def forms(self, english: Iterable[str], german: Iterable[str]) -> set[str]:
+        """The words of both sides, the German ones marked; number words apart, which are made of parts."""
+        return (set(english) - self.numerals) | {"de " + word for word in set(german) - self.numerals}
 
     def ordinary(self, count: int) -> list[Example]:
         """Sentences of all constructions without the held-out pairs, and without rare word forms."""
         names = list(CONSTRUCTIONS)
-        weights = [weight for _, weight in CONSTRUCTIONS.values()]
+        weights = list(accumulate(weight for _, weight in CONSTRUCTIONS.values()))
         examples: list[Example] = []
         while len(examples) < count * SURPLUS:
-            name = self.rng.choices(names, weights)[0]
+            name = self.rng.choices(names, cum_weights=weights)[0]
             derivation = Derivation(self.lexicon, self.rng)
             sentence = CONSTRUCTIONS[name][0](derivation)
             if not self.held_out.excludes(derivation):
                 self.add(examples, realise(name, sentence), MAX_WORDS)
-        examples = self.without_rare_forms(examples)[:count]
+        forms = {example.source: self.forms(words(example.source), words(example.target)) for example in examples}
+        examples = without_rare_forms(examples, forms)[:count]
         if len(examples) < count:
             raise ValueError(f"only {len(examples)} of {count} sentences are left without rare words; raise SURPLUS")
-        self.known = {form for example in examples for form in self.forms(example)}
+        self.known = set().union(*(forms[example.source] for example in examples))
         return examples
-
-    def without_rare_forms(self, examples: list[Example]) -> list[Example]:
-        """Drop sentences with a word form seen fewer than MIN_COUNT times, until no such form is left."""
-        forms = {example.source: self.forms(example) for example in examples}
-        counts = Counter(form for example in examples for form in forms[example.source])
-        while True:
-            rare = {form for form, count in counts.items() if count < MIN_COUNT}
-            dropped = [example for example in examples if not rare.isdisjoint(forms[example.source])]
-            if not dropped:
-                return examples
-            examples = [example for example in examples if rare.isdisjoint(forms[example.source])]
-            counts.subtract(form for example in dropped for form in forms[example.source])
 
     def coreference(self, count: int) -> list[Example]:
         """Minimal pairs: for a held-out noun pair, two sentences that differ in the adjective."""
-        patterns = pronoun_patterns(self.lexicon)
+        patterns = self.lexicon.pronoun_patterns()
         examples: list[Example] = []
         for number, subject, target in self.held_out.nouns:
             pattern = patterns[number]
@@ -1665,6 +1673,24 @@ class Corpus:
             if not self.held_out.excludes(derivation):
                 self.add(examples, realise("long", sentence), MAX_WORDS_LONG, MAX_WORDS + 1)
         return examples
+
+
+def without_rare_forms(examples: list[Example], forms: dict[str, set[str]]) -> list[Example]:
+    """Drop sentences with a word form seen fewer than MIN_COUNT times, until no such form is left.
+
+    forms  the word forms of an example, by its source
+    """
+    counts = Counter(chain.from_iterable(forms.values()))
+    while True:
+        rare = {form for form, count in counts.items() if count < MIN_COUNT}
+        kept: list[Example] = []
+        dropped: list[Example] = []
+        for example in examples:
+            (kept if rare.isdisjoint(forms[example.source]) else dropped).append(example)
+        if not dropped:
+            return kept
+        counts.subtract(chain.from_iterable(forms[example.source] for example in dropped))
+        examples = kept
 
 
 def long_sentence(d: Derivation) -> Sentence:

@@ -69,12 +69,17 @@ def mutant_named(name: str) -> Mutant:
     return by_name[name]
 
 
+def run(mutant: Mutant, module: str, arguments: list[str]) -> None:
+    """What `python -m module arguments` does, with the bug in it."""
+    plant(mutant)
+    sys.argv = [module, *arguments]
+    sys.path.insert(0, str(ROOT))                                                  # as `python -m` has it
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
 if __name__ == "__main__":
     if len(sys.argv) < 3:
         print(__doc__, file=sys.stderr)
         sys.exit(2)
     _, name, module, *arguments = sys.argv
-    plant(mutant_named(name))
-    sys.argv = [module, *arguments]
-    sys.path[0] = str(ROOT)                                                        # as `python -m` has it
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    run(mutant_named(name), module, arguments)

@@ -81,6 +81,11 @@ def read(path):
     return [tuple(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
 
 
+def options(path):
+    """Arguments of pytest: write the tally to `path`, and no cache."""
+    return ["-p", "no:cacheprovider", "-p", "tally", "--tally", path]
+
+
 def run_pytest(mutant, arguments, path, timeout=None):
     """Run pytest in a process of its own with this mutant planted (None: nothing), the tally going to `path`.
 
@@ -88,6 +93,6 @@ def run_pytest(mutant, arguments, path, timeout=None):
     """
     program = ["-m", "pytest"] if mutant is None else [HERE / "plant.py", mutant.name, "pytest"]
     return subprocess.run(
-        [sys.executable, *program, "-p", "no:cacheprovider", "-p", "tally", "--tally", path, *arguments],
+        [sys.executable, *program, *options(path), *arguments],
         cwd=ROOT, env=os.environ | {"PYTHONPATH": str(HERE), "OPENBLAS_NUM_THREADS": "1"},
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=timeout)

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import tally
+from forked import run_planted
 from museum import CLASSIC, MUSEUM, ROOT, SUSPECTS, Patch
 from plant import plant
 
@@ -89,8 +90,8 @@ def outcomes(request, tmp_path_factory):
 
     def outcome(mutant):
         path = folder / mutant.name
-        process = tally.run_pytest(mutant, ["-x", mutant.caught_by], path)
-        return process.returncode, tally.read(path), process.stdout
+        ended = run_planted(mutant, "pytest", [*tally.options(path), "-x", mutant.caught_by], folder)
+        return ended.returncode, tally.read(path), ended.stdout + ended.stderr
 
     mutants = [mutant for mutant in MUSEUM if mutant.name in wanted]
     with ThreadPoolExecutor(os.cpu_count()) as pool:

@@ -1,13 +1,16 @@
-"""The demo, with a model too small to learn: what it prints and leaves behind."""
+"""The demo, with little text and a model too small to learn: what it prints and leaves behind."""
 
 import re
 
 from scratchformer.study import demo
+from scratchformer.text import grammar
 
 
 def test_demo_trains_translates_scores_and_goes_on(tmp_path, small_config, monkeypatch, capsys):
     small = small_config(**{"data.directory": "", "vocab_size": 300, "tokens_per_batch": 512, "steps": 4})
     monkeypatch.setattr(demo.configs, "TINY", small)
+    corpus = {split: examples[:50] for split, examples in grammar.generate().items()}
+    monkeypatch.setattr(grammar, "generate", lambda: corpus)
     demo.run_demo(tmp_path / "run")
     printed = capsys.readouterr().out
     assert printed.count("  source      ") == demo.SENTENCES_SHOWN == printed.count("  reference   ")
