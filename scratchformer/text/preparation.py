@@ -52,6 +52,7 @@ from scratchformer.text.prepared import (
     SplitCounts,
     crc32_of_file,
     crc32_of_ids,
+    is_prepared,
     read_manifest,
     write_text,
 )
@@ -174,8 +175,7 @@ def all_pairs(files: CorpusFiles) -> list[ParallelFiles]:
 
 
 def fingerprints(files: CorpusFiles) -> list[list[Any]]:
-    """Name, size and time of change of each file, with the number of training parts before: what is the same here was
-    not changed in between."""
+    """Which files there are, and name, size and time of change of each: if these are the same, so is the text."""
     states = [(path.name, path.stat()) for pair in all_pairs(files) for path in pair]
     kinds = [len(files.train), files.val is not None, files.test is not None]
     return [kinds, *([name, state.st_size, state.st_mtime_ns] for name, state in states)]
@@ -190,9 +190,9 @@ def require_own_directory(files: CorpusFiles, out: Path, languages: tuple[str, s
     for path in (path for pair in all_pairs(files) for path in pair):
         if path.resolve().parent == out.resolve():
             raise UserError(f"{path}: lies in the directory that is to be written; choose another --out")
-    ours = [TOKENIZER, MANIFEST, *(f"{split}.{language}" for split in (*SPLITS, "test") for language in languages)]
+    ours = [TOKENIZER, *(f"{split}.{language}" for split in (*SPLITS, "test") for language in languages)]
     found = [name for name in ours if (out / name).exists()]
-    if found and not (out / STAGES).exists():
+    if found and not is_prepared(out):
         raise UserError(f"{out}: holds {found[0]}, which no preparation has made; choose another --out")
 
 

@@ -113,8 +113,12 @@ class Manifest:
         if values["format"] != FORMAT:
             raise UserError(f"format {values['format']}, where this version reads {FORMAT}: prepare the text again")
         splits = {name: SplitCounts(**counts) for name, counts in values["splits"].items()}
-        if "train" not in splits:
-            raise ValueError("no training text")
+        if "train" not in splits or TOKENIZER not in values["files"]:
+            raise ValueError("no training text, or no tokenizer")
+        for name in ("lines", "empty", "held_out"):
+            int(values["clean"]["total"][name])
+        for kept in values["files"].values():
+            int(kept["bytes"]), int(kept["crc32"])
         return cls(**values | {"languages": tuple(values["languages"]), "splits": splits})
 
 
@@ -239,9 +243,6 @@ class NewFile:
     def write(self, data: bytes) -> None:
         self._told(lambda: self._file.write(data))
 
-    def rewind(self) -> None:
-        self._told(lambda: self._file.seek(0))
-
     def finish(self) -> None:
         def flush_and_rename() -> None:
             self._file.flush()
@@ -286,14 +287,12 @@ class GrowingArray(NewFile):
         self._told(lambda: np.lib.format.write_array_header_1_0(self._file, header))
 
     def append(self, values: np.ndarray) -> None:
-        """Raises: OverflowError if a value does not fit the array's type."""
-        if values.size and not np.iinfo(self.dtype).min <= values.min() <= values.max() <= np.iinfo(self.dtype).max:
-            raise OverflowError(f"{self.path}: values do not fit {self.dtype}")
-        self.write(values.astype(self.dtype).tobytes())
+        """Raises: TypeError if they are of a kind that does not fit, such as signed numbers into an unsigned array."""
+        self.write(values.astype(self.dtype, casting="same_kind").tobytes())
         self.size += values.size
 
     def finish(self) -> None:
-        self.rewind()
+        self._told(lambda: self._file.seek(0))
         self._write_header()
         super().finish()
 
