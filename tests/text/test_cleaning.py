@@ -14,7 +14,8 @@ LIMITS = Limits(max_words=80, max_ratio=9.0)
 
 
 @pytest.mark.parametrize("line, expected", [
-    ("a b", "a b"), ("  a   b ", "a b"), ("a\tb\x00c", "a b c"), ("a\x00 \x00b", "a b"), ("a\x0bb\x0cc\x85d", "a b c d"),
+    ("a b", "a b"), ("  a   b ", "a b"), ("a\tb\x00c", "a b c"), ("a\x00 \x00b", "a b"),
+    ("a\x0bb\x0cc\x85d", "a b c d"),
     ("one\u2028two \u2029 three\r", "one two three"), ("a\rb", "a b"), ("\x01 \x02", ""), ("", ""),
     ("Prix\u00a0: 3\u202f€", "Prix\u00a0: 3\u202f€"), ("東京 🙂", "東京 🙂"),
 ])

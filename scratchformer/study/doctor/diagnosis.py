@@ -36,8 +36,8 @@ def examine(config: Config, run: RunDirectory | None = None, only_code: bool = F
 
     Raises UserError, before the first probe, if a file that the configuration names cannot be read.
     """
-    text = read_text(config.data) if text_is_named(config.data) and not only_code else None
     tokenizer = given_tokenizer(config, run) if not only_code else None
+    text = read_text(config.data) if text_is_named(config.data) and not only_code else None
     return chain(of_code(config), [] if only_code else unless_broken(of_setup(config, run, text, tokenizer)))
 
 
