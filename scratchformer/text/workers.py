@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from itertools import chain, islice
 from typing import Any, TypeVar
 
 from scratchformer.errors import UserError
@@ -24,14 +25,18 @@ B = TypeVar("B")
 
 
 def map_in_order(work: Callable[[A], B], blocks: Iterable[A], workers: int) -> Generator[B, None, None]:
-    """work(block) for each block, in their order, computed by so many processes; by this one if `workers` is 1.
+    """work(block) for each block, in their order, computed by so many processes; by this one if `workers` is 1, or if
+    there is but one block.
 
     `work` is sent to each process once; it, the blocks and the results are pickled. The processes end with this
     iterator: close it (`contextlib.closing`) if it is not read to its end.
 
     Raises: UserError if a process dies, and whatever `work` raises, in this process.
     """
-    if workers == 1:
+    blocks = iter(blocks)
+    first = list(islice(blocks, 2))
+    blocks = chain(first, blocks)
+    if workers == 1 or len(first) < 2:
         yield from map(work, blocks)
         return
     context = multiprocessing.get_context("spawn")  # a fork would copy threads in any state

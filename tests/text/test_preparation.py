@@ -51,7 +51,8 @@ def write_corpus(directory, packed=False):
     """Two parts, the second with all kinds of dirt; validation text, and test text with a blank line."""
     parts = [write_pair(directory, "first", TEXT, packed), write_pair(directory, "second", DIRT, packed)]
     val = write_pair(directory, "dev", sentences(20, 1, " and and"), packed)
-    test = write_pair(directory, "newstest", [*sentences(8, 2, " and and"), ("an unheard of bird .", "x"), ("", "")], packed)
+    unseen = [*sentences(8, 2, " and and"), ("an unheard of bird .", "x"), ("", "")]
+    test = write_pair(directory, "newstest", unseen, packed)
     return CorpusFiles(parts, val, test)
 
 
