@@ -72,7 +72,7 @@ def sentences(lengths: np.ndarray, words: np.ndarray, rng: np.random.Generator) 
 def write_text(directory: Path, n_pairs: int) -> list[str]:
     """train and val, source and target. -> the options that name them"""
     rng = np.random.default_rng(SEED)
-    n_words = min(400_000, 20 * n_pairs)
+    n_words = min(400_000, 4 * n_pairs)
     source_words = made_up_words(n_words, "aeiou", 2.2, rng)
     target_words = made_up_words(2 * n_words, "aeiouäöü", 3.0, rng)
     options = []
