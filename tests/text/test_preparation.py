@@ -10,6 +10,7 @@ import time
 import numpy as np
 import pytest
 
+from scratchformer.cli import main
 from scratchformer.errors import UserError
 from scratchformer.text import preparation
 from scratchformer.text.batches import encode_pairs
@@ -299,6 +300,15 @@ def test_spoilt_files(spoilt, change, complaint):
 ])
 def test_options_out_of_range(spoilt, arguments, complaint):
     assert complaint in spoilt(lambda directory: None, *arguments)
+
+
+def test_the_help_names_the_defaults(capfd):
+    with pytest.raises(SystemExit):
+        main(["data", "--help"])
+    printed = " ".join(capfd.readouterr().out.partition("options:")[2].split())
+    for name in ("vocab_size", "max_words", "max_ratio", "max_length", "sample"):
+        said = re.search(rf"--{name.replace('_', '-')} .*?\(default: (\d+)\)", printed)
+        assert said and float(said[1]) == getattr(Options(), name)
 
 
 def test_files_are_for_files(refused, tmp_path):
