@@ -23,6 +23,7 @@ from scratchformer.parallel.communicator import Abandoned, Communicator
 if TYPE_CHECKING:
     from scratchformer.decoding.translator import Translator
     from scratchformer.study.evaluation import Assessment, Comparison, Evaluation, System
+    from scratchformer.text.corpora import CorpusFiles
     from scratchformer.training.run import RunDirectory
 
 EXAMPLES = """\
@@ -187,9 +188,13 @@ def parser() -> argparse.ArgumentParser:
                      help="for attention: the sentence to translate")
     sub.add_argument("--out", type=Path, metavar="FILE", help="PNG or SVG (default: RUN/figures/FIGURE.png)")
 
-    sub = command("data", data, "write the bundled corpus as files", "data tiny --out data/tiny")
-    sub.add_argument("name", choices=["tiny"])
+    sub = command("data", data, "write the bundled corpus as files, or prepare text files for training",
+                  "data tiny --out data/tiny\n"
+                  "  scratchformer data files --source big.en.gz --target big.de.gz --val-source val.en "
+                  "--val-target val.de --out DIR")
+    sub.add_argument("name", choices=["tiny", "files"])
     sub.add_argument("--out", type=Path, required=True, metavar="DIR")
+    add_preparation(sub)
 
     sub = command("config", show_config, "print a configuration as TOML, with its parameter count and memory",
                   "config base --set h=16 > base16.toml")
@@ -246,6 +251,29 @@ def add_ablate(sub: argparse.ArgumentParser) -> None:
     add_settings(sub)
 
 
+def add_preparation(sub: argparse.ArgumentParser) -> None:
+    """The files of `data files`, and the options of a preparation: those of `preparation.Options`, with its defaults.
+    """
+    for side in ("source", "target"):
+        sub.add_argument(f"--{side}", type=Path, action="append", default=[], metavar="F",
+                         help="training text, UTF-8, one sentence a line, plain or .gz; again for each further part")
+    for name in ("val-source", "val-target", "test-source", "test-target"):
+        sub.add_argument(f"--{name}", type=Path, metavar="F", help="is copied as it is")
+    sub.add_argument("--languages", nargs=2, metavar=("SOURCE", "TARGET"), help="endings of the files (default: en de)")
+    sub.add_argument("--vocab-size", type=int, metavar="N", help="pieces of the vocabulary (default: 37000)")
+    sub.add_argument("--max-words", type=int, metavar="N", help="longer training pairs are dropped (default: 80)")
+    sub.add_argument("--max-ratio", type=float, metavar="R",
+                     help="training pairs whose sides differ more in words are dropped (default: 9)")
+    sub.add_argument("--max-length", type=int, metavar="N",
+                     help="pairs of more tokens on a side are not encoded (default: 256)")
+    sub.add_argument("--sample", type=int, metavar="N", help="pairs to learn the vocabulary from (default: 1000000)")
+    sub.add_argument("--byte-fallback", action="store_true", default=None,
+                     help="spell characters that are not in the sample as bytes, instead of <unk>")
+    sub.add_argument("--drop-overlap", action="store_true", default=None,
+                     help="drop training pairs with a sentence of the val or test text, instead of only counting them")
+    sub.add_argument("--workers", type=int, metavar="N", help="processes (default: one for each core)")
+
+
 def add_learn(sub: argparse.ArgumentParser) -> None:
     actions = sub.add_subparsers(dest="action", required=True, metavar="ACTION")
 
@@ -281,7 +309,8 @@ def add_run(sub: argparse.ArgumentParser, checkpoint: bool = True) -> None:
 
 def add_data(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--data", metavar="DIR", dest="directory",
-                     help="directory with train.en, train.de, val.en, val.de (or .gz)")
+                     help="directory with train.en, train.de, val.en, val.de (or .gz), or one that the command data "
+                          "has prepared")
     for name in ("train-source", "train-target", "val-source", "val-target"):
         sub.add_argument(f"--{name}", metavar="F", help="a UTF-8 file, one sentence a line, instead of --data")
 
@@ -400,6 +429,14 @@ def asked_to_train(args: argparse.Namespace) -> tuple[RunDirectory, Config]:
     return run, changed(config, args)
 
 
+def following_data(config: Config, args: argparse.Namespace) -> tuple[Config, str]:
+    """The configuration with what the preparation of its text has settled, and a line on that: what --set names stays.
+    """
+    from scratchformer.training.run import follow_preparation
+
+    return follow_preparation(config, [configs.parse_setting(text)[0] for text in args.settings])
+
+
 def require_processes(nproc: int, config: Config) -> None:
     if nproc < 1:
         raise UserError(f"--nproc {nproc} must be at least 1")
@@ -440,6 +477,9 @@ def train_as_one(args: argparse.Namespace, run: RunDirectory, config: Config, ra
             tell(f"passed over {complaint}")
         tell(f"{run.path}: going on after step {trainer.progress.step}")
     else:
+        config, followed = following_data(config, args)
+        if followed:
+            tell(followed)
         trainer = loop.begin(run, config, ranks)
     tell(f"{run.path}: {trainer.summary()}")
     reason = loop.train(trainer)
@@ -684,6 +724,8 @@ def doctor(args: argparse.Namespace) -> int:
     config = changed(configs.load(run.config_file) if run else named_config(args.preset), args)
     if run:
         configs.require_same(configs.load(run.config_file), config, run.config_file)
+    else:
+        config, _ = following_data(config, args)
     findings = []
     for finding in examine(config, run, args.code):
         findings.append(finding)
@@ -784,10 +826,52 @@ def learn(args: argparse.Namespace) -> int:
     return 0
 
 
+PREPARATION = ["languages", "vocab_size", "max_words", "max_ratio", "max_length", "sample", "byte_fallback",
+               "drop_overlap", "workers"]
+"""The options of `data` that are those of `preparation.Options`."""
+
+
 def data(args: argparse.Namespace) -> None:
+    if args.name == "files":
+        return prepare_files(args)
     from scratchformer.text import grammar
 
+    given = [name for name in [*PREPARATION, *FILES] if getattr(args, name)]
+    if given:
+        raise UserError(f"data {args.name}: takes no --{given[0].replace('_', '-')}")
     print("\n".join(grammar.write_corpus(args.out)))
+
+
+FILES = ["source", "target", "val_source", "val_target", "test_source", "test_target"]
+"""The options of `data files` that name them."""
+
+
+def prepare_files(args: argparse.Namespace) -> None:
+    from scratchformer.text.corpora import CorpusFiles, ParallelFiles
+
+    def pair(source: Path | None, target: Path | None) -> ParallelFiles | None:
+        return ParallelFiles(source, target) if source and target else None
+
+    counts = {(len(args.source), len(args.target)), (bool(args.val_source), bool(args.val_target)),
+              (bool(args.test_source), bool(args.test_target))}
+    if any(n_source != n_target for n_source, n_target in counts) or not args.source:
+        raise UserError("source and target files come in pairs: give --source with --target, --val-source with "
+                        "--val-target, --test-source with --test-target")
+    train = [ParallelFiles(*part) for part in zip(args.source, args.target)]
+    prepare(args, CorpusFiles(train, pair(args.val_source, args.val_target), pair(args.test_source, args.test_target)))
+
+
+def prepare(args: argparse.Namespace, files: CorpusFiles) -> None:
+    """Prepare these files as the options say, and tell how to go on."""
+    from scratchformer.text import preparation
+    from scratchformer.training.team import available_cores
+
+    given = {name: getattr(args, name) for name in PREPARATION if getattr(args, name) is not None}
+    given["languages"] = tuple(args.languages or preparation.Options.languages)
+    options = preparation.Options(**{"workers": available_cores()} | given)
+    manifest = preparation.prepare(files, args.out, options, lambda line: print(line, file=sys.stderr, flush=True))
+    print(manifest.summary())
+    print(f"train with: scratchformer train PRESET --data {shlex.quote(str(args.out))} --out RUN")
 
 
 def demo(args: argparse.Namespace) -> int:

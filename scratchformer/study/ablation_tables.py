@@ -9,6 +9,7 @@ no interval, and no verdict.
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 from collections import defaultdict
@@ -68,6 +69,7 @@ CLAIMS = [
 # Statistics -----------------------------------------------------------------------------------------------------------
 
 
+@functools.cache
 def student(freedom: int, confidence: float = CONFIDENCE) -> float:
     """How many standard errors on each side of a mean hold `confidence` of Student's distribution.
 

@@ -57,15 +57,19 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Sequences:
-    """Many sequences of ids end to end: sequence i is `ids[offsets[i]:offsets[i + 1]]`."""
+    """Many sequences of ids end to end: sequence i is `ids[offsets[i]:offsets[i + 1]]`.
 
-    ids: np.ndarray  # (tokens of all sequences,) int32
+    The arrays may be memory maps: `padded` reads no more than the sequences it is asked for.
+    """
+
+    ids: np.ndarray  # (tokens of all sequences,) int32, or uint16 in files
     offsets: np.ndarray  # (sequences + 1,) int64
 
     @property
     def lengths(self) -> np.ndarray:
-        """(sequences,) in tokens."""
-        return np.diff(self.offsets)
+        """(sequences,) int32: in tokens."""
+        lengths = np.empty(len(self.offsets) - 1, np.int32)  # written at once: of 36 million pairs, no second array
+        return np.subtract(self.offsets[1:], self.offsets[:-1], out=lengths, casting="same_kind")
 
     def only(self, keep: np.ndarray) -> "Sequences":
         """The sequences where `keep`, (sequences,) bool, is True."""
@@ -86,7 +90,8 @@ class Sequences:
 class EncodedPairs:
     """A parallel corpus as ids, EOS at the end of every sequence; made by `encode_pairs`.
 
-    source, target: Sequences;  lengths: (pairs,) tokens of the longer side;  line_numbers: (pairs,) in the corpus files
+    source, target: Sequences;  line_numbers: (pairs,) in the corpus files
+    lengths: (pairs,) int32: tokens of the longer side
     max_length: the longest pair allowed, in tokens;  n_dropped: how many pairs were longer
     """
 
@@ -98,7 +103,8 @@ class EncodedPairs:
         self.line_numbers = line_numbers
         self.max_length = max_length
         self.n_dropped = n_dropped
-        self.lengths = np.maximum(source.lengths, target.lengths)
+        self.lengths = source.lengths
+        np.maximum(self.lengths, target.lengths, out=self.lengths)
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -109,7 +115,7 @@ class EncodedPairs:
         target_in_ids = np.full_like(target_out_ids, BOS)
         # Where the output is real, the input is the token before it; so the input loses the EOS of shorter rows, too.
         target_in_ids[:, 1:] = np.where(target_out_ids[:, 1:] != PAD, target_out_ids[:, :-1], PAD)
-        return Batch(self.source.padded(indices), target_in_ids, target_out_ids, indices)
+        return Batch(self.source.padded(indices), target_in_ids, target_out_ids, indices.astype(np.int64))
 
     def by_length(self, indices: np.ndarray) -> np.ndarray:
         """`indices`, shortest pair first, pairs of one length in the order of the corpus."""
@@ -194,7 +200,8 @@ class BatchPlan:
         boundaries = np.array(bucket_boundaries(encoded.max_length, fineness))
         # The last bucket can reach beyond the budget though no pair does: then one pair is a micro-batch.
         self._pairs_per_step = np.maximum(tokens_per_batch // boundaries, 1) * accumulation  # (buckets,)
-        self._bucket_of = np.searchsorted(boundaries, encoded.lengths)  # (pairs,): the first boundary >= length
+        bucket_of_length = np.searchsorted(boundaries, np.arange(encoded.lengths.max() + 1))  # first boundary >= length
+        self._bucket_of = bucket_of_length.astype(np.min_scalar_type(len(boundaries)))[encoded.lengths]  # (pairs,)
 
     def epoch(self, epoch: int) -> list[np.ndarray]:
         """The steps of one epoch, each the indices of its pairs. Every pair is in exactly one step.
@@ -203,7 +210,9 @@ class BatchPlan:
         last one. The order of all steps is random, so that the model does not see the short sentences first.
         """
         rng = np.random.Generator(np.random.PCG64([self.seed, epoch]))
-        shuffled = rng.permutation(len(self.encoded))
+        n_pairs = len(self.encoded)
+        shuffled = np.arange(n_pairs, dtype=np.int32 if n_pairs < 2**31 else np.int64)  # the order is that of either
+        rng.shuffle(shuffled)
         bucket_of = self._bucket_of[shuffled]
         bucket_by_bucket = []
         for bucket, pairs_per_step in enumerate(self._pairs_per_step):

@@ -7,12 +7,14 @@ wrong with such files (a missing half, a broken archive, another encoding) ends 
 import codecs
 import gzip
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple, cast
 
 from scratchformer.errors import UserError
 
 MAX_NAMES_LISTED = 20
+READ_ERRORS = (OSError, EOFError, zlib.error)  # the last two: a truncated archive, a damaged one
 
 
 class Pairs(NamedTuple):
@@ -53,12 +55,69 @@ def read_lines(path: Path) -> list[str]:
 
     Raises: UserError if the file is missing, unreadable, a broken archive, or not UTF-8.
     """
-    path = _plain_or_gz(path) or path
-    data = _read_bytes(path).removeprefix(codecs.BOM_UTF8)
+    path = plain_or_gz(path) or path
+    try:
+        with open_stream(path) as file:
+            data = file.read()
+    except READ_ERRORS as error:
+        raise UserError(f"cannot read {path}: {_reason(error)}") from error
+    return decode_lines(data.removeprefix(codecs.BOM_UTF8), path)
+
+
+class Block(NamedTuple):
+    """Some successive lines of two parallel files, as bytes with their line ends; `first_line` counts from 1."""
+
+    source: bytes
+    target: bytes
+    first_line: int
+
+
+def stream_blocks(files: ParallelFiles, n_lines: int) -> Iterator[Block]:
+    """Two parallel files, plain or gzipped, in blocks of `n_lines` lines (the last may be shorter); the files are never
+    in memory whole. Lines end as in `read_lines`, and bytes are not decoded.
+
+    Raises: UserError if a file is missing, unreadable or a broken archive, or if they differ in their number of lines.
+    """
+    sides = [_stream_lines(path, n_lines) for path in files]
+    n_read = 0
+    while True:
+        source, target = (next(side, []) for side in sides)
+        if len(source) != len(target):
+            counts = [n_read + len(lines) + sum(map(len, side)) for lines, side in zip((source, target), sides)]
+            raise _not_parallel(files, *counts)
+        if not source:
+            return
+        yield Block(b"".join(source), b"".join(target), n_read + 1)
+        n_read += len(source)
+
+
+def _stream_lines(path: Path, n_lines: int) -> Iterator[list[bytes]]:
+    """The lines of one file in lists of `n_lines`, without the byte order mark."""
+    path = plain_or_gz(path) or path
+    n_read, lines = 0, []
+    try:
+        with open_stream(path) as file:
+            for line in file:
+                lines.append(line if n_read else line.removeprefix(codecs.BOM_UTF8))
+                n_read += 1
+                if len(lines) == n_lines:
+                    yield lines
+                    lines = []
+    except READ_ERRORS as error:
+        raise UserError(f"cannot read {path} after line {n_read}: {_reason(error)}") from error
+    if lines:
+        yield lines
+
+
+def decode_lines(data: bytes, path: Path, first_line: int = 1) -> list[str]:
+    """The lines of UTF-8 text, which begins at line `first_line` of a file, without their line ends.
+
+    Raises: UserError if it is not UTF-8; the message has the line's number.
+    """
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        line_number = data.count(b"\n", 0, error.start) + 1
+        line_number = first_line + data.count(b"\n", 0, error.start)
         raise UserError(f"{path}, line {line_number}: not valid UTF-8 ({error.reason})") from error
     lines = text.split("\n")
     if lines[-1] == "":
@@ -73,9 +132,7 @@ def read_pairs(source_path: Path, target_path: Path) -> Pairs:
     """
     source_lines, target_lines = read_lines(source_path), read_lines(target_path)
     if len(source_lines) != len(target_lines):
-        raise UserError(
-            f"not parallel: {source_path} has {len(source_lines)} lines, {target_path} has {len(target_lines)}"
-        )
+        raise _not_parallel(ParallelFiles(source_path, target_path), len(source_lines), len(target_lines))
     pairs = Pairs([], [], [], n_empty=0)
     for line_number, (source, target) in enumerate(zip(source_lines, target_lines), start=1):
         if source.strip() and target.strip():
@@ -96,27 +153,29 @@ def find_split(directory: Path, split: str, source_language: str, target_languag
 
 
 def _find(directory: Path, name: str) -> Path:
-    path = _plain_or_gz(directory / name)
+    path = plain_or_gz(directory / name)
     if path is None:
         raise UserError(f"neither {name} nor {name}.gz in {directory}, which {_contents(directory)}")
     return path
 
 
-def _plain_or_gz(path: Path) -> Path | None:
+def plain_or_gz(path: Path) -> Path | None:
     """`path` or else `path`.gz, whichever exists."""
     candidates = (path, path.with_name(path.name + ".gz"))
     return next((candidate for candidate in candidates if candidate.exists()), None)
 
 
-def _read_bytes(path: Path) -> bytes:
-    try:
-        if path.suffix == ".gz":
-            with gzip.open(path) as file:
-                return file.read()
-        return path.read_bytes()
-    except (OSError, EOFError, zlib.error) as error:  # the last two: a truncated archive, a damaged one
-        reason = getattr(error, "strerror", None) or error
-        raise UserError(f"cannot read {path}: {reason}") from error
+def open_stream(path: Path) -> BinaryIO:
+    """The bytes of a plain or gzipped file."""
+    return cast(BinaryIO, gzip.open(path)) if path.suffix == ".gz" else open(path, "rb")
+
+
+def _reason(error: BaseException) -> str:
+    return getattr(error, "strerror", None) or str(error)
+
+
+def _not_parallel(files: ParallelFiles, n_source: int, n_target: int) -> UserError:
+    return UserError(f"not parallel: {files.source} has {n_source} lines, {files.target} has {n_target}")
 
 
 def _contents(directory: Path) -> str:

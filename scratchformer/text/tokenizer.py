@@ -96,6 +96,10 @@ class Tokenizer:
             tokenizer.save(model_path)
         return tokenizer
 
+    def __reduce__(self) -> tuple[type["Tokenizer"], tuple[bytes]]:
+        """How it is sent to another process."""
+        return Tokenizer, (self.serialized,)
+
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":
         """Raises: UserError if the file cannot be read or does not hold a model of ours."""
@@ -133,6 +137,11 @@ class Tokenizer:
         Raises: IndexError if an id is not in the vocabulary.
         """
         return [self._processor.decode(_text_ids(ids)) for ids in sentences]
+
+    def same_pieces(self, other: "Tokenizer") -> bool:
+        """Whether each id stands for the same piece in both."""
+        sizes = (self.vocab_size, other.vocab_size)
+        return sizes[0] == sizes[1] and self.pieces(range(sizes[0])) == other.pieces(range(sizes[1]))
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """What each id stands for, to label figures: "▁" marks the start of a word, "</s>" is EOS.

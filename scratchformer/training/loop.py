@@ -36,7 +36,15 @@ from scratchformer.text.bleu import corpus_scores
 from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.training import checkpoints
 from scratchformer.training.checkpoints import Checkpoint, Progress
-from scratchformer.training.run import RunDirectory, TrainingData, encode_corpus, read_corpus, train_tokenizer
+from scratchformer.training.run import (
+    RunDirectory,
+    TrainingData,
+    encode_corpus,
+    open_prepared,
+    prepared_directory,
+    read_corpus,
+    train_tokenizer,
+)
 from scratchformer.training.team import Team, share_of_cores
 
 INTERRUPTED = "interrupted"
@@ -53,9 +61,14 @@ def begin(run: RunDirectory, config: Config, ranks: Communicator = Communicator(
     if leads:
         run.require_free()
         run.keep_others_out()
-    corpus = read_corpus(config.data)
-    tokenizer = Tokenizer(ranks.share(train_tokenizer(corpus, config).serialized if leads else b""))
-    trainer = Trainer(run, config, encode_corpus(corpus, tokenizer, config), tokenizer, device, ranks)
+    directory = prepared_directory(config.data)
+    if directory:
+        tokenizer, data = open_prepared(directory, config)
+    else:
+        corpus = read_corpus(config.data)
+        tokenizer = Tokenizer(ranks.share(train_tokenizer(corpus, config).serialized if leads else b""))
+        data = encode_corpus(corpus, tokenizer, config)
+    trainer = Trainer(run, config, data, tokenizer, device, ranks)
     if leads:
         tokenizer.save(run.tokenizer_file)
         run.write_config(config)
@@ -73,7 +86,13 @@ def resume(run: RunDirectory, config: Config, ranks: Communicator = Communicator
         run.keep_others_out()
         configs.require_same(configs.load(run.config_file), config, run.config_file)
     tokenizer = Tokenizer(ranks.share(Tokenizer.load(run.tokenizer_file).serialized if leads else b""))
-    data = encode_corpus(read_corpus(config.data), tokenizer, config)
+    directory = prepared_directory(config.data)
+    if directory:
+        own, data = open_prepared(directory, config)
+        if not own.same_pieces(tokenizer):
+            raise UserError(f"{directory}: its vocabulary is not the one this run began with")
+    else:
+        data = encode_corpus(read_corpus(config.data), tokenizer, config)
     trainer = Trainer(run, config, data, tokenizer, device, ranks)
     complaints = trainer.restore()
     if leads:

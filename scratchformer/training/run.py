@@ -7,10 +7,9 @@ import json
 import math
 import os
 import shlex
-import zlib
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Collection, NamedTuple
 from weakref import WeakValueDictionary
 
 from scratchformer import config as configs
@@ -21,6 +20,7 @@ from scratchformer.nn.transformer import Transformer
 from scratchformer.text import grammar
 from scratchformer.text.batches import EncodedPairs, encode_pairs
 from scratchformer.text.corpora import Pairs, find_split, read_pairs
+from scratchformer.text.prepared import Manifest, PreparedCorpus, crc32_of_ids, is_prepared, read_manifest
 from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.training import checkpoints
 from scratchformer.training.checkpoints import Checkpoint, CheckpointDirectory
@@ -202,14 +202,17 @@ class TrainingData(NamedTuple):
     val: EncodedPairs | None
     val_text: Pairs | None
     n_empty: int                            # pairs left out because a side is blank
+    known_checksum: int | None = None       # of a prepared corpus: its ids are not read for it
 
     @property
     def checksum(self) -> int:
-        """CRC-32 of all ids: a run cannot go on with other text."""
+        """CRC-32 of all ids as int32: a run cannot go on with other text."""
+        if self.known_checksum is not None:
+            return self.known_checksum
         crc = 0
         for pairs in (self.train, self.val):
             if pairs is not None:
-                crc = zlib.crc32(pairs.target.ids.data, zlib.crc32(pairs.source.ids.data, crc))
+                crc = crc32_of_ids(pairs.target.ids, crc32_of_ids(pairs.source.ids, crc))
         return crc
 
 
@@ -225,6 +228,61 @@ def train_tokenizer(corpus: Corpus, config: Config) -> Tokenizer:
     """One vocabulary for both languages, learnt from the training text (paper §5.1)."""
     return Tokenizer.train([*corpus.train.source, *corpus.train.target], config.model.vocab_size,
                            config.data.byte_fallback)
+
+
+# Prepared data --------------------------------------------------------------------------------------------------------
+
+
+def prepared_directory(data: DataConfig) -> Path | None:
+    """The directory of the configuration, if `scratchformer data` has prepared it and no files are named instead."""
+    by_name = any((data.train_source, data.train_target, data.val_source, data.val_target))
+    directory = Path(data.directory)
+    return directory if data.directory and not by_name and is_prepared(directory) else None
+
+
+def settled(manifest: Manifest) -> dict[str, Any]:
+    """The settings that a preparation has decided: they cannot be others in a run on it."""
+    source, target = manifest.languages
+    return {"model.vocab_size": manifest.vocab_size, "data.byte_fallback": manifest.byte_fallback,
+            "data.source_language": source, "data.target_language": target}
+
+
+def follow_preparation(config: Config, named: Collection[str] = ()) -> tuple[Config, str]:
+    """The configuration with what its prepared directory, if it has one, has settled -> it, a line on what that changes
+
+    named  the settings that the user gave himself, which are left as they are: if they contradict, the run is refused
+    """
+    directory = prepared_directory(config.data)
+    if not directory:
+        return config, ""
+    values = configs.flat(config)
+    changes = {key: value for key, value in settled(read_manifest(directory)).items()
+               if value != values[key] and key not in named}
+    told = ", ".join(f"{key}={value} (not {values[key]})" for key, value in changes.items())
+    return configs.with_settings(config, changes), f"{directory}: prepared with {told}" if told else ""
+
+
+def open_prepared(directory: Path, config: Config) -> tuple[Tokenizer, TrainingData]:
+    """Tokenizer and ids of a prepared directory; only the validation text is read.
+
+    Raises UserError if it is not whole, or was prepared with other settings than the configuration's.
+    """
+    corpus = PreparedCorpus(directory)
+    manifest, data, values = corpus.manifest, config.data, configs.flat(config)
+    contradicted = {key: value for key, value in settled(manifest).items() if value != values[key]}
+    if contradicted:
+        seen = ", ".join(f"{key}={values[key]}" for key in contradicted)
+        wanted = " ".join(f"--set {key}={str(value).lower() if value is True or value is False else value}"
+                          for key, value in contradicted.items())
+        raise UserError(f"{directory}: was not prepared with {seen}; it would take {wanted}, or another preparation")
+    train = corpus.pairs("train", data.max_length)
+    val = corpus.pairs("val", data.max_length) if corpus.has("val") else None
+    for pairs in (train, val):
+        if pairs is not None:
+            pairs.require_fit(config.training.tokens_per_batch)
+    n_empty = manifest.clean["total"]["empty"] + (manifest.splits["val"].empty if val else 0)
+    val_text = read_pairs(*corpus.text_files("val")) if val else None
+    return corpus.tokenizer(), TrainingData(train, val, val_text, n_empty, manifest.ids_crc32)
 
 
 # Trained models -------------------------------------------------------------------------------------------------------

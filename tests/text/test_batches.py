@@ -6,6 +6,8 @@ import pytest
 from scratchformer.errors import UserError
 from scratchformer.text.batches import (
     BatchPlan,
+    EncodedPairs,
+    Sequences,
     batches_in_order,
     bucket_boundaries,
     encode_pairs,
@@ -331,3 +333,34 @@ def test_a_single_batch_in_order(encoded):
 def test_a_pair_over_the_budget_in_order(encoded):
     with pytest.raises(UserError, match="raise tokens_per_batch to 40"):
         next(batches_in_order(encoded, tokens_per_batch=39))
+
+
+def test_the_order_of_an_epoch_is_that_of_numpy_s_permutation():
+    """Runs begun before pairs were counted in 32 bits go on with the same batches."""
+    encoded = encode_pairs(encode, pairs_of_lengths([1, 5, 9, 20] * 10, [2, 3, 8, 9] * 10), MAX_LENGTH, BUDGET)
+    rng = np.random.Generator(np.random.PCG64([3, 1]))
+    shuffled = rng.permutation(40)
+    bounds = np.array(bucket_boundaries(MAX_LENGTH))
+    buckets = np.searchsorted(bounds, encoded.lengths)
+    expected = []
+    for bucket, bound in enumerate(bounds):
+        members, size = shuffled[buckets[shuffled] == bucket], max(BUDGET // bound, 1) * 2
+        expected += [members[i:i + size] for i in range(0, len(members), size)]
+    expected = [expected[i] for i in rng.permutation(len(expected))]
+    found = BatchPlan(encoded, BUDGET, accumulation=2, seed=3).epoch(1)
+    assert [step.tolist() for step in found] == [step.tolist() for step in expected]
+
+
+def test_sequences_in_files_give_the_batches_of_those_in_memory(tmp_path):
+    encoded = encode_pairs(encode, pairs_of_lengths([1, 5, 9, 20] * 3, [2, 3, 8, 9] * 3), MAX_LENGTH, BUDGET)
+
+    def in_files(sequences, name):
+        np.save(tmp_path / f"{name}.ids.npy", sequences.ids.astype(np.uint16))
+        np.save(tmp_path / f"{name}.offsets.npy", sequences.offsets)
+        return Sequences(*(np.load(tmp_path / f"{name}.{kind}.npy", mmap_mode="r") for kind in ("ids", "offsets")))
+
+    mapped = EncodedPairs(in_files(encoded.source, "source"), in_files(encoded.target, "target"),
+                          encoded.line_numbers, MAX_LENGTH, 0)
+    assert np.array_equal(mapped.lengths, encoded.lengths)
+    for array, expected in zip(mapped.batch(np.array([7, 0, 3])), encoded.batch(np.array([7, 0, 3]))):
+        assert array.dtype == expected.dtype and np.array_equal(array, expected)

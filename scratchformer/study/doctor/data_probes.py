@@ -17,8 +17,9 @@ from scratchformer.study.doctor.findings import Finding, verdict
 from scratchformer.text import grammar
 from scratchformer.text.batches import Batch, BatchPlan, EncodedPairs, encode_pairs
 from scratchformer.text.corpora import Pairs, find_split, read_pairs
+from scratchformer.text.prepared import read_manifest
 from scratchformer.text.tokenizer import UNK, Tokenizer
-from scratchformer.training.run import Corpus, pairs_of, read_corpus, train_tokenizer
+from scratchformer.training.run import Corpus, pairs_of, prepared_directory, read_corpus, train_tokenizer
 
 # Reading --------------------------------------------------------------------------------------------------------------
 
@@ -54,12 +55,21 @@ def read_text(data: DataConfig) -> Text:
         splits = {name: pairs_of(examples) for name, examples in grammar.generate().items()}
         return Text(splits.pop("train"), splits)
     source, target = files_of(data, "train")
-    if any(file.is_file() and file.stat().st_size > LARGE_FILE_BYTES for file in (source, target)):
-        train, share = first_pairs(source, target)
-        val = read_pairs(*files_of(data, "val")) if data.val_source or not data.train_source else None
-        return Text(train, named(val) | test_sets(data), f"the first {FIRST_LINES:,} lines", share)
-    corpus = read_corpus(data)
-    return Text(corpus.train, named(corpus.val) | test_sets(data))
+    large = any(file.is_file() and file.stat().st_size > LARGE_FILE_BYTES for file in (source, target))
+    if not large and not prepared_directory(data):
+        corpus = read_corpus(data)
+        return Text(corpus.train, named(corpus.val) | test_sets(data))
+    train, share = first_pairs(source, target) if large else (read_pairs(source, target), 1.0)
+    val = read_pairs(*files_of(data, "val")) if has_validation_text(data) else None
+    return Text(train, named(val) | test_sets(data), f"the first {FIRST_LINES:,} lines" if large else "", share)
+
+
+def has_validation_text(data: DataConfig) -> bool:
+    """A directory has it, unless it was prepared without."""
+    prepared = prepared_directory(data)
+    if prepared:
+        return "val" in read_manifest(prepared).splits
+    return bool(data.val_source or not data.train_source)
 
 
 def named(val: Pairs | None) -> dict[str, Pairs]:

@@ -23,7 +23,7 @@ from scratchformer.study.doctor.data_probes import Encoded, Text, read_text, tex
 from scratchformer.study.doctor.findings import ANATOMY, Finding, suspects
 from scratchformer.study.doctor.specimens import small_model
 from scratchformer.text.tokenizer import Tokenizer
-from scratchformer.training.run import RunDirectory
+from scratchformer.training.run import RunDirectory, open_prepared, prepared_directory
 
 WIDTH = 120
 
@@ -36,9 +36,18 @@ def examine(config: Config, run: RunDirectory | None = None, only_code: bool = F
 
     Raises UserError, before the first probe, if a file that the configuration names cannot be read.
     """
+    tokenizer = given_tokenizer(config, run) if not only_code else None
     text = read_text(config.data) if text_is_named(config.data) and not only_code else None
-    tokenizer = Tokenizer.load(run.tokenizer_file) if run and not only_code else None
     return chain(of_code(config), [] if only_code else unless_broken(of_setup(config, run, text, tokenizer)))
+
+
+def given_tokenizer(config: Config, run: RunDirectory | None) -> Tokenizer | None:
+    """That of the run, or else of the prepared text; None if one is still to be learnt. Raises UserError if it cannot
+    be read."""
+    if run:
+        return Tokenizer.load(run.tokenizer_file)
+    directory = prepared_directory(config.data)
+    return open_prepared(directory, config)[0] if directory else None
 
 
 def of_code(config: Config) -> Iterator[Finding]:

@@ -1,0 +1,460 @@
+"""How does a text of millions of lines become a directory that training can start from at once?
+
+    clean        the training text, in blocks, becomes train.en and train.de; validation and test text are copied
+    vocabulary   sentencepiece learns the pieces from an even sample of the training text
+    encode       the text becomes ids, in blocks
+    manifest     what there is, and how it came to be
+
+(`prepared` has the directory's layout.) Each stage reads what those before it have written. It is recorded with a
+description of all that it was made from, and done again only if that has changed; a preparation that was killed goes on
+with the stage it was in. Text is streamed: what is in memory are the blocks under way, a hash of 8 bytes for each pair,
+and the sample. The result does not depend on the number of processes.
+"""
+
+import fcntl
+import importlib.metadata
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import sentencepiece
+
+from scratchformer.errors import UserError
+from scratchformer.text.batches import Sequences, encode_sequences
+from scratchformer.text.cleaning import Cleaner, Counts, Limits, n_repeated, normalized, part_name
+from scratchformer.text.corpora import (
+    READ_ERRORS,
+    Block,
+    CorpusFiles,
+    ParallelFiles,
+    decode_lines,
+    open_stream,
+    plain_or_gz,
+    read_pairs,
+    stream_blocks,
+)
+from scratchformer.text.prepared import (
+    MANIFEST,
+    SPLITS,
+    STAGES,
+    TOKENIZER,
+    GrowingArray,
+    Manifest,
+    NewFile,
+    SplitCounts,
+    crc32_of_file,
+    crc32_of_ids,
+    is_prepared,
+    read_manifest,
+    write_text,
+)
+from scratchformer.text.tokenizer import UNK, Tokenizer
+from scratchformer.text.workers import map_in_order
+
+LINES_PER_BLOCK = 10_000
+"""A block is about 2 MB of text, and a fraction of a second of work."""
+
+SAMPLE = 1_000_000
+"""Pairs that the vocabulary is learnt from. They are in memory, with the different words among them: about 1.5 GB."""
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a corpus is prepared; all but `workers` show in the result.
+
+    languages      source, target: the endings of the files
+    vocab_size     pieces of the vocabulary, exactly
+    max_words, max_ratio    limits of a pair, see `cleaning`
+    max_length     longer pairs (tokens of the longer side, EOS counted) are not encoded
+    sample         pairs from which the vocabulary is learnt, evenly from the training text
+    byte_fallback  spell characters that are not in the sample as bytes; else they become UNK
+    drop_overlap   drop training pairs with a sentence of the validation or test text, which else are only counted
+    workers        processes; 1 is this one alone
+
+    Raises: UserError if one of them is out of range.
+    """
+
+    languages: tuple[str, str] = ("en", "de")
+    vocab_size: int = 37_000
+    max_words: int = 80
+    max_ratio: float = 9.0
+    max_length: int = 256
+    sample: int = SAMPLE
+    byte_fallback: bool = False
+    drop_overlap: bool = False
+    workers: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("vocab_size", "max_words", "max_ratio", "max_length", "sample", "workers"):
+            if not 1 <= getattr(self, name) < 2**31:                               # what is not a number is not, either
+                option = "--" + name.replace("_", "-")
+                raise UserError(f"{option} {getattr(self, name)} must be at least 1 and below 2^31")
+        if not all(re.fullmatch(r"[A-Za-z0-9_-]+", language) for language in self.languages):
+            raise UserError(f"--languages {' '.join(self.languages)!r}: letters and digits, as in: en de")
+        if self.languages[0] == self.languages[1]:
+            raise UserError(f"--languages {' '.join(self.languages)}: the two must differ, as in: en de")
+
+
+def prepare(files: CorpusFiles, out: Path, options: Options = Options(), tell: Tell = print) -> Manifest:
+    """Prepare a corpus in the directory `out`; `tell` is given a line for each stage.
+
+    Raises: UserError for whatever is wrong with the files, the options or the directory; what was finished before
+        stays, and the directory counts as prepared only if all is.
+    """
+    files = existing(files)
+    require_own_directory(files, out, options.languages)
+    with alone_in(out):
+        stages = Stages(out, tell)
+        clean = stages.take("clean", {
+            "files": fingerprints(files), "languages": options.languages, "max_words": options.max_words,
+            "max_ratio": options.max_ratio, "drop_overlap": options.drop_overlap,
+        }, lambda: clean_text(files, out, options))
+        train = [f"train.{language}" for language in options.languages]
+        vocabulary = stages.take("vocabulary", {
+            "text": clean.checksums(train), "vocab_size": options.vocab_size, "sample": options.sample,
+            "byte_fallback": options.byte_fallback, "sentencepiece": sentencepiece.__version__,
+        }, lambda: learn_vocabulary(out, options, clean.report["total"]["kept"]))
+        splits = [split for split in SPLITS if split == "train" or files.val]
+        texts = [f"{split}.{language}" for split in splits for language in options.languages]
+        encode = stages.take("encode", {
+            "text": clean.checksums(texts), "tokenizer": vocabulary.checksums([TOKENIZER]),
+            "max_length": options.max_length, "sentencepiece": sentencepiece.__version__,
+        }, lambda: encode_text(out, splits, options))
+        if not (out / MANIFEST).exists():
+            write_text(out / MANIFEST, manifest_of(options, clean, vocabulary, encode).to_json())
+        return read_manifest(out)
+
+
+def manifest_of(options: Options, clean: "Record", vocabulary: "Record", encode: "Record") -> Manifest:
+    return Manifest(
+        languages=options.languages, vocab_size=options.vocab_size, byte_fallback=options.byte_fallback,
+        options={name: value for name, value in asdict(options).items() if name != "workers"},
+        clean=clean.report,
+        splits={name: SplitCounts(**counts) for name, counts in encode.report["splits"].items()},
+        ids_crc32=encode.report["ids_crc32"], files=clean.files | vocabulary.files | encode.files,
+        versions={"scratchformer": own_version(), "sentencepiece": sentencepiece.__version__, "numpy": np.__version__},
+    )
+
+
+def own_version() -> str:
+    try:
+        return importlib.metadata.version("scratchformer")
+    except importlib.metadata.PackageNotFoundError:                                # run from its sources
+        return "not installed"
+
+
+# The files we start from ----------------------------------------------------------------------------------------------
+
+
+def existing(files: CorpusFiles) -> CorpusFiles:
+    """The same files, with .gz where only that exists. Raises: UserError if one is missing, or no text is given."""
+    def found(pair: ParallelFiles) -> ParallelFiles:
+        for path in pair:
+            if plain_or_gz(path) is None:
+                raise UserError(f"cannot read {path}: No such file")
+        return ParallelFiles(*(plain_or_gz(path) or path for path in pair))
+
+    if not files.train:
+        raise UserError("no training text is named")
+    return CorpusFiles([found(part) for part in files.train], files.val and found(files.val),
+                       files.test and found(files.test))
+
+
+def all_pairs(files: CorpusFiles) -> list[ParallelFiles]:
+    return [*files.train, *(pair for pair in (files.val, files.test) if pair)]
+
+
+def fingerprints(files: CorpusFiles) -> list[list[Any]]:
+    """Which files there are, and name, size and time of change of each: if these are the same, so is the text."""
+    states = [(path.name, path.stat()) for pair in all_pairs(files) for path in pair]
+    kinds = [len(files.train), files.val is not None, files.test is not None]
+    return [kinds, *([name, state.st_size, state.st_mtime_ns] for name, state in states)]
+
+
+def require_own_directory(files: CorpusFiles, out: Path, languages: tuple[str, str]) -> None:
+    """Make the directory. Raises: UserError if it cannot be, or if we would overwrite a file that is not our own."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{out}: cannot make the directory: {error.strerror}") from None
+    for path in (path for pair in all_pairs(files) for path in pair):
+        if path.resolve().parent == out.resolve():
+            raise UserError(f"{path}: lies in the directory that is to be written; choose another --out")
+    ours = [TOKENIZER, *(f"{split}.{language}" for split in (*SPLITS, "test") for language in languages)]
+    found = [name for name in ours if (out / name).exists()]
+    if found and not is_prepared(out):
+        raise UserError(f"{out}: holds {found[0]}, which no preparation has made; choose another --out")
+
+
+@contextmanager
+def alone_in(directory: Path) -> Iterator[None]:
+    """Keep other preparations out of a directory. Raises: UserError if one is in it."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(f"{directory}: another process is preparing it") from None
+        except OSError:                                                            # a file system without locks
+            pass
+        yield
+    finally:
+        os.close(descriptor)
+
+
+# Stages ---------------------------------------------------------------------------------------------------------------
+
+
+class Outcome(NamedTuple):
+    """What a stage has done: figures for the manifest, the names of its files, and a line about it."""
+
+    report: dict[str, Any]
+    names: list[str]
+    line: str
+
+
+class Record(NamedTuple):
+    """A stage that is done: what it was made from, its figures, and its files with their bytes and CRC-32."""
+
+    made_from: dict[str, Any]
+    report: dict[str, Any]
+    files: dict[str, dict[str, int]]
+
+    def checksums(self, names: list[str]) -> dict[str, int]:
+        return {name: self.files[name]["crc32"] for name in names}
+
+
+class Stages:
+    """The stages of a directory that are done, in stages.json; as long as one is not, there is no manifest."""
+
+    def __init__(self, out: Path, tell: Tell):
+        self.out = out
+        self.tell = tell
+        self.records = self._read()
+
+    def take(self, name: str, made_from: dict[str, Any], work: Callable[[], Outcome]) -> Record:
+        """The record of a stage, which is done unless it was done from the same before."""
+        made_from = json.loads(json.dumps(made_from))                              # as it reads when it comes back
+        old = self.records.get(name)
+        if old and old.made_from == made_from and self._is_whole(old):
+            self.tell(f"{name}: done before")
+            return old
+        (self.out / MANIFEST).unlink(missing_ok=True)
+        self.records.pop(name, None)
+        self._write()
+        began = time.perf_counter()
+        report, names, line = work()
+        files = {file: {"bytes": (self.out / file).stat().st_size, "crc32": crc32_of_file(self.out / file)}
+                 for file in names}
+        for file in (old.files.keys() - files.keys() if old else ()):              # of other languages, or a test set
+            (self.out / file).unlink(missing_ok=True)
+        self.records[name] = Record(made_from, json.loads(json.dumps(report)), files)
+        self._write()
+        self.tell(f"{name}: {line}; {time.perf_counter() - began:.1f} s")
+        return self.records[name]
+
+    def _is_whole(self, record: Record) -> bool:
+        paths = {self.out / name: kept["bytes"] for name, kept in record.files.items()}
+        return all(path.is_file() and path.stat().st_size == n_bytes for path, n_bytes in paths.items())
+
+    def _read(self) -> dict[str, Record]:
+        try:
+            records = json.loads((self.out / STAGES).read_text(encoding="utf-8"))
+            return {name: Record(**record) for name, record in records.items()}
+        except (OSError, ValueError, TypeError, AttributeError):                   # not there, or damaged: begin anew
+            return {}
+
+    def _write(self) -> None:
+        records = {name: record._asdict() for name, record in self.records.items()}
+        write_text(self.out / STAGES, json.dumps(records, indent=1) + "\n")
+
+
+# clean ----------------------------------------------------------------------------------------------------------------
+
+
+def clean_text(files: CorpusFiles, out: Path, options: Options) -> Outcome:
+    """Write train.LANG of the pairs that are fit for training, and val.LANG and test.LANG as they are."""
+    report: dict[str, Any] = {}
+    held_out: set[str] = set()
+    names = []
+    for split, pair in (("val", files.val), ("test", files.test)):
+        if pair:
+            text = read_pairs(*pair)                                               # blank lines stay in the file
+            report[split] = {"lines": len(text.source) + text.n_empty, "empty": text.n_empty}
+            held_out |= set(map(normalized, text.source)) | set(map(normalized, text.target))
+            for path, language in zip(pair, options.languages):
+                copy_text(path, out / f"{split}.{language}")
+                names.append(f"{split}.{language}")
+
+    parts, hashes = [], [np.empty(0, np.uint64)]
+    limits = Limits(options.max_words, options.max_ratio)
+    train = [f"train.{language}" for language in options.languages]
+    with NewFile(out / train[0]) as source, NewFile(out / train[1]) as target:
+        for part in files.train:
+            cleaner, counts = Cleaner(part, limits, frozenset(held_out), options.drop_overlap), Counts()
+            with closing(map_in_order(cleaner, stream_blocks(part, LINES_PER_BLOCK), options.workers)) as blocks:
+                for block in blocks:
+                    source.write(block.source)
+                    target.write(block.target)
+                    hashes.append(block.hashes)
+                    counts = counts.plus(block.counts)
+            parts.append({"part": part_name(part), **counts._asdict()})
+        total = Counts(*(sum(part[name] for part in parts) for name in Counts._fields))
+        if not total.kept:
+            raise UserError(f"no sentence pair is left of {total.lines} lines: {why_dropped(total, options)}")
+        source.finish()
+        target.finish()
+    report |= {"parts": parts, "total": total._asdict(), "repeated": n_repeated(np.concatenate(hashes))}
+    fate = "dropped" if options.drop_overlap else "kept all the same"
+    overlap = f"; {total.held_out:,} with a sentence of the val or test text, {fate}" if held_out else ""
+    blank = "".join(f"; {split}: {report[split]['lines']:,} lines" + (f", {report[split]['empty']} of them blank"
+                    if report[split]["empty"] else "") for split in ("val", "test") if split in report)
+    return Outcome(report, train + names, f"{total.kept:,} of {total.lines:,} pairs kept ({why_dropped(total, options)}"
+                   f"); {report['repeated']:,} of these are repetitions{overlap}{blank}")
+
+
+def why_dropped(counts: Counts, options: Options) -> str:
+    return (f"{counts.empty:,} with an empty side, {counts.too_long:,} of more than {options.max_words} words, "
+            f"{counts.ratio:,} with a ratio of lengths above {options.max_ratio:g}")
+
+
+def copy_text(path: Path, to: Path) -> None:
+    """Copy a file byte by byte, without the compression of a .gz."""
+    with NewFile(to) as file:
+        try:
+            with open_stream(path) as original:
+                shutil.copyfileobj(original, file)
+        except READ_ERRORS as error:
+            raise UserError(f"cannot read {path}: {error}") from error
+        file.finish()
+
+
+# vocabulary -----------------------------------------------------------------------------------------------------------
+
+
+def learn_vocabulary(out: Path, options: Options, n_pairs: int) -> Outcome:
+    """Learn one vocabulary for both languages, from as many lines of each."""
+    sample = min(options.sample, n_pairs)
+    paths = [out / f"train.{language}" for language in options.languages]
+    sentences = (line for path in paths for line in sampled_lines(path, n_pairs, sample))
+    Tokenizer.train(sentences, options.vocab_size, options.byte_fallback, out / TOKENIZER)
+    return Outcome({"sample": sample}, [TOKENIZER],
+                   f"{options.vocab_size:,} pieces, learnt from {sample:,} of {n_pairs:,} pairs")
+
+
+def sampled_lines(path: Path, n_lines: int, sample: int) -> Iterator[str]:
+    """`sample` of the `n_lines` lines of a file that we have written, at even distances."""
+    with open(path, "rb") as file:
+        for number, line in enumerate(file):
+            if (number + 1) * sample // n_lines > number * sample // n_lines:
+                yield line.decode("utf-8").removesuffix("\n")
+
+
+# encode ---------------------------------------------------------------------------------------------------------------
+
+
+class EncodedBlock(NamedTuple):
+    """The pairs of a block that are not blank and not too long, with the numbers of their lines, (pairs,) int64."""
+
+    source: Sequences
+    target: Sequences
+    line_numbers: np.ndarray
+    n_empty: int
+    n_longer: int
+    n_unknown: int
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """Encodes blocks of text; a process can be sent it."""
+
+    files: ParallelFiles
+    tokenizer: Tokenizer
+    max_length: int
+
+    def __call__(self, block: Block) -> EncodedBlock:
+        lines = [decode_lines(data, path, block.first_line)
+                 for data, path in zip((block.source, block.target), self.files)]
+        numbered = [(number, *pair) for number, pair in enumerate(zip(*lines, strict=True), block.first_line)
+                    if pair[0].strip() and pair[1].strip()]
+        sides = [encode_sequences(self.tokenizer.encode, [pair[side] for pair in numbered]) for side in (1, 2)]
+        fits = np.maximum(sides[0].lengths, sides[1].lengths) <= self.max_length
+        source, target = (self._small(side.only(fits)) for side in sides)
+        n_unknown = sum(int(np.count_nonzero(side.ids == UNK)) for side in (source, target))
+        line_numbers = np.array([number for number, _, _ in numbered], np.int64)[fits]
+        n_empty = len(lines[0]) - len(numbered)
+        return EncodedBlock(source, target, line_numbers, n_empty, int(np.count_nonzero(~fits)), n_unknown)
+
+    def _small(self, sequences: Sequences) -> Sequences:
+        return Sequences(sequences.ids.astype(dtype_of_ids(self.tokenizer)), sequences.offsets)
+
+
+def dtype_of_ids(tokenizer: Tokenizer) -> np.dtype:
+    return np.dtype(np.uint16 if tokenizer.vocab_size <= 2**16 else np.int32)
+
+
+class SequencesFile:
+    """Sequences on disk, written block by block: NAME.ids.npy and NAME.offsets.npy."""
+
+    def __init__(self, out: Path, name: str, dtype: np.dtype):
+        self.names = [f"{name}.ids.npy", f"{name}.offsets.npy"]
+        self.ids = GrowingArray(out / self.names[0], dtype)
+        self.offsets = GrowingArray(out / self.names[1], np.dtype(np.int64))
+        self.offsets.append(np.zeros(1, np.int64))
+
+    def append(self, sequences: Sequences) -> None:
+        self.offsets.append(self.ids.size + sequences.offsets[1:])
+        self.ids.append(sequences.ids)
+
+
+def encode_text(out: Path, splits: list[str], options: Options) -> Outcome:
+    """Write the ids of the training and the validation text."""
+    tokenizer = Tokenizer.load(out / TOKENIZER)
+    counts, names, crc = {}, [], 0
+    for split in splits:
+        counts[split], written = encode_split(out, split, tokenizer, options)
+        names += written
+        for side in ("source", "target"):
+            crc = crc32_of_ids(np.load(out / f"{split}.{side}.ids.npy", mmap_mode="r"), crc)
+    report = {"splits": {split: asdict(found) for split, found in counts.items()}, "ids_crc32": crc}
+    train = counts["train"]
+    return Outcome(report, names, f"{train.pairs:,} pairs (left out: {train.longer:,} of more than "
+                   f"{options.max_length} tokens), {' + '.join(f'{mean:.1f}' for mean in train.mean_lengths)} tokens "
+                   f"a pair, {train.unk_share:.4%} of them unknown")
+
+
+def encode_split(out: Path, split: str, tokenizer: Tokenizer, options: Options) -> tuple[SplitCounts, list[str]]:
+    """-> what there is, and the names of the files"""
+    files = ParallelFiles(*(out / f"{split}.{language}" for language in options.languages))
+    encoder, dtype = Encoder(files, tokenizer, options.max_length), dtype_of_ids(tokenizer)
+    n_empty, n_longer, n_unknown, longest = 0, 0, 0, 0
+    source, target = (SequencesFile(out, f"{split}.{side}", dtype) for side in ("source", "target"))
+    lines = GrowingArray(out / f"{split}.lines.npy", np.dtype(np.int64))
+    with source.ids, source.offsets, target.ids, target.offsets, lines:
+        with closing(map_in_order(encoder, stream_blocks(files, LINES_PER_BLOCK), options.workers)) as blocks:
+            for block in blocks:
+                source.append(block.source)
+                target.append(block.target)
+                lines.append(block.line_numbers)
+                n_empty, n_longer = n_empty + block.n_empty, n_longer + block.n_longer
+                n_unknown += block.n_unknown
+                for side in (block.source, block.target):
+                    longest = max(longest, int(side.lengths.max(initial=0)))
+        if not lines.size:
+            raise UserError(f"{files.source}: none of its {n_empty + n_longer} pairs has at most "
+                            f"--max-length {options.max_length} tokens")
+        for array in (source.ids, source.offsets, target.ids, target.offsets, lines):
+            array.finish()
+    n_text = source.ids.size + target.ids.size - 2 * lines.size                    # without EOS
+    return (SplitCounts(lines.size, n_empty, n_longer, source.ids.size, target.ids.size, longest,
+                        n_unknown / max(1, n_text)), [*source.names, *target.names, f"{split}.lines.npy"])

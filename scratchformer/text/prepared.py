@@ -1,0 +1,313 @@
+"""A prepared corpus: a directory from which training takes ids as they are, without reading or tokenizing text.
+
+    train.en, train.de, ...      the text, one sentence a line: cleaned for training, validation and test as they were
+    tokenizer.model              one vocabulary for both languages
+    train.source.ids.npy         (tokens,) uint16, or int32 for a vocabulary that needs it: all sentences, each with EOS
+    train.source.offsets.npy     (pairs + 1,) int64: where in the ids each sentence begins, see `batches.Sequences`
+    train.target.*.npy           the same of the other side; val.* likewise
+    train.lines.npy              (pairs,) int64: the line of each pair in train.en and train.de, from 1
+    manifest.json                what all of this is: written last, so that a directory with a manifest is whole
+    stages.json                  which stages of the preparation are done, and from what (`preparation`)
+
+The arrays are opened as memory maps: 36 million pairs need no memory but that of the pages a batch touches, and the
+operating system keeps those that are used. Opening checks the size of every file, not its content; the checksum of the
+ids is the manifest's.
+"""
+
+import json
+import os
+import zlib
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from scratchformer.errors import UserError
+from scratchformer.text.batches import EncodedPairs, Sequences
+from scratchformer.text.corpora import ParallelFiles
+from scratchformer.text.tokenizer import Tokenizer
+
+FORMAT = 1
+MANIFEST, STAGES, TOKENIZER = "manifest.json", "stages.json", "tokenizer.model"
+SPLITS = ("train", "val")
+CHUNK_BYTES = 2**24
+
+
+@dataclass(frozen=True)
+class SplitCounts:
+    """The encoded pairs of one split: those left out for a blank side or for their length, tokens (EOS counted), the
+    longest side of a pair, and the share of UNK among the tokens that are not EOS."""
+
+    pairs: int
+    empty: int
+    longer: int
+    source_tokens: int
+    target_tokens: int
+    longest: int
+    unk_share: float
+
+    @property
+    def mean_lengths(self) -> tuple[float, float]:
+        """In tokens, EOS counted: source, target."""
+        return self.source_tokens / self.pairs, self.target_tokens / self.pairs
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a prepared directory holds, and where it came from.
+
+    languages      source, target
+    vocab_size     pieces of the tokenizer
+    byte_fallback  whether it spells unknown characters as bytes
+    options        of the preparation
+    clean          the report of the cleaning: lines and reasons by part, duplicates, overlap with held-out text
+    splits         "train" and, if there is validation text, "val"
+    ids_crc32      CRC-32 of all ids as int32: source and target of train, then of val
+    files          name -> bytes and CRC-32
+    versions       of what has made it
+    """
+
+    languages: tuple[str, str]
+    vocab_size: int
+    byte_fallback: bool
+    options: dict[str, Any]
+    clean: dict[str, Any]
+    splits: dict[str, SplitCounts]
+    ids_crc32: int
+    files: dict[str, dict[str, int]]
+    versions: dict[str, str]
+    format: int = FORMAT
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest pair of all splits."""
+        return max(split.longest for split in self.splits.values())
+
+    def summary(self) -> str:
+        """Two or three lines for people."""
+        total, train = self.clean["total"], self.splits["train"]
+        mean_source, mean_target = train.mean_lengths
+        lines = [
+            f"{train.pairs:,} training pairs of {total['lines']:,}, {train.source_tokens:,} {self.languages[0]} and "
+            f"{train.target_tokens:,} {self.languages[1]} tokens ({mean_source:.1f} and {mean_target:.1f} a sentence), "
+            f"{train.unk_share:.4%} unknown",
+            f"{self.clean['repeated']:,} repeated pairs, {total['held_out']:,} with a sentence of the val or test text",
+        ]
+        if "val" in self.splits:
+            val = self.splits["val"]
+            lines.append(f"{val.pairs:,} validation pairs ({val.empty} blank, {val.longer} too long), "
+                         f"{val.unk_share:.4%} of their tokens unknown")
+        return "\n".join(lines)
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), indent=1) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> "Manifest":
+        """Raises: ValueError, TypeError or KeyError if it is not what `to_json` writes; UserError if it is of another
+        version of the format."""
+        values = json.loads(text)
+        if values["format"] != FORMAT:
+            raise UserError(f"format {values['format']}, where this version reads {FORMAT}: prepare the text again")
+        splits = {name: SplitCounts(**counts) for name, counts in values["splits"].items()}
+        if "train" not in splits or TOKENIZER not in values["files"]:
+            raise ValueError("no training text, or no tokenizer")
+        for name in ("lines", "empty", "held_out"):
+            int(values["clean"]["total"][name])
+        for kept in values["files"].values():
+            int(kept["bytes"]), int(kept["crc32"])
+        return cls(**values | {"languages": tuple(values["languages"]), "splits": splits})
+
+
+# Reading --------------------------------------------------------------------------------------------------------------
+
+
+def is_prepared(directory: Path) -> bool:
+    """Whether a preparation has made this directory, or has begun to."""
+    return (directory / MANIFEST).exists() or (directory / STAGES).exists()
+
+
+class PreparedCorpus:
+    """A prepared directory, open.
+
+    Raises: UserError if it is not whole: no manifest, a damaged one, or a file whose size is not the manifest's.
+    """
+
+    def __init__(self, directory: Path):
+        self.directory = directory
+        self.manifest = read_manifest(directory)
+        for name, kept in self.manifest.files.items():
+            self._require_size(name, kept["bytes"])
+
+    def _require_size(self, name: str, n_bytes: int) -> None:
+        path = self.directory / name
+        try:
+            found = path.stat().st_size
+        except OSError as error:
+            raise UserError(f"{path}: {error.strerror}; {MANIFEST} names this file: prepare the text again") from None
+        if found != n_bytes:
+            raise UserError(f"{path}: {found} bytes, but {n_bytes} in {MANIFEST}: prepare the text again")
+
+    def tokenizer(self) -> Tokenizer:
+        """Raises: UserError if it is damaged."""
+        path = self.directory / TOKENIZER
+        tokenizer = Tokenizer.load(path)
+        if zlib.crc32(tokenizer.serialized) != self.manifest.files[TOKENIZER]["crc32"]:
+            raise UserError(f"{path}: damaged, its checksum is not that in {MANIFEST}: prepare the text again")
+        return tokenizer
+
+    def has(self, split: str) -> bool:
+        return split in self.manifest.splits
+
+    def text_files(self, split: str) -> ParallelFiles:
+        return ParallelFiles(*(self.directory / f"{split}.{language}" for language in self.manifest.languages))
+
+    def pairs(self, split: str, max_length: int) -> EncodedPairs:
+        """The ids of "train" or "val" as memory maps, for batches of pairs of up to `max_length` tokens.
+
+        Raises: UserError if a pair is longer than `max_length` tokens, or if the arrays do not belong together.
+        """
+        if self.manifest.longest > max_length:
+            raise UserError(
+                f"{self.directory}: its longest pair has {self.manifest.longest} tokens, more than max_length = "
+                f"{max_length}: raise that, or prepare the text again with --max-length {max_length}"
+            )
+        source, target = (self._sequences(f"{split}.{side}") for side in ("source", "target"))
+        line_numbers = self._array(f"{split}.lines.npy")
+        pairs = EncodedPairs(source, target, line_numbers, max_length, self.manifest.splits[split].longer)
+        if not len(source.offsets) == len(target.offsets) == len(line_numbers) + 1:
+            raise UserError(f"{self.directory}: {split}.source, {split}.target and {split}.lines differ in length")
+        return pairs
+
+    def _sequences(self, name: str) -> Sequences:
+        sequences = Sequences(self._array(f"{name}.ids.npy"), self._array(f"{name}.offsets.npy"))
+        if sequences.offsets[0] != 0 or sequences.offsets[-1] != len(sequences.ids) or sequences.lengths.min() < 1:
+            raise UserError(f"{self.directory / name}.offsets.npy: damaged, it does not fit {name}.ids.npy")
+        return sequences
+
+    def _array(self, name: str) -> np.ndarray:
+        path = self.directory / name
+        try:
+            array = np.load(path, mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:
+            raise UserError(f"{path}: damaged: {' '.join(str(error).split())}") from None
+        if array.ndim != 1 or array.dtype.kind not in "iu" or len(array) == 0:
+            raise UserError(f"{path}: damaged: {array.dtype} of shape {array.shape}")
+        return np.asarray(array)  # a memmap object of its own would cost time at every look
+
+
+def read_manifest(directory: Path) -> Manifest:
+    """Raises: UserError if there is none, or no sound one."""
+    path = directory / MANIFEST
+    try:
+        return Manifest.from_json(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(
+            f"{directory}: its preparation is not finished, since there is no {MANIFEST}: "
+            "give the same scratchformer data command again"
+        ) from None
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from None
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise UserError(f"{path}: damaged: {type(error).__name__}: {' '.join(str(error).split())}") from None
+
+
+# Writing --------------------------------------------------------------------------------------------------------------
+
+
+class NewFile:
+    """A file that appears under its name whole, when `finish` is called, or not at all.
+
+    Used as a context manager, it leaves nothing behind after an exception; and what a killed process has left is
+    overwritten by the next one.
+
+    Raises: UserError if it cannot be written.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.partial = path.with_name(f".{path.name}.partial")
+        self._file: BinaryIO = self._told(lambda: open(self.partial, "wb"))
+
+    def _told(self, action: Callable[[], Any]) -> Any:
+        try:
+            return action()
+        except OSError as error:
+            raise UserError(f"{self.path}: cannot write: {error.strerror}") from error
+
+    def write(self, data: bytes) -> None:
+        self._told(lambda: self._file.write(data))
+
+    def finish(self) -> None:
+        def flush_and_rename() -> None:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+            os.replace(self.partial, self.path)
+        self._told(flush_and_rename)
+
+    def __enter__(self) -> "NewFile":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._file.closed:
+            try:
+                self._file.close()
+            except OSError:  # the disk is still full
+                pass
+            self.partial.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a small file whole or not at all. Raises: UserError if it cannot be written."""
+    with NewFile(path) as file:
+        file.write(text.encode("utf-8"))
+        file.finish()
+
+
+class GrowingArray(NewFile):
+    """A one-dimensional array on disk, written piece by piece; `finish` turns it into an .npy file."""
+
+    def __init__(self, path: Path, dtype: np.dtype):
+        super().__init__(path)
+        self.dtype = dtype
+        self.size = 0
+        self._write_header()
+
+    def _write_header(self) -> None:
+        """NumPy leaves room in it, so that it takes as many bytes for every size."""
+        header = {"descr": np.lib.format.dtype_to_descr(self.dtype), "fortran_order": False, "shape": (self.size,)}
+        self._told(lambda: np.lib.format.write_array_header_1_0(self._file, header))
+
+    def append(self, values: np.ndarray) -> None:
+        """Raises: TypeError if they are of a kind that does not fit, such as signed numbers into an unsigned array."""
+        self.write(values.astype(self.dtype, casting="same_kind").tobytes())
+        self.size += values.size
+
+    def finish(self) -> None:
+        self._told(lambda: self._file.seek(0))
+        self._write_header()
+        super().finish()
+
+
+def crc32_of_file(path: Path) -> int:
+    """CRC-32 of a file's bytes, read piece by piece."""
+    crc = 0
+    with open(path, "rb") as file:
+        while chunk := file.read(CHUNK_BYTES):
+            crc = zlib.crc32(chunk, crc)
+    return crc
+
+
+def crc32_of_ids(ids: np.ndarray, crc: int = 0) -> int:
+    """Go on with a CRC-32 over ids (tokens,) as they would be in memory, int32, converted piece by piece."""
+    for start in range(0, len(ids), CHUNK_BYTES):
+        crc = zlib.crc32(np.ascontiguousarray(ids[start:start + CHUNK_BYTES], dtype=np.int32).data, crc)
+    return crc
