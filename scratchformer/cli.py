@@ -188,12 +188,15 @@ def parser() -> argparse.ArgumentParser:
                      help="for attention: the sentence to translate")
     sub.add_argument("--out", type=Path, metavar="FILE", help="PNG or SVG (default: RUN/figures/FIGURE.png)")
 
-    sub = command("data", data, "write the bundled corpus as files, or prepare text files for training",
-                  "data tiny --out data/tiny\n"
+    sub = command("data", data, "download a public corpus, or take text files, and prepare them for training",
+                  "data wmt14-en-de --out data/wmt14-en-de\n  scratchformer data tiny --out data/tiny\n"
                   "  scratchformer data files --source big.en.gz --target big.de.gz --val-source val.en "
                   "--val-target val.de --out DIR")
-    sub.add_argument("name", choices=["tiny", "files"])
-    sub.add_argument("--out", type=Path, required=True, metavar="DIR")
+    sub.add_argument("name", choices=[*PUBLIC, "files", "tiny"],
+                     help="a public data set; files: your own; tiny: the bundled corpus, as plain text")
+    sub.add_argument("--out", type=Path, required=True, metavar="DIR",
+                     help="the same command goes on there after a stop")
+    sub.add_argument("--mirror", metavar="URL", help="takes the place of scheme and host of every download")
     add_preparation(sub)
 
     sub = command("config", show_config, "print a configuration as TOML, with its parameter count and memory",
@@ -251,6 +254,10 @@ def add_ablate(sub: argparse.ArgumentParser) -> None:
     add_settings(sub)
 
 
+PUBLIC = ["multi30k", "wmt14-en-de", "wmt14-en-fr"]
+"""The data sets that can be downloaded, `text.datasets.DATASETS`; presets that learn from one begin with its name."""
+
+
 def add_preparation(sub: argparse.ArgumentParser) -> None:
     """The files of `data files`, and the options of a preparation: those of `preparation.Options`, with its defaults.
     """
@@ -260,7 +267,8 @@ def add_preparation(sub: argparse.ArgumentParser) -> None:
     for name in ("val-source", "val-target", "test-source", "test-target"):
         sub.add_argument(f"--{name}", type=Path, metavar="F", help="is copied as it is")
     sub.add_argument("--languages", nargs=2, metavar=("SOURCE", "TARGET"), help="endings of the files (default: en de)")
-    sub.add_argument("--vocab-size", type=int, metavar="N", help="pieces of the vocabulary (default: 37000)")
+    sub.add_argument("--vocab-size", type=int, metavar="N", help="pieces of the vocabulary "
+                     "(default: 37000; of a public data set what is usual with it)")
     sub.add_argument("--max-words", type=int, metavar="N", help="longer training pairs are dropped (default: 80)")
     sub.add_argument("--max-ratio", type=float, metavar="R",
                      help="training pairs whose sides differ more in words are dropped (default: 9)")
@@ -426,7 +434,21 @@ def asked_to_train(args: argparse.Namespace) -> tuple[RunDirectory, Config]:
     else:
         name = "tiny" if args.preset is None else args.preset
         run, config = RunDirectory(args.out or Path("runs") / Path(name).stem), named_config(name)
+        require_text(name, changed(config, args))
     return run, changed(config, args)
+
+
+def require_text(preset: str, config: Config) -> None:
+    """Raises UserError if the preset learns from a public data set, and no text is named."""
+    if not names_text(config):
+        for corpus in PUBLIC:
+            if preset.startswith(corpus):
+                raise UserError(f"{preset}: from which text? `scratchformer data {corpus} --out DIR` prepares its own; "
+                                "then give --data DIR")
+
+
+def names_text(config: Config) -> bool:
+    return any(configs.flat(config)[path] for path in PATHS)
 
 
 def following_data(config: Config, args: argparse.Namespace) -> tuple[Config, str]:
@@ -765,11 +787,10 @@ def plan(args: argparse.Namespace) -> int:
     from scratchformer.nn.fast_ops import keep_freed_memory
     from scratchformer.study import plan as planning
 
-    config = changed(named_config(args.preset), args)
+    config, _ = following_data(changed(named_config(args.preset), args), args)
     require_processes(args.nproc, config)
     keep_freed_memory()
-    has_text = any(configs.flat(config)[path] for path in PATHS)
-    made = planning.make(args.preset, config, has_text, args.nproc, args.seconds)
+    made = planning.make(args.preset, config, names_text(config), args.nproc, args.seconds)
     print(json.dumps(planning.as_record(made)) if args.json else planning.as_text(made))
     return 0 if made.fits else 1
 
@@ -785,9 +806,6 @@ def ablate(args: argparse.Namespace) -> int:
     from scratchformer.study import ablation, ablation_tables
     from scratchformer.training.team import available_cores
 
-    def tell(line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
-
     require_positive(args, "seeds", "jobs")
     task, cores = ablation.TASKS[args.on], available_cores()
     jobs = args.jobs or (1 if (args.device or "cpu") != "cpu" else cores)
@@ -795,9 +813,9 @@ def ablate(args: argparse.Namespace) -> int:
     args.threads = max(1, cores // jobs)
     trials = [ablation.Trial(row, seed, changed(task.config(row, seed), args), args.out)
               for seed in range(args.seeds) for row in ablation.chosen_rows(args.rows)]
-    failures = ablation.run(trials, jobs, tell)
+    failures = ablation.run(trials, jobs, tell_on_stderr)
     for line in ablation_tables.write(args.on, trials, args.out):
-        tell(line)
+        tell_on_stderr(line)
     return 1 if failures else 0
 
 
@@ -826,27 +844,39 @@ def learn(args: argparse.Namespace) -> int:
     return 0
 
 
-PREPARATION = ["languages", "vocab_size", "max_words", "max_ratio", "max_length", "sample", "byte_fallback",
-               "drop_overlap", "workers"]
-"""The options of `data` that are those of `preparation.Options`."""
+PREPARATION = ["vocab_size", "max_words", "max_ratio", "max_length", "sample", "byte_fallback", "drop_overlap",
+               "workers"]
+FILES = ["source", "target", "val_source", "val_target", "test_source", "test_target", "languages"]
+"""The options of `data`: how to prepare text, as in `preparation.Options`, and what `data files` prepares."""
 
 
 def data(args: argparse.Namespace) -> None:
-    if args.name == "files":
-        return prepare_files(args)
-    from scratchformer.text import grammar
+    if args.name == "tiny":
+        from scratchformer.text import grammar
 
-    given = [name for name in [*PREPARATION, *FILES] if getattr(args, name)]
-    if given:
-        raise UserError(f"data {args.name}: takes no --{given[0].replace('_', '-')}")
-    print("\n".join(grammar.write_corpus(args.out)))
+        refuse(args, *PREPARATION, *FILES, "mirror")
+        print("\n".join(grammar.write_corpus(args.out)))
+    elif args.name == "files":
+        refuse(args, "mirror")
+        prepare(args, named_files(args), {"languages": tuple(args.languages)} if args.languages else {})
+    else:
+        from scratchformer.text.datasets import DATASETS, fetch
+
+        refuse(args, *FILES)
+        dataset = DATASETS[args.name]
+        files = fetch(dataset, args.out, args.mirror or "", tell_on_stderr)
+        prepare(args, files, {"dataset": args.name, "vocab_size": dataset.vocab_size,
+                              "languages": (dataset.source_language, dataset.target_language)})
 
 
-FILES = ["source", "target", "val_source", "val_target", "test_source", "test_target"]
-"""The options of `data files` that name them."""
+def refuse(args: argparse.Namespace, *names: str) -> None:
+    """Raises UserError if one of these options was given."""
+    for name in names:
+        if getattr(args, name):
+            raise UserError(f"data {args.name}: takes no --{name.replace('_', '-')}")
 
 
-def prepare_files(args: argparse.Namespace) -> None:
+def named_files(args: argparse.Namespace) -> CorpusFiles:
     from scratchformer.text.corpora import CorpusFiles, ParallelFiles
 
     def pair(source: Path | None, target: Path | None) -> ParallelFiles | None:
@@ -858,20 +888,24 @@ def prepare_files(args: argparse.Namespace) -> None:
         raise UserError("source and target files come in pairs: give --source with --target, --val-source with "
                         "--val-target, --test-source with --test-target")
     train = [ParallelFiles(*part) for part in zip(args.source, args.target)]
-    prepare(args, CorpusFiles(train, pair(args.val_source, args.val_target), pair(args.test_source, args.test_target)))
+    return CorpusFiles(train, pair(args.val_source, args.val_target), pair(args.test_source, args.test_target))
 
 
-def prepare(args: argparse.Namespace, files: CorpusFiles) -> None:
+def prepare(args: argparse.Namespace, files: CorpusFiles, defaults: dict[str, Any]) -> None:
     """Prepare these files as the options say, and tell how to go on."""
     from scratchformer.text import preparation
     from scratchformer.training.team import available_cores
 
     given = {name: getattr(args, name) for name in PREPARATION if getattr(args, name) is not None}
-    given["languages"] = tuple(args.languages or preparation.Options.languages)
-    options = preparation.Options(**{"workers": available_cores()} | given)
-    manifest = preparation.prepare(files, args.out, options, lambda line: print(line, file=sys.stderr, flush=True))
+    options = preparation.Options(**{"workers": available_cores()} | defaults | given)
+    manifest = preparation.prepare(files, args.out, options, tell_on_stderr)
     print(manifest.summary())
-    print(f"train with: scratchformer train PRESET --data {shlex.quote(str(args.out))} --out RUN")
+    fitting = [name for name in configs.PRESETS if args.name in name] or ["PRESET"]
+    print(f"train with: scratchformer train {' or '.join(fitting)} --data {shlex.quote(str(args.out))} --out RUN")
+
+
+def tell_on_stderr(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def demo(args: argparse.Namespace) -> int:

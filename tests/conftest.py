@@ -14,6 +14,8 @@ from scratchformer import config as configs
 from scratchformer.cli import main
 from scratchformer.parallel.shared_memory import SharedMemory, create
 from scratchformer.parallel.watchdog import Watchdog
+from scratchformer.text.corpora import CorpusFiles, ParallelFiles
+from scratchformer.text.preparation import Options, prepare
 from scratchformer.training import checkpoints, loop
 from scratchformer.training.run import RunDirectory
 
@@ -42,6 +44,23 @@ def corpus(tmp_path_factory):
     write_split(directory, "train", 100, seed=0)
     write_split(directory, "val", 20, seed=1)
     return directory
+
+
+@pytest.fixture(scope="session")
+def prepare_corpus(corpus):
+    """prepare_corpus(out, **options) -> out, in which the corpus is prepared as `scratchformer data` does it"""
+    def build(out, with_val=True, **options):
+        train, val = (ParallelFiles(corpus / f"{split}.en", corpus / f"{split}.de") for split in ("train", "val"))
+        prepare(CorpusFiles([train], val if with_val else None, None), out, Options(**{"vocab_size": 60} | options),
+                lambda line: None)
+        return out
+    return build
+
+
+@pytest.fixture(scope="session")
+def prepared(prepare_corpus, tmp_path_factory):
+    """The corpus of the small runs, prepared."""
+    return prepare_corpus(tmp_path_factory.mktemp("prepared"))
 
 
 @pytest.fixture(scope="session")

@@ -11,13 +11,14 @@ HOUSE = Path(scratchformer.__file__).parent
 OPEN_TO_ALL = {"__init__", "__main__"}                                             # the front doors of the package
 MAY_IMPORT = {
     "errors": set(),
+    "locks": {"errors"},
     "config": {"errors"},
     "parallel": {"errors"},
-    "text": {"errors"},
+    "text": {"errors", "locks"},
     "nn": {"errors", "config"},
     "gpu": {"errors", "config", "nn", "parallel"},
     "decoding": {"errors", "config", "nn", "text"},
-    "training": {"errors", "config", "nn", "text", "parallel", "gpu", "decoding"},
+    "training": {"errors", "locks", "config", "nn", "text", "parallel", "gpu", "decoding"},
     "study": {"errors", "config", "nn", "text", "parallel", "gpu", "decoding", "training"},
     "cli": {"", "errors", "config", "nn", "text", "parallel", "gpu", "decoding", "training", "study"},
 }

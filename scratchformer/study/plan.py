@@ -13,14 +13,13 @@ measuring, it is extrapolated from smaller ones.
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
 import time
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, Callable, NamedTuple, cast
+from typing import Any, Callable, cast
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -37,7 +36,15 @@ from scratchformer.study.paper import GPUS, PAPER_TRAINING, TOKENS_OF_A_STEP, Pa
 from scratchformer.text.batches import BatchPlan, EncodedPairs, Sequences
 from scratchformer.text.tokenizer import EOS, N_SPECIALS, Tokenizer
 from scratchformer.training.loop import Trainer
-from scratchformer.training.run import RunDirectory, TrainingData, encode_corpus, read_corpus, train_tokenizer
+from scratchformer.training.run import (
+    RunDirectory,
+    TrainingData,
+    encode_corpus,
+    open_prepared,
+    prepared_directory,
+    read_corpus,
+    train_tokenizer,
+)
 from scratchformer.training.team import available_cores
 
 GIB = 2**30
@@ -92,33 +99,25 @@ class Load:
         return self.pairs / (1 - self.padding_share)
 
 
-def load_of(config: Config, has_text: bool, manifest: dict[str, Any] | None) -> Load:
+def load_of(config: Config, has_text: bool) -> Load:
     """The mean step, counted if there is text to count, else assumed. Raises UserError if the text cannot be read."""
-    if manifest is not None:
-        return prepared_load(config, manifest)
     return counted_load(config) if has_text else assumed_load(config)
 
 
-def assumed_load(config: Config, lengths: tuple[float, float] = (ASSUMED_LENGTH, ASSUMED_LENGTH),
-                 n_pairs: float | None = None, length_basis: str = "assumed") -> Load:
-    """25,000 tokens a side for the paper's models (§5.1), for others in proportion to what a step may have at most.
-
-    lengths  mean source and target length in tokens;  n_pairs  of the whole text, None if that is unknown
-    """
+def assumed_load(config: Config) -> Load:
+    """25,000 tokens a side for the paper's models (§5.1), for others in proportion to what a step may have at most."""
     settings = config.training
-    longest = min(config.data.max_length, settings.tokens_per_batch)
-    source_length, target_length = (min(length, longest) for length in lengths)
-    pairs = settings.tokens_per_batch * settings.accumulation * ASSUMED_FILL / max(source_length, target_length)
-    return Load(pairs, source_length, target_length, ASSUMED_PADDING, n_pairs and n_pairs / pairs,
-                f"assumed: {ASSUMED_FILL:.0%} of training.tokens_per_batch x accumulation, as in base", length_basis,
+    length = min(ASSUMED_LENGTH, config.data.max_length, settings.tokens_per_batch)
+    pairs = settings.tokens_per_batch * settings.accumulation * ASSUMED_FILL / length
+    return Load(pairs, length, length, ASSUMED_PADDING, None,
+                f"assumed: {ASSUMED_FILL:.0%} of training.tokens_per_batch x accumulation, as in base", "assumed",
                 "assumed")
 
 
 def counted_load(config: Config) -> Load:
-    """What `train` would make of the text: read, tokenized and cut into steps as there. All steps of an epoch are
-    counted, the padding that of the first of them."""
-    corpus, settings = read_corpus(config.data), config.training
-    train = encode_corpus(corpus, train_tokenizer(corpus, config), config).train
+    """What `train` would make of the text: prepared, or else read and tokenized, and cut into steps as there. All steps
+    of an epoch are counted, the padding that of the first of them."""
+    train, settings = training_pairs(config), config.training
     plan = BatchPlan(train, settings.tokens_per_batch, settings.accumulation, settings.seed, settings.bucket_fineness)
     steps = plan.epoch(0)
     batches = list(chain.from_iterable(map(plan.micro_batches, steps[:COUNTED_STEPS])))
@@ -128,45 +127,12 @@ def counted_load(config: Config) -> Load:
                 padding, len(steps), "counted", "counted", f"counted in {min(len(steps), COUNTED_STEPS)} steps")
 
 
-def prepared_load(config: Config, manifest: dict[str, Any]) -> Load:
-    """By the mean lengths that a prepared directory tells; what it does not tell is assumed."""
-    train = prepared_text(manifest)
-    if train is None:
-        return assumed_load(config)
-    return assumed_load(config, (train.source_length, train.target_length), train.pairs,
-                        "counted when the text was prepared")
-
-
-class PreparedText(NamedTuple):
-    """pairs to train on, and the mean lengths of their sentences in tokens, EOS counted."""
-
-    pairs: int
-    source_length: float
-    target_length: float
-
-
-def prepared_text(manifest: dict[str, Any] | None) -> PreparedText | None:
-    """What the manifest of a prepared directory counts; None if there is none, or if it does not tell."""
-    try:
-        pairs, source, target = (manifest["splits"]["train"][key]                  # type: ignore[index]
-                                 for key in ("pairs", "source_tokens", "target_tokens"))
-        return PreparedText(pairs, source / pairs, target / pairs) if min(source, target) >= pairs > 0 else None
-    except (KeyError, TypeError):
-        return None
-
-
-def read_manifest(directory: str) -> dict[str, Any] | None:
-    """What a prepared directory says of itself; None if it is none. Raises UserError if that cannot be read."""
-    file = Path(directory) / "manifest.json"
-    if not directory or not file.exists():
-        return None
-    try:
-        manifest = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{file}: {getattr(error, 'strerror', None) or 'not a JSON file'}") from None
-    if not isinstance(manifest, dict):
-        raise UserError(f"{file}: not a JSON object")
-    return manifest
+def training_pairs(config: Config) -> EncodedPairs:
+    directory = prepared_directory(config.data)
+    if directory:
+        return open_prepared(directory, config)[1].train
+    corpus = read_corpus(config.data)
+    return encode_corpus(corpus, train_tokenizer(corpus, config), config).train
 
 
 # How long a step takes ------------------------------------------------------------------------------------------------
@@ -306,24 +272,20 @@ class Plan:
 
 def make(name: str, config: Config, has_text: bool, processes: int = 1, seconds: float = 20.0) -> Plan:
     """Plan a run: count, and take training steps for about so many seconds, unless the model does not fit into memory.
-    A prepared directory's vocabulary takes the place of the configured one, as in training.
 
-    has_text   whether the configuration names text to count, or a directory prepared from it
+    has_text   whether the configuration names text to count
     processes  that would share a step; one is measured, with its share of the micro-batches and of the cores
 
     Raises UserError for seconds that are none, and if the device or the text cannot be had.
     """
     if not 0 < seconds < math.inf:
         raise UserError(f"--seconds {seconds:g} must be above 0, and finite")
-    manifest = read_manifest(config.data.directory) if has_text else None
-    if manifest and "vocab_size" in manifest:
-        config = configs.with_settings(config, {"model.vocab_size": manifest["vocab_size"]})
     settings = config.training
     device = open_device(settings.device, settings.precision)
     threads = 1 if device.runs_ahead else settings.threads or max(1, available_cores() // processes)
     share = -(-settings.accumulation // processes)
     own = configs.with_settings(config, {"training.accumulation": share, "training.threads": threads})
-    members, load = min(threads, share), load_of(config, has_text, manifest)
+    members, load = min(threads, share), load_of(config, has_text)
     plan = Plan(
         name, device.describe(), processes, threads, sizes.parameter_counts(config.model), load,
         planned_steps(config, load), settings.accumulation, -(-share // members),

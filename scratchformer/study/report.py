@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple, Sequence
 
@@ -25,9 +26,10 @@ from scratchformer.study.paper import (
     TOKENS_OF_A_STEP,
     capacity_flops,
 )
-from scratchformer.study.plan import count_of_the_paper, papers_model, prepared_text, read_manifest
+from scratchformer.study.plan import count_of_the_paper, papers_model
 from scratchformer.study.sizes import parameter_counts
-from scratchformer.training.run import RunDirectory, read_corpus, replace_text
+from scratchformer.text.prepared import Manifest, read_manifest
+from scratchformer.training.run import RunDirectory, prepared_directory, read_corpus, replace_text
 
 Entry = dict[str, Any]
 UNKNOWN = "unknown"
@@ -98,10 +100,11 @@ def is_number(value: Any) -> bool:
     return type(value) in (int, float) and math.isfinite(value)
 
 
-def manifest_of(config: Config) -> Entry | None:
+def manifest_of(config: Config) -> Manifest | None:
     """That of the run's data directory; None if it has none, or none that can be read."""
+    directory = prepared_directory(config.data)
     try:
-        return read_manifest(config.data.directory)
+        return read_manifest(directory) if directory else None
     except UserError:
         return None
 
@@ -210,11 +213,11 @@ def shown(value: Any) -> str:
 # Data -----------------------------------------------------------------------------------------------------------------
 
 
-def of_data(config: Config, manifest: Entry | None) -> list[str]:
+def of_data(config: Config, manifest: Manifest | None) -> list[str]:
     data = config.data
     text = ["## Data", "", f"From {data.source_language} to {data.target_language}.", ""]
     if manifest is not None:
-        rows = [(f"`{name}`", value) for name, value in scalars(manifest)]
+        rows = [(f"`{name}`", value) for name, value in scalars(asdict(manifest))]
         return [*text, f"The prepared directory {Path(data.directory).name}; its manifest says:", "",
                 *table(["manifest", ""], rows)]
     named_files = [Path(file).name for file in (data.train_source, data.train_target, data.val_source, data.val_target)
@@ -280,7 +283,7 @@ def epochs(steps: list[Entry]) -> str:
 # Quality --------------------------------------------------------------------------------------------------------------
 
 
-def of_perplexity(config: Config, manifest: Entry | None, log: Log) -> list[str]:
+def of_perplexity(config: Config, manifest: Manifest | None, log: Log) -> list[str]:
     text = ["## Perplexity", ""]
     if not log.validations:
         return [*text, f"No validation is logged: the perplexity is {UNKNOWN}."]
@@ -291,7 +294,7 @@ def of_perplexity(config: Config, manifest: Entry | None, log: Log) -> list[str]
     row = row_of_table3(config)
     if row is None:
         return [*text, "The paper has no perplexity for this model."]
-    if not is_papers_text(config, manifest):
+    if not is_papers_text(manifest):
         return [*text, f"{named(row)} has {PAPER_TABLE3[row].ppl:.2f} in the paper, on newstest2013 (Table 3). It "
                 "cannot be compared: this is other text, as far as the run tells, and other text makes other tokens."]
     return [*text, f"The paper: {PAPER_TABLE3[row].ppl:.2f} on newstest2013 (Table 3, {named(row)}); to be compared if "
@@ -305,13 +308,12 @@ def row_of_table3(config: Config) -> str | None:
     return next((name for name in PAPER_TABLE3 if is_model_of(config, configs.preset(name))), None)
 
 
-def is_papers_text(config: Config, manifest: Entry | None) -> bool:
-    """Whether the run says that it learns from WMT 2014."""
-    names = [config.data.directory, config.data.train_source, json.dumps(manifest)]
-    return any("wmt14" in name.lower().replace("_", "") for name in names)
+def is_papers_text(manifest: Manifest | None) -> bool:
+    """Whether the text is WMT 2014, as `scratchformer data` has prepared it."""
+    return manifest is not None and manifest.dataset.startswith("wmt14")
 
 
-def of_scores(run: RunDirectory, config: Config, manifest: Entry | None) -> list[str]:
+def of_scores(run: RunDirectory, config: Config, manifest: Manifest | None) -> list[str]:
     text, scores = ["## Scores", ""], run.read_evaluations()
     if not scores:
         return [*text, "Nothing is evaluated yet: `scratchformer evaluate` records its scores in the run."]
@@ -328,30 +330,37 @@ def of_scores(run: RunDirectory, config: Config, manifest: Entry | None) -> list
     return [*text, *table(head, rows), "", *remarks, "", *(f"- `{signature}`" for signature in signatures)]
 
 
-def papers_score(entry: Entry, config: Config, manifest: Entry | None) -> tuple[str, str]:
+def papers_score(entry: Entry, config: Config, manifest: Manifest | None) -> tuple[str, str]:
     """-> the paper's BLEU for this test set and model, and what there is to say about it"""
-    languages = f"{config.data.source_language}-{config.data.target_language}"
-    if not is_papers_text(config, manifest):
+    languages, split = f"{config.data.source_language}-{config.data.target_language}", split_of(entry, config)
+    if not is_papers_text(manifest):
         return "–", "Without numbers of the paper: as far as the run tells, its text is not WMT 2014's."
     for name in (f"wmt14-{languages}-base", f"wmt14-{languages}-big"):
-        if name in PAPER_TABLE2 and entry.get("n_sentences") == 3003 and is_model_of(config, PRESETS[name]):
+        if name in PAPER_TABLE2 and split == "test" and is_model_of(config, PRESETS[name]):
             printed = PAPER_TABLE2[name]
             in_text = f" ({printed.in_text} in its text)" if printed.in_text else ""
             return f"{printed.bleu}{in_text}", (
-                "Of 3,003 sentences: newstest2014, Table 2; the paper averages checkpoints there, beam 4, alpha 0.6. "
+                "test is newstest2014, Table 2; the paper averages checkpoints there, beam 4, alpha 0.6. "
                 "Its numbers belong beside \"BLEU as in the paper\"; sacreBLEU measures something else.")
     row = row_of_table3(config)
-    if row is not None and entry.get("n_sentences") == 3000:
+    if row is not None and split == "val":
         return f"{PAPER_TABLE3[row].bleu}", (
-            "Of 3,000 sentences: newstest2013, Table 3, where the paper averages no checkpoints. Its numbers belong "
+            "val is newstest2013, Table 3, where the paper averages no checkpoints. Its numbers belong "
             "beside \"BLEU as in the paper\"; sacreBLEU measures something else.")
-    return "–", "Without a number of the paper: it has none for this model on a test set of this size."
+    return "–", "Without a number of the paper: it has none for this model on this text."
+
+
+def split_of(entry: Entry, config: Config) -> str | None:
+    """test or val, if the scored text is that of the data directory."""
+    directory, language = Path(config.data.directory), config.data.source_language
+    return next((split for split in ("test", "val") if entry.get("source") == str(directory / f"{split}.{language}")),
+                None)
 
 
 # Cost -----------------------------------------------------------------------------------------------------------------
 
 
-def of_cost(config: Config, manifest: Entry | None, log: Log, tflops: float | None) -> list[str]:
+def of_cost(config: Config, manifest: Manifest | None, log: Log, tflops: float | None) -> list[str]:
     text = ["## Cost", ""]
     if not log.steps:
         text += [f"No step is logged: what the training cost is {UNKNOWN}.", ""]
@@ -362,9 +371,9 @@ def of_cost(config: Config, manifest: Entry | None, log: Log, tflops: float | No
     with_weights = (FORWARD + BACKWARD) * (of_source * source + of_target * target)
     rows = [("matrix products with weights", f"{power(with_weights)} FLOPs",
              "arithmetic: real tokens of the log, forward and backward")]
-    prepared, counted = prepared_text(manifest), with_weights
-    if prepared:
-        _, S, T = prepared
+    counted = with_weights
+    if manifest:
+        S, T = manifest.splits["train"].mean_lengths
         attention = (FORWARD + BACKWARD) * source / S * attention_products(config.model, S, T)
         counted += attention
         rows += [("of queries with keys, and weights with values", f"{power(attention)} FLOPs",

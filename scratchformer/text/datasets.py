@@ -14,8 +14,9 @@ from itertools import chain
 from pathlib import Path
 
 from scratchformer.errors import UserError
+from scratchformer.locks import alone_in
 from scratchformer.text.corpora import CorpusFiles, ParallelFiles
-from scratchformer.text.download import RemoteFile, download, for_this_process_alone, partial_of, size_of
+from scratchformer.text.download import RemoteFile, download, partial_of, size_of
 from scratchformer.text.unpacking import text_of_sgml, unpack
 
 
@@ -82,7 +83,7 @@ def fetch(dataset: Dataset, directory: Path, mirror: str = "", tell: Callable[[s
     downloads = directory / "downloads"
     try:
         downloads.mkdir(parents=True, exist_ok=True)
-        with for_this_process_alone(downloads):
+        with alone_in(downloads, "another process is downloading into this directory"):
             texts_of = wanted(dataset, directory)
             require_room(texts_of, directory)
             for origin, texts in texts_of.items():

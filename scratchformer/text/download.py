@@ -5,14 +5,11 @@ rest of it (a range request, RFC 9110 §14). Only when the checksum of the whole
 ending that is not success is a UserError of one line, and leaves what can be gone on from.
 """
 
-import fcntl
 import hashlib
-import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
@@ -99,23 +96,6 @@ def partial_of(path: Path) -> Path:
 
 def size_of(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
-
-
-@contextmanager
-def for_this_process_alone(directory: Path) -> Iterator[None]:
-    """Raises: UserError if another process downloads into the directory."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise UserError(f"{directory}: another process is downloading into this directory") from None
-    except OSError:                                                                # a file system without locks
-        pass
-    try:
-        yield
-    finally:
-        os.close(descriptor)
 
 
 # Attempts -------------------------------------------------------------------------------------------------------------

@@ -11,15 +11,13 @@ with the stage it was in. Text is streamed: what is in memory are the blocks und
 and the sample. The result does not depend on the number of processes.
 """
 
-import fcntl
 import importlib.metadata
 import json
-import os
 import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,6 +26,7 @@ import numpy as np
 import sentencepiece
 
 from scratchformer.errors import UserError
+from scratchformer.locks import alone_in
 from scratchformer.text.batches import Sequences, encode_sequences
 from scratchformer.text.cleaning import Cleaner, Counts, Limits, n_repeated, normalized, part_name
 from scratchformer.text.corpora import (
@@ -72,6 +71,7 @@ Tell = Callable[[str], None]
 class Options:
     """How a corpus is prepared; all but `workers` show in the result.
 
+    dataset        the name of a public data set, which the manifest tells; "" for files of one's own
     languages      source, target: the endings of the files
     vocab_size     pieces of the vocabulary, exactly
     max_words, max_ratio    limits of a pair, see `cleaning`
@@ -84,6 +84,7 @@ class Options:
     Raises: UserError if one of them is out of range.
     """
 
+    dataset: str = ""
     languages: tuple[str, str] = ("en", "de")
     vocab_size: int = 37_000
     max_words: int = 80
@@ -113,7 +114,7 @@ def prepare(files: CorpusFiles, out: Path, options: Options = Options(), tell: T
     """
     files = existing(files)
     require_own_directory(files, out, options.languages)
-    with alone_in(out):
+    with alone_in(out, "another process is preparing it"):
         stages = Stages(out, tell)
         clean = stages.take("clean", {
             "files": fingerprints(files), "languages": options.languages, "max_words": options.max_words,
@@ -137,8 +138,9 @@ def prepare(files: CorpusFiles, out: Path, options: Options = Options(), tell: T
 
 def manifest_of(options: Options, clean: "Record", vocabulary: "Record", encode: "Record") -> Manifest:
     return Manifest(
-        languages=options.languages, vocab_size=options.vocab_size, byte_fallback=options.byte_fallback,
-        options={name: value for name, value in asdict(options).items() if name != "workers"},
+        dataset=options.dataset, languages=options.languages, vocab_size=options.vocab_size,
+        byte_fallback=options.byte_fallback,
+        options={name: value for name, value in asdict(options).items() if name not in ("dataset", "workers")},
         clean=clean.report,
         splits={name: SplitCounts(**counts) for name, counts in encode.report["splits"].items()},
         ids_crc32=encode.report["ids_crc32"], files=clean.files | vocabulary.files | encode.files,
@@ -194,22 +196,6 @@ def require_own_directory(files: CorpusFiles, out: Path, languages: tuple[str, s
     found = [name for name in ours if (out / name).exists()]
     if found and not is_prepared(out):
         raise UserError(f"{out}: holds {found[0]}, which no preparation has made; choose another --out")
-
-
-@contextmanager
-def alone_in(directory: Path) -> Iterator[None]:
-    """Keep other preparations out of a directory. Raises: UserError if one is in it."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(f"{directory}: another process is preparing it") from None
-        except OSError:                                                            # a file system without locks
-            pass
-        yield
-    finally:
-        os.close(descriptor)
 
 
 # Stages ---------------------------------------------------------------------------------------------------------------

@@ -59,6 +59,7 @@ class SplitCounts:
 class Manifest:
     """What a prepared directory holds, and where it came from.
 
+    dataset        the name of a public data set; "" for files of one's own
     languages      source, target
     vocab_size     pieces of the tokenizer
     byte_fallback  whether it spells unknown characters as bytes
@@ -70,6 +71,7 @@ class Manifest:
     versions       of what has made it
     """
 
+    dataset: str
     languages: tuple[str, str]
     vocab_size: int
     byte_fallback: bool

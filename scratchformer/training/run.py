@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import math
 import os
@@ -10,12 +9,13 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Collection, NamedTuple
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, finalize
 
 from scratchformer import config as configs
 from scratchformer.config import Config, DataConfig
 from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError
+from scratchformer.locks import lock
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text import grammar
 from scratchformer.text.batches import EncodedPairs, encode_pairs
@@ -30,16 +30,7 @@ class Hold:
     """A directory that this process has for itself, as long as this object is there."""
 
     def __init__(self, path: Path) -> None:
-        self.descriptor = os.open(path, os.O_RDONLY)
-        try:
-            fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(f"{path}: another process is training in this run") from None
-        except OSError:                                                            # a file system without locks
-            pass
-
-    def __del__(self) -> None:
-        os.close(self.descriptor)
+        finalize(self, os.close, lock(path, "another process is training in this run"))
 
 
 HELD: WeakValueDictionary[Path, Hold] = WeakValueDictionary()

@@ -85,14 +85,8 @@ def test_the_padding_that_is_assumed_is_that_of_scattered_lengths():
     assert padding == pytest.approx(plan.ASSUMED_PADDING, abs=0.03)
 
 
-def test_a_prepared_directory_tells_its_lengths(tmp_path):
-    train = {"pairs": 1000, "source_tokens": 20_000, "target_tokens": 25_000}
-    load = plan.load_of(BASE, True, {"splits": {"train": train}})
-    assert (load.source_length, load.target_length) == (20, 25)
-    assert load.target_tokens == pytest.approx(25_000) and load.steps_per_epoch == pytest.approx(1)
-    for damaged in ({}, {"splits": 7}, {"splits": {"train": train | {"pairs": 0}}},
-                    {"splits": {"train": train | {"pairs": "many"}}}):
-        assert plan.load_of(BASE, True, damaged) == plan.assumed_load(BASE)
+def test_the_load_of_prepared_text_is_that_of_the_text(small_config, prepared):
+    assert plan.load_of(small_config(**{"data.directory": str(prepared)}), True) == plan.load_of(small_config(), True)
 
 
 # How long a step takes ------------------------------------------------------------------------------------------------
@@ -265,13 +259,10 @@ def test_bad_input(refused, arguments, complaint):
 
 
 def test_a_manifest_that_is_none(refused, tmp_path):
-    for content in ("no JSON", "[1, 2]"):
-        (tmp_path / "manifest.json").write_text(content, encoding="utf-8")
-        assert "manifest.json: not a JSON" in refused("plan", "tiny", "--data", tmp_path)
+    (tmp_path / "manifest.json").write_text("no JSON", encoding="utf-8")
+    assert "manifest.json: damaged" in refused("plan", "tiny", "--data", tmp_path)
 
 
-def test_what_is_planned_is_what_a_prepared_vocabulary_makes(tmp_path, planned):
-    text = {"vocab_size": 100, "splits": {"train": {"pairs": 10, "source_tokens": 60, "target_tokens": 70}}}
-    (tmp_path / "manifest.json").write_text(json.dumps(text), encoding="utf-8")
-    small = replace(configs.TINY.model, vocab_size=100)
-    assert planned("tiny", "--data", tmp_path)["n_parameters"] == sum(sizes.parameter_counts(small).values())
+def test_what_is_planned_is_what_a_prepared_vocabulary_makes(prepared, planned):
+    small = replace(configs.TINY.model, vocab_size=60)
+    assert planned("tiny", "--data", prepared)["n_parameters"] == sum(sizes.parameter_counts(small).values())

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from scratchformer import config as configs
 from scratchformer.config import BIG, TABLE3, preset
 from scratchformer.study import report
+from scratchformer.text.prepared import read_manifest
 from scratchformer.training.run import RunDirectory
 
 DRAWN = {"test_the_same_run_gives_the_same_bytes", "test_a_place_that_cannot_be_written"}
@@ -124,21 +126,31 @@ NEWSTEST2014 = {"checkpoint": "average.safetensors", "step": 100_000, "source": 
 
 
 def of_wmt(name):
-    return configs.with_settings(preset(name), {"data.directory": "/data/wmt14-en-de"})
+    return configs.with_settings(preset(name), {"data.directory": "/data/wmt14"})
 
 
-@pytest.mark.parametrize("config, n_sentences, printed, said", [
-    (of_wmt("base"), 3003, "27.3", "newstest2014, Table 2"), (of_wmt("big"), 3003, "28.4", "newstest2014"),
-    (of_wmt("wmt14-en-fr-base"), 3003, "38.1", "newstest2014"),
-    (of_wmt("wmt14-en-fr-big"), 3003, "41.8 (41.0 in its text)", "newstest2014"),
-    (of_wmt("base"), 3000, "25.8", "newstest2013, Table 3"), (of_wmt("big"), 3000, "26.4", "newstest2013"),
-    (of_wmt("C1"), 3000, "23.7", "newstest2013"), (of_wmt("D3"), 3000, "25.3", "newstest2013"),
-    (of_wmt("C1"), 3003, "–", "it has none for this model"), (of_wmt("base"), 1000, "–", "it has none"),
-    (of_wmt("tiny"), 3003, "–", "it has none"), (preset("base"), 3003, "–", "its text is not WMT 2014's"),
+@pytest.fixture
+def of_dataset(prepared):
+    """of_dataset(name) -> the manifest of a data set of this name"""
+    return lambda name: replace(read_manifest(prepared), dataset=name)
+
+
+@pytest.mark.parametrize("config, text, printed, said", [
+    (of_wmt("base"), "test", "27.3", "newstest2014, Table 2"), (of_wmt("big"), "test", "28.4", "newstest2014"),
+    (of_wmt("wmt14-en-fr-base"), "test", "38.1", "newstest2014"),
+    (of_wmt("wmt14-en-fr-big"), "test", "41.8 (41.0 in its text)", "newstest2014"),
+    (of_wmt("base"), "val", "25.8", "newstest2013, Table 3"), (of_wmt("big"), "val", "26.4", "newstest2013"),
+    (of_wmt("C1"), "val", "23.7", "newstest2013"), (of_wmt("D3"), "val", "25.3", "newstest2013"),
+    (of_wmt("C1"), "test", "–", "it has none for this model"), (of_wmt("base"), "other", "–", "it has none"),
+    (of_wmt("tiny"), "test", "–", "it has none"),
 ])
-def test_the_papers_scores_stand_where_task_and_model_are_the_papers(config, n_sentences, printed, said):
-    found, remark = report.papers_score(NEWSTEST2014 | {"n_sentences": n_sentences}, config, None)
+def test_the_papers_scores_stand_where_task_and_model_are_the_papers(of_dataset, config, text, printed, said):
+    entry = NEWSTEST2014 | {"source": f"/data/wmt14/{text}.en"}
+    found, remark = report.papers_score(entry, config, of_dataset("wmt14-en-de"))
     assert found == printed and said in remark
+    for manifest in (of_dataset("multi30k"), of_dataset(""), None):
+        found, remark = report.papers_score(entry, config, manifest)
+        assert found == "–" and "not WMT 2014's" in remark
 
 
 def test_scores_are_shown_as_recorded(page, own_run):
@@ -161,31 +173,30 @@ def test_the_papers_cost_is_explained(config, expected):
     assert all(number in text for number in expected), text
 
 
-def test_the_papers_perplexity_stands_beside_that_on_its_text_only():
+def test_the_papers_perplexity_stands_beside_that_on_its_text_only(of_dataset):
     log = report.Log(True, [], [{"step": 5, "loss": 1.6, "perplexity": 4.95, "all_target_tokens": 9}], [])
-    assert "The paper: 4.92 on newstest2013" in report.of_perplexity(of_wmt("base"), None, log)[-1]
+    wmt = of_dataset("wmt14-en-de")
+    assert "The paper: 4.92 on newstest2013" in report.of_perplexity(preset("base"), wmt, log)[-1]
+    assert "cannot be compared" in report.of_perplexity(preset("base"), of_dataset("multi30k"), log)[-1]
     assert "cannot be compared" in report.of_perplexity(preset("base"), None, log)[-1]
-    assert "no perplexity for this model" in report.of_perplexity(preset("tiny"), None, log)[-1]
-    assert "4.92" in report.of_perplexity(preset("base"), {"name": "WMT14 en-de"}, log)[-1]
+    assert "no perplexity for this model" in report.of_perplexity(preset("tiny"), wmt, log)[-1]
 
 
-def test_a_prepared_text_tells_what_it_is(page, own_run, small_config, corpus, tmp_path):
-    train = {"pairs": 100, "source_tokens": 500, "target_tokens": 600}
-    manifest = {"splits": {"train": train}, "languages": ["en", "de"], "ids_crc32": 12345, "clean": {"total": 1234567},
-                "files": {"train.en": {"bytes": 99}}}
-    (tmp_path / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
-    own_run.write_config(small_config(**{"data.directory": str(tmp_path)}))
-    text = page(own_run)
+def test_a_prepared_text_tells_what_it_is(page, own_run, small_config, prepared, tmp_path):
+    directory = shutil.copytree(prepared, tmp_path / "copy")
+    own_run.write_config(small_config(**{"data.directory": str(directory)}))
+    text, train = page(own_run), read_manifest(prepared).splits["train"]
     found = cells(text)
-    assert found["`splits.train.pairs`"] == ["100"] and found["`clean.total`"] == ["1,234,567"]
+    assert found["`splits.train.pairs`"] == ["100"] and found["`clean.total.kept`"] == ["100"]
     assert "crc" not in text and "bytes" not in text
     steps = [line for line in log_lines(own_run) if line["event"] == "step"]
-    n_pairs = sum(step["source_tokens"] for step in steps) / 5
-    flops = 6 * n_pairs * 2 * 16 * (5 * 5 + 6 * 6 + 5 * 6)                         # N h (d_k + d_v) pairs of tokens
+    S, T = train.source_tokens / 100, train.target_tokens / 100
+    n_pairs = sum(step["source_tokens"] for step in steps) / S
+    flops = 6 * n_pairs * 2 * 16 * (S * S + T * T + S * T)                         # N h (d_k + d_v) pairs of tokens
     value, how = found["of queries with keys, and weights with values"]
-    assert float(value.split()[0]) == pytest.approx(flops, rel=0.005) and "5.0 and 6.0 tokens" in how
-    (tmp_path / "manifest.json").write_text("{", encoding="utf-8")
-    assert "The files cannot be read any more" in page(own_run)
+    assert float(value.split()[0]) == pytest.approx(flops, rel=0.005) and f"{S:.1f} and {T:.1f} tokens" in how
+    (directory / "manifest.json").write_text("{", encoding="utf-8")
+    assert "The directory copy, as it is now" in page(own_run)
 
 
 # Runs that are not whole ----------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from local_server import (
 
 from scratchformer.errors import UserError
 from scratchformer.text import download as downloads
-from scratchformer.text.download import RemoteFile, download, for_this_process_alone
+from scratchformer.text.download import RemoteFile, download
 
 CONTENT = random.Random(0).randbytes(300_000)
 N_PAUSES = 3
@@ -417,12 +417,3 @@ def test_a_full_disk_keeps_what_fits(server, load, refused, tmp_path, monkeypatc
 def test_a_directory_that_cannot_be_written(refused, tmp_path):
     (tmp_path / "file.tgz.partial").mkdir()
     assert "cannot write" in refused()
-
-
-def test_one_process_at_a_time(tmp_path):
-    with for_this_process_alone(tmp_path):
-        with pytest.raises(UserError, match="another process is downloading"):
-            with for_this_process_alone(tmp_path):
-                pass
-    with for_this_process_alone(tmp_path):
-        pass

@@ -12,10 +12,11 @@ import pytest
 
 from scratchformer.cli import main
 from scratchformer.errors import UserError
+from scratchformer.locks import alone_in
 from scratchformer.text import preparation
 from scratchformer.text.batches import encode_pairs
 from scratchformer.text.corpora import CorpusFiles, ParallelFiles, read_lines, read_pairs
-from scratchformer.text.preparation import Options, alone_in, prepare, sampled_lines
+from scratchformer.text.preparation import Options, prepare, sampled_lines
 from scratchformer.text.prepared import PreparedCorpus, read_manifest
 from scratchformer.text.tokenizer import UNK, Tokenizer
 
@@ -307,7 +308,7 @@ def test_the_help_names_the_defaults(capfd):
         main(["data", "--help"])
     printed = " ".join(capfd.readouterr().out.partition("options:")[2].split())
     for name in ("vocab_size", "max_words", "max_ratio", "max_length", "sample"):
-        said = re.search(rf"--{name.replace('_', '-')} .*?\(default: (\d+)\)", printed)
+        said = re.search(rf"--{name.replace('_', '-')} .*?\(default: (\d+)[;)]", printed)
         assert said and float(said[1]) == getattr(Options(), name)
 
 
@@ -331,7 +332,7 @@ def test_nothing_of_others_is_overwritten(spoilt, tmp_path, files_of):
 
 def test_two_at_once(spoilt, tmp_path):
     (tmp_path / "out").mkdir()
-    with alone_in(tmp_path / "out"):
+    with alone_in(tmp_path / "out", ""):
         assert "another process is preparing it" in spoilt(lambda directory: None)
 
 

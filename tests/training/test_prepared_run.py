@@ -10,24 +10,9 @@ from scratchformer import config as configs
 from scratchformer.errors import UserError
 from scratchformer.study.doctor.data_probes import read_text
 from scratchformer.text.batches import steps
-from scratchformer.text.corpora import CorpusFiles, ParallelFiles
-from scratchformer.text.preparation import Options, prepare
 from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.training import loop
 from scratchformer.training.run import RunDirectory, follow_preparation, open_prepared, prepared_directory
-
-
-def prepare_corpus(corpus, out, with_val=True, **options):
-    train, val = (ParallelFiles(corpus / f"{split}.en", corpus / f"{split}.de") for split in ("train", "val"))
-    prepare(CorpusFiles([train], val if with_val else None, None), out, Options(**{"vocab_size": 60} | options),
-            lambda line: None)
-    return out
-
-
-@pytest.fixture(scope="session")
-def prepared(corpus, tmp_path_factory):
-    """The corpus of the small runs, prepared."""
-    return prepare_corpus(corpus, tmp_path_factory.mktemp("prepared"))
 
 
 @pytest.fixture
@@ -95,8 +80,8 @@ def test_the_same_with_two_ranks(together, small_config, on_prepared, tmp_path):
     assert mine == theirs and np.array_equal(weights, other_weights)
 
 
-def test_without_validation_text(corpus, small_config, tmp_path):
-    directory = prepare_corpus(corpus, tmp_path / "data", with_val=False)
+def test_without_validation_text(small_config, tmp_path, prepare_corpus):
+    directory = prepare_corpus(tmp_path / "data", with_val=False)
     trainer = loop.begin(RunDirectory(tmp_path / "run"), small_config(**{"data.directory": str(directory)}, steps=2))
     assert trainer.data.val is None and trainer.data.val_text is None
     finish(trainer)
@@ -133,8 +118,8 @@ def test_settings_that_contradict_are_refused(refused, prepared, small_settings,
     assert wanted in said and not (tmp_path / "run" / "config.toml").exists()
 
 
-def test_other_languages_are_those_of_the_preparation(corpus, on_prepared, tmp_path):
-    directory = prepare_corpus(corpus, tmp_path / "data", languages=("aa", "bb"), byte_fallback=True, vocab_size=300)
+def test_other_languages_are_those_of_the_preparation(on_prepared, tmp_path, prepare_corpus):
+    directory = prepare_corpus(tmp_path / "data", languages=("aa", "bb"), byte_fallback=True, vocab_size=300)
     config = on_prepared(**{"data.directory": str(directory)})
     followed, told = follow_preparation(config)
     assert (followed.data.source_language, followed.data.target_language) == ("aa", "bb")
@@ -167,8 +152,9 @@ def test_a_damaged_directory(refused, own_prepared, small_settings, tmp_path, na
     assert not (tmp_path / "run" / "config.toml").exists()
 
 
-def test_another_vocabulary_or_another_text_is_not_the_same_run(own_run, corpus, prepared, small_config, tmp_path):
-    other = prepare_corpus(corpus, tmp_path / "other", sample=10)
+def test_another_vocabulary_or_another_text_is_not_the_same_run(own_run, prepared, small_config, tmp_path,
+                                                                prepare_corpus):
+    other = prepare_corpus(tmp_path / "other", sample=10)
     with pytest.raises(UserError, match="its vocabulary is not the one this run began with"):
         loop.resume(own_run, small_config(**{"data.directory": str(other)}))
     shutil.copytree(prepared, tmp_path / "changed")
@@ -197,7 +183,7 @@ def test_the_doctor_examines_the_prepared_text(cli, prepared, small_settings, mo
     assert "val" in findings["held-out text in training"]["seen"] and "the rest" not in findings
 
 
-def test_the_doctor_does_without_validation_text(corpus, small_config, tmp_path):
-    directory = prepare_corpus(corpus, tmp_path / "data", with_val=False)
+def test_the_doctor_does_without_validation_text(small_config, tmp_path, prepare_corpus):
+    directory = prepare_corpus(tmp_path / "data", with_val=False)
     text = read_text(small_config(**{"data.directory": str(directory)}).data)
     assert len(text.train.source) == 100 and text.held_out == {}
