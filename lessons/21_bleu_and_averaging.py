@@ -552,7 +552,8 @@ print("21      BLEU         ", f"{bleu(np.array(row_of(*tokens([text, right]))))
 #   Moses toolkit and at hyphens; this library uses sacreBLEU (Post, 2018, "A Call for Clarity in Reporting BLEU
 #   Scores"), with 13a, cased. Scores of the two are not comparable: [issue
 #   317](https://github.com/tensorflow/tensor2tensor/issues/317) of tensor2tensor reports one model at 29.02 by the
-#   script, with the quotation marks of the references rewritten, and at 27.52 by sacreBLEU.
+#   script, with the quotation marks of the references rewritten, and at 27.52 by sacreBLEU. `scratchformer evaluate RUN
+#   --paper` gives both, and says which step of the script makes how much of the gap.
 # - BLEU: Papineni, Roukos, Ward and Zhu (2002, "BLEU: a Method for Automatic Evaluation of Machine Translation"). Of
 #   several references, the clip is the largest count in any of them; our test sets have one. sacreBLEU replaces a
 #   match count of 0 by a small number. Means along noisy steps: Polyak and Juditsky (1992, "Acceleration of Stochastic
@@ -561,7 +562,8 @@ print("21      BLEU         ", f"{bleu(np.array(row_of(*tokens([text, right]))))
 #   [study/bleu_by_hand.py](../scratchformer/study/bleu_by_hand.py) with [its
 #   tests](../tests/study/test_bleu_by_hand.py), `average` in
 #   [training/checkpoints.py](../scratchformer/training/checkpoints.py), the experiment in
-#   [benchmarks/averaging.py](../benchmarks/averaging.py). `scratchformer average RUN` makes the mean of a run.
+#   [benchmarks/averaging.py](../benchmarks/averaging.py). `scratchformer average RUN` makes the mean of a run;
+#   `scratchformer evaluate RUN --against RUN2` compares two runs by the paired bootstrap of this lesson.
 #
 # ## Exercises
 #

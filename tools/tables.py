@@ -19,7 +19,7 @@ from scratchformer.study import ablation_tables
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-PAGES = [ROOT / "docs" / f"{name}.md" for name in ("performance", "ablations")]
+PAGES = [ROOT / "docs" / f"{name}.md" for name in ("performance", "ablations", "reproduction")]
 OURS, EAGER = "scratchformer", "pytorch"
 
 
@@ -110,6 +110,25 @@ def tricks(result: dict[str, Any]) -> str:
                   for name, lines in result["lines"].items()))
 
 
+def pipeline(result: dict[str, Any]) -> str:
+    found, millions = result["results"], result["config"]["pairs"] / 1e6
+    start, batches = found["start_up"], found["batches"]
+    rows = {f"{stage}, {result['config']['workers']} processes":
+            f"{number(seconds, ',.0f')} s, {number(seconds / millions, ',.0f')} s for a million pairs"
+            for stage, seconds in found["stages"].items()}
+    rows |= {
+        "memory, all processes together, at most": f"{number(found['memory']['together_resident_mb'], ',.0f')} MB",
+        "the text, and all that is prepared": f"{found['text_mb']:,} MB and {found['prepared_mb']:,} MB",
+        "start of training, to the first step's batches": f"{number(start['begin_to_first_batches_seconds'])} s, after "
+        f"{number(start['python_and_imports_seconds'])} s for Python and imports; {start['resident_mb']:,.0f} MB",
+        f"steps' batches a second, {batches['tokens_per_step']:,} tokens each":
+        f"{number(batches['steps_per_second'], ',.0f')}; the paper's training took "
+        f"{batches['steps_per_second_of_the_paper']}",
+        "stopped and resumed, the same weights": "bit for bit" if found["resume"]["exact"] else "no",
+    }
+    return table([f"{found['train']['pairs']:,} pairs", found["page_cache"]["state"]], rows.items())
+
+
 def source(name: str, result: dict[str, Any]) -> str:
     """What a table comes from."""
     around = result.get("provenance", result)
@@ -126,6 +145,7 @@ TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "run": ("cpu_run", run),
     "scaling": ("cpu_scaling", scaling),
     "tricks": ("cpu_tricks", tricks),
+    "pipeline": ("pipeline", pipeline),
     "ablations_rows": ("ablations_tiny", ablation_tables.rows_table),
     "ablations_claims": ("ablations_tiny", ablation_tables.claims_table),
 }
