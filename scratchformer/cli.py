@@ -807,15 +807,23 @@ def ablate(args: argparse.Namespace) -> int:
     from scratchformer.training.team import available_cores
 
     require_positive(args, "seeds", "jobs")
-    task, cores = ablation.TASKS[args.on], available_cores()
+    task, rows, cores = ablation.TASKS[args.on], ablation.chosen_rows(args.rows), available_cores()
+    ablation.require_rows_own(task, rows, [configs.parse_setting(text)[0] for text in args.settings])
     jobs = args.jobs or (1 if (args.device or "cpu") != "cpu" else cores)
     args.directory = args.data or ablation.written_text(args.on, args.out)
     args.threads = max(1, cores // jobs)
-    trials = [ablation.Trial(row, seed, changed(task.config(row, seed), args), args.out)
-              for seed in range(args.seeds) for row in ablation.chosen_rows(args.rows)]
-    failures = ablation.run(trials, jobs, tell_on_stderr)
-    for line in ablation_tables.write(args.on, trials, args.out):
-        tell_on_stderr(line)
+
+    def trial(row: str, seed: int) -> ablation.Trial:
+        config, _ = following_data(changed(task.config(row, seed), args), args)
+        return ablation.Trial(row, seed, config, args.out)
+
+    asked = [trial(row, seed) for seed in range(args.seeds) for row in rows]
+    try:
+        failures = ablation.carry_out(asked, jobs, tell_on_stderr)
+    finally:
+        others = [trial(row, seed) for row, seed in ablation.on_disk(args.out) if row not in rows or seed >= args.seeds]
+        for line in ablation_tables.write(args.on, [*asked, *(each for each in others if each.is_same())], args.out):
+            tell_on_stderr(line)
     return 1 if failures else 0
 
 

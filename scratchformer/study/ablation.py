@@ -1,24 +1,25 @@
 """What is each choice of the paper worth? Its Table 3 anew: change one thing of the base model, train, look (§6.2).
 
-    TASKS   what the rows are tried on, and how much smaller than the paper's models
-    Trial   one row with one seed: a run's directory like any other, and the commands that it still needs
-    run     carry trials out, several at a time; what an interruption has left is taken up again
+    TASKS      what the rows are tried on, and how much smaller than the paper's models
+    Trial      one row with one seed: a run's directory like any other, and the command that it needs next
+    carry_out  trials, several at a time; what an interruption has left is taken up again
 
 `ablation_tables` says what came of it.
 """
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
 import subprocess
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, Collection
 
 from scratchformer import config as configs
-from scratchformer.config import BASE, PRESETS, TABLE3, Config
+from scratchformer.config import BASE, BIG, PRESETS, TABLE3, Config
 from scratchformer.errors import UserError
 from scratchformer.parallel.launcher import command_of
 from scratchformer.text import grammar
@@ -29,23 +30,25 @@ from scratchformer.training.run import RunDirectory, replace_text
 ROWS: dict[str, dict[str, Any]] = {
     "base": {},
     **TABLE3,
-    "big": {"d_model": 1024, "d_ff": 4096, "h": 16, "P_drop": 0.3, "steps": 300_000},
+    "big": {**{name: getattr(BIG.model, name) for name in ("d_model", "d_ff", "h", "P_drop")},
+            "steps": BIG.training.steps},
 }
-"""What each row of Table 3 changes of its first."""
+"""What each row of Table 3 changes of its first; big has base's batches here, of wider buckets than its preset's."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """Text to learn, and a base model for it whose rows can be trained within `budget`.
+    """Text to learn, and a base model for it that the rows change.
 
+    dataset        the public data set that the text is; "" for the bundled one
     widths, depth  the paper's d_model, d_ff, d_k and d_v are divided by the one, its N by the other. Heads, P_drop and
                    eps_ls are the paper's own, so that a row changes here in the proportion in which it does there.
     """
 
     base: Config
+    dataset: str
     widths: int
     depth: int
-    budget: str
 
     def changes(self, row: str) -> dict[str, Any]:
         """What a row of Table 3 changes of the base model at this task's scale."""
@@ -60,22 +63,21 @@ class Task:
 
 
 def scaled_base(preset: str, widths: int, depth: int, training: dict[str, Any]) -> Config:
-    """The paper's base model made smaller, with the text of a preset."""
+    """The paper's base model made smaller, with vocabulary and batches of a preset; equation 3 without a factor."""
     model = BASE.model
     small = replace(model, vocab_size=PRESETS[preset].model.vocab_size, N=model.N // depth,
                     **{name: getattr(model, name) // widths for name in ("d_model", "d_ff", "d_k", "d_v")})
-    return configs.with_settings(replace(PRESETS[preset], model=small), {"keep": 1, "bleu_every": 0, **training})
+    return configs.with_settings(replace(PRESETS[preset], model=small),
+                                 {"lr_factor": 1.0, "keep": 1, "bleu_every": 0, **training})
 
 
 TASKS = {
     "tiny": Task(scaled_base("tiny", 8, 2, {"steps": 1000, "tokens_per_batch": 1024, "accumulation": 1, "warmup": 400,
-                                            "validate_every": 250, "save_every": 250}),
-                 8, 2, "two minutes a run on a core"),
+                                            "validate_every": 250, "save_every": 250}), "", 8, 2),
     "multi30k": Task(scaled_base("multi30k", 4, 2, {"steps": 4000, "max_tokens": 0, "validate_every": 500,
-                                                    "save_every": 500}),
-                     4, 2, "an hour a run on a core"),
+                                                    "save_every": 500}), "multi30k", 4, 2),
     "wmt14": Task(configs.with_settings(PRESETS["wmt14-en-de-base"], {"validate_every": 2000, "keep": 1}),
-                  1, 1, "half a day a run on the paper's eight GPUs; the paper's own numbers"),
+                  "wmt14-en-de", 1, 1),
 }
 
 
@@ -96,9 +98,9 @@ def written_text(task: str, out: Path) -> str:
 
     Raises UserError for a task that has none of its own, or if it cannot be written.
     """
-    if task != "tiny":
+    if TASKS[task].dataset:
         raise UserError(f"--on {task} needs --data DIR, a directory that "
-                        f"`scratchformer data {'wmt14-en-de' if task == 'wmt14' else task} --out DIR` writes")
+                        f"`scratchformer data {TASKS[task].dataset} --out DIR` writes")
     directory, partial = out / "text", out / ".text.partial"
     if not directory.exists():
         make_directory(out)
@@ -117,6 +119,14 @@ def make_directory(path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"{path}: cannot make the directory: {error.strerror}") from None
+
+
+def require_rows_own(task: Task, rows: list[str], settings: Collection[str]) -> None:
+    """Raises UserError if one of the settings (full keys) is what a row changes: the row would not be itself."""
+    for row in rows:
+        for name in task.changes(row):
+            if configs.full_key(name) in settings:
+                raise UserError(f"--set {name}: row {row} of Table 3 is about that; leave the row out, or the setting")
 
 
 # One run --------------------------------------------------------------------------------------------------------------
@@ -144,19 +154,29 @@ class Trial:
         if self.run.config_file.exists():
             configs.require_same(configs.load(self.run.config_file), self.config, self.run.config_file)
 
+    def is_same(self) -> bool:
+        try:
+            self.require_same()
+        except UserError:
+            return False
+        return True
+
     def next_command(self) -> list[str]:
-        """What to do next, as arguments of `scratchformer`; [] if nothing is left."""
-        path, threads = str(self.run.path), ["--threads", str(self.config.training.threads)]
+        """What to do next, as arguments of `scratchformer`; [] if it is done."""
+        path = str(self.run.path)
         if self.loss() is None:
-            if self.run.config_file.exists():
-                return ["train", "--resume", path]
-            replace_text(self.settings_file, configs.to_toml(self.config))
-            return ["train", str(self.settings_file), "--out", path]
-        if self.scores() is None:                                                    # §6.2: no averaging of checkpoints
+            new = not self.run.config_file.exists()
+            return ["train", str(self.settings_file), "--out", path] if new else ["train", "--resume", path]
+        if self.scores() is None:                                                  # §6.2: no averaging of checkpoints
             source, reference = map(str, self.val)
-            machine = ["--device", self.config.training.device, *threads]
-            return ["evaluate", path, "--checkpoint", "last", "--source", source, "--reference", reference, *machine]
+            settings = self.config.training
+            return ["evaluate", path, "--checkpoint", "last", "--source", source, "--reference", reference,
+                    "--device", settings.device, "--threads", str(settings.threads)]
         return []
+
+    @property
+    def done(self) -> bool:
+        return not self.next_command()
 
     def loss(self) -> float | None:
         """Nats per token of the validation text after the last step; None before it is done."""
@@ -166,9 +186,11 @@ class Trial:
         return last[-1]["loss"] if last else None
 
     def scores(self) -> dict[str, Any] | None:
-        """What `evaluate` found on the validation text after the last step."""
-        found = [entry for entry in self.run.read_evaluations()
-                 if entry["step"] == self.config.training.steps and entry["source"] == str(self.val.source)]
+        """What `evaluate` found on the validation text after the last step, searching as configured."""
+        steps, decoding = self.config.training.steps, self.config.decoding
+        wanted = {"checkpoint": self.run.checkpoints.of_step(steps).name, "step": steps, "beam": decoding.beam,
+                  "alpha": decoding.alpha, "source": str(self.val.source), "reference": str(self.val.target)}
+        found = [entry for entry in self.run.read_evaluations() if wanted.items() <= entry.items()]
         return found[-1] if found else None
 
     def result(self) -> dict[str, Any]:
@@ -180,55 +202,73 @@ class Trial:
                 "train_seconds": self.run.read_log("validation")[-1]["train_seconds"]}
 
 
+def on_disk(out: Path) -> list[tuple[str, int]]:
+    """The rows and seeds whose runs lie in the directory."""
+    found = [re.fullmatch(r"(\w+)-seed(\d+)", path.name) for path in sorted(out.glob("*-seed*/"))]
+    return [(match[1], int(match[2])) for match in found if match and match[1] in ROWS]
+
+
 # All of them ----------------------------------------------------------------------------------------------------------
 
 
-def run(trials: list[Trial], jobs: int, tell: Callable[[str], None]) -> list[str]:
+def carry_out(trials: list[Trial], jobs: int, tell: Callable[[str], None]) -> list[str]:
     """Carry out what is left of the trials, `jobs` at a time. -> what went wrong with some of them
 
-    A trial that fails leaves the others alone. Raises KeyboardInterrupt when a signal has come; the runs have been
-    saved by then, and the next call goes on with them.
+    A trial that fails leaves the others alone. Raises UserError if a directory holds a run with other settings, or
+    cannot be written; and KeyboardInterrupt when a signal has come: the runs have been saved by then, and the next call
+    goes on with them.
     """
     for trial in trials:
         trial.require_same()
         make_directory(trial.settings_file.parent)
-    waiting = [(trial, command) for trial in trials if (command := trial.next_command())]
+    waiting = [trial for trial in trials if not trial.done]
     tell(f"{len(trials)} runs, {len(waiting)} of them not done yet")
     running: list[Process] = []
     failures = []
     with stop_on_signals() as stop:
-        while running or waiting and not stop.requested:
-            while waiting and len(running) < jobs and not stop.requested:
-                running.append(Process(*waiting.pop(0)))
-            time.sleep(0.1)
-            for process in running if stop.requested else []:
-                process.stop()
-            for process in [process for process in running if process.ended()]:
-                running.remove(process)
-                trial, following = process.trial, process.trial.next_command()
-                if process.code == 0 and following != process.command:
-                    if following:
-                        waiting.insert(0, (trial, following))
-                    else:
+        try:
+            while running or waiting and not stop.requested:
+                while waiting and len(running) < jobs and not stop.requested:
+                    running.append(Process(waiting.pop(0)))
+                time.sleep(0.1)
+                for process in running if stop.requested else []:
+                    process.stop()
+                for process in [process for process in running if process.ended()]:
+                    running.remove(process)
+                    trial = process.trial
+                    if trial.done:
                         tell(f"{trial.name}: loss {trial.loss():.3f}, BLEU {trial.result()['bleu']:.1f}; "
                              f"{len(waiting) + len(running)} to go")
-                elif not stop.requested:
-                    failures.append(f"{trial.name}: {process.last_words()}")
-                    tell(failures[-1])
+                    elif process.code == 0 and trial.next_command() != process.command:
+                        waiting.insert(0, trial)
+                    elif not stop.requested:
+                        failures.append(f"{trial.name}: {process.last_words()}")
+                        tell(failures[-1])
+        finally:
+            for process in running:                                                # after an exception nobody is left
+                process.stop()
+                process.process.wait()
     if stop.requested:
         raise KeyboardInterrupt
     return failures
 
 
 class Process:
-    """One command of a trial, under way. What it says goes into the file `said`, beside the run's directory."""
+    """The next command of a trial, under way. What it says goes into a file beside the run's directory.
 
-    def __init__(self, trial: Trial, command: list[str]) -> None:
-        self.trial, self.command, self.told_to_stop = trial, command, False
+    Raises UserError if that, or the file of settings, cannot be written.
+    """
+
+    def __init__(self, trial: Trial) -> None:
+        self.trial, self.command, self.told_to_stop = trial, trial.next_command(), False
         self.said = trial.settings_file.with_suffix(".txt")
-        with open(self.said, "a", encoding="utf-8") as file:
-            self.process = subprocess.Popen(command_of(command), stdin=subprocess.DEVNULL, stdout=file, stderr=file,
-                                            start_new_session=True)
+        replace_text(trial.settings_file, configs.to_toml(trial.config))
+        try:
+            with open(self.said, "a", encoding="utf-8") as file:
+                self.process = subprocess.Popen(command_of(self.command), stdin=subprocess.DEVNULL, stdout=file,
+                                                stderr=file, start_new_session=True)
+        except OSError as error:
+            raise UserError(f"{self.said}: cannot write: {error.strerror}") from None
 
     def ended(self) -> bool:
         return self.process.poll() is not None

@@ -3,8 +3,9 @@
 Perplexity is compared as the loss, in nats per token: its logarithm, in which a change by a factor is a difference.
 
 Intervals are Student's, for 95 %. Three seeds alone say little about how far runs scatter, so the scatter is taken from
-all rows together, as an analysis of variance does: it supposes that it is the same in each. With single runs there is
-no interval, and no verdict.
+all rows together, as an analysis of variance does: it supposes that it is the same in each. Runs with the same seed see
+the same batches in the same order; they are taken for independent all the same, which makes intervals of differences
+rather too wide than too narrow. With single runs there is no interval, and no verdict.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from typing import Any, NamedTuple, Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
+from scratchformer import config as configs
 from scratchformer.study import figures
-from scratchformer.study.ablation import TASKS, Trial
+from scratchformer.study.ablation import ROWS, Trial
 from scratchformer.study.paper import PAPER_TABLE3
 from scratchformer.study.sizes import parameter_counts
 from scratchformer.training.run import replace_text
@@ -126,13 +128,16 @@ def verdict(claim: Claim, difference: float, margin: float) -> str:
 
 
 def results(task: str, trials: Sequence[Trial]) -> dict[str, Any]:
-    """What is known so far, as it goes into a JSON file: the task, and one entry a finished run."""
-    done = [trial for trial in trials if not trial.next_command()]
-    settings = {trial.row: TASKS[task].changes(trial.row) for trial in done}
-    counts = {trial.row: sum(parameter_counts(trial.config.model).values()) for trial in done}
-    return {"task": task, "widths": TASKS[task].widths, "depth": TASKS[task].depth, "asked_for": len(trials),
-            "rows": {row: {"changes": settings[row], "parameters": counts[row]} for row in settings},
-            "runs": [trial.result() for trial in done]}
+    """What is known so far, as it goes into a JSON file: the base model, what each row changes, and the runs."""
+    done = sorted((trial for trial in trials if trial.done), key=lambda each: (each.seed, list(ROWS).index(each.row)))
+    base = configs.flat(next(trial.config for trial in trials if trial.row == "base"))
+    rows = {row: next(trial.config for trial in done if trial.row == row) for row in ROWS
+            if any(trial.row == row for trial in done)}
+    return {"task": task, "config": base, "runs": [trial.result() for trial in done],
+            "rows": {row: {"changes": {key.split(".")[1]: value for key, value in configs.flat(config).items()
+                                       if value != base[key] and key != "training.seed"},
+                           "parameters": sum(parameter_counts(config.model).values())}
+                     for row, config in rows.items()}}
 
 
 def samples(found: dict[str, Any], metric: str) -> dict[str, Sample]:
@@ -249,5 +254,5 @@ def write(task: str, trials: Sequence[Trial], out: Path) -> list[str]:
     replace_text(out / "ablations.json", json.dumps(found, indent=1) + "\n")
     replace_text(out / "ablations.md", f"{rows_table(found)}\n\n{claims_table(found)}\n")
     figures.save(differences_figure(found), out / "ablations.png")
-    return [f"{out}: ablations.json, ablations.md and ablations.png, of {len(found['runs'])} of {len(trials)} runs",
+    return [f"{out}: ablations.json, ablations.md and ablations.png, of the {len(found['runs'])} runs that are done",
             f"the paper's claims: {verdicts(found)}"]

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from scratchformer import config as configs
-from scratchformer.config import BASE, PRESETS, TABLE3
+from scratchformer.config import BASE
 from scratchformer.errors import UserError
 from scratchformer.parallel.launcher import command_of
 from scratchformer.study import ablation, ablation_tables
@@ -25,12 +25,9 @@ from scratchformer.study.paper import PAPER_TABLE3
 
 
 def test_on_wmt14_the_rows_are_the_papers():
-    task = TASKS["wmt14"]
-    for row in TABLE3:
-        assert task.config(row, 0).model == configs.preset(row).model
-        assert task.config(row, 0).training.eps_ls == configs.preset(row).training.eps_ls
-    assert task.config("big", 0).model == PRESETS["big"].model and task.config("big", 0).training.steps == 300_000
-    assert task.config("base", 0).model == BASE.model
+    housekeeping = {"validate_every": 2000, "keep": 1, "save_every": 1500, "average_last": 5, "bucket_fineness": 1}
+    for row in ROWS:
+        assert TASKS["wmt14"].config(row, 0) == configs.with_settings(configs.preset(row), housekeeping)
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -60,7 +57,6 @@ def test_rows_are_chosen_by_group_or_one_by_one():
     assert chosen_rows("A,D1") == ["base", "A1", "A2", "A3", "A4", "D1"]
     assert chosen_rows("E, C7,base") == ["base", "C7", "E"]
     assert chosen_rows("A,B,C,D,E,big") == list(ROWS)
-    assert set(PAPER_TABLE3) == set(ROWS)
 
 
 @pytest.mark.parametrize(("arguments", "complaint"), [
@@ -71,6 +67,7 @@ def test_rows_are_chosen_by_group_or_one_by_one():
     (["--on", "multi30k"], "needs --data DIR"),
     (["--on", "wmt14"], "scratchformer data wmt14-en-de"),
     (["--on", "wmt14", "--data", "/nowhere"], "/nowhere"),
+    (["--set", "P_drop=0.3", "--rows", "D2"], "--set P_drop: row D2 of Table 3 is about that"),
     (["--set", "steps=30", "--set", "validate_every=7"], "training.validate_every=7 does not divide training.steps=30"),
     (["--device", "cpu", "--precision", "bf16"], "training.precision=bf16 is for a GPU"),
 ])
@@ -100,10 +97,13 @@ def trials_in(corpus, tmp_path):
 def test_trials_are_carried_out_once_and_judged(trials_in, tmp_path):
     told = []
     trials = trials_in(seeds=2)
-    assert ablation.run(trials, 2, told.append) == []
+    assert ablation.carry_out(trials, 2, told.append) == []
     assert told[0] == "4 runs, 4 of them not done yet" and len(told) == 5
-    assert ablation.run(trials, 2, told.append) == [] and told[-1] == "4 runs, 0 of them not done yet"
+    assert ablation.carry_out(trials, 2, told.append) == [] and told[-1] == "4 runs, 0 of them not done yet"
 
+    other_search = trials[0].scores() | {"beam": 1, "bleu": 77.7}
+    for changes in ({"beam": 1}, {"checkpoint": "average.safetensors"}, {"alpha": 0.0}, {"reference": "/other"}):
+        trials[0].run.record_evaluation(other_search | {"beam": 4} | changes)        # somebody looks at the run
     ablation_tables.write("tiny", trials, tmp_path / "out")
     found = json.loads((tmp_path / "out" / "ablations.json").read_text(encoding="utf-8"))
     assert [(run["row"], run["seed"]) for run in found["runs"]] == [("base", 0), ("D1", 0), ("base", 1), ("D1", 1)]
@@ -113,17 +113,18 @@ def test_trials_are_carried_out_once_and_judged(trials_in, tmp_path):
         assert (run["loss"], last["step"]) == (last["loss"], 4)
         assert run["target_tokens"] == sum(entry["target_tokens"] for entry in log if entry["event"] == "step")
         assert trial.run.checkpoints.average.exists() is False                     # §6.2: no averaging
+    assert found["runs"][0]["bleu"] != 77.7 and found["config"]["training.steps"] == 4
     assert found["runs"][0]["loss"] != found["runs"][1]["loss"] != found["runs"][3]["loss"]
     page = (tmp_path / "out" / "ablations.md").read_text(encoding="utf-8")
     assert "| D1 | P_drop = 0.0 |" in page and "(D) dropout helps" in page and "(A)" not in page
     assert (tmp_path / "out" / "ablations.png").read_bytes()[1:4] == b"PNG"
     with pytest.raises(UserError, match="D1-seed0.*training.warmup is 3, was 2"):
-        ablation.run(trials_in(warmup=3)[1:], 1, told.append)
+        ablation.carry_out(trials_in(warmup=3)[1:], 1, told.append)
 
 
 @pytest.mark.slow
 def test_a_stop_leaves_runs_that_the_next_call_takes_up(trials_in, tmp_path):
-    """Told to stop, the command waits for its runs to save; then they end as if nothing had happened."""
+    """Told to stop, the command waits for its runs to save."""
     told, settings = [], {"steps": 4000, "validate_every": 4000, "save_every": 4000}
     trial = trials_in(**settings)[0]
 
@@ -135,7 +136,7 @@ def test_a_stop_leaves_runs_that_the_next_call_takes_up(trials_in, tmp_path):
 
     threading.Thread(target=interrupt).start()
     with pytest.raises(KeyboardInterrupt):
-        ablation.run([trial], 1, told.append)
+        ablation.carry_out([trial], 1, told.append)
     [checkpoint] = trial.run.checkpoints.steps()
     reached = trial.run.read_log("step")[-1]["step"]
     assert 1 <= reached < 4000 and checkpoint.stem.endswith(f"{reached}")
@@ -147,9 +148,31 @@ def test_a_trial_that_fails_leaves_the_others_alone(trials_in):
     trials = trials_in()
     trials[0].run.path.mkdir()
     trials[0].run.tokenizer_file.mkdir()                                           # nothing can be written there
-    [failure] = ablation.run(trials, 1, told.append)
+    [failure] = ablation.carry_out(trials, 1, told.append)
     assert failure.startswith("base-seed0: exit code 2; scratchformer: ") and "tokenizer" in failure
     assert trials[1].next_command() == [] and failure in told
+
+
+def test_after_an_exception_no_run_goes_on(trials_in, monkeypatch):
+    trials = trials_in(steps=4000, validate_every=4000, save_every=4000)
+    trials[1].settings_file.with_suffix(".txt").mkdir()
+    begun = []
+    monkeypatch.setattr(ablation.Process, "ended", lambda process: begun.append(process) or False)
+    with pytest.raises(UserError, match="D1-seed0.txt: cannot write: Is a directory"):
+        ablation.carry_out(trials, 2, lambda line: None)
+    assert trials[0].run.path.exists() is False or trials[0].run.keep_others_out() is None
+
+
+def test_prepared_text_settles_the_vocabulary(cli, prepared, tmp_path):
+    settings = [f"--set={key}={value}" for key, value in QUICK.items() if key not in ("threads", "vocab_size")]
+    out = tmp_path / "out"
+    command = ["ablate", "--rows", "D1", "--seeds", 1, "--on", "multi30k", "--data", prepared, "--out", out, *settings]
+    assert cli(*command).code == 0
+    found = json.loads((out / "ablations.json").read_text(encoding="utf-8"))
+    assert found["config"]["model.vocab_size"] == 60 and len(found["runs"]) == 2
+    assert found["rows"]["base"]["parameters"] < 10_000
+    again = cli(*[word if word != "D1" else "base" for word in command])            # fewer rows: what is there stays
+    assert again.code == 0 and "1 runs, 0 of them not done yet" in again.err and "2 runs that are done" in again.err
 
 
 def test_the_command_goes_on_where_it_was_killed(corpus, tmp_path):
