@@ -571,16 +571,17 @@ def import_(args: argparse.Namespace) -> None:
 # Translation ----------------------------------------------------------------------------------------------------------
 
 
-def search_options(args: argparse.Namespace) -> dict[str, Any]:
+def search_options(args: argparse.Namespace, path: Path) -> dict[str, Any]:
     """Beam and alpha, from the options or else from the run's configuration."""
-    decoding = configs.load(args.path / "config.toml").decoding
+    decoding = configs.load(path / "config.toml").decoding
     changes = {f"decoding.{name}": getattr(args, name) for name in ("beam", "alpha") if getattr(args, name) is not None}
     decoding = configs.with_settings(Config(decoding=decoding), changes).decoding
     return {"beam": decoding.beam, "alpha": decoding.alpha}
 
 
 def translate(args: argparse.Namespace) -> None:
-    translator, options = trained_translator(args), search_options(args)
+    translator = trained_translator(args, args.path, args.checkpoint)
+    options = search_options(args, args.path)
     if not 1 <= args.nbest <= options["beam"]:
         raise UserError(f"--nbest {args.nbest} must lie between 1 and the beam, {options['beam']}")
     lines = input_lines(args.files)
@@ -590,8 +591,8 @@ def translate(args: argparse.Namespace) -> None:
                   flush=waits(args))
 
 
-def trained_translator(args: argparse.Namespace) -> Translator:
-    """The run's model, on the device or on as many cores as the options say."""
+def trained_translator(args: argparse.Namespace, path: Path, checkpoint: str | Path | None) -> Translator:
+    """The model of a run, on the device or on as many cores as the options say."""
     from scratchformer.gpu.device import open_device
     from scratchformer.nn.fast_ops import keep_freed_memory
     from scratchformer.training.run import load_run
@@ -603,7 +604,7 @@ def trained_translator(args: argparse.Namespace) -> Translator:
     machine = configs.with_settings(Config(), {"training.device": "cpu" if args.device is None else args.device,
                                                "training.precision": args.precision or ""}).training
     device = open_device(machine.device, machine.precision or "fp32")
-    translator = load_run(args.path, args.checkpoint)
+    translator = load_run(path, checkpoint)
     device.take_over(translator.model)
     translator.group *= device.breadth
     translator.threads = 1 if device.runs_ahead else args.threads or available_cores()
@@ -642,11 +643,9 @@ def evaluate(args: argparse.Namespace) -> None:
     data = configs.load(run.config_file).data
     files = evaluation.test_set(data, args.source, args.reference)
     sources, references = evaluation.read_parallel(*files)
-    asked = [args]
-    if args.against:
-        asked.append(argparse.Namespace(**{**vars(args), "path": args.against, "checkpoint": args.against_checkpoint}))
+    runs = [(args.path, args.checkpoint)] + ([(args.against, args.against_checkpoint)] if args.against else [])
     with evaluation.lines_to(args.output, files) as write:
-        systems = [trained_system(each) for each in asked]
+        systems = [trained_system(args, *each) for each in runs]
         translations = [systems[0].translate(sources)]
         write(translations[0])
         translations += [system.translate(sources) for system in systems[1:]]
@@ -659,17 +658,15 @@ def evaluate(args: argparse.Namespace) -> None:
     print_scores(args.json, results, comparisons, [system.name for system in systems])
 
 
-def trained_system(args: argparse.Namespace) -> System:
+def trained_system(args: argparse.Namespace, path: Path, checkpoint: str | None) -> System:
     from scratchformer.study.evaluation import System
     from scratchformer.training.checkpoints import step_of
     from scratchformer.training.run import RunDirectory, checkpoint_file
 
-    run = RunDirectory(args.path)
+    run = RunDirectory(path)
     run.require()
-    checkpoint = checkpoint_file(run.checkpoints, args.checkpoint)
-    options = search_options(args)
-    translator = trained_translator(argparse.Namespace(**{**vars(args), "checkpoint": checkpoint}))
-    return System(run, checkpoint, step_of(checkpoint), translator, **options)
+    file, options = checkpoint_file(run.checkpoints, checkpoint), search_options(args, path)
+    return System(run, file, step_of(file), trained_translator(args, path, file), **options)
 
 
 def keep_scores(run: RunDirectory, scores: dict[str, Any]) -> None:
@@ -908,8 +905,8 @@ def prepare(args: argparse.Namespace, files: CorpusFiles, defaults: dict[str, An
     options = preparation.Options(**{"workers": available_cores()} | defaults | given)
     manifest = preparation.prepare(files, args.out, options, tell_on_stderr)
     print(manifest.summary())
-    fitting = [name for name in configs.PRESETS if args.name in name] or ["PRESET"]
-    print(f"train with: scratchformer train {' or '.join(fitting)} --data {shlex.quote(str(args.out))} --out RUN")
+    for preset in [name for name in configs.PRESETS if name.startswith(args.name)] or ["PRESET"]:
+        print(f"train with: scratchformer train {preset} --data {shlex.quote(str(args.out))} --out RUN")
 
 
 def tell_on_stderr(line: str) -> None:
