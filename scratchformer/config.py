@@ -130,8 +130,9 @@ class DecodingConfig:
         check_types(self)
         at_least(self, 1, "beam")
         at_least(self, 0, "alpha", "extra_length")
-        if self.alpha > 10:                                                        # the penalty would overflow one day
-            raise UserError(f"decoding.alpha={self.alpha} must be at most 10")
+        for name, most in (("beam", 1000), ("alpha", 10)):                         # memory ends, the penalty overflows
+            if getattr(self, name) > most:
+                raise UserError(f"decoding.{name}={getattr(self, name)} must be at most {most}")
 
 
 @dataclass(frozen=True)

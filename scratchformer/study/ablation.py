@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import signal
@@ -21,6 +22,7 @@ from typing import Any, Callable, Collection
 from scratchformer import config as configs
 from scratchformer.config import BASE, BIG, PRESETS, TABLE3, Config
 from scratchformer.errors import UserError
+from scratchformer.locks import lock
 from scratchformer.parallel.launcher import command_of
 from scratchformer.text import grammar
 from scratchformer.text.corpora import find_split
@@ -127,6 +129,8 @@ def require_rows_own(task: Task, rows: list[str], settings: Collection[str]) -> 
         for name in task.changes(row):
             if configs.full_key(name) in settings:
                 raise UserError(f"--set {name}: row {row} of Table 3 is about that; leave the row out, or the setting")
+    if "training.seed" in settings:
+        raise UserError("--set seed: the runs of a row differ in nothing else; --seeds says how many there are")
 
 
 # One run --------------------------------------------------------------------------------------------------------------
@@ -147,6 +151,10 @@ class Trial:
         if training.steps % training.validate_every:
             raise UserError(f"training.validate_every={training.validate_every} does not divide "
                             f"training.steps={training.steps}: the last step would not be looked at")
+        for ends in ("max_tokens", "minutes", "patience"):
+            if getattr(training, ends):
+                raise UserError(f"training.{ends}={getattr(training, ends)}: rows that end before training.steps "
+                                "cannot be compared")
         self.val = find_split(Path(data.directory), "val", data.source_language, data.target_language)
 
     def require_same(self) -> None:
@@ -163,8 +171,8 @@ class Trial:
 
     def next_command(self) -> list[str]:
         """What to do next, as arguments of `scratchformer`; [] if it is done."""
-        path = str(self.run.path)
-        if self.loss() is None:
+        path, last = str(self.run.path), self.run.checkpoints.of_step(self.config.training.steps)
+        if self.validation() is None or not last.exists():
             new = not self.run.config_file.exists()
             return ["train", str(self.settings_file), "--out", path] if new else ["train", "--resume", path]
         if self.scores() is None:                                                  # §6.2: no averaging of checkpoints
@@ -178,28 +186,27 @@ class Trial:
     def done(self) -> bool:
         return not self.next_command()
 
-    def loss(self) -> float | None:
-        """Nats per token of the validation text after the last step; None before it is done."""
-        if not self.run.log_file.exists():
-            return None
-        last = [entry for entry in self.run.read_log("validation") if entry["step"] == self.config.training.steps]
-        return last[-1]["loss"] if last else None
+    def validation(self) -> dict[str, Any] | None:
+        """What the log says of the validation text after the last step; None before it is done."""
+        log = self.run.read_log("validation") if self.run.log_file.exists() else []
+        found = [entry for entry in log if entry.get("step") == self.config.training.steps]
+        return found[-1] if found else None
 
     def scores(self) -> dict[str, Any] | None:
         """What `evaluate` found on the validation text after the last step, searching as configured."""
         steps, decoding = self.config.training.steps, self.config.decoding
         wanted = {"checkpoint": self.run.checkpoints.of_step(steps).name, "step": steps, "beam": decoding.beam,
                   "alpha": decoding.alpha, "source": str(self.val.source), "reference": str(self.val.target)}
-        found = [entry for entry in self.run.read_evaluations() if wanted.items() <= entry.items()]
+        found = [entry for entry in self.run.read_evaluations() if wanted.items() <= entry.items() and "bleu" in entry]
         return found[-1] if found else None
 
     def result(self) -> dict[str, Any]:
-        """Loss in nats per token, BLEU with its signature, and what they took."""
-        scores, last_step = self.scores(), self.run.read_log("step")[-1]
-        assert scores is not None
-        return {"row": self.row, "seed": self.seed, "loss": self.loss(), "bleu": scores["bleu"],
-                "bleu_signature": scores["bleu_signature"], "target_tokens": last_step["all_target_tokens"],
-                "train_seconds": self.run.read_log("validation")[-1]["train_seconds"]}
+        """Of a trial that is done: loss in nats per token, BLEU with its signature, and what they took."""
+        validation, scores = self.validation(), self.scores()
+        assert validation and scores
+        return {"row": self.row, "seed": self.seed, "loss": validation["loss"], "bleu": scores["bleu"],
+                "bleu_signature": scores["bleu_signature"], "target_tokens": validation["all_target_tokens"],
+                "train_seconds": validation["train_seconds"]}
 
 
 def on_disk(out: Path) -> list[tuple[str, int]]:
@@ -214,13 +221,15 @@ def on_disk(out: Path) -> list[tuple[str, int]]:
 def carry_out(trials: list[Trial], jobs: int, tell: Callable[[str], None]) -> list[str]:
     """Carry out what is left of the trials, `jobs` at a time. -> what went wrong with some of them
 
-    A trial that fails leaves the others alone. Raises UserError if a directory holds a run with other settings, or
-    cannot be written; and KeyboardInterrupt when a signal has come: the runs have been saved by then, and the next call
-    goes on with them.
+    A trial that fails leaves the others alone. Raises UserError if a directory holds a run with other settings, cannot
+    be written, or if runs are under way there; and KeyboardInterrupt when a signal has come: the runs have been saved
+    by then, and the next call goes on with them.
     """
     for trial in trials:
         trial.require_same()
-        make_directory(trial.settings_file.parent)
+    out = trials[0].settings_file.parent
+    make_directory(out)
+    held = lock(out, "runs of an earlier call are still under way here")         # by whoever of them lives longest
     waiting = [trial for trial in trials if not trial.done]
     tell(f"{len(trials)} runs, {len(waiting)} of them not done yet")
     running: list[Process] = []
@@ -229,7 +238,7 @@ def carry_out(trials: list[Trial], jobs: int, tell: Callable[[str], None]) -> li
         try:
             while running or waiting and not stop.requested:
                 while waiting and len(running) < jobs and not stop.requested:
-                    running.append(Process(waiting.pop(0)))
+                    running.append(Process(waiting.pop(0), held))
                 time.sleep(0.1)
                 for process in running if stop.requested else []:
                     process.stop()
@@ -237,8 +246,8 @@ def carry_out(trials: list[Trial], jobs: int, tell: Callable[[str], None]) -> li
                     running.remove(process)
                     trial = process.trial
                     if trial.done:
-                        tell(f"{trial.name}: loss {trial.loss():.3f}, BLEU {trial.result()['bleu']:.1f}; "
-                             f"{len(waiting) + len(running)} to go")
+                        tell("{row}, seed {seed}: loss {loss:.3f}, BLEU {bleu:.1f}; ".format(**trial.result())
+                             + f"{len(waiting) + len(running)} to go")
                     elif process.code == 0 and trial.next_command() != process.command:
                         waiting.insert(0, trial)
                     elif not stop.requested:
@@ -248,6 +257,7 @@ def carry_out(trials: list[Trial], jobs: int, tell: Callable[[str], None]) -> li
             for process in running:                                                # after an exception nobody is left
                 process.stop()
                 process.process.wait()
+            os.close(held)
     if stop.requested:
         raise KeyboardInterrupt
     return failures
@@ -256,17 +266,18 @@ def carry_out(trials: list[Trial], jobs: int, tell: Callable[[str], None]) -> li
 class Process:
     """The next command of a trial, under way. What it says goes into a file beside the run's directory.
 
+    held  the lock on the directory of all runs, a file descriptor, which the process shares
     Raises UserError if that, or the file of settings, cannot be written.
     """
 
-    def __init__(self, trial: Trial) -> None:
+    def __init__(self, trial: Trial, held: int) -> None:
         self.trial, self.command, self.told_to_stop = trial, trial.next_command(), False
         self.said = trial.settings_file.with_suffix(".txt")
         replace_text(trial.settings_file, configs.to_toml(trial.config))
         try:
             with open(self.said, "a", encoding="utf-8") as file:
                 self.process = subprocess.Popen(command_of(self.command), stdin=subprocess.DEVNULL, stdout=file,
-                                                stderr=file, start_new_session=True)
+                                                stderr=file, start_new_session=True, pass_fds=[held])
         except OSError as error:
             raise UserError(f"{self.said}: cannot write: {error.strerror}") from None
 
@@ -285,4 +296,5 @@ class Process:
 
     def last_words(self) -> str:
         lines = self.said.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        return f"exit code {self.code}; {lines[-1] if lines else 'it said nothing'}"
+        end = f"exit code {self.code}" if self.code and self.code > 0 else f"ended by signal {-(self.code or 0)}"
+        return f"{end}; {lines[-1] if lines else 'it said nothing'}"

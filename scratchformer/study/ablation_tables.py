@@ -253,6 +253,7 @@ def write(task: str, trials: Sequence[Trial], out: Path) -> list[str]:
         return ["no run is done yet, so there is nothing to compare"]
     replace_text(out / "ablations.json", json.dumps(found, indent=1) + "\n")
     replace_text(out / "ablations.md", f"{rows_table(found)}\n\n{claims_table(found)}\n")
-    figures.save(differences_figure(found), out / "ablations.png")
+    if "base" in found["rows"]:
+        figures.save(differences_figure(found), out / "ablations.png")
     return [f"{out}: ablations.json, ablations.md and ablations.png, of the {len(found['runs'])} runs that are done",
             f"the paper's claims: {verdicts(found)}"]

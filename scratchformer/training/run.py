@@ -8,7 +8,7 @@ import os
 import shlex
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Collection, NamedTuple
+from typing import Any, BinaryIO, Collection, NamedTuple
 from weakref import WeakValueDictionary, finalize
 
 from scratchformer import config as configs
@@ -129,12 +129,22 @@ def replace_text(path: Path, text: str) -> None:
 
 
 def append_entry(path: Path, entry: dict[str, Any]) -> None:
-    """Append one line of JSON. Raises UserError if it cannot be written."""
+    """Append one line of JSON, on a line of its own also where a crash has cut the last one short.
+
+    Raises UserError if it cannot be written.
+    """
     try:
-        with open(path, "a", encoding="utf-8") as file:
-            file.write(json.dumps(entry) + "\n")
+        with open(path, "a+b") as file:
+            if file.tell() and last_byte(file) != b"\n":
+                file.write(b"\n")
+            file.write(json.dumps(entry).encode() + b"\n")
     except OSError as error:
         raise UserError(f"{path}: cannot write: {error.strerror}") from None
+
+
+def last_byte(file: BinaryIO) -> bytes:
+    file.seek(-1, os.SEEK_END)
+    return file.read()
 
 
 def read_entries(path: Path) -> list[dict[str, Any]]:

@@ -67,6 +67,7 @@ def test_rows_are_chosen_by_group_or_one_by_one():
     (["--on", "multi30k"], "needs --data DIR"),
     (["--on", "wmt14"], "scratchformer data wmt14-en-de"),
     (["--on", "wmt14", "--data", "/nowhere"], "/nowhere"),
+    (["--set", "seed=7"], "--seeds says how many"), (["--set", "max_tokens=9"], "training.max_tokens=9: rows that end"),
     (["--set", "P_drop=0.3", "--rows", "D2"], "--set P_drop: row D2 of Table 3 is about that"),
     (["--set", "steps=30", "--set", "validate_every=7"], "training.validate_every=7 does not divide training.steps=30"),
     (["--device", "cpu", "--precision", "bf16"], "training.precision=bf16 is for a GPU"),
@@ -115,6 +116,14 @@ def test_trials_are_carried_out_once_and_judged(trials_in, tmp_path):
         assert trial.run.checkpoints.average.exists() is False                     # §6.2: no averaging
     assert found["runs"][0]["bleu"] != 77.7 and found["config"]["training.steps"] == 4
     assert found["runs"][0]["loss"] != found["runs"][1]["loss"] != found["runs"][3]["loss"]
+    trials[0].run.checkpoints.of_step(4).rename(tmp_path / "aside")                 # killed before it was saved
+    assert trials[0].next_command()[:2] == ["train", "--resume"] and not trials[0].done
+    ablation_tables.write("tiny", [trials[0], *trials[1::2]], tmp_path / "out")     # of base, there is nothing yet
+    (tmp_path / "aside").rename(trials[0].run.checkpoints.of_step(4))
+    for damaged in ({"bleu": 1}, trials[0].scores() | {"step": None}, {"step": 4}):
+        trials[0].run.record_evaluation(damaged)
+    assert trials[0].done
+    ablation_tables.write("tiny", trials, tmp_path / "out")
     page = (tmp_path / "out" / "ablations.md").read_text(encoding="utf-8")
     assert "| D1 | P_drop = 0.0 |" in page and "(D) dropout helps" in page and "(A)" not in page
     assert (tmp_path / "out" / "ablations.png").read_bytes()[1:4] == b"PNG"
@@ -188,7 +197,7 @@ def test_the_command_goes_on_where_it_was_killed(corpus, tmp_path):
     process.kill()
     process.wait()
     again = subprocess.run(command, capture_output=True, text=True)
-    while again.returncode == 1 and "another process is training" in again.stderr:     # the orphan is at it still
+    while again.returncode == 2 and "runs of an earlier call are still under way" in again.stderr:
         time.sleep(0.2)
         again = subprocess.run(command, capture_output=True, text=True)
     assert again.returncode == 0, again.stderr

@@ -253,3 +253,11 @@ def test_without_validation_text(begin):
     trainer.data = trainer.data._replace(val=None, val_text=None)
     assert train(trainer) == "4 steps done"
     assert trainer.run.checkpoints.preferred() == trainer.run.checkpoints.of_step(4)
+
+
+def test_a_line_that_a_crash_cut_short_costs_no_other(own_run):
+    before = own_run.read_log("step")
+    with open(own_run.log_file, "a", encoding="utf-8") as file:
+        file.write('{"event": "st')
+    own_run.log("step", {"step": 99})
+    assert own_run.read_log("step") == [*before, {"event": "step", "step": 99}]
