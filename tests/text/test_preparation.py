@@ -18,7 +18,7 @@ from scratchformer.locks import alone_in
 from scratchformer.text import preparation
 from scratchformer.text.batches import encode_pairs
 from scratchformer.text.corpora import CorpusFiles, ParallelFiles, read_lines, read_pairs
-from scratchformer.text.preparation import Options, prepare, require_own_directory, sampled_lines
+from scratchformer.text.preparation import Options, copy_text, prepare, require_own_directory, sampled_lines
 from scratchformer.text.prepared import PreparedCorpus, read_manifest
 from scratchformer.text.tokenizer import UNK, Tokenizer
 
@@ -278,6 +278,12 @@ def test_the_test_text_that_somebody_has_put_there_stays(prepared, files):
     assert (out / "test.en").read_text() == "mine"
 
 
+def test_another_format_redoes_everything(prepared, monkeypatch):
+    prepared()
+    monkeypatch.setattr(preparation, "FORMAT", preparation.FORMAT + 1)
+    assert done_again(prepared()[1]) == ["clean", "vocabulary", "encode"]
+
+
 def test_the_manifest_follows_what_needs_no_stage(prepared):
     out, _ = prepared()
     manifest = read_manifest(out)
@@ -379,6 +385,12 @@ def test_nothing_of_others_is_overwritten(spoilt, tmp_path, files_of):
     assert files_of(own) == before
     (tmp_path / "file").write_text("in the way")
     assert "cannot make the directory" in spoilt(lambda directory: None, out=tmp_path / "file" / "out")
+
+
+def test_a_text_that_is_lost_on_the_way(tmp_path):
+    with pytest.raises(UserError, match=r"^cannot read \S*/lost: No such file or directory$"):
+        copy_text(tmp_path / "lost", tmp_path / "copy")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_two_at_once(spoilt, tmp_path):
