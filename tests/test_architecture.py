@@ -12,14 +12,15 @@ OPEN_TO_ALL = {"__init__", "__main__"}                                          
 MAY_IMPORT = {
     "errors": set(),
     "locks": {"errors"},
+    "files": {"errors"},
     "config": {"errors"},
     "parallel": {"errors"},
-    "text": {"errors", "locks"},
+    "text": {"errors", "locks", "files"},
     "nn": {"errors", "config"},
     "gpu": {"errors", "config", "nn", "parallel"},
     "decoding": {"errors", "config", "nn", "text"},
-    "training": {"errors", "locks", "config", "nn", "text", "parallel", "gpu", "decoding"},
-    "study": {"errors", "config", "nn", "text", "parallel", "gpu", "decoding", "training"},
+    "training": {"errors", "locks", "files", "config", "nn", "text", "parallel", "gpu", "decoding"},
+    "study": {"errors", "files", "config", "nn", "text", "parallel", "gpu", "decoding", "training"},
     "cli": {"", "errors", "config", "nn", "text", "parallel", "gpu", "decoding", "training", "study"},
 }
 """Room -> rooms on lower floors; "" is the package itself. Within a room everything may be imported."""

@@ -321,10 +321,9 @@ def test_a_disk_that_is_full_when_a_checkpoint_is_due(cli, own_run, monkeypatch,
 def test_a_full_disk_leaves_the_configuration_whole(refused, own_run, monkeypatch):
     before = own_run.config_file.read_bytes()
 
-    def write_half(path, text, encoding):
-        path.write_bytes(text.encode(encoding)[:100])
+    def full(descriptor):
         raise OSError(28, "No space left on device")
-    monkeypatch.setattr(type(own_run.path), "write_text", write_half)
+    monkeypatch.setattr(os, "fsync", full)
     assert "No space left on device" in refused("train", "--resume", own_run.path, "--set", "steps=20")
     assert own_run.config_file.read_bytes() == before
 

@@ -16,7 +16,7 @@ from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError
 from scratchformer.text.bleu import Scores, corpus_scores
 from scratchformer.text.corpora import ParallelFiles, find_split, read_lines
-from scratchformer.text.paper_bleu import PaperScore, gap, paper_bleu
+from scratchformer.text.paper_bleu import PaperScore, paper_bleu_and_gap
 from scratchformer.training.run import RunDirectory
 
 N_SAMPLES = 1000
@@ -149,8 +149,7 @@ def assess(hypotheses: list[str], references: list[str], paper_language: str | N
     scores = corpus_scores(hypotheses, references)
     if paper_language is None:
         return Assessment(scores)
-    return Assessment(scores, paper_bleu(hypotheses, references, paper_language),
-                      gap(scores.bleu, hypotheses, references, paper_language))
+    return Assessment(scores, *paper_bleu_and_gap(scores.bleu, hypotheses, references, paper_language))
 
 
 # Two systems ----------------------------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import textwrap
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Sequence
 
@@ -22,6 +21,7 @@ from matplotlib.ticker import StrMethodFormatter
 from scratchformer.decoding.search import greatest_lengths, search
 from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError
+from scratchformer.files import whole_file
 from scratchformer.nn.attention import attention_weights
 from scratchformer.nn.layers import LearnedPositions, sinusoids
 from scratchformer.nn.optim import noam
@@ -53,15 +53,8 @@ def save(figure: Figure, path: Path) -> Path:
     if suffix not in METADATA:
         raise UserError(f"{path}: a figure is saved as {' or '.join(METADATA)}, "
                         f"not as {suffix or 'a file without suffix'}")
-    temporary = path.with_name(f".{path.name}.partial")
-    try:
-        with rc_context({"svg.hashsalt": "scratchformer"}):
-            figure.savefig(temporary, format=suffix[1:], dpi=150, facecolor="white", metadata=METADATA[suffix])
-        temporary.replace(path)
-    except OSError as error:
-        with suppress(OSError):
-            temporary.unlink()
-        raise UserError(f"{path}: cannot write the figure: {error.strerror}") from None
+    with whole_file(path, "cannot write the figure") as file, rc_context({"svg.hashsalt": "scratchformer"}):
+        figure.savefig(file, format=suffix[1:], dpi=150, facecolor="white", metadata=METADATA[suffix])
     return path
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
-from scratchformer.errors import UserError
+from scratchformer.errors import UserError, in_one_line
 
 MAX_NAMES_LISTED = 20
 READ_ERRORS = (OSError, EOFError, zlib.error)  # the last two: a truncated archive, a damaged one
@@ -60,7 +60,7 @@ def read_lines(path: Path) -> list[str]:
         with open_stream(path) as file:
             data = file.read()
     except READ_ERRORS as error:
-        raise UserError(f"cannot read {path}: {_reason(error)}") from error
+        raise cannot_read(path, error) from error
     return decode_lines(data.removeprefix(codecs.BOM_UTF8), path)
 
 
@@ -104,7 +104,7 @@ def _stream_lines(path: Path, n_lines: int) -> Iterator[list[bytes]]:
                     yield lines
                     lines = []
     except READ_ERRORS as error:
-        raise UserError(f"cannot read {path} after line {n_read}: {_reason(error)}") from error
+        raise cannot_read(path, error, f" after line {n_read}") from error
     if lines:
         yield lines
 
@@ -170,8 +170,9 @@ def open_stream(path: Path) -> BinaryIO:
     return cast(BinaryIO, gzip.open(path)) if path.suffix == ".gz" else open(path, "rb")
 
 
-def _reason(error: BaseException) -> str:
-    return getattr(error, "strerror", None) or str(error)
+def cannot_read(path: Path, error: BaseException, place: str = "") -> UserError:
+    """What is told of a file of which reading ended like this, at this place."""
+    return UserError(f"cannot read {path}{place}: {getattr(error, 'strerror', None) or in_one_line(error)}")
 
 
 def _not_parallel(files: ParallelFiles, n_source: int, n_target: int) -> UserError:

@@ -1,7 +1,7 @@
 """Where do the corpora of the paper come from?
 
-From their public homes: nothing of them is part of this library, because their terms allow use, not passing on.
-`DATASETS` says which files make up a data set, and `fetch` brings them to the disk as plain text.
+From their public homes: nothing of them is part of this library. `DATASETS` says which files make up a data set, and
+`fetch` brings them to the disk as plain text.
 
 Sources: Multi30k (Elliott et al. 2016), task 1; WMT 2014 English-French, and WMT 2014 English-German with the news
 commentary of 2016 (v11), for that is what the paper's own set was made with (google/seq2seq, wmt16_en_de.sh).
@@ -44,7 +44,7 @@ class TextFile:
 
 @dataclass(frozen=True)
 class ParallelText:
-    """Two texts of equal length: line i of one translates line i of the other."""
+    """The texts of which `fetch` makes `ParallelFiles`."""
 
     source: TextFile
     target: TextFile
@@ -175,6 +175,7 @@ def newstest_2014(other: str) -> ParallelText:
 
 WMT14_LICENCE = ("The corpora of WMT 2014 are free to use for research; please cite the findings of the workshop "
                  "(Bojar et al. 2014), and what the single corpora ask for.")
+NEWS_COMMENTARY_11_LICENCE = "Its news commentary (v11) is of WMT 2016; for that, please cite Bojar et al. 2016."
 WMT14_HOME_PAGE = "https://www.statmt.org/wmt14/translation-task.html"
 
 MULTI30K_URL = ("https://raw.githubusercontent.com/multi30k/dataset/a3d2e0d26b56f3846f66a952536ffed4e401d05a"
@@ -189,8 +190,9 @@ def multi30k(split: str, sha256_en: str, n_bytes_en: int, sha256_de: str, n_byte
 DATASETS = {
     "multi30k": Dataset(
         "en", "de", vocab_size=6000,
-        licence="Multi30k is for research and education, not for commercial use; please cite Elliott et al. (2016), "
-                "Multi30K: Multilingual English-German Image Descriptions.",
+        licence="Multi30k has no licence file; its README asks for use in research and education, not in "
+                "commerce, and for a citation: Elliott et al. (2016), Multi30K: Multilingual English-German Image "
+                "Descriptions.",
         home_page="https://github.com/multi30k/dataset",
         train=(multi30k("train", "d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f", 568_929,
                         "726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6", 637_044),),
@@ -199,7 +201,8 @@ DATASETS = {
         test=multi30k("test_2016_flickr", "611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9", 21_077,
                       "9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8", 22_890)),
     "wmt14-en-de": Dataset(
-        "en", "de", vocab_size=37000, licence=WMT14_LICENCE, home_page=WMT14_HOME_PAGE,
+        "en", "de", vocab_size=37000,
+        licence=f"{WMT14_LICENCE} {NEWS_COMMENTARY_11_LICENCE}", home_page=WMT14_HOME_PAGE,
         train=(members(EUROPARL, "training/europarl-v7.de-en", "en", "de", 650_000_000),
                members(COMMON_CRAWL, "commoncrawl.de-en", "en", "de", 720_000_000),
                members(NEWS_COMMENTARY_11, "training-parallel-nc-v11/news-commentary-v11.de-en", "en", "de",

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
@@ -31,6 +32,9 @@ LONGEST_WAIT_SECONDS = 600.0
 """A server that asks for more patience than this (Retry-After) is not waited for."""
 
 CHUNK_BYTES = 1 << 16
+
+WORTH_ANOTHER = (408, 425, 429)
+"""Answers below 500 that the next attempt may not get: Request Timeout, Too Early, Too Many Requests."""
 
 HOPELESS = (requests.TooManyRedirects, requests.exceptions.InvalidURL, requests.exceptions.MissingSchema,
             requests.exceptions.InvalidSchema)
@@ -104,7 +108,7 @@ def size_of(path: Path) -> int:
 def load(url: str, partial: Path, n_bytes: int, tell: Callable[[str], None]) -> None:
     """Attempt after attempt until `partial` is complete. One that got further than all before renews our patience."""
     furthest, pauses = size_of(partial), iter(PAUSES_SECONDS)
-    while True:
+    for attempt in count(start=1):
         try:
             return load_rest(url, partial, n_bytes)
         except Interrupted as interruption:
@@ -112,8 +116,8 @@ def load(url: str, partial: Path, n_bytes: int, tell: Callable[[str], None]) -> 
                 furthest, pauses = size_of(partial), iter(PAUSES_SECONDS)
             pause = next(pauses, None)
             if pause is None:
-                raise UserError(f"{url}: {interruption}; given up after {len(PAUSES_SECONDS) + 1} attempts, "
-                                "run the command again to go on") from interruption
+                raise UserError(f"{url}: {interruption}; given up after {attempt} attempts, run "
+                                "the command again to go on") from interruption
             pause = max(pause, interruption.pause_seconds)
             tell(f"{url}: {interruption}; trying again in {pause:g} s")
         time.sleep(pause)
@@ -140,6 +144,8 @@ def load_rest(url: str, partial: Path, n_bytes: int) -> None:
             receive(response, partial, start, total)
     except HOPELESS as error:
         raise UserError(f"{url}: {in_one_line(error)}") from error
+    except requests.exceptions.SSLError as error:                                  # another certificate will not come
+        raise UserError(f"{url}: {reason_of(error)}") from error
     except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
         raise Interrupted(reason_of(error)) from error
     if size_of(partial) < total:
@@ -161,7 +167,7 @@ def require_success(url: str, response: requests.Response) -> None:
     if status in (requests.codes.ok, requests.codes.partial_content):
         return
     answer = f"the server answers {status} {response.reason}"
-    if status != requests.codes.too_many_requests and status < 500:
+    if status not in WORTH_ANOTHER and status < 500:
         raise UserError(f"{url}: {answer}")
     pause_seconds = requested_pause(response)
     if pause_seconds > LONGEST_WAIT_SECONDS:

@@ -8,7 +8,11 @@ The paper's English-German scores (§6.1, Table 2) were taken with a shell scrip
 
 Besides, all Unicode quotation marks of the reference had been made plain `"` before 1 (M. Popel, 2018-04-12, issue 317
 of tensor2tensor). A later version of the script (commit fc9335c0, April 2018) also runs
-replace-unicode-punctuation.perl before 1; here this is an option. Both steps change hypothesis and reference alike.
+replace-unicode-punctuation.perl before 1, which makes `’` a `'` and `…` three dots. The paper is older: here it is left
+out, and signatures say "punct:kept".
+
+Differs: we make the quotation marks plain on both sides, while the evidence speaks of the reference alone. Else all
+those of a system that has learnt to write `„` would be wrong.
 
 sacreBLEU's rule 13a makes other tokens, so it counts other n-grams. What that is worth, as published:
 
@@ -47,45 +51,47 @@ class PaperScore(NamedTuple):
     signature: str
 
 
-def paper_bleu(hypotheses: list[str], references: list[str], language: str = "de",
-               replace_unicode_punctuation: bool = False) -> PaperScore:
+def paper_bleu(hypotheses: list[str], references: list[str], language: str = "de") -> PaperScore:
     """The BLEU of plain, detokenized text by the paper's script.
 
-    language                     of the text: de, fr, en, ...; for one that Moses does not know, English rules hold
-    replace_unicode_punctuation  as the script does since April 2018: `’` becomes `'`, `…` three dots, and so on
+    language: of the text: de, fr, en, ...; for one that Moses does not know, English rules hold
 
     Raises: UserError if there is nothing to score or the two lists differ in length.
     """
     require_pairs(hypotheses, references)
-    bleu = multi_bleu(*(cut_at_hyphens(moses_tokens(plain_quotes(lines), language, replace_unicode_punctuation))
-                        for lines in (hypotheses, references)))
-    return PaperScore(bleu.score, tuple(bleu.precisions), bleu.bp, bleu.sys_len, bleu.ref_len,
-                      signature(language, replace_unicode_punctuation))
+    return score_cut([moses_tokens(plain_quotes(lines), language) for lines in (hypotheses, references)], language)
 
 
-def gap(sacrebleu_score: float, hypotheses: list[str], references: list[str], language: str = "de") -> dict[str, float]:
-    """What leads from sacreBLEU's score to `paper_bleu`'s: step -> BLEU that it adds, in order; the sum is the gap.
+def paper_bleu_and_gap(sacrebleu_score: float, hypotheses: list[str], references: list[str],
+                       language: str = "de") -> tuple[PaperScore, dict[str, float]]:
+    """`paper_bleu`, and what leads to it from sacreBLEU's score: step -> BLEU that it adds, in order.
 
-    A step's share depends on its place in this order.
+    The sum is the gap. A step's share depends on its place in this order. Raises: UserError as `paper_bleu`.
     """
+    require_pairs(hypotheses, references)
     tokens = [moses_tokens(lines, language) for lines in (hypotheses, references)]
     quoted = [moses_tokens(plain_quotes(lines), language) for lines in (hypotheses, references)]
-    chain = {"Moses tokens, unsmoothed": tokens, "plain quotation marks": quoted,
-             "words cut at hyphens": [cut_at_hyphens(lines) for lines in quoted]}
-    scores = [sacrebleu_score, *(multi_bleu(*pair).score for pair in chain.values())]
-    return {step: after - before for step, before, after in zip(chain, scores, scores[1:])}
+    paper = score_cut(quoted, language)
+    reached = {"Moses tokens, unsmoothed": multi_bleu(*tokens).score,
+               "plain quotation marks": multi_bleu(*quoted).score, "words cut at hyphens": paper.bleu}
+    before = [sacrebleu_score, *reached.values()]
+    return paper, {step: score - previous for (step, score), previous in zip(reached.items(), before)}
+
+
+def score_cut(tokens: list[list[str]], language: str) -> PaperScore:
+    """The score of lines of tokens, of hypotheses and references, once they are cut at hyphens."""
+    bleu = multi_bleu(*map(cut_at_hyphens, tokens))
+    return PaperScore(bleu.score, tuple(bleu.precisions), bleu.bp, bleu.sys_len, bleu.ref_len, signature(language))
 
 
 def plain_quotes(lines: list[str]) -> list[str]:
     return [re.sub(f"[{QUOTATION_MARKS}]", '"', line) for line in lines]
 
 
-def moses_tokens(lines: list[str], language: str, replace_unicode_punctuation: bool = False) -> list[str]:
+def moses_tokens(lines: list[str], language: str) -> list[str]:
     """The tokens of each line, escaped, with a space between them."""
-    from sacremoses import MosesPunctNormalizer, MosesTokenizer  # here: it takes 0.4 s, and most commands never score
+    from sacremoses import MosesTokenizer  # here: it takes 0.4 s, and most commands never score
 
-    if replace_unicode_punctuation:
-        lines = [MosesPunctNormalizer().replace_unicode_punct(line) for line in lines]
     tokenizer = MosesTokenizer(language)
     return [tokenizer.tokenize(line, return_str=True) for line in lines]
 
@@ -106,11 +112,10 @@ def multi_bleu(hypotheses: list[str], references: list[str]) -> Any:
     return BLEU(tokenize="none", smooth_method="none", force=True).corpus_score(hypotheses, [references])
 
 
-def signature(language: str, replace_unicode_punctuation: bool) -> str:
+def signature(language: str) -> str:
     """All that a score depends on, in the manner of sacreBLEU's signatures."""
     import sacrebleu
     import sacremoses
 
-    punctuation = "replaced" if replace_unicode_punctuation else "kept"
-    return (f"nrefs:1|case:mixed|eff:no|quotes:plain|punct:{punctuation}|tok:moses-{language}|escape:yes|hyphens:cut|"
+    return (f"nrefs:1|case:mixed|eff:no|quotes:plain|punct:kept|tok:moses-{language}|escape:yes|hyphens:cut|"
             f"smooth:none|version:{sacrebleu.__version__}+sacremoses.{sacremoses.__version__}")

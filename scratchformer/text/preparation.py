@@ -17,8 +17,8 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
-from dataclasses import asdict, dataclass
+from contextlib import closing, contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +26,7 @@ import numpy as np
 import sentencepiece
 
 from scratchformer.errors import UserError
+from scratchformer.files import make_directory, replace_text, whole_file
 from scratchformer.locks import alone_in
 from scratchformer.text.batches import Sequences, encode_sequences
 from scratchformer.text.cleaning import Cleaner, Counts, Limits, n_repeated, normalized, part_name
@@ -34,6 +35,7 @@ from scratchformer.text.corpora import (
     Block,
     CorpusFiles,
     ParallelFiles,
+    cannot_read,
     decode_lines,
     open_stream,
     plain_or_gz,
@@ -41,19 +43,20 @@ from scratchformer.text.corpora import (
     stream_blocks,
 )
 from scratchformer.text.prepared import (
+    FORMAT,
+    MADE_BY,
     MANIFEST,
     SPLITS,
     STAGES,
     TOKENIZER,
     GrowingArray,
     Manifest,
-    NewFile,
     SplitCounts,
     crc32_of_file,
     crc32_of_ids,
+    growing_array,
     is_prepared,
     read_manifest,
-    write_text,
 )
 from scratchformer.text.tokenizer import UNK, Tokenizer
 from scratchformer.text.workers import map_in_order
@@ -113,27 +116,37 @@ def prepare(files: CorpusFiles, out: Path, options: Options = Options(), tell: T
         stays, and the directory counts as prepared only if all is.
     """
     files = existing(files)
-    require_own_directory(files, out, options.languages)
+    require_own_directory(out, options.languages)
+    require_apart(files, out)
     with alone_in(out, "another process is preparing it"):
         stages = Stages(out, tell)
         clean = stages.take("clean", {
             "files": fingerprints(files), "languages": options.languages, "max_words": options.max_words,
             "max_ratio": options.max_ratio, "drop_overlap": options.drop_overlap,
-        }, lambda: clean_text(files, out, options))
+        }, text_names(files, options.languages), lambda: clean_text(files, out, options))
         train = [f"train.{language}" for language in options.languages]
         vocabulary = stages.take("vocabulary", {
             "text": clean.checksums(train), "vocab_size": options.vocab_size, "sample": options.sample,
             "byte_fallback": options.byte_fallback, "sentencepiece": sentencepiece.__version__,
-        }, lambda: learn_vocabulary(out, options, clean.report["total"]["kept"]))
+        }, [TOKENIZER], lambda: learn_vocabulary(out, options, clean.report["total"]["kept"]))
         splits = [split for split in SPLITS if split == "train" or files.val]
         texts = [f"{split}.{language}" for split in splits for language in options.languages]
         encode = stages.take("encode", {
             "text": clean.checksums(texts), "tokenizer": vocabulary.checksums([TOKENIZER]),
             "max_length": options.max_length, "sentencepiece": sentencepiece.__version__,
-        }, lambda: encode_text(out, splits, options))
-        if not (out / MANIFEST).exists():
-            write_text(out / MANIFEST, manifest_of(options, clean, vocabulary, encode).to_json())
+        }, [name for split in splits for name in array_names(split)], lambda: encode_text(out, splits, options))
+        write_manifest(out, manifest_of(options, clean, vocabulary, encode))
         return read_manifest(out)
+
+
+def write_manifest(out: Path, manifest: Manifest) -> None:
+    """Write it, unless the same is there. While one is there no stage was done again, so its versions still hold."""
+    path = out / MANIFEST
+    with suppress(UserError):                                                      # none is there, or it is damaged
+        manifest = replace(manifest, versions=read_manifest(out).versions)
+    text = manifest.to_json()
+    if not path.exists() or path.read_bytes() != text.encode("utf-8"):
+        replace_text(path, text)
 
 
 def manifest_of(options: Options, clean: "Record", vocabulary: "Record", encode: "Record") -> Manifest:
@@ -183,34 +196,55 @@ def fingerprints(files: CorpusFiles) -> list[list[Any]]:
     return [kinds, *([name, state.st_size, state.st_mtime_ns] for name, state in states)]
 
 
-def require_own_directory(files: CorpusFiles, out: Path, languages: tuple[str, str]) -> None:
-    """Make the directory. Raises: UserError if it cannot be, or if we would overwrite a file that is not our own."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"{out}: cannot make the directory: {error.strerror}") from None
-    for path in (path for pair in all_pairs(files) for path in pair):
-        if path.resolve().parent == out.resolve():
-            raise UserError(f"{path}: lies in the directory that is to be written; choose another --out")
-    ours = [TOKENIZER, *(f"{split}.{language}" for split in (*SPLITS, "test") for language in languages)]
+def require_own_directory(out: Path, languages: tuple[str, str]) -> None:
+    """Make the directory. Raises: UserError if it cannot be, or if we would overwrite a file that is not our own.
+
+    It needs no corpus, so that it can be asked before one is downloaded.
+    """
+    make_directory(out)
+    ours = [MANIFEST, STAGES, TOKENIZER, *(name for split in SPLITS for name in array_names(split)),
+            *(f"{split}.{language}" for split in (*SPLITS, "test") for language in languages)]
     found = [name for name in ours if (out / name).exists()]
     if found and not is_prepared(out):
         raise UserError(f"{out}: holds {found[0]}, which no preparation has made; choose another --out")
+
+
+def require_apart(files: CorpusFiles, out: Path) -> None:
+    """Raises: UserError if a text that is to be read lies where we write."""
+    for path in (path for pair in all_pairs(files) for path in pair):
+        if path.resolve().parent == out.resolve():
+            raise UserError(f"{path}: lies in the directory that is to be written; choose another --out")
+
+
+# The files we write ---------------------------------------------------------------------------------------------------
+
+
+def text_names(files: CorpusFiles, languages: tuple[str, str]) -> list[str]:
+    """The texts that come of this corpus."""
+    splits = ["train", *(split for split, pair in (("val", files.val), ("test", files.test)) if pair)]
+    return [f"{split}.{language}" for split in splits for language in languages]
+
+
+def array_names(split: str) -> list[str]:
+    return [*(f"{split}.{side}.{what}.npy" for side in ("source", "target") for what in ("ids", "offsets")),
+            f"{split}.lines.npy"]
 
 
 # Stages ---------------------------------------------------------------------------------------------------------------
 
 
 class Outcome(NamedTuple):
-    """What a stage has done: figures for the manifest, the names of its files, and a line about it."""
+    """What a stage has done: figures for the manifest, and a line about it."""
 
     report: dict[str, Any]
-    names: list[str]
     line: str
 
 
 class Record(NamedTuple):
-    """A stage that is done: what it was made from, its figures, and its files with their bytes and CRC-32."""
+    """A stage that is done: what it was made from, its figures, and its files with their bytes and CRC-32.
+
+    One that was begun is made from nothing; its files are those that it may have left, of itself and of what was there.
+    """
 
     made_from: dict[str, Any]
     report: dict[str, Any]
@@ -228,21 +262,21 @@ class Stages:
         self.tell = tell
         self.records = self._read()
 
-    def take(self, name: str, made_from: dict[str, Any], work: Callable[[], Outcome]) -> Record:
-        """The record of a stage, which is done unless it was done from the same before."""
-        made_from = json.loads(json.dumps(made_from))                              # as it reads when it comes back
-        old = self.records.get(name)
-        if old and old.made_from == made_from and self._is_whole(old):
+    def take(self, name: str, made_from: dict[str, Any], names: list[str], work: Callable[[], Outcome]) -> Record:
+        """The record of a stage, which writes the files `names`; it is done unless it was done from the same before."""
+        made_from = json.loads(json.dumps({"format": FORMAT} | made_from))         # as it reads when it comes back
+        old = self.records.get(name, Record({}, {}, {}))
+        if old.made_from == made_from and self._is_whole(old):
             self.tell(f"{name}: done before")
             return old
         (self.out / MANIFEST).unlink(missing_ok=True)
-        self.records.pop(name, None)
+        self.records[name] = Record({}, {}, old.files | {file: {} for file in names})
         self._write()
         began = time.perf_counter()
-        report, names, line = work()
+        report, line = work()
         files = {file: {"bytes": (self.out / file).stat().st_size, "crc32": crc32_of_file(self.out / file)}
                  for file in names}
-        for file in (old.files.keys() - files.keys() if old else ()):              # of other languages, or a test set
+        for file in old.files.keys() - files.keys():                               # of other languages, or a test set
             (self.out / file).unlink(missing_ok=True)
         self.records[name] = Record(made_from, json.loads(json.dumps(report)), files)
         self._write()
@@ -255,14 +289,14 @@ class Stages:
 
     def _read(self) -> dict[str, Record]:
         try:
-            records = json.loads((self.out / STAGES).read_text(encoding="utf-8"))
-            return {name: Record(**record) for name, record in records.items()}
-        except (OSError, ValueError, TypeError, AttributeError):                   # not there, or damaged: begin anew
+            stages = json.loads((self.out / STAGES).read_text(encoding="utf-8"))["stages"]
+            return {name: Record(**record) for name, record in stages.items()}
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):         # not there, or damaged: begin anew
             return {}
 
     def _write(self) -> None:
-        records = {name: record._asdict() for name, record in self.records.items()}
-        write_text(self.out / STAGES, json.dumps(records, indent=1) + "\n")
+        stages = {name: record._asdict() for name, record in self.records.items()}
+        replace_text(self.out / STAGES, json.dumps({"made_by": MADE_BY, "stages": stages}, indent=1) + "\n")
 
 
 # clean ----------------------------------------------------------------------------------------------------------------
@@ -272,7 +306,6 @@ def clean_text(files: CorpusFiles, out: Path, options: Options) -> Outcome:
     """Write train.LANG of the pairs that are fit for training, and val.LANG and test.LANG as they are."""
     report: dict[str, Any] = {}
     held_out: set[str] = set()
-    names = []
     for split, pair in (("val", files.val), ("test", files.test)):
         if pair:
             text = read_pairs(*pair)                                               # blank lines stay in the file
@@ -280,33 +313,31 @@ def clean_text(files: CorpusFiles, out: Path, options: Options) -> Outcome:
             held_out |= set(map(normalized, text.source)) | set(map(normalized, text.target))
             for path, language in zip(pair, options.languages):
                 copy_text(path, out / f"{split}.{language}")
-                names.append(f"{split}.{language}")
 
-    parts, hashes = [], [np.empty(0, np.uint64)]
+    parts, hashes = [], bytearray()                                                # not a list: it would be there twice
     limits = Limits(options.max_words, options.max_ratio)
-    train = [f"train.{language}" for language in options.languages]
-    with NewFile(out / train[0]) as source, NewFile(out / train[1]) as target:
+    train = [out / f"train.{language}" for language in options.languages]
+    with whole_file(train[0]) as source, whole_file(train[1]) as target:
         for part in files.train:
             cleaner, counts = Cleaner(part, limits, frozenset(held_out), options.drop_overlap), Counts()
             with closing(map_in_order(cleaner, stream_blocks(part, LINES_PER_BLOCK), options.workers)) as blocks:
                 for block in blocks:
                     source.write(block.source)
                     target.write(block.target)
-                    hashes.append(block.hashes)
+                    hashes += block.hashes.tobytes()
                     counts = counts.plus(block.counts)
             parts.append({"part": part_name(part), **counts._asdict()})
         total = Counts(*(sum(part[name] for part in parts) for name in Counts._fields))
         if not total.kept:
             raise UserError(f"no sentence pair is left of {total.lines} lines: {why_dropped(total, options)}")
-        source.finish()
-        target.finish()
-    report |= {"parts": parts, "total": total._asdict(), "repeated": n_repeated(np.concatenate(hashes))}
+    repeated = n_repeated(np.frombuffer(hashes, np.uint64))
+    report |= {"parts": parts, "total": total._asdict(), "repeated": repeated}
     fate = "dropped" if options.drop_overlap else "kept all the same"
     overlap = f"; {total.held_out:,} with a sentence of the val or test text, {fate}" if held_out else ""
     blank = "".join(f"; {split}: {report[split]['lines']:,} lines" + (f", {report[split]['empty']} of them blank"
                     if report[split]["empty"] else "") for split in ("val", "test") if split in report)
-    return Outcome(report, train + names, f"{total.kept:,} of {total.lines:,} pairs kept ({why_dropped(total, options)}"
-                   f"); {report['repeated']:,} of these are repetitions{overlap}{blank}")
+    return Outcome(report, f"{total.kept:,} of {total.lines:,} pairs kept ({why_dropped(total, options)}); "
+                   f"{repeated:,} of these are repetitions{overlap}{blank}")
 
 
 def why_dropped(counts: Counts, options: Options) -> str:
@@ -316,13 +347,12 @@ def why_dropped(counts: Counts, options: Options) -> str:
 
 def copy_text(path: Path, to: Path) -> None:
     """Copy a file byte by byte, without the compression of a .gz."""
-    with NewFile(to) as file:
+    with whole_file(to) as file:
         try:
             with open_stream(path) as original:
                 shutil.copyfileobj(original, file)
-        except READ_ERRORS as error:
-            raise UserError(f"cannot read {path}: {error}") from error
-        file.finish()
+        except READ_ERRORS as error:                                               # what cannot be written is none
+            raise cannot_read(path, error) from error
 
 
 # vocabulary -----------------------------------------------------------------------------------------------------------
@@ -334,8 +364,7 @@ def learn_vocabulary(out: Path, options: Options, n_pairs: int) -> Outcome:
     paths = [out / f"train.{language}" for language in options.languages]
     sentences = (line for path in paths for line in sampled_lines(path, n_pairs, sample))
     Tokenizer.train(sentences, options.vocab_size, options.byte_fallback, out / TOKENIZER)
-    return Outcome({"sample": sample}, [TOKENIZER],
-                   f"{options.vocab_size:,} pieces, learnt from {sample:,} of {n_pairs:,} pairs")
+    return Outcome({"sample": sample}, f"{options.vocab_size:,} pieces, learnt from {sample:,} of {n_pairs:,} pairs")
 
 
 def sampled_lines(path: Path, n_lines: int, sample: int) -> Iterator[str]:
@@ -389,13 +418,20 @@ def dtype_of_ids(tokenizer: Tokenizer) -> np.dtype:
     return np.dtype(np.uint16 if tokenizer.vocab_size <= 2**16 else np.int32)
 
 
-class SequencesFile:
-    """Sequences on disk, written block by block: NAME.ids.npy and NAME.offsets.npy."""
+@contextmanager
+def sequences_file(out: Path, name: str, dtype: np.dtype) -> Iterator["SequencesFile"]:
+    """New files NAME.ids.npy and NAME.offsets.npy, whole or not at all."""
+    with growing_array(out / f"{name}.ids.npy", dtype) as ids, \
+            growing_array(out / f"{name}.offsets.npy", np.dtype(np.int64)) as offsets:
+        yield SequencesFile(ids, offsets)
 
-    def __init__(self, out: Path, name: str, dtype: np.dtype):
-        self.names = [f"{name}.ids.npy", f"{name}.offsets.npy"]
-        self.ids = GrowingArray(out / self.names[0], dtype)
-        self.offsets = GrowingArray(out / self.names[1], np.dtype(np.int64))
+
+class SequencesFile:
+    """Sequences on disk, written block by block."""
+
+    def __init__(self, ids: GrowingArray, offsets: GrowingArray):
+        self.ids = ids
+        self.offsets = offsets
         self.offsets.append(np.zeros(1, np.int64))
 
     def append(self, sequences: Sequences) -> None:
@@ -406,27 +442,25 @@ class SequencesFile:
 def encode_text(out: Path, splits: list[str], options: Options) -> Outcome:
     """Write the ids of the training and the validation text."""
     tokenizer = Tokenizer.load(out / TOKENIZER)
-    counts, names, crc = {}, [], 0
+    counts, crc = {}, 0
     for split in splits:
-        counts[split], written = encode_split(out, split, tokenizer, options)
-        names += written
+        counts[split] = encode_split(out, split, tokenizer, options)
         for side in ("source", "target"):
             crc = crc32_of_ids(np.load(out / f"{split}.{side}.ids.npy", mmap_mode="r"), crc)
     report = {"splits": {split: asdict(found) for split, found in counts.items()}, "ids_crc32": crc}
     train = counts["train"]
-    return Outcome(report, names, f"{train.pairs:,} pairs (left out: {train.longer:,} of more than "
+    return Outcome(report, f"{train.pairs:,} pairs (left out: {train.longer:,} of more than "
                    f"{options.max_length} tokens), {' + '.join(f'{mean:.1f}' for mean in train.mean_lengths)} tokens "
                    f"a pair, {train.unk_share:.4%} of them unknown")
 
 
-def encode_split(out: Path, split: str, tokenizer: Tokenizer, options: Options) -> tuple[SplitCounts, list[str]]:
-    """-> what there is, and the names of the files"""
+def encode_split(out: Path, split: str, tokenizer: Tokenizer, options: Options) -> SplitCounts:
     files = ParallelFiles(*(out / f"{split}.{language}" for language in options.languages))
     encoder, dtype = Encoder(files, tokenizer, options.max_length), dtype_of_ids(tokenizer)
     n_empty, n_longer, n_unknown, longest = 0, 0, 0, 0
-    source, target = (SequencesFile(out, f"{split}.{side}", dtype) for side in ("source", "target"))
-    lines = GrowingArray(out / f"{split}.lines.npy", np.dtype(np.int64))
-    with source.ids, source.offsets, target.ids, target.offsets, lines:
+    with sequences_file(out, f"{split}.source", dtype) as source, \
+            sequences_file(out, f"{split}.target", dtype) as target, \
+            growing_array(out / f"{split}.lines.npy", np.dtype(np.int64)) as lines:
         with closing(map_in_order(encoder, stream_blocks(files, LINES_PER_BLOCK), options.workers)) as blocks:
             for block in blocks:
                 source.append(block.source)
@@ -439,8 +473,6 @@ def encode_split(out: Path, split: str, tokenizer: Tokenizer, options: Options) 
         if not lines.size:
             raise UserError(f"{files.source}: none of its {n_empty + n_longer} pairs has at most "
                             f"--max-length {options.max_length} tokens")
-        for array in (source.ids, source.offsets, target.ids, target.offsets, lines):
-            array.finish()
     n_text = source.ids.size + target.ids.size - 2 * lines.size                    # without EOS
-    return (SplitCounts(lines.size, n_empty, n_longer, source.ids.size, target.ids.size, longest,
-                        n_unknown / max(1, n_text)), [*source.names, *target.names, f"{split}.lines.npy"])
+    return SplitCounts(lines.size, n_empty, n_longer, source.ids.size, target.ids.size, longest,
+                       n_unknown / max(1, n_text))

@@ -15,25 +15,29 @@ ids is the manifest's.
 """
 
 import json
-import os
 import zlib
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO
 
 import numpy as np
 
-from scratchformer.errors import UserError
+from scratchformer.errors import UserError, in_one_line
+from scratchformer.files import whole_file
 from scratchformer.text.batches import EncodedPairs, Sequences
-from scratchformer.text.corpora import ParallelFiles
+from scratchformer.text.corpora import ParallelFiles, cannot_read
 from scratchformer.text.tokenizer import Tokenizer
 
 FORMAT = 1
 MANIFEST, STAGES, TOKENIZER = "manifest.json", "stages.json", "tokenizer.model"
 SPLITS = ("train", "val")
+MADE_BY = "scratchformer data"
+"""The mark of our JSON files; it stands at their beginning, where even a file that was cut short has it."""
+
 CHUNK_BYTES = 2**24
+CHUNK_IDS = CHUNK_BYTES // 4
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,7 @@ class SplitCounts:
 class Manifest:
     """What a prepared directory holds, and where it came from.
 
+    made_by        `MADE_BY`
     dataset        the name of a public data set; "" for files of one's own
     languages      source, target
     vocab_size     pieces of the tokenizer
@@ -82,6 +87,7 @@ class Manifest:
     files: dict[str, dict[str, int]]
     versions: dict[str, str]
     format: int = FORMAT
+    made_by: str = MADE_BY
 
     @property
     def longest(self) -> int:
@@ -105,7 +111,7 @@ class Manifest:
         return "\n".join(lines)
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self), indent=1) + "\n"
+        return json.dumps({"made_by": self.made_by} | asdict(self), indent=1) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> "Manifest":
@@ -119,6 +125,7 @@ class Manifest:
             raise ValueError("no training text, or no tokenizer")
         for name in ("lines", "empty", "held_out"):
             int(values["clean"]["total"][name])
+        int(values["options"]["max_length"])
         for kept in values["files"].values():
             int(kept["bytes"]), int(kept["crc32"])
         return cls(**values | {"languages": tuple(values["languages"]), "splits": splits})
@@ -128,8 +135,21 @@ class Manifest:
 
 
 def is_prepared(directory: Path) -> bool:
-    """Whether a preparation has made this directory, or has begun to."""
-    return (directory / MANIFEST).exists() or (directory / STAGES).exists()
+    """Whether a preparation has made this directory, or has begun to: others may have a manifest.json, too.
+
+    Our mark is looked for in the bytes, so that it is found in a damaged file as well, which must not pass for a
+    stranger's. Raises: UserError if a file cannot be read.
+    """
+    return any(_has_mark(directory / name) for name in (MANIFEST, STAGES))
+
+
+def _has_mark(path: Path) -> bool:
+    try:
+        return f'"{MADE_BY}"'.encode() in path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise cannot_read(path, error) from None
 
 
 class PreparedCorpus:
@@ -170,6 +190,8 @@ class PreparedCorpus:
     def pairs(self, split: str, max_length: int) -> EncodedPairs:
         """The ids of "train" or "val" as memory maps, for batches of pairs of up to `max_length` tokens.
 
+        The `max_length` of the pairs is that of the preparation, since this is what has left out the longer ones.
+
         Raises: UserError if a pair is longer than `max_length` tokens, or if the arrays do not belong together.
         """
         if self.manifest.longest > max_length:
@@ -179,7 +201,8 @@ class PreparedCorpus:
             )
         source, target = (self._sequences(f"{split}.{side}") for side in ("source", "target"))
         line_numbers = self._array(f"{split}.lines.npy")
-        pairs = EncodedPairs(source, target, line_numbers, max_length, self.manifest.splits[split].longer)
+        pairs = EncodedPairs(source, target, line_numbers, self.manifest.options["max_length"],
+                             self.manifest.splits[split].longer)
         if not len(source.offsets) == len(target.offsets) == len(line_numbers) + 1:
             raise UserError(f"{self.directory}: {split}.source, {split}.target and {split}.lines differ in length")
         return pairs
@@ -195,7 +218,7 @@ class PreparedCorpus:
         try:
             array = np.load(path, mmap_mode="r", allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
-            raise UserError(f"{path}: damaged: {' '.join(str(error).split())}") from None
+            raise UserError(f"{path}: damaged: {in_one_line(error)}") from None
         if array.ndim != 1 or array.dtype.kind not in "iu" or len(array) == 0:
             raise UserError(f"{path}: damaged: {array.dtype} of shape {array.shape}")
         return np.asarray(array)  # a memmap object of its own would cost time at every look
@@ -216,87 +239,40 @@ def read_manifest(directory: Path) -> Manifest:
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise UserError(f"{path}: damaged: {type(error).__name__}: {' '.join(str(error).split())}") from None
+        raise UserError(f"{path}: damaged: {type(error).__name__}: {in_one_line(error)}") from None
 
 
 # Writing --------------------------------------------------------------------------------------------------------------
 
 
-class NewFile:
-    """A file that appears under its name whole, when `finish` is called, or not at all.
-
-    Used as a context manager, it leaves nothing behind after an exception; and what a killed process has left is
-    overwritten by the next one.
-
-    Raises: UserError if it cannot be written.
-    """
-
-    def __init__(self, path: Path):
-        self.path = path
-        self.partial = path.with_name(f".{path.name}.partial")
-        self._file: BinaryIO = self._told(lambda: open(self.partial, "wb"))
-
-    def _told(self, action: Callable[[], Any]) -> Any:
-        try:
-            return action()
-        except OSError as error:
-            raise UserError(f"{self.path}: cannot write: {error.strerror}") from error
-
-    def write(self, data: bytes) -> None:
-        self._told(lambda: self._file.write(data))
-
-    def finish(self) -> None:
-        def flush_and_rename() -> None:
-            self._file.flush()
-            os.fsync(self._file.fileno())
-            self._file.close()
-            os.replace(self.partial, self.path)
-        self._told(flush_and_rename)
-
-    def __enter__(self) -> "NewFile":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if not self._file.closed:
-            try:
-                self._file.close()
-            except OSError:  # the disk is still full
-                pass
-            self.partial.unlink(missing_ok=True)
+@contextmanager
+def growing_array(path: Path, dtype: np.dtype) -> Iterator["GrowingArray"]:
+    """A new .npy file, whole or not at all as `whole_file`. Raises: UserError if it cannot be written."""
+    with whole_file(path) as file:
+        array = GrowingArray(file, dtype)
+        yield array
+        array.write_header()
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a small file whole or not at all. Raises: UserError if it cannot be written."""
-    with NewFile(path) as file:
-        file.write(text.encode("utf-8"))
-        file.finish()
+class GrowingArray:
+    """A one-dimensional array on disk, written piece by piece; `size` is that of the pieces so far."""
 
-
-class GrowingArray(NewFile):
-    """A one-dimensional array on disk, written piece by piece; `finish` turns it into an .npy file."""
-
-    def __init__(self, path: Path, dtype: np.dtype):
-        super().__init__(path)
+    def __init__(self, file: BinaryIO, dtype: np.dtype):
+        self.file = file
         self.dtype = dtype
         self.size = 0
-        self._write_header()
+        self.write_header()
 
-    def _write_header(self) -> None:
+    def write_header(self) -> None:
         """NumPy leaves room in it, so that it takes as many bytes for every size."""
+        self.file.seek(0)
         header = {"descr": np.lib.format.dtype_to_descr(self.dtype), "fortran_order": False, "shape": (self.size,)}
-        self._told(lambda: np.lib.format.write_array_header_1_0(self._file, header))
+        np.lib.format.write_array_header_1_0(self.file, header)
 
     def append(self, values: np.ndarray) -> None:
         """Raises: TypeError if they are of a kind that does not fit, such as signed numbers into an unsigned array."""
-        self.write(values.astype(self.dtype, casting="same_kind").tobytes())
+        self.file.write(values.astype(self.dtype, casting="same_kind").tobytes())
         self.size += values.size
-
-    def finish(self) -> None:
-        self._told(lambda: self._file.seek(0))
-        self._write_header()
-        super().finish()
 
 
 def crc32_of_file(path: Path) -> int:
@@ -310,6 +286,6 @@ def crc32_of_file(path: Path) -> int:
 
 def crc32_of_ids(ids: np.ndarray, crc: int = 0) -> int:
     """Go on with a CRC-32 over ids (tokens,) as they would be in memory, int32, converted piece by piece."""
-    for start in range(0, len(ids), CHUNK_BYTES):
-        crc = zlib.crc32(np.ascontiguousarray(ids[start:start + CHUNK_BYTES], dtype=np.int32).data, crc)
+    for start in range(0, len(ids), CHUNK_IDS):
+        crc = zlib.crc32(np.ascontiguousarray(ids[start:start + CHUNK_IDS], dtype=np.int32).data, crc)
     return crc

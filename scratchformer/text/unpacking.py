@@ -5,20 +5,19 @@ that a file is there whole or not at all. An archive comes from a network, so it
 """
 
 import gzip
-import os
 import re
 import shutil
 import sys
 import tarfile
 import zlib
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Collection
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO
 
 from tqdm import tqdm
 
 from scratchformer.errors import UserError, in_one_line
+from scratchformer.files import make_directory, whole_file
+from scratchformer.text.corpora import cannot_read
 
 DAMAGED = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError)
 """What reading an archive ends with when it is damaged or truncated."""
@@ -47,7 +46,7 @@ def unpack(archive: Path, members: Collection[str], directory: Path) -> None:
         raise UserError(f"{archive}: damaged, before {min(missing)} was unpacked ({in_one_line(error)}); "
                         "remove it and run the command again") from error
     except OSError as error:
-        raise UserError(f"cannot read {archive}: {error.strerror}") from error
+        raise cannot_read(archive, error) from error
     raise UserError(f"{archive}: holds no {min(missing)}; it is truncated or not the archive it should be")
 
 
@@ -72,32 +71,10 @@ def write_member(tar: tarfile.TarFile, member: tarfile.TarInfo, archive: Path, p
     if not member.isreg():
         raise UserError(f"{archive}: refused, because {member.name} is not a regular file")
     source = tar.extractfile(member)
+    make_directory(path.parent)
     with whole_file(path) as file, tqdm.wrapattr(source, "read", total=member.size, file=sys.stderr, disable=None,
                                                  desc=path.name, leave=False) as measured:
         shutil.copyfileobj(measured, file, length=1 << 20)
-
-
-@contextmanager
-def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """A file to write, which takes its name when it is complete, and leaves nothing if it is not.
-
-    Raises: UserError if it cannot be written.
-    """
-    temporary = path.with_name(f".{path.name}.partial")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(temporary, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        if isinstance(error, DAMAGED):                                             # what was read, not what we write
-            raise
-        raise UserError(f"cannot write {path}: {error.strerror}; make room and run the command again") from error
-    finally:
-        with suppress(OSError):                                                    # whatever is wrong has been said
-            temporary.unlink(missing_ok=True)
 
 
 def text_of_sgml(sgml: Path, path: Path) -> None:
@@ -112,9 +89,10 @@ def text_of_sgml(sgml: Path, path: Path) -> None:
         with open(sgml, encoding="utf-8") as file:
             segments = [line for line in file if line.startswith("<seg ")]
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot read {sgml}: {in_one_line(error)}") from error
+        raise cannot_read(sgml, error) from error
     if not segments:
         raise UserError(f"{sgml}: holds no segments")
+    make_directory(path.parent)
     with whole_file(path) as text:
         for segment in segments:
             sentence = re.sub(r"<seg.*?>(.*)</seg>.*?", r"\1", segment)

@@ -8,9 +8,7 @@ a checkpoint is there whole or not at all, whatever kills the process.
 from __future__ import annotations
 
 import json
-import os
 import zlib
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -20,6 +18,7 @@ from safetensors.numpy import save as serialized
 
 from scratchformer import config as configs
 from scratchformer.errors import UserError
+from scratchformer.files import whole_file
 from scratchformer.nn.ops import ops_of
 from scratchformer.nn.parameter import Array
 
@@ -70,25 +69,12 @@ def save(path: Path, checkpoint: Checkpoint) -> None:
 
 def write_tensors(path: Path, tensors: dict[str, np.ndarray], header: dict[str, str]) -> None:
     """Write a safetensors file whole or not at all. Raises UserError if the disk is full or the place not writable."""
-    temporary = path.with_name(f".{path.name}.partial")
     try:
-        temporary.write_bytes(serialized(tensors, header))
-        flush_to_disk(temporary)
-        os.replace(temporary, path)
-        flush_to_disk(path.parent)
-    except (OSError, SafetensorError) as error:
-        with suppress(OSError):
-            temporary.unlink()
-        raise UserError(f"{path}: cannot write: {getattr(error, 'strerror', None) or error}") from None
-
-
-def flush_to_disk(path: Path) -> None:
-    """Return when the file (or the names in the directory) would survive a power cut."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        data = serialized(tensors, header)
+    except SafetensorError as error:
+        raise UserError(f"{path}: cannot write: {error}") from None
+    with whole_file(path) as file:
+        file.write(data)
 
 
 def load(path: Path) -> Checkpoint:

@@ -15,6 +15,7 @@ from scratchformer import config as configs
 from scratchformer.config import Config, DataConfig
 from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError
+from scratchformer.files import replace_text
 from scratchformer.locks import lock
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text import grammar
@@ -114,18 +115,6 @@ class RunDirectory:
         kept = [line for line in self.log_file.read_text(encoding="utf-8").split("\n")
                 if parse_entry(line).get("step", math.inf) <= step]
         replace_text(self.log_file, "".join(line + "\n" for line in kept))
-
-
-def replace_text(path: Path, text: str) -> None:
-    """Write a file whole or not at all. Raises UserError if the disk is full or the directory not writable."""
-    temporary = path.with_name(f".{path.name}.partial")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        checkpoints.flush_to_disk(temporary)
-        temporary.replace(path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise UserError(f"{path}: cannot write: {error.strerror}") from None
 
 
 def append_entry(path: Path, entry: dict[str, Any]) -> None:

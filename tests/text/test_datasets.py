@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from local_server import LANGUAGE_OF_NEIGHBOURS, LocalServer, described, serve, status, write_dataset
 
+from scratchformer.config import PRESETS
 from scratchformer.errors import UserError
 from scratchformer.text import datasets
 from scratchformer.text import download as downloads
@@ -226,13 +227,8 @@ def test_data_sets_may_share_a_directory():
     assert len({origin.name for origin in origins}) == len(origins)
 
 
-@pytest.mark.parametrize("name, languages, vocab_size, parts", [
-    ("multi30k", ("en", "de"), 6000, ["train"]),
-    ("wmt14-en-de", ("en", "de"), 37000, ["europarl-v7", "commoncrawl", "news-commentary-v11"]),
-    ("wmt14-en-fr", ("en", "fr"), 32000, ["europarl-v7", "commoncrawl", "undoc", "news-commentary-v9", "giga-fren"]),
-])
-def test_what_the_data_sets_are(name, languages, vocab_size, parts):
-    dataset = DATASETS[name]
-    assert (dataset.source_language, dataset.target_language) == languages and dataset.vocab_size == vocab_size
-    found = [pair.source.path(Path()).name for pair in dataset.train]
-    assert len(found) == len(parts) and all(map(str.startswith, found, parts))
+def test_a_preset_fits_the_data_set_that_it_is_named_after(name):
+    dataset, presets = DATASETS[name], [PRESETS[preset] for preset in PRESETS if preset.startswith(name)]
+    assert presets and {(config.data.source_language, config.data.target_language, config.model.vocab_size)
+                        for config in presets} == {(dataset.source_language, dataset.target_language,
+                                                    dataset.vocab_size)}

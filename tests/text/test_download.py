@@ -213,10 +213,11 @@ def test_the_pauses_grow(server, load, pauses):
 
 @pytest.mark.parametrize("fault", [status(503), hung_up, broken_off(0)])
 def test_a_failure_that_stays_is_the_end(server, refused, tmp_path, fault):
-    server.next_answers = [broken_off(1000)]
+    server.next_answers = [broken_off(500)] * 2
     server.always = fault
     said = refused()
-    assert f"given up after {N_PAUSES + 1} attempts, run the command again to go on" in said and "file.tgz" in said
+    assert len(server.received) == N_PAUSES + 2
+    assert f"given up after {N_PAUSES + 2} attempts, run the command again to go on" in said and "file.tgz" in said
     assert partial(tmp_path) == CONTENT[:1000]
 
 
@@ -350,6 +351,17 @@ def test_an_answer_that_will_not_change(server, refused, pauses, tmp_path, code)
     server.always = status(code)
     assert f"answers {code}" in refused()
     assert pauses == [] and len(server.received) == 1 and partial(tmp_path) is None
+
+
+@pytest.mark.parametrize("code", [408, 425, 429, 500, 503])
+def test_an_answer_that_may_change(server, load, pauses, code):
+    server.next_answers = [status(code)]
+    assert load()[0].read_bytes() == CONTENT and pauses == [1.0]
+
+
+def test_a_server_that_does_not_speak_tls(server, refused, pauses):
+    said = refused(url=f"{server.url}/file.tgz".replace("http:", "https:"))
+    assert "the connection failed" in said and "SSL" in said and pauses == []
 
 
 def test_a_redirect_loop(server, refused, pauses):

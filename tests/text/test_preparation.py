@@ -2,10 +2,12 @@ import gzip
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,7 +18,7 @@ from scratchformer.locks import alone_in
 from scratchformer.text import preparation
 from scratchformer.text.batches import encode_pairs
 from scratchformer.text.corpora import CorpusFiles, ParallelFiles, read_lines, read_pairs
-from scratchformer.text.preparation import Options, prepare, sampled_lines
+from scratchformer.text.preparation import Options, copy_text, prepare, require_own_directory, sampled_lines
 from scratchformer.text.prepared import PreparedCorpus, read_manifest
 from scratchformer.text.tokenizer import UNK, Tokenizer
 
@@ -122,6 +124,7 @@ def test_ids_are_those_of_the_text(prepared, vocab_size, max_length):
         for mine, theirs in ((found.source, expected.source), (found.target, expected.target)):
             assert np.array_equal(mine.ids, theirs.ids) and np.array_equal(mine.offsets, theirs.offsets)
         assert np.array_equal(found.line_numbers, expected.line_numbers)
+        assert corpus.pairs(split, 256).max_length == max_length, "the limit that n_dropped belongs to"
         counts = corpus.manifest.splits[split]
         assert found.n_dropped == expected.n_dropped == counts.longer
         ids = np.concatenate([expected.source.ids, expected.target.ids])
@@ -212,7 +215,8 @@ def test_a_changed_or_missing_file_redoes_what_depends_on_it(tmp_path, prepared,
 KILLED = """
 import os, signal
 from pathlib import Path
-from scratchformer.text import preparation, prepared
+from scratchformer import files
+from scratchformer.text import preparation
 from scratchformer.text.corpora import CorpusFiles, ParallelFiles
 from scratchformer.text.preparation import Options, prepare
 
@@ -231,22 +235,64 @@ prepare({files!r}, Path({out!r}), {options!r}, lambda line: None)
 """
 
 
-@pytest.mark.parametrize("place, calls, done_before", [
-    ("preparation.Cleaner.__call__", 3, 0), ("prepared.os.replace", 7, 0), ("preparation.Tokenizer.train", 1, 1),
-    ("preparation.Encoder.__call__", 4, 2), ("prepared.os.replace", 14, 2), ("preparation.manifest_of", 1, 3),
-])
-def test_a_killed_preparation_goes_on_and_ends_the_same(prepared, files, tmp_path, files_of, place, calls, done_before):
-    expected, _ = prepared()
-    out = tmp_path / "killed"
+def kill(place, calls, files, out):
+    """Prepare these files in another process, which dies when it comes to this place for the nth time."""
     script = KILLED.format(place=place, calls=calls, files=files, out=str(out), options=OPTIONS)
     script = "from pathlib import PosixPath\n" + script
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == -signal.SIGKILL, done.stderr
+
+
+@pytest.mark.parametrize("place, calls, done_before", [
+    ("preparation.Cleaner.__call__", 3, 0), ("files.os.replace", 7, 0), ("preparation.Tokenizer.train", 1, 1),
+    ("preparation.Encoder.__call__", 4, 2), ("files.os.replace", 14, 2), ("preparation.manifest_of", 1, 3),
+])
+def test_a_killed_preparation_goes_on_and_ends_the_same(prepared, files, tmp_path, files_of, place, calls, done_before):
+    expected, _ = prepared()
+    out = tmp_path / "killed"
+    kill(place, calls, files, out)
     with pytest.raises(UserError, match="not finished"):
         read_manifest(out)
     _, told = prepared("killed")
     assert done_again(told) == ["clean", "vocabulary", "encode"][done_before:]
     assert same_files(files_of, expected, out, but=())
+
+
+@pytest.mark.parametrize("had_test_text", [True, False])
+def test_no_test_text_outlives_a_killed_preparation(prepared, files, tmp_path, files_of, had_test_text):
+    """Whether it was prepared before, or the one that was killed had just copied it."""
+    fresh, _ = prepared("fresh", files._replace(test=None))
+    out, without = tmp_path / "killed", files._replace(test=None)
+    if had_test_text:
+        prepared("killed")
+    kill("preparation.Cleaner.__call__", 3, without if had_test_text else files, out)
+    assert (out / "test.en").exists()
+    _, told = prepared("killed", without)
+    assert "clean" in done_again(told) and same_files(files_of, out, fresh, but=())
+
+
+def test_the_test_text_that_somebody_has_put_there_stays(prepared, files):
+    out, _ = prepared(files=files._replace(test=None))
+    (out / "test.en").write_text("mine")
+    prepared(files=files._replace(test=None), max_words=11)
+    assert (out / "test.en").read_text() == "mine"
+
+
+def test_another_format_redoes_everything(prepared, monkeypatch):
+    prepared()
+    monkeypatch.setattr(preparation, "FORMAT", preparation.FORMAT + 1)
+    assert done_again(prepared()[1]) == ["clean", "vocabulary", "encode"]
+
+
+def test_the_manifest_follows_what_needs_no_stage(prepared):
+    out, _ = prepared()
+    manifest = read_manifest(out)
+    older = replace(manifest, versions=manifest.versions | {"numpy": "1.0"})
+    (out / "manifest.json").write_text(older.to_json())
+    assert done_again(prepared(dataset="multi30k")[1]) == []
+    assert read_manifest(out) == replace(older, dataset="multi30k"), "the versions are of what has made it"
+    (out / "manifest.json").write_text("{")
+    assert done_again(prepared()[1]) == [] and read_manifest(out) == manifest
 
 
 # --- whatever is wrong
@@ -255,7 +301,7 @@ def test_a_killed_preparation_goes_on_and_ends_the_same(prepared, files, tmp_pat
 @pytest.fixture
 def spoilt(tmp_path, cli):
     """spoilt(change, ...) -> what the command says of a corpus that `change(directory)` has spoilt"""
-    def call(change, *arguments, out=tmp_path / "out"):
+    def call(change, *arguments, out=tmp_path / "out", is_foreign=False):
         directory = tmp_path / "files"
         write_corpus(directory)
         change(directory)
@@ -265,8 +311,8 @@ def spoilt(tmp_path, cli):
         *stages, said = said.splitlines()
         assert code == 2 and said.startswith("scratchformer: ")
         assert all(line.split(":")[0] in ("clean", "vocabulary") for line in stages)
-        assert not (out / "manifest.json").exists()
-        assert list(out.glob(".*.partial")) == [] if out.is_dir() else True
+        assert is_foreign or not (out / "manifest.json").exists()
+        assert list(tmp_path.rglob("*.partial")) == []
         return said
     return call
 
@@ -326,8 +372,25 @@ def test_nothing_of_others_is_overwritten(spoilt, tmp_path, files_of):
     (own / "val.de").write_text("mine")
     assert "holds val.de, which no preparation has made" in spoilt(lambda directory: None, out=own)
     assert files_of(own) == {own / "val.de": b"mine"}
+    (own / "val.de").unlink()
+    shutil.copytree(tmp_path / "files", own / "downloads")                         # these may be there
+    require_own_directory(own, ("en", "de"))
+    (own / "manifest.json").write_text('{"name": "my corpus"}')
+    (own / "train.en").write_text("mine")
+    before = files_of(own)
+    said = spoilt(lambda directory: None, out=own, is_foreign=True)
+    assert "holds manifest.json, which no preparation has made" in said
+    with pytest.raises(UserError, match="holds manifest.json"):                    # before there is any corpus
+        require_own_directory(own, ("xx", "yy"))
+    assert files_of(own) == before
     (tmp_path / "file").write_text("in the way")
     assert "cannot make the directory" in spoilt(lambda directory: None, out=tmp_path / "file" / "out")
+
+
+def test_a_text_that_is_lost_on_the_way(tmp_path):
+    with pytest.raises(UserError, match=r"^cannot read \S*/lost: No such file or directory$"):
+        copy_text(tmp_path / "lost", tmp_path / "copy")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_two_at_once(spoilt, tmp_path):
@@ -347,6 +410,7 @@ def test_the_command_tells_what_comes_next(cli, files, tmp_path):
     assert (tmp_path / "out" / "train.yy").exists()
 
 
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="looks for processes in /proc")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_workers_end_with_the_command(tmp_path, number):
     """Ctrl-C goes to the workers as well; a kill does not."""

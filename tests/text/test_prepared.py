@@ -1,4 +1,3 @@
-import errno
 import json
 from dataclasses import replace
 
@@ -6,18 +5,17 @@ import numpy as np
 import pytest
 
 from scratchformer.errors import UserError
+from scratchformer.files import replace_text
 from scratchformer.text import prepared
 from scratchformer.text.corpora import CorpusFiles, ParallelFiles
 from scratchformer.text.preparation import Options, prepare
 from scratchformer.text.prepared import (
-    GrowingArray,
     Manifest,
-    NewFile,
     PreparedCorpus,
     crc32_of_ids,
+    growing_array,
     is_prepared,
     read_manifest,
-    write_text,
 )
 
 MAX_LENGTH = 256
@@ -40,7 +38,7 @@ def own(whole, tmp_path):
     return tmp_path
 
 
-# --- files that appear whole
+# --- arrays that grow on disk
 
 
 @pytest.mark.parametrize("dtype", [np.uint16, np.int32, np.int64])
@@ -48,11 +46,10 @@ def own(whole, tmp_path):
 def test_a_growing_array_is_an_npy_file(tmp_path, dtype, sizes):
     rng = np.random.default_rng(0)
     pieces = [rng.integers(0, 2**15, size).astype(dtype) for size in sizes]
-    with GrowingArray(tmp_path / "a.npy", np.dtype(dtype)) as array:
+    with growing_array(tmp_path / "a.npy", np.dtype(dtype)) as array:
         for piece in pieces:
             array.append(piece)
         assert not (tmp_path / "a.npy").exists()
-        array.finish()
     expected = np.concatenate([np.empty(0, dtype), *pieces])
     found = np.load(tmp_path / "a.npy", mmap_mode="r")
     assert found.dtype == dtype and np.array_equal(found, expected)
@@ -60,35 +57,15 @@ def test_a_growing_array_is_an_npy_file(tmp_path, dtype, sizes):
 
 
 def test_values_that_do_not_fit_are_refused(tmp_path):
-    with GrowingArray(tmp_path / "a.npy", np.dtype(np.uint16)) as array, pytest.raises(TypeError):
+    with pytest.raises(TypeError), growing_array(tmp_path / "a.npy", np.dtype(np.uint16)) as array:
         array.append(np.array([70_000]))
-
-
-def test_a_file_that_is_not_finished_leaves_the_old_one(tmp_path):
-    (tmp_path / "a").write_text("old")
-    with pytest.raises(ZeroDivisionError), NewFile(tmp_path / "a") as file:
-        file.write(b"new")
-        1 / 0
-    with NewFile(tmp_path / "a") as file:
-        file.write(b"new, too")
-    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"a": "old"}
-
-
-def test_a_full_disk_is_told_with_the_file(tmp_path, monkeypatch):
-    def full(descriptor):
-        raise OSError(errno.ENOSPC, "No space left on device")
-    monkeypatch.setattr(prepared.os, "fsync", full)
-    with pytest.raises(UserError, match="a: cannot write: No space left on device"):
-        write_text(tmp_path / "a", "text")
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(UserError, match="nowhere/a: cannot write: No such file"):
-        NewFile(tmp_path / "nowhere" / "a")
 
 
 def test_the_checksum_is_that_of_ids_in_memory(monkeypatch):
     ids = np.random.default_rng(0).integers(0, 2**16, 1000)
     expected = prepared.zlib.crc32(ids.astype(np.int32).tobytes(), 5)
-    monkeypatch.setattr(prepared, "CHUNK_BYTES", 77)
+    monkeypatch.setattr(prepared, "CHUNK_IDS", 77)
     assert crc32_of_ids(ids.astype(np.uint16), 5) == crc32_of_ids(ids.astype(np.int32), 5) == expected
 
 
@@ -114,7 +91,7 @@ def test_a_pair_that_is_too_long_for_the_configuration(whole):
     longest = read_manifest(whole).longest
     with pytest.raises(UserError, match=f"{longest} tokens, more than max_length = {longest - 1}.*--max-length"):
         PreparedCorpus(whole).pairs("train", longest - 1)
-    assert PreparedCorpus(whole).pairs("train", longest).max_length == longest
+    assert PreparedCorpus(whole).pairs("train", longest).max_length == 256
 
 
 def shorter(path):
@@ -180,10 +157,25 @@ def test_arrays_of_different_corpora_are_noticed(own):
     manifest = read_manifest(own)
     np.save(own / "train.lines.npy", np.arange(99))
     changed = manifest.files | {"train.lines.npy": {"bytes": (own / "train.lines.npy").stat().st_size, "crc32": 0}}
-    write_text(own / "manifest.json", replace(manifest, files=changed).to_json())
+    replace_text(own / "manifest.json", replace(manifest, files=changed).to_json())
     with pytest.raises(UserError, match="differ in length"):
         PreparedCorpus(own).pairs("train", MAX_LENGTH)
 
 
 def test_a_plain_directory_is_not_prepared(corpus, tmp_path):
     assert not is_prepared(corpus) and not is_prepared(tmp_path / "nowhere")
+    (tmp_path / "manifest.json").write_text('{"made by": "somebody else"}')
+    (tmp_path / "stages.json").write_text("{}")
+    assert not is_prepared(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "stages.json"])
+def test_what_is_left_of_a_damaged_directory_is_told_from_a_plain_one(own, tmp_path, name):
+    """Training must not take the text for that of a stranger, and learn another vocabulary."""
+    head = (own / name).read_bytes()[:60]
+    (own / "manifest.json").unlink()
+    (own / "stages.json").unlink()
+    (own / name).write_bytes(head)
+    assert is_prepared(own)
+    with pytest.raises(UserError, match="manifest.json: damaged|not finished"):
+        PreparedCorpus(own)

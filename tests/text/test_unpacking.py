@@ -2,7 +2,6 @@
 
 import errno
 import gzip
-import io
 import tarfile
 import zlib
 from contextlib import suppress
@@ -11,6 +10,7 @@ import pytest
 from local_server import regular, write_tar
 from sacrebleu.dataset.fake_sgml import FakeSGMLDataset
 
+from scratchformer import files
 from scratchformer.errors import UserError
 from scratchformer.text import unpacking
 from scratchformer.text.unpacking import text_of_sgml, unpack
@@ -174,14 +174,12 @@ def test_a_truncated_plain_archive(archive, refused):
 
 
 def test_a_full_disk_leaves_nothing_half_written(archive, tmp_path, refused, monkeypatch):
-    class FullDisk(io.FileIO):
-        def write(self, data):
-            super().write(data[:100])
-            raise OSError(errno.ENOSPC, "No space left on device")
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
 
     path = archive()
-    monkeypatch.setattr(unpacking, "open", FullDisk, raising=False)
-    with pytest.raises(UserError, match=r"cannot write .*corpus\.en: No space left on device"):
+    monkeypatch.setattr(files.os, "fsync", full)
+    with pytest.raises(UserError, match=r"corpus\.en: cannot write: No space left on device"):
         unpack(path, [WANTED], tmp_path / "unpacked")
     assert [path for path in (tmp_path / "unpacked").rglob("*") if path.is_file()] == []
     monkeypatch.undo()

@@ -8,7 +8,6 @@ from safetensors.numpy import save_file
 
 from scratchformer.config import TINY
 from scratchformer.errors import UserError
-from scratchformer.training import checkpoints
 from scratchformer.training.checkpoints import Checkpoint, CheckpointDirectory, Progress, average, copy_into, load, save
 
 
@@ -65,10 +64,10 @@ def test_a_crash_before_the_renaming_leaves_the_old_one(path, same, monkeypatch,
 
 
 def test_a_full_disk_is_told_and_leaves_nothing_behind(path, monkeypatch):
-    def full(file):
-        assert file.stat().st_size                                                 # there is something by now
+    def full(descriptor):
+        assert os.fstat(descriptor).st_size                                        # there is something by now
         raise OSError(28, "No space left on device")
-    monkeypatch.setattr(checkpoints, "flush_to_disk", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(UserError, match=r"step_00000007\.safetensors: cannot write: .*No space left"):
         save(path, new_checkpoint())
     assert os.listdir(path.parent) == []

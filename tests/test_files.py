@@ -1,0 +1,70 @@
+"""Files that are there whole or not at all."""
+
+import errno
+import os
+
+import pytest
+
+from scratchformer import files
+from scratchformer.errors import UserError
+from scratchformer.files import make_directory, replace_text, whole_file
+
+
+def content(directory):
+    return {path.name: path.read_text() for path in directory.iterdir()}
+
+
+def test_the_old_file_is_there_until_the_new_one_is_whole(tmp_path):
+    replace_text(tmp_path / "a", "old")
+    with whole_file(tmp_path / "a") as file:
+        file.write("neü".encode())
+        assert (tmp_path / "a").read_text() == "old"
+    assert content(tmp_path) == {"a": "neü"}
+
+
+@pytest.mark.parametrize("failure", [ZeroDivisionError, KeyboardInterrupt, FileNotFoundError(2, "not this file")])
+def test_an_exception_passes_and_leaves_the_old_file(tmp_path, failure):
+    replace_text(tmp_path / "a", "old")
+    with pytest.raises(failure if isinstance(failure, type) else FileNotFoundError):
+        with whole_file(tmp_path / "a") as file:
+            file.write(b"new" * 10_000)
+            raise failure
+    assert content(tmp_path) == {"a": "old"}
+
+
+@pytest.mark.parametrize("function", ["fsync", "replace"])
+def test_what_fails_at_the_end_is_told_with_the_file(tmp_path, monkeypatch, function):
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    monkeypatch.setattr(files.os, function, full)
+    with pytest.raises(UserError, match="^.*/a: cannot write: No space left on device$"):
+        replace_text(tmp_path / "a", "text")
+    assert content(tmp_path) == {}
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+@pytest.mark.parametrize("n_bytes", [1, 1_000_000])
+def test_a_full_disk_is_told_with_the_file(tmp_path, n_bytes):
+    (tmp_path / ".a.partial").symlink_to("/dev/full")
+    with pytest.raises(UserError, match="^.*/a: cannot draw: No space left on device$"):
+        with whole_file(tmp_path / "a", "cannot draw") as file:
+            file.write(b"x" * n_bytes)
+    assert content(tmp_path) == {}
+
+
+def test_a_place_where_nothing_can_be_written(tmp_path):
+    with pytest.raises(UserError, match="nowhere/a: cannot write: No such file"):
+        replace_text(tmp_path / "nowhere" / "a", "text")
+    replace_text(tmp_path / "a", "text")
+    with pytest.raises(UserError, match="a/b: cannot make the directory: Not a directory"):
+        make_directory(tmp_path / "a" / "b")
+    make_directory(tmp_path / "b" / "c")
+    with pytest.raises(UserError, match="b: cannot write: Is a directory"):
+        replace_text(tmp_path / "b", "text")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
+
+
+def test_others_may_read_it_as_they_may_read_other_files(tmp_path):
+    replace_text(tmp_path / "a", "text")
+    (tmp_path / "b").write_text("text")
+    assert (tmp_path / "a").stat().st_mode == (tmp_path / "b").stat().st_mode
