@@ -25,8 +25,9 @@ from scratchformer.study.paper import (
     TERAFLOPS_OF_A_P100,
     TOKENS_OF_A_STEP,
     capacity_flops,
+    count_of_the_paper,
+    papers_model,
 )
-from scratchformer.study.plan import count_of_the_paper, papers_model
 from scratchformer.study.sizes import parameter_counts
 from scratchformer.text.prepared import Manifest, read_manifest
 from scratchformer.training.run import RunDirectory, prepared_directory, read_corpus, replace_text
