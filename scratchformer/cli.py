@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from scratchformer.decoding.translator import Translator
     from scratchformer.study.evaluation import Assessment, Comparison, Evaluation, System
     from scratchformer.text.corpora import CorpusFiles
+    from scratchformer.text.preparation import Options
     from scratchformer.training.run import RunDirectory
 
 EXAMPLES = """\
@@ -641,7 +642,7 @@ def evaluate(args: argparse.Namespace) -> None:
     run = RunDirectory(args.path)
     run.require()
     data = configs.load(run.config_file).data
-    files = evaluation.test_set(data, args.source, args.reference)
+    files = evaluation.find_test_set(data, args.source, args.reference)
     sources, references = evaluation.read_parallel(*files)
     runs = [(args.path, args.checkpoint)] + ([(args.against, args.against_checkpoint)] if args.against else [])
     with evaluation.lines_to(args.output, files) as write:
@@ -863,15 +864,18 @@ def data(args: argparse.Namespace) -> None:
         print("\n".join(grammar.write_corpus(args.out)))
     elif args.name == "files":
         refuse(args, "mirror")
-        prepare(args, named_files(args), {"languages": tuple(args.languages)} if args.languages else {})
+        languages = {"languages": tuple(args.languages)} if args.languages else {}
+        prepare(args, named_files(args), preparation_options(args, languages))
     else:
         from scratchformer.text.datasets import DATASETS, fetch
+        from scratchformer.text.preparation import require_own_directory
 
         refuse(args, *FILES)
         dataset = DATASETS[args.name]
-        files = fetch(dataset, args.out, args.mirror or "", tell_on_stderr)
-        prepare(args, files, {"dataset": args.name, "vocab_size": dataset.vocab_size,
-                              "languages": (dataset.source_language, dataset.target_language)})
+        options = preparation_options(args, {"dataset": args.name, "vocab_size": dataset.vocab_size,
+                                             "languages": (dataset.source_language, dataset.target_language)})
+        require_own_directory(args.out, options.languages)                         # before gigabytes are loaded
+        prepare(args, fetch(dataset, args.out, args.mirror or "", tell_on_stderr), options)
 
 
 def refuse(args: argparse.Namespace, *names: str) -> None:
@@ -896,13 +900,18 @@ def named_files(args: argparse.Namespace) -> CorpusFiles:
     return CorpusFiles(train, pair(args.val_source, args.val_target), pair(args.test_source, args.test_target))
 
 
-def prepare(args: argparse.Namespace, files: CorpusFiles, defaults: dict[str, Any]) -> None:
-    """Prepare these files as the options say, and tell how to go on."""
-    from scratchformer.text import preparation
+def preparation_options(args: argparse.Namespace, defaults: dict[str, Any]) -> Options:
+    from scratchformer.text.preparation import Options
     from scratchformer.training.team import available_cores
 
     given = {name: getattr(args, name) for name in PREPARATION if getattr(args, name) is not None}
-    options = preparation.Options(**{"workers": available_cores()} | defaults | given)
+    return Options(**{"workers": available_cores()} | defaults | given)
+
+
+def prepare(args: argparse.Namespace, files: CorpusFiles, options: Options) -> None:
+    """Prepare these files, and tell how to go on."""
+    from scratchformer.text import preparation
+
     manifest = preparation.prepare(files, args.out, options, tell_on_stderr)
     print(manifest.summary())
     for preset in [name for name in configs.PRESETS if name.startswith(args.name)] or ["PRESET"]:

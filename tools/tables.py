@@ -16,18 +16,12 @@ from pathlib import Path
 from typing import Any, Callable, Iterable
 
 from scratchformer.study import ablation_tables
+from scratchformer.study.markdown import table
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 PAGES = [ROOT / "docs" / f"{name}.md" for name in ("performance", "ablations", "reproduction")]
 OURS, EAGER = "scratchformer", "pytorch"
-
-
-def table(head: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
-    """In Markdown."""
-    head = list(head)
-    lines = [head, ["---"] * len(head), *([str(cell) for cell in row] for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def number(value: float | None, form: str = ".2f") -> str:

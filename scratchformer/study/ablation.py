@@ -22,12 +22,13 @@ from typing import Any, Callable, Collection
 from scratchformer import config as configs
 from scratchformer.config import BASE, BIG, PRESETS, TABLE3, Config
 from scratchformer.errors import UserError
+from scratchformer.files import make_directory, replace_text
 from scratchformer.locks import lock
 from scratchformer.parallel.launcher import command_of
 from scratchformer.text import grammar
 from scratchformer.text.corpora import find_split
 from scratchformer.training.loop import stop_on_signals
-from scratchformer.training.run import RunDirectory, replace_text
+from scratchformer.training.run import RunDirectory
 
 ROWS: dict[str, dict[str, Any]] = {
     "base": {},
@@ -113,14 +114,6 @@ def written_text(task: str, out: Path) -> str:
         except OSError as error:
             raise UserError(f"{directory}: cannot write: {error.strerror}") from None
     return str(directory)
-
-
-def make_directory(path: Path) -> None:
-    """Raises UserError if it cannot be made."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"{path}: cannot make the directory: {error.strerror}") from None
 
 
 def require_rows_own(task: Task, rows: list[str], settings: Collection[str]) -> None:

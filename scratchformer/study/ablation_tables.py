@@ -21,11 +21,12 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from scratchformer import config as configs
+from scratchformer.files import replace_text
 from scratchformer.study import figures
 from scratchformer.study.ablation import ROWS, Trial
+from scratchformer.study.markdown import table
 from scratchformer.study.paper import PAPER_TABLE3
 from scratchformer.study.sizes import parameter_counts
-from scratchformer.training.run import replace_text
 
 CONFIDENCE = 0.95
 METRICS = {"loss": "nats", "bleu": "BLEU"}
@@ -170,11 +171,6 @@ def judged(found: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 # Tables ---------------------------------------------------------------------------------------------------------------
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """In Markdown."""
-    return "\n".join(f"| {' | '.join(line)} |" for line in [head, ["---"] * len(head), *rows])
 
 
 def with_margin(value: float, margin: float, form: str) -> str:

@@ -25,10 +25,13 @@ N_SAMPLES = 1000
 SIGNIFICANT = 0.05
 """A difference that chance makes more rarely than this is called one."""
 
+NOT_PUBLISHED = ("  no published procedure: the script is for German (de); how the paper cut other text, as here {}, "
+                 "into tokens is not known")
+
 # The test set ---------------------------------------------------------------------------------------------------------
 
 
-def test_set(data: DataConfig, source: Path | None, reference: Path | None) -> ParallelFiles:
+def find_test_set(data: DataConfig, source: Path | None, reference: Path | None) -> ParallelFiles:
     """The files that are named, or else the test split of the run's data directory.
 
     Raises: UserError if only one is named, or none and the run has no such directory or split.
@@ -105,12 +108,14 @@ def lines_to(path: Path | None, inputs: tuple[Path, ...] = ()) -> Iterator[Calla
 class Assessment(NamedTuple):
     """What a set of translations is worth.
 
-    paper, gap  the score by the paper's script, and what leads to it from sacreBLEU's; None if nobody asked
+    paper, gap      the score by the paper's script, and what leads to it from sacreBLEU's; None if nobody asked
+    paper_language  whose rules the script has followed
     """
 
     scores: Scores
     paper: PaperScore | None = None
     gap: dict[str, float] | None = None
+    paper_language: str | None = None
 
     def as_record(self) -> dict[str, Any]:
         scores, paper = self.scores, self.paper
@@ -138,7 +143,8 @@ class Assessment(NamedTuple):
         return [f"BLEU {self.paper.bleu:.2f} as the paper's script counts  ({self.paper.signature})",
                 f"  precisions {precisions}, {self.paper.hypothesis_length} tokens against "
                 f"{self.paper.reference_length}, brevity penalty {self.paper.brevity_penalty:.3f}",
-                f"  from {self.scores.bleu:.2f} to {self.paper.bleu:.2f}: {steps}"]
+                f"  from {self.scores.bleu:.2f} to {self.paper.bleu:.2f}: {steps}",
+                *([] if self.paper_language == "de" else [NOT_PUBLISHED.format(self.paper_language)])]
 
 
 def assess(hypotheses: list[str], references: list[str], paper_language: str | None = None) -> Assessment:
@@ -149,7 +155,8 @@ def assess(hypotheses: list[str], references: list[str], paper_language: str | N
     scores = corpus_scores(hypotheses, references)
     if paper_language is None:
         return Assessment(scores)
-    return Assessment(scores, *paper_bleu_and_gap(scores.bleu, hypotheses, references, paper_language))
+    paper, steps = paper_bleu_and_gap(scores.bleu, hypotheses, references, paper_language)
+    return Assessment(scores, paper, steps, paper_language)
 
 
 # Two systems ----------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What the paper printed: Tables 2 and 3 and what training took, for other numbers to stand beside.
+"""What the paper printed: Tables 2 and 3 and what training took, for other numbers to be compared with.
 
 Source: Vaswani et al. 2017, "Attention Is All You Need", arXiv 1706.03762: §5.2 (machines, hours), §6.1 and Table 2
 (test sets, FLOPs), footnote 5 (the FLOPs of a P100), §6.2 and Table 3 (development set). The models themselves, as
@@ -8,6 +8,9 @@ changes to the base model, are in `config.TABLE3`.
 from __future__ import annotations
 
 from typing import NamedTuple
+
+from scratchformer.config import BASE, BIG, PRESETS, Config
+from scratchformer.study.flops import training_flops
 
 # Table 3: variations on the base model --------------------------------------------------------------------------------
 
@@ -44,7 +47,8 @@ PAPER_TABLE3: dict[str, PaperRow] = {
 class PaperTest(NamedTuple):
     """A score of Table 2: newstest2014, the last checkpoints averaged (5 of base, 20 of big), beam 4, alpha 0.6.
 
-    bleu     tokenised, German compounds split: not what sacreBLEU measures
+    bleu     of tokens, which is not what sacreBLEU measures: English to German by the script that `text.paper_bleu`
+             follows; how French was cut into tokens is not known
     in_text  what §6.1 says where it differs from the table
     """
 
@@ -62,10 +66,13 @@ PAPER_TABLE2: dict[str, PaperTest] = {
 
 GPUS = 8
 TERAFLOPS_OF_A_P100 = 9.5
-"""Sustained in single precision, as footnote 5 has it."""
+"""In single precision: the value is that of footnote 5, and §6.1 calls it an estimate of the sustained capacity."""
 
 TOKENS_OF_A_STEP = 25_000
 """About so many source tokens, and as many target tokens (§5.1)."""
+
+ASSUMED_LENGTH = 29.0
+"""Tokens of a sentence, EOS counted, on either side: about the mean of WMT 2014 in 37,000 pieces."""
 
 
 class PaperTraining(NamedTuple):
@@ -86,3 +93,18 @@ PAPER_TRAINING: dict[str, PaperTraining] = {
 def capacity_flops(hours: float, devices: int, teraflops: float) -> float:
     """What devices could compute in so many hours: how Table 2 arrives at its FLOPs. It counts no operation."""
     return hours * 3600 * devices * teraflops * 1e12
+
+
+MODEL_SIZES = ("N", "d_model", "d_ff", "h", "d_k", "d_v")
+
+
+def papers_model(config: Config) -> str | None:
+    """base or big, if the model has its sizes."""
+    return next((name for name, preset in (("base", BASE), ("big", BIG)) if all(
+        getattr(config.model, size) == getattr(preset.model, size) for size in MODEL_SIZES)), None)
+
+
+def count_of_the_paper(name: str) -> float:
+    """FLOPs of all matrix products of base or big, as the paper trained it: an estimate, for sentences of 29 tokens."""
+    length = ASSUMED_LENGTH
+    return PAPER_TRAINING[name].steps * training_flops(PRESETS[name].model, TOKENS_OF_A_STEP / length, length, length)

@@ -5,10 +5,10 @@ with random words, and
 
     seconds of a step = once + micro-batches (each + per_pair pairs)
 
-is fitted to them: `once` for Adam, the gradient's norm and what else a step does once; `each` for what a micro-batch
-costs however small it is; `per_pair` for its sentence pairs. Steps of three kinds determine the three: with one small
-micro-batch, with one that is larger, and with two small ones. Where a real step takes longer than the time allowed for
-measuring, it is extrapolated from smaller ones.
+is fitted to them, with no part below 0: `once` for Adam, the gradient's norm and what else a step does once; `each` for
+what a micro-batch costs however small it is; `per_pair` for its sentence pairs. Steps of three kinds determine the
+three: with one small micro-batch, with one that is larger, and with two small ones. Where a real step takes longer than
+the time allowed for measuring, it is extrapolated from smaller ones.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import math
 import shutil
 import time
 from dataclasses import asdict, dataclass, replace
-from itertools import chain
+from itertools import chain, combinations
 from pathlib import Path
 from typing import Any, Callable, cast
 
@@ -25,14 +25,20 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from scratchformer import config as configs
-from scratchformer.config import BASE, BIG, PRESETS, Config
+from scratchformer.config import BASE, Config
 from scratchformer.errors import UserError
 from scratchformer.gpu.device import Accelerator, Device, open_device
 from scratchformer.gpu.fused_ops import FusedOps
 from scratchformer.study import sizes
-from scratchformer.study.doctor.setup_probes import checkpoint_bytes, memory_bytes, spoken
 from scratchformer.study.flops import training_flops
-from scratchformer.study.paper import GPUS, PAPER_TRAINING, TOKENS_OF_A_STEP, PaperTraining
+from scratchformer.study.paper import (
+    ASSUMED_LENGTH,
+    GPUS,
+    PAPER_TRAINING,
+    TOKENS_OF_A_STEP,
+    PaperTraining,
+    papers_model,
+)
 from scratchformer.text.batches import BatchPlan, EncodedPairs, Sequences
 from scratchformer.text.tokenizer import EOS, N_SPECIALS, Tokenizer
 from scratchformer.training.loop import Trainer
@@ -48,13 +54,9 @@ from scratchformer.training.run import (
 from scratchformer.training.team import available_cores
 
 GIB = 2**30
-MODEL_SIZES = ("N", "d_model", "d_ff", "h", "d_k", "d_v")
 NOT_COUNTED = "Not counted: validation, translating for BLEU, writing checkpoints, and an early stop."
 
 # How much text a step has ---------------------------------------------------------------------------------------------
-
-ASSUMED_LENGTH = 29.0
-"""Tokens of a sentence, EOS counted, on either side: about the mean of WMT 2014 in 37,000 pieces."""
 
 ASSUMED_PADDING = 0.1
 """Of all positions: what the batches of a plan have if sentences of that mean length scatter as in text."""
@@ -190,10 +192,23 @@ def measure(step: Step, largest: int, seconds: float, clock: Callable[[], float]
 
 def fitted(small: int, large: int, rounds: list[tuple[float, float, float]]) -> StepTime:
     """From the seconds of steps with one small micro-batch, with a large one, with two small ones."""
-    one, larger, two = (min(times) for times in zip(*rounds))
-    per_pair = max(0.0, (larger - one) / (large - small))
-    of_small = min(max(two - one, 0.0), one)                                       # noise must not make Adam's time < 0
-    return StepTime(one - of_small, of_small - per_pair * small, per_pair, small, large, len(rounds))
+    counts = np.array([[1, 1, small], [1, 1, large], [1, 2, 2 * small]])           # of once, each, per_pair
+    once, each, per_pair = least_squares_above_zero(counts, np.min(rounds, axis=0)).tolist()
+    return StepTime(once, each, per_pair, small, large, len(rounds))
+
+
+def least_squares_above_zero(A: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The x >= 0 for which |A x - b| is least; A (m, n), b (m,) -> x (n,)
+
+    Some entries of x are 0, and the others are an ordinary least-squares solution: few enough here to try all choices.
+    """
+    n, found = A.shape[1], []
+    for free in chain.from_iterable(combinations(range(n), size) for size in range(n + 1)):
+        x = np.zeros(n)
+        x[list(free)] = np.linalg.lstsq(A[:, free], b, rcond=None)[0]
+        if x.min() >= 0:
+            found.append(x)
+    return min(found, key=lambda x: float(np.linalg.norm(A @ x - b)))
 
 
 def training_step(config: Config, device: Device, load: Load) -> tuple[Step, Trainer]:
@@ -261,9 +276,13 @@ class Plan:
         return self.memory_there is None or sum(self.memory.values()) <= self.memory_there
 
     @property
+    def pairs_at_once(self) -> float:
+        """Of a micro-batch, padding counted: however many processes share the step."""
+        return self.load.padded_pairs / self.micro_batches
+
+    @property
     def step_seconds(self) -> float | None:
-        pairs = self.load.padded_pairs / self.micro_batches
-        return None if self.timed is None else self.timed.seconds(self.turns, pairs)
+        return None if self.timed is None else self.timed.seconds(self.turns, self.pairs_at_once)
 
     @property
     def hours(self) -> float | None:
@@ -290,9 +309,10 @@ def make(name: str, config: Config, has_text: bool, processes: int = 1, seconds:
         name, device.describe(), processes, threads, sizes.parameter_counts(config.model), load,
         planned_steps(config, load), settings.accumulation, -(-share // members),
         training_flops(config.model, load.pairs, load.source_length, load.target_length),
-        memory_needed(own, device, load, members, processes), device.memory_bytes() or memory_bytes(),
-        checkpoint_bytes(config), shutil.disk_usage(".").free, None, PAPER_TRAINING.get(papers_model(config) or ""))
-    return replace(plan, timed=measured(own, device, load, seconds)) if plan.fits else plan
+        memory_needed(own, device, load, members, processes), memory_there(device),
+        sizes.checkpoint_bytes(config), shutil.disk_usage(".").free, None,
+        PAPER_TRAINING.get(papers_model(config) or ""))
+    return replace(plan, timed=measured(own, device, plan, seconds)) if plan.fits else plan
 
 
 def planned_steps(config: Config, load: Load) -> int:
@@ -313,23 +333,17 @@ def memory_needed(own: Config, device: Device, load: Load, members: int, process
     return {part: processes * size for part, size in needed.items()}
 
 
-def measured(own: Config, device: Device, load: Load, seconds: float) -> StepTime:
-    step, trainer = training_step(own, device, load)
-    largest = math.ceil(load.padded_pairs / own.training.accumulation)
+def memory_there(device: Device) -> int | None:
+    """The device's own, though none of it be free; that of the machine if it has none of its own."""
+    of_device = device.memory_bytes()
+    return sizes.memory_bytes() if of_device is None else of_device
+
+
+def measured(own: Config, device: Device, plan: Plan, seconds: float) -> StepTime:
+    """own: the configuration of one process"""
+    step, trainer = training_step(own, device, plan.load)
     with threadpool_limits(max(1, trainer.cores // len(trainer.team.models)), "blas"):          # as `loop.train`
-        return measure(step, largest, seconds)
-
-
-def papers_model(config: Config) -> str | None:
-    """base or big, if the model has its sizes."""
-    return next((name for name, preset in (("base", BASE), ("big", BIG)) if all(
-        getattr(config.model, size) == getattr(preset.model, size) for size in MODEL_SIZES)), None)
-
-
-def count_of_the_paper(name: str) -> float:
-    """FLOPs of all matrix products of base or big, as the paper trained it: an estimate, for sentences of 29 tokens."""
-    length = ASSUMED_LENGTH
-    return PAPER_TRAINING[name].steps * training_flops(PRESETS[name].model, TOKENS_OF_A_STEP / length, length, length)
+        return measure(step, math.ceil(plan.pairs_at_once), seconds)
 
 
 # In words -------------------------------------------------------------------------------------------------------------
@@ -384,7 +398,7 @@ def rows_of_time(plan: Plan) -> list[Row]:
         rows.append(("time of a step", "unknown", "not measured: there is not enough memory; lower "
                      "training.tokens_per_batch and raise training.accumulation, or take a smaller model"))
     else:
-        timed, pairs = plan.timed, plan.load.padded_pairs / plan.micro_batches
+        timed, pairs = plan.timed, plan.pairs_at_once
         how = f"extrapolated from measured micro-batches of {timed.small} and {timed.large} pairs to {pairs:.1f}"
         if plan.processes > 1:
             how += f"; one process, not measured with {plan.processes}: what they tell each other is left out"
@@ -392,7 +406,8 @@ def rows_of_time(plan: Plan) -> list[Row]:
                  ("  once a step", f"{timed.once:,.3g} s", f"measured, minimum of {timed.rounds}"),
                  ("  for each micro-batch", f"{timed.each:,.3g} s", f"measured; a thread has {plan.turns}"),
                  ("  for each pair in it", f"{1000 * timed.per_pair:,.3g} ms", "measured"),
-                 ("time of the run", f"{plan.hours:,.2f} hours", f"about {spoken(3600 * plan.hours)}: as many steps")]
+                 ("time of the run", f"{plan.hours:,.2f} hours",
+                  f"about {sizes.spoken(3600 * plan.hours)}: as many steps")]
     if plan.paper:
         rows += [("time of a step, in the paper", f"{plan.paper.step_seconds:g} s", f"{GPUS} P100 (paper §5.2)"),
                  ("time of the run, in the paper", f"{plan.paper.hours:,.2f} hours", f"{plan.paper.steps:,} steps")]

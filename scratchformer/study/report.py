@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple, Sequence
 
@@ -17,6 +16,7 @@ from scratchformer.config import PRESETS, TABLE3, Config
 from scratchformer.errors import UserError
 from scratchformer.study import figures
 from scratchformer.study.flops import BACKWARD, FORWARD, attention_products, weights_met
+from scratchformer.study.markdown import table
 from scratchformer.study.paper import (
     GPUS,
     PAPER_TABLE2,
@@ -25,10 +25,11 @@ from scratchformer.study.paper import (
     TERAFLOPS_OF_A_P100,
     TOKENS_OF_A_STEP,
     capacity_flops,
+    count_of_the_paper,
+    papers_model,
 )
-from scratchformer.study.plan import count_of_the_paper, papers_model
-from scratchformer.study.sizes import parameter_counts
-from scratchformer.text.prepared import Manifest, read_manifest
+from scratchformer.study.sizes import parameter_counts, spoken
+from scratchformer.text.prepared import Manifest, SplitCounts, read_manifest
 from scratchformer.training.run import RunDirectory, prepared_directory, read_corpus, replace_text
 
 Entry = dict[str, Any]
@@ -109,12 +110,7 @@ def manifest_of(config: Config) -> Manifest | None:
         return None
 
 
-# Markdown -------------------------------------------------------------------------------------------------------------
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    return [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |"
-            for row in [head, ["---"] * len(head), *rows]]
+# Numbers --------------------------------------------------------------------------------------------------------------
 
 
 def count(value: Any) -> str:
@@ -128,10 +124,6 @@ def decimal(value: Any, places: int = 2) -> str:
 def power(value: float) -> str:
     """3.3e18"""
     return f"{value:.2e}".replace("e+", "e")
-
-
-def hours(seconds: float) -> str:
-    return f"{seconds / 3600:,.2f} hours" if seconds >= 3600 else f"{seconds:,.2f} seconds"
 
 
 # The run --------------------------------------------------------------------------------------------------------------
@@ -152,7 +144,7 @@ def of_run(run: RunDirectory, config: Config, log: Log) -> list[str]:
             ("device", settings.device), ("precision", precision(config)), ("state", state),
             ("checkpoints of steps", f"{len(saved)}, {saved[0].stem} to {saved[-1].stem}" if saved else "none"),
             ("other checkpoints", ", ".join(others) or "none")]
-    return [f"# Run {run.path.resolve().name}", "", *table(["run", ""], rows)]
+    return [f"# Run {run.path.resolve().name}", "", table(["run", ""], rows)]
 
 
 def precision(config: Config) -> str:
@@ -203,7 +195,7 @@ def of_deviations(config: Config) -> list[str]:
     if not rows:
         return [*text, f"None from {named(name)}."]
     return [*text, f"From {named(name)}, the paper's configuration that is nearest:", "",
-            *table(["setting", "this run", named(name)], rows)]
+            table(["setting", "this run", named(name)], rows)]
 
 
 def shown(value: Any) -> str:
@@ -217,9 +209,7 @@ def of_data(config: Config, manifest: Manifest | None) -> list[str]:
     data = config.data
     text = ["## Data", "", f"From {data.source_language} to {data.target_language}.", ""]
     if manifest is not None:
-        rows = [(f"`{name}`", value) for name, value in scalars(asdict(manifest))]
-        return [*text, f"The prepared directory {Path(data.directory).name}; its manifest says:", "",
-                *table(["manifest", ""], rows)]
+        return [*text, f"The prepared directory {Path(data.directory).name}:", "", *of_prepared(manifest)]
     named_files = [Path(file).name for file in (data.train_source, data.train_target, data.val_source, data.val_target)
                    if file]
     if not named_files and not data.directory:
@@ -231,17 +221,39 @@ def of_data(config: Config, manifest: Manifest | None) -> list[str]:
         return [*text, f"{where}. The files cannot be read any more: how many pairs they held is {UNKNOWN}."]
     rows = [("training pairs", count(len(corpus.train.source))),
             ("validation pairs", count(len(corpus.val.source)) if corpus.val else "none")]
-    return [*text, f"{where}, as it is now:", "", *table(["text", ""], rows)]
+    return [*text, f"{where}, as it is now:", "", table(["text", ""], rows)]
 
 
-def scalars(values: Any, name: str = "") -> list[tuple[str, str]]:
-    """The numbers and short words of a nested object, by dotted names; sums of files and lists are left out."""
-    if isinstance(values, dict):
-        return [pair for key, value in values.items() if key != "files" and not key.endswith("crc32")
-                for pair in scalars(value, f"{name}.{key}".strip("."))]
-    if is_number(values):
-        return [(name, f"{values:,}")]
-    return [(name, str(values))] if isinstance(values, (str, bool)) and len(str(values)) <= 60 else []
+def of_prepared(manifest: Manifest) -> list[str]:
+    """What the preparation has kept, and of what."""
+    total, options = manifest.clean["total"], manifest.options
+    fallback = ", and bytes for characters without one" if manifest.byte_fallback else ""
+    rows = [("data set", manifest.dataset or "files of one's own"),
+            ("vocabulary", f"{count(manifest.vocab_size)} pieces{fallback}"),
+            ("limits of a pair", f"{count(options.get('max_words'))} words, lengths in a ratio of "
+             f"{decimal(options.get('max_ratio'), 1)}, {count(options.get('max_length'))} tokens"),
+            ("training pairs kept", f"{count(total.get('kept'))} of {count(total['lines'])} lines"),
+            ("of these, repeated", count(manifest.clean.get("repeated"))),
+            ("training pairs with a sentence of val or test",
+             f"{count(total['held_out'])}, {'dropped' if options.get('drop_overlap') else 'kept'}"),
+            *((f"version of {name}", version) for name, version in manifest.versions.items())]
+    parts = [[part.get("part", "all parts"), *(count(part.get(name)) for name in FATES)]
+             for part in [*manifest.clean.get("parts", []), total]]
+    return [table(["prepared text", ""], rows), "", table(["part", *FATES.values()], parts), "",
+            table(["encoded", "pairs", "left out: a side empty", "left out: too many tokens", "source tokens",
+                   "target tokens", "mean lengths", "longest", "unknown"],
+                  [row_of_split(name, counts) for name, counts in manifest.splits.items()])]
+
+
+FATES = {"lines": "lines", "kept": "kept", "empty": "a side empty", "too_long": "too many words",
+         "ratio": "too unequal lengths", "held_out": "a sentence of val or test"}
+"""Of the pairs of a part: `cleaning.Counts`, in words."""
+
+
+def row_of_split(name: str, counts: SplitCounts) -> list[str]:
+    means = " and ".join(decimal(mean, 1) for mean in counts.mean_lengths) if counts.pairs else UNKNOWN
+    return [name, *map(count, (counts.pairs, counts.empty, counts.longer, counts.source_tokens, counts.target_tokens)),
+            means, count(counts.longest), f"{counts.unk_share:.4%}"]
 
 
 # Course ---------------------------------------------------------------------------------------------------------------
@@ -261,12 +273,12 @@ def of_course(config: Config, log: Log) -> list[str]:
             ("source tokens of a step, mean", f"{source / n:,.0f} (paper: about {TOKENS_OF_A_STEP:,})"),
             ("target tokens of a step, mean", f"{target / n:,.0f} (paper: about {TOKENS_OF_A_STEP:,})"),
             ("padding, of all positions", f"{1 - (source + target) / positions:.1%}"),
-            ("time in steps", hours(seconds)), ("time of a step, mean", f"{seconds / n:.3g} seconds"),
+            ("time in steps", spoken(seconds)), ("time of a step, mean", f"{seconds / n:.3g} seconds"),
             ("target tokens a second", count(target / seconds) if seconds else UNKNOWN),
             ("training loss of the last step", f"{last['loss']:.4f} nats a token, smoothed, with dropout")]
     if overflown:
         rows.append(("steps passed over, since gradients overflowed", count(overflown)))
-    return [*text, *table(["course", ""], rows), "",
+    return [*text, table(["course", ""], rows), "",
             "The log has no dates: what validation, translating for BLEU, saving and interruptions took is unknown."]
 
 
@@ -290,15 +302,16 @@ def of_perplexity(config: Config, manifest: Manifest | None, log: Log) -> list[s
     best, last = min(log.validations, key=lambda entry: entry["loss"]), log.validations[-1]
     rows = [[name, f"{entry['step']:,}", f"{entry['loss']:.4f}", f"{entry['perplexity']:.2f}"]
             for name, entry in (("best", best), ("last", last))]
-    text += [*table(["validation", "step", "nats a token", "perplexity a token"], rows), ""]
+    text += [table(["validation", "step", "nats a token", "perplexity a token"], rows), ""]
     row = row_of_table3(config)
     if row is None:
         return [*text, "The paper has no perplexity for this model."]
-    if not is_papers_text(manifest):
+    if not is_papers_text(config, manifest):
         return [*text, f"{named(row)} has {PAPER_TABLE3[row].ppl:.2f} in the paper, on newstest2013 (Table 3). It "
                 "cannot be compared: this is other text, as far as the run tells, and other text makes other tokens."]
-    return [*text, f"The paper: {PAPER_TABLE3[row].ppl:.2f} on newstest2013 (Table 3, {named(row)}); to be compared if "
-            "the vocabulary is as large."]
+    return [*text, f"The paper: {PAPER_TABLE3[row].ppl:.2f} on newstest2013 (Table 3, {named(row)}). This is "
+            "indicative only: a perplexity per piece depends on how text is cut into pieces, and sentencepiece cuts it "
+            "otherwise than the paper's byte-pair encoding, however many pieces either has."]
 
 
 def row_of_table3(config: Config) -> str | None:
@@ -308,9 +321,14 @@ def row_of_table3(config: Config) -> str | None:
     return next((name for name in PAPER_TABLE3 if is_model_of(config, configs.preset(name))), None)
 
 
-def is_papers_text(manifest: Manifest | None) -> bool:
-    """Whether the text is WMT 2014, as `scratchformer data` has prepared it."""
-    return manifest is not None and manifest.dataset.startswith("wmt14")
+def is_papers_text(config: Config, manifest: Manifest | None) -> bool:
+    """Whether the text is WMT 2014's of the run's languages, as `scratchformer data` has prepared it."""
+    return manifest is not None and manifest.dataset == f"wmt14-{languages_of(config)}"
+
+
+def languages_of(config: Config) -> str:
+    """en-de"""
+    return f"{config.data.source_language}-{config.data.target_language}"
 
 
 def of_scores(run: RunDirectory, config: Config, manifest: Manifest | None) -> list[str]:
@@ -327,27 +345,32 @@ def of_scores(run: RunDirectory, config: Config, manifest: Manifest | None) -> l
     signatures = sorted({str(entry[name]) for entry in scores for name in
                          ("bleu_signature", "chrf_signature", "paper_signature") if entry.get(name)})
     remarks = list(dict.fromkeys(papers_score(entry, config, manifest)[1] for entry in scores))
-    return [*text, *table(head, rows), "", *remarks, "", *(f"- `{signature}`" for signature in signatures)]
+    return [*text, table(head, rows), "", *remarks, "", *(f"- `{signature}`" for signature in signatures)]
 
 
 def papers_score(entry: Entry, config: Config, manifest: Manifest | None) -> tuple[str, str]:
     """-> the paper's BLEU for this test set and model, and what there is to say about it"""
-    languages, split = f"{config.data.source_language}-{config.data.target_language}", split_of(entry, config)
-    if not is_papers_text(manifest):
-        return "–", "Without numbers of the paper: as far as the run tells, its text is not WMT 2014's."
+    languages, split = languages_of(config), split_of(entry, config)
+    if not is_papers_text(config, manifest):
+        return "–", f"Without numbers of the paper: as far as the run tells, its text is not WMT 2014's {languages}."
     for name in (f"wmt14-{languages}-base", f"wmt14-{languages}-big"):
         if name in PAPER_TABLE2 and split == "test" and is_model_of(config, PRESETS[name]):
             printed = PAPER_TABLE2[name]
             in_text = f" ({printed.in_text} in its text)" if printed.in_text else ""
             return f"{printed.bleu}{in_text}", (
-                "test is newstest2014, Table 2; the paper averages checkpoints there, beam 4, alpha 0.6. "
-                "Its numbers belong beside \"BLEU as in the paper\"; sacreBLEU measures something else.")
+                f"test is newstest2014, Table 2; the paper averages checkpoints there, beam 4, alpha 0.6. "
+                f"{WHAT_TO_COMPARE[languages]}")
     row = row_of_table3(config)
     if row is not None and split == "val":
         return f"{PAPER_TABLE3[row].bleu}", (
-            "val is newstest2013, Table 3, where the paper averages no checkpoints. Its numbers belong "
-            "beside \"BLEU as in the paper\"; sacreBLEU measures something else.")
+            f"val is newstest2013, Table 3, where the paper averages no checkpoints. {WHAT_TO_COMPARE[languages]}")
     return "–", "Without a number of the paper: it has none for this model on this text."
+
+
+WHAT_TO_COMPARE = {
+    "en-de": 'Its numbers belong beside "BLEU as in the paper"; sacreBLEU measures something else.',
+    "en-fr": "How it cut French into tokens is not known, and the script that \"BLEU as in the paper\" follows is for "
+             "German: compared with either column, its number is indicative only."}
 
 
 def split_of(entry: Entry, config: Config) -> str | None:
@@ -386,9 +409,9 @@ def of_cost(config: Config, manifest: Manifest | None, log: Log, tflops: float |
         rows.append(("capacity of the machine", UNKNOWN, "`report --tflops X` takes it, and tells the share used"))
     else:
         capacity = capacity_flops(seconds / 3600, 1, tflops)
-        rows.append(("capacity of the machine", f"{power(capacity)} FLOPs", f"{hours(seconds)} at {tflops:g} TFLOPS"))
+        rows.append(("capacity of the machine", f"{power(capacity)} FLOPs", f"{spoken(seconds)} at {tflops:g} TFLOPS"))
         rows.append(("share of it", f"{counted / capacity:.1%}" if capacity else UNKNOWN, ""))
-    return [*text, *table(["cost", "", "how it is known"], rows), "", *papers_cost(config)]
+    return [*text, table(["cost", "", "how it is known"], rows), "", *papers_cost(config)]
 
 
 def papers_cost(config: Config) -> list[str]:
@@ -402,8 +425,8 @@ def papers_cost(config: Config) -> list[str]:
     return [f"The paper's {name} model: {power(paper.flops)} FLOPs (Table 2). That is no count of operations but what "
             f"the machine could have computed meanwhile: {paper.hours:g} hours x {GPUS} GPUs x {TERAFLOPS_OF_A_P100} "
             f"TFLOPS = {power(capacity)}. The matrix products of {steps:,} steps of {TOKENS_OF_A_STEP:,} source and as "
-            f"many target tokens are {power(products)} FLOPs, {products / capacity:.0%} of it. A count of the products "
-            "of a run stands beside the latter, its capacity beside Table 2."]
+            f"many target tokens are {power(products)} FLOPs, {products / capacity:.0%} of it. So compare the "
+            f"products counted for a run with {power(products)}, and its machine's capacity with {power(paper.flops)}."]
 
 
 # Figures --------------------------------------------------------------------------------------------------------------

@@ -1,8 +1,10 @@
-"""How many parameters a model has, where they are, and how much memory training takes: arithmetic, nothing is built."""
+"""How many parameters a model has, and where; how much memory and disk training takes: arithmetic, nothing is built."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
+from pathlib import Path
 
 from scratchformer.config import Config, ModelConfig
 
@@ -74,6 +76,37 @@ def accelerator_bytes(config: Config, precision: str, logits_at_once: int, lengt
     return {"weights, gradients, moments": 4 * n_parameters * BYTES + copy,
             "activations of a micro-batch": activation_floats(without_masks, positions, length) * stored,
             "logits": min(positions * config.model.vocab_size, logits_at_once) * stored}
+
+
+def checkpoint_bytes(config: Config) -> int:
+    """On disk: those of steps, with moments, one of them being written; the best and an average, without."""
+    weights = sum(parameter_counts(config.model).values()) * BYTES
+    return (config.training.keep + 1) * 3 * weights + 2 * weights
+
+
+def memory_bytes() -> int | None:
+    """What this machine, or the container we are in, has; None if it does not say."""
+    try:
+        limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    except (AttributeError, ValueError, OSError):                                  # not a POSIX system
+        return None
+    for file in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            limits.append(int(Path(file).read_text()))
+        except (OSError, ValueError):                                              # not there, or "max": no limit
+            pass
+    return min(limits)
+
+
+# In words -------------------------------------------------------------------------------------------------------------
+
+
+def spoken(seconds: float) -> str:
+    """In the unit that suits: 17.5 hours"""
+    for size, unit in ((365 * 86400, "years"), (86400, "days"), (3600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:,.1f} {unit}"
+    return f"{seconds:.3g} seconds"
 
 
 def step_summary(config: Config, nproc: int) -> list[str]:

@@ -29,12 +29,13 @@ def test_steps_are_taken_on_the_device_in_its_precision(cli, open_strict, monkey
     assert "gradients and activations of further threads" not in found["memory"]
 
 
-def test_the_memory_of_a_gpu_decides(cli, open_strict, monkeypatch):
+@pytest.mark.parametrize("free", [0, 1000])
+def test_the_memory_of_a_gpu_decides(cli, open_strict, monkeypatch, free):
     device = open_strict()
-    monkeypatch.setattr(device, "memory_bytes", lambda: 1000)
+    monkeypatch.setattr(device, "memory_bytes", lambda: free)
     monkeypatch.setattr(plan, "open_device", lambda *_: device)
     outcome = cli("plan", "tiny", "--device", "gpu", *SETTINGS)
-    assert outcome.code == 1 and json.loads(outcome.out)["memory_there"] == 1000
+    assert outcome.code == 1 and json.loads(outcome.out)["memory_there"] == free
     assert device.kernels.launches == []
 
 

@@ -90,7 +90,8 @@ def test_the_language_of_the_papers_score_is_the_runs(cli, begin, corpus, named)
     files = {"data.train_source": str(corpus / "train.en"), "data.train_target": str(corpus / "train.de")}
     trainer = begin(target_language="fr", steps=3, **files)
     loop.train(trainer)
-    assert "|tok:moses-fr|" in cli("evaluate", trainer.run.path, *named, "--paper", "--beam", 1).out
+    printed = cli("evaluate", trainer.run.path, *named, "--paper", "--beam", 1).out
+    assert "|tok:moses-fr|" in printed and printed.count("no published procedure") == 1 and "here fr," in printed
 
 
 def test_a_run_that_cannot_be_written_is_evaluated(cli, own_run, named):
@@ -213,6 +214,7 @@ def test_score_for_people(cli, test_files):
     assert (code, said) == (0, "")
     lines = printed.splitlines()
     assert lines[0].startswith("BLEU 100.00  (nrefs:1|") and lines[2].startswith("BLEU 100.00 as the paper's script")
+    assert "no published procedure" not in printed
     assert lines[4].endswith("Moses tokens, unsmoothed +0.00, plain quotation marks +0.00, words cut at hyphens +0.00")
     assert sum(f"{test_files / 'test.de'} is better: by " in line for line in lines) == 2
 

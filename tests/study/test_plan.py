@@ -11,7 +11,15 @@ from scratchformer.config import BASE, BIG, TABLE3, preset
 from scratchformer.gpu.device import Device
 from scratchformer.study import plan, sizes
 from scratchformer.study.flops import training_flops
-from scratchformer.study.paper import GPUS, PAPER_TABLE3, PAPER_TRAINING, TERAFLOPS_OF_A_P100, capacity_flops
+from scratchformer.study.paper import (
+    GPUS,
+    PAPER_TABLE3,
+    PAPER_TRAINING,
+    TERAFLOPS_OF_A_P100,
+    capacity_flops,
+    count_of_the_paper,
+    papers_model,
+)
 from scratchformer.text.batches import BatchPlan
 from scratchformer.training import loop
 from scratchformer.training.run import RunDirectory
@@ -38,17 +46,17 @@ def test_matrix_products_of_the_papers_models(config, a_step, all_steps, share):
     load = plan.assumed_load(config)
     assert (load.source_tokens, load.target_tokens) == pytest.approx((25_000, 25_000))
     flops = training_flops(config.model, load.pairs, load.source_length, load.target_length)
-    name = plan.papers_model(config)
+    name = papers_model(config)
     capacity = capacity_flops(PAPER_TRAINING[name].hours, GPUS, TERAFLOPS_OF_A_P100)
     assert flops == pytest.approx(a_step, rel=0.01)
     assert flops * config.training.steps == pytest.approx(all_steps, rel=0.01)
-    assert plan.count_of_the_paper(name) == pytest.approx(flops * config.training.steps)
-    assert plan.count_of_the_paper(name) / capacity == pytest.approx(share, abs=0.005)
+    assert count_of_the_paper(name) == pytest.approx(flops * config.training.steps)
+    assert count_of_the_paper(name) / capacity == pytest.approx(share, abs=0.005)
 
 
 def test_only_the_papers_sizes_are_the_papers_model():
     names = ("wmt14-en-fr-big", "D1", "C1", "tiny")
-    assert [plan.papers_model(preset(name)) for name in names] == ["big", "base", None, None]
+    assert [papers_model(preset(name)) for name in names] == ["big", "base", None, None]
 
 
 # How much text a step has ---------------------------------------------------------------------------------------------
@@ -139,7 +147,31 @@ def test_a_step_that_takes_too_long_is_measured_three_times_nevertheless():
 
 def test_noise_makes_no_time_of_adam_negative():
     timed = plan.fitted(1, 4, [(1.0, 0.9, 3.0)])
-    assert (timed.once, timed.each, timed.per_pair) == (0, 1.0, 0)
+    assert (timed.once, timed.each, timed.per_pair) == pytest.approx((0, 7.9 / 6, 0))
+
+
+@pytest.mark.parametrize("seconds", [(1.0, 5.5, 1.9), (1.0, 5.0, 2.2), (2.0, 30.0, 2.1), (1.0, 0.5, 1.5),
+                                     (1.0, 9.0, 0.5)])
+def test_no_time_is_negative_and_what_was_measured_is_matched_as_well_as_may_be(seconds):
+    """The first three are machines on which a larger micro-batch costs more than in proportion."""
+    timed = plan.fitted(1, 4, [seconds])
+    found = timed.once, timed.each, timed.per_pair
+    assert min(found) >= 0
+
+    def error(once, each, per_pair):
+        of_all = once + each + per_pair, once + each + 4 * per_pair, once + 2 * (each + per_pair)
+        return sum((time - expected)**2 for time, expected in zip(of_all, seconds))
+
+    around = [0, 0.01, 0.1, 1.0]
+    for change in np.array(np.meshgrid(*[[-step for step in around] + around] * 3)).reshape(3, -1).T:
+        assert error(*np.maximum(0, found + change)) >= error(*found) - 1e-9
+
+
+def test_a_machine_that_larger_batches_slow_down_is_told_by_the_large_ones():
+    """Seconds that grow with the square of the pairs: no such line meets all, and it is nearest to the large ones."""
+    timed = plan.fitted(8, 32, [tuple(0.1 + n * 0.01 * pairs**2 for n, pairs in ((1, 8), (1, 32), (2, 8)))])
+    assert min(timed.once, timed.each, timed.per_pair) == 0
+    assert timed.seconds(1, 32) == pytest.approx(0.1 + 0.01 * 32**2, rel=0.2)
 
 
 def test_the_steps_that_are_measured_are_those_of_training(small_config, monkeypatch):
@@ -203,6 +235,16 @@ def test_processes_share_micro_batches_and_cores(planned, small_settings):
     assert shared["flops"] == alone["flops"]
 
 
+def test_what_is_measured_is_no_larger_than_a_real_micro_batch(planned, small_settings, monkeypatch):
+    """However many processes share the step."""
+    monkeypatch.setattr(plan, "measure", lambda step, largest, seconds: plan.StepTime(0, 0, 1.0, 1, largest, 3))
+    for n in (1, 2, 4):
+        found = planned("tiny", *small_settings, "--set", "accumulation=4", "--threads", 1, "--nproc", n)
+        pairs = found["load"]["pairs"] / (1 - found["load"]["padding_share"]) / 4
+        assert found["timed"]["large"] == np.ceil(pairs)
+        assert found["step_seconds"] == pytest.approx(4 / n * pairs)
+
+
 def test_a_thread_more_takes_another_gradient_and_another_micro_batch(planned, small_settings):
     one, two = (planned("tiny", *small_settings, "--threads", n) for n in (1, 2))
     parts = one["memory"]
@@ -222,7 +264,7 @@ def test_the_table_says_how_each_number_is_known(cli, small_settings):
 @pytest.mark.parametrize("name, steps, hours", [("base", "100,000 steps", "12.00 hours"),
                                                 ("big", "300,000 steps", "84.00 hours")])
 def test_the_papers_hours_stand_beside_and_a_model_too_large_is_not_built(cli, monkeypatch, name, steps, hours):
-    monkeypatch.setattr(plan, "memory_bytes", lambda: 2**29)
+    monkeypatch.setattr(sizes, "memory_bytes", lambda: 2**29)
     monkeypatch.setattr(plan, "Trainer", None)                                     # whoever builds it fails
     outcome = cli("plan", name)
     assert outcome.code == 1
@@ -242,6 +284,13 @@ def test_memory_on_a_gpu_by_precision():
     n = sum(sizes.parameter_counts(BASE.model).values())
     assert sizes.accelerator_bytes(BASE, "bf16", 2**28)["weights, gradients, moments"] == 18 * n
     assert sizes.accelerator_bytes(BASE, "fp16", 2**28)["logits"] == 2 * 4096 * 37_000
+
+
+@pytest.mark.parametrize("seconds, said", [
+    (0.01234, "0.0123 seconds"), (119, "119 seconds"), (150, "2.5 minutes"), (7200, "2.0 hours"),
+    (3.5 * 86400, "3.5 days"), (2000 * 365 * 86400, "2,000.0 years")])
+def test_a_time_is_told_in_the_unit_that_suits(seconds, said):
+    assert sizes.spoken(seconds) == said
 
 
 # Bad input ------------------------------------------------------------------------------------------------------------

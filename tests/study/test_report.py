@@ -5,6 +5,7 @@ import re
 import shutil
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from scratchformer import config as configs
@@ -146,9 +147,12 @@ def of_dataset(prepared):
 ])
 def test_the_papers_scores_stand_where_task_and_model_are_the_papers(of_dataset, config, text, printed, said):
     entry = NEWSTEST2014 | {"source": f"/data/wmt14/{text}.en"}
-    found, remark = report.papers_score(entry, config, of_dataset("wmt14-en-de"))
+    language, other = ("fr", "de") if config.data.target_language == "fr" else ("de", "fr")
+    found, remark = report.papers_score(entry, config, of_dataset(f"wmt14-en-{language}"))
     assert found == printed and said in remark
-    for manifest in (of_dataset("multi30k"), of_dataset(""), None):
+    assert ("belong beside" in remark) == (found != "–" and language == "de")
+    assert ("indicative only" in remark) == (found != "–" and language == "fr")
+    for manifest in (of_dataset(f"wmt14-en-{other}"), of_dataset("multi30k"), of_dataset(""), None):
         found, remark = report.papers_score(entry, config, manifest)
         assert found == "–" and "not WMT 2014's" in remark
 
@@ -165,9 +169,9 @@ def test_scores_are_shown_as_recorded(page, own_run):
     assert "- `a|b`" in text and "not WMT 2014's" in text
 
 
-@pytest.mark.parametrize("config, expected", [(preset("base"), ["3.30e18", "3.28e18", "9.53e17", "29%"]),
-                                              (BIG, ["2.30e19", "9.68e18", "42%"]),
-                                              (preset("tiny"), ["does not say what a model of these sizes cost"])])
+@pytest.mark.parametrize("config, expected", [
+    (preset("base"), ["3.30e18", "3.28e18", "29%", "counted for a run with 9.53e17", "capacity with 3.30e18"]),
+    (BIG, ["2.30e19", "9.68e18", "42%"]), (preset("tiny"), ["does not say what a model of these sizes cost"])])
 def test_the_papers_cost_is_explained(config, expected):
     [text] = report.papers_cost(config)
     assert all(number in text for number in expected), text
@@ -176,7 +180,8 @@ def test_the_papers_cost_is_explained(config, expected):
 def test_the_papers_perplexity_stands_beside_that_on_its_text_only(of_dataset):
     log = report.Log(True, [], [{"step": 5, "loss": 1.6, "perplexity": 4.95, "all_target_tokens": 9}], [])
     wmt = of_dataset("wmt14-en-de")
-    assert "The paper: 4.92 on newstest2013" in report.of_perplexity(preset("base"), wmt, log)[-1]
+    said = report.of_perplexity(preset("base"), wmt, log)[-1]
+    assert "The paper: 4.92 on newstest2013" in said and "indicative only" in said
     assert "cannot be compared" in report.of_perplexity(preset("base"), of_dataset("multi30k"), log)[-1]
     assert "cannot be compared" in report.of_perplexity(preset("base"), None, log)[-1]
     assert "no perplexity for this model" in report.of_perplexity(preset("tiny"), wmt, log)[-1]
@@ -187,8 +192,15 @@ def test_a_prepared_text_tells_what_it_is(page, own_run, small_config, prepared,
     own_run.write_config(small_config(**{"data.directory": str(directory)}))
     text, train = page(own_run), read_manifest(prepared).splits["train"]
     found = cells(text)
-    assert found["`splits.train.pairs`"] == ["100"] and found["`clean.total.kept`"] == ["100"]
-    assert "crc" not in text and "bytes" not in text
+    assert found["data set"] == ["files of one's own"] and found["vocabulary"] == ["60 pieces"]
+    assert found["limits of a pair"] == ["80 words, lengths in a ratio of 9.0, 256 tokens"]
+    assert found["training pairs kept"] == ["100 of 100 lines"] and found["version of numpy"] == [np.__version__]
+    assert found["train.en"] == found["all parts"] == ["100", "100", "0", "0", "0", found["all parts"][-1]]
+    assert found["training pairs with a sentence of val or test"] == [f"{found['all parts'][-1]}, kept"]
+    assert found["train"] == ["100", "0", "0", f"{train.source_tokens:,}", f"{train.target_tokens:,}",
+                              f"{train.source_tokens / 100:.1f} and {train.target_tokens / 100:.1f}",
+                              str(train.longest), f"{train.unk_share:.4%}"]
+    assert found["val"][0] == "20" and "crc" not in text and "splits." not in text
     steps = [line for line in log_lines(own_run) if line["event"] == "step"]
     S, T = train.source_tokens / 100, train.target_tokens / 100
     n_pairs = sum(step["source_tokens"] for step in steps) / S

@@ -7,7 +7,6 @@ says, and whether memory, disk and patience suffice.
 from __future__ import annotations
 
 import math
-import os
 import shutil
 import time
 from pathlib import Path
@@ -21,9 +20,9 @@ from scratchformer.nn.ops import Ops
 from scratchformer.nn.optim import noam
 from scratchformer.nn.parameter import Array
 from scratchformer.nn.transformer import Transformer
-from scratchformer.study import sizes
 from scratchformer.study.doctor.findings import Finding, Verdict, verdict
 from scratchformer.study.doctor.specimens import watched
+from scratchformer.study.sizes import BYTES, checkpoint_bytes, memory_bytes, parameter_counts, spoken, training_bytes
 from scratchformer.text.batches import Batch
 from scratchformer.training.run import RunDirectory, load_run
 
@@ -108,7 +107,7 @@ class ActivityWatch(Ops):
 
 def fits(config: ModelConfig) -> Finding | None:
     """None if there is memory for weights, gradients and what initialising them takes; else says so."""
-    needed, limit = 4 * sizes.BYTES * sum(sizes.parameter_counts(config).values()), memory_bytes()
+    needed, limit = 4 * BYTES * sum(parameter_counts(config).values()), memory_bytes()
     if limit is None or needed <= 0.8 * limit:
         return None
     return Finding("before the first step", "loss, gradients and hidden units of the new model are sensible",
@@ -286,13 +285,8 @@ def of_machine(config: Config, run: RunDirectory | None) -> Iterator[Finding]:
     yield memory(config)
 
 
-def checkpoint_bytes(config: Config) -> int:
-    weights = sum(sizes.parameter_counts(config.model).values()) * sizes.BYTES
-    return (config.training.keep + 1) * 3 * weights + 2 * weights
-
-
 def memory(config: Config) -> Finding:
-    probe, needed, limit = "memory", sum(sizes.training_bytes(config).values()), memory_bytes()
+    probe, needed, limit = "memory", sum(training_bytes(config).values()), memory_bytes()
     expected = "weights, gradients, moments and the activations of a micro-batch fit into memory"
     if limit is None:
         return Finding(probe, expected, f"{needed / GIB:.2f} GiB needed; this system does not tell how much there is",
@@ -300,20 +294,6 @@ def memory(config: Config) -> Finding:
     return Finding(probe, expected, f"{needed / GIB:.2f} GiB needed, estimated; this machine has {limit / GIB:.1f} GiB",
                    verdict(needed / limit, 0.8, 1.0),
                    "lower training.tokens_per_batch and raise training.accumulation: the same steps, in smaller parts")
-
-
-def memory_bytes() -> int | None:
-    """What this machine, or the container we are in, has; None if it does not say."""
-    try:
-        limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
-    except (AttributeError, ValueError, OSError):                                  # not a POSIX system
-        return None
-    for file in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        try:
-            limits.append(int(Path(file).read_text()))
-        except (OSError, ValueError):                                              # not there, or "max": no limit
-            pass
-    return min(limits)
 
 
 def duration(look: FirstLook, target_positions: float, n_steps: int, steps_per_epoch: float | None) -> Finding:
@@ -325,10 +305,3 @@ def duration(look: FirstLook, target_positions: float, n_steps: int, steps_per_e
         f"a step about {spoken(seconds)}{epoch}, all {n_steps:,} steps {spoken(seconds * n_steps)}",
         verdict(seconds * n_steps, 7 * 86400, math.inf),
         "this size is meant for GPUs; on a CPU take a smaller preset, or stop earlier (--minutes)")
-
-
-def spoken(seconds: float) -> str:
-    for size, unit in ((365 * 86400, "years"), (86400, "days"), (3600, "hours"), (60, "minutes")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} seconds" if seconds >= 10 else f"{seconds:.2g} seconds"
