@@ -20,7 +20,7 @@ MAY_IMPORT = {
     "gpu": {"errors", "config", "nn", "parallel"},
     "decoding": {"errors", "config", "nn", "text"},
     "training": {"errors", "locks", "files", "config", "nn", "text", "parallel", "gpu", "decoding"},
-    "study": {"errors", "files", "config", "nn", "text", "parallel", "gpu", "decoding", "training"},
+    "study": {"errors", "files", "locks", "config", "nn", "text", "parallel", "gpu", "decoding", "training"},
     "cli": {"", "errors", "config", "nn", "text", "parallel", "gpu", "decoding", "training", "study"},
 }
 """Room -> rooms on lower floors; "" is the package itself. Within a room everything may be imported."""

@@ -13,7 +13,7 @@ import json
 import re
 import sys
 from pathlib import Path
-from typing import Any, Callable, Iterable
+from typing import Any, Callable
 
 from scratchformer.study import ablation_tables
 from scratchformer.study.markdown import table
