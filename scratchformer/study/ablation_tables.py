@@ -2,10 +2,11 @@
 
 Perplexity is compared as the loss, in nats per token: its logarithm, in which a change by a factor is a difference.
 
-Intervals are Student's, for 95 %. Three seeds alone say little about how far runs scatter, so the scatter is taken from
-all rows together, as an analysis of variance does: it supposes that it is the same in each. Runs with the same seed see
-the same batches in the same order; they are taken for independent all the same, which makes intervals of differences
-rather too wide than too narrow. With single runs there is no interval, and no verdict.
+A seed decides about the first weights and about the order of the text, for all rows alike, and some seeds are luckier
+than others. So a value is taken for the sum of what its row is worth, what its seed is worth, and chance; rows are
+compared within seeds, and chance is measured by what is left over in all runs together (a two-way analysis of variance, which
+supposes that chance is as large in each row). Intervals are Student's, for 95 %. With a single seed there is no
+interval, and no verdict.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from __future__ import annotations
 import functools
 import json
 import math
-from collections import defaultdict
 from pathlib import Path
 from typing import Any, NamedTuple, Sequence
 
@@ -83,33 +83,45 @@ def student(freedom: int, confidence: float = CONFIDENCE) -> float:
     return math.sqrt(freedom) * math.tan(u[np.searchsorted(share, confidence * share[-1])])
 
 
-class Sample(NamedTuple):
-    """One metric of one row: a value for each seed."""
+class Effects(NamedTuple):
+    """value = effect of its row + effect of its seed + chance, by least squares.
 
-    values: np.ndarray
+    places   row -> its place among the effects
+    effects  of the rows, then of the seeds; only differences mean something
+    inverse  (effects, effects): of X^T X, where X (runs, effects) says with ones which run is of which row and seed
+    chance   standard deviation, in the metric's unit;  freedom: how many runs more than effects there are
+    """
 
-    @property
-    def mean(self) -> float:
-        return float(self.values.mean())
-
-
-class Scatter(NamedTuple):
-    """How far runs of one row lie apart: standard deviation, pooled over all rows, and its degrees of freedom."""
-
-    deviation: float
+    places: dict[str, int]
+    effects: np.ndarray
+    inverse: np.ndarray
+    chance: float
     freedom: int
 
-    @classmethod
-    def of(cls, samples: Sequence[Sample]) -> Scatter:
-        freedom = sum(len(sample.values) - 1 for sample in samples)
-        squares = sum(float(((sample.values - sample.mean) ** 2).sum()) for sample in samples)
-        return cls(math.sqrt(squares / freedom) if freedom else math.nan, freedom)
-
-    def margin(self, *samples: Sample) -> float:
-        """Half the interval of a mean, or of the difference of two means; NaN for single runs."""
+    def difference(self, first: str, second: str) -> tuple[float, float]:
+        """By how much the value of one row exceeds that of another, and half the interval; NaN if nothing can tell."""
+        contrast = np.zeros(len(self.effects))
+        contrast[self.places[first]], contrast[self.places[second]] = 1, -1
+        value = float(contrast @ self.effects)
         if not self.freedom:
-            return math.nan
-        return student(self.freedom) * self.deviation * math.sqrt(sum(1 / len(sample.values) for sample in samples))
+            return value, math.nan
+        return value, student(self.freedom) * self.chance * math.sqrt(contrast @ self.inverse @ contrast)
+
+
+def effects_of(runs: Sequence[dict[str, Any]], metric: str) -> Effects:
+    """runs  each with its row, its seed and the metric; not every row needs every seed, but base has them all"""
+    places = {row: place for place, row in enumerate(dict.fromkeys(run["row"] for run in runs))}
+    seeds = {seed: len(places) + place for place, seed in enumerate(dict.fromkeys(run["seed"] for run in runs))}
+    X = np.zeros((len(runs), len(places) + len(seeds)))
+    for i, run in enumerate(runs):
+        X[i, places[run["row"]]] = X[i, seeds[run["seed"]]] = 1
+    values = np.array([run[metric] for run in runs])
+    inverse = np.linalg.pinv(X.T @ X)
+    effects = inverse @ X.T @ values
+    freedom = len(runs) - np.linalg.matrix_rank(X)
+    left_over = values - X @ effects
+    return Effects(places, effects, inverse, math.sqrt(left_over @ left_over / freedom) if freedom else math.nan,
+                   int(freedom))
 
 
 def verdict(claim: Claim, difference: float, margin: float) -> str:
@@ -141,12 +153,8 @@ def results(task: str, trials: Sequence[Trial]) -> dict[str, Any]:
                      for row, config in rows.items()}}
 
 
-def samples(found: dict[str, Any], metric: str) -> dict[str, Sample]:
-    """Row -> its values, in the order of Table 3."""
-    values: dict[str, list[float]] = defaultdict(list)
-    for run in found["runs"]:
-        values[run["row"]].append(run[metric])
-    return {row: Sample(np.array(values[row])) for row in found["rows"] if row in values}
+def values_of(found: dict[str, Any], row: str, metric: str) -> np.ndarray:
+    return np.array([run[metric] for run in found["runs"] if run["row"] == row])
 
 
 def in_paper(row: str, metric: str) -> float:
@@ -156,17 +164,17 @@ def in_paper(row: str, metric: str) -> float:
 def judged(found: dict[str, Any]) -> list[dict[str, Any]]:
     """Every claim whose rows were run: by how much the better row is better, in the paper and here, and the verdict."""
     judgements = []
-    for claim in CLAIMS:
-        of = samples(found, claim.metric)
-        first, second = claim.rows
-        if first not in of or second not in of:
-            continue
-        sign = -1 if claim.metric == "loss" else 1                                 # a lower loss is better
-        difference = sign * (of[first].mean - of[second].mean)
-        margin = Scatter.of(list(of.values())).margin(of[first], of[second])
-        judgements.append({"claim": claim.text, "rows": claim.rows, "metric": claim.metric,
-                           "paper": sign * (in_paper(first, claim.metric) - in_paper(second, claim.metric)),
-                           "difference": difference, "margin": margin, "verdict": verdict(claim, difference, margin)})
+    for metric in METRICS:
+        effects = effects_of(found["runs"], metric)
+        sign = -1 if metric == "loss" else 1                                       # a lower loss is better
+        for claim in CLAIMS:
+            if claim.metric == metric and effects.places.keys() >= set(claim.rows):
+                first, second = claim.rows
+                difference, margin = effects.difference(first, second)
+                judgements.append({"claim": claim.text, "rows": claim.rows, "metric": metric,
+                                   "paper": sign * (in_paper(first, metric) - in_paper(second, metric)),
+                                   "difference": sign * difference, "margin": margin,
+                                   "verdict": verdict(claim, sign * difference, margin)})
     return judgements
 
 
@@ -178,16 +186,14 @@ def with_margin(value: float, margin: float, form: str) -> str:
 
 
 def rows_table(found: dict[str, Any]) -> str:
-    """Table 3 with our columns beside the paper's."""
-    losses, bleus = samples(found, "loss"), samples(found, "bleu")
-    scatter = {"loss": Scatter.of(list(losses.values())), "bleu": Scatter.of(list(bleus.values()))}
+    """Table 3 with our columns beside the paper's: means over the seeds, and the range."""
     lines = []
     for row, described in found["rows"].items():
         changes = ", ".join(f"{name} = {value}" for name, value in described["changes"].items())
-        loss, bleu = losses[row], bleus[row]
-        lines.append([row, changes or "–", f"{described['parameters']:,}", str(len(loss.values)),
-                      with_margin(loss.mean, scatter["loss"].margin(loss), ".3f"), f"{math.exp(loss.mean):.3f}",
-                      with_margin(bleu.mean, scatter["bleu"].margin(bleu), ".1f"),
+        loss, bleu = (values_of(found, row, metric) for metric in METRICS)
+        lines.append([row, changes or "–", f"{described['parameters']:,}", len(loss),
+                      f"{loss.mean():.3f} ({loss.min():.3f} to {loss.max():.3f})", f"{math.exp(loss.mean()):.3f}",
+                      f"{bleu.mean():.1f} ({bleu.min():.1f} to {bleu.max():.1f})",
                       f"{PAPER_TABLE3[row].ppl:.2f}", f"{PAPER_TABLE3[row].bleu:.1f}"])
     return table(["row", "changes", "parameters", "runs", "loss, nats", "perplexity", "BLEU", "the paper's perplexity",
                   "the paper's BLEU"], lines)
@@ -218,22 +224,20 @@ def verdicts(found: dict[str, Any]) -> str:
 def differences_figure(found: dict[str, Any]) -> Figure:
     """Each row's distance from the base model, with its interval, and the paper's distance as a ring."""
     figure = Figure(figsize=(9, 0.32 * len(found["rows"]) + 1.4), layout="constrained")
+    rows = [row for row in found["rows"] if row != "base"]
+    at = np.arange(len(rows))
     for axes, (metric, unit) in zip(figure.subplots(1, 2, sharey=True), METRICS.items()):
-        of = samples(found, metric)
-        scatter, rows = Scatter.of(list(of.values())), [row for row in of if row != "base"]
-        at = np.arange(len(rows))
-        ours = [of[row].mean - of["base"].mean for row in rows]
+        effects = effects_of(found["runs"], metric)
+        ours, margins = np.array([effects.difference(row, "base") for row in rows]).reshape(-1, 2).T
         theirs = [in_paper(row, metric) - in_paper("base", metric) for row in rows]
-        margins = [scatter.margin(of[row], of["base"]) for row in rows]
         axes.axvline(0, color="0.6", linewidth=1)
-        axes.errorbar(ours, at, xerr=margins if scatter.freedom else None, fmt="o", color=figures.DARK, capsize=3,
+        axes.errorbar(ours, at, xerr=margins if effects.freedom else None, fmt="o", color=figures.DARK, capsize=3,
                       label=f"here ({found['task']}), 95 %")
         axes.plot(theirs, at, "o", markerfacecolor="none", markersize=9, color=figures.ACCENT, label="the paper")
         axes.set_yticks(at, rows)
         better = "lower" if metric == "loss" else "higher"
         figures.label(axes, f"{'Loss' if metric == 'loss' else 'BLEU'}: distance from the base model",
                       x=f"{unit} ({better} is better)")
-        axes.set_xscale("symlog", linthresh=0.1 if metric == "loss" else 1.0)
     axes.invert_yaxis()
     axes.legend(loc="best")
     return figure
