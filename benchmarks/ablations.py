@@ -3,7 +3,7 @@
     python benchmarks/ablations.py [--runs DIR] [--out DIR]
 
 It does what `scratchformer ablate --on tiny --seeds 3 --out DIR` does, and writes what came of it, with where it comes
-from, as ablations_tiny.json. 57 runs take most of an hour on two quiet cores; the same command goes on after a stop.
+from, as ablations.json. 57 runs take most of an hour on two quiet cores; the same command goes on after a stop.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def main() -> None:
     if code:
         sys.exit(code)
     found = json.loads((arguments.runs / "ablations.json").read_text(encoding="utf-8"))
-    write(arguments.out, "ablations_tiny",
+    write(arguments.out, "ablations",
           {"provenance": json.loads(begun.read_text(encoding="utf-8")), "seeds": list(range(SEEDS)), **found})
     shutil.copy(arguments.runs / "ablations.png", arguments.out)
 

@@ -140,8 +140,8 @@ TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "scaling": ("cpu_scaling", scaling),
     "tricks": ("cpu_tricks", tricks),
     "pipeline": ("pipeline", pipeline),
-    "ablations_rows": ("ablations_tiny", ablation_tables.rows_table),
-    "ablations_claims": ("ablations_tiny", ablation_tables.claims_table),
+    "ablations_rows": ("ablations", ablation_tables.rows_table),
+    "ablations_claims": ("ablations", ablation_tables.claims_table),
 }
 """Mark in a page -> the result's file, and what makes the table of it."""
 

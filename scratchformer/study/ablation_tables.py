@@ -4,8 +4,8 @@ Perplexity is compared as the loss, in nats per token: its logarithm, in which a
 
 A seed decides about the first weights and about the order of the text, for all rows alike, and some seeds are luckier
 than others. So a value is taken for the sum of what its row is worth, what its seed is worth, and chance; rows are
-compared within seeds, and chance is measured by what is left over in all runs together (a two-way analysis of variance, which
-supposes that chance is as large in each row). Intervals are Student's, for 95 %. With a single seed there is no
+compared within seeds, and chance is measured by what is left over in all runs together (a two-way analysis of variance,
+which supposes that chance is as large in each row). Intervals are Student's, for 95 %. With a single seed there is no
 interval, and no verdict.
 """
 
@@ -146,7 +146,8 @@ def results(task: str, trials: Sequence[Trial]) -> dict[str, Any]:
     base = configs.flat(next(trial.config for trial in trials if trial.row == "base"))
     rows = {row: next(trial.config for trial in done if trial.row == row) for row in ROWS
             if any(trial.row == row for trial in done)}
-    return {"task": task, "config": base, "runs": [trial.result() for trial in done],
+    settings = {key: value for key, value in base.items() if not key.startswith("data.") and key != "training.seed"}
+    return {"task": task, "config": settings, "runs": [trial.result() for trial in done],
             "rows": {row: {"changes": {key.split(".")[1]: value for key, value in configs.flat(config).items()
                                        if value != base[key] and key != "training.seed"},
                            "parameters": sum(parameter_counts(config.model).values())}
