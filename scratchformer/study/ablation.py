@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import time
@@ -104,15 +103,9 @@ def written_text(task: str, out: Path) -> str:
     if TASKS[task].dataset:
         raise UserError(f"--on {task} needs --data DIR, a directory that "
                         f"`scratchformer data {TASKS[task].dataset} --out DIR` writes")
-    directory, partial = out / "text", out / ".text.partial"
-    if not directory.exists():
-        make_directory(out)
-        try:
-            shutil.rmtree(partial, ignore_errors=True)
-            grammar.write_corpus(partial, annotations=())
-            partial.rename(directory)
-        except OSError as error:
-            raise UserError(f"{directory}: cannot write: {error.strerror}") from None
+    directory = out / "text"
+    if not (directory / "val.de").exists() or not (directory / "train.de").exists():
+        grammar.write_corpus(directory, annotations=())
     return str(directory)
 
 

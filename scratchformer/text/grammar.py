@@ -44,6 +44,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from scratchformer.errors import UserError
+from scratchformer.files import make_directory, replace_text
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -1743,19 +1744,26 @@ def write_corpus(directory: Path, seed: int = SEED, annotations: tuple[str, ...]
     """Write {split}.en, {split}.de and, for the splits in `annotations`, {split}.jsonl: one JSON object a line.
 
     Returns the lines of the overlap report.
-    Raises: UserError if `annotations` names an unknown split.
+    Raises: UserError if `annotations` names an unknown split, if a file with other content bears one of these names, or
+        if the directory cannot be written.
     """
     unknown = [name for name in annotations if name not in SPLITS]
     if unknown:
         raise UserError(f"no such split: {', '.join(unknown)}; the splits are {', '.join(SPLITS)}")
     corpus = generate(seed)
-    directory.mkdir(parents=True, exist_ok=True)
+    texts = {}
     for name, examples in corpus.items():
-        write_lines(directory / f"{name}.en", (example.source for example in examples))
-        write_lines(directory / f"{name}.de", (example.target for example in examples))
+        texts[f"{name}.en"] = as_lines(example.source for example in examples)
+        texts[f"{name}.de"] = as_lines(example.target for example in examples)
         if name in annotations:
-            records = (json.dumps(answers(example), ensure_ascii=False) for example in examples)
-            write_lines(directory / f"{name}.jsonl", records)
+            texts[f"{name}.jsonl"] = as_lines(json.dumps(answers(example), ensure_ascii=False) for example in examples)
+    paths = {directory / file: text for file, text in texts.items()}
+    for path, text in paths.items():
+        if path.exists() and (not path.is_file() or path.read_bytes() != text.encode("utf-8")):
+            raise UserError(f"{path}: is there already, with other content; choose another directory")
+    make_directory(directory)
+    for path, text in paths.items():
+        replace_text(path, text)
     return overlap_report(corpus)
 
 
@@ -1764,9 +1772,8 @@ def answers(example: Example) -> dict[str, Any]:
     return {key: value for key, value in example._asdict().items() if key not in ("source", "target")}
 
 
-def write_lines(path: Path, lines: Iterable[str]) -> None:
-    """UTF-8 with "\\n" at the end of every line, on every machine."""
-    path.write_bytes("".join(line + "\n" for line in lines).encode("utf-8"))
+def as_lines(sentences: Iterable[str]) -> str:
+    return "".join(sentence + "\n" for sentence in sentences)
 
 
 # --- scoring ---------------------------------------------------------------------------------------------------------

@@ -55,6 +55,16 @@ def test_write_corpus_rejects_an_unknown_split(tmp_path):
         grammar.write_corpus(tmp_path, annotations=("tset",))
 
 
+def test_writing_the_corpus_overwrites_nobody(corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(grammar, "generate", lambda seed: corpus)
+    (tmp_path / "val.en").write_text("my own\n", encoding="utf-8")
+    with pytest.raises(UserError, match="val.en: is there already, with other content"):
+        grammar.write_corpus(tmp_path, annotations=())
+    assert [path.name for path in tmp_path.iterdir()] == ["val.en"]
+    (tmp_path / "val.en").unlink()
+    assert grammar.write_corpus(tmp_path, annotations=()) == grammar.write_corpus(tmp_path, annotations=())
+
+
 def test_sizes(corpus):
     assert {split: len(examples) for split, examples in corpus.items()} == grammar.SIZES
 
