@@ -107,8 +107,7 @@ def tricks(result: dict[str, Any]) -> str:
 def pipeline(result: dict[str, Any]) -> str:
     found, millions = result["results"], result["config"]["pairs"] / 1e6
     start, batches = found["start_up"], found["batches"]
-    rows = {f"{stage}, {result['config']['workers']} processes":
-            f"{number(seconds, ',.0f')} s, {number(seconds / millions, ',.0f')} s for a million pairs"
+    rows = {stage: f"{number(seconds, ',.0f')} s, {number(seconds / millions, ',.0f')} s for a million pairs"
             for stage, seconds in found["stages"].items()}
     rows |= {
         "memory, all processes together, at most": f"{number(found['memory']['together_resident_mb'], ',.0f')} MB",
@@ -120,7 +119,8 @@ def pipeline(result: dict[str, Any]) -> str:
         f"{batches['steps_per_second_of_the_paper']}",
         "stopped and resumed, the same weights": "bit for bit" if found["resume"]["exact"] else "no",
     }
-    return table([f"{found['train']['pairs']:,} pairs", found["page_cache"]["state"]], rows.items())
+    head = f"{found['train']['pairs']:,} pairs, {result['config']['workers']} processes (vocabulary: one)"
+    return table([head, found["page_cache"]["state"]], rows.items())
 
 
 def source(name: str, result: dict[str, Any]) -> str:
