@@ -172,17 +172,25 @@ def own_version() -> str:
 
 
 def existing(files: CorpusFiles) -> CorpusFiles:
-    """The same files, with .gz where only that exists. Raises: UserError if one is missing, or no text is given."""
-    def found(pair: ParallelFiles) -> ParallelFiles:
-        for path in pair:
-            if plain_or_gz(path) is None:
-                raise UserError(f"cannot read {path}: No such file")
-        return ParallelFiles(*(plain_or_gz(path) or path for path in pair))
+    """The same files, with .gz where only that exists.
+
+    Raises: UserError if one is missing or is not a file, such as a pipe, or if no text is given.
+    """
+    def found(path: Path) -> Path:
+        file = plain_or_gz(path)
+        if file is None:
+            raise UserError(f"cannot read {path}: No such file")
+        if not file.is_file():
+            raise UserError(f"{path}: not a file on disk; it is read more than once")
+        return file
+
+    def both(pair: ParallelFiles) -> ParallelFiles:
+        return ParallelFiles(found(pair.source), found(pair.target))
 
     if not files.train:
         raise UserError("no training text is named")
-    return CorpusFiles([found(part) for part in files.train], files.val and found(files.val),
-                       files.test and found(files.test))
+    return CorpusFiles([both(part) for part in files.train], files.val and both(files.val),
+                       files.test and both(files.test))
 
 
 def all_pairs(files: CorpusFiles) -> list[ParallelFiles]:

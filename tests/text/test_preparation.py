@@ -336,6 +336,16 @@ def test_spoilt_files(spoilt, change, complaint):
     assert re.search(complaint, spoilt(change))
 
 
+@pytest.mark.parametrize("name", ["first.en", "dev.en"])
+def test_a_pipe_is_refused(spoilt, name):
+    """Nobody writes into it: if it were opened, this would wait for ever."""
+    def replace_by_pipe(directory):
+        (directory / name).unlink()
+        os.mkfifo(directory / name)
+
+    assert f"{name}: not a file on disk; it is read more than once" in spoilt(replace_by_pipe)
+
+
 @pytest.mark.parametrize("arguments, complaint", [
     (["--vocab-size", "0"], "--vocab-size 0 must be at least 1"), (["--vocab-size", "9"], "too small for this text"),
     (["--vocab-size", "5000"], "too large for this text: at most"), (["--max-words", "0"], "--max-words 0"),
