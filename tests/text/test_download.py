@@ -369,6 +369,12 @@ def test_a_redirect_loop(server, refused, pauses):
     assert "redirects" in refused() and pauses == []
 
 
+@pytest.mark.parametrize("address", ["http://[bad", "http://", "ftp://elsewhere"])
+def test_a_redirect_to_what_is_no_address(server, refused, pauses, address):
+    server.always = redirect(address)
+    assert refused().startswith(f"{server.url}/file.tgz: ") and pauses == []
+
+
 @pytest.mark.parametrize("mirror", ["mirror.example", "ftp://mirror.example", "http://", "http://[::1"])
 def test_a_mirror_that_is_no_url(refused, pauses, mirror):
     refused(mirror=mirror)
