@@ -123,12 +123,28 @@ class Manifest:
         splits = {name: SplitCounts(**counts) for name, counts in values["splits"].items()}
         if "train" not in splits or TOKENIZER not in values["files"]:
             raise ValueError("no training text, or no tokenizer")
-        for name in ("lines", "empty", "held_out"):
-            int(values["clean"]["total"][name])
-        int(values["options"]["max_length"])
+        for counts in splits.values():
+            _require_counts({name: count for name, count in vars(counts).items() if name != "unk_share"})
+            _require_counts({"pairs": counts.pairs, "longest": counts.longest}, least=1)
+            if not isinstance(counts.unk_share, int | float):
+                raise ValueError(f"unk_share is {counts.unk_share!r}")
+        clean = values["clean"]
+        _require_counts({name: clean["total"][name] for name in ("lines", "empty", "held_out")})
+        _require_counts({"repeated": clean["repeated"], "ids_crc32": values["ids_crc32"]})
+        _require_counts({"vocab_size": values["vocab_size"], "max_length": values["options"]["max_length"]}, least=1)
         for kept in values["files"].values():
-            int(kept["bytes"]), int(kept["crc32"])
-        return cls(**values | {"languages": tuple(values["languages"]), "splits": splits})
+            _require_counts({name: kept[name] for name in ("bytes", "crc32")})
+        source, target = values["languages"]
+        if not (isinstance(source, str) and isinstance(target, str)):
+            raise ValueError("languages that are no names")
+        return cls(**values | {"languages": (source, target), "splits": splits})
+
+
+def _require_counts(counts: dict[str, Any], least: int = 0) -> None:
+    """Raises: ValueError if one of them is not an integer, or is less than `least`."""
+    for name, count in counts.items():
+        if type(count) is not int or count < least:                                # True is an int, too
+            raise ValueError(f"{name} is {count!r}")
 
 
 # Reading --------------------------------------------------------------------------------------------------------------
