@@ -178,6 +178,17 @@ def test_a_damaged_directory_is_told_in_one_line(own, name, damage, complaint):
     assert "\n" not in str(refusal.value)
 
 
+@pytest.mark.parametrize("wrong", [0, 60, 2**16 - 1])
+def test_an_id_that_cannot_be_is_noticed_when_it_is_read(own, wrong):
+    ids = np.load(own / "train.source.ids.npy", mmap_mode="r+")
+    ids[5] = wrong                                                                 # of the first pair
+    ids.flush()
+    pairs = PreparedCorpus(own).pairs("train", MAX_LENGTH)
+    pairs.batch(np.arange(1, 100))
+    with pytest.raises(UserError, match="train.source.ids.npy: damaged, .*: remove it and prepare the text again"):
+        pairs.batch(np.arange(3))
+
+
 def test_arrays_of_different_corpora_are_noticed(own):
     """Sizes may agree with a manifest that somebody has mended."""
     manifest = read_manifest(own)
