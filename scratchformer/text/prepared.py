@@ -269,7 +269,7 @@ def read_manifest(directory: Path) -> Manifest:
     except FileNotFoundError:
         raise UserError(
             f"{directory}: its preparation is not finished, since there is no {MANIFEST}: "
-            "give the same scratchformer data command again"
+            "give the scratchformer data command that it was begun with, or one that comes to its end"
         ) from None
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from None
