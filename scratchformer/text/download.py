@@ -142,6 +142,8 @@ def load_rest(url: str, partial: Path, n_bytes: int) -> None:
             if n_bytes and total != n_bytes:
                 raise UserError(f"{url}: not the expected file: {total} bytes, expected {n_bytes}")
             receive(response, partial, start, total)
+    except UserError:                                                              # which is a ValueError, too
+        raise
     except HOPELESS as error:
         raise UserError(f"{url}: {in_one_line(error)}") from error
     except requests.exceptions.SSLError as error:                                  # another certificate will not come

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -59,7 +60,7 @@ from scratchformer.text.prepared import (
     read_manifest,
 )
 from scratchformer.text.tokenizer import UNK, Tokenizer
-from scratchformer.text.workers import map_in_order
+from scratchformer.text.workers import in_another_process, map_in_order
 
 LINES_PER_BLOCK = 10_000
 """A block is about 2 MB of text, and a fraction of a second of work."""
@@ -374,14 +375,22 @@ def copy_text(path: Path, to: Path) -> None:
 
 
 def learn_vocabulary(out: Path, options: Options, n_pairs: int, begin: Begin) -> Outcome:
-    """Learn one vocabulary for both languages, from as many lines of each."""
+    """Learn one vocabulary for both languages, from as many lines of each.
+
+    This takes minutes, in which sentencepiece hears no Ctrl-C: so it is another process that learns, if there may be.
+    """
     sample = min(options.sample, n_pairs)
-    paths = [out / f"train.{language}" for language in options.languages]
-    sentences = (line for path in paths for line in sampled_lines(path, n_pairs, sample))
-    tokenizer = Tokenizer.train(sentences, options.vocab_size, options.byte_fallback)
+    learn = partial(learnt_tokenizer, out, options, n_pairs, sample)
+    tokenizer = learn() if options.workers == 1 else in_another_process(learn)
     begin()
     tokenizer.save(out / TOKENIZER)
     return Outcome({"sample": sample}, f"{options.vocab_size:,} pieces, learnt from {sample:,} of {n_pairs:,} pairs")
+
+
+def learnt_tokenizer(out: Path, options: Options, n_pairs: int, sample: int) -> Tokenizer:
+    paths = [out / f"train.{language}" for language in options.languages]
+    sentences = (line for path in paths for line in sampled_lines(path, n_pairs, sample))
+    return Tokenizer.train(sentences, options.vocab_size, options.byte_fallback)
 
 
 def sampled_lines(path: Path, n_lines: int, sample: int) -> Iterator[str]:

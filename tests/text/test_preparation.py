@@ -170,6 +170,16 @@ def test_the_number_of_workers_leaves_no_trace(prepared, files_of):
     assert same_files(files_of, out, other, but=())
 
 
+def test_the_vocabulary_is_learnt_where_ctrl_c_is_heard(prepared, monkeypatch):
+    """With workers, in another process: this one does not know of the change."""
+    monkeypatch.setattr(Tokenizer, "train", None)
+    with pytest.raises(TypeError):
+        prepared()
+    prepared(workers=2)
+    with pytest.raises(UserError, match="vocab_size 9999 is too large for this text"):
+        prepared(workers=2, vocab_size=9999)
+
+
 # --- again
 
 
