@@ -36,9 +36,9 @@ CHUNK_BYTES = 1 << 16
 WORTH_ANOTHER = (408, 425, 429)
 """Answers below 500 that the next attempt may not get: Request Timeout, Too Early, Too Many Requests."""
 
-HOPELESS = (requests.TooManyRedirects, requests.exceptions.InvalidURL, requests.exceptions.MissingSchema,
-            requests.exceptions.InvalidSchema)
-"""What the next attempt would meet again."""
+HOPELESS = (requests.TooManyRedirects, ValueError)
+"""What the next attempt would meet again. A ValueError is an address that is none: ours, as InvalidURL and its kin, or
+one that the server leads to."""
 
 
 @dataclass(frozen=True)
@@ -142,6 +142,8 @@ def load_rest(url: str, partial: Path, n_bytes: int) -> None:
             if n_bytes and total != n_bytes:
                 raise UserError(f"{url}: not the expected file: {total} bytes, expected {n_bytes}")
             receive(response, partial, start, total)
+    except UserError:                                                              # which is a ValueError, too
+        raise
     except HOPELESS as error:
         raise UserError(f"{url}: {in_one_line(error)}") from error
     except requests.exceptions.SSLError as error:                                  # another certificate will not come

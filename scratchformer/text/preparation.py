@@ -17,8 +17,9 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -59,7 +60,7 @@ from scratchformer.text.prepared import (
     read_manifest,
 )
 from scratchformer.text.tokenizer import UNK, Tokenizer
-from scratchformer.text.workers import map_in_order
+from scratchformer.text.workers import in_another_process, map_in_order
 
 LINES_PER_BLOCK = 10_000
 """A block is about 2 MB of text, and a fraction of a second of work."""
@@ -68,6 +69,8 @@ SAMPLE = 1_000_000
 """Pairs that the vocabulary is learnt from. They are in memory, with the different words among them: about 1.5 GB."""
 
 Tell = Callable[[str], None]
+Begin = Callable[[], None]
+"""What a stage calls before it replaces the first of its files, and after all that may be wrong with its options."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +116,7 @@ def prepare(files: CorpusFiles, out: Path, options: Options = Options(), tell: T
     """Prepare a corpus in the directory `out`; `tell` is given a line for each stage.
 
     Raises: UserError for whatever is wrong with the files, the options or the directory; what was finished before
-        stays, and the directory counts as prepared only if all is.
+        stays, and the directory counts as prepared only if all is. A stage that is refused has changed nothing.
     """
     files = existing(files)
     require_own_directory(out, options.languages)
@@ -123,18 +126,19 @@ def prepare(files: CorpusFiles, out: Path, options: Options = Options(), tell: T
         clean = stages.take("clean", {
             "files": fingerprints(files), "languages": options.languages, "max_words": options.max_words,
             "max_ratio": options.max_ratio, "drop_overlap": options.drop_overlap,
-        }, text_names(files, options.languages), lambda: clean_text(files, out, options))
+        }, text_names(files, options.languages), lambda begin: clean_text(files, out, options, begin))
         train = [f"train.{language}" for language in options.languages]
         vocabulary = stages.take("vocabulary", {
             "text": clean.checksums(train), "vocab_size": options.vocab_size, "sample": options.sample,
             "byte_fallback": options.byte_fallback, "sentencepiece": sentencepiece.__version__,
-        }, [TOKENIZER], lambda: learn_vocabulary(out, options, clean.report["total"]["kept"]))
+        }, [TOKENIZER], lambda begin: learn_vocabulary(out, options, clean.report["total"]["kept"], begin))
         splits = [split for split in SPLITS if split == "train" or files.val]
         texts = [f"{split}.{language}" for split in splits for language in options.languages]
         encode = stages.take("encode", {
             "text": clean.checksums(texts), "tokenizer": vocabulary.checksums([TOKENIZER]),
             "max_length": options.max_length, "sentencepiece": sentencepiece.__version__,
-        }, [name for split in splits for name in array_names(split)], lambda: encode_text(out, splits, options))
+        }, [name for split in splits for name in array_names(split)],
+            lambda begin: encode_text(out, splits, options, begin))
         write_manifest(out, manifest_of(options, clean, vocabulary, encode))
         return read_manifest(out)
 
@@ -172,17 +176,25 @@ def own_version() -> str:
 
 
 def existing(files: CorpusFiles) -> CorpusFiles:
-    """The same files, with .gz where only that exists. Raises: UserError if one is missing, or no text is given."""
-    def found(pair: ParallelFiles) -> ParallelFiles:
-        for path in pair:
-            if plain_or_gz(path) is None:
-                raise UserError(f"cannot read {path}: No such file")
-        return ParallelFiles(*(plain_or_gz(path) or path for path in pair))
+    """The same files, with .gz where only that exists.
+
+    Raises: UserError if one is missing or is not a file, such as a pipe, or if no text is given.
+    """
+    def found(path: Path) -> Path:
+        file = plain_or_gz(path)
+        if file is None:
+            raise UserError(f"cannot read {path}: No such file")
+        if not file.is_file():
+            raise UserError(f"{path}: not a file on disk; it is read more than once")
+        return file
+
+    def both(pair: ParallelFiles) -> ParallelFiles:
+        return ParallelFiles(found(pair.source), found(pair.target))
 
     if not files.train:
         raise UserError("no training text is named")
-    return CorpusFiles([found(part) for part in files.train], files.val and found(files.val),
-                       files.test and found(files.test))
+    return CorpusFiles([both(part) for part in files.train], files.val and both(files.val),
+                       files.test and both(files.test))
 
 
 def all_pairs(files: CorpusFiles) -> list[ParallelFiles]:
@@ -262,18 +274,20 @@ class Stages:
         self.tell = tell
         self.records = self._read()
 
-    def take(self, name: str, made_from: dict[str, Any], names: list[str], work: Callable[[], Outcome]) -> Record:
+    def take(self, name: str, made_from: dict[str, Any], names: list[str], work: Callable[[Begin], Outcome]) -> Record:
         """The record of a stage, which writes the files `names`; it is done unless it was done from the same before."""
+        def begin() -> None:
+            (self.out / MANIFEST).unlink(missing_ok=True)
+            self.records[name] = Record({}, {}, old.files | {file: {} for file in names})
+            self._write()
+
         made_from = json.loads(json.dumps({"format": FORMAT} | made_from))         # as it reads when it comes back
         old = self.records.get(name, Record({}, {}, {}))
         if old.made_from == made_from and self._is_whole(old):
             self.tell(f"{name}: done before")
             return old
-        (self.out / MANIFEST).unlink(missing_ok=True)
-        self.records[name] = Record({}, {}, old.files | {file: {} for file in names})
-        self._write()
         began = time.perf_counter()
-        report, line = work()
+        report, line = work(begin)
         files = {file: {"bytes": (self.out / file).stat().st_size, "crc32": crc32_of_file(self.out / file)}
                  for file in names}
         for file in old.files.keys() - files.keys():                               # of other languages, or a test set
@@ -302,7 +316,7 @@ class Stages:
 # clean ----------------------------------------------------------------------------------------------------------------
 
 
-def clean_text(files: CorpusFiles, out: Path, options: Options) -> Outcome:
+def clean_text(files: CorpusFiles, out: Path, options: Options, begin: Begin) -> Outcome:
     """Write train.LANG of the pairs that are fit for training, and val.LANG and test.LANG as they are."""
     report: dict[str, Any] = {}
     held_out: set[str] = set()
@@ -311,8 +325,6 @@ def clean_text(files: CorpusFiles, out: Path, options: Options) -> Outcome:
             text = read_pairs(*pair)                                               # blank lines stay in the file
             report[split] = {"lines": len(text.source) + text.n_empty, "empty": text.n_empty}
             held_out |= set(map(normalized, text.source)) | set(map(normalized, text.target))
-            for path, language in zip(pair, options.languages):
-                copy_text(path, out / f"{split}.{language}")
 
     parts, hashes = [], bytearray()                                                # not a list: it would be there twice
     limits = Limits(options.max_words, options.max_ratio)
@@ -330,6 +342,10 @@ def clean_text(files: CorpusFiles, out: Path, options: Options) -> Outcome:
         total = Counts(*(sum(part[name] for part in parts) for name in Counts._fields))
         if not total.kept:
             raise UserError(f"no sentence pair is left of {total.lines} lines: {why_dropped(total, options)}")
+        begin()
+    for split, pair in (("val", files.val), ("test", files.test)):
+        for path, language in zip(pair or (), options.languages):
+            copy_text(path, out / f"{split}.{language}")
     repeated = n_repeated(np.frombuffer(hashes, np.uint64))
     report |= {"parts": parts, "total": total._asdict(), "repeated": repeated}
     fate = "dropped" if options.drop_overlap else "kept all the same"
@@ -358,13 +374,23 @@ def copy_text(path: Path, to: Path) -> None:
 # vocabulary -----------------------------------------------------------------------------------------------------------
 
 
-def learn_vocabulary(out: Path, options: Options, n_pairs: int) -> Outcome:
-    """Learn one vocabulary for both languages, from as many lines of each."""
+def learn_vocabulary(out: Path, options: Options, n_pairs: int, begin: Begin) -> Outcome:
+    """Learn one vocabulary for both languages, from as many lines of each.
+
+    This takes minutes, in which sentencepiece hears no Ctrl-C: so it is another process that learns, if there may be.
+    """
     sample = min(options.sample, n_pairs)
+    learn = partial(learnt_tokenizer, out, options, n_pairs, sample)
+    tokenizer = learn() if options.workers == 1 else in_another_process(learn)
+    begin()
+    tokenizer.save(out / TOKENIZER)
+    return Outcome({"sample": sample}, f"{options.vocab_size:,} pieces, learnt from {sample:,} of {n_pairs:,} pairs")
+
+
+def learnt_tokenizer(out: Path, options: Options, n_pairs: int, sample: int) -> Tokenizer:
     paths = [out / f"train.{language}" for language in options.languages]
     sentences = (line for path in paths for line in sampled_lines(path, n_pairs, sample))
-    Tokenizer.train(sentences, options.vocab_size, options.byte_fallback, out / TOKENIZER)
-    return Outcome({"sample": sample}, f"{options.vocab_size:,} pieces, learnt from {sample:,} of {n_pairs:,} pairs")
+    return Tokenizer.train(sentences, options.vocab_size, options.byte_fallback)
 
 
 def sampled_lines(path: Path, n_lines: int, sample: int) -> Iterator[str]:
@@ -439,12 +465,14 @@ class SequencesFile:
         self.ids.append(sequences.ids)
 
 
-def encode_text(out: Path, splits: list[str], options: Options) -> Outcome:
+def encode_text(out: Path, splits: list[str], options: Options, begin: Begin) -> Outcome:
     """Write the ids of the training and the validation text."""
     tokenizer = Tokenizer.load(out / TOKENIZER)
-    counts, crc = {}, 0
+    with ExitStack() as arrays:                                                    # whole, or as they were, all of them
+        counts = {split: encode_split(out, split, tokenizer, options, arrays) for split in splits}
+        begin()
+    crc = 0
     for split in splits:
-        counts[split] = encode_split(out, split, tokenizer, options)
         for side in ("source", "target"):
             crc = crc32_of_ids(np.load(out / f"{split}.{side}.ids.npy", mmap_mode="r"), crc)
     report = {"splits": {split: asdict(found) for split, found in counts.items()}, "ids_crc32": crc}
@@ -454,25 +482,26 @@ def encode_text(out: Path, splits: list[str], options: Options) -> Outcome:
                    f"a pair, {train.unk_share:.4%} of them unknown")
 
 
-def encode_split(out: Path, split: str, tokenizer: Tokenizer, options: Options) -> SplitCounts:
+def encode_split(out: Path, split: str, tokenizer: Tokenizer, options: Options, arrays: ExitStack) -> SplitCounts:
+    """Write the arrays of a split; they take their names when `arrays` ends."""
     files = ParallelFiles(*(out / f"{split}.{language}" for language in options.languages))
     encoder, dtype = Encoder(files, tokenizer, options.max_length), dtype_of_ids(tokenizer)
     n_empty, n_longer, n_unknown, longest = 0, 0, 0, 0
-    with sequences_file(out, f"{split}.source", dtype) as source, \
-            sequences_file(out, f"{split}.target", dtype) as target, \
-            growing_array(out / f"{split}.lines.npy", np.dtype(np.int64)) as lines:
-        with closing(map_in_order(encoder, stream_blocks(files, LINES_PER_BLOCK), options.workers)) as blocks:
-            for block in blocks:
-                source.append(block.source)
-                target.append(block.target)
-                lines.append(block.line_numbers)
-                n_empty, n_longer = n_empty + block.n_empty, n_longer + block.n_longer
-                n_unknown += block.n_unknown
-                for side in (block.source, block.target):
-                    longest = max(longest, int(side.lengths.max(initial=0)))
-        if not lines.size:
-            raise UserError(f"{files.source}: none of its {n_empty + n_longer} pairs has at most "
-                            f"--max-length {options.max_length} tokens")
+    source, target = (arrays.enter_context(sequences_file(out, f"{split}.{side}", dtype))
+                      for side in ("source", "target"))
+    lines = arrays.enter_context(growing_array(out / f"{split}.lines.npy", np.dtype(np.int64)))
+    with closing(map_in_order(encoder, stream_blocks(files, LINES_PER_BLOCK), options.workers)) as blocks:
+        for block in blocks:
+            source.append(block.source)
+            target.append(block.target)
+            lines.append(block.line_numbers)
+            n_empty, n_longer = n_empty + block.n_empty, n_longer + block.n_longer
+            n_unknown += block.n_unknown
+            for side in (block.source, block.target):
+                longest = max(longest, int(side.lengths.max(initial=0)))
+    if not lines.size:
+        raise UserError(f"{files.source}: none of its {n_empty + n_longer} pairs has at most "
+                        f"--max-length {options.max_length} tokens")
     n_text = source.ids.size + target.ids.size - 2 * lines.size                    # without EOS
     return SplitCounts(lines.size, n_empty, n_longer, source.ids.size, target.ids.size, longest,
                        n_unknown / max(1, n_text))

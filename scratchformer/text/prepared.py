@@ -11,7 +11,7 @@
 
 The arrays are opened as memory maps: 36 million pairs need no memory but that of the pages a batch touches, and the
 operating system keeps those that are used. Opening checks the size of every file, not its content; the checksum of the
-ids is the manifest's.
+ids is the manifest's. Ids that cannot be are noticed when they are read for a batch.
 """
 
 import json
@@ -28,13 +28,16 @@ from scratchformer.errors import UserError, in_one_line
 from scratchformer.files import whole_file
 from scratchformer.text.batches import EncodedPairs, Sequences
 from scratchformer.text.corpora import ParallelFiles, cannot_read
-from scratchformer.text.tokenizer import Tokenizer
+from scratchformer.text.tokenizer import PAD, Tokenizer
 
 FORMAT = 1
 MANIFEST, STAGES, TOKENIZER = "manifest.json", "stages.json", "tokenizer.model"
 SPLITS = ("train", "val")
 MADE_BY = "scratchformer data"
 """The mark of our JSON files; it stands at their beginning, where even a file that was cut short has it."""
+
+MEND = "remove it and prepare the text again"
+"""What helps against a damaged file: one of the right size would pass for one that is done, if it stayed."""
 
 CHUNK_BYTES = 2**24
 CHUNK_IDS = CHUNK_BYTES // 4
@@ -123,12 +126,28 @@ class Manifest:
         splits = {name: SplitCounts(**counts) for name, counts in values["splits"].items()}
         if "train" not in splits or TOKENIZER not in values["files"]:
             raise ValueError("no training text, or no tokenizer")
-        for name in ("lines", "empty", "held_out"):
-            int(values["clean"]["total"][name])
-        int(values["options"]["max_length"])
+        for counts in splits.values():
+            _require_counts({name: count for name, count in vars(counts).items() if name != "unk_share"})
+            _require_counts({"pairs": counts.pairs, "longest": counts.longest}, least=1)
+            if not isinstance(counts.unk_share, int | float):
+                raise ValueError(f"unk_share is {counts.unk_share!r}")
+        clean = values["clean"]
+        _require_counts({name: clean["total"][name] for name in ("lines", "empty", "held_out")})
+        _require_counts({"repeated": clean["repeated"], "ids_crc32": values["ids_crc32"]})
+        _require_counts({"vocab_size": values["vocab_size"], "max_length": values["options"]["max_length"]}, least=1)
         for kept in values["files"].values():
-            int(kept["bytes"]), int(kept["crc32"])
-        return cls(**values | {"languages": tuple(values["languages"]), "splits": splits})
+            _require_counts({name: kept[name] for name in ("bytes", "crc32")})
+        source, target = values["languages"]
+        if not (isinstance(source, str) and isinstance(target, str)):
+            raise ValueError("languages that are no names")
+        return cls(**values | {"languages": (source, target), "splits": splits})
+
+
+def _require_counts(counts: dict[str, Any], least: int = 0) -> None:
+    """Raises: ValueError if one of them is not an integer, or is less than `least`."""
+    for name, count in counts.items():
+        if type(count) is not int or count < least:                                # True is an int, too
+            raise ValueError(f"{name} is {count!r}")
 
 
 # Reading --------------------------------------------------------------------------------------------------------------
@@ -150,6 +169,22 @@ def _has_mark(path: Path) -> bool:
         return False
     except OSError as error:
         raise cannot_read(path, error) from None
+
+
+@dataclass(frozen=True, eq=False)
+class StoredSequences(Sequences):
+    """Sequences of a file, checked when they are read for a batch: nobody has looked at all of them before."""
+
+    path: Path
+    vocab_size: int
+
+    def padded(self, indices: np.ndarray) -> np.ndarray:
+        """As that of `Sequences`. Raises: UserError if an id is not in the vocabulary, or is that of padding."""
+        rows = super().padded(indices)
+        n_ids = np.sum(self.offsets[indices + 1] - self.offsets[indices])
+        if rows.min() < 0 or rows.max() >= self.vocab_size or np.count_nonzero(rows != PAD) != n_ids:
+            raise UserError(f"{self.path}: damaged, it holds ids that are none of a sentence: {MEND}")
+        return rows
 
 
 class PreparedCorpus:
@@ -178,7 +213,7 @@ class PreparedCorpus:
         path = self.directory / TOKENIZER
         tokenizer = Tokenizer.load(path)
         if zlib.crc32(tokenizer.serialized) != self.manifest.files[TOKENIZER]["crc32"]:
-            raise UserError(f"{path}: damaged, its checksum is not that in {MANIFEST}: prepare the text again")
+            raise UserError(f"{path}: damaged, its checksum is not that in {MANIFEST}: {MEND}")
         return tokenizer
 
     def has(self, split: str) -> bool:
@@ -208,9 +243,11 @@ class PreparedCorpus:
         return pairs
 
     def _sequences(self, name: str) -> Sequences:
-        sequences = Sequences(self._array(f"{name}.ids.npy"), self._array(f"{name}.offsets.npy"))
+        ids, offsets = self._array(f"{name}.ids.npy"), self._array(f"{name}.offsets.npy")
+        sequences = StoredSequences(ids, offsets, self.directory / f"{name}.ids.npy", self.manifest.vocab_size)
         if sequences.offsets[0] != 0 or sequences.offsets[-1] != len(sequences.ids) or sequences.lengths.min() < 1:
-            raise UserError(f"{self.directory / name}.offsets.npy: damaged, it does not fit {name}.ids.npy")
+            raise UserError(f"{self.directory / name}.offsets.npy: damaged, it does not fit {name}.ids.npy: "
+                            f"{MEND}")
         return sequences
 
     def _array(self, name: str) -> np.ndarray:
@@ -218,9 +255,9 @@ class PreparedCorpus:
         try:
             array = np.load(path, mmap_mode="r", allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
-            raise UserError(f"{path}: damaged: {in_one_line(error)}") from None
+            raise UserError(f"{path}: damaged: {in_one_line(error)}: {MEND}") from None
         if array.ndim != 1 or array.dtype.kind not in "iu" or len(array) == 0:
-            raise UserError(f"{path}: damaged: {array.dtype} of shape {array.shape}")
+            raise UserError(f"{path}: damaged: {array.dtype} of shape {array.shape}: {MEND}")
         return np.asarray(array)  # a memmap object of its own would cost time at every look
 
 
@@ -232,7 +269,7 @@ def read_manifest(directory: Path) -> Manifest:
     except FileNotFoundError:
         raise UserError(
             f"{directory}: its preparation is not finished, since there is no {MANIFEST}: "
-            "give the same scratchformer data command again"
+            "give the scratchformer data command that it was begun with, or one that comes to its end"
         ) from None
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from None

@@ -9,10 +9,12 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from itertools import chain, islice
+from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
 from scratchformer.errors import UserError
@@ -58,6 +60,41 @@ def map_in_order(work: Callable[[A], B], blocks: Iterable[A], workers: int) -> G
         pool.shutdown(cancel_futures=True)
 
 
+def in_another_process(work: Callable[[], A]) -> A:
+    """work(), computed by a process of its own: Ctrl-C ends it at once, where this process would be deaf in `work`.
+
+    `work` and its result are pickled. Raises: UserError if the process dies, and whatever `work` raises.
+    """
+    context = multiprocessing.get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_answer, args=(work, sender), daemon=True)
+    with _without_ctrl_c():
+        process.start()
+    sender.close()                                                                 # now only the process has it open
+    try:
+        result, error = receiver.recv()
+    except EOFError:
+        raise UserError("the worker process has died, killed perhaps for want of memory; "
+                        "the same command goes on where this one was") from None
+    finally:
+        process.terminate()
+        process.join()
+        receiver.close()
+    if error is not None:
+        raise error
+    return result
+
+
+def _answer(work: Callable[[], Any], sender: Connection) -> None:
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    answer: tuple[Any, Exception | None]
+    try:
+        answer = work(), None
+    except Exception as error:
+        answer = None, error
+    sender.send(answer)
+
+
 _work: Callable[[Any], Any] | None = None
 """In a worker process: what it does with each block."""
 
@@ -82,9 +119,16 @@ def _carry_out(block: Any) -> Any:
 
 
 def _submit(pool: ProcessPoolExecutor, block: Any) -> Future:
-    """Hand a block over. A process that this starts does not hear Ctrl-C: its parent does, and ends it."""
+    """Hand a block over; this may start a process."""
+    with _without_ctrl_c():
+        return pool.submit(_carry_out, block)
+
+
+@contextmanager
+def _without_ctrl_c() -> Iterator[None]:
+    """A process that is started here does not hear Ctrl-C: its parent does, and ends it."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # a new process inherits what is blocked
     try:
-        return pool.submit(_carry_out, block)
+        yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -264,12 +264,15 @@ def open_prepared(directory: Path, config: Config) -> tuple[Tokenizer, TrainingD
         seen = ", ".join(f"{key}={values[key]}" for key in contradicted)
         wanted = " ".join(f"--set {key}={str(value).lower() if value is True or value is False else value}"
                           for key, value in contradicted.items())
-        raise UserError(f"{directory}: was not prepared with {seen}; it would take {wanted}, or another preparation")
+        raise UserError(f"{directory}: was not prepared with {seen}; a new run would take {wanted}, or another "
+                        "preparation, and one that goes on the directory that it began with")
     train = corpus.pairs("train", data.max_length)
     val = corpus.pairs("val", data.max_length) if corpus.has("val") else None
-    for pairs in (train, val):
-        if pairs is not None:
-            pairs.require_fit(config.training.tokens_per_batch)
+    if manifest.longest > config.training.tokens_per_batch:
+        budget = f"tokens_per_batch = {config.training.tokens_per_batch}"
+        raise UserError(f"{directory}: its longest pair has {manifest.longest} tokens and does not fit into a batch of "
+                        f"{budget}: raise that, or prepare the text again with --max-length "
+                        f"{config.training.tokens_per_batch}")
     n_empty = manifest.clean["total"]["empty"] + (manifest.splits["val"].empty if val else 0)
     val_text = read_pairs(*corpus.text_files("val")) if val else None
     return corpus.tokenizer(), TrainingData(train, val, val_text, n_empty, manifest.ids_crc32)

@@ -1,6 +1,9 @@
 import gzip
+import multiprocessing
 import os
+import signal
 import time
+from functools import partial
 
 import numpy as np
 import pytest
@@ -8,7 +11,7 @@ import pytest
 from scratchformer.errors import UserError
 from scratchformer.text.cleaning import Cleaner, Counts, Limits, hashes_of, n_repeated, normalized, reason_to_drop
 from scratchformer.text.corpora import Block, ParallelFiles, read_lines, stream_blocks
-from scratchformer.text.workers import BLOCKS_PER_WORKER, map_in_order
+from scratchformer.text.workers import BLOCKS_PER_WORKER, in_another_process, map_in_order
 
 LIMITS = Limits(max_words=80, max_ratio=9.0)
 
@@ -150,6 +153,26 @@ def test_what_a_worker_raises_is_raised_here():
     results = map_in_order(fail_at_three, range(10), 2)
     with pytest.raises(UserError, match="line 3 is wrong"):
         list(results)
+
+
+def test_work_in_another_process():
+    assert in_another_process(partial(square, 3))[1] != os.getpid()
+    with pytest.raises(UserError, match="line 3 is wrong"):
+        in_another_process(partial(fail_at_three, 3))
+    with pytest.raises(UserError, match="the worker process has died"):
+        in_another_process(partial(die_at_three, 3))
+
+
+def test_ctrl_c_ends_the_other_process():
+    """It comes 0.2 s later, as SIGALRM, and finds this process waiting."""
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with pytest.raises(KeyboardInterrupt):
+            in_another_process(partial(time.sleep, 600))
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert multiprocessing.active_children() == []
 
 
 def test_a_worker_that_dies_ends_the_job():

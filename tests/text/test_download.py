@@ -349,7 +349,7 @@ def test_a_range_that_was_not_asked_for_begins_anew(server, load, tmp_path):
 @pytest.mark.parametrize("code", [400, 401, 403, 404, 410, 451, 204])
 def test_an_answer_that_will_not_change(server, refused, pauses, tmp_path, code):
     server.always = status(code)
-    assert f"answers {code}" in refused()
+    assert refused().startswith(f"{server.url}/file.tgz: the server answers {code}")
     assert pauses == [] and len(server.received) == 1 and partial(tmp_path) is None
 
 
@@ -367,6 +367,12 @@ def test_a_server_that_does_not_speak_tls(server, refused, pauses):
 def test_a_redirect_loop(server, refused, pauses):
     server.always = redirect("/file.tgz")
     assert "redirects" in refused() and pauses == []
+
+
+@pytest.mark.parametrize("address", ["http://[bad", "http://", "ftp://elsewhere"])
+def test_a_redirect_to_what_is_no_address(server, refused, pauses, address):
+    server.always = redirect(address)
+    assert refused().startswith(f"{server.url}/file.tgz: ") and pauses == []
 
 
 @pytest.mark.parametrize("mirror", ["mirror.example", "ftp://mirror.example", "http://", "http://[::1"])

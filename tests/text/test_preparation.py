@@ -170,6 +170,16 @@ def test_the_number_of_workers_leaves_no_trace(prepared, files_of):
     assert same_files(files_of, out, other, but=())
 
 
+def test_the_vocabulary_is_learnt_where_ctrl_c_is_heard(prepared, monkeypatch):
+    """With workers, in another process: this one does not know of the change."""
+    monkeypatch.setattr(Tokenizer, "train", None)
+    with pytest.raises(TypeError):
+        prepared()
+    prepared(workers=2)
+    with pytest.raises(UserError, match="vocab_size 9999 is too large for this text"):
+        prepared(workers=2, vocab_size=9999)
+
+
 # --- again
 
 
@@ -258,6 +268,21 @@ def test_a_killed_preparation_goes_on_and_ends_the_same(prepared, files, tmp_pat
     assert same_files(files_of, expected, out, but=())
 
 
+@pytest.mark.parametrize("mistake, complaint", [
+    ({"max_words": 1}, "no sentence pair is left"), ({"vocab_size": 9999}, "too large for this text"),
+    ({"max_length": 1}, "at most --max-length 1 tokens"), ({"max_length": 6}, "val.en: none of its 20 pairs"),
+])
+def test_a_mistaken_option_leaves_the_finished_preparation_as_it_was(prepared, files, tmp_path, files_of, mistake,
+                                                                     complaint):
+    val = write_pair(tmp_path / "files", "dev", [("a bird " * 4, "ein Vogel " * 3)] * 20)
+    hard = files._replace(train=files.train[:1], val=val)
+    out, _ = prepared(files=hard)
+    before = files_of(out)
+    with pytest.raises(UserError, match=complaint):
+        prepared(files=hard, **mistake)
+    assert files_of(out) == before and done_again(prepared(files=hard)[1]) == []
+
+
 @pytest.mark.parametrize("had_test_text", [True, False])
 def test_no_test_text_outlives_a_killed_preparation(prepared, files, tmp_path, files_of, had_test_text):
     """Whether it was prepared before, or the one that was killed had just copied it."""
@@ -265,7 +290,7 @@ def test_no_test_text_outlives_a_killed_preparation(prepared, files, tmp_path, f
     out, without = tmp_path / "killed", files._replace(test=None)
     if had_test_text:
         prepared("killed")
-    kill("preparation.Cleaner.__call__", 3, without if had_test_text else files, out)
+    kill("preparation.n_repeated", 1, without if had_test_text else files, out)
     assert (out / "test.en").exists()
     _, told = prepared("killed", without)
     assert "clean" in done_again(told) and same_files(files_of, out, fresh, but=())
@@ -334,6 +359,16 @@ def put(name, data):
 ])
 def test_spoilt_files(spoilt, change, complaint):
     assert re.search(complaint, spoilt(change))
+
+
+@pytest.mark.parametrize("name", ["first.en", "dev.en"])
+def test_a_pipe_is_refused(spoilt, name):
+    """Nobody writes into it: if it were opened, this would wait for ever."""
+    def replace_by_pipe(directory):
+        (directory / name).unlink()
+        os.mkfifo(directory / name)
+
+    assert f"{name}: not a file on disk; it is read more than once" in spoilt(replace_by_pipe)
 
 
 @pytest.mark.parametrize("arguments, complaint", [

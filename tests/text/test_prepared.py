@@ -104,6 +104,19 @@ def other(manifest_key, value):
     return change
 
 
+def deeper(*path):
+    """deeper("splits", "train", "longest", 9) sets that value of the manifest."""
+    *keys, last, value = path
+
+    def change(path):
+        manifest = inner = json.loads(path.read_text())
+        for key in keys:
+            inner = inner[key]
+        inner[last] = value
+        path.write_text(json.dumps(manifest))
+    return change
+
+
 def flip(place):
     def change(path):
         data = bytearray(path.read_bytes())
@@ -134,6 +147,19 @@ def flip(place):
     ("manifest.json", other("files", {"tokenizer.model": 5}), "manifest.json: damaged"),
     ("manifest.json", other("clean", {}), "manifest.json: damaged"),
     ("manifest.json", other("unknown", 1), "manifest.json: damaged"),
+    ("manifest.json", other("languages", ["en"]), "manifest.json: damaged"),
+    ("manifest.json", other("languages", ["en", "de", "fr"]), "manifest.json: damaged"),
+    ("manifest.json", other("languages", ["en", 5]), "manifest.json: damaged"),
+    ("manifest.json", other("vocab_size", True), "damaged: ValueError: vocab_size is True"),
+    ("manifest.json", other("ids_crc32", None), "damaged: ValueError: ids_crc32 is None"),
+    ("manifest.json", deeper("splits", "train", "longest", "9"), "damaged: ValueError: longest is '9'"),
+    ("manifest.json", deeper("splits", "train", "pairs", 0), "damaged: ValueError: pairs is 0"),
+    ("manifest.json", deeper("splits", "train", "unk_share", "0.1"), "damaged: ValueError: unk_share is"),
+    ("manifest.json", deeper("splits", "val", "empty", None), "damaged: ValueError: empty is None"),
+    ("manifest.json", deeper("clean", "total", "empty", "5"), "damaged: ValueError: empty is '5'"),
+    ("manifest.json", deeper("clean", "total", {}), "damaged: KeyError: 'lines'"),
+    ("manifest.json", deeper("clean", {"total": {"lines": 9, "empty": 0, "held_out": 0}}), "KeyError: 'repeated'"),
+    ("manifest.json", deeper("files", "tokenizer.model", "bytes", -1), "damaged: ValueError: bytes is -1"),
 ])
 def test_a_damaged_directory_is_told_in_one_line(own, name, damage, complaint):
     damage(own / name)
@@ -150,6 +176,17 @@ def test_a_damaged_directory_is_told_in_one_line(own, name, damage, complaint):
     with pytest.raises(UserError, match=complaint) as refusal:
         look()
     assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("wrong", [0, 60, 2**16 - 1])
+def test_an_id_that_cannot_be_is_noticed_when_it_is_read(own, wrong):
+    ids = np.load(own / "train.source.ids.npy", mmap_mode="r+")
+    ids[5] = wrong                                                                 # of the first pair
+    ids.flush()
+    pairs = PreparedCorpus(own).pairs("train", MAX_LENGTH)
+    pairs.batch(np.arange(1, 100))
+    with pytest.raises(UserError, match="train.source.ids.npy: damaged, .*: remove it and prepare the text again"):
+        pairs.batch(np.arange(3))
 
 
 def test_arrays_of_different_corpora_are_noticed(own):

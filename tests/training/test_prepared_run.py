@@ -111,7 +111,9 @@ def test_settings_follow_the_preparation(cli, prepared, small_settings, tmp_path
 @pytest.mark.parametrize("setting, wanted", [
     ("vocab_size=61", "--set model.vocab_size=60"), ("byte_fallback=true", "--set data.byte_fallback=false"),
     ("target_language=fr", "--set data.target_language=de"),
-    ("max_length=4", "longest pair has"), ("tokens_per_batch=5", "does not fit into a batch"),
+    ("max_length=4", "longest pair has"),
+    ("tokens_per_batch=5", "does not fit into a batch of tokens_per_batch = 5: raise that, or prepare the text again "
+     "with --max-length 5"),
 ])
 def test_settings_that_contradict_are_refused(refused, prepared, small_settings, tmp_path, setting, wanted):
     said = refused("train", "--out", tmp_path / "run", *small_settings, "--data", prepared, "--set", setting)
@@ -157,6 +159,9 @@ def test_another_vocabulary_or_another_text_is_not_the_same_run(own_run, prepare
     other = prepare_corpus(tmp_path / "other", sample=10)
     with pytest.raises(UserError, match="its vocabulary is not the one this run began with"):
         loop.resume(own_run, small_config(**{"data.directory": str(other)}))
+    larger = prepare_corpus(tmp_path / "larger", vocab_size=61)
+    with pytest.raises(UserError, match="one that goes on the directory that it began with"):
+        loop.resume(own_run, small_config(**{"data.directory": str(larger)}))
     shutil.copytree(prepared, tmp_path / "changed")
     manifest = json.loads((prepared / "manifest.json").read_text())
     (tmp_path / "changed" / "manifest.json").write_text(json.dumps(manifest | {"ids_crc32": 5}))
