@@ -18,7 +18,7 @@ from typing import Any, Callable
 
 from scratchformer.cli import main
 from scratchformer.parallel import launcher
-from scratchformer.training import checkpoints, loop
+from scratchformer.training import loop
 
 
 def throw() -> None:
@@ -44,7 +44,7 @@ FAULTS = {"raise": throw, "kill": kill, "stop": stop, "hang": hang}
 def place(moment: str, rank: int) -> tuple[Any, str]:
     """The function that is called at this moment: its module or class, its name."""
     if moment == "checkpoint" and rank == 0:
-        return checkpoints, "flush_to_disk"
+        return os, "replace"                                                       # written, but not under its name
     return {"start-up": (loop, "read_corpus"), "step": (loop.Trainer, "step"), "validation": (loop.Trainer, "validate"),
             "checkpoint": (loop.Trainer, "save")}[moment]
 
@@ -57,7 +57,7 @@ def build_in(fault: str, rank: int, moment: str, call: int, mark: str) -> None:
     @wraps(function)
     def with_fault(*arguments: Any) -> Any:
         nonlocal calls
-        if name != "flush_to_disk" or str(arguments[0]).endswith(".safetensors.partial"):      # not yet renamed
+        if name != "replace" or str(arguments[0]).endswith(".safetensors.partial"):
             calls += 1
         if calls == call:
             Path(mark).touch()

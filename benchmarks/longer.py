@@ -92,7 +92,8 @@ def more_long_sentences(splits: dict[str, list[grammar.Example]], count: int) ->
     everything = [example for split in splits.values() for example in split]
     corpus.sources = {example.source for example in everything}
     corpus.targets = {example.target for example in everything}
-    corpus.known = {form for example in splits["train"] for form in corpus.forms(example)}
+    corpus.known = {form for example in splits["train"]
+                    for form in corpus.forms(grammar.words(example.source), grammar.words(example.target))}
     return corpus.long(count)
 
 

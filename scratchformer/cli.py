@@ -667,7 +667,8 @@ def trained_system(args: argparse.Namespace, path: Path, checkpoint: str | None)
     run = RunDirectory(path)
     run.require()
     file, options = checkpoint_file(run.checkpoints, checkpoint), search_options(args, path)
-    return System(run, file, step_of(file), trained_translator(args, path, file), **options)
+    translator = trained_translator(args, path, file)                              # reads all of it: now it is sound
+    return System(run, file, step_of(file), translator, **options)
 
 
 def keep_scores(run: RunDirectory, scores: dict[str, Any]) -> None:

@@ -307,8 +307,9 @@ def test_bad_input(refused, arguments, complaint):
     assert complaint in refused("plan", "tiny", *arguments)
 
 
-def test_a_manifest_that_is_none(refused, tmp_path):
-    (tmp_path / "manifest.json").write_text("no JSON", encoding="utf-8")
+def test_a_damaged_manifest(refused, prepared, tmp_path):
+    manifest = (prepared / "manifest.json").read_text(encoding="utf-8")
+    (tmp_path / "manifest.json").write_text(manifest[:200], encoding="utf-8")
     assert "manifest.json: damaged" in refused("plan", "tiny", "--data", tmp_path)
 
 

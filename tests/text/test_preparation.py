@@ -460,7 +460,7 @@ def test_workers_end_with_the_command(tmp_path, number):
     assert len(workers) >= 2
     os.killpg(process.pid, number) if number == signal.SIGINT else process.kill()
     said = process.communicate(timeout=60)[1]
-    assert process.returncode == (130 if number == signal.SIGINT else -number)
+    assert process.returncode == (130 if number == signal.SIGINT else -number), said
     assert number == signal.SIGKILL or said == "scratchformer: interrupted\n"         # no traceback of a worker
     wait_until(lambda: not session_of(process.pid))
     assert partial.exists() == (number == signal.SIGKILL)
