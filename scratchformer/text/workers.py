@@ -68,17 +68,18 @@ def in_another_process(work: Callable[[], A]) -> A:
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_answer, args=(work, sender), daemon=True)
-    with _without_ctrl_c():
-        process.start()
-    sender.close()                                                                 # now only the process has it open
     try:
+        with _without_ctrl_c():
+            process.start()
+        sender.close()                                                             # now only the process has it open
         result, error = receiver.recv()
     except EOFError:
         raise UserError("the worker process has died, killed perhaps for want of memory; "
                         "the same command goes on where this one was") from None
     finally:
-        process.terminate()
-        process.join()
+        if process.pid is not None:                                                # it has been started
+            process.terminate()
+            process.join()
         receiver.close()
     if error is not None:
         raise error
@@ -126,9 +127,19 @@ def _submit(pool: ProcessPoolExecutor, block: Any) -> Future:
 
 @contextmanager
 def _without_ctrl_c() -> Iterator[None]:
-    """A process that is started here does not hear Ctrl-C: its parent does, and ends it."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # a new process inherits what is blocked
+    """A process that is started here does not hear Ctrl-C: its parent does, and ends it.
+
+    The parent hears it at the end of the block: in the middle it would be left with half a process.
+    """
+    heard: list[int] = []
+    in_main_thread = threading.current_thread() is threading.main_thread()         # only there handlers can be set
+    handler = signal.signal(signal.SIGINT, lambda number, frame: heard.append(number)) if in_main_thread else None
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})             # a new process inherits it
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if in_main_thread:
+            signal.signal(signal.SIGINT, handler)
+    if heard:
+        signal.raise_signal(signal.SIGINT)
