@@ -2,6 +2,7 @@
 
 import random
 import shutil
+import signal
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import NamedTuple
@@ -25,6 +26,8 @@ SMALL = {"vocab_size": 60, "N": 1, "d_model": 16, "d_ff": 32, "h": 2, "P_drop": 
          "accumulation": 2, "warmup": 20, "steps": 12, "validate_every": 4, "save_every": 3, "keep": 20,
          "average_last": 2, "extra_length": 4}
 """A run of a second: 4 checkpoints and 3 validations."""
+
+signal.signal(signal.SIGINT, signal.default_int_handler)                           # `pytest &` would ignore Ctrl-C
 
 
 def write_split(directory, split, n_lines, seed):

@@ -357,7 +357,6 @@ def test_a_loss_that_explodes_is_told_in_one_line(own_run, tmp_path, small_setti
 
 def test_ctrl_c_before_the_first_step(small_settings, tmp_path, monkeypatch, cli):
     def interrupted(*arguments):
-        signal.signal(signal.SIGINT, signal.default_int_handler)                   # a shell may have us ignore it
         signal.raise_signal(signal.SIGINT)
     monkeypatch.setattr("scratchformer.training.loop.read_corpus", interrupted)
     code, printed, said = cli("train", "--out", tmp_path / "run", *small_settings)

@@ -27,7 +27,7 @@ def test_the_road_leads_from_archives_to_a_report(tmp_path):
     assert names(commands) == names(re.search(r"## One road\n\n((?:    scratchformer .*\n)+)", page)[1].splitlines())
     assert found["scores"].keys() == recorded["scores"].keys() and found["scores"]["n_sentences"] == 20
     report = (tmp_path / "example_report" / "report.md").read_text(encoding="utf-8")
-    assert "| `dataset` | wmt14-en-de |" in report
+    assert "| data set | wmt14-en-de |" in report
     assert "step 20 of at most 20" in report and "average.safetensors" in report
     assert {path.name for path in (tmp_path / "example_report").iterdir()} == {
         path.name for path in (ROOT / "benchmarks" / "results" / "example_report").iterdir()}

@@ -14,6 +14,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from itertools import chain, islice
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
@@ -131,6 +132,7 @@ def _without_ctrl_c() -> Iterator[None]:
 
     The parent hears it at the end of the block: in the middle it would be left with half a process.
     """
+    resource_tracker.ensure_running()                                              # it unblocks when it is started
     heard: list[int] = []
     in_main_thread = threading.current_thread() is threading.main_thread()         # only there handlers can be set
     handler = signal.signal(signal.SIGINT, lambda number, frame: heard.append(number)) if in_main_thread else None

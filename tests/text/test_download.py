@@ -266,10 +266,8 @@ def test_ctrl_c_leaves_what_has_come(server, load, tmp_path):
     server.next_answers = [stalled(200_000)]
     checksum = described(RemoteFile("", "sha256:"), server.root / "file.tgz").checksum
     script = textwrap.dedent(f"""
-        import signal
         from pathlib import Path
         from scratchformer.text.download import RemoteFile, download
-        signal.signal(signal.SIGINT, signal.default_int_handler)    # a shell may have us ignore it
         download(RemoteFile("{server.url}/file.tgz", "{checksum}"), Path("."), "", print)
     """)
     with subprocess.Popen([sys.executable, "-c", script], cwd=tmp_path, stderr=subprocess.DEVNULL) as process:
