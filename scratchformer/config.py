@@ -247,6 +247,8 @@ PRESETS: dict[str, Config] = {
     "wmt14-en-de-base": BASE, "wmt14-en-de-big": BIG, "wmt14-en-fr-base": to_french(BASE),   # the runs of Table 2
     "wmt14-en-fr-big": to_french(BIG),
 }
+PUBLIC_CORPORA = ["multi30k", "wmt14-en-de", "wmt14-en-fr"]
+"""What `scratchformer data` can download, `text.datasets.DATASETS`; presets that learn from one begin with its name."""
 
 
 def preset(name: str) -> Config:

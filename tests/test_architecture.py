@@ -21,7 +21,8 @@ MAY_IMPORT = {
     "decoding": {"errors", "config", "nn", "text"},
     "training": {"errors", "locks", "files", "config", "nn", "text", "parallel", "gpu", "decoding"},
     "study": {"errors", "files", "locks", "config", "nn", "text", "parallel", "gpu", "decoding", "training"},
-    "cli": {"", "errors", "config", "nn", "text", "parallel", "gpu", "decoding", "training", "study"},
+    "commands": {"errors", "config", "nn", "text", "parallel", "gpu", "decoding", "training", "study"},
+    "cli": {"", "errors", "config", "parallel", "commands"},
 }
 """Room -> rooms on lower floors; "" is the package itself. Within a room everything may be imported."""
 

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from scratchformer import cli as command_line
 from scratchformer import config as configs
 from scratchformer.training import checkpoints
 from scratchformer.training.run import RunDirectory, load_run
@@ -210,13 +211,26 @@ def test_a_wrong_gradient_is_code_1(cli, monkeypatch):
     assert code == 1 and "WRONG" in printed
 
 
-@pytest.mark.parametrize("command", [[], ["train"], ["translate"], ["evaluate"], ["average"], ["gradcheck"], ["plot"],
-                                     ["score"], ["data"], ["config"], ["demo"], ["doctor"], ["export"], ["import"]])
+[SUBPARSERS] = [action.choices for action in command_line.parser()._actions if action.dest == "command"]
+
+
+@pytest.mark.parametrize("command", [[], *([name] for name in SUBPARSERS)])
 def test_every_command_has_help(cli, capfd, command):
     with pytest.raises(SystemExit) as left:
         cli(*command, "--help")
     assert left.value.code == 0
     assert "example" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("name", SUBPARSERS)
+def test_every_command_leads_to_a_function(name):
+    assert callable(command_line.function(SUBPARSERS[name].get_default("run")))
+
+
+def test_help_waits_for_nothing_that_only_some_commands_need():
+    found = ("import sys, scratchformer.cli; "
+             "print({'matplotlib', 'requests', 'sacrebleu', 'scratchformer.study'} & sys.modules.keys())")
+    assert subprocess.run([sys.executable, "-c", found], capture_output=True, text=True).stdout == "set()\n"
 
 
 @pytest.mark.parametrize("figure", ["loss", "schedule", "positions"])

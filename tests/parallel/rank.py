@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from scratchformer import cli
+from scratchformer.commands import training
 from scratchformer.errors import UserError
 from scratchformer.parallel import launcher
 
@@ -111,5 +112,5 @@ if __name__ == "__main__":
     if scene == "launch":
         launcher.IN_MEMORY = Path(arguments[0])
         sys.exit(launcher.launch([sys.executable, __file__, arguments[1]], 2))
-    cli.train_as_one = lambda args, run, config, ranks: globals()[scene](ranks)
+    training.train_as_one = lambda args, run, config, ranks: globals()[scene](ranks)
     sys.exit(cli.main(["train", "--nproc", "2", "--timeout", "5"]))

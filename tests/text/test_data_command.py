@@ -3,15 +3,14 @@
 import pytest
 from local_server import LocalServer, write_dataset
 
-from scratchformer.cli import PUBLIC
-from scratchformer.config import PRESETS
+from scratchformer.config import PRESETS, PUBLIC_CORPORA
 from scratchformer.text.datasets import DATASETS
 from scratchformer.text.prepared import read_manifest
 
 
 def test_the_command_line_knows_every_data_set():
-    assert PUBLIC == list(DATASETS)
-    assert {name for name in PRESETS if any(name.startswith(corpus) for corpus in PUBLIC)} == PRESETS.keys() - {
+    assert PUBLIC_CORPORA == list(DATASETS)
+    assert {name for name in PRESETS if any(name.startswith(corpus) for corpus in PUBLIC_CORPORA)} == PRESETS.keys() - {
         "tiny", "base", "big"}
 
 

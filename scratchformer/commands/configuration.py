@@ -1,0 +1,50 @@
+"""Which configuration do the arguments ask for?"""
+
+import argparse
+import os
+from pathlib import Path
+
+from scratchformer import config as configs
+from scratchformer.config import Config
+from scratchformer.errors import UserError
+from scratchformer.training.run import follow_preparation
+
+PATHS = ["data.directory", "data.train_source", "data.train_target", "data.val_source", "data.val_target"]
+"""Settings that name files. They are stored as absolute paths, so that a run can be resumed from anywhere."""
+
+
+def named_config(name: str) -> Config:
+    """A preset, or a TOML file if the name looks like one."""
+    return configs.load(Path(name)) if name.endswith(".toml") else configs.preset(name)
+
+
+def changed(config: Config, args: argparse.Namespace) -> Config:
+    """The configuration with what --set and the options for single settings say."""
+    settings = dict(configs.parse_setting(text) for text in args.settings)
+    options = {"training.seed": "seed", "training.minutes": "minutes", "training.threads": "threads",
+               "training.device": "device", "training.precision": "precision",
+               **{path: path[5:] for path in PATHS}}
+    for key, option in options.items():
+        if getattr(args, option, None) is not None:
+            settings[key] = getattr(args, option)
+    if settings.get("training.device") == "cpu":                                   # a GPU's precision stays there
+        settings.setdefault("training.precision", "")
+    config = configs.with_settings(config, settings)
+    named = {key: path for key, path in configs.flat(config).items() if key in PATHS and path}
+    return configs.with_settings(config, {key: os.path.abspath(path) for key, path in named.items()})
+
+
+def names_text(config: Config) -> bool:
+    return any(configs.flat(config)[path] for path in PATHS)
+
+
+def following_data(config: Config, args: argparse.Namespace) -> tuple[Config, str]:
+    """The configuration with what the preparation of its text has settled, and a line on that: what --set names stays.
+    """
+    return follow_preparation(config, [configs.parse_setting(text)[0] for text in args.settings])
+
+
+def require_processes(nproc: int, config: Config) -> None:
+    if nproc < 1:
+        raise UserError(f"--nproc {nproc} must be at least 1")
+    configs.require_work_for(config, nproc)
