@@ -15,6 +15,7 @@ import importlib.metadata
 import json
 import re
 import shutil
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -25,6 +26,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import sentencepiece
+from tqdm import tqdm
 
 from scratchformer.errors import UserError
 from scratchformer.files import make_directory, replace_text, whole_file
@@ -127,18 +129,20 @@ def prepare(files: CorpusFiles, out: Path, options: Options = Options(), tell: T
             "files": fingerprints(files), "languages": options.languages, "max_words": options.max_words,
             "max_ratio": options.max_ratio, "drop_overlap": options.drop_overlap,
         }, text_names(files, options.languages), lambda begin: clean_text(files, out, options, begin))
+        n_lines = {"train": clean.report["total"]["kept"]}                         # of each split to encode
+        if files.val:
+            n_lines["val"] = clean.report["val"]["lines"]
         train = [f"train.{language}" for language in options.languages]
         vocabulary = stages.take("vocabulary", {
             "text": clean.checksums(train), "vocab_size": options.vocab_size, "sample": options.sample,
             "byte_fallback": options.byte_fallback, "sentencepiece": sentencepiece.__version__,
-        }, [TOKENIZER], lambda begin: learn_vocabulary(out, options, clean.report["total"]["kept"], begin))
-        splits = [split for split in SPLITS if split == "train" or files.val]
-        texts = [f"{split}.{language}" for split in splits for language in options.languages]
+        }, [TOKENIZER], lambda begin: learn_vocabulary(out, options, n_lines["train"], begin))
+        texts = [f"{split}.{language}" for split in n_lines for language in options.languages]
         encode = stages.take("encode", {
             "text": clean.checksums(texts), "tokenizer": vocabulary.checksums([TOKENIZER]),
             "max_length": options.max_length, "sentencepiece": sentencepiece.__version__,
-        }, [name for split in splits for name in array_names(split)],
-            lambda begin: encode_text(out, splits, options, begin))
+        }, [name for split in n_lines for name in array_names(split)],
+            lambda begin: encode_text(out, n_lines, options, begin))
         write_manifest(out, manifest_of(options, clean, vocabulary, encode))
         return read_manifest(out)
 
@@ -313,6 +317,11 @@ class Stages:
         replace_text(self.out / STAGES, json.dumps({"made_by": MADE_BY, "stages": stages}, indent=1) + "\n")
 
 
+def progress_bar(stage: str, n_pairs: int | None = None) -> tqdm:
+    """Shows on a terminal how many pairs are done, of so many if that is known; call its `update`."""
+    return tqdm(desc=stage, total=n_pairs, unit=" pairs", unit_scale=True, file=sys.stderr, disable=None, leave=False)
+
+
 # clean ----------------------------------------------------------------------------------------------------------------
 
 
@@ -332,8 +341,10 @@ def clean_text(files: CorpusFiles, out: Path, options: Options, begin: Begin) ->
     with whole_file(train[0]) as source, whole_file(train[1]) as target:
         for part in files.train:
             cleaner, counts = Cleaner(part, limits, frozenset(held_out), options.drop_overlap), Counts()
-            with closing(map_in_order(cleaner, stream_blocks(part, LINES_PER_BLOCK), options.workers)) as blocks:
+            with closing(map_in_order(cleaner, stream_blocks(part, LINES_PER_BLOCK), options.workers)) as blocks, \
+                    progress_bar(f"clean {part_name(part)}") as bar:
                 for block in blocks:
+                    bar.update(block.counts.lines)
                     source.write(block.source)
                     target.write(block.target)
                     hashes += block.hashes.tobytes()
@@ -410,6 +421,7 @@ class EncodedBlock(NamedTuple):
     source: Sequences
     target: Sequences
     line_numbers: np.ndarray
+    n_lines: int
     n_empty: int
     n_longer: int
     n_unknown: int
@@ -433,8 +445,9 @@ class Encoder:
         source, target = (self._small(side.only(fits)) for side in sides)
         n_unknown = sum(int(np.count_nonzero(side.ids == UNK)) for side in (source, target))
         line_numbers = np.array([number for number, _, _ in numbered], np.int64)[fits]
-        n_empty = len(lines[0]) - len(numbered)
-        return EncodedBlock(source, target, line_numbers, n_empty, int(np.count_nonzero(~fits)), n_unknown)
+        n_lines = len(lines[0])
+        return EncodedBlock(source, target, line_numbers, n_lines, n_lines - len(numbered),
+                            int(np.count_nonzero(~fits)), n_unknown)
 
     def _small(self, sequences: Sequences) -> Sequences:
         return Sequences(sequences.ids.astype(dtype_of_ids(self.tokenizer)), sequences.offsets)
@@ -465,14 +478,14 @@ class SequencesFile:
         self.ids.append(sequences.ids)
 
 
-def encode_text(out: Path, splits: list[str], options: Options, begin: Begin) -> Outcome:
-    """Write the ids of the training and the validation text."""
+def encode_text(out: Path, n_lines: dict[str, int], options: Options, begin: Begin) -> Outcome:
+    """Write the ids of the splits, of which each has so many lines."""
     tokenizer = Tokenizer.load(out / TOKENIZER)
     with ExitStack() as arrays:                                                    # whole, or as they were, all of them
-        counts = {split: encode_split(out, split, tokenizer, options, arrays) for split in splits}
+        counts = {split: encode_split(out, split, n_lines[split], tokenizer, options, arrays) for split in n_lines}
         begin()
     crc = 0
-    for split in splits:
+    for split in n_lines:
         for side in ("source", "target"):
             crc = crc32_of_ids(np.load(out / f"{split}.{side}.ids.npy", mmap_mode="r"), crc)
     report = {"splits": {split: asdict(found) for split, found in counts.items()}, "ids_crc32": crc}
@@ -482,7 +495,8 @@ def encode_text(out: Path, splits: list[str], options: Options, begin: Begin) ->
                    f"a pair, {train.unk_share:.4%} of them unknown")
 
 
-def encode_split(out: Path, split: str, tokenizer: Tokenizer, options: Options, arrays: ExitStack) -> SplitCounts:
+def encode_split(out: Path, split: str, n_lines: int, tokenizer: Tokenizer, options: Options,
+                 arrays: ExitStack) -> SplitCounts:
     """Write the arrays of a split; they take their names when `arrays` ends."""
     files = ParallelFiles(*(out / f"{split}.{language}" for language in options.languages))
     encoder, dtype = Encoder(files, tokenizer, options.max_length), dtype_of_ids(tokenizer)
@@ -490,8 +504,10 @@ def encode_split(out: Path, split: str, tokenizer: Tokenizer, options: Options, 
     source, target = (arrays.enter_context(sequences_file(out, f"{split}.{side}", dtype))
                       for side in ("source", "target"))
     lines = arrays.enter_context(growing_array(out / f"{split}.lines.npy", np.dtype(np.int64)))
-    with closing(map_in_order(encoder, stream_blocks(files, LINES_PER_BLOCK), options.workers)) as blocks:
+    with closing(map_in_order(encoder, stream_blocks(files, LINES_PER_BLOCK), options.workers)) as blocks, \
+            progress_bar(f"encode {split}", n_lines) as bar:
         for block in blocks:
+            bar.update(block.n_lines)
             source.append(block.source)
             target.append(block.target)
             lines.append(block.line_numbers)

@@ -6,7 +6,6 @@ embedding matrices can be one (paper §3.4). The work is done by sentencepiece; 
 """
 
 import io
-import os
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 import sentencepiece
 
 from scratchformer.errors import UserError
+from scratchformer.files import whole_file
 
 PAD, EOS, BOS, UNK = 0, 1, 2, 3
 N_SPECIALS = 4
@@ -114,14 +114,8 @@ class Tokenizer:
 
         Raises: UserError if it cannot be written.
         """
-        temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-        try:
-            temporary.write_bytes(self.serialized)
-            os.replace(temporary, path)
-        except OSError as error:
-            if temporary.exists():
-                temporary.unlink()
-            raise UserError(f"cannot write the tokenizer {path}: {error.strerror}") from error
+        with whole_file(path, "cannot write the tokenizer") as file:
+            file.write(self.serialized)
 
     @property
     def vocab_size(self) -> int:

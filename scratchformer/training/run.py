@@ -105,7 +105,7 @@ class RunDirectory:
     def remove_unfinished(self) -> None:
         """Remove what a killed process had begun to write."""
         for path in [*self.path.glob(".*.partial"), *self.checkpoints.directory.glob(".*.partial"),
-                     *self.path.glob("tokenizer.model.*.tmp"), *self.path.glob(".probe")]:
+                     *self.path.glob(".probe")]:
             path.unlink(missing_ok=True)
 
     def forget_after(self, step: int) -> None:

@@ -99,7 +99,7 @@ def test_a_trainer_refuses_more_ranks_than_micro_batches(begin, together):
 def test_what_a_killed_process_had_begun_to_write_goes(own_run):
     run = RunDirectory(own_run.path)
     kept = sorted(path for path in run.path.rglob("*"))
-    for name in (".config.toml.partial", "checkpoints/.step_00000012.safetensors.partial", "tokenizer.model.77.tmp",
+    for name in (".config.toml.partial", "checkpoints/.step_00000012.safetensors.partial", ".tokenizer.model.partial",
                  ".probe"):
         (run.path / name).write_text("half")
     run.remove_unfinished()

@@ -1,4 +1,5 @@
 import gzip
+import io
 import os
 import random
 import re
@@ -443,6 +444,18 @@ def test_the_command_tells_what_comes_next(cli, files, tmp_path):
     assert [line.split(":")[0] for line in said.splitlines()] == ["clean", "vocabulary", "encode"]
     assert f"train PRESET --data {tmp_path / 'out'}" in printed and "303 xx" not in printed
     assert (tmp_path / "out" / "train.yy").exists()
+
+
+def test_a_terminal_shows_how_far_a_stage_is(files, tmp_path, monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    manifest = prepare(files, tmp_path / "out", Options(vocab_size=90), lambda line: None)
+    shown = sys.stderr.getvalue()
+    lines = manifest.clean["total"]["kept"]
+    assert f"clean {files.train[0].source.name}: 0.00 pairs" in shown
+    assert f"encode train:   0%|          | 0.00/{lines}" in shown and "encode val:" in shown
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="looks for processes in /proc")
