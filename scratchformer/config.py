@@ -6,6 +6,7 @@ import difflib
 import math
 import re
 import sys
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -330,11 +331,11 @@ MAY_CHANGE = {
 what to compute: a run may go on with others. All else would make it another run."""
 
 
-def require_same(made_with: Config, config: Config, path: Path) -> None:
-    """Raises UserError naming the settings outside MAY_CHANGE in which `config` differs from what `path` says."""
+def require_same(made_with: Config, config: Config, path: Path, may_change: Collection[str] = MAY_CHANGE) -> None:
+    """Raises UserError naming the settings outside `may_change` in which `config` differs from what `path` says."""
     then, now = flat(made_with), flat(config)
     changed = [f"{key} is {now[key]!r}, was {then[key]!r}" for key in now
-               if now[key] != then[key] and key not in MAY_CHANGE]
+               if now[key] != then[key] and key not in may_change]
     if changed:
         raise UserError(f"{path}: made with other settings: {'; '.join(changed)}")
 

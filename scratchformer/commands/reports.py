@@ -6,6 +6,7 @@ from scratchformer import config as configs
 from scratchformer.commands.configuration import changed, following_data
 from scratchformer.commands.terminal import tell
 from scratchformer.errors import UserError
+from scratchformer.gpu.device import open_device
 from scratchformer.study import ablation, ablation_tables
 from scratchformer.study.report import write_report
 from scratchformer.training.run import RunDirectory
@@ -28,13 +29,21 @@ def ablate(args: argparse.Namespace) -> int:
         config, _ = following_data(changed(task.config(row, seed), args), args)
         return ablation.Trial(row, seed, config, args.out)
 
-    asked = [trial(row, seed) for seed in range(args.seeds) for row in rows]
-    try:
-        failures = ablation.carry_out(asked, jobs, tell)
-    finally:
+    def tabulate() -> None:
         others = [trial(row, seed) for row, seed in ablation.on_disk(args.out) if row not in rows or seed >= args.seeds]
         for line in ablation_tables.write(args.on, [*asked, *(each for each in others if each.is_same())], args.out):
             tell(line)
+
+    asked = [trial(row, seed) for seed in range(args.seeds) for row in rows]
+    settings = asked[0].config.training
+    open_device(settings.device, settings.precision)                               # if there is none, say so once
+    try:
+        failures = ablation.carry_out(asked, jobs, tell)
+    except KeyboardInterrupt:
+        tabulate()
+        tell("the same command goes on")
+        raise
+    tabulate()
     return 1 if failures else 0
 
 

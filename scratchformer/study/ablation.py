@@ -144,9 +144,12 @@ class Trial:
         self.val = find_split(Path(data.directory), "val", data.source_language, data.target_language)
 
     def require_same(self) -> None:
-        """Raises UserError if the directory holds a run with other settings."""
+        """Raises UserError if the directory holds a run with other settings, of another length or of other text: runs
+        are compared only if they differ in nothing but their row, their seed and the number of cores.
+        """
         if self.run.config_file.exists():
-            configs.require_same(configs.load(self.run.config_file), self.config, self.run.config_file)
+            configs.require_same(configs.load(self.run.config_file), self.config, self.run.config_file,
+                                 may_change={"training.threads"})
 
     def is_same(self) -> bool:
         try:
@@ -217,7 +220,8 @@ def carry_out(trials: list[Trial], jobs: int, tell: Callable[[str], None]) -> li
     make_directory(out)
     held = lock(out, "runs of an earlier call are still under way here")         # by whoever of them lives longest
     waiting = [trial for trial in trials if not trial.done]
-    tell(f"{len(trials)} runs, {len(waiting)} of them not done yet")
+    tell(f"{len(trials)} runs, {len(waiting)} of them not done yet"
+         + (f"; what each says is in {out / '*.txt'}" if waiting else ""))
     running: list[Process] = []
     failures = []
     with stop_on_signals() as stop:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import json
 import math
+from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple, Sequence
 
@@ -34,6 +35,7 @@ NEARLY = {"loss": 0.05, "bleu": 1.0}
 """Differences below these are called nearly identical: 5 % of perplexity, 1 BLEU."""
 
 REPLICATES, CONTRARY, INCONCLUSIVE = "replicates", "does not at this scale", "inconclusive"
+TOO_FEW = "no verdict (too few seeds)"
 
 
 class Claim(NamedTuple):
@@ -126,6 +128,8 @@ def effects_of(runs: Sequence[dict[str, Any]], metric: str) -> Effects:
 
 def verdict(claim: Claim, difference: float, margin: float) -> str:
     """difference: by how much the better row is better, or for `better` None, by how much the two differ."""
+    if math.isnan(margin):
+        return TOO_FEW
     lowest, highest = difference - margin, difference + margin
     if claim.better is None:
         nearly = NEARLY[claim.metric]
@@ -213,9 +217,9 @@ def claims_table(found: dict[str, Any]) -> str:
 
 def verdicts(found: dict[str, Any]) -> str:
     """How many claims met which verdict, in one line."""
-    counts = {verdict: sum(judgement["verdict"] == verdict for judgement in judged(found))
-              for verdict in (REPLICATES, CONTRARY, INCONCLUSIVE)}
-    return ", ".join(f"{verdict}: {count}" for verdict, count in counts.items())
+    counts = Counter(judgement["verdict"] for judgement in judged(found))
+    return ", ".join(f"{verdict}: {counts[verdict]}" for verdict in (REPLICATES, CONTRARY, INCONCLUSIVE, TOO_FEW)
+                     if counts[verdict] or verdict != TOO_FEW)
 
 
 # A picture ------------------------------------------------------------------------------------------------------------

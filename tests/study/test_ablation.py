@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import threading
@@ -95,11 +96,12 @@ def trials_in(corpus, tmp_path):
 
 
 @pytest.mark.slow
-def test_trials_are_carried_out_once_and_judged(trials_in, tmp_path):
+def test_trials_are_carried_out_once_and_judged(trials_in, corpus, tmp_path):
     told = []
+    other_text = shutil.copytree(corpus, tmp_path / "other")
     trials = trials_in(seeds=2)
     assert ablation.carry_out(trials, 2, told.append) == []
-    assert told[0] == "4 runs, 4 of them not done yet" and len(told) == 5
+    assert told[0].startswith("4 runs, 4 of them not done yet; what each says is in ") and len(told) == 5
     assert ablation.carry_out(trials, 2, told.append) == [] and told[-1] == "4 runs, 0 of them not done yet"
 
     other_search = trials[0].scores() | {"beam": 1, "bleu": 77.7}
@@ -127,8 +129,13 @@ def test_trials_are_carried_out_once_and_judged(trials_in, tmp_path):
     page = (tmp_path / "out" / "ablations.md").read_text(encoding="utf-8")
     assert "| D1 | P_drop = 0.0 |" in page and "(D) dropout helps" in page and "(A)" not in page
     assert (tmp_path / "out" / "ablations.png").read_bytes()[1:4] == b"PNG"
-    with pytest.raises(UserError, match="D1-seed0.*training.warmup is 3, was 2"):
-        ablation.carry_out(trials_in(warmup=3)[1:], 1, told.append)
+    for setting, value, complaint in [("warmup", 3, "training.warmup is 3, was 2"),
+                                      ("steps", 8, "training.steps is 8, was 4"),
+                                      ("data.directory", str(other_text), "data.directory is '.*other', was "),
+                                      ("training.device", "gpu", "training.device is 'gpu', was 'cpu'")]:
+        with pytest.raises(UserError, match=f"D1-seed0.*{complaint}"):
+            ablation.carry_out(trials_in(**{setting: value})[1:], 1, told.append)
+    assert ablation.carry_out(trials_in(threads=2), 1, told.append) == []
 
 
 @pytest.mark.slow
@@ -251,7 +258,7 @@ def test_intervals_hold_what_they_promise():
 def test_a_single_seed_gives_no_interval_and_no_verdict():
     difference, margin = effects_of(runs_of(np.array([[1.0], [2.0]])), "loss").difference("row 1", "row 0")
     assert difference == pytest.approx(1.0) and math.isnan(margin)
-    assert {verdict(claim, 1.0, margin) for claim in CLAIMS} == {"inconclusive"}
+    assert {verdict(claim, 1.0, margin) for claim in CLAIMS} == {"no verdict (too few seeds)"}
 
 
 @pytest.mark.parametrize(("better", "difference", "margin", "expected"), [
