@@ -24,8 +24,8 @@ from scratchformer.nn.parameter import Array
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import Batch
 from scratchformer.text.tokenizer import PAD
+from scratchformer.training.data import TrainingData
 from scratchformer.training.loop import validation_loss
-from scratchformer.training.run import TrainingData
 
 SMALL = {"model.d_model": 32, "model.d_ff": 64, "model.h": 2, "model.P_drop": 0.0, "training.tokens_per_batch": 256,
          "training.eps_ls": 0.0}

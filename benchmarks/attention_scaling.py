@@ -34,7 +34,7 @@ from scratchformer.nn.optim import Adam
 from scratchformer.nn.parameter import Array
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import Batch
-from scratchformer.training.run import TrainingData
+from scratchformer.training.data import TrainingData
 
 EXPERIMENT = {"model.d_model": 128, "training.steps": 300, "training.tokens_per_batch": 512, "training.warmup": 100,
               "training.lr_factor": 0.5, "training.validate_every": 25}

@@ -29,8 +29,8 @@ from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import Batch
 from scratchformer.text.bleu import corpus_scores
 from scratchformer.text.corpora import read_lines
+from scratchformer.training.data import TrainingData, encode_corpus, read_corpus, train_tokenizer
 from scratchformer.training.loop import validation_loss
-from scratchformer.training.run import TrainingData, encode_corpus, read_corpus, train_tokenizer
 
 EXPERIMENT = {"model.d_model": 64, "model.d_ff": 128, "training.steps": 1500, "training.tokens_per_batch": 512,
               "training.warmup": 300, "training.save_every": 30}

@@ -35,8 +35,8 @@ from scratchformer.text.bleu import corpus_scores
 from scratchformer.text.corpora import Pairs, find_split, read_pairs
 from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.training.checkpoints import copy_into
+from scratchformer.training.data import encode_corpus, read_corpus, train_tokenizer
 from scratchformer.training.loop import validation_loss
-from scratchformer.training.run import encode_corpus, read_corpus, train_tokenizer
 from scratchformer.training.torch_format import from_torch
 
 if TYPE_CHECKING:                           # else PyTorch is imported once it is known to be there

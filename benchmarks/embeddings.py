@@ -26,7 +26,7 @@ from scratchformer.nn.parameter import Array, Parameter
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import EncodedPairs, Sequences
 from scratchformer.text.tokenizer import N_SPECIALS, PAD
-from scratchformer.training.run import TrainingData
+from scratchformer.training.data import TrainingData
 
 EXPERIMENT = {"model.d_model": 64, "training.steps": 300, "training.tokens_per_batch": 512, "training.warmup": 100,
               "training.lr_factor": 0.5, "training.validate_every": 100}

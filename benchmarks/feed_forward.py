@@ -24,7 +24,7 @@ from scratchformer.nn.layers import FeedForward
 from scratchformer.nn.optim import noam
 from scratchformer.nn.parameter import Array, Layer, ParameterStore
 from scratchformer.nn.transformer import Transformer
-from scratchformer.training.run import TrainingData
+from scratchformer.training.data import TrainingData
 
 EXPERIMENT = {"model.d_model": 64, "model.h": 4, "training.steps": 300, "training.tokens_per_batch": 512,
               "training.warmup": 100, "training.validate_every": 50}

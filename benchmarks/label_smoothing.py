@@ -24,7 +24,7 @@ from scratchformer.text.batches import EncodedPairs, batches_in_order, encode_pa
 from scratchformer.text.bleu import corpus_scores
 from scratchformer.text.corpora import Pairs, find_split, read_pairs
 from scratchformer.text.tokenizer import PAD, Tokenizer
-from scratchformer.training.run import TrainingData, encode_corpus, read_corpus, train_tokenizer
+from scratchformer.training.data import TrainingData, encode_corpus, read_corpus, train_tokenizer
 
 EXPERIMENT = {"model.N": 2, "model.d_model": 64, "model.d_ff": 128, "model.h": 4, "training.steps": 600,
               "training.tokens_per_batch": 512, "training.warmup": 150, "training.lr_factor": 0.4,

@@ -30,8 +30,8 @@ from scratchformer.text.batches import EncodedPairs, batches_in_order, encode_pa
 from scratchformer.text.bleu import corpus_scores
 from scratchformer.text.corpora import Pairs
 from scratchformer.text.tokenizer import Tokenizer
+from scratchformer.training.data import Corpus, TrainingData, encode_corpus, pairs_of, train_tokenizer
 from scratchformer.training.loop import validation_loss
-from scratchformer.training.run import Corpus, TrainingData, encode_corpus, pairs_of, train_tokenizer
 
 EXPERIMENT = {"training.steps": 600, "training.tokens_per_batch": 512, "training.accumulation": 1,
               "training.warmup": 200, "training.lr_factor": 0.7, "model.max_positions": 128, "data.max_length": 128}

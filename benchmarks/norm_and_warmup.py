@@ -35,7 +35,7 @@ from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.parameter import Layer
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import EncodedPairs
-from scratchformer.training.run import TrainingData
+from scratchformer.training.data import TrainingData
 
 EXPERIMENT = {"model.N": 6, "model.d_model": 64, "model.d_ff": 256, "model.h": 4, "training.steps": 300,
               "training.tokens_per_batch": 512, "training.warmup": 100, "training.validate_every": 25}

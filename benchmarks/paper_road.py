@@ -5,6 +5,7 @@
 A server on this machine stands for the public homes of WMT 2014: archives with the real names and layout, which hold
 sentences of the bundled corpus. The commands are those of docs/reproduction.md, but for `--mirror` and for settings
 that make the model small. What they print goes into paper_road.json, the last report into example_report/ beside it.
+With --quick these are written into DIR of --work, or into a new temporary directory, unless --out says where.
 """
 
 from __future__ import annotations
@@ -69,11 +70,19 @@ def carried_out(command: list[str]) -> dict[str, Any]:
     return {"seconds": round(time.perf_counter() - began, 1), "printed": printed.getvalue().splitlines()}
 
 
+def directory_of_result(arguments: argparse.Namespace) -> Path:
+    """A quick trial must not take the place of the result that is committed."""
+    if arguments.out or not arguments.quick:
+        return arguments.out or RESULTS
+    return arguments.work or Path(tempfile.mkdtemp(prefix="paper_road-"))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="a few steps of a smaller model, to see that it runs")
     parser.add_argument("--work", type=Path, help="directory of data and run, which stay (default: a temporary one)")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="directory of the result (default: results/ here)")
+    parser.add_argument("--out", type=Path, help="directory of the result (default: results/ here; with --quick that "
+                        "of --work, or a temporary one, which stays)")
     arguments = parser.parse_args()
     provenance = surroundings()
     with tempfile.TemporaryDirectory() as temporary:
@@ -90,10 +99,12 @@ def main() -> None:
                                      for line in result["printed"]]
                 steps.append({"command": " ".join(["scratchformer", *words]), **result})
         scores = json.loads((run / "evaluations.jsonl").read_text(encoding="utf-8").splitlines()[-1])
-        shutil.copytree(run / "report", arguments.out / "example_report", dirs_exist_ok=True)
-        write(arguments.out, "paper_road", {
+        out = directory_of_result(arguments)
+        shutil.copytree(run / "report", out / "example_report", dirs_exist_ok=True)
+        write(out, "paper_road", {
             "provenance": provenance, "results": steps,
             "scores": {key: value for key, value in scores.items() if key not in ("source", "reference")}})
+        print(f"written: {out / 'paper_road.json'} and {out / 'example_report'}")
 
 
 if __name__ == "__main__":

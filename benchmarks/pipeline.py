@@ -152,7 +152,7 @@ def prepare(options: list[str], out: Path, workers: int, vocab_size: int) -> dic
 
 
 def configuration(directory: Path, settings: dict[str, Any]) -> Config:
-    from scratchformer.training.run import follow_preparation
+    from scratchformer.training.data import follow_preparation
 
     return follow_preparation(configs.with_settings(Config(), {"data.directory": str(directory)} | settings))[0]
 

@@ -20,8 +20,9 @@ from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import Batch, BatchPlan, EncodedPairs, steps
+from scratchformer.training.data import TrainingData, encode_corpus, read_corpus, train_tokenizer
 from scratchformer.training.loop import validation_loss
-from scratchformer.training.run import TrainingData, encode_corpus, read_corpus, replace_text, train_tokenizer
+from scratchformer.training.run import replace_text
 
 RESULTS = Path(__file__).parent / "results"
 

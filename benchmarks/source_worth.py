@@ -19,7 +19,7 @@ from scratchformer import config as configs
 from scratchformer.config import Config
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.corpora import Pairs
-from scratchformer.training.run import Corpus, TrainingData, encode_corpus, read_corpus, train_tokenizer
+from scratchformer.training.data import Corpus, TrainingData, encode_corpus, read_corpus, train_tokenizer
 
 EXPERIMENT = {"training.steps": 480, "training.tokens_per_batch": 512, "training.accumulation": 1,
               "training.warmup": 80, "training.lr_factor": 0.5, "training.validate_every": 80}

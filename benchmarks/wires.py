@@ -17,7 +17,7 @@ from scratchformer import config as configs
 from scratchformer.config import Config
 from scratchformer.nn.transformer import Transformer
 from scratchformer.study.wires import cut
-from scratchformer.training.run import TrainingData
+from scratchformer.training.data import TrainingData
 
 EXPERIMENT = {"model.d_model": 64, "model.d_ff": 128, "training.steps": 500, "training.tokens_per_batch": 512,
               "training.warmup": 100, "training.lr_factor": 0.5, "training.validate_every": 50}

@@ -5,13 +5,13 @@ Here is what can be said; what is done about it is in `scratchformer.commands`.
 
 import argparse
 import importlib
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import scratchformer
 from scratchformer import config as configs
+from scratchformer.commands.terminal import to_nowhere
 from scratchformer.errors import UserError, in_one_line
 from scratchformer.parallel import launcher
 from scratchformer.parallel.communicator import Abandoned
@@ -30,10 +30,11 @@ examples:
 def main(arguments: list[str] | None = None) -> int:
     """Run one command -> exit code: 0 done, 1 a check, a GPU or a rank failed, 2 bad input, 130 interrupted."""
     if sys.stderr is None:                                                         # closed: keep files off its number
-        sys.stderr = open(os.dup2(os.open(os.devnull, os.O_WRONLY), 2), "w")
+        to_nowhere(2)
+        sys.stderr = open(2, "w")
     args = parse(arguments)
     try:
-        code = function(args.run)(args) or 0
+        code = command_function(args.run)(args) or 0
         print(end="", flush=True)                                                  # while a failure can still be told
         return code
     except UserError as error:
@@ -60,15 +61,15 @@ def main(arguments: list[str] | None = None) -> int:
         return launcher.INTERRUPTED
 
 
-def function(path: str) -> Callable[[argparse.Namespace], int | None]:
-    """training.train -> the function. Its module is read only now: no command waits for what only others need."""
+def command_function(path: str) -> Callable[[argparse.Namespace], int | None]:
+    """training.train -> the function. Its module is read only now, so that --help need not wait for any."""
     module, name = path.split(".")
     return getattr(importlib.import_module(f"scratchformer.commands.{module}"), name)
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    """argparse, and files that stand behind an option of `translate`: by itself it lets an empty list of files end with
-    the first option."""
+    """As argparse does; but it ends the list of files of `translate` at the first option if none came before it, so
+    files that stand behind an option are put back."""
     top = parser()
     args, rest = top.parse_known_args(arguments)
     args.arguments = sys.argv[1:] if arguments is None else [str(word) for word in arguments]
@@ -84,7 +85,7 @@ def discard_unwritable_output() -> None:
     try:
         print(end="", flush=True)
     except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        to_nowhere(sys.stdout.fileno())
 
 
 def parser() -> argparse.ArgumentParser:
@@ -110,7 +111,7 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--resume", type=Path, metavar="RUN", help="go on with the run in this directory")
     sub.add_argument("--seed", type=int, metavar="N", help="of weights, batches and dropout (default: 0)")
     sub.add_argument("--minutes", type=float, metavar="M", help="stop after this much wall time")
-    add_machine(sub)
+    add_machine(sub, "tf32", resumed="; with --resume as before")
     sub.add_argument("--nproc", type=int, default=1, metavar="N",
                      help="train with N processes of this machine, each with a GPU or some of the cores of its own")
     sub.add_argument("--timeout", type=float, default=1800, metavar="S",
@@ -188,7 +189,7 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--out", type=Path, metavar="FILE", help="PNG or SVG (default: RUN/figures/FIGURE.png)")
 
     sub = command("data", "data.data", "download a public corpus, or take text files, and prepare them for training",
-                  "data wmt14-en-de --out data/wmt14-en-de\n  scratchformer data tiny --out data/tiny\n"
+                  "data wmt14-en-de --out data/wmt14-en-de\n  scratchformer data tiny --out text/tiny\n"
                   "  scratchformer data files --source big.en.gz --target big.de.gz --val-source val.en "
                   "--val-target val.de --out DIR")
     sub.add_argument("name", choices=[*configs.PUBLIC_CORPORA, "files", "tiny"],
@@ -209,7 +210,7 @@ def parser() -> argparse.ArgumentParser:
                   "plan base --device gpu --precision bf16\n  scratchformer plan multi30k --data DIR --json")
     sub.add_argument("preset", metavar="PRESET|FILE.toml")
     add_data(sub)
-    add_machine(sub)
+    add_machine(sub, "tf32")
     sub.add_argument("--nproc", type=int, default=1, metavar="N",
                      help="processes that would share a step; one is measured, with its share")
     sub.add_argument("--seconds", type=float, default=20, metavar="S",
@@ -226,7 +227,7 @@ def parser() -> argparse.ArgumentParser:
                      help="what the machine can sustain, in TFLOPS of all its devices together: then the report says "
                           "which share of it the run has used")
 
-    sub = command("ablate", "reports.ablate",
+    sub = command("ablate", "ablation.ablate",
                   "train the rows of the paper's Table 3 at a smaller scale, and judge its claims",
                   "ablate --rows A,D1 --on tiny --seeds 3 --out runs/ablations\n"
                   "  scratchformer ablate --on multi30k --data DIR --out runs/ablations-m30k --device gpu")
@@ -253,7 +254,7 @@ def add_ablate(sub: argparse.ArgumentParser) -> None:
                      help="directory of the runs and of what comes of them; the same command goes on after a stop")
     sub.add_argument("--jobs", type=int, metavar="N",
                      help="runs at a time, each on its share of the cores (default: one a core; one on a GPU)")
-    add_machine(sub, threads=False)
+    add_machine(sub, "tf32", threads=False)
     add_settings(sub)
 
 
@@ -262,9 +263,11 @@ def add_preparation(sub: argparse.ArgumentParser) -> None:
     """
     for side in ("source", "target"):
         sub.add_argument(f"--{side}", type=Path, action="append", default=[], metavar="F",
-                         help="training text, UTF-8, one sentence a line, plain or .gz; again for each further part")
-    for name in ("val-source", "val-target", "test-source", "test-target"):
-        sub.add_argument(f"--{name}", type=Path, metavar="F", help="is copied as it is")
+                         help="training text, UTF-8, one sentence a line, plain or .gz; may be given several times")
+    for name, use in (("val", "while it is trained"), ("test", "afterwards")):
+        for side in ("source", "target"):
+            sub.add_argument(f"--{name}-{side}", type=Path, metavar="F",
+                             help=f"text to look at {use}; it is not cleaned")
     sub.add_argument("--languages", nargs=2, metavar=("SOURCE", "TARGET"), help="endings of the files (default: en de)")
     sub.add_argument("--vocab-size", type=int, metavar="N", help="pieces of the vocabulary "
                      "(default: 37000; of a public data set what is usual with it)")
@@ -332,17 +335,16 @@ def add_scores(sub: argparse.ArgumentParser, other: str, summary: str) -> None:
 def add_search(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--beam", type=int, metavar="N", help="hypotheses followed at once; 1 is greedy (paper: 4)")
     sub.add_argument("--alpha", type=float, metavar="A", help="exponent of the length penalty (paper: 0.6)")
-    add_machine(sub)
+    add_machine(sub, "fp32")
 
 
-def add_machine(sub: argparse.ArgumentParser, threads: bool = True) -> None:
-    sub.add_argument("--device", metavar="D", help="cpu, gpu, or gpu:N for the N-th from 0 (default: cpu; "
-                     "train --resume: as before)")
+def add_machine(sub: argparse.ArgumentParser, precision: str, resumed: str = "", threads: bool = True) -> None:
+    """precision: by default, on a GPU;  resumed: what else the defaults depend on"""
+    sub.add_argument("--device", metavar="D", help=f"cpu, gpu, or gpu:N for the N-th from 0 (default: cpu{resumed})")
     sub.add_argument("--precision", metavar="P", help="of weights and activations on a GPU: fp32, tf32, bf16 or fp16 "
-                     "(default: tf32 for train, fp32 to translate)")
+                     f"(default: {precision}{resumed})")
     if threads:
-        sub.add_argument("--threads", type=int, metavar="N",
-                         help="cores to use, 0 for all (default: all; train --resume: as before)")
+        sub.add_argument("--threads", type=int, metavar="N", help=f"cores to use, 0 for all (default: all{resumed})")
 
 
 def add_settings(sub: argparse.ArgumentParser) -> None:

@@ -75,6 +75,15 @@ class DataConfig:
         check_types(self)
         at_least(self, 1, "max_length")
 
+    @property
+    def files(self) -> list[str]:
+        """Those that are named one by one."""
+        return [file for file in (self.train_source, self.train_target, self.val_source, self.val_target) if file]
+
+    @property
+    def names_text(self) -> bool:
+        return bool(self.directory or self.files)
+
 
 @dataclass(frozen=True)
 class TrainingConfig:

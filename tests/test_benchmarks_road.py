@@ -17,8 +17,10 @@ def names(commands):
 
 @pytest.mark.slow
 def test_the_road_leads_from_archives_to_a_report(tmp_path):
-    subprocess.run([sys.executable, "-W", "error", ROOT / "benchmarks" / "paper_road.py", "--quick", "--out", tmp_path],
-                   check=True, stdout=subprocess.DEVNULL)
+    """Without --out, a quick trial leaves what is committed as it was, and writes beside data and run."""
+    run = subprocess.run([sys.executable, "-W", "error", ROOT / "benchmarks" / "paper_road.py", "--quick", "--work",
+                          tmp_path], check=True, stdout=subprocess.PIPE, text=True)
+    assert run.stdout.splitlines()[-1].startswith(f"written: {tmp_path / 'paper_road.json'} ")
     found = json.loads((tmp_path / "paper_road.json").read_text(encoding="utf-8"))
     recorded = json.loads((ROOT / "benchmarks" / "results" / "paper_road.json").read_text(encoding="utf-8"))
     page = (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")

@@ -120,7 +120,7 @@ def test_the_checkpoint_can_be_chosen(cli, trained, type_in, wanted):
     assert (code, printed) == (0, load_run(trained.path, expected).translate(["a dog"])[0] + "\n")
 
 
-def test_a_reader_that_has_read_enough_is_no_error(trained):
+def test_a_reader_that_has_read_enough_is_no_error():
     process = subprocess.Popen([sys.executable, "-m", "scratchformer", "config", "base"], stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE)
     process.stdout.close()
@@ -224,7 +224,7 @@ def test_every_command_has_help(cli, capfd, command):
 
 @pytest.mark.parametrize("name", SUBPARSERS)
 def test_every_command_leads_to_a_function(name):
-    assert callable(command_line.function(SUBPARSERS[name].get_default("run")))
+    assert callable(command_line.command_function(SUBPARSERS[name].get_default("run")))
 
 
 def test_help_waits_for_nothing_that_only_some_commands_need():

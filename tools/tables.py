@@ -98,7 +98,7 @@ def scaling(result: dict[str, Any]) -> str:
 
 
 def tricks(result: dict[str, Any]) -> str:
-    return table(["without", "lines", *(f"{entry['model']}" for entry in result["results"])],
+    return table(["without", "lines", *(entry["model"] for entry in result["results"])],
                  ([f"`{name}`" if name.isidentifier() else name, lines if lines else "–",
                    *(f"{entry['gain_percent'][name]:+.1f} %" for entry in result["results"])]
                   for name, lines in result["lines"].items()))

@@ -17,10 +17,11 @@ from scratchformer.training.run import RunDirectory
 
 
 def gradcheck(args: argparse.Namespace) -> int:
+    reports = gradient_cases.run(args.layers or None)
     if not args.json:
         print(f"{'layer':26} {'parameter or input':50} {'worst relative error':>20}  verdict")
     passed = True
-    for layer, cases in groupby(gradient_cases.run(args.layers or None), key=lambda checked: checked[0].layer):
+    for layer, cases in groupby(reports, key=lambda checked: checked[0].layer):
         worst: dict[str, Any] = {}
         for case, report in cases:
             passed &= report.passed
@@ -40,7 +41,7 @@ def gradcheck(args: argparse.Namespace) -> int:
 
 
 def doctor(args: argparse.Namespace) -> int:
-    run = RunDirectory(Path(args.preset)) if is_directory(args.preset) else None
+    run = RunDirectory(Path(args.preset)) if names_a_run(args.preset) else None
     if run:
         run.require()
     elif os.sep in args.preset and not args.preset.endswith(".toml"):
@@ -63,6 +64,6 @@ def doctor(args: argparse.Namespace) -> int:
     return 0 if diagnosis.passed else 1
 
 
-def is_directory(name: str) -> bool:
+def names_a_run(name: str) -> bool:
     """Whether this is a run's directory, and not the name of a preset that a directory happens to bear as well."""
     return Path(name).is_dir() and name not in configs.PRESETS and name not in configs.TABLE3

@@ -7,7 +7,7 @@ from pathlib import Path
 from scratchformer import config as configs
 from scratchformer.config import Config
 from scratchformer.errors import UserError
-from scratchformer.training.run import follow_preparation
+from scratchformer.training.data import follow_preparation
 
 PATHS = ["data.directory", "data.train_source", "data.train_target", "data.val_source", "data.val_target"]
 """Settings that name files. They are stored as absolute paths, so that a run can be resumed from anywhere."""
@@ -32,10 +32,6 @@ def changed(config: Config, args: argparse.Namespace) -> Config:
     config = configs.with_settings(config, settings)
     named = {key: path for key, path in configs.flat(config).items() if key in PATHS and path}
     return configs.with_settings(config, {key: os.path.abspath(path) for key, path in named.items()})
-
-
-def names_text(config: Config) -> bool:
-    return any(configs.flat(config)[path] for path in PATHS)
 
 
 def following_data(config: Config, args: argparse.Namespace) -> tuple[Config, str]:

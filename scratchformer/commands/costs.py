@@ -4,7 +4,7 @@ import argparse
 import json
 
 from scratchformer import config as configs
-from scratchformer.commands.configuration import changed, following_data, named_config, names_text, require_processes
+from scratchformer.commands.configuration import changed, following_data, named_config, require_processes
 from scratchformer.nn.fast_ops import keep_freed_memory
 from scratchformer.study import plan as planning
 from scratchformer.study import sizes
@@ -21,6 +21,6 @@ def plan(args: argparse.Namespace) -> int:
     config, _ = following_data(changed(named_config(args.preset), args), args)
     require_processes(args.nproc, config)
     keep_freed_memory()
-    made = planning.make(args.preset, config, names_text(config), args.nproc, args.seconds)
+    made = planning.make(args.preset, config, config.data.names_text, args.nproc, args.seconds)
     print(json.dumps(planning.as_record(made)) if args.json else planning.as_text(made))
     return 0 if made.fits else 1

@@ -2,6 +2,7 @@
 
 import argparse
 import shlex
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,11 @@ from scratchformer.text.datasets import DATASETS, fetch
 from scratchformer.text.preparation import Options, require_own_directory
 from scratchformer.training.team import available_cores
 
-PREPARATION = ["vocab_size", "max_words", "max_ratio", "max_length", "sample", "byte_fallback", "drop_overlap",
-               "workers"]
+PREPARATION = [field.name for field in fields(Options) if field.name not in ("dataset", "languages")]
+"""The options of `data` that say how text is prepared."""
+
 FILES = ["source", "target", "val_source", "val_target", "test_source", "test_target", "languages"]
-"""The options of `data`: how to prepare text, as in `preparation.Options`, and what `data files` prepares."""
+"""Those that say what `data files` prepares."""
 
 
 def data(args: argparse.Namespace) -> None:
@@ -40,7 +42,7 @@ def data(args: argparse.Namespace) -> None:
 def refuse(args: argparse.Namespace, *names: str) -> None:
     """Raises UserError if one of these options was given."""
     for name in names:
-        if getattr(args, name):
+        if getattr(args, name) not in (None, []):
             raise UserError(f"data {args.name}: takes no --{name.replace('_', '-')}")
 
 

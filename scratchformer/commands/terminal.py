@@ -1,6 +1,5 @@
 """What a person at a terminal reads, and types."""
 
-import argparse
 import os
 import sys
 from pathlib import Path
@@ -10,7 +9,16 @@ from scratchformer.errors import UserError
 from scratchformer.text.corpora import read_lines
 
 
-class Patient:
+def to_nowhere(descriptor: int) -> None:
+    """Let what is written to it from now on vanish, be it open or closed."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    if nowhere != descriptor:                                                      # as it is if that was the next free
+        os.dup2(nowhere, descriptor)
+        os.close(nowhere)
+    os.set_inheritable(descriptor, True)
+
+
+class UnheardStream:
     """A text file that does not mind if nobody reads it any more: training goes on, and the log has everything."""
 
     def __init__(self, file: Any) -> None:
@@ -21,7 +29,7 @@ class Patient:
             self.file.write(text)
             self.file.flush()
         except OSError:                                                            # from here on it goes nowhere
-            os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
+            to_nowhere(self.file.fileno())
         return len(text)
 
     def __getattr__(self, name: str) -> Any:
@@ -33,9 +41,9 @@ def tell(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def waits(args: argparse.Namespace) -> bool:
-    """Whether a person types the lines and waits for each."""
-    return not args.files and sys.stdin is not None and sys.stdin.isatty()
+def is_typed(files: list[Path]) -> bool:
+    """Whether the lines come from a person who types them, and waits for each translation."""
+    return not files and sys.stdin is not None and sys.stdin.isatty()
 
 
 def input_lines(files: list[Path]) -> Iterator[str]:

@@ -12,10 +12,9 @@ from scratchformer.commands.configuration import (
     changed,
     following_data,
     named_config,
-    names_text,
     require_processes,
 )
-from scratchformer.commands.terminal import Patient, tell
+from scratchformer.commands.terminal import UnheardStream, tell
 from scratchformer.config import Config
 from scratchformer.errors import UserError
 from scratchformer.nn.fast_ops import keep_freed_memory
@@ -33,7 +32,7 @@ def train(args: argparse.Namespace) -> int:
         require_processes(args.nproc, config)
         if args.nproc > 1 and not launcher.is_rank():
             return train_as_ranks(args, run, config)
-        with redirect_stderr(Patient(sys.stderr)):
+        with redirect_stderr(UnheardStream(sys.stderr)):
             return train_as_one(args, run, config, ranks)
 
 
@@ -54,7 +53,7 @@ def asked_to_train(args: argparse.Namespace) -> tuple[RunDirectory, Config]:
 
 def require_text(preset: str, config: Config) -> None:
     """Raises UserError if the preset learns from a public data set, and no text is named."""
-    if not names_text(config):
+    if not config.data.names_text:
         for corpus in configs.PUBLIC_CORPORA:
             if preset.startswith(corpus):
                 raise UserError(f"{preset}: from which text? `scratchformer data {corpus} --out DIR` prepares its own; "

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from scratchformer import config as configs
-from scratchformer.commands.terminal import input_lines, waits
+from scratchformer.commands.terminal import input_lines, is_typed
 from scratchformer.config import Config
 from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError
@@ -20,11 +20,11 @@ def translate(args: argparse.Namespace) -> None:
     options = search_options(args, args.path)
     if not 1 <= args.nbest <= options["beam"]:
         raise UserError(f"--nbest {args.nbest} must lie between 1 and the beam, {options['beam']}")
-    lines = input_lines(args.files)
-    for number, best in enumerate(translator.stream(lines, **options, nbest=args.nbest, interactive=waits(args)), 1):
+    lines, interactive = input_lines(args.files), is_typed(args.files)
+    for number, best in enumerate(translator.stream(lines, **options, nbest=args.nbest, interactive=interactive), 1):
         for translation in best:
             print(f"{number}\t{translation.score:.4f}\t{translation.text}" if args.nbest > 1 else translation.text,
-                  flush=waits(args))
+                  flush=interactive)
 
 
 def search_options(args: argparse.Namespace, path: Path) -> dict[str, Any]:

@@ -7,13 +7,16 @@ translated: translating may take long, and must not have been in vain.
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Callable, Iterator, NamedTuple
+from typing import Any, BinaryIO, Callable, Iterator, NamedTuple
+
+from tqdm import tqdm
 
 from scratchformer.config import DataConfig
 from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError
+from scratchformer.files import whole_file
 from scratchformer.text.bleu import Scores, corpus_scores
 from scratchformer.text.corpora import ParallelFiles, find_split, plain_or_gz, read_lines
 from scratchformer.text.paper_bleu import PaperScore, paper_bleu_and_gap
@@ -80,28 +83,24 @@ def lines_to(path: Path | None, inputs: tuple[Path, ...] = ()) -> Iterator[Calla
            for each in inputs):                                                    # z.de would stand before z.de.gz
         raise UserError(f"{path}: is part of the test set; write the translations elsewhere")
     is_stream = path.exists() and not path.is_file()                               # /dev/stdout, a pipe
-    place = path.resolve()                                                         # of a link, the file it leads to
-    temporary = path if is_stream else place.with_name(f".{place.name}.partial")
+    with ExitStack() as until_written:
+        file = until_written.enter_context(open_pipe(path) if is_stream else whole_file(path.resolve()))
+
+        def write(lines: list[str]) -> None:
+            file.write("".join(line + "\n" for line in lines).encode("utf-8"))
+            until_written.close()                                                  # whatever comes, they are there
+
+        yield write
+
+
+@contextmanager
+def open_pipe(path: Path) -> Iterator[BinaryIO]:
+    """Raises: UserError if it cannot be written."""
     try:
-        file = open(temporary, "w", encoding="utf-8")
+        with open(path, "wb") as file:
+            yield file
     except OSError as error:
         raise UserError(f"{path}: cannot write: {error.strerror}") from None
-
-    def write(lines: list[str]) -> None:
-        try:
-            with file:
-                file.writelines(line + "\n" for line in lines)
-            if not is_stream:
-                os.replace(temporary, place)
-        except OSError as error:
-            raise UserError(f"{path}: cannot write: {error.strerror}") from None
-
-    try:
-        yield write
-    finally:
-        file.close()
-        if not is_stream:
-            temporary.unlink(missing_ok=True)
 
 
 # Scores ---------------------------------------------------------------------------------------------------------------
@@ -240,7 +239,9 @@ class System(NamedTuple):
         return f"{self.run.path} ({self.checkpoint.stem})"
 
     def translate(self, sentences: list[str]) -> list[str]:
-        return self.translator.translate(sentences, self.beam, self.alpha)
+        translations = self.translator.stream(sentences, self.beam, self.alpha)
+        return [best[0].text for best in tqdm(translations, desc=f"translate with {self.name}", total=len(sentences),
+                                              unit=" sentences", disable=None, leave=False)]
 
 
 class Evaluation(NamedTuple):

@@ -41,9 +41,7 @@ from scratchformer.study.paper import (
 )
 from scratchformer.text.batches import BatchPlan, EncodedPairs, Sequences
 from scratchformer.text.tokenizer import EOS, N_SPECIALS, Tokenizer
-from scratchformer.training.loop import Trainer
-from scratchformer.training.run import (
-    RunDirectory,
+from scratchformer.training.data import (
     TrainingData,
     encode_corpus,
     open_prepared,
@@ -51,6 +49,8 @@ from scratchformer.training.run import (
     read_corpus,
     train_tokenizer,
 )
+from scratchformer.training.loop import Trainer
+from scratchformer.training.run import RunDirectory
 from scratchformer.training.team import available_cores
 
 GIB = 2**30
@@ -99,11 +99,6 @@ class Load:
     def padded_pairs(self) -> float:
         """How many pairs of the mean length, without padding, take as many positions."""
         return self.pairs / (1 - self.padding_share)
-
-
-def load_of(config: Config, has_text: bool) -> Load:
-    """The mean step, counted if there is text to count, else assumed. Raises UserError if the text cannot be read."""
-    return counted_load(config) if has_text else assumed_load(config)
 
 
 def assumed_load(config: Config) -> Load:
@@ -245,7 +240,8 @@ class Plan:
     """What is known before the first step.
 
     parameters    by part of the model
-    load          the mean step, and how many steps there will be at most
+    load          the mean step
+    steps         at most
     micro_batches of a step, and how many of them one thread computes, one after another (`turns`)
     flops         of a step's matrix products, for real tokens, forward and backward
     memory        in bytes, by what it is for, of all processes that share it; `memory_there`: None if unknown
@@ -304,7 +300,7 @@ def make(name: str, config: Config, has_text: bool, processes: int = 1, seconds:
     threads = 1 if device.runs_ahead else settings.threads or max(1, available_cores() // processes)
     share = -(-settings.accumulation // processes)
     own = configs.with_settings(config, {"training.accumulation": share, "training.threads": threads})
-    members, load = min(threads, share), load_of(config, has_text)
+    members, load = min(threads, share), counted_load(config) if has_text else assumed_load(config)
     plan = Plan(
         name, device.describe(), processes, threads, sizes.parameter_counts(config.model), load,
         planned_steps(config, load), settings.accumulation, -(-share // members),
@@ -407,7 +403,7 @@ def rows_of_time(plan: Plan) -> list[Row]:
                  ("  for each micro-batch", f"{timed.each:,.3g} s", f"measured; a thread has {plan.turns}"),
                  ("  for each pair in it", f"{1000 * timed.per_pair:,.3g} ms", "measured"),
                  ("time of the run", f"{plan.hours:,.2f} hours",
-                  f"about {sizes.spoken(3600 * plan.hours)}: as many steps")]
+                  f"{sizes.spoken(3600 * plan.hours)}, if it takes all steps")]
     if plan.paper:
         rows += [("time of a step, in the paper", f"{plan.paper.step_seconds:g} s", f"{GPUS} P100 (paper §5.2)"),
                  ("time of the run, in the paper", f"{plan.paper.hours:,.2f} hours", f"{plan.paper.steps:,} steps")]

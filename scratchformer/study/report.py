@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Sequence
 from scratchformer import config as configs
 from scratchformer.config import PRESETS, TABLE3, Config
 from scratchformer.errors import UserError
+from scratchformer.files import make_directory, replace_text
 from scratchformer.study import figures
 from scratchformer.study.flops import BACKWARD, FORWARD, attention_products, weights_met
 from scratchformer.study.markdown import table
@@ -30,7 +31,8 @@ from scratchformer.study.paper import (
 )
 from scratchformer.study.sizes import parameter_counts, spoken
 from scratchformer.text.prepared import Manifest, SplitCounts, read_manifest
-from scratchformer.training.run import RunDirectory, prepared_directory, read_corpus, replace_text
+from scratchformer.training.data import prepared_directory, read_corpus
+from scratchformer.training.run import RunDirectory
 
 Entry = dict[str, Any]
 UNKNOWN = "unknown"
@@ -48,10 +50,7 @@ def write_report(run: RunDirectory, out: Path | None = None, tflops: float | Non
     run.require()
     config, log = configs.load(run.config_file), read_log(run)
     directory = out or run.path / "report"
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"{directory}: cannot write the report: {error.strerror}") from None
+    make_directory(directory)
     manifest = manifest_of(config)
     sections = [of_run(run, config, log), of_deviations(config), of_data(config, manifest), of_course(config, log),
                 of_perplexity(config, manifest, log), of_scores(run, config, manifest),
@@ -158,7 +157,7 @@ def named(name: str) -> str:
 # Deviations -----------------------------------------------------------------------------------------------------------
 
 TELLING = {"training.steps", "training.max_tokens", "training.patience", "training.precision", "training.wire",
-           "training.average_last", "decoding.beam", "decoding.alpha", "decoding.extra_length"}
+           "training.save_every", "training.average_last", "decoding.beam", "decoding.alpha", "decoding.extra_length"}
 """Settings of `config.MAY_CHANGE` that have a bearing on what a run reaches."""
 
 
@@ -210,11 +209,9 @@ def of_data(config: Config, manifest: Manifest | None) -> list[str]:
     text = ["## Data", "", f"From {data.source_language} to {data.target_language}.", ""]
     if manifest is not None:
         return [*text, f"The prepared directory {Path(data.directory).name}:", "", *of_prepared(manifest)]
-    named_files = [Path(file).name for file in (data.train_source, data.train_target, data.val_source, data.val_target)
-                   if file]
-    if not named_files and not data.directory:
+    if not data.names_text:
         return [*text, "The corpus that the package generates."]
-    where = ", ".join(named_files) or f"The directory {Path(data.directory).name}"
+    where = ", ".join(Path(file).name for file in data.files) or f"The directory {Path(data.directory).name}"
     try:
         corpus = read_corpus(data)
     except UserError:
@@ -251,7 +248,7 @@ FATES = {"lines": "lines", "kept": "kept", "empty": "a side empty", "too_long": 
 
 
 def row_of_split(name: str, counts: SplitCounts) -> list[str]:
-    means = " and ".join(decimal(mean, 1) for mean in counts.mean_lengths) if counts.pairs else UNKNOWN
+    means = " and ".join(decimal(mean, 1) for mean in counts.mean_lengths)
     return [name, *map(count, (counts.pairs, counts.empty, counts.longer, counts.source_tokens, counts.target_tokens)),
             means, count(counts.longest), f"{counts.unk_share:.4%}"]
 
@@ -288,7 +285,7 @@ def epochs(steps: list[Entry]) -> str:
     of_last_epoch = last["index"] + 1
     whole = [entry["index"] + 1 for entry in steps if entry["epoch"] < last["epoch"]]
     if not whole:
-        return f"{of_last_epoch:,} steps of the first; how many it has is {UNKNOWN}"
+        return f"less than one: {of_last_epoch:,} steps of it"
     return f"{last['epoch'] + of_last_epoch / max(whole):,.2f}"
 
 
@@ -332,7 +329,7 @@ def languages_of(config: Config) -> str:
 
 
 def of_scores(run: RunDirectory, config: Config, manifest: Manifest | None) -> list[str]:
-    text, scores = ["## Scores", ""], run.read_evaluations()
+    text, scores = ["## Scores", ""], without_repetitions(run.read_evaluations())
     if not scores:
         return [*text, "Nothing is evaluated yet: `scratchformer evaluate` records its scores in the run."]
     head = ["checkpoint", "step", "source", "sentences", "beam", "alpha", "sacreBLEU", "chrF", "length ratio",
@@ -346,6 +343,17 @@ def of_scores(run: RunDirectory, config: Config, manifest: Manifest | None) -> l
                          ("bleu_signature", "chrf_signature", "paper_signature") if entry.get(name)})
     remarks = list(dict.fromkeys(papers_score(entry, config, manifest)[1] for entry in scores))
     return [*text, table(head, rows), "", *remarks, "", *(f"- `{signature}`" for signature in signatures)]
+
+
+def without_repetitions(scores: list[Entry]) -> list[Entry]:
+    """One of those that say the same: the last, or the last with the paper's measure."""
+    kept: dict[str, Entry] = {}
+    for entry in scores:
+        same = json.dumps([entry.get(name) for name in ("checkpoint", "step", "source", "reference", "beam", "alpha",
+                                                        "bleu", "chrf")])
+        if same not in kept or is_number(entry.get("paper_bleu")):
+            kept[same] = entry
+    return list(kept.values())
 
 
 def papers_score(entry: Entry, config: Config, manifest: Manifest | None) -> tuple[str, str]:

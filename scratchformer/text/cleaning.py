@@ -16,7 +16,6 @@ import hashlib
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -135,8 +134,3 @@ def n_repeated(hashes: np.ndarray) -> int:
     """How many of the values (n,) are equal to an earlier one. Sorts them in place."""
     hashes.sort()
     return int(np.count_nonzero(hashes[1:] == hashes[:-1]))
-
-
-def part_name(files: ParallelFiles) -> str:
-    """The name of a part in reports: that of its source file, without the directories."""
-    return Path(files.source).name

@@ -166,8 +166,17 @@ def plain_or_gz(path: Path) -> Path | None:
 
 
 def open_stream(path: Path) -> BinaryIO:
-    """The bytes of a plain or gzipped file."""
-    return cast(BinaryIO, gzip.open(path)) if path.suffix == ".gz" else open(path, "rb")
+    """The bytes of a plain or gzipped file.
+
+    Raises: UserError for one that is gzipped and not named so.
+    """
+    if path.suffix == ".gz":
+        return cast(BinaryIO, gzip.open(path))
+    file = open(path, "rb")
+    if file.peek(2)[:2] == b"\x1f\x8b":
+        file.close()
+        raise UserError(f"{path}: is gzipped; name it {path.name}.gz")
+    return file
 
 
 def cannot_read(path: Path, error: BaseException, place: str = "") -> UserError:

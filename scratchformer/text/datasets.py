@@ -76,9 +76,11 @@ def fetch(dataset: Dataset, directory: Path, mirror: str = "", tell: Callable[[s
     mirror: a base URL that takes the place of scheme and host of every file; "" for the public homes.
     tell: is given the licence notice before anything else, and a line whenever something must be tried again.
 
-    Raises: UserError if the disk has no room, if another process downloads into the directory, or as `download` and
-        `unpack` do. Calling it again goes on where it stopped.
+    Raises: UserError if the mirror is no address, if the disk has no room, if another process downloads into the
+        directory, or as `download` and `unpack` do. Calling it again goes on where it stopped.
     """
+    if mirror and not mirror.startswith(("http://", "https://")):
+        raise UserError(f"--mirror {mirror}: does not begin with http:// or https://")
     tell(f"{dataset.licence} See {dataset.home_page}")
     downloads = directory / "downloads"
     try:

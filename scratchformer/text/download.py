@@ -7,7 +7,6 @@ ending that is not success is a UserError of one line, and leaves what can be go
 
 import hashlib
 import re
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -159,7 +158,7 @@ def request_headers(partial: Path) -> dict[str, str]:
     headers = {"Accept-Encoding": "identity"}
     if size_of(partial):
         headers["Range"] = f"bytes={size_of(partial)}-"
-        if validator := read_line(validator_file(partial)):
+        if validator := text_or_nothing(validator_file(partial)):
             headers["If-Range"] = validator
     return headers
 
@@ -197,7 +196,7 @@ def first_byte(response: requests.Response) -> int:
 def receive(response: requests.Response, partial: Path, start: int, total: int) -> None:
     """Write the body behind the first `start` bytes, with a bar on a terminal."""
     with open(partial, "ab" if start else "wb") as file, \
-            tqdm(total=total or None, initial=start, unit="B", unit_scale=True, file=sys.stderr, disable=None,
+            tqdm(total=total or None, initial=start, unit="B", unit_scale=True, disable=None,
                  desc=partial.stem, leave=False) as bar:
         if not start:
             validator_file(partial).write_text(validator_of(response), encoding="utf-8")
@@ -249,7 +248,7 @@ def require_verified(path: Path, remote: RemoteFile) -> None:
 
     Raises: UserError if it is another file; it is left alone, because it may not have come from us.
     """
-    if read_line(verified_file(path)) == verification(path, remote):
+    if text_or_nothing(verified_file(path)) == verification(path, remote):
         return
     found = checksum_of(path, remote.checksum)
     if found != remote.checksum:
@@ -271,6 +270,6 @@ def verified_file(path: Path) -> Path:
     return path.with_name(path.name + ".verified")
 
 
-def read_line(path: Path) -> str:
+def text_or_nothing(path: Path) -> str:
     """The text of a small file of ours; "" if it is not there."""
     return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""

@@ -51,37 +51,24 @@ class PaperScore(NamedTuple):
     signature: str
 
 
-def paper_bleu(hypotheses: list[str], references: list[str], language: str = "de") -> PaperScore:
-    """The BLEU of plain, detokenized text by the paper's script.
+def paper_bleu_and_gap(sacrebleu_score: float, hypotheses: list[str], references: list[str],
+                       language: str = "de") -> tuple[PaperScore, dict[str, float]]:
+    """The BLEU of plain, detokenized text by the paper's script, and what leads to it from sacreBLEU's score:
+    step -> BLEU that it adds, in order. The sum is the gap; a step's share depends on its place in this order.
 
     language: of the text: de, fr, en, ...; for one that Moses does not know, English rules hold
 
     Raises: UserError if there is nothing to score or the two lists differ in length.
     """
     require_pairs(hypotheses, references)
-    return score_cut([moses_tokens(plain_quotes(lines), language) for lines in (hypotheses, references)], language)
-
-
-def paper_bleu_and_gap(sacrebleu_score: float, hypotheses: list[str], references: list[str],
-                       language: str = "de") -> tuple[PaperScore, dict[str, float]]:
-    """`paper_bleu`, and what leads to it from sacreBLEU's score: step -> BLEU that it adds, in order.
-
-    The sum is the gap. A step's share depends on its place in this order. Raises: UserError as `paper_bleu`.
-    """
-    require_pairs(hypotheses, references)
     tokens = [moses_tokens(lines, language) for lines in (hypotheses, references)]
     quoted = [moses_tokens(plain_quotes(lines), language) for lines in (hypotheses, references)]
-    paper = score_cut(quoted, language)
+    cut = multi_bleu(*map(cut_at_hyphens, quoted))
+    paper = PaperScore(cut.score, tuple(cut.precisions), cut.bp, cut.sys_len, cut.ref_len, signature(language))
     reached = {"Moses tokens, unsmoothed": multi_bleu(*tokens).score,
                "plain quotation marks": multi_bleu(*quoted).score, "words cut at hyphens": paper.bleu}
     before = [sacrebleu_score, *reached.values()]
     return paper, {step: score - previous for (step, score), previous in zip(reached.items(), before)}
-
-
-def score_cut(tokens: list[list[str]], language: str) -> PaperScore:
-    """The score of lines of tokens, of hypotheses and references, once they are cut at hyphens."""
-    bleu = multi_bleu(*map(cut_at_hyphens, tokens))
-    return PaperScore(bleu.score, tuple(bleu.precisions), bleu.bp, bleu.sys_len, bleu.ref_len, signature(language))
 
 
 def plain_quotes(lines: list[str]) -> list[str]:

@@ -15,10 +15,9 @@ import importlib.metadata
 import json
 import re
 import shutil
-import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -32,7 +31,7 @@ from scratchformer.errors import UserError
 from scratchformer.files import make_directory, replace_text, whole_file
 from scratchformer.locks import alone_in
 from scratchformer.text.batches import Sequences, encode_sequences
-from scratchformer.text.cleaning import Cleaner, Counts, Limits, n_repeated, normalized, part_name
+from scratchformer.text.cleaning import Cleaner, Counts, Limits, n_repeated, normalized
 from scratchformer.text.corpora import (
     READ_ERRORS,
     Block,
@@ -52,7 +51,6 @@ from scratchformer.text.prepared import (
     SPLITS,
     STAGES,
     TOKENIZER,
-    GrowingArray,
     Manifest,
     SplitCounts,
     crc32_of_file,
@@ -60,6 +58,7 @@ from scratchformer.text.prepared import (
     growing_array,
     is_prepared,
     read_manifest,
+    sequences_file,
 )
 from scratchformer.text.tokenizer import UNK, Tokenizer
 from scratchformer.text.workers import in_another_process, map_in_order
@@ -157,11 +156,15 @@ def write_manifest(out: Path, manifest: Manifest) -> None:
         replace_text(path, text)
 
 
+SAID_ELSEWHERE = {"dataset", "languages", "vocab_size", "byte_fallback", "workers"}
+"""Options that the manifest names outside of `options`, or that show in nothing."""
+
+
 def manifest_of(options: Options, clean: "Record", vocabulary: "Record", encode: "Record") -> Manifest:
     return Manifest(
         dataset=options.dataset, languages=options.languages, vocab_size=options.vocab_size,
         byte_fallback=options.byte_fallback,
-        options={name: value for name, value in asdict(options).items() if name not in ("dataset", "workers")},
+        options={name: value for name, value in asdict(options).items() if name not in SAID_ELSEWHERE},
         clean=clean.report,
         splits={name: SplitCounts(**counts) for name, counts in encode.report["splits"].items()},
         ids_crc32=encode.report["ids_crc32"], files=clean.files | vocabulary.files | encode.files,
@@ -290,6 +293,8 @@ class Stages:
         if old.made_from == made_from and self._is_whole(old):
             self.tell(f"{name}: done before")
             return old
+        if old.made_from:
+            self.tell(f"{name}: made of other text or with other options before, or damaged; it is done again")
         began = time.perf_counter()
         report, line = work(begin)
         files = {file: {"bytes": (self.out / file).stat().st_size, "crc32": crc32_of_file(self.out / file)}
@@ -302,8 +307,9 @@ class Stages:
         return self.records[name]
 
     def _is_whole(self, record: Record) -> bool:
-        paths = {self.out / name: kept["bytes"] for name, kept in record.files.items()}
-        return all(path.is_file() and path.stat().st_size == n_bytes for path, n_bytes in paths.items())
+        paths = {self.out / name: kept for name, kept in record.files.items()}
+        return all(path.is_file() and path.stat().st_size == kept.get("bytes") for path, kept in paths.items()) and all(
+            crc32_of_file(path) == kept.get("crc32") for path, kept in paths.items())
 
     def _read(self) -> dict[str, Record]:
         try:
@@ -319,7 +325,7 @@ class Stages:
 
 def progress_bar(stage: str, n_pairs: int | None = None) -> tqdm:
     """Shows on a terminal how many pairs are done, of so many if that is known; call its `update`."""
-    return tqdm(desc=stage, total=n_pairs, unit=" pairs", unit_scale=True, file=sys.stderr, disable=None, leave=False)
+    return tqdm(desc=stage, total=n_pairs, unit=" pairs", unit_scale=True, disable=None, leave=False)
 
 
 # clean ----------------------------------------------------------------------------------------------------------------
@@ -342,14 +348,14 @@ def clean_text(files: CorpusFiles, out: Path, options: Options, begin: Begin) ->
         for part in files.train:
             cleaner, counts = Cleaner(part, limits, frozenset(held_out), options.drop_overlap), Counts()
             with closing(map_in_order(cleaner, stream_blocks(part, LINES_PER_BLOCK), options.workers)) as blocks, \
-                    progress_bar(f"clean {part_name(part)}") as bar:
+                    progress_bar(f"clean {part.source.name}") as bar:
                 for block in blocks:
                     bar.update(block.counts.lines)
                     source.write(block.source)
                     target.write(block.target)
                     hashes += block.hashes.tobytes()
                     counts = counts.plus(block.counts)
-            parts.append({"part": part_name(part), **counts._asdict()})
+            parts.append({"part": part.source.name, **counts._asdict()})
         total = Counts(*(sum(part[name] for part in parts) for name in Counts._fields))
         if not total.kept:
             raise UserError(f"no sentence pair is left of {total.lines} lines: {why_dropped(total, options)}")
@@ -359,17 +365,23 @@ def clean_text(files: CorpusFiles, out: Path, options: Options, begin: Begin) ->
             copy_text(path, out / f"{split}.{language}")
     repeated = n_repeated(np.frombuffer(hashes, np.uint64))
     report |= {"parts": parts, "total": total._asdict(), "repeated": repeated}
-    fate = "dropped" if options.drop_overlap else "kept all the same"
-    overlap = f"; {total.held_out:,} with a sentence of the val or test text, {fate}" if held_out else ""
-    blank = "".join(f"; {split}: {report[split]['lines']:,} lines" + (f", {report[split]['empty']} of them blank"
-                    if report[split]["empty"] else "") for split in ("val", "test") if split in report)
-    return Outcome(report, f"{total.kept:,} of {total.lines:,} pairs kept ({why_dropped(total, options)}); "
-                   f"{repeated:,} of these are repetitions{overlap}{blank}")
+    told = [f"{total.kept:,} of {total.lines:,} pairs kept ({why_dropped(total, options)})",
+            f"{repeated:,} of these are repetitions"]
+    if held_out and not options.drop_overlap:
+        told.append(f"{total.held_out:,} with {OVERLAP}, kept all the same")
+    for split in [split for split in ("val", "test") if split in report]:
+        blank = f", {report[split]['empty']} of them blank" if report[split]["empty"] else ""
+        told.append(f"{split}: {report[split]['lines']:,} lines{blank}")
+    return Outcome(report, "; ".join(told))
+
+
+OVERLAP = "a sentence of the val or test text"
 
 
 def why_dropped(counts: Counts, options: Options) -> str:
-    return (f"{counts.empty:,} with an empty side, {counts.too_long:,} of more than {options.max_words} words, "
-            f"{counts.ratio:,} with a ratio of lengths above {options.max_ratio:g}")
+    reasons = [f"{counts.empty:,} with an empty side", f"{counts.too_long:,} of more than {options.max_words} words",
+               f"{counts.ratio:,} with a ratio of lengths above {options.max_ratio:g}"]
+    return ", ".join(reasons + ([f"{counts.held_out:,} with {OVERLAP}"] if options.drop_overlap else []))
 
 
 def copy_text(path: Path, to: Path) -> None:
@@ -455,27 +467,6 @@ class Encoder:
 
 def dtype_of_ids(tokenizer: Tokenizer) -> np.dtype:
     return np.dtype(np.uint16 if tokenizer.vocab_size <= 2**16 else np.int32)
-
-
-@contextmanager
-def sequences_file(out: Path, name: str, dtype: np.dtype) -> Iterator["SequencesFile"]:
-    """New files NAME.ids.npy and NAME.offsets.npy, whole or not at all."""
-    with growing_array(out / f"{name}.ids.npy", dtype) as ids, \
-            growing_array(out / f"{name}.offsets.npy", np.dtype(np.int64)) as offsets:
-        yield SequencesFile(ids, offsets)
-
-
-class SequencesFile:
-    """Sequences on disk, written block by block."""
-
-    def __init__(self, ids: GrowingArray, offsets: GrowingArray):
-        self.ids = ids
-        self.offsets = offsets
-        self.offsets.append(np.zeros(1, np.int64))
-
-    def append(self, sequences: Sequences) -> None:
-        self.offsets.append(self.ids.size + sequences.offsets[1:])
-        self.ids.append(sequences.ids)
 
 
 def encode_text(out: Path, n_lines: dict[str, int], options: Options, begin: Begin) -> Outcome:

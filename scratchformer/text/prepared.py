@@ -66,17 +66,17 @@ class SplitCounts:
 class Manifest:
     """What a prepared directory holds, and where it came from.
 
-    made_by        `MADE_BY`
     dataset        the name of a public data set; "" for files of one's own
     languages      source, target
     vocab_size     pieces of the tokenizer
     byte_fallback  whether it spells unknown characters as bytes
-    options        of the preparation
+    options        of the preparation: the others
     clean          the report of the cleaning: lines and reasons by part, duplicates, overlap with held-out text
     splits         "train" and, if there is validation text, "val"
     ids_crc32      CRC-32 of all ids as int32: source and target of train, then of val
     files          name -> bytes and CRC-32
     versions       of what has made it
+    format, made_by    `FORMAT`, `MADE_BY`
     """
 
     dataset: str
@@ -310,6 +310,27 @@ class GrowingArray:
         """Raises: TypeError if they are of a kind that does not fit, such as signed numbers into an unsigned array."""
         self.file.write(values.astype(self.dtype, casting="same_kind").tobytes())
         self.size += values.size
+
+
+@contextmanager
+def sequences_file(out: Path, name: str, dtype: np.dtype) -> Iterator["SequencesFile"]:
+    """New files NAME.ids.npy and NAME.offsets.npy, whole or not at all."""
+    with growing_array(out / f"{name}.ids.npy", dtype) as ids, \
+            growing_array(out / f"{name}.offsets.npy", np.dtype(np.int64)) as offsets:
+        yield SequencesFile(ids, offsets)
+
+
+class SequencesFile:
+    """Sequences on disk, written block by block."""
+
+    def __init__(self, ids: GrowingArray, offsets: GrowingArray):
+        self.ids = ids
+        self.offsets = offsets
+        self.offsets.append(np.zeros(1, np.int64))
+
+    def append(self, sequences: Sequences) -> None:
+        self.offsets.append(self.ids.size + sequences.offsets[1:])
+        self.ids.append(sequences.ids)
 
 
 def crc32_of_file(path: Path) -> int:

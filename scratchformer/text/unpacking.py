@@ -7,7 +7,6 @@ that a file is there whole or not at all. An archive comes from a network, so it
 import gzip
 import re
 import shutil
-import sys
 import tarfile
 import zlib
 from collections.abc import Collection
@@ -72,7 +71,7 @@ def write_member(tar: tarfile.TarFile, member: tarfile.TarInfo, archive: Path, p
         raise UserError(f"{archive}: refused, because {member.name} is not a regular file")
     source = tar.extractfile(member)
     make_directory(path.parent)
-    with whole_file(path) as file, tqdm.wrapattr(source, "read", total=member.size, file=sys.stderr, disable=None,
+    with whole_file(path) as file, tqdm.wrapattr(source, "read", total=member.size, disable=None,
                                                  desc=path.name, leave=False) as measured:
         shutil.copyfileobj(measured, file, length=1 << 20)
 

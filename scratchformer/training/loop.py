@@ -36,8 +36,7 @@ from scratchformer.text.bleu import corpus_scores
 from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.training import checkpoints
 from scratchformer.training.checkpoints import Checkpoint, Progress
-from scratchformer.training.run import (
-    RunDirectory,
+from scratchformer.training.data import (
     TrainingData,
     encode_corpus,
     open_prepared,
@@ -45,6 +44,7 @@ from scratchformer.training.run import (
     read_corpus,
     train_tokenizer,
 )
+from scratchformer.training.run import RunDirectory
 from scratchformer.training.team import Team, share_of_cores
 
 INTERRUPTED = "interrupted"

@@ -8,20 +8,16 @@ import os
 import shlex
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO, Collection, NamedTuple
+from typing import Any, BinaryIO
 from weakref import WeakValueDictionary, finalize
 
 from scratchformer import config as configs
-from scratchformer.config import Config, DataConfig
+from scratchformer.config import Config
 from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError
 from scratchformer.files import replace_text
 from scratchformer.locks import lock
 from scratchformer.nn.transformer import Transformer
-from scratchformer.text import grammar
-from scratchformer.text.batches import EncodedPairs, encode_pairs
-from scratchformer.text.corpora import Pairs, find_split, read_pairs
-from scratchformer.text.prepared import Manifest, PreparedCorpus, crc32_of_ids, is_prepared, read_manifest
 from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.training import checkpoints
 from scratchformer.training.checkpoints import Checkpoint, CheckpointDirectory
@@ -152,130 +148,6 @@ def parse_entry(line: str) -> dict[str, Any]:
     except json.JSONDecodeError:
         return {}
     return entry if isinstance(entry, dict) else {}
-
-
-# Data -----------------------------------------------------------------------------------------------------------------
-
-
-class Corpus(NamedTuple):
-    """Text to train on and text to validate with; the latter may be missing."""
-
-    train: Pairs
-    val: Pairs | None
-
-
-def read_corpus(data: DataConfig) -> Corpus:
-    """The sentence pairs that the configuration names. Raises UserError for whatever is wrong with the files."""
-    if any((data.train_source, data.train_target, data.val_source, data.val_target)):
-        if not (data.train_source and data.train_target) or bool(data.val_source) != bool(data.val_target):
-            raise UserError("source and target files come in pairs: give --train-source with --train-target, "
-                            "and --val-source with --val-target")
-        val = read_pairs(Path(data.val_source), Path(data.val_target)) if data.val_source else None
-        return Corpus(read_pairs(Path(data.train_source), Path(data.train_target)), val)
-    if data.directory:
-        directory, languages = Path(data.directory), (data.source_language, data.target_language)
-        return Corpus(read_pairs(*find_split(directory, "train", *languages)),
-                      read_pairs(*find_split(directory, "val", *languages)))
-    splits = grammar.generate()
-    return Corpus(pairs_of(splits["train"]), pairs_of(splits["val"]))
-
-
-def pairs_of(examples: list[grammar.Example]) -> Pairs:
-    return Pairs([example.source for example in examples], [example.target for example in examples],
-                 list(range(1, len(examples) + 1)), 0)
-
-
-class TrainingData(NamedTuple):
-    """What the loop runs on: encoded pairs, and the validation text for BLEU."""
-
-    train: EncodedPairs
-    val: EncodedPairs | None
-    val_text: Pairs | None
-    n_empty: int                            # pairs left out because a side is blank
-    known_checksum: int | None = None       # of a prepared corpus: its ids are not read for it
-
-    @property
-    def checksum(self) -> int:
-        """CRC-32 of all ids as int32: a run cannot go on with other text."""
-        if self.known_checksum is not None:
-            return self.known_checksum
-        crc = 0
-        for pairs in (self.train, self.val):
-            if pairs is not None:
-                crc = crc32_of_ids(pairs.target.ids, crc32_of_ids(pairs.source.ids, crc))
-        return crc
-
-
-def encode_corpus(corpus: Corpus, tokenizer: Tokenizer, config: Config) -> TrainingData:
-    budget = config.training.tokens_per_batch
-    train = encode_pairs(tokenizer.encode, corpus.train, config.data.max_length, budget)
-    val = corpus.val and encode_pairs(tokenizer.encode, corpus.val, config.data.max_length, budget)
-    n_empty = corpus.train.n_empty + (corpus.val.n_empty if corpus.val else 0)
-    return TrainingData(train, val, corpus.val, n_empty)
-
-
-def train_tokenizer(corpus: Corpus, config: Config) -> Tokenizer:
-    """One vocabulary for both languages, learnt from the training text (paper §5.1)."""
-    return Tokenizer.train([*corpus.train.source, *corpus.train.target], config.model.vocab_size,
-                           config.data.byte_fallback)
-
-
-# Prepared data --------------------------------------------------------------------------------------------------------
-
-
-def prepared_directory(data: DataConfig) -> Path | None:
-    """The directory of the configuration, if `scratchformer data` has prepared it and no files are named instead."""
-    by_name = any((data.train_source, data.train_target, data.val_source, data.val_target))
-    directory = Path(data.directory)
-    return directory if data.directory and not by_name and is_prepared(directory) else None
-
-
-def settled(manifest: Manifest) -> dict[str, Any]:
-    """The settings that a preparation has decided: they cannot be others in a run on it."""
-    source, target = manifest.languages
-    return {"model.vocab_size": manifest.vocab_size, "data.byte_fallback": manifest.byte_fallback,
-            "data.source_language": source, "data.target_language": target}
-
-
-def follow_preparation(config: Config, named: Collection[str] = ()) -> tuple[Config, str]:
-    """The configuration with what its prepared directory, if it has one, has settled -> it, a line on what that changes
-
-    named  the settings that the user gave himself, which are left as they are: if they contradict, the run is refused
-    """
-    directory = prepared_directory(config.data)
-    if not directory:
-        return config, ""
-    values = configs.flat(config)
-    changes = {key: value for key, value in settled(read_manifest(directory)).items()
-               if value != values[key] and key not in named}
-    told = ", ".join(f"{key}={value} (not {values[key]})" for key, value in changes.items())
-    return configs.with_settings(config, changes), f"{directory}: prepared with {told}" if told else ""
-
-
-def open_prepared(directory: Path, config: Config) -> tuple[Tokenizer, TrainingData]:
-    """Tokenizer and ids of a prepared directory; only the validation text is read.
-
-    Raises UserError if it is not whole, or was prepared with other settings than the configuration's.
-    """
-    corpus = PreparedCorpus(directory)
-    manifest, data, values = corpus.manifest, config.data, configs.flat(config)
-    contradicted = {key: value for key, value in settled(manifest).items() if value != values[key]}
-    if contradicted:
-        seen = ", ".join(f"{key}={values[key]}" for key in contradicted)
-        wanted = " ".join(f"--set {key}={str(value).lower() if value is True or value is False else value}"
-                          for key, value in contradicted.items())
-        raise UserError(f"{directory}: was not prepared with {seen}; a new run would take {wanted}, or another "
-                        "preparation, and one that goes on the directory that it began with")
-    train = corpus.pairs("train", data.max_length)
-    val = corpus.pairs("val", data.max_length) if corpus.has("val") else None
-    if manifest.longest > config.training.tokens_per_batch:
-        budget = f"tokens_per_batch = {config.training.tokens_per_batch}"
-        raise UserError(f"{directory}: its longest pair has {manifest.longest} tokens and does not fit into a batch of "
-                        f"{budget}: raise that, or prepare the text again with --max-length "
-                        f"{config.training.tokens_per_batch}")
-    n_empty = manifest.clean["total"]["empty"] + (manifest.splits["val"].empty if val else 0)
-    val_text = read_pairs(*corpus.text_files("val")) if val else None
-    return corpus.tokenizer(), TrainingData(train, val, val_text, n_empty, manifest.ids_crc32)
 
 
 # Trained models -------------------------------------------------------------------------------------------------------

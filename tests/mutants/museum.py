@@ -80,7 +80,7 @@ CHECKPOINTS = "scratchformer/training/checkpoints.py"
 LOOP = "scratchformer/training/loop.py"
 GRADIENT = "scratchformer/parallel/gradient.py"
 TEAM = "scratchformer/training/team.py"
-RUN = "scratchformer/training/run.py"
+DATA = "scratchformer/training/data.py"
 
 DIFFERENCES = "tests/nn/test_gradients.py::test_backward_agrees_with_finite_differences"
 IN_CONTRACT = "tests/nn/test_contract.py::test_"
@@ -741,7 +741,7 @@ MUSEUM = [
     Mutant("tokenizer-trained-on-validation-text", NEUNET,
            "The vocabulary is learnt from the text that is to judge the model, too.",
            "", f"{IN_LOOP}the_tokenizer_learns_from_the_training_text_alone",
-           [Patch(RUN, "[*corpus.train.source, *corpus.train.target]",
+           [Patch(DATA, "[*corpus.train.source, *corpus.train.target]",
                   "[text for pairs in corpus if pairs for text in (*pairs.source, *pairs.target)]")]),
 
     Mutant("merges-not-by-rank", CSD81,

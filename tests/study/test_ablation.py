@@ -139,7 +139,7 @@ def test_trials_are_carried_out_once_and_judged(trials_in, corpus, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_stop_leaves_runs_that_the_next_call_takes_up(trials_in, tmp_path):
+def test_a_stop_leaves_runs_that_the_next_call_takes_up(trials_in):
     """Told to stop, the command waits for its runs to save."""
     told, settings = [], {"steps": 4000, "validate_every": 4000, "save_every": 4000}
     trial = trials_in(**settings)[0]

@@ -15,7 +15,7 @@ from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError
 from scratchformer.study import bleu_by_hand, evaluation
 from scratchformer.text.bleu import corpus_scores
-from scratchformer.text.paper_bleu import paper_bleu
+from scratchformer.text.paper_bleu import paper_bleu_and_gap
 from scratchformer.training import loop
 from scratchformer.training.run import RunDirectory, load_run
 
@@ -45,7 +45,7 @@ def named(test_files):
 def nothing_is_translated(monkeypatch):
     def fail(*arguments):
         raise AssertionError("translated, though it was in vain")
-    monkeypatch.setattr(Translator, "translate", fail)
+    monkeypatch.setattr(Translator, "stream", fail)
 
 
 def with_data(run, **data):
@@ -82,7 +82,7 @@ def test_what_is_kept(cli, own_run, named, test_files, monkeypatch):
         expected = corpus_scores(load_run(own_run.path, checkpoint).translate(SOURCES, beam, alpha), REFERENCES)
         assert {name: kept[name] for name in expected._fields} == expected._asdict()
     assert (first["paper_bleu"], first["paper_signature"], second["step"]) == (None, None, 12)
-    paper = paper_bleu(load_run(own_run.path, "last").translate(SOURCES, alpha=1), REFERENCES)
+    paper, _ = paper_bleu_and_gap(0.0, load_run(own_run.path, "last").translate(SOURCES, alpha=1), REFERENCES)
     assert (second["paper_bleu"], second["paper_signature"]) == (paper.bleu, paper.signature)
 
 
@@ -167,7 +167,7 @@ def test_translations_are_written_even_if_scoring_fails(refused, own_run, named,
 def test_what_was_there_stays_if_translating_fails(cli, own_run, named, tmp_path, monkeypatch):
     def interrupted(*arguments):
         raise KeyboardInterrupt
-    monkeypatch.setattr(Translator, "translate", interrupted)
+    monkeypatch.setattr(Translator, "stream", interrupted)
     out = tmp_path / "results" / "out"
     out.parent.mkdir()
     out.write_text("of last time")

@@ -94,7 +94,8 @@ def test_the_padding_that_is_assumed_is_that_of_scattered_lengths():
 
 
 def test_the_load_of_prepared_text_is_that_of_the_text(small_config, prepared):
-    assert plan.load_of(small_config(**{"data.directory": str(prepared)}), True) == plan.load_of(small_config(), True)
+    assert (plan.counted_load(small_config(**{"data.directory": str(prepared)}))
+            == plan.counted_load(small_config()))
 
 
 # How long a step takes ------------------------------------------------------------------------------------------------

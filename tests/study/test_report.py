@@ -85,7 +85,7 @@ def test_every_setting_that_departs_from_the_paper_is_told(page, own_run, small_
     here, base = configs.flat(small_config()), configs.flat(preset("base"))
     for key in here:
         if key.split(".")[0] != "data" and here[key] != base[key] and key not in (
-                "training.validate_every", "training.save_every", "training.keep"):
+                "training.validate_every", "training.keep"):
             assert found.pop(f"`{key}`") == [str(here[key]), str(base[key])]
     assert found.keys() == {"setting", "---"}
 
@@ -159,6 +159,7 @@ def test_the_papers_scores_stand_where_task_and_model_are_the_papers(of_dataset,
 
 def test_scores_are_shown_as_recorded(page, own_run):
     own_run.record_evaluation(NEWSTEST2014)
+    own_run.record_evaluation(NEWSTEST2014 | {"paper_bleu": None})                  # once more, without --paper
     own_run.record_evaluation(NEWSTEST2014 | {"paper_bleu": None, "paper_signature": None, "step": None})
     own_run.record_evaluation({"bleu": "damaged"})
     text = section(page(own_run), "Scores")
@@ -285,7 +286,7 @@ def test_bad_input(refused, own_run, tmp_path):
 
 def test_a_place_that_cannot_be_written(refused, own_run, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("in the way")
-    assert "cannot write the report" in refused("report", own_run.path, "--out", tmp_path / "file")
+    assert "cannot make the directory" in refused("report", own_run.path, "--out", tmp_path / "file")
     assert (tmp_path / "file").read_text() == "in the way"
 
     def no_space(*arguments, **options):

@@ -25,8 +25,8 @@ def test_one_command_downloads_and_prepares(cli, tmp_path, monkeypatch, name, so
         command = ["data", name, "--mirror", server.url, "--out", out, "--vocab-size", 60, "--workers", 1]
         first = cli(*command)
         assert first.code == 0 and dataset.licence in first.err
-    assert f"{name}" in first.out and f"--data {out}" in first.out
-    assert (out / f"test.{target}").read_text(encoding="utf-8").splitlines() == [target for _, target in pairs[3:8]]
+    assert name in first.out and f"--data {out}" in first.out
+    assert (out / f"test.{target}").read_text(encoding="utf-8").splitlines() == [sentence for _, sentence in pairs[3:8]]
     manifest = read_manifest(out)
     assert (manifest.dataset, manifest.languages, manifest.vocab_size) == (name, (source, target), 60)
     assert manifest.clean["total"]["kept"] == manifest.splits["train"].pairs == len(pairs)
@@ -37,8 +37,15 @@ def test_one_command_downloads_and_prepares(cli, tmp_path, monkeypatch, name, so
 def test_options_that_belong_to_other_data(refused, tmp_path):
     assert "data multi30k: takes no --source" in refused("data", "multi30k", "--out", tmp_path / "a", "--source", "x")
     assert "data tiny: takes no --mirror" in refused("data", "tiny", "--out", tmp_path / "a", "--mirror", "http://x")
+    assert "data tiny: takes no --workers" in refused("data", "tiny", "--out", tmp_path / "a", "--workers", 0)
     assert "data files: takes no --mirror" in refused("data", "files", "--out", tmp_path / "a", "--mirror", "http://x")
     assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.parametrize("mirror", ["nonsense", "ftp://mirror.example"])
+def test_a_mirror_that_is_no_address(refused, tmp_path, mirror):
+    said = refused("data", "multi30k", "--out", tmp_path / "a", "--mirror", mirror)
+    assert said == f"scratchformer: --mirror {mirror}: does not begin with http:// or https://\n"
 
 
 @pytest.mark.parametrize("preset", ["multi30k", "wmt14-en-de-base", "wmt14-en-fr-big"])

@@ -84,7 +84,7 @@ def test_nothing_but_the_text_is_unpacked(dataset, fetched, tmp_path):
     assert [path for path in (tmp_path / "out").rglob("*.partial*")] == []
 
 
-def test_a_second_time_nothing_is_done(dataset, fetched, server, files_of, tmp_path):
+def test_a_second_time_nothing_is_done(dataset, fetched, server, tmp_path):
     first, _ = fetched(dataset)
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*")}
     server.received.clear()

@@ -111,7 +111,7 @@ def test_a_file_that_somebody_put_there_is_verified_once(server, load, tmp_path,
     assert server.received == []
 
 
-def test_a_file_that_has_changed_on_disk_is_refused_and_left_alone(server, load, refused, tmp_path):
+def test_a_file_that_has_changed_on_disk_is_refused_and_left_alone(server, load, refused):
     path, _ = load()
     path.write_bytes(b"edited" + CONTENT[6:])
     os.utime(path, ns=(0, 0))
@@ -253,7 +253,7 @@ def test_a_server_that_asks_for_a_day_is_not_waited_for(server, refused, pauses)
 # --- going on in another run
 
 
-def test_the_next_run_goes_on(server, load, refused, tmp_path):
+def test_the_next_run_goes_on(server, load, refused):
     server.next_answers = [broken_off(100_000), *[status(503)] * N_PAUSES]
     refused()
     server.received.clear()

@@ -185,10 +185,10 @@ def test_the_vocabulary_is_learnt_where_ctrl_c_is_heard(prepared, monkeypatch):
 
 
 def done_again(told):
-    return [line.split(":")[0] for line in told if not line.endswith("done before")]
+    return [line.split(":")[0] for line in told if not line.endswith(("done before", "it is done again"))]
 
 
-def test_nothing_is_done_twice(prepared, files_of):
+def test_nothing_is_done_twice(prepared):
     out, _ = prepared()
     times = {path: path.stat().st_mtime_ns for path in out.iterdir()}
     _, told = prepared(workers=1)
@@ -205,6 +205,7 @@ def test_a_changed_option_redoes_what_depends_on_it(prepared, files_of, options,
     out, _ = prepared()
     _, told = prepared(**options)
     assert done_again(told) == stages
+    assert [line.split(":")[0] for line in told if line.endswith("it is done again")] == stages
     fresh, _ = prepared("fresh", **options)
     assert same_files(files_of, out, fresh)
 
@@ -216,8 +217,14 @@ def test_a_changed_or_missing_file_redoes_what_depends_on_it(tmp_path, prepared,
     assert done_again(prepared(files=corpus)[1]) == ["clean", "vocabulary", "encode"]
     (out / "train.target.ids.npy").unlink()
     assert done_again(prepared(files=corpus)[1]) == ["encode"]
-    (out / "stages.json").write_text("{")
-    assert done_again(prepared(files=corpus)[1]) == ["clean", "vocabulary", "encode"]
+    ids = bytearray((out / "train.source.ids.npy").read_bytes())
+    ids[-1] ^= 1                                                                   # a bit of the disk
+    (out / "train.source.ids.npy").write_bytes(ids)
+    assert done_again(prepared(files=corpus)[1]) == ["encode"]
+    stages = (out / "stages.json").read_text(encoding="utf-8")
+    for damaged in ("{", stages.replace('"bytes"', '"bites"')):
+        (out / "stages.json").write_text(damaged)
+        assert done_again(prepared(files=corpus)[1]) == ["clean", "vocabulary", "encode"]
     assert done_again(prepared(files=corpus._replace(test=None))[1]) == ["clean"]
     fresh, _ = prepared("fresh", corpus._replace(test=None))
     assert same_files(files_of, out, fresh) and not (out / "test.en").exists()
@@ -282,6 +289,11 @@ def test_a_mistaken_option_leaves_the_finished_preparation_as_it_was(prepared, f
     with pytest.raises(UserError, match=complaint):
         prepared(files=hard, **mistake)
     assert files_of(out) == before and done_again(prepared(files=hard)[1]) == []
+
+
+def test_text_that_is_all_held_out_is_told(prepared, files):
+    with pytest.raises(UserError, match=f"above 9, {N_PAIRS} with a sentence of the val or test text$"):
+        prepared(files=files._replace(train=files.train[:1], val=files.train[0]), max_words=80, drop_overlap=True)
 
 
 @pytest.mark.parametrize("had_test_text", [True, False])
@@ -438,11 +450,16 @@ def test_two_at_once(spoilt, tmp_path):
 def test_the_command_tells_what_comes_next(cli, files, tmp_path):
     code, printed, said = cli("data", "files", "--source", files.train[0].source, "--target", files.train[0].target,
                               "--source", files.train[1].source, "--target", files.train[1].target,
-                              "--out", tmp_path / "out", "--vocab-size", "90", "--workers", "1", "--byte-fallback",
-                              "--vocab-size", "350", "--languages", "xx", "yy")
+                              "--out", tmp_path / "out", "--workers", "1", "--byte-fallback", "--vocab-size", "350",
+                              "--languages", "xx", "yy")
     assert code == 0, said
     assert [line.split(":")[0] for line in said.splitlines()] == ["clean", "vocabulary", "encode"]
-    assert f"train PRESET --data {tmp_path / 'out'}" in printed and "303 xx" not in printed
+    train = read_manifest(tmp_path / "out").splits["train"]
+    assert train.source_tokens > train.target_tokens > train.pairs == N_PAIRS + 6  # of DIRT, the default limits drop 3
+    assert (f"{train.pairs} training pairs of {N_PAIRS + len(DIRT)}, {train.source_tokens:,} xx and "
+            f"{train.target_tokens:,} yy tokens (") in printed
+    assert "\n2 repeated pairs, 0 with a sentence of the val or test text\n" in printed
+    assert f"train PRESET --data {tmp_path / 'out'}" in printed
     assert (tmp_path / "out" / "train.yy").exists()
 
 

@@ -207,7 +207,7 @@ def test_a_plain_directory_is_not_prepared(corpus, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "stages.json"])
-def test_what_is_left_of_a_damaged_directory_is_told_from_a_plain_one(own, tmp_path, name):
+def test_what_is_left_of_a_damaged_directory_is_told_from_a_plain_one(own, name):
     """Training must not take the text for that of a stranger, and learn another vocabulary."""
     head = (own / name).read_bytes()[:60]
     (own / "manifest.json").unlink()

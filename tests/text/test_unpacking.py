@@ -2,6 +2,7 @@
 
 import errno
 import gzip
+import random
 import tarfile
 import zlib
 from contextlib import suppress
@@ -74,11 +75,13 @@ def test_what_is_there_is_not_unpacked_again(archive, tmp_path):
 
 
 def test_the_rest_of_an_archive_is_not_read(archive, tmp_path):
-    path = archive(regular("a", b"x"))
-    data = bytearray(path.read_bytes())
-    data[-8:] = b"damaged!"
-    path.write_bytes(data)
+    """It breaks off a megabyte after what is wanted: further than any buffer is filled in advance."""
+    path = archive(regular("a", b"x"), regular("rest", random.Random(0).randbytes(2_000_000)))
+    path.write_bytes(path.read_bytes()[:1_000_000])
     unpack(path, ["a"], tmp_path / "unpacked")
+    assert (tmp_path / "unpacked" / "a").read_bytes() == b"x"
+    with pytest.raises(UserError, match="damaged"):
+        unpack(path, [WANTED], tmp_path / "unpacked")
 
 
 # --- hostile archives
@@ -174,7 +177,7 @@ def test_a_truncated_plain_archive(archive, refused):
 # --- the disk
 
 
-def test_a_full_disk_leaves_nothing_half_written(archive, tmp_path, refused, monkeypatch):
+def test_a_full_disk_leaves_nothing_half_written(archive, tmp_path, monkeypatch):
     def full(descriptor):
         raise OSError(errno.ENOSPC, "No space left on device")
 

@@ -10,8 +10,8 @@ from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.loss import cross_entropy
 from scratchformer.text.batches import batches_in_order
 from scratchformer.training import checkpoints, loop
+from scratchformer.training.data import read_corpus, train_tokenizer
 from scratchformer.training.loop import Stop, reason_to_stop, train, validation_loss
-from scratchformer.training.run import read_corpus, train_tokenizer
 
 NO_DROPOUT = {"P_drop": 0.0}
 

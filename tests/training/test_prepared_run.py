@@ -12,7 +12,8 @@ from scratchformer.study.doctor.data_probes import read_text
 from scratchformer.text.batches import steps
 from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.training import loop
-from scratchformer.training.run import RunDirectory, follow_preparation, open_prepared, prepared_directory
+from scratchformer.training.data import follow_preparation, open_prepared, prepared_directory
+from scratchformer.training.run import RunDirectory
 
 
 @pytest.fixture
@@ -102,7 +103,7 @@ def test_settings_follow_the_preparation(cli, prepared, small_settings, tmp_path
     settings = [word for option, setting in zip(small_settings[2::2], small_settings[3::2])
                 if "vocab_size" not in setting for word in (option, setting)]
     code, _, said = cli("train", "--out", tmp_path / "run", *settings, *changes)
-    assert code == 0 and f"{prepared}: prepared with model.vocab_size=60 (not 1600)\n" in said
+    assert code == 0 and f"{prepared}: as its preparation says, model.vocab_size=60 (not 1600)\n" in said
     assert configs.load(tmp_path / "run" / "config.toml").model.vocab_size == 60
     code, _, said = cli("train", "--resume", tmp_path / "run", "--set", "steps=2")
     assert code == 0 and "prepared with" not in said

@@ -19,7 +19,7 @@ from scratchformer.text.batches import Batch, BatchPlan, EncodedPairs, encode_pa
 from scratchformer.text.corpora import Pairs, find_split, read_pairs
 from scratchformer.text.prepared import read_manifest
 from scratchformer.text.tokenizer import UNK, Tokenizer
-from scratchformer.training.run import Corpus, pairs_of, prepared_directory, read_corpus, train_tokenizer
+from scratchformer.training.data import Corpus, pairs_of, prepared_directory, read_corpus, train_tokenizer
 
 # Reading --------------------------------------------------------------------------------------------------------------
 
@@ -45,13 +45,9 @@ BUNDLED_VOCABULARY = 5000
 """The bundled corpus is too small for more pieces: whoever asks for more means other text."""
 
 
-def text_is_named(data: DataConfig) -> bool:
-    return any((data.directory, data.train_source, data.train_target, data.val_source, data.val_target))
-
-
 def read_text(data: DataConfig) -> Text:
     """The text that the configuration names, or the bundled corpus. Raises UserError if it cannot be read."""
-    if not text_is_named(data):
+    if not data.names_text:
         splits = {name: pairs_of(examples) for name, examples in grammar.generate().items()}
         return Text(splits.pop("train"), splits)
     source, target = files_of(data, "train")

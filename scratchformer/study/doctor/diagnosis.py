@@ -19,11 +19,12 @@ from scratchformer.study.doctor import (
     setup_probes,
     training_probes,
 )
-from scratchformer.study.doctor.data_probes import Encoded, Text, read_text, text_is_named
+from scratchformer.study.doctor.data_probes import Encoded, Text, read_text
 from scratchformer.study.doctor.findings import ANATOMY, Finding, suspects
 from scratchformer.study.doctor.specimens import small_model
 from scratchformer.text.tokenizer import Tokenizer
-from scratchformer.training.run import RunDirectory, open_prepared, prepared_directory
+from scratchformer.training.data import open_prepared, prepared_directory
+from scratchformer.training.run import RunDirectory
 
 WIDTH = 120
 
@@ -37,7 +38,7 @@ def examine(config: Config, run: RunDirectory | None = None, only_code: bool = F
     Raises UserError, before the first probe, if a file that the configuration names cannot be read.
     """
     tokenizer = given_tokenizer(config, run) if not only_code else None
-    text = read_text(config.data) if text_is_named(config.data) and not only_code else None
+    text = read_text(config.data) if config.data.names_text and not only_code else None
     return chain(of_code(config), [] if only_code else unless_broken(of_setup(config, run, text, tokenizer)))
 
 

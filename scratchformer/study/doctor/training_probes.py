@@ -27,8 +27,9 @@ from scratchformer.study.gradient_cases import FLOAT64, B, T, V, padded_ids, tie
 from scratchformer.text.batches import Batch, BatchPlan
 from scratchformer.text.corpora import Pairs
 from scratchformer.text.tokenizer import BOS, EOS, Tokenizer
+from scratchformer.training.data import Corpus, encode_corpus, train_tokenizer
 from scratchformer.training.loop import Trainer, validation_loss
-from scratchformer.training.run import Corpus, RunDirectory, encode_corpus, train_tokenizer
+from scratchformer.training.run import RunDirectory
 
 SINGLE = 1e-4
 """What float32 and another order of summing may explain, in units of the largest number compared."""
