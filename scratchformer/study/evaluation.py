@@ -49,8 +49,8 @@ def find_test_set(data: DataConfig, source: Path | None, reference: Path | None)
                         "give --source and --reference")
     if not data.directory:
         raise UserError("the run was trained on the bundled corpus. To have its test set as files: "
-                        "scratchformer data tiny --out data/tiny; then give "
-                        "--source data/tiny/test.en --reference data/tiny/test.de")
+                        "scratchformer data tiny --out text/tiny; then give "
+                        "--source text/tiny/test.en --reference text/tiny/test.de")
     try:
         return find_split(Path(data.directory), "test", data.source_language, data.target_language)
     except UserError as error:

@@ -127,7 +127,7 @@ def test_two_runs(cli, own_run, named, tmp_path):
 
 
 @pytest.mark.parametrize("data, complaint", [
-    ({"directory": ""}, "scratchformer data tiny --out data/tiny"),
+    ({"directory": ""}, "scratchformer data tiny --out text/tiny"),
     ({"train_source": "a", "train_target": "b"}, "give --source and --reference"),
     ({}, "neither test.en nor test.en.gz"),
 ])
