@@ -7,13 +7,7 @@ from contextlib import redirect_stderr
 from pathlib import Path
 
 from scratchformer import config as configs
-from scratchformer.commands.configuration import (
-    PATHS,
-    changed,
-    following_data,
-    named_config,
-    require_processes,
-)
+from scratchformer.commands.configuration import PATHS, changed, following_data, named_config, require_processes
 from scratchformer.commands.terminal import UnheardStream, tell
 from scratchformer.config import Config
 from scratchformer.errors import UserError

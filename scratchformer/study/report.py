@@ -285,7 +285,7 @@ def epochs(steps: list[Entry]) -> str:
     of_last_epoch = last["index"] + 1
     whole = [entry["index"] + 1 for entry in steps if entry["epoch"] < last["epoch"]]
     if not whole:
-        return f"less than one: {of_last_epoch:,} steps of it"
+        return f"{of_last_epoch:,} steps of the first"
     return f"{last['epoch'] + of_last_epoch / max(whole):,.2f}"
 
 

@@ -307,9 +307,10 @@ class Stages:
         return self.records[name]
 
     def _is_whole(self, record: Record) -> bool:
-        paths = {self.out / name: kept for name, kept in record.files.items()}
-        return all(path.is_file() and path.stat().st_size == kept.get("bytes") for path, kept in paths.items()) and all(
-            crc32_of_file(path) == kept.get("crc32") for path, kept in paths.items())
+        """Whether its files are as they were written: first their sizes are compared, then their checksums."""
+        files = [(self.out / name, kept) for name, kept in record.files.items()]
+        return (all(path.is_file() and path.stat().st_size == kept.get("bytes") for path, kept in files)
+                and all(crc32_of_file(path) == kept.get("crc32") for path, kept in files))
 
     def _read(self) -> dict[str, Record]:
         try:
