@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import sys
 import threading
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,8 +24,9 @@ SERVED = "forkserver" in multiprocessing.get_all_start_methods()
 PROCESSES = multiprocessing.get_context("forkserver" if SERVED else "spawn")
 if SERVED:
     PROCESSES.set_forkserver_preload(LIBRARIES)
-STARTING = threading.Lock()
-"""Threads may run several at once; the environment is theirs together."""
+ONE_AT_A_TIME = threading.Lock()
+"""Threads may run several at once. The environment is theirs together; and starting a process also asks every other one
+for its exit code, which can be read only once: a join() in another thread would then tell 255."""
 
 
 class Ended(NamedTuple):
@@ -37,12 +39,14 @@ def run_planted(mutant: Mutant, module: str, arguments: list, folder: Path) -> E
     """`plant.py MUTANT MODULE ARGUMENTS`, to its end; what it prints goes through files in this folder."""
     files = [folder / f"{mutant.name}.{stream}" for stream in ("stdout", "stderr")]
     process = PROCESSES.Process(target=run_here, args=(mutant, module, [str(word) for word in arguments], files))
-    with STARTING, pytest.MonkeyPatch.context() as environment:
+    with ONE_AT_A_TIME, pytest.MonkeyPatch.context() as environment:
         environment.setenv("OPENBLAS_NUM_THREADS", "1")                            # the server has it from its start
         process.start()
-    process.join()
-    returncode = process.exitcode
-    process.close()
+    wait([process.sentinel])
+    with ONE_AT_A_TIME:
+        process.join()
+        returncode = process.exitcode
+        process.close()
     return Ended(returncode, *(file.read_text(encoding="utf-8") for file in files))
 
 
