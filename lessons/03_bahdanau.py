@@ -15,7 +15,7 @@ import numpy as np
 from scratchformer.nn.layers import Linear
 from scratchformer.study.exercises.numeric import numeric_gradient
 from scratchformer.study.figures import ACCENT, COLOUR_MAP, DARK
-from scratchformer.study.lesson import QUICK, duration, measure, recorded, same, show
+from scratchformer.study.lesson import QUICK, duration, measure, recorded, same, show, varying
 from scratchformer.study.recurrent import AdditiveAttention
 from scratchformer.study.reversal import SYMBOLS, DotAttention, Rewriter, pairs, right, train
 
@@ -330,7 +330,7 @@ def right_without(model, further):
 
 for seed, model in enumerate(attentive):
     on_own, on_next = shares(model)
-    print(f"seed {seed}: weight on the state of the symbol wanted {on_own:.2f}, on the state after it {on_next:.2f}")
+    varying(f"seed {seed}: weight on the state of the symbol wanted {on_own:.2f}, on the state after it {on_next:.2f}")
     measure("    both together", on_own + on_next, 0.75, 1)
     most, other = (0, 1) if on_own > on_next else (1, 0)
     measure("    right if the one with more weight comes from another sequence", right_without(model, most), 0.05, 0.3)

@@ -22,7 +22,7 @@ from scratchformer.nn.parameter import Layer, ParameterStore
 from scratchformer.nn.transformer import PostNorm
 from scratchformer.study.exercises.numeric import numeric_gradient
 from scratchformer.study.figures import ACCENT, DARK, LIGHT
-from scratchformer.study.lesson import QUICK, ROOT, measure, recorded, same, show
+from scratchformer.study.lesson import QUICK, ROOT, measure, recorded, same, show, varying
 
 # %% [markdown]
 # ## Question
@@ -108,8 +108,9 @@ def best_rate(middle, rates, seed=0, steps=80, batch=64):
             train(model, rate, seed, steps, batch)
             shares.append([(model.forward(x)[0].argmax(axis=1) == t).mean()
                            for x, t in ((x_train, t_train), (x_test, t_test))])
-    print("   ", ", ".join(f"rate {rate:g}: {new:.2f}" for rate, (_, new) in zip(rates, shares)))
     best = np.argmax([training for training, _ in shares])
+    listed = ", ".join(f"rate {rate:g}: {new:.2f}" for rate, (_, new) in zip(rates, shares))
+    varying(f"    {listed}; best in training: {rates[best]:g}")
     return rates[best], shares[best][1]
 
 
@@ -430,15 +431,15 @@ for way in STYLES:
     measure(f"gradcheck, {way}: worst error", gradcheck(one, x).worst.error, 0, 1e-6)
 
 # %%
-reached, at = {}, {}
+reached = {}
 for depth, way, rates, lo, hi in (
         (12, "norm only", (0.003, 0.01, 0.03, 0.1), 0.1, 0.4), (12, "residual only", (0.01, 0.03, 0.1), 0.33, 0.65),
         (12, "post-LN", (0.01, 0.03, 0.1, 0.3), 0.4, 0.68), (12, "pre-LN", (0.03, 0.1, 0.3, 1), 0.48, 0.75),
         (48, "residual only", (1e-7, 1e-6, 1e-5, 1e-4), 0, 0.2), (48, "post-LN", (0.003, 0.01, 0.03, 0.1), 0.1, 0.36),
         (48, "pre-LN", (0.03, 0.1, 0.3), 0.36, 0.7)):
-    at[depth, way], share = best_rate(feed_forwards(way, depth), rates)
-    assert rates[0] < at[depth, way] < rates[-1], "the best rate may lie outside those tried"
-    reached[depth, way] = measure(f"{depth} sublayers, {way}, best rate {at[depth, way]}", share, lo, hi)
+    best, share = best_rate(feed_forwards(way, depth), rates)
+    assert rates[0] < best < rates[-1], "the best rate may lie outside those tried"
+    reached[depth, way] = measure(f"{depth} sublayers, {way}", share, lo, hi)
 measure("no stack minus pre-LN with 12", no_stack - reached[12, "pre-LN"], 0, 0.25)
 measure("48 sublayers: pre-LN minus post-LN", reached[48, "pre-LN"] - reached[48, "post-LN"], 0.08, 0.5)
 _, late = best_rate(feed_forwards("norm only", 12), [0.01], steps=400)

@@ -26,7 +26,7 @@ from scratchformer.nn.loss import cross_entropy
 from scratchformer.nn.transformer import Transformer
 from scratchformer.study.figures import ACCENT, DARK, LIGHT
 from scratchformer.study.flops import training_flops, weights_met
-from scratchformer.study.lesson import QUICK, ROOT, duration, measure, recorded, same, show
+from scratchformer.study.lesson import QUICK, ROOT, duration, measure, recorded, same, show, varying
 from scratchformer.study.sizes import parameter_counts
 from scratchformer.text.batches import steps
 from scratchformer.text.bleu import corpus_scores
@@ -70,7 +70,8 @@ def look(n):
     """Print three of n translations. -> BLEU of the n, and how many of them are exactly the reference"""
     found = translator.translate(text.source[:n], beam=1)
     for i in 0, 1, 3:
-        print(f"    {text.source[i]}\n        {found[i][:80]}{'...' if len(found[i]) > 80 else ''}")
+        print(f"    {text.source[i]}")
+        varying(f"        {found[i][:80]}{'...' if len(found[i]) > 80 else ''}")
     return corpus_scores(found, text.target[:n]).bleu, sum(a == b for a, b in zip(found, text.target))
 
 

@@ -27,7 +27,10 @@ SMALL = {"vocab_size": 60, "N": 1, "d_model": 16, "d_ff": 32, "h": 2, "P_drop": 
          "average_last": 2, "extra_length": 4}
 """A run of a second: 4 checkpoints and 3 validations."""
 
-signal.signal(signal.SIGINT, signal.default_int_handler)                           # `pytest &` would ignore Ctrl-C
+# What `pytest &` and `nohup pytest` ignore, the processes that the tests start would ignore as well.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def write_split(directory, split, n_lines, seed):

@@ -71,6 +71,15 @@ def duration(name: str, seconds: float, over: float | None = None) -> None:
     print(f"{name}: {text}   (a time; yours differs)")
 
 
+def varying(line: str) -> None:
+    """Print a line that may be another one on another machine.
+
+    Processors add up in different orders. A training magnifies the difference of rounding, and where a choice hangs on
+    a narrow lead, as that of the next token does, it may be made the other way.
+    """
+    print(f"{line}   (yours may differ)")
+
+
 def recorded(name: str) -> dict[str, Any]:
     """A result too long to wait for, from benchmarks/results/: print where it comes from. -> the file's contents
 

@@ -1,12 +1,13 @@
 """Run modules with a bug planted, a process for each, without each of them importing the same libraries again.
 
 A server process imports the libraries once and forks for every run. Of our own code it imports nothing, so everything
-can still be patched. Where there is no such server, on Windows, each process begins from nothing.
+can still be patched. Where there is no such server, each process begins from nothing.
 """
 
 import multiprocessing
 import os
 import sys
+import tempfile
 import threading
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -20,7 +21,8 @@ LIBRARIES = ["numpy", "numpy.random", "pytest", "pygments", "execnet", "sentence
              "sacrebleu", "threadpoolctl", "tqdm"]
 """No plugins: pytest must be the first to import these."""
 
-SERVED = "forkserver" in multiprocessing.get_all_start_methods()
+SERVED = "forkserver" in multiprocessing.get_all_start_methods() and len(tempfile.gettempdir()) < 70
+"""The server's socket lies in the directory for temporary files, and no socket's path may be longer than 107 bytes."""
 PROCESSES = multiprocessing.get_context("forkserver" if SERVED else "spawn")
 if SERVED:
     PROCESSES.set_forkserver_preload(LIBRARIES)

@@ -131,7 +131,7 @@ def test_is_skipped(): pytest.skip("no reason")
 def test_has_no_ground(broken): pass
 """)
     (tmp_path / "test_unreadable.py").write_text("import nothing_of_this_name")
-    arguments = [tmp_path, f"--rootdir={tmp_path}", "--continue-on-collection-errors", "--seconds-per-test=0.5"]
+    arguments = [tmp_path, f"--rootdir={tmp_path}", "--continue-on-collection-errors", "--seconds-per-test=3"]
     assert tally.run_pytest(None, arguments, tmp_path / "tally").returncode == 1
     assert {name.split("::")[-1]: verdict for verdict, name in tally.read(tmp_path / "tally")} == {
         "test_passes": "passed", "test_fails": "failed", "test_hangs": "failed", "test_is_skipped": "skipped",

@@ -59,6 +59,11 @@ def test_a_time_beside_another_is_a_ratio(capsys):
     assert capsys.readouterr().out == "step: 1.5 times as long   (a time; yours differs)\n"
 
 
+def test_what_may_vary_says_so(capsys):
+    lesson.varying("    rate 0.1: 0.52")
+    assert capsys.readouterr().out == "    rate 0.1: 0.52   (yours may differ)\n"
+
+
 def test_a_recorded_result_says_where_it_comes_from(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(lesson, "ROOT", tmp_path)
     (tmp_path / "benchmarks" / "results").mkdir(parents=True)

@@ -93,7 +93,7 @@ def test_a_stub_that_was_touched_and_not_written_fails_politely(exercise, exerci
     wrong_already = "raise NotImplementedError" not in workbook.stub(exercise)     # faulty code that is to be mended
     assert verdict.state == ("not yet" if wrong_already else "not written")
     assert "Traceback" not in verdict.message
-    assert time.perf_counter() - started < 10
+    assert time.perf_counter() - started < 60
 
 
 def test_a_right_answer_passes_by_id_by_file_and_as_a_script(cli, exercises, write):
@@ -171,10 +171,10 @@ def begun(*arguments):
 
 
 def test_what_the_code_has_started_ends_with_the_check(write):
-    write("import subprocess\nsubprocess.Popen(['sleep', '20'])\n" + RIGHT)
+    write("import subprocess\nsubprocess.Popen(['sleep', '300'])\n" + RIGHT)
     started = time.perf_counter()
     assert "passed" in begun("check", "01_linear_backward").communicate()[0]
-    assert time.perf_counter() - started < 10
+    assert time.perf_counter() - started < 60
 
 
 @pytest.mark.parametrize("blow", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
@@ -185,14 +185,14 @@ def test_a_check_ends_with_the_command_that_asked(write, blow):
     started = time.perf_counter()
     command.send_signal(blow)
     command.communicate()
-    assert time.perf_counter() - started < 5
+    assert time.perf_counter() - started < workbook.SECONDS - 1
 
 
 def test_a_check_is_over_although_a_thread_of_the_learners_is_not(exercises, write):
     write("import threading, time\nthreading.Thread(target=time.sleep, args=[60]).start()\n" + RIGHT)
     started = time.perf_counter()
     assert workbook.verdict_on(LINEAR, exercises / "01_linear_backward.py").state == "passed"
-    assert time.perf_counter() - started < 5
+    assert time.perf_counter() - started < 30
 
 
 def test_the_file_is_read_as_it_is_now(exercises, write, monkeypatch):
@@ -336,7 +336,7 @@ def test_who_leaves_the_list_early_waits_for_nothing(exercises, monkeypatch):
     listed = workbook.states(exercises)
     assert next(listed)[1] == "not written"
     listed.close()
-    assert time.perf_counter() - started < 5
+    assert time.perf_counter() - started < workbook.SECONDS - 1
     assert [process.returncode for process in begun] == 2 * [-signal.SIGKILL]
 
 

@@ -3,12 +3,11 @@ import numpy as np
 SOURCE, TARGET = np.array([[3, 4, 5, 6]]), np.array([[2, 7, 8, 9]])
 
 
-def tests(logits, bound=1e-9):
-
+def tests(logits):
     before = logits(SOURCE, TARGET)
 
     def moved(source, target):
-        return (np.abs(logits(source, target) - before) > bound).any(axis=(0, 2))
+        return (np.abs(logits(source, target) - before) > 1e-9).any(axis=(0, 2))
 
     repeated = logits(SOURCE, np.full_like(TARGET, 7))
     return {
@@ -17,7 +16,7 @@ def tests(logits, bound=1e-9):
         "decoder attention": not moved(SOURCE, np.array([[2, 10, 8, 9]]))[-1],
         "source positions": not moved(np.array([[4, 3, 5, 6]]), TARGET).any(),
         "padding mask": moved(np.array([[3, 4, 5, 6, 0, 0]]), TARGET).any(),
-        "target positions": (np.abs(repeated - repeated[:, :1]) <= bound).all()}
+        "target positions": (np.abs(repeated - repeated[:, :1]) <= 1e-9).all()}
 
 
 def first(found, *names):
@@ -37,8 +36,10 @@ def shuffled_before_changed(logits):
 
 def rounding_taken_for_a_difference(logits):
     """where 'source positions' is right it says 'none'"""
-    return first(tests(logits, bound=0), "memory", "causal mask", "decoder attention", "source positions",
-                 "padding mask", "target positions")
+    found = tests(logits)
+    found["source positions"] = found["target positions"] = False                  # with some BLAS no two are equal
+    return first(found, "memory", "causal mask", "decoder attention", "source positions", "padding mask",
+                 "target positions")
 
 
 def no_padding_tried(logits):
