@@ -54,7 +54,7 @@ def run_script(script, folder):
     environment = os.environ | {"MPLBACKEND": "Agg", "SCRATCHFORMER_QUICK": "1", "OPENBLAS_NUM_THREADS": "1",
                                 "PYTHONPATH": str(folder / "site"), "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.run([sys.executable, "-W", "error", script], cwd=folder, env=environment, capture_output=True,
-                          text=True, timeout=120)
+                          text=True, timeout=lessons.SECONDS)
 
 
 @pytest.mark.slow

@@ -59,7 +59,7 @@ def test_a_run_on_three_threads_repeats_itself_bit_for_bit(begin, monkeypatch):
 
 def test_the_micro_batches_are_dealt_to_all_threads(begin, monkeypatch):
     trainer, indices = step_of(begin, 2)
-    together, loss_backward, seen = threading.Barrier(2, timeout=10), Transformer.loss_backward, set()
+    together, loss_backward, seen = threading.Barrier(2, timeout=60), Transformer.loss_backward, set()
 
     def meet(model, *arguments):
         together.wait()                                                            # no one gets here alone
