@@ -33,8 +33,8 @@ def too_deep_for_two(written):
     if not written:
         return np.array([0.0, 0.6, 0.4])
     if written[0] == 1:
-        return np.array([0.0, 0.5, 0.5]) if len(written) == 1 else np.array([0.34, 0.33, 0.33])
-    return np.array([0.3, 0.35, 0.35]) if len(written) == 1 else np.array([1.0, 0.0, 0.0])
+        return np.array([0.0, 0.51, 0.49]) if len(written) == 1 else np.array([0.34, 0.33, 0.33])
+    return np.array([0.3, 0.36, 0.34]) if len(written) == 1 else np.array([1.0, 0.0, 0.0])
 
 
 def another_one_each_time(written, random=np.random.default_rng(0)):
