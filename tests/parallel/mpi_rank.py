@@ -11,7 +11,7 @@ import numpy as np
 
 from scratchformer import cli
 from scratchformer.errors import UserError
-from scratchformer.parallel import launcher
+from scratchformer.parallel import launcher, mpi
 from scratchformer.training.loop import Trainer
 
 
@@ -35,6 +35,9 @@ def collectives(ranks):
 def in_trouble(step):
     def troubled(trainer, *place):
         if trainer.progress.step == 5 and (trainer.ranks.rank == 1 or TROUBLE == "all_refuse"):
+            if TROUBLE == "all_refuse":
+                trainer.ranks.barrier()
+                mpi.HEARD *= 4                                                     # also if one goes on after the other
             if TROUBLE == "raise":
                 raise RuntimeError("nobody has thought of this")
             if TROUBLE == "hang":

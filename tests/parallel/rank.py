@@ -8,15 +8,26 @@ import atexit
 import os
 import signal
 import sys
+import threading
 import time
+from contextlib import contextmanager
 from pathlib import Path
+
+if sys.argv[1:] == ["slow_start"]:                                                 # before it can hear or say anything
+    time.sleep(60)
 
 import numpy as np
 
 from scratchformer import cli
 from scratchformer.commands import training
 from scratchformer.errors import UserError
-from scratchformer.parallel import launcher
+from scratchformer.parallel import launcher, watchdog
+
+watchdog.MARGIN = 60.0                                                             # no scene is about the watchdog
+
+
+PATIENCE = 2.0
+"""Seconds, of a rank that is to wait in vain. All others are patient: the machine may be busy."""
 
 
 def fine(ranks):
@@ -66,6 +77,7 @@ def stop_last(ranks):
     """When the other one has nothing more to do."""
     if ranks.rank == 0:
         os.kill(os.getpid(), signal.SIGSTOP)
+    ranks.watchdog.seconds = PATIENCE
 
 
 def stop_at_exit(ranks):
@@ -75,19 +87,30 @@ def stop_at_exit(ranks):
 
 
 def late(ranks):
-    """After more than the other one's patience, though this one, not fed, should have been ended by then."""
+    """When the other one's patience is at its end."""
     if ranks.rank == 0:
-        ranks.watchdog.stop()
-        time.sleep(6)
+        while not ranks.failure[0]:
+            time.sleep(0.01)
         ranks.barrier()
+    ranks.watchdog.seconds = PATIENCE
     ranks.barrier()
+
+
+@contextmanager
+def hearing_signals(ranks):
+    """As in training; rank 1 says when both do. -> what to ask whether one has come"""
+    from scratchformer.training.loop import stop_on_signals
+
+    with stop_on_signals() as stop:
+        ranks.barrier()
+        if ranks.rank == 1:
+            print("both hear", file=sys.stderr)
+        yield stop
 
 
 def interrupted(ranks):
     """Stop when asked to; but rank 0 still has something to write."""
-    from scratchformer.training.loop import stop_on_signals
-
-    with stop_on_signals() as stop:
+    with hearing_signals(ranks) as stop:
         votes = np.zeros(1)
         while not votes[0]:
             votes[0] = stop.requested
@@ -99,10 +122,14 @@ def interrupted(ranks):
 
 
 def stubborn(ranks):
-    """Pay no heed to a first Ctrl-C."""
-    from scratchformer.training.loop import stop_on_signals
+    """Pay no heed to a first Ctrl-C, but say so."""
+    def say_so():
+        while not stop.requested:
+            time.sleep(0.01)
+        print("no heed", file=sys.stderr)
 
-    with stop_on_signals():
+    with hearing_signals(ranks) as stop:
+        threading.Thread(target=say_so, daemon=True).start()
         while True:
             ranks.barrier()
 
@@ -113,4 +140,4 @@ if __name__ == "__main__":
         launcher.IN_MEMORY = Path(arguments[0])
         sys.exit(launcher.launch([sys.executable, __file__, arguments[1]], 2))
     training.train_as_one = lambda args, run, config, ranks: globals()[scene](ranks)
-    sys.exit(cli.main(["train", "--nproc", "2", "--timeout", "5"]))
+    sys.exit(cli.main(["train", "--nproc", "2", "--timeout", "60"]))

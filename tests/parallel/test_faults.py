@@ -12,7 +12,8 @@ from scratchformer.parallel import launcher
 pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc")
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-WAIT = 8.0                                  # seconds for whoever has not failed
+TIMEOUT, GRACE, LONG_GRACE = 4.0, 2.0, 60.0  # seconds; a long grace, unused, where nobody has to be killed
+WAIT = 20.0                                 # for whoever has not failed
 SAYS = {"raise": ("Traceback", "in throw", "RuntimeError: a fault was built in", "rank {} failed (exit code 1)"),
         "kill": ("rank {} was killed by SIGKILL",),
         "stop": ("rank {} did not answer any more",),
@@ -28,8 +29,8 @@ TRIALS = faults.all_trials(faults.SEED)
 def site(tmp_path_factory, small_config):
     """Where one trial after the other strikes one run."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(launcher, "GRACE", 2.0)
-        patch.setattr(faults, "TIMEOUT", 4.0)                                      # other tests want the cores, too
+        patch.setattr(faults, "TIMEOUT", TIMEOUT)
+        patch.setattr(faults, "FAULTY", Path(__file__).with_name("patient_start.py"))
         yield faults.Site(tmp_path_factory.mktemp("faults"), small_config(validate_every=2, save_every=2))
 
 
@@ -46,15 +47,16 @@ def test_every_fault_strikes_every_rank_at_every_moment():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(TRIALS)), ids=["-".join(map(str, trial[:3])) for trial in TRIALS])
-def test_a_fault_ends_the_job_and_spoils_nothing(number, site, endings):
+def test_a_fault_ends_the_job_and_spoils_nothing(number, site, endings, monkeypatch):
     trial = TRIALS[number]
+    monkeypatch.setattr(launcher, "GRACE", GRACE if trial.fault == "stop" else LONG_GRACE)
     ending = site.carry_out(number, trial)
     endings.append(ending)
     assert ending.code == 1, ending.said
     for words in SAYS[trial.fault]:
         assert words.format(trial.rank) in ending.said
     assert ending.said.count("the job was ended") == 1
-    limit = faults.TIMEOUT + launcher.GRACE if trial.fault in ("stop", "hang") else 0
+    limit = {"stop": TIMEOUT + GRACE, "hang": TIMEOUT}.get(trial.fault, 0)
     assert 0 <= ending.seconds < limit + WAIT
     assert not ending.left and not ending.harmed
 

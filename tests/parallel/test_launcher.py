@@ -35,9 +35,9 @@ def memory(tmp_path, monkeypatch):
 @pytest.fixture
 def launched(memory, monkeypatch, capfd):
     """launched("scene") -> exit code of two ranks, what the terminal shows"""
-    def launch(scene):
-        monkeypatch.setattr(launcher, "GRACE", 2.0)
-        monkeypatch.setattr(launcher, "LEAVING", 4.0)
+    def launch(scene):                                                             # short where it is waited in vain
+        monkeypatch.setattr(launcher, "GRACE", 2.0 if scene == "stop_last" else 60.0)
+        monkeypatch.setattr(launcher, "LEAVING", 2.0 if scene == "stop_at_exit" else 60.0)
         return launcher.launch([sys.executable, "-W", "error", RANK, scene], 2), capfd.readouterr().err
     return launch
 
@@ -52,8 +52,8 @@ def of_job(directory):
     return found
 
 
-def until(condition, seconds=20):
-    end = time.monotonic() + seconds
+def until(condition):
+    end = time.monotonic() + 20
     while not condition():
         assert time.monotonic() < end, "this never came"
         time.sleep(0.02)
@@ -117,9 +117,12 @@ class Launched:
     def until_started(self):
         until(lambda: list(self.memory.glob("*/rank1.stderr")))
 
+    def until_said(self, words):
+        """By whichever rank."""
+        until(lambda: any(words in path.read_text() for path in [self.said, *self.memory.glob("*/rank1.stderr")]))
+
     def until_joined(self):
-        until(lambda: list(self.memory.glob("*/rank1.stderr")) and not list(self.memory.glob("*/memory")))
-        time.sleep(0.5)                                                            # to the loop
+        self.until_said("both hear")
 
     def ended(self):
         code = self.process.wait(20)
@@ -137,7 +140,7 @@ def test_a_signal_stops_all_and_lets_rank_0_finish(number, start):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_in_the_middle_of_starting_is_no_failure(number, start):
-    job = start("fine")
+    job = start("slow_start")
     job.until_started()
     job.process.send_signal(number)
     assert job.ended() == (130, "scratchformer: interrupted\n")
@@ -147,6 +150,7 @@ def test_a_second_interrupt_does_not_wait(start):
     job = start("stubborn")
     job.until_joined()
     job.process.send_signal(signal.SIGINT)
+    job.until_said("no heed")
     time.sleep(0.3)
     assert job.process.poll() is None
     job.process.send_signal(signal.SIGINT)
@@ -158,9 +162,9 @@ def test_a_stopped_rank_does_not_outlast_two_interrupts(start, memory):
     job = start("stubborn")
     job.until_joined()
     os.kill(of_job(memory)[0], signal.SIGSTOP)
-    for _ in range(2):
-        job.process.send_signal(signal.SIGINT)
-        time.sleep(0.2)
+    job.process.send_signal(signal.SIGINT)
+    job.until_said("no heed")                                                      # by the other one
+    job.process.send_signal(signal.SIGINT)
     assert job.ended()[0] == 130
 
 
@@ -170,20 +174,23 @@ def test_ranks_end_with_a_launcher_that_is_killed(start, memory):
     assert len(of_job(memory)) == 2
     job.process.kill()
     job.process.wait()
-    until(lambda: not of_job(memory), seconds=2)
+    until(lambda: not of_job(memory))
 
 
 @pytest.mark.slow
 def test_an_interrupted_run_is_saved_and_goes_on(tmp_path, small_settings, small_config):
     run = RunDirectory(tmp_path / "run")
-    with open(tmp_path / "said", "wb") as file:
-        job = subprocess.Popen([sys.executable, "-m", "scratchformer", "train", "tiny", *map(str, small_settings),
-                                "--set", "training.steps=100000", "--threads", "1", "--out", run.path, "--nproc", "2"],
-                               stderr=file)
-    until(lambda: run.log_file.exists() and len(run.read_log("step")) > 4)
-    job.send_signal(signal.SIGINT)
+    command = [sys.executable, "-m", "scratchformer", "train", "tiny", *map(str, small_settings),
+               "--set", "training.steps=100000", "--threads", "1", "--out", run.path, "--nproc", "2"]
+    with open(tmp_path / "said", "wb") as file, subprocess.Popen(command, stderr=file) as job:
+        try:
+            until(lambda: run.log_file.exists() and len(run.read_log("step")) > 4)
+            job.send_signal(signal.SIGINT)
+            job.wait(60)
+        finally:
+            job.kill()
     said = (tmp_path / "said").read_text
-    assert job.wait(60) == 130, said()
+    assert job.returncode == 130, said()
     assert "interrupted; step" in said() and "--nproc 2" in said()
     _, found, _ = run.checkpoints.newest_sound()
     stopped = found.progress.step

@@ -88,8 +88,9 @@ def test_two_ranks_find_the_bits_that_two_threads_find(mpiexec, command, small_c
 ])
 def test_trouble_of_one_rank_ends_all(mpiexec, command, tmp_path, trouble, exit_codes, said):
     began = time.monotonic()
-    code, printed = end_of(mpiexec("-n", 2, *command(RANK, trouble), "--timeout", 4))
-    assert code in exit_codes and time.monotonic() - began < 20
+    timeout = 4 if trouble == "hang" else 120
+    code, printed = end_of(mpiexec("-n", 2, *command(RANK, trouble), "--timeout", timeout))
+    assert code in exit_codes and time.monotonic() - began < 50
     assert printed.count(said) == 1, printed
     assert {path.name for path in (tmp_path / "run" / "checkpoints").iterdir()} == {
         "best.safetensors", "step_00000003.safetensors"}

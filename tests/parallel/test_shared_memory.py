@@ -97,13 +97,14 @@ def test_many_small_sums_in_a_row_do_not_overtake_each_other(together):
 
 
 def test_whoever_waits_in_vain_names_the_absent(together):
-    gone = threading.Event()
+    gone, waiting = threading.Event(), threading.Barrier(2)
 
     def work(ranks):
         if ranks.rank in (1, 3):
-            gone.wait(10)
+            gone.wait(60)
             return ""
         ranks.watchdog.seconds = 0.5
+        waiting.wait(60)                                                           # together, or one misses the other
         with pytest.raises(Abandoned) as caught:
             ranks.barrier()
         if ranks.rank == 0:

@@ -475,21 +475,39 @@ def test_a_terminal_shows_how_far_a_stage_is(files, tmp_path, monkeypatch):
     assert f"encode train:   0%|          | 0.00/{lines}" in shown and "encode val:" in shown
 
 
+ENDLESS = """
+import sys
+from scratchformer import cli
+from scratchformer.text import preparation
+
+def endless(*arguments, stream_blocks=preparation.stream_blocks):
+    while True:
+        yield from stream_blocks(*arguments)
+
+preparation.stream_blocks = endless
+sys.exit(cli.main(sys.argv[1:]))
+"""
+"""`scratchformer`, which finds no end of the text: a signal finds it at work, however late it comes."""
+
+
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="looks for processes in /proc")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_workers_end_with_the_command(tmp_path, number):
     """Ctrl-C goes to the workers as well; a kill does not."""
-    files = write_pair(tmp_path, "long", sentences(20, 0) * 20_000)
+    files = write_pair(tmp_path, "long", sentences(20, 0) * 2000)
     command = ["data", "files", "--source", files.source, "--target", files.target, "--out", tmp_path / "out",
                "--workers", "2"]
-    process = subprocess.Popen([sys.executable, "-m", "scratchformer", *map(str, command)], start_new_session=True,
-                               stderr=subprocess.PIPE, text=True)
     partial = tmp_path / "out" / ".train.en.partial"
-    wait_until(lambda: partial.exists() and partial.stat().st_size)
-    workers = [pid for pid in session_of(process.pid) if pid != process.pid]
-    assert len(workers) >= 2
-    os.killpg(process.pid, number) if number == signal.SIGINT else process.kill()
-    said = process.communicate(timeout=60)[1]
+    with subprocess.Popen([sys.executable, "-c", ENDLESS, *map(str, command)], start_new_session=True,
+                          stderr=subprocess.PIPE, text=True) as process:
+        try:
+            wait_until(lambda: partial.exists() and partial.stat().st_size)
+            workers = [pid for pid in session_of(process.pid) if pid != process.pid]
+            assert len(workers) >= 2
+            os.killpg(process.pid, number) if number == signal.SIGINT else process.kill()
+            said = process.communicate(timeout=60)[1]
+        finally:
+            process.kill()
     assert process.returncode == (130 if number == signal.SIGINT else -number), said
     assert number == signal.SIGKILL or said == "scratchformer: interrupted\n"         # no traceback of a worker
     wait_until(lambda: not session_of(process.pid))

@@ -147,15 +147,36 @@ def test_changed_text_is_noticed(begin, small_config, corpus, tmp_path):
 # --- real processes
 
 
-def start(out, settings):
-    return subprocess.Popen([sys.executable, "-m", "scratchformer", "train", "--out", out, *map(str, settings)],
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+KILLED = """
+import os, signal, sys, threading
+from scratchformer import cli
+from scratchformer.training.run import RunDirectory
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def log(run, event, values, lines=[], original=RunDirectory.log):
+    original(run, event, values)
+    lines.append(event)
+    if len(lines) == {n_lines}:
+        threading.Timer({seconds}, die).start()
+    elif len(lines) == {n_lines} + 9:                   # the timer had no chance
+        die()
+
+RunDirectory.log = log
+cli.main(sys.argv[1:])
+"""
+"""`scratchformer` that kills itself, so many seconds after so many lines of the log: the test might come too late."""
+
+
+def train_command(program, out, settings):
+    return [sys.executable, *program, "train", "--out", out, *map(str, settings)]
 
 
 def wait_for_steps(process, run, n_lines):
     """Return once the log has so many lines."""
     while process.poll() is None and (not run.log_file.exists() or run.log_file.read_bytes().count(b"\n") < n_lines):
-        time.sleep(0.0005)
+        time.sleep(0.01)
 
 
 @pytest.fixture(scope="module")
@@ -174,28 +195,33 @@ def long_settings(small_settings):
 def test_after_kill_9_at_a_random_moment(tmp_path, long_run, long_settings, small_config, same_run, trial):
     rng = random.Random(trial)
     run = RunDirectory(tmp_path / "run")
-    process = start(run.path, long_settings)
-    wait_for_steps(process, run, rng.randint(1, 80))
-    time.sleep(rng.random() * 0.005)
-    process.kill()
-    process.communicate()
-    assert process.returncode == -signal.SIGKILL
+    program = KILLED.format(n_lines=rng.randint(1, 80), seconds=rng.random() * 0.005)
+    killed = subprocess.run(train_command(["-c", program], run.path, long_settings), capture_output=True, text=True)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
     finish(run, small_config(**LONG))
     same_run(run, long_run)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_polite_signal_saves_and_says_how_to_go_on(tmp_path, long_run, long_settings, small_config, number):
+def test_a_polite_signal_saves_and_says_how_to_go_on(tmp_path, begin, long_settings, small_config, number):
+    """The run does not end by itself: the signal finds it training, however late it comes."""
     run = RunDirectory(tmp_path / "run")
-    process = start(run.path, long_settings)
-    wait_for_steps(process, run, 20)
-    process.send_signal(number)
-    out, err = process.communicate()
-    assert process.returncode == 130 and out == ""
+    command = train_command(["-m", "scratchformer"], run.path, [*long_settings, "--set", "steps=100000"])
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            wait_for_steps(process, run, 20)
+            process.send_signal(number)
+            out, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == 130 and out == "", err
     assert "interrupted; step " in err and f"go on with: scratchformer train --resume {run.path}" in err
     n_steps = len(run.read_log("step"))
     assert run.checkpoints.steps()[-1] == run.checkpoints.of_step(n_steps)
-    finish(run, small_config(**LONG))
-    last, expected = (checkpoints.load(one.checkpoints.of_step(90)) for one in (run, long_run))
+    longer = LONG | {"steps": n_steps + 3}
+    finish(run, small_config(**longer))
+    uninterrupted = begin("uninterrupted", **longer)
+    loop.train(uninterrupted)
+    last, expected = (checkpoints.load(one.checkpoints.of_step(n_steps + 3)) for one in (run, uninterrupted.run))
     assert all((last.weights[name] == array).all() for name, array in expected.weights.items())
     assert replace(last.progress, seconds=0) == replace(expected.progress, seconds=0)
