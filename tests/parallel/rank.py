@@ -25,7 +25,6 @@ from scratchformer.parallel import launcher, watchdog
 
 watchdog.MARGIN = 60.0                                                             # no scene is about the watchdog
 
-
 PATIENCE = 2.0
 """Seconds, of a rank that is to wait in vain. All others are patient: the machine may be busy."""
 
