@@ -396,7 +396,9 @@ show(figure, "03_accuracy", alt="Left, share of symbols right against n = 4, 8, 
      "begins at about 0.9 and then stays near 1, without recurrence it is 1 everywhere.")
 
 # %% The figure
-shown = {f"recurrent, seed {seed}": attentive[seed] for seed in {0, len(attentive) - 1}} | {"no recurrence": free}
+found = {on_next > on_own: model for model in attentive for on_own, on_next in [shares(model)]}
+titles = {False: "recurrent, own state", True: "recurrent, next state"}
+shown = {title: found[further] for further, title in titles.items() if further in found} | {"no recurrence": free}
 figure, panels = plt.subplots(1, len(shown), figsize=(8, 3.2), sharey=True, layout="constrained")
 for panel, (name, model) in zip(panels, shown.items()):
     panel.imshow(model.weights(source, read)[0], COLOUR_MAP, vmin=0, vmax=1, extent=(0.5, 16.5, 16.5, 0.5))
@@ -406,8 +408,8 @@ panels[0].set_ylabel("t: place written")
 figure.colorbar(panels[0].images[0], ax=panels, label="weight", shrink=0.8)
 show(figure, "03_alignment", alt="Maps of the weights of one new sequence of 16 for three models; rows are places "
      "written, columns are states looked at, a dotted line marks the anti-diagonal from the upper right to the lower "
-     "left corner. Recurrent, seed 0: the bright cells lie on it. Recurrent, seed 2: they lie one column to the right "
-     "of it, but for the first row. No recurrence: on it, brighter and cleaner than the others.")
+     "left corner. Recurrent, own state: the bright cells lie on it. Recurrent, next state: they lie one column "
+     "to the right of it, but for the first row. No recurrence: on it, brighter and cleaner than the others.")
 
 # %% [markdown]
 # Without any recurrence the task is learnt at every length, at 32 as well, where attention on recurrence was not. The

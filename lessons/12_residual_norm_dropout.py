@@ -447,8 +447,8 @@ measure("12 sublayers, norm only, 400 steps", late, 0.3, 0.6)
 
 # %% [markdown]
 # - **Norm only** learns, but late: with five times the steps it is near where residual only was after 80.
-# - **Residual only** learns with 12 sublayers. With 48 it diverges at $10^{-4}$, and at smaller rates it does not
-#   learn in 80 steps.
+# - **Residual only** learns with 12 sublayers. With 48 it does not learn in 80 steps, at small
+#   rates or at larger ones.
 # - **With both**, 12 sublayers learn, though none of them does better than no stack at all, since this task needs no
 #   depth. With 48, **pre-LN** still learns, and **post-LN** hardly does.
 #

@@ -27,10 +27,11 @@ SMALL = {"vocab_size": 60, "N": 1, "d_model": 16, "d_ff": 32, "h": 2, "P_drop": 
          "average_last": 2, "extra_length": 4}
 """A run of a second: 4 checkpoints and 3 validations."""
 
-# What `pytest &` and `nohup pytest` ignore, the processes that the tests start would ignore as well.
+# `pytest &` ignores Ctrl-C and `nohup pytest` SIGHUP, and so would the processes that the tests start. To a handler,
+# even one that does nothing, they are no heirs.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-signal.signal(signal.SIGHUP, signal.SIG_DFL)
-signal.signal(signal.SIGTERM, signal.SIG_DFL)
+if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda number, frame: None)
 
 
 def write_split(directory, split, n_lines, seed):

@@ -1,6 +1,7 @@
-"""What the scripts in lessons/ say and show: numbers inside bands, equalities, times, recorded results, figures.
+"""What the scripts in lessons/ say and show: numbers inside bands, equalities, times, samples, results, figures.
 
-A lesson that measures something else than its text says ends with an error; so no number in it can go stale.
+A lesson that measures something else than its text says ends with an error; so no number that its text stands on can go
+stale.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def varying(line: str) -> None:
     """Print a line that may be another one on another machine.
 
     Processors add up in different orders. A training magnifies the difference of rounding, and where a choice hangs on
-    a narrow lead, as that of the next token does, it may be made the other way.
+    a narrow lead, as that of the next token does, it may be made the other way. No page is checked against such lines.
     """
     print(f"{line}   (yours may differ)")
 

@@ -37,7 +37,7 @@ def in_trouble(step):
         if trainer.progress.step == 5 and (trainer.ranks.rank == 1 or TROUBLE == "all_refuse"):
             if TROUBLE == "all_refuse":
                 trainer.ranks.barrier()
-                mpi.HEARD *= 4                                                     # also if one goes on after the other
+                mpi.HEARD *= 4                                                     # rank 1 lets rank 0 speak first
             if TROUBLE == "raise":
                 raise RuntimeError("nobody has thought of this")
             if TROUBLE == "hang":

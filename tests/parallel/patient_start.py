@@ -1,6 +1,7 @@
 """What test_faults.py starts as a rank: benchmarks/faulty.py, its --timeout in force only once the ranks have met.
 
-On a busy machine one of them may start some seconds after the other.
+On a busy machine one of them may start some seconds after the other. A fault may strike before they have met, too, and
+must then be noticed within what the test allows.
 """
 
 import runpy
@@ -13,10 +14,10 @@ START = 8.0                                                                     
 
 
 def join(ranks, path, rank, size, watchdog, original=SharedMemory.__init__):
-    timeout, watchdog.seconds = watchdog.seconds, START
+    timeout, watchdog.seconds = watchdog.seconds, max(watchdog.seconds, START)
     original(ranks, path, rank, size, watchdog)
-    watchdog.seconds, watchdog.fed = timeout, -1e9                                 # as if it had never been fed
-    watchdog.feed()
+    watchdog.seconds = timeout
+    watchdog._set(timeout)
 
 
 SharedMemory.__init__ = join

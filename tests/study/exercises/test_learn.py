@@ -192,7 +192,7 @@ def test_a_check_is_over_although_a_thread_of_the_learners_is_not(exercises, wri
     write("import threading, time\nthreading.Thread(target=time.sleep, args=[60]).start()\n" + RIGHT)
     started = time.perf_counter()
     assert workbook.verdict_on(LINEAR, exercises / "01_linear_backward.py").state == "passed"
-    assert time.perf_counter() - started < 30
+    assert time.perf_counter() - started < workbook.SECONDS - 1
 
 
 def test_the_file_is_read_as_it_is_now(exercises, write, monkeypatch):
