@@ -30,9 +30,9 @@ from small_training import write
 from threadpoolctl import threadpool_limits
 
 from scratchformer import config as configs
+from scratchformer.backends.cpu import keep_freed_memory
 from scratchformer.decoding.search import Hypothesis, search
 from scratchformer.decoding.translator import LINES_AT_ONCE, SENTENCES_AT_ONCE
-from scratchformer.nn.fast_ops import keep_freed_memory
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import Sequences, encode_sequences
 from scratchformer.text.corpora import read_lines

@@ -28,8 +28,8 @@ from scratchformer import config as configs
 from scratchformer.config import Config
 from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError
+from scratchformer.experiments import figures
 from scratchformer.nn.transformer import Transformer
-from scratchformer.study import figures
 from scratchformer.text.batches import BatchPlan, EncodedPairs, steps
 from scratchformer.text.bleu import corpus_scores
 from scratchformer.text.corpora import Pairs, find_split, read_pairs

@@ -32,9 +32,9 @@ from provenance import surroundings
 from small_training import arguments_of, write
 from threadpoolctl import threadpool_limits
 
+from scratchformer.backends.cpu import PRODUCT_BLOCK, keep_freed_memory
 from scratchformer.config import Config, ModelConfig
 from scratchformer.nn.attention import ScaledDotProductAttention
-from scratchformer.nn.fast_ops import PRODUCT_BLOCK, keep_freed_memory
 from scratchformer.nn.layers import FeedForward
 from scratchformer.nn.ops import Ops
 from scratchformer.nn.transformer import Transformer

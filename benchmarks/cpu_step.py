@@ -30,8 +30,8 @@ from provenance import surroundings
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from scratchformer import config as configs
+from scratchformer.backends.cpu import keep_freed_memory
 from scratchformer.config import Config, ModelConfig
-from scratchformer.nn.fast_ops import keep_freed_memory
 from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import Batch, BatchPlan, EncodedPairs, Sequences

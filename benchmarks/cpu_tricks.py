@@ -23,7 +23,7 @@ from provenance import surroundings
 from small_training import write
 from threadpoolctl import threadpool_limits
 
-from scratchformer.nn.fast_ops import FastOps, keep_freed_memory
+from scratchformer.backends.cpu import FastOps, keep_freed_memory
 from scratchformer.nn.ops import FAST, Ops
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import EncodedPairs, even_parts

@@ -46,7 +46,7 @@ from scratchformer import config as configs
 from scratchformer.config import Config
 from scratchformer.errors import UserError
 from scratchformer.parallel import launcher
-from scratchformer.text import grammar
+from scratchformer.text import bundled
 from scratchformer.training import checkpoints, loop
 from scratchformer.training.run import RunDirectory
 
@@ -259,7 +259,8 @@ def print_table(result: dict[str, Any]) -> None:
 
 def write_text(directory: Path, lines: int = 120) -> None:
     """The first sentences of the bundled text, so that no time is lost on reading it."""
-    for split, examples in grammar.generate().items():
+    for split in bundled.SPLITS:
+        examples = bundled.read(split)
         for language, side in (("en", "source"), ("de", "target")):
             text = "".join(f"{getattr(example, side)}\n" for example in examples[:lines])
             (directory / f"{split}.{language}").write_text(text, encoding="utf-8")

@@ -2,7 +2,7 @@
 
     python benchmarks/first_symbol.py [--quick] [--out DIR]
 
-Each reads n random symbols and is to say at the end which was the first (`scratchformer/study/recall.py`). README.md
+Each reads n random symbols and is to say at the end which was the first (`lessons/library/recall.py`). README.md
 here says what is recorded.
 """
 
@@ -15,7 +15,7 @@ from provenance import surroundings
 from small_training import arguments_of, number, spread, write
 from threadpoolctl import threadpool_limits
 
-from scratchformer.study.recall import BATCH, LONGEST_GRADIENT, READERS, SYMBOLS, accuracy, model_of, train
+from library.recall import BATCH, LONGEST_GRADIENT, READERS, SYMBOLS, accuracy, model_of, train
 
 LENGTHS, RATES, SEEDS, STEPS = (4, 8, 16, 32, 64), (0.001, 0.003, 0.01), (0, 1, 2), 200
 BLANK_LENGTHS = (16, 32, 64)

@@ -32,8 +32,8 @@ from provenance import surroundings
 from small_training import write
 
 from scratchformer import config as configs
+from scratchformer.backends.cuda.device import STORED_AS, Gpu, dtype_named
 from scratchformer.config import Config
-from scratchformer.gpu.device import STORED_AS, Gpu, dtype_named
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.ops import ops_of
 from scratchformer.nn.optim import Adam, noam
@@ -202,7 +202,7 @@ def figures(seconds: float, batch: Batch, peak_bytes: int) -> dict[str, Any]:
 
 def tests() -> dict[str, Any]:
     """Run the tests that need a GPU -> pytest's exit code and its last line."""
-    command = [sys.executable, "-m", "pytest", "-m", "gpu", "-W", "default", "tests/gpu", "tests/parallel"]
+    command = [sys.executable, "-m", "pytest", "-m", "gpu", "-W", "default", "tests/backends/cuda", "tests/parallel"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     print(done.stdout[-4000:])
     return {"exit_code": done.returncode, "summary": done.stdout.strip().splitlines()[-1]}

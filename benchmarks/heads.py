@@ -1,4 +1,4 @@
-"""What do the attention heads of trained models do? Scores of `scratchformer.study.heads`, head by head.
+"""What do the attention heads of trained models do? Scores of `scratchformer.experiments.heads`, head by head.
 
     python benchmarks/heads.py [RUN ...] [--quick] [--out DIR]
 
@@ -27,10 +27,10 @@ from threadpoolctl import threadpool_limits
 
 from scratchformer import config as configs
 from scratchformer.decoding.translator import Translator
+from scratchformer.experiments import heads
 from scratchformer.nn.attention import MultiHeadAttention
-from scratchformer.study import heads
-from scratchformer.text import grammar
-from scratchformer.text.grammar import Example, words
+from scratchformer.text import bundled
+from scratchformer.text.bundled import Example, words
 from scratchformer.training.run import RunDirectory, load_run
 
 SHIPPED = Path("data/tiny_model")
@@ -115,9 +115,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a few sentences, to see that it runs")
     parser.add_argument("--out", type=Path, default=RESULTS, help="directory of the result (default: results/ here)")
     arguments = parser.parse_args()
-    corpus = grammar.generate()
     count = QUICK if arguments.quick else None
-    pairs, test = corpus["test_coreference"][:count], corpus["test"][:count]
+    pairs, test = bundled.read("test_coreference")[:count], bundled.read("test")[:count]
     with threadpool_limits(1):
         provenance = surroundings()                                                # now: git may move while we measure
         results = [scores_of(run, pairs, test) for run in arguments.runs]

@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from small_training import WRITTEN_TEXT, adam_of, conduct, number, numbers, schedule_of, spread, train
 
+from library.calibration import reliability
 from scratchformer import config as configs
 from scratchformer.config import Config
 from scratchformer.decoding.translator import Translator
 from scratchformer.nn.loss import cross_entropy
 from scratchformer.nn.transformer import Transformer
-from scratchformer.study.calibration import reliability
 from scratchformer.text.batches import EncodedPairs, batches_in_order, encode_pairs
 from scratchformer.text.bleu import corpus_scores
 from scratchformer.text.corpora import Pairs, find_split, read_pairs

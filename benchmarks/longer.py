@@ -18,19 +18,20 @@ from provenance import surroundings
 from small_training import add_gradient, arguments_of, batches, number, spread, write
 from threadpoolctl import threadpool_limits
 
+import grammar
+from library.positions import IN_ATTENTION, Shifted, give_positions
 from scratchformer import config as configs
 from scratchformer.config import Config
 from scratchformer.decoding.translator import Translator
 from scratchformer.nn.loss import cross_entropy
 from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.transformer import Transformer
-from scratchformer.study.positions import IN_ATTENTION, Shifted, give_positions
-from scratchformer.text import grammar
+from scratchformer.text import bundled
 from scratchformer.text.batches import EncodedPairs, batches_in_order, encode_pairs
 from scratchformer.text.bleu import corpus_scores
 from scratchformer.text.corpora import Pairs
 from scratchformer.text.tokenizer import Tokenizer
-from scratchformer.training.data import Corpus, TrainingData, encode_corpus, pairs_of, train_tokenizer
+from scratchformer.training.data import Corpus, TrainingData, encode_corpus, train_tokenizer
 from scratchformer.training.loop import validation_loss
 
 EXPERIMENT = {"training.steps": 600, "training.tokens_per_batch": 512, "training.accumulation": 1,
@@ -73,19 +74,24 @@ class Text(NamedTuple):
 
 
 def read_text(config: Config) -> Text:
-    splits = grammar.generate()
-    val = pairs_of(splits["val"])
-    ordinary = Corpus(pairs_of(splits["train"]), val)
+    splits = bundled.read_all()
+    val = bundled.read_text("val")
+    ordinary = Corpus(bundled.read_text("train"), val)
     tokenizer = train_tokenizer(ordinary, config)
     with_long = Corpus(pairs_of([*splits["train"], *more_long_sentences(splits, MANY_LONG)]), val)
-    sentences = {name: pairs_of(splits[name]) for name in ("test", "test_long")}
+    sentences = {name: bundled.read_text(name) for name in ("test", "test_long")}
     test, test_long = (encode_pairs(tokenizer.encode, pairs, config.data.max_length, config.training.tokens_per_batch)
                        for pairs in sentences.values())
     return Text(tokenizer, encode_corpus(ordinary, tokenizer, config), encode_corpus(with_long, tokenizer, config),
                 test, test_long, sentences)
 
 
-def more_long_sentences(splits: dict[str, list[grammar.Example]], count: int) -> list[grammar.Example]:
+def pairs_of(examples: list[bundled.Example]) -> Pairs:
+    return Pairs([example.source for example in examples], [example.target for example in examples],
+                 list(range(1, len(examples) + 1)), 0)
+
+
+def more_long_sentences(splits: dict[str, list[bundled.Example]], count: int) -> list[bundled.Example]:
     """Made as test_long is, of words that training has, and none of them in any split."""
     lexicon = grammar.read_lexicon()
     corpus = grammar.Corpus(lexicon, random.Random(1), grammar.hold_out(lexicon, random.Random(grammar.SEED)))
@@ -93,7 +99,7 @@ def more_long_sentences(splits: dict[str, list[grammar.Example]], count: int) ->
     corpus.sources = {example.source for example in everything}
     corpus.targets = {example.target for example in everything}
     corpus.known = {form for example in splits["train"]
-                    for form in corpus.forms(grammar.words(example.source), grammar.words(example.target))}
+                    for form in corpus.forms(bundled.words(example.source), bundled.words(example.target))}
     return corpus.long(count)
 
 

@@ -25,9 +25,10 @@ from provenance import surroundings
 from small_training import RESULTS, write
 
 from scratchformer.cli import main as scratchformer
-from scratchformer.text import datasets, grammar
+from scratchformer.preparation import datasets
+from scratchformer.text import bundled
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "text"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "preparation"))
 from local_server import LocalServer, write_dataset  # noqa: E402
 
 PRESET = "wmt14-en-de-base"
@@ -40,9 +41,8 @@ VOCAB_SIZE = 1600
 
 def serve_text(root: Path, quick: bool) -> datasets.Dataset:
     """Write WMT 2014's archives with bundled sentences -> the data set that consists of them."""
-    corpus = grammar.generate()
     limits = {"train": 600, "val": 20, "test": 20} if quick else {}
-    train, val, test = ([(example.source, example.target) for example in corpus[split][:limits.get(split)]]
+    train, val, test = ([(example.source, example.target) for example in bundled.read(split)[:limits.get(split)]]
                         for split in ("train", "val", "test"))
     return write_dataset(root, "wmt14-en-de", train, val, test)
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+import sys
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_info
+
+ROOT = Path(__file__).parents[1]
+sys.path += [str(ROOT / folder) for folder in ("lessons", "tools")]
 
 
 def surroundings() -> dict[str, Any]:

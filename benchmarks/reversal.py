@@ -2,7 +2,7 @@
 
     python benchmarks/reversal.py [--quick] [--out DIR]
 
-The models are those of `scratchformer/study/reversal.py`, for sequences of 4 to 32 symbols. README.md here says what is
+The models are those of `lessons/library/reversal.py`, for sequences of 4 to 32 symbols. README.md here says what is
 recorded.
 """
 
@@ -15,9 +15,9 @@ from provenance import surroundings
 from small_training import arguments_of, number, spread, write
 from threadpoolctl import threadpool_limits
 
+from library.recurrent import AdditiveAttention
+from library.reversal import BATCH, LONGEST_GRADIENT, SYMBOLS, PlainMean, Rewriter, right, train
 from scratchformer.nn.layers import Linear
-from scratchformer.study.recurrent import AdditiveAttention
-from scratchformer.study.reversal import BATCH, LONGEST_GRADIENT, SYMBOLS, PlainMean, Rewriter, right, train
 
 LENGTHS, SEEDS, STEPS, RATE = (4, 8, 16, 32), (0, 1, 2), 300, 0.01
 MODELS: dict[str, dict[str, Any]] = {

@@ -29,14 +29,14 @@ from provenance import surroundings
 from threadpoolctl import threadpool_limits
 
 from scratchformer import config as configs
+from scratchformer.backends.cuda.device import open_device
 from scratchformer.config import Config
-from scratchformer.gpu.device import open_device
+from scratchformer.experiments.sizes import parameter_counts
 from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.transformer import Transformer
 from scratchformer.parallel import launcher
 from scratchformer.parallel.communicator import Communicator
 from scratchformer.parallel.gradient import GradientSum
-from scratchformer.study.sizes import parameter_counts
 from scratchformer.training.team import Team
 
 RESULTS = Path(__file__).parent / "results"

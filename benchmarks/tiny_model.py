@@ -11,7 +11,6 @@ construction of `test`, and the pronouns of `test_coreference`.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -21,21 +20,15 @@ from provenance import surroundings
 from small_training import arguments_of, number, write
 from threadpoolctl import threadpool_limits
 
+from grammar import SEED
 from scratchformer.text.bleu import corpus_scores
-from scratchformer.text.grammar import SEED, Example, coreference_score
+from scratchformer.text.bundled import Example, coreference_score, read
 from scratchformer.training.run import RunDirectory, load_run
 
-DATA = Path(__file__).parents[1] / "data"
-RUN = RunDirectory(DATA / "tiny_model")
+RUN = RunDirectory(Path(__file__).parents[1] / "data" / "tiny_model")
 SPLITS = ("test", "test_compositional", "test_long", "test_coreference")
 QUICK = 8
 """Sentences of each set, when asked to be quick."""
-
-
-def read(split: str) -> list[Example]:
-    sources, targets, answers = ((DATA / "tiny" / f"{split}.{suffix}").read_text(encoding="utf-8").splitlines()
-                                 for suffix in ("en", "de", "jsonl"))
-    return [Example(source, target, **json.loads(answer)) for source, target, answer in zip(sources, targets, answers)]
 
 
 def checksum() -> str:

@@ -12,13 +12,14 @@ from collections import Counter, defaultdict
 import matplotlib.pyplot as plt
 import numpy as np
 
+from library.lesson import ROOT, measure, recorded, show
+from scratchformer.experiments import heads
+from scratchformer.experiments.figures import ACCENT, DARK
+from scratchformer.nn import gradient_cases
 from scratchformer.nn.attention import Mask, ScaledDotProductAttention
 from scratchformer.nn.transformer import Transformer
-from scratchformer.study import gradient_cases, heads
-from scratchformer.study.figures import ACCENT, DARK
-from scratchformer.study.lesson import ROOT, measure, recorded, show
 from scratchformer.text.bleu import corpus_scores
-from scratchformer.text.grammar import Example, as_text, spoken_pronoun, words
+from scratchformer.text.bundled import Example, as_text, spoken_pronoun, words
 from scratchformer.text.tokenizer import BOS, EOS
 from scratchformer.training.run import load_run
 
@@ -450,7 +451,7 @@ measure("its pairs with neither right", 1 - 2 * best.accuracy + best.pair_accura
 #   $N = 6$, $d_{model} = 512$, 8 heads and about seventy times as many numbers.
 # - In the library: the model, [nn/transformer.py](../scratchformer/nn/transformer.py); the search,
 #   [decoding/search.py](../scratchformer/decoding/search.py); the corpus,
-#   [text/grammar.py](../scratchformer/text/grammar.py); the recorded numbers,
+#   [tools/grammar.py](../tools/grammar.py); the recorded numbers,
 #   [benchmarks/tiny_model.py](../benchmarks/tiny_model.py).
 # - *Differs from this page:* the library searches for many sentences at once, never writes padding or `<s>`, and
 #   stops at 50 pieces more than the source has (§6.1) where `greedy` above stops at 80.

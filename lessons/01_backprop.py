@@ -11,11 +11,11 @@ import json
 import matplotlib.pyplot as plt
 import numpy as np
 
+from library.lesson import ROOT, measure, same, show
+from scratchformer.experiments.figures import ACCENT, DARK
 from scratchformer.nn.gradcheck import gradcheck
 from scratchformer.nn.layers import Linear
 from scratchformer.nn.loss import cross_entropy
-from scratchformer.study.figures import ACCENT, DARK
-from scratchformer.study.lesson import ROOT, measure, same, show
 
 # %% [markdown]
 # ## Question

@@ -12,12 +12,12 @@ import time
 import matplotlib.pyplot as plt
 import numpy as np
 
+from exercises.numeric import numeric_gradient
+from library.lesson import QUICK, duration, measure, recorded, same, show, varying
+from library.recurrent import AdditiveAttention
+from library.reversal import SYMBOLS, DotAttention, Rewriter, pairs, right, train
+from scratchformer.experiments.figures import ACCENT, COLOUR_MAP, DARK
 from scratchformer.nn.layers import Linear
-from scratchformer.study.exercises.numeric import numeric_gradient
-from scratchformer.study.figures import ACCENT, COLOUR_MAP, DARK
-from scratchformer.study.lesson import QUICK, duration, measure, recorded, same, show, varying
-from scratchformer.study.recurrent import AdditiveAttention
-from scratchformer.study.reversal import SYMBOLS, DotAttention, Rewriter, pairs, right, train
 
 # %% [markdown]
 # ## Question
@@ -34,7 +34,7 @@ from scratchformer.study.reversal import SYMBOLS, DotAttention, Rewriter, pairs,
 # begins with the reader's last state. At each place it reads the symbol before (at the first place the id 0, nothing
 # before), and a linear map of its state gives 9 scores, one for each id; 0 is never right.
 #
-# The code is in [study/reversal.py](../scratchformer/study/reversal.py). Training is that of lesson 02: softmax
+# The code is in [lessons/library/reversal.py](../lessons/library/reversal.py). Training is that of lesson 02: softmax
 # cross-entropy, Adam at one learning rate, 300 steps of 32 new sequences, and a gradient longer than 1 is cut to that
 # length. The writer reads the *right* symbols before each place, in the test as well, even where it has written
 # others.
@@ -495,8 +495,8 @@ measure("    dot product: T d_a and S d_a of the maps, and T S weights", sum(one
 #   score.
 # - §3.2.1 of "Attention Is All You Need" names both scores and takes the dot product, with a factor. Its model has no
 #   recurrence either, and tells the places by vectors; it has many layers of attention.
-# - In this project: `AdditiveAttention` in [study/recurrent.py](../scratchformer/study/recurrent.py), with tests in
-#   [test_recurrent.py](../tests/study/test_recurrent.py). It stands in `study`, as the paper's model does without it.
+# - In this project: `AdditiveAttention` in [lessons/library/recurrent.py](../lessons/library/recurrent.py), with tests in
+#   [test_recurrent.py](../tests/lessons/library/test_recurrent.py). It stands in `study`, as the paper's model does without it.
 # - The recorded runs are [benchmarks/reversal.py](../benchmarks/reversal.py).
 # - *Limits:* one synthetic task with a fixed order, small networks, 300 steps at one or two learning rates, one length
 #   for each training. What longer training makes of attention on recurrence at 32 we have not measured. A hidden layer

@@ -13,11 +13,11 @@ import re
 import matplotlib.pyplot as plt
 import numpy as np
 
+from exercises.numeric import numeric_gradient
+from library.lesson import ROOT, measure, same, show
+from scratchformer.experiments.figures import ACCENT, DARK
 from scratchformer.nn.attention import ScaledDotProductAttention
-from scratchformer.study.exercises.numeric import numeric_gradient
-from scratchformer.study.figures import ACCENT, DARK
-from scratchformer.study.lesson import ROOT, measure, same, show
-from scratchformer.text.grammar import words
+from scratchformer.text.bundled import words
 
 # %% [markdown]
 # ## Question

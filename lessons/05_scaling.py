@@ -11,11 +11,11 @@ import math
 import matplotlib.pyplot as plt
 import numpy as np
 
+from exercises.numeric import numeric_gradient
+from library.lesson import measure, recorded, same, show
+from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
 from scratchformer.nn.attention import ScaledDotProductAttention
 from scratchformer.nn.ops import ops_of
-from scratchformer.study.exercises.numeric import numeric_gradient
-from scratchformer.study.figures import ACCENT, DARK, LIGHT
-from scratchformer.study.lesson import measure, recorded, same, show
 
 
 # %%

@@ -13,7 +13,10 @@ import re
 import matplotlib.pyplot as plt
 import numpy as np
 
+from exercises.numeric import numeric_gradient
+from library.lesson import QUICK, ROOT, measure, same, show
 from scratchformer.config import ModelConfig
+from scratchformer.experiments.figures import ACCENT, COLOUR_MAP, DARK
 from scratchformer.nn.attention import CrossAttention, Mask, ScaledDotProductAttention, attention_weights
 from scratchformer.nn.gradcheck import gradcheck
 from scratchformer.nn.layers import Embedding, PositionalEncoding, Unembedding
@@ -22,9 +25,6 @@ from scratchformer.nn.ops import ops_of
 from scratchformer.nn.optim import Adam
 from scratchformer.nn.parameter import Layer, ParameterStore
 from scratchformer.nn.transformer import EncoderLayer
-from scratchformer.study.exercises.numeric import numeric_gradient
-from scratchformer.study.figures import ACCENT, COLOUR_MAP, DARK
-from scratchformer.study.lesson import QUICK, ROOT, measure, same, show
 from scratchformer.text.tokenizer import BOS, EOS, PAD
 
 # %% [markdown]

@@ -13,7 +13,12 @@ import math
 import matplotlib.pyplot as plt
 import numpy as np
 
+from exercises.numeric import numeric_gradient
+from library.lesson import QUICK, ROOT, measure, recorded, same, show
+from library.lexicon import read_lexicon
 from scratchformer.config import ModelConfig
+from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
+from scratchformer.experiments.sizes import parameter_counts
 from scratchformer.nn.attention import Mask, ScaledDotProductAttention
 from scratchformer.nn.gradcheck import gradcheck
 from scratchformer.nn.layers import Embedding, Unembedding, sinusoids
@@ -21,11 +26,7 @@ from scratchformer.nn.loss import cross_entropy
 from scratchformer.nn.optim import Adam
 from scratchformer.nn.parameter import Layer, Parameter, ParameterStore
 from scratchformer.nn.transformer import EncoderLayer, Transformer
-from scratchformer.study.exercises.numeric import numeric_gradient
-from scratchformer.study.figures import ACCENT, DARK, LIGHT
-from scratchformer.study.lesson import QUICK, ROOT, measure, recorded, same, show
-from scratchformer.study.sizes import parameter_counts
-from scratchformer.text.grammar import read_lexicon, words
+from scratchformer.text.bundled import words
 from scratchformer.text.tokenizer import BOS, EOS, PAD
 from scratchformer.training.run import load_run
 

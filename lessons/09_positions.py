@@ -12,6 +12,10 @@ import math
 import matplotlib.pyplot as plt
 import numpy as np
 
+from exercises.numeric import numeric_gradient
+from library.lesson import QUICK, measure, same, show
+from library.positions import shift_matrix as library_shift_matrix
+from scratchformer.experiments.figures import ACCENT, COLOUR_MAP, DARK
 from scratchformer.nn.attention import CrossAttention
 from scratchformer.nn.gradcheck import gradcheck
 from scratchformer.nn.layers import Embedding, LearnedPositions, Linear, PositionalEncoding
@@ -19,10 +23,6 @@ from scratchformer.nn.layers import sinusoids as library_sinusoids
 from scratchformer.nn.loss import cross_entropy
 from scratchformer.nn.optim import Adam
 from scratchformer.nn.parameter import Layer, ParameterStore
-from scratchformer.study.exercises.numeric import numeric_gradient
-from scratchformer.study.figures import ACCENT, COLOUR_MAP, DARK
-from scratchformer.study.lesson import QUICK, measure, same, show
-from scratchformer.study.positions import shift_matrix as library_shift_matrix
 from scratchformer.text.tokenizer import PAD
 
 # %% [markdown]
@@ -534,7 +534,7 @@ show(figure, "09_asked", alt="Share right at places never asked for, six tables,
 #   below.
 # - In the library: `sinusoids`, `PositionalEncoding` and `LearnedPositions` in
 #   [nn/layers.py](../scratchformer/nn/layers.py), with the dropout of §5.4 on the sum; `shift_matrix` in
-#   [study/positions.py](../scratchformer/study/positions.py); tests in
+#   [lessons/library/positions.py](../lessons/library/positions.py); tests in
 #   [tests/nn/test_model.py](../tests/nn/test_model.py) and [tests/nn/test_flow.py](../tests/nn/test_flow.py). Public
 #   implementations with other speeds are `positions-of-base-100000` and `positions-without-pairs` in
 #   [the ledger](../docs/correctness.md).

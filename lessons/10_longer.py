@@ -12,16 +12,16 @@ import math
 import matplotlib.pyplot as plt
 import numpy as np
 
+from exercises.numeric import numeric_gradient
+from library.lesson import QUICK, ROOT, measure, recorded, same, show
+from library.positions import AlibiAttention, RotaryAttention, Shifted, alibi_bias, is_relative, rotated
+from scratchformer.experiments.figures import ACCENT, COLOUR_MAP, DARK
 from scratchformer.nn.attention import Mask, ScaledDotProductAttention, SelfAttention, attention_weights
 from scratchformer.nn.gradcheck import gradcheck
 from scratchformer.nn.layers import Embedding, LearnedPositions, Linear, PositionalEncoding, sinusoids
 from scratchformer.nn.loss import cross_entropy
 from scratchformer.nn.optim import Adam
 from scratchformer.nn.parameter import Layer, ParameterStore
-from scratchformer.study.exercises.numeric import numeric_gradient
-from scratchformer.study.figures import ACCENT, COLOUR_MAP, DARK
-from scratchformer.study.lesson import QUICK, ROOT, measure, recorded, same, show
-from scratchformer.study.positions import AlibiAttention, RotaryAttention, Shifted, alibi_bias, is_relative, rotated
 from scratchformer.text.batches import encode_pairs
 from scratchformer.text.corpora import Pairs, read_pairs
 from scratchformer.training.loop import validation_loss
@@ -526,8 +526,8 @@ for name, lo, hi in ("sinusoidal", 0.9, 1.2), ("sinusoidal, random start", -0.1,
 #   go by distances alone.
 # - In the library: `PositionalEncoding` and `LearnedPositions` in [nn/layers.py](../scratchformer/nn/layers.py), chosen
 #   by `positions`; a table has `max_positions` rows, and the translator refuses a longer sentence by name. Rotary
-#   positions and ALiBi are not the paper's; they are in [study/positions.py](../scratchformer/study/positions.py), with
-#   [tests](../tests/study/test_positions.py), and replace the attention inside `SelfAttention`.
+#   positions and ALiBi are not the paper's; they are in [lessons/library/positions.py](../lessons/library/positions.py), with
+#   [tests](../tests/lessons/library/test_positions.py), and replace the attention inside `SelfAttention`.
 # - *Differs:* Su et al. pair neighbouring components, as here; some public code pairs component $i$ with
 #   component $i + d_k/2$. One becomes the other by reordering the columns of $W_Q$ and $W_K$, so they train alike, but
 #   their weights cannot be exchanged.

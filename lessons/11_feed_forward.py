@@ -13,7 +13,12 @@ from functools import partial
 import matplotlib.pyplot as plt
 import numpy as np
 
+from exercises.numeric import numeric_gradient
+from library.lesson import QUICK, ROOT, measure, recorded, same, show
 from scratchformer.config import preset
+from scratchformer.doctor.flow_probes import dependence_of
+from scratchformer.experiments.figures import ACCENT, DARK
+from scratchformer.experiments.heads import teacher_forced
 from scratchformer.nn.attention import CrossAttention
 from scratchformer.nn.layers import Embedding, FeedForward, Linear
 from scratchformer.nn.loss import cross_entropy
@@ -21,12 +26,7 @@ from scratchformer.nn.ops import ops_of
 from scratchformer.nn.optim import Adam
 from scratchformer.nn.parameter import Layer, ParameterStore
 from scratchformer.nn.transformer import DecoderLayer, EncoderLayer, Transformer
-from scratchformer.study.doctor.flow_probes import dependence_of
-from scratchformer.study.exercises.numeric import numeric_gradient
-from scratchformer.study.figures import ACCENT, DARK
-from scratchformer.study.heads import teacher_forced
-from scratchformer.study.lesson import QUICK, ROOT, measure, recorded, same, show
-from scratchformer.text.grammar import Example
+from scratchformer.text.bundled import Example
 from scratchformer.training.run import load_run
 
 # %% [markdown]
@@ -328,7 +328,7 @@ for z, truth in (-2, 0), (-0.5, 0.25), (0, 0.5), (0.3, 0.65), (2, 1):
 # %% [markdown]
 # So if a check fails at one seed of many, look at the nearest $z$ before you look for a bug. The library's own checks
 # draw inputs until every $z$ is further from 0 than a hundred steps (`distance_to_kink` in
-# [study/gradient_cases.py](../scratchformer/study/gradient_cases.py)).
+# [nn/gradient_cases.py](../scratchformer/nn/gradient_cases.py)).
 #
 # ## Experiment 1: without it, without the ReLU, wider
 #

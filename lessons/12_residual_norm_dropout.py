@@ -12,7 +12,10 @@ import json
 import matplotlib.pyplot as plt
 import numpy as np
 
+from exercises.numeric import numeric_gradient
+from library.lesson import QUICK, ROOT, measure, recorded, same, show, varying
 from scratchformer.config import ModelConfig
+from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
 from scratchformer.nn.attention import SelfAttention
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.gradcheck import gradcheck
@@ -20,9 +23,6 @@ from scratchformer.nn.layers import FeedForward, LayerNorm, Linear
 from scratchformer.nn.loss import cross_entropy
 from scratchformer.nn.parameter import Layer, ParameterStore
 from scratchformer.nn.transformer import PostNorm
-from scratchformer.study.exercises.numeric import numeric_gradient
-from scratchformer.study.figures import ACCENT, DARK, LIGHT
-from scratchformer.study.lesson import QUICK, ROOT, measure, recorded, same, show, varying
 
 # %% [markdown]
 # ## Question

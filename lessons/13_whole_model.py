@@ -13,7 +13,13 @@ import math
 import matplotlib.pyplot as plt
 import numpy as np
 
+from exercises.numeric import numeric_gradient
+from library.lesson import measure, recorded, same, show
+from library.reversal import SYMBOLS, pairs
+from library.wires import cut
 from scratchformer.config import TABLE3, ModelConfig, preset
+from scratchformer.experiments.figures import ACCENT, DARK
+from scratchformer.experiments.sizes import parameter_counts
 from scratchformer.nn.attention import CrossAttention, Mask, SelfAttention, attention_weights
 from scratchformer.nn.gradcheck import gradcheck
 from scratchformer.nn.layers import Embedding, FeedForward, PositionalEncoding, Unembedding
@@ -21,12 +27,6 @@ from scratchformer.nn.loss import cross_entropy
 from scratchformer.nn.optim import Adam
 from scratchformer.nn.parameter import Layer, ParameterStore
 from scratchformer.nn.transformer import PostNorm, Transformer
-from scratchformer.study.exercises.numeric import numeric_gradient
-from scratchformer.study.figures import ACCENT, DARK
-from scratchformer.study.lesson import measure, recorded, same, show
-from scratchformer.study.reversal import SYMBOLS, pairs
-from scratchformer.study.sizes import parameter_counts
-from scratchformer.study.wires import cut
 from scratchformer.text.tokenizer import BOS, PAD
 
 # %% [markdown]
@@ -674,8 +674,8 @@ for V in 37_000, 41_000:
 #   (one matrix), Table 3 (sizes).
 # - In the library: `EncoderLayer`, `DecoderLayer`, `Encoder`, `Decoder`, `Transformer` in
 #   [nn/transformer.py](../scratchformer/nn/transformer.py); the counts in
-#   [study/sizes.py](../scratchformer/study/sizes.py); the cuts in
-#   [study/wires.py](../scratchformer/study/wires.py).
+#   [experiments/sizes.py](../scratchformer/experiments/sizes.py); the cuts in
+#   [lessons/library/wires.py](../lessons/library/wires.py).
 # - Tests: flow in [tests/nn/test_flow.py](../tests/nn/test_flow.py); the stacks against PyTorch's in
 #   [tests/oracle/test_exported.py](../tests/oracle/test_exported.py); the whole against a twin of PyTorch's parts,
 #   wired by us, in [tests/oracle/test_whole_model.py](../tests/oracle/test_whole_model.py).

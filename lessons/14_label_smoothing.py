@@ -12,15 +12,15 @@ import math
 import matplotlib.pyplot as plt
 import numpy as np
 
+from exercises.numeric import numeric_gradient
+from library.calibration import loss_floor
+from library.lesson import ROOT, measure, recorded, same, show
 from scratchformer.config import ModelConfig
+from scratchformer.experiments.figures import ACCENT, DARK
 from scratchformer.nn.loss import cross_entropy
 from scratchformer.nn.ops import ops_of
 from scratchformer.nn.optim import Adam
 from scratchformer.nn.transformer import Transformer
-from scratchformer.study.calibration import loss_floor
-from scratchformer.study.exercises.numeric import numeric_gradient
-from scratchformer.study.figures import ACCENT, DARK
-from scratchformer.study.lesson import ROOT, measure, recorded, same, show
 from scratchformer.text.batches import encode_pairs
 from scratchformer.text.corpora import Pairs
 from scratchformer.text.tokenizer import PAD
@@ -523,7 +523,7 @@ both_signs(1_000, 0.3, "nats_at_temperature")
 # - The paper does not say what the loss is divided by; here as in the authors' code, the step's real target tokens.
 # - In the library: `cross_entropy` in [nn/loss.py](../scratchformer/nn/loss.py) on that of
 #   [nn/ops.py](../scratchformer/nn/ops.py); `loss_floor` and `reliability` in
-#   [study/calibration.py](../scratchformer/study/calibration.py); tests in
+#   [lessons/library/calibration.py](../lessons/library/calibration.py); tests in
 #   [tests/nn/test_model.py](../tests/nn/test_model.py). `Transformer.loss_backward` makes the scores a few rows at a
 #   time and turns them into their gradient in place: at $V = 37{,}000$, the scores of a batch are the largest array.
 # - Müller, Kornblith and Hinton (2019), *When Does Label Smoothing Help?*, measure calibration with and without it;

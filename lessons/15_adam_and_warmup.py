@@ -12,11 +12,11 @@ import math
 import matplotlib.pyplot as plt
 import numpy as np
 
+from library.lesson import QUICK, ROOT, measure, recorded, same, show
 from scratchformer.config import ModelConfig
+from scratchformer.experiments.figures import ACCENT, DARK
 from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.transformer import Transformer
-from scratchformer.study.figures import ACCENT, DARK
-from scratchformer.study.lesson import QUICK, ROOT, measure, recorded, same, show
 from scratchformer.text.batches import encode_pairs
 from scratchformer.text.corpora import read_pairs
 from scratchformer.training.run import load_run

@@ -16,8 +16,11 @@ from unittest.mock import patch
 import matplotlib.pyplot as plt
 import numpy as np
 
+from library.lesson import QUICK, ROOT, measure, show
 from scratchformer import config as configs
 from scratchformer.config import ModelConfig
+from scratchformer.doctor.diagnosis import Diagnosis, as_text, examine
+from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
 from scratchformer.nn import transformer
 from scratchformer.nn.attention import Mask, ScaledDotProductAttention
 from scratchformer.nn.gradcheck import gradcheck
@@ -27,9 +30,6 @@ from scratchformer.nn.ops import Ops
 from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.parameter import Parameter
 from scratchformer.nn.transformer import Decoder, Transformer
-from scratchformer.study.doctor.diagnosis import Diagnosis, as_text, examine
-from scratchformer.study.figures import ACCENT, DARK, LIGHT
-from scratchformer.study.lesson import QUICK, ROOT, measure, show
 from scratchformer.text.tokenizer import BOS, EOS, PAD
 
 # %% [markdown]
@@ -557,7 +557,7 @@ measure("the most steps that one takes", max(late), 101, 399)
 #   the rate, no label smoothing and no dropout, so that losses can be compared with known numbers. The task is ours.
 # - In the library: [nn/gradcheck.py](../scratchformer/nn/gradcheck.py), the flow tests in
 #   [tests/nn/test_flow.py](../tests/nn/test_flow.py), and doctor in
-#   [study/doctor](../scratchformer/study/doctor/diagnosis.py).
+#   [doctor](../scratchformer/doctor/diagnosis.py).
 # - Where the bugs come from, by the ledger: "no causal mask" (YVSemlani/numpy-transformer), "softmax / batch"
 #   (AkiRusProd/numpy-transformer), "scaled by d_model" (AkiRusProd/numpy-nn-model); the others are classics. "Gradient
 #   cut loose" sits in the output matrix there, and in every `Linear` here.

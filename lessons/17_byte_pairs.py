@@ -13,12 +13,12 @@ from collections import Counter
 import matplotlib.pyplot as plt
 import numpy as np
 
+from library import byte_pairs
+from library.byte_pairs import bits_per_character, decode, learn_merges, words_of
+from library.lesson import QUICK, ROOT, measure, show
 from scratchformer.config import ModelConfig
-from scratchformer.study import byte_pairs
-from scratchformer.study.byte_pairs import bits_per_character, decode, learn_merges, words_of
-from scratchformer.study.figures import ACCENT, DARK, LIGHT
-from scratchformer.study.lesson import QUICK, ROOT, measure, show
-from scratchformer.study.sizes import parameter_counts
+from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
+from scratchformer.experiments.sizes import parameter_counts
 from scratchformer.text.tokenizer import N_SPECIALS, Tokenizer
 
 # %% [markdown]
@@ -519,8 +519,8 @@ measure("    bits for each character", bits, 0.94, 1)
 #   program, Moses, had cut into words and signs. It has about 36,500 different pieces, in a matrix of 40,960 rows
 #   ([the ledger](../docs/correctness.md)). This library learns from plain text, so that decoding gives it back.
 # - In the library: `Tokenizer` in [text/tokenizer.py](../scratchformer/text/tokenizer.py) fixes the options of
-#   sentencepiece; the functions of this page are in [study/byte_pairs.py](../scratchformer/study/byte_pairs.py), and
-#   [their tests](../tests/study/test_byte_pairs.py) compare the two. `vocab_size` counts the special ids and the
+#   sentencepiece; the functions of this page are in [lessons/library/byte_pairs.py](../lessons/library/byte_pairs.py), and
+#   [their tests](../tests/lessons/library/test_byte_pairs.py) compare the two. `vocab_size` counts the special ids and the
 #   characters as well as the merges.
 #
 # ## Exercises

@@ -14,14 +14,14 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import ListedColormap
 
+from exercises.numeric import numeric_gradient
+from library.lesson import QUICK, ROOT, duration, measure, same, show
 from scratchformer.config import BASE, TINY, ModelConfig, TrainingConfig
+from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
+from scratchformer.experiments.sizes import activation_floats
 from scratchformer.nn.loss import cross_entropy
 from scratchformer.nn.optim import Adam
 from scratchformer.nn.transformer import Transformer
-from scratchformer.study.exercises.numeric import numeric_gradient
-from scratchformer.study.figures import ACCENT, DARK, LIGHT
-from scratchformer.study.lesson import QUICK, ROOT, duration, measure, same, show
-from scratchformer.study.sizes import activation_floats
 from scratchformer.text.batches import BatchPlan, bucket_boundaries, encode_pairs
 from scratchformer.text.corpora import read_pairs
 from scratchformer.text.tokenizer import PAD, Tokenizer

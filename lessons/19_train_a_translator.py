@@ -19,15 +19,15 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
+from library.lesson import QUICK, ROOT, duration, measure, recorded, same, show, varying
 from scratchformer import config as configs
 from scratchformer.decoding.translator import Translator
+from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
+from scratchformer.experiments.flops import training_flops, weights_met
+from scratchformer.experiments.sizes import parameter_counts
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.loss import cross_entropy
 from scratchformer.nn.transformer import Transformer
-from scratchformer.study.figures import ACCENT, DARK, LIGHT
-from scratchformer.study.flops import training_flops, weights_met
-from scratchformer.study.lesson import QUICK, ROOT, duration, measure, recorded, same, show, varying
-from scratchformer.study.sizes import parameter_counts
 from scratchformer.text.batches import steps
 from scratchformer.text.bleu import corpus_scores
 from scratchformer.training import checkpoints, loop
@@ -545,8 +545,8 @@ if not QUICK:
 # - In the library: `begin`, `resume`, `train` and `Trainer` in [training/loop.py](../scratchformer/training/loop.py);
 #   the file format, and how it survives a power cut, in
 #   [training/checkpoints.py](../scratchformer/training/checkpoints.py); the count of FLOPs in
-#   [study/flops.py](../scratchformer/study/flops.py), against the products that NumPy is asked for in [its
-#   test](../tests/study/test_flops.py).
+#   [experiments/flops.py](../scratchformer/experiments/flops.py), against the products that NumPy is asked for in [its
+#   test](../tests/experiments/test_flops.py).
 # - *Differs from this page:* `loss_backward` never makes all logits at once, and leaves padded targets out;
 #   micro-batches are shared among threads ([training/team.py](../scratchformer/training/team.py)). `train` also
 #   writes the log, stops at Ctrl-C after the step, and refuses to go on when the loss is not finite.

@@ -14,9 +14,9 @@ from itertools import product
 import matplotlib.pyplot as plt
 import numpy as np
 
+from library.lesson import QUICK, ROOT, duration, measure, recorded, same, show
 from scratchformer.decoding.search import length_penalty, search
-from scratchformer.study.figures import ACCENT, DARK
-from scratchformer.study.lesson import QUICK, ROOT, duration, measure, recorded, same, show
+from scratchformer.experiments.figures import ACCENT, DARK
 from scratchformer.text.batches import encode_sequences
 from scratchformer.text.bleu import corpus_scores
 from scratchformer.text.tokenizer import BOS, EOS, PAD

@@ -15,14 +15,14 @@ import numpy as np
 from sacrebleu.metrics import BLEU
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
+from library import bleu_by_hand
+from library.lesson import QUICK, ROOT, measure, recorded, same, show
 from scratchformer.decoding.search import search
+from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
+from scratchformer.experiments.heads import teacher_forced
 from scratchformer.nn.attention import attention_weights
-from scratchformer.study import bleu_by_hand
-from scratchformer.study.figures import ACCENT, DARK, LIGHT
-from scratchformer.study.heads import teacher_forced
-from scratchformer.study.lesson import QUICK, ROOT, measure, recorded, same, show
 from scratchformer.text.bleu import corpus_scores
-from scratchformer.text.grammar import Example
+from scratchformer.text.bundled import Example
 from scratchformer.text.tokenizer import BOS, EOS
 from scratchformer.training.run import load_run
 
@@ -559,8 +559,8 @@ print("21      BLEU         ", f"{bleu(np.array(row_of(*tokens([text, right]))))
 #   match count of 0 by a small number. Means along noisy steps: Polyak and Juditsky (1992, "Acceleration of Stochastic
 #   Approximation by Averaging").
 # - In the library: [text/bleu.py](../scratchformer/text/bleu.py) (sacreBLEU),
-#   [study/bleu_by_hand.py](../scratchformer/study/bleu_by_hand.py) with [its
-#   tests](../tests/study/test_bleu_by_hand.py), `average` in
+#   [lessons/library/bleu_by_hand.py](../lessons/library/bleu_by_hand.py) with [its
+#   tests](../tests/lessons/library/test_bleu_by_hand.py), `average` in
 #   [training/checkpoints.py](../scratchformer/training/checkpoints.py), the experiment in
 #   [benchmarks/averaging.py](../benchmarks/averaging.py). `scratchformer average RUN` makes the mean of a run;
 #   `scratchformer evaluate RUN --against RUN2` compares two runs by the paired bootstrap of this lesson.

@@ -1,5 +1,6 @@
 """scratchformer: "Attention Is All You Need", complete, on NumPy arrays, with every gradient written by hand."""
 
+import scratchformer.backends.cpu  # noqa: F401  so that float32 arrays find their operations
 from scratchformer.config import ModelConfig
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.gradcheck import gradcheck

@@ -233,7 +233,7 @@ def parser() -> argparse.ArgumentParser:
                   "  scratchformer ablate --on multi30k --data DIR --out runs/ablations-m30k --device gpu")
     add_ablate(sub)
 
-    sub = command("learn", "exercises.learn",
+    sub = command("learn", "learn.learn",
                   "write the backward passes yourself, with a checker that says what is wrong",
                   "learn start\n  scratchformer learn check 01_linear_backward\n"
                   "  scratchformer learn hint 01_linear_backward 2")

@@ -15,8 +15,8 @@ from scratchformer import config as configs
 from scratchformer.cli import main
 from scratchformer.parallel.shared_memory import SharedMemory, create
 from scratchformer.parallel.watchdog import Watchdog
+from scratchformer.preparation.pipeline import Options, prepare
 from scratchformer.text.corpora import CorpusFiles, ParallelFiles
-from scratchformer.text.preparation import Options, prepare
 from scratchformer.training import checkpoints, loop
 from scratchformer.training.run import RunDirectory
 

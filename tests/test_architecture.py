@@ -15,18 +15,23 @@ MAY_IMPORT = {
     "files": {"errors"},
     "config": {"errors"},
     "parallel": {"errors"},
-    "text": {"errors", "locks", "files"},
     "nn": {"errors", "config"},
-    "gpu": {"errors", "config", "nn", "parallel"},
+    "backends": {"errors", "config", "nn", "parallel"},
+    "text": {"errors", "locks", "files"},
+    "preparation": {"errors", "locks", "files", "text"},
     "decoding": {"errors", "config", "nn", "text"},
-    "training": {"errors", "locks", "files", "config", "nn", "text", "parallel", "gpu", "decoding"},
-    "study": {"errors", "files", "locks", "config", "nn", "text", "parallel", "gpu", "decoding", "training"},
-    "commands": {"errors", "config", "nn", "text", "parallel", "gpu", "decoding", "training", "study"},
+    "training": {"errors", "locks", "files", "config", "nn", "backends", "text", "preparation", "parallel", "decoding"},
+    "experiments": {"errors", "locks", "files", "config", "nn", "backends", "text", "preparation", "parallel",
+                    "decoding", "training"},
+    "doctor": {"errors", "locks", "files", "config", "nn", "backends", "text", "preparation", "parallel", "decoding",
+               "training", "experiments"},
+    "commands": {"errors", "config", "nn", "backends", "text", "preparation", "parallel", "decoding", "training",
+                 "experiments", "doctor"},
     "cli": {"", "errors", "config", "parallel", "commands"},
 }
 """Room -> rooms on lower floors; "" is the package itself. Within a room everything may be imported."""
 
-NEEDS_A_GPU = {"gpu", "parallel"}
+NEEDS_A_GPU = {"backends", "parallel"}
 CASE_TABLES = {"gradient_cases.py"}
 """Modules that are tables; their rows name changes to a configuration, and `**changes` carries them to `replace`."""
 
@@ -110,12 +115,12 @@ def test_the_plan_has_no_circles():
     ("nn", "from scratchformer.training import loop"),
     ("nn", "from scratchformer.text.tokenizer import PAD"),
     ("nn", "from scratchformer import decoding"),
-    ("nn", "def f():\n    import scratchformer.gpu.kernels"),
+    ("nn", "def f():\n    import scratchformer.backends.cpu"),
     ("text", "from scratchformer.config import Config"),
     ("text", "from scratchformer import nn"),
     ("decoding", "from scratchformer.training.run import load_run"),
-    ("training", "from scratchformer.study import figures"),
-    ("study", "import scratchformer.cli"),
+    ("training", "from scratchformer.experiments import figures"),
+    ("experiments", "from scratchformer import doctor"),
     ("config", "from scratchformer.nn.ops import PAD"),
     ("errors", "from scratchformer import config"),
     ("nn", "from scratchformer import Transformer"),
@@ -139,7 +144,7 @@ def test_a_planted_violation_is_found(room, source):
     ("nn", "from scratchformer.config import ModelConfig\nfrom scratchformer.nn.ops import PAD"),
     ("text", "import random\nrng = random.Random(0)\nrng.shuffle(x)"),
     ("nn", "init: np.random.Generator = np.random.default_rng(0)\ninit.normal()"),
-    ("gpu", "import cupy"),
+    ("backends", "import cupy"),
     ("parallel", "def start():\n    from cupy.cuda import nccl"),
     ("__init__", "from scratchformer.training.run import load_run"),
     ("cli", "from scratchformer import config as configs"),

@@ -380,12 +380,12 @@ def test_counted_operations_grow_as_table_1_says(experiment, name, axis, table_1
 
 def test_more_long_sentences_are_new_and_long_and_of_known_words(experiment):
     module = experiment("longer")
-    splits = module.grammar.generate()
+    splits = module.bundled.read_all()
     sentences = module.more_long_sentences(splits, 5)
     assert len({example.source for example in sentences}) == 5
     assert not {example.source for example in sentences} & {each.source for split in splits.values() for each in split}
-    longest = max(module.grammar.length(example) for example in splits["train"])
-    assert all(module.grammar.length(example) > longest for example in sentences)
+    longest = max(module.bundled.length(example) for example in splits["train"])
+    assert all(module.bundled.length(example) > longest for example in sentences)
 
 
 def test_a_model_begins_where_it_is_told_and_afterwards_at_zero(experiment, small_config):

@@ -229,7 +229,7 @@ def test_every_command_leads_to_a_function(name):
 
 def test_help_waits_for_nothing_that_only_some_commands_need():
     found = ("import sys, scratchformer.cli; "
-             "print({'matplotlib', 'requests', 'sacrebleu', 'scratchformer.study'} & sys.modules.keys())")
+             "print({'matplotlib', 'requests', 'sacrebleu', 'scratchformer.experiments'} & sys.modules.keys())")
     assert subprocess.run([sys.executable, "-c", found], capture_output=True, text=True).stdout == "set()\n"
 
 

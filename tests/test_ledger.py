@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from scratchformer.config import tomllib
-from scratchformer.study.gradient_cases import CASES
+from scratchformer.nn.gradient_cases import CASES
 
 ROOT = Path(__file__).parents[1]
 

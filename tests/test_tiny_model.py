@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from scratchformer.study.exercises import lesson_00
-from scratchformer.text.grammar import coreference_score
+from exercises import lesson_00
+from scratchformer.text.bundled import coreference_score
 from scratchformer.training.run import load_run
 
 pytest.importorskip("threadpoolctl")

@@ -50,7 +50,7 @@ def measure() -> None:
 
 def gradients() -> dict[str, dict[str, Any]]:
     """Layer -> how many cases of the table are its own, and the worst error of finite differences in them."""
-    from scratchformer.study import gradient_cases
+    from scratchformer.nn import gradient_cases
 
     found: dict[str, dict[str, Any]] = {}
     for case, report in gradient_cases.run():

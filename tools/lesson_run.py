@@ -21,7 +21,10 @@ from typing import NamedTuple
 
 from matplotlib.figure import Figure
 
-from scratchformer.study import figures, lesson
+sys.path.append(str(Path(__file__).resolve().parents[1] / "lessons"))
+
+from library import lesson  # noqa: E402
+from scratchformer.experiments import figures  # noqa: E402
 
 
 class LessonError(Exception):

@@ -15,8 +15,8 @@ import sys
 from pathlib import Path
 from typing import Any, Callable
 
-from scratchformer.study import ablation_tables
-from scratchformer.study.markdown import table
+from scratchformer.experiments import ablation_tables
+from scratchformer.experiments.markdown import table
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"

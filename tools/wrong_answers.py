@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.append(str(ROOT / "tests" / "study" / "exercises"))
+sys.path += [str(ROOT / "tests" / "lessons" / "exercises"), str(ROOT / "lessons")]
 
 from mistakes import page  # noqa: E402
 

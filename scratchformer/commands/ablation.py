@@ -3,11 +3,11 @@
 import argparse
 
 from scratchformer import config as configs
+from scratchformer.backends.cuda.device import open_device
 from scratchformer.commands.configuration import changed, following_data
 from scratchformer.commands.terminal import tell
 from scratchformer.errors import UserError
-from scratchformer.gpu.device import open_device
-from scratchformer.study import ablation, ablation_tables
+from scratchformer.experiments import ablation, ablation_tables
 from scratchformer.training.team import available_cores
 
 

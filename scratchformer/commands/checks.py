@@ -10,9 +10,9 @@ from typing import Any
 
 from scratchformer import config as configs
 from scratchformer.commands.configuration import changed, following_data, named_config
+from scratchformer.doctor.diagnosis import Diagnosis, as_record, as_text, examine
 from scratchformer.errors import UserError
-from scratchformer.study import gradient_cases
-from scratchformer.study.doctor.diagnosis import Diagnosis, as_record, as_text, examine
+from scratchformer.nn import gradient_cases
 from scratchformer.training.run import RunDirectory
 
 

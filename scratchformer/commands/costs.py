@@ -4,10 +4,10 @@ import argparse
 import json
 
 from scratchformer import config as configs
+from scratchformer.backends.cpu import keep_freed_memory
 from scratchformer.commands.configuration import changed, following_data, named_config, require_processes
-from scratchformer.nn.fast_ops import keep_freed_memory
-from scratchformer.study import plan as planning
-from scratchformer.study import sizes
+from scratchformer.experiments import plan as planning
+from scratchformer.experiments import sizes
 
 
 def show_config(args: argparse.Namespace) -> None:

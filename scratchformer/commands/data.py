@@ -9,10 +9,11 @@ from typing import Any
 from scratchformer import config as configs
 from scratchformer.commands.terminal import tell
 from scratchformer.errors import UserError
-from scratchformer.text import grammar, preparation
+from scratchformer.preparation import pipeline as preparation
+from scratchformer.preparation.datasets import DATASETS, fetch
+from scratchformer.preparation.pipeline import Options, require_own_directory
+from scratchformer.text import bundled
 from scratchformer.text.corpora import CorpusFiles, ParallelFiles
-from scratchformer.text.datasets import DATASETS, fetch
-from scratchformer.text.preparation import Options, require_own_directory
 from scratchformer.training.team import available_cores
 
 PREPARATION = [field.name for field in fields(Options) if field.name not in ("dataset", "languages")]
@@ -25,7 +26,7 @@ FILES = ["source", "target", "val_source", "val_target", "test_source", "test_ta
 def data(args: argparse.Namespace) -> None:
     if args.name == "tiny":
         refuse(args, *PREPARATION, *FILES, "mirror")
-        print("\n".join(grammar.write_corpus(args.out)))
+        print("\n".join(bundled.write_corpus(args.out, bundled.read_all())))
     elif args.name == "files":
         refuse(args, "mirror")
         languages = {"languages": tuple(args.languages)} if args.languages else {}

@@ -2,9 +2,9 @@
 
 import argparse
 
-from scratchformer.nn.fast_ops import keep_freed_memory
+from scratchformer.backends.cpu import keep_freed_memory
+from scratchformer.experiments.demo import run_demo
 from scratchformer.parallel import launcher
-from scratchformer.study.demo import run_demo
 
 
 def demo(args: argparse.Namespace) -> int:

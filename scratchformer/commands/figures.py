@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 
 from scratchformer import config as configs
 from scratchformer.config import Config
-from scratchformer.study import figures
+from scratchformer.experiments import figures
 from scratchformer.training.run import RunDirectory, load_run
 
 

@@ -2,7 +2,7 @@
 
 import argparse
 
-from scratchformer.study.report import write_report
+from scratchformer.experiments.report import write_report
 from scratchformer.training.run import RunDirectory
 
 

@@ -9,8 +9,8 @@ from scratchformer import config as configs
 from scratchformer.commands.terminal import tell
 from scratchformer.commands.translation import search_options, trained_translator
 from scratchformer.errors import UserError
-from scratchformer.study import evaluation
-from scratchformer.study.evaluation import Assessment, Comparison, Evaluation, System
+from scratchformer.experiments import evaluation
+from scratchformer.experiments.evaluation import Assessment, Comparison, Evaluation, System
 from scratchformer.training.checkpoints import step_of
 from scratchformer.training.run import RunDirectory, checkpoint_file
 

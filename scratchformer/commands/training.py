@@ -7,11 +7,11 @@ from contextlib import redirect_stderr
 from pathlib import Path
 
 from scratchformer import config as configs
+from scratchformer.backends.cpu import keep_freed_memory
 from scratchformer.commands.configuration import PATHS, changed, following_data, named_config, require_processes
 from scratchformer.commands.terminal import UnheardStream, tell
 from scratchformer.config import Config
 from scratchformer.errors import UserError
-from scratchformer.nn.fast_ops import keep_freed_memory
 from scratchformer.parallel import launcher
 from scratchformer.parallel.communicator import Communicator
 from scratchformer.training import loop

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from scratchformer import config as configs
+from scratchformer.backends.cpu import keep_freed_memory
+from scratchformer.backends.cuda.device import open_device
 from scratchformer.commands.terminal import input_lines, is_typed
 from scratchformer.config import Config
 from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError
-from scratchformer.gpu.device import open_device
-from scratchformer.nn.fast_ops import keep_freed_memory
 from scratchformer.training.run import load_run
 from scratchformer.training.team import available_cores
 

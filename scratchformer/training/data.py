@@ -8,10 +8,10 @@ from typing import Any, Collection, NamedTuple
 from scratchformer import config as configs
 from scratchformer.config import Config, DataConfig
 from scratchformer.errors import UserError
-from scratchformer.text import grammar
+from scratchformer.preparation.prepared import Manifest, PreparedCorpus, crc32_of_ids, is_prepared, read_manifest
+from scratchformer.text import bundled
 from scratchformer.text.batches import EncodedPairs, encode_pairs
 from scratchformer.text.corpora import Pairs, find_split, read_pairs
-from scratchformer.text.prepared import Manifest, PreparedCorpus, crc32_of_ids, is_prepared, read_manifest
 from scratchformer.text.tokenizer import Tokenizer
 
 
@@ -34,13 +34,7 @@ def read_corpus(data: DataConfig) -> Corpus:
         directory, languages = Path(data.directory), (data.source_language, data.target_language)
         return Corpus(read_pairs(*find_split(directory, "train", *languages)),
                       read_pairs(*find_split(directory, "val", *languages)))
-    splits = grammar.generate()
-    return Corpus(pairs_of(splits["train"]), pairs_of(splits["val"]))
-
-
-def pairs_of(examples: list[grammar.Example]) -> Pairs:
-    return Pairs([example.source for example in examples], [example.target for example in examples],
-                 list(range(1, len(examples) + 1)), 0)
+    return Corpus(bundled.read_text("train"), bundled.read_text("val"))
 
 
 class TrainingData(NamedTuple):

@@ -19,10 +19,10 @@ from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
 from scratchformer import config as configs
+from scratchformer.backends.cuda.device import Device, dtype_named, open_device
 from scratchformer.config import Config
 from scratchformer.decoding.translator import SENTENCES_AT_ONCE, Translator
 from scratchformer.errors import UserError
-from scratchformer.gpu.device import Device, dtype_named, open_device
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.ops import ops_of
 from scratchformer.nn.optim import Adam, clip_by_global_norm_inplace, noam

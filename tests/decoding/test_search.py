@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from scratchformer.backends.cpu import FastOps
 from scratchformer.config import ModelConfig
 from scratchformer.decoding.search import (
     TABLE_HEIGHT,
@@ -15,7 +16,6 @@ from scratchformer.decoding.search import (
     remaining,
     search,
 )
-from scratchformer.nn.fast_ops import FastOps
 from scratchformer.nn.ops import Ops
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.tokenizer import BOS, EOS, PAD

@@ -22,7 +22,7 @@ FIRST = rf'''# %% [markdown]
 # %%
 from matplotlib.figure import Figure
 
-from scratchformer.study.lesson import duration, measure, show
+from library.lesson import duration, measure, show
 
 print("before the figure")
 figure = Figure(figsize=(4, 3))
@@ -181,8 +181,8 @@ def test_output_with_backticks_gets_a_longer_fence():
     ("import warnings\nwarnings.warn('beware')", 7, "UserWarning: beware"),
     ("import sys\nsys.exit('enough')", 7, "SystemExit: enough"),
     ("import os\nos._exit(3)", 1, "the process ended with status 3"),
-    ("from scratchformer.study.lesson import measure\nmeasure('x', 2, 0, 1)", 7, "Unexpected: x is 2, and the lesson"),
-    ("from scratchformer.study.lesson import show\nshow(None, '02_x', 'y' * 40)", 7, "ValueError: .* begin with 01_"),
+    ("from library.lesson import measure\nmeasure('x', 2, 0, 1)", 7, "Unexpected: x is 2, and the lesson"),
+    ("from library.lesson import show\nshow(None, '02_x', 'y' * 40)", 7, "ValueError: .* begin with 01_"),
 ])
 def test_a_cell_that_fails_is_named_with_its_line_and_nothing_is_written(tmp_path, code, line, complaint):
     root = write_lessons(tmp_path, f"# %% [markdown]\n# # Title\n# ## Question\n# Why?\n# %%\n{code}\n", SECOND)

@@ -240,7 +240,7 @@ def test_forward_references_are_seen(tmp_path):
 
 @pytest.fixture(scope="module")
 def exercises():
-    from scratchformer.study.exercises.catalogue import EXERCISES
+    from exercises.catalogue import EXERCISES
 
     return list(EXERCISES)
 

@@ -41,7 +41,7 @@ LEGS = {
 """Kinds of tests -> where they are."""
 
 LEFT_OUT = [
-    "tests/text/test_grammar.py",
+    "tests/tools/test_grammar.py",
     *(f"tests/nn/test_model.py::test_number_of_parameters[{model}]" for model in ("base", "big", "C5")),
     "tests/training/test_resume.py::test_after_kill_9_at_a_random_moment",
     "tests/training/test_resume.py::test_a_polite_signal_saves_and_says_how_to_go_on",

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from scratchformer.nn.gradient_cases import FLOAT64, SMALL
 from scratchformer.nn.transformer import Transformer
-from scratchformer.study.gradient_cases import FLOAT64, SMALL
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from test_contract import *  # noqa: F401,F403
 from test_flow import *  # noqa: F401,F403
 from test_gradients import *  # noqa: F401,F403
 
-from scratchformer.nn.fast_ops import FastOps
+from scratchformer.backends.cpu import FastOps
 from scratchformer.nn.ops import OPS, ops_of
 
 

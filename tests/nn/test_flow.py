@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from scratchformer.nn.attention import Mask, ScaledDotProductAttention, SelfAttention, attention_weights
+from scratchformer.nn.gradient_cases import FLOAT64
 from scratchformer.nn.transformer import lengths_of
-from scratchformer.study.gradient_cases import FLOAT64
 
 SOURCE = np.array([[3, 9, 4, 3, 7], [5, 2, 0, 0, 0], [8, 6, 1, 4, 0]])              # (B, S), ragged
 TARGET = np.array([[2, 5, 10, 5], [2, 7, 3, 0], [2, 4, 6, 9]])                      # (B, T), ragged

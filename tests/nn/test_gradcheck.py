@@ -5,15 +5,15 @@ import math
 import numpy as np
 import pytest
 
+from scratchformer.nn import gradient_cases
 from scratchformer.nn.attention import Mask, ScaledDotProductAttention
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.gradcheck import gradcheck
+from scratchformer.nn.gradient_cases import CASES, FLOAT64, SMALL, check
 from scratchformer.nn.layers import Embedding, FeedForward, LayerNorm, Linear, Unembedding
 from scratchformer.nn.ops import OPS, Ops, ops_of, rows_of
 from scratchformer.nn.parameter import Layer
 from scratchformer.nn.transformer import Transformer
-from scratchformer.study import gradient_cases
-from scratchformer.study.gradient_cases import CASES, FLOAT64, SMALL, check
 
 B, T, S, D, F, H, K, V = 3, 4, 5, 6, 9, 2, 7, 11
 

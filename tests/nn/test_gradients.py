@@ -7,8 +7,8 @@ import pytest
 
 import scratchformer.nn
 from scratchformer.errors import UserError
+from scratchformer.nn.gradient_cases import CASES, check, run
 from scratchformer.nn.parameter import Layer
-from scratchformer.study.gradient_cases import CASES, check, run
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.layer}: {case.description}")

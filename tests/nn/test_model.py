@@ -9,12 +9,12 @@ import pytest
 from scratchformer.config import TABLE3, ModelConfig, preset
 from scratchformer.nn.attention import ScaledDotProductAttention, SelfAttention
 from scratchformer.nn.dropout import DropoutKey
+from scratchformer.nn.gradient_cases import FLOAT64, SMALL, padded_ids, small
 from scratchformer.nn.layers import Embedding, LayerNorm, Linear, Unembedding, sinusoids
 from scratchformer.nn.loss import cross_entropy
 from scratchformer.nn.ops import Ops, ops_of
 from scratchformer.nn.optim import Adam, clip_by_global_norm_inplace, noam
 from scratchformer.nn.transformer import PostNorm, PreNorm, Transformer
-from scratchformer.study.gradient_cases import FLOAT64, SMALL, padded_ids, small
 
 SPREADS = pytest.mark.parametrize("spread", ["others", "uniform"])
 

@@ -16,11 +16,11 @@ import torch
 import twins
 
 from scratchformer.config import ModelConfig
+from scratchformer.nn.gradient_cases import CASES, distance_to_kink
 from scratchformer.nn.loss import Smoothing, cross_entropy
 from scratchformer.nn.ops import OPS, Ops
 from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.transformer import Transformer
-from scratchformer.study.gradient_cases import CASES, distance_to_kink
 from scratchformer.text.tokenizer import BOS, EOS, PAD, UNK
 
 torch.set_num_threads(1)                                                           # such small arrays are not worth two

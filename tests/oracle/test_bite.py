@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from side_by_side import TOLERANCE, layer_differences, worst
 
+from scratchformer.nn.gradient_cases import CASES, D, V, check
 from scratchformer.nn.ops import OPS, PAD, Ops
 from scratchformer.nn.transformer import PreNorm
-from scratchformer.study.gradient_cases import CASES, D, V, check
 
 
 def only_the_oracle_refuses(layer, description):

@@ -6,7 +6,7 @@ import torch
 from side_by_side import TOLERANCE, case_differences, difference, differences, worst
 from twins import TWINS
 
-from scratchformer.study.gradient_cases import CASES
+from scratchformer.nn.gradient_cases import CASES
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.layer}: {case.description}")

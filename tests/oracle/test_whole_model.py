@@ -18,7 +18,7 @@ from side_by_side import (
 )
 
 from scratchformer.nn.dropout import DropoutKey
-from scratchformer.study.gradient_cases import CASES
+from scratchformer.nn.gradient_cases import CASES
 
 
 def told(config):

@@ -14,9 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from scratchformer.nn import attention, layers, transformer
+from scratchformer.nn import attention, gradient_cases, layers, transformer
 from scratchformer.nn.attention import Mask
-from scratchformer.study import gradient_cases
 
 PAD = 0
 

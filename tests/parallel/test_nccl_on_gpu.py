@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from scratchformer.backends.cuda.device import dtype_named
 from scratchformer.cli import main
-from scratchformer.gpu.device import dtype_named
 from scratchformer.parallel.communicator import Communicator
 from scratchformer.parallel.gradient import GradientSum
 from scratchformer.parallel.nccl import TYPES, Nccl

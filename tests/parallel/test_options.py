@@ -9,7 +9,7 @@ import pytest
 
 from scratchformer import config as configs
 from scratchformer.cli import main
-from scratchformer.study.sizes import step_summary
+from scratchformer.experiments.sizes import step_summary
 from scratchformer.training.loop import Trainer
 from scratchformer.training.run import RunDirectory
 

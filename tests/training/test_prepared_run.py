@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from scratchformer import config as configs
+from scratchformer.doctor.data_probes import read_text
 from scratchformer.errors import UserError
-from scratchformer.study.doctor.data_probes import read_text
 from scratchformer.text.batches import steps
 from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.training import loop
@@ -181,8 +181,8 @@ def test_the_ids_are_not_read_to_open_them(own_prepared, on_prepared, tmp_path):
 
 
 def test_the_doctor_examines_the_prepared_text(cli, prepared, small_settings, monkeypatch):
-    monkeypatch.setattr("scratchformer.study.doctor.diagnosis.of_code", lambda config: iter(()))
-    monkeypatch.setattr("scratchformer.study.doctor.data_probes.train_tokenizer", None)
+    monkeypatch.setattr("scratchformer.doctor.diagnosis.of_code", lambda config: iter(()))
+    monkeypatch.setattr("scratchformer.doctor.data_probes.train_tokenizer", None)
     _, printed, said = cli("doctor", *small_settings, "--data", prepared, "--json")
     findings = {entry["probe"]: entry for entry in map(json.loads, printed.splitlines())}
     assert "100 pairs" in findings["repeated pairs"]["seen"] and "60 pieces" in findings["vocabulary"]["seen"], said

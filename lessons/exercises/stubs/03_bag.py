@@ -1,0 +1,18 @@
+"""03_bag: find other states that attention cannot tell apart (lesson 03).
+
+h (B, S, d_h) are the states of a reader. Return an array of the same shape that differs from h in every sequence, with
+which additive attention has the same contexts as with h, whatever its weights W, U, v and whatever the writer asks.
+"""
+
+import numpy as np
+
+from scratchformer.commands.learn import check_file
+
+
+def other_states(h):
+    raise NotImplementedError
+    return other
+
+
+if __name__ == "__main__":
+    raise SystemExit(check_file(__file__))

@@ -1,0 +1,1 @@
+"""What the lessons build and use beside the model."""

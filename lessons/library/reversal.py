@@ -1,0 +1,161 @@
+"""A test of translation: write n random symbols in the opposite order (lesson 03).
+
+A reader and a writer, recurrent or not, and what lies between them: the reader's last state alone, or attention to all.
+Shapes: B batch, n length, d numbers in a state.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from library.recurrent import RNN, context
+from scratchformer.nn.dropout import DropoutKey
+from scratchformer.nn.layers import Linear
+from scratchformer.nn.loss import cross_entropy
+from scratchformer.nn.optim import Adam, clip_by_global_norm_inplace
+from scratchformer.nn.parameter import Array, Layer, ParameterStore
+
+SYMBOLS = 8
+"""They are numbered from 1; 0 stands before the first place of an answer."""
+
+BATCH, LONGEST_GRADIENT = 32, 1.0
+"""Sequences a step, and the length to which a longer gradient is cut."""
+
+
+def pairs(random: np.random.Generator, count: int, n: int) -> tuple[Array, Array, Array]:
+    """-> source: what is read, read: what stands before each place of the answer, target: the answer; (count, n) int"""
+    source = random.integers(1, 1 + SYMBOLS, (count, n))
+    target = source[:, ::-1]
+    return source, np.concatenate([np.zeros((count, 1), int), target[:, :-1]], axis=1), target
+
+
+class Rewriter(Layer):
+    """A reader, a writer, and a linear map of what the writer has at each place to the scores of the symbols.
+
+    reader, writer  RNN, or Linear: each place by itself. A writer that is an RNN begins with the reader's last state.
+    look            how the writer looks back: AdditiveAttention, DotAttention, PlainMean, or None: not at all
+    told            with "r" in it the reader is told the places, with "w" the writer: by a second 1 in each row
+
+    forward(source (B, n), read (B, n) int) -> scores (B, n, 1 + SYMBOLS), cache;   the score of 0 is never right
+    backward(dscores (B, n, 1 + SYMBOLS), cache) -> None: ids have no gradient
+    """
+
+    def __init__(self, n: int, seed: int, look: Any = None, reader: type[RNN] | type[Linear] = RNN,
+                 writer: type[RNN] | type[Linear] = RNN, told: str = "", d: int = 32) -> None:
+        init = np.random.default_rng(seed)
+        self.n, self.told = n, told
+        self.reader = reader(1 + SYMBOLS + n * ("r" in told), d, init, "float64")
+        self.writer = writer(1 + SYMBOLS + n * ("w" in told), d, init, "float64")
+        self.looks = [look(d, d, d // 2, init, "float64")] if look else []
+        self.output = Linear(d * (1 + len(self.looks)), 1 + SYMBOLS, init, "float64")
+        self.store = ParameterStore(self.parameters())
+
+    def rows(self, ids: Array, told: bool) -> Array:
+        """ids (B, n) -> (B, n, 9), a 1 at each symbol; told the places (B, n, 9 + n), a second 1 at the place"""
+        places = np.broadcast_to(np.eye(self.n), (*ids.shape, self.n))
+        return np.concatenate([np.eye(1 + SYMBOLS)[ids], places[..., :self.n * told]], axis=2)
+
+    def states(self, source: Array, read: Array) -> tuple[tuple[Array, Any], tuple[Array, Any]]:
+        """-> the reader's states h (B, n, d) and the writer's s (B, n, d), each with its cache"""
+        h, reader_cache = self.reader.forward(self.rows(source, "r" in self.told))
+        first = [h[:, -1]] if isinstance(self.writer, RNN) else []
+        return (h, reader_cache), self.writer.forward(self.rows(read, "w" in self.told), *first)
+
+    def forward(self, source: Array, read: Array, rng: DropoutKey | None = None) -> tuple[Array, Any]:
+        (h, reader_cache), (s, writer_cache) = self.states(source, read)
+        seen = [look.forward(s, h) for look in self.looks]                         # each (B, n, d), cache
+        scores, output_cache = self.output.forward(np.concatenate([s, *(c for c, _ in seen)], axis=2))
+        return scores, (h.shape, reader_cache, writer_cache, [cache for _, cache in seen], output_cache)
+
+    def backward(self, dscores: Array, cache: Any) -> None:
+        shape, reader_cache, writer_cache, look_caches, output_cache = cache
+        ds, *dcontexts = np.split(self.output.backward(dscores, output_cache), 1 + len(self.looks), axis=2)
+        dh = np.zeros(shape)
+        for look, dc, look_cache in zip(self.looks, dcontexts, look_caches):
+            ds_of_look, dh = look.backward(dc, look_cache)
+            ds = ds + ds_of_look
+        gradients = self.writer.backward(ds, writer_cache)
+        if isinstance(self.writer, RNN):
+            # the writer's first state is h_n
+            dh[:, -1] += gradients[1]
+        self.reader.backward(dh, reader_cache)
+
+    def weights(self, source: Array, read: Array) -> Array:
+        """How much of each state of the reader is in each context: (B, n, n), places written x states"""
+        return self.forward(source, read)[1][3][0].weights
+
+
+class PlainMean(Layer):
+    """Attention that cannot choose: every context is the mean of all states. Its sizes are of no use to it.
+
+    forward(s (B, T, d_s), h (B, S, d_h)) -> c (B, T, d_h), cache
+    backward(dc (B, T, d_h), cache) -> ds (B, T, d_s), dh (B, S, d_h)
+    """
+
+    def __init__(self, *sizes: Any) -> None:
+        pass
+
+    def forward(self, s: Array, h: Array, rng: DropoutKey | None = None) -> tuple[Array, Any]:
+        return np.repeat(h.mean(axis=1, keepdims=True), s.shape[1], axis=1), (s.shape, h.shape)
+
+    def backward(self, dc: Array, cache: Any) -> tuple[Array, Array]:
+        s_shape, h_shape = cache
+        return np.zeros(s_shape), np.repeat(dc.sum(axis=1, keepdims=True) / h_shape[1], h_shape[1], axis=1)
+
+
+class DotAttention(Layer):
+    """AdditiveAttention with another score: the sum of products of a_t = s_t W and b_s = h_s U, unscaled.
+
+    W (d_s, d_a): `query`; U (d_h, d_a): `key`; no biases; both as Linear begins them.
+
+    forward(s (B, T, d_s), h (B, S, d_h)) -> c (B, T, d_h), cache
+    backward(dc (B, T, d_h), cache) -> ds (B, T, d_s), dh (B, S, d_h)
+
+    Keeps:  s, h, a (B, T, d_a), b (B, S, d_a), the weights (B, T, S).
+    """
+
+    def __init__(self, d_s: int, d_h: int, d_a: int, init: np.random.Generator, dtype: str = "float32") -> None:
+        self.query = Linear(d_s, d_a, init, dtype, bias=False)
+        self.key = Linear(d_h, d_a, init, dtype, bias=False)
+
+    def forward(self, s: Array, h: Array, rng: DropoutKey | None = None) -> tuple[Array, Any]:
+        (a, s_cache), (b, h_cache) = self.query.forward(s), self.key.forward(h)
+        c, weights = context(a @ b.swapaxes(1, 2), h)
+        return c, (h, a, b, weights, s_cache, h_cache)
+
+    def backward(self, dc: Array, cache: Any) -> tuple[Array, Array]:
+        h, a, b, weights, s_cache, h_cache = cache
+        # c = w h
+        dweights = dc @ h.swapaxes(1, 2)                                           # (B, T, S)
+        # w = softmax(e)
+        de = weights * (dweights - (weights * dweights).sum(axis=-1, keepdims=True))
+        # e = a b^T
+        ds, dh = self.query.backward(de @ b, s_cache), self.key.backward(de.swapaxes(1, 2) @ a, h_cache)
+        return ds, dh + weights.swapaxes(1, 2) @ dc
+
+
+def train(model: Rewriter, rate: float = 0.01, steps: int = 300) -> Rewriter:
+    """Adam at one learning rate, every step with new sequences. -> the model"""
+    random = np.random.default_rng(100)
+    optimizer = Adam(model)  # type: ignore[arg-type]  # all that it needs is a store
+    for _ in range(steps):
+        source, read, target = pairs(random, BATCH, model.n)
+        scores, cache = model.forward(source, read)
+        _, count, dscores = cross_entropy(scores, target)
+        model.zero_grad()
+        model.backward(dscores / count, cache)
+        grad = model.store.grad
+        clip_by_global_norm_inplace(grad, np.sqrt(grad @ grad), LONGEST_GRADIENT)
+        optimizer.step(rate)
+    return model
+
+
+def right(model: Rewriter, count: int = 300) -> Array:
+    """Which symbols of new sequences, always the same ones, does it write right? bool (count, n)
+
+    At each place it has read the right symbols before it.
+    """
+    source, read, target = pairs(np.random.default_rng(12345), count, model.n)
+    return model.forward(source, read)[0].argmax(axis=-1) == target

@@ -1,0 +1,1 @@
+"""Plans, evaluation, reports, ablations, head statistics, figures and the demo."""

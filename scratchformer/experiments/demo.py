@@ -1,0 +1,84 @@
+"""The first thing a newcomer runs: train `tiny` on the bundled corpus, then look at what it has learnt."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from pathlib import Path
+
+from scratchformer import config as configs
+from scratchformer.decoding.translator import Translator
+from scratchformer.experiments import figures
+from scratchformer.text import bundled
+from scratchformer.text.bleu import corpus_scores
+from scratchformer.text.bundled import Example, coreference_score
+from scratchformer.training import checkpoints, loop
+from scratchformer.training.run import RunDirectory, load_run
+
+TEST_SETS = ("test", "test_compositional", "test_long", "test_coreference")
+SENTENCES_SHOWN = 10
+YOUR_SENTENCE = "The suitcase does not fit into the car because it is too small."
+ATTENTION_SENTENCE = "The animal did not cross the street because it was too tired."
+
+
+def run_demo(out: Path) -> bool:
+    """Train (or go on with a demo that was interrupted), average, translate, score; print all of it.
+
+    -> whether it came to its end: False if it was interrupted
+    """
+    run = RunDirectory(out)
+    if run.config_file.exists():
+        print(f"{out} holds a run already: going on with it.\n")
+        trainer, complaints = loop.resume(run, configs.TINY)                       # refuses the run of another model
+        for complaint in complaints:
+            print(f"passed over {complaint}")
+    else:
+        trainer = loop.begin(run, configs.TINY)
+    print(f"Training a Transformer made of NumPy arrays: {trainer.summary()}.", flush=True)
+    began = time.perf_counter()
+    if loop.train(trainer) == loop.INTERRUPTED:
+        print(f"Interrupted after step {trainer.progress.step}; the same command goes on from there.")
+        return False
+    print(f"{trainer.progress.step} steps, {trainer.progress.target_tokens:,} target tokens, "
+          f"{(time.perf_counter() - began) / 60:.1f} minutes.\n")
+    last = run.checkpoints.steps()[-trainer.config.training.average_last:]
+    checkpoints.save(run.checkpoints.average, checkpoints.average(last))
+    report(load_run(out), run)
+    return True
+
+
+def report(translator: Translator, run: RunDirectory) -> None:
+    """Translate the held-out sets of the bundled corpus, and say how well that went."""
+    corpus = {split: bundled.read(split) for split in TEST_SETS}
+    translations = {split: translator.translate([example.source for example in corpus[split]])
+                    for split in TEST_SETS}
+
+    test = corpus["test"]
+    for index in range(0, len(test), len(test) // SENTENCES_SHOWN):
+        same = translations["test"][index] == test[index].target
+        print(f"  source      {test[index].source}\n  translation {translations['test'][index]}\n"
+              f"  reference   {'the same' if same else test[index].target}\n")
+
+    print_by_construction(test, translations["test"])
+    for split in ("test", "test_compositional", "test_long"):
+        scores = corpus_scores(translations[split], [example.target for example in corpus[split]])
+        print(f"BLEU on {split + ':':20} {scores.bleu:5.1f}   ({scores.n_sentences} sentences, "
+              f"{scores.bleu_signature})")
+    pronouns = coreference_score(translations["test_coreference"], corpus["test_coreference"])
+    print(f"Pronouns, test_coreference: {pronouns['accuracy']:6.1%} right, {pronouns['pair_accuracy']:.1%} of the "
+          "minimal pairs (guessing: at most 50 % and 0 %)")
+    figure = figures.attention_figure(translator, ATTENTION_SENTENCE)
+    print(f"\nWhere the model looked: {figures.save(figure, run.figures / 'attention.png')}")
+    print(f'Try your own:           echo "{YOUR_SENTENCE}" | scratchformer translate {run.path}')
+
+
+def print_by_construction(examples: list[Example], translations: list[str]) -> None:
+    """A table: how many sentences of each construction are translated exactly as the reference."""
+    exact: dict[str, list[bool]] = defaultdict(list)
+    for example, translation in zip(examples, translations):
+        exact[example.construction].append(translation == example.target)
+    print("construction              sentences   exactly right")
+    for construction in sorted(exact):
+        right = exact[construction]
+        print(f"{construction:25} {len(right):9} {sum(right) / len(right):15.0%}")
+    print()

@@ -1,0 +1,1 @@
+"""From a download to ids on disk: fetch, unpack, clean, learn a vocabulary, encode."""

@@ -1,0 +1,246 @@
+"""Choosing a device: what is wrong is told in a line; and kernels.cu compiles for GPUs that are not here."""
+
+import ctypes
+import importlib.util
+import re
+import sys
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from scratchformer.backends.cuda import device
+from scratchformer.backends.cuda.device import Device, Gpu, open_device
+from scratchformer.backends.cuda.kernels import C_TYPE, SOURCE, declared
+from scratchformer.config import Config, load, with_settings
+from scratchformer.errors import UserError
+from scratchformer.parallel.communicator import Communicator
+from scratchformer.training import loop
+
+
+def pretended_cupy(count=None):
+    """A module that finds so many GPUs; None: it finds no driver."""
+    cupy, runtime = types.ModuleType("cupy"), types.SimpleNamespace()
+    runtime.CUDARuntimeError = type("CUDARuntimeError", (RuntimeError,), {})
+
+    def device_count():
+        if count is None:
+            raise runtime.CUDARuntimeError("cudaErrorInsufficientDriver: CUDA driver version is insufficient")
+        return count
+
+    runtime.getDeviceCount = device_count
+    cupy.cuda = types.SimpleNamespace(runtime=runtime)
+    return cupy
+
+
+@pytest.mark.parametrize("cupy, name, message", [
+    (None, "gpu", "--device gpu needs cupy; pip install 'scratchformer[cuda13]', or [cuda12], brings it"),
+    (pretended_cupy(), "gpu", "gpu:0: cudaErrorInsufficientDriver: CUDA driver version is insufficient; if a library"),
+    (types.ModuleType("cupy"), "gpu:1", "gpu:1: module 'cupy' has no attribute 'cuda'; if a library is missing, pip"),
+    (pretended_cupy(0), "gpu", "gpu:0: there are 0 GPUs here"),
+    (pretended_cupy(2), "gpu:2", "gpu:2: there are 2 GPUs here, counted from 0"),
+])
+def test_what_is_missing_is_told_in_one_line(cupy, name, message, monkeypatch, refused, own_run, small_settings):
+    monkeypatch.setitem(sys.modules, "cupy", cupy)                                 # None: as if it were not installed
+    assert message in refused("translate", own_run.path, "--device", name)
+    assert message in refused("train", "tiny", *small_settings, "--device", name, "--out", own_run.path / "new")
+    assert not (own_run.path / "new" / "config.toml").exists()
+
+
+@pytest.mark.parametrize("settings, message", [
+    (["--device", "gpu:x"], "training.device='gpu:x' must be cpu, gpu or gpu:N"),
+    (["--device", "tpu"], "training.device='tpu' must be cpu, gpu or gpu:N"),
+    (["--device", "gpu:" + 5000 * "1"], "must be cpu, gpu or gpu:N"),
+    (["--precision", "fp64"], "training.precision must be one of fp32, tf32, bf16, fp16, not 'fp64'"),
+    (["--precision", "bf16"], "training.precision=bf16 is for a GPU; on the CPU everything is fp32"),
+])
+def test_what_is_no_device_or_precision_is_told(settings, message, refused, own_run, small_settings):
+    assert message in refused("translate", own_run.path, *settings)
+    assert message in refused("train", "tiny", *small_settings, *settings, "--out", own_run.path / "new")
+
+
+def test_what_breaks_when_cupy_is_imported_is_told(tmp_path, monkeypatch, refused, own_run):
+    text = "CuPy is not right.\\n\\nOriginal error:\\n  libnvrtc.so missing"
+    (tmp_path / "cupy.py").write_text(f"raise ImportError('{text}')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "cupy", raising=False)
+    assert "gpu:0: libnvrtc.so missing; if a library" in refused("translate", own_run.path, "--device", "gpu")
+
+
+@pytest.mark.parametrize("error, said", [("out of luck\nand more", "the GPU failed: out of luck"),
+                                         ("", "the GPU failed: CUBLASError")])
+def test_a_gpu_that_fails_on_the_way_is_told_in_one_line(monkeypatch, cli, own_run, error, said):
+    kind = type("CUBLASError", (RuntimeError,), {"__module__": "cupy_backends.cuda.libs.cublas"})
+
+    def fail(*_):
+        raise kind(error)
+
+    monkeypatch.setattr(Device, "take_over", fail)
+    outcome = cli("translate", own_run.path)
+    assert (outcome.code, outcome.err) == (1, f"scratchformer: {said}\n")
+
+
+def settings_of(run):
+    return load(run.config_file).training
+
+
+def test_a_run_keeps_its_precision_until_it_moves_to_the_cpu(own_run, cli, monkeypatch):
+    monkeypatch.setattr(loop, "open_device", lambda *_: Device())                  # what matters here is the file
+
+    def resumed(*options):
+        assert cli("train", "--resume", own_run.path, *options).code == 0
+        return settings_of(own_run).device, settings_of(own_run).precision
+
+    assert resumed("--device", "gpu", "--precision", "bf16") == ("gpu", "bf16")
+    assert resumed() == resumed("--device", "gpu") == ("gpu", "bf16")
+    assert resumed("--device", "gpu:1") == ("gpu:1", "bf16")
+    assert resumed("--set", "device=cpu") == ("cpu", "")
+    assert resumed("--device", "gpu", "--precision", "fp16") == ("gpu", "fp16")
+    assert resumed("--device", "cpu") == ("cpu", "")
+
+
+def test_doctor_examines_the_code_on_the_cpu_whatever_the_run_says(own_run, cli):
+    text = own_run.config_file.read_text(encoding="utf-8")
+    own_run.config_file.write_text(text.replace('device = "cpu"', 'device = "gpu"'), encoding="utf-8")
+    assert settings_of(own_run).device == "gpu"
+    assert cli("doctor", own_run.path, "--code").code == 0
+
+
+def test_the_cpu_is_the_default_and_takes_a_precision_of_its_own():
+    assert Config().training.device == "cpu" and type(open_device("cpu", "fp32")) is type(open_device("cpu")) is Device
+    with pytest.raises(UserError, match="precision"):
+        with_settings(Config(), {"training.precision": "fp8"})
+
+
+def test_the_smoke_test_says_what_is_missing(monkeypatch, capsys, tmp_path):
+    monkeypatch.syspath_prepend(Path(__file__).parents[3] / "benchmarks")
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    monkeypatch.setattr(sys, "argv", ["gpu_smoke.py", "--out", str(tmp_path)])
+    with pytest.raises(SystemExit) as left:
+        importlib.import_module("gpu_smoke").main()
+    assert left.value.code == 2 and "--device gpu needs cupy" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+# The compiler ---------------------------------------------------------------------------------------------------------
+
+
+def wheel_directory(module):
+    """Where a wheel of NVIDIA's put its files, or None."""
+    found = importlib.util.find_spec(module)
+    return Path(next(iter(found.submodule_search_locations))) if found else None
+
+
+def nvrtc_and_headers():
+    """NVIDIA's run-time compiler as a library, and the directory of its headers; None if they are not installed."""
+    nvidia = wheel_directory("nvidia")
+    libraries = sorted(nvidia.glob("**/libnvrtc.so.*")) if nvidia else []
+    headers = sorted(nvidia.glob("**/include/cuda_bf16.h")) if nvidia else []
+    if not (libraries and headers):
+        return None
+    for builtins in libraries[0].parent.glob("libnvrtc-builtins.so.*"):
+        ctypes.CDLL(str(builtins), ctypes.RTLD_GLOBAL)
+    return ctypes.CDLL(str(libraries[0])), headers[0].parent
+
+
+def compile_kernels(nvrtc, headers, architecture, source):
+    """-> the length of what was made, the compiler's words"""
+    names = {name for kernel in declared(source).values() for stored in C_TYPE for name in kernel.instances(stored)}
+    program, text = ctypes.c_void_p(), ctypes.c_size_t()
+    assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernels.cu", 0, None, None) == 0
+    for name in sorted(names):
+        assert nvrtc.nvrtcAddNameExpression(program, name.encode()) == 0
+    options = [f"-arch={architecture}".encode(), b"-std=c++17", f"-I{headers}".encode(), b"-ftz=true",
+               b"--ptxas-options=-v"]
+    failed = nvrtc.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
+    nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(text))
+    log = ctypes.create_string_buffer(text.value)
+    nvrtc.nvrtcGetProgramLog(program, log)
+    if failed:
+        return 0, log.value.decode()
+    nvrtc.nvrtcGetCUBINSize(program, ctypes.byref(text))
+    return text.value, log.value.decode()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("architecture", ["sm_75", "sm_80", "sm_90"])
+def test_the_kernels_compile_for_gpus_that_are_not_here(architecture):
+    found = nvrtc_and_headers()
+    if found is None:
+        pytest.skip("no nvidia-cuda-nvrtc and nvidia-cuda-runtime")
+    size, log = compile_kernels(*found, architecture, SOURCE.read_text(encoding="utf-8"))
+    assert size > 10_000 and "error" not in log, log
+    spills = dict(re.findall(r"entry function '(\w+)'.*?(\d+) bytes spill stores", log, re.DOTALL))
+    assert len(spills) > 40
+    assert [kernel for kernel, spilled in spills.items() if spilled != "0" and "Li64" not in kernel] == []
+
+
+def test_the_compiler_s_complaints_are_seen():
+    found = nvrtc_and_headers()
+    if found is None:
+        pytest.skip("no nvidia-cuda-nvrtc and nvidia-cuda-runtime")
+    source = SOURCE.read_text(encoding="utf-8").replace("warp_sum(sum)", "warp_sum()")
+    size, log = compile_kernels(*found, "sm_80", source)
+    assert size == 0 and "too few arguments" in log
+
+
+# Among several ranks --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("local_rank, number", [(0, 0), (1, 1), (3, 1)])
+def test_a_rank_takes_the_gpu_of_its_number(local_rank, number, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", pretended_cupy(2))
+    with pytest.raises(UserError, match=f"^gpu:{number}: "):                       # nothing more is pretended
+        open_device("gpu", "", local_rank)
+
+
+def a_gpu(number, was_named, cuda):
+    gpu = Gpu.__new__(Gpu)
+    gpu.number, gpu.was_named, gpu.xp = number, was_named, types.SimpleNamespace(cuda=types.SimpleNamespace(**cuda))
+    return gpu
+
+
+@pytest.mark.parametrize("buses, was_named, kind", [
+    (["0000:01", "0000:02"], False, "NCCL"), (["0000:01", "0000:02"], True, "NCCL"),
+    (["0000:01", "0000:01"], True, "HostStaged"),
+    (["0000:01", "0000:01"], False, "UserError: ranks 0, 1 would have to share a GPU: start fewer processes"),
+])
+def test_ranks_with_a_gpu_each_have_nccl_and_others_the_host(buses, was_named, kind, together, monkeypatch):
+    monkeypatch.setattr(device, "Nccl", lambda host, xp: "NCCL")
+
+    def work(ranks):
+        gpu = a_gpu(5, was_named, {"Device": lambda number: types.SimpleNamespace(pci_bus_id=buses[ranks.rank])})
+        try:
+            found = gpu.communicator(ranks)
+        except UserError as error:
+            return f"UserError: {error}"
+        return found if isinstance(found, str) else type(found).__name__
+
+    assert all(said.startswith(kind) for said in together(2, work))
+
+
+def test_one_rank_talks_to_nobody_even_if_it_was_launched(together, open_strict):
+    for of_rank in (a_gpu(0, False, {}), open_strict()):
+        found, = together(1, of_rank.communicator)
+        assert type(found) is Communicator
+
+
+def test_who_waits_for_a_gpu_looks_whether_the_others_are_there(monkeypatch):
+    class Event:
+        looks = 0
+
+        def record(self):
+            pass
+
+        @property
+        def done(self):
+            self.looks += 1
+            return self.looks > 3
+
+    seconds = []
+    monkeypatch.setitem(sys.modules, "cupyx", types.SimpleNamespace(empty_pinned=lambda n, dtype: np.empty(n, dtype)))
+    number = types.SimpleNamespace(dtype=np.float32, reshape=lambda n: number)
+    number.get = lambda out, blocking: out.fill(7)
+    assert a_gpu(0, True, {"Event": Event}).asked(number, seconds.append)() == 7
+    assert len(seconds) == 3 and 0 <= seconds[0] < seconds[1] < seconds[2]

@@ -1,0 +1,275 @@
+"""The whole model, training and search on a device: on a GPU, and on one that is strict about where arrays lie."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import strict_array
+
+from scratchformer.backends.cuda import device as module
+from scratchformer.backends.cuda import kernels
+from scratchformer.backends.cuda.kernels import declared
+from scratchformer.config import ModelConfig
+from scratchformer.decoding.search import search
+from scratchformer.errors import UserError
+from scratchformer.nn.dropout import DropoutKey
+from scratchformer.nn.ops import FAST, OPS, ops_of
+from scratchformer.nn.transformer import Transformer
+from scratchformer.training import loop
+from scratchformer.training.run import load_run
+
+CONFIG = ModelConfig(vocab_size=40, N=2, d_model=16, d_ff=24, h=2, P_drop=0.2, attention_dropout=0.1, relu_dropout=0.1)
+KEY = DropoutKey(seed=1, step=2)
+SOURCE = np.array([[5, 6, 7, 3, 2], [9, 2, 0, 0, 0], [4, 4, 8, 2, 0]])
+TARGET_IN = np.array([[1, 8, 9, 4], [1, 5, 0, 0], [1, 11, 12, 0]])
+TARGET_OUT = np.array([[8, 9, 4, 2], [5, 2, 0, 0], [11, 12, 2, 0]])
+TOLERANCE = {"fp32": 1e-5, "tf32": 5e-3, "fp16": 3e-2, "bf16": 1e-1}
+"""Of a whole gradient, by its length. A hidden unit near 0 may fall on the other side."""
+
+VARIANTS = {"the paper's": {}, "pre-norm": {"norm": "pre"}, "learned positions": {"positions": "learned"},
+            "nothing tied": {"tied": "none"}, "odd widths": {"d_k": 3, "d_v": 5},
+            "no biases": {"attention_bias": False}}
+
+
+def gradient_of(config, device=None):
+    """-> loss, number of tokens, gradient, all on the host"""
+    model = Transformer(config, seed=3)
+    if device:
+        device.take_over(model)
+    strict_array.waits.clear()
+    loss, n_tokens = model.loss_backward(SOURCE, TARGET_IN, TARGET_OUT, 0.1, KEY)
+    if device:
+        assert strict_array.waits == []
+    norm = ops_of(model.store.grad).mean_inplace(model.store.grad, n_tokens)       # what a loss scale did is undone
+    return float(loss), n_tokens, np.sqrt(float(norm)), ops_of(model.store.grad).on_host(model.store.grad)
+
+
+@pytest.mark.parametrize("precision", TOLERANCE)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_loss_and_gradients_are_those_of_the_cpu(open_there, variant, precision):
+    config = replace(CONFIG, **VARIANTS[variant])
+    loss, n_tokens, norm, gradient = gradient_of(config)
+    device = open_there(precision)
+    loss_there, n_there, norm_there, gradient_there = gradient_of(config, device)
+    tolerance = TOLERANCE[precision]
+    assert n_there == n_tokens and loss_there == pytest.approx(loss, rel=tolerance)
+    assert norm_there == pytest.approx(norm, rel=tolerance)
+    assert np.linalg.norm(gradient_there - gradient) < tolerance * np.linalg.norm(gradient)
+
+
+def test_every_kernel_of_training_is_in_use(open_strict):
+    device = open_strict("fp16")
+    gradient_of(CONFIG, device)
+    only_in_trainer = {"adam", "adapt_loss_scale"}
+    assert set(device.kernels.launches) == declared(kernels.SOURCE.read_text(encoding="utf-8")).keys() - only_in_trainer
+
+
+def test_the_reference_runs_there_as_it_is(open_there, monkeypatch):
+    device = open_there()
+    monkeypatch.delitem(FAST, (device.xp.ndarray, np.dtype("float32")))
+    loss, _, _, gradient = gradient_of(CONFIG)
+    model = Transformer(CONFIG, seed=3)
+    device.take_over(model)
+    assert ops_of(model.store.data) is OPS[device.xp.ndarray]
+    loss_there, n_tokens = model.loss_backward(SOURCE, TARGET_IN, TARGET_OUT, 0.1, KEY)
+    assert float(loss_there) == pytest.approx(loss, rel=1e-6)
+    np.testing.assert_allclose(model.store.grad.get() / n_tokens, gradient, atol=1e-6)
+
+
+def test_two_runs_are_equal_bit_for_bit(open_there):
+    first, second = (gradient_of(CONFIG, open_there())[3] for _ in range(2))
+    assert np.array_equal(first, second)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_the_search_finds_what_it_finds_on_the_cpu(open_there, beam):
+    model, there = (Transformer(replace(CONFIG, P_drop=0.0), seed=5) for _ in range(2))
+    device = open_there()
+    device.take_over(there)
+    for source in (SOURCE, SOURCE[:1]):
+        here, found = (search(each, source, beam, extra_length=4, nbest=beam) for each in (model, there))
+        assert [[each.ids for each in nbest] for nbest in found] == [[each.ids for each in nbest] for nbest in here]
+        scores, expected = ([[each.score for each in nbest] for nbest in of] for of in (found, here))
+        np.testing.assert_allclose(scores, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_the_search_runs_with_weights_of_less_precision(open_there, precision):
+    model = Transformer(replace(CONFIG, P_drop=0.0), seed=5)
+    open_there(precision).take_over(model)
+    assert model.unembedding.weight.data.itemsize == 2
+    found = search(model, SOURCE, 3, extra_length=4)
+    assert len(found) == 3 and all(np.isfinite(nbest[0].score) for nbest in found)
+
+
+def test_only_products_are_rounded_with_tf32(open_strict):
+    """Gradients of biases and of gamma and beta are sums, and sums are not."""
+    exact, rounded = (gradient_of(replace(CONFIG, N=1), open_strict(precision))[3] for precision in ("fp32", "tf32"))
+    assert 1e-5 < np.linalg.norm(rounded - exact) / np.linalg.norm(exact) < 5e-3
+    open_strict("tf32")
+    dy, x = (strict_array.xp.asarray(np.full((3, 2), value, np.float32)) for value in (1 + 2**-20, 1))
+    dW, db = strict_array.xp.zeros((2, 2), np.float32), strict_array.xp.zeros(2, np.float32)
+    ops_of(dy).linear_backward(dy, x, strict_array.xp.ones((2, 2), np.float32), dW, db)
+    assert dW.get().tolist() == [[3, 3]] * 2 and (db.get() > 3).all()
+
+
+@pytest.mark.parametrize("key", [KEY, DropoutKey(2**63 + 5, 2**40, 3, 2**50 + 1)])
+def test_the_masks_are_numpy_s_bit_for_bit(open_there, key):
+    ones = open_there().xp.ones((7, 100), np.float32)
+    ops = ops_of(ones)
+    assert np.array_equal(ops.on_host(ops.dropout(ones, 0.1, key)[0]) > 0, key.keep((7, 100), 0.1))
+
+
+def test_a_model_too_wide_for_the_kernels_is_refused(open_there):
+    with pytest.raises(UserError, match="d_model=2049: the kernels normalise rows of at most 2048 numbers"):
+        open_there().take_over(Transformer(replace(CONFIG, N=1, d_model=2049, d_k=1, d_v=1, h=1, d_ff=1)))
+
+
+# Training -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def begin_there(begin, open_there, monkeypatch):
+    """begin_there("name", precision="fp32", **changes) -> Trainer of a new run on the device"""
+    def begin_(name="there", precision="fp32", **changes):
+        monkeypatch.setattr(loop, "open_device", lambda *_: open_there(precision))
+        return begin(name, **changes)
+    return begin_
+
+
+def losses(run):
+    return [entry["loss"] for entry in run.read_log("step")]
+
+
+def test_a_step_never_makes_the_host_wait(begin, open_strict, monkeypatch):
+    monkeypatch.setattr(loop, "open_device", lambda *_: open_strict())
+    trainer = begin(clip_norm=0.5)
+    entries = []
+    for index, indices in enumerate(trainer.plan.epoch(0)[:2]):
+        entries.append(trainer.step(0, index, indices))
+    assert strict_array.waits == []
+    assert [trainer.finish(entry)["step"] for entry in entries] == [1, 2]
+    assert strict_array.waits == ["float"] * 4                                     # loss and norm of each
+
+
+@pytest.mark.parametrize("precision, tolerance", [("fp32", 1e-4), ("bf16", 2e-2), ("fp16", 5e-3)])
+def test_a_run_there_is_a_run_on_the_cpu(begin, begin_there, precision, tolerance):
+    here, there = begin("here"), begin_there("there", precision)
+    assert loop.train(here) == loop.train(there) == "12 steps done"
+    assert there.run.checkpoints.steps()[-1].name == here.run.checkpoints.steps()[-1].name
+    np.testing.assert_allclose(losses(there.run), losses(here.run), rtol=tolerance)
+    for event in ("validation", "step"):
+        steps, expected = ([entry["step"] for entry in each.run.read_log(event)] for each in (there, here))
+        assert steps == expected
+    assert all(entry["seconds"] > 0 for entry in there.run.read_log("step"))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision, tolerance", [("fp32", 1e-3), ("tf32", 1e-2), ("bf16", 5e-2), ("fp16", 1e-2)])
+def test_fifty_steps_on_a_gpu_are_fifty_steps_on_the_cpu(begin, open_gpu, monkeypatch, precision, tolerance):
+    here = begin("here", steps=50)
+    loop.train(here)
+    monkeypatch.setattr(loop, "open_device", lambda *_: open_gpu(precision))
+    there = begin("there", steps=50)
+    loop.train(there)
+    np.testing.assert_allclose(losses(there.run), losses(here.run), rtol=tolerance)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_a_run_that_stopped_goes_on_bit_for_bit(begin_there, precision, same_run):
+    whole = begin_there("whole", precision)
+    loop.train(whole)
+    stopped = begin_there("stopped", precision, steps=7)
+    loop.train(stopped)
+    again, _ = loop.resume(stopped.run, replace(stopped.config, training=replace(stopped.config.training, steps=12)))
+    loop.train(again)
+    again.run.checkpoints.of_step(7).unlink()                                      # saved at the stop
+    same_run(again.run, whole.run)
+
+
+def test_a_checkpoint_moves_between_cpu_and_device(begin, begin_there, monkeypatch):
+    def go_on(trainer, steps):
+        config = replace(trainer.config, training=replace(trainer.config.training, steps=steps))
+        return loop.resume(trainer.run, config)[0]
+
+    plain = begin("plain")
+    loop.train(plain)
+    cpu = loop.open_device
+    trainer = begin_there("moving", steps=4)
+    there = loop.open_device
+    loop.train(trainer)
+    for open_device, steps in ((cpu, 8), (there, 12)):
+        monkeypatch.setattr(loop, "open_device", open_device)
+        trainer = go_on(trainer, steps)
+        loop.train(trainer)
+    np.testing.assert_allclose(losses(trainer.run), losses(plain.run), rtol=1e-4)
+    assert load_run(trainer.run.path).translate(["the dog sees a cat"]) is not None
+
+
+def test_validation_bleu_is_that_of_the_cpu(begin, begin_there):
+    scores = [trainer.validation_bleu() for trainer in (begin("here"), begin_there("there"))]
+    assert scores[0]["bleu"] == pytest.approx(scores[1]["bleu"], abs=0.2)
+
+
+def test_weights_that_are_not_finite_end_the_run(begin_there):
+    trainer = begin_there("bad", steps=6)
+    trainer.model.store.data[7] = float("nan")
+    trainer.model.store.refresh()
+    with pytest.raises(UserError, match=r"step 1: the loss is nan, .*; there is no checkpoint yet"):
+        loop.train(trainer)
+    assert trainer.run.checkpoints.steps() == []
+
+
+def test_an_overflow_with_fp16_is_passed_over_and_the_scale_halves(begin_there):
+    trainer = begin_there("overflow", "fp16", steps=3)
+    trainer.device.restore([2.0**24, 0.0])
+    before = trainer.model.store.data.get()
+    entry = trainer.finish(trainer.step(0, 0, trainer.plan.epoch(0)[0]))
+    assert entry["grad_norm"] is None and np.isfinite(entry["loss"])
+    assert trainer.device.state() == [2.0**23, 0.0] and np.array_equal(trainer.model.store.data.get(), before)
+    loop.train(trainer)
+    norms = [entry["grad_norm"] for entry in trainer.run.read_log("step")]
+    assert norms and "NaN" not in json.dumps(norms)
+
+
+def test_the_loss_scale_halves_after_an_overflow_and_doubles_after_patience(open_there, monkeypatch):
+    monkeypatch.setattr(module, "PATIENCE", 3)
+    device, seen = open_there("fp16"), []
+    device.restore([8.0, 0.0])
+    for norm in (1, np.inf, 1, 1, np.nan, 1, 1, 1, 1):
+        device.adapt_loss_scale(device.xp.asarray(norm, np.float64))
+        seen.append(device.state())
+    assert seen == [[8, 1], [4, 0], [4, 1], [4, 2], [2, 0], [2, 1], [2, 2], [4, 0], [4, 1]]
+
+
+def test_gradients_that_overflow_whatever_the_scale_end_the_run(begin_there):
+    trainer = begin_there("hopeless", "fp16")
+    trainer.device.restore([2.0**-17, 0.0])
+    trainer.model.store.grad[3] = float("inf")
+    with pytest.raises(UserError, match="the gradient's norm inf"):
+        trainer.finish(trainer.step(0, 0, trainer.plan.epoch(0)[0]))
+
+
+def test_too_large_a_batch_is_told_with_what_would_fit(begin_there, monkeypatch):
+    trainer, whole = begin_there("large", tokens_per_batch=200, accumulation=1), Transformer.loss_backward
+
+    def limited(model, source_ids, *rest):
+        if len(source_ids) > 5:
+            raise MemoryError("Out of memory allocating 1,000,000 bytes")
+        return whole(model, source_ids, *rest)
+
+    monkeypatch.setattr(Transformer, "loss_backward", limited)
+    indices = max(trainer.plan.epoch(0), key=len)
+    batch = trainer.plan.micro_batches(indices)[0]
+    (n, S), T = batch.source_ids.shape, batch.target_out_ids.shape[1]
+    fits = n
+    while fits > 5:
+        fits //= 2
+    with pytest.raises(UserError) as caught:
+        trainer.step(0, 0, indices)
+    assert str(caught.value) == (f"step 1: not enough memory for {n} pairs of {S} source and {T} target tokens "
+                                 f"(training.tokens_per_batch=200); {fits * max(S, T)} would fit")
+    monkeypatch.setattr(Transformer, "loss_backward", lambda *_: [][0:0] or (_ for _ in ()).throw(MemoryError()))
+    with pytest.raises(UserError, match="; not one pair fits$"):
+        trainer.step(0, 0, indices)

@@ -1,0 +1,95 @@
+"""Several ranks with a device each: the path that a job on GPUs takes, but for NCCL."""
+
+import threading
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import strict_array
+
+from scratchformer.backends.cuda.device import Device, dtype_named
+from scratchformer.parallel import gradient
+from scratchformer.parallel.communicator import Communicator, HostStaged
+from scratchformer.training.loop import Trainer
+
+
+@pytest.fixture
+def open_shared(open_strict, monkeypatch):
+    """open_shared(precision) -> a device for all ranks; its kernels on the CPU run for one of them at a time."""
+    def open_(precision):
+        device, turn = open_strict(precision), threading.Lock()
+        run = device.kernels.run
+
+        def run_alone(*arguments):
+            with turn:
+                run(*arguments)
+
+        monkeypatch.setattr(device.kernels, "run", run_alone)
+        return device
+    return open_
+
+
+def steps_of(trainer):
+    """The log of three steps, one of them with a single pair, and the mean gradient then."""
+    largest = max(trainer.plan.epoch(0), key=len)
+    begun = [trainer.step(0, 0, largest[:pairs]) for pairs in (len(largest), 1, len(largest))]
+    entries = [trainer.finish(entry) for entry in begun]
+    return [(entry["loss"], entry["grad_norm"]) for entry in entries], trainer.optimizer.m.get()
+
+
+@pytest.mark.parametrize("precision, wire, limit", [("fp32", "", 1e-5), ("bf16", "", 1e-2), ("fp32", "bf16", 1e-2)])
+def test_two_ranks_are_one_with_two_micro_batches(precision, wire, limit, together, begin, open_shared, monkeypatch):
+    monkeypatch.setattr(gradient, "BUCKET", 500)
+    plain, device = begin(P_drop=0.2, accumulation=2), open_shared(precision)
+    parts = plain.run, replace(plain.config, training=replace(plain.config.training, wire=wire)), plain.data
+
+    def work(ranks):
+        trainer = Trainer(*parts, plain.tokenizer, device, ranks)
+        assert isinstance(trainer.between_devices, HostStaged)
+        return steps_of(trainer)
+
+    entries, mean = steps_of(Trainer(*parts, plain.tokenizer, device))
+    results = together(2, work)
+    for found, found_mean in results:
+        np.testing.assert_allclose(found, entries, rtol=limit)
+        np.testing.assert_allclose(found_mean, mean, rtol=0, atol=2 * limit * np.abs(mean).max())
+        assert np.array_equal(found_mean, results[0][1])
+
+
+def test_a_step_of_one_rank_among_several_waits_only_to_pass_the_gradient_on(begin, open_strict):
+    """What NCCL does by itself: nothing else makes the host wait."""
+    device = open_strict()
+
+    class Queue(Communicator):
+        size, sent = 2, []
+
+        def all_reduce_(self, x):
+            self.sent.append(x)
+
+    device.communicator = lambda host: Queue()
+    plain = begin(accumulation=2)
+    trainer = Trainer(plain.run, plain.config, plain.data, plain.tokenizer, device)
+    trainer.step(0, 0, max(trainer.plan.epoch(0), key=len))
+    assert strict_array.waits == [] and len(Queue.sent) == 2                       # the gradient, the loss
+    assert all(isinstance(each, strict_array.Array) for each in Queue.sent)
+
+
+def test_a_cpu_needs_no_other_communicator_and_one_rank_none(together, open_strict):
+    device = open_strict("bf16")
+    assert device.communicator(Communicator()).size == 1 and type(device.communicator(Communicator())) is Communicator
+    assert all(together(2, lambda ranks: Device().communicator(ranks) is ranks))
+    assert dtype_named("bfloat16").itemsize == 2
+
+
+def test_arrays_go_through_the_host_and_back(together):
+    def work(ranks):
+        staged, xp = HostStaged(ranks, strict_array.xp), strict_array.xp
+        total, other = xp.asarray(np.full(5, ranks.rank + 1.0)), xp.asarray(np.full((2, 3), ranks.rank, np.float32))
+        staged.all_reduce_(total)
+        staged.all_reduce_(total[1:3])
+        staged.broadcast_(other, root=1)
+        staged.barrier()
+        staged.check()
+        return total.get().tolist(), other.get().tolist()
+
+    assert together(2, work) == [([3, 6, 6, 3, 3], [[1, 1, 1], [1, 1, 1]])] * 2

@@ -1,0 +1,423 @@
+"""Doctor finds what is wrong, in code and setup, and does not cry wolf."""
+
+import gzip
+import json
+import os
+import random
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from scratchformer.doctor import data_probes, diagnosis, setup_probes
+from scratchformer.doctor.findings import Fault, Finding, suspects, verdict
+from scratchformer.nn.layers import Linear
+from scratchformer.text.tokenizer import Tokenizer
+from scratchformer.training import checkpoints, loop
+from scratchformer.training.run import RunDirectory
+
+GIB = 2**30
+
+
+@pytest.fixture(autouse=True)
+def roomy_machine(monkeypatch):
+    """What the tests see does not depend on where they run."""
+    monkeypatch.setattr(setup_probes, "memory_bytes", lambda: 64 * GIB)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=500 * GIB))
+
+
+@pytest.fixture(scope="session")
+def sound_corpus(tmp_path_factory):
+    """Like the small corpus, but without repetitions."""
+    directory, rng = tmp_path_factory.mktemp("sound"), random.Random(0)
+    words = {"the": "der", "dog": "Hund", "cat": "Kater", "sees": "sieht", "hears": "hört", "a": "ein", "big": "großer"}
+    for split, n_lines in (("train", 300), ("val", 20)):
+        lines = [rng.choices(list(words), k=rng.randint(5, 14)) for _ in range(n_lines)]
+        for language, texts in (("en", lines), ("de", [[words[word] for word in line] for line in lines])):
+            (directory / f"{split}.{language}").write_text("".join(" ".join(text) + "\n" for text in texts), "utf-8")
+    return directory
+
+
+@pytest.fixture
+def examined(small_config, sound_corpus, corpus):
+    """examined(run, **changes) -> probe's name -> Finding, without the probes of the code"""
+    def examine(run=None, **changes):
+        where = {"directory": str(corpus)} if run else {"directory": str(sound_corpus), "vocab_size": 40}
+        config = small_config(**where | SOUND | changes)
+        text = data_probes.read_text(config.data)
+        tokenizer = Tokenizer.load(run.tokenizer_file) if run else None
+        return {finding.probe: finding for finding in diagnosis.of_setup(config, run, text, tokenizer)}
+    return examine
+
+
+SOUND = {"steps": 1000, "warmup": 200}
+"""With these, the configuration of the small runs is one that doctor is content with."""
+
+
+@pytest.fixture
+def spoil(sound_corpus, tmp_path):
+    """spoil(train=function of the lines of both sides) -> the directory of a copy with other text"""
+    def copy(**changes):
+        directory = shutil.copytree(sound_corpus, tmp_path / "spoiled")
+        for split, change in changes.items():
+            paths = [directory / f"{split}.{language}" for language in ("en", "de")]
+            sides = [path.read_text("utf-8").splitlines() for path in paths]
+            for path, lines in zip(paths, change(*sides), strict=True):
+                path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        return str(directory)
+    return copy
+
+
+# Healthy --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arguments", [
+    "tiny", "multi30k", "base", "big --set N=1", "E --set N=2", "A1 --set N=2", "tiny --set norm=pre",
+    "tiny --set positions=learned --set tied=none --set attention_bias=false",
+])
+def test_nothing_is_wrong_with_the_presets(cli, arguments):
+    code, printed, said = cli("doctor", *arguments.split(), "--json")
+    findings = [json.loads(line) for line in printed.splitlines()]
+    assert [finding for finding in findings if finding["verdict"] == "FAIL"] == []
+    assert (code, said) == (0, "")
+    assert findings[-1] == {"probe": "diagnosis", "verdict": "ok", "seen": findings[-1]["seen"], "suspects": []}
+
+
+def test_a_sound_setup_has_no_failures_and_no_notes(examined):
+    found = examined()
+    assert [finding for finding in found.values() if finding.verdict in ("FAIL", "note")] == []
+    assert {"repeated pairs", "held-out text in training", "lengths", "vocabulary", "unknown tokens", "epochs",
+            "warm-up", "peak learning rate", "loss before the first step", "gradient norm by layer", "disk", "memory",
+            "time on this machine"} <= found.keys()
+
+
+def test_a_trained_run_passes(cli, small_config, sound_corpus, tmp_path):
+    run = RunDirectory(tmp_path / "run")
+    loop.train(loop.begin(run, small_config(directory=str(sound_corpus), vocab_size=40, steps=100)))
+    code, printed, said = cli("doctor", run.path)
+    assert (code, said) == (0, "")
+    assert "No probe failed." in printed and "FAIL" not in printed
+    for probe in ("gradients", "log of the run", "weights", "hidden units after training"):
+        assert f" {probe}\n" in printed
+
+
+def test_each_probe_says_what_was_expected_and_seen(cli):
+    code, printed, _ = cli("doctor", "--code")
+    probes, diagnosis = printed.strip().split("\n\n")
+    assert code == 0 and diagnosis == "No probe failed."
+    assert all(probe.count("        expected ") == probe.count("        seen ") == 1 for probe in probes.split("\nok"))
+    assert printed.count("\nok") >= 12
+    assert max(map(len, printed.splitlines())) <= 120
+
+
+def test_without_text_its_probes_are_skipped_with_the_reason(small_config):
+    config = small_config(directory="", vocab_size=6000)
+    found = {finding.probe: finding for finding in diagnosis.of_setup(config, None, None, None)}
+    assert found["text"].verdict == "skipped" and "--data" in found["text"].seen
+    assert "repeated pairs" not in found and "warm-up" in found
+
+
+# Faults of the code ---------------------------------------------------------------------------------------------------
+
+
+def test_a_fault_is_named_with_its_place_causes_and_file(cli, monkeypatch):
+    right = Linear.backward
+    monkeypatch.setattr(Linear, "backward", lambda self, dy, cache: 1.001 * right(self, dy, cache))
+    code, printed, _ = cli("doctor", "--code")
+    assert code == 1
+    assert "FAIL    gradients" in printed and "usual causes" in printed
+    assert printed.strip().split("\n\n")[-1].startswith("Look first at Linear (scratchformer/nn/layers.py): ")
+
+
+def test_code_that_raises_is_a_fault_and_not_the_end(cli, monkeypatch, trained):
+    def broken(self, x, rng=None):
+        raise IndexError("no such\nthing")
+    monkeypatch.setattr(Linear, "forward", broken)
+    code, printed, said = cli("doctor", trained.path, "--json")
+    findings = [json.loads(line) for line in printed.splitlines()]
+    assert (code, said) == (1, "")
+    assert findings[-1]["suspects"] == ["Linear"]
+    assert any("Linear: raises IndexError: no such thing" in finding["seen"] for finding in findings)
+    assert findings[-2]["probe"] == "the rest" and "IndexError" in findings[-2]["seen"]
+
+
+@pytest.mark.parametrize("places, expected", [
+    (["Transformer", "SelfAttention", "Linear", "Decoder"], ["Linear"]),
+    (["Transformer", "Decoder", "DecoderLayer", "CrossAttention"], ["CrossAttention"]),
+    (["Trainer.step", "noam"], ["noam"]),
+    (["noam", "Linear"], ["Linear", "noam"]),
+    (["Adam", "noam", "batches", "Linear", "Embedding"], ["Linear", "Embedding", "noam"]),
+    ([], []),
+])
+def test_the_suspects_are_the_lowest_parts_at_fault(places, expected):
+    assert suspects(Fault(place, "wrong") for place in places) == expected
+
+
+def test_what_may_be_confused_comes_last():
+    faults = [Fault("FeedForward", "wrong", ("dropout",)), Fault("EncoderLayer", "wrong", ("noam",)), Fault("noam", "")]
+    assert suspects(faults) == ["FeedForward", "noam", "dropout"]
+
+
+@pytest.mark.parametrize("value, expected", [(0.0, "ok"), (1.0, "ok"), (1.5, "note"), (2.0, "note"), (2.1, "FAIL"),
+                                             (np.inf, "FAIL"), (np.nan, "FAIL")])
+def test_a_number_is_judged(value, expected):
+    assert verdict(value, 1.0, 2.0) == expected
+
+
+# Faults of configuration and machine ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("changes, probe, expected", [
+    ({"warmup": 2000}, "warm-up", "FAIL"),
+    ({"warmup": 600}, "warm-up", "note"),
+    ({"lr_factor": 100.0}, "peak learning rate", "FAIL"),
+    ({"lr_factor": 2.0}, "peak learning rate", "note"),
+    ({"lr_factor": 0.001}, "peak learning rate", "note"),
+    ({"lr_factor": 0.001}, "how far weights can go", "FAIL"),
+    ({"max_tokens": 2000}, "warm-up", "FAIL"),
+    ({"steps": 3, "warmup": 1}, "epochs", "note"),
+    ({"N": 24}, "gradient norm by layer", "note"),
+    ({"N": 24, "norm": "pre"}, "gradient norm by layer", "ok"),
+    ({"max_length": 8}, "lengths", "FAIL"),
+    ({"vocab_size": 5000}, "tokens", "FAIL"),
+    ({"tokens_per_batch": 5}, "tokens", "FAIL"),
+    ({"steps": 10**12}, "time on this machine", "note"),
+], ids=str)
+def test_a_bad_configuration_is_told(examined, changes, probe, expected):
+    assert examined(**changes)[probe].verdict == expected
+
+
+def test_a_disk_that_is_too_small(examined, monkeypatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=100_000))
+    assert examined()["disk"].verdict == "FAIL"
+
+
+def test_a_memory_that_is_too_small(examined, monkeypatch):
+    monkeypatch.setattr(setup_probes, "memory_bytes", lambda: 10_000)
+    found = examined()
+    assert found["memory"].verdict == "FAIL"
+    assert found["before the first step"].verdict == "skipped" and "loss before the first step" not in found
+
+
+def test_a_system_that_does_not_tell_its_memory(examined, monkeypatch):
+    monkeypatch.setattr(setup_probes, "memory_bytes", lambda: None)
+    assert examined()["memory"].verdict == "skipped"
+
+
+def test_a_tied_model_that_repeats_what_it_reads_is_no_fault(examined):
+    finding = examined(norm="pre", d_model=256, h=4)["loss before the first step"]
+    assert finding.verdict == "ok" and "repeats what it reads" in finding.seen
+
+
+def test_first_weights_that_are_too_large_are_told(examined, monkeypatch):
+    small = setup_probes.Transformer
+
+    def large(*arguments):
+        model = small(*arguments)
+        model.store.data *= 4
+        return model
+    monkeypatch.setattr(setup_probes, "Transformer", large)
+    assert examined()["loss before the first step"].verdict == "FAIL"
+
+
+# Faults of the text ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("change, probe, expected", [
+    (lambda source, target: (source * 3, target * 3), "repeated pairs", "FAIL"),
+    (lambda source, target: (source + source[:15], target + target[:15]), "repeated pairs", "note"),
+    (lambda source, target: (source, source), "source equal to target", "FAIL"),
+    (lambda source, target: (source, ["gleich", *target[1:-1], source[-1]]), "source equal to target", "ok"),
+    (lambda source, target: (source[:200] + [""] * 100, target), "empty lines", "FAIL"),
+    (lambda source, target: (source, target[1:] + target[:1]), "lines that belong together", "FAIL"),
+    (lambda source, target: (source, [line + " und" * 99 if number % 20 == 0 else line
+                                      for number, line in enumerate(target)]), "lines that belong together", "FAIL"),
+    (lambda source, target: (source[:50], target[:50]), "lines that belong together", "skipped"),
+], ids=lambda value: value if isinstance(value, str) else "")
+def test_bad_training_text_is_told(examined, spoil, change, probe, expected):
+    assert examined(directory=spoil(train=change))[probe].verdict == expected
+
+
+def test_a_test_set_in_the_training_text_is_told(examined, spoil):
+    directory = Path(spoil())
+    for language in ("en", "de"):
+        lines = (directory / f"train.{language}").read_bytes().splitlines(keepends=True)[:20]
+        (directory / f"test_2.{language}.gz").write_bytes(gzip.compress(b"".join(lines)))
+    (directory / "test_3.en").write_bytes(b"without its other side\n")
+    finding = examined(directory=str(directory))["held-out text in training"]
+    assert finding.verdict == "FAIL"
+    assert "test_2: 20 of 20 pairs" in finding.seen and "val: 0 of 20" in finding.seen and "test_3" not in finding.seen
+
+
+def test_held_out_text_of_other_letters_is_told(examined, spoil):
+    directory = spoil(val=lambda source, target: (["собака спит"] * 20, target))
+    finding = examined(directory=directory)["unknown tokens"]
+    assert finding.verdict == "FAIL" and "training text 0.00%" in finding.seen
+
+
+def test_no_held_out_text(examined, sound_corpus):
+    found = examined(directory="", train_source=str(sound_corpus / "train.en"),
+                     train_target=str(sound_corpus / "train.de"))
+    assert found["held-out text in training"].verdict == "skipped" and found["lengths"].verdict == "ok"
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_of_a_large_corpus_the_first_lines_are_examined(examined, spoil, monkeypatch, suffix):
+    directory = Path(spoil(train=lambda source, target: ([*source, *source], [*target, *target])))
+    for path in list(directory.glob("train.*")) if suffix else []:
+        path.with_name(path.name + ".gz").write_bytes(gzip.compress(path.read_bytes()))
+        path.unlink()
+    monkeypatch.setattr(data_probes, "LARGE_FILE_BYTES", 10)
+    monkeypatch.setattr(data_probes, "FIRST_LINES", 100)
+    monkeypatch.setattr(data_probes, "ENCODED_PAIRS", 25)
+    found = examined(directory=str(directory), vocab_size=50)
+    assert found["repeated pairs"].seen == "0.0% of 100 pairs are repetitions (the first 100 lines)"
+    assert "(25 pairs taken evenly from the first 100 lines)" in found["lengths"].seen
+    assert found["held-out text in training"].verdict == "ok"
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_the_share_of_a_large_file_that_was_read_is_known(tmp_path, monkeypatch, suffix):
+    path, numbers = tmp_path / f"numbers{suffix}", random.Random(0)
+    text = "".join(f"{numbers.getrandbits(80)}\r\n" for _ in range(100_000)).encode()
+    path.write_bytes(gzip.compress(b"\xef\xbb\xbf" + text, 1) if suffix else b"\xef\xbb\xbf" + text)
+    monkeypatch.setattr(data_probes, "FIRST_LINES", 40_000)
+    lines, share = data_probes.first_lines(path)
+    assert lines == text.decode().split("\r\n")[:40_000]
+    assert 0.39 < share < 0.6
+
+
+def test_a_sample_that_is_too_small_for_the_vocabulary_is_no_fault(examined, monkeypatch):
+    monkeypatch.setattr(data_probes, "ENCODED_PAIRS", 25)
+    finding = examined(vocab_size=3000)["tokens"]
+    assert finding.verdict == "skipped" and "in a sample of 25 pairs" in finding.seen
+
+
+# Faults of a run ------------------------------------------------------------------------------------------------------
+
+
+def spoil_weights(run, change):
+    """Write the last checkpoint anew with change(weights)."""
+    path = run.checkpoints.best
+    good = checkpoints.load(path)
+    checkpoints.save(path, replace(good, weights=change(dict(good.weights))))
+
+
+def test_weights_that_are_not_finite_are_told(examined, own_run):
+    name = "decoder.layers.0.feed_forward.inner.weight"
+    spoil_weights(own_run, lambda weights: weights | {name: weights[name] * np.nan})
+    found = examined(own_run)
+    assert found["weights"].verdict == "FAIL" and "hidden units after training" not in found
+
+
+def test_hidden_units_that_are_dead_are_told(examined, own_run):
+    name = "encoder.layers.0.feed_forward.inner.bias"
+    assert examined(own_run)["hidden units after training"].verdict == "ok"
+    spoil_weights(own_run, lambda weights: weights | {name: weights[name] - 100})
+    finding = examined(own_run)["hidden units after training"]
+    assert finding.verdict == "FAIL" and "100%" in finding.seen
+
+
+def test_a_damaged_checkpoint_is_told(examined, own_run):
+    own_run.checkpoints.best.write_bytes(b"damaged")
+    assert examined(own_run)["weights"].verdict == "FAIL"
+
+
+def test_a_damaged_best_checkpoint_alone_is_told(examined, own_run):
+    for path in own_run.checkpoints.steps():
+        path.unlink()
+    os.truncate(own_run.checkpoints.best, 100)
+    assert examined(own_run)["weights"].verdict == "FAIL"
+
+
+def test_a_run_without_checkpoints(examined, own_run):
+    shutil.rmtree(own_run.checkpoints.directory)
+    assert examined(own_run)["weights"].verdict == "skipped"
+
+
+@pytest.mark.parametrize("losses, expected, seen", [
+    (np.linspace(8, 2, 200), "ok", "loss 7.86 at first, 2.14 at last (200 steps)"),
+    (np.concatenate([np.linspace(8, 2, 150), np.linspace(2, 6, 50)]), "FAIL", "it rose by 3."),
+    (np.full(200, 8.0), "FAIL", "it did not fall"),
+    (np.where(np.arange(200) == 100, 12, np.linspace(8, 2, 200)), "note", "1 steps 3 nats above"),
+    (np.where(np.arange(200) == 120, np.nan, np.linspace(8, 2, 200)), "FAIL", "not finite at step 121"),
+    (np.linspace(8, 2, 10), "skipped", "10 steps"),
+])
+def test_the_log_of_a_run_is_judged(examined, own_run, losses, expected, seen):
+    own_run.log_file.unlink()
+    for step, loss in enumerate(losses, 1):
+        own_run.log("step", {"step": step, "loss": float(loss), "grad_norm": 1.0})
+    finding = examined(own_run)["log of the run"]
+    assert finding.verdict == expected and seen in finding.seen, finding
+
+
+@pytest.mark.parametrize("content, seen", [
+    (b"\xff\xfe\x00" * 50, "not UTF-8"), (b'{"event": "step", "step": 1}\n', "an entry without a sound number"),
+    (b'{"event": "step", "loss": "abc", "grad_norm": 1}\n', "an entry without a sound number")])
+def test_a_log_that_cannot_be_read_is_told_and_the_rest_examined(examined, own_run, content, seen):
+    own_run.log_file.write_bytes(content)
+    findings = examined(own_run)
+    assert findings["log of the run"].verdict == "FAIL" and seen in findings["log of the run"].seen
+    assert findings["weights"].verdict == "ok" and "disk" in findings
+
+
+def test_a_validation_loss_that_rises_is_noted(examined, own_run):
+    own_run.log_file.unlink()
+    for step in range(1, 101):
+        own_run.log("step", {"step": step, "loss": 8 - step / 20, "grad_norm": 1.0})
+    for step, loss in ((50, 3.0), (100, 3.5)):
+        own_run.log("validation", {"step": step, "loss": loss})
+    finding = examined(own_run)["log of the run"]
+    assert finding.verdict == "note" and "validation 3.00 at best, 3.50 at last" in finding.seen
+
+
+# Output ---------------------------------------------------------------------------------------------------------------
+
+
+def test_the_diagnosis_tells_setup_from_code():
+    fine = Finding("a", "e", "s", "ok")
+    setup = Finding("b", "e", "too much", "FAIL", "causes")
+    code = Finding("c", "e", "s", "FAIL", "causes", (Fault("Linear", "x"), Fault("Encoder", "x")))
+    assert str(diagnosis.Diagnosis([fine, Finding("n", "e", "s", "note")])) == "No probe failed. Worth a thought: n."
+    assert str(diagnosis.Diagnosis([fine, setup])) == "The code is sound, but not the setup: b (too much)."
+    assert str(diagnosis.Diagnosis([code, setup])) == (
+        "Look first at Linear (scratchformer/nn/layers.py): x. What else failed is built on parts that are at fault. "
+        "Then look again at: b.")
+    passed = [diagnosis.Diagnosis(findings).passed for findings in ([fine], [fine, setup], [code])]
+    assert passed == [True, False, False]
+
+
+def test_code_1_if_a_probe_fails(cli, small_settings):
+    code, printed, _ = cli("doctor", "tiny", *small_settings)                      # 20 steps of warm-up in 12
+    assert code == 1 and "FAIL    warm-up" in printed
+    assert "The code is sound, but not the setup:" in " ".join(printed.split("\n\n")[-1].split())
+
+
+@pytest.mark.parametrize("arguments, complaint", [
+    (["tiyn"], "did you mean 'tiny'?"),
+    (["missing.toml"], "missing.toml"),
+    (["tiny", "--data", "missing"], "is not a directory"),
+    (["tiny", "--set", "P_drop=2"], "P_drop=2"),
+    (["tiny", "--train-source", "missing.en"], "pairs"),
+    (["runs/missing"], "runs/missing: neither a run's directory nor a preset"),
+])
+def test_bad_input_is_one_line(refused, arguments, complaint):
+    assert complaint in refused("doctor", *arguments)
+
+
+def test_a_run_is_not_examined_as_another_model(refused, trained):
+    assert "model.N is 3, was 1" in refused("doctor", trained.path, "--set", "N=3")
+
+
+def test_a_directory_without_a_run_is_refused(refused, tmp_path):
+    assert "no run here" in refused("doctor", tmp_path)
+
+
+def test_a_preset_is_meant_where_a_directory_has_its_name(cli, tmp_path, monkeypatch):
+    (tmp_path / "tiny").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert cli("doctor", "tiny", "--code").code == 0

@@ -1,0 +1,285 @@
+"""What `evaluate` and `score` print, keep and refuse."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from library import bleu_by_hand
+from scratchformer import config as configs
+from scratchformer.decoding.translator import Translator
+from scratchformer.errors import UserError
+from scratchformer.experiments import evaluation
+from scratchformer.text.bleu import corpus_scores
+from scratchformer.text.paper_bleu import paper_bleu_and_gap
+from scratchformer.training import loop
+from scratchformer.training.run import RunDirectory, load_run
+
+SOURCES = ["the dog sees a cat", "", "a big bird and the old cat", "the cat hears the old dog", "a dog"]
+REFERENCES = ["Kater ein sieht Hund der", "Hund", "Kater alter der und Vogel großer ein", "", "„Hund ein“"]
+KEPT = ["checkpoint", "step", "source", "reference", "beam", "alpha", "n_sentences", "bleu", "bleu_signature", "chrf",
+        "chrf_signature", "length_ratio", "brevity_penalty", "paper_bleu", "paper_signature"]
+
+
+@pytest.fixture
+def test_files(tmp_path):
+    """A directory with test.en and test.de; some lines are empty."""
+    directory = tmp_path / "test set"
+    directory.mkdir()
+    for language, lines in (("en", SOURCES), ("de", REFERENCES)):
+        (directory / f"test.{language}").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    return directory
+
+
+@pytest.fixture
+def named(test_files):
+    """The options that name the test set."""
+    return ["--source", test_files / "test.en", "--reference", test_files / "test.de"]
+
+
+@pytest.fixture
+def nothing_is_translated(monkeypatch):
+    def fail(*arguments):
+        raise AssertionError("translated, though it was in vain")
+    monkeypatch.setattr(Translator, "stream", fail)
+
+
+def with_data(run, **data):
+    """The run, as if it had been trained on other text."""
+    config = configs.load(run.config_file)
+    run.write_config(configs.with_settings(config, {f"data.{name}": str(value) for name, value in data.items()}))
+    return run
+
+
+# --- evaluate
+
+
+def test_the_test_split_of_the_runs_data_is_the_default(cli, own_run, test_files):
+    with_data(own_run, directory=test_files)
+    code, printed, said = cli("evaluate", own_run.path, "--json")
+    assert (code, said) == (0, "")
+    translations = load_run(own_run.path).translate(SOURCES)
+    scores = json.loads(printed)
+    expected = corpus_scores(translations, REFERENCES)
+    assert {name: scores[name] for name in expected._fields} == expected._asdict()
+    assert scores["source"] == str(test_files / "test.en") and scores["paper"] is None
+
+
+def test_what_is_kept(cli, own_run, named, test_files, monkeypatch):
+    monkeypatch.chdir(test_files)
+    assert cli("evaluate", own_run.path, "--source", "test.en", "--reference", "test.de", "--beam", 1).code == 0
+    assert cli("evaluate", own_run.path, *named, "--paper", "--checkpoint", "last", "--alpha", 1).code == 0
+    first, second = own_run.read_evaluations()
+    assert sorted(first) == sorted(second) == sorted(KEPT)
+    for kept, checkpoint, beam, alpha in ((first, own_run.checkpoints.best, 1, 0.6),
+                                          (second, own_run.checkpoints.of_step(12), 4, 1)):
+        assert (kept["checkpoint"], kept["beam"], kept["alpha"]) == (checkpoint.name, beam, alpha)
+        assert (kept["source"], kept["reference"]) == (str(test_files / "test.en"), str(test_files / "test.de"))
+        expected = corpus_scores(load_run(own_run.path, checkpoint).translate(SOURCES, beam, alpha), REFERENCES)
+        assert {name: kept[name] for name in expected._fields} == expected._asdict()
+    assert (first["paper_bleu"], first["paper_signature"], second["step"]) == (None, None, 12)
+    paper, _ = paper_bleu_and_gap(0.0, load_run(own_run.path, "last").translate(SOURCES, alpha=1), REFERENCES)
+    assert (second["paper_bleu"], second["paper_signature"]) == (paper.bleu, paper.signature)
+
+
+def test_the_language_of_the_papers_score_is_the_runs(cli, begin, corpus, named):
+    files = {"data.train_source": str(corpus / "train.en"), "data.train_target": str(corpus / "train.de")}
+    trainer = begin(target_language="fr", steps=3, **files)
+    loop.train(trainer)
+    printed = cli("evaluate", trainer.run.path, *named, "--paper", "--beam", 1).out
+    assert "|tok:moses-fr|" in printed and printed.count("no published procedure") == 1 and "here fr," in printed
+
+
+def test_a_run_that_cannot_be_written_is_evaluated(cli, own_run, named):
+    own_run.evaluations_file.mkdir()
+    code, printed, said = cli("evaluate", own_run.path, *named, "--beam", 1)
+    assert code == 0 and printed.startswith("BLEU ")
+    assert said.startswith("scores not kept: ") and said.count("\n") == 1
+
+
+def test_two_runs(cli, own_run, named, tmp_path):
+    other = RunDirectory(shutil.copytree(own_run.path, tmp_path / "other"))
+    config = configs.load(other.config_file)
+    other.write_config(configs.with_settings(config, {"decoding.beam": 2, "decoding.alpha": 1.0}))
+    command = ["evaluate", own_run.path, *named, "--against", other.path, "--against-checkpoint",
+               other.checkpoints.of_step(3)]
+    code, printed, said = cli(*command, "--json")
+    assert (code, said) == (0, "")
+    result = json.loads(printed)
+    ours = load_run(own_run.path).translate(SOURCES)
+    theirs = load_run(other.path, other.checkpoints.of_step(3)).translate(SOURCES, 2, 1.0)
+    assert result["bleu"] == corpus_scores(ours, REFERENCES).bleu
+    assert result["against"]["chrf"] == corpus_scores(theirs, REFERENCES).chrf
+    assert (result["against"]["beam"], result["against"]["alpha"], result["against"]["step"]) == (2, 1, 3)
+    assert result["comparison"] == json.loads(json.dumps(
+        [each._asdict() for each in evaluation.compare(ours, theirs, REFERENCES)]))
+    assert [kept["bleu"] for kept in own_run.read_evaluations()] == [result["bleu"]]
+    assert [kept["bleu"] for kept in other.read_evaluations()] == [result["against"]["bleu"]]
+
+    printed = cli(*command, "--beam", 1).out
+    assert printed.count(f"{len(SOURCES)} sentences, beam 1, alpha 0.6, ") == 1, "alpha is each run's own"
+    assert printed.count(f"{len(SOURCES)} sentences, beam 1, alpha 1, ") == 1
+    assert f"{other.path}: step_00000003.safetensors, step 3\n" in printed and "seed:12345" in printed
+
+
+@pytest.mark.parametrize("data, complaint", [
+    ({"directory": ""}, "scratchformer data tiny --out text/tiny"),
+    ({"train_source": "a", "train_target": "b"}, "give --source and --reference"),
+    ({}, "neither test.en nor test.en.gz"),
+])
+def test_a_run_without_a_test_set(refused, own_run, nothing_is_translated, data, complaint):
+    said = refused("evaluate", with_data(own_run, **data).path)
+    assert complaint in said and "--source" in said and "--reference" in said
+
+
+def test_what_is_refused_before_anything_is_translated(refused, own_run, named, test_files, tmp_path,
+                                                       nothing_is_translated):
+    evaluate = ["evaluate", own_run.path, *named]
+    assert "give both" in refused(*evaluate[:4])
+    assert "no run here" in refused(*evaluate, "--against", tmp_path / "nowhere")
+    assert "there is no checkpoint 'x'" in refused(*evaluate, "--against", own_run.path, "--against-checkpoint", "x")
+    assert "of the run --against" in refused(*evaluate, "--against-checkpoint", "best")
+    assert "cannot write" in refused(*evaluate, "--output", tmp_path / "nowhere" / "file")
+    assert "cannot write" in refused(*evaluate, "--output", tmp_path)
+    assert "part of the test set" in refused(*evaluate, "--output", test_files / "test.de")
+    (test_files / "test.de").write_text("one line\n")
+    assert "test.en has 5 lines" in refused(*evaluate, "--output", tmp_path / "out")
+    assert own_run.read_evaluations() == [] and not (tmp_path / "out").exists()
+
+
+# --- the file of translations
+
+
+def test_translations_are_written_even_if_scoring_fails(refused, own_run, named, tmp_path, monkeypatch):
+    def fail(*arguments):
+        raise UserError("no score today")
+    monkeypatch.setattr(evaluation, "assess", fail)
+    (tmp_path / "out").symlink_to(tmp_path / "kept")
+    assert "no score today" in refused("evaluate", own_run.path, *named, "--output", tmp_path / "out")
+    lines = (tmp_path / "kept").read_text(encoding="utf-8").split("\n")
+    assert lines == [*load_run(own_run.path).translate(SOURCES), ""]
+
+
+def test_what_was_there_stays_if_translating_fails(cli, own_run, named, tmp_path, monkeypatch):
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+    monkeypatch.setattr(Translator, "stream", interrupted)
+    out = tmp_path / "results" / "out"
+    out.parent.mkdir()
+    out.write_text("of last time")
+    assert cli("evaluate", own_run.path, *named, "--output", out).code == 130
+    assert [path.read_text() for path in out.parent.iterdir()] == ["of last time"]
+
+
+def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch):
+    def no_space(*arguments):
+        raise OSError(28, "No space left on device")
+    (tmp_path / "out").write_text("of last time")
+    monkeypatch.setattr(evaluation.os, "replace", no_space)
+    for path in (tmp_path / "out", Path("/dev/full")):
+        with pytest.raises(UserError, match=f"{path}: cannot write: No space left on device"):
+            with evaluation.lines_to(path) as write:
+                write(["a line"])
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["of last time"]
+
+
+def test_a_pipe_is_written_to_and_not_replaced(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    descriptor = os.open(tmp_path / "pipe", os.O_RDWR)
+    with evaluation.lines_to(tmp_path / "pipe") as write:
+        write(["ä", ""])
+    assert os.read(descriptor, 10) == "ä\n\n".encode()
+    os.close(descriptor)
+    assert (tmp_path / "pipe").is_fifo() and len(list(tmp_path.iterdir())) == 1
+
+
+# --- score
+
+
+def test_score_says_what_evaluate_said(cli, own_run, named, tmp_path):
+    out = tmp_path / "out"
+    evaluated = json.loads(cli("evaluate", own_run.path, *named, "--paper", "--output", out, "--json").out)
+    scored = json.loads(cli("score", out, *named[2:], "--paper", "--json").out)
+    assert scored == {name: evaluated[name] for name in scored}
+    assert {"bleu", "chrf", "paper_bleu", "paper", "gap", "n_sentences"} < scored.keys()
+
+
+def test_score_for_people(cli, test_files):
+    code, printed, said = cli("score", test_files / "test.de", "--reference", test_files / "test.de", "--paper",
+                              "--against", test_files / "test.en")
+    assert (code, said) == (0, "")
+    lines = printed.splitlines()
+    assert lines[0].startswith("BLEU 100.00  (nrefs:1|") and lines[2].startswith("BLEU 100.00 as the paper's script")
+    assert "no published procedure" not in printed
+    assert lines[4].endswith("Moses tokens, unsmoothed +0.00, plain quotation marks +0.00, words cut at hyphens +0.00")
+    assert sum(f"{test_files / 'test.de'} is better: by " in line for line in lines) == 2
+
+
+def test_what_score_refuses(refused, test_files, tmp_path):
+    (tmp_path / "short").write_text("one line\n")
+    (tmp_path / "empty").write_text("")
+    reference = ["--reference", test_files / "test.de"]
+    assert "short has 1 lines" in refused("score", tmp_path / "short", *reference)
+    assert "short has 1 lines" in refused("score", test_files / "test.en", *reference, "--against", tmp_path / "short")
+    assert "No such file" in refused("score", tmp_path / "nowhere", *reference)
+    assert "no translations to score" in refused("score", tmp_path / "empty", "--reference", tmp_path / "empty")
+
+
+# --- two systems
+
+
+def some_text(seed, n, wrong):
+    random = np.random.default_rng(seed)
+    references = [list(random.choice(list("abcdefgh"), random.integers(6, 14))) for _ in range(n)]
+    return [[" ".join("x" if random.random() < share else word for word in line) for line in references]
+            for share in (0, *wrong)]
+
+
+def test_the_bootstrap_is_that_of_the_lesson():
+    references, ours, theirs = some_text(0, 120, (0.10, 0.13))
+    tables = [bleu_by_hand.count_table([line.split() for line in lines], [line.split() for line in references])
+              for lines in (ours, theirs)]
+    drawn = np.random.default_rng(12345).choice(120, size=(1000, 120), replace=True)
+    a, b = (bleu_by_hand.bleu_of_samples(table, drawn) for table in tables)
+    comparison = evaluation.compare(ours, theirs, references)[0]
+    for values, (low, high), score, lines in ((a, comparison.interval, comparison.score, ours),
+                                              (b, comparison.other_interval, comparison.other_score, theirs)):
+        half = np.subtract(*np.sort(values)[[974, 25]]) / 2
+        assert (low, high) == pytest.approx((values.mean() - half, values.mean() + half), rel=1e-5)
+        assert score == pytest.approx(corpus_scores(lines, references).bleu) and low < score < high
+    beyond = abs(a - b) - abs(a - b).mean() > abs(comparison.score - comparison.other_score)
+    assert 0.01 < comparison.p_value == pytest.approx((beyond.sum() + 1) / 1001, abs=0.002)
+
+
+def test_verdicts():
+    references, good, bad, also_good = some_text(3, 200, (0.1, 0.3, 0.1))
+    for comparison in evaluation.compare(good, bad, references):
+        assert comparison.p_value < 0.01
+        assert comparison.verdict("A", "B").startswith("A is better: by ")
+    for comparison in evaluation.compare(bad, good, references):
+        assert comparison.verdict("A", "B").startswith("B is better: by ")
+    for comparison in evaluation.compare(good, also_good, references):
+        assert comparison.verdict("A", "B").startswith("no difference beyond chance: ")
+    for comparison in evaluation.compare(good, good, references):
+        assert (comparison.p_value, comparison.verdict("A", "B")) == (1, "the same score")
+
+
+def test_the_draw_is_seeded():
+    references, ours, theirs = some_text(2, 30, (0.1, 0.2))
+    assert evaluation.compare(ours, theirs, references) == evaluation.compare(ours, theirs, references)
+
+
+def test_empty_lines_can_be_compared():
+    for comparison in evaluation.compare(["", "a b c d e"], ["", ""], ["", "a b c d e"]):
+        assert comparison.other_score == 0 < comparison.score
+
+
+def test_scorers_are_imported_when_something_is_scored():
+    modules = "scratchformer.commands.scoring, scratchformer.experiments.evaluation, scratchformer.text.paper_bleu"
+    found = f"import sys, {modules}; print({{'sacremoses', 'sacrebleu'}} & sys.modules.keys())"
+    assert subprocess.run([sys.executable, "-c", found], capture_output=True, text=True).stdout == "set()\n"

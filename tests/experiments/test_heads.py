@@ -1,0 +1,236 @@
+"""Do the head scores find what is there? On a model that has learnt nothing, and on weights made up for the purpose."""
+
+import numpy as np
+import pytest
+
+from scratchformer.config import ModelConfig
+from scratchformer.decoding.translator import Translator
+from scratchformer.experiments import heads
+from scratchformer.nn.attention import Mask
+from scratchformer.nn.transformer import Transformer
+from scratchformer.text.bundled import Example, words
+from scratchformer.text.tokenizer import Tokenizer
+
+PAIR = [
+    Example("The old cow avoids the square because it is too sick.",
+            "Die alte Kuh meidet den Platz, weil sie zu krank ist.", "pronoun_choice", "",
+            [[0, 0], [1, 1], [2, 2], [3, 3], [4, 4], [5, 5], [6, 7], [7, 8], [8, 11], [9, 9], [10, 10], [11, 12]],
+            {"pronoun": 7, "antecedent": 2, "rival": 5, "target_pronoun": 8, "expected": "sie", "pair": 0}),
+    Example("The old cow avoids the square because it is too icy.",
+            "Die alte Kuh meidet den Platz, weil er zu eisig ist.", "pronoun_choice", "",
+            [[0, 0], [1, 1], [2, 2], [3, 3], [4, 4], [5, 5], [6, 7], [7, 8], [8, 11], [9, 9], [10, 10], [11, 12]],
+            {"pronoun": 7, "antecedent": 5, "rival": 2, "target_pronoun": 8, "expected": "er", "pair": 0}),
+]
+TWO_TO_ONE = Example("He turns it on.", "Er schaltet ein.", "other", "", [[0, 0], [1, 1], [3, 1], [3, 2]], None)
+N, H = 2, 3
+
+
+@pytest.fixture(scope="module")
+def translator():
+    text = [sentence for example in PAIR for sentence in (example.source, example.target)]
+    tokenizer = Tokenizer.train([*text, *["er sie es"] * 9], 60)                         # many words are several pieces
+    config = ModelConfig(vocab_size=60, N=N, d_model=24, d_ff=16, h=H)
+    return Translator(Transformer(config, seed=0, dtype="float64"), tokenizer)
+
+
+# Pieces and words -----------------------------------------------------------------------------------------------------
+
+
+def test_every_piece_is_a_part_of_its_word(translator):
+    for sentence in (PAIR[0].source, PAIR[1].target):
+        [ids] = translator.tokenizer.encode([sentence])
+        pieces, word_of = translator.tokenizer.pieces(ids), heads.words_of_pieces(translator.tokenizer, sentence)
+        assert len(word_of) == len(pieces) + 1 and word_of[-1] == -1
+        spelt = ["".join(piece for piece, owner in zip(pieces, word_of) if owner == number).replace("▁", "")
+                 for number in range(len(words(sentence)))]
+        assert spelt == words(sentence)
+
+
+def test_a_lone_mark_of_a_beginning_belongs_to_the_word_behind_it():
+    tokenizer = Tokenizer.train(["ab ac ad", "b c d"], 9)                            # single characters
+    [ids] = tokenizer.encode(["b a"])
+    assert "▁" in tokenizer.pieces(ids)
+    spelt = {number: "" for number in (0, 1)}
+    for piece, owner in zip(tokenizer.pieces(ids), heads.words_of_pieces(tokenizer, "b a")):
+        spelt[int(owner)] += piece
+    assert spelt == {0: "▁b", 1: "▁a"}
+
+
+def test_a_word_is_given_what_its_pieces_are_given_and_the_end_belongs_to_none():
+    weights = np.array([[0.1, 0.2, 0.3, 0.4]])
+    np.testing.assert_allclose(heads.sum_over_words(weights, np.array([0, 0, 1, -1])), [[0.3, 0.3]])
+
+
+# What the model attended to -------------------------------------------------------------------------------------------
+
+
+def test_weights_have_rows_of_sum_one_and_the_decoder_sees_no_future(translator):
+    attended = heads.attend(translator, PAIR[0])
+    S, T = len(attended.source_word), len(attended.target_word)
+    assert attended.encoder.shape == (N, H, S, S) and attended.cross.shape == (N, H, T, S)
+    assert attended.decoder.shape == (N, H, T, T) and not np.triu(attended.decoder, 1).any()
+    for weights in attended[:3]:
+        np.testing.assert_allclose(weights.sum(axis=-1), 1)
+
+
+def test_each_kind_of_attention_is_the_one_its_name_says(translator):
+    source_only = PAIR[0]._replace(source=PAIR[1].source)
+    ours, other = heads.attend(translator, PAIR[0]), heads.attend(translator, source_only)
+    np.testing.assert_array_equal(ours.decoder[0], other.decoder[0])
+    assert ours.encoder.shape != other.encoder.shape or not np.array_equal(ours.encoder, other.encoder)
+
+
+# Alignment ------------------------------------------------------------------------------------------------------------
+
+
+def attended_with(cross, source_word, target_word):
+    return heads.Attended(np.zeros(0), np.zeros(0), cross, np.array(source_word), np.array(target_word))
+
+
+def test_pieces_of_a_word_are_summed_as_keys_and_averaged_as_queries():
+    cross = np.array([[0.3, 0.3, 0.4, 0.0],                                        # pieces of word 0: 0.6 in all
+                      [0.0, 0.0, 0.2, 0.8],                                        # the end symbol is never chosen
+                      [0.2, 0.1, 0.7, 0.0],                                        # word 1: 0.3 + 1.0 against 0.7
+                      [0.5, 0.5, 0.0, 0.0]])
+    attended = attended_with(cross, [0, 0, 1, -1], [0, 2, 1, 1])
+    np.testing.assert_array_equal(heads.aligned_words(cross, attended), [0, 0, 1])
+    np.testing.assert_array_equal(heads.aligned_words(np.stack([cross, cross]), attended), [[0, 0, 1]] * 2)
+
+
+def test_the_gold_alignment_is_right_throughout():
+    gold = [heads.sources(PAIR[0], target)[:1] or [0] for target in range(len(words(PAIR[0].target)))]
+    assert heads.alignment_score([np.array(gold)[:, 0]], PAIR[:1]) == (1, 0)
+
+
+def test_one_link_of_a_word_with_two_counts_as_right_but_misses_a_link():
+    score = heads.alignment_score([np.array([0, 3, 0, 0])], [TWO_TO_ONE])          # "ein" wrong, "." renders nothing
+    assert score.accuracy == pytest.approx(2 / 3)
+    assert score.error_rate == pytest.approx(1 - 2 * 2 / (3 + 4))
+    assert heads.alignment_by_chance([TWO_TO_ONE]) == pytest.approx((1 + 2 + 1) / 5 / 3)
+
+
+def test_choices_that_are_not_one_for_each_word_are_refused():
+    with pytest.raises(ValueError, match="3,.*4 words"):
+        heads.alignment_score([np.zeros(3)], [TWO_TO_ONE])
+
+
+def test_the_diagonal_goes_from_corner_to_corner():
+    np.testing.assert_array_equal(heads.diagonal(4, 4), [0, 1, 2, 3])
+    np.testing.assert_array_equal(heads.diagonal(2, 6), [1, 4])
+    np.testing.assert_array_equal(heads.diagonal(6, 2), [0, 0, 0, 1, 1, 1])
+
+
+# Pronouns -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_weights_of_a_pronoun_are_read_off_where_it_looks(translator):
+    example = PAIR[0]
+    attended = heads.attend(translator, example)
+    blank = [np.zeros_like(weights) for weights in attended[:3]]
+    pieces = {name: np.flatnonzero(attended.source_word == example.coreference[name])
+              for name in ("pronoun", "antecedent", "rival")}
+    writing = np.flatnonzero(attended.target_word == 8)[0]
+    # a piece is read a step after it is written
+    german = {word: np.flatnonzero(attended.target_word == word) + 1 for word in (0, 2, 4, 5)}
+    blank[0][0, 0][np.ix_(pieces["pronoun"], pieces["antecedent"])] = 1
+    blank[1][1, 1, writing, german[2]] = 2                                         # Kuh
+    blank[1][1, 1, writing, german[4]] = 3                                         # den
+    blank[2][1, 2, writing, pieces["rival"]] = 4
+    encoder, cross, nouns, articles = heads.pronoun_weights(attended._replace(
+        encoder=blank[0], decoder=blank[1], cross=blank[2]), example).values()
+    expected = np.zeros((4, N, H, 2))
+    expected[0, 0, 0, 0] = len(pieces["antecedent"])
+    expected[1, 1, 2, 1] = 4 * len(pieces["rival"])
+    expected[2, 1, 1, 0] = 2 * len(german[2])
+    expected[3, 1, 1, 1] = 3 * len(german[4])
+    np.testing.assert_allclose([encoder, cross, nouns, articles], expected)
+    written = heads.writing_pronoun(attended._replace(cross=blank[2]), example)
+    np.testing.assert_allclose(written[..., 5], expected[1, ..., 1])
+
+
+def test_a_head_of_the_first_encoder_layer_cannot_tell_the_two_sentences_of_a_pair_apart(translator):
+    weights = np.stack([heads.pronoun_weights(heads.attend(translator, example), example)[heads.PRONOUN_VIEWS[0]][0]
+                        for example in PAIR])                                      # (2, H, 2)
+    for head in range(H):
+        assert heads.pronoun_score(weights[:, head], PAIR)[2:] == (0.5, 0)
+
+
+def test_the_same_preference_in_both_sentences_gets_no_pair():
+    knowing, always_the_first = np.array([[0.3, 0.1], [0.2, 0.1]]), np.array([[0.3, 0.1], [0.1, 0.3]])
+    assert heads.pronoun_score(knowing, PAIR) == pytest.approx((0.25, 0.1, 1, 1))
+    assert heads.pronoun_score(always_the_first, PAIR) == pytest.approx((0.2, 0.2, 0.5, 0))
+
+
+def test_sentences_without_a_rival_or_a_pair_are_refused(translator):
+    with pytest.raises(ValueError, match="two nouns"):
+        heads.pronoun_weights(heads.attend(translator, PAIR[0]), PAIR[0]._replace(coreference=None))
+    alone = PAIR[0]._replace(coreference={key: value for key, value in PAIR[0].coreference.items() if key != "pair"})
+    with pytest.raises(ValueError, match="minimal pair"):
+        heads.pronoun_score(np.zeros((1, 2)), [alone])
+
+
+# Positions ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_previous_token_head_is_found_and_a_uniform_one_is_not():
+    previous = np.eye(5, k=-1)
+    previous[0, 0] = 1
+    assert heads.weight_at_offset(previous, -1) == 1
+    assert heads.weight_at_offset(previous, 1) == 0
+    assert heads.weight_at_offset(heads.uniform_weights(5), -1) == pytest.approx(1 / 5)
+    causal = heads.uniform_weights(4, causal=True)
+    np.testing.assert_allclose(causal.sum(axis=1), 1)
+    assert heads.weight_at_offset(causal, -1) == pytest.approx((1 / 2 + 1 / 3 + 1 / 4) / 3)
+    assert heads.weight_at_offset(np.stack([previous, np.eye(5)]), 0) == pytest.approx([1 / 5, 1])
+
+
+def test_an_offset_longer_than_the_sentence_is_refused():
+    with pytest.raises(ValueError, match=r"3 pieces.*\+3"):
+        heads.weight_at_offset(np.eye(3), 3)
+
+
+# Taking heads away ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
+def test_a_head_taken_away_is_missing_from_what_enters_the_output_projection(translator, kind):
+    layer = heads.attention_layers(translator.model)[kind][1]
+    random = np.random.default_rng(0)
+    shapes = [(2, 4, H, layer.d_k), (2, 4, H, layer.d_k), (2, 4, H, layer.d_v)]
+    q, k, v = (random.normal(size=shape) for shape in shapes)
+    silent = v.copy()
+    silent[:, :, 1] = 0                                                            # a head without values says 0
+    expected, _ = layer._attend(q, k, silent, Mask(), None)
+    before = layer.output.weight.data.copy()
+    with heads.without_heads(layer, [1]):
+        np.testing.assert_allclose(layer._attend(q, k, v, Mask(), None)[0], expected, rtol=0, atol=1e-14)
+    np.testing.assert_array_equal(layer.output.weight.data, before)
+
+
+def test_weights_come_back_even_after_an_error(translator):
+    layer = heads.attention_layers(translator.model)["cross"][0]
+    before = layer.output.weight.data.copy()
+    with pytest.raises(RuntimeError), heads.without_heads(layer, [0, 2]):
+        raise RuntimeError
+    np.testing.assert_array_equal(layer.output.weight.data, before)
+
+
+def test_the_choice_of_a_pronoun_is_that_of_the_logits_at_its_place(translator, monkeypatch):
+    tokenizer = translator.tokenizer
+    source_ids, target_in_ids, target_out_ids = heads.teacher_forced(tokenizer, PAIR)
+    assert (target_in_ids[:, 1:] == target_out_ids[:, :-1]).all()
+    logits = np.zeros((*target_out_ids.shape, 60))
+    for row, (example, pronoun) in enumerate(zip(PAIR, ["sie", "es"])):            # right, then wrong
+        writing = np.flatnonzero(heads.words_of_pieces(tokenizer, example.target) == 8)[0]
+        logits[row, writing, tokenizer.encode([pronoun])[0][0]] = 5
+        logits[row, writing, 0] = 9                                                # more probable than they: no matter
+    monkeypatch.setattr(translator.model, "forward", lambda *ids: (logits, None))
+    assert heads.pronoun_choice(translator, PAIR) == pytest.approx((0.5, 0, np.log(60)))
+
+
+def test_pronouns_that_begin_with_the_same_piece_cannot_be_told_apart():
+    letters = Tokenizer.train([sentence for example in PAIR for sentence in (example.source, example.target)], 40)
+    assert letters.pieces(letters.encode(["er"])[0])[0] == letters.pieces(letters.encode(["es"])[0])[0]
+    model = Transformer(ModelConfig(vocab_size=40, N=1, d_model=12, d_ff=8, h=2), seed=0)
+    with pytest.raises(ValueError, match="er, sie, es"):
+        heads.pronoun_choice(Translator(model, letters), PAIR)

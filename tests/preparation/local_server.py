@@ -1,0 +1,225 @@
+"""The public homes of the data sets, on this machine: archives of the real layout, and a server that can fail.
+
+    dataset = write_dataset(root, "wmt14-en-de", train, val, test)
+    with LocalServer(root) as server:
+        fetch(dataset, directory, mirror=server.url)
+"""
+
+import gzip
+import hashlib
+import io
+import os
+import tarfile
+import threading
+from collections import defaultdict
+from contextlib import suppress
+from dataclasses import replace
+from email.utils import formatdate
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import urlsplit
+
+from scratchformer.preparation.datasets import DATASETS, ParallelText
+
+LANGUAGE_OF_NEIGHBOURS = "cs"
+
+
+# Archives -------------------------------------------------------------------------------------------------------------
+
+
+def write_dataset(root, name, train, val, test):
+    """Write below `root` what the data set consists of, each file where its URL says.
+
+    train, val, test: lists of (source, target) sentences; `train` is dealt out to the parts in turn.
+
+    Returns: the entry of DATASETS, with the checksums and the lengths of these files.
+    """
+    dataset = DATASETS[name]
+    n_parts = len(dataset.train)
+    contents = [(part, train[index::n_parts]) for index, part in enumerate(dataset.train)]
+    sentences = {text: [pair[side] for pair in pairs]
+                 for parallel, pairs in [*contents, (dataset.val, val), (dataset.test, test)]
+                 for side, text in enumerate((parallel.source, parallel.target))}
+    of_origin = defaultdict(dict)
+    for text, lines in sentences.items():
+        of_origin[text.origin][text.member] = encoded(text.member or text.origin.name, lines)
+    origins = {origin: write_origin(root, origin, members) for origin, members in of_origin.items()}
+
+    def here(text):
+        n_bytes = len(of_origin[text.origin][text.member]) if text.member else 0
+        return replace(text, origin=origins[text.origin], n_bytes=n_bytes)
+
+    def both_here(parallel):
+        return ParallelText(here(parallel.source), here(parallel.target))
+
+    return replace(dataset, train=tuple(map(both_here, dataset.train)), val=both_here(dataset.val),
+                   test=both_here(dataset.test))
+
+
+def encoded(name, lines):
+    """The bytes of a text file of this name."""
+    if name.endswith(".sgm"):
+        segments = "".join(f'<seg id="{number}">{line}</seg>\n' for number, line in enumerate(lines, start=1))
+        return f'<srcset setid="test">\n<doc docid="one">\n<p>\n{segments}</p>\n</doc>\n</srcset>\n'.encode()
+    data = "".join(line + "\n" for line in lines).encode()
+    return gzip.compress(data, mtime=0) if name.endswith(".gz") else data
+
+
+def write_origin(root, origin, members):
+    """Write one downloadable file and -> its RemoteFile; an archive holds other languages as well."""
+    path = root / urlsplit(origin.url).path.lstrip("/")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if list(members) == [""]:
+        path.write_bytes(members[""])
+    else:
+        others = {f"{name}.{LANGUAGE_OF_NEIGHBOURS}": b"jina rec\n" for name in members}
+        write_tar(path, [regular(name, data) for name, data in {**others, **members}.items()])
+    return described(origin, path)
+
+
+def described(origin, path):
+    """`origin` with the checksum and the length that `path` has."""
+    data = path.read_bytes()
+    algorithm = origin.checksum.partition(":")[0]
+    return replace(origin, checksum=f"{algorithm}:{hashlib.new(algorithm, data).hexdigest()}", n_bytes=len(data))
+
+
+def regular(name, data):
+    member = tarfile.TarInfo(name)
+    member.size = len(data)
+    return member, data
+
+
+def write_tar(path, members):
+    """members: (TarInfo, bytes) in order."""
+    with tarfile.open(path, "w" if path.suffix == ".tar" else "w:gz") as tar:
+        for member, data in members:
+            tar.addfile(member, io.BytesIO(data))
+
+
+# The server -----------------------------------------------------------------------------------------------------------
+
+
+class LocalServer:
+    """Serves the files below `root` at `url` until the end of the with statement.
+
+    next_answers: what it does instead at the next requests, one function of the handler for each.
+    always: what it does instead at all later requests.
+    received: (path, headers) of all requests, oldest first.
+    """
+
+    def __init__(self, root):
+        self.root = root
+        self.next_answers = []
+        self.always = serve
+        self.received = []
+        self.closing = threading.Event()
+
+        class Handler(BaseHTTPRequestHandler):
+            local_server = self
+
+            def do_GET(self):
+                local = self.local_server
+                local.received.append((self.path, dict(self.headers)))
+                answer = local.next_answers.pop(0) if local.next_answers else local.always
+                with suppress(ConnectionError):                                    # the client did not wait for the end
+                    answer(self)
+
+            def log_message(self, *arguments):
+                pass
+
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.thread = threading.Thread(target=self.http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.http.server_port}"
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *exception):
+        self.closing.set()
+        self.http.shutdown()
+        self.http.server_close()
+        self.thread.join()
+
+
+def serve(handler, ranges=True, n_bytes=None, content_encoding=None, validators=True):
+    """Send the file, or the range asked for if it is unchanged.
+
+    ranges: False for a server that sends the whole whatever it is asked for.
+    n_bytes: how much of the body is sent before the connection ends; None for all.
+    """
+    path = handler.local_server.root / handler.path.lstrip("/")
+    if not path.is_file():
+        handler.send_error(404)
+        return
+    body = path.read_bytes()
+    etag = f'"{hashlib.md5(body).hexdigest()}"'
+    start = asked_from(handler.headers) if ranges and handler.headers.get("If-Range", etag) == etag else 0
+    if start and start >= len(body):
+        handler.send_response(416)
+        handler.send_header("Content-Range", f"bytes */{len(body)}")
+        handler.send_header("Content-Length", "0")
+        handler.end_headers()
+        return
+    handler.send_response(206 if start else 200)
+    if start:
+        handler.send_header("Content-Range", f"bytes {start}-{len(body) - 1}/{len(body)}")
+    handler.send_header("Content-Length", str(len(body) - start))
+    if content_encoding:
+        handler.send_header("Content-Encoding", content_encoding)
+    if validators:
+        handler.send_header("ETag", etag)
+        handler.send_header("Last-Modified", formatdate(os.path.getmtime(path), usegmt=True))
+    handler.end_headers()
+    handler.wfile.write(body[start:] if n_bytes is None else body[start:start + n_bytes])
+
+
+def asked_from(headers):
+    """The first byte of the range asked for."""
+    return int(headers["Range"].removeprefix("bytes=").removesuffix("-")) if "Range" in headers else 0
+
+
+def status(code, headers=()):
+    """An answer without a file."""
+    def answer(handler):
+        handler.send_response(code)
+        for name, value in headers:
+            handler.send_header(name, value)
+        handler.send_header("Content-Length", "0")
+        handler.end_headers()
+    return answer
+
+
+def redirect(location):
+    return status(302, [("Location", location)])
+
+
+def broken_off(n_bytes):
+    """The connection ends after so many bytes of the body."""
+    return lambda handler: serve(handler, n_bytes=n_bytes)
+
+
+def without_ranges(handler):
+    serve(handler, ranges=False)
+
+
+def silent(handler):
+    """Nothing is said until the server closes."""
+    handler.local_server.closing.wait()
+
+
+def stalled(n_bytes):
+    """Nothing more is said after so many bytes of the body."""
+    def answer(handler):
+        serve(handler, n_bytes=n_bytes)
+        handler.wfile.flush()
+        handler.local_server.closing.wait()
+    return answer
+
+
+def hung_up(handler):
+    """The connection ends without an answer."""
+    handler.close_connection = True

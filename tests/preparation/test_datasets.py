@@ -1,0 +1,234 @@
+"""From the name of a data set to its text, served from this machine."""
+
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from local_server import LANGUAGE_OF_NEIGHBOURS, LocalServer, described, serve, status, write_dataset
+
+from scratchformer.config import PRESETS
+from scratchformer.errors import UserError
+from scratchformer.preparation import datasets
+from scratchformer.preparation import download as downloads
+from scratchformer.preparation.datasets import DATASETS, fetch
+from scratchformer.text.corpora import read_pairs
+
+
+def sentences(split, n_lines):
+    return [(f"{split} sentence {number}", f"{split} Satz {number} äöü") for number in range(n_lines)]
+
+
+TRAIN, VAL, TEST = sentences("train", 25), sentences("val", 4), sentences("test", 6)
+
+
+@pytest.fixture(params=DATASETS)
+def name(request):
+    return request.param
+
+
+@pytest.fixture
+def server(tmp_path, monkeypatch):
+    monkeypatch.setenv("NO_PROXY", "*")
+    monkeypatch.setattr(downloads, "PAUSES_SECONDS", (0.0,))
+    with LocalServer(tmp_path / "root") as server:
+        yield server
+
+
+@pytest.fixture
+def dataset(server, name):
+    return write_dataset(server.root, name, TRAIN, VAL, TEST)
+
+
+@pytest.fixture
+def fetched(server, tmp_path):
+    """fetched(dataset) -> its files and the lines told"""
+    def call(dataset):
+        lines = []
+        return fetch(dataset, tmp_path / "out", server.url, lines.append), lines
+    return call
+
+
+@pytest.fixture
+def refused(fetched):
+    def call(dataset):
+        with pytest.raises(UserError) as caught:
+            fetched(dataset)
+        assert "\n" not in str(caught.value)
+        return str(caught.value)
+    return call
+
+
+@pytest.fixture
+def small(server):
+    return write_dataset(server.root, "wmt14-en-de", TRAIN, VAL, TEST)
+
+
+def pairs(files):
+    found = read_pairs(*files)
+    return list(zip(found.source, found.target))
+
+
+def test_the_text_of_every_data_set_arrives(dataset, fetched):
+    files, lines = fetched(dataset)
+    n_parts = len(files.train)
+    assert [pairs(part) for part in files.train] == [TRAIN[index::n_parts] for index in range(n_parts)]
+    assert pairs(files.val) == VAL and pairs(files.test) == TEST
+    assert lines == [f"{dataset.licence} See {dataset.home_page}"]
+
+
+def test_nothing_but_the_text_is_unpacked(dataset, fetched, tmp_path):
+    fetched(dataset)
+    assert [path for path in (tmp_path / "out").rglob(f"*.{LANGUAGE_OF_NEIGHBOURS}")] == []
+    assert [path for path in (tmp_path / "out").rglob("*.partial*")] == []
+
+
+def test_a_second_time_nothing_is_done(dataset, fetched, server, tmp_path):
+    first, _ = fetched(dataset)
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*")}
+    server.received.clear()
+    again, _ = fetched(dataset)
+    assert again == first and server.received == []
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*")} == before
+
+
+def test_archives_may_go_once_they_are_unpacked(small, fetched, server, tmp_path):
+    first, _ = fetched(small)
+    shutil.rmtree(tmp_path / "out" / "downloads")
+    server.received.clear()
+    assert fetched(small)[0] == first and server.received == []
+
+
+def test_a_text_that_was_lost_is_unpacked_again(small, fetched, server):
+    files, _ = fetched(small)
+    server.received.clear()
+    for path in (files.train[1].target, files.test.source):
+        path.unlink()
+    assert fetched(small)[0] == files
+    assert pairs(files.test) == TEST and len(pairs(files.train[1])) > 0 and server.received == []
+
+
+def test_the_licence_is_told_before_the_first_request(small, server, tmp_path):
+    n_requests = []
+    fetch(small, tmp_path / "out", server.url, lambda line: n_requests.append(len(server.received)))
+    assert n_requests == [0]
+
+
+def test_a_failure_is_told_and_the_next_call_goes_on(small, fetched, refused, server):
+    server.next_answers = [status(503)] * 2
+    assert "given up" in refused(small)
+    server.next_answers = [status(503)]
+    files, lines = fetched(small)
+    assert pairs(files.test) == TEST
+    assert len(lines) == 2 and "trying again" in lines[1]
+
+
+def test_a_truncated_archive_whose_checksum_is_right(small, refused, server):
+    """It was made so at its home; what to do about it is said."""
+    origin = small.train[1].source.origin
+    path = server.root / origin.url.split("/", 3)[3]
+    path.write_bytes(path.read_bytes()[:150])
+    damaged = described(origin, path)
+
+    def with_damaged(pair):
+        return replace(pair, source=replace(pair.source, origin=damaged), target=replace(pair.target, origin=damaged))
+
+    dataset = replace(small, train=(small.train[0], with_damaged(small.train[1])))
+    said = refused(dataset)
+    assert "commoncrawl.tgz" in said and "commoncrawl.de-en" in said and "remove it" in said
+
+
+def test_an_archive_that_was_damaged_on_disk(small, fetched, refused, tmp_path):
+    files, _ = fetched(small)
+    files.train[0].source.unlink()
+    archive = tmp_path / "out" / "downloads" / small.train[0].source.origin.name
+    data = bytearray(archive.read_bytes())
+    data[len(data) // 2] ^= 1
+    archive.write_bytes(data)
+    assert archive.name in (said := refused(small)) and "remove it and run the command again" in said
+    archive.unlink()
+    assert fetched(small)[0] == files and len(pairs(files.train[0])) > 0
+
+
+# --- the disk
+
+
+@pytest.mark.parametrize("name, room", [("wmt14-en-de", 3.1e9), ("wmt14-en-fr", 15.5e9), ("multi30k", 1e6)])
+def test_the_room_is_counted_before_the_download(name, room, server, tmp_path, monkeypatch):
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(datasets.shutil, "disk_usage", lambda path: usage._replace(free=int(room)))
+    with pytest.raises(UserError, match=r"not enough room on this disk: [\d.]+ GB needed, [\d.]+ GB free"):
+        fetch(DATASETS[name], tmp_path / "out", server.url, print)
+    assert server.received == []
+
+
+def test_what_is_there_needs_no_room(dataset, fetched, monkeypatch, tmp_path):
+    fetched(dataset)
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(datasets.shutil, "disk_usage", lambda path: usage._replace(free=0))
+    fetched(dataset)
+
+
+def test_the_room_of_a_partial_download_counts(small, refused, server, tmp_path, monkeypatch):
+    (tmp_path / "out" / "downloads").mkdir(parents=True)
+    needed = sum(origin.n_bytes for origin in {text.origin for text in small.texts}) + sum(
+        text.n_bytes for text in small.texts)
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(datasets.shutil, "disk_usage", lambda path: usage._replace(free=needed - 1))
+    assert "not enough room" in refused(small)
+    name = small.train[0].source.origin.name
+    (tmp_path / "out" / "downloads" / f"{name}.partial").write_bytes(b"x")
+    assert "checksum" in refused(small)                                            # there is room: it was loaded
+
+
+@pytest.mark.parametrize("place", ["out", "out/downloads", "out/unpacked"])
+def test_a_file_where_a_directory_should_be(small, refused, tmp_path, place):
+    path = tmp_path / place
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b"a file")
+    assert place in refused(small) and path.read_bytes() == b"a file"
+
+
+def test_two_at_once(small, server, fetched, tmp_path):
+    """The second comes while the first downloads: it is refused, and the first does not notice."""
+    refusals = []
+
+    def come_in_between(handler):
+        try:
+            fetch(small, tmp_path / "out", server.url, lambda line: None)
+        except UserError as error:
+            refusals.append(str(error))
+        serve(handler)
+
+    server.next_answers = [come_in_between]
+    assert pairs(fetched(small)[0].test) == TEST
+    assert len(refusals) == 1 and "another process is downloading" in refusals[0]
+    assert pairs(fetched(small)[0].test) == TEST                                   # the directory is free again
+
+
+# --- the table
+
+
+def test_the_table_is_consistent(name):
+    dataset = DATASETS[name]
+    for pair in (*dataset.train, dataset.val, dataset.test):
+        for text, language in ((pair.source, dataset.source_language), (pair.target, dataset.target_language)):
+            stem = (text.member or text.origin.name).removesuffix(".gz").removesuffix(".sgm")
+            assert stem.endswith(f".{language}")
+            assert re.fullmatch(r"md5:[0-9a-f]{32}|sha256:[0-9a-f]{64}", text.origin.checksum)
+            assert bool(text.member) == (text.n_bytes > 0)
+    assert len({text.path(Path("d")) for text in dataset.texts}) == len(dataset.texts)
+
+
+def test_data_sets_may_share_a_directory():
+    """Files of the same name are the same, be it within a data set or of two."""
+    origins = {text.origin for dataset in DATASETS.values() for text in dataset.texts}
+    assert len({origin.name for origin in origins}) == len(origins)
+
+
+def test_a_preset_fits_the_data_set_that_it_is_named_after(name):
+    dataset, presets = DATASETS[name], [PRESETS[preset] for preset in PRESETS if preset.startswith(name)]
+    assert presets and {(config.data.source_language, config.data.target_language, config.model.vocab_size)
+                        for config in presets} == {(dataset.source_language, dataset.target_language,
+                                                    dataset.vocab_size)}

@@ -1,0 +1,536 @@
+import gzip
+import io
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from scratchformer.cli import main
+from scratchformer.errors import UserError
+from scratchformer.locks import alone_in
+from scratchformer.preparation import pipeline as preparation
+from scratchformer.preparation.pipeline import Options, copy_text, prepare, require_own_directory, sampled_lines
+from scratchformer.preparation.prepared import PreparedCorpus, read_manifest
+from scratchformer.text.batches import encode_pairs
+from scratchformer.text.corpora import CorpusFiles, ParallelFiles, read_lines, read_pairs
+from scratchformer.text.tokenizer import UNK, Tokenizer
+
+N_PAIRS = 300
+OPTIONS = Options(vocab_size=90, max_words=12, max_length=30)
+DIRT = [("", "leer"), ("\u2028", "leer"), ("word " * 13, "Wort " * 12), ("a b c d e f g h i j", "a"),
+        ("one\x0btwo\r", "zwei\x85drei"), ("he sees the old dog", "Hund alten den sieht er"),
+        ("twice", "zweimal"), ("twice", "zweimal"), ("an unheard of bird .", "ganz neu .")]
+"""Of these pairs 4 are dropped, 2 are equal, and the last has a side of the test text."""
+
+
+def write_pair(directory, name, pairs, packed=False):
+    directory.mkdir(exist_ok=True)
+    paths = []
+    for side, language in enumerate(("en", "de")):
+        data = "".join(pair[side] + "\n" for pair in pairs).encode("utf-8")
+        path = directory / f"{name}.{language}{'.gz' if packed else ''}"
+        path.write_bytes(gzip.compress(data) if packed else data)
+        paths.append(path)
+    return ParallelFiles(*paths)
+
+
+def sentences(n, seed, end=""):
+    rng = random.Random(seed)
+    words = ["dog", "bird", "sees", "hears", "old", "the", "and", "a", "great", "hört", "Straße", "schläft"]
+    lengths = [rng.randint(2, 10) for _ in range(n)]
+    return [(" ".join(rng.choices(words, k=k)) + end, " ".join(rng.choices(words, k=k - 1)) + end) for k in lengths]
+
+
+TEXT = sentences(N_PAIRS, 0)
+
+
+def write_corpus(directory, packed=False):
+    """Two parts, the second with all kinds of dirt; validation text, and test text with a blank line."""
+    parts = [write_pair(directory, "first", TEXT, packed), write_pair(directory, "second", DIRT, packed)]
+    val = write_pair(directory, "dev", sentences(20, 1, " and and"), packed)
+    unseen = [*sentences(8, 2, " and and"), ("an unheard of bird .", "x"), ("", "")]
+    test = write_pair(directory, "newstest", unseen, packed)
+    return CorpusFiles(parts, val, test)
+
+
+@pytest.fixture(autouse=True)
+def several_blocks(monkeypatch):
+    monkeypatch.setattr(preparation, "LINES_PER_BLOCK", 70)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    return write_corpus(tmp_path_factory.mktemp("files"))
+
+
+@pytest.fixture
+def prepared(files, tmp_path):
+    """prepared(**options) -> the directory, the lines it told"""
+    def call(name="out", files=files, **options):
+        told = []
+        prepare(files, tmp_path / name, Options(**{**vars(OPTIONS), **options}), told.append)
+        return tmp_path / name, told
+    return call
+
+
+# --- what comes out
+
+
+def test_the_training_text_is_cleaned_and_counted(prepared):
+    out, told = prepared()
+    kept = [*TEXT, ("one two", "zwei drei"), *DIRT[5:]]
+    assert list(zip(read_lines(out / "train.en"), read_lines(out / "train.de"))) == kept
+    report = read_manifest(out).clean
+    none = {"empty": 0, "too_long": 0, "ratio": 0, "held_out": 0}
+    assert report["parts"] == [
+        {"part": "first.en", "lines": N_PAIRS, "kept": N_PAIRS, **none},
+        {"part": "second.en", "lines": 9, "kept": 5, "empty": 2, "too_long": 1, "ratio": 1, "held_out": 1}]
+    assert report["total"]["lines"] == N_PAIRS + 9 and report["total"]["kept"] == N_PAIRS + 5
+    assert report["repeated"] == N_PAIRS + 5 - len(set(kept))
+    assert [line.split(":")[0] for line in told] == ["clean", "vocabulary", "encode"]
+    assert "test: 10 lines, 1 of them blank" in told[0] and "kept all the same" in told[0]
+
+
+def test_overlap_is_dropped_on_demand(prepared):
+    out, _ = prepared(drop_overlap=True)
+    assert "an unheard of bird ." not in read_lines(out / "train.en")
+    assert read_manifest(out).clean["total"] == {"lines": N_PAIRS + 9, "empty": 2, "too_long": 1, "ratio": 1,
+                                                 "held_out": 1, "kept": N_PAIRS + 4}
+
+
+def test_validation_and_test_text_stay_as_they_are(prepared, files):
+    out, _ = prepared()
+    for name, pair in (("val", files.val), ("test", files.test)):
+        for path, language in zip(pair, ("en", "de")):
+            assert (out / f"{name}.{language}").read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize("vocab_size, max_length", [(90, 14), (120, 9)])
+def test_ids_are_those_of_the_text(prepared, vocab_size, max_length):
+    out, _ = prepared(vocab_size=vocab_size, max_length=max_length)
+    corpus = PreparedCorpus(out)
+    tokenizer = corpus.tokenizer()
+    assert tokenizer.vocab_size == vocab_size
+    for split in ("train", "val"):
+        expected = encode_pairs(tokenizer.encode, read_pairs(*corpus.text_files(split)), max_length, max_length)
+        found = corpus.pairs(split, max_length)
+        for mine, theirs in ((found.source, expected.source), (found.target, expected.target)):
+            assert np.array_equal(mine.ids, theirs.ids) and np.array_equal(mine.offsets, theirs.offsets)
+        assert np.array_equal(found.line_numbers, expected.line_numbers)
+        assert corpus.pairs(split, 256).max_length == max_length, "the limit that n_dropped belongs to"
+        counts = corpus.manifest.splits[split]
+        assert found.n_dropped == expected.n_dropped == counts.longer
+        ids = np.concatenate([expected.source.ids, expected.target.ids])
+        assert counts.unk_share == (ids == UNK).sum() / (len(ids) - 2 * len(expected))
+    assert corpus.manifest.splits["train"].longer > 0 and corpus.manifest.splits["val"].unk_share == 0
+
+
+def test_the_vocabulary_is_learnt_from_an_even_sample_of_both_languages(prepared):
+    out, _ = prepared()
+    sides = [read_lines(out / f"train.{language}") for language in ("en", "de")]
+    assert (out / "tokenizer.model").read_bytes() == Tokenizer.train([*sides[0], *sides[1]], 90).serialized
+    n = len(sides[0])
+    for size in (1, 7, 100, n):
+        assert list(sampled_lines(out / "train.en", n, size)) == [sides[0][-(-k * n // size) - 1]
+                                                                  for k in range(1, size + 1)]
+
+
+def test_characters_that_are_not_in_the_sample(tmp_path, prepared):
+    text = [("dog 東", "Hund 京")] * 2 + [("dog " * 3 + "Straße", "Hund schläft alt")] * 40  # two of 42, not in a sample
+    corpus = CorpusFiles([write_pair(tmp_path / "files", "train", text)], None, None)
+    out, _ = prepared("unknown", corpus, vocab_size=40, sample=20)
+    assert 0 < read_manifest(out).splits["train"].unk_share < 0.1 and list(read_manifest(out).splits) == ["train"]
+    out, _ = prepared("bytes", corpus, vocab_size=290, sample=20, byte_fallback=True)
+    assert read_manifest(out).splits["train"].unk_share == 0 and read_manifest(out).byte_fallback
+
+
+def same_files(files_of, out, other, but=("stages.json",)):
+    mine, theirs = ({path.name: data for path, data in files_of(directory).items() if path.name not in but}
+                    for directory in (out, other))
+    return mine == theirs
+
+
+def test_packed_files_give_the_same(prepared, tmp_path, files_of):
+    out, _ = prepared()
+    packed, _ = prepared("packed", write_corpus(tmp_path / "files", packed=True))
+    assert same_files(files_of, out, packed, ("stages.json", "manifest.json"))
+    assert read_manifest(out).ids_crc32 == read_manifest(packed).ids_crc32
+
+
+def test_the_number_of_workers_leaves_no_trace(prepared, files_of):
+    out, _ = prepared()
+    other, _ = prepared("two", workers=2)
+    assert same_files(files_of, out, other, but=())
+
+
+def test_the_vocabulary_is_learnt_where_ctrl_c_is_heard(prepared, monkeypatch):
+    """With workers, in another process: this one does not know of the change."""
+    monkeypatch.setattr(Tokenizer, "train", None)
+    with pytest.raises(TypeError):
+        prepared()
+    prepared(workers=2)
+    with pytest.raises(UserError, match="vocab_size 9999 is too large for this text"):
+        prepared(workers=2, vocab_size=9999)
+
+
+# --- again
+
+
+def done_again(told):
+    return [line.split(":")[0] for line in told if not line.endswith(("done before", "it is done again"))]
+
+
+def test_nothing_is_done_twice(prepared):
+    out, _ = prepared()
+    times = {path: path.stat().st_mtime_ns for path in out.iterdir()}
+    _, told = prepared(workers=1)
+    assert done_again(told) == [] and len(told) == 3
+    assert {path: path.stat().st_mtime_ns for path in out.iterdir()} == times
+
+
+@pytest.mark.parametrize("options, stages", [
+    ({"max_length": 29}, ["encode"]), ({"vocab_size": 91}, ["vocabulary", "encode"]),
+    ({"sample": 50, "vocab_size": 70}, ["vocabulary", "encode"]), ({"max_words": 8}, ["clean", "vocabulary", "encode"]),
+    ({"max_words": 11}, ["clean"]), ({"max_ratio": 20.0}, ["clean", "vocabulary", "encode"]),
+])
+def test_a_changed_option_redoes_what_depends_on_it(prepared, files_of, options, stages):
+    out, _ = prepared()
+    _, told = prepared(**options)
+    assert done_again(told) == stages
+    assert [line.split(":")[0] for line in told if line.endswith("it is done again")] == stages
+    fresh, _ = prepared("fresh", **options)
+    assert same_files(files_of, out, fresh)
+
+
+def test_a_changed_or_missing_file_redoes_what_depends_on_it(tmp_path, prepared, files_of):
+    corpus = write_corpus(tmp_path / "files")
+    out, _ = prepared(files=corpus)
+    write_pair(tmp_path / "files", "second", [("something else", "etwas anderes")])
+    assert done_again(prepared(files=corpus)[1]) == ["clean", "vocabulary", "encode"]
+    (out / "train.target.ids.npy").unlink()
+    assert done_again(prepared(files=corpus)[1]) == ["encode"]
+    ids = bytearray((out / "train.source.ids.npy").read_bytes())
+    ids[-1] ^= 1                                                                   # a bit of the disk
+    (out / "train.source.ids.npy").write_bytes(ids)
+    assert done_again(prepared(files=corpus)[1]) == ["encode"]
+    stages = (out / "stages.json").read_text(encoding="utf-8")
+    for damaged in ("{", stages.replace('"bytes"', '"bites"')):
+        (out / "stages.json").write_text(damaged)
+        assert done_again(prepared(files=corpus)[1]) == ["clean", "vocabulary", "encode"]
+    assert done_again(prepared(files=corpus._replace(test=None))[1]) == ["clean"]
+    fresh, _ = prepared("fresh", corpus._replace(test=None))
+    assert same_files(files_of, out, fresh) and not (out / "test.en").exists()
+
+
+KILLED = """
+import os, signal
+from pathlib import Path
+from scratchformer import files
+from scratchformer.preparation import pipeline as preparation
+from scratchformer.text.corpora import CorpusFiles, ParallelFiles
+from scratchformer.preparation.pipeline import Options, prepare
+
+def dying(function, calls):
+    def call(*arguments):
+        dying.calls += 1
+        if dying.calls == calls:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return function(*arguments)
+    dying.calls = 0
+    return call
+
+preparation.LINES_PER_BLOCK = 70
+{place} = dying({place}, {calls})
+prepare({files!r}, Path({out!r}), {options!r}, lambda line: None)
+"""
+
+
+def kill(place, calls, files, out):
+    """Prepare these files in another process, which dies when it comes to this place for the nth time."""
+    script = KILLED.format(place=place, calls=calls, files=files, out=str(out), options=OPTIONS)
+    script = "from pathlib import PosixPath\n" + script
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+
+
+@pytest.mark.parametrize("place, calls, done_before", [
+    ("preparation.Cleaner.__call__", 3, 0), ("files.os.replace", 7, 0), ("preparation.Tokenizer.train", 1, 1),
+    ("preparation.Encoder.__call__", 4, 2), ("files.os.replace", 14, 2), ("preparation.manifest_of", 1, 3),
+])
+def test_a_killed_preparation_goes_on_and_ends_the_same(prepared, files, tmp_path, files_of, place, calls, done_before):
+    expected, _ = prepared()
+    out = tmp_path / "killed"
+    kill(place, calls, files, out)
+    with pytest.raises(UserError, match="not finished"):
+        read_manifest(out)
+    _, told = prepared("killed")
+    assert done_again(told) == ["clean", "vocabulary", "encode"][done_before:]
+    assert same_files(files_of, expected, out, but=())
+
+
+@pytest.mark.parametrize("mistake, complaint", [
+    ({"max_words": 1}, "no sentence pair is left"), ({"vocab_size": 9999}, "too large for this text"),
+    ({"max_length": 1}, "at most --max-length 1 tokens"), ({"max_length": 6}, "val.en: none of its 20 pairs"),
+])
+def test_a_mistaken_option_leaves_the_finished_preparation_as_it_was(prepared, files, tmp_path, files_of, mistake,
+                                                                     complaint):
+    val = write_pair(tmp_path / "files", "dev", [("a bird " * 4, "ein Vogel " * 3)] * 20)
+    hard = files._replace(train=files.train[:1], val=val)
+    out, _ = prepared(files=hard)
+    before = files_of(out)
+    with pytest.raises(UserError, match=complaint):
+        prepared(files=hard, **mistake)
+    assert files_of(out) == before and done_again(prepared(files=hard)[1]) == []
+
+
+def test_text_that_is_all_held_out_is_told(prepared, files):
+    with pytest.raises(UserError, match=f"above 9, {N_PAIRS} with a sentence of the val or test text$"):
+        prepared(files=files._replace(train=files.train[:1], val=files.train[0]), max_words=80, drop_overlap=True)
+
+
+@pytest.mark.parametrize("had_test_text", [True, False])
+def test_no_test_text_outlives_a_killed_preparation(prepared, files, tmp_path, files_of, had_test_text):
+    """Whether it was prepared before, or the one that was killed had just copied it."""
+    fresh, _ = prepared("fresh", files._replace(test=None))
+    out, without = tmp_path / "killed", files._replace(test=None)
+    if had_test_text:
+        prepared("killed")
+    kill("preparation.n_repeated", 1, without if had_test_text else files, out)
+    assert (out / "test.en").exists()
+    _, told = prepared("killed", without)
+    assert "clean" in done_again(told) and same_files(files_of, out, fresh, but=())
+
+
+def test_the_test_text_that_somebody_has_put_there_stays(prepared, files):
+    out, _ = prepared(files=files._replace(test=None))
+    (out / "test.en").write_text("mine")
+    prepared(files=files._replace(test=None), max_words=11)
+    assert (out / "test.en").read_text() == "mine"
+
+
+def test_another_format_redoes_everything(prepared, monkeypatch):
+    prepared()
+    monkeypatch.setattr(preparation, "FORMAT", preparation.FORMAT + 1)
+    assert done_again(prepared()[1]) == ["clean", "vocabulary", "encode"]
+
+
+def test_the_manifest_follows_what_needs_no_stage(prepared):
+    out, _ = prepared()
+    manifest = read_manifest(out)
+    older = replace(manifest, versions=manifest.versions | {"numpy": "1.0"})
+    (out / "manifest.json").write_text(older.to_json())
+    assert done_again(prepared(dataset="multi30k")[1]) == []
+    assert read_manifest(out) == replace(older, dataset="multi30k"), "the versions are of what has made it"
+    (out / "manifest.json").write_text("{")
+    assert done_again(prepared()[1]) == [] and read_manifest(out) == manifest
+
+
+# --- whatever is wrong
+
+
+@pytest.fixture
+def spoilt(tmp_path, cli):
+    """spoilt(change, ...) -> what the command says of a corpus that `change(directory)` has spoilt"""
+    def call(change, *arguments, out=tmp_path / "out", is_foreign=False):
+        directory = tmp_path / "files"
+        write_corpus(directory)
+        change(directory)
+        code, _, said = cli("data", "files", "--source", directory / "first.en", "--target", directory / "first.de",
+                            "--val-source", directory / "dev.en", "--val-target", directory / "dev.de", "--out", out,
+                            "--vocab-size", "60", "--workers", "1", *arguments)
+        *stages, said = said.splitlines()
+        assert code == 2 and said.startswith("scratchformer: ")
+        assert all(line.split(":")[0] in ("clean", "vocabulary") for line in stages)
+        assert is_foreign or not (out / "manifest.json").exists()
+        assert list(tmp_path.rglob("*.partial")) == []
+        return said
+    return call
+
+
+def put(name, data):
+    return lambda directory: (directory / name).write_bytes(data)
+
+
+@pytest.mark.parametrize("change, complaint", [
+    (put("first.de", b"eins\nzwei\n"), "not parallel: .*first.en has 300 lines, .*first.de has 2"),
+    (put("first.en", b"fine\n" * 80 + b"Stra\xdfe\n" * 220), "first.en, line 81: not valid UTF-8"),
+    (put("first.en", b""), "first.en has 0 lines"),
+    (put("first.en", b" \n" * 300), "no sentence pair is left of 300 lines: 300 with an empty side"),
+    (put("first.en", b"w " * 99 + b"\n" + b"w " * 81 + b"\n" * 299), "no sentence pair is left"),
+    (put("dev.en", b"one\n"), "dev.en has 1 lines"), (put("dev.de", b"\xff\n" * 20), "dev.de, line 1: not valid UTF-8"),
+    (put("dev.de", b"\n" * 20), "every line is blank"),
+    (lambda directory: (directory / "first.en").unlink(), "cannot read .*first.en: No such file"),
+    (lambda directory: (directory / "dev.en").unlink(), "cannot read .*dev.en: No such file"),
+])
+def test_spoilt_files(spoilt, change, complaint):
+    assert re.search(complaint, spoilt(change))
+
+
+@pytest.mark.parametrize("name", ["first.en", "dev.en"])
+def test_a_pipe_is_refused(spoilt, name):
+    """Nobody writes into it: if it were opened, this would wait for ever."""
+    def replace_by_pipe(directory):
+        (directory / name).unlink()
+        os.mkfifo(directory / name)
+
+    assert f"{name}: not a file on disk; it is read more than once" in spoilt(replace_by_pipe)
+
+
+@pytest.mark.parametrize("arguments, complaint", [
+    (["--vocab-size", "0"], "--vocab-size 0 must be at least 1"), (["--vocab-size", "9"], "too small for this text"),
+    (["--vocab-size", "5000"], "too large for this text: at most"), (["--max-words", "0"], "--max-words 0"),
+    (["--max-ratio", "0.5"], "--max-ratio 0.5"), (["--max-ratio", "nan"], "--max-ratio nan"),
+    (["--max-length", "1"], "at most --max-length 1 tokens"), (["--max-length", "-3"], "--max-length -3"),
+    (["--sample", "0"], "--sample 0"), (["--workers", "0"], "--workers 0"), (["--sample", str(2**40)], "--sample"),
+    (["--languages", "en", "en"], "must differ"), (["--languages", "en", "../de"], "letters and digits"),
+    (["--test-source", "x"], "come in pairs"), (["--source", "x"], "come in pairs"),
+])
+def test_options_out_of_range(spoilt, arguments, complaint):
+    assert complaint in spoilt(lambda directory: None, *arguments)
+
+
+def test_the_help_names_the_defaults(capfd):
+    with pytest.raises(SystemExit):
+        main(["data", "--help"])
+    printed = " ".join(capfd.readouterr().out.partition("options:")[2].split())
+    for name in ("vocab_size", "max_words", "max_ratio", "max_length", "sample"):
+        said = re.search(rf"--{name.replace('_', '-')} .*?\(default: (\d+)[;)]", printed)
+        assert said and float(said[1]) == getattr(Options(), name)
+
+
+def test_files_are_for_files(refused, tmp_path):
+    assert "takes no --vocab-size" in refused("data", "tiny", "--out", tmp_path / "out", "--vocab-size", "5")
+    assert "come in pairs" in refused("data", "files", "--out", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_nothing_of_others_is_overwritten(spoilt, tmp_path, files_of):
+    out = tmp_path / "files"
+    assert "lies in the directory that is to be written" in spoilt(lambda directory: None, out=out)
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "val.de").write_text("mine")
+    assert "holds val.de, which no preparation has made" in spoilt(lambda directory: None, out=own)
+    assert files_of(own) == {own / "val.de": b"mine"}
+    (own / "val.de").unlink()
+    shutil.copytree(tmp_path / "files", own / "downloads")                         # these may be there
+    require_own_directory(own, ("en", "de"))
+    (own / "manifest.json").write_text('{"name": "my corpus"}')
+    (own / "train.en").write_text("mine")
+    before = files_of(own)
+    said = spoilt(lambda directory: None, out=own, is_foreign=True)
+    assert "holds manifest.json, which no preparation has made" in said
+    with pytest.raises(UserError, match="holds manifest.json"):                    # before there is any corpus
+        require_own_directory(own, ("xx", "yy"))
+    assert files_of(own) == before
+    (tmp_path / "file").write_text("in the way")
+    assert "cannot make the directory" in spoilt(lambda directory: None, out=tmp_path / "file" / "out")
+
+
+def test_a_text_that_is_lost_on_the_way(tmp_path):
+    with pytest.raises(UserError, match=r"^cannot read \S*/lost: No such file or directory$"):
+        copy_text(tmp_path / "lost", tmp_path / "copy")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_two_at_once(spoilt, tmp_path):
+    (tmp_path / "out").mkdir()
+    with alone_in(tmp_path / "out", ""):
+        assert "another process is preparing it" in spoilt(lambda directory: None)
+
+
+def test_the_command_tells_what_comes_next(cli, files, tmp_path):
+    code, printed, said = cli("data", "files", "--source", files.train[0].source, "--target", files.train[0].target,
+                              "--source", files.train[1].source, "--target", files.train[1].target,
+                              "--out", tmp_path / "out", "--workers", "1", "--byte-fallback", "--vocab-size", "350",
+                              "--languages", "xx", "yy")
+    assert code == 0, said
+    assert [line.split(":")[0] for line in said.splitlines()] == ["clean", "vocabulary", "encode"]
+    train = read_manifest(tmp_path / "out").splits["train"]
+    assert train.source_tokens > train.target_tokens > train.pairs == N_PAIRS + 6  # of DIRT, the default limits drop 3
+    assert (f"{train.pairs} training pairs of {N_PAIRS + len(DIRT)}, {train.source_tokens:,} xx and "
+            f"{train.target_tokens:,} yy tokens (") in printed
+    assert "\n2 repeated pairs, 0 with a sentence of the val or test text\n" in printed
+    assert f"train PRESET --data {tmp_path / 'out'}" in printed
+    assert (tmp_path / "out" / "train.yy").exists()
+
+
+def test_a_terminal_shows_how_far_a_stage_is(files, tmp_path, monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    manifest = prepare(files, tmp_path / "out", Options(vocab_size=90), lambda line: None)
+    shown = sys.stderr.getvalue()
+    lines = manifest.clean["total"]["kept"]
+    assert f"clean {files.train[0].source.name}: 0.00 pairs" in shown
+    assert f"encode train:   0%|          | 0.00/{lines}" in shown and "encode val:" in shown
+
+
+ENDLESS = """
+import sys
+from scratchformer import cli
+from scratchformer.preparation import pipeline as preparation
+
+def endless(*arguments, stream_blocks=preparation.stream_blocks):
+    while True:
+        yield from stream_blocks(*arguments)
+
+preparation.stream_blocks = endless
+sys.exit(cli.main(sys.argv[1:]))
+"""
+"""`scratchformer`, which finds no end of the text: a signal finds it at work, however late it comes."""
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="looks for processes in /proc")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_workers_end_with_the_command(tmp_path, number):
+    """Ctrl-C goes to the workers as well; a kill does not."""
+    files = write_pair(tmp_path, "long", sentences(20, 0) * 2000)
+    command = ["data", "files", "--source", files.source, "--target", files.target, "--out", tmp_path / "out",
+               "--workers", "2"]
+    partial = tmp_path / "out" / ".train.en.partial"
+    with subprocess.Popen([sys.executable, "-c", ENDLESS, *map(str, command)], start_new_session=True,
+                          stderr=subprocess.PIPE, text=True) as process:
+        try:
+            wait_until(lambda: partial.exists() and partial.stat().st_size)
+            workers = [pid for pid in session_of(process.pid) if pid != process.pid]
+            assert len(workers) >= 2
+            os.killpg(process.pid, number) if number == signal.SIGINT else process.kill()
+            said = process.communicate(timeout=60)[1]
+        finally:
+            process.kill()
+    assert process.returncode == (130 if number == signal.SIGINT else -number), said
+    assert number == signal.SIGKILL or said == "scratchformer: interrupted\n"         # no traceback of a worker
+    wait_until(lambda: not session_of(process.pid))
+    assert partial.exists() == (number == signal.SIGKILL)
+
+
+def wait_until(true, seconds=60):
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def session_of(leader):
+    """The processes of a session that are alive."""
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                with open(f"/proc/{entry}/stat") as file:
+                    state, _, _, session = file.read().rpartition(")")[2].split()[:4]
+            except OSError:
+                continue
+            if int(session) == leader and state != "Z":
+                found.append(int(entry))
+    return found
