@@ -4,8 +4,11 @@ PYTHON ?= python3
 # What `make test` installs: EXTRAS=test,oracle adds PyTorch, and with it the tests that compare with it; kernels adds
 # NVIDIA's compiler, and with it the test that compiles kernels.cu for GPUs.
 EXTRAS ?= test
+# The layout of lessons is made for their pages, and wrong answers are as a learner types them.
+BLACK = black --line-length 120 --skip-magic-trailing-comma scratchformer lessons/library tests tools benchmarks \
+	--extend-exclude tests/lessons/exercises/wrong
 
-.PHONY: demo test check lessons lessons-check ledger bench clean
+.PHONY: demo test check format lessons lessons-check ledger bench clean
 
 demo: .venv/installed
 	.venv/bin/scratchformer demo --out runs/demo
@@ -15,10 +18,16 @@ test: .venv/extras-$(EXTRAS)
 
 # Lint, types and all tests, on all cores, in the environment that is active (or in BIN).
 check:
+	$(BIN)$(BLACK) --check --quiet
 	$(BIN)flake8
 	$(BIN)isort --check --diff --quiet .
 	$(BIN)mypy
 	$(BIN)python -m pytest --numprocesses auto --dist loadfile
+
+# Let black and isort lay out the code.
+format:
+	$(BIN)$(BLACK) --quiet
+	$(BIN)isort --quiet .
 
 # Run the lessons and write their pages: docs/lessons/, which is committed, and site/.
 lessons: .venv/extras-lessons

@@ -28,7 +28,7 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, default=Path("runs/ablations"), help="directory of the runs")
     parser.add_argument("--out", type=Path, default=RESULTS, help="directory of the result (default: results/ here)")
     arguments = parser.parse_args()
-    begun = arguments.runs / "provenance.json"                                     # of the first call: git may move on
+    begun = arguments.runs / "provenance.json"  # of the first call: git may move on
     if not begun.exists():
         arguments.runs.mkdir(parents=True, exist_ok=True)
         replace_text(begun, json.dumps(surroundings()) + "\n")
@@ -36,8 +36,11 @@ def main() -> None:
     if code:
         sys.exit(code)
     found = json.loads((arguments.runs / "ablations.json").read_text(encoding="utf-8"))
-    write(arguments.out, "ablations",
-          {"provenance": json.loads(begun.read_text(encoding="utf-8")), "seeds": list(range(SEEDS)), **found})
+    write(
+        arguments.out,
+        "ablations",
+        {"provenance": json.loads(begun.read_text(encoding="utf-8")), "seeds": list(range(SEEDS)), **found},
+    )
     shutil.copy(arguments.runs / "ablations.png", arguments.out)
 
 

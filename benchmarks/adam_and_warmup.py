@@ -27,19 +27,39 @@ from scratchformer.text.tokenizer import PAD
 from scratchformer.training.data import TrainingData
 from scratchformer.training.loop import validation_loss
 
-SMALL = {"model.d_model": 32, "model.d_ff": 64, "model.h": 2, "model.P_drop": 0.0, "training.tokens_per_batch": 256,
-         "training.eps_ls": 0.0}
+SMALL = {
+    "model.d_model": 32,
+    "model.d_ff": 64,
+    "model.h": 2,
+    "model.P_drop": 0.0,
+    "training.tokens_per_batch": 256,
+    "training.eps_ls": 0.0,
+}
 OPTIMIZERS = {"model.N": 1, "training.steps": 150, "training.warmup": 20}
 WARM_UP = {"model.N": 3, "training.steps": 150, "training.warmup": 40}
 QUICK = {"model.N": 1, "model.d_model": 16, "training.steps": 2, "training.warmup": 2}
 
-RATES = {"gradient descent": (0.1, 0.3, 1, 3), "with momentum": (0.3, 1, 3, 10),
-         "one divisor for all": (0.001, 0.003, 0.01, 0.03), "one divisor for each array": (0.003, 0.01, 0.03, 0.1),
-         "Adam": (0.001, 0.003, 0.01, 0.03), "Adam without momentum": (0.001, 0.003, 0.01, 0.03)}
+RATES = {
+    "gradient descent": (0.1, 0.3, 1, 3),
+    "with momentum": (0.3, 1, 3, 10),
+    "one divisor for all": (0.001, 0.003, 0.01, 0.03),
+    "one divisor for each array": (0.003, 0.01, 0.03, 0.1),
+    "Adam": (0.001, 0.003, 0.01, 0.03),
+    "Adam without momentum": (0.001, 0.003, 0.01, 0.03),
+}
 PEAK = 0.01
-WARMED = ("none", "all", "attention", "queries and keys", "values and output", "all but values and output",
-          "feed-forward", "norms", "embedding")
-LOOK_AT = 20                                                                       # step of the early look
+WARMED = (
+    "none",
+    "all",
+    "attention",
+    "queries and keys",
+    "values and output",
+    "all but values and output",
+    "feed-forward",
+    "norms",
+    "embedding",
+)
+LOOK_AT = 20  # step of the early look
 SEEDS = (0, 1, 2, 3, 4)
 
 # Optimizers ----------------------------------------------------------------------------------------------------------
@@ -116,11 +136,11 @@ def marks(model: Transformer, which: str) -> Array:
 def common_share(model: Transformer, batch: Batch) -> float:
     """Of the mean square of the decoder's output vectors, how much is one vector common to all words: 0 to 1."""
     states, _ = model._states(batch.source_ids, batch.target_in_ids, None)
-    rows = np.asarray(states).reshape(-1, states.shape[-1])[batch.target_out_ids.reshape(-1) != PAD]     # (n, D)
+    rows = np.asarray(states).reshape(-1, states.shape[-1])[batch.target_out_ids.reshape(-1) != PAD]  # (n, D)
     return float((rows.mean(axis=0) ** 2).sum() / (rows**2).sum(axis=1).mean())
 
 
-@np.errstate(over="ignore", invalid="ignore")                                      # it is the end, and recorded as such
+@np.errstate(over="ignore", invalid="ignore")  # it is the end, and recorded as such
 def optimizer_run(kind: str, rate: float, data: TrainingData, config: Config) -> float:
     """-> validation loss after the last step"""
     model = Transformer(config.model, config.training.seed)
@@ -140,21 +160,29 @@ def warm_up_run(which: str, data: TrainingData, config: Config) -> dict[str, Any
         optimizer.warm_step(PEAK, min(1, step / config.training.warmup))
         if step == min(LOOK_AT, config.training.steps):
             early, share = validation_loss(model, data.val, 4096), common_share(model, look_at)
-    return {"seed": config.training.seed, "final_loss": number(validation_loss(model, data.val, 4096)),
-            "early_loss": number(early), "early_common_share": number(share),
-            "final_common_share": number(common_share(model, look_at))}
+    return {
+        "seed": config.training.seed,
+        "final_loss": number(validation_loss(model, data.val, 4096)),
+        "early_loss": number(early),
+        "early_common_share": number(share),
+        "final_common_share": number(common_share(model, look_at)),
+    }
 
 
 def optimizer_row(kind: str, rate: float, data: TrainingData, config: Config, seeds: tuple[int, ...]) -> dict[str, Any]:
-    losses = [number(optimizer_run(kind, rate, data, configs.with_settings(config, {"training.seed": seed})))
-              for seed in seeds]
+    losses = [
+        number(optimizer_run(kind, rate, data, configs.with_settings(config, {"training.seed": seed})))
+        for seed in seeds
+    ]
     print(f"{kind}, rate {rate:g}: {losses}", flush=True)
     return {"optimizer": kind, "rate": rate, "final_loss": spread(losses), "losses": losses}
 
 
 def warm_up_row(norm: str, which: str, data: TrainingData, config: Config, seeds: tuple[int, ...]) -> dict[str, Any]:
-    runs = [warm_up_run(which, data, configs.with_settings(config, {"model.norm": norm, "training.seed": seed}))
-            for seed in seeds]
+    runs = [
+        warm_up_run(which, data, configs.with_settings(config, {"model.norm": norm, "training.seed": seed}))
+        for seed in seeds
+    ]
     losses = [run["final_loss"] for run in runs]
     print(f"{norm}-LN, warm-up for {which}: {losses}, common {[run['early_common_share'] for run in runs]}", flush=True)
     return {"norm": norm, "warmed": which, "final_loss": spread(losses), "runs": runs}
@@ -164,18 +192,34 @@ def main() -> None:
     arguments = arguments_of(__doc__.split("\n")[0])
     seeds = SEEDS[:1] if arguments.quick else SEEDS
     base = configs.with_settings(configs.preset("tiny"), SMALL)
-    first, second = (configs.with_settings(base, settings | (QUICK | WRITTEN_TEXT if arguments.quick else {}))
-                     for settings in (OPTIMIZERS, WARM_UP))
+    first, second = (
+        configs.with_settings(base, settings | (QUICK | WRITTEN_TEXT if arguments.quick else {}))
+        for settings in (OPTIMIZERS, WARM_UP)
+    )
     with threadpool_limits(1):
-        provenance = surroundings()                                                # now: git may move while we measure
+        provenance = surroundings()  # now: git may move while we measure
         data = read_text(base)
-        rows = [warm_up_row(norm, which, data, second, seeds) for norm, ways in
-                (("post", WARMED), ("pre", WARMED[:2])) for which in ways]
-        optimizers = [optimizer_row(kind, rate, data, first, seeds[:3]) for kind, rates in RATES.items()
-                      for rate in rates]
-    write(arguments.out, "adam_and_warmup", {
-        "provenance": provenance, "config": configs.to_dict(second), "optimizer_config": configs.to_dict(first),
-        "peak": PEAK, "seeds": seeds, "results": rows, "optimizers": optimizers})
+        rows = [
+            warm_up_row(norm, which, data, second, seeds)
+            for norm, ways in (("post", WARMED), ("pre", WARMED[:2]))
+            for which in ways
+        ]
+        optimizers = [
+            optimizer_row(kind, rate, data, first, seeds[:3]) for kind, rates in RATES.items() for rate in rates
+        ]
+    write(
+        arguments.out,
+        "adam_and_warmup",
+        {
+            "provenance": provenance,
+            "config": configs.to_dict(second),
+            "optimizer_config": configs.to_dict(first),
+            "peak": PEAK,
+            "seeds": seeds,
+            "results": rows,
+            "optimizers": optimizers,
+        },
+    )
 
 
 if __name__ == "__main__":

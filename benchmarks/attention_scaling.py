@@ -36,8 +36,14 @@ from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import Batch
 from scratchformer.training.data import TrainingData
 
-EXPERIMENT = {"model.d_model": 128, "training.steps": 300, "training.tokens_per_batch": 512, "training.warmup": 100,
-              "training.lr_factor": 0.5, "training.validate_every": 25}
+EXPERIMENT = {
+    "model.d_model": 128,
+    "training.steps": 300,
+    "training.tokens_per_batch": 512,
+    "training.warmup": 100,
+    "training.lr_factor": 0.5,
+    "training.validate_every": 25,
+}
 QUICK = {"model.d_model": 32, "model.d_ff": 64, "training.steps": 4, "training.validate_every": 2}
 HEADS = (1, 8)
 SEEDS = (0, 1, 2)
@@ -74,8 +80,9 @@ class DotProductAttention(ScaledDotProductAttention):
         super().__init__()
         self.ratio = ratio
 
-    def forward(self, q: Array, k: Array, v: Array, mask: Mask = Mask(),
-                rng: DropoutKey | None = None) -> tuple[Array, Any]:
+    def forward(
+        self, q: Array, k: Array, v: Array, mask: Mask = Mask(), rng: DropoutKey | None = None
+    ) -> tuple[Array, Any]:
         return super().forward(self.ratio * q, k, v, mask, rng)
 
     def backward(self, dy: Array, cache: Any) -> tuple[Array, Array, Array]:
@@ -88,7 +95,7 @@ def model_of(variant: str, config: Config) -> Transformer:
     for layer in attention_layers(model).values():
         layer.attention = DotProductAttention(layer.d_k ** (VARIANTS[variant].factor + 1 / 2))
         for weight, _ in query_key_parameters(layer):
-            weight *= layer.d_k**VARIANTS[variant].start
+            weight *= layer.d_k ** VARIANTS[variant].start
     return model
 
 
@@ -110,8 +117,11 @@ class AdamWithOtherSteps(Adam):
 def attention_layers(model: Transformer) -> dict[str, MultiHeadAttention]:
     """In the order of forward."""
     encoder = {f"encoder.{i}.self": layer.self_attention for i, layer in enumerate(model.encoder.layers)}
-    decoder = {f"decoder.{i}.{kind}": residual for i, layer in enumerate(model.decoder.layers)
-               for kind, residual in (("self", layer.self_attention), ("cross", layer.cross_attention))}
+    decoder = {
+        f"decoder.{i}.{kind}": residual
+        for i, layer in enumerate(model.decoder.layers)
+        for kind, residual in (("self", layer.self_attention), ("cross", layer.cross_attention))
+    }
     return {name: residual.sublayer for name, residual in (encoder | decoder).items()}
 
 
@@ -143,12 +153,16 @@ def look(model: Transformer, batch: Batch, config: Config) -> dict[str, Any]:
     caches = dict(zip(attention_layers(model), attention_caches(forward_cache)))
     add_gradient(model, batch, config, step=1)
     gradient_norm = float(np.linalg.norm(model.store.grad))
-    squares = [float((gradient**2).sum()) for layer in attention_layers(model).values()
-               for _, gradient in query_key_parameters(layer)]
+    squares = [
+        float((gradient**2).sum())
+        for layer in attention_layers(model).values()
+        for _, gradient in query_key_parameters(layer)
+    ]
     return {
         "score_std": {name: number(math.sqrt(scores(cache).var(axis=-1).mean())) for name, cache in caches.items()},
         "largest_weight": {name: number(cache.weights.max(axis=-1).mean()) for name, cache in caches.items()},
-        "gradient_norm": number(gradient_norm), "query_key_share": number(math.sqrt(sum(squares)) / gradient_norm),
+        "gradient_norm": number(gradient_norm),
+        "query_key_share": number(math.sqrt(sum(squares)) / gradient_norm),
     }
 
 
@@ -173,10 +187,15 @@ def run(variant: str, data: TrainingData, config: Config) -> dict[str, Any]:
     training, model = config.training, model_of(variant, config)
     batch = equal_lengths(data.train, 64)
     start = look(model, batch, config)
-    optimizer = AdamWithOtherSteps(model, config, config.model.d_k**VARIANTS[variant].step)
+    optimizer = AdamWithOtherSteps(model, config, config.model.d_k ** VARIANTS[variant].step)
     curve = train(model, optimizer, data, config, schedule_of(config))
-    return {"seed": training.seed, "final_loss": number(curve[-1][1]), "start": start,
-            "end": look(model, batch, config), "curve": numbers(curve)}
+    return {
+        "seed": training.seed,
+        "final_loss": number(curve[-1][1]),
+        "start": start,
+        "end": look(model, batch, config),
+        "curve": numbers(curve),
+    }
 
 
 def row(h: int, variant: str, data: TrainingData, config: Config, seeds: tuple[int, ...]) -> dict[str, Any]:
@@ -184,8 +203,11 @@ def row(h: int, variant: str, data: TrainingData, config: Config, seeds: tuple[i
     config = configs.with_settings(config, {"model.h": h})
     runs = [run(variant, data, configs.with_settings(config, {"training.seed": seed})) for seed in seeds]
     losses = spread([each["final_loss"] for each in runs])
-    print(f"h={h}, d_k={config.model.d_k}, {variant}: final loss {losses['mean']} "
-          f"({losses['lowest']} to {losses['highest']})", flush=True)
+    print(
+        f"h={h}, d_k={config.model.d_k}, {variant}: final loss {losses['mean']} "
+        f"({losses['lowest']} to {losses['highest']})",
+        flush=True,
+    )
     return {"h": h, "d_k": config.model.d_k, "variant": variant, "final_loss": losses, "runs": runs}
 
 

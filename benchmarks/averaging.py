@@ -32,11 +32,17 @@ from scratchformer.text.corpora import read_lines
 from scratchformer.training.data import TrainingData, encode_corpus, read_corpus, train_tokenizer
 from scratchformer.training.loop import validation_loss
 
-EXPERIMENT = {"model.d_model": 64, "model.d_ff": 128, "training.steps": 1500, "training.tokens_per_batch": 512,
-              "training.warmup": 300, "training.save_every": 30}
+EXPERIMENT = {
+    "model.d_model": 64,
+    "model.d_ff": 128,
+    "training.steps": 1500,
+    "training.tokens_per_batch": 512,
+    "training.warmup": 300,
+    "training.save_every": 30,
+}
 QUICK = {"model.d_model": 16, "model.d_ff": 32, "training.steps": 45, "training.warmup": 5, "training.save_every": 1}
-PEAK = 0.004                                                                       # of the learning rate
-SHARE_OF_DECAY = 5                                                                 # its last fifth, if it falls to 0
+PEAK = 0.004  # of the learning rate
+SHARE_OF_DECAY = 5  # its last fifth, if it falls to 0
 SEEDS = (0, 1, 2)
 TEXT = Path(__file__).parents[1] / "data" / "tiny"
 
@@ -50,8 +56,12 @@ class System(NamedTuple):
     rate: str = "schedule"
 
 
-SYSTEMS = (*(System(n) for n in (1, 2, 5, 10, 20, 40)), System(5, apart="one step"),
-           System(1, rate="to 0"), System(5, rate="to 0"))
+SYSTEMS = (
+    *(System(n) for n in (1, 2, 5, 10, 20, 40)),
+    System(5, apart="one step"),
+    System(1, rate="to 0"),
+    System(5, rate="to 0"),
+)
 KEPT = System(1), System(5)
 """The systems whose translations are recorded, line by line."""
 
@@ -63,8 +73,9 @@ def learning_rate(step: int, rate: str, config: Config) -> float:
     return fall * noam(step, d_model, settings.warmup, PEAK / noam(settings.warmup, d_model, settings.warmup))
 
 
-def train(model: Transformer, optimizer: Adam, some_batches: list[Batch], config: Config, rate: str,
-          weights: dict[int, Array]) -> None:
+def train(
+    model: Transformer, optimizer: Adam, some_batches: list[Batch], config: Config, rate: str, weights: dict[int, Array]
+) -> None:
     """Go on from step `optimizer.t`; into `weights` goes a copy of all numbers of the model after each step to keep."""
     settings = config.training
     for step in range(optimizer.t + 1, settings.steps + 1):
@@ -128,29 +139,49 @@ def main() -> None:
     quick = QUICK | WRITTEN_TEXT if arguments.quick else {}
     config = configs.with_settings(configs.preset("tiny"), EXPERIMENT | quick)
     seeds = SEEDS[:1] if arguments.quick else SEEDS
-    sources, references = (read_lines(TEXT / f"test.{language}")[:8 if arguments.quick else None]
-                           for language in ("en", "de"))
+    sources, references = (
+        read_lines(TEXT / f"test.{language}")[: 8 if arguments.quick else None] for language in ("en", "de")
+    )
     with threadpool_limits(1):
-        provenance = surroundings()                                                # now: git may move while we measure
+        provenance = surroundings()  # now: git may move while we measure
         corpus = read_corpus(config.data)
         tokenizer = train_tokenizer(corpus, config)
         data = encode_corpus(corpus, tokenizer, config)
 
         def judge(model: Transformer) -> dict[str, Any]:
             translations = Translator(model, tokenizer).translate(sources, beam=1)
-            return {"loss": number(validation_loss(model, data.val, config.training.tokens_per_batch)),
-                    "bleu": number(corpus_scores(translations, references).bleu), "translations": translations}
+            return {
+                "loss": number(validation_loss(model, data.val, config.training.tokens_per_batch)),
+                "bleu": number(corpus_scores(translations, references).bleu),
+                "translations": translations,
+            }
 
         runs = [run(configs.with_settings(config, {"training.seed": seed}), judge, data) for seed in seeds]
-    results = [{**system._asdict(),
-                **{name: [each["systems"][system][name] for each in runs] for name in ("loss", "bleu")},
-                "mean_loss": spread([each["systems"][system]["loss"] for each in runs])["mean"],
-                "mean_bleu": spread([each["systems"][system]["bleu"] for each in runs])["mean"]} for system in SYSTEMS]
-    write(arguments.out, "averaging", {
-        "provenance": provenance, "config": configs.to_dict(config), "seeds": seeds, "results": results,
-        "checkpoints": [checkpoint for each in runs for checkpoint in each["checkpoints"]],
-        "translations": [{"seed": seed, "n": system.n, "lines": each["systems"][system]["translations"]}
-                         for seed, each in zip(seeds, runs) for system in KEPT]})
+    results = [
+        {
+            **system._asdict(),
+            **{name: [each["systems"][system][name] for each in runs] for name in ("loss", "bleu")},
+            "mean_loss": spread([each["systems"][system]["loss"] for each in runs])["mean"],
+            "mean_bleu": spread([each["systems"][system]["bleu"] for each in runs])["mean"],
+        }
+        for system in SYSTEMS
+    ]
+    write(
+        arguments.out,
+        "averaging",
+        {
+            "provenance": provenance,
+            "config": configs.to_dict(config),
+            "seeds": seeds,
+            "results": results,
+            "checkpoints": [checkpoint for each in runs for checkpoint in each["checkpoints"]],
+            "translations": [
+                {"seed": seed, "n": system.n, "lines": each["systems"][system]["translations"]}
+                for seed, each in zip(seeds, runs)
+                for system in KEPT
+            ],
+        },
+    )
 
 
 if __name__ == "__main__":

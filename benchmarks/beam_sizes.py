@@ -33,20 +33,27 @@ from scratchformer.training.run import RunDirectory, load_run
 SHIPPED = [Path("data/tiny_model"), Path("data/tiny/test.en"), Path("data/tiny/test.de")]
 BEAMS, ALPHAS = (1, 2, 4, 8, 16), (0.0, 0.6, 1.0)
 AT_ONCE = 50
-QUICK = 10                                                                         # sentences
+QUICK = 10  # sentences
 
 
-def setting(translator: Translator, sources: list[np.ndarray], references: list[str], beam: int,
-            alpha: float) -> dict[str, Any]:
+def setting(
+    translator: Translator, sources: list[np.ndarray], references: list[str], beam: int, alpha: float
+) -> dict[str, Any]:
     """BLEU and length ratio of the best translations; their log probability in nats and tokens, EOS included, on
     average; and in what share of the sentences the empty translation is likelier than the one found."""
     found = [best for source_ids in sources for [best] in search(translator.model, source_ids, beam, alpha)]
     scores = corpus_scores(translator.tokenizer.decode([best.ids for best in found]), references)
     log_p = np.array([best.log_probability for best in found])
     empty = np.concatenate([log_p_of_empty(translator, source_ids) for source_ids in sources])
-    result = {"beam": beam, "alpha": alpha, "bleu": number(scores.bleu), "length_ratio": number(scores.length_ratio),
-              "log_probability": number(log_p.mean()), "tokens": number(np.mean([n_tokens(best) for best in found])),
-              "empty_is_likelier": number((empty > log_p).mean())}
+    result = {
+        "beam": beam,
+        "alpha": alpha,
+        "bleu": number(scores.bleu),
+        "length_ratio": number(scores.length_ratio),
+        "log_probability": number(log_p.mean()),
+        "tokens": number(np.mean([n_tokens(best) for best in found])),
+        "empty_is_likelier": number((empty > log_p).mean()),
+    }
     print(result, flush=True)
     return result
 
@@ -71,18 +78,30 @@ def main() -> None:
     arguments = parser.parse_args()
     run, source, reference = arguments.files
     with threadpool_limits(1):
-        provenance = surroundings()                                                # now: git may move while we measure
+        provenance = surroundings()  # now: git may move while we measure
         translator = load_run(run)
         pairs = read_pairs(source, reference)
         count = QUICK if arguments.quick else len(pairs.source)
         encoded = encode_sequences(translator.tokenizer.encode, pairs.source[:count])
         sources = [encoded.padded(np.arange(count)[part]) for part in chunks(count, AT_ONCE)]
-        results = [setting(translator, sources, pairs.target[:count], beam, alpha)
-                   for beam in BEAMS for alpha in ALPHAS if beam > 1 or math.isclose(alpha, 0.6)]
+        results = [
+            setting(translator, sources, pairs.target[:count], beam, alpha)
+            for beam in BEAMS
+            for alpha in ALPHAS
+            if beam > 1 or math.isclose(alpha, 0.6)
+        ]
     config = configs.to_dict(configs.load(RunDirectory(run).config_file))
-    write(arguments.out, "beam_sizes", {
-        "provenance": provenance, "config": {part: config[part] for part in ("model", "training")},
-        "seeds": [config["training"]["seed"]], "sentences": count, "results": results})
+    write(
+        arguments.out,
+        "beam_sizes",
+        {
+            "provenance": provenance,
+            "config": {part: config[part] for part in ("model", "training")},
+            "seeds": [config["training"]["seed"]],
+            "sentences": count,
+            "results": results,
+        },
+    )
 
 
 if __name__ == "__main__":

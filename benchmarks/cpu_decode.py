@@ -44,16 +44,16 @@ THEIRS, SPREAD, USUAL = "pytorch", "pytorch_batches", "pytorch_usual"
 and as it is usually written, with its threads inside each operation."""
 
 DEFAULT_MODELS = ["multi30k", "small"]
-SEED = 0                                    # of random weights, and of random sentences
-ALPHA = 0.6                                 # exponent of the length penalty
-EXTRA_LENGTH = 2                            # with random weights, which hardly ever write EOS: all get so much longer
-TYPICAL, SPREAD_OF_LENGTHS = 13.4, 0.3      # of captions: median in tokens, standard deviation of the logarithm
+SEED = 0  # of random weights, and of random sentences
+ALPHA = 0.6  # exponent of the length penalty
+EXTRA_LENGTH = 2  # with random weights, which hardly ever write EOS: all get so much longer
+TYPICAL, SPREAD_OF_LENGTHS = 13.4, 0.3  # of captions: median in tokens, standard deviation of the logarithm
 SHORTEST, LONGEST = 5, 35
 TEST_FILE = "test_2016_flickr.en"
 QUICK_SENTENCES = 12
 
-SAME_SHARE = 0.99                           # of the translations must be the same; the others, ties
-TOLERANCE = 1e-3                            # of scores, in nats
+SAME_SHARE = 0.99  # of the translations must be the same; the others, ties
+TOLERANCE = 1e-3  # of scores, in nats
 
 # What is translated ---------------------------------------------------------------------------------------------------
 
@@ -100,8 +100,10 @@ def random_sentences(vocab_size: int, count: int) -> Sequences:
 
 def batches_by_length(sources: Sequences) -> list[np.ndarray]:
     by_length = np.argsort(sources.lengths, kind="stable")
-    return [sources.padded(by_length[start:start + SENTENCES_AT_ONCE])
-            for start in range(0, len(by_length), SENTENCES_AT_ONCE)]
+    return [
+        sources.padded(by_length[start : start + SENTENCES_AT_ONCE])
+        for start in range(0, len(by_length), SENTENCES_AT_ONCE)
+    ]
 
 
 # The rivals -----------------------------------------------------------------------------------------------------------
@@ -110,14 +112,16 @@ Decode = Callable[[list[np.ndarray]], list[Hypothesis]]
 """From batches of sources to the best translation of each sentence."""
 
 
-def our_decode(model: Transformer, batches: list[np.ndarray], beam: int, threads: int,
-               extra_length: int) -> list[Hypothesis]:
+def our_decode(
+    model: Transformer, batches: list[np.ndarray], beam: int, threads: int, extra_length: int
+) -> list[Hypothesis]:
     """A batch to each thread, as `Translator` does it."""
+
     def work(batch: np.ndarray) -> list[list[Hypothesis]]:
         return search(model, batch, beam, ALPHA, extra_length)
 
     with threadpool_limits(1, "blas"), ThreadPoolExecutor(threads) as pool:
-        found = list(pool.map(work, batches[::-1]))[::-1]                          # the longest first
+        found = list(pool.map(work, batches[::-1]))[::-1]  # the longest first
     return [nbest[0] for of_batch in found for nbest in of_batch]
 
 
@@ -129,13 +133,17 @@ def rivals(task: Task, beam: int, threads: int) -> tuple[dict[str, Decode], dict
     model, _, batches, extra_length = task
     sizes = Weights(model), beam, ALPHA, extra_length, SENTENCES_AT_ONCE, max(batch.shape[1] for batch in batches)
     searchers, usual = [Searcher(*sizes) for _ in range(threads)], UsualSearcher(*sizes)
-    decodes = {OURS: lambda batches: our_decode(model, batches, beam, threads, extra_length),
-               THEIRS: lambda batches: search_in_operations(searchers[0], batches, threads),
-               USUAL: lambda batches: search_in_operations(usual, batches, threads)}
+    decodes = {
+        OURS: lambda batches: our_decode(model, batches, beam, threads, extra_length),
+        THEIRS: lambda batches: search_in_operations(searchers[0], batches, threads),
+        USUAL: lambda batches: search_in_operations(usual, batches, threads),
+    }
     if threads > 1:
         decodes[SPREAD] = lambda batches: search_over_batches(searchers, batches)
-    readers = {OURS: lambda batches: [model.start(batch, beam) for batch in batches],
-               THEIRS: lambda batches: [searchers[0].start(batch) for batch in batches]}
+    readers = {
+        OURS: lambda batches: [model.start(batch, beam) for batch in batches],
+        THEIRS: lambda batches: [searchers[0].start(batch) for batch in batches],
+    }
     return decodes, readers
 
 
@@ -165,7 +173,7 @@ def is_tie(model: Transformer, source: np.ndarray, mine: list[int], other: list[
     mine, other = [*mine, EOS], [*other, EOS]
     first = next(position for position, (a, b) in enumerate(zip(mine, other)) if a != b)
     logits, _ = model.forward(source[None], np.array([[BOS, *mine[:first]]]))
-    likely = logits[0, -1]                                                         # but for a constant
+    likely = logits[0, -1]  # but for a constant
     return abs(likely[mine[first]] - likely[other[first]]) <= TOLERANCE
 
 
@@ -186,21 +194,31 @@ def measure(name: str, task: Task, beam: int, threads: int, repetitions: int) ->
         # Reading alone is shared among threads in another way than reading and writing: it would not be their part.
         reading = take_turns(readers, units, repetitions).seconds if threads == 1 else {}
         pinned = {THEIRS: torch.get_num_threads(), OURS: {"threads": threads, "blas": 1}}
-    spread, reading_spread = ({rival: in_all(times) for rival, times in each.items()}
-                              for each in (turns.seconds, reading))
+    spread, reading_spread = (
+        {rival: in_all(times) for rival, times in each.items()} for each in (turns.seconds, reading)
+    )
     sentences = sum(map(len, task.batches))
     return {
-        "model": name, "weights": task.weights, "beam": beam, "threads": threads, "threads_pinned": pinned,
-        "config": asdict(task.model.config), "alpha": ALPHA, "extra_length": task.extra_length,
-        "sentences": sentences, "batches": len(task.batches),
+        "model": name,
+        "weights": task.weights,
+        "beam": beam,
+        "threads": threads,
+        "threads_pinned": pinned,
+        "config": asdict(task.model.config),
+        "alpha": ALPHA,
+        "extra_length": task.extra_length,
+        "sentences": sentences,
+        "batches": len(task.batches),
         "source_tokens": sum(int(np.count_nonzero(batch != PAD)) for batch in task.batches),
         "generated_tokens": sum(len(hypothesis.ids) for hypothesis in found[OURS]),
         "identical_share": round(same, 5),
         "seconds": spread,
         "seconds_of_reading": reading_spread,
         "sentences_per_second": {rival: round(sentences / labels["minimum"], 1) for rival, labels in spread.items()},
-        "time_over_ours": {label: {rival: round(labels[label] / spread[OURS][label], 3)
-                                   for rival, labels in spread.items()} for label in ("minimum", "median")},
+        "time_over_ours": {
+            label: {rival: round(labels[label] / spread[OURS][label], 3) for rival, labels in spread.items()}
+            for label in ("minimum", "median")
+        },
         "page_faults": {rival: round(float(each.mean(axis=0).sum())) for rival, each in turns.faults.items()},
     }
 
@@ -213,21 +231,28 @@ def in_all(times: np.ndarray) -> dict[str, float]:
 # All cells ------------------------------------------------------------------------------------------------------------
 
 
-def measure_all(tasks: dict[str, Task], beams: list[int], threads: list[int], repetitions: int,
-                out: Path, keep: bool = False) -> list[dict[str, Any]]:
+def measure_all(
+    tasks: dict[str, Task], beams: list[int], threads: list[int], repetitions: int, out: Path, keep: bool = False
+) -> list[dict[str, Any]]:
     """The file is written after each cell, so what is measured is kept; with `keep`, also what it holds of others."""
-    around = surroundings()                                                        # now: git may move while we measure
+    around = surroundings()  # now: git may move while we measure
     around["versions"]["torch"] = importlib.metadata.version("torch")
     paths_cut = [Path(word).name if Path(word).is_absolute() else word for word in sys.argv[1:]]
-    head = {"benchmark": "cpu_decode", "command": " ".join(["python benchmarks/cpu_decode.py", *paths_cut]),
-            "warm_up": WARM_UP, "seed": SEED}
+    head = {
+        "benchmark": "cpu_decode",
+        "command": " ".join(["python benchmarks/cpu_decode.py", *paths_cut]),
+        "warm_up": WARM_UP,
+        "seed": SEED,
+    }
     anew = {(name, n_threads, beam) for name in tasks for n_threads in threads for beam in beams}
     cells = other_cells(out / "cpu_decode.json", ("model", "threads", "beam"), anew) if keep else []
     for name, task in tasks.items():
         for n_threads in threads:
             for beam in beams:
-                cells.append(measure(name, task, beam, n_threads, repetitions)
-                             | {"repetitions": repetitions, "date": around["date"], "commit": around["commit"]})
+                cells.append(
+                    measure(name, task, beam, n_threads, repetitions)
+                    | {"repetitions": repetitions, "date": around["date"], "commit": around["commit"]}
+                )
                 write(out, "cpu_decode", {**head, "cells": cells, **around})
                 print_cell(cells[-1])
     return cells
@@ -235,27 +260,39 @@ def measure_all(tasks: dict[str, Task], beams: list[int], threads: list[int], re
 
 def print_cell(cell: dict[str, Any]) -> None:
     pinned = cell["threads_pinned"]
-    print(f"{cell['model']} ({cell['weights']}), beam {cell['beam']}, {cell['threads']} thread(s) (pinned: PyTorch "
-          f"{pinned[THEIRS]}, here {pinned[OURS]['threads']} with a BLAS thread each), {cell['sentences']} sentences, "
-          f"{cell['generated_tokens']} tokens found, {cell['identical_share']:.2%} the same; seconds, minimum "
-          "(quartiles):")
+    print(
+        f"{cell['model']} ({cell['weights']}), beam {cell['beam']}, {cell['threads']} thread(s) (pinned: PyTorch "
+        f"{pinned[THEIRS]}, here {pinned[OURS]['threads']} with a BLAS thread each), {cell['sentences']} sentences, "
+        f"{cell['generated_tokens']} tokens found, {cell['identical_share']:.2%} the same; seconds, minimum "
+        "(quartiles):"
+    )
     for name, labels in cell["seconds"].items():
         minimum, *quartiles = (f"{seconds:.2f}" for seconds in labels.values())
         reading = cell["seconds_of_reading"].get(name, {}).get("minimum")
-        print(f"    {name:15} {minimum:>7} ({', '.join(quartiles)})"
-              + (f", of which the encoder {reading:.2f}" if reading else ""), flush=True)
+        print(
+            f"    {name:15} {minimum:>7} ({', '.join(quartiles)})"
+            + (f", of which the encoder {reading:.2f}" if reading else ""),
+            flush=True,
+        )
 
 
 def print_table(cells: list[dict[str, Any]]) -> None:
     """A row per cell; where PyTorch has two ways that are written for speed, the faster one counts."""
-    print("\nSentences a second; then PyTorch's time over ours, written for speed and as usual, by the minima and the "
-          "medians.\n")
+    print(
+        "\nSentences a second; then PyTorch's time over ours, written for speed and as usual, by the minima and the "
+        "medians.\n"
+    )
     print(f"{'model':9} {'weights':8} {'beam':>4} {'threads':>7} {OURS:>13} {'fast':>7} {'':7} {'usual':>7}")
     for cell in cells:
-        ratios = [min(of_label[name] for name in names if name in of_label) for names in ((THEIRS, SPREAD), (USUAL,))
-                  for of_label in cell["time_over_ours"].values()]
-        print(f"{cell['model']:9} {cell['weights']:8} {cell['beam']:4} {cell['threads']:7} "
-              f"{cell['sentences_per_second'][OURS]:13.0f} " + " ".join(f"{ratio:7.2f}" for ratio in ratios))
+        ratios = [
+            min(of_label[name] for name in names if name in of_label)
+            for names in ((THEIRS, SPREAD), (USUAL,))
+            for of_label in cell["time_over_ours"].values()
+        ]
+        print(
+            f"{cell['model']:9} {cell['weights']:8} {cell['beam']:4} {cell['threads']:7} "
+            f"{cell['sentences_per_second'][OURS]:13.0f} " + " ".join(f"{ratio:7.2f}" for ratio in ratios)
+        )
 
 
 def main() -> None:
@@ -283,13 +320,18 @@ def main() -> None:
     repetitions = 2 if arguments.quick else arguments.repetitions
     sentences = min(QUICK_SENTENCES, arguments.sentences) if arguments.quick else arguments.sentences
     try:
-        tasks = {name: trained_task(arguments.run, arguments.data, sentences) if arguments.run and name == "multi30k"
-                 else random_task(name, sentences, arguments.quick) for name in arguments.models}
-    except ValueError as error:                                                    # UserError is one
+        tasks = {
+            name: (
+                trained_task(arguments.run, arguments.data, sentences)
+                if arguments.run and name == "multi30k"
+                else random_task(name, sentences, arguments.quick)
+            )
+            for name in arguments.models
+        }
+    except ValueError as error:  # UserError is one
         parser.error(str(error))
-    keep_freed_memory()                                                            # as the command line does
-    print_table(measure_all(tasks, arguments.beams, arguments.threads, repetitions, arguments.out,
-                            arguments.keep))
+    keep_freed_memory()  # as the command line does
+    print_table(measure_all(tasks, arguments.beams, arguments.threads, repetitions, arguments.out, arguments.keep))
 
 
 if __name__ == "__main__":

@@ -31,8 +31,11 @@ def steps_of(nproc: int, threads: int, settings: list[str]) -> list[dict[str, An
     """The log of the steps of a short run."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "scratchformer", "train", "multi30k", "--out", folder]
-        subprocess.run([*command, "--nproc", str(nproc), "--threads", str(threads), *settings],
-                       check=True, stderr=subprocess.DEVNULL)
+        subprocess.run(
+            [*command, "--nproc", str(nproc), "--threads", str(threads), *settings],
+            check=True,
+            stderr=subprocess.DEVNULL,
+        )
         return RunDirectory(Path(folder)).read_log("step")
 
 
@@ -53,15 +56,22 @@ def main() -> None:
     for name, rounds in logs.items():
         seconds = sum(min(entry["seconds"] for entry in same_step) for same_step in zip(*rounds))
         tokens = sum(entry["target_tokens"] for entry in rounds[0])
-        results.append({"variant": name, "tokens_per_second": tokens / seconds,
-                        "losses": [entry["loss"] for entry in rounds[0]]})
+        results.append(
+            {"variant": name, "tokens_per_second": tokens / seconds, "losses": [entry["loss"] for entry in rounds[0]]}
+        )
     for row in results:
         row["of_one_thread"] = row["tokens_per_second"] / results[0]["tokens_per_second"]
         print(f"{row['variant']:28} {row['tokens_per_second']:8,.0f} target tokens/s, {row['of_one_thread']:.2f} times")
-    result = {"benchmark": "cpu_ranks", "command": "python benchmarks/cpu_ranks.py --data DIR", "rounds": n_rounds,
-              "steps": [warm_up + 1, n_steps], "config": configs.to_dict(configs.preset("multi30k")),
-              "provenance": surroundings(), "results": results,
-              "processes_have_the_losses_of_threads": results[1]["losses"] == results[2]["losses"]}
+    result = {
+        "benchmark": "cpu_ranks",
+        "command": "python benchmarks/cpu_ranks.py --data DIR",
+        "rounds": n_rounds,
+        "steps": [warm_up + 1, n_steps],
+        "config": configs.to_dict(configs.preset("multi30k")),
+        "provenance": surroundings(),
+        "results": results,
+        "processes_have_the_losses_of_threads": results[1]["losses"] == results[2]["losses"],
+    }
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / "cpu_ranks.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 

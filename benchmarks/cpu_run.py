@@ -39,17 +39,17 @@ from scratchformer.training.data import encode_corpus, read_corpus, train_tokeni
 from scratchformer.training.loop import validation_loss
 from scratchformer.training.torch_format import from_torch
 
-if TYPE_CHECKING:                           # else PyTorch is imported once it is known to be there
+if TYPE_CHECKING:  # else PyTorch is imported once it is known to be there
     from rival import Rival
 
 SIDES = (OURS, EAGER)
 QUICK_SETTINGS = QUICK | {"vocab_size": 120, "tokens_per_batch": 256, "warmup": 20, "extra_length": 4}
 QUICK_TOKENS, QUICK_VALIDATE_EVERY = 3000, 2
 
-PAUSE = 0.02                                # seconds before a turn: idle threads of the last one spin for a while
+PAUSE = 0.02  # seconds before a turn: idle threads of the last one spin for a while
 SEED_OF_TURNS = 0
-BEAMS = (1, 4)                              # 1 is greedy search
-QUIET = 10                                  # per cent of the steps that count as undisturbed
+BEAMS = (1, 4)  # 1 is greedy search
+QUIET = 10  # per cent of the steps that count as undisturbed
 
 # What both learn ------------------------------------------------------------------------------------------------------
 
@@ -137,18 +137,34 @@ def run(task: Task, threads: int, validate_every: int) -> dict[str, Any]:
     def losses() -> list[float]:
         return [validation_loss(each, task.val, training.tokens_per_batch) for each in (model, ours_of(rival, config))]
 
-    seconds, curve = train_in_turns({OURS: lambda step: ours(task.steps[step]),
-                                     EAGER: lambda step: theirs(tensors[step])},
-                                    task.target_tokens, losses, validate_every)
+    seconds, curve = train_in_turns(
+        {OURS: lambda step: ours(task.steps[step]), EAGER: lambda step: theirs(tensors[step])},
+        task.target_tokens,
+        losses,
+        validate_every,
+    )
     # In a step, PyTorch computes all pairs as one batch, and we cut them into smaller ones with less padding.
-    positions = np.array([[sum(batch.n_positions for batch in micro_batches(pairs, cut))
-                           for cut in (training.accumulation, 1)] for pairs in task.steps])
-    return {"threads_pinned": pinned, "curve_columns": Point._fields, "curve": curve,
-            **times(seconds, positions), "bleu": scores(task, dict(zip(SIDES, (model, ours_of(rival, config)))))}
+    positions = np.array(
+        [
+            [sum(batch.n_positions for batch in micro_batches(pairs, cut)) for cut in (training.accumulation, 1)]
+            for pairs in task.steps
+        ]
+    )
+    return {
+        "threads_pinned": pinned,
+        "curve_columns": Point._fields,
+        "curve": curve,
+        **times(seconds, positions),
+        "bleu": scores(task, dict(zip(SIDES, (model, ours_of(rival, config))))),
+    }
 
 
-def train_in_turns(sides: dict[str, Callable[[int], float]], target_tokens: np.ndarray,
-                   losses: Callable[[], list[float]], validate_every: int) -> tuple[np.ndarray, list[Point]]:
+def train_in_turns(
+    sides: dict[str, Callable[[int], float]],
+    target_tokens: np.ndarray,
+    losses: Callable[[], list[float]],
+    validate_every: int,
+) -> tuple[np.ndarray, list[Point]]:
     """Take all steps on both sides -> seconds of each, (steps, sides), and the curve from step 0 on.
 
     Who goes first is drawn anew at every step. A side is called with the number of the step, from 0.
@@ -158,11 +174,17 @@ def train_in_turns(sides: dict[str, Callable[[int], float]], target_tokens: np.n
     seconds = np.zeros((n_steps, len(names)))
 
     def look(step: int) -> Point:
-        point = Point(step, int(target_tokens[:step].sum()),
-                      *(number(value) for value in [*seconds[:step].sum(axis=0), *losses()]))
-        print(f"step {step:5} of {n_steps}, {point.target_tokens:9,} target tokens: validation loss "
-              f"{point.val_loss_ours} here after {point.seconds_ours} s, {point.val_loss_theirs} in PyTorch after "
-              f"{point.seconds_theirs} s", flush=True)
+        point = Point(
+            step,
+            int(target_tokens[:step].sum()),
+            *(number(value) for value in [*seconds[:step].sum(axis=0), *losses()]),
+        )
+        print(
+            f"step {step:5} of {n_steps}, {point.target_tokens:9,} target tokens: validation loss "
+            f"{point.val_loss_ours} here after {point.seconds_ours} s, {point.val_loss_theirs} in PyTorch after "
+            f"{point.seconds_theirs} s",
+            flush=True,
+        )
         return point
 
     curve = [look(0)]
@@ -200,8 +222,9 @@ def times(seconds: np.ndarray, positions: np.ndarray) -> dict[str, Any]:
     totals = {"sum": seconds.sum(axis=0), "quiet": quiet}
     lower, median, upper = np.percentile(seconds[:, 1] / seconds[:, 0], [25, 50, 75])
     return {
-        "seconds": {name: {side: number(value) for side, value in zip(SIDES, values)}
-                    for name, values in totals.items()},
+        "seconds": {
+            name: {side: number(value) for side, value in zip(SIDES, values)} for name, values in totals.items()
+        },
         "time_over_ours": {name: number(theirs / ours) for name, (ours, theirs) in totals.items()}
         | {"median_step": number(median), "quartiles_of_steps": [number(lower), number(upper)]},
     }
@@ -228,25 +251,35 @@ def curves_figure(curve: list[Point], threads: int) -> Figure:
     seconds, losses = seconds_and_losses[:2], seconds_and_losses[2:]
     figure = Figure(figsize=(10, 4.2), layout="constrained")
     over_tokens, over_seconds = figure.subplots(1, 2, sharey=True)
-    styles = ({"label": "scratchformer", "color": figures.DARK, "marker": "o", "markersize": 4, "zorder": 3},
-              {"label": "PyTorch", "color": figures.ACCENT, "linewidth": 5, "alpha": 0.5})
+    styles = (
+        {"label": "scratchformer", "color": figures.DARK, "marker": "o", "markersize": 4, "zorder": 3},
+        {"label": "PyTorch", "color": figures.ACCENT, "linewidth": 5, "alpha": 0.5},
+    )
     for x, y, style in zip(seconds, losses, styles):
         over_tokens.plot(tokens / 1e6, y, **style)
         over_seconds.plot(x, y, **style)
-    figures.label(over_tokens, "The same steps", x="target tokens seen, in millions",
-                  y="validation loss, nats per target token")
-    figures.label(over_seconds, "The same steps, by the clock",
-                  x=f"seconds of training steps, {threads} thread{'s' if threads > 1 else ''}")
+    figures.label(
+        over_tokens, "The same steps", x="target tokens seen, in millions", y="validation loss, nats per target token"
+    )
+    figures.label(
+        over_seconds,
+        "The same steps, by the clock",
+        x=f"seconds of training steps, {threads} thread{'s' if threads > 1 else ''}",
+    )
     over_tokens.legend()
     return figure
 
 
 def print_summary(result: dict[str, Any]) -> None:
     for name, seconds in result["seconds"].items():
-        print(f"{name:5} seconds: {seconds[OURS]} here, {seconds[EAGER]} in PyTorch, which is "
-              f"{result['time_over_ours'][name]} times ours")
-    print(f"median of the steps' ratios {result['time_over_ours']['median_step']}, quartiles "
-          f"{result['time_over_ours']['quartiles_of_steps']}")
+        print(
+            f"{name:5} seconds: {seconds[OURS]} here, {seconds[EAGER]} in PyTorch, which is "
+            f"{result['time_over_ours'][name]} times ours"
+        )
+    print(
+        f"median of the steps' ratios {result['time_over_ours']['median_step']}, quartiles "
+        f"{result['time_over_ours']['quartiles_of_steps']}"
+    )
     for beam in BEAMS:
         bleu = result["bleu"][f"beam {beam}"]
         print(f"BLEU on {result['test']}, beam {beam}: {bleu[OURS]} here, {bleu[EAGER]} in PyTorch")
@@ -255,8 +288,11 @@ def print_summary(result: dict[str, Any]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--data", type=Path, required=True, help="directory of train.en, train.de, val.en ...")
-    parser.add_argument("--test", default="val", help="what is translated in the end, such as test_2016_flickr "
-                                                      "(default: %(default)s)")
+    parser.add_argument(
+        "--test",
+        default="val",
+        help="what is translated in the end, such as test_2016_flickr " "(default: %(default)s)",
+    )
     parser.add_argument("--threads", type=positive, default=2, help="for both sides (default: %(default)s)")
     parser.add_argument("--target-tokens", type=positive, default=1_500_000, help="to train on (default: %(default)s)")
     parser.add_argument("--validate-every", type=positive, default=50, help="steps (default: %(default)s)")
@@ -275,17 +311,22 @@ def main() -> None:
     except UserError as error:
         parser.error(str(error))
 
-    around = surroundings()                                                        # now: git may move while we measure
+    around = surroundings()  # now: git may move while we measure
     around["versions"]["torch"] = importlib.metadata.version("torch")
-    data, seed = arguments.data.resolve().name, task.config.training.seed          # a path would say where, not what
+    data, seed = arguments.data.resolve().name, task.config.training.seed  # a path would say where, not what
     result = {
         "command": f"python benchmarks/cpu_run.py --data {data} --test {arguments.test} --threads {arguments.threads} "
-                   f"--target-tokens {arguments.target_tokens} --validate-every {arguments.validate_every}"
-                   + (" --quick" if arguments.quick else ""),
-        "benchmark": "cpu_run", "data": data, "test": arguments.test, "threads": arguments.threads,
-        "steps": len(task.steps), "target_tokens": int(task.target_tokens.sum()),
+        f"--target-tokens {arguments.target_tokens} --validate-every {arguments.validate_every}"
+        + (" --quick" if arguments.quick else ""),
+        "benchmark": "cpu_run",
+        "data": data,
+        "test": arguments.test,
+        "threads": arguments.threads,
+        "steps": len(task.steps),
+        "target_tokens": int(task.target_tokens.sum()),
         "seeds": {"weights": seed, "batches": seed, "dropout": seed, "turns": SEED_OF_TURNS},
-        **run(task, arguments.threads, arguments.validate_every), **around,
+        **run(task, arguments.threads, arguments.validate_every),
+        **around,
         "config": configs.to_dict(configs.with_settings(task.config, {"data.directory": data})),
     }
     write(arguments.out, "cpu_run", result)

@@ -41,9 +41,9 @@ from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import EncodedPairs
 
 REPETITIONS, QUICK_REPETITIONS = 20, 2
-QUICK_SIZES = 3                             # of each axis
-D_K = 64                                    # as in the paper, a wider model has more heads, not wider ones
-N = 2                                       # layers of the small model
+QUICK_SIZES = 3  # of each axis
+D_K = 64  # as in the paper, a wider model has more heads, not wider ones
+N = 2  # layers of the small model
 
 
 class Sizes(NamedTuple):
@@ -157,13 +157,23 @@ class Subject(NamedTuple):
 
 LENGTHS, WIDTHS = [16, 32, 64, 128, 256, 512], [64, 128, 256, 512, 1024]
 SUBJECTS = {
-    "attention": Subject(attention, attention_flops, attention_floats, Sizes(B=4, T=128, d_model=256),
-                         {"T": LENGTHS, "d_model": WIDTHS}),
-    "feed-forward": Subject(feed_forward, feed_forward_flops, feed_forward_floats, Sizes(B=8, T=64, d_model=256),
-                            {"T": LENGTHS, "d_model": WIDTHS}),
-    "step": Subject(training_step, training_step_flops, training_step_floats, Sizes(B=8, T=32, d_model=128),
-                    {"T": LENGTHS, "d_model": WIDTHS, "V": [1000, 2000, 4000, 8000, 16000, 32000],
-                     "B": [2, 4, 8, 16, 32, 64]}),
+    "attention": Subject(
+        attention, attention_flops, attention_floats, Sizes(B=4, T=128, d_model=256), {"T": LENGTHS, "d_model": WIDTHS}
+    ),
+    "feed-forward": Subject(
+        feed_forward,
+        feed_forward_flops,
+        feed_forward_floats,
+        Sizes(B=8, T=64, d_model=256),
+        {"T": LENGTHS, "d_model": WIDTHS},
+    ),
+    "step": Subject(
+        training_step,
+        training_step_flops,
+        training_step_floats,
+        Sizes(B=8, T=32, d_model=128),
+        {"T": LENGTHS, "d_model": WIDTHS, "V": [1000, 2000, 4000, 8000, 16000, 32000], "B": [2, 4, 8, 16, 32, 64]},
+    ),
 }
 
 
@@ -175,10 +185,14 @@ def measure(name: str, axis: str, values: list[int], repetitions: int) -> dict[s
     seconds = fastest([subject.work(sizes) for sizes in grown], repetitions)
     memory = [peak_bytes(lambda: subject.work(sizes)()) for sizes in grown]
     return {
-        "subject": name, "axis": axis, "sizes": values,
+        "subject": name,
+        "axis": axis,
+        "sizes": values,
         "others": {other: value for other, value in subject.others._asdict().items() if other != axis},
-        "seconds": [round(value, 6) for value in seconds], "bytes": memory,
-        "flops": flops, "counted_bytes": [4 * value for value in floats],
+        "seconds": [round(value, 6) for value in seconds],
+        "bytes": memory,
+        "flops": flops,
+        "counted_bytes": [4 * value for value in floats],
         "time_exponent": {"measured": exponent(values, seconds), "predicted": exponent(values, flops)},
         "memory_exponent": {"measured": exponent(values, memory), "predicted": exponent(values, floats)},
     }
@@ -216,9 +230,11 @@ def print_table(rows: list[dict[str, Any]]) -> None:
     print(f"{'':12} {'axis':>7} {'sizes':>14} {'milliseconds':>17} {'exponent':>13} {'megabytes':>17} {'exponent':>13}")
     for row in rows:
         sizes, seconds, memory = row["sizes"], row["seconds"], row["bytes"]
-        print(f"{row['subject']:12} {row['axis']:>7} {sizes[0]:6} - {sizes[-1]:5}"
-              f" {1e3 * seconds[0]:8.2f} {1e3 * seconds[-1]:8.1f} {in_words(row['time_exponent']):>13}"
-              f" {memory[0] / 1e6:8.2f} {memory[-1] / 1e6:8.1f} {in_words(row['memory_exponent']):>13}")
+        print(
+            f"{row['subject']:12} {row['axis']:>7} {sizes[0]:6} - {sizes[-1]:5}"
+            f" {1e3 * seconds[0]:8.2f} {1e3 * seconds[-1]:8.1f} {in_words(row['time_exponent']):>13}"
+            f" {memory[0] / 1e6:8.2f} {memory[-1] / 1e6:8.1f} {in_words(row['memory_exponent']):>13}"
+        )
 
 
 def in_words(exponents: dict[str, float]) -> str:
@@ -230,17 +246,23 @@ def main() -> None:
     repetitions = QUICK_REPETITIONS if arguments.quick else REPETITIONS
     n_sizes = QUICK_SIZES if arguments.quick else None
     rows = []
-    keep_freed_memory()                                                            # as the command line does
+    keep_freed_memory()  # as the command line does
     with threadpool_limits(1):
-        provenance = surroundings()                                                # now: git may move while we measure
+        provenance = surroundings()  # now: git may move while we measure
         for name, subject in SUBJECTS.items():
             for axis, values in subject.axes.items():
                 rows.append(measure(name, axis, values[:n_sizes], repetitions))
-                print(f"{name} over {axis}: time {in_words(rows[-1]['time_exponent'])}, "
-                      f"memory {in_words(rows[-1]['memory_exponent'])}", flush=True)
+                print(
+                    f"{name} over {axis}: time {in_words(rows[-1]['time_exponent'])}, "
+                    f"memory {in_words(rows[-1]['memory_exponent'])}",
+                    flush=True,
+                )
     print_table(rows)
-    write(arguments.out, "cpu_scaling", {"benchmark": "cpu_scaling", "repetitions": repetitions,
-                                         "provenance": provenance, "results": rows})
+    write(
+        arguments.out,
+        "cpu_scaling",
+        {"benchmark": "cpu_scaling", "repetitions": repetitions, "provenance": provenance, "results": rows},
+    )
 
 
 if __name__ == "__main__":

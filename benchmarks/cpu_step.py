@@ -53,8 +53,8 @@ RIVALS: dict[str, dict[str, bool]] = {
 Step = Callable[[EncodedPairs], float]
 """One training step on some sentence pairs -> the mean loss of a target token, in nats."""
 
-WARM_UP = 2                                 # rounds that are not timed
-PAUSE = 0.05                                # seconds before a turn: idle threads of the last one spin for a while
+WARM_UP = 2  # rounds that are not timed
+PAUSE = 0.05  # seconds before a turn: idle threads of the last one spin for a while
 STEPS_ALONE = 5
 QUARTILES = {"minimum": 0, "lower_quartile": 25, "median": 50, "upper_quartile": 75}
 RESULTS = Path(__file__).parent / "results"
@@ -73,20 +73,24 @@ def model_of(**sizes: int) -> Config:
     return Config(model=ModelConfig(**sizes))
 
 
-TASKS = {name: Task(configs.with_settings(config, {"warmup": 20, "lr_factor": 0.1}), pairs) for name, config, pairs in (
-    ("tiny", model_of(vocab_size=2000, N=2, d_model=128, d_ff=512, h=4), 128),
-    ("multi30k", configs.preset("multi30k"), 128),
-    ("small", model_of(vocab_size=8000, N=3, d_model=256, d_ff=1024, h=4), 128),
-    ("base", configs.preset("base"), 32))}
+TASKS = {
+    name: Task(configs.with_settings(config, {"warmup": 20, "lr_factor": 0.1}), pairs)
+    for name, config, pairs in (
+        ("tiny", model_of(vocab_size=2000, N=2, d_model=128, d_ff=512, h=4), 128),
+        ("multi30k", configs.preset("multi30k"), 128),
+        ("small", model_of(vocab_size=8000, N=3, d_model=256, d_ff=1024, h=4), 128),
+        ("base", configs.preset("base"), 32),
+    )
+}
 """With learning rates at which something is learned in 20 steps: so equal losses mean something in the end."""
 
 QUICK = {"vocab_size": 60, "N": 1, "d_model": 16, "d_ff": 32, "h": 2}
 QUICK_PAIRS = 16
 
-LENGTH = 20                                 # tokens of the longest sentence of a batch, on both sides
-MICRO_BATCH = 640                           # positions a side, or fewer if there were less than one for each thread
-SHORTEST = {"without": LENGTH, "with": 9}   # from 9 to 20 tokens: 27.5 % of all positions are padding
-SEEDS = (1,)                                # the pairs of one step each
+LENGTH = 20  # tokens of the longest sentence of a batch, on both sides
+MICRO_BATCH = 640  # positions a side, or fewer if there were less than one for each thread
+SHORTEST = {"without": LENGTH, "with": 9}  # from 9 to 20 tokens: 27.5 % of all positions are padding
+SEEDS = (1,)  # the pairs of one step each
 
 
 class Cell(NamedTuple):
@@ -164,15 +168,19 @@ def matmul_flops(config: ModelConfig, batch: Batch) -> int:
     gradient of either factor.
     """
     (B, S), T = batch.source_ids.shape, batch.target_out_ids.shape[1]
-    source, target, real = B * S, B * T, batch.n_target_tokens                     # rows of the products
+    source, target, real = B * S, B * T, batch.n_target_tokens  # rows of the products
     D, F, V = config.d_model, config.d_ff, config.vocab_size
-    queries, values = config.h * config.d_k, config.h * config.d_v                 # widths; keys are as queries
+    queries, values = config.h * config.d_k, config.h * config.d_v  # widths; keys are as queries
     feed_forward = 2 * D * F
-    self_attention = D * (2 * queries + values) + values * D                       # W_QKV and W_O
+    self_attention = D * (2 * queries + values) + values * D  # W_QKV and W_O
     encoder_layer = source * (self_attention + feed_forward) + B * S * S * (queries + values)
-    decoder_layer = (target * (self_attention + feed_forward) + B * T * T * (queries + values)
-                     + target * (D * queries + values * D) + source * D * (queries + values)       # W_Q, W_O; W_KV
-                     + B * T * S * (queries + values))
+    decoder_layer = (
+        target * (self_attention + feed_forward)
+        + B * T * T * (queries + values)
+        + target * (D * queries + values * D)
+        + source * D * (queries + values)  # W_Q, W_O; W_KV
+        + B * T * S * (queries + values)
+    )
     forward = config.N * (encoder_layer + decoder_layer) + real * D * V
     return 3 * 2 * forward
 
@@ -211,19 +219,27 @@ def measure(cell: Cell, repetitions: int) -> dict[str, Any]:
 
     spread = {name: spread_of(times) for name, times in seconds.items()}
     tokens = np.mean([len(pairs.target.ids) for pairs in steps_of_pairs])
-    flops = np.mean([sum(matmul_flops(config.model, batch) for batch in micro_batches(pairs, cut))
-                     for pairs in steps_of_pairs])
+    flops = np.mean(
+        [sum(matmul_flops(config.model, batch) for batch in micro_batches(pairs, cut)) for pairs in steps_of_pairs]
+    )
     return {
         **cell._asdict(),
         "threads_pinned": {EAGER: torch.get_num_threads(), OURS: blas_threads()},
-        "config": asdict(config.model), "pairs": len(steps_of_pairs[0]), "length": LENGTH, "cut": cut,
-        "padding_share": padding_share(steps_of_pairs, 1), "padding_share_when_cut": padding_share(steps_of_pairs, cut),
+        "config": asdict(config.model),
+        "pairs": len(steps_of_pairs[0]),
+        "length": LENGTH,
+        "cut": cut,
+        "padding_share": padding_share(steps_of_pairs, 1),
+        "padding_share_when_cut": padding_share(steps_of_pairs, cut),
         "target_tokens": round(tokens),
         "seconds": spread,
-        "time_over_ours": {label: {name: round(spread[name][label] / spread[OURS][label], 3) for name in spread}
-                           for label in ("minimum", "median")},
+        "time_over_ours": {
+            label: {name: round(spread[name][label] / spread[OURS][label], 3) for name in spread}
+            for label in ("minimum", "median")
+        },
         "target_tokens_per_second": {name: round(tokens / spread[name]["minimum"]) for name in spread},
-        "matmul_gflop": round(flops / 1e9, 3), "sgemm_gflops": peak,
+        "matmul_gflop": round(flops / 1e9, 3),
+        "sgemm_gflops": peak,
         "share_of_sgemm_peak": round(flops / 1e9 / spread[OURS]["minimum"] / peak[OURS], 4),
         "page_faults": {name: round(float(counts.mean())) for name, counts in faults.items()},
         "first_loss": {name: round(loss, 4) for name, loss in first.items()},
@@ -257,7 +273,7 @@ def failure(step: Step, pairs: EncodedPairs) -> str:
     """Take one step -> in one line what went wrong, "" if nothing did."""
     try:
         step(pairs)
-    except Exception as error:                                                     # a compiler may lack many things
+    except Exception as error:  # a compiler may lack many things
         first_line = str(error).strip().partition("\n")[0]
         return f"{type(error).__name__}: {first_line}"
     return ""
@@ -289,9 +305,12 @@ def take_turns(steps: dict[str, Callable], units: Sequence, repetitions: int) ->
             faults[name][turn] = page_faults() - faults_before
             first.setdefault(name, last[name])
     timed = slice(WARM_UP, None)
-    return Turns({name: values[timed] for name, values in seconds.items()},
-                 {name: values[timed] for name, values in faults.items()},
-                 {name: first[name] for name in steps}, {name: last[name] for name in steps})
+    return Turns(
+        {name: values[timed] for name, values in seconds.items()},
+        {name: values[timed] for name, values in faults.items()},
+        {name: first[name] for name in steps},
+        {name: last[name] for name in steps},
+    )
 
 
 def page_faults() -> int:
@@ -301,8 +320,9 @@ def page_faults() -> int:
 
 def spread_of(times: np.ndarray) -> dict[str, float]:
     """Seconds (repetitions, batches) -> minimum and quartiles over the repetitions, mean over the batches."""
-    return {label: round(float(np.percentile(times, percent, axis=0).mean()), 6)
-            for label, percent in QUARTILES.items()}
+    return {
+        label: round(float(np.percentile(times, percent, axis=0).mean()), 6) for label, percent in QUARTILES.items()
+    }
 
 
 def assert_learned_alike(first: dict[str, float], last: dict[str, float], tolerance: float = 0.05) -> None:
@@ -332,8 +352,10 @@ def sgemm_gflops(threads: int, repetitions: int) -> dict[str, float]:
             a = np.random.default_rng(0).standard_normal((size, size), np.float32)
             out = np.empty_like(a)
             a_there, out_there = torch.from_numpy(a), torch.from_numpy(out)
-            products = {OURS: lambda: np.matmul(a, a, out=out),
-                        EAGER: lambda: torch.matmul(a_there, a_there, out=out_there)}
+            products = {
+                OURS: lambda: np.matmul(a, a, out=out),
+                EAGER: lambda: torch.matmul(a_there, a_there, out=out_there),
+            }
             for _, (name, product) in itertools.product(range(repetitions), products.items()):
                 time.sleep(PAUSE)
                 began = time.perf_counter()
@@ -355,12 +377,13 @@ def measure_alone(cell: Cell, name: str) -> dict[str, int | None]:
     if name != OURS:
         import torch._dynamo  # the optimizer does so, too: then it would count as the step's memory
         from rival import Rival
+
         if name == COMPILED:
             import torch._inductor.compile_fx  # likewise the first compilation
         torch.set_num_threads(cell.threads)
     after_imports = resident_bytes("VmRSS")
     if name == OURS:
-        keep_freed_memory()                                                        # as the command line does
+        keep_freed_memory()  # as the command line does
         step = our_step(Transformer(config.model, config.training.seed), config, cut, cell.threads)
     else:
         step = rival_step(Rival(config.model, LENGTH), cell, **RIVALS[name])
@@ -369,8 +392,11 @@ def measure_alone(cell: Cell, name: str) -> dict[str, int | None]:
         before = page_faults()
         step(steps_of_pairs[i % len(steps_of_pairs)])
         faults.append(page_faults() - before)
-    return {"after_imports": after_imports, "peak": resident_bytes("VmHWM"),
-            "page_faults": round(np.mean(faults[WARM_UP:]))}
+    return {
+        "after_imports": after_imports,
+        "peak": resident_bytes("VmHWM"),
+        "page_faults": round(np.mean(faults[WARM_UP:])),
+    }
 
 
 def resident_bytes(field: str) -> int | None:
@@ -384,16 +410,20 @@ def resident_bytes(field: str) -> int | None:
 
 def memory_ratios(alone: dict[str, dict[str, int | None]]) -> dict[str, dict[str, float | None]]:
     """Our peak over each rival's: of the whole process, and of what the model and its steps add to the imports."""
+
     def ratio(ours: int, theirs: int) -> float:
         return round(ours / theirs, 3)
 
     mine = alone[OURS]
     if mine["peak"] is None:
         return {name: {"whole_process": None, "beyond_imports": None} for name in alone}
-    return {name: {"whole_process": ratio(mine["peak"], theirs["peak"]),
-                   "beyond_imports": ratio(mine["peak"] - mine["after_imports"],
-                                           theirs["peak"] - theirs["after_imports"])}
-            for name, theirs in alone.items()}
+    return {
+        name: {
+            "whole_process": ratio(mine["peak"], theirs["peak"]),
+            "beyond_imports": ratio(mine["peak"] - mine["after_imports"], theirs["peak"] - theirs["after_imports"]),
+        }
+        for name, theirs in alone.items()
+    }
 
 
 # All cells ------------------------------------------------------------------------------------------------------------
@@ -415,7 +445,7 @@ def measure_all(cells: list[Cell], repetitions: int, out: Path, keep: bool = Fal
     also what it holds of other cells."""
     from small_training import write  # here: it holds more than a measured process needs
 
-    around = surroundings()                                                        # now: git may move while we measure
+    around = surroundings()  # now: git may move while we measure
     around["versions"]["torch"] = importlib.metadata.version("torch")
     seeds = {"weights": 0, "batches": SEEDS, "turns": 0}
     anew = {cell[:3] for cell in cells}
@@ -423,10 +453,28 @@ def measure_all(cells: list[Cell], repetitions: int, out: Path, keep: bool = Fal
     for cell in cells:
         result = in_own_process(cell, "--repetitions", str(repetitions))
         alone = {name: in_own_process(cell, "--alone", name) for name in result["seconds"]}
-        results.append(result | {"alone": alone, "our_memory_over_theirs": memory_ratios(alone),
-                                 "repetitions": repetitions, "date": around["date"], "commit": around["commit"]})
-        write(out, "cpu_step", {"benchmark": "cpu_step", "repetitions": repetitions, "warm_up": WARM_UP, "seeds": seeds,
-                                "cells": results, **around})
+        results.append(
+            result
+            | {
+                "alone": alone,
+                "our_memory_over_theirs": memory_ratios(alone),
+                "repetitions": repetitions,
+                "date": around["date"],
+                "commit": around["commit"],
+            }
+        )
+        write(
+            out,
+            "cpu_step",
+            {
+                "benchmark": "cpu_step",
+                "repetitions": repetitions,
+                "warm_up": WARM_UP,
+                "seeds": seeds,
+                "cells": results,
+                **around,
+            },
+        )
         print_cell(results[-1])
     return results
 
@@ -436,35 +484,49 @@ def other_cells(file: Path, keys: Sequence[str], anew: set[tuple]) -> list[dict[
     there is no file."""
     if not file.exists():
         return []
-    return [cell for cell in json.loads(file.read_text(encoding="utf-8"))["cells"]
-            if tuple(cell[key] for key in keys) not in anew]
+    return [
+        cell
+        for cell in json.loads(file.read_text(encoding="utf-8"))["cells"]
+        if tuple(cell[key] for key in keys) not in anew
+    ]
 
 
 def print_cell(cell: dict[str, Any]) -> None:
     pinned = cell["threads_pinned"]
-    print(f"{cell['model']}, {cell['padding']} padding, {cell['threads']} thread(s) (pinned: PyTorch {pinned[EAGER]}, "
-          f"NumPy's BLAS {pinned[OURS]}); milliseconds, minimum (quartiles):")
+    print(
+        f"{cell['model']}, {cell['padding']} padding, {cell['threads']} thread(s) (pinned: PyTorch {pinned[EAGER]}, "
+        f"NumPy's BLAS {pinned[OURS]}); milliseconds, minimum (quartiles):"
+    )
     for name, labels in cell["seconds"].items():
         minimum, *quartiles = (f"{1000 * seconds:.1f}" for seconds in labels.values())
-        print(f"    {name:13} {minimum:>8} ({', '.join(quartiles)}), {cell['page_faults'][name]} page faults, "
-              f"alone {cell['alone'][name]['page_faults']}")
+        print(
+            f"    {name:13} {minimum:>8} ({', '.join(quartiles)}), {cell['page_faults'][name]} page faults, "
+            f"alone {cell['alone'][name]['page_faults']}"
+        )
     for name, reason in cell["missing"].items():
         print(f"    {name:13} {reason}")
     sys.stdout.flush()
 
 
 def print_table(cells: list[dict[str, Any]]) -> None:
-    print("\nTime: ours in ms, then each rival's over ours (minima). Tokens: real target tokens a second, ours. "
-          "Peak: our share\nof sgemm's. Memory: our peak over PyTorch's, whole process / beyond the imports.\n")
-    print(f"{'model':9} {'padding':8} {'threads':>7} {'ours':>8} " + " ".join(f"{name:>12}" for name in RIVALS)
-          + f" {'tokens':>8} {'peak':>6} {'memory':>13}")
+    print(
+        "\nTime: ours in ms, then each rival's over ours (minima). Tokens: real target tokens a second, ours. "
+        "Peak: our share\nof sgemm's. Memory: our peak over PyTorch's, whole process / beyond the imports.\n"
+    )
+    print(
+        f"{'model':9} {'padding':8} {'threads':>7} {'ours':>8} "
+        + " ".join(f"{name:>12}" for name in RIVALS)
+        + f" {'tokens':>8} {'peak':>6} {'memory':>13}"
+    )
     for cell in cells:
         ratios, memory = cell["time_over_ours"]["minimum"], cell["our_memory_over_theirs"][EAGER]
         ours = 1000 * cell["seconds"][OURS]["minimum"]
-        print(f"{cell['model']:9} {cell['padding']:8} {cell['threads']:7} {ours:8.1f} "
-              + " ".join(f"{number(ratios.get(name)):>12}" for name in RIVALS)
-              + f" {cell['target_tokens_per_second'][OURS]:8,} {cell['share_of_sgemm_peak']:6.0%} "
-                f"{number(memory['whole_process']):>6} / {number(memory['beyond_imports'])}")
+        print(
+            f"{cell['model']:9} {cell['padding']:8} {cell['threads']:7} {ours:8.1f} "
+            + " ".join(f"{number(ratios.get(name)):>12}" for name in RIVALS)
+            + f" {cell['target_tokens_per_second'][OURS]:8,} {cell['share_of_sgemm_peak']:6.0%} "
+            f"{number(memory['whole_process']):>6} / {number(memory['beyond_imports'])}"
+        )
 
 
 def number(value: float | None) -> str:
@@ -473,11 +535,13 @@ def number(value: float | None) -> str:
 
 def names_from(known: Iterable[str]) -> Callable[[str], list[str]]:
     """For an argument that lists some of the known names: tiny,small"""
+
     def listed(text: str) -> list[str]:
         for name in text.split(","):
             if name not in known:
                 raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(known)}")
         return text.split(",")
+
     return listed
 
 
@@ -510,8 +574,12 @@ def main() -> None:
         parser.error("there is no PyTorch to compare with: pip install torch")
 
     repetitions = 2 if arguments.quick else arguments.repetitions
-    cells = [Cell(model, padding, threads, arguments.quick) for model in arguments.models
-             for padding in arguments.padding for threads in arguments.threads]
+    cells = [
+        Cell(model, padding, threads, arguments.quick)
+        for model in arguments.models
+        for padding in arguments.padding
+        for threads in arguments.threads
+    ]
     if arguments.alone:
         print(json.dumps(measure_alone(cells[0], arguments.alone)))
     elif arguments.cell:

@@ -46,11 +46,14 @@ def variants(cell: Cell) -> dict[str, Step]:
         return with_these
 
     without = {name: type("Without", (FastOps,), {name: getattr(Ops, name)})(np) for name in OPERATIONS}
-    return {OURS: step_with(FastOps(np)), **{name: step_with(ops) for name, ops in without.items()},
-            "all of these": step_with(Ops(np)),
-            "micro-batches of similar length": step_with(FastOps(np), cut=1),
-            "(with a second thread)": step_with(FastOps(np), threads=2),
-            "(nothing: the noise)": step_with(FastOps(np))}
+    return {
+        OURS: step_with(FastOps(np)),
+        **{name: step_with(ops) for name, ops in without.items()},
+        "all of these": step_with(Ops(np)),
+        "micro-batches of similar length": step_with(FastOps(np), cut=1),
+        "(with a second thread)": step_with(FastOps(np), threads=2),
+        "(nothing: the noise)": step_with(FastOps(np)),
+    }
 
 
 def lines_of(trick: str) -> int | None:
@@ -61,18 +64,26 @@ def lines_of(trick: str) -> int | None:
 
 def measure(cell: Cell, repetitions: int) -> dict[str, Any]:
     steps = variants(cell)
-    with threadpool_limits(1, "blas"):                                             # one for each of our threads
+    with threadpool_limits(1, "blas"):  # one for each of our threads
         seconds = take_turns(steps, cell.steps(), repetitions).seconds
-    gains = {name: round(100 * float(np.median(times / seconds[OURS]) - 1), 1)
-             for name, times in seconds.items() if name != OURS}
-    return {"model": cell.model, "padding": cell.padding, "gain_percent": gains,
-            "seconds": {name: spread_of(times) for name, times in seconds.items()}}
+    gains = {
+        name: round(100 * float(np.median(times / seconds[OURS]) - 1), 1)
+        for name, times in seconds.items()
+        if name != OURS
+    }
+    return {
+        "model": cell.model,
+        "padding": cell.padding,
+        "gain_percent": gains,
+        "seconds": {name: spread_of(times) for name, times in seconds.items()},
+    }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--models", type=names_from(TASKS), default=["tiny", "multi30k", "small"],
-                        help="(default: tiny,multi30k,small)")
+    parser.add_argument(
+        "--models", type=names_from(TASKS), default=["tiny", "multi30k", "small"], help="(default: tiny,multi30k,small)"
+    )
     parser.add_argument("--repetitions", type=positive, default=40, help="of every step (default: %(default)s)")
     parser.add_argument("--out", type=Path, default=RESULTS, help="directory of the result (default: results/ here)")
     parser.add_argument("--quick", action="store_true", help="2 repetitions of small models, to see that it runs")
@@ -80,18 +91,28 @@ def main() -> None:
     if not arguments.out.is_dir():
         parser.error(f"--out: {arguments.out} is no directory")
 
-    keep_freed_memory()                                                            # as the command line does
+    keep_freed_memory()  # as the command line does
     around, results = surroundings(), []
     repetitions = 2 if arguments.quick else arguments.repetitions
     for model in arguments.models:
         results.append(measure(Cell(model, "with", 1, arguments.quick), repetitions))
-        write(arguments.out, "cpu_tricks", {"benchmark": "cpu_tricks", "repetitions": repetitions,
-                                            "lines": {name: lines_of(name) for name in results[0]["gain_percent"]},
-                                            "results": results, **around})
+        write(
+            arguments.out,
+            "cpu_tricks",
+            {
+                "benchmark": "cpu_tricks",
+                "repetitions": repetitions,
+                "lines": {name: lines_of(name) for name in results[0]["gain_percent"]},
+                "results": results,
+                **around,
+            },
+        )
     print(f"{'without':34} {'lines':>5} " + " ".join(f"{result['model']:>9}" for result in results))
     for name in results[0]["gain_percent"]:
-        print(f"{name:34} {lines_of(name) or '':>5} "
-              + " ".join(f"{result['gain_percent'][name]:8.1f}%" for result in results))
+        print(
+            f"{name:34} {lines_of(name) or '':>5} "
+            + " ".join(f"{result['gain_percent'][name]:8.1f}%" for result in results)
+        )
 
 
 if __name__ == "__main__":

@@ -28,8 +28,14 @@ from scratchformer.text.batches import EncodedPairs, Sequences
 from scratchformer.text.tokenizer import N_SPECIALS, PAD
 from scratchformer.training.data import TrainingData
 
-EXPERIMENT = {"model.d_model": 64, "training.steps": 300, "training.tokens_per_batch": 512, "training.warmup": 100,
-              "training.lr_factor": 0.5, "training.validate_every": 100}
+EXPERIMENT = {
+    "model.d_model": 64,
+    "training.steps": 300,
+    "training.tokens_per_batch": 512,
+    "training.warmup": 100,
+    "training.lr_factor": 0.5,
+    "training.validate_every": 100,
+}
 QUICK = {"model.d_model": 32, "model.d_ff": 64, "training.steps": 4, "training.validate_every": 2}
 SEEDS = (0, 1, 2)
 
@@ -107,27 +113,35 @@ def input_size(model: Transformer, data: TrainingData) -> float:
     """Root mean square of the numbers that stand for the words of 500 sources, positions not yet added."""
     ids = np.concatenate([data.train.source.padded(np.array([i]))[0] for i in range(min(500, len(data.train)))])
     vectors, _ = model.source_embedding.forward(ids[None])
-    return float(np.sqrt((vectors.astype(np.float64)**2).mean()))
+    return float(np.sqrt((vectors.astype(np.float64) ** 2).mean()))
 
 
 def run(variant: Variant, data: TrainingData, config: Config) -> dict[str, Any]:
     training, model = config.training, model_of(variant, config)
     before = input_size(model, data)
     curve = train(model, adam_of(model, config), data, config, schedule_of(config))
-    return {"seed": training.seed, "parameters": model.store.data.size, "final_loss": number(curve[-1][1]),
-            "input_size": [number(before), number(input_size(model, data))], "curve": numbers(curve)}
+    return {
+        "seed": training.seed,
+        "parameters": model.store.data.size,
+        "final_loss": number(curve[-1][1]),
+        "input_size": [number(before), number(input_size(model, data))],
+        "curve": numbers(curve),
+    }
 
 
 def row(name: str, data: TrainingData, config: Config, seeds: tuple[int, ...]) -> dict[str, Any]:
     """All seeds of one variant."""
     variant = VARIANTS[name]
     if variant.dealt_anew:
-        data = data._replace(**{split: dealt_anew(getattr(data, split), config.model.vocab_size)
-                                for split in ("train", "val")})
+        data = data._replace(
+            **{split: dealt_anew(getattr(data, split), config.model.vocab_size) for split in ("train", "val")}
+        )
     runs = [run(variant, data, configs.with_settings(config, {"training.seed": seed})) for seed in seeds]
     first, final = (spread([each["curve"][i][1] for each in runs]) for i in (0, -1))
-    print(f"{name}: first loss {first['mean']}, final loss {final['mean']} "
-          f"({final['lowest']} to {final['highest']})", flush=True)
+    print(
+        f"{name}: first loss {first['mean']}, final loss {final['mean']} " f"({final['lowest']} to {final['highest']})",
+        flush=True,
+    )
     return {"variant": name, **variant._asdict(), "first_loss": first, "final_loss": final, "runs": runs}
 
 

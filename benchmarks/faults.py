@@ -52,13 +52,25 @@ from scratchformer.training.run import RunDirectory
 
 FAULTS, MOMENTS, RANKS = ("raise", "kill", "stop", "hang"), ("start-up", "step", "validation", "checkpoint"), 2
 FROM_OUTSIDE = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
-LATEST_CALL = 4                             # of those among which one is drawn
-DELAYS = 0.1, 0.9                           # seconds after the start of a rank, for a fault from outside
-TIMEOUT, LONG_TIMEOUT = 2.0, 60.0           # of a trial that ends by it, and of one that must not need it
+LATEST_CALL = 4  # of those among which one is drawn
+DELAYS = 0.1, 0.9  # seconds after the start of a rank, for a fault from outside
+TIMEOUT, LONG_TIMEOUT = 2.0, 60.0  # of a trial that ends by it, and of one that must not need it
 FAULTY = Path(__file__).with_name("faulty.py")
 SEED, QUICK_TRIALS = 0, 4
-SMALL = {"vocab_size": 200, "N": 1, "d_model": 16, "d_ff": 32, "h": 2, "P_drop": 0.1, "tokens_per_batch": 250,
-         "accumulation": 2, "warmup": 20, "validate_every": 2, "save_every": 2, "average_last": 2}
+SMALL = {
+    "vocab_size": 200,
+    "N": 1,
+    "d_model": 16,
+    "d_ff": 32,
+    "h": 2,
+    "P_drop": 0.1,
+    "tokens_per_batch": 250,
+    "accumulation": 2,
+    "warmup": 20,
+    "validate_every": 2,
+    "save_every": 2,
+    "average_last": 2,
+}
 
 
 class Trial(NamedTuple):
@@ -87,10 +99,14 @@ class Ending(NamedTuple):
 
 def all_trials(seed: int) -> list[Trial]:
     draw = random.Random(seed)
-    trials = [Trial(fault, rank, moment, 1 if moment == "start-up" else draw.randint(1, LATEST_CALL))
-              for fault, moment, rank in product(FAULTS, MOMENTS, range(RANKS))]
-    trials += [Trial(fault, rank, "any", 0, round(draw.uniform(*DELAYS), 2))
-               for fault, rank in product(FROM_OUTSIDE, range(RANKS))]
+    trials = [
+        Trial(fault, rank, moment, 1 if moment == "start-up" else draw.randint(1, LATEST_CALL))
+        for fault, moment, rank in product(FAULTS, MOMENTS, range(RANKS))
+    ]
+    trials += [
+        Trial(fault, rank, "any", 0, round(draw.uniform(*DELAYS), 2))
+        for fault, rank in product(FROM_OUTSIDE, range(RANKS))
+    ]
     draw.shuffle(trials)
     return trials
 
@@ -103,8 +119,9 @@ class Site:
 
     def __init__(self, directory: Path, config: Config) -> None:
         self.directory = directory
-        self.config = configs.with_settings(config, {"training.steps": 10**6, "training.keep": 10**6,
-                                                     "training.threads": 1})
+        self.config = configs.with_settings(
+            config, {"training.steps": 10**6, "training.keep": 10**6, "training.threads": 1}
+        )
         self.memory, self.temporary = directory / "memory", directory / "temporary"
         for place in (self.memory, self.temporary):
             place.mkdir()
@@ -121,7 +138,7 @@ class Site:
             code = launcher.launch(self.command(trial, run, mark), RANKS)
             ended = time.time()
         if code:
-            run.remove_unfinished()                                                # as the command line does
+            run.remove_unfinished()  # as the command line does
         seconds = round(ended - mark.stat().st_mtime, 2) if mark.exists() else -1.0
         left, harmed = self.left(run), harm(before, run)
         return Ending(seconds, code, told.read_text(encoding="utf-8"), left, harmed, self.one_step_more(run))
@@ -131,8 +148,20 @@ class Site:
         fault.pop("delay")
         timeout = TIMEOUT if trial.fault in ("stop", "hang") else LONG_TIMEOUT
         what = ["--resume", run.path] if run.config_file.exists() else [self.config_file, "--out", run.path]
-        return [str(word) for word in (sys.executable, FAULTY, json.dumps(fault if trial.call else None), "train",
-                                       *what, "--nproc", RANKS, "--timeout", timeout)]
+        return [
+            str(word)
+            for word in (
+                sys.executable,
+                FAULTY,
+                json.dumps(fault if trial.call else None),
+                "train",
+                *what,
+                "--nproc",
+                RANKS,
+                "--timeout",
+                timeout,
+            )
+        ]
 
     def strike_from_outside(self, trial: Trial, mark: Path) -> None:
         while not (found := self.processes(trial.rank)):
@@ -163,9 +192,11 @@ class Site:
 
     @contextmanager
     def everything_here(self) -> Iterator[None]:
-        with (mock.patch.object(launcher, "IN_MEMORY", self.memory),
-              mock.patch.object(tempfile, "tempdir", str(self.temporary)),
-              mock.patch.dict(os.environ, {"TMPDIR": str(self.temporary)})):
+        with (
+            mock.patch.object(launcher, "IN_MEMORY", self.memory),
+            mock.patch.object(tempfile, "tempdir", str(self.temporary)),
+            mock.patch.dict(os.environ, {"TMPDIR": str(self.temporary)}),
+        ):
             yield
 
     def processes(self, rank: int | None = None) -> list[int]:
@@ -182,8 +213,10 @@ class Site:
 
     def left(self, run: RunDirectory) -> list[str]:
         half_written = [path for path in run.path.rglob(".*") if path.is_file()]
-        return [*(f"process {number}" for number in self.processes()),
-                *(str(path) for path in (*self.memory.iterdir(), *self.temporary.iterdir(), *half_written))]
+        return [
+            *(f"process {number}" for number in self.processes()),
+            *(str(path) for path in (*self.memory.iterdir(), *self.temporary.iterdir(), *half_written)),
+        ]
 
 
 def train_until(trainer: loop.Trainer, step: int) -> None:
@@ -233,9 +266,16 @@ def harm(before: dict[str, tuple[int, int]], run: RunDirectory) -> list[str]:
 def row(trial: Trial, ending: Ending, losses: dict[int, float]) -> dict[str, Any]:
     """losses: step -> loss of the run that nothing has struck"""
     step, loss = ending.resumed
-    return {**trial._asdict(), "seconds": ending.seconds, "code": ending.code,
-            "message": ending.said.strip().split("\n")[-1], "left": ending.left, "harmed": ending.harmed,
-            "resumed_step": step, "resumed_loss_equal": loss == losses[step]}
+    return {
+        **trial._asdict(),
+        "seconds": ending.seconds,
+        "code": ending.code,
+        "message": ending.said.strip().split("\n")[-1],
+        "left": ending.left,
+        "harmed": ending.harmed,
+        "resumed_step": step,
+        "resumed_loss_equal": loss == losses[step],
+    }
 
 
 def losses_of(run: RunDirectory) -> dict[int, float]:
@@ -244,8 +284,10 @@ def losses_of(run: RunDirectory) -> dict[int, float]:
 
 def print_table(result: dict[str, Any]) -> None:
     """A line for each fault and moment: of both ranks, the longer time."""
-    print("| fault | moment | trials | seconds until all have ended, at most | exit code | left or harmed "
-          "| goes on with the same bits |\n|---|---|---|---|---|---|---|")
+    print(
+        "| fault | moment | trials | seconds until all have ended, at most | exit code | left or harmed "
+        "| goes on with the same bits |\n|---|---|---|---|---|---|---|"
+    )
     rows = result["results"]
     for fault, moment in product(FAULTS, (*MOMENTS, "any")):
         some = [row for row in rows if (row["fault"], row["moment"]) == (fault, moment)]
@@ -253,8 +295,10 @@ def print_table(result: dict[str, Any]) -> None:
             codes = ", ".join(str(code) for code in sorted({row["code"] for row in some}))
             spoilt = [what for row in some for what in (*row["left"], *row["harmed"])]
             equal = sum(row["resumed_loss_equal"] for row in some)
-            print(f"| {fault} | {moment} | {len(some)} | {max(row['seconds'] for row in some):.1f} | {codes} "
-                  f"| {', '.join(spoilt) or 'nothing'} | {'all' if equal == len(some) else equal} |")
+            print(
+                f"| {fault} | {moment} | {len(some)} | {max(row['seconds'] for row in some):.1f} | {codes} "
+                f"| {', '.join(spoilt) or 'nothing'} | {'all' if equal == len(some) else equal} |"
+            )
 
 
 def write_text(directory: Path, lines: int = 120) -> None:
@@ -274,7 +318,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.table:
         return print_table(json.loads((arguments.out / "faults.json").read_text(encoding="utf-8")))
-    trials = all_trials(SEED)[:QUICK_TRIALS if arguments.quick else None]
+    trials = all_trials(SEED)[: QUICK_TRIALS if arguments.quick else None]
     provenance, endings = surroundings(), []
     with tempfile.TemporaryDirectory() as name, threadpool_limits(1):
         directory = Path(name)
@@ -285,8 +329,15 @@ def main() -> None:
             endings.append(site.carry_out(number, trial))
             print(*trial, f"{endings[-1].seconds:.1f} s", endings[-1].said.strip().split("\n")[-1], flush=True)
         losses = losses_of(site.undisturbed(max(ending.resumed[0] for ending in endings)))
-    result = {"benchmark": "faults", "provenance": provenance, "config": SMALL, "seeds": [SEED], "timeout": TIMEOUT,
-              "grace": launcher.GRACE, "results": [row(*each, losses) for each in zip(trials, endings)]}
+    result = {
+        "benchmark": "faults",
+        "provenance": provenance,
+        "config": SMALL,
+        "seeds": [SEED],
+        "timeout": TIMEOUT,
+        "grace": launcher.GRACE,
+        "results": [row(*each, losses) for each in zip(trials, endings)],
+    }
     print_table(result)
     write(arguments.out, "faults", result)
 

@@ -44,9 +44,13 @@ FAULTS = {"raise": throw, "kill": kill, "stop": stop, "hang": hang}
 def place(moment: str, rank: int) -> tuple[Any, str]:
     """The function that is called at this moment: its module or class, its name."""
     if moment == "checkpoint" and rank == 0:
-        return os, "replace"                                                       # written, but not under its name
-    return {"start-up": (loop, "read_corpus"), "step": (loop.Trainer, "step"), "validation": (loop.Trainer, "validate"),
-            "checkpoint": (loop.Trainer, "save")}[moment]
+        return os, "replace"  # written, but not under its name
+    return {
+        "start-up": (loop, "read_corpus"),
+        "step": (loop.Trainer, "step"),
+        "validation": (loop.Trainer, "validate"),
+        "checkpoint": (loop.Trainer, "save"),
+    }[moment]
 
 
 def build_in(fault: str, rank: int, moment: str, call: int, mark: str) -> None:

@@ -26,10 +26,16 @@ from scratchformer.nn.parameter import Array, Layer, ParameterStore
 from scratchformer.nn.transformer import Transformer
 from scratchformer.training.data import TrainingData
 
-EXPERIMENT = {"model.d_model": 64, "model.h": 4, "training.steps": 300, "training.tokens_per_batch": 512,
-              "training.warmup": 100, "training.validate_every": 50}
+EXPERIMENT = {
+    "model.d_model": 64,
+    "model.h": 4,
+    "training.steps": 300,
+    "training.tokens_per_batch": 512,
+    "training.warmup": 100,
+    "training.validate_every": 50,
+}
 QUICK = {"model.d_model": 16, "training.steps": 4, "training.validate_every": 2}
-PEAK, LOWER_PEAK = 0.004, 0.002                                                    # of the learning rate
+PEAK, LOWER_PEAK = 0.004, 0.002  # of the learning rate
 SEEDS = (0, 1, 2)
 
 
@@ -90,10 +96,19 @@ def build(variant: Variant, config: Config) -> Transformer:
 def run(variant: Variant, peak: float, data: TrainingData, config: Config) -> dict[str, Any]:
     training, model = config.training, build(variant, config)
     factor = peak / noam(training.warmup, config.model.d_model, training.warmup)
-    curve = train(model, adam_of(model, config), data, config,
-                  lambda step: noam(step, config.model.d_model, training.warmup, factor))
-    return {"seed": training.seed, "parameters": model.store.data.size, "final_loss": number(curve[-1][1]),
-            "curve": numbers(curve)}
+    curve = train(
+        model,
+        adam_of(model, config),
+        data,
+        config,
+        lambda step: noam(step, config.model.d_model, training.warmup, factor),
+    )
+    return {
+        "seed": training.seed,
+        "parameters": model.store.data.size,
+        "final_loss": number(curve[-1][1]),
+        "curve": numbers(curve),
+    }
 
 
 def row(name: str, peak: float, data: TrainingData, config: Config, seeds: tuple[int, ...]) -> dict[str, Any]:
@@ -103,14 +118,24 @@ def row(name: str, peak: float, data: TrainingData, config: Config, seeds: tuple
     runs = [run(variant, peak, data, configs.with_settings(config, sizes | {"training.seed": seed})) for seed in seeds]
     losses = spread([each["final_loss"] for each in runs])
     print(f"{name}, peak {peak:g}: final loss {losses['mean']} ({losses['lowest']} to {losses['highest']})", flush=True)
-    return {"variant": name, "peak_learning_rate": peak, "parameters": runs[0].pop("parameters"),
-            "final_loss": losses, "runs": runs}
+    return {
+        "variant": name,
+        "peak_learning_rate": peak,
+        "parameters": runs[0].pop("parameters"),
+        "final_loss": losses,
+        "runs": runs,
+    }
 
 
 def measure(config: Config, seeds: tuple[int, ...]) -> dict[str, Any]:
     data = read_text(config)
-    return {"results": [row(name, peak, data, config, seeds)
-                        for peak, names in ((PEAK, VARIANTS), (LOWER_PEAK, TWO_RATES)) for name in names]}
+    return {
+        "results": [
+            row(name, peak, data, config, seeds)
+            for peak, names in ((PEAK, VARIANTS), (LOWER_PEAK, TWO_RATES))
+            for name in names
+        ]
+    }
 
 
 if __name__ == "__main__":

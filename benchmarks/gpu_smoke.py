@@ -43,9 +43,9 @@ from scratchformer.training.team import Team
 
 ROOT = Path(__file__).resolve().parents[1]
 MODELS = "base", "big"
-LENGTH, PAIRS = 30, 833                     # 24,990 tokens a side, without padding
+LENGTH, PAIRS = 30, 833  # 24,990 tokens a side, without padding
 REPETITIONS, WARM_UP = 10, 3
-COPIED = 2**30                              # bytes that are copied to see how fast copying is
+COPIED = 2**30  # bytes that are copied to see how fast copying is
 
 # Measuring ------------------------------------------------------------------------------------------------------------
 
@@ -58,7 +58,7 @@ def seconds_of(work: Callable[[], Any], repetitions: int = REPETITIONS) -> float
         work()
     busy = cupy.zeros((4096, 4096), np.float32)
     began, ended = cupy.cuda.Event(), cupy.cuda.Event()
-    for _ in range(10):                                                            # some 20 ms, for the calls to queue
+    for _ in range(10):  # some 20 ms, for the calls to queue
         busy @ busy
     began.record()
     for _ in range(repetitions):
@@ -110,12 +110,12 @@ def kernels(device: Gpu, precision: str) -> Iterator[tuple[str, Callable[[], Any
     lengths = np.full(PAIRS, LENGTH)
     yield "masked_softmax", lambda: ops.masked_softmax(scores, 0.1, lengths, True), 2 * scores.nbytes
     yield "masked_softmax_backward", lambda: ops.masked_softmax_backward(scores, scores, 0.1), 3 * scores.nbytes
-    ids = pairs_of(PAIRS, LENGTH, LENGTH, V, 1).source.padded(np.arange(PAIRS))    # some words are frequent
+    ids = pairs_of(PAIRS, LENGTH, LENGTH, V, 1).source.padded(np.arange(PAIRS))  # some words are frequent
     E, dE = normal(V, D), cupy.zeros((V, D), np.float32)
     yield "embedding", lambda: ops.embedding(ids, E, 22.6), 2 * A
     yield "embedding_backward", lambda: ops.embedding_backward(x.reshape(PAIRS, LENGTH, D), ids, 22.6, dE), 5 * A
     logits = normal(ops.logits_at_once // V, V)
-    targets = ids.reshape(-1)[:len(logits)]
+    targets = ids.reshape(-1)[: len(logits)]
     yield "cross_entropy", lambda: ops.cross_entropy(logits, targets, 0.9, 1e-6, out=logits), 2 * logits.nbytes
     w, g, m, v = (cupy.zeros(63_082_496, np.float32) for _ in range(4))
     yield "adam", lambda: ops.adam(w, g, m, v, 1e-3, 0.9, 0.98, 1e-9), 7 * w.nbytes
@@ -154,7 +154,7 @@ def measure_ours(config: Config, precision: str, pairs: int, length: int) -> dic
     device.xp.cuda.Device().synchronize()
     began = time.perf_counter()
     step()
-    launching = time.perf_counter() - began                                        # the GPU had nothing else to do
+    launching = time.perf_counter() - began  # the GPU had nothing else to do
     return figures(seconds_of(step), batch, pool.total_bytes()) | {"seconds_to_launch": launching}
 
 
@@ -193,8 +193,11 @@ def measure_pytorch(config: Config, precision: str, pairs: int, length: int, com
 
 
 def figures(seconds: float, batch: Batch, peak_bytes: int) -> dict[str, Any]:
-    return {"seconds": seconds, "target_tokens_per_second": round(batch.n_target_tokens / seconds),
-            "peak_bytes": peak_bytes}
+    return {
+        "seconds": seconds,
+        "target_tokens_per_second": round(batch.n_target_tokens / seconds),
+        "peak_bytes": peak_bytes,
+    }
 
 
 # All of it ------------------------------------------------------------------------------------------------------------
@@ -225,20 +228,36 @@ def print_table(result: dict[str, Any]) -> None:
     copy = result["ceilings"].get("copy_bytes_per_second", float("nan"))
     for precision, of_precision in result["kernels"].items():
         for name, rate in of_precision.items():
-            print(f"{precision:10} {name:26} " + (rate["failed"] if isinstance(rate, dict) else
-                                                  f"{rate / 1e9:7,.0f} GB/s {rate / copy:4.0%} of copying"))
+            print(
+                f"{precision:10} {name:26} "
+                + (
+                    rate["failed"]
+                    if isinstance(rate, dict)
+                    else f"{rate / 1e9:7,.0f} GB/s {rate / copy:4.0%} of copying"
+                )
+            )
     print(f"\n{'step':6} {'precision':10} {'who':14} {'ms':>8} {'tokens/s':>10} {'GB':>6}")
     for row in result["steps"]:
-        print(f"{row['model']:6} {row['precision']:10} {row['who']:14} "
-              + (row["failed"] if "failed" in row else f"{1000 * row['seconds']:8.1f} "
-                 f"{row['target_tokens_per_second']:10,} {row['peak_bytes'] / 1e9:6.1f}"))
+        print(
+            f"{row['model']:6} {row['precision']:10} {row['who']:14} "
+            + (
+                row["failed"]
+                if "failed" in row
+                else f"{1000 * row['seconds']:8.1f} "
+                f"{row['target_tokens_per_second']:10,} {row['peak_bytes'] / 1e9:6.1f}"
+            )
+        )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--models", type=names_from(MODELS), default=list(MODELS), help="(default: base,big)")
-    parser.add_argument("--precisions", type=names_from(STORED_AS), default=["bf16", "tf32", "fp16", "fp32"],
-                        help="(default: bf16,tf32,fp16,fp32)")
+    parser.add_argument(
+        "--precisions",
+        type=names_from(STORED_AS),
+        default=["bf16", "tf32", "fp16", "fp32"],
+        help="(default: bf16,tf32,fp16,fp32)",
+    )
     parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out: it takes minutes")
     parser.add_argument("--minutes", type=float, default=9, help="no rival begins after these (default: %(default)s)")
     parser.add_argument("--out", type=Path, default=RESULTS, help="directory of the result (default: results/ here)")
@@ -248,15 +267,23 @@ def main() -> None:
         parser.error(f"--out: {arguments.out} is no directory")
     try:
         device = Gpu(0, "fp32")
-    except ValueError as error:                                                    # UserError is one
+    except ValueError as error:  # UserError is one
         parser.error(str(error))
 
     pairs, length = (8, 10) if arguments.quick else (PAIRS, LENGTH)
     result: dict[str, Any] = {
-        "benchmark": "gpu_smoke", "gpu": device.describe(), "pairs": pairs, "length": length,
-        "repetitions": REPETITIONS, "seeds": {"batch": 1, "weights": 0}, "kernels": {}, "steps": [], **surroundings()}
+        "benchmark": "gpu_smoke",
+        "gpu": device.describe(),
+        "pairs": pairs,
+        "length": length,
+        "repetitions": REPETITIONS,
+        "seeds": {"batch": 1, "weights": 0},
+        "kernels": {},
+        "steps": [],
+        **surroundings(),
+    }
     result["versions"] |= {"cupy": device.xp.__version__, "driver": device.xp.cuda.runtime.driverGetVersion()}
-    rivals = ["pytorch", "torch.compile"][:0 if find_spec("torch") is None else 1 if arguments.no_compile else 2]
+    rivals = ["pytorch", "torch.compile"][: 0 if find_spec("torch") is None else 1 if arguments.no_compile else 2]
     if rivals:
         result["versions"]["torch"] = version("torch")
 
@@ -267,7 +294,7 @@ def main() -> None:
     result["ceilings"] = or_failure(lambda: ceilings(device))
     keep()
     for precision in arguments.precisions:
-        if precision != "tf32":                                                    # its kernels are those of fp32
+        if precision != "tf32":  # its kernels are those of fp32
             of_precision = result["kernels"][precision] = {}
             for name, call, needed in kernels(device, precision):
                 of_precision[name] = or_failure(lambda: needed / seconds_of(call))
@@ -277,8 +304,11 @@ def main() -> None:
             if who != "scratchformer" and time.perf_counter() - began > 60 * arguments.minutes:
                 break
             what = configs.preset(model), precision, pairs, length
-            measured = or_failure(lambda: measure_ours(*what) if who == "scratchformer" else
-                                  measure_pytorch(*what, compiled=who != "pytorch"))
+            measured = or_failure(
+                lambda: (
+                    measure_ours(*what) if who == "scratchformer" else measure_pytorch(*what, compiled=who != "pytorch")
+                )
+            )
             result["steps"].append({"model": model, "precision": precision, "who": who, **measured})
             keep()
     print_table(result)

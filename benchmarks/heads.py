@@ -34,15 +34,18 @@ from scratchformer.text.bundled import Example, words
 from scratchformer.training.run import RunDirectory, load_run
 
 SHIPPED = Path("data/tiny_model")
-QUICK = 20                                                                         # examples of each set
+QUICK = 20  # examples of each set
 
 
 def scores_of(run: Path, pairs: list[Example], test: list[Example]) -> dict[str, Any]:
     translator = load_run(run)
     seed = configs.load(RunDirectory(run).config_file).training.seed
     result = {"seed": seed, "pronouns": pronouns(translator, pairs), "alignment": alignment(translator, test)}
-    print(f"seed {seed}: pronouns {result['pronouns']['intact']}, without a layer "
-          f"{result['pronouns']['without_layer']}", flush=True)
+    print(
+        f"seed {seed}: pronouns {result['pronouns']['intact']}, without a layer "
+        f"{result['pronouns']['without_layer']}",
+        flush=True,
+    )
     return result
 
 
@@ -57,11 +60,18 @@ def pronouns(translator: Translator, pairs: list[Example]) -> dict[str, Any]:
     weights = [heads.pronoun_weights(each, example) for each, example in zip(attended, pairs)]
     looks = {}
     for view in heads.PRONOUN_VIEWS:
-        of_view = np.stack([each[view] for each in weights], axis=2)               # (N, H, examples, 2)
-        looks[view] = {"heads": [[plain(heads.pronoun_score(head, pairs)) for head in layer] for layer in of_view],
-                       "mean_of_layer": [plain(heads.pronoun_score(layer.mean(axis=0), pairs)) for layer in of_view]}
-    deciding = np.mean([heads.writing_pronoun(each, example)[..., deciding_word(example, pairs)]
-                        for each, example in zip(attended, pairs)], axis=0)        # (N, H)
+        of_view = np.stack([each[view] for each in weights], axis=2)  # (N, H, examples, 2)
+        looks[view] = {
+            "heads": [[plain(heads.pronoun_score(head, pairs)) for head in layer] for layer in of_view],
+            "mean_of_layer": [plain(heads.pronoun_score(layer.mean(axis=0), pairs)) for layer in of_view],
+        }
+    deciding = np.mean(
+        [
+            heads.writing_pronoun(each, example)[..., deciding_word(example, pairs)]
+            for each, example in zip(attended, pairs)
+        ],
+        axis=0,
+    )  # (N, H)
     kinds = heads.attention_layers(translator.model)
     every = range(translator.model.config.h)
 
@@ -71,19 +81,26 @@ def pronouns(translator: Translator, pairs: list[Example]) -> dict[str, Any]:
                 stack.enter_context(heads.without_heads(layer, which))
             return plain(heads.pronoun_choice(translator, pairs))
 
-    return {"looks": looks, "intact": without(),
-            "adjective": [[number(weight) for weight in layer] for layer in deciding],
-            "without_head": {kind: [[without((layer, [head])) for head in every] for layer in layers]
-                             for kind, layers in kinds.items()},
-            "without_layer": {kind: [without((layer, every)) for layer in layers] for kind, layers in kinds.items()},
-            "without_kind": {kind: without(*((layer, every) for layer in layers)) for kind, layers in kinds.items()}}
+    return {
+        "looks": looks,
+        "intact": without(),
+        "adjective": [[number(weight) for weight in layer] for layer in deciding],
+        "without_head": {
+            kind: [[without((layer, [head])) for head in every] for layer in layers] for kind, layers in kinds.items()
+        },
+        "without_layer": {kind: [without((layer, every)) for layer in layers] for kind, layers in kinds.items()},
+        "without_kind": {kind: without(*((layer, every) for layer in layers)) for kind, layers in kinds.items()},
+    }
 
 
 def deciding_word(example: Example, pairs: list[Example]) -> int:
     """The one word in which the other sentence of the minimal pair differs."""
     other = next(each for each in pairs if each.coreference["pair"] == example.coreference["pair"] and each != example)
-    [differs] = [index for index, (mine, its) in enumerate(zip(words(example.source), words(other.source), strict=True))
-                 if mine != its]
+    [differs] = [
+        index
+        for index, (mine, its) in enumerate(zip(words(example.source), words(other.source), strict=True))
+        if mine != its
+    ]
     return differs
 
 
@@ -97,12 +114,15 @@ def alignment(translator: Translator, test: list[Example]) -> dict[str, Any]:
     blurred = [heads.aligned_words(each.cross.mean(axis=1), each) for each in attended]
     lengths = [(len(words(example.target)), len(words(example.source))) for example in test]
     N, H = chosen[0].shape[:2]
-    return {"heads": [[plain(heads.alignment_score([each[layer, head] for each in chosen], test)) for head in range(H)]
-                      for layer in range(N)],
-            "mean_of_layer": [plain(heads.alignment_score([each[layer] for each in blurred], test))
-                              for layer in range(N)],
-            "diagonal": plain(heads.alignment_score([heads.diagonal(*each) for each in lengths], test)),
-            "by_chance": number(heads.alignment_by_chance(test))}
+    return {
+        "heads": [
+            [plain(heads.alignment_score([each[layer, head] for each in chosen], test)) for head in range(H)]
+            for layer in range(N)
+        ],
+        "mean_of_layer": [plain(heads.alignment_score([each[layer] for each in blurred], test)) for layer in range(N)],
+        "diagonal": plain(heads.alignment_score([heads.diagonal(*each) for each in lengths], test)),
+        "by_chance": number(heads.alignment_by_chance(test)),
+    }
 
 
 def plain(scores: NamedTuple) -> dict[str, float | None]:
@@ -118,11 +138,18 @@ def main() -> None:
     count = QUICK if arguments.quick else None
     pairs, test = bundled.read("test_coreference")[:count], bundled.read("test")[:count]
     with threadpool_limits(1):
-        provenance = surroundings()                                                # now: git may move while we measure
+        provenance = surroundings()  # now: git may move while we measure
         results = [scores_of(run, pairs, test) for run in arguments.runs]
-    write(arguments.out, "heads", {"provenance": provenance,
-                                   "config": configs.to_dict(configs.load(RunDirectory(arguments.runs[0]).config_file)),
-                                   "seeds": [result["seed"] for result in results], "results": results})
+    write(
+        arguments.out,
+        "heads",
+        {
+            "provenance": provenance,
+            "config": configs.to_dict(configs.load(RunDirectory(arguments.runs[0]).config_file)),
+            "seeds": [result["seed"] for result in results],
+            "results": results,
+        },
+    )
 
 
 if __name__ == "__main__":

@@ -26,13 +26,28 @@ from scratchformer.text.corpora import Pairs, find_split, read_pairs
 from scratchformer.text.tokenizer import PAD, Tokenizer
 from scratchformer.training.data import TrainingData, encode_corpus, read_corpus, train_tokenizer
 
-EXPERIMENT = {"model.N": 2, "model.d_model": 64, "model.d_ff": 128, "model.h": 4, "training.steps": 600,
-              "training.tokens_per_batch": 512, "training.warmup": 150, "training.lr_factor": 0.4,
-              "training.validate_every": 100}
-QUICK = {"model.vocab_size": 300, "model.N": 1, "model.d_model": 16, "model.d_ff": 32, "training.steps": 4,
-         "training.warmup": 2, "training.validate_every": 2}
-PAIRS = (1_000, 20_000)                                                            # of text to learn from
-STRENGTHS = (0.0, 0.1, 0.3)                                                        # eps_ls
+EXPERIMENT = {
+    "model.N": 2,
+    "model.d_model": 64,
+    "model.d_ff": 128,
+    "model.h": 4,
+    "training.steps": 600,
+    "training.tokens_per_batch": 512,
+    "training.warmup": 150,
+    "training.lr_factor": 0.4,
+    "training.validate_every": 100,
+}
+QUICK = {
+    "model.vocab_size": 300,
+    "model.N": 1,
+    "model.d_model": 16,
+    "model.d_ff": 32,
+    "training.steps": 4,
+    "training.warmup": 2,
+    "training.validate_every": 2,
+}
+PAIRS = (1_000, 20_000)  # of text to learn from
+STRENGTHS = (0.0, 0.1, 0.3)  # eps_ls
 SEEDS = (0, 1, 2)
 
 
@@ -48,8 +63,12 @@ def read(config: Config) -> Text:
     tokenizer = train_tokenizer(corpus, config)
     test = read_pairs(*find_split(Path(WRITTEN_TEXT["data.directory"]), "test", "en", "de"))
     settings = config.training
-    return Text(tokenizer, encode_corpus(corpus, tokenizer, config),
-                encode_pairs(tokenizer.encode, test, config.data.max_length, settings.tokens_per_batch), test)
+    return Text(
+        tokenizer,
+        encode_corpus(corpus, tokenizer, config),
+        encode_pairs(tokenizer.encode, test, config.data.max_length, settings.tokens_per_batch),
+        test,
+    )
 
 
 def first(pairs: EncodedPairs, count: int) -> EncodedPairs:
@@ -79,7 +98,7 @@ def best_temperature(logits: np.ndarray, targets: np.ndarray) -> float:
     """Of 0.30, 0.32 ... 3, the T for which logits / T have the lowest loss."""
     candidates = np.arange(30, 301, 2) / 100
     left, right = 0, len(candidates) - 1
-    while left < right:                                                            # the loss is convex in 1 / T
+    while left < right:  # the loss is convex in 1 / T
         middle = (left + right) // 2
         if nats(logits / candidates[middle], targets) <= nats(logits / candidates[middle + 1], targets):
             right = middle
@@ -102,9 +121,12 @@ def mixed_nats(p: np.ndarray, targets: np.ndarray, smoothing: float) -> float:
 def calibration(logits: np.ndarray, targets: np.ndarray) -> dict[str, Any]:
     p = probabilities(logits)
     bins = reliability(p.max(axis=-1), p.argmax(axis=-1) == targets)
-    return {"error": number(bins.error), "count": bins.count.tolist(),
-            "confidence": [number(value) for value in bins.confidence],
-            "accuracy": [number(value) for value in bins.accuracy]}
+    return {
+        "error": number(bins.error),
+        "count": bins.count.tolist(),
+        "confidence": [number(value) for value in bins.confidence],
+        "accuracy": [number(value) for value in bins.accuracy],
+    }
 
 
 def look_at(model: Transformer, text: Text, known: EncodedPairs) -> dict[str, Any]:
@@ -144,10 +166,17 @@ def row(n_pairs: int, smoothing: float, text: Text, config: Config, seeds: tuple
     runs = [run(n_pairs, smoothing, seed, text, config) for seed in seeds]
     result = {"pairs": n_pairs, "eps_ls": smoothing} | {
         name: spread([each[name] for each in runs])
-        for name in ("known_nats", "nats", "nats_at_temperature", "accuracy", "confidence", "bleu")}
-    print(f"{n_pairs} pairs, eps_ls {smoothing}: " + ", ".join(
-        f"{name} {value['mean']} ({value['lowest']} to {value['highest']})"
-        for name, value in result.items() if isinstance(value, dict)), flush=True)
+        for name in ("known_nats", "nats", "nats_at_temperature", "accuracy", "confidence", "bleu")
+    }
+    print(
+        f"{n_pairs} pairs, eps_ls {smoothing}: "
+        + ", ".join(
+            f"{name} {value['mean']} ({value['lowest']} to {value['highest']})"
+            for name, value in result.items()
+            if isinstance(value, dict)
+        ),
+        flush=True,
+    )
     return result | {"runs": runs}
 
 

@@ -34,16 +34,23 @@ from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.training.data import Corpus, TrainingData, encode_corpus, train_tokenizer
 from scratchformer.training.loop import validation_loss
 
-EXPERIMENT = {"training.steps": 600, "training.tokens_per_batch": 512, "training.accumulation": 1,
-              "training.warmup": 200, "training.lr_factor": 0.7, "model.max_positions": 128, "data.max_length": 128}
+EXPERIMENT = {
+    "training.steps": 600,
+    "training.tokens_per_batch": 512,
+    "training.accumulation": 1,
+    "training.warmup": 200,
+    "training.lr_factor": 0.7,
+    "model.max_positions": 128,
+    "data.max_length": 128,
+}
 QUICK = {"model.d_model": 32, "model.d_ff": 64, "training.steps": 4}
 SEEDS = (0, 1)
-MANY_LONG = 1000                                                                   # of 21,000 sentences then
+MANY_LONG = 1000  # of 21,000 sentences then
 LATEST_START = 64
 SHIFTS = (0, 5, 20, 50)
-EDGES = (0, 10, 20, 30, 40, 128)                                                   # of ranges of positions
-TOKENS = 2048                                                                      # of a batch, when testing
-TRANSLATED = 60                                                                    # sentences of each test set
+EDGES = (0, 10, 20, 30, 40, 128)  # of ranges of positions
+TOKENS = 2048  # of a batch, when testing
+TRANSLATED = 60  # sentences of each test set
 
 
 class Variant(NamedTuple):
@@ -54,10 +61,14 @@ class Variant(NamedTuple):
     long: bool = False
 
 
-VARIANTS = {"learned": Variant("learned"), "sinusoidal": Variant("sinusoidal"),
-            "alibi": Variant("alibi"), "rotary": Variant("rotary"),
-            "sinusoidal, random start": Variant("sinusoidal", random_start=True),
-            "sinusoidal, long ones too": Variant("sinusoidal", long=True)}
+VARIANTS = {
+    "learned": Variant("learned"),
+    "sinusoidal": Variant("sinusoidal"),
+    "alibi": Variant("alibi"),
+    "rotary": Variant("rotary"),
+    "sinusoidal, random start": Variant("sinusoidal", random_start=True),
+    "sinusoidal, long ones too": Variant("sinusoidal", long=True),
+}
 
 # Text -----------------------------------------------------------------------------------------------------------------
 
@@ -80,15 +91,27 @@ def read_text(config: Config) -> Text:
     tokenizer = train_tokenizer(ordinary, config)
     with_long = Corpus(pairs_of([*splits["train"], *more_long_sentences(splits, MANY_LONG)]), val)
     sentences = {name: bundled.read_text(name) for name in ("test", "test_long")}
-    test, test_long = (encode_pairs(tokenizer.encode, pairs, config.data.max_length, config.training.tokens_per_batch)
-                       for pairs in sentences.values())
-    return Text(tokenizer, encode_corpus(ordinary, tokenizer, config), encode_corpus(with_long, tokenizer, config),
-                test, test_long, sentences)
+    test, test_long = (
+        encode_pairs(tokenizer.encode, pairs, config.data.max_length, config.training.tokens_per_batch)
+        for pairs in sentences.values()
+    )
+    return Text(
+        tokenizer,
+        encode_corpus(ordinary, tokenizer, config),
+        encode_corpus(with_long, tokenizer, config),
+        test,
+        test_long,
+        sentences,
+    )
 
 
 def pairs_of(examples: list[bundled.Example]) -> Pairs:
-    return Pairs([example.source for example in examples], [example.target for example in examples],
-                 list(range(1, len(examples) + 1)), 0)
+    return Pairs(
+        [example.source for example in examples],
+        [example.target for example in examples],
+        list(range(1, len(examples) + 1)),
+        0,
+    )
 
 
 def more_long_sentences(splits: dict[str, list[bundled.Example]], count: int) -> list[bundled.Example]:
@@ -98,8 +121,11 @@ def more_long_sentences(splits: dict[str, list[bundled.Example]], count: int) ->
     everything = [example for split in splits.values() for example in split]
     corpus.sources = {example.source for example in everything}
     corpus.targets = {example.target for example in everything}
-    corpus.known = {form for example in splits["train"]
-                    for form in corpus.forms(bundled.words(example.source), bundled.words(example.target))}
+    corpus.known = {
+        form
+        for example in splits["train"]
+        for form in corpus.forms(bundled.words(example.source), bundled.words(example.target))
+    }
     return corpus.long(count)
 
 
@@ -126,7 +152,8 @@ class Starts:
 
     def at(self, first: int) -> None:
         self.model.source_positions, self.model.target_positions = (
-            Shifted(positions, first) for positions in self.before)  # type: ignore[assignment]
+            Shifted(positions, first) for positions in self.before
+        )  # type: ignore[assignment]
 
     def __exit__(self, *exception: object) -> None:
         self.model.source_positions, self.model.target_positions = self.before
@@ -156,19 +183,23 @@ def run(name: str, text: Text, config: Config) -> dict[str, Any]:
             starts.at(first)
             shifted.append(number(validation_loss(model, text.test, TOKENS)))
     result = {
-        "seed": config.training.seed, "train_loss": number(train_loss), "test": shifted[0],
-        "test_long": number(validation_loss(model, text.test_long, TOKENS)), "test_shifted": shifted,
+        "seed": config.training.seed,
+        "train_loss": number(train_loss),
+        "test": shifted[0],
+        "test_long": number(validation_loss(model, text.test_long, TOKENS)),
+        "test_shifted": shifted,
         "test_long_by_position": [number(loss) for loss in losses_by_position(model, text.test_long)],
-        "bleu": {split: bleu(model, text, split) for split in text.sentences}}
+        "bleu": {split: bleu(model, text, split) for split in text.sentences},
+    }
     print(f"{name}, {result}", flush=True)
     return result
 
 
 def losses_by_position(model: Transformer, pairs: EncodedPairs) -> np.ndarray:
     """In nats per target token, for the positions from each of EDGES to the next: (ranges,)"""
-    sums = np.zeros((2, len(EDGES) - 1))                                           # of losses; of tokens
+    sums = np.zeros((2, len(EDGES) - 1))  # of losses; of tokens
     for batch in batches_in_order(pairs, TOKENS):
-        logits, _ = model.forward(batch.source_ids, batch.target_in_ids)           # (B, T, V)
+        logits, _ = model.forward(batch.source_ids, batch.target_in_ids)  # (B, T, V)
         for i, (start, end) in enumerate(zip(EDGES, EDGES[1:])):
             sums[:, i] += cross_entropy(logits[:, start:end], batch.target_out_ids[:, start:end])[:2]
     return sums[0] / sums[1]
@@ -182,8 +213,12 @@ def bleu(model: Transformer, text: Text, split: str) -> float | None:
 
 def row(name: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
     """All seeds of one variant."""
-    return {"variant": name, "test": spread([each["test"] for each in runs]),
-            "test_long": spread([each["test_long"] for each in runs]), "runs": runs}
+    return {
+        "variant": name,
+        "test": spread([each["test"] for each in runs]),
+        "test_long": spread([each["test_long"] for each in runs]),
+        "runs": runs,
+    }
 
 
 def main() -> None:
@@ -191,17 +226,26 @@ def main() -> None:
     config = configs.with_settings(configs.preset("tiny"), EXPERIMENT | (QUICK if arguments.quick else {}))
     seeds = SEEDS[:1] if arguments.quick else SEEDS
     with threadpool_limits(1):
-        provenance = surroundings()                                                # now: git may move while we measure
+        provenance = surroundings()  # now: git may move while we measure
         text = read_text(config)
         runs: dict[str, list[dict[str, Any]]] = {name: [] for name in VARIANTS}
         for done, seed in enumerate(seeds, start=1):
             for name in VARIANTS:
                 runs[name].append(run(name, text, configs.with_settings(config, {"training.seed": seed})))
-            write(arguments.out, "longer", {                                       # what is interrupted keeps its seeds
-                "provenance": provenance, "config": configs.to_dict(config), "seeds": seeds[:done], "shifts": SHIFTS,
-                "edges": EDGES, "longest_in_training": int(text.ordinary.train.lengths.max()),
-                "longest_in_test_long": int(text.test_long.lengths.max()),
-                "results": [row(name, runs[name]) for name in VARIANTS]})
+            write(
+                arguments.out,
+                "longer",
+                {  # what is interrupted keeps its seeds
+                    "provenance": provenance,
+                    "config": configs.to_dict(config),
+                    "seeds": seeds[:done],
+                    "shifts": SHIFTS,
+                    "edges": EDGES,
+                    "longest_in_training": int(text.ordinary.train.lengths.max()),
+                    "longest_in_test_long": int(text.test_long.lengths.max()),
+                    "results": [row(name, runs[name]) for name in VARIANTS],
+                },
+            )
 
 
 if __name__ == "__main__":

@@ -37,13 +37,27 @@ from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import EncodedPairs
 from scratchformer.training.data import TrainingData
 
-EXPERIMENT = {"model.N": 6, "model.d_model": 64, "model.d_ff": 256, "model.h": 4, "training.steps": 300,
-              "training.tokens_per_batch": 512, "training.warmup": 100, "training.validate_every": 25}
-QUICK = {"model.N": 2, "model.d_model": 16, "model.d_ff": 32, "training.steps": 4, "training.warmup": 2,
-         "training.validate_every": 2}
-PEAKS = (0.001, 0.003)                                                             # of the learning rate
+EXPERIMENT = {
+    "model.N": 6,
+    "model.d_model": 64,
+    "model.d_ff": 256,
+    "model.h": 4,
+    "training.steps": 300,
+    "training.tokens_per_batch": 512,
+    "training.warmup": 100,
+    "training.validate_every": 25,
+}
+QUICK = {
+    "model.N": 2,
+    "model.d_model": 16,
+    "model.d_ff": 32,
+    "training.steps": 4,
+    "training.warmup": 2,
+    "training.validate_every": 2,
+}
+PEAKS = (0.001, 0.003)  # of the learning rate
 WAYS = {"post": ("warm-up", "none", "v averaged first"), "pre": ("warm-up", "none")}
-TARGET = 4.5                                                                       # nats per target token
+TARGET = 4.5  # nats per target token
 SEEDS = (0, 1, 2, 3, 4)
 
 # Training with and without warm-up ------------------------------------------------------------------------------------
@@ -83,21 +97,36 @@ def run(way: str, peak: float, data: TrainingData, config: Config, constant_loss
 
     curve = train(model, optimizer, data, config, rate)
     final_loss = curve[-1][1]
-    return {"seed": training.seed, "final_loss": number(final_loss), "diverged": not final_loss <= constant_loss,
-            "steps_to_target": next((step for step, loss in curve if loss <= TARGET), None), "curve": numbers(curve)}
+    return {
+        "seed": training.seed,
+        "final_loss": number(final_loss),
+        "diverged": not final_loss <= constant_loss,
+        "steps_to_target": next((step for step, loss in curve if loss <= TARGET), None),
+        "curve": numbers(curve),
+    }
 
 
-def row(norm: str, way: str, peak: float, data: TrainingData, config: Config, seeds: tuple[int, ...],
-        constant_loss: float) -> dict[str, Any]:
+def row(
+    norm: str, way: str, peak: float, data: TrainingData, config: Config, seeds: tuple[int, ...], constant_loss: float
+) -> dict[str, Any]:
     """All seeds of one arrangement, one way to begin and one peak."""
     runs = [run(way, peak, data, with_norm(config, norm, seed), constant_loss) for seed in seeds]
     losses = spread([each["final_loss"] for each in runs])
-    result = {"norm": norm, "start": way, "peak_learning_rate": peak, "final_loss": losses,
-              "divergences": sum(each["diverged"] for each in runs),
-              "reached_target": sum(each["steps_to_target"] is not None for each in runs), "runs": runs}
-    print(f"{norm}-LN, {way}, peak {peak:g}: final loss {losses['mean']} ({losses['lowest']} to {losses['highest']}), "
-          f"{result['divergences']} of {len(seeds)} diverged, target after "
-          f"{[each['steps_to_target'] for each in runs]}", flush=True)
+    result = {
+        "norm": norm,
+        "start": way,
+        "peak_learning_rate": peak,
+        "final_loss": losses,
+        "divergences": sum(each["diverged"] for each in runs),
+        "reached_target": sum(each["steps_to_target"] is not None for each in runs),
+        "runs": runs,
+    }
+    print(
+        f"{norm}-LN, {way}, peak {peak:g}: final loss {losses['mean']} ({losses['lowest']} to {losses['highest']}), "
+        f"{result['divergences']} of {len(seeds)} diverged, target after "
+        f"{[each['steps_to_target'] for each in runs]}",
+        flush=True,
+    )
     return result
 
 
@@ -126,9 +155,11 @@ def first_gradients(norm: str, data: TrainingData, config: Config, seeds: tuple[
         for stack, layers in (("encoder", model.encoder.layers), ("decoder", model.decoder.layers)):
             lengths.setdefault(stack, []).append([gradient_length(layer) for layer in layers])
             lengths.setdefault(f"{stack} W_2", []).append(
-                [gradient_length(layer.feed_forward.sublayer.outer) for layer in layers])
-    return {"norm": norm} | {name: [number(mean) for mean in np.mean(values, axis=0)]
-                             for name, values in lengths.items()}
+                [gradient_length(layer.feed_forward.sublayer.outer) for layer in layers]
+            )
+    return {"norm": norm} | {
+        name: [number(mean) for mean in np.mean(values, axis=0)] for name, values in lengths.items()
+    }
 
 
 def gradient_length(layer: Layer) -> float:
@@ -139,10 +170,18 @@ def measure(config: Config, seeds: tuple[int, ...]) -> dict[str, Any]:
     data = read_text(config)
     constant_loss = unigram_entropy(data.val)
     gradients = [first_gradients(norm, data, config, seeds) for norm in WAYS]
-    rows = [row(norm, way, peak, data, config, seeds, constant_loss)
-            for peak in PEAKS for norm, ways in WAYS.items() for way in ways]
-    return {"target_loss": TARGET, "unigram_entropy": number(constant_loss), "results": rows,
-            "first_gradients": gradients}
+    rows = [
+        row(norm, way, peak, data, config, seeds, constant_loss)
+        for peak in PEAKS
+        for norm, ways in WAYS.items()
+        for way in ways
+    ]
+    return {
+        "target_loss": TARGET,
+        "unigram_entropy": number(constant_loss),
+        "results": rows,
+        "first_gradients": gradients,
+    }
 
 
 if __name__ == "__main__":

@@ -32,18 +32,38 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "preparation"))
 from local_server import LocalServer, write_dataset  # noqa: E402
 
 PRESET = "wmt14-en-de-base"
-SETTINGS = {"N": 3, "d_model": 64, "d_ff": 256, "tokens_per_batch": 256, "accumulation": 4, "warmup": 400,
-            "steps": 1000, "validate_every": 200, "save_every": 100}
-QUICK = {"N": 1, "d_model": 16, "d_ff": 32, "h": 2, "warmup": 10, "steps": 20, "validate_every": 10, "save_every": 4,
-         "extra_length": 2}
+SETTINGS = {
+    "N": 3,
+    "d_model": 64,
+    "d_ff": 256,
+    "tokens_per_batch": 256,
+    "accumulation": 4,
+    "warmup": 400,
+    "steps": 1000,
+    "validate_every": 200,
+    "save_every": 100,
+}
+QUICK = {
+    "N": 1,
+    "d_model": 16,
+    "d_ff": 32,
+    "h": 2,
+    "warmup": 10,
+    "steps": 20,
+    "validate_every": 10,
+    "save_every": 4,
+    "extra_length": 2,
+}
 VOCAB_SIZE = 1600
 
 
 def serve_text(root: Path, quick: bool) -> datasets.Dataset:
     """Write WMT 2014's archives with bundled sentences -> the data set that consists of them."""
     limits = {"train": 600, "val": 20, "test": 20} if quick else {}
-    train, val, test = ([(example.source, example.target) for example in bundled.read(split)[:limits.get(split)]]
-                        for split in ("train", "val", "test"))
+    train, val, test = (
+        [(example.source, example.target) for example in bundled.read(split)[: limits.get(split)]]
+        for split in ("train", "val", "test")
+    )
     return write_dataset(root, "wmt14-en-de", train, val, test)
 
 
@@ -81,8 +101,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="a few steps of a smaller model, to see that it runs")
     parser.add_argument("--work", type=Path, help="directory of data and run, which stay (default: a temporary one)")
-    parser.add_argument("--out", type=Path, help="directory of the result (default: results/ here; with --quick that "
-                        "of --work, or a temporary one, which stays)")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        help="directory of the result (default: results/ here; with --quick that "
+        "of --work, or a temporary one, which stays)",
+    )
     arguments = parser.parse_args()
     provenance = surroundings()
     with tempfile.TemporaryDirectory() as temporary:
@@ -95,15 +119,22 @@ def main() -> None:
                 words = [word.replace(str(work), "DIR").replace(server.url, "URL") for word in command]
                 print("scratchformer", *words, flush=True)
                 result = carried_out(command)
-                result["printed"] = [line.replace(str(work), "DIR").replace(server.url, "URL")
-                                     for line in result["printed"]]
+                result["printed"] = [
+                    line.replace(str(work), "DIR").replace(server.url, "URL") for line in result["printed"]
+                ]
                 steps.append({"command": " ".join(["scratchformer", *words]), **result})
         scores = json.loads((run / "evaluations.jsonl").read_text(encoding="utf-8").splitlines()[-1])
         out = directory_of_result(arguments)
         shutil.copytree(run / "report", out / "example_report", dirs_exist_ok=True)
-        write(out, "paper_road", {
-            "provenance": provenance, "results": steps,
-            "scores": {key: value for key, value in scores.items() if key not in ("source", "reference")}})
+        write(
+            out,
+            "paper_road",
+            {
+                "provenance": provenance,
+                "results": steps,
+                "scores": {key: value for key, value in scores.items() if key not in ("source", "reference")},
+            },
+        )
         print(f"written: {out / 'paper_road.json'} and {out / 'example_report'}")
 
 

@@ -41,13 +41,13 @@ from scratchformer import config as configs
 from scratchformer.config import Config
 
 PAIRS, QUICK_PAIRS = 5_000_000, 3000
-BLOCK = 50_000                                                                     # pairs made at once
+BLOCK = 50_000  # pairs made at once
 SEED = 0
-HELD_OUT = 3000                                                                    # pairs of validation text
+HELD_OUT = 3000  # pairs of validation text
 
 SMALL = {"N": 1, "d_model": 16, "d_ff": 32, "h": 2}
 RESUMED = SMALL | {"tokens_per_batch": 256, "accumulation": 2, "steps": 6, "save_every": 3, "validate_every": 1000}
-STEPS_OF_THE_PAPER = 2.5                                                           # a second (§5.2: 0.4 s a step)
+STEPS_OF_THE_PAPER = 2.5  # a second (§5.2: 0.4 s a step)
 TIMED_STEPS = 50
 
 # Text -----------------------------------------------------------------------------------------------------------------
@@ -124,16 +124,31 @@ def memory(process: int | str) -> dict[str, float]:
 
 def children_of(process: int) -> list[int]:
     try:
-        return [int(child) for task in Path(f"/proc/{process}/task").iterdir()
-                for child in (task / "children").read_text(encoding="utf-8").split()]
+        return [
+            int(child)
+            for task in Path(f"/proc/{process}/task").iterdir()
+            for child in (task / "children").read_text(encoding="utf-8").split()
+        ]
     except OSError:
         return []
 
 
 def prepare(options: list[str], out: Path, workers: int, vocab_size: int) -> dict[str, Any]:
     """Seconds of each stage, and the memory that it took."""
-    command = [sys.executable, "-m", "scratchformer", "data", "files", *options, "--out", str(out), "--workers",
-               str(workers), "--vocab-size", str(vocab_size)]
+    command = [
+        sys.executable,
+        "-m",
+        "scratchformer",
+        "data",
+        "files",
+        *options,
+        "--out",
+        str(out),
+        "--workers",
+        str(workers),
+        "--vocab-size",
+        str(vocab_size),
+    ]
     began, stages = time.perf_counter(), {}
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     sampler = Sampler(process.pid)
@@ -171,16 +186,25 @@ def start_up(directory: Path, began: float) -> dict[str, Any]:
         trainer.plan.micro_batches(next(places)[2])
         ready, own = time.time(), memory("self")
         before = time.perf_counter()
-        batches = [batch for _, _, indices in islice(places, TIMED_STEPS)
-                   for batch in trainer.plan.micro_batches(indices)]
+        batches = [
+            batch for _, _, indices in islice(places, TIMED_STEPS) for batch in trainer.plan.micro_batches(indices)
+        ]
         seconds = time.perf_counter() - before
     tokens = sum(batch.n_source_tokens + batch.n_target_tokens for batch in batches)
-    return {"start_up": {"python_and_imports_seconds": number(imported - began),
-                         "begin_to_first_batches_seconds": number(ready - imported),
-                         **{f"{kind}_mb": round(value, 1) for kind, value in own.items()}},
-            "batches": {"steps_per_second": number(TIMED_STEPS / seconds), "steps": TIMED_STEPS,
-                        "tokens_per_step": round(tokens / TIMED_STEPS), "steps_in_epoch": len(trainer.plan.epoch(0)),
-                        "steps_per_second_of_the_paper": STEPS_OF_THE_PAPER}}
+    return {
+        "start_up": {
+            "python_and_imports_seconds": number(imported - began),
+            "begin_to_first_batches_seconds": number(ready - imported),
+            **{f"{kind}_mb": round(value, 1) for kind, value in own.items()},
+        },
+        "batches": {
+            "steps_per_second": number(TIMED_STEPS / seconds),
+            "steps": TIMED_STEPS,
+            "tokens_per_step": round(tokens / TIMED_STEPS),
+            "steps_in_epoch": len(trainer.plan.epoch(0)),
+            "steps_per_second_of_the_paper": STEPS_OF_THE_PAPER,
+        },
+    }
 
 
 def in_fresh_process(directory: Path) -> dict[str, Any]:
@@ -233,19 +257,36 @@ def main() -> None:
         print(f"{n_pairs:,} pairs, {text_mb:.0f} MB written in {time.perf_counter() - began:.0f} s", flush=True)
         directory = scratch / "prepared"
         results = prepare(options, directory, arguments.workers, vocab_size)
-        results["stages_per_million_pairs"] = {stage: number(seconds * 1e6 / n_pairs)
-                                               for stage, seconds in results["stages"].items()}
+        results["stages_per_million_pairs"] = {
+            stage: number(seconds * 1e6 / n_pairs) for stage, seconds in results["stages"].items()
+        }
         manifest = json.loads((directory / "manifest.json").read_text(encoding="utf-8"))
-        results |= {"text_mb": round(text_mb), "prepared_mb": round(sum(
-            kept["bytes"] for kept in manifest["files"].values()) / 1e6), "train": manifest["splits"]["train"]}
+        results |= {
+            "text_mb": round(text_mb),
+            "prepared_mb": round(sum(kept["bytes"] for kept in manifest["files"].values()) / 1e6),
+            "train": manifest["splits"]["train"],
+        }
         results |= in_fresh_process(directory)
         results["resume"] = resume_is_exact(directory, scratch)
         results["page_cache"] = {"state": "warm: text and ids had just been written", "mb_then": page_cache_mb()}
     print(json.dumps(results, indent=1))
-    write(arguments.out, "pipeline", {
-        "provenance": provenance, "seeds": {"text": SEED, "training": 0}, "results": results,
-        "config": {"pairs": n_pairs, "workers": arguments.workers, "vocab_size": vocab_size,
-                   "usable_cores": len(os.sched_getaffinity(0)), "start_up": SMALL, "resume": RESUMED}})
+    write(
+        arguments.out,
+        "pipeline",
+        {
+            "provenance": provenance,
+            "seeds": {"text": SEED, "training": 0},
+            "results": results,
+            "config": {
+                "pairs": n_pairs,
+                "workers": arguments.workers,
+                "vocab_size": vocab_size,
+                "usable_cores": len(os.sched_getaffinity(0)),
+                "start_up": SMALL,
+                "resume": RESUMED,
+            },
+        },
+    )
 
 
 if __name__ == "__main__":

@@ -19,8 +19,11 @@ sys.path += [str(ROOT / folder) for folder in ("lessons", "tools")]
 
 def surroundings() -> dict[str, Any]:
     """What the numbers depend on beside the code. No names of hosts, no paths."""
-    blas = [{key: pool[key] for key in ("internal_api", "version", "architecture", "num_threads") if key in pool}
-            for pool in threadpool_info() if pool["user_api"] == "blas"]
+    blas = [
+        {key: pool[key] for key in ("internal_api", "version", "architecture", "num_threads") if key in pool}
+        for pool in threadpool_info()
+        if pool["user_api"] == "blas"
+    ]
     return {
         "date": date.today().isoformat(),
         "commit": git("rev-parse", "HEAD"),
@@ -34,8 +37,13 @@ def surroundings() -> dict[str, Any]:
 def git(*arguments: str) -> str | None:
     """What git says, None where there is no repository."""
     try:
-        return subprocess.run(["git", "--no-optional-locks", *arguments], cwd=Path(__file__).parents[1], check=True,
-                              capture_output=True, text=True).stdout.strip()
+        return subprocess.run(
+            ["git", "--no-optional-locks", *arguments],
+            cwd=Path(__file__).parents[1],
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return None
 

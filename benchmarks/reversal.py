@@ -21,8 +21,10 @@ from scratchformer.nn.layers import Linear
 
 LENGTHS, SEEDS, STEPS, RATE = (4, 8, 16, 32), (0, 1, 2), 300, 0.01
 MODELS: dict[str, dict[str, Any]] = {
-    "one vector": {}, "attention": {"look": AdditiveAttention},
-    "no recurrence": {"look": AdditiveAttention, "reader": Linear, "writer": Linear, "told": "rw"}}
+    "one vector": {},
+    "attention": {"look": AdditiveAttention},
+    "no recurrence": {"look": AdditiveAttention, "reader": Linear, "writer": Linear, "told": "rw"},
+}
 CONTROLS: dict[str, tuple[int, dict[str, Any], float, int]] = {
     "one vector, rate 0.003": (16, {}, 0.003, 1),
     "one vector, 4 x the steps": (16, {}, RATE, 4),
@@ -32,19 +34,26 @@ CONTROLS: dict[str, tuple[int, dict[str, Any], float, int]] = {
     "plain mean": (16, {"look": PlainMean}, RATE, 1),
     "plain mean, rate 0.003": (16, {"look": PlainMean}, 0.003, 1),
     "no recurrence, not told the places": (16, MODELS["no recurrence"] | {"told": ""}, RATE, 1),
-    "attention, told the places": (32, {"look": AdditiveAttention, "told": "rw"}, RATE, 1)}
+    "attention, told the places": (32, {"look": AdditiveAttention, "told": "rw"}, RATE, 1),
+}
 """The length, what is changed, the learning rate, and how many times STEPS."""
 
 
 def row(name: str, n: int, options: dict[str, Any], rate: float, steps: int, seeds: tuple[int, ...]) -> dict[str, Any]:
     """One model at one length, all seeds."""
     models = [train(Rewriter(n, seed, **options), rate, steps) for seed in seeds]
-    found = np.array([right(model).mean(axis=0) for model in models])              # (seeds, places)
+    found = np.array([right(model).mean(axis=0) for model in models])  # (seeds, places)
     accuracy = [number(float(value)) for value in found.mean(axis=1)]
     print(f"{name}, n = {n}: {accuracy}", flush=True)
-    return {"model": name, "n": n, "learning_rate": rate, "steps": steps, "parameters": models[0].store.data.size,
-            "accuracy": spread(accuracy) | {"by_seed": accuracy},
-            "by_place": [number(float(value)) for value in found.mean(axis=0)]}
+    return {
+        "model": name,
+        "n": n,
+        "learning_rate": rate,
+        "steps": steps,
+        "parameters": models[0].store.data.size,
+        "accuracy": spread(accuracy) | {"by_seed": accuracy},
+        "by_place": [number(float(value)) for value in found.mean(axis=0)],
+    }
 
 
 def main() -> None:
@@ -52,10 +61,11 @@ def main() -> None:
     seeds, steps = (SEEDS[:1], 2) if arguments.quick else (SEEDS, STEPS)
     config = {"symbols": SYMBOLS, "batch": BATCH, "longest_gradient": LONGEST_GRADIENT}
     with threadpool_limits(1):
-        provenance = surroundings()                                                # now: git may move while we measure
+        provenance = surroundings()  # now: git may move while we measure
         rows = [row(name, n, options, RATE, steps, seeds) for name, options in MODELS.items() for n in LENGTHS]
-        rows += [row(name, n, options, rate, times * steps, seeds)
-                 for name, (n, options, rate, times) in CONTROLS.items()]
+        rows += [
+            row(name, n, options, rate, times * steps, seeds) for name, (n, options, rate, times) in CONTROLS.items()
+        ]
     write(arguments.out, "reversal", {"provenance": provenance, "config": config, "seeds": seeds, "results": rows})
 
 

@@ -51,12 +51,20 @@ class Rival(nn.Module):
             raise ValueError("the rival is the paper's model: post-norm, all embeddings tied, sinusoids, biases")
         if not config.d_k == config.d_v == config.d_model // config.h:
             raise ValueError("nn.MultiheadAttention knows only d_k = d_v = d_model / h")
-        sizes = {"d_model": config.d_model, "nhead": config.h, "dim_feedforward": config.d_ff, "dropout": config.P_drop,
-                 "layer_norm_eps": config.ln_eps, "batch_first": True, "norm_first": False}
+        sizes = {
+            "d_model": config.d_model,
+            "nhead": config.h,
+            "dim_feedforward": config.d_ff,
+            "dropout": config.P_drop,
+            "layer_norm_eps": config.ln_eps,
+            "batch_first": True,
+            "norm_first": False,
+        }
         self.embedding = nn.Embedding(config.vocab_size, config.d_model, padding_idx=PAD)
         self.scale = math.sqrt(config.d_model)
-        self.register_buffer("positions", torch.from_numpy(sinusoids(0, max_length, config.d_model)).float(),
-                             persistent=False)
+        self.register_buffer(
+            "positions", torch.from_numpy(sinusoids(0, max_length, config.d_model)).float(), persistent=False
+        )
         self.dropout = nn.Dropout(config.P_drop)
         self.encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(**sizes), config.N, enable_nested_tensor=False)
         self.decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(**sizes), config.N)
@@ -68,7 +76,7 @@ class Rival(nn.Module):
             layer.multihead_attn.dropout = config.attention_dropout
 
     def embed(self, ids: Tensor) -> Tensor:
-        return self.dropout(self.embedding(ids) * self.scale + self.positions[:ids.shape[1]])
+        return self.dropout(self.embedding(ids) * self.scale + self.positions[: ids.shape[1]])
 
     def forward(self, source_ids: Tensor, target_in_ids: Tensor) -> Tensor:
         """-> the decoder's output (B, T, D)"""
@@ -76,8 +84,9 @@ class Rival(nn.Module):
         T, device = target_in_ids.shape[1], target_in_ids.device
         causal = nn.Transformer.generate_square_subsequent_mask(T, device=device)
         memory = self.encoder(self.embed(source_ids), src_key_padding_mask=padding)
-        return self.decoder(self.embed(target_in_ids), memory, tgt_mask=causal, tgt_is_causal=True,
-                            memory_key_padding_mask=padding)
+        return self.decoder(
+            self.embed(target_in_ids), memory, tgt_mask=causal, tgt_is_causal=True, memory_key_padding_mask=padding
+        )
 
     def loss(self, batch: TensorBatch, training: TrainingConfig, only_real: bool = False) -> Tensor:
         """The label-smoothed loss, summed over the real target tokens."""
@@ -88,8 +97,9 @@ class Rival(nn.Module):
         V = logits.shape[-1]
         # PyTorch spreads the smoothing over all V classes; "others" leaves out the right one.
         smoothing = training.eps_ls * (V / (V - 1) if training.smoothing == "others" else 1)
-        return F.cross_entropy(logits.view(-1, V), targets.view(-1), ignore_index=PAD, reduction="sum",
-                               label_smoothing=smoothing)
+        return F.cross_entropy(
+            logits.view(-1, V), targets.view(-1), ignore_index=PAD, reduction="sum", label_smoothing=smoothing
+        )
 
 
 def adam(rival: Rival, training: TrainingConfig) -> torch.optim.Adam:
@@ -97,8 +107,9 @@ def adam(rival: Rival, training: TrainingConfig) -> torch.optim.Adam:
     return torch.optim.Adam(rival.parameters(), betas=(training.beta1, training.beta2), eps=training.eps, fused=True)
 
 
-def their_step(rival: Rival, config: Config, only_real: bool = False, compiled: bool = False,
-               bf16: bool = False) -> Callable[[Sequence[TensorBatch]], float]:
+def their_step(
+    rival: Rival, config: Config, only_real: bool = False, compiled: bool = False, bf16: bool = False
+) -> Callable[[Sequence[TensorBatch]], float]:
     """A training step of PyTorch on some micro-batches -> the mean loss of a target token, in nats.
 
     only_real  logits of real tokens only
@@ -136,9 +147,10 @@ def copy_weights(model: Transformer, rival: Rival) -> None:
 
 def assert_same(model: Transformer, rival: Rival, batch: Batch, training: TrainingConfig, rtol: float = 1e-4) -> None:
     """Without dropout, both must give the same loss and a gradient of the same length: else the times mean nothing."""
-    loss, _ = model.loss_backward(batch.source_ids, batch.target_in_ids, batch.target_out_ids, training.eps_ls,
-                                  spread=training.smoothing)
-    norm = np.linalg.norm(model.store.grad.astype(np.float64))                     # sixty million squares
+    loss, _ = model.loss_backward(
+        batch.source_ids, batch.target_in_ids, batch.target_out_ids, training.eps_ls, spread=training.smoothing
+    )
+    norm = np.linalg.norm(model.store.grad.astype(np.float64))  # sixty million squares
     model.zero_grad()
     rival.eval()
     rival_loss = rival.loss(to_tensors(batch), training)

@@ -112,8 +112,9 @@ class Weights:
             raise ValueError("the rival is the paper's model: post-norm, all embeddings tied, sinusoids, biases")
         if not config.d_k == config.d_v == config.d_model // config.h:
             raise ValueError("the rival knows only d_k = d_v = d_model / h")
-        tensors = {name: torch.from_numpy(array.copy())
-                   for name, array in model.store.named_views(model.store.data).items()}
+        tensors = {
+            name: torch.from_numpy(array.copy()) for name, array in model.store.named_views(model.store.data).items()
+        }
 
         def affine(name: str) -> Affine:
             return Affine(tensors[f"{name}.weight"], tensors[f"{name}.bias"])
@@ -133,12 +134,21 @@ class Weights:
         self.config = config
         D, scale = config.d_model, 1 / math.sqrt(config.d_k)
         E = tensors["source_embedding.weight"]
-        self.embedding, self.unembedding = E * math.sqrt(D), E.T.contiguous()      # (V, D), (D, V)
-        self.encoder = [EncoderLayer(*self_attention(f"encoder.layers.{i}.self_attention"),
-                                     feed_forward(f"encoder.layers.{i}.feed_forward")) for i in range(config.N)]
-        self.decoder = [DecoderLayer(*self_attention(f"decoder.layers.{i}.self_attention"),
-                                     *cross_attention(f"decoder.layers.{i}.cross_attention"),
-                                     feed_forward(f"decoder.layers.{i}.feed_forward")) for i in range(config.N)]
+        self.embedding, self.unembedding = E * math.sqrt(D), E.T.contiguous()  # (V, D), (D, V)
+        self.encoder = [
+            EncoderLayer(
+                *self_attention(f"encoder.layers.{i}.self_attention"), feed_forward(f"encoder.layers.{i}.feed_forward")
+            )
+            for i in range(config.N)
+        ]
+        self.decoder = [
+            DecoderLayer(
+                *self_attention(f"decoder.layers.{i}.self_attention"),
+                *cross_attention(f"decoder.layers.{i}.cross_attention"),
+                feed_forward(f"decoder.layers.{i}.feed_forward"),
+            )
+            for i in range(config.N)
+        ]
         kvs = [affine(f"decoder.layers.{i}.cross_attention.kv") for i in range(config.N)]
         self.memory_kv = Affine(torch.cat([kv.W for kv in kvs], dim=1), torch.cat([kv.b for kv in kvs]))
 
@@ -153,8 +163,9 @@ class Searcher:
     What belongs to a sentence stands in row i < n of its arrays; `sentence[i]` is its number in the batch.
     """
 
-    def __init__(self, weights: Weights, beam: int, alpha: float, extra_length: int, sentences: int,
-                 longest_source: int) -> None:
+    def __init__(
+        self, weights: Weights, beam: int, alpha: float, extra_length: int, sentences: int, longest_source: int
+    ) -> None:
         """For batches of up to `sentences` sources of up to `longest_source` tokens."""
         config, longest = weights.config, longest_source + extra_length
         self.weights, self.W, self.alpha, self.extra_length = weights, beam, alpha, extra_length
@@ -163,7 +174,7 @@ class Searcher:
         self.penalty = torch.from_numpy(length_penalty(np.arange(longest + 1.0), alpha))
         self.logits, self.scratch = (torch.empty(sentences * beam, config.vocab_size) for _ in range(2))
         self.keys_values = torch.empty(config.N, 2, sentences, config.h, longest * beam, config.d_k)
-        self.own = torch.full((beam, longest, beam), -math.inf)                    # at each position, one's own column
+        self.own = torch.full((beam, longest, beam), -math.inf)  # at each position, one's own column
         self.own.diagonal(dim1=0, dim2=2).zero_()
 
     @torch.inference_mode()
@@ -189,20 +200,20 @@ class Searcher:
             x = layer.feed_forward(x)
         kv = weights.memory_kv(x).view(B, S, N, 2, h, K)
 
-        self.memory_mask = mask                                                    # (n, h, 1, S)
-        self.memory_keys = kv[:, :, :, 0].permute(2, 0, 3, 4, 1).contiguous().transpose(0, 1)     # (n, N, h, K, S)
-        self.memory_values = kv[:, :, :, 1].permute(2, 0, 3, 1, 4).contiguous().transpose(0, 1)   # (n, N, h, S, K)
-        self.past = self.keys_values[:, :, :B].transpose(0, 2)                     # (n, 2, N, h, longest W, K)
-        self.ancestors = self.own.flatten(1).repeat(B, 1, 1)                       # (n, W, longest W): 0, or -inf
+        self.memory_mask = mask  # (n, h, 1, S)
+        self.memory_keys = kv[:, :, :, 0].permute(2, 0, 3, 4, 1).contiguous().transpose(0, 1)  # (n, N, h, K, S)
+        self.memory_values = kv[:, :, :, 1].permute(2, 0, 3, 1, 4).contiguous().transpose(0, 1)  # (n, N, h, S, K)
+        self.past = self.keys_values[:, :, :B].transpose(0, 2)  # (n, 2, N, h, longest W, K)
+        self.ancestors = self.own.flatten(1).repeat(B, 1, 1)  # (n, W, longest W): 0, or -inf
         self.t = 0
         self.sentence = torch.arange(B)
-        self.longest = real.sum(dim=1) + self.extra_length                         # (n,) tokens, EOS included
+        self.longest = real.sum(dim=1) + self.extra_length  # (n,) tokens, EOS included
         self.ids = torch.empty(B, self.W, len(self.positions), dtype=torch.int64)  # (n, W, longest)
-        self.last = torch.full((B, self.W), BOS)                                   # tokens (n, W)
-        self.alive = torch.full((B, self.W), -math.inf, dtype=torch.float64)       # log probabilities (n, W)
+        self.last = torch.full((B, self.W), BOS)  # tokens (n, W)
+        self.alive = torch.full((B, self.W), -math.inf, dtype=torch.float64)  # log probabilities (n, W)
         self.alive[:, 0] = 0
-        self.best_ids = torch.empty(B, len(self.positions), dtype=torch.int64)     # what is found, by sentence number
-        self.best_length = torch.zeros(B, dtype=torch.int64)                       # EOS included
+        self.best_ids = torch.empty(B, len(self.positions), dtype=torch.int64)  # what is found, by sentence number
+        self.best_length = torch.zeros(B, dtype=torch.int64)  # EOS included
         self.best_total = torch.full((B,), -math.inf, dtype=torch.float64)
         self.best_score = torch.full((B,), -math.inf, dtype=torch.float64)
 
@@ -215,8 +226,8 @@ class Searcher:
             mask = self.ancestors[:, None, :, :end].expand(n, h, W, end).reshape(n * h, W, end)
         x = F.embedding(self.last.reshape(n * W), weights.embedding).add_(self.positions[self.t])
         for index, layer in enumerate(weights.decoder):
-            qkv = layer.qkv(x).view(n, W, 3, h, K).permute(0, 2, 3, 1, 4)          # (n, 3, h, W, K)
-            past = self.past[:, :, index]                                          # (n, 2, h, longest W, K)
+            qkv = layer.qkv(x).view(n, W, 3, h, K).permute(0, 2, 3, 1, 4)  # (n, 3, h, W, K)
+            past = self.past[:, :, index]  # (n, 2, h, longest W, K)
             past[..., begin:end, :] = qkv[:, 1:]
             keys, values = (past[:, part, :, :end].view(n * h, end, K) for part in (0, 1))
             heads = attend(qkv[:, 0].reshape(n * h, W, K), keys.transpose(1, 2), values, mask).view(n, h, W, K)
@@ -228,7 +239,7 @@ class Searcher:
             x = layer.cross_norm(x, layer.cross_output(heads.transpose(1, 2).reshape(n * W, D)))
             x = layer.feed_forward(x)
         self.t += 1
-        return torch.mm(x, weights.unembedding, out=self.logits[:n * W])
+        return torch.mm(x, weights.unembedding, out=self.logits[: n * W])
 
     def likeliest(self, logits: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
         """The `count` likeliest continuations of each sentence, best first.
@@ -239,23 +250,23 @@ class Searcher:
         """
         n, W = self.last.shape
         offset = self.alive - self.log_sum_exp(logits).view(n, W)
-        logits[:, PAD] = logits[:, BOS] = -math.inf                                # never written
+        logits[:, PAD] = logits[:, BOS] = -math.inf  # never written
         V = logits.shape[1]
         R = ROWS if V % ROWS == 0 and W * V >= count * ROWS else 1
-        C = V // R                                                                 # token = row C + column
+        C = V // R  # token = row C + column
         table = logits.view(n * W, R, C)
         highest = table.amax(dim=1).view(n, W, C) + offset.float()[:, :, None]
-        best = highest.view(n, W * C).topk(count, sorted=False).indices            # (n, count)
+        best = highest.view(n, W * C).topk(count, sorted=False).indices  # (n, count)
         parents, columns = best // C, best % C
         hypotheses = torch.arange(0, n * W, W)[:, None] + parents
-        totals = table[hypotheses, :, columns] + offset.gather(1, parents)[:, :, None]            # (n, count, R)
+        totals = table[hypotheses, :, columns] + offset.gather(1, parents)[:, :, None]  # (n, count, R)
         totals, places = totals.view(n, count * R).topk(count)
         chosen = places // R
         return totals, parents.gather(1, chosen), places % R * C + columns.gather(1, chosen)
 
     def log_sum_exp(self, logits: Tensor) -> Tensor:
         """(n W, V) -> (n W,). The largest is subtracted first only where exp could overflow or vanish."""
-        result = torch.exp(logits, out=self.scratch[:len(logits)]).sum(dim=1).log_()
+        result = torch.exp(logits, out=self.scratch[: len(logits)]).sum(dim=1).log_()
         return result if result.abs().max() < 80 else torch.logsumexp(logits, dim=1)
 
     def greedy(self) -> list[Hypothesis]:
@@ -284,7 +295,7 @@ class Searcher:
 
             best_score = self.best_score[self.sentence]
             at_end = self.t >= self.longest
-            rows = (at_end & (best_score == -math.inf)).nonzero().squeeze(1)       # cut off by the greatest length
+            rows = (at_end & (best_score == -math.inf)).nonzero().squeeze(1)  # cut off by the greatest length
             self.record(rows, torch.zeros_like(rows), *found)
             self.write(*found)
             self.drop(at_end | (best_score >= self.alive[:, 0] / self.penalty[self.longest]))
@@ -318,8 +329,18 @@ class Searcher:
         holes, tails = over[:n].nonzero().squeeze(1), over[n:].logical_not().nonzero().squeeze(1) + n
         written = self.t * self.W
         if len(holes):
-            for rows in (self.sentence, self.longest, self.last, self.alive, self.ids, self.ancestors[..., :written],
-                         self.past[..., :written, :], self.memory_keys, self.memory_values, self.memory_mask):
+            for rows in (
+                self.sentence,
+                self.longest,
+                self.last,
+                self.alive,
+                self.ids,
+                self.ancestors[..., :written],
+                self.past[..., :written, :],
+                self.memory_keys,
+                self.memory_values,
+                self.memory_mask,
+            ):
                 rows[holes] = rows[tails]
         self.sentence, self.longest, self.last = self.sentence[:n], self.longest[:n], self.last[:n]
         self.alive, self.ids, self.ancestors = self.alive[:n], self.ids[:n], self.ancestors[:n]
@@ -355,7 +376,7 @@ class UsualSearcher(Searcher):
     def start(self, source_ids: np.ndarray) -> None:
         super().start(source_ids)
         n, h, K = len(self.sentence), self.h, self.K
-        self.memory_keys = self.memory_keys.transpose(3, 4).contiguous()           # (n, N, h, S, K)
+        self.memory_keys = self.memory_keys.transpose(3, 4).contiguous()  # (n, N, h, S, K)
         self.of_layers = [(torch.empty(n * self.W, h, 0, K),) * 2 for _ in self.weights.decoder]
 
     def step(self) -> Tensor:
@@ -364,15 +385,16 @@ class UsualSearcher(Searcher):
         n, D = len(self.last), h * K
         x = F.embedding(self.last.reshape(n * W), weights.embedding) + self.positions[self.t]
         for index, layer in enumerate(weights.decoder):
-            q, *new = layer.qkv(x).view(n * W, 3, h, 1, K).unbind(1)               # (n W, h, 1, K) each
+            q, *new = layer.qkv(x).view(n * W, 3, h, 1, K).unbind(1)  # (n W, h, 1, K) each
             keys, values = (torch.cat(pair, dim=2) for pair in zip(self.of_layers[index], new))
             self.of_layers[index] = keys, values
-            heads = F.scaled_dot_product_attention(q, keys, values, scale=1.0)     # W_Q holds 1/sqrt(d_k)
+            heads = F.scaled_dot_product_attention(q, keys, values, scale=1.0)  # W_Q holds 1/sqrt(d_k)
             x = layer.norm(x, layer.output(heads.reshape(n * W, D)))
 
-            q = layer.cross_q(x).view(n, W, h, K).transpose(1, 2)                  # (n, h, W, K)
-            heads = F.scaled_dot_product_attention(q, self.memory_keys[:, index], self.memory_values[:, index],
-                                                   self.memory_mask, scale=1.0)
+            q = layer.cross_q(x).view(n, W, h, K).transpose(1, 2)  # (n, h, W, K)
+            heads = F.scaled_dot_product_attention(
+                q, self.memory_keys[:, index], self.memory_values[:, index], self.memory_mask, scale=1.0
+            )
             x = layer.cross_norm(x, layer.cross_output(heads.transpose(1, 2).reshape(n * W, D)))
             x = layer.feed_forward(x)
         self.t += 1
@@ -382,7 +404,7 @@ class UsualSearcher(Searcher):
         n, W = self.last.shape
         V = logits.shape[1]
         log_probabilities = F.log_softmax(logits, dim=1)
-        log_probabilities[:, [PAD, BOS]] = -math.inf                               # never written
+        log_probabilities[:, [PAD, BOS]] = -math.inf  # never written
         totals, places = (self.alive.float()[:, :, None] + log_probabilities.view(n, W, V)).view(n, W * V).topk(count)
         return totals.double(), places // V, places % V
 
@@ -399,8 +421,18 @@ class UsualSearcher(Searcher):
             return
         kept = over.logical_not().nonzero().squeeze(1)
         self.sentence, self.longest, self.last, self.alive, self.ids, *memory = (
-            x.index_select(0, kept) for x in (self.sentence, self.longest, self.last, self.alive, self.ids,
-                                              self.memory_mask, self.memory_keys, self.memory_values))
+            x.index_select(0, kept)
+            for x in (
+                self.sentence,
+                self.longest,
+                self.last,
+                self.alive,
+                self.ids,
+                self.memory_mask,
+                self.memory_keys,
+                self.memory_values,
+            )
+        )
         self.memory_mask, self.memory_keys, self.memory_values = memory
         rows = (self.W * kept[:, None] + torch.arange(self.W)).flatten()
         self.of_layers = [tuple(x.index_select(0, rows) for x in layer) for layer in self.of_layers]

@@ -33,11 +33,18 @@ def curve(run: RunDirectory) -> list[dict[str, Any]]:
     seconds_per_position = np.percentile([entry["seconds"] for entry in steps] / positions, 10)
     quiet = dict(zip([entry["step"] for entry in steps], accumulate(positions * seconds_per_position)))
     bleu = {entry["step"]: entry["bleu"] for entry in run.read_log("bleu")}
-    return [{"step": entry["step"], "target_tokens": entry["all_target_tokens"],
-             "wall_seconds": round(entry["train_seconds"]), "quiet_seconds": round(quiet[entry["step"]]),
-             "loss": round(entry["loss"], 4), "perplexity": round(entry["perplexity"], 3),
-             **({"greedy_bleu": round(bleu[entry["step"]], 2)} if entry["step"] in bleu else {})}
-            for entry in run.read_log("validation")]
+    return [
+        {
+            "step": entry["step"],
+            "target_tokens": entry["all_target_tokens"],
+            "wall_seconds": round(entry["train_seconds"]),
+            "quiet_seconds": round(quiet[entry["step"]]),
+            "loss": round(entry["loss"], 4),
+            "perplexity": round(entry["perplexity"], 3),
+            **({"greedy_bleu": round(bleu[entry["step"]], 2)} if entry["step"] in bleu else {}),
+        }
+        for entry in run.read_log("validation")
+    ]
 
 
 def main() -> None:
@@ -53,12 +60,18 @@ def main() -> None:
     decoding = config.decoding
     translations = load_run(run.path).translate(read_lines(arguments.source), decoding.beam, decoding.alpha)
     scores = corpus_scores(translations, read_lines(arguments.reference))
-    data = Path(config.data.directory).name                                        # a path would say where, not what
+    data = Path(config.data.directory).name  # a path would say where, not what
     result = {
-        "benchmark": "run_curve", "data": data, "test": arguments.source.name.split(".")[0],
-        "checkpoint": run.checkpoints.preferred().name, "beam": decoding.beam, "alpha": decoding.alpha,
-        **scores._asdict(), "n_parameters": sum(parameter_counts(config.model).values()),
-        "validation": curve(run), **surroundings(),
+        "benchmark": "run_curve",
+        "data": data,
+        "test": arguments.source.name.split(".")[0],
+        "checkpoint": run.checkpoints.preferred().name,
+        "beam": decoding.beam,
+        "alpha": decoding.alpha,
+        **scores._asdict(),
+        "n_parameters": sum(parameter_counts(config.model).values()),
+        "validation": curve(run),
+        **surroundings(),
         "config": configs.to_dict(configs.with_settings(config, {"data.directory": data})),
     }
     print(f"{result['test']}: BLEU {scores.bleu:.2f} ({scores.bleu_signature}), chrF {scores.chrf:.2f}")

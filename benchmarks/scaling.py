@@ -80,7 +80,7 @@ def work(task: Task, ranks: Communicator) -> None:
     pairs = pairs_of(task.pairs, LENGTH, LENGTH, config.model.vocab_size, 1)
     batches, settings = micro_batches(pairs, ranks.size), config.training
     seconds: dict[str, list[float]] = {"step": [], "forward and backward": [], "sum": []}
-    for _ in range(task.repetitions + 1):                                          # the first one warms up
+    for _ in range(task.repetitions + 1):  # the first one warms up
         ranks.barrier()
         began = time.perf_counter()
         loss, n_tokens = team.loss_backward(batches, settings, optimizer.t + 1)
@@ -99,8 +99,12 @@ def work(task: Task, ranks: Communicator) -> None:
         seconds["sum"].append(time.perf_counter() - began)
     if ranks.rank == 0:
         found = {name: min(each[1:]) for name, each in seconds.items()}
-        Path(task.file).write_text(json.dumps(found | {"processes": ranks.size, "tokens": n_tokens,
-                                                       "device": device.describe(), "preset": task.preset}))
+        Path(task.file).write_text(
+            json.dumps(
+                found
+                | {"processes": ranks.size, "tokens": n_tokens, "device": device.describe(), "preset": task.preset}
+            )
+        )
 
 
 def measured(preset: str, device: str, processes: int, work_of: int, quick: bool) -> dict[str, Any]:
@@ -150,8 +154,8 @@ def expected_seconds(compute: float, rest: float, buckets: Sequence[int], size: 
 
     compute  seconds of forward and backward on each device;  rest: of Adam, when the sum is there
     """
-    layers = buckets[:-1] or buckets                                               # the last one, the embeddings, is
-    behind = np.cumsum(layers) / sum(layers)                                       # full when backward ends
+    layers = buckets[:-1] or buckets  # the last one, the embeddings, is
+    behind = np.cumsum(layers) / sum(layers)  # full when backward ends
     full = compute * (1 / 3 + 2 / 3 * np.append(behind, [1.0] * (len(buckets) - len(layers))))
     free = 0.0
     for numbers, when in zip(buckets, full):
@@ -164,14 +168,23 @@ def model_rows() -> list[dict[str, Any]]:
     rows = []
     for preset, step in GOALS.items():
         buckets = bucket_sizes(configs.preset(preset))
-        rest = 9 * 4 * sum(buckets) / MEMORY                                       # Adam: 7 arrays; the mean: 2
+        rest = 9 * 4 * sum(buckets) / MEMORY  # Adam: 7 arrays; the mean: 2
         compute = step - rest
         for link, bandwidth in LINKS.items():
             for size in (2, 4, 8):
                 weak = step / expected_seconds(compute, rest, buckets, size, bandwidth)
                 strong = step / size / expected_seconds(compute / size, rest, buckets, size, bandwidth)
-                rows.append({"model": True, "preset": preset, "step_seconds_assumed": step, "link": link,
-                             "processes": size, "weak": weak, "strong": strong})
+                rows.append(
+                    {
+                        "model": True,
+                        "preset": preset,
+                        "step_seconds_assumed": step,
+                        "link": link,
+                        "processes": size,
+                        "weak": weak,
+                        "strong": strong,
+                    }
+                )
     return rows
 
 
@@ -193,7 +206,7 @@ def gpus() -> int:
         import cupy
 
         return cupy.cuda.runtime.getDeviceCount()
-    except Exception:                                                              # no CuPy, no driver: no GPU
+    except Exception:  # no CuPy, no driver: no GPU
         return 0
 
 
@@ -216,19 +229,28 @@ def main() -> None:
     if not sizes:
         print("No GPU here: this is a model, not a measurement; see expected_seconds.")
     name = f"scaling_{args.device}" if sizes else "scaling_model"
-    result = {"benchmark": "scaling", "command": f"python benchmarks/scaling.py --device {args.device}",
-              "provenance": surroundings(), "length": LENGTH, "results": rows}
+    result = {
+        "benchmark": "scaling",
+        "command": f"python benchmarks/scaling.py --device {args.device}",
+        "provenance": surroundings(),
+        "length": LENGTH,
+        "results": rows,
+    }
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
 def line_of(row: dict[str, Any]) -> str:
     if row.get("model"):
-        return (f"{row['preset']:8} {row['processes']} GPUs, {row['link']:34} expected efficiency: "
-                f"weak {row['weak']:4.0%}, strong {row['strong']:4.0%}")
+        return (
+            f"{row['preset']:8} {row['processes']} GPUs, {row['link']:34} expected efficiency: "
+            f"weak {row['weak']:4.0%}, strong {row['strong']:4.0%}"
+        )
     expected = f", expected {row['expected_efficiency']:.0%}" if "expected_efficiency" in row else ""
-    return (f"{row['preset']:8} {row['processes']} processes, {row['mode']:6} {row['step'] * 1e3:8.1f} ms a step, "
-            f"{row['tokens'] / row['step']:9,.0f} tokens/s, efficiency {row['efficiency']:4.0%}{expected}")
+    return (
+        f"{row['preset']:8} {row['processes']} processes, {row['mode']:6} {row['step'] * 1e3:8.1f} ms a step, "
+        f"{row['tokens'] / row['step']:9,.0f} tokens/s, efficiency {row['efficiency']:4.0%}{expected}"
+    )
 
 
 if __name__ == "__main__":

@@ -49,8 +49,14 @@ def add_gradient(model: Transformer, batch: Batch, config: Config, step: int) ->
     """Set the gradient to that of the batch's mean loss per target token. -> that loss, in nats, smoothed"""
     settings = config.training
     model.zero_grad()
-    loss, n_tokens = model.loss_backward(batch.source_ids, batch.target_in_ids, batch.target_out_ids, settings.eps_ls,
-                                         DropoutKey(settings.seed, step), settings.smoothing)
+    loss, n_tokens = model.loss_backward(
+        batch.source_ids,
+        batch.target_in_ids,
+        batch.target_out_ids,
+        settings.eps_ls,
+        DropoutKey(settings.seed, step),
+        settings.smoothing,
+    )
     model.store.grad /= n_tokens
     return float(loss) / n_tokens
 
@@ -65,9 +71,10 @@ def schedule_of(config: Config) -> Callable[[int], float]:
     return lambda step: noam(step, config.model.d_model, config.training.warmup, config.training.lr_factor)
 
 
-@np.errstate(over="ignore", invalid="ignore")                                      # it is the end, and recorded as such
-def train(model: Transformer, optimizer: Adam, data: TrainingData, config: Config,
-          learning_rate: Callable[[int], float]) -> list[tuple[int, float]]:
+@np.errstate(over="ignore", invalid="ignore")  # it is the end, and recorded as such
+def train(
+    model: Transformer, optimizer: Adam, data: TrainingData, config: Config, learning_rate: Callable[[int], float]
+) -> list[tuple[int, float]]:
     """Train for `config.training.steps`; `learning_rate` takes the number of the step, from 1.
 
     -> (step, validation loss in nats per target token, unsmoothed), from step 0 on every `validate_every` steps. The
@@ -91,15 +98,21 @@ def train(model: Transformer, optimizer: Adam, data: TrainingData, config: Confi
 def equal_lengths(pairs: EncodedPairs, count: int) -> Batch:
     """Up to `count` pairs without any padding: of the lengths of source and target that occur most often together."""
     lengths = list(zip(pairs.source.lengths.tolist(), pairs.target.lengths.tolist()))
-    (commonest, _), = Counter(lengths).most_common(1)
+    ((commonest, _),) = Counter(lengths).most_common(1)
     return pairs.batch(np.array([i for i, pair in enumerate(lengths) if pair == commonest][:count]))
 
 
 # Experiments and results ----------------------------------------------------------------------------------------------
 
 
-def conduct(name: str, description: str, settings: dict[str, Any], quick: dict[str, Any], seeds: tuple[int, ...],
-            measure: Callable[[Config, tuple[int, ...]], dict[str, Any]]) -> None:
+def conduct(
+    name: str,
+    description: str,
+    settings: dict[str, Any],
+    quick: dict[str, Any],
+    seeds: tuple[int, ...],
+    measure: Callable[[Config, tuple[int, ...]], dict[str, Any]],
+) -> None:
     """Carry out an experiment with the preset `tiny` on one thread, and write what it found and where that comes from.
 
     settings  what the experiment changes of the preset
@@ -110,16 +123,19 @@ def conduct(name: str, description: str, settings: dict[str, Any], quick: dict[s
     config = configs.with_settings(configs.preset("tiny"), settings | (quick | WRITTEN_TEXT if arguments.quick else {}))
     seeds = seeds[:1] if arguments.quick else seeds
     with threadpool_limits(1):
-        provenance = surroundings()                                                # now: git may move while we measure
+        provenance = surroundings()  # now: git may move while we measure
         results = measure(config, seeds)
     write(arguments.out, name, {"provenance": provenance, "config": configs.to_dict(config), "seeds": seeds, **results})
 
 
 def spread(values: list[float | None]) -> dict[str, float | None]:
     """Mean and range over the seeds; all None if one of the values is."""
-    array = np.array(values, float)                                                # None becomes NaN
-    return {"mean": number(float(array.mean())), "lowest": number(float(array.min())),
-            "highest": number(float(array.max()))}
+    array = np.array(values, float)  # None becomes NaN
+    return {
+        "mean": number(float(array.mean())),
+        "lowest": number(float(array.min())),
+        "highest": number(float(array.max())),
+    }
 
 
 def number(value: float) -> float | None:

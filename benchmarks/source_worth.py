@@ -21,10 +21,22 @@ from scratchformer.nn.transformer import Transformer
 from scratchformer.text.corpora import Pairs
 from scratchformer.training.data import Corpus, TrainingData, encode_corpus, read_corpus, train_tokenizer
 
-EXPERIMENT = {"training.steps": 480, "training.tokens_per_batch": 512, "training.accumulation": 1,
-              "training.warmup": 80, "training.lr_factor": 0.5, "training.validate_every": 80}
-QUICK = {"model.N": 1, "model.d_model": 16, "model.d_ff": 32, "training.steps": 4, "training.warmup": 2,
-         "training.validate_every": 2}
+EXPERIMENT = {
+    "training.steps": 480,
+    "training.tokens_per_batch": 512,
+    "training.accumulation": 1,
+    "training.warmup": 80,
+    "training.lr_factor": 0.5,
+    "training.validate_every": 80,
+}
+QUICK = {
+    "model.N": 1,
+    "model.d_model": 16,
+    "model.d_ff": 32,
+    "training.steps": 4,
+    "training.warmup": 2,
+    "training.validate_every": 2,
+}
 VERSIONS = ("right pairs", "shuffled pairs", "no source")
 SEEDS = (0, 1, 2)
 
@@ -47,8 +59,7 @@ def without_source(pairs: Pairs) -> Pairs:
 def run(data: TrainingData, config: Config) -> dict[str, Any]:
     training, model = config.training, Transformer(config.model, config.training.seed)
     optimizer = adam_of(model, config)
-    curve = train(model, optimizer, data, config,
-                  schedule_of(config))
+    curve = train(model, optimizer, data, config, schedule_of(config))
     return {"seed": training.seed, "final_loss": number(curve[-1][1]), "curve": numbers(curve)}
 
 

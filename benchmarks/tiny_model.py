@@ -39,25 +39,31 @@ def checksum() -> str:
 def scores(examples: list[Example], translations: list[str]) -> dict[str, Any]:
     found = corpus_scores(translations, [example.target for example in examples])
     exact = np.mean([translation == example.target for translation, example in zip(translations, examples)])
-    return {"bleu": number(found.bleu), "exact": number(float(exact)), "length_ratio": number(found.length_ratio),
-            "sentences": len(examples), "signature": found.bleu_signature}
+    return {
+        "bleu": number(found.bleu),
+        "exact": number(float(exact)),
+        "length_ratio": number(found.length_ratio),
+        "sentences": len(examples),
+        "signature": found.bleu_signature,
+    }
 
 
 def exact_by_construction(examples: list[Example], translations: list[str]) -> dict[str, dict[str, float]]:
     right: dict[str, list[bool]] = defaultdict(list)
     for example, translation in zip(examples, translations):
         right[example.construction].append(translation == example.target)
-    return {name: {"sentences": len(right[name]), "exact": number(float(np.mean(right[name])))}
-            for name in sorted(right)}
+    return {
+        name: {"sentences": len(right[name]), "exact": number(float(np.mean(right[name])))} for name in sorted(right)
+    }
 
 
 def main() -> None:
     arguments = arguments_of(__doc__.split("\n")[0])
     translator = load_run(RUN.path)
-    sets = {split: read(split)[:QUICK if arguments.quick else None] for split in SPLITS}
+    sets = {split: read(split)[: QUICK if arguments.quick else None] for split in SPLITS}
     sources = {split: [example.source for example in examples] for split, examples in sets.items()}
     with threadpool_limits(1):
-        provenance = surroundings()                                                # now: git may move while we measure
+        provenance = surroundings()  # now: git may move while we measure
         beam = {split: translator.translate(sources[split]) for split in SPLITS}
         greedy = {split: translator.translate(sources[split], beam=1) for split in SPLITS}
         result = {
@@ -65,13 +71,21 @@ def main() -> None:
             "beam": {split: scores(sets[split], beam[split]) for split in SPLITS},
             "greedy": {split: scores(sets[split], greedy[split]) for split in SPLITS},
             "exact_by_construction": exact_by_construction(sets["test"], beam["test"]),
-            "pronouns": {name: number(share) for name, share
-                         in coreference_score(beam["test_coreference"], sets["test_coreference"]).items()},
+            "pronouns": {
+                name: number(share)
+                for name, share in coreference_score(beam["test_coreference"], sets["test_coreference"]).items()
+            },
         }
-    write(arguments.out, "tiny_model", {
-        "provenance": provenance,
-        "config": {"model": "data/tiny_model", "sha256": checksum(), "beam": 4, "alpha": 0.6},
-        "seeds": {"text": SEED, "training": 0}, "results": result})
+    write(
+        arguments.out,
+        "tiny_model",
+        {
+            "provenance": provenance,
+            "config": {"model": "data/tiny_model", "sha256": checksum(), "beam": 4, "alpha": 0.6},
+            "seeds": {"text": SEED, "training": 0},
+            "results": result,
+        },
+    )
 
 
 if __name__ == "__main__":

@@ -19,8 +19,15 @@ from scratchformer.config import Config
 from scratchformer.nn.transformer import Transformer
 from scratchformer.training.data import TrainingData
 
-EXPERIMENT = {"model.d_model": 64, "model.d_ff": 128, "training.steps": 500, "training.tokens_per_batch": 512,
-              "training.warmup": 100, "training.lr_factor": 0.5, "training.validate_every": 50}
+EXPERIMENT = {
+    "model.d_model": 64,
+    "model.d_ff": 128,
+    "training.steps": 500,
+    "training.tokens_per_batch": 512,
+    "training.warmup": 100,
+    "training.lr_factor": 0.5,
+    "training.validate_every": 50,
+}
 QUICK = {"model.d_model": 32, "model.d_ff": 64, "training.steps": 4, "training.validate_every": 2}
 CUT = ("none", "memory", "encoder attention", "decoder attention", "source positions", "target positions")
 SEEDS = (0, 1, 2)
@@ -31,8 +38,12 @@ def run(wire: str, data: TrainingData, config: Config) -> dict[str, Any]:
     if wire != "none":
         cut(model, wire)
     curve = train(model, adam_of(model, config), data, config, schedule_of(config))
-    return {"seed": training.seed, "parameters": model.store.data.size, "final_loss": number(curve[-1][1]),
-            "curve": numbers(curve)}
+    return {
+        "seed": training.seed,
+        "parameters": model.store.data.size,
+        "final_loss": number(curve[-1][1]),
+        "curve": numbers(curve),
+    }
 
 
 def row(wire: str, data: TrainingData, config: Config, seeds: tuple[int, ...]) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from scratchformer.nn.attention import SelfAttention
 # symbols, each 1 to 8, and must say at the end which was the first. Network and training are the same for every $n$;
 # what grows is the distance, and with it the number of other symbols on the way. (A symbol is given as a row of numbers
 # with a 1 at its place, and the first symbol has a second 1 at place 0, of which more below. The code is in
-# [lessons/library/recall.py](../lessons/library/recall.py): the state after the last symbol, a linear map to 9 scores, the
+# [library/recall.py](../lessons/library/recall.py): the state after the last symbol, a linear map to 9 scores, the
 # softmax cross-entropy of lesson 01, and 200 steps of Adam, an optimiser that gives each weight a step length of its
 # own.)
 
@@ -519,8 +519,8 @@ for n, lo, hi in (2, 1e-4, 1e-1), (4, 1e-15, 1e-8), (16, 0, 1e-50):
 #   Schmidhuber and Cummins's (2000, *Learning to Forget*). Cutting long gradients: Pascanu, Mikolov and Bengio (2013,
 #   *On the difficulty of training recurrent neural networks*). The bias of 1: Jozefowicz, Zaremba and Sutskever
 #   (2015, *An Empirical Exploration of Recurrent Network Architectures*).
-# - In this project: both layers in [lessons/library/recurrent.py](../lessons/library/recurrent.py), with tests against
-#   finite differences and PyTorch in [test_recurrent.py](../tests/lessons/library/test_recurrent.py). They stand in `study`
+# - In this project: both layers in [library/recurrent.py](../lessons/library/recurrent.py), with tests against
+#   finite differences and PyTorch in [test_recurrent.py](../tests/lessons/library/test_recurrent.py). They stand there
 #   because the paper's model contains neither. Experiment 2 is
 #   [benchmarks/first_symbol.py](../benchmarks/first_symbol.py).
 # - *Differs from this page:* the library computes $x_t W_x + b$ for all steps in one product, since only $h W_h$ has

@@ -495,8 +495,8 @@ measure("    dot product: T d_a and S d_a of the maps, and T S weights", sum(one
 #   score.
 # - §3.2.1 of "Attention Is All You Need" names both scores and takes the dot product, with a factor. Its model has no
 #   recurrence either, and tells the places by vectors; it has many layers of attention.
-# - In this project: `AdditiveAttention` in [lessons/library/recurrent.py](../lessons/library/recurrent.py), with tests in
-#   [test_recurrent.py](../tests/lessons/library/test_recurrent.py). It stands in `study`, as the paper's model does without it.
+# - In this project: `AdditiveAttention` in [library/recurrent.py](../lessons/library/recurrent.py), with tests in
+#   [test_recurrent.py](../tests/lessons/library/test_recurrent.py). The paper's model does without it.
 # - The recorded runs are [benchmarks/reversal.py](../benchmarks/reversal.py).
 # - *Limits:* one synthetic task with a fixed order, small networks, 300 steps at one or two learning rates, one length
 #   for each training. What longer training makes of attention on recurrence at 32 we have not measured. A hidden layer

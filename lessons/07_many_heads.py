@@ -540,7 +540,8 @@ for i in 0, 3:
 #   §6.2 (how many heads), Figures 3 to 5 (heads on single sentences; two are "apparently involved in anaphora
 #   resolution"). The picture of *it* came with its announcement (Google Research blog, August 2017).
 # - In the library: [nn/attention.py](../scratchformer/nn/attention.py); the scores of heads in
-#   [experiments/heads.py](../scratchformer/experiments/heads.py), recorded by [benchmarks/heads.py](../benchmarks/heads.py).
+#   [experiments/heads.py](../scratchformer/experiments/heads.py), recorded by
+#   [benchmarks/heads.py](../benchmarks/heads.py).
 # - *Differs from this page:* the library's projections carry biases, which §3.2.2 does not have, and lie in one
 #   matrix where they read the same input; so they are initialised as one. Its arrays stay (B, T, h, d_k) and
 #   `swapaxes` is only a view, so splitting and merging copy nothing.

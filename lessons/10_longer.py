@@ -526,7 +526,7 @@ for name, lo, hi in ("sinusoidal", 0.9, 1.2), ("sinusoidal, random start", -0.1,
 #   go by distances alone.
 # - In the library: `PositionalEncoding` and `LearnedPositions` in [nn/layers.py](../scratchformer/nn/layers.py), chosen
 #   by `positions`; a table has `max_positions` rows, and the translator refuses a longer sentence by name. Rotary
-#   positions and ALiBi are not the paper's; they are in [lessons/library/positions.py](../lessons/library/positions.py), with
+#   positions and ALiBi are not the paper's; they are in [library/positions.py](../lessons/library/positions.py), with
 #   [tests](../tests/lessons/library/test_positions.py), and replace the attention inside `SelfAttention`.
 # - *Differs:* Su et al. pair neighbouring components, as here; some public code pairs component $i$ with
 #   component $i + d_k/2$. One becomes the other by reordering the columns of $W_Q$ and $W_K$, so they train alike, but

@@ -519,9 +519,9 @@ measure("    bits for each character", bits, 0.94, 1)
 #   program, Moses, had cut into words and signs. It has about 36,500 different pieces, in a matrix of 40,960 rows
 #   ([the ledger](../docs/correctness.md)). This library learns from plain text, so that decoding gives it back.
 # - In the library: `Tokenizer` in [text/tokenizer.py](../scratchformer/text/tokenizer.py) fixes the options of
-#   sentencepiece; the functions of this page are in [lessons/library/byte_pairs.py](../lessons/library/byte_pairs.py), and
-#   [their tests](../tests/lessons/library/test_byte_pairs.py) compare the two. `vocab_size` counts the special ids and the
-#   characters as well as the merges.
+#   sentencepiece; the functions of this page are in [library/byte_pairs.py](../lessons/library/byte_pairs.py), and
+#   [their tests](../tests/lessons/library/test_byte_pairs.py) compare the two. `vocab_size` counts the
+#   special ids and the characters as well as the merges.
 #
 # ## Exercises
 #

@@ -6,5 +6,5 @@ try:
     from scratchformer.cli import main
 
     sys.exit(main())
-except KeyboardInterrupt:                                                          # while it is still being read
+except KeyboardInterrupt:  # while it is still being read
     sys.exit(130)

@@ -30,17 +30,17 @@ class ModelConfig:
     d_model: int = 512
     d_ff: int = 2048
     h: int = 8
-    d_k: int | None = None                  # None: d_model / h
+    d_k: int | None = None  # None: d_model / h
     d_v: int | None = None
-    P_drop: float = 0.1                     # after each sublayer, and on embedding + position
-    attention_dropout: float = 0.0          # on the attention weights
-    relu_dropout: float = 0.0               # on the hidden units of the feed-forward network
+    P_drop: float = 0.1  # after each sublayer, and on embedding + position
+    attention_dropout: float = 0.0  # on the attention weights
+    relu_dropout: float = 0.0  # on the hidden units of the feed-forward network
     norm: Literal["post", "pre"] = "post"
     ln_eps: float = 1e-6
-    tied: Literal["all", "target", "none"] = "all"   # which of source, target and output embedding are one matrix
+    tied: Literal["all", "target", "none"] = "all"  # which of source, target and output embedding are one matrix
     attention_bias: bool = True
     positions: Literal["sinusoidal", "learned"] = "sinusoidal"
-    max_positions: int = 256                # rows of the table of learned positions
+    max_positions: int = 256  # rows of the table of learned positions
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -49,8 +49,10 @@ class ModelConfig:
         for name in ("d_k", "d_v"):
             if getattr(self, name) is None:
                 if self.d_model % self.h:
-                    raise UserError(f"model.d_model={self.d_model} is not a multiple of model.h={self.h}: "
-                                    f"set model.d_k and model.d_v")
+                    raise UserError(
+                        f"model.d_model={self.d_model} is not a multiple of model.h={self.h}: "
+                        f"set model.d_k and model.d_v"
+                    )
                 object.__setattr__(self, name, self.d_model // self.h)
         at_least(self, 1, "d_k", "d_v")
         probability(self, "P_drop", "attention_dropout", "relu_dropout")
@@ -61,15 +63,15 @@ class ModelConfig:
 class DataConfig:
     """Where the sentences come from. A directory holds `train.en`, `val.de`, ...; each file may end in .gz."""
 
-    directory: str = ""                     # empty: the corpus that the package generates
+    directory: str = ""  # empty: the corpus that the package generates
     source_language: str = "en"
     target_language: str = "de"
-    train_source: str = ""                  # files named one by one; the directory is then ignored
+    train_source: str = ""  # files named one by one; the directory is then ignored
     train_target: str = ""
     val_source: str = ""
     val_target: str = ""
-    byte_fallback: bool = False             # spell unknown characters as bytes instead of <unk>
-    max_length: int = 256                   # longer pairs (tokens of the longer side, EOS counted) are dropped
+    byte_fallback: bool = False  # spell unknown characters as bytes instead of <unk>
+    max_length: int = 256  # longer pairs (tokens of the longer side, EOS counted) are dropped
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -91,9 +93,9 @@ class TrainingConfig:
 
     seed: int = 0
     steps: int = 100_000
-    tokens_per_batch: int = 4096            # padded positions per side of a micro-batch
-    accumulation: int = 8                   # micro-batches in a step
-    bucket_fineness: int = 1                # 1: the paper's length buckets; more: narrower buckets, less padding
+    tokens_per_batch: int = 4096  # padded positions per side of a micro-batch
+    accumulation: int = 8  # micro-batches in a step
+    bucket_fineness: int = 1  # 1: the paper's length buckets; more: narrower buckets, less padding
     warmup: int = 4000
     lr_factor: float = 1.0
     beta1: float = 0.9
@@ -101,25 +103,36 @@ class TrainingConfig:
     eps: float = 1e-9
     eps_ls: float = 0.1
     smoothing: Literal["others", "uniform"] = "others"
-    clip_norm: float = 0.0                  # 0: no clipping, as in the paper
-    device: str = "cpu"                     # cpu, gpu or gpu:N, the N-th from 0
-    precision: Literal["", "fp32", "tf32", "bf16", "fp16"] = ""       # empty: tf32 on a GPU, fp32 on the CPU
-    wire: Literal["", "bf16"] = ""          # gradients on their way between processes; empty: as they are, fp32
-    threads: int = 0                        # cores to use; 0: all there are, divided among this machine's processes
-    max_tokens: int = 0                     # stop after this many real target tokens; 0: no limit
-    minutes: float = 0.0                    # stop after this much wall time; 0: no limit
-    patience: int = 0                       # stop after this many validations without a better loss; 0: never
-    validate_every: int = 1500              # steps between validations
-    bleu_every: int = 0                     # steps between validation BLEU scores; 0: never
-    save_every: int = 1500                  # steps between checkpoints
-    keep: int = 20                          # how many of the last checkpoints stay
-    average_last: int = 5                   # how many checkpoints `average` and the demo take
+    clip_norm: float = 0.0  # 0: no clipping, as in the paper
+    device: str = "cpu"  # cpu, gpu or gpu:N, the N-th from 0
+    precision: Literal["", "fp32", "tf32", "bf16", "fp16"] = ""  # empty: tf32 on a GPU, fp32 on the CPU
+    wire: Literal["", "bf16"] = ""  # gradients on their way between processes; empty: as they are, fp32
+    threads: int = 0  # cores to use; 0: all there are, divided among this machine's processes
+    max_tokens: int = 0  # stop after this many real target tokens; 0: no limit
+    minutes: float = 0.0  # stop after this much wall time; 0: no limit
+    patience: int = 0  # stop after this many validations without a better loss; 0: never
+    validate_every: int = 1500  # steps between validations
+    bleu_every: int = 0  # steps between validation BLEU scores; 0: never
+    save_every: int = 1500  # steps between checkpoints
+    keep: int = 20  # how many of the last checkpoints stay
+    average_last: int = 5  # how many checkpoints `average` and the demo take
 
     def __post_init__(self) -> None:
         check_types(self)
         at_least(self, 0, "seed", "max_tokens", "minutes", "patience", "bleu_every", "clip_norm", "threads")
-        at_least(self, 1, "steps", "tokens_per_batch", "accumulation", "bucket_fineness", "warmup", "validate_every",
-                 "save_every", "keep", "average_last")
+        at_least(
+            self,
+            1,
+            "steps",
+            "tokens_per_batch",
+            "accumulation",
+            "bucket_fineness",
+            "warmup",
+            "validate_every",
+            "save_every",
+            "keep",
+            "average_last",
+        )
         positive(self, "lr_factor", "eps")
         if not re.fullmatch(r"cpu|gpu(:[0-9]{1,4})?", self.device):
             raise UserError(f"training.device={self.device!r} must be cpu, gpu or gpu:N")
@@ -133,14 +146,14 @@ class DecodingConfig:
     """How a translation is searched (paper §6.1)."""
 
     beam: int = 4
-    alpha: float = 0.6                      # exponent of the length penalty
-    extra_length: int = 50                  # a translation has at most this many tokens more than the source
+    alpha: float = 0.6  # exponent of the length penalty
+    extra_length: int = 50  # a translation has at most this many tokens more than the source
 
     def __post_init__(self) -> None:
         check_types(self)
         at_least(self, 1, "beam")
         at_least(self, 0, "alpha", "extra_length")
-        for name, most in (("beam", 1000), ("alpha", 10)):                         # memory ends, the penalty overflows
+        for name, most in (("beam", 1000), ("alpha", 10)):  # memory ends, the penalty overflows
             if getattr(self, name) > most:
                 raise UserError(f"decoding.{name}={getattr(self, name)} must be at most {most}")
 
@@ -156,12 +169,18 @@ class Config:
 
     def __post_init__(self) -> None:
         if self.model.positions == "learned" and self.data.max_length > self.model.max_positions:
-            raise UserError(f"data.max_length={self.data.max_length} must be at most "
-                            f"model.max_positions={self.model.max_positions} if model.positions is learned")
+            raise UserError(
+                f"data.max_length={self.data.max_length} must be at most "
+                f"model.max_positions={self.model.max_positions} if model.positions is learned"
+            )
 
 
-PARTS: dict[str, type] = {"model": ModelConfig, "data": DataConfig, "training": TrainingConfig,
-                          "decoding": DecodingConfig}
+PARTS: dict[str, type] = {
+    "model": ModelConfig,
+    "data": DataConfig,
+    "training": TrainingConfig,
+    "decoding": DecodingConfig,
+}
 
 # Checks ---------------------------------------------------------------------------------------------------------------
 
@@ -180,7 +199,7 @@ def check_types(config: Any) -> None:
                 raise UserError(f"{part_of(config)}.{name} must be one of {choices}, not {value!r}")
             continue
         kinds = get_args(hint) or (hint,)
-        if type(value) is int and not -2**63 <= value < 2**63 or type(value) is float and not math.isfinite(value):
+        if type(value) is int and not -(2**63) <= value < 2**63 or type(value) is float and not math.isfinite(value):
             raise UserError(f"{part_of(config)}.{name} must be a finite number of 64 bits, not {value}")
         if type(value) is int and float in kinds:
             object.__setattr__(config, name, float(value))
@@ -212,35 +231,67 @@ def probability(config: Any, *names: str) -> None:
 
 TINY = Config(
     model=ModelConfig(vocab_size=1600, N=2, d_model=128, d_ff=256, h=4, P_drop=0.0),
-    training=TrainingConfig(steps=2000, tokens_per_batch=512, accumulation=2, bucket_fineness=2, warmup=400,
-                            validate_every=200, save_every=100, keep=5, average_last=5),
+    training=TrainingConfig(
+        steps=2000,
+        tokens_per_batch=512,
+        accumulation=2,
+        bucket_fineness=2,
+        warmup=400,
+        validate_every=200,
+        save_every=100,
+        keep=5,
+        average_last=5,
+    ),
 )
 """The bundled corpus, on a laptop, in minutes. Its sentences are exact and it sees each but a few times: no dropout."""
 
 MULTI30K = Config(
     model=ModelConfig(vocab_size=6000, N=4, d_model=128, d_ff=256, h=4, P_drop=0.3),
-    training=TrainingConfig(steps=9000, max_tokens=30_000_000, tokens_per_batch=1024, accumulation=4, bucket_fineness=2,
-                            warmup=1000, lr_factor=1.25, validate_every=200, bleu_every=1000, save_every=200, keep=10,
-                            average_last=10),
+    training=TrainingConfig(
+        steps=9000,
+        max_tokens=30_000_000,
+        tokens_per_batch=1024,
+        accumulation=4,
+        bucket_fineness=2,
+        warmup=1000,
+        lr_factor=1.25,
+        validate_every=200,
+        bleu_every=1000,
+        save_every=200,
+        keep=10,
+        average_last=10,
+    ),
 )
 """29,000 captions of photographs, English to German: real text that a CPU can learn."""
 
 BASE = Config()
 """The paper's base model and recipe (Table 3): 25,000 source and 25,000 target tokens a step."""
 
-BIG = Config(model=ModelConfig(d_model=1024, d_ff=4096, h=16, P_drop=0.3),
-             training=TrainingConfig(steps=300_000, bucket_fineness=2, validate_every=3000, save_every=600,
-                                     average_last=20))
+BIG = Config(
+    model=ModelConfig(d_model=1024, d_ff=4096, h=16, P_drop=0.3),
+    training=TrainingConfig(steps=300_000, bucket_fineness=2, validate_every=3000, save_every=600, average_last=20),
+)
 """The paper's big model (Table 3)."""
 
 
 TABLE3: dict[str, dict[str, Any]] = {
-    "A1": {"h": 1, "d_k": 512, "d_v": 512}, "A2": {"h": 4, "d_k": 128, "d_v": 128},
-    "A3": {"h": 16, "d_k": 32, "d_v": 32}, "A4": {"h": 32, "d_k": 16, "d_v": 16},
-    "B1": {"d_k": 16}, "B2": {"d_k": 32},
-    "C1": {"N": 2}, "C2": {"N": 4}, "C3": {"N": 8}, "C4": {"d_model": 256, "d_k": 32, "d_v": 32},
-    "C5": {"d_model": 1024, "d_k": 128, "d_v": 128}, "C6": {"d_ff": 1024}, "C7": {"d_ff": 4096},
-    "D1": {"P_drop": 0.0}, "D2": {"P_drop": 0.2}, "D3": {"eps_ls": 0.0}, "D4": {"eps_ls": 0.2},
+    "A1": {"h": 1, "d_k": 512, "d_v": 512},
+    "A2": {"h": 4, "d_k": 128, "d_v": 128},
+    "A3": {"h": 16, "d_k": 32, "d_v": 32},
+    "A4": {"h": 32, "d_k": 16, "d_v": 16},
+    "B1": {"d_k": 16},
+    "B2": {"d_k": 32},
+    "C1": {"N": 2},
+    "C2": {"N": 4},
+    "C3": {"N": 8},
+    "C4": {"d_model": 256, "d_k": 32, "d_v": 32},
+    "C5": {"d_model": 1024, "d_k": 128, "d_v": 128},
+    "C6": {"d_ff": 1024},
+    "C7": {"d_ff": 4096},
+    "D1": {"P_drop": 0.0},
+    "D2": {"P_drop": 0.2},
+    "D3": {"eps_ls": 0.0},
+    "D4": {"eps_ls": 0.2},
     "E": {"positions": "learned"},
 }
 """The rows of Table 3 as changes to the base model."""
@@ -248,13 +299,21 @@ TABLE3: dict[str, dict[str, Any]] = {
 
 def to_french(config: Config) -> Config:
     """English to French: 32,000 word pieces (paper §5.1), and little dropout for the big model, too (§6.1)."""
-    return replace(config, model=replace(config.model, vocab_size=32000, P_drop=0.1),
-                   data=replace(config.data, target_language="fr"))
+    return replace(
+        config,
+        model=replace(config.model, vocab_size=32000, P_drop=0.1),
+        data=replace(config.data, target_language="fr"),
+    )
 
 
 PRESETS: dict[str, Config] = {
-    "tiny": TINY, "multi30k": MULTI30K, "base": BASE, "big": BIG,
-    "wmt14-en-de-base": BASE, "wmt14-en-de-big": BIG, "wmt14-en-fr-base": to_french(BASE),   # the runs of Table 2
+    "tiny": TINY,
+    "multi30k": MULTI30K,
+    "base": BASE,
+    "big": BIG,
+    "wmt14-en-de-base": BASE,
+    "wmt14-en-de-big": BIG,
+    "wmt14-en-fr-base": to_french(BASE),  # the runs of Table 2
     "wmt14-en-fr-big": to_french(BIG),
 }
 PUBLIC_CORPORA = ["multi30k", "wmt14-en-de", "wmt14-en-fr"]
@@ -267,8 +326,9 @@ def preset(name: str) -> Config:
         return PRESETS[name]
     if name in TABLE3:
         return with_settings(BASE, {full_key(key): value for key, value in TABLE3[name].items()})
-    raise UserError(f"no preset {name!r}{nearest(name, [*PRESETS, *TABLE3])}; "
-                    f"there are {', '.join([*PRESETS, *TABLE3])}")
+    raise UserError(
+        f"no preset {name!r}{nearest(name, [*PRESETS, *TABLE3])}; " f"there are {', '.join([*PRESETS, *TABLE3])}"
+    )
 
 
 def require_work_for(config: Config, nproc: int) -> None:
@@ -276,9 +336,11 @@ def require_work_for(config: Config, nproc: int) -> None:
     settings = config.training
     if nproc > settings.accumulation:
         positions = max(1, settings.tokens_per_batch * settings.accumulation // nproc)
-        raise UserError(f"{nproc} processes, but training.accumulation={settings.accumulation}: a step has fewer "
-                        f"micro-batches than that; a step of the same size with one for each would be "
-                        f"--set training.accumulation={nproc} --set training.tokens_per_batch={positions}")
+        raise UserError(
+            f"{nproc} processes, but training.accumulation={settings.accumulation}: a step has fewer "
+            f"micro-batches than that; a step of the same size with one for each would be "
+            f"--set training.accumulation={nproc} --set training.tokens_per_batch={positions}"
+        )
 
 
 # Settings and files ---------------------------------------------------------------------------------------------------
@@ -330,11 +392,27 @@ def parse_setting(text: str) -> tuple[str, Any]:
 
 
 MAY_CHANGE = {
-    "training.steps", "training.max_tokens", "training.minutes", "training.patience", "training.validate_every",
-    "training.bleu_every", "training.save_every", "training.keep", "training.average_last", "training.threads",
-    "training.device", "training.precision", "training.wire",
-    "decoding.beam", "decoding.alpha", "decoding.extra_length",
-    "data.directory", "data.train_source", "data.train_target", "data.val_source", "data.val_target",
+    "training.steps",
+    "training.max_tokens",
+    "training.minutes",
+    "training.patience",
+    "training.validate_every",
+    "training.bleu_every",
+    "training.save_every",
+    "training.keep",
+    "training.average_last",
+    "training.threads",
+    "training.device",
+    "training.precision",
+    "training.wire",
+    "decoding.beam",
+    "decoding.alpha",
+    "decoding.extra_length",
+    "data.directory",
+    "data.train_source",
+    "data.train_target",
+    "data.val_source",
+    "data.val_target",
 }
 """Settings that say where the text lies (a checksum tells whether it is the same), when to stop, look and save, and on
 what to compute: a run may go on with others. All else would make it another run."""
@@ -343,8 +421,9 @@ what to compute: a run may go on with others. All else would make it another run
 def require_same(made_with: Config, config: Config, path: Path, may_change: Collection[str] = MAY_CHANGE) -> None:
     """Raises UserError naming the settings outside `may_change` in which `config` differs from what `path` says."""
     then, now = flat(made_with), flat(config)
-    changed = [f"{key} is {now[key]!r}, was {then[key]!r}" for key in now
-               if now[key] != then[key] and key not in may_change]
+    changed = [
+        f"{key} is {now[key]!r}, was {then[key]!r}" for key in now if now[key] != then[key] and key not in may_change
+    ]
     if changed:
         raise UserError(f"{path}: made with other settings: {'; '.join(changed)}")
 

@@ -30,7 +30,7 @@ def whole_file(path: Path, complaint: str = "cannot write") -> Iterator[BinaryIO
             os.replace(temporary, path)
             _flush_names(path.parent)
     finally:
-        with suppress(OSError):                                                    # whatever is wrong has been said
+        with suppress(OSError):  # whatever is wrong has been said
             temporary.unlink(missing_ok=True)
 
 

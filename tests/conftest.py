@@ -20,11 +20,35 @@ from scratchformer.text.corpora import CorpusFiles, ParallelFiles
 from scratchformer.training import checkpoints, loop
 from scratchformer.training.run import RunDirectory
 
-WORDS = {"the": "der", "dog": "Hund", "cat": "Kater", "sees": "sieht", "hears": "hört", "a": "ein", "big": "großer",
-         "bird": "Vogel", "old": "alter", "and": "und"}
-SMALL = {"vocab_size": 60, "N": 1, "d_model": 16, "d_ff": 32, "h": 2, "P_drop": 0.1, "tokens_per_batch": 80,
-         "accumulation": 2, "warmup": 20, "steps": 12, "validate_every": 4, "save_every": 3, "keep": 20,
-         "average_last": 2, "extra_length": 4}
+WORDS = {
+    "the": "der",
+    "dog": "Hund",
+    "cat": "Kater",
+    "sees": "sieht",
+    "hears": "hört",
+    "a": "ein",
+    "big": "großer",
+    "bird": "Vogel",
+    "old": "alter",
+    "and": "und",
+}
+SMALL = {
+    "vocab_size": 60,
+    "N": 1,
+    "d_model": 16,
+    "d_ff": 32,
+    "h": 2,
+    "P_drop": 0.1,
+    "tokens_per_batch": 80,
+    "accumulation": 2,
+    "warmup": 20,
+    "steps": 12,
+    "validate_every": 4,
+    "save_every": 3,
+    "keep": 20,
+    "average_last": 2,
+    "extra_length": 4,
+}
 """A run of a second: 4 checkpoints and 3 validations."""
 
 # `pytest &` ignores Ctrl-C and `nohup pytest` SIGHUP, and so would the processes that the tests start. To a handler,
@@ -56,11 +80,17 @@ def corpus(tmp_path_factory):
 @pytest.fixture(scope="session")
 def prepare_corpus(corpus):
     """prepare_corpus(out, **options) -> out, in which the corpus is prepared as `scratchformer data` does it"""
+
     def build(out, with_val=True, **options):
         train, val = (ParallelFiles(corpus / f"{split}.en", corpus / f"{split}.de") for split in ("train", "val"))
-        prepare(CorpusFiles([train], val if with_val else None, None), out, Options(**{"vocab_size": 60} | options),
-                lambda line: None)
+        prepare(
+            CorpusFiles([train], val if with_val else None, None),
+            out,
+            Options(**{"vocab_size": 60} | options),
+            lambda line: None,
+        )
         return out
+
     return build
 
 
@@ -73,8 +103,10 @@ def prepared(prepare_corpus, tmp_path_factory):
 @pytest.fixture(scope="session")
 def small_config(corpus):
     """small_config(**changes) -> Config of a run of a second"""
+
     def build(**changes):
         return configs.with_settings(configs.TINY, {"data.directory": str(corpus)} | SMALL | changes)
+
     return build
 
 
@@ -115,14 +147,17 @@ def blas_threads():
 def same_arrays(some, others):
     """The same names, and bit for bit the same numbers."""
     return some.keys() == others.keys() and all(
-        some[name].dtype == others[name].dtype and np.array_equal(some[name], others[name]) for name in some)
+        some[name].dtype == others[name].dtype and np.array_equal(some[name], others[name]) for name in some
+    )
 
 
 def assert_same_run(run, other):
     """Same checkpoints on disk; in the last, the same weights, moments and place; the same log, but for the clock."""
     assert [path.name for path in run.checkpoints.steps()] == [path.name for path in other.checkpoints.steps()]
-    for path, other_path in ((run.checkpoints.best, other.checkpoints.best),
-                             (run.checkpoints.steps()[-1], other.checkpoints.steps()[-1])):
+    for path, other_path in (
+        (run.checkpoints.best, other.checkpoints.best),
+        (run.checkpoints.steps()[-1], other.checkpoints.steps()[-1]),
+    ):
         mine, others = checkpoints.load(path), checkpoints.load(other_path)
         assert same_arrays(mine.weights, others.weights)
         assert same_arrays(mine.moments, others.moments)
@@ -167,26 +202,31 @@ class Outcome(NamedTuple):
 @pytest.fixture
 def cli(capfd):
     """cli("translate", path, ...) -> exit code, standard output, standard error"""
+
     def call(*arguments):
         capfd.readouterr()
         return Outcome(main([str(argument) for argument in arguments]), *capfd.readouterr())
+
     return call
 
 
 @pytest.fixture
 def refused(cli):
     """Run a command that must end in code 2 and one line on standard error -> that line"""
+
     def call(*arguments):
         outcome = cli(*arguments)
         assert outcome.code == 2
         assert outcome.err.startswith("scratchformer: ") and outcome.err.count("\n") == 1, outcome.err
         return outcome.err
+
     return call
 
 
 @pytest.fixture
 def together(tmp_path):
     """together(size, work) -> what work(ranks) returned on each rank; ranks are threads, and talk as processes do."""
+
     def run(size, work):
         path = tmp_path / "memory"
         create(path, size)
@@ -202,6 +242,7 @@ def together(tmp_path):
         with ThreadPoolExecutor(size) as pool:
             futures = [pool.submit(as_rank, rank) for rank in range(size)]
             return [future.result() for future in futures]
+
     return run
 
 

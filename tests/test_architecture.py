@@ -8,7 +8,7 @@ import pytest
 import scratchformer
 
 HOUSE = Path(scratchformer.__file__).parent
-OPEN_TO_ALL = {"__init__", "__main__"}                                             # the front doors of the package
+OPEN_TO_ALL = {"__init__", "__main__"}  # the front doors of the package
 MAY_IMPORT = {
     "errors": set(),
     "locks": {"errors"},
@@ -21,12 +21,46 @@ MAY_IMPORT = {
     "preparation": {"errors", "locks", "files", "text"},
     "decoding": {"errors", "config", "nn", "text"},
     "training": {"errors", "locks", "files", "config", "nn", "backends", "text", "preparation", "parallel", "decoding"},
-    "experiments": {"errors", "locks", "files", "config", "nn", "backends", "text", "preparation", "parallel",
-                    "decoding", "training"},
-    "doctor": {"errors", "locks", "files", "config", "nn", "backends", "text", "preparation", "parallel", "decoding",
-               "training", "experiments"},
-    "commands": {"errors", "config", "nn", "backends", "text", "preparation", "parallel", "decoding", "training",
-                 "experiments", "doctor"},
+    "experiments": {
+        "errors",
+        "locks",
+        "files",
+        "config",
+        "nn",
+        "backends",
+        "text",
+        "preparation",
+        "parallel",
+        "decoding",
+        "training",
+    },
+    "doctor": {
+        "errors",
+        "locks",
+        "files",
+        "config",
+        "nn",
+        "backends",
+        "text",
+        "preparation",
+        "parallel",
+        "decoding",
+        "training",
+        "experiments",
+    },
+    "commands": {
+        "errors",
+        "config",
+        "nn",
+        "backends",
+        "text",
+        "preparation",
+        "parallel",
+        "decoding",
+        "training",
+        "experiments",
+        "doctor",
+    },
     "cli": {"", "errors", "config", "parallel", "commands"},
 }
 """Room -> rooms on lower floors; "" is the package itself. Within a room everything may be imported."""
@@ -48,9 +82,15 @@ def violations(source, room):
     """What a module of this room does against the plan -> ["line 3: ...", ...]"""
     nodes = list(ast.walk(ast.parse(source)))
     has_stdlib_random = any("random" in imported_modules(node) for node in nodes)
-    return [f"line {node.lineno}: {message}" for node in nodes
-            for message in [*forbidden_imports(node, room), *global_randomness(node, has_stdlib_random),
-                            *open_signature(node)]]
+    return [
+        f"line {node.lineno}: {message}"
+        for node in nodes
+        for message in [
+            *forbidden_imports(node, room),
+            *global_randomness(node, has_stdlib_random),
+            *open_signature(node),
+        ]
+    ]
 
 
 def imported_modules(node):
@@ -79,8 +119,9 @@ def forbidden_imports(node, room):
 
 def global_randomness(node, has_stdlib_random):
     match node:
-        case ast.Attribute(value=ast.Attribute(value=ast.Name(id="np" | "numpy" | "xp"), attr="random"), attr=name) \
-                if name not in NUMPY_GENERATORS:
+        case ast.Attribute(value=ast.Attribute(value=ast.Name(id="np" | "numpy" | "xp"), attr="random"), attr=name) if (
+            name not in NUMPY_GENERATORS
+        ):
             yield f"np.random.{name} has a global state"
         case ast.Attribute(value=ast.Name(id="random"), attr=name) if has_stdlib_random and name != "Random":
             yield f"random.{name} has a global state"
@@ -111,44 +152,50 @@ def test_the_plan_has_no_circles():
         assert MAY_IMPORT[room] <= {"", *rooms[:index]}
 
 
-@pytest.mark.parametrize("room, source", [
-    ("nn", "from scratchformer.training import loop"),
-    ("nn", "from scratchformer.text.tokenizer import PAD"),
-    ("nn", "from scratchformer import decoding"),
-    ("nn", "def f():\n    import scratchformer.backends.cpu"),
-    ("text", "from scratchformer.config import Config"),
-    ("text", "from scratchformer import nn"),
-    ("decoding", "from scratchformer.training.run import load_run"),
-    ("training", "from scratchformer.experiments import figures"),
-    ("experiments", "from scratchformer import doctor"),
-    ("config", "from scratchformer.nn.ops import PAD"),
-    ("errors", "from scratchformer import config"),
-    ("nn", "from scratchformer import Transformer"),
-    ("nn", "import cupy"),
-    ("training", "from cupy.cuda import Device"),
-    ("training", "import cupy as xp"),
-    ("nn", "np.random.seed(0)"),
-    ("nn", "x = numpy.random.randn(3)"),
-    ("nn", "f(np.random.normal)"),
-    ("nn", "from numpy.random import rand"),
-    ("text", "import random\nrandom.shuffle(x)"),
-    ("text", "from random import choice"),
-    ("nn", "def forward(x, **options): pass"),
-    ("nn", "class A:\n    def forward(self, **options): pass"),
-])
+@pytest.mark.parametrize(
+    "room, source",
+    [
+        ("nn", "from scratchformer.training import loop"),
+        ("nn", "from scratchformer.text.tokenizer import PAD"),
+        ("nn", "from scratchformer import decoding"),
+        ("nn", "def f():\n    import scratchformer.backends.cpu"),
+        ("text", "from scratchformer.config import Config"),
+        ("text", "from scratchformer import nn"),
+        ("decoding", "from scratchformer.training.run import load_run"),
+        ("training", "from scratchformer.experiments import figures"),
+        ("experiments", "from scratchformer import doctor"),
+        ("config", "from scratchformer.nn.ops import PAD"),
+        ("errors", "from scratchformer import config"),
+        ("nn", "from scratchformer import Transformer"),
+        ("nn", "import cupy"),
+        ("training", "from cupy.cuda import Device"),
+        ("training", "import cupy as xp"),
+        ("nn", "np.random.seed(0)"),
+        ("nn", "x = numpy.random.randn(3)"),
+        ("nn", "f(np.random.normal)"),
+        ("nn", "from numpy.random import rand"),
+        ("text", "import random\nrandom.shuffle(x)"),
+        ("text", "from random import choice"),
+        ("nn", "def forward(x, **options): pass"),
+        ("nn", "class A:\n    def forward(self, **options): pass"),
+    ],
+)
 def test_a_planted_violation_is_found(room, source):
     assert len(violations(source, room)) == 1
 
 
-@pytest.mark.parametrize("room, source", [
-    ("nn", "from scratchformer.config import ModelConfig\nfrom scratchformer.nn.ops import PAD"),
-    ("text", "import random\nrng = random.Random(0)\nrng.shuffle(x)"),
-    ("nn", "init: np.random.Generator = np.random.default_rng(0)\ninit.normal()"),
-    ("backends", "import cupy"),
-    ("parallel", "def start():\n    from cupy.cuda import nccl"),
-    ("__init__", "from scratchformer.training.run import load_run"),
-    ("cli", "from scratchformer import config as configs"),
-    ("nn", "def _helper(**names): pass\ndef public(*arrays, out=None): f(**names)"),
-])
+@pytest.mark.parametrize(
+    "room, source",
+    [
+        ("nn", "from scratchformer.config import ModelConfig\nfrom scratchformer.nn.ops import PAD"),
+        ("text", "import random\nrng = random.Random(0)\nrng.shuffle(x)"),
+        ("nn", "init: np.random.Generator = np.random.default_rng(0)\ninit.normal()"),
+        ("backends", "import cupy"),
+        ("parallel", "def start():\n    from cupy.cuda import nccl"),
+        ("__init__", "from scratchformer.training.run import load_run"),
+        ("cli", "from scratchformer import config as configs"),
+        ("nn", "def _helper(**names): pass\ndef public(*arrays, out=None): f(**names)"),
+    ],
+)
 def test_what_is_allowed_is_not_found(room, source):
     assert violations(source, room) == []

@@ -29,26 +29,31 @@ def own_corpus(corpus, tmp_path):
 @pytest.fixture
 def refused_training(refused, small_settings, tmp_path):
     """Train with these arguments, which must be refused without leaving a run -> the line that says why"""
+
     def call(*arguments):
         said = refused("train", "--out", tmp_path / "run", *small_settings, *arguments)
         assert not (tmp_path / "run" / "config.toml").exists()
         return said
+
     return call
 
 
 # --- text to train on
 
 
-@pytest.mark.parametrize("name, content, complaint", [
-    ("train.de", b"eins\nzwei\n", "train.en has 100 lines"),
-    ("val.en", b"one\n", "val.en has 1 lines"),
-    ("train.en", b"fine\nStra\xdfe\n" * 50, "train.en, line 2: not valid UTF-8"),
-    ("train.en", "caf\u00e9\n".encode("utf-16"), "train.en, line 1: not valid UTF-8"),
-    ("train.de", b"", "train.de has 0"),
-    ("train.de", EMPTY_LINES * 50 + b"\n" * 100, "lines"),
-    ("val.de", None, "neither val.de nor val.de.gz"),
-    ("train.en.gz", b"no archive", None),
-])
+@pytest.mark.parametrize(
+    "name, content, complaint",
+    [
+        ("train.de", b"eins\nzwei\n", "train.en has 100 lines"),
+        ("val.en", b"one\n", "val.en has 1 lines"),
+        ("train.en", b"fine\nStra\xdfe\n" * 50, "train.en, line 2: not valid UTF-8"),
+        ("train.en", "caf\u00e9\n".encode("utf-16"), "train.en, line 1: not valid UTF-8"),
+        ("train.de", b"", "train.de has 0"),
+        ("train.de", EMPTY_LINES * 50 + b"\n" * 100, "lines"),
+        ("val.de", None, "neither val.de nor val.de.gz"),
+        ("train.en.gz", b"no archive", None),
+    ],
+)
 def test_spoiled_text(refused, cli, own_corpus, small_settings, tmp_path, name, content, complaint):
     path = own_corpus / name
     path.unlink(missing_ok=True)
@@ -77,33 +82,46 @@ def test_missing_text(refused_training, tmp_path):
 # --- settings
 
 
-@pytest.mark.parametrize("arguments, complaint", [
-    (["--set", "P_dorp=0.1"], "did you mean 'P_drop'"), (["--set", "P_drop"], "key=value"),
-    (["--set", "P_drop=much"], "P_drop"),
-    (["--set", "P_drop=1"], "below 1"), (["--set", "P_drop=-0.1"], "P_drop"),
-    (["--set", "tokens_per_batch=0"], "at least 1"),
-    (["--set", "steps=0"], "at least 1"), (["--set", "h=3"], "not a multiple of model.h=3"),
-    (["--set", "norm=middle"], "post, pre"),
-    (["--seed", "-1"], "training.seed"), (["--seed", str(2**70)], "training.seed"),
-    (["--minutes", "nan"], "training.minutes"),
-    (["--minutes", "inf"], "training.minutes"), (["--minutes", "-1"], "training.minutes"),
-    (["--threads", "-1"], "training.threads=-1 must be at least 0"),
-    (["--set", "lr_factor=inf"], "lr_factor"),
-    (["--set", f"minutes={10**400}"], "minutes"),
-    (["--set", "tokens_per_batch=5"], "does not fit into a batch of tokens_per_batch = 5"),
-    (["--set", "vocab_size=100000"], "too large for this text"), (["--set", "vocab_size=6"], "too small for this text"),
-    (["--set", "max_length=1"], "at most max_length = 1 tokens"), (["--set", "beam=0"], "decoding.beam=0"),
-    (["--set", "positions=learned", "--set", "max_positions=10"], "max_positions=10"),
-    (["--set", "\udcff=1"], "no setting"),
-    (["--data", "\udcff"], "data.directory"), (["--data", "a\0b"], "data.directory"),
-    (["--set", f"d_model={2**40}"], "unable to allocate"), (["--set", "d_model=[[["], "d_model"),
-])
+@pytest.mark.parametrize(
+    "arguments, complaint",
+    [
+        (["--set", "P_dorp=0.1"], "did you mean 'P_drop'"),
+        (["--set", "P_drop"], "key=value"),
+        (["--set", "P_drop=much"], "P_drop"),
+        (["--set", "P_drop=1"], "below 1"),
+        (["--set", "P_drop=-0.1"], "P_drop"),
+        (["--set", "tokens_per_batch=0"], "at least 1"),
+        (["--set", "steps=0"], "at least 1"),
+        (["--set", "h=3"], "not a multiple of model.h=3"),
+        (["--set", "norm=middle"], "post, pre"),
+        (["--seed", "-1"], "training.seed"),
+        (["--seed", str(2**70)], "training.seed"),
+        (["--minutes", "nan"], "training.minutes"),
+        (["--minutes", "inf"], "training.minutes"),
+        (["--minutes", "-1"], "training.minutes"),
+        (["--threads", "-1"], "training.threads=-1 must be at least 0"),
+        (["--set", "lr_factor=inf"], "lr_factor"),
+        (["--set", f"minutes={10**400}"], "minutes"),
+        (["--set", "tokens_per_batch=5"], "does not fit into a batch of tokens_per_batch = 5"),
+        (["--set", "vocab_size=100000"], "too large for this text"),
+        (["--set", "vocab_size=6"], "too small for this text"),
+        (["--set", "max_length=1"], "at most max_length = 1 tokens"),
+        (["--set", "beam=0"], "decoding.beam=0"),
+        (["--set", "positions=learned", "--set", "max_positions=10"], "max_positions=10"),
+        (["--set", "\udcff=1"], "no setting"),
+        (["--data", "\udcff"], "data.directory"),
+        (["--data", "a\0b"], "data.directory"),
+        (["--set", f"d_model={2**40}"], "unable to allocate"),
+        (["--set", "d_model=[[["], "d_model"),
+    ],
+)
 def test_impossible_settings(refused_training, arguments, complaint):
     assert complaint.lower() in refused_training(*arguments).lower()
 
 
-@pytest.mark.parametrize("name, complaint", [("tinny", "did you mean 'tiny'"), ("nowhere.toml", "No such file"),
-                                             ("", "no preset")])
+@pytest.mark.parametrize(
+    "name, complaint", [("tinny", "did you mean 'tiny'"), ("nowhere.toml", "No such file"), ("", "no preset")]
+)
 def test_an_unknown_preset(refused, name, complaint):
     assert complaint in refused("config", name)
     assert complaint in refused("train", name)
@@ -146,8 +164,16 @@ def test_resume_with_a_preset_or_another_directory(refused, trained):
     assert "no preset, no --out" in refused("train", "--out", "other", "--resume", trained.path)
 
 
-@pytest.mark.parametrize("command", [["translate"], ["average"], ["train", "--resume"], ["plot"],
-                                     ["evaluate", "--source", "{en}", "--reference", "{en}"]])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["translate"],
+        ["average"],
+        ["train", "--resume"],
+        ["plot"],
+        ["evaluate", "--source", "{en}", "--reference", "{en}"],
+    ],
+)
 @pytest.mark.parametrize("place", ["nowhere", "empty", "file", "x" * 5000])
 def test_a_directory_that_is_no_run(refused, corpus, tmp_path, command, place):
     (tmp_path / "empty").mkdir()
@@ -211,9 +237,21 @@ def test_a_damaged_checkpoint(refused, own_run, corpus, monkeypatch, damage):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a dog\n")))
     last = own_run.checkpoints.of_step(12)
     damage(last)
-    commands = [["translate", own_run.path, "--checkpoint", "last"], ["translate", own_run.path, "--checkpoint", last],
-                ["evaluate", own_run.path, "--checkpoint", "last", "--source", corpus / "val.en", "--reference",
-                 corpus / "val.de"], ["plot", own_run.path, "positions", "--checkpoint", "last"]]
+    commands = [
+        ["translate", own_run.path, "--checkpoint", "last"],
+        ["translate", own_run.path, "--checkpoint", last],
+        [
+            "evaluate",
+            own_run.path,
+            "--checkpoint",
+            "last",
+            "--source",
+            corpus / "val.en",
+            "--reference",
+            corpus / "val.de",
+        ],
+        ["plot", own_run.path, "positions", "--checkpoint", "last"],
+    ]
     if damage is not other_model:
         commands.append(["average", own_run.path])
     for command in commands:
@@ -221,8 +259,10 @@ def test_a_damaged_checkpoint(refused, own_run, corpus, monkeypatch, damage):
     assert not own_run.checkpoints.average.exists()
 
 
-@pytest.mark.parametrize("name, damage", [("tokenizer.model", truncate), ("tokenizer.model", text),
-                                          ("tokenizer.model", empty), ("config.toml", text)])
+@pytest.mark.parametrize(
+    "name, damage",
+    [("tokenizer.model", truncate), ("tokenizer.model", text), ("tokenizer.model", empty), ("config.toml", text)],
+)
 def test_other_damaged_files(refused, own_run, name, damage):
     damage(own_run.path / name)
     assert name in refused("train", "--resume", own_run.path)
@@ -239,14 +279,22 @@ def test_a_configuration_of_another_model(refused, own_run, small_config, monkey
 # --- searching and scoring
 
 
-@pytest.mark.parametrize("arguments, complaint", [
-    (["--nbest", 5], "--nbest 5 must lie between 1 and the beam, 4"), (["--nbest", 0], "--nbest 0"),
-    (["--beam", 0], "decoding.beam=0"),
-    (["--threads", -3], "--threads -3 must be at least 0"),
-    (["--nbest", 2, "--beam", 1], "--nbest 2"), (["--alpha", "-1"], "decoding.alpha"),
-    (["--alpha", "nan"], "decoding.alpha"), (["--alpha", "1e300"], "decoding.alpha"),
-    (["--beam", 2**70], "decoding.beam"), (["--checkpoint", "/"], "/"), (["nowhere.en"], "nowhere.en"),
-])
+@pytest.mark.parametrize(
+    "arguments, complaint",
+    [
+        (["--nbest", 5], "--nbest 5 must lie between 1 and the beam, 4"),
+        (["--nbest", 0], "--nbest 0"),
+        (["--beam", 0], "decoding.beam=0"),
+        (["--threads", -3], "--threads -3 must be at least 0"),
+        (["--nbest", 2, "--beam", 1], "--nbest 2"),
+        (["--alpha", "-1"], "decoding.alpha"),
+        (["--alpha", "nan"], "decoding.alpha"),
+        (["--alpha", "1e300"], "decoding.alpha"),
+        (["--beam", 2**70], "decoding.beam"),
+        (["--checkpoint", "/"], "/"),
+        (["nowhere.en"], "nowhere.en"),
+    ],
+)
 def test_impossible_searches(refused, trained, monkeypatch, arguments, complaint):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a dog\n")))
     assert complaint in refused("translate", trained.path, *arguments)
@@ -260,8 +308,18 @@ def test_input_that_is_not_utf8(refused, trained, monkeypatch, tmp_path):
 
 
 def test_odd_but_legal_text_is_translated(cli, trained, monkeypatch):
-    lines = ["\u202eabc", "e\u0301\u0327", "\ufeff", "\u200b", "a\u2028b", "a\x00b", "a\tb\x0bc", "👩‍👩‍👧",
-             "\U0010ffff", "<s> </s> <pad>"]
+    lines = [
+        "\u202eabc",
+        "e\u0301\u0327",
+        "\ufeff",
+        "\u200b",
+        "a\u2028b",
+        "a\x00b",
+        "a\tb\x0bc",
+        "👩‍👩‍👧",
+        "\U0010ffff",
+        "<s> </s> <pad>",
+    ]
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("\n".join(lines).encode())))
     outcome = cli("translate", trained.path, "--beam", 1)
     assert outcome.code == 0 and outcome.out.count("\n") == len(lines)
@@ -309,6 +367,7 @@ def test_a_disk_that_is_full_when_a_checkpoint_is_due(cli, own_run, monkeypatch,
 
     def no_space(*arguments):
         raise OSError(28, "No space left on device")
+
     monkeypatch.setattr(checkpoints, "serialized", no_space)
     code, _, said = cli("train", "--resume", own_run.path, "--set", "steps=20")
     assert code == 2
@@ -323,6 +382,7 @@ def test_a_full_disk_leaves_the_configuration_whole(refused, own_run, monkeypatc
 
     def full(descriptor):
         raise OSError(28, "No space left on device")
+
     monkeypatch.setattr(os, "fsync", full)
     assert "No space left on device" in refused("train", "--resume", own_run.path, "--set", "steps=20")
     assert own_run.config_file.read_bytes() == before
@@ -340,8 +400,10 @@ def test_a_checkpoint_that_grows_beyond_a_real_limit(tmp_path, own_run):
     assert checkpoints.load(own_run.checkpoints.steps()[-1]).progress.step == 12
 
 
-@pytest.mark.parametrize("command, complaint", [("config base > /dev/full", "No space left on device"),
-                                                ("translate '{run}' <&-", "standard input is closed")])
+@pytest.mark.parametrize(
+    "command, complaint",
+    [("config base > /dev/full", "No space left on device"), ("translate '{run}' <&-", "standard input is closed")],
+)
 def test_streams_that_fail(trained, command, complaint):
     done = shell("$PYTHON -m scratchformer " + command.format(run=trained.path))
     assert done.returncode == 2 and complaint in done.stderr
@@ -358,6 +420,7 @@ def test_a_loss_that_explodes_is_told_in_one_line(own_run, tmp_path, small_setti
 def test_ctrl_c_before_the_first_step(small_settings, tmp_path, monkeypatch, cli):
     def interrupted(*arguments):
         signal.raise_signal(signal.SIGINT)
+
     monkeypatch.setattr("scratchformer.training.loop.read_corpus", interrupted)
     code, printed, said = cli("train", "--out", tmp_path / "run", *small_settings)
     assert (code, printed, said) == (130, "", "scratchformer: interrupted\n")

@@ -21,8 +21,20 @@ from scratchformer.training.loop import validation_loss
 pytest.importorskip("threadpoolctl")
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-EXPERIMENTS = ["adam_and_warmup", "attention_scaling", "averaging", "embeddings", "feed_forward", "first_symbol",
-               "label_smoothing", "longer", "norm_and_warmup", "reversal", "source_worth", "wires"]
+EXPERIMENTS = [
+    "adam_and_warmup",
+    "attention_scaling",
+    "averaging",
+    "embeddings",
+    "feed_forward",
+    "first_symbol",
+    "label_smoothing",
+    "longer",
+    "norm_and_warmup",
+    "reversal",
+    "source_worth",
+    "wires",
+]
 
 
 @pytest.fixture
@@ -46,10 +58,10 @@ def test_an_experiment_writes_what_is_recorded_of_it(name, tmp_path):
     result = json.loads((tmp_path / f"{name}.json").read_text(encoding="utf-8"))
     recorded = json.loads((BENCHMARKS / "results" / f"{name}.json").read_text(encoding="utf-8"))
     assert {"command", "provenance", "config", "seeds", "results"} <= result.keys()
-    configs = {key: None for key in result if key.endswith("config")}              # settings may have come since
+    configs = {key: None for key in result if key.endswith("config")}  # settings may have come since
     assert layout(result | configs) == layout(recorded | configs)
     assert len(result["results"]) == len(recorded["results"])
-    assert recorded["command"] == f"python benchmarks/{name}.py"                   # all of it, not the quick one
+    assert recorded["command"] == f"python benchmarks/{name}.py"  # all of it, not the quick one
 
 
 def test_another_factor_of_the_scores_comes_with_its_gradient(experiment):
@@ -81,7 +93,7 @@ def test_a_small_start_and_short_steps_are_told_apart(experiment, small_config):
         rows += change
         expected = D**variant.start * begun + D**variant.steps * change
         expected[ids == PAD] = 0
-        for embedding in (model.source_embedding, model.target_embedding)[:1 + (variant.tied == "all")]:
+        for embedding in (model.source_embedding, model.target_embedding)[: 1 + (variant.tied == "all")]:
             assert np.allclose(embedding.forward(ids)[0], expected, atol=1e-4), name
         assert (model.unembedding.weight is model.target_embedding.weight) == (variant.tied != "none")
 
@@ -99,8 +111,9 @@ def test_rows_dealt_anew_are_other_ids_for_the_same_words(experiment, begin):
 def test_smaller_weights_make_up_for_the_factor_until_the_first_step(experiment, small_config):
     module, config = experiment("attention_scaling"), small_config()
     ids = np.array([[7, 8, 9, 10], [11, 12, 13, 14]])
-    paper, small, unscaled = (module.model_of(name, config).forward(ids, ids)[0]
-                              for name in ("1/sqrt(d_k)", "1, smaller start", "1"))
+    paper, small, unscaled = (
+        module.model_of(name, config).forward(ids, ids)[0] for name in ("1/sqrt(d_k)", "1, smaller start", "1")
+    )
     assert np.allclose(small, paper, atol=1e-5)
     assert not np.allclose(unscaled, paper, atol=1e-2)
 
@@ -112,11 +125,11 @@ def test_the_gradients_of_queries_and_keys_are_not_those_of_values(experiment, s
         for array, gradient in module.query_key_parameters(layer):
             array[...], gradient[...] = 0, 1
         n_marked = sum(parameter.grad.sum() for parameter in layer.parameters().values())
-        assert n_marked == 2 * (16 + 1) * layer.h * layer.d_k                      # weights and biases; d_model = 16
+        assert n_marked == 2 * (16 + 1) * layer.h * layer.d_k  # weights and biases; d_model = 16
     ids = np.array([[7, 8, 9, 10]])
     caches = list(module.attention_caches(model.forward(ids, ids)[1]))
     assert len(caches) == len(module.attention_layers(model))
-    assert all(np.ptp(module.scores(cache)) == 0 for cache in caches)              # no queries, no keys
+    assert all(np.ptp(module.scores(cache)) == 0 for cache in caches)  # no queries, no keys
 
 
 def test_other_steps_are_other_steps_of_queries_and_keys_alone(experiment, small_config):
@@ -128,24 +141,33 @@ def test_other_steps_are_other_steps_of_queries_and_keys_alone(experiment, small
         model.store.grad[...] = np.random.default_rng(0).standard_normal(before.size)
         module.AdamWithOtherSteps(model, config, ratio).step(0.01)
         shares = model.store.named_views(model.store.data - before)
-        moved.append(np.array([np.abs(shares[f"decoder.layers.0.cross_attention.{name}"]).mean()
-                               for name in ("q.weight", "q.bias", "output.weight")]))
+        moved.append(
+            np.array(
+                [
+                    np.abs(shares[f"decoder.layers.0.cross_attention.{name}"]).mean()
+                    for name in ("q.weight", "q.bias", "output.weight")
+                ]
+            )
+        )
     assert np.allclose(moved[0], 0.01, rtol=1e-3)
     assert np.allclose(moved[1], [0.005, 0.005, 0.01], rtol=1e-3)
 
 
 def test_with_start_and_steps_both_smaller_training_goes_as_the_paper_s(experiment, begin):
     module, trainer = experiment("attention_scaling"), begin()
-    paper, both, start = ([loss for _, loss in module.run(variant, trainer.data, trainer.config)["curve"]]
-                          for variant in ("1/sqrt(d_k)", "1, both smaller", "1, smaller start"))
+    paper, both, start = (
+        [loss for _, loss in module.run(variant, trainer.data, trainer.config)["curve"]]
+        for variant in ("1/sqrt(d_k)", "1, both smaller", "1, smaller start")
+    )
     assert both == pytest.approx(paper, rel=1e-4)
     assert start[-1] != pytest.approx(paper[-1], rel=1e-3)
 
 
 def test_without_warm_up_only_the_rates_before_its_end_differ(experiment, small_config):
-    module, config = experiment("norm_and_warmup"), small_config()                 # warmup = 20
-    rates = {way: [module.learning_rate(step, way, 0.01, config) for step in (1, 10, 20, 80)]
-             for way in ("warm-up", "none")}
+    module, config = experiment("norm_and_warmup"), small_config()  # warmup = 20
+    rates = {
+        way: [module.learning_rate(step, way, 0.01, config) for step in (1, 10, 20, 80)] for way in ("warm-up", "none")
+    }
     assert rates["warm-up"] == pytest.approx([0.0005, 0.005, 0.01, 0.005])
     assert rates["none"] == pytest.approx([0.01, 0.01, 0.01, 0.005])
 
@@ -156,7 +178,7 @@ def test_averaging_v_moves_no_weight_and_leaves_the_first_step_its_length(experi
     weights = store.data.copy()
     module.average_v(trainer.model, optimizer, trainer.data, config)
     assert np.array_equal(store.data, weights)
-    mean_square = (0.98 * optimizer.v + 0.02 * store.grad**2) / (1 - 0.98**21)     # warmup = 20, and this step
+    mean_square = (0.98 * optimizer.v + 0.02 * store.grad**2) / (1 - 0.98**21)  # warmup = 20, and this step
     optimizer.step(0.01 * module.correction_of_m(1, config))
     used = mean_square > 1e-10
     expected = -0.01 * store.grad[used] / np.sqrt(mean_square[used])
@@ -177,7 +199,7 @@ def test_two_linear_maps_are_the_feed_forward_network_without_its_relu(experimen
     layer = experiment("feed_forward").TwoLinearMaps(4, 7, random, "float64")
     x = random.standard_normal((2, 3, 4))
     y, _ = layer.forward(x)
-    assert np.allclose(y, x @ (layer.inner.weight.data @ layer.outer.weight.data), rtol=1e-12)    # biases are 0
+    assert np.allclose(y, x @ (layer.inner.weight.data @ layer.outer.weight.data), rtol=1e-12)  # biases are 0
     report = gradcheck(layer, x)
     assert report.passed, report
 
@@ -191,7 +213,7 @@ def test_what_a_variant_of_the_feed_forward_network_leaves_out(experiment, small
     assert models["none"].store.data.size < models["4 d_model"].store.data.size
     ids = np.array([[7, 8, 9, 10]])
     with_relu, without = (models[name].forward(ids, ids)[0] for name in ("4 d_model", "4 d_model, no ReLU"))
-    assert not np.allclose(with_relu, without, atol=1e-2)                          # from the same weights
+    assert not np.allclose(with_relu, without, atol=1e-2)  # from the same weights
 
 
 # Time and memory of a training step -----------------------------------------------------------------------------------
@@ -214,7 +236,7 @@ def test_a_cell_of_cpu_step_has_a_column_for_every_rival(cpu_step, tmp_path):
     pytest.importorskip("torch")
     result, printed = run_quickly("cpu_step", tmp_path, "--models", "tiny", "--padding", "with", "--threads", "1")
     assert {"benchmark", "command", "repetitions", "warm_up", "seeds", "cells", "commit", "hardware"} <= result.keys()
-    cell, = result["cells"]
+    (cell,) = result["cells"]
     names = {cpu_step.OURS, *cpu_step.RIVALS} - {"compile"}
     assert cell["missing"].keys() == {"compile"}
     for what in ("seconds", "target_tokens_per_second", "page_faults", "last_loss", "alone", "our_memory_over_theirs"):
@@ -224,9 +246,9 @@ def test_a_cell_of_cpu_step_has_a_column_for_every_rival(cpu_step, tmp_path):
     assert all(labels["minimum"] <= labels["median"] for labels in cell["seconds"].values())
     assert cell["padding_share"] == pytest.approx(0.27, abs=0.01)
     assert cell["threads_pinned"] == {"scratchformer": [1], "pytorch": 1}
-    assert 0 < cell["share_of_sgemm_peak"] < 3                                     # 1, if nothing disturbed the peak
+    assert 0 < cell["share_of_sgemm_peak"] < 3  # 1, if nothing disturbed the peak
     row = printed.splitlines()[-1].split()
-    assert row[:3] == ["tiny", "with", "1"] and row[6] == "-"                      # the column of compile
+    assert row[:3] == ["tiny", "with", "1"] and row[6] == "-"  # the column of compile
 
 
 def batch_of(cpu_step, *sizes, **options):
@@ -237,7 +259,8 @@ def batch_of(cpu_step, *sizes, **options):
 def test_what_a_step_multiplies_is_counted_right(cpu_step, monkeypatch):
     config = ModelConfig(vocab_size=40, N=2, d_model=12, d_ff=20, h=3, d_k=5, d_v=7)
     batch = batch_of(cpu_step, 6, 9, 3, config.vocab_size, seed=0)._replace(
-        source_ids=batch_of(cpu_step, 6, 11, 4, config.vocab_size, seed=1).source_ids)
+        source_ids=batch_of(cpu_step, 6, 11, 4, config.vocab_size, seed=1).source_ids
+    )
     matmul, counted = np.matmul, []
 
     def counting(a, b, out=None):
@@ -260,7 +283,7 @@ def test_a_batch_of_random_words_is_a_rectangle_of_known_padding(cpu_step):
         words, counts = np.unique(ids[ids > EOS], return_counts=True)
         assert words.min() == UNK + 1 and counts.max() > 100 and np.median(counts) <= 2
     difference = (batch.source_ids != PAD).sum(axis=1) - (batch.target_out_ids != PAD).sum(axis=1)
-    assert 1 < difference.std() < 3                                                # alike, and not equal
+    assert 1 < difference.std() < 3  # alike, and not equal
     assert (batch.target_in_ids[:, 0] == BOS).all()
     assert np.array_equal(batch.source_ids, batch_of(cpu_step, 128, 20, 9, 2000, seed=1).source_ids)
     assert not np.array_equal(batch.source_ids, batch_of(cpu_step, 128, 20, 9, 2000, seed=2).source_ids)
@@ -268,9 +291,11 @@ def test_a_batch_of_random_words_is_a_rectangle_of_known_padding(cpu_step):
 
 
 def test_our_memory_is_measured_without_pytorch():
-    script = ("import sys, cpu_step\n"
-              "print(cpu_step.measure_alone(cpu_step.Cell('tiny', 'with', 1, quick=True), cpu_step.OURS))\n"
-              "assert 'torch' not in sys.modules")
+    script = (
+        "import sys, cpu_step\n"
+        "print(cpu_step.measure_alone(cpu_step.Cell('tiny', 'with', 1, quick=True), cpu_step.OURS))\n"
+        "assert 'torch' not in sys.modules"
+    )
     subprocess.run([sys.executable, "-W", "error", "-c", script], check=True, cwd=BENCHMARKS)
 
 
@@ -282,8 +307,12 @@ def test_memory_is_compared_with_and_without_the_imports(cpu_step):
 @pytest.fixture
 def interrupted(cpu_step, monkeypatch, tmp_path):
     """interrupted(models, **options) -> the cells in the file after measuring, which small interrupts"""
-    measured = {"seconds": {cpu_step.OURS: {"minimum": 1.0}}, "page_faults": {cpu_step.OURS: 0}, "missing": {},
-                "threads_pinned": {"pytorch": 1, cpu_step.OURS: [1]}}
+    measured = {
+        "seconds": {cpu_step.OURS: {"minimum": 1.0}},
+        "page_faults": {cpu_step.OURS: 0},
+        "missing": {},
+        "threads_pinned": {"pytorch": 1, cpu_step.OURS: [1]},
+    }
     alone = {"after_imports": 1, "peak": 2, "page_faults": 3}
 
     def in_own_process(cell, *more):
@@ -303,7 +332,7 @@ def interrupted(cpu_step, monkeypatch, tmp_path):
 
 
 def test_an_interrupted_run_keeps_the_cells_it_has(cpu_step, interrupted):
-    cell, = interrupted(["tiny", "small", "base"])
+    (cell,) = interrupted(["tiny", "small", "base"])
     assert cell["model"] == "tiny" and cell["alone"][cpu_step.OURS]["peak"] == 2
     assert {"repetitions", "date", "commit"} <= cell.keys()
 
@@ -312,7 +341,7 @@ def test_other_cells_are_kept_only_if_asked_for(interrupted):
     def models(cells):
         return [cell["model"] for cell in cells]
 
-    assert models(interrupted(["base", "tiny", "small"], keep=True)) == ["base", "tiny"]     # there was no file yet
+    assert models(interrupted(["base", "tiny", "small"], keep=True)) == ["base", "tiny"]  # there was no file yet
     assert models(interrupted(["tiny", "multi30k", "small"], keep=True)) == ["base", "tiny", "multi30k"]
     assert models(interrupted(["base", "small"])) == ["base"]
 
@@ -335,8 +364,17 @@ def test_rivals_must_learn_the_same(cpu_step):
         cpu_step.assert_learned_alike(first, first)
 
 
-@pytest.mark.parametrize("arguments", [["--models", "tiny,huge"], ["--padding", "some"], ["--threads", "0"],
-                                       ["--threads", "one"], ["--repetitions", "0"], ["--out", "no/such/directory"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--models", "tiny,huge"],
+        ["--padding", "some"],
+        ["--threads", "0"],
+        ["--threads", "one"],
+        ["--repetitions", "0"],
+        ["--out", "no/such/directory"],
+    ],
+)
 def test_cpu_step_refuses_bad_input_in_one_line(cpu_step, arguments, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["cpu_step.py", *arguments])
     with pytest.raises(SystemExit) as stopped:
@@ -355,10 +393,11 @@ def test_cpu_scaling_has_a_row_for_every_axis(experiment, tmp_path):
     assert {"command", "repetitions", "provenance", "results"} <= result.keys()
     rows = result["results"]
     assert [(row["subject"], row["axis"]) for row in rows] == [
-        (name, axis) for name, subject in experiment("cpu_scaling").SUBJECTS.items() for axis in subject.axes]
+        (name, axis) for name, subject in experiment("cpu_scaling").SUBJECTS.items() for axis in subject.axes
+    ]
     for row in rows:
         assert len(row["sizes"]) == len(row["seconds"]) == len(row["bytes"]) == 3
-        assert row["bytes"] == pytest.approx(row["counted_bytes"], rel=0.3)        # the predictions' arithmetic
+        assert row["bytes"] == pytest.approx(row["counted_bytes"], rel=0.3)  # the predictions' arithmetic
         assert row["memory_exponent"]["measured"] == pytest.approx(row["memory_exponent"]["predicted"], abs=0.2)
         assert row["axis"] not in row["others"]
     assert printed.splitlines()[-1].split()[:2] == ["step", "B"]
@@ -369,8 +408,10 @@ def test_an_exponent_is_that_of_the_upper_half(experiment):
     assert exponent([1, 2, 4, 8], [9, 9, 3 * 4**1.5, 3 * 8**1.5]) == pytest.approx(1.5)
 
 
-@pytest.mark.parametrize("name, axis, table_1", [("attention", "T", 2), ("attention", "d_model", 1),
-                                                 ("feed-forward", "T", 1), ("feed-forward", "d_model", 2)])
+@pytest.mark.parametrize(
+    "name, axis, table_1",
+    [("attention", "T", 2), ("attention", "d_model", 1), ("feed-forward", "T", 1), ("feed-forward", "d_model", 2)],
+)
 def test_counted_operations_grow_as_table_1_says(experiment, name, axis, table_1):
     subject = experiment("cpu_scaling").SUBJECTS[name]
     values = subject.axes[axis]
@@ -403,8 +444,12 @@ def test_losses_by_position_add_up_to_the_loss(experiment, monkeypatch):
     monkeypatch.setattr(longer, "EDGES", (0, 2, 5, 20))
     lengths = np.array([3, 9, 4, 6])
     lines = [" ".join(map(str, random.integers(5, 30, n))) for n in lengths]
-    pairs = encode_pairs(lambda lines: [[int(word) for word in line.split()] for line in lines],
-                         Pairs(lines, lines[::-1], [1, 2, 3, 4], 0), 20, 64)
+    pairs = encode_pairs(
+        lambda lines: [[int(word) for word in line.split()] for line in lines],
+        Pairs(lines, lines[::-1], [1, 2, 3, 4], 0),
+        20,
+        64,
+    )
     model = Transformer(ModelConfig(vocab_size=30, N=1, d_model=8, d_ff=8, h=2), seed=0, dtype="float64")
     tokens = [np.clip(lengths + 1 - start, 0, end - start).sum() for start, end in ((0, 2), (2, 5), (5, 20))]
     mean = (longer.losses_by_position(model, pairs) * tokens).sum() / sum(tokens)
@@ -428,7 +473,7 @@ def test_adam_in_parts_is_adam_where_nothing_is_left_out(experiment, small_confi
     for kind in "Adam", "one divisor for each array":
         model = Transformer(config.model)
         optimizer, before = module.Partly(model, config, kind), model.store.data.copy()
-        model.store.grad[...] = 3                                                  # of one size: one divisor is enough
+        model.store.grad[...] = 3  # of one size: one divisor is enough
         optimizer.step(0.01)
         steps[kind] = model.store.data - before
     assert np.allclose(*steps.values(), atol=1e-6) and np.allclose(steps["Adam"], -0.01, atol=1e-6)
@@ -436,10 +481,15 @@ def test_adam_in_parts_is_adam_where_nothing_is_left_out(experiment, small_confi
 
 @pytest.mark.slow
 def test_beam_sizes_writes_what_is_recorded_of_it(tmp_path):
-    subprocess.run([sys.executable, "-W", "error", "benchmarks/beam_sizes.py", "--quick", "--out", tmp_path],
-                   check=True, cwd=BENCHMARKS.parent)
-    result, recorded = (json.loads((path / "beam_sizes.json").read_text(encoding="utf-8"))
-                        for path in (tmp_path, BENCHMARKS / "results"))
+    subprocess.run(
+        [sys.executable, "-W", "error", "benchmarks/beam_sizes.py", "--quick", "--out", tmp_path],
+        check=True,
+        cwd=BENCHMARKS.parent,
+    )
+    result, recorded = (
+        json.loads((path / "beam_sizes.json").read_text(encoding="utf-8"))
+        for path in (tmp_path, BENCHMARKS / "results")
+    )
     assert layout(result | {"config": None}) == layout(recorded | {"config": None})
     settings = [[(row["beam"], row["alpha"]) for row in each["results"]] for each in (result, recorded)]
     assert settings[0] == settings[1] and len(set(settings[0])) == 13

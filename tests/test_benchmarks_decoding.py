@@ -27,7 +27,7 @@ TINY_MODEL = Path(__file__).parents[1] / "data" / "tiny_model"
 def rival(monkeypatch):
     import torch
 
-    torch.set_num_threads(1)                                                       # such small products gain nothing
+    torch.set_num_threads(1)  # such small products gain nothing
     monkeypatch.syspath_prepend(BENCHMARKS)
     return importlib.import_module("rival_decoding")
 
@@ -58,18 +58,18 @@ def sources_of(vocab_size, count=13):
 def assert_same(ours, theirs):
     assert [found.ids for found in theirs] == [found.ids for found in ours]
     for mine, other in zip(ours, theirs):
-        assert other[1:] == pytest.approx(mine[1:], abs=1e-4)                      # log probability and score
+        assert other[1:] == pytest.approx(mine[1:], abs=1e-4)  # log probability and score
 
 
 @pytest.mark.parametrize("extra_length", [0, 20])
 @pytest.mark.parametrize("beam", [1, 2, 4])
-@pytest.mark.parametrize("vocab_size", [20, 61, 200])                              # 200 words: in two rounds
+@pytest.mark.parametrize("vocab_size", [20, 61, 200])  # 200 words: in two rounds
 @pytest.mark.parametrize("kind", ["Searcher", "UsualSearcher"])
 def test_the_rival_finds_the_same_translations(rival, kind, vocab_size, beam, extra_length):
     model, sources = new_model(vocab_size), sources_of(vocab_size)
     searcher = getattr(rival, kind)(rival.Weights(model), beam, 0.6, extra_length, len(sources), sources.shape[1])
     ours = [nbest[0] for nbest in search(model, sources, beam, 0.6, extra_length)]
-    for _ in range(2):                                                             # its arrays may be used again
+    for _ in range(2):  # its arrays may be used again
         assert_same(ours, searcher.search(sources))
 
 
@@ -100,8 +100,9 @@ def test_threads_that_take_batches_keep_their_order(rival):
     assert rival.search_over_batches(searchers, batches) == rival.search_in_operations(searchers[0], batches, 1)
 
 
-@pytest.mark.parametrize("changes", [{"norm": "pre"}, {"positions": "learned"}, {"tied": "none"},
-                                     {"attention_bias": False}, {"d_k": 4}])
+@pytest.mark.parametrize(
+    "changes", [{"norm": "pre"}, {"positions": "learned"}, {"tied": "none"}, {"attention_bias": False}, {"d_k": 4}]
+)
 def test_the_rival_refuses_other_models(rival, changes):
     with pytest.raises(ValueError, match="the rival"):
         rival.Weights(new_model(20, **changes))
@@ -112,13 +113,29 @@ def test_the_rival_refuses_other_models(rival, changes):
 
 @pytest.mark.slow
 def test_a_quick_run_has_a_cell_for_every_beam(tmp_path):
-    subprocess.run([sys.executable, "-W", "error", BENCHMARKS / "cpu_decode.py", "--quick", "--models", "small",
-                    "--threads", "1", "--out", tmp_path], check=True)
+    subprocess.run(
+        [
+            sys.executable,
+            "-W",
+            "error",
+            BENCHMARKS / "cpu_decode.py",
+            "--quick",
+            "--models",
+            "small",
+            "--threads",
+            "1",
+            "--out",
+            tmp_path,
+        ],
+        check=True,
+    )
     result = json.loads((tmp_path / "cpu_decode.json").read_text(encoding="utf-8"))
     assert {"benchmark", "command", "seed", "cells", "commit", "hardware", "versions"} <= result.keys()
-    assert str(tmp_path) not in result["command"]                                  # a path would say where, not what
-    assert [[cell[key] for key in ("model", "beam", "threads")] for cell in result["cells"]] == [["small", 1, 1],
-                                                                                                 ["small", 4, 1]]
+    assert str(tmp_path) not in result["command"]  # a path would say where, not what
+    assert [[cell[key] for key in ("model", "beam", "threads")] for cell in result["cells"]] == [
+        ["small", 1, 1],
+        ["small", 4, 1],
+    ]
     for cell in result["cells"]:
         assert cell["identical_share"] >= 0.99 and cell["generated_tokens"] > cell["sentences"]
         assert cell["time_over_ours"]["minimum"]["pytorch"] > 0
@@ -147,7 +164,7 @@ def test_only_ties_may_be_translated_differently(cpu_decode):
     with pytest.raises(AssertionError, match="not the same search"):
         cpu_decode.same_share(task, ours, off)
     wrong = [Hypothesis([19 if token != 19 else 18 for token in found.ids], *found[1:]) for found in ours]
-    with pytest.raises(AssertionError, match="only"):                              # not even if the scores are right
+    with pytest.raises(AssertionError, match="only"):  # not even if the scores are right
         cpu_decode.same_share(task, ours, wrong)
 
 
@@ -160,11 +177,20 @@ def test_words_of_equal_probability_are_a_tie(cpu_decode):
     assert not cpu_decode.is_tie(model, source, [9, 5, 7], [9, 5, 7])
 
 
-@pytest.mark.parametrize("arguments", [
-    ["--models", "large"], ["--beams", "0"], ["--threads", "x"], ["--sentences", "5000"], ["--repetitions", "0"],
-    ["--out", "nowhere"], ["--run", "nowhere"], ["--run", "nowhere", "--data", "nowhere"],
-    ["--run", "nowhere", "--data", "nowhere", "--models", "small"],
-])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--models", "large"],
+        ["--beams", "0"],
+        ["--threads", "x"],
+        ["--sentences", "5000"],
+        ["--repetitions", "0"],
+        ["--out", "nowhere"],
+        ["--run", "nowhere"],
+        ["--run", "nowhere", "--data", "nowhere"],
+        ["--run", "nowhere", "--data", "nowhere", "--models", "small"],
+    ],
+)
 def test_cpu_decode_refuses_bad_input_in_one_line(cpu_decode, arguments, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["cpu_decode.py", "--quick", *arguments])
     with pytest.raises(SystemExit) as stop:

@@ -61,8 +61,8 @@ def test_the_model_has_the_buckets_of_training(preset, scaling):
 def test_what_the_model_expects(scaling, monkeypatch):
     monkeypatch.setattr(scaling, "LATENCY", 0)
     expected = scaling.expected_seconds
-    assert expected(3.0, 0.5, [10, 10, 10], 1, 1.0) == 3.5                         # one device sends nothing
-    assert expected(3.0, 0.5, [10, 10, 10], 2, 1e12) == pytest.approx(3.5)         # an infinitely fast link
+    assert expected(3.0, 0.5, [10, 10, 10], 1, 1.0) == 3.5  # one device sends nothing
+    assert expected(3.0, 0.5, [10, 10, 10], 2, 1e12) == pytest.approx(3.5)  # an infinitely fast link
     # forward 1 s, backward 2 s; half of the layers are done at 2 s, all at 3 s, the embeddings at 3 s
     assert expected(3.0, 0.5, [10, 10, 10], 2, 4 * 10 / 0.4) == pytest.approx(3.0 + 0.4 + 0.4 + 0.5)
     assert expected(3.0, 0.5, [10, 10, 10], 2, 4 * 10 / 5) == pytest.approx(2.0 + 15 + 0.5)

@@ -14,7 +14,7 @@ BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 def test_the_pipeline_is_measured_from_text_to_batches(tmp_path):
     command = [sys.executable, "-W", "error", BENCHMARKS / "pipeline.py", "--quick", "--out", tmp_path]
     subprocess.run(command, check=True, capture_output=True)
-    (path,) = tmp_path.iterdir()                                                   # no scratch is left
+    (path,) = tmp_path.iterdir()  # no scratch is left
     result = json.loads(path.read_text(encoding="utf-8"))
     assert {"command", "provenance", "config", "seeds", "results"} <= result.keys()
     found = result["results"]

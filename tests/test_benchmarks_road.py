@@ -18,8 +18,12 @@ def names(commands):
 @pytest.mark.slow
 def test_the_road_leads_from_archives_to_a_report(tmp_path):
     """Without --out, a quick trial leaves what is committed as it was, and writes beside data and run."""
-    run = subprocess.run([sys.executable, "-W", "error", ROOT / "benchmarks" / "paper_road.py", "--quick", "--work",
-                          tmp_path], check=True, stdout=subprocess.PIPE, text=True)
+    run = subprocess.run(
+        [sys.executable, "-W", "error", ROOT / "benchmarks" / "paper_road.py", "--quick", "--work", tmp_path],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     assert run.stdout.splitlines()[-1].startswith(f"written: {tmp_path / 'paper_road.json'} ")
     found = json.loads((tmp_path / "paper_road.json").read_text(encoding="utf-8"))
     recorded = json.loads((ROOT / "benchmarks" / "results" / "paper_road.json").read_text(encoding="utf-8"))
@@ -32,5 +36,6 @@ def test_the_road_leads_from_archives_to_a_report(tmp_path):
     assert "| data set | wmt14-en-de |" in report
     assert "step 20 of at most 20" in report and "average.safetensors" in report
     assert {path.name for path in (tmp_path / "example_report").iterdir()} == {
-        path.name for path in (ROOT / "benchmarks" / "results" / "example_report").iterdir()}
+        path.name for path in (ROOT / "benchmarks" / "results" / "example_report").iterdir()
+    }
     assert recorded["provenance"]["uncommitted_changes"] is False

@@ -57,20 +57,36 @@ def test_without_dropout_both_learn_the_same(cpu_run, corpus):
 def test_totals_of_the_clock_and_what_a_disturbance_does_to_them(cpu_run):
     positions = np.array([[10, 20]] * 50)
     seconds = positions * [0.2, 0.3]
-    seconds[7, 0] += 100                                                           # somebody else's work, in our turn
+    seconds[7, 0] += 100  # somebody else's work, in our turn
     found = cpu_run.times(seconds, positions)
-    assert found["seconds"] == {"sum": {"scratchformer": 200, "pytorch": 300},
-                                "quiet": {"scratchformer": 100, "pytorch": 300}}
+    assert found["seconds"] == {
+        "sum": {"scratchformer": 200, "pytorch": 300},
+        "quiet": {"scratchformer": 100, "pytorch": 300},
+    }
     assert found["time_over_ours"] == {"sum": 1.5, "quiet": 3, "median_step": 3, "quartiles_of_steps": [3, 3]}
 
 
 @pytest.mark.slow
 def test_a_quick_run_writes_curves_and_scores_of_both(corpus, tmp_path):
-    subprocess.run([sys.executable, "-W", "error", BENCHMARKS / "cpu_run.py", "--quick", "--data", corpus,
-                    "--threads", "1", "--out", tmp_path], check=True)
+    subprocess.run(
+        [
+            sys.executable,
+            "-W",
+            "error",
+            BENCHMARKS / "cpu_run.py",
+            "--quick",
+            "--data",
+            corpus,
+            "--threads",
+            "1",
+            "--out",
+            tmp_path,
+        ],
+        check=True,
+    )
     text = (tmp_path / "cpu_run.json").read_text(encoding="utf-8")
     result = json.loads(text)
-    assert str(corpus) not in text and str(tmp_path) not in text                   # a path would say where, not what
+    assert str(corpus) not in text and str(tmp_path) not in text  # a path would say where, not what
     assert {"command", "seeds", "config", "threads", "commit", "hardware", "versions"} <= result.keys()
     assert result["threads_pinned"] == {"scratchformer": [1], "pytorch": 1}
     curve = np.array(result["curve"])
@@ -78,7 +94,7 @@ def test_a_quick_run_writes_curves_and_scores_of_both(corpus, tmp_path):
     assert curve[0, :4].tolist() == [0, 0, 0, 0] and curve[0, 4] == pytest.approx(curve[0, 5], rel=1e-4)
     assert curve[-1, :2].tolist() == [result["steps"], result["target_tokens"]] and result["target_tokens"] >= 3000
     assert (np.diff(curve[:, :4], axis=0) > 0).all()
-    assert (curve[-1, 4:] < curve[0, 4:]).all()                                    # both have learnt
+    assert (curve[-1, 4:] < curve[0, 4:]).all()  # both have learnt
     assert curve[-1, 2:4] == pytest.approx(list(result["seconds"]["sum"].values()))
     assert result["bleu"]["signature"] == corpus_scores(["a"], ["a"]).bleu_signature
     for beam in ("beam 1", "beam 4"):
@@ -86,10 +102,17 @@ def test_a_quick_run_writes_curves_and_scores_of_both(corpus, tmp_path):
     assert (tmp_path / "cpu_run.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("arguments", [
-    ["--data", "nowhere"], ["--test", "test"], ["--threads", "0"], ["--target-tokens", "x"], ["--validate-every", "0"],
-    ["--out", "nowhere"],
-])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--data", "nowhere"],
+        ["--test", "test"],
+        ["--threads", "0"],
+        ["--target-tokens", "x"],
+        ["--validate-every", "0"],
+        ["--out", "nowhere"],
+    ],
+)
 def test_bad_input_ends_in_one_line(cpu_run, arguments, corpus, tmp_path, monkeypatch, capsys):
     good = ["--quick", "--data", str(corpus), "--out", str(tmp_path)]
     monkeypatch.setattr(sys, "argv", ["cpu_run.py", *good, *arguments])

@@ -16,9 +16,11 @@ LINES = ["the dog sees a cat", "", "a big bird", "the old cat and the dog"]
 @pytest.fixture
 def type_in(monkeypatch):
     """type_in(bytes or text): what standard input holds from now on"""
+
     def hold(text):
         data = text if isinstance(text, bytes) else text.encode("utf-8")
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data), encoding="utf-8"))
+
     return hold
 
 
@@ -33,10 +35,15 @@ def test_train_leaves_a_whole_run_and_says_where(cli, small_settings, trained, t
     out = tmp_path / "Läufe und mehr" / "erster"
     code, printed, said = cli("train", "tiny", "--out", out, *small_settings)
     assert (code, printed) == (0, "")
-    assert f"scratchformer train --resume '{out}'" in said and "12 steps done" in said   # as a shell reads it
+    assert f"scratchformer train --resume '{out}'" in said and "12 steps done" in said  # as a shell reads it
     same_run(RunDirectory(out), trained)
-    assert {path.name for path in out.iterdir()} == {"config.toml", "tokenizer.model", "log.jsonl", "checkpoints",
-                                                     "figures"}
+    assert {path.name for path in out.iterdir()} == {
+        "config.toml",
+        "tokenizer.model",
+        "log.jsonl",
+        "checkpoints",
+        "figures",
+    }
     assert {path.name for path in (out / "figures").iterdir()} == {"loss.png", "schedule.png"}
 
 
@@ -58,8 +65,20 @@ def test_resume_says_what_it_passed_over(cli, own_run):
 def test_files_named_one_by_one_with_windows_line_ends(cli, corpus, small_settings, tmp_path):
     for path in corpus.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
-    code, _, said = cli("train", "--out", tmp_path / "run", *small_settings[2:], "--set", "steps=2", "--train-source",
-                        tmp_path / "train.en", "--train-target", tmp_path / "train.de", "--seed", 5)
+    code, _, said = cli(
+        "train",
+        "--out",
+        tmp_path / "run",
+        *small_settings[2:],
+        "--set",
+        "steps=2",
+        "--train-source",
+        tmp_path / "train.en",
+        "--train-target",
+        tmp_path / "train.de",
+        "--seed",
+        5,
+    )
     assert code == 0, said
     config = configs.load(tmp_path / "run" / "config.toml")
     assert (config.training.seed, config.data.train_source) == (5, str(tmp_path / "train.en"))
@@ -91,7 +110,7 @@ def test_translate_files_in_their_order(cli, trained, tmp_path):
 def test_the_number_of_threads_changes_no_translation(cli, trained, type_in):
     printed = []
     for threads in (1, 3):
-        type_in("\n".join(LINES * 70) + "\n")                                      # several groups of sentences
+        type_in("\n".join(LINES * 70) + "\n")  # several groups of sentences
         printed.append(cli("translate", trained.path, "--threads", threads))
     assert printed[0] == printed[1] and printed[0].out.count("\n") == 70 * len(LINES)
 
@@ -121,8 +140,9 @@ def test_the_checkpoint_can_be_chosen(cli, trained, type_in, wanted):
 
 
 def test_a_reader_that_has_read_enough_is_no_error():
-    process = subprocess.Popen([sys.executable, "-m", "scratchformer", "config", "base"], stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "scratchformer", "config", "base"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     process.stdout.close()
     assert process.stderr.read() == b""
     process.stderr.close()
@@ -134,8 +154,9 @@ def test_a_reader_that_has_read_enough_is_no_error():
 
 @pytest.fixture
 def evaluate(cli, own_run, corpus):
-    return lambda *options: cli("evaluate", own_run.path, "--source", corpus / "val.en", "--reference",
-                                corpus / "val.de", "--beam", 2, *options)
+    return lambda *options: cli(
+        "evaluate", own_run.path, "--source", corpus / "val.en", "--reference", corpus / "val.de", "--beam", 2, *options
+    )
 
 
 def test_evaluate_as_json(evaluate, tmp_path):
@@ -205,6 +226,7 @@ def test_gradcheck_as_json(cli):
 
 def test_a_wrong_gradient_is_code_1(cli, monkeypatch):
     from scratchformer.nn.layers import Linear
+
     right = Linear.backward
     monkeypatch.setattr(Linear, "backward", lambda self, dy, cache: 1.001 * right(self, dy, cache))
     code, printed, _ = cli("gradcheck", "Linear")
@@ -228,8 +250,10 @@ def test_every_command_leads_to_a_function(name):
 
 
 def test_help_waits_for_nothing_that_only_some_commands_need():
-    found = ("import sys, scratchformer.cli; "
-             "print({'matplotlib', 'requests', 'sacrebleu', 'scratchformer.experiments'} & sys.modules.keys())")
+    found = (
+        "import sys, scratchformer.cli; "
+        "print({'matplotlib', 'requests', 'sacrebleu', 'scratchformer.experiments'} & sys.modules.keys())"
+    )
     assert subprocess.run([sys.executable, "-c", found], capture_output=True, text=True).stdout == "set()\n"
 
 

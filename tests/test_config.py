@@ -21,10 +21,12 @@ from scratchformer.errors import UserError
 @pytest.fixture
 def write(tmp_path):
     """write(text) -> path of a TOML file that says so"""
+
     def to_file(text):
         path = tmp_path / "own.toml"
         path.write_bytes(text if isinstance(text, bytes) else text.encode("utf-8"))
         return path
+
     return to_file
 
 
@@ -54,7 +56,7 @@ def test_the_four_runs_of_table_2():
     for size in ("base", "big"):
         german, french = (PRESETS[f"wmt14-en-{language}-{size}"] for language in ("de", "fr"))
         changed = {key: value for key, value in values_of(french).items() if value != values_of(german)[key]}
-        no_overfitting = {"model.P_drop": 0.1} if size == "big" else {}                # paper §6.1: 0.1 instead of 0.3
+        no_overfitting = {"model.P_drop": 0.1} if size == "big" else {}  # paper §6.1: 0.1 instead of 0.3
         assert changed == {"model.vocab_size": 32000, "data.target_language": "fr"} | no_overfitting
         assert german.training.tokens_per_batch * german.training.accumulation == 8 * 4096
         assert german.model.vocab_size == 37000 and german.data.target_language == "de"
@@ -74,8 +76,10 @@ def test_a_row_of_table_3_changes_what_it_names_and_nothing_else(row):
     assert config == values_of(BASE) | changes
 
 
-@pytest.mark.parametrize("row, d_k, d_v", [("A1", 512, 512), ("A4", 16, 16), ("B1", 16, 64), ("B2", 32, 64),
-                                           ("C4", 32, 32), ("C5", 128, 128)])
+@pytest.mark.parametrize(
+    "row, d_k, d_v",
+    [("A1", 512, 512), ("A4", 16, 16), ("B1", 16, 64), ("B2", 32, 64), ("C4", 32, 32), ("C5", 128, 128)],
+)
 def test_key_and_value_sizes_of_table_3(row, d_k, d_v):
     assert (preset(row).model.d_k, preset(row).model.d_v) == (d_k, d_v)
 
@@ -116,20 +120,34 @@ def test_d_model_that_h_does_not_divide():
     assert with_settings(BASE, {"h": 7, "d_k": 64, "d_v": 64}).model.h == 7
 
 
-@pytest.mark.parametrize("text, expected", [
-    ("P_drop=0.3", ("model.P_drop", 0.3)), (" steps = 5", ("training.steps", 5)), ("norm=pre", ("model.norm", "pre")),
-    ('norm="pre"', ("model.norm", "pre")), ("attention_bias=false", ("model.attention_bias", False)),
-    ("directory=a=b", ("data.directory", "a=b")), ("directory=", ("data.directory", "")),
-    ("steps=1e3", ("training.steps", 1e3)),
-])
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("P_drop=0.3", ("model.P_drop", 0.3)),
+        (" steps = 5", ("training.steps", 5)),
+        ("norm=pre", ("model.norm", "pre")),
+        ('norm="pre"', ("model.norm", "pre")),
+        ("attention_bias=false", ("model.attention_bias", False)),
+        ("directory=a=b", ("data.directory", "a=b")),
+        ("directory=", ("data.directory", "")),
+        ("steps=1e3", ("training.steps", 1e3)),
+    ],
+)
 def test_a_setting_as_text(text, expected):
     assert configs.parse_setting(text) == expected
 
 
-@pytest.mark.parametrize("text, message", [
-    ("P_dorp=0.1", "no setting 'P_dorp'; did you mean 'P_drop'"), ("P_drop", "key=value"), ("", "key=value"),
-    ("=3", "no setting ''"), ("model.warmup=3", "no setting"), ("training.wamrup=3", "did you mean 'training.warmup'"),
-])
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("P_dorp=0.1", "no setting 'P_dorp'; did you mean 'P_drop'"),
+        ("P_drop", "key=value"),
+        ("", "key=value"),
+        ("=3", "no setting ''"),
+        ("model.warmup=3", "no setting"),
+        ("training.wamrup=3", "did you mean 'training.warmup'"),
+    ],
+)
 def test_an_impossible_setting_as_text(text, message):
     with pytest.raises(UserError, match=message):
         configs.parse_setting(text)
@@ -138,28 +156,97 @@ def test_an_impossible_setting_as_text(text, message):
 # --- impossible values
 
 
-@pytest.mark.parametrize("key, value", [
-    *((key, 0) for key in ("N", "d_model", "d_ff", "h", "d_k", "d_v", "max_positions", "vocab_size", "max_length",
-                           "steps", "tokens_per_batch", "accumulation", "bucket_fineness", "warmup", "validate_every",
-                           "save_every", "keep", "average_last", "beam", "lr_factor", "eps", "ln_eps")),
-    *((key, -1) for key in ("N", "d_k", "seed", "max_tokens", "minutes", "patience", "bleu_every", "clip_norm",
-                            "alpha", "extra_length", "P_drop", "eps_ls", "beta1", "lr_factor", "steps")),
-    *((key, 1.0) for key in ("P_drop", "attention_dropout", "relu_dropout", "beta1", "beta2", "eps_ls")),
-    *((key, value) for key in ("P_drop", "minutes", "lr_factor", "eps", "ln_eps", "alpha", "clip_norm")
-      for value in (float("nan"), float("inf"), -float("inf"), 10**400)),
-    ("vocab_size", 4), ("alpha", 1e300), ("seed", 2**64), ("steps", 10**400),
-])
+@pytest.mark.parametrize(
+    "key, value",
+    [
+        *(
+            (key, 0)
+            for key in (
+                "N",
+                "d_model",
+                "d_ff",
+                "h",
+                "d_k",
+                "d_v",
+                "max_positions",
+                "vocab_size",
+                "max_length",
+                "steps",
+                "tokens_per_batch",
+                "accumulation",
+                "bucket_fineness",
+                "warmup",
+                "validate_every",
+                "save_every",
+                "keep",
+                "average_last",
+                "beam",
+                "lr_factor",
+                "eps",
+                "ln_eps",
+            )
+        ),
+        *(
+            (key, -1)
+            for key in (
+                "N",
+                "d_k",
+                "seed",
+                "max_tokens",
+                "minutes",
+                "patience",
+                "bleu_every",
+                "clip_norm",
+                "alpha",
+                "extra_length",
+                "P_drop",
+                "eps_ls",
+                "beta1",
+                "lr_factor",
+                "steps",
+            )
+        ),
+        *((key, 1.0) for key in ("P_drop", "attention_dropout", "relu_dropout", "beta1", "beta2", "eps_ls")),
+        *(
+            (key, value)
+            for key in ("P_drop", "minutes", "lr_factor", "eps", "ln_eps", "alpha", "clip_norm")
+            for value in (float("nan"), float("inf"), -float("inf"), 10**400)
+        ),
+        ("vocab_size", 4),
+        ("alpha", 1e300),
+        ("seed", 2**64),
+        ("steps", 10**400),
+    ],
+)
 def test_an_impossible_value_is_named(key, value):
     key = configs.full_key(key)
     with pytest.raises(UserError, match=f"^{key}(=| must)"):
         with_settings(BASE, {key: value})
 
 
-@pytest.mark.parametrize("key, value", [
-    ("N", 6.0), ("N", "6"), ("N", True), ("N", None), ("N", [6]), ("P_drop", "0.1"), ("P_drop", True),
-    ("norm", "Post"), ("norm", 1), ("norm", ["post"]), ("tied", True), ("attention_bias", 1), ("attention_bias", "yes"),
-    ("directory", 3), ("directory", "a\0b"), ("directory", "a\udcffb"), ("d_k", 1.5), ("seed", {}),
-])
+@pytest.mark.parametrize(
+    "key, value",
+    [
+        ("N", 6.0),
+        ("N", "6"),
+        ("N", True),
+        ("N", None),
+        ("N", [6]),
+        ("P_drop", "0.1"),
+        ("P_drop", True),
+        ("norm", "Post"),
+        ("norm", 1),
+        ("norm", ["post"]),
+        ("tied", True),
+        ("attention_bias", 1),
+        ("attention_bias", "yes"),
+        ("directory", 3),
+        ("directory", "a\0b"),
+        ("directory", "a\udcffb"),
+        ("d_k", 1.5),
+        ("seed", {}),
+    ],
+)
 def test_a_value_of_the_wrong_type_is_named(key, value):
     key = configs.full_key(key)
     with pytest.raises(UserError, match=f"^{key} must be "):
@@ -186,14 +273,22 @@ def test_what_a_file_leaves_out_is_that_of_the_base_model(write):
     assert load(write("[model]\nh = 16\n")) == with_settings(BASE, {"h": 16})
 
 
-@pytest.mark.parametrize("text, message", [
-    ("[model]\nh = ", "not a TOML file"), ("h = 8\nh = 9\n", "not a TOML file"), (b"\xff\xfe[\0", "not a TOML file"),
-    ("[modle]\n", r"no table \[modle\]; did you mean 'model'"), ("h = 8\n", r"no table \[h\]"),
-    ("model = 3\n", "model must be a table, not 3"), ("[model]\nwarmup = 5\n", r"no setting 'warmup' in \[model\]"),
-    ("[model]\nd_modell = 5\n", r"no setting 'd_modell' in \[model\]; did you mean 'd_model'"),
-    ("[model]\nN = 'six'\n", "model.N must be of type int"), ("[model]\nN = nan\n", "model.N must be"),
-    ("[training]\nseed = -1\n", "training.seed=-1 must be at least 0"),
-])
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("[model]\nh = ", "not a TOML file"),
+        ("h = 8\nh = 9\n", "not a TOML file"),
+        (b"\xff\xfe[\0", "not a TOML file"),
+        ("[modle]\n", r"no table \[modle\]; did you mean 'model'"),
+        ("h = 8\n", r"no table \[h\]"),
+        ("model = 3\n", "model must be a table, not 3"),
+        ("[model]\nwarmup = 5\n", r"no setting 'warmup' in \[model\]"),
+        ("[model]\nd_modell = 5\n", r"no setting 'd_modell' in \[model\]; did you mean 'd_model'"),
+        ("[model]\nN = 'six'\n", "model.N must be of type int"),
+        ("[model]\nN = nan\n", "model.N must be"),
+        ("[training]\nseed = -1\n", "training.seed=-1 must be at least 0"),
+    ],
+)
 def test_a_bad_file_is_named(write, text, message):
     path = write(text)
     with pytest.raises(UserError, match=message) as caught:

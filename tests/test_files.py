@@ -36,6 +36,7 @@ def test_an_exception_passes_and_leaves_the_old_file(tmp_path, failure):
 def test_what_fails_at_the_end_is_told_with_the_file(tmp_path, monkeypatch, function):
     def full(*arguments):
         raise OSError(errno.ENOSPC, "No space left on device")
+
     monkeypatch.setattr(files.os, function, full)
     with pytest.raises(UserError, match="^.*/a: cannot write: No space left on device$"):
         replace_text(tmp_path / "a", "text")

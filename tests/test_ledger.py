@@ -72,8 +72,10 @@ def test_the_paper_map_names_code_and_tests_that_exist():
     assert len(entries) > 30
     for entry in entries:
         assert "note" in entry or entry["code"] and entry["tests"], entry["what"]
-        for folder, separator, references in (("scratchformer", ":", entry.get("code", [])),
-                                              ("tests", "::", entry.get("tests", []))):
+        for folder, separator, references in (
+            ("scratchformer", ":", entry.get("code", [])),
+            ("tests", "::", entry.get("tests", [])),
+        ):
             for reference in references:
                 file, _, name = reference.partition(separator)
                 assert (ROOT / folder / file).is_file(), reference

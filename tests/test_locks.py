@@ -18,7 +18,9 @@ def test_one_at_a_time(tmp_path):
 
 
 def test_a_lock_ends_with_its_process(tmp_path):
-    code = "import sys, os, signal; from pathlib import Path; from scratchformer.locks import lock; " \
-           "lock(Path(sys.argv[1]), 'mine'); os.kill(os.getpid(), signal.SIGKILL)"
+    code = (
+        "import sys, os, signal; from pathlib import Path; from scratchformer.locks import lock; "
+        "lock(Path(sys.argv[1]), 'mine'); os.kill(os.getpid(), signal.SIGKILL)"
+    )
     assert subprocess.run([sys.executable, "-c", code, tmp_path]).returncode == -9
     os.close(lock(tmp_path, "somebody is here"))

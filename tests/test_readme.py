@@ -13,7 +13,7 @@ def test_the_python_example_learns_and_proves_itself(capsys, trained):
     assert 'sf.load_run("runs/demo")' in code
     exec(code.replace("runs/demo", str(trained.path)), {})
     loss, *checks, translation = capsys.readouterr().out.splitlines()
-    assert float(loss) < 1.5                                                       # ln 20 = 3.0 at first
+    assert float(loss) < 1.5  # ln 20 = 3.0 at first
     assert len(checks) == 13 and all(check.endswith(" ok") for check in checks)
     assert translation.startswith("[") and translation.endswith("]")
 

@@ -26,7 +26,7 @@ def script(monkeypatch):
 
 def test_the_recorded_results_are_of_the_committed_weights(script):
     assert RECORDED["config"]["sha256"] == script.checksum(), "python benchmarks/tiny_model.py"
-    assert RECORDED["command"] == "python benchmarks/tiny_model.py"                # all of it, not the quick one
+    assert RECORDED["command"] == "python benchmarks/tiny_model.py"  # all of it, not the quick one
 
 
 @pytest.mark.slow
@@ -40,8 +40,9 @@ def test_the_recorded_scores_come_out_again(script):
 
 @pytest.mark.slow
 def test_the_script_runs_quickly_too(tmp_path):
-    subprocess.run([sys.executable, "-W", "error", BENCHMARKS / "tiny_model.py", "--quick", "--out", tmp_path],
-                   check=True)
+    subprocess.run(
+        [sys.executable, "-W", "error", BENCHMARKS / "tiny_model.py", "--quick", "--out", tmp_path], check=True
+    )
     quick = json.loads((tmp_path / "tiny_model.json").read_text(encoding="utf-8"))
     assert quick.keys() == RECORDED.keys() and quick["results"].keys() == RECORDED["results"].keys()
     assert {entry["sentences"] for entry in quick["results"]["beam"].values()} == {8}

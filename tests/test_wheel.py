@@ -12,12 +12,19 @@ CHECKOUT = Path(__file__).parents[1]
 def test_an_installed_wheel_trains_tiny_and_translates(tmp_path):
     def run(*command, code=0):
         environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site"), "PYTHONWARNINGS": "ignore"}
-        done = subprocess.run([sys.executable, *command], cwd=tmp_path, env=environment, input="The dog sleeps.\n",
-                              capture_output=True, text=True, timeout=300)
+        done = subprocess.run(
+            [sys.executable, *command],
+            cwd=tmp_path,
+            env=environment,
+            input="The dog sleeps.\n",
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
         assert done.returncode == code, done.stderr
         return done.stdout + done.stderr if code else done.stdout
 
-    source = tmp_path / "source"                                                   # pip builds where the source lies
+    source = tmp_path / "source"  # pip builds where the source lies
     shutil.copytree(CHECKOUT / "scratchformer", source / "scratchformer")
     for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(CHECKOUT / name, source)

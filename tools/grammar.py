@@ -448,9 +448,7 @@ class Sentence(NamedTuple):
     rival: Node | None = None
 
 
-TENSE_WEIGHTS = {
-    "present": 4, "past": 6, "progressive": 3, "perfect": 3, "future": 2, "can": 1, "must": 1, "could": 1
-}
+TENSE_WEIGHTS = {"present": 4, "past": 6, "progressive": 3, "perfect": 3, "future": 2, "can": 1, "must": 1, "could": 1}
 TENSES = tuple(TENSE_WEIGHTS)
 NEGATIVE_TENSES = ("present", "past", "past", "perfect", "future", "could")
 
@@ -623,12 +621,7 @@ class Derivation:
         return {"m": "his", "f": "her"}.get(subject.gender, "")
 
     def verb_object(
-        self,
-        verb: Verb,
-        subject: NounPhrase,
-        case: str = "acc",
-        not_leaf: Node | None = None,
-        definite: bool = False,
+        self, verb: Verb, subject: NounPhrase, case: str = "acc", not_leaf: Node | None = None, definite: bool = False
     ) -> NounPhrase:
         """The object of a verb: a noun of the right class, or a name or a pronoun if that is a person.
 
@@ -988,7 +981,7 @@ def as_complement(noun_phrase: NounPhrase) -> Complement:
 
 
 def read_preposition(entry: str) -> tuple[str, str, str]:
-    """"into: in + acc" -> into, in, acc."""
+    """ "into: in + acc" -> into, in, acc."""
     english, german, case = re.split(r": | \+ ", entry)
     return english, german, case
 
@@ -1414,8 +1407,12 @@ def pronoun_choice(d: Derivation) -> Sentence:
 def pronoun_plain(d: Derivation) -> Sentence:
     """Only one noun can be meant: it for the thing, he or she for the person."""
     if d.chance(0.35):
-        subject = d.person_name() if d.chance(0.4) else d.noun_phrase(
-            d.one_of([name for name in d.lexicon.classes["person"] if d.lexicon.nouns[name].gender != "n"])
+        subject = (
+            d.person_name()
+            if d.chance(0.4)
+            else d.noun_phrase(
+                d.one_of([name for name in d.lexicon.classes["person"] if d.lexicon.nouns[name].gender != "n"])
+            )
         )
         clause = d.simple_clause(("transitive", "intransitive", "position"), ("past",), subject, d.chance(0.4), timed=0)
         rivals = {leaf.word for part in clause.complements for leaf in part.english.leaves()}

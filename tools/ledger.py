@@ -31,8 +31,16 @@ from museum import CLASSIC, MUSEUM  # noqa: E402
 
 from scratchformer.config import tomllib  # noqa: E402
 
-LEGS = {"gradients": "finite differences", "contract": "contract", "flow": "flow", "definitions": "definitions",
-        "oracle": "PyTorch", "decoding": "decoding", "training": "training", "text": "text"}
+LEGS = {
+    "gradients": "finite differences",
+    "contract": "contract",
+    "flow": "flow",
+    "definitions": "definitions",
+    "oracle": "PyTorch",
+    "decoding": "decoding",
+    "training": "training",
+    "text": "text",
+}
 """Kinds of tests, as the matrix of mutants names them -> as the page does."""
 
 # Measuring ------------------------------------------------------------------------------------------------------------
@@ -43,8 +51,13 @@ def measure() -> None:
     from provenance import surroundings
 
     run_matrix()
-    results = {"surroundings": surroundings(), "gradients": gradients(), "oracle": oracle(), "coverage": coverage(),
-               "doctor": doctor()}
+    results = {
+        "surroundings": surroundings(),
+        "gradients": gradients(),
+        "oracle": oracle(),
+        "coverage": coverage(),
+        "doctor": doctor(),
+    }
     CORRECTNESS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
 
@@ -71,12 +84,17 @@ def coverage() -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "coverage.json"
         environment = os.environ | {"COVERAGE_FILE": str(Path(folder) / "data")}
-        for command in (["run", "--source", "scratchformer/nn", "-m", "pytest", "tests/nn", "tests/oracle"],
-                        ["json", "-o", str(report)]):
+        for command in (
+            ["run", "--source", "scratchformer/nn", "-m", "pytest", "tests/nn", "tests/oracle"],
+            ["json", "-o", str(report)],
+        ):
             subprocess.run([sys.executable, "-m", "coverage", *command], cwd=ROOT, env=environment, check=True)
         totals = json.loads(report.read_text(encoding="utf-8"))["totals"]
-    return {"statements": totals["num_statements"], "missing": totals["missing_lines"],
-            "percent": round(totals["percent_covered"], 2)}
+    return {
+        "statements": totals["num_statements"],
+        "missing": totals["missing_lines"],
+        "percent": round(totals["percent_covered"], 2),
+    }
 
 
 def doctor() -> dict[str, list[str]]:
@@ -165,17 +183,23 @@ def page(results: dict[str, Any], matrix: dict[str, Any]) -> str:
     paper = tomllib.loads(MAP.read_text(encoding="utf-8"))
     columns = {"topic": "topic", "paper": "the paper", "public_code": "its code", "here": "here"}
     return TEXT.format(
-        summary=summary(results, matrix), date=where["date"], cpu=where["hardware"]["cpu"], **where["versions"],
+        summary=summary(results, matrix),
+        date=where["date"],
+        cpu=where["hardware"]["cpu"],
+        **where["versions"],
         commit=where["commit"][:12],
         layers=table(["layer", "cases", "finite differences", "PyTorch", "planted bugs"], layer_rows(results)),
-        model=table(["what", "worst relative difference"],
-                    ([what, scientific(value)] for what, value in oracle_of_model(results).items())),
+        model=table(
+            ["what", "worst relative difference"],
+            ([what, scientific(value)] for what, value in oracle_of_model(results).items()),
+        ),
         flow=bullets(sentences_of("tests/nn/test_flow.py")),
         contract=bullets(sentences_of("tests/nn/test_contract.py")),
         mutants=table(["planted bug", "found in", *LEGS.values(), "doctor"], mutant_rows(results, matrix)),
         museum=bullets(f"**{mutant.name}**: {mutant.what}" for mutant in MUSEUM),
         says=table(["paper", "says", "code", "tests"], map(map_row, paper["says"])),
-        departures=table(list(columns.values()), ([entry[key] for key in columns] for entry in paper["departure"])))
+        departures=table(list(columns.values()), ([entry[key] for key in columns] for entry in paper["departure"])),
+    )
 
 
 def table(header: list[str], rows: Iterable[list[str]]) -> str:
@@ -197,26 +221,50 @@ def summary(results: dict[str, Any], matrix: dict[str, Any]) -> str:
     public = sum(mutant.origin != CLASSIC for mutant in MUSEUM)
     of_model = [mutant for mutant in MUSEUM if mutant.suspect]
     hits = sum(mutant.suspect in results["doctor"][mutant.name] for mutant in of_model)
-    return table(["proof", "result"], [
-        [f"finite differences: {sum(entry['cases'] for entry in gradients.values())} cases of {len(gradients)} layers, "
-         "float64", f"worst relative error {scientific(max(entry['worst'] for entry in gradients.values()))}"],
-        [f"PyTorch: {len(alone)} layers one by one, outputs and every gradient, float64",
-         f"worst relative difference {scientific(max(alone.values()))}"],
-        *[[f"PyTorch: {what}", f"worst relative difference {scientific(value)}"]
-          for what, value in oracle_of_model(results).items()],
-        [f"planted bugs that the tests catch; {public} were found in public implementations, the others are classics",
-         f"{sum(is_caught(matrix[mutant.name]) for mutant in MUSEUM)} of {len(MUSEUM)}"],
-        ["... that gradient checks alone would not have noticed", f"{unseen} of {len(MUSEUM)}"],
-        ["... of the model, for which `scratchformer doctor` names the right suspect", f"{hits} of {len(of_model)}"],
-        ["lines of `nn/` that its tests execute (coverage.py)", f"{lines['percent']:.1f} % of {lines['statements']}"],
-    ])
+    return table(
+        ["proof", "result"],
+        [
+            [
+                f"finite differences: {sum(entry['cases'] for entry in gradients.values())} cases of "
+                f"{len(gradients)} layers, float64",
+                f"worst relative error {scientific(max(entry['worst'] for entry in gradients.values()))}",
+            ],
+            [
+                f"PyTorch: {len(alone)} layers one by one, outputs and every gradient, float64",
+                f"worst relative difference {scientific(max(alone.values()))}",
+            ],
+            *[
+                [f"PyTorch: {what}", f"worst relative difference {scientific(value)}"]
+                for what, value in oracle_of_model(results).items()
+            ],
+            [
+                f"planted bugs that the tests catch; {public} were found in public implementations, "
+                "the others are classics",
+                f"{sum(is_caught(matrix[mutant.name]) for mutant in MUSEUM)} of {len(MUSEUM)}",
+            ],
+            ["... that gradient checks alone would not have noticed", f"{unseen} of {len(MUSEUM)}"],
+            [
+                "... of the model, for which `scratchformer doctor` names the right suspect",
+                f"{hits} of {len(of_model)}",
+            ],
+            [
+                "lines of `nn/` that its tests execute (coverage.py)",
+                f"{lines['percent']:.1f} % of {lines['statements']}",
+            ],
+        ],
+    )
 
 
 def layer_rows(results: dict[str, Any]) -> Iterator[list[str]]:
     for layer, entry in results["gradients"].items():
         planted = sum(mutant.suspect == layer for mutant in MUSEUM)
-        yield [f"`{layer}`", str(entry["cases"]), scientific(entry["worst"]),
-               scientific(results["oracle"][layer]), str(planted or "")]
+        yield [
+            f"`{layer}`",
+            str(entry["cases"]),
+            scientific(entry["worst"]),
+            scientific(results["oracle"][layer]),
+            str(planted or ""),
+        ]
 
 
 def oracle_of_layers(results: dict[str, Any]) -> dict[str, float]:
@@ -238,8 +286,12 @@ def mutant_rows(results: dict[str, Any], matrix: dict[str, Any]) -> Iterator[lis
     for mutant in MUSEUM:
         found = matrix[mutant.name]
         named = [f"**{name}**" if name == mutant.suspect else name for name in results["doctor"].get(mutant.name, [])]
-        yield [mutant.name, mutant.origin, *(str(failed(found, leg) or "·") for leg in LEGS),
-               ", ".join(named) if mutant.suspect else "–"]
+        yield [
+            mutant.name,
+            mutant.origin,
+            *(str(failed(found, leg) or "·") for leg in LEGS),
+            ", ".join(named) if mutant.suspect else "–",
+        ]
 
 
 def failed(found: dict[str, Any], leg: str) -> int:
@@ -253,8 +305,12 @@ def is_caught(found: dict[str, Any]) -> bool:
 def map_row(entry: dict[str, Any]) -> list[str]:
     if "note" in entry:
         return [entry["paper"], entry["what"], f"*{entry['note']}*", ""]
-    return [entry["paper"], entry["what"],
-            links(entry["code"], "scratchformer/", ":"), links(entry["tests"], "tests/", "::")]
+    return [
+        entry["paper"],
+        entry["what"],
+        links(entry["code"], "scratchformer/", ":"),
+        links(entry["tests"], "tests/", "::"),
+    ]
 
 
 def links(references: list[str], folder: str, separator: str) -> str:

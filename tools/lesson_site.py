@@ -31,15 +31,41 @@ HERE = Path(__file__).parent
 # Maths ----------------------------------------------------------------------------------------------------------------
 
 MATHML = "http://www.w3.org/1998/Math/MathML"
-REFUSED = {r"\operatorname": r"GitHub refuses it; \mathrm{...}", r"\mbox": r"GitHub refuses it; \text{...}",
-           r"\phantom": "GitHub refuses it", r"\bm": r"GitHub does not know it; \boldsymbol{...}",
-           r"\begin{align}": r"\begin{aligned}, without numbers", r"\begin{align*}": r"\begin{aligned}",
-           r"\\[": r"a distance after \\ is shown as text", r"\mathbb{1}": r"no font has it; \mathbf{1}",
-           r"\tag": "shown differently on GitHub", r"\def": "no macros", r"\newcommand": "no macros"}
+REFUSED = {
+    r"\operatorname": r"GitHub refuses it; \mathrm{...}",
+    r"\mbox": r"GitHub refuses it; \text{...}",
+    r"\phantom": "GitHub refuses it",
+    r"\bm": r"GitHub does not know it; \boldsymbol{...}",
+    r"\begin{align}": r"\begin{aligned}, without numbers",
+    r"\begin{align*}": r"\begin{aligned}",
+    r"\\[": r"a distance after \\ is shown as text",
+    r"\mathbb{1}": r"no font has it; \mathbf{1}",
+    r"\tag": "shown differently on GitHub",
+    r"\def": "no macros",
+    r"\newcommand": "no macros",
+}
 """What one of the two cannot show -> why, and what it can."""
 
-FUNCTIONS = {"arccos", "arctan", "cos", "cosh", "det", "exp", "inf", "lim", "ln", "log", "max", "min", "Pr", "sin",
-             "sinh", "sup", "tan", "tanh"}
+FUNCTIONS = {
+    "arccos",
+    "arctan",
+    "cos",
+    "cosh",
+    "det",
+    "exp",
+    "inf",
+    "lim",
+    "ln",
+    "log",
+    "max",
+    "min",
+    "Pr",
+    "sin",
+    "sinh",
+    "sup",
+    "tan",
+    "tanh",
+}
 WITH_LIMITS = {"lim", "max", "min", "inf", "sup"}
 BELOW = {"msub": "munder", "msup": "mover", "msubsup": "munderover"}
 
@@ -55,7 +81,7 @@ def mathml(latex: str, display: bool = False) -> str:
     latex = latex.strip().replace("{aligned}", "{split}")
     try:
         text = convert(latex, display="block" if display else "inline")
-    except Exception as error:                                                # its exceptions have no common class
+    except Exception as error:  # its exceptions have no common class
         raise ValueError(f"latex2mathml: {type(error).__name__}") from None
     # a single letter made upright by \mathrm is told from a variable only by being written as an entity
     text = re.sub(r"<mi>(&#x000[4-7][0-9A-F];)</mi>", r'<mi mathvariant="normal">\1</mi>', text)
@@ -75,10 +101,13 @@ def set_like_tex(root: ElementTree.Element, display: bool) -> None:
     mi, mo, mrow = (f"{{{MATHML}}}{tag}" for tag in ("mi", "mo", "mrow"))
     for element in root.iter():
         children = list(element)
-        if element.tag == mrow and len(children) > 1 and all(
-                child.tag == mi and child.get("mathvariant") == "normal" for child in children):
+        if (
+            element.tag == mrow
+            and len(children) > 1
+            and all(child.tag == mi and child.get("mathvariant") == "normal" for child in children)
+        ):
             children[0].text = "".join(child.text or "" for child in children)
-            del children[0].attrib["mathvariant"]                             # several letters are upright anyway
+            del children[0].attrib["mathvariant"]  # several letters are upright anyway
             element[:] = children[:1]
         if element.tag in (mi, mo) and element.text in FUNCTIONS:
             element.tag = mo
@@ -108,9 +137,14 @@ def renderer(docs: Path) -> MarkdownIt:
     md = MarkdownIt("commonmark", {"html": True}).enable("table").use(anchors_plugin, max_level=4)
     md.inline.ruler.before("backticks", "maths", inline_maths)
     md.core.ruler.push("links", site_links)
-    rules = {"fence": lambda token: block(token.info, token.content), "image": lambda token: figure(token, docs),
-             "th_open": table_cell, "td_open": table_cell,
-             "table_open": lambda token: TABLE[0], "table_close": lambda token: TABLE[1]}
+    rules = {
+        "fence": lambda token: block(token.info, token.content),
+        "image": lambda token: figure(token, docs),
+        "th_open": table_cell,
+        "td_open": table_cell,
+        "table_open": lambda token: TABLE[0],
+        "table_close": lambda token: TABLE[1],
+    }
     for name, rule in rules.items():
         md.add_render_rule(name, as_render_rule(rule))
     return md
@@ -135,7 +169,7 @@ def site_links(state: StateCore) -> None:
     """A rule of markdown-it: a link to a page becomes one to its HTML, a link to a file of the repository its name."""
     for token in state.tokens:
         children, token.children = token.children or [], []
-        opened: list[Token] = []                              # the link we are in: its opening and what follows it
+        opened: list[Token] = []  # the link we are in: its opening and what follows it
         for child in children:
             if opened or child.type == "link_open":
                 opened.append(child)
@@ -180,7 +214,7 @@ def figure(token: Token, docs: Path) -> str:
     """An image in the size it was drawn in: 150 dots per inch, of which a browser has 96."""
     source = str(token.attrs["src"])
     header = (docs / source).read_bytes()[:24]
-    width, height = (round(int.from_bytes(header[at:at + 4], "big") * 96 / 150) for at in (16, 20))
+    width, height = (round(int.from_bytes(header[at : at + 4], "big") * 96 / 150) for at in (16, 20))
     return f'<img src="{source}" alt="{html.escape(token.content)}" width="{width}" height="{height}">'
 
 
@@ -202,7 +236,8 @@ def write_site(docs: Path, site: Path) -> None:
         source = docs / ("README.md" if name == "index" else f"{name}.md")
         after = pages[i + 1] if i + 1 < len(pages) else None
         (site / f"{name}.html").write_text(
-            page(title, source, before=pages[i - 1] if i else None, after=after), encoding="utf-8")
+            page(title, source, before=pages[i - 1] if i else None, after=after), encoding="utf-8"
+        )
 
 
 def page(title: str, source: Path, before: tuple[str, str] | None, after: tuple[str, str] | None) -> str:
@@ -210,12 +245,20 @@ def page(title: str, source: Path, before: tuple[str, str] | None, after: tuple[
     md = renderer(source.parent)
     environment: dict[str, Any] = {}
     tokens = md.parse(source.read_text(encoding="utf-8").partition("-->")[2], environment)
-    sections = [(token.attrs["id"], md.renderer.render([following], md.options, environment))
-                for token, following in zip(tokens, tokens[1:]) if token.type == "heading_open" and token.tag == "h2"]
+    sections = [
+        (token.attrs["id"], md.renderer.render([following], md.options, environment))
+        for token, following in zip(tokens, tokens[1:])
+        if token.type == "heading_open" and token.tag == "h2"
+    ]
     heading, end, rest = md.renderer.render(tokens, md.options, environment).partition("</h1>\n")
     template = Template((HERE / "lesson_page.html").read_text(encoding="utf-8"))
-    return template.substitute(title=html.escape(title), heading=heading + end, body=rest,
-                               contents=contents(sections), neighbours=neighbours(before, after))
+    return template.substitute(
+        title=html.escape(title),
+        heading=heading + end,
+        body=rest,
+        contents=contents(sections),
+        neighbours=neighbours(before, after),
+    )
 
 
 def plain(text: str) -> str:
@@ -231,6 +274,9 @@ def contents(sections: list[tuple[Any, str]]) -> str:
 
 
 def neighbours(before: tuple[str, str] | None, after: tuple[str, str] | None) -> str:
-    links = [f'<a rel="{relation}" href="{neighbour[0]}.html"><small>{word}</small> {html.escape(neighbour[1])}</a>\n'
-             for relation, word, neighbour in (("prev", "Before", before), ("next", "Next", after)) if neighbour]
+    links = [
+        f'<a rel="{relation}" href="{neighbour[0]}.html"><small>{word}</small> {html.escape(neighbour[1])}</a>\n'
+        for relation, word, neighbour in (("prev", "Before", before), ("next", "Next", after))
+        if neighbour
+    ]
     return f'<nav class="neighbours" aria-label="Other lessons">\n{"".join(links)}</nav>\n' if links else ""

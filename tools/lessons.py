@@ -72,7 +72,9 @@ PIECE = re.compile(
     r"|\$(?P<inline>[^\s$](?:[^$]*[^\s$])?)\$"
     r"|(?P<stray>\$)"
     r"|\]\((?P<target>[^()\s]+)\)"
-    r"|\n*(?P<details>(?:<details>\s*)?<summary>(?P<summary>.*?)</summary>|</details>)\n*", re.MULTILINE | re.DOTALL)
+    r"|\n*(?P<details>(?:<details>\s*)?<summary>(?P<summary>.*?)</summary>|</details>)\n*",
+    re.MULTILINE | re.DOTALL,
+)
 """What is said otherwise in docs/lessons/, and code, in which nothing is."""
 
 BACKSLASHED = r"\\\1"
@@ -83,6 +85,7 @@ def prose(path: Path, cell: Cell) -> str:
 
     Raises LessonError for what GitHub or the site would show wrongly.
     """
+
     def translate(piece: re.Match[str]) -> str:
         try:
             return translated(piece)
@@ -170,9 +173,12 @@ def title_and_question(path: Path) -> tuple[str, str]:
 
 def index(root: Path) -> str:
     """The table of contents: docs/lessons/README.md."""
-    parts = [f"{MARK} lessons/*.py: change those files, not this one -->", "# The lessons",
-             "Each page is made by running a script: `python lessons/NN_name.py` shows its numbers and figures again.\n"
-             "The scripts also open as notebooks."]
+    parts = [
+        f"{MARK} lessons/*.py: change those files, not this one -->",
+        "# The lessons",
+        "Each page is made by running a script: `python lessons/NN_name.py` shows its numbers and figures again.\n"
+        "The scripts also open as notebooks.",
+    ]
     for path in lessons_of(root):
         title, question = title_and_question(path)
         parts.append(f"- [{title}]({path.stem}.md)<br>\n  {question}")
@@ -227,27 +233,37 @@ def check(root: Path, only: Sequence[str] = ()) -> list[str]:
     docs = root / "docs" / "lessons"
     with tempfile.TemporaryDirectory() as folder:
         pages, figures = make(root, only, Path(folder))
-    found = [f"{path.relative_to(root)}: no lesson makes it"
-             for path in left_over(root, only, {*pages, *(figure.name for figure in figures)})]
-    found += [f"docs/lessons/figures/{figure.name}: missing"
-              for figure in figures if not (docs / "figures" / figure.name).exists()]
+    found = [
+        f"{path.relative_to(root)}: no lesson makes it"
+        for path in left_over(root, only, {*pages, *(figure.name for figure in figures)})
+    ]
+    found += [
+        f"docs/lessons/figures/{figure.name}: missing"
+        for figure in figures
+        if not (docs / "figures" / figure.name).exists()
+    ]
     for name, text in pages.items():
         if not (docs / name).exists():
             found.append(f"docs/lessons/{name}: missing")
             continue
-        found += [f"docs/lessons/{name}, line {line}:\n    committed: {before}\n    now:       {now}"
-                  for line, before, now in differences((docs / name).read_text(encoding="utf-8"), text)]
+        found += [
+            f"docs/lessons/{name}, line {line}:\n    committed: {before}\n    now:       {now}"
+            for line, before, now in differences((docs / name).read_text(encoding="utf-8"), text)
+        ]
     return found
 
 
 NUMBER = re.compile(r"(?<![\w.])[-+]?(?:(?:\d{1,3}(?:,\d{3})+|\d+)\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
-OF_THE_MACHINE = re.compile(r"""
+OF_THE_MACHINE = re.compile(
+    r"""
     (?<=:\ )\S+(?=\ {3}\(between\ .*\)$)
     | (?<=:\ the\ same,\ relative\ difference\ )\S+$
     | (?<=:\ )backward\ .*(?=\ ok$)
     | (?<=:\ ).*(?=\ {3}\(a\ time;\ yours\ differs\)$)
     | ^.*(?=\ {3}\(yours\ may\ differ\)$)
-""", re.VERBOSE)
+""",
+    re.VERBOSE,
+)
 """What depends on the machine in the lines of `measure`, `same`, a gradient check (which shows the direction with the
 largest rounding error), `duration` and `varying`.
 """
@@ -286,12 +302,14 @@ def same_numbers(one: str, other: str) -> bool:
 
     Below 1e-8 any two do: nearly all such are errors of rounding, or of finite differences.
     """
+
     def agree(x: float, y: float) -> bool:
         largest = max(abs(x), abs(y))
         return abs(x - y) <= 0.05 * largest or largest < 1e-8
 
-    values = [[float(number.replace(",", "")) for number in NUMBER.findall(on_every_machine(line))]
-              for line in (one, other)]
+    values = [
+        [float(number.replace(",", "")) for number in NUMBER.findall(on_every_machine(line))] for line in (one, other)
+    ]
     return all(map(agree, *values))
 
 

@@ -40,50 +40,104 @@ def aim(cell: dict[str, Any]) -> float:
 
 def step_time(result: dict[str, Any]) -> str:
     others = "pytorch_cut", "compile", "bf16"
-    return table(["model", "padding", "threads", "ours, ms", "**pytorch / ours**", "medians", "aim",
-                  *(f"{name} / ours" for name in others), "tokens/s", "of sgemm's peak"],
-                 ([cell["model"], cell["padding"], cell["threads"],
-                   number(1000 * cell["seconds"][OURS]["minimum"], ".0f"),
-                   f"**{number(cell['time_over_ours']['minimum'][EAGER])}**",
-                   number(cell["time_over_ours"]["median"][EAGER]), number(aim(cell)),
-                   *(number(cell["time_over_ours"]["minimum"].get(name)) for name in others),
-                   f"{cell['target_tokens_per_second'][OURS]:,}", number(cell["share_of_sgemm_peak"], ".0%")]
-                  for cell in result["cells"]))
+    return table(
+        [
+            "model",
+            "padding",
+            "threads",
+            "ours, ms",
+            "**pytorch / ours**",
+            "medians",
+            "aim",
+            *(f"{name} / ours" for name in others),
+            "tokens/s",
+            "of sgemm's peak",
+        ],
+        (
+            [
+                cell["model"],
+                cell["padding"],
+                cell["threads"],
+                number(1000 * cell["seconds"][OURS]["minimum"], ".0f"),
+                f"**{number(cell['time_over_ours']['minimum'][EAGER])}**",
+                number(cell["time_over_ours"]["median"][EAGER]),
+                number(aim(cell)),
+                *(number(cell["time_over_ours"]["minimum"].get(name)) for name in others),
+                f"{cell['target_tokens_per_second'][OURS]:,}",
+                number(cell["share_of_sgemm_peak"], ".0%"),
+            ]
+            for cell in result["cells"]
+        ),
+    )
 
 
 def step_memory(result: dict[str, Any]) -> str:
     rivals = EAGER, "pytorch_cut"
-    return table(["model", "padding", "threads", *(f"{name}, MB" for name in (OURS, *rivals)),
-                  *(f"ours / {name}{what}" for name in rivals for what in ("", ", beyond imports")),
-                  *(f"page faults, {name}" for name in (OURS, *rivals))],
-                 ([cell["model"], cell["padding"], cell["threads"],
-                   *(number(cell["alone"][name]["peak"] / 1e6, ",.0f") for name in (OURS, *rivals)),
-                   *(number(ratio) for name in rivals for ratio in cell["our_memory_over_theirs"][name].values()),
-                   *(f"{cell['alone'][name]['page_faults']:,}" for name in (OURS, *rivals))]
-                  for cell in result["cells"]))
+    return table(
+        [
+            "model",
+            "padding",
+            "threads",
+            *(f"{name}, MB" for name in (OURS, *rivals)),
+            *(f"ours / {name}{what}" for name in rivals for what in ("", ", beyond imports")),
+            *(f"page faults, {name}" for name in (OURS, *rivals)),
+        ],
+        (
+            [
+                cell["model"],
+                cell["padding"],
+                cell["threads"],
+                *(number(cell["alone"][name]["peak"] / 1e6, ",.0f") for name in (OURS, *rivals)),
+                *(number(ratio) for name in rivals for ratio in cell["our_memory_over_theirs"][name].values()),
+                *(f"{cell['alone'][name]['page_faults']:,}" for name in (OURS, *rivals)),
+            ]
+            for cell in result["cells"]
+        ),
+    )
 
 
 def decode(result: dict[str, Any]) -> str:
     rivals = sorted({name for cell in result["cells"] for name in cell["seconds"]} - {OURS})
-    return table(["model", "weights", "beam", "threads", "ours, sentences/s",
-                  *(f"{name} / ours{what}" for name in rivals for what in ("", ", medians")), "same translations"],
-                 ([cell["model"], cell["weights"], cell["beam"], cell["threads"],
-                   number(cell["sentences_per_second"][OURS], ".0f"),
-                   *(number(ratios.get(name)) for name in rivals for ratios in cell["time_over_ours"].values()),
-                   number(cell["identical_share"], ".1%")]
-                  for cell in sorted(result["cells"], key=lambda cell: (cell["model"], cell["threads"], cell["beam"]))))
+    return table(
+        [
+            "model",
+            "weights",
+            "beam",
+            "threads",
+            "ours, sentences/s",
+            *(f"{name} / ours{what}" for name in rivals for what in ("", ", medians")),
+            "same translations",
+        ],
+        (
+            [
+                cell["model"],
+                cell["weights"],
+                cell["beam"],
+                cell["threads"],
+                number(cell["sentences_per_second"][OURS], ".0f"),
+                *(number(ratios.get(name)) for name in rivals for ratios in cell["time_over_ours"].values()),
+                number(cell["identical_share"], ".1%"),
+            ]
+            for cell in sorted(result["cells"], key=lambda cell: (cell["model"], cell["threads"], cell["beam"]))
+        ),
+    )
 
 
 def run(result: dict[str, Any]) -> str:
     ratios, bleu = result["time_over_ours"], result["bleu"]
     end = dict(zip(result["curve_columns"], result["curve"][-1]))
     lower, upper = map(number, ratios["quartiles_of_steps"])
-    rows = {"seconds of all steps": [number(result["seconds"]["sum"][side], ".0f") for side in (OURS, EAGER)],
-            "a step's time over ours, median (quartiles)": ["1", f"{number(ratios['median_step'])} ({lower}, {upper})"],
-            "validation loss, nats per target token": [number(end[f"val_loss_{side}"], ".3f")
-                                                       for side in ("ours", "theirs")],
-            **{f"BLEU on {result['test']}, {beam}": [number(bleu[beam][side], ".1f") for side in (OURS, EAGER)]
-               for beam in ("beam 1", "beam 4")}}
+    rows = {
+        "seconds of all steps": [number(result["seconds"]["sum"][side], ".0f") for side in (OURS, EAGER)],
+        "a step's time over ours, median (quartiles)": ["1", f"{number(ratios['median_step'])} ({lower}, {upper})"],
+        "validation loss, nats per target token": [
+            number(end[f"val_loss_{side}"], ".3f") for side in ("ours", "theirs")
+        ],
+        **{
+            f"BLEU on {result['test']}, {beam}": [number(bleu[beam][side], ".1f") for side in (OURS, EAGER)]
+            for beam in ("beam 1", "beam 4")
+        },
+    }
     head = [f"after {result['target_tokens']:,} target tokens, {result['threads']} threads", OURS, EAGER]
     return table(head, ([name, *values] for name, values in rows.items()))
 
@@ -92,31 +146,52 @@ def scaling(result: dict[str, Any]) -> str:
     def exponents(of: dict[str, float]) -> str:
         return f"{of['measured']:.2f} ({of['predicted']:.2f})"
 
-    return table(["", "over", "from", "to", "time, measured (counted)", "memory, measured (counted)"],
-                 ([row["subject"], row["axis"], row["sizes"][0], row["sizes"][-1], exponents(row["time_exponent"]),
-                   exponents(row["memory_exponent"])] for row in result["results"]))
+    return table(
+        ["", "over", "from", "to", "time, measured (counted)", "memory, measured (counted)"],
+        (
+            [
+                row["subject"],
+                row["axis"],
+                row["sizes"][0],
+                row["sizes"][-1],
+                exponents(row["time_exponent"]),
+                exponents(row["memory_exponent"]),
+            ]
+            for row in result["results"]
+        ),
+    )
 
 
 def tricks(result: dict[str, Any]) -> str:
-    return table(["without", "lines", *(entry["model"] for entry in result["results"])],
-                 ([f"`{name}`" if name.isidentifier() else name, lines if lines else "–",
-                   *(f"{entry['gain_percent'][name]:+.1f} %" for entry in result["results"])]
-                  for name, lines in result["lines"].items()))
+    return table(
+        ["without", "lines", *(entry["model"] for entry in result["results"])],
+        (
+            [
+                f"`{name}`" if name.isidentifier() else name,
+                lines if lines else "–",
+                *(f"{entry['gain_percent'][name]:+.1f} %" for entry in result["results"]),
+            ]
+            for name, lines in result["lines"].items()
+        ),
+    )
 
 
 def pipeline(result: dict[str, Any]) -> str:
     found, millions = result["results"], result["config"]["pairs"] / 1e6
     start, batches = found["start_up"], found["batches"]
-    rows = {stage: f"{number(seconds, ',.0f')} s, {number(seconds / millions, ',.0f')} s for a million pairs"
-            for stage, seconds in found["stages"].items()}
+    rows = {
+        stage: f"{number(seconds, ',.0f')} s, {number(seconds / millions, ',.0f')} s for a million pairs"
+        for stage, seconds in found["stages"].items()
+    }
     rows |= {
         "memory, all processes together, at most": f"{number(found['memory']['together_resident_mb'], ',.0f')} MB",
         "the text, and all that is prepared": f"{found['text_mb']:,} MB and {found['prepared_mb']:,} MB",
         "start of training, to the first step's batches": f"{number(start['begin_to_first_batches_seconds'])} s, after "
         f"{number(start['python_and_imports_seconds'])} s for Python and imports; {start['resident_mb']:,.0f} MB",
-        f"steps' batches a second, {batches['tokens_per_step']:,} tokens each":
-        f"{number(batches['steps_per_second'], ',.0f')}; the paper's training took "
-        f"{batches['steps_per_second_of_the_paper']}",
+        f"steps' batches a second, {batches['tokens_per_step']:,} tokens each": (
+            f"{number(batches['steps_per_second'], ',.0f')}; the paper's training took "
+            f"{batches['steps_per_second_of_the_paper']}"
+        ),
         "stopped and resumed, the same weights": "bit for bit" if found["resume"]["exact"] else "no",
     }
     head = f"{found['train']['pairs']:,} pairs, {result['config']['workers']} processes (vocabulary: one)"
@@ -128,8 +203,10 @@ def source(name: str, result: dict[str, Any]) -> str:
     around = result.get("provenance", result)
     versions = ", ".join(f"{library} {version}" for library, version in around["versions"].items())
     commits = {cell.get("commit", around["commit"])[:7]: None for cell in result.get("cells", [around])}
-    return (f"*[{name}.json](../benchmarks/results/{name}.json): {around['date']}, commit {' and '.join(commits)}, "
-            f"{around['hardware']['cores']} cores of {around['hardware']['cpu']}; {versions}.*")
+    return (
+        f"*[{name}.json](../benchmarks/results/{name}.json): {around['date']}, commit {' and '.join(commits)}, "
+        f"{around['hardware']['cores']} cores of {around['hardware']['cpu']}; {versions}.*"
+    )
 
 
 TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
@@ -148,6 +225,7 @@ TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
 
 def with_tables(page: str) -> str:
     """The page with every table made anew between `<!-- table NAME -->` and `<!-- end -->`."""
+
     def filled(match: re.Match[str]) -> str:
         result, make = TABLES[match[1]]
         file = RESULTS / f"{result}.json"

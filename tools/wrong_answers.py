@@ -1,6 +1,6 @@
 """Write docs/lessons/wrong_answers.md: what the exercise checker says to the classic wrong answers.
 
-    python tools/wrong_answers.py
+python tools/wrong_answers.py
 """
 
 import sys

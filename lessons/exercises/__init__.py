@@ -10,8 +10,8 @@ Adding the exercise `NN_slug`:
 3. `solution` is an adapter: the exercise's signature, mapped onto the library's own functions, which stand in
    `library`. It holds no formula. `scratchformer learn solution` prints both.
 4. Three `hints`: shapes, the rule in words, the formula.
-5. `tests/lessons/exercises/wrong/NN_slug.py` holds 4 to 8 classic wrong answers, each with the diagnosis it must get; no
-   two may get the same. What `diagnosis.py` knows needs nothing: shapes, transposes, signs, swapped names, ignored
+5. `tests/lessons/exercises/wrong/NN_slug.py` holds 4 to 8 classic wrong answers, each with the diagnosis it must get;
+   no two may get the same. What `diagnosis.py` knows needs nothing: shapes, transposes, signs, swapped names, ignored
    upstream gradients, means for sums. What only the exercise can know, its `Result` names: the terms of a sum, the
    factors of a product, regions such as padded positions, and suspects, which compute what one mistake yields. The
    tests plant each of these mistakes: its function must work in every case, and nothing else may explain it first.

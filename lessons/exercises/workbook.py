@@ -186,8 +186,8 @@ def begin(exercise: Exercise, path: Path, verdict_file: Path, quiet: bool, secon
     output = subprocess.DEVNULL if quiet else None
     print(end="", flush=True)
     return subprocess.Popen(
-        [sys.executable, "-c", START, lessons.parent, lessons, path.parent, exercise.id, path, verdict_file, str(os.getpid()),
-         str(math.ceil(seconds) + GRACE)],
+        [sys.executable, "-c", START, lessons.parent, lessons, path.parent, exercise.id, path, verdict_file,
+         str(os.getpid()), str(math.ceil(seconds) + GRACE)],
         stdin=subprocess.DEVNULL, stdout=output, stderr=output, env={**os.environ, INSIDE: "1"}, start_new_session=True)
 
 

@@ -55,7 +55,7 @@ def bleu(counts: np.ndarray) -> np.ndarray:
     The geometric mean of the four precisions times the brevity penalty. It is 0 if one precision is: nothing is
     smoothed.
     """
-    matches, written, wanted = counts[..., :N], counts[..., N:2 * N], counts[..., 2 * N]
+    matches, written, wanted = counts[..., :N], counts[..., N : 2 * N], counts[..., 2 * N]
     precisions = matches / np.maximum(written, 1)
     return 100 * brevity_penalty(written[..., 0], wanted) * precisions.prod(axis=-1) ** (1 / N)
 
@@ -78,8 +78,9 @@ def interval(values: np.ndarray, level: float = 0.95) -> np.ndarray:
     return np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
 
 
-def difference_interval(table_a: np.ndarray, table_b: np.ndarray, indices: np.ndarray,
-                        level: float = 0.95) -> np.ndarray:
+def difference_interval(
+    table_a: np.ndarray, table_b: np.ndarray, indices: np.ndarray, level: float = 0.95
+) -> np.ndarray:
     """The interval of BLEU(b) - BLEU(a), both on the same drawn sentences: a paired bootstrap. -> (2,)
 
     table_a, table_b  (S, 9), whose rows s belong to the same sentence

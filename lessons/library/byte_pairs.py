@@ -52,8 +52,8 @@ def merge(word: Word, pair: Pair) -> Word:
     """Join the two pieces wherever they stand side by side, from left to right: a a a with (a, a) -> aa a"""
     merged, i = [], 0
     while i < len(word):
-        width = 2 if word[i:i + 2] == pair else 1
-        merged.append("".join(word[i:i + width]))
+        width = 2 if word[i : i + 2] == pair else 1
+        merged.append("".join(word[i : i + width]))
         i += width
     return tuple(merged)
 
@@ -64,8 +64,9 @@ def shortest_first(pair: Pair) -> Any:
     return len(joined), joined, len(pair[0])
 
 
-def learn_merges(sentences: Iterable[str], n_merges: int, order: Callable[[Pair], Any] = shortest_first,
-                 longest: float = math.inf) -> list[Pair]:
+def learn_merges(
+    sentences: Iterable[str], n_merges: int, order: Callable[[Pair], Any] = shortest_first, longest: float = math.inf
+) -> list[Pair]:
     """The first `n_merges` merges, in the order in which they are learnt; fewer if no pair is left.
 
     Each time the most frequent pair is merged; of several, the first in this `order`. No piece has more than `longest`
@@ -75,7 +76,7 @@ def learn_merges(sentences: Iterable[str], n_merges: int, order: Callable[[Pair]
     words: list[Word] = [tuple(word) for word in occurrences]
     times = list(occurrences.values())
     pairs: Counter[Pair] = Counter()
-    holders: dict[Pair, set[int]] = defaultdict(set)                               # words in which a pair is, or was
+    holders: dict[Pair, set[int]] = defaultdict(set)  # words in which a pair is, or was
 
     def count(i: int, number: int) -> None:
         for pair in zip(words[i], words[i][1:]):

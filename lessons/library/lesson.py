@@ -89,8 +89,10 @@ def recorded(name: str) -> dict[str, Any]:
     path = ROOT / "benchmarks" / "results" / f"{name}.json"
     result = json.loads(path.read_text(encoding="utf-8"))
     source = result["provenance"]
-    print(f"recorded in benchmarks/results/{path.name} on {source['date']}, commit {source['commit'][:9]}, by\n"
-          f"    {result['command']}")
+    print(
+        f"recorded in benchmarks/results/{path.name} on {source['date']}, commit {source['commit'][:9]}, by\n"
+        f"    {result['command']}"
+    )
     return result
 
 
@@ -109,7 +111,7 @@ def show(figure: Figure, name: str, alt: str) -> None:
 
 def in_notebook_or_file(figure: Figure, name: str, alt: str) -> None:
     """Where a figure goes if nobody builds pages: into out/ beside the script or notebook, and under the cell."""
-    script = getattr(sys.modules["__main__"], "__file__", "")              # none in a notebook, whose directory is "."
+    script = getattr(sys.modules["__main__"], "__file__", "")  # none in a notebook, whose directory is "."
     directory = Path(script).parent / "out"
     directory.mkdir(exist_ok=True)
     path = figures.save(figure, directory / f"{name}.png")

@@ -43,7 +43,7 @@ def shift_matrix(k: int, d_model: int) -> np.ndarray:
     """
     if d_model % 2:
         raise ValueError(f"d_model={d_model} is odd: a rotation needs components in pairs")
-    sin, cos = sinusoids(k, 1, d_model).reshape(-1, 2).T                           # (d_model / 2,) each
+    sin, cos = sinusoids(k, 1, d_model).reshape(-1, 2).T  # (d_model / 2,) each
     M = np.zeros((d_model, d_model))
     even = np.arange(0, d_model, 2)
     M[even, even] = M[even + 1, even + 1] = cos
@@ -67,7 +67,7 @@ def rotated(x: Array, positions: Array) -> Array:
     if K % 2:
         raise ValueError(f"rotary positions turn pairs of channels, and d_k={K} is odd")
     xp = ops_of(x).xp
-    angle = xp.asarray(positions)[:, None, None] * 10000.0 ** (-xp.arange(0, K, 2) / K)            # (T, 1, K/2)
+    angle = xp.asarray(positions)[:, None, None] * 10000.0 ** (-xp.arange(0, K, 2) / K)  # (T, 1, K/2)
     cos, sin = xp.cos(angle).astype(x.dtype), xp.sin(angle).astype(x.dtype)
     y = xp.empty(x.shape, x.dtype)
     y[..., 0::2] = cos * x[..., 0::2] - sin * x[..., 1::2]
@@ -85,8 +85,9 @@ class RotaryAttention(ScaledDotProductAttention):
     Keeps:  q' and k' in place of q and k.
     """
 
-    def forward(self, q: Array, k: Array, v: Array, mask: Mask = Mask(),
-                rng: DropoutKey | None = None) -> tuple[Array, Any]:
+    def forward(
+        self, q: Array, k: Array, v: Array, mask: Mask = Mask(), rng: DropoutKey | None = None
+    ) -> tuple[Array, Any]:
         of_queries, of_keys = places(q.shape[1], k.shape[1])
         return super().forward(rotated(q, of_queries), rotated(k, of_keys), v, mask, rng)
 
@@ -131,14 +132,15 @@ class AlibiAttention(ScaledDotProductAttention):
               such an encoder could not tell a sentence from its mirror image, but for the EOS at its end.
     """
 
-    def forward(self, q: Array, k: Array, v: Array, mask: Mask = Mask(),
-                rng: DropoutKey | None = None) -> tuple[Array, Any]:
+    def forward(
+        self, q: Array, k: Array, v: Array, mask: Mask = Mask(), rng: DropoutKey | None = None
+    ) -> tuple[Array, Any]:
         ops, scale = ops_of(q), 1 / math.sqrt(q.shape[-1])
         bias = ops.xp.asarray(alibi_bias(q.shape[1], k.shape[1], q.shape[2]) / scale).astype(q.dtype)
-        scores = ops.matmul(by_head(q), transposed(by_head(k))) + bias             # (B, H, T, S)
+        scores = ops.matmul(by_head(q), transposed(by_head(k))) + bias  # (B, H, T, S)
         weights = ops.masked_softmax(scores, scale, mask.key_lengths, mask.causal)
         dropped, kept = ops.dropout(weights, self.attention_dropout, rng)
-        y = by_head(ops.matmul(dropped, by_head(v)))                               # (B, T, H, d_v)
+        y = by_head(ops.matmul(dropped, by_head(v)))  # (B, T, H, d_v)
         return y, AttentionCache(q, k, v, weights, dropped, kept)
 
 
@@ -187,7 +189,10 @@ class Shifted(Layer):
 
 
 IN_ATTENTION: dict[str, type[ScaledDotProductAttention]] = {
-    "none": ScaledDotProductAttention, "alibi": AlibiAttention, "rotary": RotaryAttention}
+    "none": ScaledDotProductAttention,
+    "alibi": AlibiAttention,
+    "rotary": RotaryAttention,
+}
 """Kinds that add nothing to the words -> the self-attention that they use."""
 
 

@@ -25,8 +25,9 @@ BATCH, LONGEST_GRADIENT = 32, 1.0
 """Sequences a step, and the length to which a longer gradient is cut."""
 
 
-def sequences(random: np.random.Generator, count: int, n: int, blank: bool = False,
-              marked: bool = True) -> tuple[Array, Array]:
+def sequences(
+    random: np.random.Generator, count: int, n: int, blank: bool = False, marked: bool = True
+) -> tuple[Array, Array]:
     """-> x (count, n, 1 + SYMBOLS) with a 1 for each symbol and for the mark; which symbol is the first (count,) int
 
     blank   nothing comes after the first symbol: the rest of x is 0
@@ -52,7 +53,7 @@ class AttentionReader(Layer):
         self.attention = SelfAttention(d_model, 1, init, dtype)
 
     def forward(self, x: Array, rng: DropoutKey | None = None) -> tuple[Array, Any]:
-        z, input_cache = self.input.forward(x)                                     # (B, T, d_model)
+        z, input_cache = self.input.forward(x)  # (B, T, d_model)
         y, attention_cache = self.attention.forward(z)
         return y, (input_cache, attention_cache)
 
@@ -77,7 +78,7 @@ class FirstSymbol(Layer):
         self.store = ParameterStore(self.parameters())
 
     def forward(self, x: Array, rng: DropoutKey | None = None) -> tuple[Array, Any]:
-        h, reader_cache = self.reader.forward(x)                                   # (B, n, size)
+        h, reader_cache = self.reader.forward(x)  # (B, n, size)
         scores, output_cache = self.output.forward(h[:, -1:])
         return scores, (h.shape, reader_cache, output_cache)
 
@@ -90,8 +91,9 @@ class FirstSymbol(Layer):
         return gradients[0] if isinstance(gradients, tuple) else gradients
 
 
-def train(model: FirstSymbol, n: int, rate: float, seed: int, steps: int = 200, blank: bool = False,
-          marked: bool = True) -> list[float]:
+def train(
+    model: FirstSymbol, n: int, rate: float, seed: int, steps: int = 200, blank: bool = False, marked: bool = True
+) -> list[float]:
     """Adam at one learning rate, every step with new sequences of length n. -> the loss of each step, in nats"""
     random, losses = np.random.default_rng(seed), []
     optimizer = Adam(model)  # type: ignore[arg-type]  # all that it needs is a store
@@ -115,8 +117,12 @@ def accuracy(model: FirstSymbol, n: int, count: int = 400, blank: bool = False, 
 
 
 READERS: dict[str, tuple[type[RNN] | type[LSTM] | type[AttentionReader], int]] = {
-    "RNN": (RNN, 64), "RNN, W_h x 0.8": (RNN, 64), "LSTM, forget bias 1": (LSTM, 31),
-    "LSTM, forget bias 5": (LSTM, 31), "attention": (AttentionReader, 34)}
+    "RNN": (RNN, 64),
+    "RNN, W_h x 0.8": (RNN, 64),
+    "LSTM, forget bias 1": (LSTM, 31),
+    "LSTM, forget bias 5": (LSTM, 31),
+    "attention": (AttentionReader, 34),
+}
 """Kind and size: about as many parameters each. They are compared in benchmarks/first_symbol.py."""
 
 
@@ -128,5 +134,5 @@ def model_of(reader: str, seed: int) -> FirstSymbol:
     if reader == "RNN, W_h x 0.8":
         parameters["reader.recurrent.weight"].data *= 0.8
     if reader == "LSTM, forget bias 5":
-        parameters["reader.input.bias"].data[size:2 * size] = 5
+        parameters["reader.input.bias"].data[size : 2 * size] = 5
     return model

@@ -37,8 +37,8 @@ class RNN(Layer):
 
     def forward(self, x: Array, h0: Array | None = None, rng: DropoutKey | None = None) -> tuple[Array, Any]:
         W_h = self.recurrent.weight.data
-        from_input, input_cache = self.input.forward(x)                            # (B, T, d_hidden): all steps at once
-        h = with_first(from_input, h0)                                             # (B, T + 1, d_hidden)
+        from_input, input_cache = self.input.forward(x)  # (B, T, d_hidden): all steps at once
+        h = with_first(from_input, h0)  # (B, T + 1, d_hidden)
         for t in range(x.shape[1]):
             h[:, t + 1] = np.tanh(from_input[:, t] + h[:, t] @ W_h)
         return h[:, 1:], (input_cache, h)
@@ -49,7 +49,7 @@ class RNN(Layer):
         da, from_later = np.empty_like(dh), np.zeros_like(h[:, 0])
         for t in reversed(range(dh.shape[1])):
             # h_t = tanh(a_t) is output t, and is read by step t + 1
-            da[:, t] = (dh[:, t] + from_later) * (1 - h[:, t + 1]**2)
+            da[:, t] = (dh[:, t] + from_later) * (1 - h[:, t + 1] ** 2)
             # a_t = x_t W_x + b + h_{t-1} W_h
             from_later = da[:, t] @ W_h.data.T
         W_h.grad += rows_of(h[:, :-1]).T @ rows_of(da)
@@ -77,13 +77,14 @@ class LSTM(Layer):
         self.input = Linear(d_in, 4 * d_hidden, init, dtype)
         self.recurrent = Linear(d_hidden, 4 * d_hidden, init, dtype, bias=False)
         assert self.input.bias is not None
-        self.input.bias.data[d_hidden:2 * d_hidden] = 1
+        self.input.bias.data[d_hidden : 2 * d_hidden] = 1
 
-    def forward(self, x: Array, h0: Array | None = None, c0: Array | None = None,
-                rng: DropoutKey | None = None) -> tuple[Array, Any]:
+    def forward(
+        self, x: Array, h0: Array | None = None, c0: Array | None = None, rng: DropoutKey | None = None
+    ) -> tuple[Array, Any]:
         W_h = self.recurrent.weight.data
         d_hidden = len(W_h)
-        from_input, input_cache = self.input.forward(x)                            # (B, T, 4 d_hidden)
+        from_input, input_cache = self.input.forward(x)  # (B, T, 4 d_hidden)
         h, c = (with_first(from_input[:, :, :d_hidden], first) for first in (h0, c0))
         gates = from_input.reshape(*x.shape[:2], 4, d_hidden)
         for t in range(x.shape[1]):
@@ -94,14 +95,14 @@ class LSTM(Layer):
     def backward(self, dh: Array, cache: Any) -> tuple[Array, Array, Array]:
         input_cache, h, c, gates = cache
         W_h = self.recurrent.weight
-        da = np.empty_like(gates)                                                  # (B, T, 4, d_hidden)
+        da = np.empty_like(gates)  # (B, T, 4, d_hidden)
         dh_later, dc_later = np.zeros_like(h[:, 0]), np.zeros_like(c[:, 0])
         for t in reversed(range(dh.shape[1])):
             # h_t is output t, and is read by step t + 1, as c_t is
             da[:, t], dc_later = lstm_cell_backward(dh[:, t] + dh_later, dc_later, c[:, t], c[:, t + 1], gates[:, t])
             # a_t = x_t W_x + b + h_{t-1} W_h
             dh_later = da[:, t].reshape(len(dh), -1) @ W_h.data.T
-        da = da.reshape(*dh.shape[:2], -1)                                         # (B, T, 4 d_hidden)
+        da = da.reshape(*dh.shape[:2], -1)  # (B, T, 4 d_hidden)
         W_h.grad += rows_of(h[:, :-1]).T @ rows_of(da)
         return self.input.backward(da, input_cache), dh_later, dc_later
 
@@ -136,23 +137,23 @@ class AdditiveAttention(Layer):
 
     def scores(self, s: Array, h: Array) -> tuple[Array, Any, Any, Any]:
         """s (B, T, d_s), h (B, S, d_h) -> e (B, T, S), and what the three Linear keep"""
-        from_s, s_cache = self.query.forward(s)                                    # (B, T, d_a)
-        from_h, h_cache = self.key.forward(h)                                      # (B, S, d_a)
-        z = from_s[:, :, None] + from_h[:, None]                                   # (B, T, S, d_a): each t with each s
+        from_s, s_cache = self.query.forward(s)  # (B, T, d_a)
+        from_h, h_cache = self.key.forward(h)  # (B, S, d_a)
+        z = from_s[:, :, None] + from_h[:, None]  # (B, T, S, d_a): each t with each s
         np.tanh(z, out=z)
-        e, z_cache = self.score.forward(z)                                         # (B, T, S, 1)
+        e, z_cache = self.score.forward(z)  # (B, T, S, 1)
         return e[..., 0], s_cache, h_cache, z_cache
 
     def backward(self, dc: Array, cache: AdditiveCache) -> tuple[Array, Array]:
         h, weights, s_cache, h_cache, (z,) = cache
         # c = w h
-        dweights = dc @ h.swapaxes(1, 2)                                           # (B, T, S)
+        dweights = dc @ h.swapaxes(1, 2)  # (B, T, S)
         # w = softmax(e)
         de = weights * (dweights - (weights * dweights).sum(axis=-1, keepdims=True))
         # e = z v;  z = tanh(a)
         v = self.score.weight
         v.grad += rows_of(z).T @ rows_of(de[..., None])
-        da = np.square(z)                                                          # (B, T, S, d_a), the largest array
+        da = np.square(z)  # (B, T, S, d_a), the largest array
         np.subtract(1, da, out=da)
         da *= v.data[:, 0]
         da *= de[..., None]

@@ -42,8 +42,16 @@ class Rewriter(Layer):
     backward(dscores (B, n, 1 + SYMBOLS), cache) -> None: ids have no gradient
     """
 
-    def __init__(self, n: int, seed: int, look: Any = None, reader: type[RNN] | type[Linear] = RNN,
-                 writer: type[RNN] | type[Linear] = RNN, told: str = "", d: int = 32) -> None:
+    def __init__(
+        self,
+        n: int,
+        seed: int,
+        look: Any = None,
+        reader: type[RNN] | type[Linear] = RNN,
+        writer: type[RNN] | type[Linear] = RNN,
+        told: str = "",
+        d: int = 32,
+    ) -> None:
         init = np.random.default_rng(seed)
         self.n, self.told = n, told
         self.reader = reader(1 + SYMBOLS + n * ("r" in told), d, init, "float64")
@@ -55,7 +63,7 @@ class Rewriter(Layer):
     def rows(self, ids: Array, told: bool) -> Array:
         """ids (B, n) -> (B, n, 9), a 1 at each symbol; told the places (B, n, 9 + n), a second 1 at the place"""
         places = np.broadcast_to(np.eye(self.n), (*ids.shape, self.n))
-        return np.concatenate([np.eye(1 + SYMBOLS)[ids], places[..., :self.n * told]], axis=2)
+        return np.concatenate([np.eye(1 + SYMBOLS)[ids], places[..., : self.n * told]], axis=2)
 
     def states(self, source: Array, read: Array) -> tuple[tuple[Array, Any], tuple[Array, Any]]:
         """-> the reader's states h (B, n, d) and the writer's s (B, n, d), each with its cache"""
@@ -65,7 +73,7 @@ class Rewriter(Layer):
 
     def forward(self, source: Array, read: Array, rng: DropoutKey | None = None) -> tuple[Array, Any]:
         (h, reader_cache), (s, writer_cache) = self.states(source, read)
-        seen = [look.forward(s, h) for look in self.looks]                         # each (B, n, d), cache
+        seen = [look.forward(s, h) for look in self.looks]  # each (B, n, d), cache
         scores, output_cache = self.output.forward(np.concatenate([s, *(c for c, _ in seen)], axis=2))
         return scores, (h.shape, reader_cache, writer_cache, [cache for _, cache in seen], output_cache)
 
@@ -128,7 +136,7 @@ class DotAttention(Layer):
     def backward(self, dc: Array, cache: Any) -> tuple[Array, Array]:
         h, a, b, weights, s_cache, h_cache = cache
         # c = w h
-        dweights = dc @ h.swapaxes(1, 2)                                           # (B, T, S)
+        dweights = dc @ h.swapaxes(1, 2)  # (B, T, S)
         # w = softmax(e)
         de = weights * (dweights - (weights * dweights).sum(axis=-1, keepdims=True))
         # e = a b^T

@@ -66,6 +66,7 @@ def no_update(stack: str, sublayer: str) -> Callable[[Transformer], None]:
     def cut(model: Transformer) -> None:
         for layer in getattr(model, stack).layers:
             getattr(layer, sublayer).sublayer = NoUpdate()
+
     return cut
 
 
@@ -77,14 +78,16 @@ def other_masks(changes: dict[str, Any], *stacks: str) -> Callable[[Transformer]
     def cut(model: Transformer) -> None:
         for stack in stacks:
             setattr(model, stack, OtherMasks(getattr(model, stack), changes))
+
     return cut
 
 
 WIRES: dict[str, Wire] = {
     "memory": Wire("the decoder does not read the memory", no_update("decoder", "cross_attention")),
     "encoder attention": Wire("each source word is read by itself", no_update("encoder", "self_attention")),
-    "decoder attention": Wire("the decoder does not read what it has written, but for the last word",
-                              no_update("decoder", "self_attention")),
+    "decoder attention": Wire(
+        "the decoder does not read what it has written, but for the last word", no_update("decoder", "self_attention")
+    ),
     "source positions": Wire("the encoder does not know the order", no_positions("source")),
     "target positions": Wire("the decoder is not told the order", no_positions("target")),
     "causal mask": Wire("the decoder reads ahead", other_masks({"causal": False}, "decoder")),

@@ -49,12 +49,13 @@ class FastOps(Ops):
             db += ones_like_rows(dy_rows) @ dy_rows
         return self.matmul(dy_rows, W.T).reshape(x.shape)
 
-    def add_norm(self, x: Array, update: Array, gamma: Array, beta: Array, eps: float, P_drop: float,
-                 rng: DropoutKey | None) -> tuple[Array, tuple]:
+    def add_norm(
+        self, x: Array, update: Array, gamma: Array, beta: Array, eps: float, P_drop: float, rng: DropoutKey | None
+    ) -> tuple[Array, tuple]:
         x_rows, update_rows = rows_of(x), rows_of(update)
         kept = None if rng is None or P_drop == 0 else rng.keep(x_rows.shape, P_drop)
         D = x.shape[-1]
-        averaging = np.full(D, 1 / D, x.dtype)                                     # x @ averaging: the mean of each row
+        averaging = np.full(D, 1 / D, x.dtype)  # x @ averaging: the mean of each row
         y, normalized = np.empty(x_rows.shape, x.dtype), np.empty(x_rows.shape, x.dtype)
         inverse_std = np.empty((len(x_rows), 1), x.dtype)
         for block in blocks(x_rows):
@@ -80,8 +81,9 @@ class FastOps(Ops):
         normalized, inverse_std = normalized.reshape(x.shape), inverse_std.reshape(*x.shape[:-1], 1)
         return y.reshape(x.shape), (None if kept is None else kept.reshape(x.shape), (normalized, inverse_std))
 
-    def add_norm_backward(self, dy: Array, saved: tuple, gamma: Array, dgamma: Array, dbeta: Array,
-                          P_drop: float) -> tuple[Array, Array]:
+    def add_norm_backward(
+        self, dy: Array, saved: tuple, gamma: Array, dgamma: Array, dbeta: Array, P_drop: float
+    ) -> tuple[Array, Array]:
         kept, (normalized, inverse_std) = saved
         dy_rows, normalized, inverse_std, D = rows_of(dy), rows_of(normalized), rows_of(inverse_std), dy.shape[-1]
         averaging = np.full(D, 1 / D, dy.dtype)
@@ -117,7 +119,7 @@ class FastOps(Ops):
         key = np.arange(S)[:, None]
         weights = np.empty(scores.shape, scores.dtype)
         for block in blocks(scores.reshape(B, H * T * S)):
-            e = np.multiply(scores[block].transpose(3, 0, 1, 2), scale, order="C")                    # (S, b, H, T)
+            e = np.multiply(scores[block].transpose(3, 0, 1, 2), scale, order="C")  # (S, b, H, T)
             if key_lengths is not None:
                 e[key >= key_lengths[block]] = -np.inf
             if causal:
@@ -138,8 +140,9 @@ class FastOps(Ops):
             if id_ != PAD:
                 dE[id_] += row
 
-    def cross_entropy(self, logits: Array, targets: Array, on_target: float, everywhere: float,
-                      out: Array | None = None) -> tuple[Array, Array]:
+    def cross_entropy(
+        self, logits: Array, targets: Array, on_target: float, everywhere: float, out: Array | None = None
+    ) -> tuple[Array, Array]:
         ones = np.ones(logits.shape[1], logits.dtype)
         dlogits = np.empty(logits.shape, logits.dtype) if out is None else out
         loss_sum = np.float64(0)
@@ -151,10 +154,10 @@ class FastOps(Ops):
             if everywhere:
                 smoothed_score += everywhere * (p @ ones)
             np.exp(p, out=p)
-            total = p @ ones                                                       # p / total are the probabilities
+            total = p @ ones  # p / total are the probabilities
             loss_sum += ((np.log(total) - smoothed_score) * real).sum(dtype=np.float64)
             p *= (1 / total)[:, None]
-            p -= everywhere                                                        # p - q, in place of p
+            p -= everywhere  # p - q, in place of p
             p[row, target] -= on_target
             p[~real] = 0
         return loss_sum, dlogits
@@ -186,11 +189,11 @@ def keep_freed_memory() -> None:
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
-    except (OSError, TypeError, AttributeError):                                   # another C library
+    except (OSError, TypeError, AttributeError):  # another C library
         return
-    mallopt(M_TRIM_THRESHOLD, -1)                                                  # the heap does not shrink
-    mallopt(M_MMAP_MAX, 0)                                                         # nothing lies outside of it
-    mallopt(M_ARENA_MAX, 1)                                                        # and all threads share it
+    mallopt(M_TRIM_THRESHOLD, -1)  # the heap does not shrink
+    mallopt(M_MMAP_MAX, 0)  # nothing lies outside of it
+    mallopt(M_ARENA_MAX, 1)  # and all threads share it
 
 
-M_TRIM_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX = -1, -4, -8                             # from malloc.h
+M_TRIM_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX = -1, -4, -8  # from malloc.h

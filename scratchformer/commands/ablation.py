@@ -30,7 +30,7 @@ def ablate(args: argparse.Namespace) -> int:
 
     asked = [trial(row, seed) for seed in range(args.seeds) for row in rows]
     settings = asked[0].config.training
-    open_device(settings.device, settings.precision)                               # if there is none, say so once
+    open_device(settings.device, settings.precision)  # if there is none, say so once
     try:
         failures = ablation.carry_out(asked, jobs, tell)
     except KeyboardInterrupt:

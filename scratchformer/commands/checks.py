@@ -27,8 +27,11 @@ def gradcheck(args: argparse.Namespace) -> int:
             passed &= report.passed
             for entry in report:
                 if args.json:
-                    print(json.dumps({"layer": layer, "case": case.description, **entry._asdict(),
-                                      "passed": entry.passed}))
+                    print(
+                        json.dumps(
+                            {"layer": layer, "case": case.description, **entry._asdict(), "passed": entry.passed}
+                        )
+                    )
                 if entry.name not in worst or not entry.error <= worst[entry.name].error:
                     worst[entry.name] = entry
         for entry in worst.values():
@@ -57,8 +60,16 @@ def doctor(args: argparse.Namespace) -> int:
         print(json.dumps(as_record(finding)) if args.json else as_text(finding), flush=True)
     diagnosis = Diagnosis(findings)
     if args.json:
-        print(json.dumps({"probe": "diagnosis", "verdict": "ok" if diagnosis.passed else "FAIL",
-                          "seen": str(diagnosis), "suspects": diagnosis.suspects}))
+        print(
+            json.dumps(
+                {
+                    "probe": "diagnosis",
+                    "verdict": "ok" if diagnosis.passed else "FAIL",
+                    "seen": str(diagnosis),
+                    "suspects": diagnosis.suspects,
+                }
+            )
+        )
     else:
         print(f"\n{textwrap.fill(str(diagnosis), 120, break_long_words=False, break_on_hyphens=False)}")
     return 0 if diagnosis.passed else 1

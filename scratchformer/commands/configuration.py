@@ -21,13 +21,18 @@ def named_config(name: str) -> Config:
 def changed(config: Config, args: argparse.Namespace) -> Config:
     """The configuration with what --set and the options for single settings say."""
     settings = dict(configs.parse_setting(text) for text in args.settings)
-    options = {"training.seed": "seed", "training.minutes": "minutes", "training.threads": "threads",
-               "training.device": "device", "training.precision": "precision",
-               **{path: path[5:] for path in PATHS}}
+    options = {
+        "training.seed": "seed",
+        "training.minutes": "minutes",
+        "training.threads": "threads",
+        "training.device": "device",
+        "training.precision": "precision",
+        **{path: path[5:] for path in PATHS},
+    }
     for key, option in options.items():
         if getattr(args, option, None) is not None:
             settings[key] = getattr(args, option)
-    if settings.get("training.device") == "cpu":                                   # a GPU's precision stays there
+    if settings.get("training.device") == "cpu":  # a GPU's precision stays there
         settings.setdefault("training.precision", "")
     config = configs.with_settings(config, settings)
     named = {key: path for key, path in configs.flat(config).items() if key in PATHS and path}
@@ -35,8 +40,7 @@ def changed(config: Config, args: argparse.Namespace) -> Config:
 
 
 def following_data(config: Config, args: argparse.Namespace) -> tuple[Config, str]:
-    """The configuration with what the preparation of its text has settled, and a line on that: what --set names stays.
-    """
+    """The configuration as the preparation of its text demands, and a line on that; what --set names stays as it is."""
     return follow_preparation(config, [configs.parse_setting(text)[0] for text in args.settings])
 
 

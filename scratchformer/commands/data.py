@@ -34,9 +34,15 @@ def data(args: argparse.Namespace) -> None:
     else:
         refuse(args, *FILES)
         dataset = DATASETS[args.name]
-        options = preparation_options(args, {"dataset": args.name, "vocab_size": dataset.vocab_size,
-                                             "languages": (dataset.source_language, dataset.target_language)})
-        require_own_directory(args.out, options.languages)                         # before gigabytes are loaded
+        options = preparation_options(
+            args,
+            {
+                "dataset": args.name,
+                "vocab_size": dataset.vocab_size,
+                "languages": (dataset.source_language, dataset.target_language),
+            },
+        )
+        require_own_directory(args.out, options.languages)  # before gigabytes are loaded
         prepare(args, fetch(dataset, args.out, args.mirror or "", tell), options)
 
 
@@ -51,11 +57,16 @@ def named_files(args: argparse.Namespace) -> CorpusFiles:
     def pair(source: Path | None, target: Path | None) -> ParallelFiles | None:
         return ParallelFiles(source, target) if source and target else None
 
-    counts = {(len(args.source), len(args.target)), (bool(args.val_source), bool(args.val_target)),
-              (bool(args.test_source), bool(args.test_target))}
+    counts = {
+        (len(args.source), len(args.target)),
+        (bool(args.val_source), bool(args.val_target)),
+        (bool(args.test_source), bool(args.test_target)),
+    }
     if any(n_source != n_target for n_source, n_target in counts) or not args.source:
-        raise UserError("source and target files come in pairs: give --source with --target, --val-source with "
-                        "--val-target, --test-source with --test-target")
+        raise UserError(
+            "source and target files come in pairs: give --source with --target, --val-source with "
+            "--val-target, --test-source with --test-target"
+        )
     train = [ParallelFiles(*part) for part in zip(args.source, args.target)]
     return CorpusFiles(train, pair(args.val_source, args.val_target), pair(args.test_source, args.test_target))
 

@@ -38,5 +38,6 @@ def loss_figure(run: RunDirectory) -> Figure:
 
 def schedule_figure(run: RunDirectory, config: Config) -> Figure:
     settings = config.training
-    return figures.schedule_figure(config.model.d_model, settings.warmup, settings.lr_factor, settings.steps,
-                                   run.read_log("step"))
+    return figures.schedule_figure(
+        config.model.d_model, settings.warmup, settings.lr_factor, settings.steps, run.read_log("step")
+    )

@@ -14,8 +14,10 @@ LESSONS = Path(__file__).parents[2] / "lessons"
 def workbook() -> Any:
     """The module `lessons/exercises/workbook.py`. Raises UserError if the package was installed without a clone."""
     if not (LESSONS / "exercises" / "workbook.py").exists():
-        raise UserError("learn: the lessons are not in the installed package; clone the project and install it from "
-                        "the clone with `pip install -e .`")
+        raise UserError(
+            "learn: the lessons are not in the installed package; clone the project and install it from "
+            "the clone with `pip install -e .`"
+        )
     if str(LESSONS) not in sys.path:
         sys.path.insert(0, str(LESSONS))
     return importlib.import_module("exercises.workbook")

@@ -30,8 +30,10 @@ def evaluate(args: argparse.Namespace) -> None:
         write(translations[0])
         translations += [system.translate(sources) for system in systems[1:]]
     language = data.target_language if args.paper else None
-    results = [evaluation.Evaluation(system, files, evaluation.assess(lines, references, language))
-               for system, lines in zip(systems, translations)]
+    results = [
+        evaluation.Evaluation(system, files, evaluation.assess(lines, references, language))
+        for system, lines in zip(systems, translations)
+    ]
     for result in results:
         keep_scores(result.system.run, result.as_record())
     comparisons = evaluation.compare(translations[0], translations[1], references) if args.against else []
@@ -42,7 +44,7 @@ def trained_system(args: argparse.Namespace, path: Path, checkpoint: str | None)
     run = RunDirectory(path)
     run.require()
     file, options = checkpoint_file(run.checkpoints, checkpoint), search_options(args, path)
-    translator = trained_translator(args, path, file)                              # reads all of it: now it is sound
+    translator = trained_translator(args, path, file)  # reads all of it: now it is sound
     return System(run, file, step_of(file), translator, **options)
 
 
@@ -64,13 +66,18 @@ def score(args: argparse.Namespace) -> None:
     print_scores(args.json, results, comparisons, [str(file) for file in files])
 
 
-def print_scores(as_json: bool, results: Sequence[Assessment | Evaluation], comparisons: list[Comparison],
-                 names: list[str]) -> None:
+def print_scores(
+    as_json: bool, results: Sequence[Assessment | Evaluation], comparisons: list[Comparison], names: list[str]
+) -> None:
     """The scores of one system or of two, and in the latter case their comparison."""
     if as_json:
         first, *others = [result.as_json() for result in results]
         both = {"against": others[0], "comparison": [each._asdict() for each in comparisons]} if others else {}
         print(json.dumps(first | both))
     else:
-        print("\n\n".join([result.as_text() for result in results]
-                          + ([evaluation.comparison_as_text(comparisons, *names)] if comparisons else [])))
+        print(
+            "\n\n".join(
+                [result.as_text() for result in results]
+                + ([evaluation.comparison_as_text(comparisons, *names)] if comparisons else [])
+            )
+        )

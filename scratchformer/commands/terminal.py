@@ -12,7 +12,7 @@ from scratchformer.text.corpora import read_lines
 def to_nowhere(descriptor: int) -> None:
     """Let what is written to it from now on vanish, be it open or closed."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    if nowhere != descriptor:                                                      # as it is if that was the next free
+    if nowhere != descriptor:  # as it is if that was the next free
         os.dup2(nowhere, descriptor)
         os.close(nowhere)
     os.set_inheritable(descriptor, True)
@@ -28,7 +28,7 @@ class UnheardStream:
         try:
             self.file.write(text)
             self.file.flush()
-        except OSError:                                                            # from here on it goes nowhere
+        except OSError:  # from here on it goes nowhere
             to_nowhere(self.file.fileno())
         return len(text)
 

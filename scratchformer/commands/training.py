@@ -21,8 +21,8 @@ from scratchformer.training.run import RunDirectory
 def train(args: argparse.Namespace) -> int:
     if not (args.timeout == 0 or args.timeout >= 1):
         raise UserError(f"--timeout {args.timeout:g} must be at least 1 second, or 0")
-    with launcher.joined(args.timeout) as ranks:                                   # before anything can go wrong:
-        run, config = asked_to_train(args)                                         # all ranks end, and one says why
+    with launcher.joined(args.timeout) as ranks:  # before anything can go wrong:
+        run, config = asked_to_train(args)  # all ranks end, and one says why
         require_processes(args.nproc, config)
         if args.nproc > 1 and not launcher.is_rank():
             return train_as_ranks(args, run, config)
@@ -50,8 +50,10 @@ def require_text(preset: str, config: Config) -> None:
     if not config.data.names_text:
         for corpus in configs.PUBLIC_CORPORA:
             if preset.startswith(corpus):
-                raise UserError(f"{preset}: from which text? `scratchformer data {corpus} --out DIR` prepares its own; "
-                                "then give --data DIR")
+                raise UserError(
+                    f"{preset}: from which text? `scratchformer data {corpus} --out DIR` prepares its own; "
+                    "then give --data DIR"
+                )
 
 
 def train_as_ranks(args: argparse.Namespace, run: RunDirectory, config: Config) -> int:
@@ -60,7 +62,7 @@ def train_as_ranks(args: argparse.Namespace, run: RunDirectory, config: Config) 
         if key in PATHS and path and Path(path).exists() and not (Path(path).is_file() or Path(path).is_dir()):
             raise UserError(f"{path}: {args.nproc} processes cannot all read it, since it is not a file on disk")
     code = launcher.launch(launcher.command_of(args.arguments), args.nproc)
-    if code not in (0, 2):                                                         # 2: perhaps it is another job's run
+    if code not in (0, 2):  # 2: perhaps it is another job's run
         run.remove_unfinished()
     if code == 1 and run.config_file.exists():
         tell(f"{run.path}: what is saved is sound; {how_to_go_on(args, run)}")
@@ -92,6 +94,8 @@ def train_as_one(args: argparse.Namespace, run: RunDirectory, config: Config, ra
         from scratchformer.commands.figures import draw_training  # matplotlib is not for every rank
 
         draw_training(run, config)
-    say(f"{run.path}: {reason}; step {trainer.progress.step}, {trainer.progress.target_tokens} target tokens. "
-        f"Figures are in {run.figures}; {how_to_go_on(args, run)}")
+    say(
+        f"{run.path}: {reason}; step {trainer.progress.step}, {trainer.progress.target_tokens} target tokens. "
+        f"Figures are in {run.figures}; {how_to_go_on(args, run)}"
+    )
     return launcher.INTERRUPTED if reason == loop.INTERRUPTED else 0

@@ -23,8 +23,10 @@ def translate(args: argparse.Namespace) -> None:
     lines, interactive = input_lines(args.files), is_typed(args.files)
     for number, best in enumerate(translator.stream(lines, **options, nbest=args.nbest, interactive=interactive), 1):
         for translation in best:
-            print(f"{number}\t{translation.score:.4f}\t{translation.text}" if args.nbest > 1 else translation.text,
-                  flush=interactive)
+            print(
+                f"{number}\t{translation.score:.4f}\t{translation.text}" if args.nbest > 1 else translation.text,
+                flush=interactive,
+            )
 
 
 def search_options(args: argparse.Namespace, path: Path) -> dict[str, Any]:
@@ -40,8 +42,10 @@ def trained_translator(args: argparse.Namespace, path: Path, checkpoint: str | P
     if args.threads is not None and args.threads < 0:
         raise UserError(f"--threads {args.threads} must be at least 0")
     keep_freed_memory()
-    machine = configs.with_settings(Config(), {"training.device": "cpu" if args.device is None else args.device,
-                                               "training.precision": args.precision or ""}).training
+    machine = configs.with_settings(
+        Config(),
+        {"training.device": "cpu" if args.device is None else args.device, "training.precision": args.precision or ""},
+    ).training
     device = open_device(machine.device, machine.precision or "fp32")
     translator = load_run(path, checkpoint)
     device.take_over(translator.model)

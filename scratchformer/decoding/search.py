@@ -25,8 +25,14 @@ class Hypothesis(NamedTuple):
     score: float
 
 
-def search(model: Transformer, source_ids: np.ndarray, beam: int = 4, alpha: float = 0.6, extra_length: int = 50,
-           nbest: int = 1) -> list[list[Hypothesis]]:
+def search(
+    model: Transformer,
+    source_ids: np.ndarray,
+    beam: int = 4,
+    alpha: float = 0.6,
+    extra_length: int = 50,
+    nbest: int = 1,
+) -> list[list[Hypothesis]]:
     """The `nbest` best translations of each source, best first. source_ids (B, S), EOS included, padded with 0.
 
     beam 1 is greedy search by definition, as in the paper's code. Hypotheses that reached their end come before those
@@ -70,18 +76,19 @@ def remaining(stays: np.ndarray) -> np.ndarray:
 # Greedy ---------------------------------------------------------------------------------------------------------------
 
 
-def greedy_search(model: Transformer, source_ids: np.ndarray, alpha: float = 0.6,
-                  extra_length: int = 50) -> list[Hypothesis]:
+def greedy_search(
+    model: Transformer, source_ids: np.ndarray, alpha: float = 0.6, extra_length: int = 50
+) -> list[Hypothesis]:
     """Write the likeliest token, again and again, until it is EOS. `alpha` only scales the scores."""
-    longest = greatest_lengths(model, source_ids, extra_length)                    # (B,)
+    longest = greatest_lengths(model, source_ids, extra_length)  # (B,)
     written: list[list[int]] = [[] for _ in source_ids]
     log_probability = np.zeros(len(source_ids))
-    going = np.arange(len(source_ids))                                             # sentences not done yet
+    going = np.arange(len(source_ids))  # sentences not done yet
     state = model.start(source_ids)
     last = np.full((len(going), 1), BOS)
     while len(going):
         logits, state = model.step(last, state)
-        logits = logits[:, 0]                                                      # (going, V)
+        logits = logits[:, 0]  # (going, V)
         ops = ops_of(logits)
         log_sum = ops.log_sum_exp(logits)
         forbid(logits)
@@ -105,8 +112,14 @@ def hypothesis_of(ids: list[int], log_probability: float, alpha: float) -> Hypot
 # Beam -----------------------------------------------------------------------------------------------------------------
 
 
-def beam_search(model: Transformer, source_ids: np.ndarray, beam: int = 4, alpha: float = 0.6, extra_length: int = 50,
-                nbest: int = 1) -> list[list[Hypothesis]]:
+def beam_search(
+    model: Transformer,
+    source_ids: np.ndarray,
+    beam: int = 4,
+    alpha: float = 0.6,
+    extra_length: int = 50,
+    nbest: int = 1,
+) -> list[list[Hypothesis]]:
     """Follow the `beam` likeliest beginnings of each sentence at once.
 
     At every step the 2 beam likeliest continuations are made. Those that end in EOS are finished and compete by score;
@@ -115,15 +128,15 @@ def beam_search(model: Transformer, source_ids: np.ndarray, beam: int = 4, alpha
     log probability can only fall and the penalty is largest at the greatest length, so their quotient bounds its score.
     The first step has but one beginning to continue, the empty one.
     """
-    longest = greatest_lengths(model, source_ids, extra_length)                    # (B,)
-    done: list[list[Hypothesis]] = [[] for _ in source_ids]                        # at most `beam` each, best first
+    longest = greatest_lengths(model, source_ids, extra_length)  # (B,)
+    done: list[list[Hypothesis]] = [[] for _ in source_ids]  # at most `beam` each, best first
     going = np.arange(len(source_ids))
-    ids = np.full((len(going), 1, 1), BOS)                                         # (going, W, t + 1), W = 1 at first
-    alive = np.zeros((len(going), 1))                                              # log probabilities (going, W)
+    ids = np.full((len(going), 1, 1), BOS)  # (going, W, t + 1), W = 1 at first
+    alive = np.zeros((len(going), 1))  # log probabilities (going, W)
     state = model.start(source_ids, beam)
     while len(going):
         logits, state = model.step(ids[:, :, -1], state)
-        best, parents, tokens = likeliest(logits, alive, 2 * beam)                 # (going, 2 beam) each
+        best, parents, tokens = likeliest(logits, alive, 2 * beam)  # (going, 2 beam) each
         ends = tokens == EOS
 
         for row, column in np.argwhere(ends & np.isfinite(best)):
@@ -132,16 +145,23 @@ def beam_search(model: Transformer, source_ids: np.ndarray, beam: int = 4, alpha
         for sentence in going[ends.any(axis=1)]:
             done[sentence] = sorted(done[sentence], key=by_score)[:beam]
 
-        W = alive.shape[1]                                                         # at most so many of `best` end
-        survivors = np.argsort(ends, axis=1, kind="stable")[:, :min(beam, best.shape[1] - W)]
+        W = alive.shape[1]  # at most so many of `best` end
+        survivors = np.argsort(ends, axis=1, kind="stable")[:, : min(beam, best.shape[1] - W)]
         alive, parents, tokens = (np.take_along_axis(x, survivors, axis=1) for x in (best, parents, tokens))
         ids = np.concatenate([np.take_along_axis(ids, parents[:, :, None], axis=1), tokens[:, :, None]], axis=2)
 
         bound = alive[:, 0] / length_penalty(longest[going], alpha)
         at_end = state.position >= longest[going]
-        over = np.array([len(done[sentence]) >= nbest and done[sentence][nbest - 1].score >= limit
-                         for sentence, limit in zip(going, bound)]) | at_end
-        for row in np.flatnonzero(at_end):                                         # the unfinished fill empty places
+        over = (
+            np.array(
+                [
+                    len(done[sentence]) >= nbest and done[sentence][nbest - 1].score >= limit
+                    for sentence, limit in zip(going, bound)
+                ]
+            )
+            | at_end
+        )
+        for row in np.flatnonzero(at_end):  # the unfinished fill empty places
             rest = [hypothesis_of(ids[row, w, 1:].tolist(), alive[row, w], alpha) for w in range(ids.shape[1])]
             done[going[row]] += [hypothesis for hypothesis in rest if np.isfinite(hypothesis.log_probability)]
 
@@ -170,15 +190,15 @@ def likeliest(logits: Array, alive: np.ndarray, n: int) -> tuple[np.ndarray, np.
     n = min(n, W * V)
     height = TABLE_HEIGHT if V % TABLE_HEIGHT == 0 and n * TABLE_HEIGHT <= W * V else 1
     width = V // height
-    before = xp.asarray(alive) - ops.log_sum_exp(logits)                           # (B, W), for all words of each
+    before = xp.asarray(alive) - ops.log_sum_exp(logits)  # (B, W), for all words of each
     forbid(logits)
     table = logits.reshape(B, W, height, width)
-    highest = table.max(axis=2) + before[:, :, None]                               # (B, W, width)
-    parents, columns = divmod(largest(highest.reshape(B, -1), n), width)           # (B, n) each
+    highest = table.max(axis=2) + before[:, :, None]  # (B, W, width)
+    parents, columns = divmod(largest(highest.reshape(B, -1), n), width)  # (B, n) each
     row = xp.arange(B)[:, None]
-    totals = table[row, parents, :, columns] + before[row, parents][:, :, None]    # (B, n, height)
+    totals = table[row, parents, :, columns] + before[row, parents][:, :, None]  # (B, n, height)
     totals = totals.reshape(B, -1)
-    best = largest(totals, n)                                                      # (B, n)
+    best = largest(totals, n)  # (B, n)
     choice, place = divmod(best, height)
     tokens = place * width + columns[row, choice]
     return ops.on_host(totals[row, best]), ops.on_host(parents[row, choice]), ops.on_host(tokens)

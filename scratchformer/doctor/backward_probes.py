@@ -11,15 +11,7 @@ import numpy as np
 
 from scratchformer.config import ModelConfig
 from scratchformer.doctor.findings import ANATOMY, CodeProbe, Complaints, Fault, Measured, differs
-from scratchformer.doctor.specimens import (
-    SOURCE,
-    TARGET,
-    DropoutWatch,
-    random,
-    shifted,
-    watched,
-    with_random_vectors,
-)
+from scratchformer.doctor.specimens import SOURCE, TARGET, DropoutWatch, random, shifted, watched, with_random_vectors
 from scratchformer.nn import gradient_cases
 from scratchformer.nn.attention import Mask
 from scratchformer.nn.dropout import DropoutKey
@@ -52,9 +44,13 @@ def gradients(config: ModelConfig) -> CodeProbe:
     """The cases of `scratchformer gradcheck`, in one random direction each: if a gradient is wrong, all but a few
     directions show it. Of the whole model, which costs most, the arrangement of this configuration."""
     changes = {name: getattr(config, name) for name in ("norm", "tied", "positions", "attention_bias")}
-    whole = [gradient_cases.case(kind, "as configured", build(**changes), dropout)
-             for kind, build, dropout in [(Transformer, gradient_cases.transformer, 0.0),
-                                          (gradient_cases.TransformerLoss, gradient_cases.transformer_loss, 0.3)]]
+    whole = [
+        gradient_cases.case(kind, "as configured", build(**changes), dropout)
+        for kind, build, dropout in [
+            (Transformer, gradient_cases.transformer, 0.0),
+            (gradient_cases.TransformerLoss, gradient_cases.transformer_loss, 0.3),
+        ]
+    ]
     cases = [case for case in CASES if case.layer not in ("Transformer", "TransformerLoss")] + whole
     place = {"CrossEntropy": "cross_entropy", "TransformerLoss": "Transformer"}
     by_place: dict[str, list[GradientCase]] = {}
@@ -65,7 +61,8 @@ def gradients(config: ModelConfig) -> CodeProbe:
         "backward is the derivative of forward: finite differences agree to 6 digits, with dropout and without",
         "a term or factor of backward that is missing; a gradient that overwrites instead of adding up (`E[ids] += g` "
         "loses repeated words); a mask or a cache of another call; `scratchformer gradcheck` shows every number",
-        [(place, partial(gradients_are_right, cases)) for place, cases in by_place.items()])
+        [(place, partial(gradients_are_right, cases)) for place, cases in by_place.items()],
+    )
 
 
 def gradients_are_right(cases: list[GradientCase]) -> Complaints:
@@ -76,9 +73,12 @@ def gradients_are_right(cases: list[GradientCase]) -> Complaints:
         if not report.passed:
             only_with_dropout = rng is not None and gradcheck(layer, *inputs, directions=1).passed
             what = f"{case.description}: {report.worst}"
-            yield Fault("", what + ("; right without dropout" if only_with_dropout else ""),
-                        ("dropout",) if only_with_dropout else ())
-        for entry in report if rng is None else []:                                # dropout may drop a whole layer
+            yield Fault(
+                "",
+                what + ("; right without dropout" if only_with_dropout else ""),
+                ("dropout",) if only_with_dropout else (),
+            )
+        for entry in report if rng is None else []:  # dropout may drop a whole layer
             if entry.name.endswith("weight") and entry.analytic == entry.numeric == 0:
                 yield f"{case.description}: the output does not depend on {entry.name}"
         worst = max(worst, report.worst.error)
@@ -102,7 +102,8 @@ def contract() -> CodeProbe:
         "the flat buffer that the optimizer reads; an in-place operation on an argument; a float64 scalar of NumPy as "
         "a factor",
         [(layer, partial(contract_is_kept, case)) for layer, case in cases.items()]
-        + [(place, partial(operation_only_reads, call)) for place, call in operations()])
+        + [(place, partial(operation_only_reads, call)) for place, call in operations()],
+    )
 
 
 def contract_is_kept(case: GradientCase) -> Complaints:
@@ -119,14 +120,18 @@ def contract_is_kept(case: GradientCase) -> Complaints:
 
     y_again, cache = layer.forward(*inputs, rng=rng)
     backwards = map_arrays(lambda array: array[::-1], inputs)
-    layer.forward(*backwards, rng=rng and rng._replace(step=rng.step + 1))         # another call, another mask
+    layer.forward(*backwards, rng=rng and rng._replace(step=rng.step + 1))  # another call, another mask
     dx_again = as_tuple(layer.backward(dy, cache))
     yield differs("the same call again", y_again, y)
     for first, second in zip(dx, dx_again):
         yield "" if first is None else differs("the gradient of an input, after another forward", second, first)
     for name, parameter in parameters.items():
-        yield differs(f"the gradient of {name} after two equal calls, with another forward between them, is not twice "
-                      "that of one", parameter.grad, 2 * gradient[name])
+        yield differs(
+            f"the gradient of {name} after two equal calls, with another forward between them, is not twice "
+            "that of one",
+            parameter.grad,
+            2 * gradient[name],
+        )
 
     for parameter in parameters.values():
         parameter.data, parameter.grad = parameter.data.astype("float32"), parameter.grad.astype("float32")
@@ -195,21 +200,26 @@ def dropout(config: ModelConfig) -> CodeProbe:
         "dropout that stays on when translating; survivors that are not scaled by 1 / (1 - P_drop); one mask for "
         "several places, or the same in every step; a place that was forgotten",
         [("dropout", dropout_drops), ("dropout", masks_differ)]
-        + [(place, partial(draws, make, inputs, count)) for place, make, inputs, count in [
-            ("PositionalEncoding", lambda: PositionalEncoding(P), (x,), 1),
-            ("LearnedPositions", lambda: LearnedPositions(T, D, random(), FLOAT64, P), (x,), 1),
-            ("AddNorm", lambda: AddNorm(D, FLOAT64, P_drop=P), (x, x), 1),
-            ("FeedForward", sublayer, (x,), 1),
-            ("SelfAttention", lambda: gradient_cases.self_attention(random(), P), (x,), 1),
-            ("CrossAttention", lambda: gradient_cases.cross_attention(random(), P), (x, memory), 1),
-            ("PostNorm", lambda: PostNorm(sublayer(), post, FLOAT64), (x,), 2),
-            ("PreNorm", lambda: PreNorm(sublayer(), pre, FLOAT64), (x,), 2),
-            ("EncoderLayer", lambda: EncoderLayer(dropping, random(), FLOAT64), (x,), 4),
-            ("DecoderLayer", lambda: DecoderLayer(dropping, random(), FLOAT64), (x, memory), 6),
-            ("Encoder", lambda: Encoder(dropping, random(), FLOAT64), (x,), 4 * SMALL.N),
-            ("Decoder", lambda: Decoder(dropping, random(), FLOAT64), (x, memory), 6 * SMALL.N),
-            ("Transformer", lambda: Transformer(dropping, dtype=FLOAT64), ids, 10 * SMALL.N + 2)]]
-        + [("Transformer", partial(nothing_dropped_without_a_key, dropping))])
+        + [
+            (place, partial(draws, make, inputs, count))
+            for place, make, inputs, count in [
+                ("PositionalEncoding", lambda: PositionalEncoding(P), (x,), 1),
+                ("LearnedPositions", lambda: LearnedPositions(T, D, random(), FLOAT64, P), (x,), 1),
+                ("AddNorm", lambda: AddNorm(D, FLOAT64, P_drop=P), (x, x), 1),
+                ("FeedForward", sublayer, (x,), 1),
+                ("SelfAttention", lambda: gradient_cases.self_attention(random(), P), (x,), 1),
+                ("CrossAttention", lambda: gradient_cases.cross_attention(random(), P), (x, memory), 1),
+                ("PostNorm", lambda: PostNorm(sublayer(), post, FLOAT64), (x,), 2),
+                ("PreNorm", lambda: PreNorm(sublayer(), pre, FLOAT64), (x,), 2),
+                ("EncoderLayer", lambda: EncoderLayer(dropping, random(), FLOAT64), (x,), 4),
+                ("DecoderLayer", lambda: DecoderLayer(dropping, random(), FLOAT64), (x, memory), 6),
+                ("Encoder", lambda: Encoder(dropping, random(), FLOAT64), (x,), 4 * SMALL.N),
+                ("Decoder", lambda: Decoder(dropping, random(), FLOAT64), (x, memory), 6 * SMALL.N),
+                ("Transformer", lambda: Transformer(dropping, dtype=FLOAT64), ids, 10 * SMALL.N + 2),
+            ]
+        ]
+        + [("Transformer", partial(nothing_dropped_without_a_key, dropping))],
+    )
 
 
 KEY = DropoutKey(seed=1, step=2, shard=3)
@@ -229,8 +239,12 @@ def dropout_drops() -> Complaints:
 def masks_differ() -> Complaints:
     mask = KEY.keep((1000,), 0.3)
     yield "" if np.array_equal(mask, KEY.keep((1000,), 0.3)) else "the same key draws another mask every time"
-    for what, other in [("seeds", KEY._replace(seed=2)), ("steps", KEY._replace(step=3)),
-                        ("micro-batches", KEY._replace(shard=4)), ("places", KEY.child(0))]:
+    for what, other in [
+        ("seeds", KEY._replace(seed=2)),
+        ("steps", KEY._replace(step=3)),
+        ("micro-batches", KEY._replace(shard=4)),
+        ("places", KEY.child(0)),
+    ]:
         yield "" if (mask != other.keep((1000,), 0.3)).any() else f"two {what} draw the same mask"
     keys = {KEY.child(0), KEY.child(1), KEY.child(0).child(1), KEY.child(1).child(0)}
     yield "" if len(keys) == 4 else "two places have the same key"

@@ -110,7 +110,7 @@ def first_lines(path: Path) -> tuple[list[str], float]:
         with open(path, "rb") as file:
             plain: Any = gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else file
             lines = [line.decode("utf-8").strip("\ufeff\r\n") for line in islice(plain, FIRST_LINES)]
-            return lines, file.tell() / path.stat().st_size                        # a little more, since it reads ahead
+            return lines, file.tell() / path.stat().st_size  # a little more, since it reads ahead
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise UserError(f"cannot read {path}: {error}") from None
 
@@ -125,17 +125,29 @@ def of_pairs(text: Text) -> Iterator[Finding]:
     where = f" ({text.sample})" if text.sample else ""
 
     empty = train.n_empty / n_lines
-    yield Finding("empty lines", "hardly any: they are left out, and many mean that the files were made wrongly",
-                  f"{train.n_empty:,} of {n_lines:,} lines{where}", verdict(empty, 0.01, 0.2),
-                  "an extraction that lost one side")
+    yield Finding(
+        "empty lines",
+        "hardly any: they are left out, and many mean that the files were made wrongly",
+        f"{train.n_empty:,} of {n_lines:,} lines{where}",
+        verdict(empty, 0.01, 0.2),
+        "an extraction that lost one side",
+    )
     repeated = 1 - len(set(pairs)) / n
-    yield Finding("repeated pairs", "few: what is there twice counts twice, in training and in the vocabulary",
-                  f"{repeated:.1%} of {n:,} pairs are repetitions{where}", verdict(repeated, 0.02, 0.25),
-                  "files that were concatenated twice; web text that was not deduplicated")
+    yield Finding(
+        "repeated pairs",
+        "few: what is there twice counts twice, in training and in the vocabulary",
+        f"{repeated:.1%} of {n:,} pairs are repetitions{where}",
+        verdict(repeated, 0.02, 0.25),
+        "files that were concatenated twice; web text that was not deduplicated",
+    )
     copied = sum(source.strip() == target.strip() for source, target in pairs) / n
-    yield Finding("source equal to target", "hardly any: from a few per cent on, the model learns to copy instead of "
-                  "translating", f"{copied:.1%} of {n:,} pairs{where}", verdict(copied, 0.01, 0.1),
-                  "web text with untranslated lines; the same file given for both languages")
+    yield Finding(
+        "source equal to target",
+        "hardly any: from a few per cent on, the model learns to copy instead of " "translating",
+        f"{copied:.1%} of {n:,} pairs{where}",
+        verdict(copied, 0.01, 0.1),
+        "web text with untranslated lines; the same file given for both languages",
+    )
     yield from held_out(text, set(pairs))
     yield from lengths_agree(text)
 
@@ -150,24 +162,33 @@ def held_out(text: Text, pairs: set[tuple[str, str]]) -> Iterator[Finding]:
     if not seen:
         yield Finding("held-out text in training", "none", "no held-out text is named", "skipped")
         return
-    yield Finding("held-out text in training", "none: a score on what was learnt by heart says nothing",
-                  "; ".join(seen) + (f" (in {text.sample})" if text.sample else ""), verdict(worst, 0.001, 0.02),
-                  "splits made after lines were repeated; training files that contain a test set")
+    yield Finding(
+        "held-out text in training",
+        "none: a score on what was learnt by heart says nothing",
+        "; ".join(seen) + (f" (in {text.sample})" if text.sample else ""),
+        verdict(worst, 0.001, 0.02),
+        "splits made after lines were repeated; training files that contain a test set",
+    )
 
 
 def lengths_agree(text: Text) -> Iterator[Finding]:
     """Correlation of lengths in characters: 0.9 in the corpora we know, 0 if lines are shifted against each other."""
     probe, expected = "lines that belong together", (
-        "long sentences have long translations: lengths correlate by 0.6 and more, and few differ by a factor of 3")
+        "long sentences have long translations: lengths correlate by 0.6 and more, and few differ by a factor of 3"
+    )
     source, target = (np.array([len(line) for line in side]) for side in (text.train.source, text.train.target))
     if len(source) < 100 or not (source.std() and target.std()):
         yield Finding(probe, expected, "too few pairs, or all of one length", "skipped")
         return
     correlation = float(np.corrcoef(source, target)[0, 1])
     outliers = float((np.maximum(source / target, target / source) > 3).mean())
-    yield Finding(probe, expected, f"correlation {correlation:.2f}; {outliers:.2%} of the pairs differ that much",
-                  max(verdict(-correlation, -0.6, -0.3), verdict(outliers, 0.02, 0.2), key=SEVERITY.index),
-                  "a line missing in one file, so that all after it are shifted; pairs that are no translations")
+    yield Finding(
+        probe,
+        expected,
+        f"correlation {correlation:.2f}; {outliers:.2%} of the pairs differ that much",
+        max(verdict(-correlation, -0.6, -0.3), verdict(outliers, 0.02, 0.2), key=SEVERITY.index),
+        "a line missing in one file, so that all after it are shifted; pairs that are no translations",
+    )
 
 
 SEVERITY = ["ok", "note", "FAIL"]
@@ -217,16 +238,23 @@ def of_tokens(encoded: Encoded, text: Text, config: Config) -> Iterator[Finding]
     pairs, maximum = encoded.pairs, config.data.max_length
     where = f" ({len(pairs):,} pairs taken evenly from {text.sample or 'the text'})" if encoded.weight > 1 else ""
     dropped = pairs.n_dropped / (pairs.n_dropped + len(pairs))
-    yield Finding("lengths", f"data.max_length = {maximum} tokens leaves out few pairs",
-                  f"mean {pairs.lengths.mean():.1f}, 95 % at most {np.percentile(pairs.lengths, 95):.0f}, longest "
-                  f"{pairs.lengths.max()} tokens; {dropped:.1%} are longer and left out{where}",
-                  verdict(dropped, 0.02, 0.2), "data.max_length is too small; a vocabulary that spells words")
+    yield Finding(
+        "lengths",
+        f"data.max_length = {maximum} tokens leaves out few pairs",
+        f"mean {pairs.lengths.mean():.1f}, 95 % at most {np.percentile(pairs.lengths, 95):.0f}, longest "
+        f"{pairs.lengths.max()} tokens; {dropped:.1%} are longer and left out{where}",
+        verdict(dropped, 0.02, 0.2),
+        "data.max_length is too small; a vocabulary that spells words",
+    )
     counts = np.bincount(np.concatenate([pairs.source.ids, pairs.target.ids]), minlength=encoded.tokenizer.vocab_size)
     rare = float((counts < 10).mean())
-    yield Finding("vocabulary", "most pieces occur ten times and more: the vector of a rare one is hardly trained",
-                  f"{rare:.0%} of {len(counts):,} pieces occur less often, {(counts == 0).mean():.0%} never{where}",
-                  verdict(rare, 0.5, 0.9), "model.vocab_size is too large for so little text; text unlike that of the "
-                  "tokenizer")
+    yield Finding(
+        "vocabulary",
+        "most pieces occur ten times and more: the vector of a rare one is hardly trained",
+        f"{rare:.0%} of {len(counts):,} pieces occur less often, {(counts == 0).mean():.0%} never{where}",
+        verdict(rare, 0.5, 0.9),
+        "model.vocab_size is too large for so little text; text unlike that of the " "tokenizer",
+    )
     yield from unknown_tokens(encoded.tokenizer, text)
 
 
@@ -235,11 +263,14 @@ def unknown_tokens(tokenizer: Tokenizer, text: Text) -> Iterator[Finding]:
     for name, held in {"training text": text.train, **text.held_out}.items():
         ids = [token for side in (held.source, held.target) for line in tokenizer.encode(side[:2000]) for token in line]
         rates[name] = ids.count(UNK) / max(1, len(ids))
-    yield Finding("unknown tokens", "hardly any, in what is held out as well",
-                  "; ".join(f"{name} {rate:.2%}" for name, rate in rates.items()),
-                  verdict(max(rates.values()), 0.005, 0.05),
-                  "held-out text in another script or normalisation than the training text: data.byte_fallback = true "
-                  "spells what is unknown; a tokenizer of another run")
+    yield Finding(
+        "unknown tokens",
+        "hardly any, in what is held out as well",
+        "; ".join(f"{name} {rate:.2%}" for name, rate in rates.items()),
+        verdict(max(rates.values()), 0.005, 0.05),
+        "held-out text in another script or normalisation than the training text: data.byte_fallback = true "
+        "spells what is unknown; a tokenizer of another run",
+    )
 
 
 # Batches --------------------------------------------------------------------------------------------------------------
@@ -260,8 +291,12 @@ class Steps(NamedTuple):
 def steps_of(encoded: Encoded, config: Config) -> Steps:
     """Of some steps of the first epoch, as the batch plan has them."""
     training, epoch_plan = config.training, BatchPlan(
-        encoded.pairs, config.training.tokens_per_batch, config.training.accumulation, config.training.seed,
-        config.training.bucket_fineness)
+        encoded.pairs,
+        config.training.tokens_per_batch,
+        config.training.accumulation,
+        config.training.seed,
+        config.training.bucket_fineness,
+    )
     epoch = epoch_plan.epoch(0)
     some = epoch[:SOME_STEPS]
     batches = [batch for indices in some for batch in epoch_plan.micro_batches(indices)]
@@ -269,16 +304,30 @@ def steps_of(encoded: Encoded, config: Config) -> Steps:
     real = target_tokens + sum(batch.n_source_tokens for batch in batches)
     per_step = target_tokens / len(some)
     ends = min(training.steps, math.ceil(training.max_tokens / per_step)) if training.max_tokens else training.steps
-    return Steps(per_step, sum(batch.target_out_ids.size for batch in batches) / len(some),
-                 1 - real / sum(batch.n_positions for batch in batches), len(epoch) * encoded.weight, ends)
+    return Steps(
+        per_step,
+        sum(batch.target_out_ids.size for batch in batches) / len(some),
+        1 - real / sum(batch.n_positions for batch in batches),
+        len(epoch) * encoded.weight,
+        ends,
+    )
 
 
 def of_batches(steps: Steps) -> Iterator[Finding]:
-    yield Finding("padding", "little: it costs as much as text", f"{steps.padding:.0%} of the positions of a batch",
-                  verdict(steps.padding, 0.3, 0.6), "few pairs of similar length: raise training.bucket_fineness, or "
-                  "lower training.tokens_per_batch if a batch is as large as the text")
+    yield Finding(
+        "padding",
+        "little: it costs as much as text",
+        f"{steps.padding:.0%} of the positions of a batch",
+        verdict(steps.padding, 0.3, 0.6),
+        "few pairs of similar length: raise training.bucket_fineness, or "
+        "lower training.tokens_per_batch if a batch is as large as the text",
+    )
     epochs = steps.in_training / steps.in_epoch
-    yield Finding("epochs", "training sees all of the text at least once, and at most a few hundred times",
-                  f"a step has about {steps.target_tokens:,.0f} target tokens, an epoch {steps.in_epoch:,.0f} steps; "
-                  f"{steps.in_training:,} steps are {epochs:.1f} epochs", "ok" if 1 <= epochs <= 300 else "note",
-                  "training.steps or training.max_tokens; batches as large as the text")
+    yield Finding(
+        "epochs",
+        "training sees all of the text at least once, and at most a few hundred times",
+        f"a step has about {steps.target_tokens:,.0f} target tokens, an epoch {steps.in_epoch:,.0f} steps; "
+        f"{steps.in_training:,} steps are {epochs:.1f} epochs",
+        "ok" if 1 <= epochs <= 300 else "note",
+        "training.steps or training.max_tokens; batches as large as the text",
+    )

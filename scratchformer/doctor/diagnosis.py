@@ -11,14 +11,7 @@ from itertools import chain
 from typing import Any, Iterator
 
 from scratchformer.config import Config
-from scratchformer.doctor import (
-    backward_probes,
-    data_probes,
-    flow_probes,
-    layer_probes,
-    setup_probes,
-    training_probes,
-)
+from scratchformer.doctor import backward_probes, data_probes, flow_probes, layer_probes, setup_probes, training_probes
 from scratchformer.doctor.data_probes import Encoded, Text, read_text
 from scratchformer.doctor.findings import ANATOMY, Finding, suspects
 from scratchformer.doctor.specimens import small_model
@@ -53,8 +46,12 @@ def given_tokenizer(config: Config, run: RunDirectory | None) -> Tokenizer | Non
 
 def of_code(config: Config) -> Iterator[Finding]:
     small = small_model(config.model)
-    for probe in chain(layer_probes.probes(small), backward_probes.probes(small), flow_probes.probes(small),
-                       training_probes.probes(config)):
+    for probe in chain(
+        layer_probes.probes(small),
+        backward_probes.probes(small),
+        flow_probes.probes(small),
+        training_probes.probes(config),
+    ):
         yield probe.carry_out()
 
 
@@ -64,21 +61,31 @@ def unless_broken(findings: Iterator[Finding]) -> Iterator[Finding]:
         yield from findings
     except Exception as error:
         reason = f"{type(error).__name__}: {' '.join(str(error).split())[:150]}"
-        yield Finding("the rest", "text, configuration, run and machine can be examined", f"breaks off with {reason}",
-                      "FAIL", "a fault in the code, named above if a probe has seen it; too little memory; a bug of "
-                      "doctor")
+        yield Finding(
+            "the rest",
+            "text, configuration, run and machine can be examined",
+            f"breaks off with {reason}",
+            "FAIL",
+            "a fault in the code, named above if a probe has seen it; too little memory; a bug of " "doctor",
+        )
 
 
-def of_setup(config: Config, run: RunDirectory | None, text: Text | None,
-             tokenizer: Tokenizer | None) -> Iterator[Finding]:
+def of_setup(
+    config: Config, run: RunDirectory | None, text: Text | None, tokenizer: Tokenizer | None
+) -> Iterator[Finding]:
     """The text, the configuration, the run, the machine."""
     encoded: Encoded | Finding | None = None
     steps = None
     if text is None and config.model.vocab_size <= data_probes.BUNDLED_VOCABULARY:
-        text = read_text(config.data)                                              # it takes seconds to generate
+        text = read_text(config.data)  # it takes seconds to generate
     if text is None:
-        yield Finding("text", "pairs of sentences", "no text is named (--data), and the bundled corpus is too small "
-                      f"for model.vocab_size = {config.model.vocab_size}", "skipped")
+        yield Finding(
+            "text",
+            "pairs of sentences",
+            "no text is named (--data), and the bundled corpus is too small "
+            f"for model.vocab_size = {config.model.vocab_size}",
+            "skipped",
+        )
     else:
         yield from data_probes.of_pairs(text)
         encoded = data_probes.encode(text, config, tokenizer)
@@ -101,8 +108,9 @@ def of_setup(config: Config, run: RunDirectory | None, text: Text | None,
     yield from setup_probes.of_machine(config, run)
     if not too_large:
         budget = config.training.tokens_per_batch * config.training.accumulation
-        yield setup_probes.duration(look, steps.target_positions if steps else budget, n_steps,
-                                    steps and steps.in_epoch)
+        yield setup_probes.duration(
+            look, steps.target_positions if steps else budget, n_steps, steps and steps.in_epoch
+        )
 
 
 class Diagnosis:
@@ -149,11 +157,23 @@ def as_text(finding: Finding) -> str:
 
 def row(label: str, text: str) -> str:
     indent = " " * 23
-    return textwrap.fill(text, WIDTH, initial_indent=f"{'':8}{label:15}", subsequent_indent=indent,
-                         break_on_hyphens=False, break_long_words=False)
+    return textwrap.fill(
+        text,
+        WIDTH,
+        initial_indent=f"{'':8}{label:15}",
+        subsequent_indent=indent,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
 
 
 def as_record(finding: Finding) -> dict[str, Any]:
     """The finding for programs."""
-    return {"probe": finding.probe, "verdict": finding.verdict, "expected": finding.expected, "seen": finding.seen,
-            "causes": finding.causes, "suspects": finding.suspects}
+    return {
+        "probe": finding.probe,
+        "verdict": finding.verdict,
+        "expected": finding.expected,
+        "seen": finding.seen,
+        "causes": finding.causes,
+        "suspects": finding.suspects,
+    }

@@ -41,8 +41,10 @@ ANATOMY: dict[str, Part] = {
     "Encoder": Part("nn/transformer.py", ("EncoderLayer",)),
     "Decoder": Part("nn/transformer.py", ("DecoderLayer",)),
     "cross_entropy": Part("nn/loss.py"),
-    "Transformer": Part("nn/transformer.py", ("Embedding", "Unembedding", "PositionalEncoding", "LearnedPositions",
-                                              "Encoder", "Decoder", "cross_entropy")),
+    "Transformer": Part(
+        "nn/transformer.py",
+        ("Embedding", "Unembedding", "PositionalEncoding", "LearnedPositions", "Encoder", "Decoder", "cross_entropy"),
+    ),
     "decoding step": Part("nn/transformer.py", ("Transformer",)),
     "Adam": Part("nn/optim.py", ("Transformer",)),
     "noam": Part("nn/optim.py"),
@@ -108,6 +110,7 @@ def verdict(value: float, note: float, fail: float) -> Verdict:
 
 # Probes of the code ---------------------------------------------------------------------------------------------------
 
+
 class Measured(str):
     """A number worth showing although nothing is wrong with it."""
 
@@ -128,7 +131,7 @@ class CodeProbe(NamedTuple):
 
     def carry_out(self) -> Finding:
         faults: list[Fault] = []
-        right: dict[str, str] = {}                                                 # place -> the place and a number
+        right: dict[str, str] = {}  # place -> the place and a number
         for place, check in self.checks:
             complaint = outcome(place, check)
             if isinstance(complaint, Fault):
@@ -156,7 +159,7 @@ def outcome(place: str, check: Check) -> Fault | Measured:
                     measured = complaint
                 elif complaint:
                     return Fault(place, complaint)
-    except Exception as error:                                                     # anything may be broken in there
+    except Exception as error:  # anything may be broken in there
         return Fault(place, f"raises {type(error).__name__}: {' '.join(str(error).split())[:150]}")
     return measured
 
@@ -166,7 +169,7 @@ ROUNDING = 1e-9
 
 
 def differs(what: str, found: ArrayLike, expected: ArrayLike, tolerance: float = ROUNDING) -> str:
-    """"" if the numbers are the same to within `tolerance` of the largest, else `what` and by how much they differ."""
+    """ "" if the numbers are the same to within `tolerance` of the largest, else `what` and by how much they differ."""
     found, expected = np.asarray(found), np.asarray(expected)
     if found.shape != expected.shape:
         return f"{what}: shape {found.shape}, expected {expected.shape}"

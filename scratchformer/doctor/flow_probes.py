@@ -35,7 +35,7 @@ def probes(config: ModelConfig) -> list[CodeProbe]:
 
 def dependence(config: ModelConfig) -> CodeProbe:
     position_wise = np.eye(T, dtype=bool)
-    causal, padded = np.tri(T, dtype=bool), np.arange(S) < lengths(S)[:, None, None]   # (T, T), (B, 1, S)
+    causal, padded = np.tri(T, dtype=bool), np.arange(S) < lengths(S)[:, None, None]  # (T, T), (B, 1, S)
     itself, empty = np.eye(S, dtype=bool), (lengths(S) == 0)[:, None, None]
     return CodeProbe(
         "what depends on what",
@@ -44,25 +44,30 @@ def dependence(config: ModelConfig) -> CodeProbe:
         "a future that leaks: no causal mask, one that is added after the softmax or shifted by one, cross-attention "
         "fed with the wrong side; a dead source: memory that never reaches the decoder; a padding mask over rows "
         "instead of columns; statistics over the batch",
-        [(place, partial(depends_as_it_should, make, expected)) for place, make, expected in [
-            ("Linear", lambda: Linear(D, D, random(), FLOAT64).forward, position_wise),
-            ("LayerNorm", lambda: LayerNorm(D, FLOAT64).forward, position_wise),
-            ("FeedForward", lambda: FeedForward(D, F, random(), FLOAT64).forward, position_wise),
-            ("PositionalEncoding", lambda: PositionalEncoding().forward, position_wise),
-            ("ScaledDotProductAttention", lambda: keys_and_values_to_heads(Mask()), np.ones((T, S), bool)),
-            ("ScaledDotProductAttention", lambda: keys_and_values_to_heads(Mask(lengths(S))), padded),
-            ("ScaledDotProductAttention", lambda: keys_and_values_to_heads(Mask(causal=True)), causal),
-            ("SelfAttention", lambda: self_attention_with(Mask(lengths(S))), padded | itself & ~empty),
-            ("SelfAttention", lambda: self_attention_with(Mask(causal=True)), causal),
-            ("CrossAttention", lambda: cross_attention_from_memory, padded),
-            ("CrossAttention", lambda: cross_attention_from_x, position_wise),
-            ("EncoderLayer", lambda: encoder(EncoderLayer(config, random(), FLOAT64)), padded | itself),
-            ("DecoderLayer", lambda: decoder_from_x(DecoderLayer(config, random(), FLOAT64)), causal),
-            ("DecoderLayer", lambda: decoder_from_memory(DecoderLayer(config, random(), FLOAT64)), padded),
-            ("Encoder", lambda: encoder(Encoder(config, random(), FLOAT64)), padded | itself),
-            ("Decoder", lambda: decoder_from_x(Decoder(config, random(), FLOAT64)), causal),
-            ("Decoder", lambda: decoder_from_memory(Decoder(config, random(), FLOAT64)), padded),
-        ]] + [("Transformer", partial(tokens_matter, config)), ("Transformer", partial(order_matters, config))])
+        [
+            (place, partial(depends_as_it_should, make, expected))
+            for place, make, expected in [
+                ("Linear", lambda: Linear(D, D, random(), FLOAT64).forward, position_wise),
+                ("LayerNorm", lambda: LayerNorm(D, FLOAT64).forward, position_wise),
+                ("FeedForward", lambda: FeedForward(D, F, random(), FLOAT64).forward, position_wise),
+                ("PositionalEncoding", lambda: PositionalEncoding().forward, position_wise),
+                ("ScaledDotProductAttention", lambda: keys_and_values_to_heads(Mask()), np.ones((T, S), bool)),
+                ("ScaledDotProductAttention", lambda: keys_and_values_to_heads(Mask(lengths(S))), padded),
+                ("ScaledDotProductAttention", lambda: keys_and_values_to_heads(Mask(causal=True)), causal),
+                ("SelfAttention", lambda: self_attention_with(Mask(lengths(S))), padded | itself & ~empty),
+                ("SelfAttention", lambda: self_attention_with(Mask(causal=True)), causal),
+                ("CrossAttention", lambda: cross_attention_from_memory, padded),
+                ("CrossAttention", lambda: cross_attention_from_x, position_wise),
+                ("EncoderLayer", lambda: encoder(EncoderLayer(config, random(), FLOAT64)), padded | itself),
+                ("DecoderLayer", lambda: decoder_from_x(DecoderLayer(config, random(), FLOAT64)), causal),
+                ("DecoderLayer", lambda: decoder_from_memory(DecoderLayer(config, random(), FLOAT64)), padded),
+                ("Encoder", lambda: encoder(Encoder(config, random(), FLOAT64)), padded | itself),
+                ("Decoder", lambda: decoder_from_x(Decoder(config, random(), FLOAT64)), causal),
+                ("Decoder", lambda: decoder_from_memory(Decoder(config, random(), FLOAT64)), padded),
+            ]
+        ]
+        + [("Transformer", partial(tokens_matter, config)), ("Transformer", partial(order_matters, config))],
+    )
 
 
 def depends_as_it_should(make: Callable[[], Any], may: np.ndarray) -> Complaints:
@@ -74,6 +79,7 @@ def depends_as_it_should(make: Callable[[], Any], may: np.ndarray) -> Complaints
 
 def dependence_of(function: Callable[[np.ndarray], Any], x: np.ndarray) -> np.ndarray:
     """Which output changes if an input does? x (B, S, ...) -> bool (B, T, B, S)"""
+
     def output(x: np.ndarray) -> np.ndarray:
         y = function(x)
         return y[0] if isinstance(y, tuple) else y
@@ -163,8 +169,11 @@ def order_matters(config: ModelConfig) -> Complaints:
     logits = model.forward(SOURCE, TARGET)[0]
     for side, source, target in [("source", swapped(SOURCE), TARGET), ("target", SOURCE, swapped(TARGET))]:
         moved = np.abs(model.forward(source, target)[0] - logits)[:, 2:]
-        yield "" if (moved.max(axis=(1, 2)) > ROUNDING).all() else (
-            f"the order of the {side}'s words makes no difference")
+        yield (
+            ""
+            if (moved.max(axis=(1, 2)) > ROUNDING).all()
+            else (f"the order of the {side}'s words makes no difference")
+        )
 
 
 def swapped(ids: np.ndarray) -> np.ndarray:
@@ -182,16 +191,20 @@ def padding(config: ModelConfig) -> CodeProbe:
         "gradient stay the same, and finite",
         "a mask that misses a place; a loss averaged over padding; positions counted from the right; a softmax over "
         "nothing, which is 0/0",
-        [("Transformer", partial(check, config)) for check in (
-            padding_changes_nothing, batch_changes_nothing, empty_source_is_harmless, losses_agree)])
+        [
+            ("Transformer", partial(check, config))
+            for check in (padding_changes_nothing, batch_changes_nothing, empty_source_is_harmless, losses_agree)
+        ],
+    )
 
 
 def padded_to(ids: np.ndarray, width: int) -> np.ndarray:
     return np.pad(ids, ((0, 0), (0, width - ids.shape[1])))
 
 
-def loss_and_gradient(model: Transformer, source: np.ndarray, target_in: np.ndarray,
-                      target_out: np.ndarray) -> tuple[float, int, np.ndarray]:
+def loss_and_gradient(
+    model: Transformer, source: np.ndarray, target_in: np.ndarray, target_out: np.ndarray
+) -> tuple[float, int, np.ndarray]:
     model.zero_grad()
     loss, n_tokens = model.loss_backward(source, target_in, target_out, 0.1)
     return loss, n_tokens, model.store.grad.copy()
@@ -215,7 +228,7 @@ def batch_changes_nothing(config: ModelConfig) -> Complaints:
     model = with_random_vectors(Transformer(config, dtype=FLOAT64))
     logits = model.forward(SOURCE, TARGET)[0]
     for b, length in enumerate((SOURCE != PAD).sum(axis=1)):
-        alone = model.forward(SOURCE[b:b + 1, :length], TARGET[b:b + 1])[0]
+        alone = model.forward(SOURCE[b : b + 1, :length], TARGET[b : b + 1])[0]
         yield differs("logits of a sentence alone and in a batch", alone[0], logits[b])
 
 

@@ -50,10 +50,14 @@ def structure(config: ModelConfig) -> CodeProbe:
         "the first weights",
         "one layer that is used N times; a copy where the same matrix is meant; a generator that is made anew with the "
         "same seed; a layer's parameters in a dictionary, where `parameters()` does not look",
-        [("Encoder", partial(stack_size, Encoder, "encoder", config)),
-         ("Decoder", partial(stack_size, Decoder, "decoder", config)),
-         ("Transformer", partial(model_size, config)), ("Transformer", partial(ties, config)),
-         ("Transformer", partial(seed_decides, config))])
+        [
+            ("Encoder", partial(stack_size, Encoder, "encoder", config)),
+            ("Decoder", partial(stack_size, Decoder, "decoder", config)),
+            ("Transformer", partial(model_size, config)),
+            ("Transformer", partial(ties, config)),
+            ("Transformer", partial(seed_decides, config)),
+        ],
+    )
 
 
 def size(layer: Layer) -> int:
@@ -70,8 +74,11 @@ def stack_size(kind: type[Encoder] | type[Decoder], name: str, config: ModelConf
 
 def model_size(config: ModelConfig) -> Complaints:
     model, expected = Transformer(config), sum(parameter_counts(config).values())
-    yield "" if size(model) == model.store.data.size == expected else (
-        f"{size(model)} parameters, {model.store.data.size} in the flat buffer, expected {expected}")
+    yield (
+        ""
+        if size(model) == model.store.data.size == expected
+        else (f"{size(model)} parameters, {model.store.data.size} in the flat buffer, expected {expected}")
+    )
     for name, parameter in model.parameters().items():
         yield "" if np.shares_memory(parameter.data, model.store.data) else f"{name} is not in the flat buffer"
 
@@ -102,13 +109,19 @@ def first_weights() -> CodeProbe:
         "whatever d_k; normalised rows with mean 0 and variance 1",
         "a scale that is missing or of the wrong dimension: sqrt(d_model) on the embedding, 1/sqrt(d_k) in attention; "
         "an initialisation that does not know its fan-in; a variance divided by n - 1",
-        [("Linear", linear_size), ("Embedding", embedding_size), ("Unembedding", unembedding_size),
-         ("LearnedPositions", learned_positions_size), ("LayerNorm", normalised_size),
-         ("ScaledDotProductAttention", attention_temperature)])
+        [
+            ("Linear", linear_size),
+            ("Embedding", embedding_size),
+            ("Unembedding", unembedding_size),
+            ("LearnedPositions", learned_positions_size),
+            ("LayerNorm", normalised_size),
+            ("ScaledDotProductAttention", attention_temperature),
+        ],
+    )
 
 
 def variance_is(what: str, x: np.ndarray, expected: float, tolerance: float) -> str:
-    """"" if the variance of x is the expected one to within a share `tolerance`, else what it is."""
+    """ "" if the variance of x is the expected one to within a share `tolerance`, else what it is."""
     found = float(np.var(x))
     return "" if abs(found / expected - 1) <= tolerance else f"{what}: variance {found:.3g}, expected {expected:.3g}"
 
@@ -151,8 +164,13 @@ def attention_temperature() -> Complaints:
         q, k = random().normal(size=(2, 1, 64, 4, d_k))
         _, cache = ScaledDotProductAttention().forward(q, k, k)
         spread = float(np.log(cache.weights).var(axis=-1).mean())
-        yield "" if 0.7 < spread < 1.4 else (                                      # a forgotten factor is 4 or more
-            f"with d_k = {d_k}, log weights have variance {spread:.3g}, expected about 1")
+        yield (
+            ""
+            if 0.7 < spread < 1.4
+            else (  # a forgotten factor is 4 or more
+                f"with d_k = {d_k}, log weights have variance {spread:.3g}, expected about 1"
+            )
+        )
 
 
 # Formulas -------------------------------------------------------------------------------------------------------------
@@ -164,26 +182,37 @@ def definitions() -> CodeProbe:
         "each layer's output is what the paper's formula says, written out once more",
         "a missing transpose, term or scale; heads that are split or joined in another order; the mask added after "
         "the softmax; another base or exponent in the positions; queries, keys and values from the wrong side",
-        [("Linear", linear_formula), ("Embedding", embedding_formula), ("Unembedding", unembedding_formula),
-         ("PositionalEncoding", positions_formula), ("LearnedPositions", learned_positions_formula),
-         ("LayerNorm", layer_norm_formula), ("AddNorm", add_norm_formula), ("FeedForward", feed_forward_formula),
-         ("ScaledDotProductAttention", attention_formula), ("ScaledDotProductAttention", attention_extremes),
-         ("SelfAttention", self_attention_formula), ("CrossAttention", cross_attention_formula),
-         ("PostNorm", post_norm_formula), ("PreNorm", pre_norm_formula)])
+        [
+            ("Linear", linear_formula),
+            ("Embedding", embedding_formula),
+            ("Unembedding", unembedding_formula),
+            ("PositionalEncoding", positions_formula),
+            ("LearnedPositions", learned_positions_formula),
+            ("LayerNorm", layer_norm_formula),
+            ("AddNorm", add_norm_formula),
+            ("FeedForward", feed_forward_formula),
+            ("ScaledDotProductAttention", attention_formula),
+            ("ScaledDotProductAttention", attention_extremes),
+            ("SelfAttention", self_attention_formula),
+            ("CrossAttention", cross_attention_formula),
+            ("PostNorm", post_norm_formula),
+            ("PreNorm", pre_norm_formula),
+        ],
+    )
 
 
 def linear_formula() -> Complaints:
     layer, x = with_random_vectors(Linear(D, F, random(), FLOAT64)), random().normal(size=(B, T, D))
-    yield differs("x W + b", layer.forward(x)[0],
-                  np.einsum("btd,df->btf", x, layer.weight.data) + layer.bias.data)
+    yield differs("x W + b", layer.forward(x)[0], np.einsum("btd,df->btf", x, layer.weight.data) + layer.bias.data)
 
 
 def embedding_formula() -> Complaints:
     layer = Embedding(Embedding.new_weight(V, D, random(), FLOAT64))
     x, _ = layer.forward(np.array([[4, PAD, 4, 7]]))
     rows = layer.weight.data
-    yield differs("sqrt(d_model) E[ids], 0 for padding", x[0],
-                  math.sqrt(D) * np.stack([rows[4], 0 * rows[4], rows[4], rows[7]]))
+    yield differs(
+        "sqrt(d_model) E[ids], 0 for padding", x[0], math.sqrt(D) * np.stack([rows[4], 0 * rows[4], rows[4], rows[7]])
+    )
 
 
 def unembedding_formula() -> Complaints:
@@ -195,8 +224,11 @@ def positions_formula() -> Complaints:
     encoding = PositionalEncoding().forward(np.zeros((1, 100, 512)))[0][0]
     for position, i in [(0, 0), (1, 0), (1, 1), (3, 100), (99, 255)]:
         angle = position / 10000 ** (2 * i / 512)
-        yield differs(f"PE(pos = {position}, channels {2 * i} and {2 * i + 1} of 512)",
-                      encoding[position, 2 * i:2 * i + 2], np.array([math.sin(angle), math.cos(angle)]))
+        yield differs(
+            f"PE(pos = {position}, channels {2 * i} and {2 * i + 1} of 512)",
+            encoding[position, 2 * i : 2 * i + 2],
+            np.array([math.sin(angle), math.cos(angle)]),
+        )
     later = PositionalEncoding().forward(np.zeros((1, 5, 512)), 7)[0][0]
     yield differs("positions counted from 7", later, encoding[7:12])
     x = random().normal(size=(B, T, 512))
@@ -206,7 +238,7 @@ def positions_formula() -> Complaints:
 def learned_positions_formula() -> Complaints:
     layer, x = LearnedPositions(10, D, random(), FLOAT64), random().normal(size=(B, T, D))
     yield differs("x + P", layer.forward(x)[0], x + layer.weight.data[:T])
-    yield differs("x + P, positions counted from 3", layer.forward(x, 3)[0], x + layer.weight.data[3:3 + T])
+    yield differs("x + P, positions counted from 3", layer.forward(x, 3)[0], x + layer.weight.data[3 : 3 + T])
 
 
 def normalised(x: np.ndarray, gamma: np.ndarray, beta: np.ndarray, eps: float) -> np.ndarray:
@@ -215,21 +247,28 @@ def normalised(x: np.ndarray, gamma: np.ndarray, beta: np.ndarray, eps: float) -
 
 def layer_norm_formula() -> Complaints:
     layer, x = with_random_vectors(LayerNorm(D, FLOAT64, eps=0.1)), random().normal(size=(B, T, D))
-    yield differs("gamma (x - mean) / sqrt(variance + eps) + beta", layer.forward(x)[0],
-                  normalised(x, layer.gamma.data, layer.beta.data, 0.1))
+    yield differs(
+        "gamma (x - mean) / sqrt(variance + eps) + beta",
+        layer.forward(x)[0],
+        normalised(x, layer.gamma.data, layer.beta.data, 0.1),
+    )
 
 
 def add_norm_formula() -> Complaints:
     layer, (x, update) = with_random_vectors(AddNorm(D, FLOAT64, eps=0.1)), random().normal(size=(2, B, T, D))
-    yield differs("LayerNorm(x + update)", layer.forward(x, update)[0],
-                  normalised(x + update, layer.gamma.data, layer.beta.data, 0.1))
+    yield differs(
+        "LayerNorm(x + update)",
+        layer.forward(x, update)[0],
+        normalised(x + update, layer.gamma.data, layer.beta.data, 0.1),
+    )
 
 
 def feed_forward_formula() -> Complaints:
     layer, x = with_random_vectors(FeedForward(D, F, random(), FLOAT64)), random().normal(size=(B, T, D))
     hidden = np.maximum(x @ layer.inner.weight.data + layer.inner.bias.data, 0)
-    yield differs("max(0, x W_1 + b_1) W_2 + b_2", layer.forward(x)[0],
-                  hidden @ layer.outer.weight.data + layer.outer.bias.data)
+    yield differs(
+        "max(0, x W_1 + b_1) W_2 + b_2", layer.forward(x)[0], hidden @ layer.outer.weight.data + layer.outer.bias.data
+    )
 
 
 def attended(q: np.ndarray, k: np.ndarray, v: np.ndarray, may: np.ndarray) -> np.ndarray:
@@ -243,9 +282,12 @@ def attended(q: np.ndarray, k: np.ndarray, v: np.ndarray, may: np.ndarray) -> np
     return y
 
 
-MASKS = [("without a mask", Mask(), T, S), ("with padding", Mask(lengths(S)), T, S),
-         ("with the causal mask", Mask(causal=True), T, T),
-         ("with the causal mask and padding", Mask(lengths(T), causal=True), T, T)]
+MASKS = [
+    ("without a mask", Mask(), T, S),
+    ("with padding", Mask(lengths(S)), T, S),
+    ("with the causal mask", Mask(causal=True), T, T),
+    ("with the causal mask and padding", Mask(lengths(T), causal=True), T, T),
+]
 
 
 def attention_formula() -> Complaints:
@@ -276,8 +318,11 @@ def self_attention_formula() -> Complaints:
     for what, mask in [("", Mask()), (", with padding", Mask(lengths(S))), (", causal", Mask(causal=True))]:
         q, k, v = heads(x, layer.qkv, D_K, D_K, D_V)
         joined = attended(q, k, v, mask.as_array(S, S)).reshape(B, S, -1)
-        yield differs(f"Concat(head_1, ..., head_h) W_O{what}", layer.forward(x, mask)[0],
-                      joined @ layer.output.weight.data + layer.output.bias.data)
+        yield differs(
+            f"Concat(head_1, ..., head_h) W_O{what}",
+            layer.forward(x, mask)[0],
+            joined @ layer.output.weight.data + layer.output.bias.data,
+        )
 
 
 def cross_attention_formula() -> Complaints:
@@ -286,8 +331,11 @@ def cross_attention_formula() -> Complaints:
     for what, mask in [("", Mask()), (", with padding", Mask(lengths(S)))]:
         (q,), (k, v) = heads(x, layer.q, D_K), heads(memory, layer.kv, D_K, D_V)
         joined = attended(q, k, v, mask.as_array(T, S)).reshape(B, T, -1)
-        yield differs(f"queries from x, keys and values from the memory{what}", layer.forward(x, memory, mask)[0],
-                      joined @ layer.output.weight.data + layer.output.bias.data)
+        yield differs(
+            f"queries from x, keys and values from the memory{what}",
+            layer.forward(x, memory, mask)[0],
+            joined @ layer.output.weight.data + layer.output.bias.data,
+        )
 
 
 def post_norm_formula() -> Complaints:

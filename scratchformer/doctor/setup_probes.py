@@ -62,7 +62,7 @@ OPERATIONS_AT_MOST = 5e10
 """The first look takes as many positions as cost about this many multiplications: a second or two on one core."""
 
 
-@np.errstate(all="ignore")                                                         # of broken code, the numbers tell
+@np.errstate(all="ignore")  # of broken code, the numbers tell
 def first_look(config: Config) -> FirstLook:
     model, random = Transformer(config.model, config.training.seed), np.random.default_rng(config.training.seed)
     length = min(SENTENCE, config.model.max_positions) if config.model.positions == "learned" else SENTENCE
@@ -70,7 +70,7 @@ def first_look(config: Config) -> FirstLook:
     shape = max(FEWEST_POSITIONS, affordable) // length, length
     source, target_in, target_out = random.integers(1, config.model.vocab_size, (3, *shape))
 
-    some = slice(None, FEWEST_POSITIONS // length)                                 # the logits of all would be too many
+    some = slice(None, FEWEST_POSITIONS // length)  # the logits of all would be too many
     logits, _ = model.forward(source[some], target_in[some])
     loss, loss_of_others = losses(logits, target_in[some], target_out[some])
     with watched(ActivityWatch()) as watch:
@@ -78,8 +78,10 @@ def first_look(config: Config) -> FirstLook:
         model.loss_backward(source, target_in, target_out)
         seconds = time.perf_counter() - began
     model.store.grad /= target_out.size
-    norms = {name: [norm_of_gradient(layer) for layer in stack.layers]
-             for name, stack in (("encoder", model.encoder), ("decoder", model.decoder))}
+    norms = {
+        name: [norm_of_gradient(layer) for layer in stack.layers]
+        for name, stack in (("encoder", model.encoder), ("decoder", model.decoder))
+    }
     return FirstLook(loss, loss_of_others, norms, max(watch.dead), seconds / target_out.size)
 
 
@@ -117,8 +119,12 @@ def fits(config: ModelConfig) -> Finding | None:
     needed, limit = 4 * BYTES * sum(parameter_counts(config).values()), memory_bytes()
     if limit is None or needed <= 0.8 * limit:
         return None
-    return Finding("before the first step", "loss, gradients and hidden units of the new model are sensible",
-                   f"not examined: the model takes {needed / GIB:.1f} GiB, and there are {limit / GIB:.1f}", "skipped")
+    return Finding(
+        "before the first step",
+        "loss, gradients and hidden units of the new model are sensible",
+        f"not examined: the model takes {needed / GIB:.1f} GiB, and there are {limit / GIB:.1f}",
+        "skipped",
+    )
 
 
 def of_new_model(look: FirstLook, config: ModelConfig) -> Iterator[Finding]:
@@ -129,12 +135,17 @@ def of_new_model(look: FirstLook, config: ModelConfig) -> Iterator[Finding]:
         "loss before the first step",
         f"about ln V + 1/2 = {expected:.2f} nats per token for random words: knowing nothing costs ln V, and logits of "
         "variance 1 another half",
-        f"{look.loss_of_others:.2f}" + (
+        f"{look.loss_of_others:.2f}"
+        + (
             f" and, counting the word just read as an answer, {look.loss:.2f}: with tied embeddings and few layers, a "
-            "new model repeats what it reads" if repeats > 0.5 else ""),
-        verdict(off, 0.5, 0.5),                                                    # logits twice as large add 3/2
+            "new model repeats what it reads"
+            if repeats > 0.5
+            else ""
+        ),
+        verdict(off, 0.5, 0.5),  # logits twice as large add 3/2
         "logits of the wrong size: the first weights of the output matrix, or the last normalisation; a loss that is "
-        "not the mean over tokens")
+        "not the mean over tokens",
+    )
 
     ratio = float(np.max([np.max(norms) / max(np.min(norms), 1e-30) for norms in look.gradient_norms.values()]))
     yield Finding(
@@ -144,17 +155,21 @@ def of_new_model(look: FirstLook, config: ModelConfig) -> Iterator[Finding]:
         "; ".join(f"{name} {' '.join(f'{norm:.2g}' for norm in norms)}" for name, norms in look.gradient_norms.items()),
         verdict(ratio, 30, 1000),
         "vanishing: many layers with model.norm = post (pre is the remedy), a residual path that is cut; exploding: "
-        "first weights that are too large, a normalisation that is missing")
+        "first weights that are too large, a normalisation that is missing",
+    )
     yield dead_units("hidden units before the first step", look.dead)
 
 
 def dead_units(probe: str, dead: float) -> Finding:
     """Of a few hundred words, a sound model of up to 24 layers leaves at most 4 units in 10 alone."""
     return Finding(
-        probe, "some position of a batch activates most of them; a unit whose ReLU is never active learns nothing",
-        f"in the worst layer, {dead:.0%} are not active anywhere in a batch", verdict(dead, 0.5, 0.9),
+        probe,
+        "some position of a batch activates most of them; a unit whose ReLU is never active learns nothing",
+        f"in the worst layer, {dead:.0%} are not active anywhere in a batch",
+        verdict(dead, 0.5, 0.9),
         "a learning rate that was too high for a while; biases far below 0; a feed-forward network that gets the same "
-        "input everywhere")
+        "input everywhere",
+    )
 
 
 # The learning rate ----------------------------------------------------------------------------------------------------
@@ -166,9 +181,12 @@ def schedule(config: Config, n_steps: int) -> Iterator[Finding]:
     peak = noam(training.warmup, d_model, training.warmup, training.lr_factor)
     share = training.warmup / n_steps
     yield Finding(
-        "warm-up", "a small part of training; at most half of it",
-        f"{training.warmup:,} of {n_steps:,} steps ({share:.0%})", verdict(share, 0.5, 1.0),
-        "training.steps was lowered without training.warmup: the learning rate does not reach its peak, or hardly")
+        "warm-up",
+        "a small part of training; at most half of it",
+        f"{training.warmup:,} of {n_steps:,} steps ({share:.0%})",
+        verdict(share, 0.5, 1.0),
+        "training.steps was lowered without training.warmup: the learning rate does not reach its peak, or hardly",
+    )
 
     # Weights have the size d_model^-0.5 (embeddings; Glorot's are similar), and a step of Adam moves each by up to lr.
     step_share = peak * math.sqrt(d_model)
@@ -178,7 +196,8 @@ def schedule(config: Config, n_steps: int) -> Iterator[Finding]:
         "the paper's base model has 7.0e-4, which is 0.016 of a weight",
         f"{peak:.1e} at step {training.warmup}, {step_share:.2g} of a weight",
         verdict(step_share, 0.1, 0.3) if step_share >= 0.001 else "note",
-        "training.lr_factor; a warm-up that is too short, since the peak is lr_factor / sqrt(d_model warmup)")
+        "training.lr_factor; a warm-up that is too short, since the peak is lr_factor / sqrt(d_model warmup)",
+    )
 
     # The sum of the learning rates, in units of d_model^-0.5: a triangle, then the integral of step^-0.5.
     rising = min(training.warmup, n_steps)
@@ -187,8 +206,10 @@ def schedule(config: Config, n_steps: int) -> Iterator[Finding]:
         "how far weights can go",
         "over the whole training, each weight can move by many times its size (base: about 540); below 10 it hardly "
         "learns, below 1 it cannot",
-        f"{way:.3g} times its size", verdict(1 / way, 1 / 10, 1),
-        "too few steps; training.lr_factor is too small; a warm-up longer than the training")
+        f"{way:.3g} times its size",
+        verdict(1 / way, 1 / 10, 1),
+        "too few steps; training.lr_factor is too small; a warm-up longer than the training",
+    )
 
 
 # A run ----------------------------------------------------------------------------------------------------------------
@@ -201,13 +222,22 @@ def of_run(run: RunDirectory, batch: Batch | None) -> Iterator[Finding]:
         model = load_run(run.path).model
     except UserError as error:
         begun = any(run.checkpoints.directory.glob("*.safetensors"))
-        yield Finding("weights", "a sound checkpoint that fits the configuration", str(error),
-                      "FAIL" if begun else "skipped", "a damaged file; settings that are not those of the run")
+        yield Finding(
+            "weights",
+            "a sound checkpoint that fits the configuration",
+            str(error),
+            "FAIL" if begun else "skipped",
+            "a damaged file; settings that are not those of the run",
+        )
         return
     finite = bool(np.isfinite(model.store.data).all())
-    yield Finding("weights", "finite numbers", "so they are" if finite else "NaN or infinity among them",
-                  "ok" if finite else "FAIL", "training diverged: go back to an earlier checkpoint, and lower the "
-                  "learning rate or set training.clip_norm")
+    yield Finding(
+        "weights",
+        "finite numbers",
+        "so they are" if finite else "NaN or infinity among them",
+        "ok" if finite else "FAIL",
+        "training diverged: go back to an earlier checkpoint, and lower the " "learning rate or set training.clip_norm",
+    )
     if finite and batch is not None:
         with watched(ActivityWatch()) as watch:
             model.loss(batch.source_ids, batch.target_in_ids, batch.target_out_ids)
@@ -223,25 +253,36 @@ def log_of(run: RunDirectory) -> Finding:
     probe, expected = "log of the run", "the loss falls, and stays down; no number is infinite or NaN"
     try:
         entries = run.read_log("step") if run.log_file.exists() else []
-        entries = [entry for entry in entries if entry.get("grad_norm", 0) is not None]   # fp16 passes over some steps
+        entries = [entry for entry in entries if entry.get("grad_norm", 0) is not None]  # fp16 passes over some steps
         losses, norms = (np.array([float(entry[key]) for entry in entries]) for key in ("loss", "grad_norm"))
         validations = [float(entry["loss"]) for entry in run.read_log("validation")] if entries else []
     except UserError as error:
         return Finding(probe, expected, str(error), "FAIL", "a damaged file")
     except (KeyError, TypeError, ValueError) as error:
-        return Finding(probe, expected, f"{run.log_file}: an entry without a sound number ({error})", "FAIL",
-                       "a damaged file")
+        return Finding(
+            probe, expected, f"{run.log_file}: an entry without a sound number ({error})", "FAIL", "a damaged file"
+        )
     if len(entries) < FEWEST_STEPS:
         return Finding(probe, expected, f"{len(entries)} steps are logged, too few to judge", "skipped")
     finite = np.isfinite(losses) & np.isfinite(norms)
     if not finite.all():
-        return Finding(probe, expected, f"not finite at step {entries[int(finite.argmin())]['step']}", "FAIL",
-                       "a learning rate that is too high; overflow of float32 in a part that was changed")
+        return Finding(
+            probe,
+            expected,
+            f"not finite at step {entries[int(finite.argmin())]['step']}",
+            "FAIL",
+            "a learning rate that is too high; overflow of float32 in a part that was changed",
+        )
     judged, seen = course(losses, norms, validations)
-    return Finding(probe, expected, seen, judged,
-                   "a learning rate that is too high or a warm-up that is too short (spikes, divergence); a fault in "
-                   "the code (it never falls); too much training for so little text (validation rises: take the best "
-                   "checkpoint, or a larger P_drop)")
+    return Finding(
+        probe,
+        expected,
+        seen,
+        judged,
+        "a learning rate that is too high or a warm-up that is too short (spikes, divergence); a fault in "
+        "the code (it never falls); too much training for so little text (validation rises: take the best "
+        "checkpoint, or a larger P_drop)",
+    )
 
 
 def course(losses: np.ndarray, norms: np.ndarray, validations: list[float]) -> tuple[Verdict, str]:
@@ -260,8 +301,10 @@ def course(losses: np.ndarray, norms: np.ndarray, validations: list[float]) -> t
         seen.append(f"it rose by {rise:.2f} nats from its lowest" if rise > 0 else "it did not fall")
     elif spikes or norms.max() > 100 * np.median(norms):
         judged = "note"
-        seen.append(f"{spikes} steps 3 nats above those before; largest gradient {norms.max():.3g}, "
-                    f"median {np.median(norms):.3g}")
+        seen.append(
+            f"{spikes} steps 3 nats above those before; largest gradient {norms.max():.3g}, "
+            f"median {np.median(norms):.3g}"
+        )
     if validations:
         seen.append(f"validation {min(validations):.2f} at best, {validations[-1]:.2f} at last")
         if judged == "ok" and validations[-1] > min(validations) + 0.1:
@@ -271,7 +314,7 @@ def course(losses: np.ndarray, norms: np.ndarray, validations: list[float]) -> t
 
 def steps_above(losses: np.ndarray, nats: float, window: int = 50) -> int:
     """How many losses exceed the median of the `window` before them by so much."""
-    medians = [np.median(losses[max(0, step - window):step]) for step in range(1, len(losses))]
+    medians = [np.median(losses[max(0, step - window) : step]) for step in range(1, len(losses))]
     return int((losses[1:] - medians > nats).sum())
 
 
@@ -285,10 +328,12 @@ def of_machine(config: Config, run: RunDirectory | None) -> Iterator[Finding]:
     used = f", {there / GIB:.2f} used so far" if there else ""
     free = shutil.disk_usage(path).free
     yield Finding(
-        "disk", f"room for {config.training.keep} checkpoints, the best, an average, and one that is being written",
+        "disk",
+        f"room for {config.training.keep} checkpoints, the best, an average, and one that is being written",
         f"{needed / GIB:.2f} GiB needed{used}; {free / GIB:.1f} GiB free in {path.resolve()}",
         verdict((needed - there) / max(free, 1), 0.8, 1.0),
-        "lower training.keep, or another --out")
+        "lower training.keep, or another --out",
+    )
     yield memory(config)
 
 
@@ -296,11 +341,16 @@ def memory(config: Config) -> Finding:
     probe, needed, limit = "memory", sum(training_bytes(config).values()), memory_bytes()
     expected = "weights, gradients, moments and the activations of a micro-batch fit into memory"
     if limit is None:
-        return Finding(probe, expected, f"{needed / GIB:.2f} GiB needed; this system does not tell how much there is",
-                       "skipped")
-    return Finding(probe, expected, f"{needed / GIB:.2f} GiB needed, estimated; this machine has {limit / GIB:.1f} GiB",
-                   verdict(needed / limit, 0.8, 1.0),
-                   "lower training.tokens_per_batch and raise training.accumulation: the same steps, in smaller parts")
+        return Finding(
+            probe, expected, f"{needed / GIB:.2f} GiB needed; this system does not tell how much there is", "skipped"
+        )
+    return Finding(
+        probe,
+        expected,
+        f"{needed / GIB:.2f} GiB needed, estimated; this machine has {limit / GIB:.1f} GiB",
+        verdict(needed / limit, 0.8, 1.0),
+        "lower training.tokens_per_batch and raise training.accumulation: the same steps, in smaller parts",
+    )
 
 
 def duration(look: FirstLook, target_positions: float, n_steps: int, steps_per_epoch: float | None) -> Finding:
@@ -308,7 +358,9 @@ def duration(look: FirstLook, target_positions: float, n_steps: int, steps_per_e
     seconds = look.seconds_per_position * target_positions
     epoch = f", an epoch {spoken(seconds * steps_per_epoch)}" if steps_per_epoch else ""
     return Finding(
-        "time on this machine", "at most a week, estimated from one batch",
+        "time on this machine",
+        "at most a week, estimated from one batch",
         f"a step about {spoken(seconds)}{epoch}, all {n_steps:,} steps {spoken(seconds * n_steps)}",
         verdict(seconds * n_steps, 7 * 86400, math.inf),
-        "this size is meant for GPUs; on a CPU take a smaller preset, or stop earlier (--minutes)")
+        "this size is meant for GPUs; on a CPU take a smaller preset, or stop earlier (--minutes)",
+    )

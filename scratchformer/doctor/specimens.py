@@ -17,8 +17,9 @@ from scratchformer.nn.parameter import Array
 
 def small_model(config: ModelConfig) -> ModelConfig:
     """Small sizes, no dropout, and the configuration's choices: where to normalise, what to tie, which positions."""
-    return replace(SMALL, norm=config.norm, tied=config.tied, positions=config.positions,
-                   attention_bias=config.attention_bias)
+    return replace(
+        SMALL, norm=config.norm, tied=config.tied, positions=config.positions, attention_bias=config.attention_bias
+    )
 
 
 def random() -> np.random.Generator:
@@ -35,8 +36,8 @@ def with_random_vectors(layer: Any) -> Any:
     return layer
 
 
-SOURCE = np.array([[3, 5, 2, 5, 7], [4, 1, 6, 0, 0], [9, 8, 9, 1, 0]])             # (B, S), every row padded otherwise
-TARGET = np.array([[2, 6, 4, 8], [2, 7, 7, 3], [2, 10, 1, 5]])                     # (B, T)
+SOURCE = np.array([[3, 5, 2, 5, 7], [4, 1, 6, 0, 0], [9, 8, 9, 1, 0]])  # (B, S), every row padded otherwise
+TARGET = np.array([[2, 6, 4, 8], [2, 7, 7, 3], [2, 10, 1, 5]])  # (B, T)
 
 
 def shifted(target: np.ndarray) -> np.ndarray:

@@ -36,7 +36,7 @@ SINGLE = 1e-4
 
 
 def probes(config: Config) -> list[CodeProbe]:
-    taught = cache(partial(teach, config))                                         # two probes look at one model
+    taught = cache(partial(teach, config))  # two probes look at one model
     return [loss(), optimizer(), batches(config), training_step(config), overfits(taught), decoding(config, taught)]
 
 
@@ -49,7 +49,8 @@ def loss() -> CodeProbe:
         "the sum over real tokens of -sum_v q_v log p_v, its gradient p - q, and the number of tokens",
         "an average over padding; a target that is found by its value among the logits; the logarithm of a softmax "
         "that has become 0; smoothing in the loss and not in its gradient",
-        [("cross_entropy", cross_entropy_formula), ("cross_entropy", cross_entropy_extremes)])
+        [("cross_entropy", cross_entropy_formula), ("cross_entropy", cross_entropy_extremes)],
+    )
 
 
 def cross_entropy_formula() -> Complaints:
@@ -57,9 +58,12 @@ def cross_entropy_formula() -> Complaints:
     real = targets != PAD
     p = np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True)
     conventions: list[tuple[float, Smoothing, float, float]] = [
-        (0.0, "others", 0.0, 1.0), (0.2, "others", 0.2 / (V - 1), 0.8), (0.2, "uniform", 0.2 / V, 0.8 + 0.2 / V)]
+        (0.0, "others", 0.0, 1.0),
+        (0.2, "others", 0.2 / (V - 1), 0.8),
+        (0.2, "uniform", 0.2 / V, 0.8 + 0.2 / V),
+    ]
     for smoothing, spread, others, on_target in conventions:
-        q = np.where(np.arange(V) == targets[..., None], on_target, others)        # (B, T, V)
+        q = np.where(np.arange(V) == targets[..., None], on_target, others)  # (B, T, V)
         found, n_tokens, dlogits = cross_entropy(logits, targets, smoothing, spread)
         named = f"smoothing {smoothing} over the {spread}" if smoothing else "no smoothing"
         yield "" if n_tokens == real.sum() else f"{n_tokens} tokens counted, {real.sum()} are not padding"
@@ -68,7 +72,7 @@ def cross_entropy_formula() -> Complaints:
 
 
 def cross_entropy_extremes() -> Complaints:
-    for dtype in ("float64", "float32"):                                           # the reference; the fast one
+    for dtype in ("float64", "float32"):  # the reference; the fast one
         logits = np.array([[1e4, 0, -1e4], [1e4, 0, -1e4]], dtype)
         found, _, dlogits = cross_entropy(logits, np.array([2, 1]))
         yield differs(f"loss of {dtype} logits 10,000 apart", found, 2e4 + 1e4)
@@ -82,7 +86,8 @@ def optimizer() -> CodeProbe:
         "to its peak at step `warmup` and falls with the square root",
         "beta1 where beta2 belongs; a bias correction by another count than steps; moments that are not kept; minimum "
         "and maximum exchanged in the schedule",
-        [("Adam", adam_formula), ("Adam", adam_in_float32), ("noam", noam_formula)])
+        [("Adam", adam_formula), ("Adam", adam_in_float32), ("noam", noam_formula)],
+    )
 
 
 SMALLEST = ModelConfig(vocab_size=V, N=1, d_model=4, d_ff=4, h=1)
@@ -96,14 +101,14 @@ def adam_formula() -> Complaints:
     m, v = 0 * w, 0 * w
     for t in (1, 2, 3):
         g = generator.normal(size=len(w))
-        g[-1] = 0                                                                  # a word that does not occur
+        g[-1] = 0  # a word that does not occur
         model.store.grad[...] = g
         m, v = beta1 * m + (1 - beta1) * g, beta2 * v + (1 - beta2) * g * g
         step = 0.01 * t * (m / (1 - beta1**t)) / (np.sqrt(v / (1 - beta2**t)) + 1e-9)
         w = w - step
         adam.step(0.01 * t)
         what = "the first step, learning rate times sign of the gradient" if t == 1 else f"step {t}"
-        yield differs(f"weights after {what}", model.store.data, w, 1e-6)           # eps may stand elsewhere
+        yield differs(f"weights after {what}", model.store.data, w, 1e-6)  # eps may stand elsewhere
         yield differs("the gradient, which a step leaves as it is", model.store.grad, g)
 
 
@@ -120,8 +125,11 @@ def adam_in_float32() -> Complaints:
 
 def noam_formula() -> Complaints:
     for step, rate in [(1, 4000**-1.5), (1000, 1000 * 4000**-1.5), (4000, 4000**-0.5), (16000, 16000**-0.5)]:
-        yield differs(f"2 d_model^-0.5 min(step^-0.5, step warmup^-1.5) at step {step} of warm-up 4000, relative",
-                      noam(step, 512, 4000, 2.0) / (2 * 512**-0.5 * rate), 1.0)
+        yield differs(
+            f"2 d_model^-0.5 min(step^-0.5, step warmup^-1.5) at step {step} of warm-up 4000, relative",
+            noam(step, 512, 4000, 2.0) / (2 * 512**-0.5 * rate),
+            1.0,
+        )
 
 
 # Batches and the step -------------------------------------------------------------------------------------------------
@@ -135,10 +143,28 @@ def practice_corpus() -> Corpus:
     return Corpus(Pairs(source, target, list(range(1, len(source) + 1)), 0), None)
 
 
-PRACTICE = {"vocab_size": 20, "N": 1, "d_model": 16, "d_ff": 32, "h": 2, "d_k": 8, "d_v": 8, "max_positions": 20,
-            "P_drop": 0.0, "attention_dropout": 0.0, "relu_dropout": 0.0, "byte_fallback": False, "max_length": 20,
-            "tokens_per_batch": 40, "accumulation": 3, "bucket_fineness": 1, "warmup": 2, "lr_factor": 1.0,
-            "eps_ls": 0.1, "clip_norm": 0.0}
+PRACTICE = {
+    "vocab_size": 20,
+    "N": 1,
+    "d_model": 16,
+    "d_ff": 32,
+    "h": 2,
+    "d_k": 8,
+    "d_v": 8,
+    "max_positions": 20,
+    "P_drop": 0.0,
+    "attention_dropout": 0.0,
+    "relu_dropout": 0.0,
+    "byte_fallback": False,
+    "max_length": 20,
+    "tokens_per_batch": 40,
+    "accumulation": 3,
+    "bucket_fineness": 1,
+    "warmup": 2,
+    "lr_factor": 1.0,
+    "eps_ls": 0.1,
+    "clip_norm": 0.0,
+}
 
 
 def practice(config: Config, changes: dict[str, Any] | None = None) -> Trainer:
@@ -156,7 +182,8 @@ def batches(config: Config) -> CodeProbe:
         "earlier; each pair is in one batch of each epoch, and the next epoch has another order",
         "a target that is not shifted, so that the answer stands in the input; no end symbol; a remainder that is "
         "dropped; an order that never changes",
-        [("batches", partial(batches_hold_the_text, config)), ("batches", partial(batches_cover_the_epoch, config))])
+        [("batches", partial(batches_hold_the_text, config)), ("batches", partial(batches_cover_the_epoch, config))],
+    )
 
 
 def batches_hold_the_text(config: Config) -> Complaints:
@@ -173,8 +200,13 @@ def practice_plan(config: Config) -> tuple[Tokenizer, BatchPlan]:
     config = configs.with_settings(config, PRACTICE)
     corpus, training = practice_corpus(), config.training
     tokenizer = train_tokenizer(corpus, config)
-    return tokenizer, BatchPlan(encode_corpus(corpus, tokenizer, config).train, training.tokens_per_batch,
-                                training.accumulation, training.seed, training.bucket_fineness)
+    return tokenizer, BatchPlan(
+        encode_corpus(corpus, tokenizer, config).train,
+        training.tokens_per_batch,
+        training.accumulation,
+        training.seed,
+        training.bucket_fineness,
+    )
 
 
 def batch_holds(batch: Batch, source: list[list[int]], target: list[list[int]]) -> Complaints:
@@ -192,7 +224,7 @@ def batch_holds(batch: Batch, source: list[list[int]], target: list[list[int]]) 
 
 def without_padding(ids: np.ndarray) -> list[int]:
     """Up to the last token; padding between tokens stays, for it does not belong there."""
-    return ids[:np.flatnonzero(ids != PAD).max(initial=-1) + 1].tolist()
+    return ids[: np.flatnonzero(ids != PAD).max(initial=-1) + 1].tolist()
 
 
 def batches_cover_the_epoch(config: Config) -> Complaints:
@@ -201,8 +233,13 @@ def batches_cover_the_epoch(config: Config) -> Complaints:
     for epoch in (0, 1):
         dealt = [batch for indices in plan.epoch(epoch) for batch in plan.micro_batches(indices)]
         orders.append([index for batch in dealt for index in batch.indices])
-        yield "" if sorted(orders[-1]) == list(range(n_pairs)) else (
-            f"an epoch has {len(set(orders[-1]))} different pairs in {len(orders[-1])} places; there are {n_pairs}")
+        yield (
+            ""
+            if sorted(orders[-1]) == list(range(n_pairs))
+            else (
+                f"an epoch has {len(set(orders[-1]))} different pairs in {len(orders[-1])} places; there are {n_pairs}"
+            )
+        )
     yield "" if orders[0] != orders[1] else "two epochs have the same order"
     lengths = [plan.encoded.lengths[indices].mean() for indices in plan.epoch(0)]
     yield "" if lengths != sorted(lengths) else "an epoch goes from short sentences to long ones"
@@ -215,10 +252,13 @@ def training_step(config: Config) -> CodeProbe:
         "of all micro-batches; then the gradient is zero; each step and micro-batch draws its own dropout",
         "a mean of means over micro-batches of unequal size; a schedule that advances per micro-batch or per array; a "
         "gradient that is not set to zero; the dropout key without the step's number",
-        [("Trainer.step", partial(steps_follow_the_gradient, config)),
-         ("Trainer.step", partial(clipping_bounds_the_gradient, config)),
-         ("Trainer.step", partial(every_step_drops_anew, config)),
-         ("validation_loss", partial(validation_is_plain, config))])
+        [
+            ("Trainer.step", partial(steps_follow_the_gradient, config)),
+            ("Trainer.step", partial(clipping_bounds_the_gradient, config)),
+            ("Trainer.step", partial(every_step_drops_anew, config)),
+            ("validation_loss", partial(validation_is_plain, config)),
+        ],
+    )
 
 
 class WatchedAdam(Adam):
@@ -239,8 +279,9 @@ def gradient_at_once(trainer: Trainer, indices: np.ndarray) -> tuple[np.ndarray,
     """Gradient and value of the mean loss per target token, from all pairs as one batch."""
     batch, settings = trainer.data.train.batch(indices), trainer.config.training
     trainer.model.zero_grad()
-    loss_sum, n_tokens = trainer.model.loss_backward(batch.source_ids, batch.target_in_ids, batch.target_out_ids,
-                                                     settings.eps_ls, None, settings.smoothing)
+    loss_sum, n_tokens = trainer.model.loss_backward(
+        batch.source_ids, batch.target_in_ids, batch.target_out_ids, settings.eps_ls, None, settings.smoothing
+    )
     gradient = trainer.model.store.grad / n_tokens
     trainer.model.zero_grad()
     return gradient, loss_sum / n_tokens
@@ -258,10 +299,14 @@ def steps_follow_the_gradient(config: Config) -> Complaints:
         expected, expected_loss = gradient_at_once(trainer, indices)
         entry = trainer.finish(trainer.step(0, index, indices))
         yield "" if len(adam.rates) == index + 1 else f"{len(adam.rates)} steps of Adam in {index + 1} of training"
-        yield differs(f"the gradient of step {index + 1} and that of all its pairs as one batch",
-                      adam.gradients[-1], expected, SINGLE)
+        yield differs(
+            f"the gradient of step {index + 1} and that of all its pairs as one batch",
+            adam.gradients[-1],
+            expected,
+            SINGLE,
+        )
         yield differs("the loss that is logged, and that of one batch", entry["loss"], expected_loss, SINGLE)
-        rate = 16**-0.5 * min((index + 1)**-0.5, (index + 1) * 2**-1.5)
+        rate = 16**-0.5 * min((index + 1) ** -0.5, (index + 1) * 2**-1.5)
         yield differs(f"learning rate of step {index + 1}", adam.rates[-1], rate)
         yield "" if not trainer.model.store.grad.any() else "the gradient is not zero after a step"
 
@@ -283,9 +328,12 @@ def every_step_drops_anew(config: Config) -> Complaints:
         for index, indices in enumerate(trainer.plan.epoch(0)[:2]):
             micro_batches += trainer.plan.micro_batches(indices)
             trainer.step(0, index, indices)
-    places = 5 + 2                                                                 # sublayers, and both embeddings
-    yield "" if len(watch.keys) == places * len(micro_batches) else (
-        f"dropout is drawn {len(watch.keys)} times, in {len(micro_batches)} micro-batches and {places} places")
+    places = 5 + 2  # sublayers, and both embeddings
+    yield (
+        ""
+        if len(watch.keys) == places * len(micro_batches)
+        else (f"dropout is drawn {len(watch.keys)} times, in {len(micro_batches)} micro-batches and {places} places")
+    )
     steps = len({key.step for key in watch.keys})
     yield "" if steps == 2 else "two steps draw the same dropout"
     yield "" if len(set(watch.keys)) == len(watch.keys) else "two micro-batches of a step draw the same dropout"
@@ -297,8 +345,12 @@ def validation_is_plain(config: Config) -> Complaints:
     batch = pairs.batch(np.arange(len(pairs)))
     logits, _ = model.forward(batch.source_ids, batch.target_in_ids)
     expected, n_tokens, _ = cross_entropy(logits, batch.target_out_ids)
-    yield differs("validation loss, without smoothing and dropout, per target token",
-                  validation_loss(model, pairs, 40), expected / n_tokens, SINGLE)
+    yield differs(
+        "validation loss, without smoothing and dropout, per target token",
+        validation_loss(model, pairs, 40),
+        expected / n_tokens,
+        SINGLE,
+    )
 
 
 LEARNING_STEPS = 80
@@ -315,13 +367,27 @@ def overfits(taught: Taught) -> CodeProbe:
         f"eight sentences, seen {LEARNING_STEPS} times: the loss falls to less than a tenth",
         "if nothing above is wrong: a fault between the pieces, in the order of a training step; weights that do not "
         "move; text and answers that do not belong together",
-        [("Trainer.step", partial(loss_falls, taught))])
+        [("Trainer.step", partial(loss_falls, taught))],
+    )
 
 
 def teach(config: Config) -> tuple[Trainer, list[float]]:
     """A small model that has learnt eight sentences, and its losses on the way."""
-    trainer = practice(config, {"N": 2, "d_model": 32, "d_ff": 64, "d_k": 16, "d_v": 16, "warmup": 20,
-                                "lr_factor": 0.15, "eps_ls": 0.0, "tokens_per_batch": 100, "accumulation": 1})
+    trainer = practice(
+        config,
+        {
+            "N": 2,
+            "d_model": 32,
+            "d_ff": 64,
+            "d_k": 16,
+            "d_v": 16,
+            "warmup": 20,
+            "lr_factor": 0.15,
+            "eps_ls": 0.0,
+            "tokens_per_batch": 100,
+            "accumulation": 1,
+        },
+    )
     return trainer, [trainer.finish(trainer.step(0, step, BY_HEART))["loss"] for step in range(LEARNING_STEPS)]
 
 
@@ -344,9 +410,12 @@ def decoding(config: Config, taught: Taught) -> CodeProbe:
         "keys and values that are not kept, or not reordered with the hypotheses; every step at position 0; the mask "
         "of a sentence that has ended; a score without its length penalty",
         [("decoding step", partial(steps_give_the_logits_of_forward, arrangement)) for arrangement in arrangements]
-        + [("decoding step", partial(nothing_is_dropped, replace(small, P_drop=0.5))),
-           ("beam search", partial(hypotheses_have_their_scores, taught)),
-           ("beam search", partial(greedy_takes_the_likeliest, taught))])
+        + [
+            ("decoding step", partial(nothing_is_dropped, replace(small, P_drop=0.5))),
+            ("beam search", partial(hypotheses_have_their_scores, taught)),
+            ("beam search", partial(greedy_takes_the_likeliest, taught)),
+        ],
+    )
 
 
 def steps_give_the_logits_of_forward(config: ModelConfig) -> Complaints:
@@ -356,11 +425,14 @@ def steps_give_the_logits_of_forward(config: ModelConfig) -> Complaints:
     state = model.start(SOURCE, W)
     for step in range(T):
         written = np.concatenate([written, generator.integers(1, V, (len(sentences), W, 1))], axis=-1)
-        logits, state = model.step(written[..., -1], state)                        # (sentences, W, V)
+        logits, state = model.step(written[..., -1], state)  # (sentences, W, V)
         for w in range(W):
             expected = model.forward(SOURCE[sentences], written[:, w])[0][:, -1]
-            yield differs(f"logits at position {step}" + (", after hypotheses changed places" if step else ""),
-                          logits[:, w], expected)
+            yield differs(
+                f"logits at position {step}" + (", after hypotheses changed places" if step else ""),
+                logits[:, w],
+                expected,
+            )
         kept = np.arange(len(sentences)) if step != 1 else np.array([1, 2])
         parents = generator.integers(0, W, (len(kept), W))
         state = state.select(kept, (kept[:, None] * W + parents).reshape(-1))
@@ -391,8 +463,12 @@ def hypotheses_have_their_scores(taught: Taught) -> Complaints:
             expected = log_p[np.arange(len(ids)), ids].sum()
             yield "" if not {PAD, BOS} & set(ids) else "padding or a start symbol is written"
             yield differs("log probability of a hypothesis", claimed, expected, SINGLE)
-            yield differs("score: log probability / ((5 + tokens) / 6)^alpha", score,
-                          expected / ((5 + len(ids)) / 6) ** alpha, SINGLE)
+            yield differs(
+                "score: log probability / ((5 + tokens) / 6)^alpha",
+                score,
+                expected / ((5 + len(ids)) / 6) ** alpha,
+                SINGLE,
+            )
         yield "" if ended == sorted(ended, reverse=True) else "hypotheses do not come best first"
         yield "" if len({tuple(ids) for ids, _, _ in found}) == len(found) else "two hypotheses of a sentence are equal"
 
@@ -404,7 +480,7 @@ def greedy_takes_the_likeliest(taught: Taught) -> Complaints:
         ids: list[int] = []
         while EOS not in ids and len(ids) < (source != PAD).sum() + extra_length:
             logits, _ = trainer.model.forward(source[None], np.array([[BOS, *ids]]))
-            logits[..., [PAD, BOS]] = -np.inf                                      # these are never written
+            logits[..., [PAD, BOS]] = -np.inf  # these are never written
             ids.append(int(logits[0, -1].argmax()))
         expected = [token for token in ids if token != EOS]
         yield "" if found.ids == expected else f"greedy search writes {found.ids}, the likeliest tokens are {expected}"

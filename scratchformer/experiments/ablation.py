@@ -32,8 +32,10 @@ from scratchformer.training.run import RunDirectory
 ROWS: dict[str, dict[str, Any]] = {
     "base": {},
     **TABLE3,
-    "big": {**{name: getattr(BIG.model, name) for name in ("d_model", "d_ff", "h", "P_drop")},
-            "steps": BIG.training.steps},
+    "big": {
+        **{name: getattr(BIG.model, name) for name in ("d_model", "d_ff", "h", "P_drop")},
+        "steps": BIG.training.steps,
+    },
 }
 """What each row of Table 3 changes of its first; big has base's batches here, of wider buckets than its preset's."""
 
@@ -56,7 +58,7 @@ class Task:
         """What a row of Table 3 changes of the base model at this task's scale."""
         scale = {"N": self.depth, "d_model": self.widths, "d_ff": self.widths, "d_k": self.widths, "d_v": self.widths}
         changes = {name: value // scale[name] if name in scale else value for name, value in ROWS[row].items()}
-        if "steps" in changes:                                                     # big trains three times as long
+        if "steps" in changes:  # big trains three times as long
             changes["steps"] = self.base.training.steps * changes["steps"] // BASE.training.steps
         return changes
 
@@ -67,30 +69,58 @@ class Task:
 def scaled_base(preset: str, widths: int, depth: int, training: dict[str, Any]) -> Config:
     """The paper's base model made smaller, with vocabulary and batches of a preset; equation 3 without a factor."""
     model = BASE.model
-    small = replace(model, vocab_size=PRESETS[preset].model.vocab_size, N=model.N // depth,
-                    **{name: getattr(model, name) // widths for name in ("d_model", "d_ff", "d_k", "d_v")})
-    return configs.with_settings(replace(PRESETS[preset], model=small),
-                                 {"lr_factor": 1.0, "keep": 1, "bleu_every": 0, **training})
+    small = replace(
+        model,
+        vocab_size=PRESETS[preset].model.vocab_size,
+        N=model.N // depth,
+        **{name: getattr(model, name) // widths for name in ("d_model", "d_ff", "d_k", "d_v")},
+    )
+    return configs.with_settings(
+        replace(PRESETS[preset], model=small), {"lr_factor": 1.0, "keep": 1, "bleu_every": 0, **training}
+    )
 
 
 TASKS = {
-    "tiny": Task(scaled_base("tiny", 8, 2, {"steps": 1000, "tokens_per_batch": 1024, "accumulation": 1, "warmup": 400,
-                                            "validate_every": 250, "save_every": 250}), "", 8, 2),
-    "multi30k": Task(scaled_base("multi30k", 4, 2, {"steps": 4000, "max_tokens": 0, "validate_every": 500,
-                                                    "save_every": 500}), "multi30k", 4, 2),
-    "wmt14": Task(configs.with_settings(PRESETS["wmt14-en-de-base"], {"validate_every": 2000, "keep": 1}),
-                  "wmt14-en-de", 1, 1),
+    "tiny": Task(
+        scaled_base(
+            "tiny",
+            8,
+            2,
+            {
+                "steps": 1000,
+                "tokens_per_batch": 1024,
+                "accumulation": 1,
+                "warmup": 400,
+                "validate_every": 250,
+                "save_every": 250,
+            },
+        ),
+        "",
+        8,
+        2,
+    ),
+    "multi30k": Task(
+        scaled_base("multi30k", 4, 2, {"steps": 4000, "max_tokens": 0, "validate_every": 500, "save_every": 500}),
+        "multi30k",
+        4,
+        2,
+    ),
+    "wmt14": Task(
+        configs.with_settings(PRESETS["wmt14-en-de-base"], {"validate_every": 2000, "keep": 1}), "wmt14-en-de", 1, 1
+    ),
 }
 
 
 def chosen_rows(text: str) -> list[str]:
-    """"A,B2" -> base, A1 to A4 and B2, in the order of Table 3. Raises UserError for a row that is not there."""
+    """ "A,B2" -> base, A1 to A4 and B2, in the order of Table 3. Raises UserError for a row that is not there."""
     wanted = {"base"}
     for name in filter(None, (part.strip() for part in text.split(","))):
         found = [row for row in ROWS if row == name or row[0] == name and row[1:].isdigit()]
         if not found:
-            raise UserError(f"--rows {text}: Table 3 has no row {name!r}; there are A, B, C, D, E, big, and single "
-                            f"rows such as {', '.join(list(TABLE3)[:3])}")
+            raise UserError(
+                f"--rows {text}: Table 3 has no row {name!r}; there are A, B, C, D, E, big, and single "
+                f"rows such as {', '.join(list(TABLE3)[:3])}"
+            )
         wanted.update(found)
     return [row for row in ROWS if row in wanted]
 
@@ -101,8 +131,10 @@ def written_text(task: str, out: Path) -> str:
     Raises UserError for a task that has none of its own, or if it cannot be written.
     """
     if TASKS[task].dataset:
-        raise UserError(f"--on {task} needs --data DIR, a directory that "
-                        f"`scratchformer data {TASKS[task].dataset} --out DIR` writes")
+        raise UserError(
+            f"--on {task} needs --data DIR, a directory that "
+            f"`scratchformer data {TASKS[task].dataset} --out DIR` writes"
+        )
     directory = out / "text"
     if not (directory / "val.de").exists() or not (directory / "train.de").exists():
         bundled.write_corpus(directory, bundled.read_all(), annotations=())
@@ -135,12 +167,16 @@ class Trial:
         self.settings_file = out / f"{self.name}.toml"
         data, training = config.data, config.training
         if training.steps % training.validate_every:
-            raise UserError(f"training.validate_every={training.validate_every} does not divide "
-                            f"training.steps={training.steps}: the last step would not be looked at")
+            raise UserError(
+                f"training.validate_every={training.validate_every} does not divide "
+                f"training.steps={training.steps}: the last step would not be looked at"
+            )
         for ends in ("max_tokens", "minutes", "patience"):
             if getattr(training, ends):
-                raise UserError(f"training.{ends}={getattr(training, ends)}: rows that end before training.steps "
-                                "cannot be compared")
+                raise UserError(
+                    f"training.{ends}={getattr(training, ends)}: rows that end before training.steps "
+                    "cannot be compared"
+                )
         self.val = find_split(Path(data.directory), "val", data.source_language, data.target_language)
 
     def require_same(self) -> None:
@@ -148,8 +184,9 @@ class Trial:
         are compared only if they differ in nothing but their row, their seed and the number of cores.
         """
         if self.run.config_file.exists():
-            configs.require_same(configs.load(self.run.config_file), self.config, self.run.config_file,
-                                 may_change={"training.threads"})
+            configs.require_same(
+                configs.load(self.run.config_file), self.config, self.run.config_file, may_change={"training.threads"}
+            )
 
     def is_same(self) -> bool:
         try:
@@ -164,11 +201,23 @@ class Trial:
         if self.validation() is None or not last.exists():
             new = not self.run.config_file.exists()
             return ["train", str(self.settings_file), "--out", path] if new else ["train", "--resume", path]
-        if self.scores() is None:                                                  # §6.2: no averaging of checkpoints
+        if self.scores() is None:  # §6.2: no averaging of checkpoints
             source, reference = map(str, self.val)
             settings = self.config.training
-            return ["evaluate", path, "--checkpoint", "last", "--source", source, "--reference", reference,
-                    "--device", settings.device, "--threads", str(settings.threads)]
+            return [
+                "evaluate",
+                path,
+                "--checkpoint",
+                "last",
+                "--source",
+                source,
+                "--reference",
+                reference,
+                "--device",
+                settings.device,
+                "--threads",
+                str(settings.threads),
+            ]
         return []
 
     @property
@@ -184,8 +233,14 @@ class Trial:
     def scores(self) -> dict[str, Any] | None:
         """What `evaluate` found on the validation text after the last step, searching as configured."""
         steps, decoding = self.config.training.steps, self.config.decoding
-        wanted = {"checkpoint": self.run.checkpoints.of_step(steps).name, "step": steps, "beam": decoding.beam,
-                  "alpha": decoding.alpha, "source": str(self.val.source), "reference": str(self.val.target)}
+        wanted = {
+            "checkpoint": self.run.checkpoints.of_step(steps).name,
+            "step": steps,
+            "beam": decoding.beam,
+            "alpha": decoding.alpha,
+            "source": str(self.val.source),
+            "reference": str(self.val.target),
+        }
         found = [entry for entry in self.run.read_evaluations() if wanted.items() <= entry.items() and "bleu" in entry]
         return found[-1] if found else None
 
@@ -193,9 +248,15 @@ class Trial:
         """Of a trial that is done: loss in nats per token, BLEU with its signature, and what they took."""
         validation, scores = self.validation(), self.scores()
         assert validation and scores
-        return {"row": self.row, "seed": self.seed, "loss": validation["loss"], "bleu": scores["bleu"],
-                "bleu_signature": scores["bleu_signature"], "target_tokens": validation["all_target_tokens"],
-                "train_seconds": validation["train_seconds"]}
+        return {
+            "row": self.row,
+            "seed": self.seed,
+            "loss": validation["loss"],
+            "bleu": scores["bleu"],
+            "bleu_signature": scores["bleu_signature"],
+            "target_tokens": validation["all_target_tokens"],
+            "train_seconds": validation["train_seconds"],
+        }
 
 
 def on_disk(out: Path) -> list[tuple[str, int]]:
@@ -218,10 +279,12 @@ def carry_out(trials: list[Trial], jobs: int, tell: Callable[[str], None]) -> li
         trial.require_same()
     out = trials[0].settings_file.parent
     make_directory(out)
-    held = lock(out, "runs of an earlier call are still under way here")         # by whoever of them lives longest
+    held = lock(out, "runs of an earlier call are still under way here")  # by whoever of them lives longest
     waiting = [trial for trial in trials if not trial.done]
-    tell(f"{len(trials)} runs, {len(waiting)} of them not done yet"
-         + (f"; what each says is in {out / '*.txt'}" if waiting else ""))
+    tell(
+        f"{len(trials)} runs, {len(waiting)} of them not done yet"
+        + (f"; what each says is in {out / '*.txt'}" if waiting else "")
+    )
     running: list[Process] = []
     failures = []
     with stop_on_signals() as stop:
@@ -236,15 +299,17 @@ def carry_out(trials: list[Trial], jobs: int, tell: Callable[[str], None]) -> li
                     running.remove(process)
                     trial = process.trial
                     if trial.done:
-                        tell("{row}, seed {seed}: loss {loss:.3f}, BLEU {bleu:.1f}; ".format(**trial.result())
-                             + f"{len(waiting) + len(running)} to go")
+                        tell(
+                            "{row}, seed {seed}: loss {loss:.3f}, BLEU {bleu:.1f}; ".format(**trial.result())
+                            + f"{len(waiting) + len(running)} to go"
+                        )
                     elif process.code == 0 and trial.next_command() != process.command:
                         waiting.insert(0, trial)
                     elif not stop.requested:
                         failures.append(f"{trial.name}: {process.last_words()}")
                         tell(failures[-1])
         finally:
-            for process in running:                                                # after an exception nobody is left
+            for process in running:  # after an exception nobody is left
                 process.stop()
                 process.process.wait()
             os.close(held)
@@ -266,8 +331,14 @@ class Process:
         replace_text(trial.settings_file, configs.to_toml(trial.config))
         try:
             with open(self.said, "a", encoding="utf-8") as file:
-                self.process = subprocess.Popen(command_of(self.command), stdin=subprocess.DEVNULL, stdout=file,
-                                                stderr=file, start_new_session=True, pass_fds=[held])
+                self.process = subprocess.Popen(
+                    command_of(self.command),
+                    stdin=subprocess.DEVNULL,
+                    stdout=file,
+                    stderr=file,
+                    start_new_session=True,
+                    pass_fds=[held],
+                )
         except OSError as error:
             raise UserError(f"{self.said}: cannot write: {error.strerror}") from None
 

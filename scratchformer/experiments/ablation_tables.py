@@ -122,8 +122,9 @@ def effects_of(runs: Sequence[dict[str, Any]], metric: str) -> Effects:
     effects = inverse @ X.T @ values
     freedom = len(runs) - np.linalg.matrix_rank(X)
     left_over = values - X @ effects
-    return Effects(places, effects, inverse, math.sqrt(left_over @ left_over / freedom) if freedom else math.nan,
-                   int(freedom))
+    return Effects(
+        places, effects, inverse, math.sqrt(left_over @ left_over / freedom) if freedom else math.nan, int(freedom)
+    )
 
 
 def verdict(claim: Claim, difference: float, margin: float) -> str:
@@ -148,14 +149,28 @@ def results(task: str, trials: Sequence[Trial]) -> dict[str, Any]:
     """What is known so far, as it goes into a JSON file: the base model, what each row changes, and the runs."""
     done = sorted((trial for trial in trials if trial.done), key=lambda each: (each.seed, list(ROWS).index(each.row)))
     base = configs.flat(next(trial.config for trial in trials if trial.row == "base"))
-    rows = {row: next(trial.config for trial in done if trial.row == row) for row in ROWS
-            if any(trial.row == row for trial in done)}
+    rows = {
+        row: next(trial.config for trial in done if trial.row == row)
+        for row in ROWS
+        if any(trial.row == row for trial in done)
+    }
     settings = {key: value for key, value in base.items() if not key.startswith("data.") and key != "training.seed"}
-    return {"task": task, "config": settings, "runs": [trial.result() for trial in done],
-            "rows": {row: {"changes": {key.split(".")[1]: value for key, value in configs.flat(config).items()
-                                       if value != base[key] and key != "training.seed"},
-                           "parameters": sum(parameter_counts(config.model).values())}
-                     for row, config in rows.items()}}
+    return {
+        "task": task,
+        "config": settings,
+        "runs": [trial.result() for trial in done],
+        "rows": {
+            row: {
+                "changes": {
+                    key.split(".")[1]: value
+                    for key, value in configs.flat(config).items()
+                    if value != base[key] and key != "training.seed"
+                },
+                "parameters": sum(parameter_counts(config.model).values()),
+            }
+            for row, config in rows.items()
+        },
+    }
 
 
 def values_of(found: dict[str, Any], row: str, metric: str) -> np.ndarray:
@@ -171,15 +186,22 @@ def judged(found: dict[str, Any]) -> list[dict[str, Any]]:
     judgements = []
     for metric in METRICS:
         effects = effects_of(found["runs"], metric)
-        sign = -1 if metric == "loss" else 1                                       # a lower loss is better
+        sign = -1 if metric == "loss" else 1  # a lower loss is better
         for claim in CLAIMS:
             if claim.metric == metric and effects.places.keys() >= set(claim.rows):
                 first, second = claim.rows
                 difference, margin = effects.difference(first, second)
-                judgements.append({"claim": claim.text, "rows": claim.rows, "metric": metric,
-                                   "paper": sign * (in_paper(first, metric) - in_paper(second, metric)),
-                                   "difference": sign * difference, "margin": margin,
-                                   "verdict": verdict(claim, sign * difference, margin)})
+                judgements.append(
+                    {
+                        "claim": claim.text,
+                        "rows": claim.rows,
+                        "metric": metric,
+                        "paper": sign * (in_paper(first, metric) - in_paper(second, metric)),
+                        "difference": sign * difference,
+                        "margin": margin,
+                        "verdict": verdict(claim, sign * difference, margin),
+                    }
+                )
     return judgements
 
 
@@ -196,30 +218,62 @@ def rows_table(found: dict[str, Any]) -> str:
     for row, described in found["rows"].items():
         changes = ", ".join(f"{name} = {value}" for name, value in described["changes"].items())
         loss, bleu = (values_of(found, row, metric) for metric in METRICS)
-        lines.append([row, changes or "–", f"{described['parameters']:,}", len(loss),
-                      f"{loss.mean():.3f} ({loss.min():.3f} to {loss.max():.3f})", f"{math.exp(loss.mean()):.3f}",
-                      f"{bleu.mean():.1f} ({bleu.min():.1f} to {bleu.max():.1f})",
-                      f"{PAPER_TABLE3[row].ppl:.2f}", f"{PAPER_TABLE3[row].bleu:.1f}"])
-    return table(["row", "changes", "parameters", "runs", "loss, nats", "perplexity", "BLEU", "the paper's perplexity",
-                  "the paper's BLEU"], lines)
+        lines.append(
+            [
+                row,
+                changes or "–",
+                f"{described['parameters']:,}",
+                len(loss),
+                f"{loss.mean():.3f} ({loss.min():.3f} to {loss.max():.3f})",
+                f"{math.exp(loss.mean()):.3f}",
+                f"{bleu.mean():.1f} ({bleu.min():.1f} to {bleu.max():.1f})",
+                f"{PAPER_TABLE3[row].ppl:.2f}",
+                f"{PAPER_TABLE3[row].bleu:.1f}",
+            ]
+        )
+    return table(
+        [
+            "row",
+            "changes",
+            "parameters",
+            "runs",
+            "loss, nats",
+            "perplexity",
+            "BLEU",
+            "the paper's perplexity",
+            "the paper's BLEU",
+        ],
+        lines,
+    )
 
 
 def claims_table(found: dict[str, Any]) -> str:
     """The paper's claims, how large the differences are there and here, and the verdicts."""
     form = {"loss": "+.3f", "bleu": "+.1f"}
-    return table(["claim", "rows", "measured in", "in the paper", "here", "verdict"], [
-        [judgement["claim"], " : ".join(judgement["rows"]), METRICS[judgement["metric"]],
-         format(judgement["paper"], form[judgement["metric"]]),
-         with_margin(judgement["difference"], judgement["margin"], form[judgement["metric"]]),
-         f"**{judgement['verdict']}**" if judgement["verdict"] != INCONCLUSIVE else judgement["verdict"]]
-        for judgement in judged(found)])
+    return table(
+        ["claim", "rows", "measured in", "in the paper", "here", "verdict"],
+        [
+            [
+                judgement["claim"],
+                " : ".join(judgement["rows"]),
+                METRICS[judgement["metric"]],
+                format(judgement["paper"], form[judgement["metric"]]),
+                with_margin(judgement["difference"], judgement["margin"], form[judgement["metric"]]),
+                f"**{judgement['verdict']}**" if judgement["verdict"] != INCONCLUSIVE else judgement["verdict"],
+            ]
+            for judgement in judged(found)
+        ],
+    )
 
 
 def verdicts(found: dict[str, Any]) -> str:
     """How many claims met which verdict, in one line."""
     counts = Counter(judgement["verdict"] for judgement in judged(found))
-    return ", ".join(f"{verdict}: {counts[verdict]}" for verdict in (REPLICATES, CONTRARY, INCONCLUSIVE, TOO_FEW)
-                     if counts[verdict] or verdict != TOO_FEW)
+    return ", ".join(
+        f"{verdict}: {counts[verdict]}"
+        for verdict in (REPLICATES, CONTRARY, INCONCLUSIVE, TOO_FEW)
+        if counts[verdict] or verdict != TOO_FEW
+    )
 
 
 # A picture ------------------------------------------------------------------------------------------------------------
@@ -236,13 +290,23 @@ def differences_figure(found: dict[str, Any]) -> Figure:
         ours, margins = np.array([effects.difference(row, "base") for row in rows]).reshape(-1, 2).T
         theirs = [in_paper(row, metric) - in_paper("base", metric) for row in rows]
         axes.axvline(0, color="0.6", linewidth=1)
-        axes.errorbar(ours, at, xerr=margins if effects.freedom else None, fmt="o", color=figures.DARK, capsize=3,
-                      label=f"here ({found['task']}), 95 %")
+        axes.errorbar(
+            ours,
+            at,
+            xerr=margins if effects.freedom else None,
+            fmt="o",
+            color=figures.DARK,
+            capsize=3,
+            label=f"here ({found['task']}), 95 %",
+        )
         axes.plot(theirs, at, "o", markerfacecolor="none", markersize=9, color=figures.ACCENT, label="the paper")
         axes.set_yticks(at, rows)
         better = "lower" if metric == "loss" else "higher"
-        figures.label(axes, f"{'Loss' if metric == 'loss' else 'BLEU'}: distance from the base model",
-                      x=f"{unit} ({better} is better)")
+        figures.label(
+            axes,
+            f"{'Loss' if metric == 'loss' else 'BLEU'}: distance from the base model",
+            x=f"{unit} ({better} is better)",
+        )
     axes.invert_yaxis()
     axes.legend(loc="best")
     return figure
@@ -260,5 +324,7 @@ def write(task: str, trials: Sequence[Trial], out: Path) -> list[str]:
     replace_text(out / "ablations.md", f"{rows_table(found)}\n\n{claims_table(found)}\n")
     if "base" in found["rows"]:
         figures.save(differences_figure(found), out / "ablations.png")
-    return [f"{out}: ablations.json, ablations.md and ablations.png, of the {len(found['runs'])} runs that are done",
-            f"the paper's claims: {verdicts(found)}"]
+    return [
+        f"{out}: ablations.json, ablations.md and ablations.png, of the {len(found['runs'])} runs that are done",
+        f"the paper's claims: {verdicts(found)}",
+    ]

@@ -29,7 +29,7 @@ def run_demo(out: Path) -> bool:
     run = RunDirectory(out)
     if run.config_file.exists():
         print(f"{out} holds a run already: going on with it.\n")
-        trainer, complaints = loop.resume(run, configs.TINY)                       # refuses the run of another model
+        trainer, complaints = loop.resume(run, configs.TINY)  # refuses the run of another model
         for complaint in complaints:
             print(f"passed over {complaint}")
     else:
@@ -39,9 +39,11 @@ def run_demo(out: Path) -> bool:
     if loop.train(trainer) == loop.INTERRUPTED:
         print(f"Interrupted after step {trainer.progress.step}; the same command goes on from there.")
         return False
-    print(f"{trainer.progress.step} steps, {trainer.progress.target_tokens:,} target tokens, "
-          f"{(time.perf_counter() - began) / 60:.1f} minutes.\n")
-    last = run.checkpoints.steps()[-trainer.config.training.average_last:]
+    print(
+        f"{trainer.progress.step} steps, {trainer.progress.target_tokens:,} target tokens, "
+        f"{(time.perf_counter() - began) / 60:.1f} minutes.\n"
+    )
+    last = run.checkpoints.steps()[-trainer.config.training.average_last :]
     checkpoints.save(run.checkpoints.average, checkpoints.average(last))
     report(load_run(out), run)
     return True
@@ -50,23 +52,28 @@ def run_demo(out: Path) -> bool:
 def report(translator: Translator, run: RunDirectory) -> None:
     """Translate the held-out sets of the bundled corpus, and say how well that went."""
     corpus = {split: bundled.read(split) for split in TEST_SETS}
-    translations = {split: translator.translate([example.source for example in corpus[split]])
-                    for split in TEST_SETS}
+    translations = {split: translator.translate([example.source for example in corpus[split]]) for split in TEST_SETS}
 
     test = corpus["test"]
     for index in range(0, len(test), len(test) // SENTENCES_SHOWN):
         same = translations["test"][index] == test[index].target
-        print(f"  source      {test[index].source}\n  translation {translations['test'][index]}\n"
-              f"  reference   {'the same' if same else test[index].target}\n")
+        print(
+            f"  source      {test[index].source}\n  translation {translations['test'][index]}\n"
+            f"  reference   {'the same' if same else test[index].target}\n"
+        )
 
     print_by_construction(test, translations["test"])
     for split in ("test", "test_compositional", "test_long"):
         scores = corpus_scores(translations[split], [example.target for example in corpus[split]])
-        print(f"BLEU on {split + ':':20} {scores.bleu:5.1f}   ({scores.n_sentences} sentences, "
-              f"{scores.bleu_signature})")
+        print(
+            f"BLEU on {split + ':':20} {scores.bleu:5.1f}   ({scores.n_sentences} sentences, "
+            f"{scores.bleu_signature})"
+        )
     pronouns = coreference_score(translations["test_coreference"], corpus["test_coreference"])
-    print(f"Pronouns, test_coreference: {pronouns['accuracy']:6.1%} right, {pronouns['pair_accuracy']:.1%} of the "
-          "minimal pairs (guessing: at most 50 % and 0 %)")
+    print(
+        f"Pronouns, test_coreference: {pronouns['accuracy']:6.1%} right, {pronouns['pair_accuracy']:.1%} of the "
+        "minimal pairs (guessing: at most 50 % and 0 %)"
+    )
     figure = figures.attention_figure(translator, ATTENTION_SENTENCE)
     print(f"\nWhere the model looked: {figures.save(figure, run.figures / 'attention.png')}")
     print(f'Try your own:           echo "{YOUR_SENTENCE}" | scratchformer translate {run.path}')

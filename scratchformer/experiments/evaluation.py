@@ -29,8 +29,10 @@ SIGNIFICANT = 0.05
 """Below this p-value a difference is called one. sacreBLEU counts p as Moses did, a little too small: where
 two systems are equally good, it calls about one pair in ten different, not one in twenty."""
 
-NOT_PUBLISHED = ("  no published procedure: the script is for German (de); how the paper cut other text, as here {}, "
-                 "into tokens is not known")
+NOT_PUBLISHED = (
+    "  no published procedure: the script is for German (de); how the paper cut other text, as here {}, "
+    "into tokens is not known"
+)
 
 # The test set ---------------------------------------------------------------------------------------------------------
 
@@ -45,12 +47,16 @@ def find_test_set(data: DataConfig, source: Path | None, reference: Path | None)
     if source or reference:
         raise UserError("a test set is two files: give both --source and --reference, or neither")
     if data.train_source:
-        raise UserError("the run was trained on files, not on a directory that might hold a test set: "
-                        "give --source and --reference")
+        raise UserError(
+            "the run was trained on files, not on a directory that might hold a test set: "
+            "give --source and --reference"
+        )
     if not data.directory:
-        raise UserError("the run was trained on the bundled corpus. To have its test set as files: "
-                        "scratchformer data tiny --out text/tiny; then give "
-                        "--source text/tiny/test.en --reference text/tiny/test.de")
+        raise UserError(
+            "the run was trained on the bundled corpus. To have its test set as files: "
+            "scratchformer data tiny --out text/tiny; then give "
+            "--source text/tiny/test.en --reference text/tiny/test.de"
+        )
     try:
         return find_split(Path(data.directory), "test", data.source_language, data.target_language)
     except UserError as error:
@@ -79,16 +85,17 @@ def lines_to(path: Path | None, inputs: tuple[Path, ...] = ()) -> Iterator[Calla
     if path is None:
         yield lambda lines: None
         return
-    if any(path in (each, plain_or_gz(each)) or path.exists() and each.exists() and path.samefile(each)
-           for each in inputs):                                                    # z.de would stand before z.de.gz
+    if any(
+        path in (each, plain_or_gz(each)) or path.exists() and each.exists() and path.samefile(each) for each in inputs
+    ):  # z.de would stand before z.de.gz
         raise UserError(f"{path}: is part of the test set; write the translations elsewhere")
-    is_stream = path.exists() and not path.is_file()                               # /dev/stdout, a pipe
+    is_stream = path.exists() and not path.is_file()  # /dev/stdout, a pipe
     with ExitStack() as until_written:
         file = until_written.enter_context(open_pipe(path) if is_stream else whole_file(path.resolve()))
 
         def write(lines: list[str]) -> None:
             file.write("".join(line + "\n" for line in lines).encode("utf-8"))
-            until_written.close()                                                  # whatever comes, they are there
+            until_written.close()  # whatever comes, they are there
 
         yield write
 
@@ -120,10 +127,17 @@ class Assessment(NamedTuple):
 
     def as_record(self) -> dict[str, Any]:
         scores, paper = self.scores, self.paper
-        return {"n_sentences": scores.n_sentences, "bleu": scores.bleu, "bleu_signature": scores.bleu_signature,
-                "chrf": scores.chrf, "chrf_signature": scores.chrf_signature, "length_ratio": scores.length_ratio,
-                "brevity_penalty": scores.brevity_penalty, "paper_bleu": paper and paper.bleu,
-                "paper_signature": paper and paper.signature}
+        return {
+            "n_sentences": scores.n_sentences,
+            "bleu": scores.bleu,
+            "bleu_signature": scores.bleu_signature,
+            "chrf": scores.chrf,
+            "chrf_signature": scores.chrf_signature,
+            "length_ratio": scores.length_ratio,
+            "brevity_penalty": scores.brevity_penalty,
+            "paper_bleu": paper and paper.bleu,
+            "paper_signature": paper and paper.signature,
+        }
 
     def as_json(self) -> dict[str, Any]:
         """The record, and the parts of the paper's score."""
@@ -131,21 +145,28 @@ class Assessment(NamedTuple):
 
     def as_text(self, how: str = "") -> str:
         scores = self.scores
-        return "\n".join([f"BLEU {scores.bleu:.2f}  ({scores.bleu_signature})",
-                          f"chrF {scores.chrf:.2f}  ({scores.chrf_signature})", *self._paper_lines(),
-                          f"{scores.n_sentences} sentences, {how}length ratio {scores.length_ratio:.3f}, "
-                          f"brevity penalty {scores.brevity_penalty:.3f}"])
+        return "\n".join(
+            [
+                f"BLEU {scores.bleu:.2f}  ({scores.bleu_signature})",
+                f"chrF {scores.chrf:.2f}  ({scores.chrf_signature})",
+                *self._paper_lines(),
+                f"{scores.n_sentences} sentences, {how}length ratio {scores.length_ratio:.3f}, "
+                f"brevity penalty {scores.brevity_penalty:.3f}",
+            ]
+        )
 
     def _paper_lines(self) -> list[str]:
         if self.paper is None or self.gap is None:
             return []
         precisions = "/".join(f"{precision:.1f}" for precision in self.paper.precisions)
         steps = ", ".join(f"{step} {round(change, 2) + 0.0:+.2f}" for step, change in self.gap.items())
-        return [f"BLEU {self.paper.bleu:.2f} as the paper's script counts  ({self.paper.signature})",
-                f"  precisions {precisions}, {self.paper.hypothesis_length} tokens against "
-                f"{self.paper.reference_length}, brevity penalty {self.paper.brevity_penalty:.3f}",
-                f"  from {self.scores.bleu:.2f} to {self.paper.bleu:.2f}: {steps}",
-                *([] if self.paper_language == "de" else [NOT_PUBLISHED.format(self.paper_language)])]
+        return [
+            f"BLEU {self.paper.bleu:.2f} as the paper's script counts  ({self.paper.signature})",
+            f"  precisions {precisions}, {self.paper.hypothesis_length} tokens against "
+            f"{self.paper.reference_length}, brevity penalty {self.paper.brevity_penalty:.3f}",
+            f"  from {self.scores.bleu:.2f} to {self.paper.bleu:.2f}: {steps}",
+            *([] if self.paper_language == "de" else [NOT_PUBLISHED.format(self.paper_language)]),
+        ]
 
 
 def assess(hypotheses: list[str], references: list[str], paper_language: str | None = None) -> Assessment:
@@ -199,11 +220,12 @@ def compare(hypotheses: list[str], others: list[str], references: list[str]) -> 
     test: Any = PairedTest([("other", others), ("ours", hypotheses)], metrics, [references], "bs", N_SAMPLES)
     signatures, results = test()
     comparisons = []
-    for measure, (name, signature) in zip(metrics, signatures.items()):            # sacreBLEU calls chrF chrF2
+    for measure, (name, signature) in zip(metrics, signatures.items()):  # sacreBLEU calls chrF chrF2
         theirs, ours = results[name]
-        p_value = 1.0 if ours.score == theirs.score else ours.p_value              # sacreBLEU would say 1/1001
-        comparisons.append(Comparison(measure, ours.score, interval(ours), theirs.score, interval(theirs), p_value,
-                                      str(signature)))
+        p_value = 1.0 if ours.score == theirs.score else ours.p_value  # sacreBLEU would say 1/1001
+        comparisons.append(
+            Comparison(measure, ours.score, interval(ours), theirs.score, interval(theirs), p_value, str(signature))
+        )
     return comparisons
 
 
@@ -214,8 +236,10 @@ def interval(result: Any) -> tuple[float, float]:
 def comparison_as_text(comparisons: list[Comparison], name: str, other_name: str) -> str:
     lines = [f"paired bootstrap, {N_SAMPLES} drawn test sets, 95 % intervals:"]
     for each in comparisons:
-        for score, (low, high), whose in ((each.score, each.interval, name),
-                                          (each.other_score, each.other_interval, other_name)):
+        for score, (low, high), whose in (
+            (each.score, each.interval, name),
+            (each.other_score, each.other_interval, other_name),
+        ):
             lines.append(f"{each.measure:6} {score:6.2f}  ({low:.2f} to {high:.2f})  {whose}")
         lines.append(f"{'':6} {each.verdict(name, other_name)}  ({each.signature})")
     return "\n".join(lines)
@@ -229,7 +253,7 @@ class System(NamedTuple):
 
     run: RunDirectory
     checkpoint: Path
-    step: int                               # after which the checkpoint was taken
+    step: int  # after which the checkpoint was taken
     translator: Translator
     beam: int
     alpha: float
@@ -240,8 +264,17 @@ class System(NamedTuple):
 
     def translate(self, sentences: list[str]) -> list[str]:
         translations = self.translator.stream(sentences, self.beam, self.alpha)
-        return [best[0].text for best in tqdm(translations, desc=f"translate with {self.name}", total=len(sentences),
-                                              unit=" sentences", disable=None, leave=False)]
+        return [
+            best[0].text
+            for best in tqdm(
+                translations,
+                desc=f"translate with {self.name}",
+                total=len(sentences),
+                unit=" sentences",
+                disable=None,
+                leave=False,
+            )
+        ]
 
 
 class Evaluation(NamedTuple):
@@ -260,10 +293,18 @@ class Evaluation(NamedTuple):
 
     def as_text(self) -> str:
         run, checkpoint, step, _, beam, alpha = self.system
-        return (f"{self.assessment.as_text(f'beam {beam}, alpha {alpha:g}, ')}\n"
-                f"{run.path}: {checkpoint.name}, step {step}")
+        return (
+            f"{self.assessment.as_text(f'beam {beam}, alpha {alpha:g}, ')}\n"
+            f"{run.path}: {checkpoint.name}, step {step}"
+        )
 
     def _about(self) -> dict[str, Any]:
         _, checkpoint, step, _, beam, alpha = self.system
-        return {"checkpoint": checkpoint.name, "step": step, "source": os.path.abspath(self.files.source),
-                "reference": os.path.abspath(self.files.target), "beam": beam, "alpha": alpha}
+        return {
+            "checkpoint": checkpoint.name,
+            "step": step,
+            "source": os.path.abspath(self.files.source),
+            "reference": os.path.abspath(self.files.target),
+            "beam": beam,
+            "alpha": alpha,
+        }

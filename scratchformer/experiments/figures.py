@@ -51,8 +51,9 @@ def save(figure: Figure, path: Path) -> Path:
     """
     suffix = path.suffix.lower()
     if suffix not in METADATA:
-        raise UserError(f"{path}: a figure is saved as {' or '.join(METADATA)}, "
-                        f"not as {suffix or 'a file without suffix'}")
+        raise UserError(
+            f"{path}: a figure is saved as {' or '.join(METADATA)}, " f"not as {suffix or 'a file without suffix'}"
+        )
     with whole_file(path, "cannot write the figure") as file, rc_context({"svg.hashsalt": "scratchformer"}):
         figure.savefig(file, format=suffix[1:], dpi=150, facecolor="white", metadata=METADATA[suffix])
     return path
@@ -62,8 +63,11 @@ def save(figure: Figure, path: Path) -> Path:
 
 
 @as_default_style
-def loss_figure(step_entries: Sequence[dict[str, Any]], validation_entries: Sequence[dict[str, Any]],
-                bleu_entries: Sequence[dict[str, Any]]) -> Figure:
+def loss_figure(
+    step_entries: Sequence[dict[str, Any]],
+    validation_entries: Sequence[dict[str, Any]],
+    bleu_entries: Sequence[dict[str, Any]],
+) -> Figure:
     """How well the model does, over millions of real target tokens: the log's `step`, `validation` and `bleu` entries.
 
     Top:     training loss of each step and its running mean (what is minimised: smoothed, paper §5.4, with dropout)
@@ -75,13 +79,20 @@ def loss_figure(step_entries: Sequence[dict[str, Any]], validation_entries: Sequ
     if not step_entries:
         raise UserError("no step is logged yet: there is nothing to draw")
     figure = Figure(figsize=(8, 6.5 if bleu_entries else 4.5), layout="constrained")
-    loss_axes, *bleu_axes = figure.subplots(1 + bool(bleu_entries), sharex=True, squeeze=False,
-                                            height_ratios=[2, 1] if bleu_entries else [1])[:, 0]
+    loss_axes, *bleu_axes = figure.subplots(
+        1 + bool(bleu_entries), sharex=True, squeeze=False, height_ratios=[2, 1] if bleu_entries else [1]
+    )[:, 0]
     draw_training_loss(loss_axes, step_entries)
     if validation_entries:
         best = min(entry["loss"] for entry in validation_entries)
-        loss_axes.plot(millions(validation_entries), column(validation_entries, "loss"), "o-", color=ACCENT,
-                       markersize=4, label=f"validation (lowest {best:.3f}, perplexity {math.exp(min(best, 700)):.2f})")
+        loss_axes.plot(
+            millions(validation_entries),
+            column(validation_entries, "loss"),
+            "o-",
+            color=ACCENT,
+            markersize=4,
+            label=f"validation (lowest {best:.3f}, perplexity {math.exp(min(best, 700)):.2f})",
+        )
     label(loss_axes, "Loss", y="nats per target token")
     loss_axes.legend()
     for axes in bleu_axes:
@@ -94,10 +105,15 @@ def loss_figure(step_entries: Sequence[dict[str, Any]], validation_entries: Sequ
 
 def draw_training_loss(axes: Axes, entries: Sequence[dict[str, Any]]) -> None:
     window = max(1, len(entries) // 50)
-    line = "o-" if len(entries) == 1 else "-"                                      # a line needs two points
+    line = "o-" if len(entries) == 1 else "-"  # a line needs two points
     axes.plot(millions(entries), column(entries, "loss"), color=LIGHT, linewidth=0.8, label="training, each step")
-    axes.plot(millions(entries), running_mean(column(entries, "loss"), column(entries, "target_tokens"), window), line,
-              color=DARK, label=f"training, running mean, window {window} (smoothed objective, with dropout)")
+    axes.plot(
+        millions(entries),
+        running_mean(column(entries, "loss"), column(entries, "target_tokens"), window),
+        line,
+        color=DARK,
+        label=f"training, running mean, window {window} (smoothed objective, with dropout)",
+    )
 
 
 def running_mean(values: np.ndarray, weights: np.ndarray, window: int) -> np.ndarray:
@@ -131,10 +147,11 @@ def perplexity_figure(validation_entries: Sequence[dict[str, Any]]) -> Figure:
         raise UserError("nothing is validated yet: there is no perplexity to draw")
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     axes = figure.subplots()
-    axes.semilogy(millions(validation_entries), column(validation_entries, "perplexity"), "o-", color=ACCENT,
-                  markersize=4)
+    axes.semilogy(
+        millions(validation_entries), column(validation_entries, "perplexity"), "o-", color=ACCENT, markersize=4
+    )
     for which in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
-        which(StrMethodFormatter("{x:g}"))                                         # 20, not 2 x 10^1
+        which(StrMethodFormatter("{x:g}"))  # 20, not 2 x 10^1
     label(axes, "Validation perplexity", x="target tokens seen, in millions", y="perplexity a token")
     return figure
 
@@ -156,8 +173,9 @@ def bleu_figure(bleu_entries: Sequence[dict[str, Any]]) -> Figure:
 
 
 @as_default_style
-def schedule_figure(d_model: int, warmup: int, factor: float, steps: int,
-                    step_entries: Sequence[dict[str, Any]] = ()) -> Figure:
+def schedule_figure(
+    d_model: int, warmup: int, factor: float, steps: int, step_entries: Sequence[dict[str, Any]] = ()
+) -> Figure:
     """The learning rate of each optimizer step (paper §5.3, equation 3), its largest value named.
 
     Over it, if the log's `step` entries are given, the learning rates that the run took.
@@ -171,14 +189,31 @@ def schedule_figure(d_model: int, warmup: int, factor: float, steps: int,
     rates = [noam(int(step), d_model, warmup, factor) for step in at]
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     axes = figure.subplots()
-    axes.plot(at, rates, color=DARK, label=f"equation 3: d_model = {d_model}, warmup = {warmup:,}, factor = {factor:g}",
-              zorder=3)
+    axes.plot(
+        at,
+        rates,
+        color=DARK,
+        label=f"equation 3: d_model = {d_model}, warmup = {warmup:,}, factor = {factor:g}",
+        zorder=3,
+    )
     if step_entries:
-        axes.plot(column(step_entries, "step"), column(step_entries, "learning_rate"), color=ACCENT, linewidth=6,
-                  alpha=0.5, solid_capstyle="butt", label="the run's log")
+        axes.plot(
+            column(step_entries, "step"),
+            column(step_entries, "learning_rate"),
+            color=ACCENT,
+            linewidth=6,
+            alpha=0.5,
+            solid_capstyle="butt",
+            label="the run's log",
+        )
     highest = noam(peak, d_model, warmup, factor)
-    axes.annotate(f"{'peak' if warmup <= steps else 'still rising'}: {highest:.3g} at step {peak:,}", (peak, highest),
-                  (0, 8), textcoords="offset points", ha="left" if peak < steps / 2 else "right")
+    axes.annotate(
+        f"{'peak' if warmup <= steps else 'still rising'}: {highest:.3g} at step {peak:,}",
+        (peak, highest),
+        (0, 8),
+        textcoords="offset points",
+        ha="left" if peak < steps / 2 else "right",
+    )
     axes.plot([peak], [highest], "o", color=DARK, zorder=3)
     axes.set_ylim(0, 1.15 * max([highest, *(entry["learning_rate"] for entry in step_entries)]))
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
@@ -219,8 +254,12 @@ def positions_figure(model: Transformer) -> Figure:
         map_axes.set(title=table.name, xlabel=table.channels, ylabel="position")
         figure.colorbar(image, ax=map_axes, label="value")
         product_axes.plot(np.arange(len(vectors)) - middle, vectors @ vectors[middle], color=DARK)
-        label(product_axes, f"Dot product with the vector of position {middle}",
-              x=f"distance from position {middle}", y="dot product")
+        label(
+            product_axes,
+            f"Dot product with the vector of position {middle}",
+            x=f"distance from position {middle}",
+            y="dot product",
+        )
     return figure
 
 
@@ -238,8 +277,14 @@ def position_tables(model: Transformer) -> list[PositionTable]:
     order = np.arange(model.config.d_model)
     for name, layer in (("encoder", model.source_positions), ("decoder", model.target_positions)):
         if not isinstance(layer, LearnedPositions):
-            return [PositionTable("Sinusoidal positions", sinusoids(0, SHOWN_POSITIONS, len(order)),
-                                  np.concatenate([order[0::2], order[1::2]]), "channel: 0, 2, 4 ..., then 1, 3, 5 ...")]
+            return [
+                PositionTable(
+                    "Sinusoidal positions",
+                    sinusoids(0, SHOWN_POSITIONS, len(order)),
+                    np.concatenate([order[0::2], order[1::2]]),
+                    "channel: 0, 2, 4 ..., then 1, 3, 5 ...",
+                )
+            ]
         vectors = np.asarray(layer.weight.data)
         tables.append(PositionTable(f"Learned positions of the {name}", vectors, order, "channel"))
     return tables
@@ -282,8 +327,8 @@ def attention_figure(translator: Translator, sentence: str, beam: int = 4, alpha
     """
     alignment = align(translator, sentence, beam, alpha)
     N, H, T, S = alignment.weights.shape
-    width, height = max(3.5, 0.26 * S + 1.2), max(3.5, 0.26 * T + 1.0)             # inches, of the left part
-    side = min(1.6, max(0.8, height / N))                                          # of a head
+    width, height = max(3.5, 0.26 * S + 1.2), max(3.5, 0.26 * T + 1.0)  # inches, of the left part
+    side = min(1.6, max(0.8, height / N))  # of a head
     figure = Figure(figsize=(width + side * H + 1.2, max(height, side * N) + 0.8), layout="constrained")
     halves = figure.add_gridspec(1, 2, width_ratios=[width, side * H + 1.2])
     draw_mean(figure.add_subfigure(halves[0]).subplots(), alignment)
@@ -298,13 +343,13 @@ def align(translator: Translator, sentence: str, beam: int, alpha: float) -> Ali
     if not sentence.strip():
         raise UserError("the sentence is empty: there is nothing to translate")
     model, tokenizer = translator.model, translator.tokenizer
-    source_ids = encode_sequences(tokenizer.encode, [sentence]).padded(np.array([0]))     # (1, S)
+    source_ids = encode_sequences(tokenizer.encode, [sentence]).padded(np.array([0]))  # (1, S)
     [[best]] = search(model, source_ids, beam, alpha, translator.extra_length)
     longest = greatest_lengths(model, source_ids, translator.extra_length)[0]
-    written = [*best.ids, EOS][:longest]                                           # cut off, it has no end symbol
+    written = [*best.ids, EOS][:longest]  # cut off, it has no end symbol
     _, cache = model.forward(source_ids, np.array([[BOS, *written[:-1]]]))
-    of_decoder = attention_weights(cache)[model.config.N:]                         # self, cross, self, cross, ...
-    weights = np.stack([np.asarray(cross[0]) for cross in of_decoder[1::2]])       # (N, H, T, S)
+    of_decoder = attention_weights(cache)[model.config.N :]  # self, cross, self, cross, ...
+    weights = np.stack([np.asarray(cross[0]) for cross in of_decoder[1::2]])  # (N, H, T, S)
     source, target = tokenizer.pieces(source_ids[0]), tokenizer.pieces(written)
     return Alignment(source, target, weights, tokenizer.decode([best.ids])[0])
 

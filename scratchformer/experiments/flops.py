@@ -21,8 +21,8 @@ def weights_met(config: ModelConfig) -> tuple[int, int]:
     """
     D, F, H = config.d_model, config.d_ff, config.h
     d_k, d_v = config.d_k or D // H, config.d_v or D // H
-    queries_and_output = D * H * (d_k + d_v)                                       # W_Q (D, H d_k), W_O (H d_v, D)
-    keys_and_values = queries_and_output                                           # W_K (D, H d_k), W_V (D, H d_v)
+    queries_and_output = D * H * (d_k + d_v)  # W_Q (D, H d_k), W_O (H d_v, D)
+    keys_and_values = queries_and_output  # W_K (D, H d_k), W_V (D, H d_v)
     attention, feed_forward = queries_and_output + keys_and_values, 2 * D * F
     source = config.N * (attention + feed_forward + keys_and_values)
     target = config.N * (attention + feed_forward + queries_and_output) + D * config.vocab_size

@@ -54,9 +54,13 @@ def attend(translator: Translator, example: Example) -> Attended:
     _, cache = translator.model.forward(source_ids, target_in_ids)
     weights = [np.asarray(layer[0]) for layer in attention_weights(cache)]
     N = translator.model.config.N
-    return Attended(np.stack(weights[:N]), np.stack(weights[N::2]), np.stack(weights[N + 1::2]),
-                    words_of_pieces(translator.tokenizer, example.source),
-                    words_of_pieces(translator.tokenizer, example.target))
+    return Attended(
+        np.stack(weights[:N]),
+        np.stack(weights[N::2]),
+        np.stack(weights[N + 1 :: 2]),
+        words_of_pieces(translator.tokenizer, example.source),
+        words_of_pieces(translator.tokenizer, example.target),
+    )
 
 
 def teacher_forced(tokenizer: Tokenizer, examples: Sequence[Example]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -74,7 +78,7 @@ def words_of_pieces(tokenizer: Tokenizer, sentence: str) -> np.ndarray:
     A piece that is nothing but the mark of a word's beginning belongs to the word that begins.
     """
     [ids] = tokenizer.encode([sentence])
-    ends = np.cumsum([len(word) for word in words(sentence)])                      # in letters, spaces left out
+    ends = np.cumsum([len(word) for word in words(sentence)])  # in letters, spaces left out
     letters, word_of = 0, []
     for piece in tokenizer.pieces(ids):
         word_of.append(int(np.searchsorted(ends, letters, side="right")))
@@ -106,7 +110,7 @@ def aligned_words(cross: np.ndarray, attended: Attended) -> np.ndarray:
 
     A target word of several pieces is decided by the mean of their rows. </s> is not a word, and never chosen.
     """
-    by_source_word = sum_over_words(cross, attended.source_word)                   # (..., T, source words)
+    by_source_word = sum_over_words(cross, attended.source_word)  # (..., T, source words)
     pieces_of = attended.target_word == np.arange(attended.target_word.max() + 1)[:, None]
     return (pieces_of / pieces_of.sum(axis=1, keepdims=True) @ by_source_word).argmax(axis=-1)
 
@@ -136,8 +140,11 @@ def alignment_score(chosen: Sequence[np.ndarray], examples: Sequence[Example]) -
 
 def alignment_by_chance(examples: Sequence[Example]) -> float:
     """The accuracy to expect of source words drawn blindly, which is what uniform attention is worth."""
-    shares = [len(sources(example, target)) / len(words(example.source))
-              for example in examples for target in {target for _, target in example.alignment}]
+    shares = [
+        len(sources(example, target)) / len(words(example.source))
+        for example in examples
+        for target in {target for _, target in example.alignment}
+    ]
     return float(np.mean(shares))
 
 
@@ -154,8 +161,12 @@ def renderings(example: Example, source_word: int) -> list[int]:
 # Pronouns: which of two nouns is looked at? ---------------------------------------------------------------------------
 
 
-PRONOUN_VIEWS = ("encoder, it: English nouns", "cross, er/sie/es: English nouns", "decoder, er/sie/es: German nouns",
-                 "decoder, er/sie/es: German articles")
+PRONOUN_VIEWS = (
+    "encoder, it: English nouns",
+    "cross, er/sie/es: English nouns",
+    "decoder, er/sie/es: German nouns",
+    "decoder, er/sie/es: German articles",
+)
 """Where a head might settle what a pronoun stands for: which row looks, and at what.
 
 The rows of er/sie/es are those that write it. In the decoder, the German nouns and their articles (which tell the
@@ -172,17 +183,26 @@ def pronoun_weights(attended: Attended, example: Example) -> dict[str, np.ndarra
     if link is None or link["rival"] is None:
         raise ValueError(f"no pronoun with two nouns to choose from: {example.source!r}")
     nouns = [link["antecedent"], link["rival"]]
-    it = attended.encoder[:, :, attended.source_word == link["pronoun"]].mean(axis=2)               # (N, H, S)
+    it = attended.encoder[:, :, attended.source_word == link["pronoun"]].mean(axis=2)  # (N, H, S)
     writing = np.flatnonzero(attended.target_word == link["target_pronoun"])[0]
     read_word = np.concatenate([[-1], attended.target_word[:-1]])
-    german = sum_over_words(attended.decoder[:, :, writing], read_word)            # (N, H, target words)
+    german = sum_over_words(attended.decoder[:, :, writing], read_word)  # (N, H, target words)
     german_nouns, german_articles = (
         np.stack([german[..., renderings(example, noun - before)].sum(axis=-1) for noun in nouns], axis=-1)
-        for before in (0, 1))
-    return dict(zip(PRONOUN_VIEWS, (
-        sum_over_words(it, attended.source_word)[..., nouns],
-        writing_pronoun(attended, example)[..., nouns],
-        german_nouns, german_articles), strict=True))
+        for before in (0, 1)
+    )
+    return dict(
+        zip(
+            PRONOUN_VIEWS,
+            (
+                sum_over_words(it, attended.source_word)[..., nouns],
+                writing_pronoun(attended, example)[..., nouns],
+                german_nouns,
+                german_articles,
+            ),
+            strict=True,
+        )
+    )
 
 
 def writing_pronoun(attended: Attended, example: Example) -> np.ndarray:
@@ -221,8 +241,9 @@ def pronoun_score(weights: np.ndarray, examples: Sequence[Example]) -> PronounSc
     """
     antecedent, rival = weights.T
     right = antecedent > rival
-    return PronounScore(float(antecedent.mean()), float(rival.mean()), float(right.mean()),
-                        share_of_pairs(right, examples))
+    return PronounScore(
+        float(antecedent.mean()), float(rival.mean()), float(right.mean()), share_of_pairs(right, examples)
+    )
 
 
 def share_of_pairs(right: np.ndarray, examples: Sequence[Example]) -> float:
@@ -261,9 +282,11 @@ def uniform_weights(T: int, causal: bool = False) -> np.ndarray:
 
 def attention_layers(model: Transformer) -> dict[str, list[MultiHeadAttention]]:
     """The model's attentions: "encoder", "decoder" (both self-attention) and "cross", a list over layers of each."""
-    return {"encoder": [layer.self_attention.sublayer for layer in model.encoder.layers],
-            "decoder": [layer.self_attention.sublayer for layer in model.decoder.layers],
-            "cross": [layer.cross_attention.sublayer for layer in model.decoder.layers]}
+    return {
+        "encoder": [layer.self_attention.sublayer for layer in model.encoder.layers],
+        "decoder": [layer.self_attention.sublayer for layer in model.decoder.layers],
+        "cross": [layer.cross_attention.sublayer for layer in model.decoder.layers],
+    }
 
 
 @contextmanager
@@ -299,13 +322,17 @@ def pronoun_choice(translator: Translator, examples: Sequence[Example]) -> Prono
     """Raises ValueError if an example is no member of a minimal pair, or if two pronouns begin with the same piece."""
     tokenizer, rows = translator.tokenizer, np.arange(len(examples))
     source_ids, target_in_ids, target_out_ids = teacher_forced(tokenizer, examples)
-    logits, _ = translator.model.forward(source_ids, target_in_ids)                # (B, T, V)
+    logits, _ = translator.model.forward(source_ids, target_in_ids)  # (B, T, V)
     candidates = {name: tokenizer.encode([name])[0][0] for name in PERSONAL.values()}
     if len(set(candidates.values())) < len(candidates):
         raise ValueError(f"the first pieces of {', '.join(candidates)} are not distinct in this vocabulary")
     links = [example.coreference or {} for example in examples]
-    writing = np.array([np.flatnonzero(words_of_pieces(tokenizer, example.target) == link.get("target_pronoun"))[0]
-                        for example, link in zip(examples, links)])
+    writing = np.array(
+        [
+            np.flatnonzero(words_of_pieces(tokenizer, example.target) == link.get("target_pronoun"))[0]
+            for example, link in zip(examples, links)
+        ]
+    )
     expected = [list(candidates).index(link["expected"]) for link in links]
     right = logits[rows, writing][:, list(candidates.values())].argmax(axis=-1) == expected
     others = target_out_ids.copy()

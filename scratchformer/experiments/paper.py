@@ -30,12 +30,23 @@ class PaperRow(NamedTuple):
 
 PAPER_TABLE3: dict[str, PaperRow] = {
     "base": PaperRow(4.92, 25.8, 65),
-    "A1": PaperRow(5.29, 24.9), "A2": PaperRow(5.00, 25.5), "A3": PaperRow(4.91, 25.8), "A4": PaperRow(5.01, 25.4),
-    "B1": PaperRow(5.16, 25.1, 58), "B2": PaperRow(5.01, 25.4, 60),
-    "C1": PaperRow(6.11, 23.7, 36), "C2": PaperRow(5.19, 25.3, 50), "C3": PaperRow(4.88, 25.5, 80),
-    "C4": PaperRow(5.75, 24.5, 28), "C5": PaperRow(4.66, 26.0, 168), "C6": PaperRow(5.12, 25.4, 53),
+    "A1": PaperRow(5.29, 24.9),
+    "A2": PaperRow(5.00, 25.5),
+    "A3": PaperRow(4.91, 25.8),
+    "A4": PaperRow(5.01, 25.4),
+    "B1": PaperRow(5.16, 25.1, 58),
+    "B2": PaperRow(5.01, 25.4, 60),
+    "C1": PaperRow(6.11, 23.7, 36),
+    "C2": PaperRow(5.19, 25.3, 50),
+    "C3": PaperRow(4.88, 25.5, 80),
+    "C4": PaperRow(5.75, 24.5, 28),
+    "C5": PaperRow(4.66, 26.0, 168),
+    "C6": PaperRow(5.12, 25.4, 53),
     "C7": PaperRow(4.75, 26.2, 90),
-    "D1": PaperRow(5.77, 24.6), "D2": PaperRow(4.95, 25.5), "D3": PaperRow(4.67, 25.3), "D4": PaperRow(5.47, 25.7),
+    "D1": PaperRow(5.77, 24.6),
+    "D2": PaperRow(4.95, 25.5),
+    "D3": PaperRow(4.67, 25.3),
+    "D4": PaperRow(5.47, 25.7),
     "E": PaperRow(4.92, 25.7),
     "big": PaperRow(4.33, 26.4, 213),
 }
@@ -57,8 +68,10 @@ class PaperTest(NamedTuple):
 
 
 PAPER_TABLE2: dict[str, PaperTest] = {
-    "wmt14-en-de-base": PaperTest(27.3), "wmt14-en-de-big": PaperTest(28.4),
-    "wmt14-en-fr-base": PaperTest(38.1), "wmt14-en-fr-big": PaperTest(41.8, in_text=41.0),
+    "wmt14-en-de-base": PaperTest(27.3),
+    "wmt14-en-de-big": PaperTest(28.4),
+    "wmt14-en-fr-base": PaperTest(38.1),
+    "wmt14-en-fr-big": PaperTest(41.8, in_text=41.0),
 }
 """By the names of `config.PRESETS`."""
 
@@ -100,8 +113,14 @@ MODEL_SIZES = ("N", "d_model", "d_ff", "h", "d_k", "d_v")
 
 def papers_model(config: Config) -> str | None:
     """base or big, if the model has its sizes."""
-    return next((name for name, preset in (("base", BASE), ("big", BIG)) if all(
-        getattr(config.model, size) == getattr(preset.model, size) for size in MODEL_SIZES)), None)
+    return next(
+        (
+            name
+            for name, preset in (("base", BASE), ("big", BIG))
+            if all(getattr(config.model, size) == getattr(preset.model, size) for size in MODEL_SIZES)
+        ),
+        None,
+    )
 
 
 def count_of_the_paper(name: str) -> float:

@@ -106,9 +106,16 @@ def assumed_load(config: Config) -> Load:
     settings = config.training
     length = min(ASSUMED_LENGTH, config.data.max_length, settings.tokens_per_batch)
     pairs = settings.tokens_per_batch * settings.accumulation * ASSUMED_FILL / length
-    return Load(pairs, length, length, ASSUMED_PADDING, None,
-                f"assumed: {ASSUMED_FILL:.0%} of training.tokens_per_batch x accumulation, as in base", "assumed",
-                "assumed")
+    return Load(
+        pairs,
+        length,
+        length,
+        ASSUMED_PADDING,
+        None,
+        f"assumed: {ASSUMED_FILL:.0%} of training.tokens_per_batch x accumulation, as in base",
+        "assumed",
+        "assumed",
+    )
 
 
 def counted_load(config: Config) -> Load:
@@ -120,8 +127,16 @@ def counted_load(config: Config) -> Load:
     batches = list(chain.from_iterable(map(plan.micro_batches, steps[:COUNTED_STEPS])))
     real = sum(batch.n_source_tokens + batch.n_target_tokens for batch in batches)
     padding = 1 - real / sum(batch.n_positions for batch in batches)
-    return Load(len(train) / len(steps), float(train.source.lengths.mean()), float(train.target.lengths.mean()),
-                padding, len(steps), "counted", "counted", f"counted in {min(len(steps), COUNTED_STEPS)} steps")
+    return Load(
+        len(train) / len(steps),
+        float(train.source.lengths.mean()),
+        float(train.target.lengths.mean()),
+        padding,
+        len(steps),
+        "counted",
+        "counted",
+        f"counted in {min(len(steps), COUNTED_STEPS)} steps",
+    )
 
 
 def training_pairs(config: Config) -> EncodedPairs:
@@ -134,9 +149,9 @@ def training_pairs(config: Config) -> EncodedPairs:
 
 # How long a step takes ------------------------------------------------------------------------------------------------
 
-ROUNDS = 3, 30                              # at least, at most
-FIRST_SIZE = 4                              # pairs of a micro-batch: less would say little about the paper's
-MUST_FIT = 8                                # steps of one size, before steps of twice that size are tried
+ROUNDS = 3, 30  # at least, at most
+FIRST_SIZE = 4  # pairs of a micro-batch: less would say little about the paper's
+MUST_FIT = 8  # steps of one size, before steps of twice that size are tried
 
 Step = Callable[[int, int], None]
 """step(n, pairs) takes a training step of n micro-batches for each thread, each of so many sentence pairs."""
@@ -173,8 +188,8 @@ def measure(step: Step, largest: int, seconds: float, clock: Callable[[], float]
         step(n, pairs)
         return clock() - at
 
-    largest = max(2, largest)                                                      # a line needs two sizes
-    timed(1, 1)                                                                    # memory is asked for, caches warm up
+    largest = max(2, largest)  # a line needs two sizes
+    timed(1, 1)  # memory is asked for, caches warm up
     large = min(FIRST_SIZE, largest)
     while large < largest and timed(1, large) * MUST_FIT <= seconds:
         large = min(2 * large, largest)
@@ -187,7 +202,7 @@ def measure(step: Step, largest: int, seconds: float, clock: Callable[[], float]
 
 def fitted(small: int, large: int, rounds: list[tuple[float, float, float]]) -> StepTime:
     """From the seconds of steps with one small micro-batch, with a large one, with two small ones."""
-    counts = np.array([[1, 1, small], [1, 1, large], [1, 2, 2 * small]])           # of once, each, per_pair
+    counts = np.array([[1, 1, small], [1, 1, large], [1, 2, 2 * small]])  # of once, each, per_pair
     once, each, per_pair = least_squares_above_zero(counts, np.min(rounds, axis=0)).tolist()
     return StepTime(once, each, per_pair, small, large, len(rounds))
 
@@ -214,9 +229,10 @@ def training_step(config: Config, device: Device, load: Load) -> tuple[Step, Tra
     def random_pairs(n: int) -> EncodedPairs:
         return EncodedPairs(random_words(n, S, config), random_words(n, T, config), np.arange(n), max(S, T), 0)
 
-    nobody = cast(Tokenizer, None)                                                 # no text is read, none is written
-    trainer = Trainer(RunDirectory(Path("nowhere")), config, TrainingData(random_pairs(1), None, None, 0), nobody,
-                      device)
+    nobody = cast(Tokenizer, None)  # no text is read, none is written
+    trainer = Trainer(
+        RunDirectory(Path("nowhere")), config, TrainingData(random_pairs(1), None, None, 0), nobody, device
+    )
 
     def step(n: int, pairs: int) -> None:
         n *= len(trainer.team.models)
@@ -302,12 +318,23 @@ def make(name: str, config: Config, has_text: bool, processes: int = 1, seconds:
     own = configs.with_settings(config, {"training.accumulation": share, "training.threads": threads})
     members, load = min(threads, share), counted_load(config) if has_text else assumed_load(config)
     plan = Plan(
-        name, device.describe(), processes, threads, sizes.parameter_counts(config.model), load,
-        planned_steps(config, load), settings.accumulation, -(-share // members),
+        name,
+        device.describe(),
+        processes,
+        threads,
+        sizes.parameter_counts(config.model),
+        load,
+        planned_steps(config, load),
+        settings.accumulation,
+        -(-share // members),
         training_flops(config.model, load.pairs, load.source_length, load.target_length),
-        memory_needed(own, device, load, members, processes), memory_there(device),
-        sizes.checkpoint_bytes(config), shutil.disk_usage(".").free, None,
-        PAPER_TRAINING.get(papers_model(config) or ""))
+        memory_needed(own, device, load, members, processes),
+        memory_there(device),
+        sizes.checkpoint_bytes(config),
+        shutil.disk_usage(".").free,
+        None,
+        PAPER_TRAINING.get(papers_model(config) or ""),
+    )
     return replace(plan, timed=measured(own, device, plan, seconds)) if plan.fits else plan
 
 
@@ -320,7 +347,7 @@ def planned_steps(config: Config, load: Load) -> int:
 def memory_needed(own: Config, device: Device, load: Load, members: int, processes: int) -> dict[str, int]:
     """own: the configuration of one process;  members: threads with a gradient and a micro-batch of their own"""
     length = math.ceil(max(load.source_length, load.target_length))
-    if isinstance(device, Accelerator):                                            # each process has one to itself
+    if isinstance(device, Accelerator):  # each process has one to itself
         return sizes.accelerator_bytes(own, device.precision, FusedOps.logits_at_once, length)
     needed = sizes.training_bytes(own, length)
     further = needed["activations of a micro-batch"] + sizes.BYTES * sum(sizes.parameter_counts(own.model).values())
@@ -338,7 +365,7 @@ def memory_there(device: Device) -> int | None:
 def measured(own: Config, device: Device, plan: Plan, seconds: float) -> StepTime:
     """own: the configuration of one process"""
     step, trainer = training_step(own, device, plan.load)
-    with threadpool_limits(max(1, trainer.cores // len(trainer.team.models)), "blas"):          # as `loop.train`
+    with threadpool_limits(max(1, trainer.cores // len(trainer.team.models)), "blas"):  # as `loop.train`
         return measure(step, math.ceil(plan.pairs_at_once), seconds)
 
 
@@ -351,8 +378,15 @@ def as_text(plan: Plan) -> str:
     of_names, of_values = (max(len(row[column]) for row in rows) for column in (0, 1))
     together = f"{plan.processes} processes, each with " if plan.processes > 1 else ""
     title = f"{plan.name} on {together}{plan.device}, {plan.threads} thread{'s' if plan.threads > 1 else ''}"
-    return "\n".join([title, "", *(f"{name:{of_names}}  {value:>{of_values}}  {basis}".rstrip()
-                                   for name, value, basis in rows), "", NOT_COUNTED])
+    return "\n".join(
+        [
+            title,
+            "",
+            *(f"{name:{of_names}}  {value:>{of_values}}  {basis}".rstrip() for name, value, basis in rows),
+            "",
+            NOT_COUNTED,
+        ]
+    )
 
 
 Row = tuple[str, str, str]
@@ -360,53 +394,77 @@ Row = tuple[str, str, str]
 
 def rows_of_model(plan: Plan) -> list[Row]:
     total = sum(plan.parameters.values())
-    return [("parameters", f"{total:,}", "arithmetic"),
-            *((f"  {part}", f"{count:,}", f"{count / total:7.1%}") for part, count in plan.parameters.items()
-              if count)]
+    return [
+        ("parameters", f"{total:,}", "arithmetic"),
+        *((f"  {part}", f"{count:,}", f"{count / total:7.1%}") for part, count in plan.parameters.items() if count),
+    ]
 
 
 def rows_of_step(plan: Plan) -> list[Row]:
     load = plan.load
-    rows = [("source tokens of a step", f"{load.source_tokens:,.0f}", load.tokens_basis),
-            ("target tokens of a step", f"{load.target_tokens:,.0f}", load.tokens_basis),
-            ("  mean lengths of sentences", f"{load.source_length:.1f}, {load.target_length:.1f}", load.length_basis),
-            ("  padding", f"{load.padding_share:.0%}", load.padding_basis),
-            ("steps", f"{plan.steps:,}", "as configured, at most")]
+    rows = [
+        ("source tokens of a step", f"{load.source_tokens:,.0f}", load.tokens_basis),
+        ("target tokens of a step", f"{load.target_tokens:,.0f}", load.tokens_basis),
+        ("  mean lengths of sentences", f"{load.source_length:.1f}, {load.target_length:.1f}", load.length_basis),
+        ("  padding", f"{load.padding_share:.0%}", load.padding_basis),
+        ("steps", f"{plan.steps:,}", "as configured, at most"),
+    ]
     if load.steps_per_epoch:
         rows.append(("  epochs", f"{plan.steps / load.steps_per_epoch:,.1f}", load.tokens_basis))
-    return [*rows, ("FLOPs of a step", f"{plan.flops:.2e}", "arithmetic: matrix products, real tokens"),
-            ("FLOPs of the run", f"{plan.flops * plan.steps:.2e}", "arithmetic")]
+    return [
+        *rows,
+        ("FLOPs of a step", f"{plan.flops:.2e}", "arithmetic: matrix products, real tokens"),
+        ("FLOPs of the run", f"{plan.flops * plan.steps:.2e}", "arithmetic"),
+    ]
 
 
 def rows_of_memory(plan: Plan) -> list[Row]:
     there = "unknown" if plan.memory_there is None else f"{plan.memory_there / GIB:,.2f} GiB"
-    return [("memory needed", f"{sum(plan.memory.values()) / GIB:,.2f} GiB", "arithmetic, an estimate"),
-            *((f"  {part}", f"{size / GIB:,.2f} GiB", "") for part, size in plan.memory.items()),
-            ("memory there is", there, "" if plan.fits else "NOT ENOUGH"),
-            ("disk for checkpoints", f"{plan.checkpoints / GIB:,.2f} GiB", "arithmetic"),
-            ("disk that is free here", f"{plan.disk_free / GIB:,.2f} GiB",
-             "" if plan.checkpoints <= plan.disk_free else "NOT ENOUGH")]
+    return [
+        ("memory needed", f"{sum(plan.memory.values()) / GIB:,.2f} GiB", "arithmetic, an estimate"),
+        *((f"  {part}", f"{size / GIB:,.2f} GiB", "") for part, size in plan.memory.items()),
+        ("memory there is", there, "" if plan.fits else "NOT ENOUGH"),
+        ("disk for checkpoints", f"{plan.checkpoints / GIB:,.2f} GiB", "arithmetic"),
+        (
+            "disk that is free here",
+            f"{plan.disk_free / GIB:,.2f} GiB",
+            "" if plan.checkpoints <= plan.disk_free else "NOT ENOUGH",
+        ),
+    ]
 
 
 def rows_of_time(plan: Plan) -> list[Row]:
     rows = []
     if plan.timed is None or plan.step_seconds is None or plan.hours is None:
-        rows.append(("time of a step", "unknown", "not measured: there is not enough memory; lower "
-                     "training.tokens_per_batch and raise training.accumulation, or take a smaller model"))
+        rows.append(
+            (
+                "time of a step",
+                "unknown",
+                "not measured: there is not enough memory; lower "
+                "training.tokens_per_batch and raise training.accumulation, or take a smaller model",
+            )
+        )
     else:
         timed, pairs = plan.timed, plan.pairs_at_once
         how = f"extrapolated from measured micro-batches of {timed.small} and {timed.large} pairs to {pairs:.1f}"
         if plan.processes > 1:
             how += f"; one process, not measured with {plan.processes}: what they tell each other is left out"
-        rows += [("time of a step", f"{plan.step_seconds:,.3g} s", how),
-                 ("  once a step", f"{timed.once:,.3g} s", f"measured, minimum of {timed.rounds}"),
-                 ("  for each micro-batch", f"{timed.each:,.3g} s", f"measured; a thread has {plan.turns}"),
-                 ("  for each pair in it", f"{1000 * timed.per_pair:,.3g} ms", "measured"),
-                 ("time of the run", f"{plan.hours:,.2f} hours",
-                  f"{sizes.spoken(3600 * plan.hours)}, if it takes all steps")]
+        rows += [
+            ("time of a step", f"{plan.step_seconds:,.3g} s", how),
+            ("  once a step", f"{timed.once:,.3g} s", f"measured, minimum of {timed.rounds}"),
+            ("  for each micro-batch", f"{timed.each:,.3g} s", f"measured; a thread has {plan.turns}"),
+            ("  for each pair in it", f"{1000 * timed.per_pair:,.3g} ms", "measured"),
+            (
+                "time of the run",
+                f"{plan.hours:,.2f} hours",
+                f"{sizes.spoken(3600 * plan.hours)}, if it takes all steps",
+            ),
+        ]
     if plan.paper:
-        rows += [("time of a step, in the paper", f"{plan.paper.step_seconds:g} s", f"{GPUS} P100 (paper §5.2)"),
-                 ("time of the run, in the paper", f"{plan.paper.hours:,.2f} hours", f"{plan.paper.steps:,} steps")]
+        rows += [
+            ("time of a step, in the paper", f"{plan.paper.step_seconds:g} s", f"{GPUS} P100 (paper §5.2)"),
+            ("time of the run, in the paper", f"{plan.paper.hours:,.2f} hours", f"{plan.paper.steps:,} steps"),
+        ]
     return rows
 
 
@@ -415,10 +473,23 @@ def as_record(plan: Plan) -> dict[str, Any]:
     load = plan.load
     return asdict(plan) | {
         "load": asdict(load) | {"source_tokens": load.source_tokens, "target_tokens": load.target_tokens},
-        "n_parameters": sum(plan.parameters.values()), "flops_of_the_run": plan.flops * plan.steps,
-        "memory_needed": sum(plan.memory.values()), "fits": plan.fits,
-        "step_seconds": plan.step_seconds, "hours": plan.hours,
-        "basis": {"parameters": "arithmetic", "flops": "arithmetic", "memory": "arithmetic, an estimate",
-                  "checkpoints": "arithmetic", "tokens": load.tokens_basis, "lengths": load.length_basis,
-                  "padding_share": load.padding_basis, "timed": "measured", "step_seconds": "extrapolated",
-                  "hours": "extrapolated", "paper": "the paper, §5.2 and Table 2"}}
+        "n_parameters": sum(plan.parameters.values()),
+        "flops_of_the_run": plan.flops * plan.steps,
+        "memory_needed": sum(plan.memory.values()),
+        "fits": plan.fits,
+        "step_seconds": plan.step_seconds,
+        "hours": plan.hours,
+        "basis": {
+            "parameters": "arithmetic",
+            "flops": "arithmetic",
+            "memory": "arithmetic, an estimate",
+            "checkpoints": "arithmetic",
+            "tokens": load.tokens_basis,
+            "lengths": load.length_basis,
+            "padding_share": load.padding_basis,
+            "timed": "measured",
+            "step_seconds": "extrapolated",
+            "hours": "extrapolated",
+            "paper": "the paper, §5.2 and Table 2",
+        },
+    }

@@ -16,7 +16,7 @@ def parameter_counts(config: ModelConfig) -> dict[str, int]:
     """Parameters by part of the model; the sum is what `Transformer(config)` holds (paper §3, Table 3)."""
     D, F, H, V = config.d_model, config.d_ff, config.h, config.vocab_size
     d_k, d_v = config.d_k or D // H, config.d_v or D // H
-    attention = 2 * D * H * d_k + 2 * D * H * d_v                                  # W_Q, W_K, W_V, W_O
+    attention = 2 * D * H * d_k + 2 * D * H * d_v  # W_Q, W_K, W_V, W_O
     if config.attention_bias:
         attention += 2 * H * d_k + H * d_v + D
     feed_forward = D * F + F + F * D + D
@@ -38,8 +38,8 @@ def activation_floats(config: ModelConfig, n_positions: int, length: int) -> int
     `length`."""
     D, F, H = config.d_model, config.d_ff, config.h
     d_k, d_v = config.d_k or D // H, config.d_v or D // H
-    add_norm = 2 * D + (D // 4 if config.P_drop else 0)                            # input, normalised, mask of bytes
-    attention = H * (2 * d_k + 2 * d_v) + H * length                               # q, k, v, heads, weights
+    add_norm = 2 * D + (D // 4 if config.P_drop else 0)  # input, normalised, mask of bytes
+    attention = H * (2 * d_k + 2 * d_v) + H * length  # q, k, v, heads, weights
     if config.attention_dropout:
         attention += H * length + H * length // 4
     feed_forward = F + (F + F // 4 if config.relu_dropout else 0)
@@ -55,8 +55,10 @@ def training_bytes(config: Config, length: int = 30) -> dict[str, int]:
     """
     n_parameters = sum(parameter_counts(config.model).values())
     activations = activation_floats(config.model, config.training.tokens_per_batch, length)
-    return {"weights, gradients, moments": 4 * n_parameters * BYTES,
-            "activations of a micro-batch": activations * BYTES}
+    return {
+        "weights, gradients, moments": 4 * n_parameters * BYTES,
+        "activations of a micro-batch": activations * BYTES,
+    }
 
 
 STORED_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}
@@ -73,9 +75,11 @@ def accelerator_bytes(config: Config, precision: str, logits_at_once: int, lengt
     without_masks = replace(config.model, P_drop=0.0, attention_dropout=0.0, relu_dropout=0.0)
     positions = config.training.tokens_per_batch
     copy = stored * n_parameters if stored < BYTES else 0
-    return {"weights, gradients, moments": 4 * n_parameters * BYTES + copy,
-            "activations of a micro-batch": activation_floats(without_masks, positions, length) * stored,
-            "logits": min(positions * config.model.vocab_size, logits_at_once) * stored}
+    return {
+        "weights, gradients, moments": 4 * n_parameters * BYTES + copy,
+        "activations of a micro-batch": activation_floats(without_masks, positions, length) * stored,
+        "logits": min(positions * config.model.vocab_size, logits_at_once) * stored,
+    }
 
 
 def checkpoint_bytes(config: Config) -> int:
@@ -88,12 +92,12 @@ def memory_bytes() -> int | None:
     """What this machine, or the container we are in, has; None if it does not say."""
     try:
         limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
-    except (AttributeError, ValueError, OSError):                                  # not a POSIX system
+    except (AttributeError, ValueError, OSError):  # not a POSIX system
         return None
     for file in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         try:
             limits.append(int(Path(file).read_text()))
-        except (OSError, ValueError):                                              # not there, or "max": no limit
+        except (OSError, ValueError):  # not there, or "max": no limit
             pass
     return min(limits)
 
@@ -114,17 +118,21 @@ def step_summary(config: Config, nproc: int) -> list[str]:
     settings = config.training
     n, positions = settings.accumulation, settings.tokens_per_batch
     least, most = n // nproc, -(-n // nproc)
-    return [f"{'an optimizer step, at most':30}{n * positions:>14,} padded positions a side",
-            f"  {'micro-batches':28}{n:>14}  of at most {positions:,} positions",
-            f"  {'processes that share them':28}{nproc:>14}  {least if least == most else f'{least} or {most}'} each"]
+    return [
+        f"{'an optimizer step, at most':30}{n * positions:>14,} padded positions a side",
+        f"  {'micro-batches':28}{n:>14}  of at most {positions:,} positions",
+        f"  {'processes that share them':28}{nproc:>14}  {least if least == most else f'{least} or {most}'} each",
+    ]
 
 
 def summary(config: Config) -> list[str]:
     counts, memory = parameter_counts(config.model), training_bytes(config)
     total = sum(counts.values())
     further_thread = memory["activations of a micro-batch"] + total * BYTES
-    return [f"{'parameters':30}{total:>14,}",
-            *(f"  {part:28}{count:>14,}  {count / total:5.1%}" for part, count in counts.items() if count),
-            f"{'memory for training, estimated':30}{sum(memory.values()) / 2**20:>10,.0f} MiB",
-            *(f"  {part:28}{size / 2**20:>10,.0f} MiB" for part, size in memory.items()),
-            f"  {'and for each further thread':28}{further_thread / 2**20:>10,.0f} MiB"]
+    return [
+        f"{'parameters':30}{total:>14,}",
+        *(f"  {part:28}{count:>14,}  {count / total:5.1%}" for part, count in counts.items() if count),
+        f"{'memory for training, estimated':30}{sum(memory.values()) / 2**20:>10,.0f} MiB",
+        *(f"  {part:28}{size / 2**20:>10,.0f} MiB" for part, size in memory.items()),
+        f"  {'and for each further thread':28}{further_thread / 2**20:>10,.0f} MiB",
+    ]

@@ -47,13 +47,14 @@ class ScaledDotProductAttention(Layer):
     def __init__(self, attention_dropout: float = 0.0) -> None:
         self.attention_dropout = attention_dropout
 
-    def forward(self, q: Array, k: Array, v: Array, mask: Mask = Mask(),
-                rng: DropoutKey | None = None) -> tuple[Array, Any]:
+    def forward(
+        self, q: Array, k: Array, v: Array, mask: Mask = Mask(), rng: DropoutKey | None = None
+    ) -> tuple[Array, Any]:
         ops = ops_of(q)
-        scores = ops.matmul(by_head(q), transposed(by_head(k)))                    # (B, H, T, S)
+        scores = ops.matmul(by_head(q), transposed(by_head(k)))  # (B, H, T, S)
         weights = ops.masked_softmax(scores, 1 / math.sqrt(q.shape[-1]), mask.key_lengths, mask.causal)
         dropped, kept = ops.dropout(weights, self.attention_dropout, rng)
-        y = ops.xp.empty((*q.shape[:-1], v.shape[-1]), v.dtype)                    # (B, T, H, d_v)
+        y = ops.xp.empty((*q.shape[:-1], v.shape[-1]), v.dtype)  # (B, T, H, d_v)
         ops.matmul(dropped, by_head(v), out=by_head(y))
         return y, AttentionCache(q, k, v, weights, dropped, kept)
 
@@ -63,7 +64,7 @@ class ScaledDotProductAttention(Layer):
         dq, dk, dv = (ops.xp.empty(x.shape, x.dtype) for x in (q, k, v))
         # y = dropped v
         ops.matmul(transposed(dropped), by_head(dy), out=by_head(dv))
-        ddropped = ops.matmul(by_head(dy), transposed(by_head(v)))                 # (B, H, T, S)
+        ddropped = ops.matmul(by_head(dy), transposed(by_head(v)))  # (B, H, T, S)
         # dropped = dropout(softmax(scores / sqrt(d_k)))
         dweights = ops.dropout_backward(ddropped, kept, self.attention_dropout)
         dscores = ops.masked_softmax_backward(dweights, weights, 1 / math.sqrt(q.shape[-1]))
@@ -121,8 +122,17 @@ class MultiHeadAttention(Layer):
               that read the same input are one matrix and are initialised as one (the paper's code does so too).
     """
 
-    def __init__(self, d_model: int, h: int, init: np.random.Generator, dtype: str = "float32", d_k: int | None = None,
-                 d_v: int | None = None, bias: bool = True, attention_dropout: float = 0.0) -> None:
+    def __init__(
+        self,
+        d_model: int,
+        h: int,
+        init: np.random.Generator,
+        dtype: str = "float32",
+        d_k: int | None = None,
+        d_v: int | None = None,
+        bias: bool = True,
+        attention_dropout: float = 0.0,
+    ) -> None:
         if (d_k is None or d_v is None) and d_model % h:
             raise ValueError(f"d_model={d_model} is not a multiple of h={h}: give d_k and d_v")
         self.h, self.d_k, self.d_v = h, d_k or d_model // h, d_v or d_model // h
@@ -135,15 +145,15 @@ class MultiHeadAttention(Layer):
 
     def _attend(self, q: Array, k: Array, v: Array, mask: Mask, rng: DropoutKey | None) -> tuple[Array, Any]:
         """q (B, T, H, K), k (B, S, H, K), v (B, S, H, d_v) -> y (B, T, D), cache"""
-        heads, attention_cache = self.attention.forward(q, k, v, mask, rng=rng)    # (B, T, H, d_v)
-        joined = heads.reshape(*heads.shape[:2], -1)                               # (B, T, H d_v)
-        y, output_cache = self.output.forward(joined)                              # (B, T, D)
+        heads, attention_cache = self.attention.forward(q, k, v, mask, rng=rng)  # (B, T, H, d_v)
+        joined = heads.reshape(*heads.shape[:2], -1)  # (B, T, H d_v)
+        y, output_cache = self.output.forward(joined)  # (B, T, D)
         return y, (attention_cache, output_cache)
 
     def _attend_backward(self, dy: Array, cache: Any) -> tuple[Array, Array, Array]:
         """dy (B, T, D) -> dq (B, T, H, K), dk (B, S, H, K), dv (B, S, H, d_v)"""
         attention_cache, output_cache = cache
-        dheads = self.output.backward(dy, output_cache)                            # (B, T, H d_v)
+        dheads = self.output.backward(dy, output_cache)  # (B, T, H d_v)
         return self.attention.backward(dheads.reshape(*dy.shape[:2], self.h, -1), attention_cache)
 
     def _split(self, projected: Array, *widths: int) -> list[Array]:
@@ -173,7 +183,7 @@ class SelfAttention(MultiHeadAttention):
         self.qkv = Linear(d_model, self.h * (2 * self.d_k + self.d_v), init, dtype, bias)
 
     def forward(self, x: Array, mask: Mask = Mask(), rng: DropoutKey | None = None) -> tuple[Array, Any]:
-        qkv, qkv_cache = self.qkv.forward(x)                                       # (B, T, H (2 d_k + d_v))
+        qkv, qkv_cache = self.qkv.forward(x)  # (B, T, H (2 d_k + d_v))
         q, k, v = self._split(qkv, self.d_k, self.d_k, self.d_v)
         y, attend_cache = self._attend(q, k, v, mask, rng)
         return y, (qkv_cache, attend_cache)
@@ -190,7 +200,7 @@ class SelfAttention(MultiHeadAttention):
 
         x (B, W, D), `past` with B W rows of t positions -> y (B, W, D), the past with t + 1 positions
         """
-        qkv, _ = self.qkv.forward(x.reshape(-1, 1, x.shape[-1]))                   # (B W, 1, H (2 d_k + d_v))
+        qkv, _ = self.qkv.forward(x.reshape(-1, 1, x.shape[-1]))  # (B W, 1, H (2 d_k + d_v))
         q, k, v = self._split(qkv, self.d_k, self.d_k, self.d_v)
         past = past.extended(k, v)
         y, _ = self._attend(q, *past.first(len(q)), Mask(), None)
@@ -221,10 +231,9 @@ class CrossAttention(MultiHeadAttention):
         self.q = Linear(d_model, self.h * self.d_k, init, dtype, bias)
         self.kv = Linear(d_model, self.h * (self.d_k + self.d_v), init, dtype, bias)
 
-    def forward(self, x: Array, memory: Array, mask: Mask = Mask(),
-                rng: DropoutKey | None = None) -> tuple[Array, Any]:
-        projected, q_cache = self.q.forward(x)                                     # (B, T, H d_k)
-        kv, kv_cache = self.kv.forward(memory)                                     # (B, S, H (d_k + d_v))
+    def forward(self, x: Array, memory: Array, mask: Mask = Mask(), rng: DropoutKey | None = None) -> tuple[Array, Any]:
+        projected, q_cache = self.q.forward(x)  # (B, T, H d_k)
+        kv, kv_cache = self.kv.forward(memory)  # (B, S, H (d_k + d_v))
         (q,) = self._split(projected, self.d_k)
         k, v = self._split(kv, self.d_k, self.d_v)
         y, attend_cache = self._attend(q, k, v, mask, rng)
@@ -263,15 +272,15 @@ class KeysValues(NamedTuple):
 
     def first(self, rows: int) -> tuple[Array, Array]:
         """The keys and values of the first rows."""
-        return self.keys[:rows, :self.t], self.values[:rows, :self.t]
+        return self.keys[:rows, : self.t], self.values[:rows, : self.t]
 
     def extended(self, k: Array, v: Array) -> KeysValues:
         """With one more position of the R rows still in use: k (R, 1, H, d_k), v (R, 1, H, d_v)."""
         t, keys, values = self
-        if t == keys.shape[1]:                                                     # full: room for twice as many
+        if t == keys.shape[1]:  # full: room for twice as many
             xp = ops_of(k).xp
             keys, values = (xp.concatenate([x, xp.empty_like(x)], axis=1) for x in (keys, values))
-        keys[:len(k), t], values[:len(v), t] = k[:, 0], v[:, 0]
+        keys[: len(k), t], values[: len(v), t] = k[:, 0], v[:, 0]
         return KeysValues(t + 1, keys, values)
 
     def copy_rows_inplace(self, source: Array, to: Array) -> None:
@@ -279,4 +288,4 @@ class KeysValues(NamedTuple):
         xp = ops_of(self.keys).xp
         source, to = xp.asarray(source), xp.asarray(to)
         for x in (self.keys, self.values):
-            x[to, :self.t] = x[source, :self.t]
+            x[to, : self.t] = x[source, : self.t]

@@ -43,8 +43,9 @@ class DropoutKey(NamedTuple):
     def keep(self, shape: tuple[int, ...], P_drop: float) -> np.ndarray:
         """A bool array of `shape`, True where a unit is kept: independently with probability 1 - P_drop."""
         size = math.prod(shape)
-        philox = np.random.Philox(key=np.array([self.seed, self.site], np.uint64),
-                                  counter=np.array([0, self.step, self.shard, 0], np.uint64))
+        philox = np.random.Philox(
+            key=np.array([self.seed, self.site], np.uint64), counter=np.array([0, self.step, self.shard, 0], np.uint64)
+        )
         bits = philox.random_raw(-(-size // 4)).view(np.uint16)  # four decisions from each 64-bit word
         return (bits[:size] >= drop_threshold(P_drop)).reshape(shape)
 

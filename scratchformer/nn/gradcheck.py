@@ -29,18 +29,20 @@ class GradientError(NamedTuple):
     """The verdict on one input or parameter, in the direction in which backward and finite differences agree least."""
 
     name: str
-    analytic: float        # what backward claims
-    numeric: float         # what forward shows
-    error: float           # |analytic - numeric| / max(|analytic|, |numeric|, 0.01)
+    analytic: float  # what backward claims
+    numeric: float  # what forward shows
+    error: float  # |analytic - numeric| / max(|analytic|, |numeric|, 0.01)
 
     @property
     def passed(self) -> bool:
-        return self.error <= RELATIVE_TOLERANCE                                    # False for NaN too
+        return self.error <= RELATIVE_TOLERANCE  # False for NaN too
 
     def __str__(self) -> str:
         verdict = "ok" if self.passed else "WRONG"
-        return (f"{self.name}: backward {self.analytic:.9g}, finite differences {self.numeric:.9g}, "
-                f"relative error {self.error:.1e} {verdict}")
+        return (
+            f"{self.name}: backward {self.analytic:.9g}, finite differences {self.numeric:.9g}, "
+            f"relative error {self.error:.1e} {verdict}"
+        )
 
 
 class GradientReport(list[GradientError]):
@@ -58,8 +60,9 @@ class GradientReport(list[GradientError]):
         return "\n".join(str(entry) for entry in self)
 
 
-def gradcheck(layer: Layer, *inputs: Any, rng: DropoutKey | None = None, directions: int = 4,
-              seed: int = 0) -> GradientReport:
+def gradcheck(
+    layer: Layer, *inputs: Any, rng: DropoutKey | None = None, directions: int = 4, seed: int = 0
+) -> GradientReport:
     """Compare layer.backward with central differences of layer.forward, for every float input and every parameter.
 
     inputs      what forward takes; float64 arrays are differentiated, everything else is passed on as it is
@@ -72,8 +75,10 @@ def gradcheck(layer: Layer, *inputs: Any, rng: DropoutKey | None = None, directi
     random = np.random.default_rng(seed)
     floats = [index for index, value in enumerate(inputs) if is_float_array(value)]
     parameters = layer.parameters()
-    for name, array in [*((f"input {index}", inputs[index]) for index in floats),
-                        *((name, parameter.data) for name, parameter in parameters.items())]:
+    for name, array in [
+        *((f"input {index}", inputs[index]) for index in floats),
+        *((name, parameter.data) for name, parameter in parameters.items()),
+    ]:
         if array.dtype != np.float64:
             raise TypeError(f"gradient checks need float64, and {name} is {array.dtype}")
 
@@ -89,16 +94,18 @@ def gradcheck(layer: Layer, *inputs: Any, rng: DropoutKey | None = None, directi
 
     checked = [(f"input {index}", inputs[index], gradient) for index, gradient in zip(floats, gradients, strict=True)]
     checked += [(name, parameter.data, parameter.grad - before[name]) for name, parameter in parameters.items()]
-    return GradientReport(least_agreement(name, array, gradient, loss, directions, random)
-                          for name, array, gradient in checked)
+    return GradientReport(
+        least_agreement(name, array, gradient, loss, directions, random) for name, array, gradient in checked
+    )
 
 
 def is_float_array(value: Any) -> bool:
     return isinstance(value, np.ndarray) and value.dtype.kind == "f"
 
 
-def least_agreement(name: str, array: np.ndarray, gradient: np.ndarray, loss: Any, directions: int,
-                    random: np.random.Generator) -> GradientError:
+def least_agreement(
+    name: str, array: np.ndarray, gradient: np.ndarray, loss: Any, directions: int, random: np.random.Generator
+) -> GradientError:
     """Try some random directions of `array`, in place, and report the one in which the gradient is furthest off."""
     if gradient.shape != array.shape:
         raise ValueError(f"{name} has shape {array.shape}, and its gradient {gradient.shape}")

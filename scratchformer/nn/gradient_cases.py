@@ -34,15 +34,7 @@ from scratchformer.nn.loss import Smoothing, cross_entropy
 from scratchformer.nn.ops import OPS, PAD, Ops
 from scratchformer.nn.optim import Adam
 from scratchformer.nn.parameter import Array, Layer
-from scratchformer.nn.transformer import (
-    Decoder,
-    DecoderLayer,
-    Encoder,
-    EncoderLayer,
-    PostNorm,
-    PreNorm,
-    Transformer,
-)
+from scratchformer.nn.transformer import Decoder, DecoderLayer, Encoder, EncoderLayer, PostNorm, PreNorm, Transformer
 
 B, T, S, D, H, D_K, D_V, F, V, N = 3, 4, 5, 6, 2, 7, 8, 9, 11, 2
 SMALL = ModelConfig(vocab_size=V, N=N, d_model=D, d_ff=F, h=H, d_k=D_K, d_v=D_V, P_drop=0.0, max_positions=10)
@@ -105,8 +97,9 @@ class TransformerLoss(Layer):
     def __init__(self, model: Transformer, smoothing: float, spread: Smoothing) -> None:
         self.model, self.smoothing, self.spread = model, smoothing, spread
 
-    def forward(self, source_ids: Array, target_in_ids: Array, target_out_ids: Array,
-                rng: DropoutKey | None = None) -> tuple[Array, Any]:
+    def forward(
+        self, source_ids: Array, target_in_ids: Array, target_out_ids: Array, rng: DropoutKey | None = None
+    ) -> tuple[Array, Any]:
         logits, _ = self.model.forward(source_ids, target_in_ids, rng=rng)
         loss_sum, _, _ = cross_entropy(logits, target_out_ids, self.smoothing, self.spread)
         return loss_sum.astype(logits.dtype), (source_ids, target_in_ids, target_out_ids, rng)
@@ -117,7 +110,7 @@ class TransformerLoss(Layer):
         before = [grad.copy() for grad in gradients]
         self.model.loss_backward(source_ids, target_in_ids, target_out_ids, self.smoothing, rng, self.spread)
         for grad, earlier in zip(gradients, before):
-            grad[...] = earlier + dloss * (grad - earlier)                         # loss_backward takes dloss to be 1
+            grad[...] = earlier + dloss * (grad - earlier)  # loss_backward takes dloss to be 1
 
 
 # The parts of a case --------------------------------------------------------------------------------------------------
@@ -133,7 +126,7 @@ def make(build: Build, dropout: float) -> tuple[Layer, tuple, DropoutKey | None]
         random = np.random.default_rng(seed)
         layer, *inputs = build(random, dropout)
         for parameter in layer.parameters().values():
-            if parameter.data.ndim == 1:                                           # biases, gamma, beta
+            if parameter.data.ndim == 1:  # biases, gamma, beta
                 parameter.data += 0.5 * random.standard_normal(parameter.shape)
         if distance_to_kink(layer, inputs, rng) > NEAR_THE_KINK:
             return layer, tuple(inputs), rng
@@ -194,50 +187,65 @@ def cross_attention(random: np.random.Generator, dropout: float, h: int = H, bia
 
 def around_feed_forward(kind: type[PostNorm] | type[PreNorm]) -> Build:
     return lambda random, dropout: (
-        kind(FeedForward(D, F, random, FLOAT64, dropout), small(dropout), FLOAT64), random.normal(size=(B, T, D)))
+        kind(FeedForward(D, F, random, FLOAT64, dropout), small(dropout), FLOAT64),
+        random.normal(size=(B, T, D)),
+    )
 
 
 def around_cross_attention(kind: type[PostNorm] | type[PreNorm]) -> Build:
     return lambda random, dropout: (
         kind(cross_attention(random, dropout), small(dropout), FLOAT64),
-        random.normal(size=(B, T, D)), random.normal(size=(B, S, D)), Mask(lengths(S)))
+        random.normal(size=(B, T, D)),
+        random.normal(size=(B, S, D)),
+        Mask(lengths(S)),
+    )
 
 
 def encoder(kind: type[EncoderLayer] | type[Encoder], **changes: Any) -> Build:
     """An EncoderLayer or Encoder on a padded batch."""
     return lambda random, dropout: (
-        kind(small(dropout, **changes), random, FLOAT64), random.normal(size=(B, S, D)), Mask(lengths(S)))
+        kind(small(dropout, **changes), random, FLOAT64),
+        random.normal(size=(B, S, D)),
+        Mask(lengths(S)),
+    )
 
 
 def decoder(kind: type[DecoderLayer] | type[Decoder], **changes: Any) -> Build:
     """A DecoderLayer or Decoder on a padded batch."""
     return lambda random, dropout: (
-        kind(small(dropout, **changes), random, FLOAT64), random.normal(size=(B, T, D)), random.normal(size=(B, S, D)),
-        Mask(lengths(T), causal=True), Mask(lengths(S)))
+        kind(small(dropout, **changes), random, FLOAT64),
+        random.normal(size=(B, T, D)),
+        random.normal(size=(B, S, D)),
+        Mask(lengths(T), causal=True),
+        Mask(lengths(S)),
+    )
 
 
 def transformer(**changes: Any) -> Build:
     return lambda random, dropout: (
         Transformer(small(dropout, **changes), int(random.integers(99)), FLOAT64),
-        padded_ids(random, S), padded_ids(random, T))
+        padded_ids(random, S),
+        padded_ids(random, T),
+    )
 
 
 def cross_entropy_of(smoothing: float, spread: Smoothing) -> Build:
-    return lambda random, dropout: (
-        CrossEntropy(padded_ids(random, T), smoothing, spread), tied_logits(random))
+    return lambda random, dropout: (CrossEntropy(padded_ids(random, T), smoothing, spread), tied_logits(random))
 
 
 def transformer_loss(adam_steps: int = 0, spread: Smoothing = "others", **changes: Any) -> Build:
     """The loss of the whole model at its first weights, or after some steps of training."""
+
     def build(random: np.random.Generator, dropout: float) -> tuple:
         model, source_ids, target_in_ids = transformer(**changes)(random, dropout)
-        batch = source_ids, target_in_ids, np.roll(target_in_ids, 1, axis=-1)      # padding before a target is no harm
+        batch = source_ids, target_in_ids, np.roll(target_in_ids, 1, axis=-1)  # padding before a target is no harm
         adam = Adam(model)
         for step in range(1, adam_steps + 1):
             model.zero_grad()
             model.loss_backward(*batch, 0.1, DropoutKey(seed=5, step=step), spread)
             adam.step(0.01)
         return TransformerLoss(model, 0.1, spread), *batch
+
     return build
 
 
@@ -247,59 +255,107 @@ TABLE: list[tuple[type[Layer], str, Build]] = [
     (Linear, "a batch of sequences", lambda r, _: (Linear(D, F, r, FLOAT64), r.normal(size=(B, T, D)))),
     (Linear, "square, no bias", lambda r, _: (Linear(D, D, r, FLOAT64, bias=False), r.normal(size=(B, D)))),
     (Linear, "B = T = 1", lambda r, _: (Linear(D, F, r, FLOAT64), r.normal(size=(1, 1, D)))),
-
-    (Embedding, "repeated words and padding",
-     lambda r, _: (Embedding(Embedding.new_weight(V, D, r, FLOAT64)), padded_ids(r, T))),
-    (Embedding, "B = T = 1",
-     lambda r, _: (Embedding(Embedding.new_weight(V, D, r, FLOAT64)), r.integers(1, V, (1, 1)))),
-    (Unembedding, "a batch of sequences",
-     lambda r, _: (Unembedding(Embedding.new_weight(V, D, r, FLOAT64)), r.normal(size=(B, T, D)))),
+    (
+        Embedding,
+        "repeated words and padding",
+        lambda r, _: (Embedding(Embedding.new_weight(V, D, r, FLOAT64)), padded_ids(r, T)),
+    ),
+    (
+        Embedding,
+        "B = T = 1",
+        lambda r, _: (Embedding(Embedding.new_weight(V, D, r, FLOAT64)), r.integers(1, V, (1, 1))),
+    ),
+    (
+        Unembedding,
+        "a batch of sequences",
+        lambda r, _: (Unembedding(Embedding.new_weight(V, D, r, FLOAT64)), r.normal(size=(B, T, D))),
+    ),
     (PositionalEncoding, "from the start", lambda r, P: (PositionalEncoding(P), r.normal(size=(B, T, D)))),
-    (PositionalEncoding, "one later position, B = 1",
-     lambda r, P: (PositionalEncoding(P), r.normal(size=(1, 1, D)), 3)),
-    (LearnedPositions, "from the start",
-     lambda r, P: (LearnedPositions(S, D, r, FLOAT64, P), r.normal(size=(B, T, D)))),
-    (LearnedPositions, "the last position, B = 1",
-     lambda r, P: (LearnedPositions(S, D, r, FLOAT64, P), r.normal(size=(1, 1, D)), S - 1)),
-
+    (
+        PositionalEncoding,
+        "one later position, B = 1",
+        lambda r, P: (PositionalEncoding(P), r.normal(size=(1, 1, D)), 3),
+    ),
+    (
+        LearnedPositions,
+        "from the start",
+        lambda r, P: (LearnedPositions(S, D, r, FLOAT64, P), r.normal(size=(B, T, D))),
+    ),
+    (
+        LearnedPositions,
+        "the last position, B = 1",
+        lambda r, P: (LearnedPositions(S, D, r, FLOAT64, P), r.normal(size=(1, 1, D)), S - 1),
+    ),
     (LayerNorm, "far from mean 0", lambda r, _: (LayerNorm(D, FLOAT64), 5 + r.normal(size=(B, T, D)))),
     (LayerNorm, "eps as large as the variance", lambda r, _: (LayerNorm(D, FLOAT64, eps=1.0), r.normal(size=(B, D)))),
     (LayerNorm, "B = T = 1", lambda r, _: (LayerNorm(D, FLOAT64), r.normal(size=(1, 1, D)))),
-    (AddNorm, "a batch of sequences",
-     lambda r, P: (AddNorm(D, FLOAT64, P_drop=P), r.normal(size=(B, T, D)), r.normal(size=(B, T, D)))),
-    (AddNorm, "B = T = 1",
-     lambda r, P: (AddNorm(D, FLOAT64, P_drop=P), r.normal(size=(1, 1, D)), r.normal(size=(1, 1, D)))),
+    (
+        AddNorm,
+        "a batch of sequences",
+        lambda r, P: (AddNorm(D, FLOAT64, P_drop=P), r.normal(size=(B, T, D)), r.normal(size=(B, T, D))),
+    ),
+    (
+        AddNorm,
+        "B = T = 1",
+        lambda r, P: (AddNorm(D, FLOAT64, P_drop=P), r.normal(size=(1, 1, D)), r.normal(size=(1, 1, D))),
+    ),
     (FeedForward, "a batch of sequences", lambda r, P: (FeedForward(D, F, r, FLOAT64, P), r.normal(size=(B, T, D)))),
     (FeedForward, "B = T = 1", lambda r, P: (FeedForward(D, F, r, FLOAT64, P), r.normal(size=(1, 1, D)))),
-
-    *((ScaledDotProductAttention, description,
-       lambda r, P, t=t, s=s, mask=mask: (
-           ScaledDotProductAttention(P), r.normal(size=(B, t, H, D_K)), r.normal(size=(B, s, H, D_K)),
-           r.normal(size=(B, s, H, D_V)), mask))
-      for description, t, s, mask in [
-          ("all see all, T != S", T, S, Mask()),
-          ("ragged padding", T, S, Mask(lengths(S))),
-          ("causal", T, T, Mask(causal=True)),
-          ("causal, the last queries of more keys", T, S, Mask(causal=True)),
-          ("causal and ragged padding", T, T, Mask(lengths(T), causal=True)),
-          ("T = 1", 1, S, Mask(lengths(S)))]),
-    (ScaledDotProductAttention, "B = H = 1",
-     lambda r, P: (ScaledDotProductAttention(P), r.normal(size=(1, T, 1, D_K)), r.normal(size=(1, S, 1, D_K)),
-                   r.normal(size=(1, S, 1, D_V)), Mask())),
-
-    (SelfAttention, "ragged padding",
-     lambda r, P: (self_attention(r, P), r.normal(size=(B, S, D)), Mask(lengths(S)))),
-    (SelfAttention, "causal and ragged padding",
-     lambda r, P: (self_attention(r, P), r.normal(size=(B, T, D)), Mask(lengths(T), causal=True))),
+    *(
+        (
+            ScaledDotProductAttention,
+            description,
+            lambda r, P, t=t, s=s, mask=mask: (
+                ScaledDotProductAttention(P),
+                r.normal(size=(B, t, H, D_K)),
+                r.normal(size=(B, s, H, D_K)),
+                r.normal(size=(B, s, H, D_V)),
+                mask,
+            ),
+        )
+        for description, t, s, mask in [
+            ("all see all, T != S", T, S, Mask()),
+            ("ragged padding", T, S, Mask(lengths(S))),
+            ("causal", T, T, Mask(causal=True)),
+            ("causal, the last queries of more keys", T, S, Mask(causal=True)),
+            ("causal and ragged padding", T, T, Mask(lengths(T), causal=True)),
+            ("T = 1", 1, S, Mask(lengths(S))),
+        ]
+    ),
+    (
+        ScaledDotProductAttention,
+        "B = H = 1",
+        lambda r, P: (
+            ScaledDotProductAttention(P),
+            r.normal(size=(1, T, 1, D_K)),
+            r.normal(size=(1, S, 1, D_K)),
+            r.normal(size=(1, S, 1, D_V)),
+            Mask(),
+        ),
+    ),
+    (SelfAttention, "ragged padding", lambda r, P: (self_attention(r, P), r.normal(size=(B, S, D)), Mask(lengths(S)))),
+    (
+        SelfAttention,
+        "causal and ragged padding",
+        lambda r, P: (self_attention(r, P), r.normal(size=(B, T, D)), Mask(lengths(T), causal=True)),
+    ),
     (SelfAttention, "no bias", lambda r, P: (self_attention(r, P, bias=False), r.normal(size=(B, T, D)))),
     (SelfAttention, "B = T = H = 1", lambda r, P: (self_attention(r, P, h=1), r.normal(size=(1, 1, D)))),
-    (CrossAttention, "ragged padding, T != S",
-     lambda r, P: (cross_attention(r, P), r.normal(size=(B, T, D)), r.normal(size=(B, S, D)), Mask(lengths(S)))),
-    (CrossAttention, "no bias, T = 1",
-     lambda r, P: (cross_attention(r, P, bias=False), r.normal(size=(B, 1, D)), r.normal(size=(B, S, D)))),
-    (CrossAttention, "B = H = 1",
-     lambda r, P: (cross_attention(r, P, h=1), r.normal(size=(1, T, D)), r.normal(size=(1, S, D)))),
-
+    (
+        CrossAttention,
+        "ragged padding, T != S",
+        lambda r, P: (cross_attention(r, P), r.normal(size=(B, T, D)), r.normal(size=(B, S, D)), Mask(lengths(S))),
+    ),
+    (
+        CrossAttention,
+        "no bias, T = 1",
+        lambda r, P: (cross_attention(r, P, bias=False), r.normal(size=(B, 1, D)), r.normal(size=(B, S, D))),
+    ),
+    (
+        CrossAttention,
+        "B = H = 1",
+        lambda r, P: (cross_attention(r, P, h=1), r.normal(size=(1, T, D)), r.normal(size=(1, S, D))),
+    ),
     (PostNorm, "around feed-forward", around_feed_forward(PostNorm)),
     (PostNorm, "around cross-attention", around_cross_attention(PostNorm)),
     (PreNorm, "around feed-forward", around_feed_forward(PreNorm)),
@@ -314,11 +370,20 @@ TABLE: list[tuple[type[Layer], str, Build]] = [
     (Decoder, "pre-norm", decoder(Decoder, norm="pre")),
     (Transformer, "post-norm, three embeddings tied", transformer()),
     (Transformer, "pre-norm, target embeddings tied", transformer(norm="pre", tied="target")),
-    (Transformer, "nothing tied, learned positions, no attention bias",
-     transformer(tied="none", positions="learned", attention_bias=False)),
-    (Transformer, "B = T = S = N = H = 1",
-     lambda r, P: (Transformer(small(P, N=1, h=1), dtype=FLOAT64), r.integers(1, V, (1, 1)), r.integers(1, V, (1, 1)))),
-
+    (
+        Transformer,
+        "nothing tied, learned positions, no attention bias",
+        transformer(tied="none", positions="learned", attention_bias=False),
+    ),
+    (
+        Transformer,
+        "B = T = S = N = H = 1",
+        lambda r, P: (
+            Transformer(small(P, N=1, h=1), dtype=FLOAT64),
+            r.integers(1, V, (1, 1)),
+            r.integers(1, V, (1, 1)),
+        ),
+    ),
     (CrossEntropy, "no smoothing", cross_entropy_of(0.0, "others")),
     (CrossEntropy, "smoothing spread over the others", cross_entropy_of(0.1, "others")),
     (CrossEntropy, "smoothing spread over all", cross_entropy_of(0.1, "uniform")),

@@ -29,8 +29,9 @@ class Linear(Layer):
     Keeps:  x.
     """
 
-    def __init__(self, d_in: int, d_out: int, init: np.random.Generator, dtype: str = "float32",
-                 bias: bool = True) -> None:
+    def __init__(
+        self, d_in: int, d_out: int, init: np.random.Generator, dtype: str = "float32", bias: bool = True
+    ) -> None:
         limit = math.sqrt(6 / (d_in + d_out))
         self.weight = Parameter(init.uniform(-limit, limit, (d_in, d_out)).astype(dtype))
         self.bias = Parameter(np.zeros(d_out, dtype)) if bias else None
@@ -154,16 +155,19 @@ class LearnedPositions(Layer):
     Raises: ValueError for a position beyond the table.
     """
 
-    def __init__(self, max_positions: int, d_model: int, init: np.random.Generator, dtype: str = "float32",
-                 P_drop: float = 0.0) -> None:
+    def __init__(
+        self, max_positions: int, d_model: int, init: np.random.Generator, dtype: str = "float32", P_drop: float = 0.0
+    ) -> None:
         self.weight = Parameter(init.normal(0, d_model**-0.5, (max_positions, d_model)).astype(dtype))
         self.P_drop = P_drop
 
     def forward(self, x: Array, first: int = 0, rng: DropoutKey | None = None) -> tuple[Array, Any]:
         end = first + x.shape[1]
         if end > len(self.weight.data):
-            raise ValueError(f"a sequence of {end} tokens needs {end} learned positions; "
-                             f"the model has max_positions={len(self.weight.data)}")
+            raise ValueError(
+                f"a sequence of {end} tokens needs {end} learned positions; "
+                f"the model has max_positions={len(self.weight.data)}"
+            )
         y, kept = ops_of(x).dropout(x + self.weight.data[first:end], self.P_drop, rng)
         return y, (first, kept)
 
@@ -171,7 +175,7 @@ class LearnedPositions(Layer):
         first, kept = cache
         # y = dropout(x + P[first:end])
         dx = ops_of(dy).dropout_backward(dy, kept, self.P_drop)
-        self.weight.grad[first:first + dx.shape[1]] += dx.sum(axis=0, dtype=self.weight.grad.dtype)
+        self.weight.grad[first : first + dx.shape[1]] += dx.sum(axis=0, dtype=self.weight.grad.dtype)
         return dx
 
 
@@ -240,27 +244,28 @@ class FeedForward(Layer):
     Differs:  `relu_dropout` drops hidden units; the paper's value is 0.
     """
 
-    def __init__(self, d_model: int, d_ff: int, init: np.random.Generator, dtype: str = "float32",
-                 relu_dropout: float = 0.0) -> None:
+    def __init__(
+        self, d_model: int, d_ff: int, init: np.random.Generator, dtype: str = "float32", relu_dropout: float = 0.0
+    ) -> None:
         self.inner = Linear(d_model, d_ff, init, dtype)
         self.outer = Linear(d_ff, d_model, init, dtype)
         self.relu_dropout = relu_dropout
 
     def forward(self, x: Array, rng: DropoutKey | None = None) -> tuple[Array, Any]:
         ops = ops_of(x)
-        hidden, inner_cache = self.inner.forward(x)                                # (..., F)
+        hidden, inner_cache = self.inner.forward(x)  # (..., F)
         active = ops.relu(hidden)
         dropped, kept = ops.dropout(active, self.relu_dropout, rng)
-        y, outer_cache = self.outer.forward(dropped)                               # (..., D)
+        y, outer_cache = self.outer.forward(dropped)  # (..., D)
         return y, (inner_cache, active, kept, outer_cache)
 
     def backward(self, dy: Array, cache: Any) -> Array:
         inner_cache, active, kept, outer_cache = cache
         ops = ops_of(dy)
         # y = dropped W_2 + b_2
-        ddropped = self.outer.backward(dy, outer_cache)                            # (..., F)
+        ddropped = self.outer.backward(dy, outer_cache)  # (..., F)
         # dropped = dropout(relu(hidden))
         dactive = ops.dropout_backward(ddropped, kept, self.relu_dropout)
         dhidden = ops.relu_backward(dactive, active)
         # hidden = x W_1 + b_1
-        return self.inner.backward(dhidden, inner_cache)                           # (..., D)
+        return self.inner.backward(dhidden, inner_cache)  # (..., D)

@@ -10,8 +10,9 @@ from scratchformer.nn.parameter import Array
 Smoothing = Literal["others", "uniform"]
 
 
-def cross_entropy(logits: Array, target_ids: Array, smoothing: float = 0.0, spread: Smoothing = "others",
-                  out: Array | None = None) -> tuple[Array, int, Array]:
+def cross_entropy(
+    logits: Array, target_ids: Array, smoothing: float = 0.0, spread: Smoothing = "others", out: Array | None = None
+) -> tuple[Array, int, Array]:
     """Sum of the cross-entropies, the number of tokens it runs over, and the gradient of the sum.
 
         loss = -sum_v q_v log softmax(logits)_v
@@ -40,5 +41,6 @@ def cross_entropy(logits: Array, target_ids: Array, smoothing: float = 0.0, spre
     everywhere = smoothing / (V - 1 if spread == "others" else V)
     on_target = 1 - smoothing - everywhere if spread == "others" else 1 - smoothing
     loss_sum, dlogits = ops_of(logits).cross_entropy(
-        rows_of(logits), target_ids.reshape(-1), on_target, everywhere, None if out is None else rows_of(out))
+        rows_of(logits), target_ids.reshape(-1), on_target, everywhere, None if out is None else rows_of(out)
+    )
     return loss_sum, int((target_ids != PAD).sum()), dlogits.reshape(logits.shape)

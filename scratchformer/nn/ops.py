@@ -122,15 +122,17 @@ class Ops:
         dx *= inverse_std
         return dx
 
-    def add_norm(self, x: Array, update: Array, gamma: Array, beta: Array, eps: float, P_drop: float,
-                 rng: DropoutKey | None) -> tuple[Array, tuple]:
+    def add_norm(
+        self, x: Array, update: Array, gamma: Array, beta: Array, eps: float, P_drop: float, rng: DropoutKey | None
+    ) -> tuple[Array, tuple]:
         """y = LayerNorm(x + dropout(update)).   x, update (..., D) -> y (..., D), saved"""
         dropped, kept = self.dropout(update, P_drop, rng)
         y, saved = self.layer_norm(x + dropped, gamma, beta, eps)
         return y, (kept, saved)
 
-    def add_norm_backward(self, dy: Array, saved: tuple, gamma: Array, dgamma: Array, dbeta: Array,
-                          P_drop: float) -> tuple[Array, Array]:
+    def add_norm_backward(
+        self, dy: Array, saved: tuple, gamma: Array, dgamma: Array, dbeta: Array, P_drop: float
+    ) -> tuple[Array, Array]:
         """dy (..., D) -> dx, dupdate (..., D); adds into dgamma and dbeta."""
         kept, norm_saved = saved
         dx = self.layer_norm_backward(dy, norm_saved, gamma, dgamma, dbeta)
@@ -151,8 +153,8 @@ class Ops:
         if key_lengths is not None or causal:
             T, S = scores.shape[-2:]
             scores += xp.where(allowed(xp, T, S, key_lengths, causal), 0, -math.inf).astype(scores.dtype)
-        highest = scores.max(axis=-1, keepdims=True)                               # -inf where nothing is allowed
-        scores -= xp.where(highest == -math.inf, 0, highest)                       # so that exp cannot overflow
+        highest = scores.max(axis=-1, keepdims=True)  # -inf where nothing is allowed
+        scores -= xp.where(highest == -math.inf, 0, highest)  # so that exp cannot overflow
         weights = xp.exp(scores, out=scores)
         total = weights.sum(axis=-1, keepdims=True)
         weights /= xp.where(total == 0, 1, total)
@@ -161,7 +163,7 @@ class Ops:
     def masked_softmax_backward(self, dweights: Array, weights: Array, scale: float) -> Array:
         """dweights -> dscores, (B, H, T, S) both. Zero wherever the weight is zero, so the mask is not needed.
 
-            dscores = scale weights (dweights - sum_s dweights weights)
+        dscores = scale weights (dweights - sum_s dweights weights)
         """
         dscores = dweights - self.xp.einsum("...s,...s->...", dweights, weights)[..., None]
         dscores *= weights
@@ -183,8 +185,9 @@ class Ops:
         real = ids != PAD
         self.xp.add.at(dE, ids[real], dx[real] * scale)
 
-    def cross_entropy(self, logits: Array, targets: Array, on_target: float, everywhere: float,
-                      out: Array | None = None) -> tuple[Array, Array]:
+    def cross_entropy(
+        self, logits: Array, targets: Array, on_target: float, everywhere: float, out: Array | None = None
+    ) -> tuple[Array, Array]:
         """Cross-entropy against a smoothed target, and its gradient in the same pass.
 
         The target distribution q is `everywhere` on each class and `on_target` more on the right one, and sums to 1.
@@ -205,7 +208,7 @@ class Ops:
         total = p.sum(axis=-1, keepdims=True)
         losses = xp.log(total[:, 0]) - smoothed_score
         p /= total
-        dlogits -= everywhere                                                      # p - q, in place of p
+        dlogits -= everywhere  # p - q, in place of p
         dlogits[row, targets] -= on_target
         dlogits *= real[:, None]
         return (losses * real).sum(dtype=xp.float64), dlogits
@@ -238,15 +241,25 @@ class Ops:
         total /= n
         return (total @ total).astype(self.xp.float64)
 
-    def adam(self, w: Array, dw: Array, m: Array, v: Array, step_size: float, beta1: float, beta2: float, eps: float,
-             norm: Array | None = None) -> None:
+    def adam(
+        self,
+        w: Array,
+        dw: Array,
+        m: Array,
+        v: Array,
+        step_size: float,
+        beta1: float,
+        beta2: float,
+        eps: float,
+        norm: Array | None = None,
+    ) -> None:
         """One step of Adam on flat arrays (n,), in place: w, m and v change, dw does not.
 
         norm  of the whole gradient, 0-d: if it is given and not finite, nothing changes
         """
         if norm is not None and not self.xp.isfinite(norm):
             return
-        for block in chunks(w.size, ADAM_BLOCK):                                   # a block stays in the cache
+        for block in chunks(w.size, ADAM_BLOCK):  # a block stays in the cache
             g, m_block, v_block = dw[block], m[block], v[block]
             m_block *= beta1
             m_block += (1 - beta1) * g

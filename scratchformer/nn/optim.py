@@ -35,8 +35,9 @@ class Adam:
     Differs:  eps is added outside the bias correction, as in the paper's code (at 1e-9 it hardly matters).
     """
 
-    def __init__(self, model: Transformer, betas: tuple[float, float] = (0.9, 0.98), eps: float = 1e-9,
-                 map: Callable = map) -> None:
+    def __init__(
+        self, model: Transformer, betas: tuple[float, float] = (0.9, 0.98), eps: float = 1e-9, map: Callable = map
+    ) -> None:
         self.store, self.map = model.store, map
         xp = ops_of(self.store.data).xp
         self.m, self.v = xp.zeros_like(self.store.data), xp.zeros_like(self.store.data)
@@ -55,10 +56,11 @@ class Adam:
         store, ops = self.store, ops_of(self.store.data)
 
         def update(part: slice) -> None:
-            ops.adam(store.data[part], store.grad[part], self.m[part], self.v[part], step_size, beta1, beta2, self.eps,
-                     norm)
+            ops.adam(
+                store.data[part], store.grad[part], self.m[part], self.v[part], step_size, beta1, beta2, self.eps, norm
+            )
 
-        list(self.map(update, chunks(store.data.size, ops.part)))                  # `map` alone would not begin
+        list(self.map(update, chunks(store.data.size, ops.part)))  # `map` alone would not begin
         store.refresh()
 
 

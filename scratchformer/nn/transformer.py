@@ -54,7 +54,7 @@ class Residual(Layer):
 class PostNorm(Residual):
     """The paper's arrangement: normalise where the two ways meet (§3.1).
 
-        y = LayerNorm(x + dropout(sublayer(x, ...)))
+    y = LayerNorm(x + dropout(sublayer(x, ...)))
     """
 
     def __init__(self, sublayer: Layer, config: ModelConfig, dtype: str) -> None:
@@ -167,8 +167,14 @@ class DecoderLayer(Layer):
         self.cross_attention = residual(attention(CrossAttention, config, init, dtype), config, dtype)
         self.feed_forward = residual(feed_forward(config, init, dtype), config, dtype)
 
-    def forward(self, x: Array, memory: Array, mask: Mask = Mask(causal=True),
-                memory_mask: Mask = Mask(), rng: DropoutKey | None = None) -> tuple[Array, Any]:
+    def forward(
+        self,
+        x: Array,
+        memory: Array,
+        mask: Mask = Mask(causal=True),
+        memory_mask: Mask = Mask(),
+        rng: DropoutKey | None = None,
+    ) -> tuple[Array, Any]:
         x, self_attention_cache = self.self_attention.forward(x, mask, rng=rng and rng.child(0))
         x, cross_attention_cache = self.cross_attention.forward(x, memory, memory_mask, rng=rng and rng.child(1))
         y, feed_forward_cache = self.feed_forward.forward(x, rng=rng and rng.child(2))
@@ -190,8 +196,9 @@ class DecoderLayer(Layer):
 
 
 def attention(kind: type, config: ModelConfig, init: np.random.Generator, dtype: str) -> Layer:
-    return kind(config.d_model, config.h, init, dtype, config.d_k, config.d_v, config.attention_bias,
-                config.attention_dropout)
+    return kind(
+        config.d_model, config.h, init, dtype, config.d_k, config.d_v, config.attention_bias, config.attention_dropout
+    )
 
 
 def feed_forward(config: ModelConfig, init: np.random.Generator, dtype: str) -> Layer:
@@ -240,7 +247,7 @@ class Encoder(Stack):
         caches, norm_cache = cache
         dx = self.finish_backward(dmemory, norm_cache)
         for layer in reversed(self.layers):
-            dx = layer.backward(dx, caches.pop())                                  # what is used is freed
+            dx = layer.backward(dx, caches.pop())  # what is used is freed
             if done:
                 done(layer)
         return dx
@@ -256,8 +263,14 @@ class Decoder(Stack):
     def __init__(self, config: ModelConfig, init: np.random.Generator, dtype: str = "float32") -> None:
         super().__init__(config, [DecoderLayer(config, init, dtype) for _ in range(config.N)], dtype)
 
-    def forward(self, x: Array, memory: Array, mask: Mask = Mask(causal=True),
-                memory_mask: Mask = Mask(), rng: DropoutKey | None = None) -> tuple[Array, Any]:
+    def forward(
+        self,
+        x: Array,
+        memory: Array,
+        mask: Mask = Mask(causal=True),
+        memory_mask: Mask = Mask(),
+        rng: DropoutKey | None = None,
+    ) -> tuple[Array, Any]:
         caches = []
         for index, layer in enumerate(self.layers):
             x, cache = layer.forward(x, memory, mask, memory_mask, rng=rng and rng.child(index))
@@ -271,7 +284,7 @@ class Decoder(Stack):
         dmemory = None
         for layer in reversed(self.layers):
             dx, share = layer.backward(dx, caches.pop())
-            dmemory = share if dmemory is None else dmemory + share                # every layer read the same memory
+            dmemory = share if dmemory is None else dmemory + share  # every layer read the same memory
             if done:
                 done(layer)
         return dx, dmemory
@@ -346,20 +359,26 @@ class Transformer(Layer):
         self.unembedding = Unembedding(output)
         self.store = ParameterStore(self.parameters())
 
-    def forward(self, source_ids: Array, target_in_ids: Array,
-                rng: DropoutKey | None = None) -> tuple[Array, Any]:
+    def forward(self, source_ids: Array, target_in_ids: Array, rng: DropoutKey | None = None) -> tuple[Array, Any]:
         states, states_cache = self._states(source_ids, target_in_ids, rng)
-        logits, logits_cache = self.unembedding.forward(states)                    # (B, T, V)
+        logits, logits_cache = self.unembedding.forward(states)  # (B, T, V)
         return logits, (states_cache, logits_cache)
 
     def backward(self, dlogits: Array, cache: Any) -> None:
         states_cache, logits_cache = cache
-        dstates = self.unembedding.backward(dlogits, logits_cache)                 # (B, T, D)
+        dstates = self.unembedding.backward(dlogits, logits_cache)  # (B, T, D)
         self._states_backward(dstates, states_cache)
 
-    def loss_backward(self, source_ids: Array, target_in_ids: Array, target_out_ids: Array, smoothing: float = 0.0,
-                      rng: DropoutKey | None = None, spread: Smoothing = "others",
-                      filled: Callable[[int], None] | None = None) -> tuple[float, int]:
+    def loss_backward(
+        self,
+        source_ids: Array,
+        target_in_ids: Array,
+        target_out_ids: Array,
+        smoothing: float = 0.0,
+        rng: DropoutKey | None = None,
+        spread: Smoothing = "others",
+        filled: Callable[[int], None] | None = None,
+    ) -> tuple[float, int]:
         """Forward, loss and backward in one call -> loss_sum in nats, n_tokens; Parameter.grad is added to.
 
         The same as forward, `cross_entropy` and backward, but the logits are made for real tokens only, a few rows at a
@@ -371,7 +390,7 @@ class Transformer(Layer):
         self._check_ids("target_out_ids", target_out_ids, target_in_ids.shape)
         states, states_cache = self._states(source_ids, target_in_ids, rng)
         ops, real = ops_of(states), np.flatnonzero(target_out_ids != PAD)
-        rows = ops.take_rows(states, real)                                         # (n, D)
+        rows = ops.take_rows(states, real)  # (n, D)
         drows = ops.xp.empty(rows.shape, rows.dtype)
         loss_sum = 0.0
         for chunk, loss, dlogits, cache in self._losses(rows, target_out_ids.reshape(-1)[real], smoothing, spread):
@@ -385,20 +404,26 @@ class Transformer(Layer):
         self._states_backward(ops.take_rows_backward(drows, real, states.shape), states_cache, done)
         return loss_sum, len(rows)
 
-    def loss(self, source_ids: Array, target_in_ids: Array, target_out_ids: Array, smoothing: float = 0.0,
-             spread: Smoothing = "others") -> tuple[float, int]:
+    def loss(
+        self,
+        source_ids: Array,
+        target_in_ids: Array,
+        target_out_ids: Array,
+        smoothing: float = 0.0,
+        spread: Smoothing = "others",
+    ) -> tuple[float, int]:
         """The loss alone, without dropout, as validation needs it -> loss_sum in nats, n_tokens."""
         self._check_ids("target_out_ids", target_out_ids, target_in_ids.shape)
         states, _ = self._states(source_ids, target_in_ids, None)
         real = np.flatnonzero(target_out_ids != PAD)
-        rows = ops_of(states).take_rows(states, real)                              # (n, D)
+        rows = ops_of(states).take_rows(states, real)  # (n, D)
         losses = self._losses(rows, target_out_ids.reshape(-1)[real], smoothing, spread)
         return sum((loss for _, loss, _, _ in losses), start=0.0), len(rows)
 
     def _losses(self, rows: Array, targets: Array, smoothing: float, spread: Smoothing) -> Iterator[tuple]:
         """The loss of rows (n, D) against targets (n,), some rows at a time -> slice, loss, dlogits, cache"""
         for chunk in chunks(len(rows), max(1, ops_of(rows).logits_at_once // self.config.vocab_size)):
-            logits, cache = self.unembedding.forward(rows[chunk])                  # (chunk, V)
+            logits, cache = self.unembedding.forward(rows[chunk])  # (chunk, V)
             loss, _, dlogits = cross_entropy(logits, targets[chunk], smoothing, spread, out=logits)
             yield chunk, loss, dlogits, cache
 
@@ -411,11 +436,12 @@ class Transformer(Layer):
         memory, memory_mask, encoder_cache = self._encode(source_ids, rng)
         if len(source_ids) != len(target_in_ids):
             raise ValueError(f"{len(source_ids)} sources and {len(target_in_ids)} targets do not belong together")
-        x, embedding_cache = self.target_embedding.forward(target_in_ids)          # (B, T, D)
+        x, embedding_cache = self.target_embedding.forward(target_in_ids)  # (B, T, D)
         x, positions_cache = self.target_positions.forward(x, rng=rng and rng.child(2))
         # Causal and no more: padding stands at the end, where no real token sees it, and the loss passes over it.
-        states, decoder_cache = self.decoder.forward(x, memory, Mask(causal=True), memory_mask,
-                                                     rng=rng and rng.child(3))
+        states, decoder_cache = self.decoder.forward(
+            x, memory, Mask(causal=True), memory_mask, rng=rng and rng.child(3)
+        )
         return states, (encoder_cache, embedding_cache, positions_cache, decoder_cache)
 
     def layer_begins(self) -> list[int]:
@@ -435,7 +461,7 @@ class Transformer(Layer):
         """source_ids (B, S) -> memory (B, S, D), the mask of its padding, cache"""
         self._check_ids("source_ids", source_ids)
         mask = Mask(key_lengths=lengths_of(source_ids))
-        x, embedding_cache = self.source_embedding.forward(source_ids)             # (B, S, D)
+        x, embedding_cache = self.source_embedding.forward(source_ids)  # (B, S, D)
         x, positions_cache = self.source_positions.forward(x, rng=rng and rng.child(0))
         memory, encoder_cache = self.encoder.forward(x, mask, rng=rng and rng.child(1))
         return memory, mask, (embedding_cache, positions_cache, encoder_cache)
@@ -452,8 +478,10 @@ class Transformer(Layer):
         if not kind.startswith("2-D") or ids.dtype.kind not in "iu":
             raise ValueError(f"{name} must be a 2-D array of integers, not {kind}")
         if ids.size and not (0 <= ids.min() and ids.max() < self.config.vocab_size):
-            raise ValueError(f"{name} holds ids from {ids.min()} to {ids.max()}; "
-                             f"the vocabulary is 0 to {self.config.vocab_size - 1}")
+            raise ValueError(
+                f"{name} holds ids from {ids.min()} to {ids.max()}; "
+                f"the vocabulary is 0 to {self.config.vocab_size - 1}"
+            )
         if shape is not None and ids.shape != shape:
             raise ValueError(f"{name} has shape {ids.shape}, target_in_ids {shape}")
 
@@ -463,8 +491,12 @@ class Transformer(Layer):
         """Read the sources (B, S) and be ready to write, with up to `beam` hypotheses for each."""
         memory, mask, _ = self._encode(source_ids, None)
         layers = self.decoder.layers
-        return DecodingState([layer.cross_attention.sublayer.keys_values(memory) for layer in layers], mask,
-                             [layer.self_attention.sublayer.no_past(len(memory) * beam) for layer in layers], 0)
+        return DecodingState(
+            [layer.cross_attention.sublayer.keys_values(memory) for layer in layers],
+            mask,
+            [layer.self_attention.sublayer.no_past(len(memory) * beam) for layer in layers],
+            0,
+        )
 
     def step(self, ids: Array, state: DecodingState) -> tuple[Array, DecodingState]:
         """Write one position: the last token of each hypothesis (B, W) -> logits (B, W, V) for the next, new state.
@@ -472,14 +504,14 @@ class Transformer(Layer):
         The logits are float32 at least, whatever the weights are stored as. The ids are the caller's own choice among
         the logits' columns, and are not checked.
         """
-        x, _ = self.target_embedding.forward(ids)                                  # (B, W, D)
+        x, _ = self.target_embedding.forward(ids)  # (B, W, D)
         x = self._at_position(x, state.position)
         past = []
         for layer, memory, layer_past in zip(self.decoder.layers, state.memory, state.past):
             x, layer_past = layer.step(x, memory, state.memory_mask, layer_past)
             past.append(layer_past)
         x, _ = self.decoder.finish(x)
-        logits, _ = self.unembedding.forward(x)                                    # (B, W, V)
+        logits, _ = self.unembedding.forward(x)  # (B, W, V)
         logits = logits.astype(np.promote_types(logits.dtype, np.float32), copy=False)
         return logits, state._replace(past=past, position=state.position + 1)
 

@@ -29,7 +29,7 @@ class GradientSum:
                 self.buckets.append(slice(begin, end))
                 end = begin
         self.sent = 0
-        self.rounded: list[tuple[Array, Array]] = []                               # parts, and what was sent for them
+        self.rounded: list[tuple[Array, Array]] = []  # parts, and what was sent for them
 
     def filled(self, begin: int) -> None:
         """From this place on the gradient is complete: send what has become a bucket."""

@@ -96,7 +96,7 @@ def end_with_launcher(directory: Path) -> None:
     with suppress(OSError):
         for path in (directory / "memory", *directory.glob("rank*.stderr")):
             path.unlink(missing_ok=True)
-        directory.rmdir()                                                          # the other ranks do it, too
+        directory.rmdir()  # the other ranks do it, too
     os._exit(GAVE_UP)
 
 
@@ -131,7 +131,7 @@ def launch(command: Sequence[str], size: int) -> int:
     with Job(command, size) as job:
         while not job.codes():
             time.sleep(0.05)
-        job.flag[0] = 1                                                            # nobody shall wait for who has gone
+        job.flag[0] = 1  # nobody shall wait for who has gone
         ended = time.monotonic()
         while len(codes := job.codes()) < size:
             if time.monotonic() > ended + (GRACE if any(codes.values()) else LEAVING):
@@ -139,7 +139,7 @@ def launch(command: Sequence[str], size: int) -> int:
             time.sleep(0.05)
         failures, silent = job.failures(codes), [rank for rank in range(size) if rank not in codes]
     if job.interrupted and not failures and (silent or any(codes.values())):
-        if INTERRUPTED not in codes.values():                                      # nobody has said so yet
+        if INTERRUPTED not in codes.values():  # nobody has said so yet
             print("scratchformer: interrupted", file=sys.stderr)
         return INTERRUPTED
     return report(failures, silent) if failures or silent else max(codes.values())
@@ -167,7 +167,7 @@ class Job:
             stack.callback(self.kill)
             for rank in range(self.size):
                 self.start(rank)
-            if self.interrupted:                                                   # perhaps before all were there
+            if self.interrupted:  # perhaps before all were there
                 self.pass_on(signal.SIGTERM, None)
             self.opened = stack.pop_all()
         return self
@@ -178,9 +178,15 @@ class Job:
     def start(self, rank: int) -> None:
         place = {RANK: str(rank), SIZE: str(self.size), DIRECTORY: str(self.directory)}
         with open(self.stderr_of(rank), "wb") as file:
-            self.processes.append(subprocess.Popen(
-                self.command, env={**os.environ, **place}, stdin=subprocess.PIPE, stderr=file if rank else None,
-                start_new_session=True))                                           # so that Ctrl-C comes here alone
+            self.processes.append(
+                subprocess.Popen(
+                    self.command,
+                    env={**os.environ, **place},
+                    stdin=subprocess.PIPE,
+                    stderr=file if rank else None,
+                    start_new_session=True,
+                )
+            )  # so that Ctrl-C comes here alone
 
     def pass_on(self, number: int, frame: Any) -> None:
         """Ranks that have not all met yet have nothing to save: SIGTERM ends them without another word."""
@@ -197,9 +203,9 @@ class Job:
         for rank, process in enumerate(self.processes):
             try:
                 process.wait(GRACE)
-            except subprocess.TimeoutExpired:                                      # in the hands of a driver or a disk
+            except subprocess.TimeoutExpired:  # in the hands of a driver or a disk
                 print(f"scratchformer: rank {rank}, process {process.pid}, cannot be killed", file=sys.stderr)
-            process.stdin.close()                                                  # type: ignore[union-attr]
+            process.stdin.close()  # type: ignore[union-attr]
 
     def stderr_of(self, rank: int) -> Path:
         return self.directory / f"rank{rank}.stderr"
@@ -212,8 +218,11 @@ class Job:
         fine = {0, INTERRUPTED}
         if self.interrupted:
             fine |= {-signal.SIGINT, -signal.SIGTERM, -signal.SIGHUP, GAVE_UP}
-        return [Failure(rank, code, self.stderr_of(rank).read_text(encoding="utf-8", errors="replace"))
-                for rank, code in codes.items() if code not in fine]
+        return [
+            Failure(rank, code, self.stderr_of(rank).read_text(encoding="utf-8", errors="replace"))
+            for rank, code in codes.items()
+            if code not in fine
+        ]
 
 
 @contextmanager
@@ -233,7 +242,7 @@ def report(failures: list[Failure], silent: list[int]) -> int:
     culprits = [failure for failure in failures if failure.code != GAVE_UP]
     if culprits and all(failure.code == 2 for failure in culprits):
         rank, _, said = culprits[0]
-        if rank:                                                                   # rank 0 has told the user itself
+        if rank:  # rank 0 has told the user itself
             print(said.strip().replace("scratchformer: ", f"scratchformer: rank {rank}: ", 1), file=sys.stderr)
         return 2
     for rank, _, said in culprits or failures:
@@ -242,12 +251,14 @@ def report(failures: list[Failure], silent: list[int]) -> int:
     told = [f"rank {rank} {ending(code, said)}" for rank, code, said in culprits]
     if silent:
         told.append(f"{listed(silent)} did not answer any more")
-    print(f"scratchformer: {'; '.join(told) or 'the ranks waited for each other in vain'}; the job was ended",
-          file=sys.stderr)
+    print(
+        f"scratchformer: {'; '.join(told) or 'the ranks waited for each other in vain'}; the job was ended",
+        file=sys.stderr,
+    )
     return 1
 
 
 def ending(code: int, said: str) -> str:
-    if timeout := re.search(r"^Timeout \((.*?)\)!$", said, re.MULTILINE):         # the watchdog's words
+    if timeout := re.search(r"^Timeout \((.*?)\)!$", said, re.MULTILINE):  # the watchdog's words
         return f"showed no sign of life for {timeout[1]} (--timeout)"
     return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"failed (exit code {code})"

@@ -55,13 +55,15 @@ class Mpi(Communicator):
 
     def __init__(self, watchdog: Watchdog | None = None) -> None:
         self.watchdog = watchdog or Watchdog()
-        self.watchdog.feed()                                                       # MPI waits here for all to begin
+        self.watchdog.feed()  # MPI waits here for all to begin
         self.MPI = imported()
         self.world = self.MPI.COMM_WORLD
         self.rank, self.size = self.world.rank, self.world.size
         if self.size != size_said():
-            raise UserError(f"{said()}, but MPI knows of {self.size}: start them by the launcher of the MPI that "
-                            "mpi4py uses (under SLURM: srun --mpi=pmix)")
+            raise UserError(
+                f"{said()}, but MPI knows of {self.size}: start them by the launcher of the MPI that "
+                "mpi4py uses (under SLURM: srun --mpi=pmix)"
+            )
         here = self.world.Split_type(self.MPI.COMM_TYPE_SHARED)
         self.local_rank = here.rank
         here.Barrier()
@@ -71,7 +73,7 @@ class Mpi(Communicator):
     def all_reduce_(self, x: np.ndarray) -> None:
         numbers = flat(x)
         self.barrier()
-        if x.itemsize == 2:                                                        # MPI knows no bfloat16
+        if x.itemsize == 2:  # MPI knows no bfloat16
             wide = numbers.astype(np.float32)
             self.world.Allreduce(self.MPI.IN_PLACE, wide)
             numbers[:] = wide
@@ -90,7 +92,7 @@ class Mpi(Communicator):
             if spins > SPINS:
                 waited = time.monotonic() - began
                 if not self.watchdog.is_patient(waited):
-                    time.sleep(MARGIN)                                             # who hangs is to speak first
+                    time.sleep(MARGIN)  # who hangs is to speak first
                     raise waited_in_vain(self.rank, waited, "another one")
                 time.sleep(min(0.001, waited / 10))
         self.watchdog.feed()

@@ -34,9 +34,11 @@ class Nccl(Communicator):
             shared_id = host.share(self.nccl.get_unique_id() if self.rank == 0 else b"")
             self.world = self.nccl.NcclCommunicator(self.size, shared_id, self.rank)
         except (self.nccl.NcclError, KeyError) as error:
-            raise UserError(f"NCCL cannot connect the GPUs: {in_one_line(error)}; "
-                            "NCCL_DEBUG=WARN in the environment lets it say more") from None
-        atexit.register(self.world.abort)                                          # else CuPy frees it, and may wait
+            raise UserError(
+                f"NCCL cannot connect the GPUs: {in_one_line(error)}; "
+                "NCCL_DEBUG=WARN in the environment lets it say more"
+            ) from None
+        atexit.register(self.world.abort)  # else CuPy frees it, and may wait
 
     @property
     def host(self) -> Communicator:
@@ -82,7 +84,7 @@ class Nccl(Communicator):
 def imported() -> Any:
     """The module `cupy.cuda.nccl`, which finds NCCL's library when it is imported."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")                                            # what it warns of is told below
+        warnings.simplefilter("ignore")  # what it warns of is told below
         nccl = importlib.import_module("cupy.cuda.nccl")
     if not nccl.available:
         raise UserError("several GPUs need NCCL, and CuPy finds none; pip install nvidia-nccl-cu13, or cu12, brings it")

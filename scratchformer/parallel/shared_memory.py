@@ -69,12 +69,12 @@ class SharedMemory(Communicator):
 
     def _pieces(self, x: np.ndarray) -> list[np.ndarray]:
         numbers, n = flat(x), SLOT_BYTES // x.itemsize
-        return [numbers[start:start + n] for start in range(0, numbers.size, n)]
+        return [numbers[start : start + n] for start in range(0, numbers.size, n)]
 
     def _slots(self, piece: np.ndarray) -> np.ndarray:
         """(size + 1, numbers) of the piece's dtype, in the set of slots whose turn it is."""
         self.turn = 1 - self.turn
-        return self.slots[self.turn, :, :piece.nbytes].view(piece.dtype)
+        return self.slots[self.turn, :, : piece.nbytes].view(piece.dtype)
 
     def barrier(self) -> None:
         """Raises Abandoned if another rank has failed, or does not come."""
@@ -82,7 +82,7 @@ class SharedMemory(Communicator):
         self.arrivals[self.rank] += 1
         count, began, spins = self.arrivals[self.rank], time.monotonic(), 0
         while (self.arrivals < count).any():
-            if self.failure[0] and (self.arrivals < count).any():                  # still: who has come may be gone
+            if self.failure[0] and (self.arrivals < count).any():  # still: who has come may be gone
                 raise Abandoned
             spins += 1
             if spins > SPINS:
@@ -96,7 +96,7 @@ class SharedMemory(Communicator):
 
     def _in_order(self) -> None:
         """What is read and written before comes before what is read and written after; x86 keeps to that by itself."""
-        for _ in range(2):                                                         # release, then acquire
+        for _ in range(2):  # release, then acquire
             with self.fence:
                 pass
 
@@ -121,11 +121,12 @@ def create(path: Path, size: int) -> None:
     try:
         with open(path, "xb") as file:
             file.truncate(n_bytes(size))
-            if hasattr(os, "posix_fallocate"):                                     # else a later write would end us
+            if hasattr(os, "posix_fallocate"):  # else a later write would end us
                 os.posix_fallocate(file.fileno(), 0, n_bytes(size))
     except OSError as error:
-        raise UserError(f"{path.parent}: no room for {n_bytes(size) >> 20} MiB of shared memory: "
-                        f"{error.strerror}") from None
+        raise UserError(
+            f"{path.parent}: no room for {n_bytes(size) >> 20} MiB of shared memory: " f"{error.strerror}"
+        ) from None
 
 
 def mapped(path: Path, size: int) -> tuple[np.ndarray, np.ndarray]:
@@ -134,7 +135,7 @@ def mapped(path: Path, size: int) -> tuple[np.ndarray, np.ndarray]:
     A line of the header for each rank, and one for the failure; a slot for each rank, and one for the result.
     """
     memory = np.memmap(path, np.uint8, "r+")
-    header, slots = memory[:header_bytes(size)], memory[header_bytes(size):]
+    header, slots = memory[: header_bytes(size)], memory[header_bytes(size) :]
     return header.view(np.int64).reshape(size + 1, LINE), slots.reshape(2, size + 1, SLOT_BYTES)
 
 

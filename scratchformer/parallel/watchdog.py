@@ -28,7 +28,7 @@ class Watchdog:
         """Whether this rank, which has been waiting for others so long, should go on. To wait is not to hang."""
         if not self.seconds or seconds < min(1, self.seconds):
             return True
-        if time.monotonic() - self.fed > seconds:                                  # not fed since it waits
+        if time.monotonic() - self.fed > seconds:  # not fed since it waits
             self._set(self.seconds + MARGIN)
         return seconds < self.seconds
 

@@ -115,8 +115,9 @@ def require_room(texts_of: dict[RemoteFile, list[TextFile]], directory: Path) ->
         needed += sum(text.n_bytes for text in texts)
     free = shutil.disk_usage(directory).free
     if needed > free:
-        raise UserError(f"{directory}: not enough room on this disk: {needed / 1e9:.1f} GB needed, "
-                        f"{free / 1e9:.1f} GB free")
+        raise UserError(
+            f"{directory}: not enough room on this disk: {needed / 1e9:.1f} GB needed, " f"{free / 1e9:.1f} GB free"
+        )
 
 
 def extract(archive: Path, texts: list[TextFile], directory: Path) -> None:
@@ -140,22 +141,42 @@ def files_of(dataset: Dataset, directory: Path) -> CorpusFiles:
 
 def members(origin: RemoteFile, stem: str, source: str, target: str, n_bytes: int, suffix: str = "") -> ParallelText:
     """Two members whose names differ in the language at their end; n_bytes is the room that both take."""
-    return ParallelText(TextFile(origin, f"{stem}.{source}{suffix}", n_bytes // 2),
-                        TextFile(origin, f"{stem}.{target}{suffix}", n_bytes // 2))
+    return ParallelText(
+        TextFile(origin, f"{stem}.{source}{suffix}", n_bytes // 2),
+        TextFile(origin, f"{stem}.{target}{suffix}", n_bytes // 2),
+    )
 
 
-EUROPARL = RemoteFile("https://www.statmt.org/wmt13/training-parallel-europarl-v7.tgz",
-                      "sha256:0224c7c710c8a063dfd893b0cc0830202d61f4c75c17eb8e31836103d27d96e7", 657_632_379)
-COMMON_CRAWL = RemoteFile("https://www.statmt.org/wmt13/training-parallel-commoncrawl.tgz",
-                          "sha256:c7a74e2ea01ac6c920123108627e35278d4ccb5701e15428ffa34de86fa3a9e5", 918_311_367)
-NEWS_COMMENTARY_9 = RemoteFile("https://www.statmt.org/wmt14/training-parallel-nc-v9.tgz",
-                               "sha256:cb8953f292298e6877ae433c98912b927cb0766b303f4540512ddd286c748485", 80_418_416)
-NEWS_COMMENTARY_11 = RemoteFile("https://data.statmt.org/wmt16/translation-task/training-parallel-nc-v11.tgz",
-                                "sha256:cfe8ab047e05043476e498ee765c98e939c7b7d6d294e856344c84476b619d6a", 75_178_032)
-UNITED_NATIONS = RemoteFile("https://www.statmt.org/wmt13/training-parallel-un.tgz",
-                            "sha256:29141b5c1eba149a94f7a59d3b1a834b2e47fe0f8758d68dcd77a3d3f497ee47", 2_365_634_246)
-GIGA = RemoteFile("https://www.statmt.org/wmt10/training-giga-fren.tar",
-                  "sha256:3ff8319f6919393520559bfbc7ad6a747ec81b3abc7be9993b338d4b017b4d9a", 2_595_102_720)
+EUROPARL = RemoteFile(
+    "https://www.statmt.org/wmt13/training-parallel-europarl-v7.tgz",
+    "sha256:0224c7c710c8a063dfd893b0cc0830202d61f4c75c17eb8e31836103d27d96e7",
+    657_632_379,
+)
+COMMON_CRAWL = RemoteFile(
+    "https://www.statmt.org/wmt13/training-parallel-commoncrawl.tgz",
+    "sha256:c7a74e2ea01ac6c920123108627e35278d4ccb5701e15428ffa34de86fa3a9e5",
+    918_311_367,
+)
+NEWS_COMMENTARY_9 = RemoteFile(
+    "https://www.statmt.org/wmt14/training-parallel-nc-v9.tgz",
+    "sha256:cb8953f292298e6877ae433c98912b927cb0766b303f4540512ddd286c748485",
+    80_418_416,
+)
+NEWS_COMMENTARY_11 = RemoteFile(
+    "https://data.statmt.org/wmt16/translation-task/training-parallel-nc-v11.tgz",
+    "sha256:cfe8ab047e05043476e498ee765c98e939c7b7d6d294e856344c84476b619d6a",
+    75_178_032,
+)
+UNITED_NATIONS = RemoteFile(
+    "https://www.statmt.org/wmt13/training-parallel-un.tgz",
+    "sha256:29141b5c1eba149a94f7a59d3b1a834b2e47fe0f8758d68dcd77a3d3f497ee47",
+    2_365_634_246,
+)
+GIGA = RemoteFile(
+    "https://www.statmt.org/wmt10/training-giga-fren.tar",
+    "sha256:3ff8319f6919393520559bfbc7ad6a747ec81b3abc7be9993b338d4b017b4d9a",
+    2_595_102_720,
+)
 NEWSTEST_2013 = RemoteFile("https://statmt.org/wmt13/test.tgz", "md5:48eca5d02f637af44e85186847141f67")
 NEWSTEST_2014 = RemoteFile("https://statmt.org/wmt14/test-full.tgz", "md5:a8cd784e006feb32ac6f3d9ec7eb389a")
 """All 3003 lines, as in the paper; "test-filtered" has 2737 of them."""
@@ -171,52 +192,93 @@ def newstest_2013(source: str, target: str) -> ParallelText:
 def newstest_2014(other: str) -> ParallelText:
     """From English to the other language."""
     stem = f"test-full/newstest2014-{other}en"
-    return ParallelText(TextFile(NEWSTEST_2014, f"{stem}-src.en.sgm", NEWSTEST_BYTES),
-                        TextFile(NEWSTEST_2014, f"{stem}-ref.{other}.sgm", NEWSTEST_BYTES))
+    return ParallelText(
+        TextFile(NEWSTEST_2014, f"{stem}-src.en.sgm", NEWSTEST_BYTES),
+        TextFile(NEWSTEST_2014, f"{stem}-ref.{other}.sgm", NEWSTEST_BYTES),
+    )
 
 
-WMT14_LICENCE = ("The corpora of WMT 2014 are free to use for research; please cite the findings of the workshop "
-                 "(Bojar et al. 2014), and what the single corpora ask for.")
+WMT14_LICENCE = (
+    "The corpora of WMT 2014 are free to use for research; please cite the findings of the workshop "
+    "(Bojar et al. 2014), and what the single corpora ask for."
+)
 NEWS_COMMENTARY_11_LICENCE = "Its news commentary (v11) is of WMT 2016; for that, please cite Bojar et al. 2016."
 WMT14_HOME_PAGE = "https://www.statmt.org/wmt14/translation-task.html"
 
-MULTI30K_URL = ("https://raw.githubusercontent.com/multi30k/dataset/a3d2e0d26b56f3846f66a952536ffed4e401d05a"
-                "/data/task1/raw/")
+MULTI30K_URL = (
+    "https://raw.githubusercontent.com/multi30k/dataset/a3d2e0d26b56f3846f66a952536ffed4e401d05a" "/data/task1/raw/"
+)
 
 
 def multi30k(split: str, sha256_en: str, n_bytes_en: int, sha256_de: str, n_bytes_de: int) -> ParallelText:
-    return ParallelText(TextFile(RemoteFile(f"{MULTI30K_URL}{split}.en.gz", f"sha256:{sha256_en}", n_bytes_en)),
-                        TextFile(RemoteFile(f"{MULTI30K_URL}{split}.de.gz", f"sha256:{sha256_de}", n_bytes_de)))
+    return ParallelText(
+        TextFile(RemoteFile(f"{MULTI30K_URL}{split}.en.gz", f"sha256:{sha256_en}", n_bytes_en)),
+        TextFile(RemoteFile(f"{MULTI30K_URL}{split}.de.gz", f"sha256:{sha256_de}", n_bytes_de)),
+    )
 
 
 DATASETS = {
     "multi30k": Dataset(
-        "en", "de", vocab_size=6000,
+        "en",
+        "de",
+        vocab_size=6000,
         licence="Multi30k has no licence file; its README asks for use in research and education, not in "
-                "commerce, and for a citation: Elliott et al. (2016), Multi30K: Multilingual English-German Image "
-                "Descriptions.",
+        "commerce, and for a citation: Elliott et al. (2016), Multi30K: Multilingual English-German Image "
+        "Descriptions.",
         home_page="https://github.com/multi30k/dataset",
-        train=(multi30k("train", "d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f", 568_929,
-                        "726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6", 637_044),),
-        val=multi30k("val", "14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28", 21_650,
-                     "f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a", 24_681),
-        test=multi30k("test_2016_flickr", "611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9", 21_077,
-                      "9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8", 22_890)),
+        train=(
+            multi30k(
+                "train",
+                "d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f",
+                568_929,
+                "726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6",
+                637_044,
+            ),
+        ),
+        val=multi30k(
+            "val",
+            "14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28",
+            21_650,
+            "f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a",
+            24_681,
+        ),
+        test=multi30k(
+            "test_2016_flickr",
+            "611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9",
+            21_077,
+            "9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8",
+            22_890,
+        ),
+    ),
     "wmt14-en-de": Dataset(
-        "en", "de", vocab_size=37000,
-        licence=f"{WMT14_LICENCE} {NEWS_COMMENTARY_11_LICENCE}", home_page=WMT14_HOME_PAGE,
-        train=(members(EUROPARL, "training/europarl-v7.de-en", "en", "de", 650_000_000),
-               members(COMMON_CRAWL, "commoncrawl.de-en", "en", "de", 720_000_000),
-               members(NEWS_COMMENTARY_11, "training-parallel-nc-v11/news-commentary-v11.de-en", "en", "de",
-                       90_000_000)),
-        val=newstest_2013("en", "de"), test=newstest_2014("de")),
+        "en",
+        "de",
+        vocab_size=37000,
+        licence=f"{WMT14_LICENCE} {NEWS_COMMENTARY_11_LICENCE}",
+        home_page=WMT14_HOME_PAGE,
+        train=(
+            members(EUROPARL, "training/europarl-v7.de-en", "en", "de", 650_000_000),
+            members(COMMON_CRAWL, "commoncrawl.de-en", "en", "de", 720_000_000),
+            members(NEWS_COMMENTARY_11, "training-parallel-nc-v11/news-commentary-v11.de-en", "en", "de", 90_000_000),
+        ),
+        val=newstest_2013("en", "de"),
+        test=newstest_2014("de"),
+    ),
     "wmt14-en-fr": Dataset(
-        "en", "fr", vocab_size=32000, licence=WMT14_LICENCE, home_page=WMT14_HOME_PAGE,
-        train=(members(EUROPARL, "training/europarl-v7.fr-en", "en", "fr", 700_000_000),
-               members(COMMON_CRAWL, "commoncrawl.fr-en", "en", "fr", 1_000_000_000),
-               members(UNITED_NATIONS, "un/undoc.2000.fr-en", "en", "fr", 4_700_000_000),
-               members(NEWS_COMMENTARY_9, "training/news-commentary-v9.fr-en", "en", "fr", 70_000_000),
-               members(GIGA, "giga-fren.release2.fixed", "en", "fr", GIGA.n_bytes, ".gz")),
-        val=newstest_2013("en", "fr"), test=newstest_2014("fr")),
+        "en",
+        "fr",
+        vocab_size=32000,
+        licence=WMT14_LICENCE,
+        home_page=WMT14_HOME_PAGE,
+        train=(
+            members(EUROPARL, "training/europarl-v7.fr-en", "en", "fr", 700_000_000),
+            members(COMMON_CRAWL, "commoncrawl.fr-en", "en", "fr", 1_000_000_000),
+            members(UNITED_NATIONS, "un/undoc.2000.fr-en", "en", "fr", 4_700_000_000),
+            members(NEWS_COMMENTARY_9, "training/news-commentary-v9.fr-en", "en", "fr", 70_000_000),
+            members(GIGA, "giga-fren.release2.fixed", "en", "fr", GIGA.n_bytes, ".gz"),
+        ),
+        val=newstest_2013("en", "fr"),
+        test=newstest_2014("fr"),
+    ),
 }
 """The data sets that can be fetched, by name."""

@@ -81,14 +81,18 @@ def download(remote: RemoteFile, directory: Path, mirror: str, tell: Callable[[s
         found = checksum_of(partial, remote.checksum)
         if found != remote.checksum:
             forget(partial)
-            raise UserError(f"{url}: not the expected file: checksum {found}, expected {remote.checksum}; "
-                            "what was loaded has been removed")
+            raise UserError(
+                f"{url}: not the expected file: checksum {found}, expected {remote.checksum}; "
+                "what was loaded has been removed"
+            )
         partial.replace(path)
         forget(partial)
         remember_verified(path, remote)
     except OSError as error:
-        raise UserError(f"cannot write {error.filename or partial}: {error.strerror}; what has been loaded stays, "
-                        "run the command again to go on") from error
+        raise UserError(
+            f"cannot write {error.filename or partial}: {error.strerror}; what has been loaded stays, "
+            "run the command again to go on"
+        ) from error
     return path
 
 
@@ -115,8 +119,9 @@ def load(url: str, partial: Path, n_bytes: int, tell: Callable[[str], None]) -> 
                 furthest, pauses = size_of(partial), iter(PAUSES_SECONDS)
             pause = next(pauses, None)
             if pause is None:
-                raise UserError(f"{url}: {interruption}; given up after {attempt} attempts, run "
-                                "the command again to go on") from interruption
+                raise UserError(
+                    f"{url}: {interruption}; given up after {attempt} attempts, run " "the command again to go on"
+                ) from interruption
             pause = max(pause, interruption.pause_seconds)
             tell(f"{url}: {interruption}; trying again in {pause:g} s")
         time.sleep(pause)
@@ -129,7 +134,7 @@ def load_rest(url: str, partial: Path, n_bytes: int) -> None:
     try:
         with requests.get(url, headers=request_headers(partial), stream=True, timeout=TIMEOUT_SECONDS) as response:
             if response.status_code == requests.codes.requested_range_not_satisfiable:
-                forget(partial)                                                    # as long as the file, or longer
+                forget(partial)  # as long as the file, or longer
                 raise Interrupted("the file is not longer than what is here of it, so it is loaded anew")
             require_success(url, response)
             start = first_byte(response)
@@ -141,11 +146,11 @@ def load_rest(url: str, partial: Path, n_bytes: int) -> None:
             if n_bytes and total != n_bytes:
                 raise UserError(f"{url}: not the expected file: {total} bytes, expected {n_bytes}")
             receive(response, partial, start, total)
-    except UserError:                                                              # which is a ValueError, too
+    except UserError:  # which is a ValueError, too
         raise
     except HOPELESS as error:
         raise UserError(f"{url}: {in_one_line(error)}") from error
-    except requests.exceptions.SSLError as error:                                  # another certificate will not come
+    except requests.exceptions.SSLError as error:  # another certificate will not come
         raise UserError(f"{url}: {reason_of(error)}") from error
     except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
         raise Interrupted(reason_of(error)) from error
@@ -172,8 +177,10 @@ def require_success(url: str, response: requests.Response) -> None:
         raise UserError(f"{url}: {answer}")
     pause_seconds = requested_pause(response)
     if pause_seconds > LONGEST_WAIT_SECONDS:
-        raise UserError(f"{url}: {answer}, and asks for a pause of more than {LONGEST_WAIT_SECONDS / 60:g} minutes; "
-                        "run the command again later")
+        raise UserError(
+            f"{url}: {answer}, and asks for a pause of more than {LONGEST_WAIT_SECONDS / 60:g} minutes; "
+            "run the command again later"
+        )
     raise Interrupted(answer, pause_seconds)
 
 
@@ -195,9 +202,9 @@ def first_byte(response: requests.Response) -> int:
 
 def receive(response: requests.Response, partial: Path, start: int, total: int) -> None:
     """Write the body behind the first `start` bytes, with a bar on a terminal."""
-    with open(partial, "ab" if start else "wb") as file, \
-            tqdm(total=total or None, initial=start, unit="B", unit_scale=True, disable=None,
-                 desc=partial.stem, leave=False) as bar:
+    with open(partial, "ab" if start else "wb") as file, tqdm(
+        total=total or None, initial=start, unit="B", unit_scale=True, disable=None, desc=partial.stem, leave=False
+    ) as bar:
         if not start:
             validator_file(partial).write_text(validator_of(response), encoding="utf-8")
         # Not iter_content: some servers label a .tgz "Content-Encoding: gzip", and it would unpack it.
@@ -252,8 +259,10 @@ def require_verified(path: Path, remote: RemoteFile) -> None:
         return
     found = checksum_of(path, remote.checksum)
     if found != remote.checksum:
-        raise UserError(f"{path}: damaged, or another file: checksum {found}, expected {remote.checksum}; "
-                        "remove it and run the command again")
+        raise UserError(
+            f"{path}: damaged, or another file: checksum {found}, expected {remote.checksum}; "
+            "remove it and run the command again"
+        )
     remember_verified(path, remote)
 
 

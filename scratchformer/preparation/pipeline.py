@@ -104,7 +104,7 @@ class Options:
 
     def __post_init__(self) -> None:
         for name in ("vocab_size", "max_words", "max_ratio", "max_length", "sample", "workers"):
-            if not 1 <= getattr(self, name) < 2**31:                               # what is not a number is not, either
+            if not 1 <= getattr(self, name) < 2**31:  # what is not a number is not, either
                 option = "--" + name.replace("_", "-")
                 raise UserError(f"{option} {getattr(self, name)} must be at least 1 and below 2^31")
         if not all(re.fullmatch(r"[A-Za-z0-9_-]+", language) for language in self.languages):
@@ -124,24 +124,46 @@ def prepare(files: CorpusFiles, out: Path, options: Options = Options(), tell: T
     require_apart(files, out)
     with alone_in(out, "another process is preparing it"):
         stages = Stages(out, tell)
-        clean = stages.take("clean", {
-            "files": fingerprints(files), "languages": options.languages, "max_words": options.max_words,
-            "max_ratio": options.max_ratio, "drop_overlap": options.drop_overlap,
-        }, text_names(files, options.languages), lambda begin: clean_text(files, out, options, begin))
-        n_lines = {"train": clean.report["total"]["kept"]}                         # of each split to encode
+        clean = stages.take(
+            "clean",
+            {
+                "files": fingerprints(files),
+                "languages": options.languages,
+                "max_words": options.max_words,
+                "max_ratio": options.max_ratio,
+                "drop_overlap": options.drop_overlap,
+            },
+            text_names(files, options.languages),
+            lambda begin: clean_text(files, out, options, begin),
+        )
+        n_lines = {"train": clean.report["total"]["kept"]}  # of each split to encode
         if files.val:
             n_lines["val"] = clean.report["val"]["lines"]
         train = [f"train.{language}" for language in options.languages]
-        vocabulary = stages.take("vocabulary", {
-            "text": clean.checksums(train), "vocab_size": options.vocab_size, "sample": options.sample,
-            "byte_fallback": options.byte_fallback, "sentencepiece": sentencepiece.__version__,
-        }, [TOKENIZER], lambda begin: learn_vocabulary(out, options, n_lines["train"], begin))
+        vocabulary = stages.take(
+            "vocabulary",
+            {
+                "text": clean.checksums(train),
+                "vocab_size": options.vocab_size,
+                "sample": options.sample,
+                "byte_fallback": options.byte_fallback,
+                "sentencepiece": sentencepiece.__version__,
+            },
+            [TOKENIZER],
+            lambda begin: learn_vocabulary(out, options, n_lines["train"], begin),
+        )
         texts = [f"{split}.{language}" for split in n_lines for language in options.languages]
-        encode = stages.take("encode", {
-            "text": clean.checksums(texts), "tokenizer": vocabulary.checksums([TOKENIZER]),
-            "max_length": options.max_length, "sentencepiece": sentencepiece.__version__,
-        }, [name for split in n_lines for name in array_names(split)],
-            lambda begin: encode_text(out, n_lines, options, begin))
+        encode = stages.take(
+            "encode",
+            {
+                "text": clean.checksums(texts),
+                "tokenizer": vocabulary.checksums([TOKENIZER]),
+                "max_length": options.max_length,
+                "sentencepiece": sentencepiece.__version__,
+            },
+            [name for split in n_lines for name in array_names(split)],
+            lambda begin: encode_text(out, n_lines, options, begin),
+        )
         write_manifest(out, manifest_of(options, clean, vocabulary, encode))
         return read_manifest(out)
 
@@ -149,7 +171,7 @@ def prepare(files: CorpusFiles, out: Path, options: Options = Options(), tell: T
 def write_manifest(out: Path, manifest: Manifest) -> None:
     """Write it, unless the same is there. While one is there no stage was done again, so its versions still hold."""
     path = out / MANIFEST
-    with suppress(UserError):                                                      # none is there, or it is damaged
+    with suppress(UserError):  # none is there, or it is damaged
         manifest = replace(manifest, versions=read_manifest(out).versions)
     text = manifest.to_json()
     if not path.exists() or path.read_bytes() != text.encode("utf-8"):
@@ -162,12 +184,15 @@ SAID_ELSEWHERE = {"dataset", "languages", "vocab_size", "byte_fallback", "worker
 
 def manifest_of(options: Options, clean: "Record", vocabulary: "Record", encode: "Record") -> Manifest:
     return Manifest(
-        dataset=options.dataset, languages=options.languages, vocab_size=options.vocab_size,
+        dataset=options.dataset,
+        languages=options.languages,
+        vocab_size=options.vocab_size,
         byte_fallback=options.byte_fallback,
         options={name: value for name, value in asdict(options).items() if name not in SAID_ELSEWHERE},
         clean=clean.report,
         splits={name: SplitCounts(**counts) for name, counts in encode.report["splits"].items()},
-        ids_crc32=encode.report["ids_crc32"], files=clean.files | vocabulary.files | encode.files,
+        ids_crc32=encode.report["ids_crc32"],
+        files=clean.files | vocabulary.files | encode.files,
         versions={"scratchformer": own_version(), "sentencepiece": sentencepiece.__version__, "numpy": np.__version__},
     )
 
@@ -175,7 +200,7 @@ def manifest_of(options: Options, clean: "Record", vocabulary: "Record", encode:
 def own_version() -> str:
     try:
         return importlib.metadata.version("scratchformer")
-    except importlib.metadata.PackageNotFoundError:                                # run from its sources
+    except importlib.metadata.PackageNotFoundError:  # run from its sources
         return "not installed"
 
 
@@ -187,6 +212,7 @@ def existing(files: CorpusFiles) -> CorpusFiles:
 
     Raises: UserError if one is missing or is not a file, such as a pipe, or if no text is given.
     """
+
     def found(path: Path) -> Path:
         file = plain_or_gz(path)
         if file is None:
@@ -200,8 +226,9 @@ def existing(files: CorpusFiles) -> CorpusFiles:
 
     if not files.train:
         raise UserError("no training text is named")
-    return CorpusFiles([both(part) for part in files.train], files.val and both(files.val),
-                       files.test and both(files.test))
+    return CorpusFiles(
+        [both(part) for part in files.train], files.val and both(files.val), files.test and both(files.test)
+    )
 
 
 def all_pairs(files: CorpusFiles) -> list[ParallelFiles]:
@@ -221,8 +248,13 @@ def require_own_directory(out: Path, languages: tuple[str, str]) -> None:
     It needs no corpus, so that it can be asked before one is downloaded.
     """
     make_directory(out)
-    ours = [MANIFEST, STAGES, TOKENIZER, *(name for split in SPLITS for name in array_names(split)),
-            *(f"{split}.{language}" for split in (*SPLITS, "test") for language in languages)]
+    ours = [
+        MANIFEST,
+        STAGES,
+        TOKENIZER,
+        *(name for split in SPLITS for name in array_names(split)),
+        *(f"{split}.{language}" for split in (*SPLITS, "test") for language in languages),
+    ]
     found = [name for name in ours if (out / name).exists()]
     if found and not is_prepared(out):
         raise UserError(f"{out}: holds {found[0]}, which no preparation has made; choose another --out")
@@ -245,8 +277,10 @@ def text_names(files: CorpusFiles, languages: tuple[str, str]) -> list[str]:
 
 
 def array_names(split: str) -> list[str]:
-    return [*(f"{split}.{side}.{what}.npy" for side in ("source", "target") for what in ("ids", "offsets")),
-            f"{split}.lines.npy"]
+    return [
+        *(f"{split}.{side}.{what}.npy" for side in ("source", "target") for what in ("ids", "offsets")),
+        f"{split}.lines.npy",
+    ]
 
 
 # Stages ---------------------------------------------------------------------------------------------------------------
@@ -283,12 +317,13 @@ class Stages:
 
     def take(self, name: str, made_from: dict[str, Any], names: list[str], work: Callable[[Begin], Outcome]) -> Record:
         """The record of a stage, which writes the files `names`; it is done unless it was done from the same before."""
+
         def begin() -> None:
             (self.out / MANIFEST).unlink(missing_ok=True)
             self.records[name] = Record({}, {}, old.files | {file: {} for file in names})
             self._write()
 
-        made_from = json.loads(json.dumps({"format": FORMAT} | made_from))         # as it reads when it comes back
+        made_from = json.loads(json.dumps({"format": FORMAT} | made_from))  # as it reads when it comes back
         old = self.records.get(name, Record({}, {}, {}))
         if old.made_from == made_from and self._is_whole(old):
             self.tell(f"{name}: done before")
@@ -297,9 +332,10 @@ class Stages:
             self.tell(f"{name}: made of other text or with other options before, or damaged; it is done again")
         began = time.perf_counter()
         report, line = work(begin)
-        files = {file: {"bytes": (self.out / file).stat().st_size, "crc32": crc32_of_file(self.out / file)}
-                 for file in names}
-        for file in old.files.keys() - files.keys():                               # of other languages, or a test set
+        files = {
+            file: {"bytes": (self.out / file).stat().st_size, "crc32": crc32_of_file(self.out / file)} for file in names
+        }
+        for file in old.files.keys() - files.keys():  # of other languages, or a test set
             (self.out / file).unlink(missing_ok=True)
         self.records[name] = Record(made_from, json.loads(json.dumps(report)), files)
         self._write()
@@ -309,14 +345,15 @@ class Stages:
     def _is_whole(self, record: Record) -> bool:
         """Whether its files are as they were written: first their sizes are compared, then their checksums."""
         files = [(self.out / name, kept) for name, kept in record.files.items()]
-        return (all(path.is_file() and path.stat().st_size == kept.get("bytes") for path, kept in files)
-                and all(crc32_of_file(path) == kept.get("crc32") for path, kept in files))
+        return all(path.is_file() and path.stat().st_size == kept.get("bytes") for path, kept in files) and all(
+            crc32_of_file(path) == kept.get("crc32") for path, kept in files
+        )
 
     def _read(self) -> dict[str, Record]:
         try:
             stages = json.loads((self.out / STAGES).read_text(encoding="utf-8"))["stages"]
             return {name: Record(**record) for name, record in stages.items()}
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):         # not there, or damaged: begin anew
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):  # not there, or damaged: begin anew
             return {}
 
     def _write(self) -> None:
@@ -338,18 +375,19 @@ def clean_text(files: CorpusFiles, out: Path, options: Options, begin: Begin) ->
     held_out: set[str] = set()
     for split, pair in (("val", files.val), ("test", files.test)):
         if pair:
-            text = read_pairs(*pair)                                               # blank lines stay in the file
+            text = read_pairs(*pair)  # blank lines stay in the file
             report[split] = {"lines": len(text.source) + text.n_empty, "empty": text.n_empty}
             held_out |= set(map(normalized, text.source)) | set(map(normalized, text.target))
 
-    parts, hashes = [], bytearray()                                                # not a list: it would be there twice
+    parts, hashes = [], bytearray()  # not a list: it would be there twice
     limits = Limits(options.max_words, options.max_ratio)
     train = [out / f"train.{language}" for language in options.languages]
     with whole_file(train[0]) as source, whole_file(train[1]) as target:
         for part in files.train:
             cleaner, counts = Cleaner(part, limits, frozenset(held_out), options.drop_overlap), Counts()
-            with closing(map_in_order(cleaner, stream_blocks(part, LINES_PER_BLOCK), options.workers)) as blocks, \
-                    progress_bar(f"clean {part.source.name}") as bar:
+            with closing(
+                map_in_order(cleaner, stream_blocks(part, LINES_PER_BLOCK), options.workers)
+            ) as blocks, progress_bar(f"clean {part.source.name}") as bar:
                 for block in blocks:
                     bar.update(block.counts.lines)
                     source.write(block.source)
@@ -366,8 +404,10 @@ def clean_text(files: CorpusFiles, out: Path, options: Options, begin: Begin) ->
             copy_text(path, out / f"{split}.{language}")
     repeated = n_repeated(np.frombuffer(hashes, np.uint64))
     report |= {"parts": parts, "total": total._asdict(), "repeated": repeated}
-    told = [f"{total.kept:,} of {total.lines:,} pairs kept ({why_dropped(total, options)})",
-            f"{repeated:,} of these are repetitions"]
+    told = [
+        f"{total.kept:,} of {total.lines:,} pairs kept ({why_dropped(total, options)})",
+        f"{repeated:,} of these are repetitions",
+    ]
     if held_out and not options.drop_overlap:
         told.append(f"{total.held_out:,} with {OVERLAP}, kept all the same")
     for split in [split for split in ("val", "test") if split in report]:
@@ -380,8 +420,11 @@ OVERLAP = "a sentence of the val or test text"
 
 
 def why_dropped(counts: Counts, options: Options) -> str:
-    reasons = [f"{counts.empty:,} with an empty side", f"{counts.too_long:,} of more than {options.max_words} words",
-               f"{counts.ratio:,} with a ratio of lengths above {options.max_ratio:g}"]
+    reasons = [
+        f"{counts.empty:,} with an empty side",
+        f"{counts.too_long:,} of more than {options.max_words} words",
+        f"{counts.ratio:,} with a ratio of lengths above {options.max_ratio:g}",
+    ]
     return ", ".join(reasons + ([f"{counts.held_out:,} with {OVERLAP}"] if options.drop_overlap else []))
 
 
@@ -391,7 +434,7 @@ def copy_text(path: Path, to: Path) -> None:
         try:
             with open_stream(path) as original:
                 shutil.copyfileobj(original, file)
-        except READ_ERRORS as error:                                               # what cannot be written is none
+        except READ_ERRORS as error:  # what cannot be written is none
             raise cannot_read(path, error) from error
 
 
@@ -449,18 +492,23 @@ class Encoder:
     max_length: int
 
     def __call__(self, block: Block) -> EncodedBlock:
-        lines = [decode_lines(data, path, block.first_line)
-                 for data, path in zip((block.source, block.target), self.files)]
-        numbered = [(number, *pair) for number, pair in enumerate(zip(*lines, strict=True), block.first_line)
-                    if pair[0].strip() and pair[1].strip()]
+        lines = [
+            decode_lines(data, path, block.first_line) for data, path in zip((block.source, block.target), self.files)
+        ]
+        numbered = [
+            (number, *pair)
+            for number, pair in enumerate(zip(*lines, strict=True), block.first_line)
+            if pair[0].strip() and pair[1].strip()
+        ]
         sides = [encode_sequences(self.tokenizer.encode, [pair[side] for pair in numbered]) for side in (1, 2)]
         fits = np.maximum(sides[0].lengths, sides[1].lengths) <= self.max_length
         source, target = (self._small(side.only(fits)) for side in sides)
         n_unknown = sum(int(np.count_nonzero(side.ids == UNK)) for side in (source, target))
         line_numbers = np.array([number for number, _, _ in numbered], np.int64)[fits]
         n_lines = len(lines[0])
-        return EncodedBlock(source, target, line_numbers, n_lines, n_lines - len(numbered),
-                            int(np.count_nonzero(~fits)), n_unknown)
+        return EncodedBlock(
+            source, target, line_numbers, n_lines, n_lines - len(numbered), int(np.count_nonzero(~fits)), n_unknown
+        )
 
     def _small(self, sequences: Sequences) -> Sequences:
         return Sequences(sequences.ids.astype(dtype_of_ids(self.tokenizer)), sequences.offsets)
@@ -473,7 +521,7 @@ def dtype_of_ids(tokenizer: Tokenizer) -> np.dtype:
 def encode_text(out: Path, n_lines: dict[str, int], options: Options, begin: Begin) -> Outcome:
     """Write the ids of the splits, of which each has so many lines."""
     tokenizer = Tokenizer.load(out / TOKENIZER)
-    with ExitStack() as arrays:                                                    # whole, or as they were, all of them
+    with ExitStack() as arrays:  # whole, or as they were, all of them
         counts = {split: encode_split(out, split, n_lines[split], tokenizer, options, arrays) for split in n_lines}
         begin()
     crc = 0
@@ -482,22 +530,28 @@ def encode_text(out: Path, n_lines: dict[str, int], options: Options, begin: Beg
             crc = crc32_of_ids(np.load(out / f"{split}.{side}.ids.npy", mmap_mode="r"), crc)
     report = {"splits": {split: asdict(found) for split, found in counts.items()}, "ids_crc32": crc}
     train = counts["train"]
-    return Outcome(report, f"{train.pairs:,} pairs (left out: {train.longer:,} of more than "
-                   f"{options.max_length} tokens), {' + '.join(f'{mean:.1f}' for mean in train.mean_lengths)} tokens "
-                   f"a pair, {train.unk_share:.4%} of them unknown")
+    return Outcome(
+        report,
+        f"{train.pairs:,} pairs (left out: {train.longer:,} of more than "
+        f"{options.max_length} tokens), {' + '.join(f'{mean:.1f}' for mean in train.mean_lengths)} tokens "
+        f"a pair, {train.unk_share:.4%} of them unknown",
+    )
 
 
-def encode_split(out: Path, split: str, n_lines: int, tokenizer: Tokenizer, options: Options,
-                 arrays: ExitStack) -> SplitCounts:
+def encode_split(
+    out: Path, split: str, n_lines: int, tokenizer: Tokenizer, options: Options, arrays: ExitStack
+) -> SplitCounts:
     """Write the arrays of a split; they take their names when `arrays` ends."""
     files = ParallelFiles(*(out / f"{split}.{language}" for language in options.languages))
     encoder, dtype = Encoder(files, tokenizer, options.max_length), dtype_of_ids(tokenizer)
     n_empty, n_longer, n_unknown, longest = 0, 0, 0, 0
-    source, target = (arrays.enter_context(sequences_file(out, f"{split}.{side}", dtype))
-                      for side in ("source", "target"))
+    source, target = (
+        arrays.enter_context(sequences_file(out, f"{split}.{side}", dtype)) for side in ("source", "target")
+    )
     lines = arrays.enter_context(growing_array(out / f"{split}.lines.npy", np.dtype(np.int64)))
-    with closing(map_in_order(encoder, stream_blocks(files, LINES_PER_BLOCK), options.workers)) as blocks, \
-            progress_bar(f"encode {split}", n_lines) as bar:
+    with closing(map_in_order(encoder, stream_blocks(files, LINES_PER_BLOCK), options.workers)) as blocks, progress_bar(
+        f"encode {split}", n_lines
+    ) as bar:
         for block in blocks:
             bar.update(block.n_lines)
             source.append(block.source)
@@ -508,8 +562,11 @@ def encode_split(out: Path, split: str, n_lines: int, tokenizer: Tokenizer, opti
             for side in (block.source, block.target):
                 longest = max(longest, int(side.lengths.max(initial=0)))
     if not lines.size:
-        raise UserError(f"{files.source}: none of its {n_empty + n_longer} pairs has at most "
-                        f"--max-length {options.max_length} tokens")
-    n_text = source.ids.size + target.ids.size - 2 * lines.size                    # without EOS
-    return SplitCounts(lines.size, n_empty, n_longer, source.ids.size, target.ids.size, longest,
-                       n_unknown / max(1, n_text))
+        raise UserError(
+            f"{files.source}: none of its {n_empty + n_longer} pairs has at most "
+            f"--max-length {options.max_length} tokens"
+        )
+    n_text = source.ids.size + target.ids.size - 2 * lines.size  # without EOS
+    return SplitCounts(
+        lines.size, n_empty, n_longer, source.ids.size, target.ids.size, longest, n_unknown / max(1, n_text)
+    )

@@ -109,8 +109,10 @@ class Manifest:
         ]
         if "val" in self.splits:
             val = self.splits["val"]
-            lines.append(f"{val.pairs:,} validation pairs ({val.empty} blank, {val.longer} too long), "
-                         f"{val.unk_share:.4%} of their tokens unknown")
+            lines.append(
+                f"{val.pairs:,} validation pairs ({val.empty} blank, {val.longer} too long), "
+                f"{val.unk_share:.4%} of their tokens unknown"
+            )
         return "\n".join(lines)
 
     def to_json(self) -> str:
@@ -146,7 +148,7 @@ class Manifest:
 def _require_counts(counts: dict[str, Any], least: int = 0) -> None:
     """Raises: ValueError if one of them is not an integer, or is less than `least`."""
     for name, count in counts.items():
-        if type(count) is not int or count < least:                                # True is an int, too
+        if type(count) is not int or count < least:  # True is an int, too
             raise ValueError(f"{name} is {count!r}")
 
 
@@ -236,8 +238,9 @@ class PreparedCorpus:
             )
         source, target = (self._sequences(f"{split}.{side}") for side in ("source", "target"))
         line_numbers = self._array(f"{split}.lines.npy")
-        pairs = EncodedPairs(source, target, line_numbers, self.manifest.options["max_length"],
-                             self.manifest.splits[split].longer)
+        pairs = EncodedPairs(
+            source, target, line_numbers, self.manifest.options["max_length"], self.manifest.splits[split].longer
+        )
         if not len(source.offsets) == len(target.offsets) == len(line_numbers) + 1:
             raise UserError(f"{self.directory}: {split}.source, {split}.target and {split}.lines differ in length")
         return pairs
@@ -246,8 +249,7 @@ class PreparedCorpus:
         ids, offsets = self._array(f"{name}.ids.npy"), self._array(f"{name}.offsets.npy")
         sequences = StoredSequences(ids, offsets, self.directory / f"{name}.ids.npy", self.manifest.vocab_size)
         if sequences.offsets[0] != 0 or sequences.offsets[-1] != len(sequences.ids) or sequences.lengths.min() < 1:
-            raise UserError(f"{self.directory / name}.offsets.npy: damaged, it does not fit {name}.ids.npy: "
-                            f"{MEND}")
+            raise UserError(f"{self.directory / name}.offsets.npy: damaged, it does not fit {name}.ids.npy: " f"{MEND}")
         return sequences
 
     def _array(self, name: str) -> np.ndarray:
@@ -315,8 +317,9 @@ class GrowingArray:
 @contextmanager
 def sequences_file(out: Path, name: str, dtype: np.dtype) -> Iterator["SequencesFile"]:
     """New files NAME.ids.npy and NAME.offsets.npy, whole or not at all."""
-    with growing_array(out / f"{name}.ids.npy", dtype) as ids, \
-            growing_array(out / f"{name}.offsets.npy", np.dtype(np.int64)) as offsets:
+    with growing_array(out / f"{name}.ids.npy", dtype) as ids, growing_array(
+        out / f"{name}.offsets.npy", np.dtype(np.int64)
+    ) as offsets:
         yield SequencesFile(ids, offsets)
 
 
@@ -345,5 +348,5 @@ def crc32_of_file(path: Path) -> int:
 def crc32_of_ids(ids: np.ndarray, crc: int = 0) -> int:
     """Go on with a CRC-32 over ids (tokens,) as they would be in memory, int32, converted piece by piece."""
     for start in range(0, len(ids), CHUNK_IDS):
-        crc = zlib.crc32(np.ascontiguousarray(ids[start:start + CHUNK_IDS], dtype=np.int32).data, crc)
+        crc = zlib.crc32(np.ascontiguousarray(ids[start : start + CHUNK_IDS], dtype=np.int32).data, crc)
     return crc

@@ -35,15 +35,17 @@ def unpack(archive: Path, members: Collection[str], directory: Path) -> None:
         with tarfile.open(archive) as tar:
             for member in tar:
                 require_harmless(member, archive, directory)
-                name = str(PurePosixPath(member.name))                             # without "./"
+                name = str(PurePosixPath(member.name))  # without "./"
                 if name in missing:
                     write_member(tar, member, archive, directory / name)
                     missing.remove(name)
                 if not missing:
                     return
     except DAMAGED as error:
-        raise UserError(f"{archive}: damaged, before {min(missing)} was unpacked ({in_one_line(error)}); "
-                        "remove it and run the command again") from error
+        raise UserError(
+            f"{archive}: damaged, before {min(missing)} was unpacked ({in_one_line(error)}); "
+            "remove it and run the command again"
+        ) from error
     except OSError as error:
         raise cannot_read(archive, error) from error
     raise UserError(f"{archive}: holds no {min(missing)}; it is truncated or not the archive it should be")
@@ -56,9 +58,9 @@ def require_harmless(member: tarfile.TarInfo, archive: Path, directory: Path) ->
     not the one we know.
     """
     path = PurePosixPath(member.name)
-    if path.is_absolute() or ".." in path.parts:                                   # the filter would mend some of these
+    if path.is_absolute() or ".." in path.parts:  # the filter would mend some of these
         raise UserError(f"{archive}: refused, because {member.name} leads out of the directory")
-    if not hasattr(tarfile, "data_filter"):                                        # before Python 3.10.12 and 3.11.4
+    if not hasattr(tarfile, "data_filter"):  # before Python 3.10.12 and 3.11.4
         return
     try:
         tarfile.data_filter(member, str(directory))
@@ -71,8 +73,9 @@ def write_member(tar: tarfile.TarFile, member: tarfile.TarInfo, archive: Path, p
         raise UserError(f"{archive}: refused, because {member.name} is not a regular file")
     source = tar.extractfile(member)
     make_directory(path.parent)
-    with whole_file(path) as file, tqdm.wrapattr(source, "read", total=member.size, disable=None,
-                                                 desc=path.name, leave=False) as measured:
+    with whole_file(path) as file, tqdm.wrapattr(
+        source, "read", total=member.size, disable=None, desc=path.name, leave=False
+    ) as measured:
         shutil.copyfileobj(measured, file, length=1 << 20)
 
 

@@ -72,13 +72,15 @@ def in_another_process(work: Callable[[], A]) -> A:
     try:
         with _without_ctrl_c():
             process.start()
-        sender.close()                                                             # now only the process has it open
+        sender.close()  # now only the process has it open
         result, error = receiver.recv()
     except EOFError:
-        raise UserError("the worker process has died, killed perhaps for want of memory; "
-                        "the same command goes on where this one was") from None
+        raise UserError(
+            "the worker process has died, killed perhaps for want of memory; "
+            "the same command goes on where this one was"
+        ) from None
     finally:
-        if process.pid is not None:                                                # it has been started
+        if process.pid is not None:  # it has been started
             process.terminate()
             process.join()
         receiver.close()
@@ -132,11 +134,11 @@ def _without_ctrl_c() -> Iterator[None]:
 
     The parent hears it at the end of the block: in the middle it would be left with half a process.
     """
-    resource_tracker.ensure_running()                                              # it unblocks when it is started
+    resource_tracker.ensure_running()  # it unblocks when it is started
     heard: list[int] = []
-    in_main_thread = threading.current_thread() is threading.main_thread()         # only there handlers can be set
+    in_main_thread = threading.current_thread() is threading.main_thread()  # only there handlers can be set
     handler = signal.signal(signal.SIGINT, lambda number, frame: heard.append(number)) if in_main_thread else None
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})             # a new process inherits it
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # a new process inherits it
     try:
         yield
     finally:

@@ -95,9 +95,7 @@ class EncodedPairs:
     max_length: the longest pair allowed, in tokens;  n_dropped: how many pairs were longer
     """
 
-    def __init__(
-        self, source: Sequences, target: Sequences, line_numbers: np.ndarray, max_length: int, n_dropped: int
-    ):
+    def __init__(self, source: Sequences, target: Sequences, line_numbers: np.ndarray, max_length: int, n_dropped: int):
         self.source = source
         self.target = target
         self.line_numbers = line_numbers
@@ -217,7 +215,7 @@ class BatchPlan:
         bucket_by_bucket = []
         for bucket, pairs_per_step in enumerate(self._pairs_per_step):
             members = shuffled[bucket_of == bucket]
-            bucket_by_bucket += [members[i:i + pairs_per_step] for i in range(0, len(members), pairs_per_step)]
+            bucket_by_bucket += [members[i : i + pairs_per_step] for i in range(0, len(members), pairs_per_step)]
         return [bucket_by_bucket[i] for i in rng.permutation(len(bucket_by_bucket))]
 
     def micro_batches(self, indices: np.ndarray) -> list[Batch]:
@@ -235,6 +233,7 @@ class BatchPlan:
 
 def even_parts(lengths: np.ndarray, n: int) -> list[slice]:
     """Cut falling lengths (pairs,) into n parts, none empty, such that the largest area, pairs x longest, is least."""
+
     def ends(area: int) -> list[int]:
         """How far each part reaches if none may exceed `area`, but for a single pair; later parts get a pair each."""
         end, found = 0, []
@@ -296,7 +295,7 @@ def encode_sequences(encode: Callable[[list[str]], list[list[int]]], sentences: 
     chunks = [np.empty(0, dtype=np.int32)]
     lengths: list[int] = []
     for start in range(0, len(sentences), SENTENCES_PER_ENCODING):
-        encoded = [ids + [EOS] for ids in encode(sentences[start:start + SENTENCES_PER_ENCODING])]
+        encoded = [ids + [EOS] for ids in encode(sentences[start : start + SENTENCES_PER_ENCODING])]
         chunks.append(np.fromiter(itertools.chain.from_iterable(encoded), dtype=np.int32))
         lengths += map(len, encoded)
     return Sequences(np.concatenate(chunks), _offsets(np.array(lengths, dtype=np.int64)))

@@ -49,8 +49,10 @@ class Example(NamedTuple):
 def read(split: str) -> list[Example]:
     """The examples of one of SPLITS."""
     sources, targets, answers = (read_lines(DIRECTORY / f"{split}.{suffix}") for suffix in ("en", "de", "jsonl"))
-    return [Example(source, target, **json.loads(answer))
-            for source, target, answer in zip(sources, targets, answers, strict=True)]
+    return [
+        Example(source, target, **json.loads(answer))
+        for source, target, answer in zip(sources, targets, answers, strict=True)
+    ]
 
 
 @cache

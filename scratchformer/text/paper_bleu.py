@@ -51,8 +51,9 @@ class PaperScore(NamedTuple):
     signature: str
 
 
-def paper_bleu_and_gap(sacrebleu_score: float, hypotheses: list[str], references: list[str],
-                       language: str = "de") -> tuple[PaperScore, dict[str, float]]:
+def paper_bleu_and_gap(
+    sacrebleu_score: float, hypotheses: list[str], references: list[str], language: str = "de"
+) -> tuple[PaperScore, dict[str, float]]:
     """The BLEU of plain, detokenized text by the paper's script, and what leads to it from sacreBLEU's score:
     step -> BLEU that it adds, in order. The sum is the gap; a step's share depends on its place in this order.
 
@@ -65,8 +66,11 @@ def paper_bleu_and_gap(sacrebleu_score: float, hypotheses: list[str], references
     quoted = [moses_tokens(plain_quotes(lines), language) for lines in (hypotheses, references)]
     cut = multi_bleu(*map(cut_at_hyphens, quoted))
     paper = PaperScore(cut.score, tuple(cut.precisions), cut.bp, cut.sys_len, cut.ref_len, signature(language))
-    reached = {"Moses tokens, unsmoothed": multi_bleu(*tokens).score,
-               "plain quotation marks": multi_bleu(*quoted).score, "words cut at hyphens": paper.bleu}
+    reached = {
+        "Moses tokens, unsmoothed": multi_bleu(*tokens).score,
+        "plain quotation marks": multi_bleu(*quoted).score,
+        "words cut at hyphens": paper.bleu,
+    }
     before = [sacrebleu_score, *reached.values()]
     return paper, {step: score - previous for (step, score), previous in zip(reached.items(), before)}
 
@@ -104,5 +108,7 @@ def signature(language: str) -> str:
     import sacrebleu
     import sacremoses
 
-    return (f"nrefs:1|case:mixed|eff:no|quotes:plain|punct:kept|tok:moses-{language}|escape:yes|hyphens:cut|"
-            f"smooth:none|version:{sacrebleu.__version__}+sacremoses.{sacremoses.__version__}")
+    return (
+        f"nrefs:1|case:mixed|eff:no|quotes:plain|punct:kept|tok:moses-{language}|escape:yes|hyphens:cut|"
+        f"smooth:none|version:{sacrebleu.__version__}+sacremoses.{sacremoses.__version__}"
+    )

@@ -61,8 +61,11 @@ def save(path: Path, checkpoint: Checkpoint) -> None:
     """Write the file whole or not at all. Raises UserError if the disk is full or the directory not writable."""
     tensors = {f"model.{name}": array for name, array in checkpoint.weights.items()}
     tensors |= {f"adam.{name}": array for name, array in checkpoint.moments.items()}
-    header = {"format": FORMAT, "progress": json.dumps(asdict(checkpoint.progress)),
-              "config": json.dumps(configs.to_dict(checkpoint.config))}
+    header = {
+        "format": FORMAT,
+        "progress": json.dumps(asdict(checkpoint.progress)),
+        "config": json.dumps(configs.to_dict(checkpoint.config)),
+    }
     header["checksum"] = checksum(header, tensors)
     write_tensors(path, tensors, header)
 
@@ -82,9 +85,12 @@ def load(path: Path) -> Checkpoint:
     header, tensors = read_tensors(path, FORMAT)
     if header.pop("checksum", None) != checksum(header, tensors):
         raise UserError(f"{path}: damaged: its checksum is wrong")
-    return Checkpoint(with_prefix(tensors, "model."), with_prefix(tensors, "adam."),
-                      Progress(**json.loads(header["progress"])),
-                      configs.from_dict(json.loads(header["config"]), str(path)))
+    return Checkpoint(
+        with_prefix(tensors, "model."),
+        with_prefix(tensors, "adam."),
+        Progress(**json.loads(header["progress"])),
+        configs.from_dict(json.loads(header["config"]), str(path)),
+    )
 
 
 def step_of(path: Path) -> int:
@@ -104,7 +110,7 @@ def read_tensors(path: Path, form: str) -> tuple[dict[str, str], dict[str, np.nd
             is_ours = header.get("format") == form
             tensors = {name: file.get_tensor(name) for name in file.keys()} if is_ours else {}
     except (OSError, SafetensorError, ValueError, TypeError) as error:
-        reason = " ".join(str(error).split())[:200]                                # on one line
+        reason = " ".join(str(error).split())[:200]  # on one line
         raise UserError(f"{path}: not a sound safetensors file ({reason})") from None
     if not is_ours:
         raise UserError(f"{path}: a safetensors file, but not one that this program wrote as {form!r}")
@@ -128,8 +134,9 @@ def copy_into(arrays: dict[str, np.ndarray], views: dict[str, Array], path: Path
     """Fill `views` (of a model, of Adam's moments) where they lie. Raises UserError naming what does not fit."""
     missing, surplus = sorted(views.keys() - arrays.keys()), sorted(arrays.keys() - views.keys())
     if missing or surplus:
-        raise UserError(f"{path}: does not fit the model: missing {listed(missing)}; "
-                        f"not in the model {listed(surplus)}")
+        raise UserError(
+            f"{path}: does not fit the model: missing {listed(missing)}; " f"not in the model {listed(surplus)}"
+        )
     for name, view in views.items():
         if arrays[name].shape != view.shape:
             raise UserError(f"{path}: {name} has shape {arrays[name].shape}, the model's has {view.shape}")

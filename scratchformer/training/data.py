@@ -26,14 +26,18 @@ def read_corpus(data: DataConfig) -> Corpus:
     """The sentence pairs that the configuration names. Raises UserError for whatever is wrong with the files."""
     if data.files:
         if not (data.train_source and data.train_target) or bool(data.val_source) != bool(data.val_target):
-            raise UserError("source and target files come in pairs: give --train-source with --train-target, "
-                            "and --val-source with --val-target")
+            raise UserError(
+                "source and target files come in pairs: give --train-source with --train-target, "
+                "and --val-source with --val-target"
+            )
         val = read_pairs(Path(data.val_source), Path(data.val_target)) if data.val_source else None
         return Corpus(read_pairs(Path(data.train_source), Path(data.train_target)), val)
     if data.directory:
         directory, languages = Path(data.directory), (data.source_language, data.target_language)
-        return Corpus(read_pairs(*find_split(directory, "train", *languages)),
-                      read_pairs(*find_split(directory, "val", *languages)))
+        return Corpus(
+            read_pairs(*find_split(directory, "train", *languages)),
+            read_pairs(*find_split(directory, "val", *languages)),
+        )
     return Corpus(bundled.read_text("train"), bundled.read_text("val"))
 
 
@@ -43,8 +47,8 @@ class TrainingData(NamedTuple):
     train: EncodedPairs
     val: EncodedPairs | None
     val_text: Pairs | None
-    n_empty: int                            # pairs left out because a side is blank
-    known_checksum: int | None = None       # of a prepared corpus: its ids are not read for it
+    n_empty: int  # pairs left out because a side is blank
+    known_checksum: int | None = None  # of a prepared corpus: its ids are not read for it
 
     @property
     def checksum(self) -> int:
@@ -68,8 +72,9 @@ def encode_corpus(corpus: Corpus, tokenizer: Tokenizer, config: Config) -> Train
 
 def train_tokenizer(corpus: Corpus, config: Config) -> Tokenizer:
     """One vocabulary for both languages, learnt from the training text (paper §5.1)."""
-    return Tokenizer.train([*corpus.train.source, *corpus.train.target], config.model.vocab_size,
-                           config.data.byte_fallback)
+    return Tokenizer.train(
+        [*corpus.train.source, *corpus.train.target], config.model.vocab_size, config.data.byte_fallback
+    )
 
 
 # Prepared data --------------------------------------------------------------------------------------------------------
@@ -84,8 +89,12 @@ def prepared_directory(data: DataConfig) -> Path | None:
 def settled(manifest: Manifest) -> dict[str, Any]:
     """The settings that a preparation has decided: they cannot be others in a run on it."""
     source, target = manifest.languages
-    return {"model.vocab_size": manifest.vocab_size, "data.byte_fallback": manifest.byte_fallback,
-            "data.source_language": source, "data.target_language": target}
+    return {
+        "model.vocab_size": manifest.vocab_size,
+        "data.byte_fallback": manifest.byte_fallback,
+        "data.source_language": source,
+        "data.target_language": target,
+    }
 
 
 def follow_preparation(config: Config, named: Collection[str] = ()) -> tuple[Config, str]:
@@ -97,8 +106,11 @@ def follow_preparation(config: Config, named: Collection[str] = ()) -> tuple[Con
     if not directory:
         return config, ""
     values = configs.flat(config)
-    changes = {key: value for key, value in settled(read_manifest(directory)).items()
-               if value != values[key] and key not in named}
+    changes = {
+        key: value
+        for key, value in settled(read_manifest(directory)).items()
+        if value != values[key] and key not in named
+    }
     told = ", ".join(f"{key}={value} (not {values[key]})" for key, value in changes.items())
     return configs.with_settings(config, changes), f"{directory}: as its preparation says, {told}" if told else ""
 
@@ -113,17 +125,23 @@ def open_prepared(directory: Path, config: Config) -> tuple[Tokenizer, TrainingD
     contradicted = {key: value for key, value in settled(manifest).items() if value != values[key]}
     if contradicted:
         seen = ", ".join(f"{key}={values[key]}" for key in contradicted)
-        wanted = " ".join(f"--set {key}={str(value).lower() if value is True or value is False else value}"
-                          for key, value in contradicted.items())
-        raise UserError(f"{directory}: was not prepared with {seen}; a new run would take {wanted}, or another "
-                        "preparation, and one that goes on the directory that it began with")
+        wanted = " ".join(
+            f"--set {key}={str(value).lower() if value is True or value is False else value}"
+            for key, value in contradicted.items()
+        )
+        raise UserError(
+            f"{directory}: was not prepared with {seen}; a new run would take {wanted}, or another "
+            "preparation, and one that goes on the directory that it began with"
+        )
     train = corpus.pairs("train", data.max_length)
     val = corpus.pairs("val", data.max_length) if corpus.has("val") else None
     if manifest.longest > config.training.tokens_per_batch:
         budget = f"tokens_per_batch = {config.training.tokens_per_batch}"
-        raise UserError(f"{directory}: its longest pair has {manifest.longest} tokens and does not fit into a batch of "
-                        f"{budget}: raise that, or prepare the text again with --max-length "
-                        f"{config.training.tokens_per_batch}")
+        raise UserError(
+            f"{directory}: its longest pair has {manifest.longest} tokens and does not fit into a batch of "
+            f"{budget}: raise that, or prepare the text again with --max-length "
+            f"{config.training.tokens_per_batch}"
+        )
     n_empty = manifest.clean["total"]["empty"] + (manifest.splits["val"].empty if val else 0)
     val_text = read_pairs(*corpus.text_files("val")) if val else None
     return corpus.tokenizer(), TrainingData(train, val, val_text, n_empty, manifest.ids_crc32)

@@ -104,8 +104,16 @@ def opened_by_all(ranks: Communicator, config: Config, what: str) -> Device:
     """The device of this rank. Raises UserError if it cannot be had, or if not all ranks were started for the same."""
     device = open_device(config.training.device, config.training.precision, ranks.local_rank)
     settings = {key: value for key, value in configs.flat(config).items() if not key.startswith("data.")}
-    require_agreement(ranks, settings | {"the job": what, "the code's checksum": code_checksum(),
-                                         "NumPy's version": np.__version__, "the device": device.describe()})
+    require_agreement(
+        ranks,
+        settings
+        | {
+            "the job": what,
+            "the code's checksum": code_checksum(),
+            "NumPy's version": np.__version__,
+            "the device": device.describe(),
+        },
+    )
     return device
 
 
@@ -119,14 +127,22 @@ class Trainer:
     ranks   connects the processes; all call the same methods in the same order
     """
 
-    def __init__(self, run: RunDirectory, config: Config, data: TrainingData, tokenizer: Tokenizer,
-                 device: Device | None = None, ranks: Communicator = Communicator()) -> None:
+    def __init__(
+        self,
+        run: RunDirectory,
+        config: Config,
+        data: TrainingData,
+        tokenizer: Tokenizer,
+        device: Device | None = None,
+        ranks: Communicator = Communicator(),
+    ) -> None:
         self.run, self.config, self.data, self.tokenizer = run, config, data, tokenizer
         self.ranks, self.leads = ranks, ranks.rank == 0
         settings = config.training
         configs.require_work_for(config, ranks.size)
-        self.plan = BatchPlan(data.train, settings.tokens_per_batch, settings.accumulation, settings.seed,
-                              settings.bucket_fineness)
+        self.plan = BatchPlan(
+            data.train, settings.tokens_per_batch, settings.accumulation, settings.seed, settings.bucket_fineness
+        )
         self.device = device or Device()
         require_agreement(ranks, {"the training text's checksum": data.checksum})
         self.model = Transformer(config.model, settings.seed)
@@ -135,12 +151,12 @@ class Trainer:
         threads = 1 if self.device.runs_ahead else settings.threads or cores
         self.between_devices = self.device.communicator(ranks)
         wire = dtype_named("bfloat16") if settings.wire and ranks.size > 1 else None
-        members = min(threads, -(-settings.accumulation // ranks.size))            # results depend on their number
+        members = min(threads, -(-settings.accumulation // ranks.size))  # results depend on their number
         self.team = Team(self.model, members, self.between_devices, wire)
         self.cores = min(threads, cores)
         self.optimizer = Adam(self.model, (settings.beta1, settings.beta2), settings.eps, self.team.map)
         self.progress = Progress(data_checksum=data.checksum)
-        self.under_way = 0                                                         # steps begun and not finished
+        self.under_way = 0  # steps begun and not finished
         self.busy_since = 0.0
 
     def summary(self) -> str:
@@ -148,9 +164,11 @@ class Trainer:
         train = self.data.train
         dropped = train.n_dropped + (self.data.val.n_dropped if self.data.val else 0)
         together = f"{self.ranks.size} processes, " if self.ranks.size > 1 else ""
-        return (f"{together}{self.model.store.data.size:,} parameters, {len(train):,} sentence pairs, "
-                f"{train.target.ids.size:,} target tokens an epoch (left out: {dropped} pairs longer than "
-                f"{train.max_length} tokens, {self.data.n_empty} with an empty side)")
+        return (
+            f"{together}{self.model.store.data.size:,} parameters, {len(train):,} sentence pairs, "
+            f"{train.target.ids.size:,} target tokens an epoch (left out: {dropped} pairs longer than "
+            f"{train.max_length} tokens, {self.data.n_empty} with an empty side)"
+        )
 
     # Stop and go on
 
@@ -163,8 +181,9 @@ class Trainer:
 
     def _moments(self) -> dict[str, Array]:
         views = self.model.store.named_views
-        return ({f"m.{name}": view for name, view in views(self.optimizer.m).items()}
-                | {f"v.{name}": view for name, view in views(self.optimizer.v).items()})
+        return {f"m.{name}": view for name, view in views(self.optimizer.m).items()} | {
+            f"v.{name}": view for name, view in views(self.optimizer.v).items()
+        }
 
     def save(self) -> Path:
         """Raises UserError if the weights are not finite, or not the same on all ranks: no good one is pushed out."""
@@ -173,8 +192,9 @@ class Trainer:
         if not np.isfinite(self.model.store.data).all():
             raise UserError(f"step {self.progress.step}: the weights are not finite any more; {self._last_good()}")
         weights = ops_of(self.model.store.data).on_host(self.model.store.data)
-        require_agreement(self.ranks, {f"the weights' checksum after step {self.progress.step}":
-                                       zlib.crc32(weights.data)})
+        require_agreement(
+            self.ranks, {f"the weights' checksum after step {self.progress.step}": zlib.crc32(weights.data)}
+        )
         if self.leads:
             checkpoints.save(path, self.checkpoint())
             directory.keep_last(self.config.training.keep)
@@ -204,8 +224,10 @@ class Trainer:
             if complaints:
                 raise UserError(f"no sound checkpoint to resume from: {'; '.join(complaints)}")
             if not self.run.log_file.exists() and self.run.checkpoints.best.exists():
-                raise UserError(f"{self.run.path}: imported weights, without the optimizer's state: "
-                                "they translate, but training cannot go on from them")
+                raise UserError(
+                    f"{self.run.path}: imported weights, without the optimizer's state: "
+                    "they translate, but training cannot go on from them"
+                )
             if self.run.log_file.exists() and self.run.read_log("step"):
                 print(f"{self.run.path}: there is no checkpoint, so it begins anew", file=sys.stderr)
         else:
@@ -222,7 +244,7 @@ class Trainer:
 
     # Learn
 
-    @np.errstate(over="ignore", invalid="ignore")                                  # told in one line, below
+    @np.errstate(over="ignore", invalid="ignore")  # told in one line, below
     def step(self, epoch: int, index: int, indices: np.ndarray) -> dict[str, Any]:
         """Begin an optimizer step on the pairs `indices`. -> what the log will say about it, for `finish`
 
@@ -237,7 +259,7 @@ class Trainer:
         with suppress(MemoryError):
             loss_sum, n_tokens = self.team.loss_backward(batches, settings, step)
             fits = True
-        if not fits:                                                               # what was computed is freed by now
+        if not fits:  # what was computed is freed by now
             raise UserError(self._too_large(step, batches))
         grad_norm = self.team.mean_inplace(n_tokens)
         if settings.clip_norm:
@@ -250,14 +272,22 @@ class Trainer:
         if not self.under_way:
             self.busy_since = began
         self.under_way += 1
-        self.progress = replace(self.progress, step=step, epoch=epoch, index=index + 1,
-                                target_tokens=self.progress.target_tokens + n_tokens)
+        self.progress = replace(
+            self.progress, step=step, epoch=epoch, index=index + 1, target_tokens=self.progress.target_tokens + n_tokens
+        )
         asked = partial(self.device.asked, check=self.between_devices.check)
-        return {"step": step, "epoch": epoch, "index": index, "loss": asked(loss_sum / n_tokens),
-                "learning_rate": learning_rate, "grad_norm": asked(grad_norm), "target_tokens": n_tokens,
-                "source_tokens": sum(batch.n_source_tokens for batch in batches),
-                "positions": sum(batch.n_positions for batch in batches),
-                "all_target_tokens": self.progress.target_tokens}
+        return {
+            "step": step,
+            "epoch": epoch,
+            "index": index,
+            "loss": asked(loss_sum / n_tokens),
+            "learning_rate": learning_rate,
+            "grad_norm": asked(grad_norm),
+            "target_tokens": n_tokens,
+            "source_tokens": sum(batch.n_source_tokens for batch in batches),
+            "positions": sum(batch.n_positions for batch in batches),
+            "all_target_tokens": self.progress.target_tokens,
+        }
 
     def finish(self, entry: dict[str, Any]) -> dict[str, Any]:
         """Wait for a step -> what the log says about it, its seconds included.
@@ -278,19 +308,29 @@ class Trainer:
     def _not_finite(self, step: int, epoch: int, index: int, loss: float, norm: float) -> str:
         indices = self.plan.epoch(epoch)[index]
         lines = ", ".join(str(line) for line in sorted(self.data.train.line_numbers[indices])[:5])
-        return (f"step {step}: the loss is {loss}, the gradient's norm {norm}; batch {index} of epoch {epoch}, lines "
-                f"{lines}{', ...' if len(indices) > 5 else ''} of the training text; {self._last_good()}")
+        return (
+            f"step {step}: the loss is {loss}, the gradient's norm {norm}; batch {index} of epoch {epoch}, lines "
+            f"{lines}{', ...' if len(indices) > 5 else ''} of the training text; {self._last_good()}"
+        )
 
     def _too_large(self, step: int, batches: Sequence[Batch]) -> str:
         """Say so, and how large a batch of these sentences would fit: half of them, a quarter, ... are tried."""
         settings, (source_ids, target_in_ids, target_out_ids, _) = self.config.training, max(batches, key=n_positions)
         (n, S), T = source_ids.shape, target_out_ids.shape[1]
-        text = (f"step {step}: not enough memory for {n} pairs of {S} source and {T} target tokens "
-                f"(training.tokens_per_batch={settings.tokens_per_batch})")
+        text = (
+            f"step {step}: not enough memory for {n} pairs of {S} source and {T} target tokens "
+            f"(training.tokens_per_batch={settings.tokens_per_batch})"
+        )
         while n := n // 2:
             with suppress(MemoryError):
-                self.model.loss_backward(source_ids[:n], target_in_ids[:n], target_out_ids[:n], settings.eps_ls,
-                                         DropoutKey(settings.seed, step), settings.smoothing)
+                self.model.loss_backward(
+                    source_ids[:n],
+                    target_in_ids[:n],
+                    target_out_ids[:n],
+                    settings.eps_ls,
+                    DropoutKey(settings.seed, step),
+                    settings.smoothing,
+                )
                 return f"{text}; {n * max(S, T)} would fit"
         return f"{text}; not one pair fits"
 
@@ -307,29 +347,47 @@ class Trainer:
     def validate(self) -> dict[str, Any]:
         """Loss on the validation text, without smoothing and dropout; remembers the best and saves it."""
         assert self.data.val is not None
-        with threadpool_limits(self.cores, "blas"):                                # the team rests
+        with threadpool_limits(self.cores, "blas"):  # the team rests
             loss = validation_loss(self.model, self.data.val, self.config.training.tokens_per_batch, self.ranks)
         improved = loss < self.progress.best_loss
-        self.progress = replace(self.progress, best_loss=min(loss, self.progress.best_loss),
-                                unimproved=0 if improved else self.progress.unimproved + 1)
+        self.progress = replace(
+            self.progress,
+            best_loss=min(loss, self.progress.best_loss),
+            unimproved=0 if improved else self.progress.unimproved + 1,
+        )
         if improved and self.leads:
             checkpoints.save(self.run.checkpoints.best, replace(self.checkpoint(), moments={}))
-        return {"step": self.progress.step, "loss": loss, "perplexity": math.exp(min(loss, 700)),
-                "all_target_tokens": self.progress.target_tokens, "train_seconds": self.progress.seconds}
+        return {
+            "step": self.progress.step,
+            "loss": loss,
+            "perplexity": math.exp(min(loss, 700)),
+            "all_target_tokens": self.progress.target_tokens,
+            "train_seconds": self.progress.seconds,
+        }
 
     def validation_bleu(self) -> dict[str, Any]:
         """sacreBLEU of greedy translations of the validation text; each rank translates its share."""
         assert self.data.val_text is not None
         source, target, size = self.data.val_text.source, self.data.val_text.target, self.ranks.size
-        translator = Translator(self.model, self.tokenizer, self.config.decoding.extra_length, self.cores,
-                                SENTENCES_AT_ONCE * self.device.breadth)
-        share = translator.translate(source[self.ranks.rank::size], beam=1)
+        translator = Translator(
+            self.model,
+            self.tokenizer,
+            self.config.decoding.extra_length,
+            self.cores,
+            SENTENCES_AT_ONCE * self.device.breadth,
+        )
+        share = translator.translate(source[self.ranks.rank :: size], beam=1)
         translations = [""] * len(source)
         for rank, message in enumerate(self.ranks.gather(json.dumps(share).encode())):
             translations[rank::size] = json.loads(message)
         scores = corpus_scores(translations, target)
-        return {"step": self.progress.step, "bleu": scores.bleu, "signature": scores.bleu_signature,
-                "all_target_tokens": self.progress.target_tokens, "train_seconds": self.progress.seconds}
+        return {
+            "step": self.progress.step,
+            "bleu": scores.bleu,
+            "signature": scores.bleu_signature,
+            "all_target_tokens": self.progress.target_tokens,
+            "train_seconds": self.progress.seconds,
+        }
 
 
 def n_positions(batch: Batch) -> int:
@@ -340,8 +398,9 @@ def on_host(arrays: dict[str, Array]) -> dict[str, np.ndarray]:
     return {name: ops_of(array).on_host(array) for name, array in arrays.items()}
 
 
-def validation_loss(model: Transformer, pairs: EncodedPairs, tokens_per_batch: int,
-                    ranks: Communicator = Communicator()) -> float:
+def validation_loss(
+    model: Transformer, pairs: EncodedPairs, tokens_per_batch: int, ranks: Communicator = Communicator()
+) -> float:
     """Mean negative log likelihood per target token, in nats; exp of it is the perplexity of Table 3.
 
     The batches are dealt to the ranks, and their losses added in order: the number of ranks changes no bit.
@@ -392,15 +451,20 @@ def train(trainer: Trainer) -> str:
     if not reason and trainer.leads and average.exists():
         print(f"{average}: removed, being of an older state", file=sys.stderr)
         average.unlink()
-    bar = tqdm(total=settings.steps, initial=trainer.progress.step, unit="step", file=sys.stderr,
-               disable=None if trainer.leads else True)                            # None: if there is no terminal
+    bar = tqdm(
+        total=settings.steps,
+        initial=trainer.progress.step,
+        unit="step",
+        file=sys.stderr,
+        disable=None if trainer.leads else True,
+    )  # None: if there is no terminal
     blas_threads = max(1, trainer.cores // len(trainer.team.models))
     with threadpool_limits(blas_threads, "blas"), stop_on_signals() as stop, bar:
-        under_way: list[dict[str, Any]] = []                                       # steps whose loss is not known yet
+        under_way: list[dict[str, Any]] = []  # steps whose loss is not known yet
 
         def tell(line: str) -> None:
             if trainer.leads:
-                with bar.external_write_mode(file=sys.stderr):                     # above the progress bar
+                with bar.external_write_mode(file=sys.stderr):  # above the progress bar
                     print(line, file=sys.stderr, flush=True)
 
         def report(all_but: int = 0) -> None:
@@ -408,8 +472,11 @@ def train(trainer: Trainer) -> str:
                 entry = trainer.finish(under_way.pop(0))
                 trainer.log("step", entry)
                 bar.update()
-                bar.set_postfix_str(f"loss {entry['loss']:.3f}, lr {entry['learning_rate']:.1e}, "
-                                    f"{entry['target_tokens'] / entry['seconds']:.0f} tok/s", refresh=False)
+                bar.set_postfix_str(
+                    f"loss {entry['loss']:.3f}, lr {entry['learning_rate']:.1e}, "
+                    f"{entry['target_tokens'] / entry['seconds']:.0f} tok/s",
+                    refresh=False,
+                )
 
         for epoch, index, indices in steps(trainer.plan, trainer.progress.epoch, trainer.progress.index):
             if reason:
@@ -417,16 +484,18 @@ def train(trainer: Trainer) -> str:
             try:
                 under_way.append(trainer.step(epoch, index, indices))
             except (UserError, MemoryError):
-                report()                                                           # the last step may have failed, too
+                report()  # the last step may have failed, too
                 raise
             step = trainer.progress.step
-            report(all_but=1 if trainer.device.runs_ahead else 0)                  # a GPU is never left without work
+            report(all_but=1 if trainer.device.runs_ahead else 0)  # a GPU is never left without work
             if trainer.data.val is not None and step % settings.validate_every == 0:
                 report()
                 seen = trainer.validate()
                 trainer.log("validation", seen)
-                tell(f"step {step}: validation loss {seen['loss']:.3f}, perplexity {seen['perplexity']:.2f} after "
-                     f"{seen['all_target_tokens'] / 1e6:.2f}M target tokens, {seen['train_seconds'] / 60:.1f} min")
+                tell(
+                    f"step {step}: validation loss {seen['loss']:.3f}, perplexity {seen['perplexity']:.2f} after "
+                    f"{seen['all_target_tokens'] / 1e6:.2f}M target tokens, {seen['train_seconds'] / 60:.1f} min"
+                )
             if trainer.data.val is not None and settings.bleu_every and step % settings.bleu_every == 0:
                 report()
                 scored = trainer.validation_bleu()

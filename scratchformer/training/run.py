@@ -50,8 +50,10 @@ class RunDirectory:
     def require_free(self) -> None:
         """Raises UserError if the directory already holds a run, or nothing can be written there."""
         if self.config_file.exists():
-            raise UserError(f"{self.path}: holds a run already; go on with "
-                            f"train --resume {shlex.quote(str(self.path))}, or choose another --out")
+            raise UserError(
+                f"{self.path}: holds a run already; go on with "
+                f"train --resume {shlex.quote(str(self.path))}, or choose another --out"
+            )
         if self.checkpoints.steps():
             raise UserError(f"{self.path}: holds checkpoints already, though no config.toml; choose another --out")
         try:
@@ -100,16 +102,22 @@ class RunDirectory:
 
     def remove_unfinished(self) -> None:
         """Remove what a killed process had begun to write."""
-        for path in [*self.path.glob(".*.partial"), *self.checkpoints.directory.glob(".*.partial"),
-                     *self.path.glob(".probe")]:
+        for path in [
+            *self.path.glob(".*.partial"),
+            *self.checkpoints.directory.glob(".*.partial"),
+            *self.path.glob(".probe"),
+        ]:
             path.unlink(missing_ok=True)
 
     def forget_after(self, step: int) -> None:
         """Drop log entries of steps that no checkpoint knows: they will be taken again."""
         if not self.log_file.exists():
             return
-        kept = [line for line in self.log_file.read_text(encoding="utf-8").split("\n")
-                if parse_entry(line).get("step", math.inf) <= step]
+        kept = [
+            line
+            for line in self.log_file.read_text(encoding="utf-8").split("\n")
+            if parse_entry(line).get("step", math.inf) <= step
+        ]
         replace_text(self.log_file, "".join(line + "\n" for line in kept))
 
 
@@ -175,8 +183,10 @@ def read_trained(run: RunDirectory, checkpoint: str | Path | None) -> tuple[Path
     configs.require_same(trained.config, config, file)
     tokenizer = Tokenizer.load(run.tokenizer_file)
     if tokenizer.vocab_size != config.model.vocab_size:
-        raise UserError(f"{run.tokenizer_file}: {tokenizer.vocab_size} pieces, "
-                        f"but model.vocab_size={config.model.vocab_size} in {run.config_file}")
+        raise UserError(
+            f"{run.tokenizer_file}: {tokenizer.vocab_size} pieces, "
+            f"but model.vocab_size={config.model.vocab_size} in {run.config_file}"
+        )
     return file, replace(trained, config=config), tokenizer
 
 

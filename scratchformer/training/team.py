@@ -40,14 +40,15 @@ class Team:
     map              like Python's, but the threads share the calls
     """
 
-    def __init__(self, model: Transformer, threads: int, between_devices: Communicator = Communicator(),
-                 wire: Any = None) -> None:
+    def __init__(
+        self, model: Transformer, threads: int, between_devices: Communicator = Communicator(), wire: Any = None
+    ) -> None:
         self.between_devices = between_devices
         self.gradient = GradientSum(between_devices, model.store.grad, model.layer_begins(), wire)
         self.models = [model, *(with_own_gradient(model) for _ in range(threads - 1))]
         self.map: Callable = map
         if threads > 1:
-            quiet = partial(np.seterr, over="ignore", invalid="ignore")            # Trainer.step tells of an overflow
+            quiet = partial(np.seterr, over="ignore", invalid="ignore")  # Trainer.step tells of an overflow
             self.map = ThreadPoolExecutor(threads, "team", quiet).map
 
     def loss_backward(self, batches: Sequence[Batch], settings: TrainingConfig, step: int) -> tuple[Array, int]:
@@ -65,10 +66,16 @@ class Team:
             loss_sum = 0.0
             for shard in shares[member]:
                 source_ids, target_in_ids, target_out_ids, _ = batches[shard]
-                completes = members == 1 and shard == shares[member][-1]           # what this rank has to send
+                completes = members == 1 and shard == shares[member][-1]  # what this rank has to send
                 loss, _ = self.models[member].loss_backward(
-                    source_ids, target_in_ids, target_out_ids, settings.eps_ls, DropoutKey(settings.seed, step, shard),
-                    settings.smoothing, self.gradient.filled if completes else None)
+                    source_ids,
+                    target_in_ids,
+                    target_out_ids,
+                    settings.eps_ls,
+                    DropoutKey(settings.seed, step, shard),
+                    settings.smoothing,
+                    self.gradient.filled if completes else None,
+                )
                 loss_sum = loss_sum + loss
             return loss_sum
 

@@ -24,8 +24,10 @@ from scratchformer.training.run import RunDirectory, read_trained
 
 FORMAT = "scratchformer for torch 1"
 
-SUBLAYERS = {"encoder": ["self_attention", "feed_forward"],
-             "decoder": ["self_attention", "cross_attention", "feed_forward"]}
+SUBLAYERS = {
+    "encoder": ["self_attention", "feed_forward"],
+    "decoder": ["self_attention", "cross_attention", "feed_forward"],
+}
 """The sublayers of a layer in their order, in which PyTorch numbers its norms."""
 
 PARTS = {
@@ -76,8 +78,10 @@ def to_torch(weights: dict[str, np.ndarray], config: ModelConfig) -> dict[str, n
     Raises UserError if `nn.MultiheadAttention` cannot be this model: it knows only d_k = d_v = d_model / h.
     """
     if not config.d_k == config.d_v == config.d_model / config.h:
-        raise UserError(f"PyTorch's attention has d_k = d_v = d_model / h, but here model.d_k={config.d_k}, "
-                        f"model.d_v={config.d_v}, model.d_model={config.d_model}, model.h={config.h}")
+        raise UserError(
+            f"PyTorch's attention has d_k = d_v = d_model / h, but here model.d_k={config.d_k}, "
+            f"model.d_v={config.d_v}, model.d_model={config.d_model}, model.h={config.h}"
+        )
     tensors = {}
     for name, ours in layout(config).items():
         array = np.concatenate([weights[part] if part in weights else no_bias(weights, part) for part in ours], axis=-1)
@@ -121,10 +125,13 @@ def export_run(run: RunDirectory, checkpoint: str | None, path: Path) -> Config:
     _, trained, tokenizer = read_trained(run, checkpoint)
     require_place(path, run)
     tensors = to_torch(trained.weights, trained.config.model)
-    header = {"format": FORMAT, "config": json.dumps(configs.to_dict(trained.config)),
-              "progress": json.dumps(asdict(trained.progress)),
-              "tokenizer": base64.b64encode(tokenizer.serialized).decode(),
-              "checksum": checkpoints.checksum({}, tensors)}
+    header = {
+        "format": FORMAT,
+        "config": json.dumps(configs.to_dict(trained.config)),
+        "progress": json.dumps(asdict(trained.progress)),
+        "tokenizer": base64.b64encode(tokenizer.serialized).decode(),
+        "checksum": checkpoints.checksum({}, tensors),
+    }
     checkpoints.write_tensors(path, tensors, header)
     return trained.config
 
@@ -169,8 +176,9 @@ def how_to_load(config: ModelConfig, path: Path) -> str:
     """The lines of Python that load an exported file into PyTorch's own modules."""
     D, pre = config.d_model, config.norm == "pre"
     final_norm = f"nn.LayerNorm({D}, {config.ln_eps})" if pre else "None"
-    rows = {table: config.max_positions if table.endswith("positions") else config.vocab_size
-            for table in tables(config)}
+    rows = {
+        table: config.max_positions if table.endswith("positions") else config.vocab_size for table in tables(config)
+    }
     embeddings = "".join(f'    "{table}": nn.Embedding({n}, {D}),\n' for table, n in rows.items())
     return f"""\
 from safetensors.torch import load_file

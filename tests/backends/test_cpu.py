@@ -39,15 +39,15 @@ def calls(dtype):
             _, saved = REFERENCE.add_norm(*forward)
             yield "add_norm_backward", (normal(*shape), saved, gamma, dgamma, dbeta, P_drop), (3, 4)
     for B, T, S in ((3, 4, 4), (3, 1, 7), (1, 5, 5), (2, 3, fast_ops.MANY_KEYS + 1)):
-        for key_lengths in (None, np.array([S, 0, 2])[:B]):                        # 0: nothing to attend to
+        for key_lengths in (None, np.array([S, 0, 2])[:B]):  # 0: nothing to attend to
             for causal in (False, True):
                 yield "masked_softmax", (normal(B, 2, T, S), 0.3, key_lengths, causal), ()
     yield "log_sum_exp", (10 * normal(2, 7, 31),), ()
     ids = np.array([[3, 1, 3, PAD], [3, 9, PAD, PAD]])
     yield "embedding_backward", (normal(2, 4, 6), ids, 2.5, normal(11, 6)), (3,)
     yield cross_entropy(23, 31, random.integers(1, 31, 23), 0.1 / 31)
-    yield cross_entropy(23, 31, random.integers(0, 3, 23), 0.1 / 31)                # some are padding
-    yield cross_entropy(3, 5, np.zeros(3, int), 0.0)                               # all are
+    yield cross_entropy(23, 31, random.integers(0, 3, 23), 0.1 / 31)  # some are padding
+    yield cross_entropy(3, 5, np.zeros(3, int), 0.0)  # all are
     yield cross_entropy(0, 5, np.zeros(0, int), 0.0)
 
 
@@ -66,11 +66,15 @@ def test_they_compute_what_the_reference_computes(dtype, block, monkeypatch):
     for name, arguments, collecting in calls(dtype):
         for array in arrays(arguments):
             if isinstance(array, np.ndarray):
-                array.flags.writeable = False                                      # what collects a gradient is copied
-        copies = [tuple(np.copy(a) if i in collecting and a is not None else a for i, a in enumerate(arguments))
-                  for _ in range(2)]
-        expected, got = (arrays((getattr(ops, name)(*copy), tuple(copy[i] for i in collecting)))
-                         for ops, copy in zip((REFERENCE, FASTER), copies))
+                array.flags.writeable = False  # what collects a gradient is copied
+        copies = [
+            tuple(np.copy(a) if i in collecting and a is not None else a for i, a in enumerate(arguments))
+            for _ in range(2)
+        ]
+        expected, got = (
+            arrays((getattr(ops, name)(*copy), tuple(copy[i] for i in collecting)))
+            for ops, copy in zip((REFERENCE, FASTER), copies)
+        )
         assert len(expected) == len(got)
         for one, other in zip(expected, got):
             assert type(one) is type(other) and np.shape(one) == np.shape(other), name

@@ -35,8 +35,11 @@ def new_model(seed, **changes):
     return model
 
 
-models = pytest.mark.parametrize("model", [new_model(seed, **changes) for seed, changes in enumerate(VARIANTS * 2)],
-                                 ids=lambda model: f"{model.config.norm}-{model.config.positions}-{model.config.tied}")
+models = pytest.mark.parametrize(
+    "model",
+    [new_model(seed, **changes) for seed, changes in enumerate(VARIANTS * 2)],
+    ids=lambda model: f"{model.config.norm}-{model.config.positions}-{model.config.tied}",
+)
 
 
 def forward_log_probabilities(model, source, sequences):
@@ -134,7 +137,7 @@ def test_an_exhaustive_beam_finds_what_brute_force_finds(model, alpha):
     for source in ([4, EOS], [EOS, PAD]):
         source = np.array(source)
         longest = real_length(source) + extra_length
-        beam = len(WORDS) ** longest                                               # the last step has 5 / 4 of that
+        beam = len(WORDS) ** longest  # the last step has 5 / 4 of that
         (found,) = search(model, source[None], beam, alpha, extra_length, nbest)
         expected = brute_force(model, source, alpha, longest)[:nbest]
         assert [hypothesis.ids for hypothesis in found] == [ids for _, ids in expected]
@@ -161,8 +164,10 @@ def textbook_beam(model, source, beam, alpha, longest):
     alive, finished = [(0.0, [])], []
     for n_tokens in range(1, longest + 1):
         log_p = forward_log_probabilities(model, source, [ids for _, ids in alive])[:, -1]
-        continued = sorted(((total + row[token], [*ids, token]) for (total, ids), row in zip(alive, log_p)
-                            for token in [*WORDS, EOS]), reverse=True)[:2 * beam]
+        continued = sorted(
+            ((total + row[token], [*ids, token]) for (total, ids), row in zip(alive, log_p) for token in [*WORDS, EOS]),
+            reverse=True,
+        )[: 2 * beam]
         finished += [(total / length_penalty(n_tokens, alpha), ids[:-1]) for total, ids in continued if ids[-1] == EOS]
         alive = [(total, ids) for total, ids in continued if ids[-1] != EOS][:beam]
     return sorted(finished, reverse=True)
@@ -189,7 +194,7 @@ def test_a_sentence_does_not_depend_on_its_batch(model, beam):
     together = search(model, SOURCES, beam, nbest=beam)
     wider = search(model, np.pad(SOURCES, ((0, 0), (0, 3))), beam, nbest=beam)
     for source, in_batch, padded in zip(SOURCES, together, wider):
-        (alone,) = search(model, source[None, :real_length(source)], beam, nbest=beam)
+        (alone,) = search(model, source[None, : real_length(source)], beam, nbest=beam)
         for others in (in_batch, padded):
             assert [found.ids for found in others] == [found.ids for found in alone]
             assert [found.score for found in others] == pytest.approx([found.score for found in alone])
@@ -212,7 +217,7 @@ def test_padding_and_start_symbol_are_never_written(beam):
 @pytest.mark.parametrize("changes, limit", [({}, 20), ({"positions": "learned"}, CONFIG.max_positions)])
 def test_no_translation_is_longer_than_allowed(beam, changes, limit):
     model = new_model(0, tied="none", **changes)
-    model.unembedding.weight.data[EOS] = 0                                         # never the likeliest for long
+    model.unembedding.weight.data[EOS] = 0  # never the likeliest for long
     model.unembedding.weight.data[WORDS] += 3 * np.sign(model.unembedding.weight.data[WORDS])
     for extra_length in (0, 3, 15):
         for source, (hypothesis,) in zip(SOURCES, search(model, SOURCES, beam, extra_length=extra_length)):
@@ -224,17 +229,17 @@ def test_nbest_is_sorted_and_without_doubles(model):
     for source, hypotheses in zip(SOURCES, search(model, SOURCES, beam=6, extra_length=30, nbest=6)):
         is_whole = [hypothesis for hypothesis in hypotheses if len(hypothesis.ids) < real_length(source) + 30]
         assert is_whole == sorted(is_whole, key=lambda hypothesis: -hypothesis.score)
-        assert is_whole == hypotheses[:len(is_whole)], "unfinished translations come last"
+        assert is_whole == hypotheses[: len(is_whole)], "unfinished translations come last"
         assert len({tuple(hypothesis.ids) for hypothesis in hypotheses}) == len(hypotheses) == 6
 
 
 @pytest.mark.parametrize("beam", [1, 4])
 def test_a_search_ends_as_soon_as_nothing_can_change(beam, monkeypatch):
     model = new_model(0, tied="none", norm="pre")
-    model.decoder.final_norm.gamma.data[:] = 0                                     # logits are the same everywhere:
+    model.decoder.final_norm.gamma.data[:] = 0  # logits are the same everywhere:
     model.decoder.final_norm.beta.data[:] = 1
     model.unembedding.weight.data[:] = 0
-    model.unembedding.weight.data[EOS] = 5                                         # EOS, almost certainly
+    model.unembedding.weight.data[EOS] = 5  # EOS, almost certainly
     steps = []
     step = model.step
     monkeypatch.setattr(model, "step", lambda ids, state: steps.append(len(ids)) or step(ids, state))
@@ -280,7 +285,7 @@ def test_the_likeliest_are_those_of_a_sort(V, W, n, ties):
     random, B = np.random.default_rng(V), 5
     logits = random.integers(0, 3, (B, W, V)).astype(float) if ties else random.normal(size=(B, W, V))
     alive = random.integers(-2, 0, (B, W)).astype(float)
-    alive[0, 0] = -np.inf                                                          # a hypothesis that is none
+    alive[0, 0] = -np.inf  # a hypothesis that is none
     totals = alive[:, :, None] + logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
     totals[:, :, [PAD, BOS]] = -np.inf
     n_found = min(n, W * V)

@@ -10,8 +10,17 @@ from scratchformer.errors import UserError
 from scratchformer.nn.transformer import Transformer
 from scratchformer.training.run import load_run
 
-SENTENCES = ["the old dog sees a cat", "", "a bird", "the big cat and the old dog hears a bird", " \t", "dog", "\u3000",
-             "a cat sees the bird", "ελληνικά 東京 🙂"]
+SENTENCES = [
+    "the old dog sees a cat",
+    "",
+    "a bird",
+    "the big cat and the old dog hears a bird",
+    " \t",
+    "dog",
+    "\u3000",
+    "a cat sees the bird",
+    "ελληνικά 東京 🙂",
+]
 
 
 @pytest.fixture(scope="module")

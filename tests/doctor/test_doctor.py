@@ -44,12 +44,14 @@ def sound_corpus(tmp_path_factory):
 @pytest.fixture
 def examined(small_config, sound_corpus, corpus):
     """examined(run, **changes) -> probe's name -> Finding, without the probes of the code"""
+
     def examine(run=None, **changes):
         where = {"directory": str(corpus)} if run else {"directory": str(sound_corpus), "vocab_size": 40}
         config = small_config(**where | SOUND | changes)
         text = data_probes.read_text(config.data)
         tokenizer = Tokenizer.load(run.tokenizer_file) if run else None
         return {finding.probe: finding for finding in diagnosis.of_setup(config, run, text, tokenizer)}
+
     return examine
 
 
@@ -60,6 +62,7 @@ SOUND = {"steps": 1000, "warmup": 200}
 @pytest.fixture
 def spoil(sound_corpus, tmp_path):
     """spoil(train=function of the lines of both sides) -> the directory of a copy with other text"""
+
     def copy(**changes):
         directory = shutil.copytree(sound_corpus, tmp_path / "spoiled")
         for split, change in changes.items():
@@ -68,6 +71,7 @@ def spoil(sound_corpus, tmp_path):
             for path, lines in zip(paths, change(*sides), strict=True):
                 path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         return str(directory)
+
     return copy
 
 
@@ -75,10 +79,19 @@ def spoil(sound_corpus, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arguments", [
-    "tiny", "multi30k", "base", "big --set N=1", "E --set N=2", "A1 --set N=2", "tiny --set norm=pre",
-    "tiny --set positions=learned --set tied=none --set attention_bias=false",
-])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "tiny",
+        "multi30k",
+        "base",
+        "big --set N=1",
+        "E --set N=2",
+        "A1 --set N=2",
+        "tiny --set norm=pre",
+        "tiny --set positions=learned --set tied=none --set attention_bias=false",
+    ],
+)
 def test_nothing_is_wrong_with_the_presets(cli, arguments):
     code, printed, said = cli("doctor", *arguments.split(), "--json")
     findings = [json.loads(line) for line in printed.splitlines()]
@@ -90,9 +103,21 @@ def test_nothing_is_wrong_with_the_presets(cli, arguments):
 def test_a_sound_setup_has_no_failures_and_no_notes(examined):
     found = examined()
     assert [finding for finding in found.values() if finding.verdict in ("FAIL", "note")] == []
-    assert {"repeated pairs", "held-out text in training", "lengths", "vocabulary", "unknown tokens", "epochs",
-            "warm-up", "peak learning rate", "loss before the first step", "gradient norm by layer", "disk", "memory",
-            "time on this machine"} <= found.keys()
+    assert {
+        "repeated pairs",
+        "held-out text in training",
+        "lengths",
+        "vocabulary",
+        "unknown tokens",
+        "epochs",
+        "warm-up",
+        "peak learning rate",
+        "loss before the first step",
+        "gradient norm by layer",
+        "disk",
+        "memory",
+        "time on this machine",
+    } <= found.keys()
 
 
 def test_a_trained_run_passes(cli, small_config, sound_corpus, tmp_path):
@@ -136,6 +161,7 @@ def test_a_fault_is_named_with_its_place_causes_and_file(cli, monkeypatch):
 def test_code_that_raises_is_a_fault_and_not_the_end(cli, monkeypatch, trained):
     def broken(self, x, rng=None):
         raise IndexError("no such\nthing")
+
     monkeypatch.setattr(Linear, "forward", broken)
     code, printed, said = cli("doctor", trained.path, "--json")
     findings = [json.loads(line) for line in printed.splitlines()]
@@ -145,14 +171,17 @@ def test_code_that_raises_is_a_fault_and_not_the_end(cli, monkeypatch, trained):
     assert findings[-2]["probe"] == "the rest" and "IndexError" in findings[-2]["seen"]
 
 
-@pytest.mark.parametrize("places, expected", [
-    (["Transformer", "SelfAttention", "Linear", "Decoder"], ["Linear"]),
-    (["Transformer", "Decoder", "DecoderLayer", "CrossAttention"], ["CrossAttention"]),
-    (["Trainer.step", "noam"], ["noam"]),
-    (["noam", "Linear"], ["Linear", "noam"]),
-    (["Adam", "noam", "batches", "Linear", "Embedding"], ["Linear", "Embedding", "noam"]),
-    ([], []),
-])
+@pytest.mark.parametrize(
+    "places, expected",
+    [
+        (["Transformer", "SelfAttention", "Linear", "Decoder"], ["Linear"]),
+        (["Transformer", "Decoder", "DecoderLayer", "CrossAttention"], ["CrossAttention"]),
+        (["Trainer.step", "noam"], ["noam"]),
+        (["noam", "Linear"], ["Linear", "noam"]),
+        (["Adam", "noam", "batches", "Linear", "Embedding"], ["Linear", "Embedding", "noam"]),
+        ([], []),
+    ],
+)
 def test_the_suspects_are_the_lowest_parts_at_fault(places, expected):
     assert suspects(Fault(place, "wrong") for place in places) == expected
 
@@ -162,8 +191,10 @@ def test_what_may_be_confused_comes_last():
     assert suspects(faults) == ["FeedForward", "noam", "dropout"]
 
 
-@pytest.mark.parametrize("value, expected", [(0.0, "ok"), (1.0, "ok"), (1.5, "note"), (2.0, "note"), (2.1, "FAIL"),
-                                             (np.inf, "FAIL"), (np.nan, "FAIL")])
+@pytest.mark.parametrize(
+    "value, expected",
+    [(0.0, "ok"), (1.0, "ok"), (1.5, "note"), (2.0, "note"), (2.1, "FAIL"), (np.inf, "FAIL"), (np.nan, "FAIL")],
+)
 def test_a_number_is_judged(value, expected):
     assert verdict(value, 1.0, 2.0) == expected
 
@@ -171,22 +202,26 @@ def test_a_number_is_judged(value, expected):
 # Faults of configuration and machine ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("changes, probe, expected", [
-    ({"warmup": 2000}, "warm-up", "FAIL"),
-    ({"warmup": 600}, "warm-up", "note"),
-    ({"lr_factor": 100.0}, "peak learning rate", "FAIL"),
-    ({"lr_factor": 2.0}, "peak learning rate", "note"),
-    ({"lr_factor": 0.001}, "peak learning rate", "note"),
-    ({"lr_factor": 0.001}, "how far weights can go", "FAIL"),
-    ({"max_tokens": 2000}, "warm-up", "FAIL"),
-    ({"steps": 3, "warmup": 1}, "epochs", "note"),
-    ({"N": 24}, "gradient norm by layer", "note"),
-    ({"N": 24, "norm": "pre"}, "gradient norm by layer", "ok"),
-    ({"max_length": 8}, "lengths", "FAIL"),
-    ({"vocab_size": 5000}, "tokens", "FAIL"),
-    ({"tokens_per_batch": 5}, "tokens", "FAIL"),
-    ({"steps": 10**12}, "time on this machine", "note"),
-], ids=str)
+@pytest.mark.parametrize(
+    "changes, probe, expected",
+    [
+        ({"warmup": 2000}, "warm-up", "FAIL"),
+        ({"warmup": 600}, "warm-up", "note"),
+        ({"lr_factor": 100.0}, "peak learning rate", "FAIL"),
+        ({"lr_factor": 2.0}, "peak learning rate", "note"),
+        ({"lr_factor": 0.001}, "peak learning rate", "note"),
+        ({"lr_factor": 0.001}, "how far weights can go", "FAIL"),
+        ({"max_tokens": 2000}, "warm-up", "FAIL"),
+        ({"steps": 3, "warmup": 1}, "epochs", "note"),
+        ({"N": 24}, "gradient norm by layer", "note"),
+        ({"N": 24, "norm": "pre"}, "gradient norm by layer", "ok"),
+        ({"max_length": 8}, "lengths", "FAIL"),
+        ({"vocab_size": 5000}, "tokens", "FAIL"),
+        ({"tokens_per_batch": 5}, "tokens", "FAIL"),
+        ({"steps": 10**12}, "time on this machine", "note"),
+    ],
+    ids=str,
+)
 def test_a_bad_configuration_is_told(examined, changes, probe, expected):
     assert examined(**changes)[probe].verdict == expected
 
@@ -220,6 +255,7 @@ def test_first_weights_that_are_too_large_are_told(examined, monkeypatch):
         model = small(*arguments)
         model.store.data *= 4
         return model
+
     monkeypatch.setattr(setup_probes, "Transformer", large)
     assert examined()["loss before the first step"].verdict == "FAIL"
 
@@ -227,17 +263,27 @@ def test_first_weights_that_are_too_large_are_told(examined, monkeypatch):
 # Faults of the text ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("change, probe, expected", [
-    (lambda source, target: (source * 3, target * 3), "repeated pairs", "FAIL"),
-    (lambda source, target: (source + source[:15], target + target[:15]), "repeated pairs", "note"),
-    (lambda source, target: (source, source), "source equal to target", "FAIL"),
-    (lambda source, target: (source, ["gleich", *target[1:-1], source[-1]]), "source equal to target", "ok"),
-    (lambda source, target: (source[:200] + [""] * 100, target), "empty lines", "FAIL"),
-    (lambda source, target: (source, target[1:] + target[:1]), "lines that belong together", "FAIL"),
-    (lambda source, target: (source, [line + " und" * 99 if number % 20 == 0 else line
-                                      for number, line in enumerate(target)]), "lines that belong together", "FAIL"),
-    (lambda source, target: (source[:50], target[:50]), "lines that belong together", "skipped"),
-], ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize(
+    "change, probe, expected",
+    [
+        (lambda source, target: (source * 3, target * 3), "repeated pairs", "FAIL"),
+        (lambda source, target: (source + source[:15], target + target[:15]), "repeated pairs", "note"),
+        (lambda source, target: (source, source), "source equal to target", "FAIL"),
+        (lambda source, target: (source, ["gleich", *target[1:-1], source[-1]]), "source equal to target", "ok"),
+        (lambda source, target: (source[:200] + [""] * 100, target), "empty lines", "FAIL"),
+        (lambda source, target: (source, target[1:] + target[:1]), "lines that belong together", "FAIL"),
+        (
+            lambda source, target: (
+                source,
+                [line + " und" * 99 if number % 20 == 0 else line for number, line in enumerate(target)],
+            ),
+            "lines that belong together",
+            "FAIL",
+        ),
+        (lambda source, target: (source[:50], target[:50]), "lines that belong together", "skipped"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
 def test_bad_training_text_is_told(examined, spoil, change, probe, expected):
     assert examined(directory=spoil(train=change))[probe].verdict == expected
 
@@ -260,8 +306,9 @@ def test_held_out_text_of_other_letters_is_told(examined, spoil):
 
 
 def test_no_held_out_text(examined, sound_corpus):
-    found = examined(directory="", train_source=str(sound_corpus / "train.en"),
-                     train_target=str(sound_corpus / "train.de"))
+    found = examined(
+        directory="", train_source=str(sound_corpus / "train.en"), train_target=str(sound_corpus / "train.de")
+    )
     assert found["held-out text in training"].verdict == "skipped" and found["lengths"].verdict == "ok"
 
 
@@ -339,14 +386,17 @@ def test_a_run_without_checkpoints(examined, own_run):
     assert examined(own_run)["weights"].verdict == "skipped"
 
 
-@pytest.mark.parametrize("losses, expected, seen", [
-    (np.linspace(8, 2, 200), "ok", "loss 7.86 at first, 2.14 at last (200 steps)"),
-    (np.concatenate([np.linspace(8, 2, 150), np.linspace(2, 6, 50)]), "FAIL", "it rose by 3."),
-    (np.full(200, 8.0), "FAIL", "it did not fall"),
-    (np.where(np.arange(200) == 100, 12, np.linspace(8, 2, 200)), "note", "1 steps 3 nats above"),
-    (np.where(np.arange(200) == 120, np.nan, np.linspace(8, 2, 200)), "FAIL", "not finite at step 121"),
-    (np.linspace(8, 2, 10), "skipped", "10 steps"),
-])
+@pytest.mark.parametrize(
+    "losses, expected, seen",
+    [
+        (np.linspace(8, 2, 200), "ok", "loss 7.86 at first, 2.14 at last (200 steps)"),
+        (np.concatenate([np.linspace(8, 2, 150), np.linspace(2, 6, 50)]), "FAIL", "it rose by 3."),
+        (np.full(200, 8.0), "FAIL", "it did not fall"),
+        (np.where(np.arange(200) == 100, 12, np.linspace(8, 2, 200)), "note", "1 steps 3 nats above"),
+        (np.where(np.arange(200) == 120, np.nan, np.linspace(8, 2, 200)), "FAIL", "not finite at step 121"),
+        (np.linspace(8, 2, 10), "skipped", "10 steps"),
+    ],
+)
 def test_the_log_of_a_run_is_judged(examined, own_run, losses, expected, seen):
     own_run.log_file.unlink()
     for step, loss in enumerate(losses, 1):
@@ -355,9 +405,14 @@ def test_the_log_of_a_run_is_judged(examined, own_run, losses, expected, seen):
     assert finding.verdict == expected and seen in finding.seen, finding
 
 
-@pytest.mark.parametrize("content, seen", [
-    (b"\xff\xfe\x00" * 50, "not UTF-8"), (b'{"event": "step", "step": 1}\n', "an entry without a sound number"),
-    (b'{"event": "step", "loss": "abc", "grad_norm": 1}\n', "an entry without a sound number")])
+@pytest.mark.parametrize(
+    "content, seen",
+    [
+        (b"\xff\xfe\x00" * 50, "not UTF-8"),
+        (b'{"event": "step", "step": 1}\n', "an entry without a sound number"),
+        (b'{"event": "step", "loss": "abc", "grad_norm": 1}\n', "an entry without a sound number"),
+    ],
+)
 def test_a_log_that_cannot_be_read_is_told_and_the_rest_examined(examined, own_run, content, seen):
     own_run.log_file.write_bytes(content)
     findings = examined(own_run)
@@ -386,25 +441,29 @@ def test_the_diagnosis_tells_setup_from_code():
     assert str(diagnosis.Diagnosis([fine, setup])) == "The code is sound, but not the setup: b (too much)."
     assert str(diagnosis.Diagnosis([code, setup])) == (
         "Look first at Linear (scratchformer/nn/layers.py): x. What else failed is built on parts that are at fault. "
-        "Then look again at: b.")
+        "Then look again at: b."
+    )
     passed = [diagnosis.Diagnosis(findings).passed for findings in ([fine], [fine, setup], [code])]
     assert passed == [True, False, False]
 
 
 def test_code_1_if_a_probe_fails(cli, small_settings):
-    code, printed, _ = cli("doctor", "tiny", *small_settings)                      # 20 steps of warm-up in 12
+    code, printed, _ = cli("doctor", "tiny", *small_settings)  # 20 steps of warm-up in 12
     assert code == 1 and "FAIL    warm-up" in printed
     assert "The code is sound, but not the setup:" in " ".join(printed.split("\n\n")[-1].split())
 
 
-@pytest.mark.parametrize("arguments, complaint", [
-    (["tiyn"], "did you mean 'tiny'?"),
-    (["missing.toml"], "missing.toml"),
-    (["tiny", "--data", "missing"], "is not a directory"),
-    (["tiny", "--set", "P_drop=2"], "P_drop=2"),
-    (["tiny", "--train-source", "missing.en"], "pairs"),
-    (["runs/missing"], "runs/missing: neither a run's directory nor a preset"),
-])
+@pytest.mark.parametrize(
+    "arguments, complaint",
+    [
+        (["tiyn"], "did you mean 'tiny'?"),
+        (["missing.toml"], "missing.toml"),
+        (["tiny", "--data", "missing"], "is not a directory"),
+        (["tiny", "--set", "P_drop=2"], "P_drop=2"),
+        (["tiny", "--train-source", "missing.en"], "pairs"),
+        (["runs/missing"], "runs/missing: neither a run's directory nor a preset"),
+    ],
+)
 def test_bad_input_is_one_line(refused, arguments, complaint):
     assert complaint in refused("doctor", *arguments)
 

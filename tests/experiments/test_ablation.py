@@ -51,7 +51,7 @@ def test_every_task_looks_at_its_last_step(name):
     for row in ROWS:
         settings = TASKS[name].config(row, 0).training
         assert settings.steps % settings.validate_every == 0
-        assert not (settings.max_tokens or settings.minutes or settings.patience)      # nothing else may end it
+        assert not (settings.max_tokens or settings.minutes or settings.patience)  # nothing else may end it
 
 
 def test_rows_are_chosen_by_group_or_one_by_one():
@@ -60,19 +60,26 @@ def test_rows_are_chosen_by_group_or_one_by_one():
     assert chosen_rows("A,B,C,D,E,big") == list(ROWS)
 
 
-@pytest.mark.parametrize(("arguments", "complaint"), [
-    (["--rows", "F"], "Table 3 has no row 'F'"),
-    (["--rows", "A5"], "no row 'A5'"),
-    (["--seeds", "0"], "--seeds 0 must be at least 1"),
-    (["--jobs", "-1"], "--jobs -1 must be at least 1"),
-    (["--on", "multi30k"], "needs --data DIR"),
-    (["--on", "wmt14"], "scratchformer data wmt14-en-de"),
-    (["--on", "wmt14", "--data", "/nowhere"], "/nowhere"),
-    (["--set", "seed=7"], "--seeds says how many"), (["--set", "max_tokens=9"], "training.max_tokens=9: rows that end"),
-    (["--set", "P_drop=0.3", "--rows", "D2"], "--set P_drop: row D2 of Table 3 is about that"),
-    (["--set", "steps=30", "--set", "validate_every=7"], "training.validate_every=7 does not divide training.steps=30"),
-    (["--device", "cpu", "--precision", "bf16"], "training.precision=bf16 is for a GPU"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--rows", "F"], "Table 3 has no row 'F'"),
+        (["--rows", "A5"], "no row 'A5'"),
+        (["--seeds", "0"], "--seeds 0 must be at least 1"),
+        (["--jobs", "-1"], "--jobs -1 must be at least 1"),
+        (["--on", "multi30k"], "needs --data DIR"),
+        (["--on", "wmt14"], "scratchformer data wmt14-en-de"),
+        (["--on", "wmt14", "--data", "/nowhere"], "/nowhere"),
+        (["--set", "seed=7"], "--seeds says how many"),
+        (["--set", "max_tokens=9"], "training.max_tokens=9: rows that end"),
+        (["--set", "P_drop=0.3", "--rows", "D2"], "--set P_drop: row D2 of Table 3 is about that"),
+        (
+            ["--set", "steps=30", "--set", "validate_every=7"],
+            "training.validate_every=7 does not divide training.steps=30",
+        ),
+        (["--device", "cpu", "--precision", "bf16"], "training.precision=bf16 is for a GPU"),
+    ],
+)
 def test_bad_input(refused, tmp_path, corpus, arguments, complaint):
     data = [] if "--on" in arguments else ["--data", corpus]
     assert complaint in refused("ablate", "--out", tmp_path / "out", *data, *arguments)
@@ -80,17 +87,34 @@ def test_bad_input(refused, tmp_path, corpus, arguments, complaint):
 
 # Trials ---------------------------------------------------------------------------------------------------------------
 
-QUICK = {"vocab_size": 60, "N": 1, "d_model": 16, "d_ff": 32, "h": 2, "steps": 4, "validate_every": 2, "save_every": 2,
-         "warmup": 2, "tokens_per_batch": 80, "extra_length": 4, "threads": 1}
+QUICK = {
+    "vocab_size": 60,
+    "N": 1,
+    "d_model": 16,
+    "d_ff": 32,
+    "h": 2,
+    "steps": 4,
+    "validate_every": 2,
+    "save_every": 2,
+    "warmup": 2,
+    "tokens_per_batch": 80,
+    "extra_length": 4,
+    "threads": 1,
+}
 
 
 @pytest.fixture
 def trials_in(corpus, tmp_path):
     """trials_in(seeds, **changes) -> trials of the small corpus; a row is told apart by its P_drop alone"""
+
     def build(seeds=1, **changes):
         settings = QUICK | {"data.directory": str(corpus)} | changes
-        return [Trial(row, seed, configs.with_settings(TASKS["tiny"].config(row, seed), settings), tmp_path / "out")
-                for seed in range(seeds) for row in ("base", "D1")]
+        return [
+            Trial(row, seed, configs.with_settings(TASKS["tiny"].config(row, seed), settings), tmp_path / "out")
+            for seed in range(seeds)
+            for row in ("base", "D1")
+        ]
+
     (tmp_path / "out").mkdir()
     return build
 
@@ -106,7 +130,7 @@ def test_trials_are_carried_out_once_and_judged(trials_in, corpus, tmp_path):
 
     other_search = trials[0].scores() | {"beam": 1, "bleu": 77.7}
     for changes in ({"beam": 1}, {"checkpoint": "average.safetensors"}, {"alpha": 0.0}, {"reference": "/other"}):
-        trials[0].run.record_evaluation(other_search | {"beam": 4} | changes)        # somebody looks at the run
+        trials[0].run.record_evaluation(other_search | {"beam": 4} | changes)  # somebody looks at the run
     ablation_tables.write("tiny", trials, tmp_path / "out")
     found = json.loads((tmp_path / "out" / "ablations.json").read_text(encoding="utf-8"))
     assert [(run["row"], run["seed"]) for run in found["runs"]] == [("base", 0), ("D1", 0), ("base", 1), ("D1", 1)]
@@ -115,12 +139,12 @@ def test_trials_are_carried_out_once_and_judged(trials_in, corpus, tmp_path):
         last = [entry for entry in log if entry["event"] == "validation"][-1]
         assert (run["loss"], last["step"]) == (last["loss"], 4)
         assert run["target_tokens"] == sum(entry["target_tokens"] for entry in log if entry["event"] == "step")
-        assert trial.run.checkpoints.average.exists() is False                     # §6.2: no averaging
+        assert trial.run.checkpoints.average.exists() is False  # §6.2: no averaging
     assert found["runs"][0]["bleu"] != 77.7 and found["config"]["training.steps"] == 4
     assert found["runs"][0]["loss"] != found["runs"][1]["loss"] != found["runs"][3]["loss"]
-    trials[0].run.checkpoints.of_step(4).rename(tmp_path / "aside")                 # killed before it was saved
+    trials[0].run.checkpoints.of_step(4).rename(tmp_path / "aside")  # killed before it was saved
     assert trials[0].next_command()[:2] == ["train", "--resume"] and not trials[0].done
-    ablation_tables.write("tiny", [trials[0], *trials[1::2]], tmp_path / "out")     # of base, there is nothing yet
+    ablation_tables.write("tiny", [trials[0], *trials[1::2]], tmp_path / "out")  # of base, there is nothing yet
     (tmp_path / "aside").rename(trials[0].run.checkpoints.of_step(4))
     for damaged in ({"bleu": 1}, trials[0].scores() | {"step": None}, {"step": 4}):
         trials[0].run.record_evaluation(damaged)
@@ -129,10 +153,12 @@ def test_trials_are_carried_out_once_and_judged(trials_in, corpus, tmp_path):
     page = (tmp_path / "out" / "ablations.md").read_text(encoding="utf-8")
     assert "| D1 | P_drop = 0.0 |" in page and "(D) dropout helps" in page and "(A)" not in page
     assert (tmp_path / "out" / "ablations.png").read_bytes()[1:4] == b"PNG"
-    for setting, value, complaint in [("warmup", 3, "training.warmup is 3, was 2"),
-                                      ("steps", 8, "training.steps is 8, was 4"),
-                                      ("data.directory", str(other_text), "data.directory is '.*other', was "),
-                                      ("training.device", "gpu", "training.device is 'gpu', was 'cpu'")]:
+    for setting, value, complaint in [
+        ("warmup", 3, "training.warmup is 3, was 2"),
+        ("steps", 8, "training.steps is 8, was 4"),
+        ("data.directory", str(other_text), "data.directory is '.*other', was "),
+        ("training.device", "gpu", "training.device is 'gpu', was 'cpu'"),
+    ]:
         with pytest.raises(UserError, match=f"D1-seed0.*{complaint}"):
             ablation.carry_out(trials_in(**{setting: value})[1:], 1, told.append)
     assert ablation.carry_out(trials_in(threads=2), 1, told.append) == []
@@ -163,7 +189,7 @@ def test_a_trial_that_fails_leaves_the_others_alone(trials_in):
     told = []
     trials = trials_in()
     trials[0].run.path.mkdir()
-    trials[0].run.tokenizer_file.mkdir()                                           # nothing can be written there
+    trials[0].run.tokenizer_file.mkdir()  # nothing can be written there
     [failure] = ablation.carry_out(trials, 1, told.append)
     assert failure.startswith("base-seed0: exit code 2; scratchformer: ") and "tokenizer" in failure
     assert trials[1].next_command() == [] and failure in told
@@ -187,16 +213,33 @@ def test_prepared_text_settles_the_vocabulary(cli, prepared, tmp_path):
     found = json.loads((out / "ablations.json").read_text(encoding="utf-8"))
     assert found["config"]["model.vocab_size"] == 60 and len(found["runs"]) == 2
     assert found["rows"]["base"]["parameters"] < 10_000
-    again = cli(*[word if word != "D1" else "base" for word in command])            # fewer rows: what is there stays
+    again = cli(*[word if word != "D1" else "base" for word in command])  # fewer rows: what is there stays
     assert again.code == 0 and "1 runs, 0 of them not done yet" in again.err and "2 runs that are done" in again.err
 
 
 def test_the_command_goes_on_where_it_was_killed(corpus, tmp_path):
     """As a user types it: kill -9 of the whole, then the same command again."""
-    settings = [f"--set={key}={value}" for key, value in (QUICK | {"steps": 60, "validate_every": 30}).items()
-                if key != "threads"]
-    command = command_of(["ablate", "--rows", "D1", "--seeds", "1", "--jobs", "1", "--data", str(corpus), "--out",
-                          str(tmp_path / "out"), *settings])
+    settings = [
+        f"--set={key}={value}"
+        for key, value in (QUICK | {"steps": 60, "validate_every": 30}).items()
+        if key != "threads"
+    ]
+    command = command_of(
+        [
+            "ablate",
+            "--rows",
+            "D1",
+            "--seeds",
+            "1",
+            "--jobs",
+            "1",
+            "--data",
+            str(corpus),
+            "--out",
+            str(tmp_path / "out"),
+            *settings,
+        ]
+    )
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     log = tmp_path / "out" / "base-seed0" / "log.jsonl"
     while not log.exists() and process.poll() is None:
@@ -219,13 +262,16 @@ def test_the_command_goes_on_where_it_was_killed(corpus, tmp_path):
 
 @pytest.mark.parametrize(("freedom", "quantile"), [(1, 12.706), (2, 4.303), (5, 2.571), (38, 2.024), (1000, 1.962)])
 def test_students_distribution(freedom, quantile):
-    assert student(freedom) == pytest.approx(quantile, abs=5e-4)                   # as printed in any table of it
+    assert student(freedom) == pytest.approx(quantile, abs=5e-4)  # as printed in any table of it
 
 
 def runs_of(values):
     """values (rows, seeds), NaN where there is no run"""
-    return [{"row": f"row {row}", "seed": seed, "loss": float(value)}
-            for (row, seed), value in np.ndenumerate(values) if not math.isnan(value)]
+    return [
+        {"row": f"row {row}", "seed": seed, "loss": float(value)}
+        for (row, seed), value in np.ndenumerate(values)
+        if not math.isnan(value)
+    ]
 
 
 def test_a_difference_is_that_of_the_means():
@@ -233,7 +279,7 @@ def test_a_difference_is_that_of_the_means():
     difference, margin = effects_of(runs_of(values), "loss").difference("row 4", "row 2")
     assert difference == pytest.approx(values[4].mean() - values[2].mean())
     left_over = values - values.mean(0) - values.mean(1, keepdims=True) + values.mean()
-    assert margin == pytest.approx(2.306 * math.sqrt((left_over ** 2).sum() / 8 * 2 / 3), rel=1e-3)       # t of 8
+    assert margin == pytest.approx(2.306 * math.sqrt((left_over**2).sum() / 8 * 2 / 3), rel=1e-3)  # t of 8
 
 
 def test_a_seed_that_is_missing_is_no_advantage():
@@ -261,21 +307,32 @@ def test_a_single_seed_gives_no_interval_and_no_verdict():
     assert {verdict(claim, 1.0, margin) for claim in CLAIMS} == {"no verdict (too few seeds)"}
 
 
-@pytest.mark.parametrize(("better", "difference", "margin", "expected"), [
-    ("base", 0.2, 0.1, "replicates"), ("base", 0.2, 0.3, "inconclusive"), ("base", -0.2, 0.1, "does not at this scale"),
-    ("base", -0.2, 0.3, "inconclusive"),
-    (None, 0.01, 0.02, "replicates"), (None, -0.04, 0.02, "inconclusive"), (None, -0.2, 0.1, "does not at this scale"),
-    (None, 0.0, 0.2, "inconclusive"),
-])
+@pytest.mark.parametrize(
+    ("better", "difference", "margin", "expected"),
+    [
+        ("base", 0.2, 0.1, "replicates"),
+        ("base", 0.2, 0.3, "inconclusive"),
+        ("base", -0.2, 0.1, "does not at this scale"),
+        ("base", -0.2, 0.3, "inconclusive"),
+        (None, 0.01, 0.02, "replicates"),
+        (None, -0.04, 0.02, "inconclusive"),
+        (None, -0.2, 0.1, "does not at this scale"),
+        (None, 0.0, 0.2, "inconclusive"),
+    ],
+)
 def test_verdicts(better, difference, margin, expected):
     assert verdict(Claim("", ("base", "E"), better, "loss"), difference, margin) == expected
 
 
 def test_the_papers_own_numbers_bear_its_claims_out():
     """With one exception, of which the module speaks: the step from N = 6 to 8 gains perplexity, but no BLEU."""
-    found = {"rows": dict.fromkeys(PAPER_TABLE3),
-             "runs": [{"row": row, "seed": 0, "loss": math.log(printed.ppl), "bleu": printed.bleu}
-                      for row, printed in PAPER_TABLE3.items()]}
+    found = {
+        "rows": dict.fromkeys(PAPER_TABLE3),
+        "runs": [
+            {"row": row, "seed": 0, "loss": math.log(printed.ppl), "bleu": printed.bleu}
+            for row, printed in PAPER_TABLE3.items()
+        ],
+    }
     judgements = judged(found)
     assert len(judgements) == len(CLAIMS)
     nearly = [judgement for judgement in judgements if "identical" in judgement["claim"]]

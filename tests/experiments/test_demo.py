@@ -22,4 +22,4 @@ def test_demo_trains_translates_scores_and_goes_on(tmp_path, small_config, monke
     demo.run_demo(tmp_path / "run")
     again = capsys.readouterr().out
     assert "going on with it" in again
-    assert again[again.index("  source"):] == printed[printed.index("  source"):]
+    assert again[again.index("  source") :] == printed[printed.index("  source") :]

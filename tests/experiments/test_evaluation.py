@@ -22,8 +22,23 @@ from scratchformer.training.run import RunDirectory, load_run
 
 SOURCES = ["the dog sees a cat", "", "a big bird and the old cat", "the cat hears the old dog", "a dog"]
 REFERENCES = ["Kater ein sieht Hund der", "Hund", "Kater alter der und Vogel großer ein", "", "„Hund ein“"]
-KEPT = ["checkpoint", "step", "source", "reference", "beam", "alpha", "n_sentences", "bleu", "bleu_signature", "chrf",
-        "chrf_signature", "length_ratio", "brevity_penalty", "paper_bleu", "paper_signature"]
+KEPT = [
+    "checkpoint",
+    "step",
+    "source",
+    "reference",
+    "beam",
+    "alpha",
+    "n_sentences",
+    "bleu",
+    "bleu_signature",
+    "chrf",
+    "chrf_signature",
+    "length_ratio",
+    "brevity_penalty",
+    "paper_bleu",
+    "paper_signature",
+]
 
 
 @pytest.fixture
@@ -46,6 +61,7 @@ def named(test_files):
 def nothing_is_translated(monkeypatch):
     def fail(*arguments):
         raise AssertionError("translated, though it was in vain")
+
     monkeypatch.setattr(Translator, "stream", fail)
 
 
@@ -76,8 +92,10 @@ def test_what_is_kept(cli, own_run, named, test_files, monkeypatch):
     assert cli("evaluate", own_run.path, *named, "--paper", "--checkpoint", "last", "--alpha", 1).code == 0
     first, second = own_run.read_evaluations()
     assert sorted(first) == sorted(second) == sorted(KEPT)
-    for kept, checkpoint, beam, alpha in ((first, own_run.checkpoints.best, 1, 0.6),
-                                          (second, own_run.checkpoints.of_step(12), 4, 1)):
+    for kept, checkpoint, beam, alpha in (
+        (first, own_run.checkpoints.best, 1, 0.6),
+        (second, own_run.checkpoints.of_step(12), 4, 1),
+    ):
         assert (kept["checkpoint"], kept["beam"], kept["alpha"]) == (checkpoint.name, beam, alpha)
         assert (kept["source"], kept["reference"]) == (str(test_files / "test.en"), str(test_files / "test.de"))
         expected = corpus_scores(load_run(own_run.path, checkpoint).translate(SOURCES, beam, alpha), REFERENCES)
@@ -106,8 +124,15 @@ def test_two_runs(cli, own_run, named, tmp_path):
     other = RunDirectory(shutil.copytree(own_run.path, tmp_path / "other"))
     config = configs.load(other.config_file)
     other.write_config(configs.with_settings(config, {"decoding.beam": 2, "decoding.alpha": 1.0}))
-    command = ["evaluate", own_run.path, *named, "--against", other.path, "--against-checkpoint",
-               other.checkpoints.of_step(3)]
+    command = [
+        "evaluate",
+        own_run.path,
+        *named,
+        "--against",
+        other.path,
+        "--against-checkpoint",
+        other.checkpoints.of_step(3),
+    ]
     code, printed, said = cli(*command, "--json")
     assert (code, said) == (0, "")
     result = json.loads(printed)
@@ -116,8 +141,9 @@ def test_two_runs(cli, own_run, named, tmp_path):
     assert result["bleu"] == corpus_scores(ours, REFERENCES).bleu
     assert result["against"]["chrf"] == corpus_scores(theirs, REFERENCES).chrf
     assert (result["against"]["beam"], result["against"]["alpha"], result["against"]["step"]) == (2, 1, 3)
-    assert result["comparison"] == json.loads(json.dumps(
-        [each._asdict() for each in evaluation.compare(ours, theirs, REFERENCES)]))
+    assert result["comparison"] == json.loads(
+        json.dumps([each._asdict() for each in evaluation.compare(ours, theirs, REFERENCES)])
+    )
     assert [kept["bleu"] for kept in own_run.read_evaluations()] == [result["bleu"]]
     assert [kept["bleu"] for kept in other.read_evaluations()] == [result["against"]["bleu"]]
 
@@ -127,18 +153,22 @@ def test_two_runs(cli, own_run, named, tmp_path):
     assert f"{other.path}: step_00000003.safetensors, step 3\n" in printed and "seed:12345" in printed
 
 
-@pytest.mark.parametrize("data, complaint", [
-    ({"directory": ""}, "scratchformer data tiny --out text/tiny"),
-    ({"train_source": "a", "train_target": "b"}, "give --source and --reference"),
-    ({}, "neither test.en nor test.en.gz"),
-])
+@pytest.mark.parametrize(
+    "data, complaint",
+    [
+        ({"directory": ""}, "scratchformer data tiny --out text/tiny"),
+        ({"train_source": "a", "train_target": "b"}, "give --source and --reference"),
+        ({}, "neither test.en nor test.en.gz"),
+    ],
+)
 def test_a_run_without_a_test_set(refused, own_run, nothing_is_translated, data, complaint):
     said = refused("evaluate", with_data(own_run, **data).path)
     assert complaint in said and "--source" in said and "--reference" in said
 
 
-def test_what_is_refused_before_anything_is_translated(refused, own_run, named, test_files, tmp_path,
-                                                       nothing_is_translated):
+def test_what_is_refused_before_anything_is_translated(
+    refused, own_run, named, test_files, tmp_path, nothing_is_translated
+):
     evaluate = ["evaluate", own_run.path, *named]
     assert "give both" in refused(*evaluate[:4])
     assert "no run here" in refused(*evaluate, "--against", tmp_path / "nowhere")
@@ -158,6 +188,7 @@ def test_what_is_refused_before_anything_is_translated(refused, own_run, named, 
 def test_translations_are_written_even_if_scoring_fails(refused, own_run, named, tmp_path, monkeypatch):
     def fail(*arguments):
         raise UserError("no score today")
+
     monkeypatch.setattr(evaluation, "assess", fail)
     (tmp_path / "out").symlink_to(tmp_path / "kept")
     assert "no score today" in refused("evaluate", own_run.path, *named, "--output", tmp_path / "out")
@@ -168,6 +199,7 @@ def test_translations_are_written_even_if_scoring_fails(refused, own_run, named,
 def test_what_was_there_stays_if_translating_fails(cli, own_run, named, tmp_path, monkeypatch):
     def interrupted(*arguments):
         raise KeyboardInterrupt
+
     monkeypatch.setattr(Translator, "stream", interrupted)
     out = tmp_path / "results" / "out"
     out.parent.mkdir()
@@ -179,6 +211,7 @@ def test_what_was_there_stays_if_translating_fails(cli, own_run, named, tmp_path
 def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch):
     def no_space(*arguments):
         raise OSError(28, "No space left on device")
+
     (tmp_path / "out").write_text("of last time")
     monkeypatch.setattr(evaluation.os, "replace", no_space)
     for path in (tmp_path / "out", Path("/dev/full")):
@@ -210,8 +243,15 @@ def test_score_says_what_evaluate_said(cli, own_run, named, tmp_path):
 
 
 def test_score_for_people(cli, test_files):
-    code, printed, said = cli("score", test_files / "test.de", "--reference", test_files / "test.de", "--paper",
-                              "--against", test_files / "test.en")
+    code, printed, said = cli(
+        "score",
+        test_files / "test.de",
+        "--reference",
+        test_files / "test.de",
+        "--paper",
+        "--against",
+        test_files / "test.en",
+    )
     assert (code, said) == (0, "")
     lines = printed.splitlines()
     assert lines[0].startswith("BLEU 100.00  (nrefs:1|") and lines[2].startswith("BLEU 100.00 as the paper's script")
@@ -236,19 +276,25 @@ def test_what_score_refuses(refused, test_files, tmp_path):
 def some_text(seed, n, wrong):
     random = np.random.default_rng(seed)
     references = [list(random.choice(list("abcdefgh"), random.integers(6, 14))) for _ in range(n)]
-    return [[" ".join("x" if random.random() < share else word for word in line) for line in references]
-            for share in (0, *wrong)]
+    return [
+        [" ".join("x" if random.random() < share else word for word in line) for line in references]
+        for share in (0, *wrong)
+    ]
 
 
 def test_the_bootstrap_is_that_of_the_lesson():
     references, ours, theirs = some_text(0, 120, (0.10, 0.13))
-    tables = [bleu_by_hand.count_table([line.split() for line in lines], [line.split() for line in references])
-              for lines in (ours, theirs)]
+    tables = [
+        bleu_by_hand.count_table([line.split() for line in lines], [line.split() for line in references])
+        for lines in (ours, theirs)
+    ]
     drawn = np.random.default_rng(12345).choice(120, size=(1000, 120), replace=True)
     a, b = (bleu_by_hand.bleu_of_samples(table, drawn) for table in tables)
     comparison = evaluation.compare(ours, theirs, references)[0]
-    for values, (low, high), score, lines in ((a, comparison.interval, comparison.score, ours),
-                                              (b, comparison.other_interval, comparison.other_score, theirs)):
+    for values, (low, high), score, lines in (
+        (a, comparison.interval, comparison.score, ours),
+        (b, comparison.other_interval, comparison.other_score, theirs),
+    ):
         half = np.subtract(*np.sort(values)[[974, 25]]) / 2
         assert (low, high) == pytest.approx((values.mean() - half, values.mean() + half), rel=1e-5)
         assert score == pytest.approx(corpus_scores(lines, references).bleu) and low < score < high

@@ -17,8 +17,12 @@ from scratchformer.nn.optim import noam
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.tokenizer import BOS, EOS, Tokenizer
 
-SENTENCES = ["the dog sees a cat .", "a cat sees the old dog .",
-             "der hund sieht eine katze .", "eine katze sieht den hund ."]
+SENTENCES = [
+    "the dog sees a cat .",
+    "a cat sees the old dog .",
+    "der hund sieht eine katze .",
+    "eine katze sieht den hund .",
+]
 SENTENCE = "the old cat sees a dog ."
 N, H, WARMUP = 2, 2, 4
 
@@ -35,17 +39,27 @@ def translator():
 def step_entries(n):
     """A log of n steps, of 1000, 1010, 1020, ... target tokens."""
     tokens = [1000 + 10 * step for step in range(n)]
-    return [{"step": step, "loss": 5 / step, "target_tokens": tokens[step - 1], "all_target_tokens": sum(tokens[:step]),
-             "learning_rate": noam(step, 24, WARMUP)} for step in range(1, n + 1)]
+    return [
+        {
+            "step": step,
+            "loss": 5 / step,
+            "target_tokens": tokens[step - 1],
+            "all_target_tokens": sum(tokens[:step]),
+            "learning_rate": noam(step, 24, WARMUP),
+        }
+        for step in range(1, n + 1)
+    ]
 
 
 def every_figure(translator):
     steps = step_entries(9)
     seen = {"step": 9, "loss": 1.5, "bleu": 20.0, "all_target_tokens": 9360}
-    return {"loss": figures.loss_figure(steps, [seen], [seen]),
-            "schedule": figures.schedule_figure(24, WARMUP, 1.0, 20, steps),
-            "positions": figures.positions_figure(translator.model),
-            "attention": figures.attention_figure(translator, SENTENCE)}
+    return {
+        "loss": figures.loss_figure(steps, [seen], [seen]),
+        "schedule": figures.schedule_figure(24, WARMUP, 1.0, 20, steps),
+        "positions": figures.positions_figure(translator.model),
+        "attention": figures.attention_figure(translator, SENTENCE),
+    }
 
 
 def texts(figure):
@@ -58,20 +72,24 @@ def texts(figure):
 
 def test_losses_stand_over_millions_of_target_tokens():
     steps = step_entries(3)
-    validation = [{"step": 2, "loss": 2.0, "all_target_tokens": 2010},
-                  {"step": 3, "loss": 1.5, "all_target_tokens": 3030}]
+    validation = [
+        {"step": 2, "loss": 2.0, "all_target_tokens": 2010},
+        {"step": 3, "loss": 1.5, "all_target_tokens": 3030},
+    ]
     [axes] = figures.loss_figure(steps, validation, []).axes
     raw, mean, validated = axes.lines
     np.testing.assert_allclose(raw.get_xydata(), [(0.001, 5), (0.00201, 2.5), (0.00303, 5 / 3)])
-    np.testing.assert_allclose(mean.get_xydata(), raw.get_xydata())                # too few steps for a wider window
+    np.testing.assert_allclose(mean.get_xydata(), raw.get_xydata())  # too few steps for a wider window
     np.testing.assert_allclose(validated.get_xydata(), [(0.00201, 2.0), (0.00303, 1.5)])
     assert "millions" in axes.get_xlabel() and "nats" in axes.get_ylabel()
     assert f"lowest 1.500, perplexity {math.exp(1.5):.2f}" in texts(axes)
 
 
 def test_perplexities_stand_over_tokens_and_bleu_over_steps():
-    entries = [{"step": 2, "perplexity": 40.0, "bleu": 10.0, "all_target_tokens": 2010},
-               {"step": 3, "perplexity": 20.0, "bleu": 12.0, "all_target_tokens": 3030}]
+    entries = [
+        {"step": 2, "perplexity": 40.0, "bleu": 10.0, "all_target_tokens": 2010},
+        {"step": 3, "perplexity": 20.0, "bleu": 12.0, "all_target_tokens": 3030},
+    ]
     [axes] = figures.perplexity_figure(entries).axes
     np.testing.assert_allclose(axes.lines[0].get_xydata(), [(0.00201, 40), (0.00303, 20)])
     assert axes.get_yscale() == "log" and "perplexity" in axes.get_ylabel()
@@ -97,7 +115,7 @@ def test_the_running_mean_is_one_over_tokens():
     values, weights = np.array([4.0, 1.0, 1.0, 6.0]), np.array([1.0, 3.0, 1.0, 1.0])
     np.testing.assert_allclose(figures.running_mean(values, weights, 1), values)
     np.testing.assert_allclose(figures.running_mean(values, weights, 3), [4, 8 / 5, 10 / 5, 7 / 2])
-    mean = figures.loss_figure(step_entries(200), [], []).axes[0].lines[1]         # a window of 200 / 50 steps
+    mean = figures.loss_figure(step_entries(200), [], []).axes[0].lines[1]  # a window of 200 / 50 steps
     losses, tokens = ([entry[name] for entry in step_entries(200)] for name in ("loss", "target_tokens"))
     assert mean.get_ydata()[100] == pytest.approx(np.average(losses[98:103], weights=tokens[98:103]))
 
@@ -150,9 +168,9 @@ def test_sinusoids_are_drawn_once_sines_first():
     np.testing.assert_array_equal(drawn[:, 12:], vectors[:, 1::2])
     assert [tick.get_text() for tick in map_axes.get_xticklabels()] == ["0", "12", "1", "13", "23"]
     distance, product = product_axes.lines[0].get_data()
-    assert product[distance == 0] == pytest.approx(24 / 2)                         # sin^2 + cos^2 = 1 in each pair
+    assert product[distance == 0] == pytest.approx(24 / 2)  # sin^2 + cos^2 = 1 in each pair
     assert product[distance == 7] == pytest.approx(product[distance == -7])
-    assert product[distance == 7] == pytest.approx(vectors[10] @ vectors[17])      # the distance alone decides
+    assert product[distance == 7] == pytest.approx(vectors[10] @ vectors[17])  # the distance alone decides
 
 
 def test_learned_positions_of_both_stacks_are_drawn():
@@ -195,7 +213,7 @@ def test_rows_are_named_after_the_piece_they_write(translator, monkeypatch):
     source = np.array([translator.tokenizer.encode([SENTENCE])[0] + [EOS]])
     _, cache = translator.model.forward(source, np.array([[BOS, *ids]]))
     cross = [weights[0] for weights in attention_weights(cache) if weights.shape[-1] == source.size]
-    np.testing.assert_array_equal(alignment.weights, cross[N:])                    # after those of the encoder
+    np.testing.assert_array_equal(alignment.weights, cross[N:])  # after those of the encoder
 
 
 def test_a_translation_that_does_not_end_has_no_end_symbol(translator):
@@ -211,7 +229,7 @@ def test_a_translation_that_does_not_end_has_no_end_symbol(translator):
 def test_dollars_are_text(translator):
     figure = figures.attention_figure(translator, r"$\frac$ _ ^ $")
     assert figure.get_suptitle().startswith(r"$\frac$ _ ^ $")
-    figure.draw_without_rendering()                                                # mathtext would raise ValueError
+    figure.draw_without_rendering()  # mathtext would raise ValueError
 
 
 @pytest.mark.parametrize("sentence", ["", "  \n"])

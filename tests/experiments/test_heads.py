@@ -12,14 +12,22 @@ from scratchformer.text.bundled import Example, words
 from scratchformer.text.tokenizer import Tokenizer
 
 PAIR = [
-    Example("The old cow avoids the square because it is too sick.",
-            "Die alte Kuh meidet den Platz, weil sie zu krank ist.", "pronoun_choice", "",
-            [[0, 0], [1, 1], [2, 2], [3, 3], [4, 4], [5, 5], [6, 7], [7, 8], [8, 11], [9, 9], [10, 10], [11, 12]],
-            {"pronoun": 7, "antecedent": 2, "rival": 5, "target_pronoun": 8, "expected": "sie", "pair": 0}),
-    Example("The old cow avoids the square because it is too icy.",
-            "Die alte Kuh meidet den Platz, weil er zu eisig ist.", "pronoun_choice", "",
-            [[0, 0], [1, 1], [2, 2], [3, 3], [4, 4], [5, 5], [6, 7], [7, 8], [8, 11], [9, 9], [10, 10], [11, 12]],
-            {"pronoun": 7, "antecedent": 5, "rival": 2, "target_pronoun": 8, "expected": "er", "pair": 0}),
+    Example(
+        "The old cow avoids the square because it is too sick.",
+        "Die alte Kuh meidet den Platz, weil sie zu krank ist.",
+        "pronoun_choice",
+        "",
+        [[0, 0], [1, 1], [2, 2], [3, 3], [4, 4], [5, 5], [6, 7], [7, 8], [8, 11], [9, 9], [10, 10], [11, 12]],
+        {"pronoun": 7, "antecedent": 2, "rival": 5, "target_pronoun": 8, "expected": "sie", "pair": 0},
+    ),
+    Example(
+        "The old cow avoids the square because it is too icy.",
+        "Die alte Kuh meidet den Platz, weil er zu eisig ist.",
+        "pronoun_choice",
+        "",
+        [[0, 0], [1, 1], [2, 2], [3, 3], [4, 4], [5, 5], [6, 7], [7, 8], [8, 11], [9, 9], [10, 10], [11, 12]],
+        {"pronoun": 7, "antecedent": 5, "rival": 2, "target_pronoun": 8, "expected": "er", "pair": 0},
+    ),
 ]
 TWO_TO_ONE = Example("He turns it on.", "Er schaltet ein.", "other", "", [[0, 0], [1, 1], [3, 1], [3, 2]], None)
 N, H = 2, 3
@@ -28,7 +36,7 @@ N, H = 2, 3
 @pytest.fixture(scope="module")
 def translator():
     text = [sentence for example in PAIR for sentence in (example.source, example.target)]
-    tokenizer = Tokenizer.train([*text, *["er sie es"] * 9], 60)                         # many words are several pieces
+    tokenizer = Tokenizer.train([*text, *["er sie es"] * 9], 60)  # many words are several pieces
     config = ModelConfig(vocab_size=60, N=N, d_model=24, d_ff=16, h=H)
     return Translator(Transformer(config, seed=0, dtype="float64"), tokenizer)
 
@@ -41,13 +49,15 @@ def test_every_piece_is_a_part_of_its_word(translator):
         [ids] = translator.tokenizer.encode([sentence])
         pieces, word_of = translator.tokenizer.pieces(ids), heads.words_of_pieces(translator.tokenizer, sentence)
         assert len(word_of) == len(pieces) + 1 and word_of[-1] == -1
-        spelt = ["".join(piece for piece, owner in zip(pieces, word_of) if owner == number).replace("▁", "")
-                 for number in range(len(words(sentence)))]
+        spelt = [
+            "".join(piece for piece, owner in zip(pieces, word_of) if owner == number).replace("▁", "")
+            for number in range(len(words(sentence)))
+        ]
         assert spelt == words(sentence)
 
 
 def test_a_lone_mark_of_a_beginning_belongs_to_the_word_behind_it():
-    tokenizer = Tokenizer.train(["ab ac ad", "b c d"], 9)                            # single characters
+    tokenizer = Tokenizer.train(["ab ac ad", "b c d"], 9)  # single characters
     [ids] = tokenizer.encode(["b a"])
     assert "▁" in tokenizer.pieces(ids)
     spelt = {number: "" for number in (0, 1)}
@@ -88,10 +98,14 @@ def attended_with(cross, source_word, target_word):
 
 
 def test_pieces_of_a_word_are_summed_as_keys_and_averaged_as_queries():
-    cross = np.array([[0.3, 0.3, 0.4, 0.0],                                        # pieces of word 0: 0.6 in all
-                      [0.0, 0.0, 0.2, 0.8],                                        # the end symbol is never chosen
-                      [0.2, 0.1, 0.7, 0.0],                                        # word 1: 0.3 + 1.0 against 0.7
-                      [0.5, 0.5, 0.0, 0.0]])
+    cross = np.array(
+        [
+            [0.3, 0.3, 0.4, 0.0],  # pieces of word 0: 0.6 in all
+            [0.0, 0.0, 0.2, 0.8],  # the end symbol is never chosen
+            [0.2, 0.1, 0.7, 0.0],  # word 1: 0.3 + 1.0 against 0.7
+            [0.5, 0.5, 0.0, 0.0],
+        ]
+    )
     attended = attended_with(cross, [0, 0, 1, -1], [0, 2, 1, 1])
     np.testing.assert_array_equal(heads.aligned_words(cross, attended), [0, 0, 1])
     np.testing.assert_array_equal(heads.aligned_words(np.stack([cross, cross]), attended), [[0, 0, 1]] * 2)
@@ -103,7 +117,7 @@ def test_the_gold_alignment_is_right_throughout():
 
 
 def test_one_link_of_a_word_with_two_counts_as_right_but_misses_a_link():
-    score = heads.alignment_score([np.array([0, 3, 0, 0])], [TWO_TO_ONE])          # "ein" wrong, "." renders nothing
+    score = heads.alignment_score([np.array([0, 3, 0, 0])], [TWO_TO_ONE])  # "ein" wrong, "." renders nothing
     assert score.accuracy == pytest.approx(2 / 3)
     assert score.error_rate == pytest.approx(1 - 2 * 2 / (3 + 4))
     assert heads.alignment_by_chance([TWO_TO_ONE]) == pytest.approx((1 + 2 + 1) / 5 / 3)
@@ -127,17 +141,20 @@ def test_the_weights_of_a_pronoun_are_read_off_where_it_looks(translator):
     example = PAIR[0]
     attended = heads.attend(translator, example)
     blank = [np.zeros_like(weights) for weights in attended[:3]]
-    pieces = {name: np.flatnonzero(attended.source_word == example.coreference[name])
-              for name in ("pronoun", "antecedent", "rival")}
+    pieces = {
+        name: np.flatnonzero(attended.source_word == example.coreference[name])
+        for name in ("pronoun", "antecedent", "rival")
+    }
     writing = np.flatnonzero(attended.target_word == 8)[0]
     # a piece is read a step after it is written
     german = {word: np.flatnonzero(attended.target_word == word) + 1 for word in (0, 2, 4, 5)}
     blank[0][0, 0][np.ix_(pieces["pronoun"], pieces["antecedent"])] = 1
-    blank[1][1, 1, writing, german[2]] = 2                                         # Kuh
-    blank[1][1, 1, writing, german[4]] = 3                                         # den
+    blank[1][1, 1, writing, german[2]] = 2  # Kuh
+    blank[1][1, 1, writing, german[4]] = 3  # den
     blank[2][1, 2, writing, pieces["rival"]] = 4
-    encoder, cross, nouns, articles = heads.pronoun_weights(attended._replace(
-        encoder=blank[0], decoder=blank[1], cross=blank[2]), example).values()
+    encoder, cross, nouns, articles = heads.pronoun_weights(
+        attended._replace(encoder=blank[0], decoder=blank[1], cross=blank[2]), example
+    ).values()
     expected = np.zeros((4, N, H, 2))
     expected[0, 0, 0, 0] = len(pieces["antecedent"])
     expected[1, 1, 2, 1] = 4 * len(pieces["rival"])
@@ -149,8 +166,12 @@ def test_the_weights_of_a_pronoun_are_read_off_where_it_looks(translator):
 
 
 def test_a_head_of_the_first_encoder_layer_cannot_tell_the_two_sentences_of_a_pair_apart(translator):
-    weights = np.stack([heads.pronoun_weights(heads.attend(translator, example), example)[heads.PRONOUN_VIEWS[0]][0]
-                        for example in PAIR])                                      # (2, H, 2)
+    weights = np.stack(
+        [
+            heads.pronoun_weights(heads.attend(translator, example), example)[heads.PRONOUN_VIEWS[0]][0]
+            for example in PAIR
+        ]
+    )  # (2, H, 2)
     for head in range(H):
         assert heads.pronoun_score(weights[:, head], PAIR)[2:] == (0.5, 0)
 
@@ -199,7 +220,7 @@ def test_a_head_taken_away_is_missing_from_what_enters_the_output_projection(tra
     shapes = [(2, 4, H, layer.d_k), (2, 4, H, layer.d_k), (2, 4, H, layer.d_v)]
     q, k, v = (random.normal(size=shape) for shape in shapes)
     silent = v.copy()
-    silent[:, :, 1] = 0                                                            # a head without values says 0
+    silent[:, :, 1] = 0  # a head without values says 0
     expected, _ = layer._attend(q, k, silent, Mask(), None)
     before = layer.output.weight.data.copy()
     with heads.without_heads(layer, [1]):
@@ -220,10 +241,10 @@ def test_the_choice_of_a_pronoun_is_that_of_the_logits_at_its_place(translator, 
     source_ids, target_in_ids, target_out_ids = heads.teacher_forced(tokenizer, PAIR)
     assert (target_in_ids[:, 1:] == target_out_ids[:, :-1]).all()
     logits = np.zeros((*target_out_ids.shape, 60))
-    for row, (example, pronoun) in enumerate(zip(PAIR, ["sie", "es"])):            # right, then wrong
+    for row, (example, pronoun) in enumerate(zip(PAIR, ["sie", "es"])):  # right, then wrong
         writing = np.flatnonzero(heads.words_of_pieces(tokenizer, example.target) == 8)[0]
         logits[row, writing, tokenizer.encode([pronoun])[0][0]] = 5
-        logits[row, writing, 0] = 9                                                # more probable than they: no matter
+        logits[row, writing, 0] = 9  # more probable than they: no matter
     monkeypatch.setattr(translator.model, "forward", lambda *ids: (logits, None))
     assert heads.pronoun_choice(translator, PAIR) == pytest.approx((0.5, 0, np.log(60)))
 

@@ -40,8 +40,9 @@ def test_table_2_is_what_eight_gpus_could_compute(name, capacity):
     assert paper.hours == pytest.approx(paper.steps * paper.step_seconds / 3600, rel=0.1)
 
 
-@pytest.mark.parametrize("config, a_step, all_steps, share", [(BASE, 9.5e12, 9.5e17, 0.29),
-                                                              (BIG, 3.2e13, 9.7e18, 0.42)])
+@pytest.mark.parametrize(
+    "config, a_step, all_steps, share", [(BASE, 9.5e12, 9.5e17, 0.29), (BIG, 3.2e13, 9.7e18, 0.42)]
+)
 def test_matrix_products_of_the_papers_models(config, a_step, all_steps, share):
     load = plan.assumed_load(config)
     assert (load.source_tokens, load.target_tokens) == pytest.approx((25_000, 25_000))
@@ -78,10 +79,13 @@ def test_the_padding_that_is_assumed_is_that_of_scattered_lengths():
     """Lengths of mean 29 that scatter as text does, in the paper's batches: 25,000 tokens, a tenth of all padding."""
     random = np.random.default_rng(0)
     both = random.normal(size=60_000)
-    lengths = [np.exp(3.22 + 0.54 * (0.93 * both + 0.37 * random.normal(size=60_000))).round().clip(2, 150).astype(int)
-               for _ in range(2)]
-    sides = [plan.Sequences(np.full(each.sum(), 5, np.int32), np.concatenate([[0], np.cumsum(each)]))
-             for each in lengths]
+    lengths = [
+        np.exp(3.22 + 0.54 * (0.93 * both + 0.37 * random.normal(size=60_000))).round().clip(2, 150).astype(int)
+        for _ in range(2)
+    ]
+    sides = [
+        plan.Sequences(np.full(each.sum(), 5, np.int32), np.concatenate([[0], np.cumsum(each)])) for each in lengths
+    ]
     batches = BatchPlan(plan.EncodedPairs(*sides, np.arange(60_000), 256, 0), 4096, 8, seed=0)
     steps = [batches.micro_batches(step) for step in batches.epoch(0)]
     whole = [step for step in steps if sum(batch.n_positions for batch in step) > 0.7 * 2 * 32768]
@@ -94,8 +98,7 @@ def test_the_padding_that_is_assumed_is_that_of_scattered_lengths():
 
 
 def test_the_load_of_prepared_text_is_that_of_the_text(small_config, prepared):
-    assert (plan.counted_load(small_config(**{"data.directory": str(prepared)}))
-            == plan.counted_load(small_config()))
+    assert plan.counted_load(small_config(**{"data.directory": str(prepared)})) == plan.counted_load(small_config())
 
 
 # How long a step takes ------------------------------------------------------------------------------------------------
@@ -151,8 +154,9 @@ def test_noise_makes_no_time_of_adam_negative():
     assert (timed.once, timed.each, timed.per_pair) == pytest.approx((0, 7.9 / 6, 0))
 
 
-@pytest.mark.parametrize("seconds", [(1.0, 5.5, 1.9), (1.0, 5.0, 2.2), (2.0, 30.0, 2.1), (1.0, 0.5, 1.5),
-                                     (1.0, 9.0, 0.5)])
+@pytest.mark.parametrize(
+    "seconds", [(1.0, 5.5, 1.9), (1.0, 5.0, 2.2), (2.0, 30.0, 2.1), (1.0, 0.5, 1.5), (1.0, 9.0, 0.5)]
+)
 def test_no_time_is_negative_and_what_was_measured_is_matched_as_well_as_may_be(seconds):
     """The first three are machines on which a larger micro-batch costs more than in proportion."""
     timed = plan.fitted(1, 4, [seconds])
@@ -161,7 +165,7 @@ def test_no_time_is_negative_and_what_was_measured_is_matched_as_well_as_may_be(
 
     def error(once, each, per_pair):
         of_all = once + each + per_pair, once + each + 4 * per_pair, once + 2 * (each + per_pair)
-        return sum((time - expected)**2 for time, expected in zip(of_all, seconds))
+        return sum((time - expected) ** 2 for time, expected in zip(of_all, seconds))
 
     around = [0, 0.01, 0.1, 1.0]
     for change in np.array(np.meshgrid(*[[-step for step in around] + around] * 3)).reshape(3, -1).T:
@@ -202,10 +206,12 @@ def test_the_steps_that_are_measured_are_those_of_training(small_config, monkeyp
 @pytest.fixture
 def planned(cli):
     """planned("tiny", ...) -> the JSON of a plan that took no longer than it had to"""
+
     def call(*arguments):
         outcome = cli("plan", *arguments, "--seconds", 0.01, "--json")
         assert outcome.code == 0, outcome
         return json.loads(outcome.out)
+
     return call
 
 
@@ -249,8 +255,10 @@ def test_what_is_measured_is_no_larger_than_a_real_micro_batch(planned, small_se
 def test_a_thread_more_takes_another_gradient_and_another_micro_batch(planned, small_settings):
     one, two = (planned("tiny", *small_settings, "--threads", n) for n in (1, 2))
     parts = one["memory"]
-    assert two["memory_needed"] - one["memory_needed"] == \
-        parts["activations of a micro-batch"] + parts["weights, gradients, moments"] / 4
+    assert (
+        two["memory_needed"] - one["memory_needed"]
+        == parts["activations of a micro-batch"] + parts["weights, gradients, moments"] / 4
+    )
 
 
 def test_the_table_says_how_each_number_is_known(cli, small_settings):
@@ -262,11 +270,12 @@ def test_the_table_says_how_each_number_is_known(cli, small_settings):
     assert plan.NOT_COUNTED in outcome.out
 
 
-@pytest.mark.parametrize("name, steps, hours", [("base", "100,000 steps", "12.00 hours"),
-                                                ("big", "300,000 steps", "84.00 hours")])
+@pytest.mark.parametrize(
+    "name, steps, hours", [("base", "100,000 steps", "12.00 hours"), ("big", "300,000 steps", "84.00 hours")]
+)
 def test_the_papers_hours_stand_beside_and_a_model_too_large_is_not_built(cli, monkeypatch, name, steps, hours):
     monkeypatch.setattr(sizes, "memory_bytes", lambda: 2**29)
-    monkeypatch.setattr(plan, "Trainer", None)                                     # whoever builds it fails
+    monkeypatch.setattr(plan, "Trainer", None)  # whoever builds it fails
     outcome = cli("plan", name)
     assert outcome.code == 1
     assert "NOT ENOUGH" in outcome.out and "not measured: there is not enough memory" in outcome.out
@@ -287,9 +296,17 @@ def test_memory_on_a_gpu_by_precision():
     assert sizes.accelerator_bytes(BASE, "fp16", 2**28)["logits"] == 2 * 4096 * 37_000
 
 
-@pytest.mark.parametrize("seconds, said", [
-    (0.01234, "0.0123 seconds"), (119, "119 seconds"), (150, "2.5 minutes"), (7200, "2.0 hours"),
-    (3.5 * 86400, "3.5 days"), (2000 * 365 * 86400, "2,000.0 years")])
+@pytest.mark.parametrize(
+    "seconds, said",
+    [
+        (0.01234, "0.0123 seconds"),
+        (119, "119 seconds"),
+        (150, "2.5 minutes"),
+        (7200, "2.0 hours"),
+        (3.5 * 86400, "3.5 days"),
+        (2000 * 365 * 86400, "2,000.0 years"),
+    ],
+)
 def test_a_time_is_told_in_the_unit_that_suits(seconds, said):
     assert sizes.spoken(seconds) == said
 
@@ -297,13 +314,19 @@ def test_a_time_is_told_in_the_unit_that_suits(seconds, said):
 # Bad input ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("arguments, complaint", [
-    (["--seconds", 0], "--seconds 0 must be above 0"), (["--seconds", "nan"], "--seconds nan"),
-    (["--seconds", "inf"], "--seconds inf"),
-    (["--nproc", 0], "--nproc 0 must be at least 1"), (["--nproc", 3], "3 processes, but training.accumulation=2"),
-    (["--set", "P_dorp=1"], "did you mean 'P_drop'"), (["--data", "nowhere"], "which is not a directory"),
-    (["--precision", "bf16"], "is for a GPU"),
-])
+@pytest.mark.parametrize(
+    "arguments, complaint",
+    [
+        (["--seconds", 0], "--seconds 0 must be above 0"),
+        (["--seconds", "nan"], "--seconds nan"),
+        (["--seconds", "inf"], "--seconds inf"),
+        (["--nproc", 0], "--nproc 0 must be at least 1"),
+        (["--nproc", 3], "3 processes, but training.accumulation=2"),
+        (["--set", "P_dorp=1"], "did you mean 'P_drop'"),
+        (["--data", "nowhere"], "which is not a directory"),
+        (["--precision", "bf16"], "is for a GPU"),
+    ],
+)
 def test_bad_input(refused, arguments, complaint):
     assert complaint in refused("plan", "tiny", *arguments)
 

@@ -20,10 +20,12 @@ DRAWN = {"test_the_same_run_gives_the_same_bytes", "test_a_place_that_cannot_be_
 @pytest.fixture
 def page(cli):
     """page(run, ...) -> the text of its report"""
+
     def write(run, *arguments):
         outcome = cli("report", run.path, *arguments)
         assert outcome.code == 0, outcome.err
         return (run.path / "report" / "report.md").read_text(encoding="utf-8")
+
     return write
 
 
@@ -70,8 +72,8 @@ def test_the_cost_is_counted_by_hand(page, own_run):
     """N = 1, d_model = 16, d_ff = 32, two heads, V = 60: each token meets these weights, six FLOPs each."""
     found = cells(page(own_run, "--tflops", 0.5))
     steps = [line for line in log_lines(own_run) if line["event"] == "step"]
-    of_source = 4 * 16 * 16 + 2 * 16 * 32 + 2 * 16 * 16                            # encoder; keys, values for decoder
-    of_target = 6 * 16 * 16 + 2 * 16 * 32 + 16 * 60                                # without them; and the output
+    of_source = 4 * 16 * 16 + 2 * 16 * 32 + 2 * 16 * 16  # encoder; keys, values for decoder
+    of_target = 6 * 16 * 16 + 2 * 16 * 32 + 16 * 60  # without them; and the output
     flops = 6 * sum(of_source * step["source_tokens"] + of_target * step["target_tokens"] for step in steps)
     capacity = 0.5e12 * sum(step["seconds"] for step in steps)
     assert float(found["matrix products with weights"][0].split()[0]) == pytest.approx(flops, rel=0.005)
@@ -84,8 +86,11 @@ def test_every_setting_that_departs_from_the_paper_is_told(page, own_run, small_
     found = cells(section(page(own_run), "Deviations"))
     here, base = configs.flat(small_config()), configs.flat(preset("base"))
     for key in here:
-        if key.split(".")[0] != "data" and here[key] != base[key] and key not in (
-                "training.validate_every", "training.keep"):
+        if (
+            key.split(".")[0] != "data"
+            and here[key] != base[key]
+            and key not in ("training.validate_every", "training.keep")
+        ):
             assert found.pop(f"`{key}`") == [str(here[key]), str(base[key])]
     assert found.keys() == {"setting", "---"}
 
@@ -99,8 +104,10 @@ def test_the_papers_presets_do_not_depart_from_themselves(name):
 def test_a_larger_vocabulary_and_a_gpus_precision_are_deviations():
     config = configs.with_settings(preset("C1"), {"vocab_size": 36_000, "device": "gpu"})
     assert report.nearest(config) == "C1" and report.nearest(preset("multi30k")) == "base"
-    assert report.differing(config, preset("C1")) == {"model.vocab_size": (36_000, 37_000),
-                                                      "training.precision": ("tf32", "fp32")}
+    assert report.differing(config, preset("C1")) == {
+        "model.vocab_size": (36_000, 37_000),
+        "training.precision": ("tf32", "fp32"),
+    }
 
 
 def test_the_same_run_gives_the_same_bytes(page, own_run, files_of):
@@ -120,10 +127,22 @@ def test_a_run_is_only_read(cli, own_run, files_of, tmp_path):
 
 # Beside the paper -----------------------------------------------------------------------------------------------------
 
-NEWSTEST2014 = {"checkpoint": "average.safetensors", "step": 100_000, "source": "/data/wmt14/test.en", "beam": 4,
-                "n_sentences": 3003, "alpha": 0.6, "bleu": 26.1, "bleu_signature": "a|b", "chrf": 55.5,
-                "chrf_signature": "c", "length_ratio": 0.99, "brevity_penalty": 1.0, "paper_bleu": 27.1,
-                "paper_signature": "d"}
+NEWSTEST2014 = {
+    "checkpoint": "average.safetensors",
+    "step": 100_000,
+    "source": "/data/wmt14/test.en",
+    "beam": 4,
+    "n_sentences": 3003,
+    "alpha": 0.6,
+    "bleu": 26.1,
+    "bleu_signature": "a|b",
+    "chrf": 55.5,
+    "chrf_signature": "c",
+    "length_ratio": 0.99,
+    "brevity_penalty": 1.0,
+    "paper_bleu": 27.1,
+    "paper_signature": "d",
+}
 
 
 def of_wmt(name):
@@ -136,15 +155,22 @@ def of_dataset(prepared):
     return lambda name: replace(read_manifest(prepared), dataset=name)
 
 
-@pytest.mark.parametrize("config, text, printed, said", [
-    (of_wmt("base"), "test", "27.3", "newstest2014, Table 2"), (of_wmt("big"), "test", "28.4", "newstest2014"),
-    (of_wmt("wmt14-en-fr-base"), "test", "38.1", "newstest2014"),
-    (of_wmt("wmt14-en-fr-big"), "test", "41.8 (41.0 in its text)", "newstest2014"),
-    (of_wmt("base"), "val", "25.8", "newstest2013, Table 3"), (of_wmt("big"), "val", "26.4", "newstest2013"),
-    (of_wmt("C1"), "val", "23.7", "newstest2013"), (of_wmt("D3"), "val", "25.3", "newstest2013"),
-    (of_wmt("C1"), "test", "–", "it has none for this model"), (of_wmt("base"), "other", "–", "it has none"),
-    (of_wmt("tiny"), "test", "–", "it has none"),
-])
+@pytest.mark.parametrize(
+    "config, text, printed, said",
+    [
+        (of_wmt("base"), "test", "27.3", "newstest2014, Table 2"),
+        (of_wmt("big"), "test", "28.4", "newstest2014"),
+        (of_wmt("wmt14-en-fr-base"), "test", "38.1", "newstest2014"),
+        (of_wmt("wmt14-en-fr-big"), "test", "41.8 (41.0 in its text)", "newstest2014"),
+        (of_wmt("base"), "val", "25.8", "newstest2013, Table 3"),
+        (of_wmt("big"), "val", "26.4", "newstest2013"),
+        (of_wmt("C1"), "val", "23.7", "newstest2013"),
+        (of_wmt("D3"), "val", "25.3", "newstest2013"),
+        (of_wmt("C1"), "test", "–", "it has none for this model"),
+        (of_wmt("base"), "other", "–", "it has none"),
+        (of_wmt("tiny"), "test", "–", "it has none"),
+    ],
+)
 def test_the_papers_scores_stand_where_task_and_model_are_the_papers(of_dataset, config, text, printed, said):
     entry = NEWSTEST2014 | {"source": f"/data/wmt14/{text}.en"}
     language, other = ("fr", "de") if config.data.target_language == "fr" else ("de", "fr")
@@ -159,7 +185,7 @@ def test_the_papers_scores_stand_where_task_and_model_are_the_papers(of_dataset,
 
 def test_scores_are_shown_as_recorded(page, own_run):
     own_run.record_evaluation(NEWSTEST2014)
-    own_run.record_evaluation(NEWSTEST2014 | {"paper_bleu": None})                  # once more, without --paper
+    own_run.record_evaluation(NEWSTEST2014 | {"paper_bleu": None})  # once more, without --paper
     own_run.record_evaluation(NEWSTEST2014 | {"paper_bleu": None, "paper_signature": None, "step": None})
     own_run.record_evaluation({"bleu": "damaged"})
     text = section(page(own_run), "Scores")
@@ -170,9 +196,14 @@ def test_scores_are_shown_as_recorded(page, own_run):
     assert "- `a|b`" in text and "not WMT 2014's" in text
 
 
-@pytest.mark.parametrize("config, expected", [
-    (preset("base"), ["3.30e18", "3.28e18", "29%", "counted for a run with 9.53e17", "capacity with 3.30e18"]),
-    (BIG, ["2.30e19", "9.68e18", "42%"]), (preset("tiny"), ["does not say what a model of these sizes cost"])])
+@pytest.mark.parametrize(
+    "config, expected",
+    [
+        (preset("base"), ["3.30e18", "3.28e18", "29%", "counted for a run with 9.53e17", "capacity with 3.30e18"]),
+        (BIG, ["2.30e19", "9.68e18", "42%"]),
+        (preset("tiny"), ["does not say what a model of these sizes cost"]),
+    ],
+)
 def test_the_papers_cost_is_explained(config, expected):
     [text] = report.papers_cost(config)
     assert all(number in text for number in expected), text
@@ -198,14 +229,21 @@ def test_a_prepared_text_tells_what_it_is(page, own_run, small_config, prepared,
     assert found["training pairs kept"] == ["100 of 100 lines"] and found["version of numpy"] == [np.__version__]
     assert found["train.en"] == found["all parts"] == ["100", "100", "0", "0", "0", found["all parts"][-1]]
     assert found["training pairs with a sentence of val or test"] == [f"{found['all parts'][-1]}, kept"]
-    assert found["train"] == ["100", "0", "0", f"{train.source_tokens:,}", f"{train.target_tokens:,}",
-                              f"{train.source_tokens / 100:.1f} and {train.target_tokens / 100:.1f}",
-                              str(train.longest), f"{train.unk_share:.4%}"]
+    assert found["train"] == [
+        "100",
+        "0",
+        "0",
+        f"{train.source_tokens:,}",
+        f"{train.target_tokens:,}",
+        f"{train.source_tokens / 100:.1f} and {train.target_tokens / 100:.1f}",
+        str(train.longest),
+        f"{train.unk_share:.4%}",
+    ]
     assert found["val"][0] == "20" and "crc" not in text and "splits." not in text
     steps = [line for line in log_lines(own_run) if line["event"] == "step"]
     S, T = train.source_tokens / 100, train.target_tokens / 100
     n_pairs = sum(step["source_tokens"] for step in steps) / S
-    flops = 6 * n_pairs * 2 * 16 * (S * S + T * T + S * T)                         # N h (d_k + d_v) pairs of tokens
+    flops = 6 * n_pairs * 2 * 16 * (S * S + T * T + S * T)  # N h (d_k + d_v) pairs of tokens
     value, how = found["of queries with keys, and weights with values"]
     assert float(value.split()[0]) == pytest.approx(flops, rel=0.005) and f"{S:.1f} and {T:.1f} tokens" in how
     (directory / "manifest.json").write_text("{", encoding="utf-8")
@@ -247,8 +285,10 @@ def test_a_run_before_its_first_validation(page, own_run):
 def test_epochs_and_steps_that_overflowed(page, own_run):
     first = log_lines(own_run)[0]
     places = [(0, 0), (0, 1), (0, 2), (1, 0)]
-    lines = [first | {"step": n + 1, "epoch": epoch, "index": index, "grad_norm": None if n == 2 else 1.0}
-             for n, (epoch, index) in enumerate(places)]
+    lines = [
+        first | {"step": n + 1, "epoch": epoch, "index": index, "grad_norm": None if n == 2 else 1.0}
+        for n, (epoch, index) in enumerate(places)
+    ]
     own_run.log_file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     own_run.log("bleu", {"step": 4, "bleu": 3.0, "all_target_tokens": 99})
     found = cells(page(own_run))
@@ -266,8 +306,14 @@ def test_text_that_is_gone(page, own_run, small_config, tmp_path):
 # Bad input ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("entry", [{"event": "step", "step": 3}, {"event": "validation", "step": 4, "loss": "low"},
-                                   {"event": "bleu", "step": 4, "bleu": None, "all_target_tokens": 1}])
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"event": "step", "step": 3},
+        {"event": "validation", "step": 4, "loss": "low"},
+        {"event": "bleu", "step": 4, "bleu": None, "all_target_tokens": 1},
+    ],
+)
 def test_a_damaged_log(refused, own_run, entry):
     with open(own_run.log_file, "a", encoding="utf-8") as file:
         file.write(json.dumps(entry) + "\n")
@@ -291,6 +337,7 @@ def test_a_place_that_cannot_be_written(refused, own_run, tmp_path, monkeypatch)
 
     def no_space(*arguments, **options):
         raise OSError(28, "No space left on device")
+
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", no_space)
     assert "No space left on device" in refused("report", own_run.path)
     assert list((own_run.path / "report").iterdir()) == []

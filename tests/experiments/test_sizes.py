@@ -14,10 +14,21 @@ SMALL = ModelConfig(vocab_size=50, N=3, d_model=32, d_ff=72, h=4, max_positions=
 PAPERS_VOCABULARY = 40960
 """The paper says "about 37000", but only a larger one gives all the counts it prints (at this one big has 218)."""
 
-VARIATIONS = [{}, {"tied": "target"}, {"tied": "none"}, {"norm": "pre"}, {"positions": "learned"},
-              {"attention_bias": False}, {"d_k": 5}, {"d_v": 11}, {"d_k": 3, "d_v": 7, "attention_bias": False},
-              {"N": 1}, {"h": 1}, {"d_ff": 7},
-              {"tied": "target", "norm": "pre", "positions": "learned", "d_k": 9, "h": 3, "d_v": 2}]
+VARIATIONS = [
+    {},
+    {"tied": "target"},
+    {"tied": "none"},
+    {"norm": "pre"},
+    {"positions": "learned"},
+    {"attention_bias": False},
+    {"d_k": 5},
+    {"d_v": 11},
+    {"d_k": 3, "d_v": 7, "attention_bias": False},
+    {"N": 1},
+    {"h": 1},
+    {"d_ff": 7},
+    {"tied": "target", "norm": "pre", "positions": "learned", "d_k": 9, "h": 3, "d_v": 2},
+]
 
 
 @pytest.mark.parametrize("changes", VARIATIONS, ids=str)
@@ -31,15 +42,31 @@ def test_counts_of_the_presets(name, millions):
     assert sum(parameter_counts(PRESETS[name].model).values()) / 1e6 == pytest.approx(millions, abs=0.06)
 
 
-@pytest.mark.parametrize("row, millions", [("base", 65), ("B1", 58), ("B2", 60), ("C1", 36), ("C2", 50), ("C3", 80),
-                                           ("C4", 28), ("C5", 168), ("C6", 53), ("C7", 90)])
+@pytest.mark.parametrize(
+    "row, millions",
+    [
+        ("base", 65),
+        ("B1", 58),
+        ("B2", 60),
+        ("C1", 36),
+        ("C2", 50),
+        ("C3", 80),
+        ("C4", 28),
+        ("C5", 168),
+        ("C6", 53),
+        ("C7", 90),
+    ],
+)
 def test_counts_agree_with_table_3(row, millions):
     config = replace(preset(row).model, vocab_size=PAPERS_VOCABULARY)
     assert round(sum(parameter_counts(config).values()) / 1e6) == millions
 
 
-@pytest.mark.parametrize("changes", [{}, {"P_drop": 0.0}, {"norm": "pre"}, {"d_ff": 512}, {"attention_dropout": 0.1},
-                                     {"relu_dropout": 0.1}], ids=str)
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"P_drop": 0.0}, {"norm": "pre"}, {"d_ff": 512}, {"attention_dropout": 0.1}, {"relu_dropout": 0.1}],
+    ids=str,
+)
 @pytest.mark.parametrize("B, length", [(16, 10), (4, 60)])
 def test_activations_are_what_a_forward_pass_keeps(changes, B, length):
     config = ModelConfig(**({"vocab_size": 20, "N": 2, "d_model": 64, "d_ff": 256, "h": 4} | changes))
@@ -59,8 +86,10 @@ def test_activations_are_what_a_forward_pass_keeps(changes, B, length):
 def test_the_memory_of_training_has_four_arrays_of_the_model():
     config = preset("tiny")
     assert training_bytes(config)["weights, gradients, moments"] == 16 * sum(parameter_counts(config.model).values())
-    assert training_bytes(config, length=60)["activations of a micro-batch"] > \
-        training_bytes(config, length=30)["activations of a micro-batch"]
+    assert (
+        training_bytes(config, length=60)["activations of a micro-batch"]
+        > training_bytes(config, length=30)["activations of a micro-batch"]
+    )
 
 
 def test_the_summary_says_the_sum():

@@ -27,7 +27,7 @@ class HtmlPage(HTMLParser):
             self.open.append(tag)
 
     def handle_startendtag(self, tag, attributes):
-        self.elements.append((tag, dict(attributes)))                             # MathML has <mspace />
+        self.elements.append((tag, dict(attributes)))  # MathML has <mspace />
 
     def handle_endtag(self, tag):
         assert self.open and self.open[-1] == tag, f"</{tag}> closes {self.open[-1:]}"
@@ -51,7 +51,7 @@ class HtmlPage(HTMLParser):
 def assert_well_made(source, names):
     """What every page of the site keeps to; `names` are the files that the site has."""
     page = HtmlPage(source)
-    assert source.startswith("<!DOCTYPE html>\n<html lang=\"en\">")
+    assert source.startswith('<!DOCTYPE html>\n<html lang="en">')
     assert page.headings.count(1) == 1 and page.headings[0] == 1
     assert all(after <= before + 1 for before, after in zip(page.headings, page.headings[1:])), page.headings
     assert len(page.ids) == len(set(page.ids))
@@ -61,7 +61,7 @@ def assert_well_made(source, names):
         assert not {name for name in attributes if name.startswith("on") or name == "style"}, (tag, attributes)
         for loaded in (attributes.get("src"), attributes.get("href") if tag == "link" else None):
             assert loaded is None or loaded in names, f"<{tag}> loads {loaded}"
-    policy, = (meta["content"] for meta in page.all("meta") if meta.get("http-equiv") == "Content-Security-Policy")
+    (policy,) = (meta["content"] for meta in page.all("meta") if meta.get("http-equiv") == "Content-Security-Policy")
     assert policy.startswith("default-src 'none'; ") and "unsafe" not in policy and "http" not in policy
     for link in page.all("a"):
         file, _, anchor = link["href"].partition("#")

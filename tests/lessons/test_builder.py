@@ -14,7 +14,7 @@ from lesson_site import mathml
 import lessons
 
 ALT = "A line that rises from zero to one, then stays where it is."
-FIRST = rf'''# %% [markdown]
+FIRST = rf"""# %% [markdown]
 # # 01 · The first, with $x_1$ and `code`
 #
 # *About 5 minutes.*
@@ -64,8 +64,8 @@ unprinted = 1
 # ## Check
 #
 # ### More
-'''
-SECOND = '''# %% [markdown]
+"""
+SECOND = """# %% [markdown]
 # # 02 · The second
 # ## Question
 # What is `x` in the end?
@@ -75,7 +75,7 @@ x = 6
 
 # %%
 print(x * 7, "<b>")
-'''
+"""
 BROKEN = SECOND.replace("print(x * 7", "print(x / 0")
 
 
@@ -127,13 +127,16 @@ def test_a_lesson_falls_into_prose_and_code_with_their_lines(tmp_path):
     assert cells_of(path) == [Cell(True, "# Title\n\n  indented", 2), Cell(False, "x = 1\n\n\ny = 2", 9)]
 
 
-@pytest.mark.parametrize("source, line, complaint", [
-    ("import os\n# %%\n", 1, "begins with the mark"),
-    ("# %%\nx = 1\n# %% code\n", 3, "a cell begins with"),
-    ("# %% [markdown] Title\n# x\n", 1, "a cell begins with"),
-    ("# %% [markdown]\n# text\nx = 1\n", 3, "a line of prose begins with"),
-    ("# %% [markdown]\n#text\n", 2, "a line of prose begins with"),
-])
+@pytest.mark.parametrize(
+    "source, line, complaint",
+    [
+        ("import os\n# %%\n", 1, "begins with the mark"),
+        ("# %%\nx = 1\n# %% code\n", 3, "a cell begins with"),
+        ("# %% [markdown] Title\n# x\n", 1, "a cell begins with"),
+        ("# %% [markdown]\n# text\nx = 1\n", 3, "a line of prose begins with"),
+        ("# %% [markdown]\n#text\n", 2, "a line of prose begins with"),
+    ],
+)
 def test_what_is_no_lesson_is_refused_with_its_line(tmp_path, source, line, complaint):
     with pytest.raises(LessonError, match=f"^lessons/01_lesson.py, line {line}: .*{complaint}"):
         cells_of(lesson_file(tmp_path, source))
@@ -141,9 +144,13 @@ def test_what_is_no_lesson_is_refused_with_its_line(tmp_path, source, line, comp
 
 def test_a_page_shows_code_then_what_it_printed_and_drew_in_that_order(first_page):
     assert first_page.startswith("<!-- made by `make lessons` from lessons/01_first.py")
-    parts = ["```python\nfrom matplotlib", "```text\nbefore the figure\n```", f"![{ALT}](figures/01_line.png)",
-             "```text\na number: 0.5   (between 0 and 1)\nthis: 20 ms   (a time; yours differs)\n```",
-             "```python\nunprinted = 1\n```\n\n## Question"]
+    parts = [
+        "```python\nfrom matplotlib",
+        "```text\nbefore the figure\n```",
+        f"![{ALT}](figures/01_line.png)",
+        "```text\na number: 0.5   (between 0 and 1)\nthis: 20 ms   (a time; yours differs)\n```",
+        "```python\nunprinted = 1\n```\n\n## Question",
+    ]
     assert [part for part in parts if part not in first_page] == []
     assert sorted(parts, key=first_page.index) == parts
 
@@ -173,17 +180,20 @@ def test_output_with_backticks_gets_a_longer_fence():
     assert lessons.fenced("text", "a `b`") == "```text\na `b`\n```"
 
 
-@pytest.mark.parametrize("code, line, complaint", [
-    ("print(1)\n1 / 0", 7, "ZeroDivisionError: division by zero"),
-    ("def f():\n    return 1 / 0\n\n\nf()", 7, "ZeroDivisionError: division by zero"),
-    ("x = 1\n\nx = = 1", 8, "SyntaxError"),
-    ("x = 1\nassert x == 2", 7, "AssertionError: assert x == 2"),
-    ("import warnings\nwarnings.warn('beware')", 7, "UserWarning: beware"),
-    ("import sys\nsys.exit('enough')", 7, "SystemExit: enough"),
-    ("import os\nos._exit(3)", 1, "the process ended with status 3"),
-    ("from library.lesson import measure\nmeasure('x', 2, 0, 1)", 7, "Unexpected: x is 2, and the lesson"),
-    ("from library.lesson import show\nshow(None, '02_x', 'y' * 40)", 7, "ValueError: .* begin with 01_"),
-])
+@pytest.mark.parametrize(
+    "code, line, complaint",
+    [
+        ("print(1)\n1 / 0", 7, "ZeroDivisionError: division by zero"),
+        ("def f():\n    return 1 / 0\n\n\nf()", 7, "ZeroDivisionError: division by zero"),
+        ("x = 1\n\nx = = 1", 8, "SyntaxError"),
+        ("x = 1\nassert x == 2", 7, "AssertionError: assert x == 2"),
+        ("import warnings\nwarnings.warn('beware')", 7, "UserWarning: beware"),
+        ("import sys\nsys.exit('enough')", 7, "SystemExit: enough"),
+        ("import os\nos._exit(3)", 1, "the process ended with status 3"),
+        ("from library.lesson import measure\nmeasure('x', 2, 0, 1)", 7, "Unexpected: x is 2, and the lesson"),
+        ("from library.lesson import show\nshow(None, '02_x', 'y' * 40)", 7, "ValueError: .* begin with 01_"),
+    ],
+)
 def test_a_cell_that_fails_is_named_with_its_line_and_nothing_is_written(tmp_path, code, line, complaint):
     root = write_lessons(tmp_path, f"# %% [markdown]\n# # Title\n# ## Question\n# Why?\n# %%\n{code}\n", SECOND)
     with pytest.raises(LessonError, match=rf"^lessons/01_first.py, line {line}: {complaint}"):
@@ -245,8 +255,13 @@ def test_code_in_prose_stays_as_it_is():
 
 def test_links_lead_from_the_page(first_page):
     targets = re.findall(r"\]\(([^)]+)\)", first_page)
-    assert targets == ["figures/01_line.png", "02_second.md#question", "../../scratchformer/nn/ops.py",
-                       "../../scratchformer/nn/ops.py", "https://example.org/"]
+    assert targets == [
+        "figures/01_line.png",
+        "02_second.md#question",
+        "../../scratchformer/nn/ops.py",
+        "../../scratchformer/nn/ops.py",
+        "https://example.org/",
+    ]
     assert lessons.target_from_page("#check") == "#check"
     assert lessons.target_from_page("../docs/correctness.md") == "../correctness.md"
     assert lessons.target_from_page("../docs/lessons/rubric.md") == "rubric.md"
@@ -256,13 +271,16 @@ def test_details_have_blank_lines_inside_and_around(first_page):
     assert "\n\n<details><summary>Answer</summary>\n\nHidden *emphasis*.\n\n</details>\n\nShown.\n" in first_page
 
 
-@pytest.mark.parametrize("text, complaint", [
-    ("one\n\ncosts $5", "no maths begins or ends here"),
-    ("one\n\ntext $$x$$ text", "no maths begins or ends here"),
-    (r"one" "\n\n" r"$\operatorname{Var}$", "GitHub refuses it"),
-    ("| a |\n|---|\n| $|x|$ |", "ends a cell"),
-    ("one\n\n<details><summary>How large is $x$?</summary>", "plain text"),
-])
+@pytest.mark.parametrize(
+    "text, complaint",
+    [
+        ("one\n\ncosts $5", "no maths begins or ends here"),
+        ("one\n\ntext $$x$$ text", "no maths begins or ends here"),
+        (r"one" "\n\n" r"$\operatorname{Var}$", "GitHub refuses it"),
+        ("| a |\n|---|\n| $|x|$ |", "ends a cell"),
+        ("one\n\n<details><summary>How large is $x$?</summary>", "plain text"),
+    ],
+)
 def test_prose_that_would_be_shown_wrongly_is_refused_with_its_line(text, complaint):
     with pytest.raises(LessonError, match=f"^lessons/01_x.py, line 12: .*{complaint}"):
         prose_of(text)
@@ -275,8 +293,10 @@ def test_signs_of_markdown_in_alternative_texts_are_escaped():
 def test_the_index_has_titles_and_questions_in_order(built):
     text = (built / "docs/lessons/README.md").read_text(encoding="utf-8")
     assert text.startswith("<!-- made by `make lessons`")
-    assert "- [01 · The first, with $`x_1`$ and `code`](01_first.md)<br>\n  Does it work, with $`a_i * b_i`$? No.\n\n" \
-           "- [02 · The second](02_second.md)<br>\n  What is `x` in the end?\n" in text
+    assert (
+        "- [01 · The first, with $`x_1`$ and `code`](01_first.md)<br>\n  Does it work, with $`a_i * b_i`$? No.\n\n"
+        "- [02 · The second](02_second.md)<br>\n  What is `x` in the end?\n" in text
+    )
     assert "rubric" not in text
 
 
@@ -293,16 +313,19 @@ def test_a_lesson_without_title_or_question_is_refused(tmp_path):
 
 # Maths ----------------------------------------------------------------------------------------------------------------
 
-SHOWN = [r"\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\left(\frac{QK^\top}{\sqrt{d_k}}\right)V",
-         r"\begin{cases} 1 & \text{if } x > 0 \\ 0 & \text{otherwise} \end{cases}",
-         r"\begin{aligned} a &= b \\ &= c \end{aligned}", r"\begin{pmatrix} a & b \\ c & d \end{pmatrix}",
-         r"\mathbf{x} \boldsymbol{\gamma} \hat{x} \bar{x} \tilde{x} \mathbb{R}^{n \times d} \mathcal{L} \mathbf{1}",
-         r"\lVert x \rVert \ \|x\| \ \lvert x \rvert \ \{a\} \ \langle a, b \rangle \ \lfloor x \rfloor",
-         r"\sum_{i=1}^{n} \prod_k \max_i \log p \exp(x) \ln x \tanh x \lim_{h \to 0} \min_j",
-         r"\frac{\partial L}{\partial x_{ij}} \, \delta_{ij} \; \odot \quad \nabla",
-         r"\le \ge \ne \approx \in \infty \propto",
-         r"\underbrace{a + b}_{c} \overline{x} \dots \cdots \vdots \ell \mid \top \circ \pm \cdot \Rightarrow",
-         r"x' \epsilon \varepsilon \sqrt[3]{x} \binom{n}{k} \mathbb{E}[x] \left. x \right|_y x_{\text{max}} 50\,\%"]
+SHOWN = [
+    r"\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\left(\frac{QK^\top}{\sqrt{d_k}}\right)V",
+    r"\begin{cases} 1 & \text{if } x > 0 \\ 0 & \text{otherwise} \end{cases}",
+    r"\begin{aligned} a &= b \\ &= c \end{aligned}",
+    r"\begin{pmatrix} a & b \\ c & d \end{pmatrix}",
+    r"\mathbf{x} \boldsymbol{\gamma} \hat{x} \bar{x} \tilde{x} \mathbb{R}^{n \times d} \mathcal{L} \mathbf{1}",
+    r"\lVert x \rVert \ \|x\| \ \lvert x \rvert \ \{a\} \ \langle a, b \rangle \ \lfloor x \rfloor",
+    r"\sum_{i=1}^{n} \prod_k \max_i \log p \exp(x) \ln x \tanh x \lim_{h \to 0} \min_j",
+    r"\frac{\partial L}{\partial x_{ij}} \, \delta_{ij} \; \odot \quad \nabla",
+    r"\le \ge \ne \approx \in \infty \propto",
+    r"\underbrace{a + b}_{c} \overline{x} \dots \cdots \vdots \ell \mid \top \circ \pm \cdot \Rightarrow",
+    r"x' \epsilon \varepsilon \sqrt[3]{x} \binom{n}{k} \mathbb{E}[x] \left. x \right|_y x_{\text{max}} 50\,\%",
+]
 
 
 @pytest.mark.parametrize("latex", SHOWN)
@@ -315,10 +338,24 @@ def test_maths_of_the_lessons_becomes_well_formed_mathml_without_a_command_left(
     assert "\\" not in text and "&amp;" not in text
 
 
-@pytest.mark.parametrize("latex", [
-    r"\operatorname{Var}", r"\operatorname*{argmax}", r"\arg\max", r"\unknown{x}",
-    r"\begin{align} a &= b \end{align}", r"a \\[4pt] b", r"\bm{x}", r"\mathbb{1}", r"\newcommand{\x}{1}", r"a & b",
-    r"\text{a < b}", r"\frac{a", r"\left( a"])
+@pytest.mark.parametrize(
+    "latex",
+    [
+        r"\operatorname{Var}",
+        r"\operatorname*{argmax}",
+        r"\arg\max",
+        r"\unknown{x}",
+        r"\begin{align} a &= b \end{align}",
+        r"a \\[4pt] b",
+        r"\bm{x}",
+        r"\mathbb{1}",
+        r"\newcommand{\x}{1}",
+        r"a & b",
+        r"\text{a < b}",
+        r"\frac{a",
+        r"\left( a",
+    ],
+)
 def test_maths_that_one_of_the_two_cannot_show_is_refused(latex):
     with pytest.raises(ValueError):
         mathml(latex)
@@ -327,7 +364,7 @@ def test_maths_that_one_of_the_two_cannot_show_is_refused(latex):
 def test_words_in_maths_are_words():
     assert ">softmax</mi>" in mathml(r"\mathrm{softmax}(x)")
     assert 'mathvariant="normal">d</mi>' in mathml(r"\mathrm{d}x")
-    assert 'mathvariant' not in mathml("d x")
+    assert "mathvariant" not in mathml("d x")
 
 
 def test_names_of_functions_keep_a_distance_from_what_follows_unless_a_bracket_does():
@@ -360,11 +397,23 @@ def test_pages_are_well_made_and_load_nothing_from_elsewhere(built):
     assert "url(" not in (site / "lessons.css").read_text() and "@import" not in (site / "lessons.css").read_text()
 
 
-@pytest.mark.parametrize("harm", [
-    ("</h1>", "</h2>"), ("<h2 ", "<h4 "), (' alt="', ' title="'), ('href="#question"', 'href="#nowhere"'),
-    ('href="02_second.html', 'href="03_none.html'), ('src="figures', 'src="https://example.org/figures'),
-    ('tabindex="0" ', ""), ("<main", '<p style="color: red">x</p><main'), ("<mi>", r"<mi>\sum"),
-    ("</main>", "<script>1</script></main>"), ('<p>', '<p id="main">'), ("default-src 'none'; ", "")])
+@pytest.mark.parametrize(
+    "harm",
+    [
+        ("</h1>", "</h2>"),
+        ("<h2 ", "<h4 "),
+        (' alt="', ' title="'),
+        ('href="#question"', 'href="#nowhere"'),
+        ('href="02_second.html', 'href="03_none.html'),
+        ('src="figures', 'src="https://example.org/figures'),
+        ('tabindex="0" ', ""),
+        ("<main", '<p style="color: red">x</p><main'),
+        ("<mi>", r"<mi>\sum"),
+        ("</main>", "<script>1</script></main>"),
+        ("<p>", '<p id="main">'),
+        ("default-src 'none'; ", ""),
+    ],
+)
 def test_the_assertions_about_pages_can_fail(built, first_html, harm):
     assert harm[0] in first_html
     with pytest.raises((AssertionError, KeyError)):
@@ -382,7 +431,7 @@ def test_links_of_the_site_lead_to_html_and_files_of_the_repository_are_named(fi
     assert '<a href="02_second.html#question">the next</a>' in first_html
     assert '<a href="https://example.org/">outside</a>' in first_html
     assert "a\nfile (<code>scratchformer/nn/ops.py</code>), <code>scratchformer/nn/ops.py</code> and" in first_html
-    assert ".py\"" not in first_html and ".md\"" not in first_html
+    assert '.py"' not in first_html and '.md"' not in first_html
 
 
 def test_maths_is_mathml_and_code_is_highlighted_by_classes(first_html):
@@ -395,8 +444,8 @@ def test_output_is_escaped(built):
 
 
 def test_a_figure_has_the_size_it_was_drawn_in(first_html):
-    image, = HtmlPage(first_html).all("img")
-    assert image == {"src": "figures/01_line.png", "alt": ALT, "width": "384", "height": "288"}   # 4 by 3 inches
+    (image,) = HtmlPage(first_html).all("img")
+    assert image == {"src": "figures/01_line.png", "alt": ALT, "width": "384", "height": "288"}  # 4 by 3 inches
 
 
 def test_right_aligned_columns_are_so_by_class(first_html):
@@ -405,10 +454,12 @@ def test_right_aligned_columns_are_so_by_class(first_html):
 
 def contrast(one, other):
     """WCAG's ratio of two colours #rrggbb, 1 to 21."""
+
     def luminance(colour):
-        channels = [int(colour[at:at + 2], 16) / 255 for at in (1, 3, 5)]
+        channels = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
         linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
         return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
     light, dark = sorted([luminance(one), luminance(other)], reverse=True)
     return (light + 0.05) / (dark + 0.05)
 
@@ -439,11 +490,14 @@ def test_pages_that_were_just_built_are_current(built):
     assert lessons.check(built) == []
 
 
-@pytest.mark.parametrize("file, before, after, complaint", [
-    ("lessons/02_second.py", "x = 6", "x = 7", "line 8:\n    committed: x = 6\n    now:       x = 7"),
-    ("docs/lessons/02_second.md", "42 <b>", "45 <b>", "line 16:\n    committed: 45 <b>\n    now:       42 <b>"),
-    ("lessons/02_second.py", "in the end", "at last", "docs/lessons/README.md, line 12"),
-])
+@pytest.mark.parametrize(
+    "file, before, after, complaint",
+    [
+        ("lessons/02_second.py", "x = 6", "x = 7", "line 8:\n    committed: x = 6\n    now:       x = 7"),
+        ("docs/lessons/02_second.md", "42 <b>", "45 <b>", "line 16:\n    committed: 45 <b>\n    now:       42 <b>"),
+        ("lessons/02_second.py", "in the end", "at last", "docs/lessons/README.md, line 12"),
+    ],
+)
 def test_check_notices_changed_code_numbers_and_prose(own, file, before, after, complaint):
     change(own, file, before, after)
     assert complaint in "\n".join(lessons.check(own, only=["02"]))
@@ -454,8 +508,11 @@ def test_check_notices_missing_and_left_over_pages_and_figures(own):
     (docs / "figures" / "01_line.png").rename(docs / "figures" / "01_old.png")
     (docs / "02_second.md").rename(docs / "03_third.md")
     assert lessons.check(own) == [
-        "docs/lessons/03_third.md: no lesson makes it", "docs/lessons/figures/01_old.png: no lesson makes it",
-        "docs/lessons/figures/01_line.png: missing", "docs/lessons/02_second.md: missing"]
+        "docs/lessons/03_third.md: no lesson makes it",
+        "docs/lessons/figures/01_old.png: no lesson makes it",
+        "docs/lessons/figures/01_line.png: missing",
+        "docs/lessons/02_second.md: missing",
+    ]
     lessons.build(own)
     assert lessons.check(own) == []
 
@@ -475,34 +532,58 @@ def printed(*lines):
     return "\n".join(["Prose with 100 words.", "```text", *lines, "```", "More prose."])
 
 
-@pytest.mark.parametrize("before, now", [
-    ("loss 3.14 nats", "loss 3.2 nats"), ("error 1e-16", "error 4.2e-09"), ("error 0e+00", "error 3e-16"),
-    ("[ 1.   -2.25]", "[ 1.02 -2.2 ]"), ("1,234 tokens", "1,200 tokens"), ("3.1x", "3.15x"), ("-0.5", "-0.51"),
-    ("step 2: loss: 0.3   (between 0.1 and 2)", "step 2: loss: 1.234e-01   (between 0.1 and 2)"),
-    ("dx: the same, relative difference 3e-13", "dx: the same, relative difference 1e-04"),
-    ("bias: backward -0.14, finite differences -0.14, relative error 3.1e-10 ok",
-     "bias: backward 0.15, finite differences 0.15, relative error 1.2e-09 ok"),
-    ("forward: 3.1 ms   (a time; yours differs)", "forward: 1.2 s   (a time; yours differs)"),
-    ("Das Fest den den.   (yours may differ)", "Die Hochzeit   (yours may differ)")])
+@pytest.mark.parametrize(
+    "before, now",
+    [
+        ("loss 3.14 nats", "loss 3.2 nats"),
+        ("error 1e-16", "error 4.2e-09"),
+        ("error 0e+00", "error 3e-16"),
+        ("[ 1.   -2.25]", "[ 1.02 -2.2 ]"),
+        ("1,234 tokens", "1,200 tokens"),
+        ("3.1x", "3.15x"),
+        ("-0.5", "-0.51"),
+        ("step 2: loss: 0.3   (between 0.1 and 2)", "step 2: loss: 1.234e-01   (between 0.1 and 2)"),
+        ("dx: the same, relative difference 3e-13", "dx: the same, relative difference 1e-04"),
+        (
+            "bias: backward -0.14, finite differences -0.14, relative error 3.1e-10 ok",
+            "bias: backward 0.15, finite differences 0.15, relative error 1.2e-09 ok",
+        ),
+        ("forward: 3.1 ms   (a time; yours differs)", "forward: 1.2 s   (a time; yours differs)"),
+        ("Das Fest den den.   (yours may differ)", "Die Hochzeit   (yours may differ)"),
+    ],
+)
 def test_what_depends_on_the_machine_and_small_differences_are_no_difference(before, now):
     assert list(lessons.differences(printed("a", before), printed("a", now))) == []
 
 
-@pytest.mark.parametrize("before, now", [
-    ("loss 3.14 nats", "loss 3.4 nats"), ("error 1e-16", "error 1e-5"), ("-0.5", "0.5"), ("0", "0.1"),
-    ("loss 3.14 nats", "cost 3.14 nats"), ("524,288", "624,288"), ("524,288", "524,288 524,288"),
-    ("forward: 3 ms   (a time; yours differs)", "backward: 3 ms   (a time; yours differs)"),
-    ("loss: 3   (between 1 and 4)", "cost: 3   (between 1 and 4)"), ("loss: 3   (exactly 3)", "loss: 4   (exactly 3)"),
-    ("loss: 3   (between 1 and 4)", "loss: 3   (between 1 and 5)"),
-    ("dx: the same, relative difference 3e-13", "dy: the same, relative difference 3e-13"),
-    ("Das Fest   (yours may differ)", "Das Fest"), ("commit 12ab", "commit 13ab"), ("1.5", "nan")])
+@pytest.mark.parametrize(
+    "before, now",
+    [
+        ("loss 3.14 nats", "loss 3.4 nats"),
+        ("error 1e-16", "error 1e-5"),
+        ("-0.5", "0.5"),
+        ("0", "0.1"),
+        ("loss 3.14 nats", "cost 3.14 nats"),
+        ("524,288", "624,288"),
+        ("524,288", "524,288 524,288"),
+        ("forward: 3 ms   (a time; yours differs)", "backward: 3 ms   (a time; yours differs)"),
+        ("loss: 3   (between 1 and 4)", "cost: 3   (between 1 and 4)"),
+        ("loss: 3   (exactly 3)", "loss: 4   (exactly 3)"),
+        ("loss: 3   (between 1 and 4)", "loss: 3   (between 1 and 5)"),
+        ("dx: the same, relative difference 3e-13", "dy: the same, relative difference 3e-13"),
+        ("Das Fest   (yours may differ)", "Das Fest"),
+        ("commit 12ab", "commit 13ab"),
+        ("1.5", "nan"),
+    ],
+)
 def test_other_numbers_and_words_are_a_difference(before, now):
     assert list(lessons.differences(printed("a", before), printed("a", now))) == [(4, before, now)]
 
 
 def test_numbers_outside_of_output_must_be_equal():
     assert list(lessons.differences(printed("1"), printed("1").replace("100 words", "101 words"))) == [
-        (1, "Prose with 100 words.", "Prose with 101 words.")]
+        (1, "Prose with 100 words.", "Prose with 101 words.")
+    ]
     assert list(lessons.differences("```python\n100\n```", "```python\n101\n```")) == [(2, "100", "101")]
 
 

@@ -16,13 +16,35 @@ import lessons
 
 ROOT = lessons.ROOT
 LESSONS = {path.stem: path for path in lessons.lessons_of(ROOT)}
-SECTIONS = ["question", "picture", "equation", "forward", "backward", "check", "experiment", "claim", "paper",
-            "exercise", "next"]
+SECTIONS = [
+    "question",
+    "picture",
+    "equation",
+    "forward",
+    "backward",
+    "check",
+    "experiment",
+    "claim",
+    "paper",
+    "exercise",
+    "next",
+]
 """A word of each second-level heading, in order."""
 
 OPTIONAL = {"claim"}
-BANNED = ["!", "simply", "obviously", "just", "trivial", "trivially", "of course", "needless to say",
-          "as everyone knows", "it is easy to", "it is clear that"]
+BANNED = [
+    "!",
+    "simply",
+    "obviously",
+    "just",
+    "trivial",
+    "trivially",
+    "of course",
+    "needless to say",
+    "as everyone knows",
+    "it is easy to",
+    "it is clear that",
+]
 """An exclamation mark, and words that tell the reader how easy they should find it. `just` is never needed."""
 
 
@@ -38,23 +60,34 @@ def test_there_are_lessons():
 
 # Running --------------------------------------------------------------------------------------------------------------
 
-NO_NETWORK = '''import socket
+NO_NETWORK = """import socket
 
 def refuse(*arguments, **options):
     raise OSError("a lesson uses no network")
 
 socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = refuse
-'''
+"""
 
 
 def run_script(script, folder):
     """Run a script in this folder, quickly, without a network, with warnings as errors."""
     (folder / "site").mkdir()
     (folder / "site" / "sitecustomize.py").write_text(NO_NETWORK, encoding="utf-8")
-    environment = os.environ | {"MPLBACKEND": "Agg", "SCRATCHFORMER_QUICK": "1", "OPENBLAS_NUM_THREADS": "1",
-                                "PYTHONPATH": str(folder / "site"), "PYTHONDONTWRITEBYTECODE": "1"}
-    return subprocess.run([sys.executable, "-W", "error", script], cwd=folder, env=environment, capture_output=True,
-                          text=True, timeout=lessons.SECONDS)
+    environment = os.environ | {
+        "MPLBACKEND": "Agg",
+        "SCRATCHFORMER_QUICK": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "PYTHONPATH": str(folder / "site"),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    return subprocess.run(
+        [sys.executable, "-W", "error", script],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=lessons.SECONDS,
+    )
 
 
 @pytest.mark.slow
@@ -67,10 +100,14 @@ def test_a_lesson_runs_as_a_script_anywhere_and_leaves_nothing_but_its_figures(l
     assert sorted(shown) == sorted(f"out/{path.name}" for path in (tmp_path / "out").iterdir())
 
 
-@pytest.mark.parametrize("line, complaint", [
-    ("import warnings; warnings.warn('beware')", "UserWarning: beware"),
-    ("import urllib.request; urllib.request.urlopen('http://127.0.0.1:9')", "a lesson uses no network"),
-    ("import socket; socket.create_connection(('127.0.0.1', 9))", "a lesson uses no network")])
+@pytest.mark.parametrize(
+    "line, complaint",
+    [
+        ("import warnings; warnings.warn('beware')", "UserWarning: beware"),
+        ("import urllib.request; urllib.request.urlopen('http://127.0.0.1:9')", "a lesson uses no network"),
+        ("import socket; socket.create_connection(('127.0.0.1', 9))", "a lesson uses no network"),
+    ],
+)
 def test_a_script_that_warns_or_uses_the_network_fails(line, complaint, tmp_path):
     (tmp_path / "script.py").write_text(line, encoding="utf-8")
     ended = run_script("script.py", tmp_path)
@@ -114,17 +151,28 @@ def out_of_order(headings):
     for word in SECTIONS:
         at = next((i for i, heading in enumerate(remaining) if word in heading), None)
         if at is not None:
-            remaining = remaining[at + 1:]
+            remaining = remaining[at + 1 :]
         elif word not in OPTIONAL:
             missing.append(word)
     return missing
 
 
 def test_sections_out_of_order_are_seen():
-    headings = ["Question", "The idea in one picture", "The equation", "Forward", "Backward", "Check", "Experiment",
-                "Check the claim", "Paper and code", "Exercises", "Next"]
+    headings = [
+        "Question",
+        "The idea in one picture",
+        "The equation",
+        "Forward",
+        "Backward",
+        "Check",
+        "Experiment",
+        "Check the claim",
+        "Paper and code",
+        "Exercises",
+        "Next",
+    ]
     assert out_of_order(headings) == [] == out_of_order([heading for heading in headings if "claim" not in heading])
-    assert out_of_order(headings[:5] + headings[6:]) == ["experiment"]            # "Check the claim" is no check
+    assert out_of_order(headings[:5] + headings[6:]) == ["experiment"]  # "Check the claim" is no check
     assert out_of_order(headings[::-1]) != []
 
 
@@ -146,8 +194,11 @@ def test_a_lesson_is_plain_python(lesson):
 
 
 def calls(path, name):
-    return [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-            if isinstance(node, ast.Call) and getattr(node.func, "id", None) == name]
+    return [
+        node
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", None) == name
+    ]
 
 
 def test_every_figure_has_its_alternative_text(lesson):
@@ -180,8 +231,10 @@ def test_the_prose_does_not_tell_the_reader_how_easy_it_is(lesson):
 
 def test_details_open_and_close_in_one_cell(lesson):
     for cell in cells_of(lesson):
-        assert not cell.is_prose or re.findall("</?details>", cell.source) == \
-            ["<details>", "</details>"] * cell.source.count("<details>"), f"line {cell.line}"
+        assert not cell.is_prose or re.findall("</?details>", cell.source) == [
+            "<details>",
+            "</details>",
+        ] * cell.source.count("<details>"), f"line {cell.line}"
 
 
 # References -----------------------------------------------------------------------------------------------------------
@@ -202,8 +255,11 @@ def broken_links(path):
         if not linked.exists():
             broken.append(piece["target"])
         elif anchor:
-            text = prose_of(linked) if linked.suffix == ".py" and linked.parent == path.parent else \
-                linked.read_text(encoding="utf-8") if linked.suffix == ".md" else ""
+            text = (
+                prose_of(linked)
+                if linked.suffix == ".py" and linked.parent == path.parent
+                else linked.read_text(encoding="utf-8") if linked.suffix == ".md" else ""
+            )
             broken += [piece["target"]] * (anchor not in anchors_of(text))
     return broken
 
@@ -214,8 +270,11 @@ def test_links_lead_somewhere(lesson):
 
 def test_broken_links_are_seen(tmp_path):
     path = tmp_path / "01_x.py"
-    path.write_text("# %% [markdown]\n# ## A b\n# [a](#a-b) [b](#c) [c](01_x.py#a-b) [d](02_y.py) `[f](g.md)`\n"
-                    "# [e](z.md) [h](https://example.org/#x) [i](01_x.py#d)\n", encoding="utf-8")
+    path.write_text(
+        "# %% [markdown]\n# ## A b\n# [a](#a-b) [b](#c) [c](01_x.py#a-b) [d](02_y.py) `[f](g.md)`\n"
+        "# [e](z.md) [h](https://example.org/#x) [i](01_x.py#d)\n",
+        encoding="utf-8",
+    )
     assert broken_links(path) == ["#c", "02_y.py", "z.md", "01_x.py#d"]
 
 
@@ -233,8 +292,11 @@ def later_lessons(path, exercises):
 
 def test_forward_references_are_seen(tmp_path):
     path = tmp_path / "05_x.py"
-    path.write_text("# %% [markdown]\n# Lesson 04, lesson\n# 06, lessons 03, 05 and 07, [x](08_y.py), `09_z`, 10_no\n"
-                    "# %%\nx = 1  # see lesson 11\n# %% [markdown]\n# ## Next\n# lesson 12\n", encoding="utf-8")
+    path.write_text(
+        "# %% [markdown]\n# Lesson 04, lesson\n# 06, lessons 03, 05 and 07, [x](08_y.py), `09_z`, 10_no\n"
+        "# %%\nx = 1  # see lesson 11\n# %% [markdown]\n# ## Next\n# lesson 12\n",
+        encoding="utf-8",
+    )
     assert later_lessons(path, ["09_z", "04_z"]) == ["06", "07", "11", "08_y", "09_z"]
 
 

@@ -17,8 +17,18 @@ import pytest
 from museum import ROOT, Mutant
 from plant import run
 
-LIBRARIES = ["numpy", "numpy.random", "pytest", "pygments", "execnet", "sentencepiece", "safetensors.numpy",
-             "sacrebleu", "threadpoolctl", "tqdm"]
+LIBRARIES = [
+    "numpy",
+    "numpy.random",
+    "pytest",
+    "pygments",
+    "execnet",
+    "sentencepiece",
+    "safetensors.numpy",
+    "sacrebleu",
+    "threadpoolctl",
+    "tqdm",
+]
 """No plugins: pytest must be the first to import these."""
 
 SERVED = "forkserver" in multiprocessing.get_all_start_methods() and len(tempfile.gettempdir()) < 70
@@ -42,7 +52,7 @@ def run_planted(mutant: Mutant, module: str, arguments: list, folder: Path) -> E
     files = [folder / f"{mutant.name}.{stream}" for stream in ("stdout", "stderr")]
     process = PROCESSES.Process(target=run_here, args=(mutant, module, [str(word) for word in arguments], files))
     with ONE_AT_A_TIME, pytest.MonkeyPatch.context() as environment:
-        environment.setenv("OPENBLAS_NUM_THREADS", "1")                            # the server has it from its start
+        environment.setenv("OPENBLAS_NUM_THREADS", "1")  # the server has it from its start
         process.start()
     wait([process.sentinel])
     with ONE_AT_A_TIME:

@@ -75,13 +75,18 @@ def run(mutant: Mutant | None, legs: list[str]) -> tuple[Legs, float]:
     follow is missing and one failure stands for it.
     """
     began = time.perf_counter()
-    arguments = ["--tb=no", "--continue-on-collection-errors", f"--seconds-per-test={SECONDS_PER_TEST}",
-                 *(f"--deselect={name}" for name in LEFT_OUT), *(LEGS[leg] for leg in legs)]
+    arguments = [
+        "--tb=no",
+        "--continue-on-collection-errors",
+        f"--seconds-per-test={SECONDS_PER_TEST}",
+        *(f"--deselect={name}" for name in LEFT_OUT),
+        *(LEGS[leg] for leg in legs),
+    ]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "tally"
         try:
             process = tally.run_pytest(mutant, arguments, path, SECONDS_PER_MUTANT)
-            broken = process.returncode not in (0, 1)                              # 0: all passed, 1: tests failed
+            broken = process.returncode not in (0, 1)  # 0: all passed, 1: tests failed
         except subprocess.TimeoutExpired:
             broken = True
         tests = tally.read(path)
@@ -112,8 +117,10 @@ class Matrix:
     def add(self, mutant: Mutant, results: Legs) -> None:
         known = self.known.setdefault(mutant.name, {"legs": {}})["legs"]
         known |= {leg: found | {"digest": digest(mutant, leg)} for leg, found in results.items()}
-        self.known[mutant.name] = {"patches": patches_digest(mutant),
-                                   "legs": {leg: known[leg] for leg in LEGS if leg in known}}
+        self.known[mutant.name] = {
+            "patches": patches_digest(mutant),
+            "legs": {leg: known[leg] for leg in LEGS if leg in known},
+        }
         self.known = {mutant.name: self.known[mutant.name] for mutant in MUSEUM if mutant.name in self.known}
         temporary = self.path.with_name(f".{self.path.name}.partial")
         temporary.write_text(json.dumps(self.known, indent=1) + "\n", encoding="utf-8")

@@ -48,10 +48,31 @@ class Mutant(NamedTuple):
 
 
 SUSPECTS = (
-    "Linear", "Embedding", "Unembedding", "PositionalEncoding", "LearnedPositions", "LayerNorm", "AddNorm",
-    "FeedForward", "ScaledDotProductAttention", "SelfAttention", "CrossAttention", "PostNorm", "PreNorm",
-    "EncoderLayer", "DecoderLayer", "Encoder", "Decoder", "Transformer", "cross_entropy", "dropout", "Adam", "noam",
-    "decoding step", "Trainer.step", "batches",
+    "Linear",
+    "Embedding",
+    "Unembedding",
+    "PositionalEncoding",
+    "LearnedPositions",
+    "LayerNorm",
+    "AddNorm",
+    "FeedForward",
+    "ScaledDotProductAttention",
+    "SelfAttention",
+    "CrossAttention",
+    "PostNorm",
+    "PreNorm",
+    "EncoderLayer",
+    "DecoderLayer",
+    "Encoder",
+    "Decoder",
+    "Transformer",
+    "cross_entropy",
+    "dropout",
+    "Adam",
+    "noam",
+    "decoding step",
+    "Trainer.step",
+    "batches",
 )
 """A class or function stands for its operations in `nn/ops.py` as well; "decoding step" for `Transformer.start` and
 `step` with all that they call; "batches" for `text/batches.py`."""
@@ -97,658 +118,1160 @@ IN_RESUME = "tests/training/test_resume.py::test_"
 
 MUSEUM = [
     # Attention --------------------------------------------------------------------------------------------------------
-
-    Mutant("softmax-divided-by-batch", AKIRUSPROD,
-           "The backward of softmax divides by the batch size, as if it were the loss: right for a batch of one.",
-           "ScaledDotProductAttention", f"{DIFFERENCES}[ScaledDotProductAttention: ragged padding, dropout 0.0]",
-           [Patch(OPS, "        dscores *= scale\n", "        dscores *= scale / len(dscores)\n")]),
-
-    Mutant("softmax-over-queries", CLASSIC,
-           "Softmax runs over the queries instead of the keys: the weights of a query need not sum to one.",
-           "ScaledDotProductAttention", f"{IN_MODEL}attention_is_its_definition",
-           [Patch(OPS, "highest = scores.max(axis=-1,", "highest = scores.max(axis=-2,"),
+    Mutant(
+        "softmax-divided-by-batch",
+        AKIRUSPROD,
+        "The backward of softmax divides by the batch size, as if it were the loss: right for a batch of one.",
+        "ScaledDotProductAttention",
+        f"{DIFFERENCES}[ScaledDotProductAttention: ragged padding, dropout 0.0]",
+        [Patch(OPS, "        dscores *= scale\n", "        dscores *= scale / len(dscores)\n")],
+    ),
+    Mutant(
+        "softmax-over-queries",
+        CLASSIC,
+        "Softmax runs over the queries instead of the keys: the weights of a query need not sum to one.",
+        "ScaledDotProductAttention",
+        f"{IN_MODEL}attention_is_its_definition",
+        [
+            Patch(OPS, "highest = scores.max(axis=-1,", "highest = scores.max(axis=-2,"),
             Patch(OPS, "total = weights.sum(axis=-1,", "total = weights.sum(axis=-2,"),
-            Patch(OPS, 'dweights - self.xp.einsum("...s,...s->...", dweights, weights)[..., None]',
-                  "dweights - (dweights * weights).sum(axis=-2, keepdims=True)")]),
-
-    Mutant("scores-not-scaled", CLASSIC,
-           "1 / sqrt(d_k) is missing, in forward and in backward: the right gradient of another function.",
-           "ScaledDotProductAttention", f"{IN_MODEL}attention_is_its_definition",
-           [Patch(ATTENTION, "masked_softmax(scores, 1 / math.sqrt(q.shape[-1]),", "masked_softmax(scores, 1.0,"),
-            Patch(ATTENTION, "(dweights, weights, 1 / math.sqrt(q.shape[-1]))", "(dweights, weights, 1.0)")]),
-
-    Mutant("scores-scaled-by-d-model", NEUNET,
-           "The scores are divided by sqrt(d_model) instead of sqrt(d_k): right for a single head.",
-           "ScaledDotProductAttention", f"{IN_MODEL}attention_is_its_definition",
-           [Patch(ATTENTION, "masked_softmax(scores, 1 / math.sqrt(q.shape[-1]),",
-                  "masked_softmax(scores, 1 / math.sqrt(q.shape[-2] * q.shape[-1]),"),
-            Patch(ATTENTION, "(dweights, weights, 1 / math.sqrt(q.shape[-1]))",
-                  "(dweights, weights, 1 / math.sqrt(q.shape[-2] * q.shape[-1]))")]),
-
-    Mutant("heads-split-without-transpose", CLASSIC,
-           "(B, T, H, K) is reshaped into (B, H, T, K) where the axes should be swapped: heads mix positions.",
-           "ScaledDotProductAttention", f"{IN_FLOW}a_future_token_does_not_change_a_bit_of_earlier_logits[1-post]",
-           [Patch(ATTENTION, "    return x.swapaxes(1, 2)\n",
-                  "    B, T, H, K = x.shape\n    return x.reshape(B, H, T, K)\n")]),
-
-    Mutant("dv-from-weights-before-dropout", ULTRON09,
-           "The gradient of the values uses the weights before dropout: right as long as nothing is dropped.",
-           "ScaledDotProductAttention", f"{DIFFERENCES}[ScaledDotProductAttention: causal, dropout 0.3]",
-           [Patch(ATTENTION, "ops.matmul(transposed(dropped), by_head(dy), out=by_head(dv))",
-                  "ops.matmul(transposed(weights), by_head(dy), out=by_head(dv))")]),
-
-    Mutant("dq-and-dk-swapped", CLASSIC,
-           "The gradients of queries and keys go back in the wrong order: all shapes fit.",
-           "SelfAttention", f"{DIFFERENCES}[SelfAttention: ragged padding, dropout 0.0]",
-           [Patch(ATTENTION, "self._joined(dq, dk, dv)", "self._joined(dk, dq, dv)")]),
-
-    Mutant("cross-attention-mixes-its-inputs", RZIGA,
-           "Cross-attention takes queries and keys from the encoder and values from the decoder, so each position sees "
-           "later ones. Where T = S every gradient is right; T != S raises, as it did there.",
-           "CrossAttention", f"{IN_FLOW}nothing_leaks_where_source_and_target_have_one_length[post]",
-           [Patch(ATTENTION, "projected, q_cache = self.q.forward(x)", "projected, q_cache = self.q.forward(memory)"),
-            Patch(ATTENTION, """\
+            Patch(
+                OPS,
+                'dweights - self.xp.einsum("...s,...s->...", dweights, weights)[..., None]',
+                "dweights - (dweights * weights).sum(axis=-2, keepdims=True)",
+            ),
+        ],
+    ),
+    Mutant(
+        "scores-not-scaled",
+        CLASSIC,
+        "1 / sqrt(d_k) is missing, in forward and in backward: the right gradient of another function.",
+        "ScaledDotProductAttention",
+        f"{IN_MODEL}attention_is_its_definition",
+        [
+            Patch(ATTENTION, "masked_softmax(scores, 1 / math.sqrt(q.shape[-1]),", "masked_softmax(scores, 1.0,"),
+            Patch(ATTENTION, "(dweights, weights, 1 / math.sqrt(q.shape[-1]))", "(dweights, weights, 1.0)"),
+        ],
+    ),
+    Mutant(
+        "scores-scaled-by-d-model",
+        NEUNET,
+        "The scores are divided by sqrt(d_model) instead of sqrt(d_k): right for a single head.",
+        "ScaledDotProductAttention",
+        f"{IN_MODEL}attention_is_its_definition",
+        [
+            Patch(
+                ATTENTION,
+                "masked_softmax(scores, 1 / math.sqrt(q.shape[-1]),",
+                "masked_softmax(scores, 1 / math.sqrt(q.shape[-2] * q.shape[-1]),",
+            ),
+            Patch(
+                ATTENTION,
+                "(dweights, weights, 1 / math.sqrt(q.shape[-1]))",
+                "(dweights, weights, 1 / math.sqrt(q.shape[-2] * q.shape[-1]))",
+            ),
+        ],
+    ),
+    Mutant(
+        "heads-split-without-transpose",
+        CLASSIC,
+        "(B, T, H, K) is reshaped into (B, H, T, K) where the axes should be swapped: heads mix positions.",
+        "ScaledDotProductAttention",
+        f"{IN_FLOW}a_future_token_does_not_change_a_bit_of_earlier_logits[1-post]",
+        [
+            Patch(
+                ATTENTION,
+                "    return x.swapaxes(1, 2)\n",
+                "    B, T, H, K = x.shape\n    return x.reshape(B, H, T, K)\n",
+            )
+        ],
+    ),
+    Mutant(
+        "dv-from-weights-before-dropout",
+        ULTRON09,
+        "The gradient of the values uses the weights before dropout: right as long as nothing is dropped.",
+        "ScaledDotProductAttention",
+        f"{DIFFERENCES}[ScaledDotProductAttention: causal, dropout 0.3]",
+        [
+            Patch(
+                ATTENTION,
+                "ops.matmul(transposed(dropped), by_head(dy), out=by_head(dv))",
+                "ops.matmul(transposed(weights), by_head(dy), out=by_head(dv))",
+            )
+        ],
+    ),
+    Mutant(
+        "dq-and-dk-swapped",
+        CLASSIC,
+        "The gradients of queries and keys go back in the wrong order: all shapes fit.",
+        "SelfAttention",
+        f"{DIFFERENCES}[SelfAttention: ragged padding, dropout 0.0]",
+        [Patch(ATTENTION, "self._joined(dq, dk, dv)", "self._joined(dk, dq, dv)")],
+    ),
+    Mutant(
+        "cross-attention-mixes-its-inputs",
+        RZIGA,
+        "Cross-attention takes queries and keys from the encoder and values from the decoder, so each position sees "
+        "later ones. Where T = S every gradient is right; T != S raises, as it did there.",
+        "CrossAttention",
+        f"{IN_FLOW}nothing_leaks_where_source_and_target_have_one_length[post]",
+        [
+            Patch(ATTENTION, "projected, q_cache = self.q.forward(x)", "projected, q_cache = self.q.forward(memory)"),
+            Patch(
+                ATTENTION,
+                """\
         k, v = self._split(kv, self.d_k, self.d_v)
-""", """\
+""",
+                """\
         k, _ = self._split(kv, self.d_k, self.d_v)
         of_x, x_cache = self.kv.forward(x)
         _, v = self._split(of_x, self.d_k, self.d_v)
-"""),
+""",
+            ),
             Patch(ATTENTION, "(q_cache, kv_cache, attend_cache)\n", "(q_cache, (kv_cache, x_cache), attend_cache)\n"),
-            Patch(ATTENTION, """\
+            Patch(
+                ATTENTION,
+                """\
         dmemory = self.kv.backward(self._joined(dk, dv), kv_cache)
         # q = x W_Q + b_Q
         return self.q.backward(self._joined(dq), q_cache), dmemory
-""", """\
+""",
+                """\
         memory_cache, x_cache = kv_cache
         dmemory = self.kv.backward(self._joined(dk, 0 * dv), memory_cache)
         dx = self.kv.backward(self._joined(0 * dk, dv), x_cache)
         return dx, dmemory + self.q.backward(self._joined(dq), q_cache)
-""")]),
-
+""",
+            ),
+        ],
+    ),
     # Masks ------------------------------------------------------------------------------------------------------------
-
-    Mutant("no-causal-mask", YVSEMLANI,
-           "The decoder is trained without a causal mask and reads its answer.",
-           "Transformer", f"{IN_FLOW}a_future_token_does_not_change_a_bit_of_earlier_logits[1-post]",
-           [Patch(TRANSFORMER, "self.decoder.forward(x, memory, Mask(causal=True), memory_mask,",
-                  "self.decoder.forward(x, memory, Mask(), memory_mask,")]),
-
-    Mutant("causal-mask-one-too-far", CLASSIC,
-           "The causal mask lets each position see the next one: the word it is asked for.",
-           "ScaledDotProductAttention", f"{IN_FLOW}the_causal_mask_is_a_triangle",
-           [Patch(OPS, "key <= xp.arange(S - T, S)[:, None]", "key <= 1 + xp.arange(S - T, S)[:, None]")]),
-
-    Mutant("mask-after-softmax", CLASSIC,
-           "The weights are masked after the softmax: what is masked keeps its share of the sum.",
-           "ScaledDotProductAttention",
-           f"{IN_FLOW}weights_sum_to_one_and_are_exactly_zero_where_masked[mask2-4-4]",
-           [Patch(OPS, """\
+    Mutant(
+        "no-causal-mask",
+        YVSEMLANI,
+        "The decoder is trained without a causal mask and reads its answer.",
+        "Transformer",
+        f"{IN_FLOW}a_future_token_does_not_change_a_bit_of_earlier_logits[1-post]",
+        [
+            Patch(
+                TRANSFORMER,
+                "x, memory, Mask(causal=True), memory_mask, rng=rng and rng.child(3)",
+                "x, memory, Mask(), memory_mask, rng=rng and rng.child(3)",
+            )
+        ],
+    ),
+    Mutant(
+        "causal-mask-one-too-far",
+        CLASSIC,
+        "The causal mask lets each position see the next one: the word it is asked for.",
+        "ScaledDotProductAttention",
+        f"{IN_FLOW}the_causal_mask_is_a_triangle",
+        [Patch(OPS, "key <= xp.arange(S - T, S)[:, None]", "key <= 1 + xp.arange(S - T, S)[:, None]")],
+    ),
+    Mutant(
+        "mask-after-softmax",
+        CLASSIC,
+        "The weights are masked after the softmax: what is masked keeps its share of the sum.",
+        "ScaledDotProductAttention",
+        f"{IN_FLOW}weights_sum_to_one_and_are_exactly_zero_where_masked[mask2-4-4]",
+        [
+            Patch(
+                OPS,
+                """\
         if key_lengths is not None or causal:
             T, S = scores.shape[-2:]
             scores += xp.where(allowed(xp, T, S, key_lengths, causal), 0, -math.inf).astype(scores.dtype)
-""", ""),
-            Patch(OPS, """\
+""",
+                "",
+            ),
+            Patch(
+                OPS,
+                """\
         weights /= xp.where(total == 0, 1, total)
-""", """\
+""",
+                """\
         weights /= total
         weights *= allowed(xp, *weights.shape[-2:], key_lengths, causal)
-""")]),
-
-    Mutant("nothing-to-attend-to-gives-nan", AKIRUSPROD,
-           "A query whose keys are all masked divides zero by zero, and the NaN spreads through the batch's gradient.",
-           "ScaledDotProductAttention", f"{IN_FLOW}a_query_with_nothing_to_attend_to_gets_zeros",
-           [Patch(OPS, "scores -= xp.where(highest == -math.inf, 0, highest)", "scores -= highest"),
-            Patch(OPS, "weights /= xp.where(total == 0, 1, total)", "weights /= total")]),
-
-    Mutant("padding-mask-on-queries", HYUNWOONGKO,
-           "The padding mask blanks rows of the score matrix instead of columns: padding is read like text.",
-           "ScaledDotProductAttention", f"{IN_FLOW}more_padding_changes_nothing[post]",
-           [Patch(OPS, "(key < key_lengths[:, None])[:, None, None, :]",
-                  "(xp.arange(T) < key_lengths[:, None])[:, None, :, None]")]),
-
-    Mutant("mask-inverted", CLASSIC,
-           "The mask says where padding is, attention takes it for where words are: a source without padding is "
-           "never read.",
-           "Transformer", f"{IN_FLOW}every_source_token_reaches_every_target_position[0-post]",
-           [Patch(TRANSFORMER, "Mask(key_lengths=lengths_of(source_ids))",
-                  "Mask(key_lengths=source_ids.shape[1] - lengths_of(source_ids))")]),
-
-    Mutant("padding-seen-by-cross-attention", CLASSIC,
-           "The source mask is given to the encoder and forgotten for cross-attention.",
-           "Transformer", f"{IN_FLOW}more_padding_changes_nothing[post]",
-           [Patch(TRANSFORMER, "self.decoder.forward(x, memory, Mask(causal=True), memory_mask,",
-                  "self.decoder.forward(x, memory, Mask(causal=True), Mask(),")]),
-
-    Mutant("cross-attention-is-causal", CLASSIC,
-           "Cross-attention gets the decoder's own mask: it sees padding, and not the end of the source.",
-           "DecoderLayer", f"{IN_FLOW}every_attention_of_the_model_obeys_its_mask",
-           [Patch(TRANSFORMER, "self.cross_attention.forward(x, memory, memory_mask,",
-                  "self.cross_attention.forward(x, memory, mask,")]),
-
-    Mutant("encoder-is-causal", CLASSIC,
-           "The encoder looks only back, like a decoder.",
-           "EncoderLayer", f"{IN_FLOW}the_encoder_reads_in_both_directions",
-           [Patch(TRANSFORMER, """\
+""",
+            ),
+        ],
+    ),
+    Mutant(
+        "nothing-to-attend-to-gives-nan",
+        AKIRUSPROD,
+        "A query whose keys are all masked divides zero by zero, and the NaN spreads through the batch's gradient.",
+        "ScaledDotProductAttention",
+        f"{IN_FLOW}a_query_with_nothing_to_attend_to_gets_zeros",
+        [
+            Patch(OPS, "scores -= xp.where(highest == -math.inf, 0, highest)", "scores -= highest"),
+            Patch(OPS, "weights /= xp.where(total == 0, 1, total)", "weights /= total"),
+        ],
+    ),
+    Mutant(
+        "padding-mask-on-queries",
+        HYUNWOONGKO,
+        "The padding mask blanks rows of the score matrix instead of columns: padding is read like text.",
+        "ScaledDotProductAttention",
+        f"{IN_FLOW}more_padding_changes_nothing[post]",
+        [
+            Patch(
+                OPS,
+                "(key < key_lengths[:, None])[:, None, None, :]",
+                "(xp.arange(T) < key_lengths[:, None])[:, None, :, None]",
+            )
+        ],
+    ),
+    Mutant(
+        "mask-inverted",
+        CLASSIC,
+        "The mask says where padding is, attention takes it for where words are: a source without padding is "
+        "never read.",
+        "Transformer",
+        f"{IN_FLOW}every_source_token_reaches_every_target_position[0-post]",
+        [
+            Patch(
+                TRANSFORMER,
+                "Mask(key_lengths=lengths_of(source_ids))",
+                "Mask(key_lengths=source_ids.shape[1] - lengths_of(source_ids))",
+            )
+        ],
+    ),
+    Mutant(
+        "padding-seen-by-cross-attention",
+        CLASSIC,
+        "The source mask is given to the encoder and forgotten for cross-attention.",
+        "Transformer",
+        f"{IN_FLOW}more_padding_changes_nothing[post]",
+        [
+            Patch(
+                TRANSFORMER,
+                "x, memory, Mask(causal=True), memory_mask, rng=rng and rng.child(3)",
+                "x, memory, Mask(causal=True), Mask(), rng=rng and rng.child(3)",
+            )
+        ],
+    ),
+    Mutant(
+        "cross-attention-is-causal",
+        CLASSIC,
+        "Cross-attention gets the decoder's own mask: it sees padding, and not the end of the source.",
+        "DecoderLayer",
+        f"{IN_FLOW}every_attention_of_the_model_obeys_its_mask",
+        [
+            Patch(
+                TRANSFORMER,
+                "self.cross_attention.forward(x, memory, memory_mask,",
+                "self.cross_attention.forward(x, memory, mask,",
+            )
+        ],
+    ),
+    Mutant(
+        "encoder-is-causal",
+        CLASSIC,
+        "The encoder looks only back, like a decoder.",
+        "EncoderLayer",
+        f"{IN_FLOW}the_encoder_reads_in_both_directions",
+        [
+            Patch(
+                TRANSFORMER,
+                """\
         x, self_attention_cache = self.self_attention.forward(x, mask, rng=rng and rng.child(0))
         y, feed_forward_cache
-""".rstrip("\n"), """\
+""".rstrip("\n"),
+                """\
         x, self_attention_cache = self.self_attention.forward(x, Mask(mask.key_lengths, True), rng=rng and rng.child(0))
         y, feed_forward_cache
-""".rstrip("\n"))]),
-
+""".rstrip("\n"),
+            )
+        ],
+    ),
     # Embeddings and positions -----------------------------------------------------------------------------------------
-
-    Mutant("repeated-words-overwrite", CLASSIC,
-           "`dE[ids] += dx` adds once for a word that occurs twice: NumPy buffers the sum.",
-           "Embedding", f"{DIFFERENCES}[Embedding: repeated words and padding, dropout 0.0]",
-           [Patch(OPS, "self.xp.add.at(dE, ids[real], dx[real] * scale)", "dE[ids[real]] += dx[real] * scale")]),
-
-    Mutant("embedding-gradient-not-scaled", CSD81,
-           "sqrt(d_model) multiplies the embedding in forward and not its gradient; of a tied matrix only one share "
-           "is wrong.",
-           "Embedding", f"{DIFFERENCES}[Embedding: repeated words and padding, dropout 0.0]",
-           [Patch(OPS, "self.xp.add.at(dE, ids[real], dx[real] * scale)", "self.xp.add.at(dE, ids[real], dx[real])")]),
-
-    Mutant("embedding-not-scaled", CLASSIC,
-           "sqrt(d_model) is missing altogether: the positions drown the words.",
-           "Embedding", f"{IN_MODEL}words_become_scaled_rows_and_padding_becomes_zeros",
-           [Patch(LAYERS, "self.scale = math.sqrt(weight.shape[1])", "self.scale = 1.0")]),
-
-    Mutant("embedding-too-large-at-first", CLASSIC,
-           "The embedding is drawn from N(0, 1), as frameworks do by default: with a tied output the first loss is far "
-           "above ln V.",
-           "Embedding", f"{IN_MODEL}first_weights_have_their_distributions",
-           [Patch(LAYERS, "init.normal(0, d_model**-0.5, (vocab_size, d_model))",
-                  "init.normal(0, 1, (vocab_size, d_model))")]),
-
-    Mutant("tied-gradient-dropped", ULTRON09,
-           "The output layer's share in the gradient of the tied matrix is dropped.",
-           "Unembedding", f"{DIFFERENCES}[Unembedding: a batch of sequences, dropout 0.0]",
-           [Patch(LAYERS, "        ops.add_product(self.weight.grad, rows_of(dlogits).T, rows_of(y))\n", "")]),
-
-    Mutant("gradient-cut-loose", CLASSIC,
-           "`grad = grad + g` makes a new array: the right gradient, in a place where the optimizer does not look.",
-           "Unembedding", f"{IN_CONTRACT}gradients_accumulate_in_their_store[Unembedding: a batch of sequences, "
-           "dropout 0.0]",
-           [Patch(LAYERS, "ops.add_product(self.weight.grad, ", "self.weight.grad = self.weight.grad + ops.matmul(")]),
-
-    Mutant("tied-only-at-first", ULTRON09,
-           "The output matrix is a copy of the embedding and goes its own way after the first step (there, after "
-           "loading).",
-           "Transformer", f"{IN_MODEL}tied_embeddings_are_one_parameter[all-1]",
-           [Patch(TRANSFORMER, "output = target if", "output = Parameter(target.data.copy()) if")]),
-
-    Mutant("positions-of-base-100000", RZIGA,
-           "The wavelengths of the positional encoding grow to 100000 instead of 10000.",
-           "PositionalEncoding", f"{IN_MODEL}positions_have_known_values",
-           [Patch(LAYERS, "position / 10000 **", "position / 100000 **")]),
-
-    Mutant("positions-without-pairs", YVSEMLANI,
-           "The exponent is 2i / d_model over all channels i, not over pairs: sine and cosine differ in frequency, and "
-           "half the channels hardly move.",
-           "PositionalEncoding", f"{IN_MODEL}positions_have_known_values",
-           [Patch(LAYERS, "(2 * (channel // 2) / d_model)", "(2 * channel / d_model)")]),
-
-    Mutant("positions-in-float64", CLASSIC,
-           "The table of positions is float64, and so is all that is computed after it: twice the memory, and no word.",
-           "PositionalEncoding", f"{IN_CONTRACT}float32_stays_float32[PositionalEncoding: from the start, "
-           "dropout 0.0]",
-           [Patch(LAYERS, "sinusoids(first, x.shape[1], x.shape[2]).astype(x.dtype)",
-                  "sinusoids(first, x.shape[1], x.shape[2])")]),
-
-    Mutant("learned-positions-gradient-at-zero", CLASSIC,
-           "The gradient of learned positions goes to the first rows, wherever the sequence begins.",
-           "LearnedPositions", f"{DIFFERENCES}[LearnedPositions: the last position, B = 1, dropout 0.0]",
-           [Patch(LAYERS, "self.weight.grad[first:first + dx.shape[1]] +=", "self.weight.grad[:dx.shape[1]] +=")]),
-
+    Mutant(
+        "repeated-words-overwrite",
+        CLASSIC,
+        "`dE[ids] += dx` adds once for a word that occurs twice: NumPy buffers the sum.",
+        "Embedding",
+        f"{DIFFERENCES}[Embedding: repeated words and padding, dropout 0.0]",
+        [Patch(OPS, "self.xp.add.at(dE, ids[real], dx[real] * scale)", "dE[ids[real]] += dx[real] * scale")],
+    ),
+    Mutant(
+        "embedding-gradient-not-scaled",
+        CSD81,
+        "sqrt(d_model) multiplies the embedding in forward and not its gradient; of a tied matrix only one share "
+        "is wrong.",
+        "Embedding",
+        f"{DIFFERENCES}[Embedding: repeated words and padding, dropout 0.0]",
+        [Patch(OPS, "self.xp.add.at(dE, ids[real], dx[real] * scale)", "self.xp.add.at(dE, ids[real], dx[real])")],
+    ),
+    Mutant(
+        "embedding-not-scaled",
+        CLASSIC,
+        "sqrt(d_model) is missing altogether: the positions drown the words.",
+        "Embedding",
+        f"{IN_MODEL}words_become_scaled_rows_and_padding_becomes_zeros",
+        [Patch(LAYERS, "self.scale = math.sqrt(weight.shape[1])", "self.scale = 1.0")],
+    ),
+    Mutant(
+        "embedding-too-large-at-first",
+        CLASSIC,
+        "The embedding is drawn from N(0, 1), as frameworks do by default: with a tied output the first loss is far "
+        "above ln V.",
+        "Embedding",
+        f"{IN_MODEL}first_weights_have_their_distributions",
+        [
+            Patch(
+                LAYERS,
+                "init.normal(0, d_model**-0.5, (vocab_size, d_model))",
+                "init.normal(0, 1, (vocab_size, d_model))",
+            )
+        ],
+    ),
+    Mutant(
+        "tied-gradient-dropped",
+        ULTRON09,
+        "The output layer's share in the gradient of the tied matrix is dropped.",
+        "Unembedding",
+        f"{DIFFERENCES}[Unembedding: a batch of sequences, dropout 0.0]",
+        [Patch(LAYERS, "        ops.add_product(self.weight.grad, rows_of(dlogits).T, rows_of(y))\n", "")],
+    ),
+    Mutant(
+        "gradient-cut-loose",
+        CLASSIC,
+        "`grad = grad + g` makes a new array: the right gradient, in a place where the optimizer does not look.",
+        "Unembedding",
+        f"{IN_CONTRACT}gradients_accumulate_in_their_store[Unembedding: a batch of sequences, " "dropout 0.0]",
+        [Patch(LAYERS, "ops.add_product(self.weight.grad, ", "self.weight.grad = self.weight.grad + ops.matmul(")],
+    ),
+    Mutant(
+        "tied-only-at-first",
+        ULTRON09,
+        "The output matrix is a copy of the embedding and goes its own way after the first step (there, after "
+        "loading).",
+        "Transformer",
+        f"{IN_MODEL}tied_embeddings_are_one_parameter[all-1]",
+        [Patch(TRANSFORMER, "output = target if", "output = Parameter(target.data.copy()) if")],
+    ),
+    Mutant(
+        "positions-of-base-100000",
+        RZIGA,
+        "The wavelengths of the positional encoding grow to 100000 instead of 10000.",
+        "PositionalEncoding",
+        f"{IN_MODEL}positions_have_known_values",
+        [Patch(LAYERS, "position / 10000 **", "position / 100000 **")],
+    ),
+    Mutant(
+        "positions-without-pairs",
+        YVSEMLANI,
+        "The exponent is 2i / d_model over all channels i, not over pairs: sine and cosine differ in frequency, and "
+        "half the channels hardly move.",
+        "PositionalEncoding",
+        f"{IN_MODEL}positions_have_known_values",
+        [Patch(LAYERS, "(2 * (channel // 2) / d_model)", "(2 * channel / d_model)")],
+    ),
+    Mutant(
+        "positions-in-float64",
+        CLASSIC,
+        "The table of positions is float64, and so is all that is computed after it: twice the memory, and no word.",
+        "PositionalEncoding",
+        f"{IN_CONTRACT}float32_stays_float32[PositionalEncoding: from the start, " "dropout 0.0]",
+        [
+            Patch(
+                LAYERS,
+                "sinusoids(first, x.shape[1], x.shape[2]).astype(x.dtype)",
+                "sinusoids(first, x.shape[1], x.shape[2])",
+            )
+        ],
+    ),
+    Mutant(
+        "learned-positions-gradient-at-zero",
+        CLASSIC,
+        "The gradient of learned positions goes to the first rows, wherever the sequence begins.",
+        "LearnedPositions",
+        f"{DIFFERENCES}[LearnedPositions: the last position, B = 1, dropout 0.0]",
+        [Patch(LAYERS, "self.weight.grad[first : first + dx.shape[1]] +=", "self.weight.grad[: dx.shape[1]] +=")],
+    ),
     # Linear, feed-forward, normalisation, residuals -------------------------------------------------------------------
-
-    Mutant("bias-gradient-averaged", CLASSIC,
-           "The gradient of the bias is the mean over the batch instead of the sum.",
-           "Linear", f"{DIFFERENCES}[Linear: a batch of sequences, dropout 0.0]",
-           [Patch(OPS, "db += dy_rows.sum(axis=0)", "db += dy_rows.mean(axis=0)")]),
-
-    Mutant("gradient-overwritten", CLASSIC,
-           "`grad = ` instead of `grad +=`: only the last micro-batch counts.",
-           "Linear", f"{IN_CONTRACT}gradients_accumulate_in_their_store[Linear: a batch of sequences, dropout 0.0]",
-           [Patch(OPS, "self.add_product(dW, x_rows.T, dy_rows)", "dW[...] = self.matmul(x_rows.T, dy_rows)")]),
-
-    Mutant("relu-backward-in-place", CLASSIC,
-           "The backward of ReLU writes into the gradient it is given: harmless until someone else needs that array.",
-           "FeedForward", f"{IN_CONTRACT}no_operation_writes_into_the_gradient_it_is_given",
-           [Patch(OPS, "        return dy * (y > 0)\n", "        dy *= y > 0\n        return dy\n")]),
-
-    Mutant("relu-dropout-not-undone", CLASSIC,
-           "The hidden units are dropped in forward and not in backward: right as long as relu_dropout is 0.",
-           "FeedForward", f"{DIFFERENCES}[FeedForward: a batch of sequences, dropout 0.3]",
-           [Patch(LAYERS, "dactive = ops.dropout_backward(ddropped, kept, self.relu_dropout)", "dactive = ddropped")]),
-
-    Mutant("gamma-outside-the-means", AKIRUSPROD,
-           "The backward of LayerNorm multiplies by gamma after the two means, not before: right while gamma is 1.",
-           "LayerNorm", f"{DIFFERENCES}[LayerNorm: far from mean 0, dropout 0.0]",
-           [Patch(OPS, "dnormalized = dy * gamma", "dnormalized = dy"),
-            Patch(OPS, "        dx *= inverse_std\n", "        dx *= inverse_std * gamma\n")]),
-
-    Mutant("unbiased-variance", ANNOTATED,
-           "LayerNorm divides by the unbiased variance (D - 1), as a framework's `std` does.",
-           "LayerNorm", f"{IN_MODEL}layer_norm_is_its_definition",
-           [Patch(OPS, "[..., None] / x.shape[-1]", "[..., None] / (x.shape[-1] - 1)"),
-            Patch(OPS, "[..., None] / dy.shape[-1]", "[..., None] / (dy.shape[-1] - 1)")]),
-
-    Mutant("eps-outside-the-root", ANNOTATED,
-           "LayerNorm divides by sqrt(variance) + eps instead of sqrt(variance + eps).",
-           "LayerNorm", f"{IN_MODEL}layer_norm_is_its_definition",
-           [Patch(OPS, "1 / self.xp.sqrt(variance + eps)", "1 / (self.xp.sqrt(variance) + eps)"),
-            Patch(OPS, "return y, (normalized, inverse_std)",
-                  "return y, (normalized, inverse_std, 1 - eps * inverse_std)"),
+    Mutant(
+        "bias-gradient-averaged",
+        CLASSIC,
+        "The gradient of the bias is the mean over the batch instead of the sum.",
+        "Linear",
+        f"{DIFFERENCES}[Linear: a batch of sequences, dropout 0.0]",
+        [Patch(OPS, "db += dy_rows.sum(axis=0)", "db += dy_rows.mean(axis=0)")],
+    ),
+    Mutant(
+        "gradient-overwritten",
+        CLASSIC,
+        "`grad = ` instead of `grad +=`: only the last micro-batch counts.",
+        "Linear",
+        f"{IN_CONTRACT}gradients_accumulate_in_their_store[Linear: a batch of sequences, dropout 0.0]",
+        [Patch(OPS, "self.add_product(dW, x_rows.T, dy_rows)", "dW[...] = self.matmul(x_rows.T, dy_rows)")],
+    ),
+    Mutant(
+        "relu-backward-in-place",
+        CLASSIC,
+        "The backward of ReLU writes into the gradient it is given: harmless until someone else needs that array.",
+        "FeedForward",
+        f"{IN_CONTRACT}no_operation_writes_into_the_gradient_it_is_given",
+        [Patch(OPS, "        return dy * (y > 0)\n", "        dy *= y > 0\n        return dy\n")],
+    ),
+    Mutant(
+        "relu-dropout-not-undone",
+        CLASSIC,
+        "The hidden units are dropped in forward and not in backward: right as long as relu_dropout is 0.",
+        "FeedForward",
+        f"{DIFFERENCES}[FeedForward: a batch of sequences, dropout 0.3]",
+        [Patch(LAYERS, "dactive = ops.dropout_backward(ddropped, kept, self.relu_dropout)", "dactive = ddropped")],
+    ),
+    Mutant(
+        "gamma-outside-the-means",
+        AKIRUSPROD,
+        "The backward of LayerNorm multiplies by gamma after the two means, not before: right while gamma is 1.",
+        "LayerNorm",
+        f"{DIFFERENCES}[LayerNorm: far from mean 0, dropout 0.0]",
+        [
+            Patch(OPS, "dnormalized = dy * gamma", "dnormalized = dy"),
+            Patch(OPS, "        dx *= inverse_std\n", "        dx *= inverse_std * gamma\n"),
+        ],
+    ),
+    Mutant(
+        "unbiased-variance",
+        ANNOTATED,
+        "LayerNorm divides by the unbiased variance (D - 1), as a framework's `std` does.",
+        "LayerNorm",
+        f"{IN_MODEL}layer_norm_is_its_definition",
+        [
+            Patch(OPS, "[..., None] / x.shape[-1]", "[..., None] / (x.shape[-1] - 1)"),
+            Patch(OPS, "[..., None] / dy.shape[-1]", "[..., None] / (dy.shape[-1] - 1)"),
+        ],
+    ),
+    Mutant(
+        "eps-outside-the-root",
+        ANNOTATED,
+        "LayerNorm divides by sqrt(variance) + eps instead of sqrt(variance + eps).",
+        "LayerNorm",
+        f"{IN_MODEL}layer_norm_is_its_definition",
+        [
+            Patch(OPS, "1 / self.xp.sqrt(variance + eps)", "1 / (self.xp.sqrt(variance) + eps)"),
+            Patch(
+                OPS, "return y, (normalized, inverse_std)", "return y, (normalized, inverse_std, 1 - eps * inverse_std)"
+            ),
             Patch(OPS, "normalized, inverse_std = saved", "normalized, inverse_std, root_over_divisor = saved"),
-            Patch(OPS, "dx -= normalized * along_itself", "dx -= normalized * along_itself / root_over_divisor")]),
-
-    Mutant("layer-norm-without-eps", RZIGA,
-           "LayerNorm of a constant row divides zero by zero.",
-           "LayerNorm", f"{IN_MODEL}layer_norm_of_a_constant_is_beta",
-           [Patch(OPS, "self.xp.sqrt(variance + eps)", "self.xp.sqrt(variance)")]),
-
-    Mutant("residual-gradient-dropped", CLASSIC,
-           "What comes back around the sublayer is forgotten: the lower layers hardly learn.",
-           "PostNorm", f"{DIFFERENCES}[PostNorm: around feed-forward, dropout 0.0]",
-           [Patch(TRANSFORMER, "one_or_tuple(dx_around + dx_through, *dothers)",
-                  "one_or_tuple(dx_through, *dothers)")]),
-
-    Mutant("residual-added-in-place", CLASSIC,
-           "`x += update` saves an array and spoils the x that the sublayer kept for its backward.",
-           "AddNorm", f"{DIFFERENCES}[PostNorm: around feed-forward, dropout 0.0]",
-           [Patch(OPS, "        y, saved = self.layer_norm(x + dropped, gamma, beta, eps)\n", """\
+            Patch(OPS, "dx -= normalized * along_itself", "dx -= normalized * along_itself / root_over_divisor"),
+        ],
+    ),
+    Mutant(
+        "layer-norm-without-eps",
+        RZIGA,
+        "LayerNorm of a constant row divides zero by zero.",
+        "LayerNorm",
+        f"{IN_MODEL}layer_norm_of_a_constant_is_beta",
+        [Patch(OPS, "self.xp.sqrt(variance + eps)", "self.xp.sqrt(variance)")],
+    ),
+    Mutant(
+        "residual-gradient-dropped",
+        CLASSIC,
+        "What comes back around the sublayer is forgotten: the lower layers hardly learn.",
+        "PostNorm",
+        f"{DIFFERENCES}[PostNorm: around feed-forward, dropout 0.0]",
+        [Patch(TRANSFORMER, "one_or_tuple(dx_around + dx_through, *dothers)", "one_or_tuple(dx_through, *dothers)")],
+    ),
+    Mutant(
+        "residual-added-in-place",
+        CLASSIC,
+        "`x += update` saves an array and spoils the x that the sublayer kept for its backward.",
+        "AddNorm",
+        f"{DIFFERENCES}[PostNorm: around feed-forward, dropout 0.0]",
+        [
+            Patch(
+                OPS,
+                "        y, saved = self.layer_norm(x + dropped, gamma, beta, eps)\n",
+                """\
         x += dropped
         y, saved = self.layer_norm(x, gamma, beta, eps)
-""")]),
-
-    Mutant("pre-norm-around-the-normalised", CLASSIC,
-           "With pre-norm, the way around starts after the LayerNorm: no signal comes through unchanged.",
-           "PreNorm", f"{IN_MODEL}post_norm_normalises_the_sum_and_pre_norm_what_the_sublayer_reads",
-           [Patch(TRANSFORMER, "        return x + dropped, (", "        return normalized + dropped, ("),
-            Patch(TRANSFORMER, "one_or_tuple(dy + self.norm.backward(dnormalized, norm_cache), *dothers)",
-                  "one_or_tuple(self.norm.backward(dy + dnormalized, norm_cache), *dothers)"),
-            Patch(TRANSFORMER, "        return x + update\n", "        return self.norm.forward(x)[0] + update\n")]),
-
+""",
+            )
+        ],
+    ),
+    Mutant(
+        "pre-norm-around-the-normalised",
+        CLASSIC,
+        "With pre-norm, the way around starts after the LayerNorm: no signal comes through unchanged.",
+        "PreNorm",
+        f"{IN_MODEL}post_norm_normalises_the_sum_and_pre_norm_what_the_sublayer_reads",
+        [
+            Patch(TRANSFORMER, "        return x + dropped, (", "        return normalized + dropped, ("),
+            Patch(
+                TRANSFORMER,
+                "one_or_tuple(dy + self.norm.backward(dnormalized, norm_cache), *dothers)",
+                "one_or_tuple(self.norm.backward(dy + dnormalized, norm_cache), *dothers)",
+            ),
+            Patch(TRANSFORMER, "        return x + update\n", "        return self.norm.forward(x)[0] + update\n"),
+        ],
+    ),
     # Stacks -----------------------------------------------------------------------------------------------------------
-
-    Mutant("memory-gradient-of-one-layer", CLASSIC,
-           "The encoder learns from one decoder layer only: the gradients of the others are overwritten.",
-           "Decoder", f"{DIFFERENCES}[Decoder: post-norm, dropout 0.0]",
-           [Patch(TRANSFORMER, "dmemory = share if dmemory is None else dmemory + share", "dmemory = share")]),
-
-    Mutant("one-layer-n-times", CLASSIC,
-           "`[layer] * N` is one layer N times: every gradient is right, and the encoder has an N-th of its weights.",
-           "Encoder", f"{IN_MODEL}number_of_parameters[C1]",
-           [Patch(TRANSFORMER, "[EncoderLayer(config, init, dtype) for _ in range(config.N)]",
-                  "[EncoderLayer(config, init, dtype)] * config.N")]),
-
-    Mutant("seed-of-the-weights-ignored", CLASSIC,
-           "Every run starts from the same weights, whatever the seed.",
-           "Transformer", f"{IN_MODEL}a_seed_decides_the_weights_whatever_their_type",
-           [Patch(TRANSFORMER, "np.random.default_rng(seed)", "np.random.default_rng(0)")]),
-
+    Mutant(
+        "memory-gradient-of-one-layer",
+        CLASSIC,
+        "The encoder learns from one decoder layer only: the gradients of the others are overwritten.",
+        "Decoder",
+        f"{DIFFERENCES}[Decoder: post-norm, dropout 0.0]",
+        [Patch(TRANSFORMER, "dmemory = share if dmemory is None else dmemory + share", "dmemory = share")],
+    ),
+    Mutant(
+        "one-layer-n-times",
+        CLASSIC,
+        "`[layer] * N` is one layer N times: every gradient is right, and the encoder has an N-th of its weights.",
+        "Encoder",
+        f"{IN_MODEL}number_of_parameters[C1]",
+        [
+            Patch(
+                TRANSFORMER,
+                "[EncoderLayer(config, init, dtype) for _ in range(config.N)]",
+                "[EncoderLayer(config, init, dtype)] * config.N",
+            )
+        ],
+    ),
+    Mutant(
+        "seed-of-the-weights-ignored",
+        CLASSIC,
+        "Every run starts from the same weights, whatever the seed.",
+        "Transformer",
+        f"{IN_MODEL}a_seed_decides_the_weights_whatever_their_type",
+        [Patch(TRANSFORMER, "np.random.default_rng(seed)", "np.random.default_rng(0)")],
+    ),
     # Dropout ----------------------------------------------------------------------------------------------------------
-
-    Mutant("inference-scaled", AKIRUSPROD,
-           "At inference nothing is dropped, but everything is multiplied by 1 / (1 - p).",
-           "dropout", f"{IN_CONTRACT}without_a_key_the_rates_do_not_matter",
-           [Patch(OPS, "        if rng is None or P_drop == 0:\n            return x, None\n", """\
+    Mutant(
+        "inference-scaled",
+        AKIRUSPROD,
+        "At inference nothing is dropped, but everything is multiplied by 1 / (1 - p).",
+        "dropout",
+        f"{IN_CONTRACT}without_a_key_the_rates_do_not_matter",
+        [
+            Patch(
+                OPS,
+                "        if rng is None or P_drop == 0:\n            return x, None\n",
+                """\
         if P_drop == 0:
             return x, None
         if rng is None:
             return x * keep_scale(P_drop), None
-""")]),
-
-    Mutant("dropout-always-on", ULTRON09,
-           "Units are dropped at inference too: the same sentence is translated with holes.",
-           "dropout", f"{IN_CONTRACT}without_a_key_the_rates_do_not_matter",
-           [Patch(OPS, "        if rng is None or P_drop == 0:\n            return x, None\n", """\
+""",
+            )
+        ],
+    ),
+    Mutant(
+        "dropout-always-on",
+        ULTRON09,
+        "Units are dropped at inference too: the same sentence is translated with holes.",
+        "dropout",
+        f"{IN_CONTRACT}without_a_key_the_rates_do_not_matter",
+        [
+            Patch(
+                OPS,
+                "        if rng is None or P_drop == 0:\n            return x, None\n",
+                """\
         if P_drop == 0:
             return x, None
         rng = rng or DropoutKey(seed=0, step=0)
-""")]),
-
-    Mutant("dropout-not-scaled", CLASSIC,
-           "What is kept is not scaled up: at inference every unit is larger than the model was trained for.",
-           "dropout", f"{IN_CONTRACT}dropout_zeroes_or_scales",
-           [Patch(OPS, "        dx *= keep_scale(P_drop)\n", "")]),
-
-    Mutant("one-mask-for-all-sites", CLASSIC,
-           "All layers draw with the same key: the same units are dropped everywhere.",
-           "dropout", f"{IN_CONTRACT}no_two_places_of_the_model_draw_with_the_same_key",
-           [Patch(DROPOUT, "return self._replace(site=self.site * CHILDREN + index + 1)", "return self")]),
-
-    Mutant("one-mask-for-all-steps", CLASSIC,
-           "The number of the step has no part in the mask: dropout becomes a fixed, smaller network.",
-           "dropout", f"{IN_CONTRACT}a_different_key_draws_a_different_mask[{{'step': 9}}]",
-           [Patch(DROPOUT, "[0, self.step, self.shard, 0]", "[0, 0, self.shard, 0]")]),
-
-    Mutant("one-dropout-object-for-two-sites", AKIRUSPROD,
-           "The sublayers share one dropout object, which remembers its last mask only: backward uses that everywhere. "
-           "Each layer alone is right; encoder and decoder of different lengths raise.",
-           "AddNorm", f"{DIFFERENCES}[EncoderLayer: post-norm, dropout 0.3]",
-           [Patch(LAYERS, """\
+""",
+            )
+        ],
+    ),
+    Mutant(
+        "dropout-not-scaled",
+        CLASSIC,
+        "What is kept is not scaled up: at inference every unit is larger than the model was trained for.",
+        "dropout",
+        f"{IN_CONTRACT}dropout_zeroes_or_scales",
+        [Patch(OPS, "        dx *= keep_scale(P_drop)\n", "")],
+    ),
+    Mutant(
+        "one-mask-for-all-sites",
+        CLASSIC,
+        "All layers draw with the same key: the same units are dropped everywhere.",
+        "dropout",
+        f"{IN_CONTRACT}no_two_places_of_the_model_draw_with_the_same_key",
+        [Patch(DROPOUT, "return self._replace(site=self.site * CHILDREN + index + 1)", "return self")],
+    ),
+    Mutant(
+        "one-mask-for-all-steps",
+        CLASSIC,
+        "The number of the step has no part in the mask: dropout becomes a fixed, smaller network.",
+        "dropout",
+        f"{IN_CONTRACT}a_different_key_draws_a_different_mask[{{'step': 9}}]",
+        [Patch(DROPOUT, "[0, self.step, self.shard, 0]", "[0, 0, self.shard, 0]")],
+    ),
+    Mutant(
+        "one-dropout-object-for-two-sites",
+        AKIRUSPROD,
+        "The sublayers share one dropout object, which remembers its last mask only: backward uses that everywhere. "
+        "Each layer alone is right; encoder and decoder of different lengths raise.",
+        "AddNorm",
+        f"{DIFFERENCES}[EncoderLayer: post-norm, dropout 0.3]",
+        [
+            Patch(
+                LAYERS,
+                """\
         return ops_of(x).add_norm(x, update, self.gamma.data, self.beta.data, self.eps, self.P_drop, rng)
-""", """\
+""",
+                """\
         y, (AddNorm.kept, saved) = ops_of(x).add_norm(
             x, update, self.gamma.data, self.beta.data, self.eps, self.P_drop, rng)
         return y, saved
-"""),
-            Patch(LAYERS, "add_norm_backward(dy, cache,", "add_norm_backward(dy, (AddNorm.kept, cache),")]),
-
-    Mutant("stale-dropout-mask", CSD81,
-           "The layer remembers its last mask itself, and a forward without dropout leaves it: the next backward uses "
-           "the mask of another call.",
-           "PositionalEncoding", f"{IN_CONTRACT}a_forward_with_other_masks_in_between_changes_no_gradient"
-           "[PositionalEncoding: from the start, dropout 0.3]",
-           [Patch(LAYERS, "P_drop: float = 0.0) -> None:\n        self.P_drop = P_drop\n",
-                  "P_drop: float = 0.0) -> None:\n        self.P_drop = P_drop\n        self.kept = None\n"),
-            Patch(LAYERS, """\
+""",
+            ),
+            Patch(LAYERS, "add_norm_backward(dy, cache,", "add_norm_backward(dy, (AddNorm.kept, cache),"),
+        ],
+    ),
+    Mutant(
+        "stale-dropout-mask",
+        CSD81,
+        "The layer remembers its last mask itself, and a forward without dropout leaves it: the next backward uses "
+        "the mask of another call.",
+        "PositionalEncoding",
+        f"{IN_CONTRACT}a_forward_with_other_masks_in_between_changes_no_gradient"
+        "[PositionalEncoding: from the start, dropout 0.3]",
+        [
+            Patch(
+                LAYERS,
+                "P_drop: float = 0.0) -> None:\n        self.P_drop = P_drop\n",
+                "P_drop: float = 0.0) -> None:\n        self.P_drop = P_drop\n        self.kept = None\n",
+            ),
+            Patch(
+                LAYERS,
+                """\
         y, kept = ops.dropout(x + encoding, self.P_drop, rng)
         return y, (kept,)
-""", """\
+""",
+                """\
         y, kept = ops.dropout(x + encoding, self.P_drop, rng)
         if rng is not None:
             self.kept = kept
         return y, ()
-"""),
-            Patch(LAYERS, """\
+""",
+            ),
+            Patch(
+                LAYERS,
+                """\
         (kept,) = cache
         # y = dropout(x + PE)
         return ops_of(dy).dropout_backward(dy, kept, self.P_drop)
-""", """\
+""",
+                """\
         return ops_of(dy).dropout_backward(dy, self.kept, self.P_drop)
-""")]),
-
+""",
+            ),
+        ],
+    ),
     # The loss ---------------------------------------------------------------------------------------------------------
-
-    Mutant("target-found-by-value", AKIRUSPROD,
-           "The target's place in the gradient is found by its value: every class of equal score takes its share.",
-           "cross_entropy", f"{DIFFERENCES}[CrossEntropy: no smoothing, dropout 0.0]",
-           [Patch(OPS, "dlogits[row, targets] -= on_target",
-                  "dlogits[dlogits == dlogits[row, targets][:, None]] -= on_target")]),
-
-    Mutant("log-of-softmax", RZIGA,
-           "The loss is the log of the softmax: infinite as soon as a probability underflows.",
-           "cross_entropy", f"{IN_MODEL}extreme_logits_give_a_finite_loss[float64-others]",
-           [Patch(OPS, """\
+    Mutant(
+        "target-found-by-value",
+        AKIRUSPROD,
+        "The target's place in the gradient is found by its value: every class of equal score takes its share.",
+        "cross_entropy",
+        f"{DIFFERENCES}[CrossEntropy: no smoothing, dropout 0.0]",
+        [
+            Patch(
+                OPS,
+                "dlogits[row, targets] -= on_target",
+                "dlogits[dlogits == dlogits[row, targets][:, None]] -= on_target",
+            )
+        ],
+    ),
+    Mutant(
+        "log-of-softmax",
+        RZIGA,
+        "The loss is the log of the softmax: infinite as soon as a probability underflows.",
+        "cross_entropy",
+        f"{IN_MODEL}extreme_logits_give_a_finite_loss[float64-others]",
+        [
+            Patch(
+                OPS,
+                """\
         smoothed_score = on_target * dlogits[row, targets]
         if everywhere:
             smoothed_score += everywhere * dlogits.sum(axis=-1)
-""", ""),
-            Patch(OPS, """\
+""",
+                "",
+            ),
+            Patch(
+                OPS,
+                """\
         losses = xp.log(total[:, 0]) - smoothed_score
         p /= total
-""", """\
+""",
+                """\
         p /= total
         losses = -on_target * xp.log(p[row, targets])
         if everywhere:
             losses -= everywhere * xp.log(p).sum(axis=-1)
-""")]),
-
-    Mutant("smoothing-not-in-the-gradient", CLASSIC,
-           "The loss that is shown is smoothed, the gradient is not.",
-           "cross_entropy", f"{DIFFERENCES}[CrossEntropy: smoothing spread over the others, dropout 0.0]",
-           [Patch(OPS, """\
-        dlogits -= everywhere                                                      # p - q, in place of p
+""",
+            ),
+        ],
+    ),
+    Mutant(
+        "smoothing-not-in-the-gradient",
+        CLASSIC,
+        "The loss that is shown is smoothed, the gradient is not.",
+        "cross_entropy",
+        f"{DIFFERENCES}[CrossEntropy: smoothing spread over the others, dropout 0.0]",
+        [
+            Patch(
+                OPS,
+                """\
+        dlogits -= everywhere  # p - q, in place of p
         dlogits[row, targets] -= on_target
-""", """\
+""",
+                """\
         dlogits[row, targets] -= 1
-""")]),
-
-    Mutant("padding-is-a-target", CLASSIC,
-           "The loss asks for padding too: the model learns to write it.",
-           "cross_entropy", f"{IN_MODEL}padding_counts_for_nothing_in_the_loss",
-           [Patch(OPS, "        dlogits *= real[:, None]\n", ""),
-            Patch(OPS, "return (losses * real).sum(dtype=xp.float64), dlogits",
-                  "return losses.sum(dtype=xp.float64), dlogits")]),
-
-    Mutant("loss-averaged-over-padding", AKIRUSPROD,
-           "Padding adds zeros to the loss and counts in its mean: half padding, half the loss.",
-           "Transformer", f"{IN_MODEL}loss_backward_is_forward_loss_and_backward[2 rows at once-others]",
-           [Patch(TRANSFORMER, "return loss_sum, len(rows)", "return loss_sum, target_out_ids.size"),
-            Patch(TRANSFORMER, "start=0.0), len(rows)", "start=0.0), target_out_ids.size")]),
-
+""",
+            )
+        ],
+    ),
+    Mutant(
+        "padding-is-a-target",
+        CLASSIC,
+        "The loss asks for padding too: the model learns to write it.",
+        "cross_entropy",
+        f"{IN_MODEL}padding_counts_for_nothing_in_the_loss",
+        [
+            Patch(OPS, "        dlogits *= real[:, None]\n", ""),
+            Patch(
+                OPS,
+                "return (losses * real).sum(dtype=xp.float64), dlogits",
+                "return losses.sum(dtype=xp.float64), dlogits",
+            ),
+        ],
+    ),
+    Mutant(
+        "loss-averaged-over-padding",
+        AKIRUSPROD,
+        "Padding adds zeros to the loss and counts in its mean: half padding, half the loss.",
+        "Transformer",
+        f"{IN_MODEL}loss_backward_is_forward_loss_and_backward[2 rows at once-others]",
+        [
+            Patch(TRANSFORMER, "return loss_sum, len(rows)", "return loss_sum, target_out_ids.size"),
+            Patch(TRANSFORMER, "start=0.0), len(rows)", "start=0.0), target_out_ids.size"),
+        ],
+    ),
     # The optimizer and the step ---------------------------------------------------------------------------------------
-
-    Mutant("second-moment-with-beta1", RZIGA,
-           "The mean of the squares takes in (1 - beta1) of each instead of (1 - beta2): every step is too small.",
-           "Adam", f"{IN_MODEL}adam_is_its_definition",
-           [Patch(OPS, "v_block += (1 - beta2) * (g * g)", "v_block += (1 - beta1) * (g * g)")]),
-
-    Mutant("adam-never-counts", AKIRUSPROD,
-           "Adam's t is a constant instead of the number of the step: the bias correction of the first step stays for "
-           "ever. There, each layer had its index for t.",
-           "Adam", f"{IN_MODEL}adam_is_its_definition",
-           [Patch(OPTIM, "self.t += 1", "self.t = 1")]),
-
-    Mutant("adam-counts-arrays", CLASSIC,
-           "Adam's t grows once for each parameter array, not once a step: the first steps are hardly corrected.",
-           "Adam", f"{IN_MODEL}the_first_step_of_adam_is_the_learning_rate_against_the_sign_of_the_gradient",
-           [Patch(OPTIM, "self.t += 1", "self.t += len(self.store.parameters)")]),
-
-    Mutant("warmup-the-wrong-way-round", CLASSIC,
-           "max instead of min: the learning rate falls from a great height during the warm-up, and rises ever after.",
-           "noam", f"{IN_MODEL}the_learning_rate_rises_to_its_peak_and_falls",
-           [Patch(OPTIM, "min(step**-0.5, step * warmup**-1.5)", "max(step**-0.5, step * warmup**-1.5)")]),
-
-    Mutant("schedule-advanced-per-array", AKIRUSPROD,
-           "The schedule's counter moves on for each parameter array: 4000 steps of warm-up are over after 39.",
-           "Trainer.step", f"{IN_LOOP}a_step_divides_by_the_tokens_of_all_micro_batches",
-           [Patch(LOOP, "noam(step, self.config", "noam(step * len(model.parameters()), self.config")]),
-
-    Mutant("schedule-advanced-per-micro-batch", ANNOTATED,
-           "The schedule's counter moves on for each micro-batch, also for those after which no step is taken.",
-           "Trainer.step", f"{IN_LOOP}a_step_divides_by_the_tokens_of_all_micro_batches",
-           [Patch(LOOP, "noam(step, self.config", "noam(step * len(batches), self.config")]),
-
-    Mutant("gradient-over-sentences", RZIGA,
-           "The loss is a mean over tokens, its gradient over sentences: T times too large.",
-           "Trainer.step", f"{IN_LOOP}a_step_divides_by_the_tokens_of_all_micro_batches",
-           [Patch(LOOP, "self.team.mean_inplace(n_tokens)", "self.team.mean_inplace(len(indices))")]),
-
-    Mutant("gradient-not-divided", ANNOTATED,
-           "The gradients of the micro-batches are added up and never divided. Adam hardly shows it: it forgives any "
-           "constant factor.",
-           "Trainer.step", f"{IN_LOOP}a_step_divides_by_the_tokens_of_all_micro_batches",
-           [Patch(LOOP, "self.team.mean_inplace(n_tokens)", "self.team.mean_inplace(1)")]),
-
-    Mutant("mean-of-means", CLASSIC,
-           "Each micro-batch is divided by its own tokens and the means are averaged: a token in a small micro-batch "
-           "counts more.",
-           "Trainer.step", f"{IN_LOOP}a_step_divides_by_the_tokens_of_all_micro_batches",
-           [Patch(TEAM, "                loss_sum = loss_sum + loss\n", """\
+    Mutant(
+        "second-moment-with-beta1",
+        RZIGA,
+        "The mean of the squares takes in (1 - beta1) of each instead of (1 - beta2): every step is too small.",
+        "Adam",
+        f"{IN_MODEL}adam_is_its_definition",
+        [Patch(OPS, "v_block += (1 - beta2) * (g * g)", "v_block += (1 - beta1) * (g * g)")],
+    ),
+    Mutant(
+        "adam-never-counts",
+        AKIRUSPROD,
+        "Adam's t is a constant instead of the number of the step: the bias correction of the first step stays for "
+        "ever. There, each layer had its index for t.",
+        "Adam",
+        f"{IN_MODEL}adam_is_its_definition",
+        [Patch(OPTIM, "self.t += 1", "self.t = 1")],
+    ),
+    Mutant(
+        "adam-counts-arrays",
+        CLASSIC,
+        "Adam's t grows once for each parameter array, not once a step: the first steps are hardly corrected.",
+        "Adam",
+        f"{IN_MODEL}the_first_step_of_adam_is_the_learning_rate_against_the_sign_of_the_gradient",
+        [Patch(OPTIM, "self.t += 1", "self.t += len(self.store.parameters)")],
+    ),
+    Mutant(
+        "warmup-the-wrong-way-round",
+        CLASSIC,
+        "max instead of min: the learning rate falls from a great height during the warm-up, and rises ever after.",
+        "noam",
+        f"{IN_MODEL}the_learning_rate_rises_to_its_peak_and_falls",
+        [Patch(OPTIM, "min(step**-0.5, step * warmup**-1.5)", "max(step**-0.5, step * warmup**-1.5)")],
+    ),
+    Mutant(
+        "schedule-advanced-per-array",
+        AKIRUSPROD,
+        "The schedule's counter moves on for each parameter array: 4000 steps of warm-up are over after 39.",
+        "Trainer.step",
+        f"{IN_LOOP}a_step_divides_by_the_tokens_of_all_micro_batches",
+        [Patch(LOOP, "noam(step, self.config", "noam(step * len(model.parameters()), self.config")],
+    ),
+    Mutant(
+        "schedule-advanced-per-micro-batch",
+        ANNOTATED,
+        "The schedule's counter moves on for each micro-batch, also for those after which no step is taken.",
+        "Trainer.step",
+        f"{IN_LOOP}a_step_divides_by_the_tokens_of_all_micro_batches",
+        [Patch(LOOP, "noam(step, self.config", "noam(step * len(batches), self.config")],
+    ),
+    Mutant(
+        "gradient-over-sentences",
+        RZIGA,
+        "The loss is a mean over tokens, its gradient over sentences: T times too large.",
+        "Trainer.step",
+        f"{IN_LOOP}a_step_divides_by_the_tokens_of_all_micro_batches",
+        [Patch(LOOP, "self.team.mean_inplace(n_tokens)", "self.team.mean_inplace(len(indices))")],
+    ),
+    Mutant(
+        "gradient-not-divided",
+        ANNOTATED,
+        "The gradients of the micro-batches are added up and never divided. Adam hardly shows it: it forgives any "
+        "constant factor.",
+        "Trainer.step",
+        f"{IN_LOOP}a_step_divides_by_the_tokens_of_all_micro_batches",
+        [Patch(LOOP, "self.team.mean_inplace(n_tokens)", "self.team.mean_inplace(1)")],
+    ),
+    Mutant(
+        "mean-of-means",
+        CLASSIC,
+        "Each micro-batch is divided by its own tokens and the means are averaged: a token in a small micro-batch "
+        "counts more.",
+        "Trainer.step",
+        f"{IN_LOOP}a_step_divides_by_the_tokens_of_all_micro_batches",
+        [
+            Patch(
+                TEAM,
+                "                loss_sum = loss_sum + loss\n",
+                """\
                 loss_sum = loss_sum + loss
                 mean += self.models[member].store.grad / batches[shard].n_target_tokens / len(batches)
                 self.models[member].zero_grad()
-"""),
-            Patch(TEAM, "            loss_sum = 0.0\n", """\
+""",
+            ),
+            Patch(
+                TEAM,
+                "            loss_sum = 0.0\n",
+                """\
             loss_sum = 0.0
             mean = np.zeros_like(self.models[member].store.grad)
-"""),
-            Patch(TEAM, "            return loss_sum\n", """\
+""",
+            ),
+            Patch(
+                TEAM,
+                "            return loss_sum\n",
+                """\
             self.models[member].store.grad[...] = mean
             return loss_sum
-"""),
-            Patch(LOOP, "self.team.mean_inplace(n_tokens)", "self.team.mean_inplace(1)")]),
-
-    Mutant("partial-accumulation-divided-in-full", CSD81,
-           "A step of fewer micro-batches than usual is divided by the usual number all the same.",
-           "Trainer.step", f"{IN_LOOP}a_step_of_fewer_micro_batches_is_divided_by_its_own_tokens",
-           [Patch(LOOP, "self.team.mean_inplace(n_tokens)",
-                  "self.team.mean_inplace(n_tokens * settings.accumulation / len(batches))")]),
-
-    Mutant("ranks-all-compute-everything", CLASSIC,
-           "Every process takes all micro-batches of the step: nothing is divided, and the sum is N times too large.",
-           "", f"{IN_RANKS}any_division_is_that_of_one_thread_to_rounding",
-           [Patch(TEAM, "range(rank + size * member, len(batches), size * members)",
-                  "range(member, len(batches), members)")]),
-
-    Mutant("ranks-divide-by-their-own-tokens", CLASSIC,
-           "Each process divides by the tokens of its own micro-batches: the weights part, step by step.",
-           "", f"{IN_RANKS}any_division_is_that_of_one_thread_to_rounding",
-           [Patch(TEAM, "sum(batch.n_target_tokens for batch in batches)",
-                  "sum(batches[shard].n_target_tokens for share in shares for shard in share)")]),
-
-    Mutant("ranks-share-their-dropout", CLASSIC,
-           "All processes draw the same masks: seeded alike, each counts its own micro-batches.",
-           "", f"{IN_RANKS}ranks_find_the_bits_that_threads_find",
-           [Patch(TEAM, "DropoutKey(settings.seed, step, shard)",
-                  "DropoutKey(settings.seed, step, shard // size)")]),
-
-    Mutant("bucket-sent-before-it-is-full", CLASSIC,
-           "A bucket is sent when its last layer is done, not its first: part of the gradient never travels.",
-           "", f"{IN_RANKS}what_is_sent_during_backward_does_not_change_any_more",
-           [Patch(GRADIENT, "self.buckets[self.sent].start >= begin", "self.buckets[self.sent].stop > begin")]),
-
-    Mutant("ranks-keep-their-loss", CLASSIC,
-           "The log shows the loss of the first process's share as that of the step.",
-           "", f"{IN_RANKS}ranks_find_the_bits_that_threads_find",
-           [Patch(TEAM, "        self.between_devices.all_reduce_(total)\n", "")]),
-
-    Mutant("resumed-by-the-first-rank-alone", CLASSIC,
-           "The first process reads the checkpoint, the others go on with fresh weights.",
-           "", f"{IN_RANKS}a_rank_learns_from_the_first_one_where_the_run_stands",
-           [Patch(LOOP, "            self.between_devices.broadcast_(array)\n", "            pass\n")]),
-
-    Mutant("validation-of-one-rank", CLASSIC,
-           "The validation text is dealt to the processes, and each takes its share's loss for the whole.",
-           "", f"{IN_RANKS}validation_does_not_depend_on_the_number_of_ranks",
-           [Patch(LOOP, "    ranks.all_reduce_(losses)\n", "")]),
-
-    Mutant("gradient-not-zeroed", CLASSIC,
-           "The gradient of the last step is still there when the next begins.",
-           "Trainer.step", f"{IN_LOOP}a_step_divides_by_the_tokens_of_all_micro_batches",
-           [Patch(LOOP, "        model.zero_grad()\n", "")]),
-
-    Mutant("clipped-before-divided", CLASSIC,
-           "The norm is clipped before the sum is divided by its tokens: the limit depends on the size of the batch.",
-           "Trainer.step", f"{IN_LOOP}a_step_divides_by_the_tokens_of_all_micro_batches",
-           [Patch(LOOP, """\
+""",
+            ),
+            Patch(LOOP, "self.team.mean_inplace(n_tokens)", "self.team.mean_inplace(1)"),
+        ],
+    ),
+    Mutant(
+        "partial-accumulation-divided-in-full",
+        CSD81,
+        "A step of fewer micro-batches than usual is divided by the usual number all the same.",
+        "Trainer.step",
+        f"{IN_LOOP}a_step_of_fewer_micro_batches_is_divided_by_its_own_tokens",
+        [
+            Patch(
+                LOOP,
+                "self.team.mean_inplace(n_tokens)",
+                "self.team.mean_inplace(n_tokens * settings.accumulation / len(batches))",
+            )
+        ],
+    ),
+    Mutant(
+        "ranks-all-compute-everything",
+        CLASSIC,
+        "Every process takes all micro-batches of the step: nothing is divided, and the sum is N times too large.",
+        "",
+        f"{IN_RANKS}any_division_is_that_of_one_thread_to_rounding",
+        [
+            Patch(
+                TEAM,
+                "range(rank + size * member, len(batches), size * members)",
+                "range(member, len(batches), members)",
+            )
+        ],
+    ),
+    Mutant(
+        "ranks-divide-by-their-own-tokens",
+        CLASSIC,
+        "Each process divides by the tokens of its own micro-batches: the weights part, step by step.",
+        "",
+        f"{IN_RANKS}any_division_is_that_of_one_thread_to_rounding",
+        [
+            Patch(
+                TEAM,
+                "sum(batch.n_target_tokens for batch in batches)",
+                "sum(batches[shard].n_target_tokens for share in shares for shard in share)",
+            )
+        ],
+    ),
+    Mutant(
+        "ranks-share-their-dropout",
+        CLASSIC,
+        "All processes draw the same masks: seeded alike, each counts its own micro-batches.",
+        "",
+        f"{IN_RANKS}ranks_find_the_bits_that_threads_find",
+        [Patch(TEAM, "DropoutKey(settings.seed, step, shard)", "DropoutKey(settings.seed, step, shard // size)")],
+    ),
+    Mutant(
+        "bucket-sent-before-it-is-full",
+        CLASSIC,
+        "A bucket is sent when its last layer is done, not its first: part of the gradient never travels.",
+        "",
+        f"{IN_RANKS}what_is_sent_during_backward_does_not_change_any_more",
+        [Patch(GRADIENT, "self.buckets[self.sent].start >= begin", "self.buckets[self.sent].stop > begin")],
+    ),
+    Mutant(
+        "ranks-keep-their-loss",
+        CLASSIC,
+        "The log shows the loss of the first process's share as that of the step.",
+        "",
+        f"{IN_RANKS}ranks_find_the_bits_that_threads_find",
+        [Patch(TEAM, "        self.between_devices.all_reduce_(total)\n", "")],
+    ),
+    Mutant(
+        "resumed-by-the-first-rank-alone",
+        CLASSIC,
+        "The first process reads the checkpoint, the others go on with fresh weights.",
+        "",
+        f"{IN_RANKS}a_rank_learns_from_the_first_one_where_the_run_stands",
+        [Patch(LOOP, "            self.between_devices.broadcast_(array)\n", "            pass\n")],
+    ),
+    Mutant(
+        "validation-of-one-rank",
+        CLASSIC,
+        "The validation text is dealt to the processes, and each takes its share's loss for the whole.",
+        "",
+        f"{IN_RANKS}validation_does_not_depend_on_the_number_of_ranks",
+        [Patch(LOOP, "    ranks.all_reduce_(losses)\n", "")],
+    ),
+    Mutant(
+        "gradient-not-zeroed",
+        CLASSIC,
+        "The gradient of the last step is still there when the next begins.",
+        "Trainer.step",
+        f"{IN_LOOP}a_step_divides_by_the_tokens_of_all_micro_batches",
+        [Patch(LOOP, "        model.zero_grad()\n", "")],
+    ),
+    Mutant(
+        "clipped-before-divided",
+        CLASSIC,
+        "The norm is clipped before the sum is divided by its tokens: the limit depends on the size of the batch.",
+        "Trainer.step",
+        f"{IN_LOOP}a_step_divides_by_the_tokens_of_all_micro_batches",
+        [
+            Patch(
+                LOOP,
+                """\
         grad_norm = self.team.mean_inplace(n_tokens)
         if settings.clip_norm:
             clip_by_global_norm_inplace(model.store.grad, grad_norm, settings.clip_norm)
-""", """\
+""",
+                """\
         grad_norm = self.team.mean_inplace(1)
         if settings.clip_norm:
             clip_by_global_norm_inplace(model.store.grad, grad_norm, settings.clip_norm)
         model.store.grad /= n_tokens
-""")]),
-
-    Mutant("training-without-dropout", CLASSIC,
-           "Training forgets to hand over the key: nothing is ever dropped.",
-           "Trainer.step", f"{IN_LOOP}every_micro_batch_of_every_step_draws_masks_of_its_own",
-           [Patch(TEAM, "DropoutKey(settings.seed, step, shard),", "None,")]),
-
-    Mutant("one-mask-for-all-micro-batches", CLASSIC,
-           "The micro-batches of a step draw the same masks.",
-           "Trainer.step", f"{IN_LOOP}every_micro_batch_of_every_step_draws_masks_of_its_own",
-           [Patch(TEAM, "DropoutKey(settings.seed, step, shard),", "DropoutKey(settings.seed, step),")]),
-
+""",
+            )
+        ],
+    ),
+    Mutant(
+        "training-without-dropout",
+        CLASSIC,
+        "Training forgets to hand over the key: nothing is ever dropped.",
+        "Trainer.step",
+        f"{IN_LOOP}every_micro_batch_of_every_step_draws_masks_of_its_own",
+        [Patch(TEAM, "DropoutKey(settings.seed, step, shard),", "None,")],
+    ),
+    Mutant(
+        "one-mask-for-all-micro-batches",
+        CLASSIC,
+        "The micro-batches of a step draw the same masks.",
+        "Trainer.step",
+        f"{IN_LOOP}every_micro_batch_of_every_step_draws_masks_of_its_own",
+        [Patch(TEAM, "DropoutKey(settings.seed, step, shard),", "DropoutKey(settings.seed, step),")],
+    ),
     # Batches ----------------------------------------------------------------------------------------------------------
-
-    Mutant("target-not-shifted", CLASSIC,
-           "The decoder reads the very token it is to guess: the loss falls to nothing, and translation is noise.",
-           "batches", f"{IN_BATCHES}a_batch_written_out",
-           [Patch(BATCHES, "np.where(target_out_ids[:, 1:] != PAD, target_out_ids[:, :-1], PAD)",
-                  "target_out_ids[:, 1:]")]),
-
-    Mutant("no-end-symbol", CLASSIC,
-           "Sentences are encoded without EOS: the model never learns to stop.",
-           "batches", f"{IN_BATCHES}ids_are_stored_flat_with_eos",
-           [Patch(BATCHES, "[ids + [EOS] for ids in", "[ids for ids in")]),
-
-    Mutant("same-order-every-epoch", CSD81,
-           "Every epoch deals out the same batches in the same order.",
-           "batches", f"{IN_BATCHES}the_order_depends_on_seed_and_epoch_alone",
-           [Patch(BATCHES, "np.random.PCG64([self.seed, epoch])", "np.random.PCG64([self.seed])")]),
-
-    Mutant("short-sentences-first", CSD81,
-           "Every epoch runs from the short sentences to the long ones.",
-           "batches", f"{IN_BATCHES}steps_come_in_no_order_of_length",
-           [Patch(BATCHES, "return [bucket_by_bucket[i] for i in rng.permutation(len(bucket_by_bucket))]",
-                  "return bucket_by_bucket")]),
-
-    Mutant("remainder-dropped", CLASSIC,
-           "The last, smaller step of each bucket is left out: some pairs are not in the epoch.",
-           "batches", f"{IN_BATCHES}every_pair_is_in_one_step_of_one_bucket_within_the_budget[1-1]",
-           [Patch(BATCHES, "for i in range(0, len(members), pairs_per_step)]",
-                  "for i in range(0, len(members) - pairs_per_step + 1, pairs_per_step)]")]),
-
+    Mutant(
+        "target-not-shifted",
+        CLASSIC,
+        "The decoder reads the very token it is to guess: the loss falls to nothing, and translation is noise.",
+        "batches",
+        f"{IN_BATCHES}a_batch_written_out",
+        [
+            Patch(
+                BATCHES, "np.where(target_out_ids[:, 1:] != PAD, target_out_ids[:, :-1], PAD)", "target_out_ids[:, 1:]"
+            )
+        ],
+    ),
+    Mutant(
+        "no-end-symbol",
+        CLASSIC,
+        "Sentences are encoded without EOS: the model never learns to stop.",
+        "batches",
+        f"{IN_BATCHES}ids_are_stored_flat_with_eos",
+        [Patch(BATCHES, "[ids + [EOS] for ids in", "[ids for ids in")],
+    ),
+    Mutant(
+        "same-order-every-epoch",
+        CSD81,
+        "Every epoch deals out the same batches in the same order.",
+        "batches",
+        f"{IN_BATCHES}the_order_depends_on_seed_and_epoch_alone",
+        [Patch(BATCHES, "np.random.PCG64([self.seed, epoch])", "np.random.PCG64([self.seed])")],
+    ),
+    Mutant(
+        "short-sentences-first",
+        CSD81,
+        "Every epoch runs from the short sentences to the long ones.",
+        "batches",
+        f"{IN_BATCHES}steps_come_in_no_order_of_length",
+        [
+            Patch(
+                BATCHES,
+                "return [bucket_by_bucket[i] for i in rng.permutation(len(bucket_by_bucket))]",
+                "return bucket_by_bucket",
+            )
+        ],
+    ),
+    Mutant(
+        "remainder-dropped",
+        CLASSIC,
+        "The last, smaller step of each bucket is left out: some pairs are not in the epoch.",
+        "batches",
+        f"{IN_BATCHES}every_pair_is_in_one_step_of_one_bucket_within_the_budget[1-1]",
+        [
+            Patch(
+                BATCHES,
+                "for i in range(0, len(members), pairs_per_step)]",
+                "for i in range(0, len(members) - pairs_per_step + 1, pairs_per_step)]",
+            )
+        ],
+    ),
     # Stopping and going on --------------------------------------------------------------------------------------------
-
-    Mutant("resume-updates-another-model", AKIRUSPROD,
-           "After loading, the optimizer still holds the weights of the model before: training goes on, and nothing "
-           "changes.",
-           "", f"{IN_RESUME}a_resumed_run_is_an_uninterrupted_run[4]",
-           [Patch(LOOP, "            checkpoints.copy_into(found.weights, self._weights(), path)\n", """\
+    Mutant(
+        "resume-updates-another-model",
+        AKIRUSPROD,
+        "After loading, the optimizer still holds the weights of the model before: training goes on, and nothing "
+        "changes.",
+        "",
+        f"{IN_RESUME}a_resumed_run_is_an_uninterrupted_run[4]",
+        [
+            Patch(
+                LOOP,
+                "            checkpoints.copy_into(found.weights, self._weights(), path)\n",
+                """\
             self.model = Transformer(self.config.model, self.config.training.seed)
             checkpoints.copy_into(found.weights, self._weights(), path)
-""")]),
-
-    Mutant("resume-forgets-the-moments", CLASSIC,
-           "Adam's moments are saved and not read back.",
-           "", f"{IN_RESUME}a_resumed_run_is_an_uninterrupted_run[4]",
-           [Patch(LOOP, "            checkpoints.copy_into(found.moments, self._moments(), path)\n", "")]),
-
-    Mutant("resume-restarts-adams-clock", CLASSIC,
-           "Adam's t is 0 again after loading: the bias correction of the first steps comes a second time.",
-           "", f"{IN_RESUME}a_resumed_run_is_an_uninterrupted_run[4]",
-           [Patch(LOOP, "        self.optimizer.t = self.progress.step\n", "")]),
-
-    Mutant("resume-repeats-a-batch", CLASSIC,
-           "The checkpoint names the batch that was, not the one that comes.",
-           "", f"{IN_RESUME}a_resumed_run_is_an_uninterrupted_run[4]",
-           [Patch(LOOP, "index=index + 1,", "index=index,")]),
-
-    Mutant("average-counts-the-last-twice", CLASSIC,
-           "The last checkpoint starts the sum and is added to it once more.",
-           "", f"{IN_CHECKPOINTS}the_average_is_the_mean",
-           [Patch(CHECKPOINTS, "for path in paths[:-1]:", "for path in paths:")]),
-
+""",
+            )
+        ],
+    ),
+    Mutant(
+        "resume-forgets-the-moments",
+        CLASSIC,
+        "Adam's moments are saved and not read back.",
+        "",
+        f"{IN_RESUME}a_resumed_run_is_an_uninterrupted_run[4]",
+        [Patch(LOOP, "            checkpoints.copy_into(found.moments, self._moments(), path)\n", "")],
+    ),
+    Mutant(
+        "resume-restarts-adams-clock",
+        CLASSIC,
+        "Adam's t is 0 again after loading: the bias correction of the first steps comes a second time.",
+        "",
+        f"{IN_RESUME}a_resumed_run_is_an_uninterrupted_run[4]",
+        [Patch(LOOP, "        self.optimizer.t = self.progress.step\n", "")],
+    ),
+    Mutant(
+        "resume-repeats-a-batch",
+        CLASSIC,
+        "The checkpoint names the batch that was, not the one that comes.",
+        "",
+        f"{IN_RESUME}a_resumed_run_is_an_uninterrupted_run[4]",
+        [Patch(LOOP, "index=index + 1,", "index=index,")],
+    ),
+    Mutant(
+        "average-counts-the-last-twice",
+        CLASSIC,
+        "The last checkpoint starts the sum and is added to it once more.",
+        "",
+        f"{IN_CHECKPOINTS}the_average_is_the_mean",
+        [Patch(CHECKPOINTS, "for path in paths[:-1]:", "for path in paths:")],
+    ),
     # Looking at the model ---------------------------------------------------------------------------------------------
-
-    Mutant("validation-loss-smoothed", CLASSIC,
-           "The validation loss is smoothed like that of training: its exponential is no perplexity.",
-           "", f"{IN_LOOP}the_validation_loss_is_plain_and_independent_of_batching",
-           [Patch(LOOP, "model.loss(source_ids, target_in_ids, target_out_ids)",
-                  "model.loss(source_ids, target_in_ids, target_out_ids, 0.1)")]),
-
-    Mutant("bleu-over-special-symbols", CSD81,
-           "BLEU compares '<s>the cat </s>' with 'the cat'.",
-           "", f"{IN_LOOP}bleu_of_perfect_translations_is_100",
-           [Patch(LOOP, "corpus_scores(translations, target)",
-                  "corpus_scores([f'<s>{text} </s>' for text in translations], target)")]),
-
-    Mutant("bleu-of-teacher-forced-guesses", HYUNWOONGKO,
-           "BLEU is taken of the likeliest next words where the decoder reads the reference: no translation was made.",
-           "", f"{IN_LOOP}bleu_of_perfect_translations_is_100",
-           [Patch(LOOP, """\
+    Mutant(
+        "validation-loss-smoothed",
+        CLASSIC,
+        "The validation loss is smoothed like that of training: its exponential is no perplexity.",
+        "",
+        f"{IN_LOOP}the_validation_loss_is_plain_and_independent_of_batching",
+        [
+            Patch(
+                LOOP,
+                "model.loss(source_ids, target_in_ids, target_out_ids)",
+                "model.loss(source_ids, target_in_ids, target_out_ids, 0.1)",
+            )
+        ],
+    ),
+    Mutant(
+        "bleu-over-special-symbols",
+        CSD81,
+        "BLEU compares '<s>the cat </s>' with 'the cat'.",
+        "",
+        f"{IN_LOOP}bleu_of_perfect_translations_is_100",
+        [
+            Patch(
+                LOOP,
+                "corpus_scores(translations, target)",
+                "corpus_scores([f'<s>{text} </s>' for text in translations], target)",
+            )
+        ],
+    ),
+    Mutant(
+        "bleu-of-teacher-forced-guesses",
+        HYUNWOONGKO,
+        "BLEU is taken of the likeliest next words where the decoder reads the reference: no translation was made.",
+        "",
+        f"{IN_LOOP}bleu_of_perfect_translations_is_100",
+        [
+            Patch(
+                LOOP,
+                """\
         scores = corpus_scores(translations, target)
-""", """\
+""",
+                """\
         guesses = {}
         for batch in batches_in_order(self.data.val, self.config.training.tokens_per_batch):
             logits, _ = self.model.forward(batch.source_ids, batch.target_in_ids)
             guesses.update(zip(batch.indices, self.tokenizer.decode(logits.argmax(axis=-1))))
         scores = corpus_scores([guesses[i] for i in range(len(guesses))], target)
-""")]),
-
+""",
+            )
+        ],
+    ),
     # The tokenizer ----------------------------------------------------------------------------------------------------
-
-    Mutant("tokenizer-trained-on-validation-text", NEUNET,
-           "The vocabulary is learnt from the text that is to judge the model, too.",
-           "", f"{IN_LOOP}the_tokenizer_learns_from_the_training_text_alone",
-           [Patch(DATA, "[*corpus.train.source, *corpus.train.target]",
-                  "[text for pairs in corpus if pairs for text in (*pairs.source, *pairs.target)]")]),
-
-    Mutant("merges-not-by-rank", CSD81,
-           "Pairs of pieces are merged from left to right instead of in the order they were learned: other pieces than "
-           "those of the training, though they spell the same text.",
-           "", f"{IN_TOKENIZER}pairs_merge_in_the_order_they_were_learned",
-           [Patch(TOKENIZER, "        return self._processor.encode(sentences)\n", """\
+    Mutant(
+        "tokenizer-trained-on-validation-text",
+        NEUNET,
+        "The vocabulary is learnt from the text that is to judge the model, too.",
+        "",
+        f"{IN_LOOP}the_tokenizer_learns_from_the_training_text_alone",
+        [
+            Patch(
+                DATA,
+                "[*corpus.train.source, *corpus.train.target]",
+                "[text for pairs in corpus if pairs for text in (*pairs.source, *pairs.target)]",
+            )
+        ],
+    ),
+    Mutant(
+        "merges-not-by-rank",
+        CSD81,
+        "Pairs of pieces are merged from left to right instead of in the order they were learned: other pieces than "
+        "those of the training, though they spell the same text.",
+        "",
+        f"{IN_TOKENIZER}pairs_merge_in_the_order_they_were_learned",
+        [
+            Patch(
+                TOKENIZER,
+                "        return self._processor.encode(sentences)\n",
+                """\
         return [self._merged_from_the_left(" ".join(sentence.split())) for sentence in sentences]
 
     def _merged_from_the_left(self, sentence: str) -> list[int]:
@@ -760,94 +1283,175 @@ MUSEUM = [
             else:
                 at += 1
         return [to_id(piece) for piece in pieces]
-""")]),
-
+""",
+            )
+        ],
+    ),
     # Decoding ---------------------------------------------------------------------------------------------------------
-
-    Mutant("past-not-extended", CLASSIC,
-           "A step of decoding attends to itself and forgets what it saw: each word knows nothing of those before.",
-           "decoding step", f"{IN_FLOW}decoding_step_by_step_gives_the_logits_of_forward[post]",
-           [Patch(ATTENTION, """\
+    Mutant(
+        "past-not-extended",
+        CLASSIC,
+        "A step of decoding attends to itself and forgets what it saw: each word knows nothing of those before.",
+        "decoding step",
+        f"{IN_FLOW}decoding_step_by_step_gives_the_logits_of_forward[post]",
+        [
+            Patch(
+                ATTENTION,
+                """\
         past = past.extended(k, v)
         y, _ = self._attend(q, *past.first(len(q)), Mask(), None)
-""", """\
+""",
+                """\
         now = past.extended(k, v)
         y, _ = self._attend(q, *now.first(len(q)), Mask(), None)
-""")]),
-
-    Mutant("every-step-at-position-zero", CLASSIC,
-           "A step of decoding sees one token and encodes it as the first.",
-           "decoding step", f"{IN_FLOW}decoding_step_by_step_gives_the_logits_of_forward[post]",
-           [Patch(TRANSFORMER, "target_positions.forward(rows, position)", "target_positions.forward(rows)")]),
-
-    Mutant("masks-of-finished-sentences-stay", CLASSIC,
-           "When a sentence is done, its row leaves the cache but its length stays: the others get each other's masks.",
-           "decoding step", f"{IN_FLOW}hypotheses_may_change_places_and_sentences_may_finish[post]",
-           [Patch(TRANSFORMER, "self.memory_mask.key_lengths[sentences]",
-                  "self.memory_mask.key_lengths[:len(sentences)]")]),
-
-    Mutant("past-not-reordered", CLASSIC,
-           "The beam chooses new parents, the cached keys and values stay with the old ones.",
-           "", f"{IN_SEARCH}cached_scores_are_those_of_the_full_decoder[5-post-sinusoidal-all0]",
-           [Patch(SEARCH, "(going_on[:, None] * W + parents[going_on])",
-                  "(going_on[:, None] * W + np.arange(alive.shape[1]) % W)")]),
-
-    Mutant("score-without-penalty", CLASSIC,
-           "Hypotheses are ranked by their log probability: short ones win.",
-           "", f"{IN_SEARCH}a_length_penalty_prefers_longer_translations",
-           [Patch(SEARCH, "score = log_probability / length_penalty(len(ids), alpha)", "score = log_probability")]),
-
-    Mutant("score-over-power-of-length", CSD81,
-           "The penalty is n^alpha instead of ((5 + n) / 6)^alpha.",
-           "", f"{IN_SEARCH}the_length_penalty_of_the_paper",
-           [Patch(SEARCH, "return ((5 + n_tokens) / 6) ** alpha", "return n_tokens ** alpha")]),
-
-    Mutant("penalty-forgets-the-end", CLASSIC,
-           "The log probability includes EOS, the length does not.",
-           "", f"{IN_SEARCH}cached_scores_are_those_of_the_full_decoder[1-post-sinusoidal-all0]",
-           [Patch(SEARCH, "length_penalty(len(ids), alpha)", "length_penalty(len(ids) - (EOS in ids), alpha)")]),
-
-    Mutant("finished-hypotheses-take-places", CSD81,
-           "Hypotheses that end keep their place in the beam: it gets narrower as translations are found.",
-           "", f"{IN_SEARCH}a_small_beam_is_that_of_the_textbook[2-1-post-sinusoidal-all0]",
-           [Patch(SEARCH, "likeliest(logits, alive, 2 * beam)", "likeliest(logits, alive, beam)"),
+""",
+            )
+        ],
+    ),
+    Mutant(
+        "every-step-at-position-zero",
+        CLASSIC,
+        "A step of decoding sees one token and encodes it as the first.",
+        "decoding step",
+        f"{IN_FLOW}decoding_step_by_step_gives_the_logits_of_forward[post]",
+        [Patch(TRANSFORMER, "target_positions.forward(rows, position)", "target_positions.forward(rows)")],
+    ),
+    Mutant(
+        "masks-of-finished-sentences-stay",
+        CLASSIC,
+        "When a sentence is done, its row leaves the cache but its length stays: the others get each other's masks.",
+        "decoding step",
+        f"{IN_FLOW}hypotheses_may_change_places_and_sentences_may_finish[post]",
+        [
+            Patch(
+                TRANSFORMER, "self.memory_mask.key_lengths[sentences]", "self.memory_mask.key_lengths[:len(sentences)]"
+            )
+        ],
+    ),
+    Mutant(
+        "past-not-reordered",
+        CLASSIC,
+        "The beam chooses new parents, the cached keys and values stay with the old ones.",
+        "",
+        f"{IN_SEARCH}cached_scores_are_those_of_the_full_decoder[5-post-sinusoidal-all0]",
+        [
+            Patch(
+                SEARCH,
+                "(going_on[:, None] * W + parents[going_on])",
+                "(going_on[:, None] * W + np.arange(alive.shape[1]) % W)",
+            )
+        ],
+    ),
+    Mutant(
+        "score-without-penalty",
+        CLASSIC,
+        "Hypotheses are ranked by their log probability: short ones win.",
+        "",
+        f"{IN_SEARCH}a_length_penalty_prefers_longer_translations",
+        [Patch(SEARCH, "score = log_probability / length_penalty(len(ids), alpha)", "score = log_probability")],
+    ),
+    Mutant(
+        "score-over-power-of-length",
+        CSD81,
+        "The penalty is n^alpha instead of ((5 + n) / 6)^alpha.",
+        "",
+        f"{IN_SEARCH}the_length_penalty_of_the_paper",
+        [Patch(SEARCH, "return ((5 + n_tokens) / 6) ** alpha", "return n_tokens ** alpha")],
+    ),
+    Mutant(
+        "penalty-forgets-the-end",
+        CLASSIC,
+        "The log probability includes EOS, the length does not.",
+        "",
+        f"{IN_SEARCH}cached_scores_are_those_of_the_full_decoder[1-post-sinusoidal-all0]",
+        [Patch(SEARCH, "length_penalty(len(ids), alpha)", "length_penalty(len(ids) - (EOS in ids), alpha)")],
+    ),
+    Mutant(
+        "finished-hypotheses-take-places",
+        CSD81,
+        "Hypotheses that end keep their place in the beam: it gets narrower as translations are found.",
+        "",
+        f"{IN_SEARCH}a_small_beam_is_that_of_the_textbook[2-1-post-sinusoidal-all0]",
+        [
+            Patch(SEARCH, "likeliest(logits, alive, 2 * beam)", "likeliest(logits, alive, beam)"),
             Patch(SEARCH, "min(beam, best.shape[1] - W)", "beam"),
-            Patch(SEARCH, "        ids = np.concatenate([np.take_along_axis(ids,", """\
+            Patch(
+                SEARCH,
+                "        ids = np.concatenate([np.take_along_axis(ids,",
+                """\
         alive = np.where(tokens == EOS, -np.inf, alive)
-        ids = np.concatenate([np.take_along_axis(ids,""")]),
-
-    Mutant("beam-stops-too-early", CLASSIC,
-           "The search ends when no living hypothesis beats the finished ones at its present length, though a longer "
-           "one still could.",
-           "", f"{IN_SEARCH}a_small_beam_is_that_of_the_textbook[2-1-pre-sinusoidal-all0]",
-           [Patch(SEARCH, "length_penalty(longest[going], alpha)\n        at_end",
-                  "length_penalty(state.position, alpha)\n        at_end")]),
-
-    Mutant("beam-of-equals", CLASSIC,
-           "All hypotheses begin with the same score, so the beam fills with copies of the best one.",
-           "", f"{IN_SEARCH}nbest_is_sorted_and_without_doubles[post-sinusoidal-all0]",
-           [Patch(SEARCH, "ids = np.full((len(going), 1, 1), BOS)", "ids = np.full((len(going), beam, 1), BOS)"),
-            Patch(SEARCH, "alive = np.zeros((len(going), 1))", "alive = np.zeros((len(going), beam))")]),
-
-    Mutant("logits-as-log-probabilities", CLASSIC,
-           "The beam adds up logits that were never normalised: the likeliest word costs nothing, however unlikely.",
-           "", f"{IN_SEARCH}cached_scores_are_those_of_the_full_decoder[2-post-sinusoidal-all0]",
-           [Patch(SEARCH, "xp.asarray(alive) - ops.log_sum_exp(logits)", "xp.asarray(alive)")]),
-
-    Mutant("padding-may-be-written", CLASSIC,
-           "A search may choose PAD as the next word.",
-           "", f"{IN_SEARCH}padding_and_start_symbol_are_never_written[1]",
-           [Patch(SEARCH, "for id_ in (PAD, BOS):", "for id_ in (BOS,):")]),
-
-    Mutant("greatest-length-of-the-batch", CLASSIC,
-           "How long a translation may become depends on the longest sentence of its batch.",
-           "", f"{IN_SEARCH}no_translation_is_longer_than_allowed[changes0-20-1]",
-           [Patch(SEARCH, "longest = lengths_of(source_ids) + extra_length",
-                  "longest = np.full(len(source_ids), source_ids.shape[1] + extra_length)")]),
-
-    Mutant("translations-in-order-of-length", CLASSIC,
-           "Sentences are sorted by length for speed, and their translations are not sorted back.",
-           "", f"{IN_TRANSLATOR}translations_come_in_the_order_of_the_sentences",
-           [Patch(TRANSLATOR, "for index, hypotheses in zip(indices, found):",
-                  "for index, hypotheses in zip(sorted(indices), found):")]),
+        ids = np.concatenate([np.take_along_axis(ids,""",
+            ),
+        ],
+    ),
+    Mutant(
+        "beam-stops-too-early",
+        CLASSIC,
+        "The search ends when no living hypothesis beats the finished ones at its present length, though a longer "
+        "one still could.",
+        "",
+        f"{IN_SEARCH}a_small_beam_is_that_of_the_textbook[2-1-pre-sinusoidal-all0]",
+        [
+            Patch(
+                SEARCH,
+                "length_penalty(longest[going], alpha)\n        at_end",
+                "length_penalty(state.position, alpha)\n        at_end",
+            )
+        ],
+    ),
+    Mutant(
+        "beam-of-equals",
+        CLASSIC,
+        "All hypotheses begin with the same score, so the beam fills with copies of the best one.",
+        "",
+        f"{IN_SEARCH}nbest_is_sorted_and_without_doubles[post-sinusoidal-all0]",
+        [
+            Patch(SEARCH, "ids = np.full((len(going), 1, 1), BOS)", "ids = np.full((len(going), beam, 1), BOS)"),
+            Patch(SEARCH, "alive = np.zeros((len(going), 1))", "alive = np.zeros((len(going), beam))"),
+        ],
+    ),
+    Mutant(
+        "logits-as-log-probabilities",
+        CLASSIC,
+        "The beam adds up logits that were never normalised: the likeliest word costs nothing, however unlikely.",
+        "",
+        f"{IN_SEARCH}cached_scores_are_those_of_the_full_decoder[2-post-sinusoidal-all0]",
+        [Patch(SEARCH, "xp.asarray(alive) - ops.log_sum_exp(logits)", "xp.asarray(alive)")],
+    ),
+    Mutant(
+        "padding-may-be-written",
+        CLASSIC,
+        "A search may choose PAD as the next word.",
+        "",
+        f"{IN_SEARCH}padding_and_start_symbol_are_never_written[1]",
+        [Patch(SEARCH, "for id_ in (PAD, BOS):", "for id_ in (BOS,):")],
+    ),
+    Mutant(
+        "greatest-length-of-the-batch",
+        CLASSIC,
+        "How long a translation may become depends on the longest sentence of its batch.",
+        "",
+        f"{IN_SEARCH}no_translation_is_longer_than_allowed[changes0-20-1]",
+        [
+            Patch(
+                SEARCH,
+                "longest = lengths_of(source_ids) + extra_length",
+                "longest = np.full(len(source_ids), source_ids.shape[1] + extra_length)",
+            )
+        ],
+    ),
+    Mutant(
+        "translations-in-order-of-length",
+        CLASSIC,
+        "Sentences are sorted by length for speed, and their translations are not sorted back.",
+        "",
+        f"{IN_TRANSLATOR}translations_come_in_the_order_of_the_sentences",
+        [
+            Patch(
+                TRANSLATOR,
+                "for index, hypotheses in zip(indices, found):",
+                "for index, hypotheses in zip(sorted(indices), found):",
+            )
+        ],
+    ),
 ]

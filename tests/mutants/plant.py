@@ -73,7 +73,7 @@ def run(mutant: Mutant, module: str, arguments: list[str]) -> None:
     """What `python -m module arguments` does, with the bug in it."""
     plant(mutant)
     sys.argv = [module, *arguments]
-    sys.path.insert(0, str(ROOT))                                                  # as `python -m` has it
+    sys.path.insert(0, str(ROOT))  # as `python -m` has it
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 

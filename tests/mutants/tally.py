@@ -34,7 +34,7 @@ def pytest_configure(config):
 class Tally:
     def __init__(self, path, seconds_per_test):
         self.path, self.seconds_per_test = path, seconds_per_test
-        self.outcomes = set()                                                      # of the test that runs
+        self.outcomes = set()  # of the test that runs
 
     def write(self, verdict, nodeid):
         with open(self.path, "a", encoding="utf-8") as file:
@@ -94,5 +94,10 @@ def run_pytest(mutant, arguments, path, timeout=None):
     program = ["-m", "pytest"] if mutant is None else [HERE / "plant.py", mutant.name, "pytest"]
     return subprocess.run(
         [sys.executable, *program, *options(path), *arguments],
-        cwd=ROOT, env=os.environ | {"PYTHONPATH": str(HERE), "OPENBLAS_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=timeout)
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(HERE), "OPENBLAS_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=timeout,
+    )

@@ -20,7 +20,10 @@ def test_three_of_four_planted_bugs_are_traced_to_their_place(tmp_path):
     mutants = [mutant for mutant in MUSEUM if mutant.suspect]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         named = list(pool.map(suspects_of, mutants))
-    missed = {mutant.name: (mutant.suspect, found) for mutant, (found, code) in zip(mutants, named, strict=True)
-              if mutant.suspect not in found or code != 1}
+    missed = {
+        mutant.name: (mutant.suspect, found)
+        for mutant, (found, code) in zip(mutants, named, strict=True)
+        if mutant.suspect not in found or code != 1
+    }
     assert len(missed) <= len(mutants) / 4, missed
     assert all(len(found) <= 3 for found, _ in named)

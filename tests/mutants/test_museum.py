@@ -68,11 +68,14 @@ def test_what_is_imported_already_cannot_be_planted():
     assert sys.meta_path == before
 
 
-@pytest.mark.parametrize("arguments, message", [
-    ([], "python tests/mutants/plant.py softmax-divided-by-batch"),
-    (["softmax-divided-by-bach", "pytest"], "near it: softmax-divided-by-batch"),
-    (["heads-split", "pytest"], "near it: heads-split-without-transpose\n"),
-])
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ([], "python tests/mutants/plant.py softmax-divided-by-batch"),
+        (["softmax-divided-by-bach", "pytest"], "near it: softmax-divided-by-batch"),
+        (["heads-split", "pytest"], "near it: heads-split-without-transpose\n"),
+    ],
+)
 def test_a_wrong_command_line_is_told_what_is_right(arguments, message):
     outcome = subprocess.run([sys.executable, tally.HERE / "plant.py", *arguments], capture_output=True, text=True)
     assert outcome.returncode == 2 and message in outcome.stderr
@@ -85,8 +88,11 @@ def test_a_wrong_command_line_is_told_what_is_right(arguments, message):
 def outcomes(request, tmp_path_factory):
     """Name of a mutant -> exit code, tally and output of its test with the mutant planted; for those asked for."""
     folder = tmp_path_factory.mktemp("tallies")
-    wanted = {item.callspec.params["mutant"].name for item in request.session.items
-              if getattr(item, "originalname", "") == test_the_tests_catch_it.__name__}
+    wanted = {
+        item.callspec.params["mutant"].name
+        for item in request.session.items
+        if getattr(item, "originalname", "") == test_the_tests_catch_it.__name__
+    }
 
     def outcome(mutant):
         path = folder / mutant.name
@@ -134,8 +140,13 @@ def test_has_no_ground(broken): pass
     arguments = [tmp_path, f"--rootdir={tmp_path}", "--continue-on-collection-errors", "--seconds-per-test=3"]
     assert tally.run_pytest(None, arguments, tmp_path / "tally").returncode == 1
     assert {name.split("::")[-1]: verdict for verdict, name in tally.read(tmp_path / "tally")} == {
-        "test_passes": "passed", "test_fails": "failed", "test_hangs": "failed", "test_is_skipped": "skipped",
-        "test_has_no_ground": "error", "test_unreadable.py": "error"}
+        "test_passes": "passed",
+        "test_fails": "failed",
+        "test_hangs": "failed",
+        "test_is_skipped": "skipped",
+        "test_has_no_ground": "error",
+        "test_unreadable.py": "error",
+    }
 
 
 # The matrix -----------------------------------------------------------------------------------------------------------
@@ -146,15 +157,18 @@ def test_the_matrix_tells_who_catches_what_and_goes_on_where_it_stopped(tmp_path
     path = tmp_path / "matrix.json"
 
     def fill(*mutants):
-        subprocess.run([sys.executable, tally.HERE / "matrix.py", "--out", path, "--leg", "flow", *mutants],
-                       check=True, stdout=subprocess.PIPE)
+        subprocess.run(
+            [sys.executable, tally.HERE / "matrix.py", "--out", path, "--leg", "flow", *mutants],
+            check=True,
+            stdout=subprocess.PIPE,
+        )
         return json.loads(path.read_text(encoding="utf-8"))
 
     first = fill("no-causal-mask")
     found = first["no-causal-mask"]["legs"]["flow"]
     assert 0 < len(found["names"]) <= found["failed"] < found["tests"]
     assert all("future_token" in name for name in found["names"])
-    first["no-causal-mask"]["legs"]["flow"]["tests"] = 1                           # to see that it is not run again
+    first["no-causal-mask"]["legs"]["flow"]["tests"] = 1  # to see that it is not run again
     path.write_text(json.dumps(first), encoding="utf-8")
     second = fill("no-causal-mask", "scores-not-scaled")
     assert second["no-causal-mask"] == first["no-causal-mask"]

@@ -17,10 +17,12 @@ def random():
 @pytest.fixture
 def new_model(random):
     """new_model(**changes to the small configuration) -> Transformer in float64, with no gamma at 1 or bias at 0"""
+
     def build(**changes):
         model = Transformer(replace(SMALL, **changes), dtype=FLOAT64)
         for parameter in model.parameters().values():
             if parameter.data.ndim == 1:
                 parameter.data += 0.5 * random.standard_normal(parameter.shape)
         return model
+
     return build

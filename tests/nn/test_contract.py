@@ -182,7 +182,7 @@ def test_float32_stays_float32(case):
         parameter.data, parameter.grad = parameter.data.astype("float32"), parameter.grad.astype("float32")
     inputs = map_arrays(lambda array: array.astype("float32") if array.dtype.kind == "f" else array, inputs)
     y, cache = layer.forward(*inputs, rng=rng)
-    arrays = [y, *arrays_in(cache)]                                                # now: backward empties some caches
+    arrays = [y, *arrays_in(cache)]  # now: backward empties some caches
     arrays += [*backward(layer, upstream(y), cache), *gradients_of_parameters(layer)]
     assert {array.dtype for array in arrays if array.dtype.kind == "f"} == {np.dtype("float32")}
 
@@ -227,7 +227,7 @@ def test_without_a_key_the_rates_do_not_matter():
 def test_a_different_key_draws_a_different_mask(change):
     shape, P_drop = (100, 1000), 0.3
     mask, other = KEY.keep(shape, P_drop), KEY._replace(**change).keep(shape, P_drop)
-    agreement = P_drop**2 + (1 - P_drop)**2                                         # of independent masks
+    agreement = P_drop**2 + (1 - P_drop) ** 2  # of independent masks
     assert (mask == other).mean() == pytest.approx(agreement, abs=0.01)
 
 
@@ -247,7 +247,7 @@ def test_no_two_places_of_the_model_draw_with_the_same_key(monkeypatch):
 
     monkeypatch.setattr(DropoutKey, "keep", remember)
     Transformer(small(0.3)).forward(np.array([[3, 4, 5]]), np.array([[2, 6]]), rng=KEY)
-    embeddings, encoder_layer, decoder_layer = 2, 2 + 1 + 1, 3 + 2 + 1             # residuals, attentions, relu
+    embeddings, encoder_layer, decoder_layer = 2, 2 + 1 + 1, 3 + 2 + 1  # residuals, attentions, relu
     assert len(drawn) == len(set(drawn)) == embeddings + N * (encoder_layer + decoder_layer)
 
 
@@ -255,7 +255,7 @@ def test_no_two_places_of_the_model_draw_with_the_same_key(monkeypatch):
 def test_units_are_dropped_at_their_rate_and_the_expectation_is_preserved(P_drop):
     n = 1_000_000
     kept = KEY.keep((n,), P_drop)
-    five_sigma = 5 * (P_drop * (1 - P_drop) / n)**0.5
+    five_sigma = 5 * (P_drop * (1 - P_drop) / n) ** 0.5
     assert abs(1 - kept.mean() - P_drop) < five_sigma
     assert abs((kept * keep_scale(P_drop)).mean() - 1) < five_sigma / (1 - P_drop)
 

@@ -7,14 +7,16 @@ from scratchformer.nn.attention import Mask, ScaledDotProductAttention, SelfAtte
 from scratchformer.nn.gradient_cases import FLOAT64
 from scratchformer.nn.transformer import lengths_of
 
-SOURCE = np.array([[3, 9, 4, 3, 7], [5, 2, 0, 0, 0], [8, 6, 1, 4, 0]])              # (B, S), ragged
-TARGET = np.array([[2, 5, 10, 5], [2, 7, 3, 0], [2, 4, 6, 9]])                      # (B, T), ragged
+SOURCE = np.array([[3, 9, 4, 3, 7], [5, 2, 0, 0, 0], [8, 6, 1, 4, 0]])  # (B, S), ragged
+TARGET = np.array([[2, 5, 10, 5], [2, 7, 3, 0], [2, 4, 6, 9]])  # (B, T), ragged
 B, S, T = 3, 5, 4
 EXACTLY = {"rtol": 0, "atol": 1e-12}
 
-ARRANGEMENTS = pytest.mark.parametrize("changes", [
-    {"norm": "post"}, {"norm": "pre"}, {"positions": "learned"},
-], ids=lambda changes: "-".join(changes.values()))
+ARRANGEMENTS = pytest.mark.parametrize(
+    "changes",
+    [{"norm": "post"}, {"norm": "pre"}, {"positions": "learned"}],
+    ids=lambda changes: "-".join(changes.values()),
+)
 
 
 def logits(model, source=SOURCE, target=TARGET):
@@ -78,7 +80,7 @@ def test_more_padding_changes_nothing(new_model, changes):
 @pytest.mark.parametrize("row", range(B))
 def test_a_sentence_does_not_depend_on_its_batch(new_model, changes, row):
     model = new_model(**changes)
-    alone = logits(model, SOURCE[row:row + 1, :lengths_of(SOURCE)[row]], TARGET[row:row + 1])
+    alone = logits(model, SOURCE[row : row + 1, : lengths_of(SOURCE)[row]], TARGET[row : row + 1])
     np.testing.assert_allclose(alone[0], logits(model)[row], **EXACTLY)
 
 
@@ -112,13 +114,16 @@ def attend(random, mask, t=T, s=S):
     return cache.weights, y
 
 
-@pytest.mark.parametrize("mask, t, s", [
-    (Mask(), T, S),
-    (Mask(np.array([S, 1, 3])), T, S),
-    (Mask(causal=True), T, T),
-    (Mask(causal=True), T, S),
-    (Mask(np.array([T, 1, 3]), causal=True), T, T),
-])
+@pytest.mark.parametrize(
+    "mask, t, s",
+    [
+        (Mask(), T, S),
+        (Mask(np.array([S, 1, 3])), T, S),
+        (Mask(causal=True), T, T),
+        (Mask(causal=True), T, S),
+        (Mask(np.array([T, 1, 3]), causal=True), T, T),
+    ],
+)
 def test_weights_sum_to_one_and_are_exactly_zero_where_masked(random, mask, t, s):
     weights, _ = attend(random, mask, t, s)
     may_attend = np.broadcast_to(mask.as_array(t, s), weights.shape)
@@ -129,14 +134,17 @@ def test_weights_sum_to_one_and_are_exactly_zero_where_masked(random, mask, t, s
 
 def test_every_attention_of_the_model_obeys_its_mask(new_model):
     N, H = 2, 2
-    source = SOURCE * [[1], [0], [1]]                                               # the second sentence is empty
+    source = SOURCE * [[1], [0], [1]]  # the second sentence is empty
     _, cache = new_model().forward(source, TARGET)
     weights = attention_weights(cache)
-    in_encoder, in_decoder, to_memory = weights[:N], weights[N::2], weights[N + 1::2]
+    in_encoder, in_decoder, to_memory = weights[:N], weights[N::2], weights[N + 1 :: 2]
     padding, future = (source == 0)[:, None, None, :], ~np.tri(T, dtype=bool)
     assert len(in_encoder) == len(in_decoder) == len(to_memory) == N
-    for group, shape, masked in [(in_encoder, (B, H, S, S), padding), (in_decoder, (B, H, T, T), future),
-                                 (to_memory, (B, H, T, S), padding)]:
+    for group, shape, masked in [
+        (in_encoder, (B, H, S, S), padding),
+        (in_decoder, (B, H, T, T), future),
+        (to_memory, (B, H, T, S), padding),
+    ]:
         for array in group:
             assert array.shape == shape
             assert np.array_equal(array == 0, np.broadcast_to(masked, shape))
@@ -183,10 +191,10 @@ def test_the_model_knows_the_order(new_model, changes):
 @ARRANGEMENTS
 def test_decoding_step_by_step_gives_the_logits_of_forward(new_model, changes):
     model = new_model(**changes)
-    target = TARGET[:, :3]                                                          # no padding
+    target = TARGET[:, :3]  # no padding
     state, stepwise = model.start(SOURCE), []
     for position in range(target.shape[1]):
-        step_logits, state = model.step(target[:, position:position + 1], state)   # (B, 1, V)
+        step_logits, state = model.step(target[:, position : position + 1], state)  # (B, 1, V)
         stepwise.append(step_logits)
     np.testing.assert_allclose(np.concatenate(stepwise, axis=1), logits(model, target=target), **EXACTLY)
 
@@ -196,18 +204,18 @@ def test_hypotheses_may_change_places_and_sentences_may_finish(new_model, random
     """A beam of W that is reordered after every step, and loses its first sentence after the second."""
     model, W, V = new_model(**changes), 2, 11
     sentences = np.arange(B)
-    written = np.empty((B, W, 0), int)                                              # the tokens of each hypothesis
+    written = np.empty((B, W, 0), int)  # the tokens of each hypothesis
     state = model.start(SOURCE, beam=W)
     for step in range(T):
         written = np.concatenate([written, random.integers(1, V, (len(sentences), W, 1))], axis=-1)
-        step_logits, state = model.step(written[..., -1], state)                    # (sentences, W, V)
+        step_logits, state = model.step(written[..., -1], state)  # (sentences, W, V)
         for sentence, hypotheses, found in zip(sentences, written, step_logits, strict=True):
             for hypothesis, row in zip(hypotheses, found, strict=True):
                 expected = logits(model, SOURCE[[sentence]], hypothesis[None])[0, -1]
                 np.testing.assert_allclose(row, expected, **EXACTLY)
 
         kept = np.arange(len(sentences)) if step != 1 else np.array([1, 2])
-        parents = random.integers(0, W, (len(kept), W))                             # which hypothesis lives on where
+        parents = random.integers(0, W, (len(kept), W))  # which hypothesis lives on where
         state = state.select(kept, (kept[:, None] * W + parents).reshape(-1))
         sentences, written = sentences[kept], written[kept[:, None], parents]
 
@@ -215,15 +223,18 @@ def test_hypotheses_may_change_places_and_sentences_may_finish(new_model, random
 # Wrong ids are refused ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("ids, complaint", [
-    (np.array([[3, 0, 4]]), "padding"),
-    (np.array([[0, 3]]), "padding"),
-    (np.array([[3, 11]]), "3 to 11"),
-    (np.array([[-1, 3]]), "-1 to 3"),
-    (np.array([[3.0, 4.0]]), "float64"),
-    (np.array([3, 4]), "1-D"),
-    ([[3, 4]], "a list"),
-])
+@pytest.mark.parametrize(
+    "ids, complaint",
+    [
+        (np.array([[3, 0, 4]]), "padding"),
+        (np.array([[0, 3]]), "padding"),
+        (np.array([[3, 11]]), "3 to 11"),
+        (np.array([[-1, 3]]), "-1 to 3"),
+        (np.array([[3.0, 4.0]]), "float64"),
+        (np.array([3, 4]), "1-D"),
+        ([[3, 4]], "a list"),
+    ],
+)
 def test_wrong_source_ids_are_refused(new_model, ids, complaint):
     model = new_model()
     with pytest.raises(ValueError, match=complaint):
@@ -232,9 +243,11 @@ def test_wrong_source_ids_are_refused(new_model, ids, complaint):
         model.start(ids)
 
 
-WRONG_TARGETS = pytest.mark.parametrize("ids", [
-    np.array([[3, 11, 4, 5]]), np.array([[-1, 3, 4, 5]]), np.array([[3.0, 4.0, 5.0, 6.0]]), np.array([3, 4, 5, 6]),
-], ids=["above", "below", "float", "1-D"])
+WRONG_TARGETS = pytest.mark.parametrize(
+    "ids",
+    [np.array([[3, 11, 4, 5]]), np.array([[-1, 3, 4, 5]]), np.array([[3.0, 4.0, 5.0, 6.0]]), np.array([3, 4, 5, 6])],
+    ids=["above", "below", "float", "1-D"],
+)
 
 
 @WRONG_TARGETS

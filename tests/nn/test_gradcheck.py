@@ -59,14 +59,17 @@ class TransposedWeight(Linear):
         return dy @ self.weight.data
 
 
-@pytest.mark.parametrize("kind, refused", [
-    (Linear, set()),
-    (SlightlyLarge, {"input 0"}),
-    (WrongSign, {"input 0"}),
-    (NotANumber, {"input 0"}),
-    (BiasOfTheFirstSequence, {"bias"}),
-    (TransposedWeight, {"input 0"}),
-])
+@pytest.mark.parametrize(
+    "kind, refused",
+    [
+        (Linear, set()),
+        (SlightlyLarge, {"input 0"}),
+        (WrongSign, {"input 0"}),
+        (NotANumber, {"input 0"}),
+        (BiasOfTheFirstSequence, {"bias"}),
+        (TransposedWeight, {"input 0"}),
+    ],
+)
 def test_a_wrong_linear_is_refused_where_it_is_wrong(kind, refused, random):
     report = gradcheck(kind(D, D, random, FLOAT64), random.normal(size=(B, T, D)))
     assert wrong(report) == refused
@@ -107,7 +110,7 @@ class GammaOutsideTheMeans(Ops):
 def test_gamma_outside_the_means_of_layer_norm_is_refused(random, monkeypatch):
     layer, x = LayerNorm(D, FLOAT64), random.normal(size=(B, T, D))
     monkeypatch.setitem(OPS, np.ndarray, GammaOutsideTheMeans(np))
-    assert gradcheck(layer, x).passed                     # gamma is 1: the reason why the table draws gamma at random
+    assert gradcheck(layer, x).passed  # gamma is 1: the reason why the table draws gamma at random
     layer.gamma.data += random.normal(size=D)
     assert wrong(gradcheck(layer, x)) == {"input 0"}
 

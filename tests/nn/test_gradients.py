@@ -20,8 +20,11 @@ def test_backward_agrees_with_finite_differences(case):
 def test_the_table_names_every_layer():
     for module in pkgutil.iter_modules(scratchformer.nn.__path__, "scratchformer.nn."):
         importlib.import_module(module.name)
-    concrete = {kind.__name__ for kind in subclasses(Layer)
-                if kind.__module__.startswith("scratchformer.nn.") and hasattr(kind, "forward")}
+    concrete = {
+        kind.__name__
+        for kind in subclasses(Layer)
+        if kind.__module__.startswith("scratchformer.nn.") and hasattr(kind, "forward")
+    }
     assert {"Linear", "AddNorm", "Transformer"} <= concrete
     assert concrete <= {case.layer for case in CASES}
 

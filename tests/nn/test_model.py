@@ -21,9 +21,21 @@ SPREADS = pytest.mark.parametrize("spread", ["others", "uniform"])
 # The number of parameters (Table 3) -----------------------------------------------------------------------------------
 
 BASE_SIZE = 63_082_496
-SIZES = {"base": BASE_SIZE, "big": 214_245_376, **dict.fromkeys(TABLE3, BASE_SIZE),
-         "B1": 55_990_784, "B2": 58_354_688, "C1": 33_656_832, "C2": 48_369_664, "C3": 77_795_328, "C4": 26_834_944,
-         "C5": 163_889_152, "C6": 50_487_296, "C7": 88_272_896, "E": 63_344_640}
+SIZES = {
+    "base": BASE_SIZE,
+    "big": 214_245_376,
+    **dict.fromkeys(TABLE3, BASE_SIZE),
+    "B1": 55_990_784,
+    "B2": 58_354_688,
+    "C1": 33_656_832,
+    "C2": 48_369_664,
+    "C3": 77_795_328,
+    "C4": 26_834_944,
+    "C5": 163_889_152,
+    "C6": 50_487_296,
+    "C7": 88_272_896,
+    "E": 63_344_640,
+}
 """With a vocabulary of 37,000 and biases everywhere. Table 3 prints most counts 2 to 4 million higher: its models had a
 larger, padded vocabulary."""
 
@@ -47,7 +59,7 @@ def test_number_of_parameters(row, monkeypatch):
 def count_by_hand(config):
     """Written from Figure 1 alone: every box and how often it occurs."""
     d_model, heads = config.d_model, config.h
-    queries = keys = heads * config.d_k * (d_model + 1)                            # + 1: the bias
+    queries = keys = heads * config.d_k * (d_model + 1)  # + 1: the bias
     values = heads * config.d_v * (d_model + 1)
     output = d_model * (heads * config.d_v + 1)
     attention = queries + keys + values + output
@@ -59,11 +71,16 @@ def count_by_hand(config):
     return config.vocab_size * d_model + positions + config.N * (encoder_layer + decoder_layer)
 
 
-@pytest.mark.parametrize("changes, more", [
-    ({"tied": "target"}, 11 * 6), ({"tied": "none"}, 2 * 11 * 6),                   # V D for each matrix of its own
-    ({"norm": "pre"}, 2 * 2 * 6),                                                   # one more LayerNorm per stack
-    ({"attention_bias": False}, -2 * 3 * (2 * (7 + 7 + 8) + 6)),                    # N attentions (H (2 d_k + d_v) + D)
-], ids=str)
+@pytest.mark.parametrize(
+    "changes, more",
+    [
+        ({"tied": "target"}, 11 * 6),
+        ({"tied": "none"}, 2 * 11 * 6),  # V D for each matrix of its own
+        ({"norm": "pre"}, 2 * 2 * 6),  # one more LayerNorm per stack
+        ({"attention_bias": False}, -2 * 3 * (2 * (7 + 7 + 8) + 6)),  # N attentions (H (2 d_k + d_v) + D)
+    ],
+    ids=str,
+)
 def test_what_a_choice_costs_in_parameters(new_model, changes, more):
     assert new_model(**changes).store.data.size - new_model().store.data.size == more
 
@@ -102,7 +119,7 @@ def test_first_weights_have_their_distributions():
         elif "embedding" in name or "positions" in name:
             assert data.std() == pytest.approx(D**-0.5, rel=0.02) and abs(data.mean()) < 0.01
         else:
-            limit = math.sqrt(6 / sum(data.shape))                                 # Glorot, of the fused shape
+            limit = math.sqrt(6 / sum(data.shape))  # Glorot, of the fused shape
             assert 0.99 * limit < np.abs(data).max() <= limit
             assert data.std() == pytest.approx(limit / math.sqrt(3), rel=0.02)
     assert set(seen) == {"weight", "bias", "gamma", "beta"}
@@ -217,7 +234,7 @@ def test_post_norm_normalises_the_sum_and_pre_norm_what_the_sublayer_reads(rando
 def test_positions_are_the_papers():
     d_model, encoding = 512, sinusoids(0, 100, 512)
     for position, i in [(0, 0), (1, 0), (1, 1), (3, 100), (99, 255)]:
-        angle = position / 10000**(2 * i / d_model)
+        angle = position / 10000 ** (2 * i / d_model)
         assert encoding[position, 2 * i] == pytest.approx(math.sin(angle), abs=1e-15)
         assert encoding[position, 2 * i + 1] == pytest.approx(math.cos(angle), abs=1e-15)
     assert np.array_equal(sinusoids(7, 5, 512), encoding[7:12])
@@ -226,7 +243,8 @@ def test_positions_are_the_papers():
 def test_positions_have_known_values():
     """The three pairs of six channels turn by 1, 10000^(-1/3) = 0.0464 and 10000^(-2/3) = 0.00215 per position."""
     np.testing.assert_allclose(
-        sinusoids(1, 1, 6)[0], [0.84147098, 0.54030231, 0.04639922, 0.99892298, 0.00215443, 0.99999768], atol=1e-8)
+        sinusoids(1, 1, 6)[0], [0.84147098, 0.54030231, 0.04639922, 0.99892298, 0.00215443, 0.99999768], atol=1e-8
+    )
 
 
 def test_a_fixed_offset_turns_every_position_alike():
@@ -234,8 +252,8 @@ def test_a_fixed_offset_turns_every_position_alike():
     d_model, k = 16, 7
     turn = np.zeros((d_model, d_model))
     for i in range(0, d_model, 2):
-        angle = k / 10000**(i / d_model)
-        turn[i:i + 2, i:i + 2] = [[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]]
+        angle = k / 10000 ** (i / d_model)
+        turn[i : i + 2, i : i + 2] = [[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]]
     np.testing.assert_allclose(sinusoids(k, 50, d_model), sinusoids(0, 50, d_model) @ turn, rtol=0, atol=1e-12)
 
 
@@ -301,12 +319,17 @@ def test_a_place_that_cannot_receive_the_gradient_is_refused(random):
         cross_entropy(logits, padded_ids(random, 4), 0.1, out=logits)
 
 
-@pytest.mark.parametrize("targets, smoothing, spread, complaint", [
-    (np.ones((3, 4), int), -0.1, "others", "smoothing=-0.1"), (np.ones((3, 4), int), 1.0, "others", "smoothing=1.0"),
-    (np.ones((4, 3), int), 0.1, "others", "do not belong together"),
-    (np.ones((3, 4), int), 0.1, "all", "spread='all' is not one of others, uniform"),
-    (np.full((3, 4), 11), 0.1, "others", "targets from 11 to 11, but there are 11 classes"),
-    (np.full((3, 4), -1), 0.1, "others", "targets from -1 to -1")])
+@pytest.mark.parametrize(
+    "targets, smoothing, spread, complaint",
+    [
+        (np.ones((3, 4), int), -0.1, "others", "smoothing=-0.1"),
+        (np.ones((3, 4), int), 1.0, "others", "smoothing=1.0"),
+        (np.ones((4, 3), int), 0.1, "others", "do not belong together"),
+        (np.ones((3, 4), int), 0.1, "all", "spread='all' is not one of others, uniform"),
+        (np.full((3, 4), 11), 0.1, "others", "targets from 11 to 11, but there are 11 classes"),
+        (np.full((3, 4), -1), 0.1, "others", "targets from -1 to -1"),
+    ],
+)
 def test_an_impossible_loss_is_refused(random, targets, smoothing, spread, complaint):
     with pytest.raises(ValueError, match=complaint):
         cross_entropy(random.normal(size=(3, 4, 11)), targets, smoothing, spread)

@@ -1,6 +1,6 @@
 """Our layer and its twin on the same weights and inputs: how far apart are their outputs, gradients, steps, words?
 
-    python tests/oracle/side_by_side.py        prints the worst differences
+python tests/oracle/side_by_side.py        prints the worst differences
 """
 
 import itertools
@@ -23,7 +23,7 @@ from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.tokenizer import BOS, EOS, PAD, UNK
 
-torch.set_num_threads(1)                                                           # such small arrays are not worth two
+torch.set_num_threads(1)  # such small arrays are not worth two
 
 TOLERANCE = {"float64": 1e-10, "float32": 1e-4}
 """Of `difference`, for outputs, losses and gradients in one forward and backward."""
@@ -79,9 +79,11 @@ def layer_differences(layer, inputs, rng=None):
 
     of_inputs = {f"input {i}": tensor.grad for i, tensor in enumerate(tensors) if is_leaf(tensor)}
     of_ours = () if gradients is None else gradients if isinstance(gradients, tuple) else (gradients,)
-    return ({"output": difference(y, twin_y)}
-            | differences(dict(zip(of_inputs, of_ours, strict=True)), of_inputs)
-            | differences(gradients_of(layer), twins.gradients(twin)))
+    return (
+        {"output": difference(y, twin_y)}
+        | differences(dict(zip(of_inputs, of_ours, strict=True)), of_inputs)
+        | differences(gradients_of(layer), twins.gradients(twin))
+    )
 
 
 def leaf(value):
@@ -130,10 +132,12 @@ def case_differences(case):
 # The whole model ------------------------------------------------------------------------------------------------------
 
 SMALL = ModelConfig(vocab_size=23, N=2, d_model=12, d_ff=20, h=3, P_drop=0.0, ln_eps=1e-3, max_positions=12)
-CONFIGS = [replace(SMALL, norm=norm, tied=tied, attention_bias=bias, positions=positions, d_k=d_k, d_v=d_v)
-           for norm, tied, bias, positions, (d_k, d_v) in itertools.product(
-               ["post", "pre"], ["all", "target", "none"], [True, False], ["sinusoidal", "learned"],
-               [(4, 4), (5, 7)])]
+CONFIGS = [
+    replace(SMALL, norm=norm, tied=tied, attention_bias=bias, positions=positions, d_k=d_k, d_v=d_v)
+    for norm, tied, bias, positions, (d_k, d_v) in itertools.product(
+        ["post", "pre"], ["all", "target", "none"], [True, False], ["sinusoidal", "learned"], [(4, 4), (5, 7)]
+    )
+]
 """Every combination of what a model can be; d_model / h is 4."""
 
 SPREADS = get_args(Smoothing)
@@ -214,8 +218,10 @@ def model_differences(config, dtype, spread):
 
 STEPS = 100
 WARMUP, BETAS, EPS = 40, (0.9, 0.98), 1e-9
-TRAINED = [replace(SMALL, d_model=16, h=2, d_k=8, d_v=8),
-           replace(SMALL, norm="pre", tied="none", attention_bias=False, positions="learned", d_k=5, d_v=7)]
+TRAINED = [
+    replace(SMALL, d_model=16, h=2, d_k=8, d_v=8),
+    replace(SMALL, norm="pre", tied="none", attention_bias=False, positions="learned", d_k=5, d_v=7),
+]
 
 
 @cache
@@ -242,7 +248,7 @@ def training_differences(config, same_eps=True):
         ours.step(noam(step, config.d_model, WARMUP))
 
         if same_eps:
-            theirs.param_groups[0]["eps"] = EPS / math.sqrt(1 - BETAS[1]**step)
+            theirs.param_groups[0]["eps"] = EPS / math.sqrt(1 - BETAS[1] ** step)
         source_ids, target_in_ids, target_out_ids = batch.tensors()
         twin_loss = twins.cross_entropy(twin(source_ids, target_in_ids), target_out_ids, SMOOTHING, "others")
         twin_loss = twin_loss / target_out_ids.ne(PAD).sum()
@@ -257,7 +263,7 @@ def training_differences(config, same_eps=True):
 
 def learning_rate(step, config):
     """Up in a straight line to (d_model WARMUP)^-0.5, then down with the root of the step."""
-    return (config.d_model * WARMUP)**-0.5 * min(step / WARMUP, math.sqrt(WARMUP / step))
+    return (config.d_model * WARMUP) ** -0.5 * min(step / WARMUP, math.sqrt(WARMUP / step))
 
 
 # Decoding -------------------------------------------------------------------------------------------------------------
@@ -288,11 +294,14 @@ def greedy(twin, source_ids, extra_length):
 def worst_differences() -> dict[str, float]:
     """What the tests of this folder compare with their tolerances: for each class of the table of gradient cases the
     worst of its cases, then the whole model in both precisions, then a hundred steps of Adam."""
-    found = {layer: greatest(worst(case_differences(case)) for case in CASES if case.layer == layer)
-             for layer in dict.fromkeys(case.layer for case in CASES)}
+    found = {
+        layer: greatest(worst(case_differences(case)) for case in CASES if case.layer == layer)
+        for layer in dict.fromkeys(case.layer for case in CASES)
+    }
     for dtype in TOLERANCE:
-        found[f"whole model, {dtype}"] = greatest(worst(model_differences(config, dtype, spread))
-                                                  for config in CONFIGS for spread in SPREADS)
+        found[f"whole model, {dtype}"] = greatest(
+            worst(model_differences(config, dtype, spread)) for config in CONFIGS for spread in SPREADS
+        )
     found[f"{STEPS} steps of Adam, float64"] = greatest(worst(training_differences(config)) for config in TRAINED)
     return found
 

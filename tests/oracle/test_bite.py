@@ -95,17 +95,20 @@ class SmoothingOverAll(Ops):
         return super().cross_entropy(logits, targets, on_target + everywhere, everywhere * (V - 1) / V, out)
 
 
-@pytest.mark.parametrize("kind, layer, description", [
-    (ScoresNotScaled, "ScaledDotProductAttention", "all see all, T != S"),
-    (ScoresScaledByModelWidth, "ScaledDotProductAttention", "all see all, T != S"),
-    (FutureIsSeen, "SelfAttention", "causal and ragged padding"),
-    (PaddingIsSeen, "CrossAttention", "ragged padding, T != S"),
-    (WordsNotScaled, "Embedding", "repeated words and padding"),
-    (PaddingIsAWord, "Embedding", "repeated words and padding"),
-    (UnbiasedVariance, "LayerNorm", "far from mean 0"),
-    (EpsOfAnotherLibrary, "LayerNorm", "far from mean 0"),
-    (SmoothingOverAll, "CrossEntropy", "smoothing spread over the others"),
-])
+@pytest.mark.parametrize(
+    "kind, layer, description",
+    [
+        (ScoresNotScaled, "ScaledDotProductAttention", "all see all, T != S"),
+        (ScoresScaledByModelWidth, "ScaledDotProductAttention", "all see all, T != S"),
+        (FutureIsSeen, "SelfAttention", "causal and ragged padding"),
+        (PaddingIsSeen, "CrossAttention", "ragged padding, T != S"),
+        (WordsNotScaled, "Embedding", "repeated words and padding"),
+        (PaddingIsAWord, "Embedding", "repeated words and padding"),
+        (UnbiasedVariance, "LayerNorm", "far from mean 0"),
+        (EpsOfAnotherLibrary, "LayerNorm", "far from mean 0"),
+        (SmoothingOverAll, "CrossEntropy", "smoothing spread over the others"),
+    ],
+)
 def test_a_wrong_operation_is_refused(kind, layer, description, monkeypatch):
     monkeypatch.setitem(OPS, np.ndarray, kind(np))
     only_the_oracle_refuses(layer, description)
@@ -136,12 +139,15 @@ def always_pre_norm(sublayer, config, dtype):
     return PreNorm(sublayer, config, dtype)
 
 
-@pytest.mark.parametrize("name, wrong, layer, description", [
-    ("layers.sinusoids", positions_to_base_100000, "PositionalEncoding", "from the start"),
-    ("layers.sinusoids", all_sines_before_all_cosines, "PositionalEncoding", "from the start"),
-    ("attention.by_head", reshape_to_heads, "SelfAttention", "no bias"),
-    ("transformer.residual", always_pre_norm, "Transformer", "post-norm, three embeddings tied"),
-])
+@pytest.mark.parametrize(
+    "name, wrong, layer, description",
+    [
+        ("layers.sinusoids", positions_to_base_100000, "PositionalEncoding", "from the start"),
+        ("layers.sinusoids", all_sines_before_all_cosines, "PositionalEncoding", "from the start"),
+        ("attention.by_head", reshape_to_heads, "SelfAttention", "no bias"),
+        ("transformer.residual", always_pre_norm, "Transformer", "post-norm, three embeddings tied"),
+    ],
+)
 def test_a_wrong_function_is_refused(name, wrong, layer, description, monkeypatch):
     monkeypatch.setattr(f"scratchformer.nn.{name}", wrong)
     only_the_oracle_refuses(layer, description)

@@ -16,11 +16,18 @@ from scratchformer.training.run import RunDirectory, load_run
 from scratchformer.training.torch_format import export_run, how_to_load, import_run, to_torch
 
 torch = pytest.importorskip("torch")
-PYTHON_BLOCKS = re.findall(r"```python\n(.*?)```", (Path(__file__).parents[2] / "docs" / "names.md").read_text("utf-8"),
-                           re.DOTALL)
+PYTHON_BLOCKS = re.findall(
+    r"```python\n(.*?)```", (Path(__file__).parents[2] / "docs" / "names.md").read_text("utf-8"), re.DOTALL
+)
 CONFIG = ModelConfig(vocab_size=11, N=2, d_model=8, d_ff=12, h=2, P_drop=0.3, max_positions=9)
-VARIANTS = [{}, {"norm": "pre"}, {"tied": "target"}, {"tied": "none", "positions": "learned"},
-            {"attention_bias": False}, {"norm": "pre", "ln_eps": 0.1}]
+VARIANTS = [
+    {},
+    {"norm": "pre"},
+    {"tied": "target"},
+    {"tied": "none", "positions": "learned"},
+    {"attention_bias": False},
+    {"norm": "pre", "ln_eps": 0.1},
+]
 
 
 def run_lines(code, names=None):
@@ -52,8 +59,9 @@ def test_the_exported_modules_compute_the_same_states(changes, tmp_path):
     causal = torch.nn.Transformer.generate_square_subsequent_mask(4)
     with torch.no_grad():
         their_memory = theirs["encoder"](torch.from_numpy(x), src_key_padding_mask=padding)
-        their_states = theirs["decoder"](torch.from_numpy(y), their_memory, tgt_mask=causal, tgt_is_causal=True,
-                                         memory_key_padding_mask=padding)
+        their_states = theirs["decoder"](
+            torch.from_numpy(y), their_memory, tgt_mask=causal, tgt_is_causal=True, memory_key_padding_mask=padding
+        )
     np.testing.assert_allclose(their_states, states, rtol=1e-4, atol=1e-5)
 
 
@@ -96,4 +104,5 @@ def test_weights_tuned_in_pytorch_come_back(cli, trained, tmp_path):
     before, after = (load_run(run).model.parameters() for run in (trained.path, tmp_path / "again"))
     changed = {name: np.argwhere(before[name].data != after[name].data).tolist() for name in before}
     assert {name: where for name, where in changed.items() if where} == {
-        "decoder.layers.0.cross_attention.q.weight": [[1, 0]]}
+        "decoder.layers.0.cross_attention.q.weight": [[1, 0]]
+    }

@@ -39,9 +39,16 @@ def half_taught(config, random):
     return model
 
 
-@pytest.mark.parametrize("config", [
-    WIDE, replace(WIDE, norm="pre", N=2, tied="none", attention_bias=False, positions="learned", d_k=5, d_v=7,
-                  max_positions=8)], ids=lambda config: f"{config.norm}, {config.positions}")
+@pytest.mark.parametrize(
+    "config",
+    [
+        WIDE,
+        replace(
+            WIDE, norm="pre", N=2, tied="none", attention_bias=False, positions="learned", d_k=5, d_v=7, max_positions=8
+        ),
+    ],
+    ids=lambda config: f"{config.norm}, {config.positions}",
+)
 def test_greedy_search_writes_the_words_of_the_twin(config):
     random = np.random.default_rng(0)
     model, source_ids = half_taught(config, random), sources(random, 40)
@@ -51,7 +58,10 @@ def test_greedy_search_writes_the_words_of_the_twin(config):
 
     assert [hypothesis.ids for hypothesis in found] == [ids for ids, _ in expected]
     assert [hypothesis.log_probability for hypothesis in found] == pytest.approx(
-        [log_probability for _, log_probability in expected], rel=1e-10)
-    assert len({tuple(hypothesis.ids) for hypothesis in found}) > 20               # it has something to say
-    assert any(len(hypothesis.ids) == min(len(ids[ids != PAD]) + EXTRA_LENGTH, config.max_positions)
-               for hypothesis, ids in zip(found, source_ids))                      # and sometimes finds no end
+        [log_probability for _, log_probability in expected], rel=1e-10
+    )
+    assert len({tuple(hypothesis.ids) for hypothesis in found}) > 20  # it has something to say
+    assert any(
+        len(hypothesis.ids) == min(len(ids[ids != PAD]) + EXTRA_LENGTH, config.max_positions)
+        for hypothesis, ids in zip(found, source_ids)
+    )  # and sometimes finds no end

@@ -27,7 +27,7 @@ class Dropout(nn.Module):
 
     def __init__(self, P_drop=0.0):
         super().__init__()
-        self.P_drop = round(P_drop * 2**16) / 2**16                                # a decision spends 16 random bits
+        self.P_drop = round(P_drop * 2**16) / 2**16  # a decision spends 16 random bits
         self.kept = None
 
     def forward(self, x):
@@ -117,7 +117,7 @@ def may_attend(mask, T, S):
     if mask.causal:
         may = may.tril(S - T)
     if mask.key_lengths is not None:
-        lengths = torch.tensor([int(length) for length in mask.key_lengths])       # an array or a tensor
+        lengths = torch.tensor([int(length) for length in mask.key_lengths])  # an array or a tensor
         may = may & (torch.arange(S) < lengths[:, None])[:, None, None, :]
     return may
 
@@ -130,7 +130,7 @@ class ScaledDotProductAttention(nn.Module):
         self.dropout = Dropout(attention_dropout)
 
     def forward(self, q, k, v, mask=Mask()):
-        q, k, v = (x.transpose(1, 2) for x in (q, k, v))                           # (B, H, ., .)
+        q, k, v = (x.transpose(1, 2) for x in (q, k, v))  # (B, H, ., .)
         T, S = q.shape[2], k.shape[2]
         # With the identity in place of the values, torch's attention returns its weights, to be thinned out.
         weights = F.scaled_dot_product_attention(q, k, torch.eye(S, dtype=q.dtype), may_attend(mask, T, S))
@@ -284,9 +284,10 @@ def positions(config):
 
 def cross_entropy(logits, target_ids, smoothing, spread):
     """Sum over the real tokens, in nats. logits (B, T, V), target_ids (B, T) int -> ()"""
-    if spread == "uniform":                                                        # torch's own label smoothing
-        return F.cross_entropy(logits.flatten(0, 1), target_ids.flatten(), ignore_index=PAD, reduction="sum",
-                               label_smoothing=smoothing)
+    if spread == "uniform":  # torch's own label smoothing
+        return F.cross_entropy(
+            logits.flatten(0, 1), target_ids.flatten(), ignore_index=PAD, reduction="sum", label_smoothing=smoothing
+        )
     real, V = target_ids.ne(PAD), logits.shape[-1]
     right = F.one_hot(target_ids[real], V).to(logits.dtype)
     q = (1 - smoothing) * right + smoothing / (V - 1) * (1 - right)
@@ -325,16 +326,26 @@ def twin_of(layer, dtype=torch.float64):
 
 def sizes_of(layer):
     """The arguments of SelfAttention and CrossAttention."""
-    return (layer.output.weight.shape[1], layer.h, layer.d_k, layer.d_v, layer.output.bias is not None,
-            layer.attention.attention_dropout)
+    return (
+        layer.output.weight.shape[1],
+        layer.h,
+        layer.d_k,
+        layer.d_v,
+        layer.output.bias is not None,
+        layer.attention.attention_dropout,
+    )
 
 
 def config_of(layer, N=1):
     """The configuration from which the table of gradient cases made this EncoderLayer or DecoderLayer."""
     sublayer = layer.self_attention.sublayer
     return gradient_cases.small(
-        sublayer.attention.attention_dropout, N=N, h=sublayer.h, attention_bias=sublayer.qkv.bias is not None,
-        norm="post" if isinstance(layer.self_attention, transformer.PostNorm) else "pre")
+        sublayer.attention.attention_dropout,
+        N=N,
+        h=sublayer.h,
+        attention_bias=sublayer.qkv.bias is not None,
+        norm="post" if isinstance(layer.self_attention, transformer.PostNorm) else "pre",
+    )
 
 
 TWINS = {
@@ -385,6 +396,7 @@ def gradients(twin):
 
 def in_our_layout(twin, tensors):
     """The two rules of docs/names.md: the weight of a Linear is (in, out), and `sublayer.` is left out of names."""
-    linear = {f"{path}.weight".removeprefix(".") for path, module in twin.named_modules()
-              if isinstance(module, nn.Linear)}
+    linear = {
+        f"{path}.weight".removeprefix(".") for path, module in twin.named_modules() if isinstance(module, nn.Linear)
+    }
     return {name.replace("sublayer.", ""): tensor.T if name in linear else tensor for name, tensor in tensors.items()}

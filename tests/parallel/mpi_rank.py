@@ -28,7 +28,7 @@ def collectives(ranks):
     assert ranks.share(b"from %d" % ranks.rank, root=1) == b"from 1"
     assert ranks.gather(b"x" * ranks.rank) == [b"", b"x"]
     ranks.barrier()
-    with open("/proc/self/maps") as maps:                                          # nothing to leave behind if killed
+    with open("/proc/self/maps") as maps:  # nothing to leave behind if killed
         assert not [line for line in maps if "/dev/shm/mpich" in line and "(deleted)" not in line]
 
 
@@ -37,13 +37,14 @@ def in_trouble(step):
         if trainer.progress.step == 5 and (trainer.ranks.rank == 1 or TROUBLE == "all_refuse"):
             if TROUBLE == "all_refuse":
                 trainer.ranks.barrier()
-                mpi.HEARD *= 4                                                     # rank 1 lets rank 0 speak first
+                mpi.HEARD *= 4  # rank 1 lets rank 0 speak first
             if TROUBLE == "raise":
                 raise RuntimeError("nobody has thought of this")
             if TROUBLE == "hang":
                 time.sleep(60)
             raise UserError("this cannot go on")
         return step(trainer, *place)
+
     return troubled
 
 

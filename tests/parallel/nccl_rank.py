@@ -1,6 +1,6 @@
 """One rank of the jobs of test_nccl.py: NCCL is the stub, and CuPy its real binding with a stand-in for the rest.
 
-    python nccl_rank.py libnccl.so.2 what_to_do
+python nccl_rank.py libnccl.so.2 what_to_do
 """
 
 import atexit
@@ -87,7 +87,7 @@ def collectives(host):
         matrix = array(np.full((3, 5), ranks.rank), dtype)
         ranks.broadcast_(matrix[1:], root=1)
         assert matrix.astype(int).tolist() == [[ranks.rank] * 5] + [[1] * 5] * 2
-    large = array(np.arange(100_000) * (ranks.rank + 1), "float32")                # several slots of the stub
+    large = array(np.arange(100_000) * (ranks.rank + 1), "float32")  # several slots of the stub
     ranks.all_reduce_(large)
     assert np.array_equal(large, np.arange(100_000) * (everyone + 1).sum())
     assert ctypes.c_void_p.in_dll(stub, "last_stream").value == ranks.stream.ptr
@@ -122,11 +122,13 @@ def the_order(host):
     x = array([1, 2], "float32")
     follows = ["current stream: an event", "NCCL's stream: wait for the current"]
     is_followed = ["NCCL's stream: an event", "current stream: wait for the NCCL's"]
-    for call, expected in [(lambda: ranks.all_reduce_(x), [*follows, "allReduce"]),
-                           (lambda: ranks.broadcast_(x), [*follows, "broadcast", *is_followed]),
-                           (ranks.wait, is_followed),
-                           (ranks.check, ["host: check", "check_async_error"]),
-                           (ranks.barrier, ["NCCL's stream: synchronize", "host: barrier"])]:
+    for call, expected in [
+        (lambda: ranks.all_reduce_(x), [*follows, "allReduce"]),
+        (lambda: ranks.broadcast_(x), [*follows, "broadcast", *is_followed]),
+        (ranks.wait, is_followed),
+        (ranks.check, ["host: check", "check_async_error"]),
+        (ranks.barrier, ["NCCL's stream: synchronize", "host: barrier"]),
+    ]:
         asked.clear()
         call()
         assert asked == expected, asked
@@ -136,7 +138,8 @@ def the_order(host):
 def bad_arrays(host):
     ranks = Nccl(host, cupy)
     assert told(ValueError, ranks.all_reduce_, array([1, 2], "int64")) == (
-        "an array of int64 cannot be sent, only of float32, float64, float16, bfloat16")
+        "an array of int64 cannot be sent, only of float32, float64, float16, bfloat16"
+    )
     for call in ranks.all_reduce_, ranks.broadcast_:
         assert "of shape (2,) that is not contiguous" in told(ValueError, call, array([1, 2, 3], "float32")[::2])
     assert "NCCL_ERROR_INVALID_ARGUMENT" in told(ranks.nccl.NcclError, ranks.broadcast_, array([1], "float32"), 1)
@@ -144,12 +147,14 @@ def bad_arrays(host):
 
 def errors(host):
     ranks = Nccl(host, cupy)
-    for code, expected in [(1, "NCCL_ERROR_UNHANDLED_CUDA_ERROR: the stub was told to fail"),
-                           (6, "NCCL_ERROR_REMOTE_ERROR: a rank is gone"),
-                           (9, "NCCL failed with code 9")]:
+    for code, expected in [
+        (1, "NCCL_ERROR_UNHANDLED_CUDA_ERROR: the stub was told to fail"),
+        (6, "NCCL_ERROR_REMOTE_ERROR: a rank is gone"),
+        (9, "NCCL failed with code 9"),
+    ]:
         looked_up("error_of_all").value = code
         assert told(RuntimeError, ranks.check) == expected
-    for code in 7, 0:                                                              # in progress, and nothing wrong
+    for code in 7, 0:  # in progress, and nothing wrong
         looked_up("error_of_all").value = code
         ranks.check()
 
@@ -157,8 +162,11 @@ def errors(host):
 def raising(host):
     """What is freed, it is freed without waiting for the others."""
     if host.rank == 1:
-        atexit.register(lambda: print(f"{looked_up('destroyed').value} destroyed, {looked_up('aborted').value} aborted",
-                                      file=sys.stderr))
+        atexit.register(
+            lambda: print(
+                f"{looked_up('destroyed').value} destroyed, {looked_up('aborted').value} aborted", file=sys.stderr
+            )
+        )
     ranks = Nccl(host, cupy)
     if ranks.rank == 1:
         raise RuntimeError("rank 1 is unhappy")
@@ -169,7 +177,7 @@ def dying(host):
     ranks = Nccl(host, cupy)
     if ranks.rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
-    host.check = lambda _: None                                                    # the launcher might be quicker
+    host.check = lambda _: None  # the launcher might be quicker
     ranks.all_reduce_(array([1], "float32"))
     while True:
         ranks.check()
@@ -195,7 +203,7 @@ def no_connection_at_all(host):
 
 
 if __name__ == "__main__":
-    stub = ctypes.CDLL(sys.argv[1], ctypes.RTLD_GLOBAL)                            # before CuPy looks for the library
+    stub = ctypes.CDLL(sys.argv[1], ctypes.RTLD_GLOBAL)  # before CuPy looks for the library
     try:
         with joined(timeout=60) as host:
             globals()[sys.argv[2]](host)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from scratchformer.parallel.shared_memory import SharedMemory
 
-START = 8.0                                                                        # seconds
+START = 8.0  # seconds
 
 
 def join(ranks, path, rank, size, watchdog, original=SharedMemory.__init__):

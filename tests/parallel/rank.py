@@ -1,7 +1,7 @@
 """What test_launcher.py starts: `scratchformer train` as a rank, with something else in the place of training.
 
-    python rank.py SCENE                       one rank of two
-    python rank.py launch DIRECTORY SCENE      both, by a launcher that makes its files in DIRECTORY
+python rank.py SCENE                       one rank of two
+python rank.py launch DIRECTORY SCENE      both, by a launcher that makes its files in DIRECTORY
 """
 
 import atexit
@@ -13,7 +13,7 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
-if sys.argv[1:] == ["slow_start"]:                                                 # before it can hear or say anything
+if sys.argv[1:] == ["slow_start"]:  # before it can hear or say anything
     time.sleep(60)
 
 import numpy as np
@@ -23,7 +23,7 @@ from scratchformer.commands import training
 from scratchformer.errors import UserError
 from scratchformer.parallel import launcher, watchdog
 
-watchdog.MARGIN = 60.0                                                             # no scene is about the watchdog
+watchdog.MARGIN = 60.0  # no scene is about the watchdog
 
 PATIENCE = 2.0
 """Seconds, of a rank that is to wait in vain. All others are patient: the machine may be busy."""
@@ -122,6 +122,7 @@ def interrupted(ranks):
 
 def stubborn(ranks):
     """Pay no heed to a first Ctrl-C, but say so."""
+
     def say_so():
         while not stop.requested:
             time.sleep(0.01)

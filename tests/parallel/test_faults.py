@@ -13,11 +13,13 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason=
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 TIMEOUT, GRACE, LONG_GRACE = 4.0, 2.0, 60.0  # seconds; a long grace, unused, where nobody has to be killed
-WAIT = 20.0                                 # for whoever has not failed
-SAYS = {"raise": ("Traceback", "in throw", "RuntimeError: a fault was built in", "rank {} failed (exit code 1)"),
-        "kill": ("rank {} was killed by SIGKILL",),
-        "stop": ("rank {} did not answer any more",),
-        "hang": ("Timeout", "in hang", "scratchformer: rank {} ")}
+WAIT = 20.0  # for whoever has not failed
+SAYS = {
+    "raise": ("Traceback", "in throw", "RuntimeError: a fault was built in", "rank {} failed (exit code 1)"),
+    "kill": ("rank {} was killed by SIGKILL",),
+    "stop": ("rank {} did not answer any more",),
+    "hang": ("Timeout", "in hang", "scratchformer: rank {} "),
+}
 
 with pytest.MonkeyPatch.context() as patch:
     patch.syspath_prepend(BENCHMARKS)
@@ -75,7 +77,7 @@ def test_a_run_struck_again_and_again_is_bit_for_bit_one_that_was_not(site, endi
 
 def test_the_trials_that_are_recorded_ended_like_that():
     recorded = json.loads((BENCHMARKS / "results" / "faults.json").read_text(encoding="utf-8"))
-    assert recorded["command"] == "python benchmarks/faults.py"                    # all of them, not the quick ones
+    assert recorded["command"] == "python benchmarks/faults.py"  # all of them, not the quick ones
     rows = recorded["results"]
     assert [[row[field] for field in faults.Trial._fields] for row in rows] == [list(trial) for trial in TRIALS]
     assert all(row["code"] == 1 and row["resumed_loss_equal"] and not row["left"] and not row["harmed"] for row in rows)

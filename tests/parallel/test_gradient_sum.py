@@ -8,7 +8,7 @@ from scratchformer.parallel.communicator import Communicator
 from scratchformer.parallel.gradient import GradientSum
 
 N, BEGINS = 100, [0, 5, 30, 33, 50, 90]
-BUCKETS = [(50, 100), (30, 50), (5, 30), (0, 5)]                                   # of whole layers, 20 numbers or more
+BUCKETS = [(50, 100), (30, 50), (5, 30), (0, 5)]  # of whole layers, 20 numbers or more
 
 
 class Recorder(Communicator):
@@ -34,18 +34,19 @@ def summed(monkeypatch):
         grad = np.arange(N, dtype=np.float32) + 1 / 3
         ranks = Recorder(grad)
         return GradientSum(ranks, grad, begins, wire), ranks
+
     return build
 
 
 @pytest.mark.parametrize("filled", [[], [0], [90, 50, 33, 30, 5, 0], [30, 30, 90], [1], [99], BEGINS])
 def test_buckets_go_in_one_order_however_backward_fills_them(filled, summed):
     total, ranks = summed()
-    for _ in range(2):                                                             # steps
+    for _ in range(2):  # steps
         before = total.grad.copy()
         for begin in filled:
             total.filled(begin)
         total.finish()
-        assert np.array_equal(total.grad, 2 * before)                              # every number once
+        assert np.array_equal(total.grad, 2 * before)  # every number once
     assert ranks.sent == [(begin, end - begin, "float32") for begin, end in BUCKETS] * 2 and ranks.waited == 2
 
 

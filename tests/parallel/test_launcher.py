@@ -35,10 +35,12 @@ def memory(tmp_path, monkeypatch):
 @pytest.fixture
 def launched(memory, monkeypatch, capfd):
     """launched("scene") -> exit code of two ranks, what the terminal shows"""
-    def launch(scene):                                                             # short where it is waited in vain
+
+    def launch(scene):  # short where it is waited in vain
         monkeypatch.setattr(launcher, "GRACE", 2.0 if scene == "stop_last" else 60.0)
         monkeypatch.setattr(launcher, "LEAVING", 2.0 if scene == "stop_at_exit" else 60.0)
         return launcher.launch([sys.executable, "-W", "error", RANK, scene], 2), capfd.readouterr().err
+
     return launch
 
 
@@ -59,17 +61,20 @@ def until(condition):
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize("scene, code, last", [
-    ("fine", 0, "rank 0 is fine"),
-    ("refuse_0", 2, "scratchformer: this cannot be"),
-    ("refuse_1", 2, "scratchformer: rank 1: this cannot be"),
-    ("refuse_both", 2, "scratchformer: this cannot be"),
-    ("exit_3", 1, "scratchformer: rank 1 failed (exit code 3); the job was ended"),
-    ("leave", 1, "scratchformer: the ranks waited for each other in vain; the job was ended"),
-    ("stop_last", 1, "scratchformer: rank 0 did not answer any more; the job was ended"),
-    ("stop_at_exit", 1, "scratchformer: rank 0 did not answer any more; the job was ended"),
-    ("late", 1, "scratchformer: the ranks waited for each other in vain; the job was ended"),
-])
+@pytest.mark.parametrize(
+    "scene, code, last",
+    [
+        ("fine", 0, "rank 0 is fine"),
+        ("refuse_0", 2, "scratchformer: this cannot be"),
+        ("refuse_1", 2, "scratchformer: rank 1: this cannot be"),
+        ("refuse_both", 2, "scratchformer: this cannot be"),
+        ("exit_3", 1, "scratchformer: rank 1 failed (exit code 3); the job was ended"),
+        ("leave", 1, "scratchformer: the ranks waited for each other in vain; the job was ended"),
+        ("stop_last", 1, "scratchformer: rank 0 did not answer any more; the job was ended"),
+        ("stop_at_exit", 1, "scratchformer: rank 0 did not answer any more; the job was ended"),
+        ("late", 1, "scratchformer: the ranks waited for each other in vain; the job was ended"),
+    ],
+)
 def test_exit_code_and_last_words(scene, code, last, launched):
     got, said = launched(scene)
     assert got == code, said
@@ -88,6 +93,7 @@ def test_of_a_rank_that_says_too_much_the_end_is_shown(launched):
 def test_no_room_for_shared_memory_is_told_in_a_line(memory, refused, monkeypatch, tmp_path):
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
+
     monkeypatch.setattr(os, "posix_fallocate", full)
     line = refused("train", "tiny", "--nproc", 2, "--out", tmp_path / "run")
     assert re.search(r"no room for \d+ MiB of shared memory: No space left on device", line)
@@ -163,7 +169,7 @@ def test_a_stopped_rank_does_not_outlast_two_interrupts(start, memory):
     job.until_joined()
     os.kill(of_job(memory)[0], signal.SIGSTOP)
     job.process.send_signal(signal.SIGINT)
-    job.until_said("no heed")                                                      # by the other one
+    job.until_said("no heed")  # by the other one
     job.process.send_signal(signal.SIGINT)
     assert job.ended()[0] == 130
 
@@ -180,8 +186,22 @@ def test_ranks_end_with_a_launcher_that_is_killed(start, memory):
 @pytest.mark.slow
 def test_an_interrupted_run_is_saved_and_goes_on(tmp_path, small_settings, small_config):
     run = RunDirectory(tmp_path / "run")
-    command = [sys.executable, "-m", "scratchformer", "train", "tiny", *map(str, small_settings),
-               "--set", "training.steps=100000", "--threads", "1", "--out", run.path, "--nproc", "2"]
+    command = [
+        sys.executable,
+        "-m",
+        "scratchformer",
+        "train",
+        "tiny",
+        *map(str, small_settings),
+        "--set",
+        "training.steps=100000",
+        "--threads",
+        "1",
+        "--out",
+        run.path,
+        "--nproc",
+        "2",
+    ]
     with open(tmp_path / "said", "wb") as file, subprocess.Popen(command, stderr=file) as job:
         try:
             until(lambda: run.log_file.exists() and len(run.read_log("step")) > 4)

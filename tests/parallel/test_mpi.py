@@ -18,8 +18,11 @@ from scratchformer.training.run import RunDirectory
 RANK = Path(__file__).with_name("mpi_rank.py")
 ONE_THREAD = ("--set", "threads=1")
 MPIEXEC = shutil.which("mpiexec", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]))
-CONSENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",   # of Open MPI, to root, and to more
-           "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe"}              # ranks than cores
+CONSENT = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",  # of Open MPI, to root, and to more
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+}  # ranks than cores
 
 
 @pytest.fixture
@@ -30,10 +33,16 @@ def mpiexec(tmp_path):
         pytest.skip("there is no mpiexec")
 
     def start(*words):
-        return subprocess.Popen([MPIEXEC, *map(str, words)], env=os.environ | CONSENT | {"OPENBLAS_NUM_THREADS": "1"},
-                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        return subprocess.Popen(
+            [MPIEXEC, *map(str, words)],
+            env=os.environ | CONSENT | {"OPENBLAS_NUM_THREADS": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
     yield start
-    deadline = time.monotonic() + 10                                               # MPI kills, and does not wait
+    deadline = time.monotonic() + 10  # MPI kills, and does not wait
     while left_of(tmp_path) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not left_of(tmp_path)
@@ -45,7 +54,7 @@ def left_of(tmp_path):
     for process in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             commands.append(process.read_bytes().replace(b"\0", b" ").decode())
-        except OSError:                                                            # it has just ended
+        except OSError:  # it has just ended
             continue
     return [command for command in commands if str(tmp_path) in command]
 
@@ -62,8 +71,10 @@ def end_of(process):
 @pytest.fixture
 def command(tmp_path, small_settings):
     """command(...) -> the words of a command that trains a small model in tmp_path / "run" """
+
     def words(*program):
         return [sys.executable, *program, "train", "--out", tmp_path / "run", *small_settings, *ONE_THREAD]
+
     return words
 
 
@@ -74,18 +85,21 @@ def test_all_operations_in_all_dtypes(mpiexec, tmp_path):
 def test_two_ranks_find_the_bits_that_two_threads_find(mpiexec, command, small_config, tmp_path, same_run):
     code, printed = end_of(mpiexec("-n", 2, *command("-m", "scratchformer")))
     assert code == 0
-    assert printed.count("12 steps done") == printed.count("parameters") == 1      # rank 0 alone speaks
+    assert printed.count("12 steps done") == printed.count("parameters") == 1  # rank 0 alone speaks
     alone = RunDirectory(tmp_path / "alone")
     loop.train(loop.begin(alone, small_config(threads=2)))
     same_run(RunDirectory(tmp_path / "run"), alone)
 
 
-@pytest.mark.parametrize("trouble, exit_codes, said", [
-    ("raise", {1}, "RuntimeError: nobody has thought of this"),
-    ("refuse", {2}, "scratchformer: this cannot go on"),
-    ("all_refuse", {2}, "scratchformer: this cannot go on"),
-    ("hang", {1, 9}, "in troubled"),                                               # 9: of the one that was killed
-])
+@pytest.mark.parametrize(
+    "trouble, exit_codes, said",
+    [
+        ("raise", {1}, "RuntimeError: nobody has thought of this"),
+        ("refuse", {2}, "scratchformer: this cannot go on"),
+        ("all_refuse", {2}, "scratchformer: this cannot go on"),
+        ("hang", {1, 9}, "in troubled"),  # 9: of the one that was killed
+    ],
+)
 def test_trouble_of_one_rank_ends_all(mpiexec, command, tmp_path, trouble, exit_codes, said):
     began = time.monotonic()
     timeout = 4 if trouble == "hang" else 120
@@ -93,7 +107,9 @@ def test_trouble_of_one_rank_ends_all(mpiexec, command, tmp_path, trouble, exit_
     assert code in exit_codes and time.monotonic() - began < 50
     assert printed.count(said) == 1, printed
     assert {path.name for path in (tmp_path / "run" / "checkpoints").iterdir()} == {
-        "best.safetensors", "step_00000003.safetensors"}
+        "best.safetensors",
+        "step_00000003.safetensors",
+    }
 
 
 def test_ranks_that_were_told_different_things(mpiexec, command, tmp_path):
@@ -117,7 +133,7 @@ def test_an_interrupt_reaches_the_ranks_which_save_and_stop(mpiexec, command, tm
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     code, printed = end_of(process)
-    assert (code, printed.count("interrupted; step")) in [(130, 1), (1, 0)]        # Open MPI soon kills them
+    assert (code, printed.count("interrupted; step")) in [(130, 1), (1, 0)]  # Open MPI soon kills them
     n_steps = len(run.read_log("step"))
     trainer, complaints = loop.resume(run, small_config(steps=n_steps + 1, threads=1))
     assert trainer.progress.step == n_steps and not complaints
@@ -144,10 +160,13 @@ class NoLibrary:
         raise RuntimeError("cannot load MPI library\nlibmpi.so: no such file")
 
 
-@pytest.mark.parametrize("mpi4py, said", [
-    (None, "mpi4py is not installed: pip install 'scratchformer[mpi]'"),
-    (NoLibrary(), "mpi4py finds no MPI library: cannot load MPI library"),
-])
+@pytest.mark.parametrize(
+    "mpi4py, said",
+    [
+        (None, "mpi4py is not installed: pip install 'scratchformer[mpi]'"),
+        (NoLibrary(), "mpi4py finds no MPI library: cannot load MPI library"),
+    ],
+)
 def test_without_mpi(refused, small_settings, tmp_path, as_one_of_two, monkeypatch, mpi4py, said):
     monkeypatch.setitem(sys.modules, "mpi4py", mpi4py)
     assert said in refused("train", "--out", tmp_path / "run", *small_settings, "--timeout", 0)  # nor a watchdog here
@@ -156,11 +175,19 @@ def test_without_mpi(refused, small_settings, tmp_path, as_one_of_two, monkeypat
 @pytest.fixture
 def told_of_two(tmp_path, small_settings):
     """told_of_two(PYTHONPATH="...") -> exit code, all that was printed by a process that SLURM calls one of two"""
+
     def run(*arguments, **environment):
         command = [sys.executable, "-m", "scratchformer", "train", "--out", tmp_path / "run", *small_settings]
-        return end_of(subprocess.Popen([*map(str, command), *arguments], text=True, stdout=subprocess.PIPE,
-                                       stderr=subprocess.STDOUT,
-                                       env=os.environ | {"SLURM_STEP_NUM_TASKS": "2"} | environment))
+        return end_of(
+            subprocess.Popen(
+                [*map(str, command), *arguments],
+                text=True,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env=os.environ | {"SLURM_STEP_NUM_TASKS": "2"} | environment,
+            )
+        )
+
     yield run
     assert not (tmp_path / "run").exists()
 

@@ -24,20 +24,24 @@ def stub(tmp_path_factory):
     if COMPILER is None:
         pytest.skip("no C compiler")
     library = tmp_path_factory.mktemp("stub") / "libnccl.so.2"
-    subprocess.run([COMPILER, "-O1", "-shared", "-fPIC", "-Wl,-soname,libnccl.so.2",
-                    HERE / "nccl_stub.c", "-o", library], check=True)
+    subprocess.run(
+        [COMPILER, "-O1", "-shared", "-fPIC", "-Wl,-soname,libnccl.so.2", HERE / "nccl_stub.c", "-o", library],
+        check=True,
+    )
     return library
 
 
 @pytest.fixture
 def job(stub, tmp_path, monkeypatch, capfd):
     """job(size, "what_to_do") -> exit code, standard error; of a job of ranks that all do it"""
+
     def run(size, what):
         boards = tmp_path / "boards"
         boards.mkdir()
         monkeypatch.setenv("TMPDIR", str(boards))
         code = launcher.launch([sys.executable, "-W", "error", str(HERE / "nccl_rank.py"), str(stub), what], size)
         return code, capfd.readouterr().err
+
     return run
 
 
@@ -55,9 +59,13 @@ def test_one_rank(job, what):
 @pytest.mark.parametrize("what, who", [("no_id", ""), ("no_connection", "rank 1: ")])
 def test_a_rank_that_cannot_connect_ends_those_that_wait_for_it(what, who, job, monkeypatch):
     monkeypatch.setattr(launcher, "GRACE", 0.5)
-    assert job(3, what) == (2, (
-        f"scratchformer: {who}NCCL cannot connect the GPUs: NCCL_ERROR_SYSTEM_ERROR: the stub was told to fail; "
-        "NCCL_DEBUG=WARN in the environment lets it say more\n"))
+    assert job(3, what) == (
+        2,
+        (
+            f"scratchformer: {who}NCCL cannot connect the GPUs: NCCL_ERROR_SYSTEM_ERROR: the stub was told to fail; "
+            "NCCL_DEBUG=WARN in the environment lets it say more\n"
+        ),
+    )
 
 
 def test_a_rank_that_dies_ends_the_job(job):

@@ -61,10 +61,12 @@ def test_a_gradient_is_sent_in_bf16(cupy, alone):
 @pytest.fixture
 def losses(cupy, tmp_path, small_settings):
     """losses("--nproc", 2, ...) -> of each step of a run, and of each validation"""
+
     def of(*options):
         run = RunDirectory(tmp_path / "-".join(map(str, options)).replace(":", ""))
         assert main([str(word) for word in ("train", "tiny", "--out", run.path, *small_settings, *options)]) == 0
         return [entry["loss"] for event in ("step", "validation") for entry in run.read_log(event)]
+
     return of
 
 

@@ -14,15 +14,21 @@ from scratchformer.training.loop import Trainer
 from scratchformer.training.run import RunDirectory
 
 
-@pytest.mark.parametrize("arguments, complaint", [
-    (["--nproc", 0], "--nproc 0 must be at least 1"),
-    (["--nproc", 3], "3 processes, but training.accumulation=2: a step has fewer micro-batches than that; a step of "
-     "the same size with one for each would be --set training.accumulation=3 --set training.tokens_per_batch=53"),
-    (["--nproc", 2, "--timeout", -1], "--timeout -1 must be at least 1 second, or 0"),
-    (["--nproc", 2, "--timeout", "nan"], "--timeout nan must be at least 1 second, or 0"),
-    (["--nproc", 2, "--set", "training.wire=fp8"], "training.wire must be one of bf16, not 'fp8'"),
-    (["--nproc", 2, "--data", "/nowhere"], "/nowhere"),
-])
+@pytest.mark.parametrize(
+    "arguments, complaint",
+    [
+        (["--nproc", 0], "--nproc 0 must be at least 1"),
+        (
+            ["--nproc", 3],
+            "3 processes, but training.accumulation=2: a step has fewer micro-batches than that; a step of "
+            "the same size with one for each would be --set training.accumulation=3 --set training.tokens_per_batch=53",
+        ),
+        (["--nproc", 2, "--timeout", -1], "--timeout -1 must be at least 1 second, or 0"),
+        (["--nproc", 2, "--timeout", "nan"], "--timeout nan must be at least 1 second, or 0"),
+        (["--nproc", 2, "--set", "training.wire=fp8"], "training.wire must be one of bf16, not 'fp8'"),
+        (["--nproc", 2, "--data", "/nowhere"], "/nowhere"),
+    ],
+)
 def test_what_cannot_be_is_refused_in_one_line(arguments, complaint, refused, small_settings, tmp_path):
     assert complaint in refused("train", "--out", tmp_path / "run", *small_settings, *arguments)
     assert not (tmp_path / "run" / "config.toml").exists()
@@ -44,7 +50,7 @@ def test_config_prints_who_computes_how_much(nproc, each, cli, refused):
 def test_a_run_belongs_to_one_process(own_run, refused, cli):
     run = RunDirectory(own_run.path)
     run.keep_others_out()
-    RunDirectory(own_run.path).keep_others_out()                                   # this process may have it twice
+    RunDirectory(own_run.path).keep_others_out()  # this process may have it twice
     command = [sys.executable, "-m", "scratchformer", "train", "--resume", str(own_run.path), "--minutes", "1"]
     refusal = subprocess.run(command, capture_output=True, text=True)
     assert refusal.returncode == 2
@@ -56,13 +62,19 @@ def test_a_run_belongs_to_one_process(own_run, refused, cli):
 def test_a_text_that_can_be_read_once_is_refused(corpus, refused, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     assert "2 processes cannot all read it" in refused(
-        "train", "--train-source", tmp_path / "pipe", "--train-target", corpus / "train.de", "--nproc", 2)
+        "train", "--train-source", tmp_path / "pipe", "--train-target", corpus / "train.de", "--nproc", 2
+    )
 
 
-@pytest.mark.parametrize("variables", [
-    {"SCRATCHFORMER_JOB": "DIRECTORY"}, {"SCRATCHFORMER_JOB": "DIRECTORY", "SCRATCHFORMER_RANK": "x"},
-    {"SCRATCHFORMER_JOB": "/nowhere", "SCRATCHFORMER_RANK": "0", "SCRATCHFORMER_SIZE": "2"}, {"PMI_SIZE": "abc"},
-])
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"SCRATCHFORMER_JOB": "DIRECTORY"},
+        {"SCRATCHFORMER_JOB": "DIRECTORY", "SCRATCHFORMER_RANK": "x"},
+        {"SCRATCHFORMER_JOB": "/nowhere", "SCRATCHFORMER_RANK": "0", "SCRATCHFORMER_SIZE": "2"},
+        {"PMI_SIZE": "abc"},
+    ],
+)
 def test_what_is_in_the_environment_by_accident_is_told_and_harms_nothing(variables, refused, monkeypatch, tmp_path):
     (tmp_path / "precious").write_text("")
     for name, value in variables.items():
@@ -99,8 +111,12 @@ def test_a_trainer_refuses_more_ranks_than_micro_batches(begin, together):
 def test_what_a_killed_process_had_begun_to_write_goes(own_run):
     run = RunDirectory(own_run.path)
     kept = sorted(path for path in run.path.rglob("*"))
-    for name in (".config.toml.partial", "checkpoints/.step_00000012.safetensors.partial", ".tokenizer.model.partial",
-                 ".probe"):
+    for name in (
+        ".config.toml.partial",
+        "checkpoints/.step_00000012.safetensors.partial",
+        ".tokenizer.model.partial",
+        ".probe",
+    ):
         (run.path / name).write_text("half")
     run.remove_unfinished()
     assert sorted(path for path in run.path.rglob("*")) == kept

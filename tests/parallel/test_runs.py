@@ -25,10 +25,28 @@ def last_tensors(path):
 @pytest.fixture
 def train(tmp_path, small_settings, capsys):
     """train("name", "--nproc", 2, ...) -> the run's directory"""
+
     def run(name, *more):
-        assert main([str(word) for word in ("train", "tiny", "--out", tmp_path / name, *small_settings,
-                                            "--set", "accumulation=4", *more)]) == 0
+        assert (
+            main(
+                [
+                    str(word)
+                    for word in (
+                        "train",
+                        "tiny",
+                        "--out",
+                        tmp_path / name,
+                        *small_settings,
+                        "--set",
+                        "accumulation=4",
+                        *more,
+                    )
+                ]
+            )
+            == 0
+        )
         return tmp_path / name
+
     return run
 
 

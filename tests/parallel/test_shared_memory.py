@@ -39,8 +39,10 @@ def test_a_sum_has_the_bits_of_adding_in_the_order_of_the_ranks(size, dtype, tog
 
     expected = [reduce(np.add, (drawn(shape, dtype, rank) for rank in range(size))) for shape in SHAPES]
     for sums in together(size, work):
-        assert all(mine.dtype == dtype and mine.tobytes() == np.asarray(other).tobytes()
-                   for mine, other in zip(sums, expected, strict=True))
+        assert all(
+            mine.dtype == dtype and mine.tobytes() == np.asarray(other).tobytes()
+            for mine, other in zip(sums, expected, strict=True)
+        )
 
 
 @pytest.mark.parametrize("root", [0, 1, 2])
@@ -104,7 +106,7 @@ def test_whoever_waits_in_vain_names_the_absent(together):
             gone.wait(60)
             return ""
         ranks.watchdog.seconds = 0.5
-        waiting.wait(60)                                                           # together, or one misses the other
+        waiting.wait(60)  # together, or one misses the other
         with pytest.raises(Abandoned) as caught:
             ranks.barrier()
         if ranks.rank == 0:
@@ -120,19 +122,19 @@ def test_a_failure_ends_waiting_at_once(together):
     def work(ranks):
         ranks.barrier()
         if ranks.rank == 0:
-            ranks.abort()                                                          # rank 1 may still be in there
+            ranks.abort()  # rank 1 may still be in there
             return ""
         with pytest.raises(Abandoned) as caught:
             ranks.barrier()
         return str(caught.value)
 
-    assert together(2, work) == ["", ""]                                          # who failed tells of it
+    assert together(2, work) == ["", ""]  # who failed tells of it
 
 
 def test_a_barrier_to_which_all_have_come_holds_although_one_has_failed_since(together):
     class Failed:
         def __getitem__(self, _):
-            arrivals[1] += 1                                                       # rank 1, while rank 0 looks away
+            arrivals[1] += 1  # rank 1, while rank 0 looks away
             return 1
 
     def work(ranks):
@@ -172,8 +174,14 @@ def test_all_ranks_hear_what_they_do_not_agree_on(together):
             require_agreement(ranks, {"steps": 5, "seed": ranks.rank // 2, "device": f"cpu {ranks.rank == 1}"})
         return str(caught.value)
 
-    assert together(3, work) == ["the ranks do not agree: seed is 0 on ranks 0, 1 and 1 on rank 2; "
-                                 "device is 'cpu False' on ranks 0, 2 and 'cpu True' on rank 1"] * 3
+    assert (
+        together(3, work)
+        == [
+            "the ranks do not agree: seed is 0 on ranks 0, 1 and 1 on rank 2; "
+            "device is 'cpu False' on ranks 0, 2 and 'cpu True' on rank 1"
+        ]
+        * 3
+    )
 
 
 def test_the_checksum_of_the_code_is_that_of_all_sources(tmp_path):
@@ -182,8 +190,14 @@ def test_the_checksum_of_the_code_is_that_of_all_sources(tmp_path):
         (tmp_path / name).write_text(content)
         return checksum_of(tmp_path)
 
-    found = [checksum_of(tmp_path), changed("a.py", "x"), changed("a.py", "y"), changed("gpu/b.cu", "x"),
-             changed("gpu/b.cu", "y"), changed("gpu/c.py", "")]
+    found = [
+        checksum_of(tmp_path),
+        changed("a.py", "x"),
+        changed("a.py", "y"),
+        changed("gpu/b.cu", "x"),
+        changed("gpu/b.cu", "y"),
+        changed("gpu/c.py", ""),
+    ]
     assert len(set(found)) == 6
     assert changed("notes.txt", "z") == found[-1] and code_checksum() == checksum_of(Path(launcher.__file__).parents[1])
 
@@ -199,6 +213,7 @@ def test_every_communicator_does_what_one_rank_need_not(kind):
 @pytest.fixture
 def clock(monkeypatch):
     """clock.now, in seconds, and what faulthandler was told: clock.set, seconds until it ends the process."""
+
     class Clock:
         now, set = 100.0, []
 

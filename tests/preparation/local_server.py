@@ -1,8 +1,8 @@
 """The public homes of the data sets, on this machine: archives of the real layout, and a server that can fail.
 
-    dataset = write_dataset(root, "wmt14-en-de", train, val, test)
-    with LocalServer(root) as server:
-        fetch(dataset, directory, mirror=server.url)
+dataset = write_dataset(root, "wmt14-en-de", train, val, test)
+with LocalServer(root) as server:
+    fetch(dataset, directory, mirror=server.url)
 """
 
 import gzip
@@ -36,9 +36,11 @@ def write_dataset(root, name, train, val, test):
     dataset = DATASETS[name]
     n_parts = len(dataset.train)
     contents = [(part, train[index::n_parts]) for index, part in enumerate(dataset.train)]
-    sentences = {text: [pair[side] for pair in pairs]
-                 for parallel, pairs in [*contents, (dataset.val, val), (dataset.test, test)]
-                 for side, text in enumerate((parallel.source, parallel.target))}
+    sentences = {
+        text: [pair[side] for pair in pairs]
+        for parallel, pairs in [*contents, (dataset.val, val), (dataset.test, test)]
+        for side, text in enumerate((parallel.source, parallel.target))
+    }
     of_origin = defaultdict(dict)
     for text, lines in sentences.items():
         of_origin[text.origin][text.member] = encoded(text.member or text.origin.name, lines)
@@ -51,8 +53,9 @@ def write_dataset(root, name, train, val, test):
     def both_here(parallel):
         return ParallelText(here(parallel.source), here(parallel.target))
 
-    return replace(dataset, train=tuple(map(both_here, dataset.train)), val=both_here(dataset.val),
-                   test=both_here(dataset.test))
+    return replace(
+        dataset, train=tuple(map(both_here, dataset.train)), val=both_here(dataset.val), test=both_here(dataset.test)
+    )
 
 
 def encoded(name, lines):
@@ -121,7 +124,7 @@ class LocalServer:
                 local = self.local_server
                 local.received.append((self.path, dict(self.headers)))
                 answer = local.next_answers.pop(0) if local.next_answers else local.always
-                with suppress(ConnectionError):                                    # the client did not wait for the end
+                with suppress(ConnectionError):  # the client did not wait for the end
                     answer(self)
 
             def log_message(self, *arguments):
@@ -174,7 +177,7 @@ def serve(handler, ranges=True, n_bytes=None, content_encoding=None, validators=
         handler.send_header("ETag", etag)
         handler.send_header("Last-Modified", formatdate(os.path.getmtime(path), usegmt=True))
     handler.end_headers()
-    handler.wfile.write(body[start:] if n_bytes is None else body[start:start + n_bytes])
+    handler.wfile.write(body[start:] if n_bytes is None else body[start : start + n_bytes])
 
 
 def asked_from(headers):
@@ -184,12 +187,14 @@ def asked_from(headers):
 
 def status(code, headers=()):
     """An answer without a file."""
+
     def answer(handler):
         handler.send_response(code)
         for name, value in headers:
             handler.send_header(name, value)
         handler.send_header("Content-Length", "0")
         handler.end_headers()
+
     return answer
 
 
@@ -213,10 +218,12 @@ def silent(handler):
 
 def stalled(n_bytes):
     """Nothing more is said after so many bytes of the body."""
+
     def answer(handler):
         serve(handler, n_bytes=n_bytes)
         handler.wfile.flush()
         handler.local_server.closing.wait()
+
     return answer
 
 

@@ -16,24 +16,45 @@ from scratchformer.text.corpora import Block, ParallelFiles
 LIMITS = Limits(max_words=80, max_ratio=9.0)
 
 
-@pytest.mark.parametrize("line, expected", [
-    ("a b", "a b"), ("  a   b ", "a b"), ("a\tb\x00c", "a b c"), ("a\x00 \x00b", "a b"),
-    ("a\x0bb\x0cc\x85d", "a b c d"),
-    ("one\u2028two \u2029 three\r", "one two three"), ("a\rb", "a b"), ("\x01 \x02", ""), ("", ""),
-    ("Prix\u00a0: 3\u202f€", "Prix\u00a0: 3\u202f€"), ("東京 🙂", "東京 🙂"),
-])
+@pytest.mark.parametrize(
+    "line, expected",
+    [
+        ("a b", "a b"),
+        ("  a   b ", "a b"),
+        ("a\tb\x00c", "a b c"),
+        ("a\x00 \x00b", "a b"),
+        ("a\x0bb\x0cc\x85d", "a b c d"),
+        ("one\u2028two \u2029 three\r", "one two three"),
+        ("a\rb", "a b"),
+        ("\x01 \x02", ""),
+        ("", ""),
+        ("Prix\u00a0: 3\u202f€", "Prix\u00a0: 3\u202f€"),
+        ("東京 🙂", "東京 🙂"),
+    ],
+)
 def test_normalized_lines_are_one_line_for_everybody(line, expected):
     assert normalized(line) == expected
     assert len(normalized(line).splitlines()) <= 1
 
 
-@pytest.mark.parametrize("source, target, reason", [
-    ("a", "b", "kept"), ("", "b", "empty"), ("a", "", "empty"),
-    (" ".join("w" * 80), " ".join("w" * 80), "kept"), (" ".join("w" * 81), " ".join("w" * 80), "too_long"),
-    (" ".join("w" * 80), " ".join("w" * 81), "too_long"), (" ".join("w" * 79) + " ok.", "b " * 70, "too_long"),
-    (" ".join("w" * 9), "w", "kept"), (" ".join("w" * 10), "w", "ratio"), ("w", " ".join("w" * 10), "ratio"),
-    ("Don't!", "x", "kept"), (".........", "x", "kept"), ("..........", "x", "ratio"),
-])
+@pytest.mark.parametrize(
+    "source, target, reason",
+    [
+        ("a", "b", "kept"),
+        ("", "b", "empty"),
+        ("a", "", "empty"),
+        (" ".join("w" * 80), " ".join("w" * 80), "kept"),
+        (" ".join("w" * 81), " ".join("w" * 80), "too_long"),
+        (" ".join("w" * 80), " ".join("w" * 81), "too_long"),
+        (" ".join("w" * 79) + " ok.", "b " * 70, "too_long"),
+        (" ".join("w" * 9), "w", "kept"),
+        (" ".join("w" * 10), "w", "ratio"),
+        ("w", " ".join("w" * 10), "ratio"),
+        ("Don't!", "x", "kept"),
+        (".........", "x", "kept"),
+        ("..........", "x", "ratio"),
+    ],
+)
 def test_the_rule_of_clean_corpus_n(source, target, reason):
     assert reason_to_drop(source, target, LIMITS) == reason
 
@@ -45,8 +66,16 @@ def block_of(*pairs, first_line=1):
 
 @pytest.mark.parametrize("drop", [False, True])
 def test_a_block_is_cleaned_and_counted(tmp_path, drop):
-    pairs = [("a\x0bb", "x  y"), (" ", "z"), ("w " * 81, "w"), ("w " * 10, "w"), ("Known .", "q"), ("r", "bekannt"),
-             ("", "bekannt"), ("last", "letzte")]
+    pairs = [
+        ("a\x0bb", "x  y"),
+        (" ", "z"),
+        ("w " * 81, "w"),
+        ("w " * 10, "w"),
+        ("Known .", "q"),
+        ("r", "bekannt"),
+        ("", "bekannt"),
+        ("last", "letzte"),
+    ]
     cleaner = Cleaner(ParallelFiles(tmp_path / "a", tmp_path / "b"), LIMITS, {"Known .", "bekannt"}, drop)
     found = cleaner(block_of(*pairs))
     kept = [("a b", "x y"), *([] if drop else [("Known .", "q"), ("r", "bekannt")]), ("last", "letzte")]

@@ -11,13 +11,19 @@ from scratchformer.preparation.prepared import read_manifest
 def test_the_command_line_knows_every_data_set():
     assert PUBLIC_CORPORA == list(DATASETS)
     assert {name for name in PRESETS if any(name.startswith(corpus) for corpus in PUBLIC_CORPORA)} == PRESETS.keys() - {
-        "tiny", "base", "big"}
+        "tiny",
+        "base",
+        "big",
+    }
 
 
 @pytest.mark.parametrize(("name", "source", "target"), [("multi30k", "en", "de"), ("wmt14-en-fr", "en", "fr")])
 def test_one_command_downloads_and_prepares(cli, tmp_path, monkeypatch, name, source, target):
-    pairs = [(f"the {word} sees number {number} .", f"{word} sieht Nummer {number} .")
-             for number in range(40) for word in ("dog", "cat", "bird")]
+    pairs = [
+        (f"the {word} sees number {number} .", f"{word} sieht Nummer {number} .")
+        for number in range(40)
+        for word in ("dog", "cat", "bird")
+    ]
     dataset = write_dataset(tmp_path / "server", name, pairs, pairs[:3], pairs[3:8])
     monkeypatch.setitem(DATASETS, name, dataset)
     out = tmp_path / "data"
@@ -30,7 +36,7 @@ def test_one_command_downloads_and_prepares(cli, tmp_path, monkeypatch, name, so
     manifest = read_manifest(out)
     assert (manifest.dataset, manifest.languages, manifest.vocab_size) == (name, (source, target), 60)
     assert manifest.clean["total"]["kept"] == manifest.splits["train"].pairs == len(pairs)
-    again = cli(*command)                                                          # and the server is gone
+    again = cli(*command)  # and the server is gone
     assert again.code == 0 and again.err.count("done before") == 3 and again.out == first.out
 
 

@@ -44,9 +44,11 @@ def dataset(server, name):
 @pytest.fixture
 def fetched(server, tmp_path):
     """fetched(dataset) -> its files and the lines told"""
+
     def call(dataset):
         lines = []
         return fetch(dataset, tmp_path / "out", server.url, lines.append), lines
+
     return call
 
 
@@ -57,6 +59,7 @@ def refused(fetched):
             fetched(dataset)
         assert "\n" not in str(caught.value)
         return str(caught.value)
+
     return call
 
 
@@ -173,13 +176,14 @@ def test_what_is_there_needs_no_room(dataset, fetched, monkeypatch, tmp_path):
 def test_the_room_of_a_partial_download_counts(small, refused, server, tmp_path, monkeypatch):
     (tmp_path / "out" / "downloads").mkdir(parents=True)
     needed = sum(origin.n_bytes for origin in {text.origin for text in small.texts}) + sum(
-        text.n_bytes for text in small.texts)
+        text.n_bytes for text in small.texts
+    )
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(datasets.shutil, "disk_usage", lambda path: usage._replace(free=needed - 1))
     assert "not enough room" in refused(small)
     name = small.train[0].source.origin.name
     (tmp_path / "out" / "downloads" / f"{name}.partial").write_bytes(b"x")
-    assert "checksum" in refused(small)                                            # there is room: it was loaded
+    assert "checksum" in refused(small)  # there is room: it was loaded
 
 
 @pytest.mark.parametrize("place", ["out", "out/downloads", "out/unpacked"])
@@ -204,7 +208,7 @@ def test_two_at_once(small, server, fetched, tmp_path):
     server.next_answers = [come_in_between]
     assert pairs(fetched(small)[0].test) == TEST
     assert len(refusals) == 1 and "another process is downloading" in refusals[0]
-    assert pairs(fetched(small)[0].test) == TEST                                   # the directory is free again
+    assert pairs(fetched(small)[0].test) == TEST  # the directory is free again
 
 
 # --- the table
@@ -229,6 +233,6 @@ def test_data_sets_may_share_a_directory():
 
 def test_a_preset_fits_the_data_set_that_it_is_named_after(name):
     dataset, presets = DATASETS[name], [PRESETS[preset] for preset in PRESETS if preset.startswith(name)]
-    assert presets and {(config.data.source_language, config.data.target_language, config.model.vocab_size)
-                        for config in presets} == {(dataset.source_language, dataset.target_language,
-                                                    dataset.vocab_size)}
+    assert presets and {
+        (config.data.source_language, config.data.target_language, config.model.vocab_size) for config in presets
+    } == {(dataset.source_language, dataset.target_language, dataset.vocab_size)}

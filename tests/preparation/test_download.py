@@ -12,17 +12,7 @@ import time
 from email.utils import formatdate
 
 import pytest
-from local_server import (
-    LocalServer,
-    broken_off,
-    described,
-    hung_up,
-    redirect,
-    serve,
-    silent,
-    stalled,
-    status,
-)
+from local_server import LocalServer, broken_off, described, hung_up, redirect, serve, silent, stalled, status
 
 from scratchformer.errors import UserError
 from scratchformer.preparation import download as downloads
@@ -54,22 +44,26 @@ def pauses(monkeypatch):
 @pytest.fixture
 def load(server, pauses, tmp_path):
     """load(url=..., checksum=...) -> the path and the lines that were told"""
+
     def call(mirror="", tell=None, **changes):
         remote = described(RemoteFile(f"{server.url}/file.tgz", "sha256:"), server.root / "file.tgz")
         lines = []
         path = download(RemoteFile(**(vars(remote) | changes)), tmp_path, mirror, tell or lines.append)
         return path, lines
+
     return call
 
 
 @pytest.fixture
 def refused(load):
     """refused(...) -> the line that the download ends with"""
+
     def call(**changes):
         with pytest.raises(UserError) as caught:
             load(**changes)
         assert "\n" not in str(caught.value)
         return str(caught.value)
+
     return call
 
 
@@ -171,12 +165,20 @@ def without_length(handler):
     handler.wfile.write(CONTENT[:100_000])
 
 
-@pytest.mark.parametrize("fault, complaint", [
-    (status(500), "answers 500"), (status(503), "answers 503"), (status(429), "answers 429"),
-    (hung_up, "the connection failed"), (silent, "no answer within"),
-    (broken_off(100_000), "the connection"), (stalled(100_000), "no answer within"), (broken_off(0), "the connection"),
-    (without_length, "the connection ended after 100000 of 300000 bytes"),
-])
+@pytest.mark.parametrize(
+    "fault, complaint",
+    [
+        (status(500), "answers 500"),
+        (status(503), "answers 503"),
+        (status(429), "answers 429"),
+        (hung_up, "the connection failed"),
+        (silent, "no answer within"),
+        (broken_off(100_000), "the connection"),
+        (stalled(100_000), "no answer within"),
+        (broken_off(0), "the connection"),
+        (without_length, "the connection ended after 100000 of 300000 bytes"),
+    ],
+)
 def test_one_failure_is_told_and_overcome(server, load, pauses, monkeypatch, fault, complaint):
     lines = []
 
@@ -414,7 +416,7 @@ class FullDisk:
         self.file.close()
 
     def write(self, data):
-        self.file.write(data[:self.room])
+        self.file.write(data[: self.room])
         if len(data) > self.room:
             raise OSError(errno.ENOSPC, "No space left on device")
         self.room -= len(data)

@@ -25,9 +25,17 @@ from scratchformer.text.tokenizer import UNK, Tokenizer
 
 N_PAIRS = 300
 OPTIONS = Options(vocab_size=90, max_words=12, max_length=30)
-DIRT = [("", "leer"), ("\u2028", "leer"), ("word " * 13, "Wort " * 12), ("a b c d e f g h i j", "a"),
-        ("one\x0btwo\r", "zwei\x85drei"), ("he sees the old dog", "Hund alten den sieht er"),
-        ("twice", "zweimal"), ("twice", "zweimal"), ("an unheard of bird .", "ganz neu .")]
+DIRT = [
+    ("", "leer"),
+    ("\u2028", "leer"),
+    ("word " * 13, "Wort " * 12),
+    ("a b c d e f g h i j", "a"),
+    ("one\x0btwo\r", "zwei\x85drei"),
+    ("he sees the old dog", "Hund alten den sieht er"),
+    ("twice", "zweimal"),
+    ("twice", "zweimal"),
+    ("an unheard of bird .", "ganz neu ."),
+]
 """Of these pairs 4 are dropped, 2 are equal, and the last has a side of the test text."""
 
 
@@ -74,10 +82,12 @@ def files(tmp_path_factory):
 @pytest.fixture
 def prepared(files, tmp_path):
     """prepared(**options) -> the directory, the lines it told"""
+
     def call(name="out", files=files, **options):
         told = []
         prepare(files, tmp_path / name, Options(**{**vars(OPTIONS), **options}), told.append)
         return tmp_path / name, told
+
     return call
 
 
@@ -92,7 +102,8 @@ def test_the_training_text_is_cleaned_and_counted(prepared):
     none = {"empty": 0, "too_long": 0, "ratio": 0, "held_out": 0}
     assert report["parts"] == [
         {"part": "first.en", "lines": N_PAIRS, "kept": N_PAIRS, **none},
-        {"part": "second.en", "lines": 9, "kept": 5, "empty": 2, "too_long": 1, "ratio": 1, "held_out": 1}]
+        {"part": "second.en", "lines": 9, "kept": 5, "empty": 2, "too_long": 1, "ratio": 1, "held_out": 1},
+    ]
     assert report["total"]["lines"] == N_PAIRS + 9 and report["total"]["kept"] == N_PAIRS + 5
     assert report["repeated"] == N_PAIRS + 5 - len(set(kept))
     assert [line.split(":")[0] for line in told] == ["clean", "vocabulary", "encode"]
@@ -102,8 +113,14 @@ def test_the_training_text_is_cleaned_and_counted(prepared):
 def test_overlap_is_dropped_on_demand(prepared):
     out, _ = prepared(drop_overlap=True)
     assert "an unheard of bird ." not in read_lines(out / "train.en")
-    assert read_manifest(out).clean["total"] == {"lines": N_PAIRS + 9, "empty": 2, "too_long": 1, "ratio": 1,
-                                                 "held_out": 1, "kept": N_PAIRS + 4}
+    assert read_manifest(out).clean["total"] == {
+        "lines": N_PAIRS + 9,
+        "empty": 2,
+        "too_long": 1,
+        "ratio": 1,
+        "held_out": 1,
+        "kept": N_PAIRS + 4,
+    }
 
 
 def test_validation_and_test_text_stay_as_they_are(prepared, files):
@@ -139,12 +156,15 @@ def test_the_vocabulary_is_learnt_from_an_even_sample_of_both_languages(prepared
     assert (out / "tokenizer.model").read_bytes() == Tokenizer.train([*sides[0], *sides[1]], 90).serialized
     n = len(sides[0])
     for size in (1, 7, 100, n):
-        assert list(sampled_lines(out / "train.en", n, size)) == [sides[0][-(-k * n // size) - 1]
-                                                                  for k in range(1, size + 1)]
+        assert list(sampled_lines(out / "train.en", n, size)) == [
+            sides[0][-(-k * n // size) - 1] for k in range(1, size + 1)
+        ]
 
 
 def test_characters_that_are_not_in_the_sample(tmp_path, prepared):
-    text = [("dog 東", "Hund 京")] * 2 + [("dog " * 3 + "Straße", "Hund schläft alt")] * 40  # two of 42, not in a sample
+    text = [("dog 東", "Hund 京")] * 2 + [
+        ("dog " * 3 + "Straße", "Hund schläft alt")
+    ] * 40  # two of 42, not in a sample
     corpus = CorpusFiles([write_pair(tmp_path / "files", "train", text)], None, None)
     out, _ = prepared("unknown", corpus, vocab_size=40, sample=20)
     assert 0 < read_manifest(out).splits["train"].unk_share < 0.1 and list(read_manifest(out).splits) == ["train"]
@@ -153,8 +173,10 @@ def test_characters_that_are_not_in_the_sample(tmp_path, prepared):
 
 
 def same_files(files_of, out, other, but=("stages.json",)):
-    mine, theirs = ({path.name: data for path, data in files_of(directory).items() if path.name not in but}
-                    for directory in (out, other))
+    mine, theirs = (
+        {path.name: data for path, data in files_of(directory).items() if path.name not in but}
+        for directory in (out, other)
+    )
     return mine == theirs
 
 
@@ -196,11 +218,17 @@ def test_nothing_is_done_twice(prepared):
     assert {path: path.stat().st_mtime_ns for path in out.iterdir()} == times
 
 
-@pytest.mark.parametrize("options, stages", [
-    ({"max_length": 29}, ["encode"]), ({"vocab_size": 91}, ["vocabulary", "encode"]),
-    ({"sample": 50, "vocab_size": 70}, ["vocabulary", "encode"]), ({"max_words": 8}, ["clean", "vocabulary", "encode"]),
-    ({"max_words": 11}, ["clean"]), ({"max_ratio": 20.0}, ["clean", "vocabulary", "encode"]),
-])
+@pytest.mark.parametrize(
+    "options, stages",
+    [
+        ({"max_length": 29}, ["encode"]),
+        ({"vocab_size": 91}, ["vocabulary", "encode"]),
+        ({"sample": 50, "vocab_size": 70}, ["vocabulary", "encode"]),
+        ({"max_words": 8}, ["clean", "vocabulary", "encode"]),
+        ({"max_words": 11}, ["clean"]),
+        ({"max_ratio": 20.0}, ["clean", "vocabulary", "encode"]),
+    ],
+)
 def test_a_changed_option_redoes_what_depends_on_it(prepared, files_of, options, stages):
     out, _ = prepared()
     _, told = prepared(**options)
@@ -218,7 +246,7 @@ def test_a_changed_or_missing_file_redoes_what_depends_on_it(tmp_path, prepared,
     (out / "train.target.ids.npy").unlink()
     assert done_again(prepared(files=corpus)[1]) == ["encode"]
     ids = bytearray((out / "train.source.ids.npy").read_bytes())
-    ids[-1] ^= 1                                                                   # a bit of the disk
+    ids[-1] ^= 1  # a bit of the disk
     (out / "train.source.ids.npy").write_bytes(ids)
     assert done_again(prepared(files=corpus)[1]) == ["encode"]
     stages = (out / "stages.json").read_text(encoding="utf-8")
@@ -261,10 +289,17 @@ def kill(place, calls, files, out):
     assert done.returncode == -signal.SIGKILL, done.stderr
 
 
-@pytest.mark.parametrize("place, calls, done_before", [
-    ("preparation.Cleaner.__call__", 3, 0), ("files.os.replace", 7, 0), ("preparation.Tokenizer.train", 1, 1),
-    ("preparation.Encoder.__call__", 4, 2), ("files.os.replace", 14, 2), ("preparation.manifest_of", 1, 3),
-])
+@pytest.mark.parametrize(
+    "place, calls, done_before",
+    [
+        ("preparation.Cleaner.__call__", 3, 0),
+        ("files.os.replace", 7, 0),
+        ("preparation.Tokenizer.train", 1, 1),
+        ("preparation.Encoder.__call__", 4, 2),
+        ("files.os.replace", 14, 2),
+        ("preparation.manifest_of", 1, 3),
+    ],
+)
 def test_a_killed_preparation_goes_on_and_ends_the_same(prepared, files, tmp_path, files_of, place, calls, done_before):
     expected, _ = prepared()
     out = tmp_path / "killed"
@@ -276,12 +311,18 @@ def test_a_killed_preparation_goes_on_and_ends_the_same(prepared, files, tmp_pat
     assert same_files(files_of, expected, out, but=())
 
 
-@pytest.mark.parametrize("mistake, complaint", [
-    ({"max_words": 1}, "no sentence pair is left"), ({"vocab_size": 9999}, "too large for this text"),
-    ({"max_length": 1}, "at most --max-length 1 tokens"), ({"max_length": 6}, "val.en: none of its 20 pairs"),
-])
-def test_a_mistaken_option_leaves_the_finished_preparation_as_it_was(prepared, files, tmp_path, files_of, mistake,
-                                                                     complaint):
+@pytest.mark.parametrize(
+    "mistake, complaint",
+    [
+        ({"max_words": 1}, "no sentence pair is left"),
+        ({"vocab_size": 9999}, "too large for this text"),
+        ({"max_length": 1}, "at most --max-length 1 tokens"),
+        ({"max_length": 6}, "val.en: none of its 20 pairs"),
+    ],
+)
+def test_a_mistaken_option_leaves_the_finished_preparation_as_it_was(
+    prepared, files, tmp_path, files_of, mistake, complaint
+):
     val = write_pair(tmp_path / "files", "dev", [("a bird " * 4, "ein Vogel " * 3)] * 20)
     hard = files._replace(train=files.train[:1], val=val)
     out, _ = prepared(files=hard)
@@ -339,19 +380,37 @@ def test_the_manifest_follows_what_needs_no_stage(prepared):
 @pytest.fixture
 def spoilt(tmp_path, cli):
     """spoilt(change, ...) -> what the command says of a corpus that `change(directory)` has spoilt"""
+
     def call(change, *arguments, out=tmp_path / "out", is_foreign=False):
         directory = tmp_path / "files"
         write_corpus(directory)
         change(directory)
-        code, _, said = cli("data", "files", "--source", directory / "first.en", "--target", directory / "first.de",
-                            "--val-source", directory / "dev.en", "--val-target", directory / "dev.de", "--out", out,
-                            "--vocab-size", "60", "--workers", "1", *arguments)
+        code, _, said = cli(
+            "data",
+            "files",
+            "--source",
+            directory / "first.en",
+            "--target",
+            directory / "first.de",
+            "--val-source",
+            directory / "dev.en",
+            "--val-target",
+            directory / "dev.de",
+            "--out",
+            out,
+            "--vocab-size",
+            "60",
+            "--workers",
+            "1",
+            *arguments,
+        )
         *stages, said = said.splitlines()
         assert code == 2 and said.startswith("scratchformer: ")
         assert all(line.split(":")[0] in ("clean", "vocabulary") for line in stages)
         assert is_foreign or not (out / "manifest.json").exists()
         assert list(tmp_path.rglob("*.partial")) == []
         return said
+
     return call
 
 
@@ -359,17 +418,21 @@ def put(name, data):
     return lambda directory: (directory / name).write_bytes(data)
 
 
-@pytest.mark.parametrize("change, complaint", [
-    (put("first.de", b"eins\nzwei\n"), "not parallel: .*first.en has 300 lines, .*first.de has 2"),
-    (put("first.en", b"fine\n" * 80 + b"Stra\xdfe\n" * 220), "first.en, line 81: not valid UTF-8"),
-    (put("first.en", b""), "first.en has 0 lines"),
-    (put("first.en", b" \n" * 300), "no sentence pair is left of 300 lines: 300 with an empty side"),
-    (put("first.en", b"w " * 99 + b"\n" + b"w " * 81 + b"\n" * 299), "no sentence pair is left"),
-    (put("dev.en", b"one\n"), "dev.en has 1 lines"), (put("dev.de", b"\xff\n" * 20), "dev.de, line 1: not valid UTF-8"),
-    (put("dev.de", b"\n" * 20), "every line is blank"),
-    (lambda directory: (directory / "first.en").unlink(), "cannot read .*first.en: No such file"),
-    (lambda directory: (directory / "dev.en").unlink(), "cannot read .*dev.en: No such file"),
-])
+@pytest.mark.parametrize(
+    "change, complaint",
+    [
+        (put("first.de", b"eins\nzwei\n"), "not parallel: .*first.en has 300 lines, .*first.de has 2"),
+        (put("first.en", b"fine\n" * 80 + b"Stra\xdfe\n" * 220), "first.en, line 81: not valid UTF-8"),
+        (put("first.en", b""), "first.en has 0 lines"),
+        (put("first.en", b" \n" * 300), "no sentence pair is left of 300 lines: 300 with an empty side"),
+        (put("first.en", b"w " * 99 + b"\n" + b"w " * 81 + b"\n" * 299), "no sentence pair is left"),
+        (put("dev.en", b"one\n"), "dev.en has 1 lines"),
+        (put("dev.de", b"\xff\n" * 20), "dev.de, line 1: not valid UTF-8"),
+        (put("dev.de", b"\n" * 20), "every line is blank"),
+        (lambda directory: (directory / "first.en").unlink(), "cannot read .*first.en: No such file"),
+        (lambda directory: (directory / "dev.en").unlink(), "cannot read .*dev.en: No such file"),
+    ],
+)
 def test_spoilt_files(spoilt, change, complaint):
     assert re.search(complaint, spoilt(change))
 
@@ -377,6 +440,7 @@ def test_spoilt_files(spoilt, change, complaint):
 @pytest.mark.parametrize("name", ["first.en", "dev.en"])
 def test_a_pipe_is_refused(spoilt, name):
     """Nobody writes into it: if it were opened, this would wait for ever."""
+
     def replace_by_pipe(directory):
         (directory / name).unlink()
         os.mkfifo(directory / name)
@@ -384,15 +448,26 @@ def test_a_pipe_is_refused(spoilt, name):
     assert f"{name}: not a file on disk; it is read more than once" in spoilt(replace_by_pipe)
 
 
-@pytest.mark.parametrize("arguments, complaint", [
-    (["--vocab-size", "0"], "--vocab-size 0 must be at least 1"), (["--vocab-size", "9"], "too small for this text"),
-    (["--vocab-size", "5000"], "too large for this text: at most"), (["--max-words", "0"], "--max-words 0"),
-    (["--max-ratio", "0.5"], "--max-ratio 0.5"), (["--max-ratio", "nan"], "--max-ratio nan"),
-    (["--max-length", "1"], "at most --max-length 1 tokens"), (["--max-length", "-3"], "--max-length -3"),
-    (["--sample", "0"], "--sample 0"), (["--workers", "0"], "--workers 0"), (["--sample", str(2**40)], "--sample"),
-    (["--languages", "en", "en"], "must differ"), (["--languages", "en", "../de"], "letters and digits"),
-    (["--test-source", "x"], "come in pairs"), (["--source", "x"], "come in pairs"),
-])
+@pytest.mark.parametrize(
+    "arguments, complaint",
+    [
+        (["--vocab-size", "0"], "--vocab-size 0 must be at least 1"),
+        (["--vocab-size", "9"], "too small for this text"),
+        (["--vocab-size", "5000"], "too large for this text: at most"),
+        (["--max-words", "0"], "--max-words 0"),
+        (["--max-ratio", "0.5"], "--max-ratio 0.5"),
+        (["--max-ratio", "nan"], "--max-ratio nan"),
+        (["--max-length", "1"], "at most --max-length 1 tokens"),
+        (["--max-length", "-3"], "--max-length -3"),
+        (["--sample", "0"], "--sample 0"),
+        (["--workers", "0"], "--workers 0"),
+        (["--sample", str(2**40)], "--sample"),
+        (["--languages", "en", "en"], "must differ"),
+        (["--languages", "en", "../de"], "letters and digits"),
+        (["--test-source", "x"], "come in pairs"),
+        (["--source", "x"], "come in pairs"),
+    ],
+)
 def test_options_out_of_range(spoilt, arguments, complaint):
     assert complaint in spoilt(lambda directory: None, *arguments)
 
@@ -421,14 +496,14 @@ def test_nothing_of_others_is_overwritten(spoilt, tmp_path, files_of):
     assert "holds val.de, which no preparation has made" in spoilt(lambda directory: None, out=own)
     assert files_of(own) == {own / "val.de": b"mine"}
     (own / "val.de").unlink()
-    shutil.copytree(tmp_path / "files", own / "downloads")                         # these may be there
+    shutil.copytree(tmp_path / "files", own / "downloads")  # these may be there
     require_own_directory(own, ("en", "de"))
     (own / "manifest.json").write_text('{"name": "my corpus"}')
     (own / "train.en").write_text("mine")
     before = files_of(own)
     said = spoilt(lambda directory: None, out=own, is_foreign=True)
     assert "holds manifest.json, which no preparation has made" in said
-    with pytest.raises(UserError, match="holds manifest.json"):                    # before there is any corpus
+    with pytest.raises(UserError, match="holds manifest.json"):  # before there is any corpus
         require_own_directory(own, ("xx", "yy"))
     assert files_of(own) == before
     (tmp_path / "file").write_text("in the way")
@@ -448,16 +523,36 @@ def test_two_at_once(spoilt, tmp_path):
 
 
 def test_the_command_tells_what_comes_next(cli, files, tmp_path):
-    code, printed, said = cli("data", "files", "--source", files.train[0].source, "--target", files.train[0].target,
-                              "--source", files.train[1].source, "--target", files.train[1].target,
-                              "--out", tmp_path / "out", "--workers", "1", "--byte-fallback", "--vocab-size", "350",
-                              "--languages", "xx", "yy")
+    code, printed, said = cli(
+        "data",
+        "files",
+        "--source",
+        files.train[0].source,
+        "--target",
+        files.train[0].target,
+        "--source",
+        files.train[1].source,
+        "--target",
+        files.train[1].target,
+        "--out",
+        tmp_path / "out",
+        "--workers",
+        "1",
+        "--byte-fallback",
+        "--vocab-size",
+        "350",
+        "--languages",
+        "xx",
+        "yy",
+    )
     assert code == 0, said
     assert [line.split(":")[0] for line in said.splitlines()] == ["clean", "vocabulary", "encode"]
     train = read_manifest(tmp_path / "out").splits["train"]
     assert train.source_tokens > train.target_tokens > train.pairs == N_PAIRS + 6  # of DIRT, the default limits drop 3
-    assert (f"{train.pairs} training pairs of {N_PAIRS + len(DIRT)}, {train.source_tokens:,} xx and "
-            f"{train.target_tokens:,} yy tokens (") in printed
+    assert (
+        f"{train.pairs} training pairs of {N_PAIRS + len(DIRT)}, {train.source_tokens:,} xx and "
+        f"{train.target_tokens:,} yy tokens ("
+    ) in printed
     assert "\n2 repeated pairs, 0 with a sentence of the val or test text\n" in printed
     assert f"train PRESET --data {tmp_path / 'out'}" in printed
     assert (tmp_path / "out" / "train.yy").exists()
@@ -467,6 +562,7 @@ def test_a_terminal_shows_how_far_a_stage_is(files, tmp_path, monkeypatch):
     class Terminal(io.StringIO):
         def isatty(self):
             return True
+
     monkeypatch.setattr(sys, "stderr", Terminal())
     manifest = prepare(files, tmp_path / "out", Options(vocab_size=90), lambda line: None)
     shown = sys.stderr.getvalue()
@@ -495,11 +591,22 @@ sys.exit(cli.main(sys.argv[1:]))
 def test_workers_end_with_the_command(tmp_path, number):
     """Ctrl-C goes to the workers as well; a kill does not."""
     files = write_pair(tmp_path, "long", sentences(20, 0) * 2000)
-    command = ["data", "files", "--source", files.source, "--target", files.target, "--out", tmp_path / "out",
-               "--workers", "2"]
+    command = [
+        "data",
+        "files",
+        "--source",
+        files.source,
+        "--target",
+        files.target,
+        "--out",
+        tmp_path / "out",
+        "--workers",
+        "2",
+    ]
     partial = tmp_path / "out" / ".train.en.partial"
-    with subprocess.Popen([sys.executable, "-c", ENDLESS, *map(str, command)], start_new_session=True,
-                          stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", ENDLESS, *map(str, command)], start_new_session=True, stderr=subprocess.PIPE, text=True
+    ) as process:
         try:
             wait_until(lambda: partial.exists() and partial.stat().st_size)
             workers = [pid for pid in session_of(process.pid) if pid != process.pid]
@@ -509,7 +616,7 @@ def test_workers_end_with_the_command(tmp_path, number):
         finally:
             process.kill()
     assert process.returncode == (130 if number == signal.SIGINT else -number), said
-    assert number == signal.SIGKILL or said == "scratchformer: interrupted\n"         # no traceback of a worker
+    assert number == signal.SIGKILL or said == "scratchformer: interrupted\n"  # no traceback of a worker
     wait_until(lambda: not session_of(process.pid))
     assert partial.exists() == (number == signal.SIGKILL)
 

@@ -101,6 +101,7 @@ def shorter(path):
 def other(manifest_key, value):
     def change(path):
         path.write_text(json.dumps(json.loads(path.read_text()) | {manifest_key: value}))
+
     return change
 
 
@@ -114,53 +115,58 @@ def deeper(*path):
             inner = inner[key]
         inner[last] = value
         path.write_text(json.dumps(manifest))
+
     return change
 
 
 def flip(place):
     def change(path):
         data = bytearray(path.read_bytes())
-        data[place] ^= 0xff
+        data[place] ^= 0xFF
         path.write_bytes(data)
+
     return change
 
 
-@pytest.mark.parametrize("name, damage, complaint", [
-    ("train.source.ids.npy", shorter, r"train.source.ids.npy: \d+ bytes, but \d+ in manifest.json"),
-    ("train.lines.npy", lambda path: path.unlink(), "train.lines.npy: No such file.*prepare the text again"),
-    ("val.en", shorter, r"val.en: \d+ bytes"),
-    ("tokenizer.model", flip(-1), "tokenizer.model: damaged|not a sentencepiece model"),
-    ("train.target.offsets.npy", flip(-3), "train.target.offsets.npy: damaged"),
-    ("train.target.offsets.npy", flip(200), "train.target.offsets.npy: damaged"),
-    ("train.source.ids.npy", flip(0), "train.source.ids.npy: damaged"),
-    ("train.source.ids.npy", flip(70), "train.source.ids.npy: damaged"),
-    ("manifest.json", lambda path: path.unlink(), "its preparation is not finished.*no manifest.json"),
-    ("manifest.json", shorter, None),                                              # the last line end
-    ("manifest.json", lambda path: path.write_text(path.read_text()[:-30]), "manifest.json: damaged"),
-    ("manifest.json", lambda path: path.write_text("[]"), "manifest.json: damaged"),
-    ("manifest.json", lambda path: path.write_text("{}"), "manifest.json: damaged"),
-    ("manifest.json", lambda path: path.write_bytes(b"\xff"), "manifest.json: damaged"),
-    ("manifest.json", other("format", 99), "manifest.json: format 99"),
-    ("manifest.json", other("splits", {}), "manifest.json: damaged"),
-    ("manifest.json", other("splits", {"train": {"pairs": 1}}), "manifest.json: damaged"),
-    ("manifest.json", other("files", {}), "manifest.json: damaged"),
-    ("manifest.json", other("files", {"tokenizer.model": 5}), "manifest.json: damaged"),
-    ("manifest.json", other("clean", {}), "manifest.json: damaged"),
-    ("manifest.json", other("unknown", 1), "manifest.json: damaged"),
-    ("manifest.json", other("languages", ["en"]), "manifest.json: damaged"),
-    ("manifest.json", other("languages", ["en", "de", "fr"]), "manifest.json: damaged"),
-    ("manifest.json", other("languages", ["en", 5]), "manifest.json: damaged"),
-    ("manifest.json", other("vocab_size", True), "damaged: ValueError: vocab_size is True"),
-    ("manifest.json", other("ids_crc32", None), "damaged: ValueError: ids_crc32 is None"),
-    ("manifest.json", deeper("splits", "train", "longest", "9"), "damaged: ValueError: longest is '9'"),
-    ("manifest.json", deeper("splits", "train", "pairs", 0), "damaged: ValueError: pairs is 0"),
-    ("manifest.json", deeper("splits", "train", "unk_share", "0.1"), "damaged: ValueError: unk_share is"),
-    ("manifest.json", deeper("splits", "val", "empty", None), "damaged: ValueError: empty is None"),
-    ("manifest.json", deeper("clean", "total", "empty", "5"), "damaged: ValueError: empty is '5'"),
-    ("manifest.json", deeper("clean", "total", {}), "damaged: KeyError: 'lines'"),
-    ("manifest.json", deeper("clean", {"total": {"lines": 9, "empty": 0, "held_out": 0}}), "KeyError: 'repeated'"),
-    ("manifest.json", deeper("files", "tokenizer.model", "bytes", -1), "damaged: ValueError: bytes is -1"),
-])
+@pytest.mark.parametrize(
+    "name, damage, complaint",
+    [
+        ("train.source.ids.npy", shorter, r"train.source.ids.npy: \d+ bytes, but \d+ in manifest.json"),
+        ("train.lines.npy", lambda path: path.unlink(), "train.lines.npy: No such file.*prepare the text again"),
+        ("val.en", shorter, r"val.en: \d+ bytes"),
+        ("tokenizer.model", flip(-1), "tokenizer.model: damaged|not a sentencepiece model"),
+        ("train.target.offsets.npy", flip(-3), "train.target.offsets.npy: damaged"),
+        ("train.target.offsets.npy", flip(200), "train.target.offsets.npy: damaged"),
+        ("train.source.ids.npy", flip(0), "train.source.ids.npy: damaged"),
+        ("train.source.ids.npy", flip(70), "train.source.ids.npy: damaged"),
+        ("manifest.json", lambda path: path.unlink(), "its preparation is not finished.*no manifest.json"),
+        ("manifest.json", shorter, None),  # the last line end
+        ("manifest.json", lambda path: path.write_text(path.read_text()[:-30]), "manifest.json: damaged"),
+        ("manifest.json", lambda path: path.write_text("[]"), "manifest.json: damaged"),
+        ("manifest.json", lambda path: path.write_text("{}"), "manifest.json: damaged"),
+        ("manifest.json", lambda path: path.write_bytes(b"\xff"), "manifest.json: damaged"),
+        ("manifest.json", other("format", 99), "manifest.json: format 99"),
+        ("manifest.json", other("splits", {}), "manifest.json: damaged"),
+        ("manifest.json", other("splits", {"train": {"pairs": 1}}), "manifest.json: damaged"),
+        ("manifest.json", other("files", {}), "manifest.json: damaged"),
+        ("manifest.json", other("files", {"tokenizer.model": 5}), "manifest.json: damaged"),
+        ("manifest.json", other("clean", {}), "manifest.json: damaged"),
+        ("manifest.json", other("unknown", 1), "manifest.json: damaged"),
+        ("manifest.json", other("languages", ["en"]), "manifest.json: damaged"),
+        ("manifest.json", other("languages", ["en", "de", "fr"]), "manifest.json: damaged"),
+        ("manifest.json", other("languages", ["en", 5]), "manifest.json: damaged"),
+        ("manifest.json", other("vocab_size", True), "damaged: ValueError: vocab_size is True"),
+        ("manifest.json", other("ids_crc32", None), "damaged: ValueError: ids_crc32 is None"),
+        ("manifest.json", deeper("splits", "train", "longest", "9"), "damaged: ValueError: longest is '9'"),
+        ("manifest.json", deeper("splits", "train", "pairs", 0), "damaged: ValueError: pairs is 0"),
+        ("manifest.json", deeper("splits", "train", "unk_share", "0.1"), "damaged: ValueError: unk_share is"),
+        ("manifest.json", deeper("splits", "val", "empty", None), "damaged: ValueError: empty is None"),
+        ("manifest.json", deeper("clean", "total", "empty", "5"), "damaged: ValueError: empty is '5'"),
+        ("manifest.json", deeper("clean", "total", {}), "damaged: KeyError: 'lines'"),
+        ("manifest.json", deeper("clean", {"total": {"lines": 9, "empty": 0, "held_out": 0}}), "KeyError: 'repeated'"),
+        ("manifest.json", deeper("files", "tokenizer.model", "bytes", -1), "damaged: ValueError: bytes is -1"),
+    ],
+)
 def test_a_damaged_directory_is_told_in_one_line(own, name, damage, complaint):
     damage(own / name)
     assert is_prepared(own)
@@ -181,7 +187,7 @@ def test_a_damaged_directory_is_told_in_one_line(own, name, damage, complaint):
 @pytest.mark.parametrize("wrong", [0, 60, 2**16 - 1])
 def test_an_id_that_cannot_be_is_noticed_when_it_is_read(own, wrong):
     ids = np.load(own / "train.source.ids.npy", mmap_mode="r+")
-    ids[5] = wrong                                                                 # of the first pair
+    ids[5] = wrong  # of the first pair
     ids.flush()
     pairs = PreparedCorpus(own).pairs("train", MAX_LENGTH)
     pairs.batch(np.arange(1, 100))

@@ -23,16 +23,19 @@ TEXT = "".join(f"line {number} of some text\n" for number in range(5000)).encode
 @pytest.fixture
 def archive(tmp_path):
     """archive(member, ...) -> the path of an archive with these before the wanted one"""
+
     def write(*members, name="archive.tgz", wanted=True):
         path = tmp_path / name
         write_tar(path, [*members, *([regular(WANTED, TEXT)] if wanted else [])])
         return path
+
     return write
 
 
 @pytest.fixture
 def refused(tmp_path, files_of):
     """The line that unpacking ends with; nothing must have been written anywhere."""
+
     def call(path, members=(WANTED,)):
         before = files_of(tmp_path)
         with pytest.raises(UserError) as caught:
@@ -41,6 +44,7 @@ def refused(tmp_path, files_of):
         said = str(caught.value)
         assert "\n" not in said and path.name in said
         return said
+
     return call
 
 
@@ -53,8 +57,12 @@ def special(name, kind, link=""):
 
 @pytest.mark.parametrize("name", ["archive.tgz", "archive.tar"])
 def test_only_what_is_wanted_is_unpacked(archive, tmp_path, name):
-    path = archive(regular("training/corpus.cs", b"jina rec\n"), special("training", tarfile.DIRTYPE),
-                   regular("README", b"read me"), name=name)
+    path = archive(
+        regular("training/corpus.cs", b"jina rec\n"),
+        special("training", tarfile.DIRTYPE),
+        regular("README", b"read me"),
+        name=name,
+    )
     unpack(path, [WANTED], tmp_path / "unpacked")
     found = [path for path in (tmp_path / "unpacked").rglob("*") if path.is_file()]
     assert found == [tmp_path / "unpacked" / WANTED] and found[0].read_bytes() == TEXT
@@ -88,11 +96,18 @@ def test_the_rest_of_an_archive_is_not_read(archive, tmp_path):
 
 
 HOSTILE = [
-    regular("../evil", b"evil"), regular("training/../../evil", b"evil"), regular("training/../evil", b"evil"),
-    regular("/tmp/evil", b"evil"), regular("..", b"evil"),
-    special("evil", tarfile.SYMTYPE, "/etc/passwd"), special("evil", tarfile.SYMTYPE, "../../evil"),
-    special("evil", tarfile.LNKTYPE, "../evil"), special("evil", tarfile.LNKTYPE, "/etc/passwd"),
-    special("evil", tarfile.CHRTYPE), special("evil", tarfile.BLKTYPE), special("evil", tarfile.FIFOTYPE),
+    regular("../evil", b"evil"),
+    regular("training/../../evil", b"evil"),
+    regular("training/../evil", b"evil"),
+    regular("/tmp/evil", b"evil"),
+    regular("..", b"evil"),
+    special("evil", tarfile.SYMTYPE, "/etc/passwd"),
+    special("evil", tarfile.SYMTYPE, "../../evil"),
+    special("evil", tarfile.LNKTYPE, "../evil"),
+    special("evil", tarfile.LNKTYPE, "/etc/passwd"),
+    special("evil", tarfile.CHRTYPE),
+    special("evil", tarfile.BLKTYPE),
+    special("evil", tarfile.FIFOTYPE),
 ]
 NAMES = [f"{member.type.decode()} {member.name} {member.linkname}" for member, _ in HOSTILE]
 
@@ -111,10 +126,17 @@ def test_without_pythons_filter_nothing_but_the_wanted_is_written(archive, tmp_p
     assert {path.name for path in tmp_path.rglob("*")} <= {"archive.tgz", "unpacked", "training", "corpus.en"}
 
 
-@pytest.mark.parametrize("kind, link", [
-    (tarfile.SYMTYPE, "corpus.de"), (tarfile.SYMTYPE, "/etc/passwd"), (tarfile.LNKTYPE, "training/corpus.de"),
-    (tarfile.DIRTYPE, ""), (tarfile.CHRTYPE, ""), (tarfile.FIFOTYPE, ""),
-])
+@pytest.mark.parametrize(
+    "kind, link",
+    [
+        (tarfile.SYMTYPE, "corpus.de"),
+        (tarfile.SYMTYPE, "/etc/passwd"),
+        (tarfile.LNKTYPE, "training/corpus.de"),
+        (tarfile.DIRTYPE, ""),
+        (tarfile.CHRTYPE, ""),
+        (tarfile.FIFOTYPE, ""),
+    ],
+)
 def test_a_wanted_member_that_is_no_file(archive, refused, kind, link):
     path = archive(regular("training/corpus.de", b"x"), special(WANTED, kind, link), wanted=False)
     assert "refused" in (said := refused(path)) and (WANTED in said or "passwd" in said)
@@ -148,20 +170,21 @@ def test_a_truncated_archive(archive, refused, keep):
 def test_a_damaged_archive(archive, refused, name, position):
     path = archive(name=name)
     data = path.read_bytes()
-    path.write_bytes(data[:position] + b"\xff" * 600 + data[position + 600:])
+    path.write_bytes(data[:position] + b"\xff" * 600 + data[position + 600 :])
     assert WANTED in refused(path)
 
 
 def test_an_archive_that_is_damaged_in_the_middle(archive, refused):
     path = archive(name="archive.tar")
-    compressor = zlib.compressobj(wbits=31)                                        # gzip
+    compressor = zlib.compressobj(wbits=31)  # gzip
     begin = compressor.compress(path.read_bytes()[:3000]) + compressor.flush(zlib.Z_FULL_FLUSH)
-    path.write_bytes(begin + b"\xff" * 100)                                        # no block begins like this
+    path.write_bytes(begin + b"\xff" * 100)  # no block begins like this
     assert "damaged" in refused(path)
 
 
-@pytest.mark.parametrize("content", [
-    b"<html>please log in</html>", b"", gzip.compress(b"no tar", mtime=0), b"\0" * 2000])
+@pytest.mark.parametrize(
+    "content", [b"<html>please log in</html>", b"", gzip.compress(b"no tar", mtime=0), b"\0" * 2000]
+)
 def test_what_is_no_archive(tmp_path, refused, content):
     path = tmp_path / "archive.tgz"
     path.write_bytes(content)
@@ -194,6 +217,7 @@ def test_a_full_disk_leaves_nothing_half_written(archive, tmp_path, monkeypatch)
 def test_ctrl_c_leaves_nothing_half_written(archive, tmp_path, monkeypatch):
     def interrupted(*arguments, length):
         raise KeyboardInterrupt
+
     monkeypatch.setattr(unpacking.shutil, "copyfileobj", interrupted)
     with pytest.raises(KeyboardInterrupt):
         unpack(archive(), [WANTED], tmp_path / "unpacked")
@@ -203,16 +227,21 @@ def test_ctrl_c_leaves_nothing_half_written(archive, tmp_path, monkeypatch):
 # --- SGML
 
 
-@pytest.mark.parametrize("sgml", [
-    '<seg id="1">One sentence.</seg>\n',
-    '<seg id="1"> two  spaces\tand a tab </seg>\n<seg id="2"></seg>\n<seg id="3">\u00a0no-break\u00a0\u00a0 </seg>\n',
-    '<srcset>\n<doc docid="x" origlang="de">\n<p>\n<seg id="1">A &amp; B &lt;C&gt; &quot;D&quot;</seg>\n</p>\n',
-    '<seg id="1">x</seg>\r\n<seg id="2">y</seg>\r\n', '<seg id="1">a\u2028b\x85c\x1cd\x0be</seg>\n',
-    '<seg id="1">ends on the next\nline</seg>\n<seg id="2">ok</seg>\n',
-    ' <seg id="1">indented</seg>\n<seg id="2">no line end</seg>',
-    '<seg id="1">a</seg> after it\n<seg id="2">a <seg>b</seg> c</seg>\n<seg id="3">5 > 4 \\1 \\g</seg>\n',
-    '<seg id="1">Straße, žluťoučký, 東京 🙂</seg>\n',
-])
+@pytest.mark.parametrize(
+    "sgml",
+    [
+        '<seg id="1">One sentence.</seg>\n',
+        '<seg id="1"> two  spaces\tand a tab </seg>\n<seg id="2"></seg>\n'
+        '<seg id="3">\u00a0no-break\u00a0\u00a0 </seg>\n',
+        '<srcset>\n<doc docid="x" origlang="de">\n<p>\n<seg id="1">A &amp; B &lt;C&gt; &quot;D&quot;</seg>\n</p>\n',
+        '<seg id="1">x</seg>\r\n<seg id="2">y</seg>\r\n',
+        '<seg id="1">a\u2028b\x85c\x1cd\x0be</seg>\n',
+        '<seg id="1">ends on the next\nline</seg>\n<seg id="2">ok</seg>\n',
+        ' <seg id="1">indented</seg>\n<seg id="2">no line end</seg>',
+        '<seg id="1">a</seg> after it\n<seg id="2">a <seg>b</seg> c</seg>\n<seg id="3">5 > 4 \\1 \\g</seg>\n',
+        '<seg id="1">Straße, žluťoučký, 東京 🙂</seg>\n',
+    ],
+)
 def test_segments_are_those_of_sacrebleu(tmp_path, sgml):
     path = tmp_path / "test.sgm"
     path.write_bytes(sgml.encode())
@@ -221,8 +250,14 @@ def test_segments_are_those_of_sacrebleu(tmp_path, sgml):
     assert (tmp_path / "ours").read_bytes() == (tmp_path / "theirs").read_bytes() != b""
 
 
-@pytest.mark.parametrize("content, complaint", [(b"no segments here\n", "holds no segments"), (b"", "no segments"),
-                                                (b'<seg id="1">\xff</seg>', "codec can't decode")])
+@pytest.mark.parametrize(
+    "content, complaint",
+    [
+        (b"no segments here\n", "holds no segments"),
+        (b"", "no segments"),
+        (b'<seg id="1">\xff</seg>', "codec can't decode"),
+    ],
+)
 def test_sgml_without_text(tmp_path, content, complaint):
     (tmp_path / "test.sgm").write_bytes(content)
     with pytest.raises(UserError, match=complaint):

@@ -15,7 +15,7 @@ from scratchformer.preparation.workers import BLOCKS_PER_WORKER, in_another_proc
 
 
 def square(number):
-    time.sleep(0.02 if number == 0 else 0)                                         # the first is ready last
+    time.sleep(0.02 if number == 0 else 0)  # the first is ready last
     return number, os.getpid()
 
 
@@ -90,6 +90,7 @@ def test_ctrl_c_while_a_process_is_started_is_heard_when_it_has_been(monkeypatch
         os.kill(os.getpid(), signal.SIGINT)
         original(process)
         started.append(process)
+
     monkeypatch.setattr(multiprocessing.process.BaseProcess, "start", start)
     with pytest.raises(KeyboardInterrupt):
         in_another_process(os.getpid)
@@ -97,8 +98,9 @@ def test_ctrl_c_while_a_process_is_started_is_heard_when_it_has_been(monkeypatch
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-@pytest.mark.parametrize("call", [
-    "next(map_in_order(change_mask, [signal.SIG_BLOCK] * 2, 2))", "in_another_process(mask)"])
+@pytest.mark.parametrize(
+    "call", ["next(map_in_order(change_mask, [signal.SIG_BLOCK] * 2, 2))", "in_another_process(mask)"]
+)
 def test_not_even_the_first_process_hears_ctrl_c(call):
     """Python's own helper, which is started before it, sets this process's mask as well."""
     program = f"""

@@ -34,7 +34,7 @@ def pairs_of_lengths(source_lengths, target_lengths):
     """Pairs of these numbers of words; EOS is not counted yet. Every word of the corpus is another number."""
     words = itertools.count(10)
     sentences = [" ".join(str(next(words)) for _ in range(n)) for n in [*source_lengths, *target_lengths]]
-    return pairs_of(sentences[:len(source_lengths)], sentences[len(source_lengths):])
+    return pairs_of(sentences[: len(source_lengths)], sentences[len(source_lengths) :])
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +171,9 @@ def test_a_batch_written_out():
 def test_sentences_without_tokens_are_eos_alone():
     batch = encode_pairs(encode, pairs_of([""], [""]), MAX_LENGTH, BUDGET).batch(np.array([0]))
     assert (batch.source_ids.tolist(), batch.target_in_ids.tolist(), batch.target_out_ids.tolist()) == (
-        [[EOS]], [[BOS]], [[EOS]]
+        [[EOS]],
+        [[BOS]],
+        [[EOS]],
     )
 
 
@@ -179,7 +181,7 @@ def test_batches_hold_the_sentences_of_their_indices(encoded):
     for batch in batches_in_order(encoded, BUDGET):
         for row, index in enumerate(batch.indices):
             for side, ids in ((encoded.source, batch.source_ids[row]), (encoded.target, batch.target_out_ids[row])):
-                assert ids[ids != PAD].tolist() == side.ids[side.offsets[index]:side.offsets[index + 1]].tolist()
+                assert ids[ids != PAD].tolist() == side.ids[side.offsets[index] : side.offsets[index + 1]].tolist()
 
 
 # --- BatchPlan.epoch
@@ -345,7 +347,7 @@ def test_the_order_of_an_epoch_is_that_of_numpy_s_permutation():
     expected = []
     for bucket, bound in enumerate(bounds):
         members, size = shuffled[buckets[shuffled] == bucket], max(BUDGET // bound, 1) * 2
-        expected += [members[i:i + size] for i in range(0, len(members), size)]
+        expected += [members[i : i + size] for i in range(0, len(members), size)]
     expected = [expected[i] for i in rng.permutation(len(expected))]
     found = BatchPlan(encoded, BUDGET, accumulation=2, seed=3).epoch(1)
     assert [step.tolist() for step in found] == [step.tolist() for step in expected]
@@ -359,8 +361,9 @@ def test_sequences_in_files_give_the_batches_of_those_in_memory(tmp_path):
         np.save(tmp_path / f"{name}.offsets.npy", sequences.offsets)
         return Sequences(*(np.load(tmp_path / f"{name}.{kind}.npy", mmap_mode="r") for kind in ("ids", "offsets")))
 
-    mapped = EncodedPairs(in_files(encoded.source, "source"), in_files(encoded.target, "target"),
-                          encoded.line_numbers, MAX_LENGTH, 0)
+    mapped = EncodedPairs(
+        in_files(encoded.source, "source"), in_files(encoded.target, "target"), encoded.line_numbers, MAX_LENGTH, 0
+    )
     assert np.array_equal(mapped.lengths, encoded.lengths)
     for array, expected in zip(mapped.batch(np.array([7, 0, 3])), encoded.batch(np.array([7, 0, 3]))):
         assert array.dtype == expected.dtype and np.array_equal(array, expected)

@@ -143,7 +143,7 @@ def test_files_of_unequal_length_are_told_with_their_lines(tmp_path, n_source, n
 def test_an_archive_that_breaks_off(tmp_path):
     text = "".join(f"{number} {number * 7919 % 10007}\n" for number in range(20_000))
     whole = gzip.compress(text.encode())
-    files = ParallelFiles(write(tmp_path / "a.gz", whole[:len(whole) // 2]), write(tmp_path / "b", text))
+    files = ParallelFiles(write(tmp_path / "a.gz", whole[: len(whole) // 2]), write(tmp_path / "b", text))
     with pytest.raises(UserError, match=r"cannot read .*a.gz after line \d{4,5}: Compressed file ended"):
         list(stream_blocks(files, 1000))
     write(tmp_path / "a.gz", whole[:2000] + bytes(100) + whole[2100:])

@@ -17,10 +17,12 @@ from scratchformer.text import paper_bleu as module
 from scratchformer.text.bleu import corpus_scores
 from scratchformer.text.paper_bleu import cut_at_hyphens, moses_tokens, paper_bleu_and_gap, plain_quotes
 
-WORDS = ("der Hund sieht ein Haus und läuft über die Straße Nord-Süd-Dialog 16-jährige E-Mail a-b-c-d ü-ö-ä à-Å-é "
-         "1.234,56 3,5-fache z.B. Dr. usw. ... … – -- - -ab ab- http://www.a-b.de/c-d?e=f&g info@a-b.de l'eau "
-         "wasn't geht’s 5% $3 § <b> a|b [x] 北京-上海 Ärzte, Übel; (naja) richtig? ja!").split()
-QUOTES = ['„{}“', '“{}”', '"{}"', '«{}»', '»{}«', '‟{}”', '‚{}‘', "'{}'", '„{}"']
+WORDS = (
+    "der Hund sieht ein Haus und läuft über die Straße Nord-Süd-Dialog 16-jährige E-Mail a-b-c-d ü-ö-ä à-Å-é "
+    "1.234,56 3,5-fache z.B. Dr. usw. ... … – -- - -ab ab- http://www.a-b.de/c-d?e=f&g info@a-b.de l'eau "
+    "wasn't geht’s 5% $3 § <b> a|b [x] 北京-上海 Ärzte, Übel; (naja) richtig? ja!"
+).split()
+QUOTES = ["„{}“", "“{}”", '"{}"', "«{}»", "»{}«", "‟{}”", "‚{}‘", "'{}'", '„{}"']
 
 
 def score(hypotheses, references, language="de"):
@@ -39,8 +41,9 @@ def garbled(text, rng):
     """A translation of about the quality at which BLEU is taken: words missing, wrong, with other quotes or hyphens."""
     words = [rng.choice(WORDS) if rng.random() < 0.15 else word for word in text.split() if rng.random() < 0.93]
     text = " ".join(words)
-    return "".join(rng.choice('"„“') if char in '"„“' else " " if char == "-" and rng.random() < 0.2 else char
-                   for char in text)
+    return "".join(
+        rng.choice('"„“') if char in '"„“' else " " if char == "-" and rng.random() < 0.2 else char for char in text
+    )
 
 
 @pytest.fixture(scope="module")
@@ -63,11 +66,16 @@ def cut(text):
     """Byte by byte: a hyphen between two that are no blanks is cut, unless the byte before went to another hyphen."""
     data, parts, taken = text.encode(), [], -1
     for i in range(len(data)):
-        is_cut = (data[i:i + 1] == b"-" and 0 < i < len(data) - 1 and i - 1 > taken
-                  and data[i - 1:i].strip() and data[i + 1:i + 2].strip())
+        is_cut = (
+            data[i : i + 1] == b"-"
+            and 0 < i < len(data) - 1
+            and i - 1 > taken
+            and data[i - 1 : i].strip()
+            and data[i + 1 : i + 2].strip()
+        )
         if is_cut:
             taken = i + 1
-        parts.append(b" ##AT##-##AT## " if is_cut else data[i:i + 1])
+        parts.append(b" ##AT##-##AT## " if is_cut else data[i : i + 1])
     return b"".join(parts).decode()
 
 
@@ -85,9 +93,9 @@ def defined(hypotheses, references):
     for n in (1, 2, 3, 4):
         right = written = 0
         for hypothesis, reference in zip(hypotheses, references):
-            wanted = Counter(tuple(reference[i:i + n]) for i in range(len(reference) - n + 1))
+            wanted = Counter(tuple(reference[i : i + n]) for i in range(len(reference) - n + 1))
             for i in range(len(hypothesis) - n + 1):
-                gram = tuple(hypothesis[i:i + n])
+                gram = tuple(hypothesis[i : i + n])
                 written += 1
                 right += wanted[gram] > 0
                 wanted[gram] -= 1
@@ -97,12 +105,22 @@ def defined(hypotheses, references):
     return 100 * penalty * math.prod(precisions) ** 0.25, [100 * p for p in precisions], penalty, c, r
 
 
-@pytest.mark.parametrize("language, part", [("de", slice(None)), ("fr", slice(0, 100)), ("en", slice(100, 200)),
-                                            ("de", slice(0, 1)), ("de", slice(3, 4)), ("de", slice(7, 10))])
+@pytest.mark.parametrize(
+    "language, part",
+    [
+        ("de", slice(None)),
+        ("fr", slice(0, 100)),
+        ("en", slice(100, 200)),
+        ("de", slice(0, 1)),
+        ("de", slice(3, 4)),
+        ("de", slice(7, 10)),
+    ],
+)
 def test_the_score_is_its_definition(pairs, language, part):
     hypotheses, references = (lines[part] for lines in pairs)
-    bleu, precisions, penalty, c, r = defined(*([tokens_of(line, language) for line in lines]
-                                                for lines in (hypotheses, references)))
+    bleu, precisions, penalty, c, r = defined(
+        *([tokens_of(line, language) for line in lines] for lines in (hypotheses, references))
+    )
     ours = score(hypotheses, references, language)
     assert ours.bleu == pytest.approx(bleu, rel=1e-12, abs=1e-12)
     assert ours.precisions == pytest.approx(precisions, rel=1e-12)
@@ -142,19 +160,31 @@ def test_hyphens_are_cut_as_perl_does(pairs):
     lines = [line for part in pairs for line in [*part, *moses_tokens(part, "de")]]
     lines += ["-", "--", "---", "a--b", "a-b-c", "a - b", "-a-", "ü-ü", "a-ü-b-é-c", "à-\xa0-x", "…-…-…", "a-\x0b-b-c"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PERL")}
-    done = subprocess.run(["perl", "-ple", r"s{(\S)-(\S)}{$1 ##AT##-##AT## $2}g"], capture_output=True, check=True,
-                          input="".join(line + "\n" for line in lines).encode(), env=environment)
+    done = subprocess.run(
+        ["perl", "-ple", r"s{(\S)-(\S)}{$1 ##AT##-##AT## $2}g"],
+        capture_output=True,
+        check=True,
+        input="".join(line + "\n" for line in lines).encode(),
+        env=environment,
+    )
     assert done.stdout.decode().split("\n")[:-1] == cut_at_hyphens(lines)
 
 
 def test_hyphens():
     assert cut_at_hyphens(["rich-text format", "a-b-c", "a-ü-c", "a - b", "-5 ab-"]) == [
-        "rich ##AT##-##AT## text format", "a ##AT##-##AT## b-c", "a ##AT##-##AT## ü ##AT##-##AT## c", "a - b", "-5 ab-"]
+        "rich ##AT##-##AT## text format",
+        "a ##AT##-##AT## b-c",
+        "a ##AT##-##AT## ü ##AT##-##AT## c",
+        "a - b",
+        "-5 ab-",
+    ]
 
 
 def test_moses_tokens():
     assert moses_tokens(['Er sagte: "Am 3. Mai, z. B. um 5,5 Uhr" & ging.', ""], "de") == [
-        "Er sagte : &quot; Am 3. Mai , z. B. um 5,5 Uhr &quot; &amp; ging .", ""]
+        "Er sagte : &quot; Am 3. Mai , z. B. um 5,5 Uhr &quot; &amp; ging .",
+        "",
+    ]
     assert moses_tokens(["l'eau n'est pas l’eau."], "fr") == ["l&apos; eau n&apos; est pas l ’ eau ."]
 
 
@@ -170,8 +200,10 @@ def test_a_hyphenated_word_counts_thrice():
 
 
 def test_the_signature():
-    expected = (r"nrefs:1\|case:mixed\|eff:no\|quotes:plain\|punct:kept\|tok:moses-fr\|escape:yes\|hyphens:cut\|"
-                r"smooth:none\|version:[\d.]+\+sacremoses\.[\d.]+")
+    expected = (
+        r"nrefs:1\|case:mixed\|eff:no\|quotes:plain\|punct:kept\|tok:moses-fr\|escape:yes\|hyphens:cut\|"
+        r"smooth:none\|version:[\d.]+\+sacremoses\.[\d.]+"
+    )
     assert re.fullmatch(expected, score(["a"], ["a"], "fr").signature)
 
 

@@ -7,10 +7,17 @@ import sentencepiece
 from scratchformer.errors import UserError
 from scratchformer.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 
-ENGLISH = [f"the {size} {animal} sees a {color} house" for size in ("small", "big", "old")
-           for animal in ("dog", "cat", "bear") for color in ("red", "green", "white")]
-GERMAN = [f"{article} {size} {animal} überquert die Straße für größere Äpfel" for size in ("kleine", "große", "schöne")
-          for article, animal in (("der", "Hund"), ("die", "Katze"), ("der", "Bär"))]
+ENGLISH = [
+    f"the {size} {animal} sees a {color} house"
+    for size in ("small", "big", "old")
+    for animal in ("dog", "cat", "bear")
+    for color in ("red", "green", "white")
+]
+GERMAN = [
+    f"{article} {size} {animal} überquert die Straße für größere Äpfel"
+    for size in ("kleine", "große", "schöne")
+    for article, animal in (("der", "Hund"), ("die", "Katze"), ("der", "Bär"))
+]
 TEXT = ENGLISH + GERMAN
 
 
@@ -94,7 +101,10 @@ def test_byte_fallback_spells_an_unknown_character(byte_tokenizer):
     [ids] = byte_tokenizer.encode(["dog 🙂 dog"])
     assert UNK not in ids
     assert [piece for piece in byte_tokenizer.pieces(ids) if piece.startswith("<0x")] == [
-        "<0xF0>", "<0x9F>", "<0x99>", "<0x82>"
+        "<0xF0>",
+        "<0x9F>",
+        "<0x99>",
+        "<0x82>",
     ]
     assert byte_tokenizer.decode([ids]) == ["dog 🙂 dog"]
 

@@ -24,8 +24,16 @@ def path(tmp_path):
 
 
 def test_what_is_saved_is_loaded_bit_for_bit(path, same):
-    checkpoint = new_checkpoint(step=7, epoch=2, index=3, target_tokens=2**40, seconds=0.1, best_loss=1 / 3,
-                                unimproved=1, data_checksum=2**32 - 1)
+    checkpoint = new_checkpoint(
+        step=7,
+        epoch=2,
+        index=3,
+        target_tokens=2**40,
+        seconds=0.1,
+        best_loss=1 / 3,
+        unimproved=1,
+        data_checksum=2**32 - 1,
+    )
     save(path, checkpoint)
     loaded = load(path)
     assert same(loaded.weights, checkpoint.weights)
@@ -52,6 +60,7 @@ def test_a_crash_before_the_renaming_leaves_the_old_one(path, same, monkeypatch,
 
     def replace_fails(*paths):
         raise crash
+
     monkeypatch.setattr(os, "replace", replace_fails)
     with pytest.raises((KeyboardInterrupt, UserError)):
         save(path, new)
@@ -65,8 +74,9 @@ def test_a_crash_before_the_renaming_leaves_the_old_one(path, same, monkeypatch,
 
 def test_a_full_disk_is_told_and_leaves_nothing_behind(path, monkeypatch):
     def full(descriptor):
-        assert os.fstat(descriptor).st_size                                        # there is something by now
+        assert os.fstat(descriptor).st_size  # there is something by now
         raise OSError(28, "No space left on device")
+
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(UserError, match=r"step_00000007\.safetensors: cannot write: .*No space left"):
         save(path, new_checkpoint())

@@ -19,8 +19,10 @@ NO_DROPOUT = {"P_drop": 0.0}
 def gradient(trainer, batches):
     """The gradient of the mean loss per target token over some batches, as a step makes it."""
     trainer.model.zero_grad()
-    counted = [trainer.model.loss_backward(batch.source_ids, batch.target_in_ids, batch.target_out_ids, 0.1)
-               for batch in batches]
+    counted = [
+        trainer.model.loss_backward(batch.source_ids, batch.target_in_ids, batch.target_out_ids, 0.1)
+        for batch in batches
+    ]
     return trainer.model.store.grad / sum(n for _, n in counted), sum(loss for loss, _ in counted)
 
 
@@ -195,6 +197,7 @@ def test_a_signal_ends_training_after_the_step(begin, monkeypatch, number):
         if trainer.progress.step == 4:
             signal.raise_signal(number)
         return step(*place)
+
     monkeypatch.setattr(trainer, "step", step_with_signal)
     before = signal.getsignal(number)
     assert train(trainer) == "interrupted"
@@ -225,8 +228,11 @@ def test_a_loss_that_is_not_a_number_stops_the_run(own_run, small_config, poison
     trainer, _ = loop.resume(own_run, small_config(steps=20))
     before = files_of(own_run.checkpoints.directory)
     trainer.model.store.data[7] = poison
-    with pytest.raises(UserError, match=r"step 13: the loss is .*batch \d+ of epoch \d+, lines \d+, .*"
-                                        r"the last good checkpoint is .*step_00000012"):
+    with pytest.raises(
+        UserError,
+        match=r"step 13: the loss is .*batch \d+ of epoch \d+, lines \d+, .*"
+        r"the last good checkpoint is .*step_00000012",
+    ):
         train(trainer)
     assert files_of(own_run.checkpoints.directory) == before
     assert own_run.read_log("step")[-1]["step"] == 12

@@ -25,8 +25,10 @@ def on_prepared(prepared, small_config):
 @pytest.fixture
 def no_text_is_touched(monkeypatch):
     """Nothing may be tokenized, and nothing learnt."""
+
     def fail(*arguments):
         raise AssertionError("text is tokenized")
+
     for name in ("encode", "train"):
         monkeypatch.setattr(Tokenizer, name, fail)
     monkeypatch.setattr(loop, "read_corpus", fail)
@@ -62,7 +64,7 @@ def test_the_same_run(trained, on_prepared, tmp_path, same_run):
 def test_a_run_may_go_on_on_the_other_road(trained, small_config, on_prepared, tmp_path, same_run, roads):
     first, second = ({"prepared": on_prepared, "in memory": small_config}[road] for road in roads)
     run = finish(loop.begin(RunDirectory(tmp_path / "run"), first(steps=5)))
-    run.checkpoints.of_step(5).unlink()                                            # saved at the stop
+    run.checkpoints.of_step(5).unlink()  # saved at the stop
     trainer, complaints = loop.resume(run, second())
     assert complaints == [] and trainer.progress.step == 3
     same_run(finish(trainer), trained)
@@ -74,6 +76,7 @@ def test_the_same_with_two_ranks(together, small_config, on_prepared, tmp_path):
             trainer = loop.begin(RunDirectory(tmp_path / name), config, ranks)
             entries = [trainer.finish(trainer.step(*place)) for place, _ in zip(steps(trainer.plan), range(6))]
             return [(entry["loss"], entry["grad_norm"]) for entry in entries], trainer.model.store.data
+
         return work
 
     (mine, weights), _ = together(2, work_on(on_prepared(threads=1), "prepared"))
@@ -89,8 +92,13 @@ def test_without_validation_text(small_config, tmp_path, prepare_corpus):
 
 
 def test_files_named_one_by_one_come_first(prepared, corpus, small_config):
-    config = small_config(**{"data.directory": str(prepared), "data.train_source": str(corpus / "train.en"),
-                             "data.train_target": str(corpus / "train.de")})
+    config = small_config(
+        **{
+            "data.directory": str(prepared),
+            "data.train_source": str(corpus / "train.en"),
+            "data.train_target": str(corpus / "train.de"),
+        }
+    )
     assert prepared_directory(config.data) is None
     assert prepared_directory(small_config().data) is None
 
@@ -100,8 +108,12 @@ def test_files_named_one_by_one_come_first(prepared, corpus, small_config):
 
 def test_settings_follow_the_preparation(cli, prepared, small_settings, tmp_path):
     changes = ["--data", prepared, "--set", "steps=1", "--set", "target_language=de"]
-    settings = [word for option, setting in zip(small_settings[2::2], small_settings[3::2])
-                if "vocab_size" not in setting for word in (option, setting)]
+    settings = [
+        word
+        for option, setting in zip(small_settings[2::2], small_settings[3::2])
+        if "vocab_size" not in setting
+        for word in (option, setting)
+    ]
     code, _, said = cli("train", "--out", tmp_path / "run", *settings, *changes)
     assert code == 0 and f"{prepared}: as its preparation says, model.vocab_size=60 (not 1600)\n" in said
     assert configs.load(tmp_path / "run" / "config.toml").model.vocab_size == 60
@@ -109,13 +121,20 @@ def test_settings_follow_the_preparation(cli, prepared, small_settings, tmp_path
     assert code == 0 and "prepared with" not in said
 
 
-@pytest.mark.parametrize("setting, wanted", [
-    ("vocab_size=61", "--set model.vocab_size=60"), ("byte_fallback=true", "--set data.byte_fallback=false"),
-    ("target_language=fr", "--set data.target_language=de"),
-    ("max_length=4", "longest pair has"),
-    ("tokens_per_batch=5", "does not fit into a batch of tokens_per_batch = 5: raise that, or prepare the text again "
-     "with --max-length 5"),
-])
+@pytest.mark.parametrize(
+    "setting, wanted",
+    [
+        ("vocab_size=61", "--set model.vocab_size=60"),
+        ("byte_fallback=true", "--set data.byte_fallback=false"),
+        ("target_language=fr", "--set data.target_language=de"),
+        ("max_length=4", "longest pair has"),
+        (
+            "tokens_per_batch=5",
+            "does not fit into a batch of tokens_per_batch = 5: raise that, or prepare the text again "
+            "with --max-length 5",
+        ),
+    ],
+)
 def test_settings_that_contradict_are_refused(refused, prepared, small_settings, tmp_path, setting, wanted):
     said = refused("train", "--out", tmp_path / "run", *small_settings, "--data", prepared, "--set", setting)
     assert wanted in said and not (tmp_path / "run" / "config.toml").exists()
@@ -141,13 +160,16 @@ def own_prepared(prepared, tmp_path):
     return shutil.copytree(prepared, tmp_path / "data")
 
 
-@pytest.mark.parametrize("name, damage, complaint", [
-    ("manifest.json", lambda path: path.unlink(), "its preparation is not finished"),
-    ("manifest.json", lambda path: path.write_text("{"), "manifest.json: damaged"),
-    ("train.source.ids.npy", lambda path: path.write_bytes(b""), "train.source.ids.npy: 0 bytes, but"),
-    ("tokenizer.model", lambda path: path.unlink(), "tokenizer.model: No such file"),
-    ("val.de", lambda path: path.unlink(), "val.de: No such file"),
-])
+@pytest.mark.parametrize(
+    "name, damage, complaint",
+    [
+        ("manifest.json", lambda path: path.unlink(), "its preparation is not finished"),
+        ("manifest.json", lambda path: path.write_text("{"), "manifest.json: damaged"),
+        ("train.source.ids.npy", lambda path: path.write_bytes(b""), "train.source.ids.npy: 0 bytes, but"),
+        ("tokenizer.model", lambda path: path.unlink(), "tokenizer.model: No such file"),
+        ("val.de", lambda path: path.unlink(), "val.de: No such file"),
+    ],
+)
 def test_a_damaged_directory(refused, own_prepared, small_settings, tmp_path, name, damage, complaint):
     damage(own_prepared / name)
     for command in (["train", "--out", tmp_path / "run"], ["doctor"]):
@@ -155,8 +177,9 @@ def test_a_damaged_directory(refused, own_prepared, small_settings, tmp_path, na
     assert not (tmp_path / "run" / "config.toml").exists()
 
 
-def test_another_vocabulary_or_another_text_is_not_the_same_run(own_run, prepared, small_config, tmp_path,
-                                                                prepare_corpus):
+def test_another_vocabulary_or_another_text_is_not_the_same_run(
+    own_run, prepared, small_config, tmp_path, prepare_corpus
+):
     other = prepare_corpus(tmp_path / "other", sample=10)
     with pytest.raises(UserError, match="its vocabulary is not the one this run began with"):
         loop.resume(own_run, small_config(**{"data.directory": str(other)}))

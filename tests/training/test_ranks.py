@@ -16,8 +16,13 @@ from scratchformer.training import loop, team
 from scratchformer.training.loop import INTERRUPTED, Stop, Trainer, reason_to_stop
 from scratchformer.training.run import RunDirectory
 
-VARIANTS = {"paper": {}, "pre-norm": {"norm": "pre"}, "learned positions": {"positions": "learned", "max_positions": 40,
-            "data.max_length": 40}, "target tied": {"tied": "target"}, "not tied": {"tied": "none"}}
+VARIANTS = {
+    "paper": {},
+    "pre-norm": {"norm": "pre"},
+    "learned positions": {"positions": "learned", "max_positions": 40, "data.max_length": 40},
+    "target tied": {"tied": "target"},
+    "not tied": {"tied": "none"},
+}
 
 
 class Recorder(Communicator):
@@ -39,7 +44,7 @@ def test_what_is_sent_during_backward_does_not_change_any_more(changes, bucket, 
     model = Transformer(trainer.config.model)
     total = gradient.GradientSum(recorder, model.store.grad, model.layer_begins())
     model.loss_backward(batch.source_ids, batch.target_in_ids, batch.target_out_ids, filled=total.filled)
-    assert len(recorder.sent) == n_sent                                            # layers; the embeddings come last
+    assert len(recorder.sent) == n_sent  # layers; the embeddings come last
     total.finish()
     assert len(recorder.sent) == n_sent + 1
     assert all(view.any() and np.array_equal(view, copy) for view, copy in recorder.sent)
@@ -55,9 +60,11 @@ def steps_of(trainer):
 
 def as_rank_of(trainer, **changes):
     """work(ranks) -> the steps of a trainer like this one that is one of the ranks"""
+
     def work(ranks):
         config = replace(trainer.config, training=replace(trainer.config.training, **changes))
         return steps_of(Trainer(trainer.run, config, trainer.data, trainer.tokenizer, ranks=ranks))
+
     return work
 
 
@@ -79,7 +86,7 @@ def test_any_division_is_that_of_one_thread_to_rounding(size, threads, together,
     for found, found_mean in results:
         np.testing.assert_allclose(found, entries, rtol=1e-5)
         np.testing.assert_allclose(found_mean, mean, rtol=0, atol=1e-5 * np.abs(mean).max())
-        assert np.array_equal(found_mean, results[0][1])                           # between the ranks: every bit
+        assert np.array_equal(found_mean, results[0][1])  # between the ranks: every bit
 
 
 def test_validation_does_not_depend_on_the_number_of_ranks(together, begin):
@@ -115,8 +122,11 @@ def test_a_rank_learns_from_the_first_one_where_the_run_stands(together, own_run
 
     for found in together(2, work):
         assert found.progress == expected.progress and found.optimizer.t == expected.optimizer.t == 12
-        for mine, theirs in ((found.model.store.data, expected.model.store.data),
-                             (found.optimizer.m, expected.optimizer.m), (found.optimizer.v, expected.optimizer.v)):
+        for mine, theirs in (
+            (found.model.store.data, expected.model.store.data),
+            (found.optimizer.m, expected.optimizer.m),
+            (found.optimizer.v, expected.optimizer.v),
+        ):
             assert np.array_equal(mine, theirs) and mine.any()
 
 
@@ -144,8 +154,16 @@ def test_a_rank_with_another_text_or_other_weights_is_named(together, begin):
             refusals.append(str(refusal.value).split(" is ")[0])
         return refusals
 
-    assert together(2, work) == [["the ranks do not agree: the weights' checksum after step 0",
-                                  "the ranks do not agree: the training text's checksum"]] * 2
+    assert (
+        together(2, work)
+        == [
+            [
+                "the ranks do not agree: the weights' checksum after step 0",
+                "the ranks do not agree: the training text's checksum",
+            ]
+        ]
+        * 2
+    )
     assert not alone.run.checkpoints.steps()
 
 
@@ -166,8 +184,10 @@ def test_one_that_wishes_to_stop_stops_all(together, begin):
 
     def work(ranks):
         trainer = Trainer(alone.run, alone.config, alone.data, alone.tokenizer, ranks=ranks)
-        return [reason_to_stop(trainer, Stop(requested=ranks.rank == 1 and asked), time.perf_counter())
-                for asked in (False, True)]
+        return [
+            reason_to_stop(trainer, Stop(requested=ranks.rank == 1 and asked), time.perf_counter())
+            for asked in (False, True)
+        ]
 
     assert together(2, work) == [["", INTERRUPTED]] * 2
 

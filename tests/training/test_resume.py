@@ -30,6 +30,7 @@ def interrupt_after(trainer, n_steps, monkeypatch):
         if trainer.progress.step == n_steps:
             raise SystemError("killed")
         return step(*place)
+
     monkeypatch.setattr(trainer, "step", dying_step)
     with pytest.raises(SystemError):
         loop.train(trainer)
@@ -51,7 +52,7 @@ def test_planned_stops_leave_no_trace(begin, trained, small_config, same_run):
     for steps in (2, 5, 7, 12):
         finish(run, small_config(steps=steps))
     for extra in (2, 5, 7):
-        run.checkpoints.of_step(extra).unlink()                                    # saved at the stops
+        run.checkpoints.of_step(extra).unlink()  # saved at the stops
     same_run(run, trained)
 
 
@@ -110,10 +111,16 @@ def test_a_log_cut_short_by_a_crash_is_repaired(own_run, trained, small_config, 
 # --- not the same run any more
 
 
-@pytest.mark.parametrize("changes, key", [
-    ({"d_model": 32}, "model.d_model is 32, was 16"), ({"seed": 1}, "training.seed"), ({"P_drop": 0.2}, "model.P_drop"),
-    ({"vocab_size": 50}, "model.vocab_size"), ({"tokens_per_batch": 90}, "training.tokens_per_batch"),
-])
+@pytest.mark.parametrize(
+    "changes, key",
+    [
+        ({"d_model": 32}, "model.d_model is 32, was 16"),
+        ({"seed": 1}, "training.seed"),
+        ({"P_drop": 0.2}, "model.P_drop"),
+        ({"vocab_size": 50}, "model.vocab_size"),
+        ({"tokens_per_batch": 90}, "training.tokens_per_batch"),
+    ],
+)
 @pytest.mark.parametrize("has_checkpoints", [True, False])
 def test_a_setting_that_matters_may_not_change(own_run, small_config, files_of, changes, key, has_checkpoints):
     if not has_checkpoints:

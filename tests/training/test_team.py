@@ -62,7 +62,7 @@ def test_the_micro_batches_are_dealt_to_all_threads(begin, monkeypatch):
     together, loss_backward, seen = threading.Barrier(2, timeout=60), Transformer.loss_backward, set()
 
     def meet(model, *arguments):
-        together.wait()                                                            # no one gets here alone
+        together.wait()  # no one gets here alone
         seen.add(threading.get_ident())
         return loss_backward(model, *arguments)
 
@@ -80,7 +80,7 @@ def test_twins_share_their_weights_and_not_their_gradients(small_config):
     assert other.data[0, 0] == 7
     other.grad[...] = 1
     assert twin.store.grad.sum() == other.grad.size and not model.store.grad.any()
-    assert twin.source_embedding.weight is other                                   # tied, as in the first model
+    assert twin.source_embedding.weight is other  # tied, as in the first model
 
 
 def test_an_error_in_a_thread_is_told(begin, monkeypatch):
@@ -108,7 +108,7 @@ def test_the_team_and_the_blas_share_the_cores(begin, monkeypatch, blas_threads,
     monkeypatch.setattr(Trainer, "step", lambda *arguments: seen.append(blas_threads()) or step(*arguments))
     monkeypatch.setattr(loop, "validation_loss", lambda *arguments: seen.append(blas_threads()) or 1.0)
     loop.train(trainer)
-    assert seen == [{of_blas}, {2}]                                                # a step, then validation
+    assert seen == [{of_blas}, {2}]  # a step, then validation
 
 
 def test_one_thread_needs_no_pool(small_config):

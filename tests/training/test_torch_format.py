@@ -13,8 +13,13 @@ from scratchformer.training import checkpoints
 from scratchformer.training.run import RunDirectory
 from scratchformer.training.torch_format import FORMAT, from_torch, import_run, to_torch
 
-VARIANTS = [{}, {"norm": "pre"}, {"tied": "target"}, {"tied": "none", "positions": "learned"},
-            {"attention_bias": False}]
+VARIANTS = [
+    {},
+    {"norm": "pre"},
+    {"tied": "target"},
+    {"tied": "none", "positions": "learned"},
+    {"attention_bias": False},
+]
 
 
 def random_weights(**changes):
@@ -129,8 +134,11 @@ def test_files_that_are_no_export_are_refused(refused, exported, trained, tmp_pa
     assert "header is damaged" in refused_import(path)
     save_file(tensors, path, header | {"tokenizer": "AAAA"})
     assert "not a sentencepiece model" in refused_import(path)
-    for config, complaint in (({"model": {"N": 0}}, "N=0"), ([], "no configuration"),
-                              ({"model": 3}, "must be a table")):
+    for config, complaint in (
+        ({"model": {"N": 0}}, "N=0"),
+        ([], "no configuration"),
+        ({"model": 3}, "must be a table"),
+    ):
         save_file(tensors, path, header | {"config": json.dumps(config)})
         assert complaint in refused_import(path)
     save_file({**tensors, "bias": tensors["encoder.layers.0.norm1.bias"]}, path, header)
@@ -142,11 +150,16 @@ def test_an_export_replaces_nothing_but_a_plain_file_elsewhere(refused, own_run,
     link.symlink_to(own_run.config_file)
     os.mkfifo(tmp_path / "pipe")
     before = files_of(own_run.path)
-    for path, complaint in (("", "not a plain file"), (tmp_path, "not a plain file"), (link, "not a plain file"),
-                            (tmp_path / "pipe", "not a plain file"), ("/dev/null", "not a plain file"),
-                            (tmp_path / "missing" / "x.safetensors", "missing: no such directory"),
-                            (own_run.config_file, "the run's own directory"),
-                            (own_run.checkpoints.best, "the run's own directory")):
+    for path, complaint in (
+        ("", "not a plain file"),
+        (tmp_path, "not a plain file"),
+        (link, "not a plain file"),
+        (tmp_path / "pipe", "not a plain file"),
+        ("/dev/null", "not a plain file"),
+        (tmp_path / "missing" / "x.safetensors", "missing: no such directory"),
+        (own_run.config_file, "the run's own directory"),
+        (own_run.checkpoints.best, "the run's own directory"),
+    ):
         assert complaint in refused("export", own_run.path, "--to", "torch", path)
     assert files_of(own_run.path) == before
     assert (tmp_path / "pipe").is_fifo()

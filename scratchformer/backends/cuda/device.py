@@ -146,7 +146,7 @@ class Gpu(Accelerator):
             count = cupy.cuda.runtime.getDeviceCount()
             if self.number >= count:
                 raise UserError(f"gpu:{self.number}: there are {count} GPUs here, counted from 0")
-            if not self.was_named:                                                 # it may see all of them, or just one
+            if not self.was_named:  # it may see all of them, or just one
                 self.number = local_rank % count
             cupy.cuda.Device(self.number).use()
             kernels, exact, rounded = CupyKernels(), Gemm(cupy, CuBlas()), Gemm(cupy, CuBlas(tf32=True))
@@ -157,9 +157,10 @@ class Gpu(Accelerator):
                 exact(matrix, matrix, cupy.empty_like(matrix))
         except (UserError, MemoryError):
             raise
-        except Exception as error:                                                 # a driver, a library, a compiler
-            raise UserError(f"gpu:{self.number}: {in_one_line(error)}; "
-                            f"if a library is missing, {HOW_TO_INSTALL}") from None
+        except Exception as error:  # a driver, a library, a compiler
+            raise UserError(
+                f"gpu:{self.number}: {in_one_line(error)}; " f"if a library is missing, {HOW_TO_INSTALL}"
+            ) from None
 
     def communicator(self, host: Communicator) -> Communicator:
         """NCCL, or the host's memory for ranks that share a GPU because it was named.
@@ -175,8 +176,10 @@ class Gpu(Accelerator):
         if self.was_named:
             return HostStaged(host, self.xp)
         sharing = [rank for rank, place in enumerate(places) if places.count(place) > 1]
-        raise UserError(f"{listed(sharing)} would have to share a GPU: start fewer processes; --device gpu:N lets all "
-                        "share the GPU with this number, for tests, slowly")
+        raise UserError(
+            f"{listed(sharing)} would have to share a GPU: start fewer processes; --device gpu:N lets all "
+            "share the GPU with this number, for tests, slowly"
+        )
 
     def asked(self, number: Array, check: Callable[[float], None] = lambda waited: None) -> Callable[[], float]:
         """Its copy to the host is queued here and now: a later one would wait for the steps begun meanwhile."""

@@ -44,11 +44,12 @@ class FusedOps(Ops):
     Dropout saves its key instead of a mask, and draws again in backward.
     """
 
-    logits_at_once = 2**28                  # half a gigabyte in bf16: a launch must have enough to do
-    part = 2**62                            # flat arrays as a whole: there are no threads to share them
+    logits_at_once = 2**28  # half a gigabyte in bf16: a launch must have enough to do
+    part = 2**62  # flat arrays as a whole: there are no threads to share them
 
-    def __init__(self, xp: ModuleType, kernels: Kernels, gemm: Gemm, accurate: Gemm,
-                 loss_scale: Array | None = None) -> None:
+    def __init__(
+        self, xp: ModuleType, kernels: Kernels, gemm: Gemm, accurate: Gemm, loss_scale: Array | None = None
+    ) -> None:
         super().__init__(xp)
         self.kernels, self.gemm, self.accurate, self.loss_scale = kernels, gemm, accurate, loss_scale
 
@@ -68,8 +69,16 @@ class FusedOps(Ops):
         y = self.matmul(rows_of(x), W)
         if b is not None and y.size:
             rows, columns = y.shape
-            self.kernels("add_bias", (-(-columns // THREADS), min(rows, 1 << 15)), (THREADS,), y, b, rows, columns,
-                         stored=y.dtype)
+            self.kernels(
+                "add_bias",
+                (-(-columns // THREADS), min(rows, 1 << 15)),
+                (THREADS,),
+                y,
+                b,
+                rows,
+                columns,
+                stored=y.dtype,
+            )
         return y.reshape(*x.shape[:-1], W.shape[1])
 
     def linear_backward(self, dy: Array, x: Array, W: Array, dW: Array, db: Array | None) -> Array:
@@ -99,8 +108,9 @@ class FusedOps(Ops):
         if kept is None:
             return dy
         dx = self.xp.empty(dy.shape, dy.dtype)
-        self._by_row("dropout", -(-dy.size // STRETCH), self._whole(dy), dx, dy.size, *drawing(kept, P_drop),
-                     stored=dy.dtype)
+        self._by_row(
+            "dropout", -(-dy.size // STRETCH), self._whole(dy), dx, dy.size, *drawing(kept, P_drop), stored=dy.dtype
+        )
         return dx
 
     # Residual and normalisation ---------------------------------------------------------------------------------------
@@ -111,35 +121,69 @@ class FusedOps(Ops):
     def layer_norm_backward(self, dy: Array, saved: tuple, gamma: Array, dgamma: Array, dbeta: Array) -> Array:
         return self._norm_backward(dy, saved, gamma, dgamma, dbeta, None, drawing(None, 0.0))
 
-    def add_norm(self, x: Array, update: Array, gamma: Array, beta: Array, eps: float, P_drop: float,
-                 rng: DropoutKey | None) -> tuple[Array, tuple]:
+    def add_norm(
+        self, x: Array, update: Array, gamma: Array, beta: Array, eps: float, P_drop: float, rng: DropoutKey | None
+    ) -> tuple[Array, tuple]:
         y, saved = self._norm(x, self._whole(update), gamma, beta, eps, drawing(rng, P_drop))
         return y, (rng, saved)
 
-    def add_norm_backward(self, dy: Array, saved: tuple, gamma: Array, dgamma: Array, dbeta: Array,
-                          P_drop: float) -> tuple[Array, Array]:
+    def add_norm_backward(
+        self, dy: Array, saved: tuple, gamma: Array, dgamma: Array, dbeta: Array, P_drop: float
+    ) -> tuple[Array, Array]:
         key, norm_saved = saved
         dupdate = None if key is None or P_drop == 0 else self.xp.empty(dy.shape, dy.dtype)
         dx = self._norm_backward(dy, norm_saved, gamma, dgamma, dbeta, dupdate, drawing(key, P_drop))
         return dx, dx if dupdate is None else dupdate
 
-    def _norm(self, x: Array, update: Array | None, gamma: Array, beta: Array, eps: float,
-              drawing: tuple) -> tuple[Array, tuple]:
+    def _norm(
+        self, x: Array, update: Array | None, gamma: Array, beta: Array, eps: float, drawing: tuple
+    ) -> tuple[Array, tuple]:
         D = x.shape[-1]
         y, normalized = self.xp.empty(x.shape, x.dtype), self.xp.empty(x.shape, x.dtype)
         inverse_std = self.xp.empty((*x.shape[:-1], 1), np.float32)
-        self._by_row("add_norm", inverse_std.size, self._whole(x), update, gamma, beta, y, normalized, inverse_std,
-                     inverse_std.size, D, eps, *drawing, stored=x.dtype, steps=steps_for(D))
+        self._by_row(
+            "add_norm",
+            inverse_std.size,
+            self._whole(x),
+            update,
+            gamma,
+            beta,
+            y,
+            normalized,
+            inverse_std,
+            inverse_std.size,
+            D,
+            eps,
+            *drawing,
+            stored=x.dtype,
+            steps=steps_for(D),
+        )
         return y, (normalized, inverse_std)
 
-    def _norm_backward(self, dy: Array, saved: tuple, gamma: Array, dgamma: Array, dbeta: Array, dupdate: Array | None,
-                       drawing: tuple) -> Array:
+    def _norm_backward(
+        self, dy: Array, saved: tuple, gamma: Array, dgamma: Array, dbeta: Array, dupdate: Array | None, drawing: tuple
+    ) -> Array:
         normalized, inverse_std = saved
         rows, D = inverse_std.size, dy.shape[-1]
         dx, warps = self.xp.empty(dy.shape, dy.dtype), min(rows, SHARES)
         shares = self.xp.empty((warps, 2 * D), np.float32)
-        self._by_row("add_norm_backward", warps, self._whole(dy), normalized, inverse_std, gamma, dx, dupdate, shares,
-                     rows, D, warps, *drawing, stored=dy.dtype, steps=steps_for(D))
+        self._by_row(
+            "add_norm_backward",
+            warps,
+            self._whole(dy),
+            normalized,
+            inverse_std,
+            gamma,
+            dx,
+            dupdate,
+            shares,
+            rows,
+            D,
+            warps,
+            *drawing,
+            stored=dy.dtype,
+            steps=steps_for(D),
+        )
         self._add_rows(dgamma, shares[:, :D])
         self._add_rows(dbeta, shares[:, D:])
         return dx
@@ -150,15 +194,36 @@ class FusedOps(Ops):
         B, H, T, S = scores.shape
         weights = self.xp.empty(scores.shape, scores.dtype)
         lengths = None if key_lengths is None else self._sent(key_lengths)
-        self._by_row("masked_softmax", B * H * T, self._whole(scores), weights, lengths, B * H * T, H * T, T, S, scale,
-                     causal, stored=scores.dtype)
+        self._by_row(
+            "masked_softmax",
+            B * H * T,
+            self._whole(scores),
+            weights,
+            lengths,
+            B * H * T,
+            H * T,
+            T,
+            S,
+            scale,
+            causal,
+            stored=scores.dtype,
+        )
         return weights
 
     def masked_softmax_backward(self, dweights: Array, weights: Array, scale: float) -> Array:
         keys = weights.shape[-1]
         dscores, rows = self.xp.empty(weights.shape, weights.dtype), weights.size // max(keys, 1)
-        self._by_row("masked_softmax_backward", rows, self._whole(dweights), self._whole(weights), dscores, rows, keys,
-                     scale, stored=weights.dtype)
+        self._by_row(
+            "masked_softmax_backward",
+            rows,
+            self._whole(dweights),
+            self._whole(weights),
+            dscores,
+            rows,
+            keys,
+            scale,
+            stored=weights.dtype,
+        )
         return dscores
 
     # Words ------------------------------------------------------------------------------------------------------------
@@ -172,30 +237,53 @@ class FusedOps(Ops):
         words, starts, rows = occurrences(ids)
         if len(words):
             D = dE.shape[1]
-            self.kernels("embedding_backward", (len(words), -(-D // WARP)), (WARP, 2 * WARPS), self._whole(dx),
-                         self._sent(words), self._sent(starts), self._sent(rows), dE, D, scale, stored=dx.dtype)
+            self.kernels(
+                "embedding_backward",
+                (len(words), -(-D // WARP)),
+                (WARP, 2 * WARPS),
+                self._whole(dx),
+                self._sent(words),
+                self._sent(starts),
+                self._sent(rows),
+                dE,
+                D,
+                scale,
+                stored=dx.dtype,
+            )
 
-    def cross_entropy(self, logits: Array, targets: Array, on_target: float, everywhere: float,
-                      out: Array | None = None) -> tuple[Array, Array]:
+    def cross_entropy(
+        self, logits: Array, targets: Array, on_target: float, everywhere: float, out: Array | None = None
+    ) -> tuple[Array, Array]:
         n, V = logits.shape
         dlogits = self.xp.empty(logits.shape, logits.dtype) if out is None else out
         losses = self.xp.empty(n, np.float32)
-        self._by_block("cross_entropy", n, self._whole(logits), self._sent(targets), dlogits, losses, V, on_target,
-                       everywhere, self.loss_scale, stored=logits.dtype)
+        self._by_block(
+            "cross_entropy",
+            n,
+            self._whole(logits),
+            self._sent(targets),
+            dlogits,
+            losses,
+            V,
+            on_target,
+            everywhere,
+            self.loss_scale,
+            stored=logits.dtype,
+        )
         return losses.sum(dtype=np.float64), dlogits
 
     # Rows -------------------------------------------------------------------------------------------------------------
 
     def take_rows(self, x: Array, index: Array) -> Array:
         rows = self.xp.empty((len(index), x.shape[-1]), x.dtype)
-        self._by_block("take_rows", len(index), self._whole(x), self._sent(index), rows, x.shape[-1],
-                       stored=x.dtype)
+        self._by_block("take_rows", len(index), self._whole(x), self._sent(index), rows, x.shape[-1], stored=x.dtype)
         return rows
 
     def take_rows_backward(self, drows: Array, index: Array, shape: tuple[int, ...]) -> Array:
         dx = self.xp.zeros(shape, drows.dtype)
-        self._by_block("take_rows_backward", len(index), self._whole(drows), self._sent(index), dx, shape[-1],
-                       stored=drows.dtype)
+        self._by_block(
+            "take_rows_backward", len(index), self._whole(drows), self._sent(index), dx, shape[-1], stored=drows.dtype
+        )
         return dx
 
     def on_host(self, x: Array) -> np.ndarray:
@@ -206,12 +294,23 @@ class FusedOps(Ops):
     def mean_inplace(self, total: Array, n: int) -> Array:
         threads = min(SUMMING, -(-total.size // THREADS) * THREADS)
         squares = self.xp.empty(threads, np.float64)
-        self.kernels("mean_inplace", (threads // THREADS,), (THREADS,), total, squares, total.size, 1 / n,
-                     self.loss_scale)
+        self.kernels(
+            "mean_inplace", (threads // THREADS,), (THREADS,), total, squares, total.size, 1 / n, self.loss_scale
+        )
         return squares.sum()
 
-    def adam(self, w: Array, dw: Array, m: Array, v: Array, step_size: float, beta1: float, beta2: float, eps: float,
-             norm: Array | None = None) -> None:
+    def adam(
+        self,
+        w: Array,
+        dw: Array,
+        m: Array,
+        v: Array,
+        step_size: float,
+        beta1: float,
+        beta2: float,
+        eps: float,
+        norm: Array | None = None,
+    ) -> None:
         self._by_number("adam", w.size, w, dw, m, v, w.size, step_size, beta1, beta2, eps, norm)
 
     # Launching --------------------------------------------------------------------------------------------------------
@@ -262,7 +361,7 @@ def occurrences(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """
     flat = ids.reshape(-1)
     rows = np.argsort(flat, kind="stable")
-    rows = rows[np.count_nonzero(flat == PAD):]                                    # no id is negative: it comes first
+    rows = rows[np.count_nonzero(flat == PAD) :]  # no id is negative: it comes first
     in_order = flat[rows]
-    starts = np.flatnonzero(np.diff(in_order, prepend=PAD))                        # where another word begins
+    starts = np.flatnonzero(np.diff(in_order, prepend=PAD))  # where another word begins
     return in_order[starts], np.append(starts, len(rows)), rows

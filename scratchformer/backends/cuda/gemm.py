@@ -46,7 +46,7 @@ def layout(shape: Shape, strides: Shape) -> Layout | None:
     """Of matrices with these strides, in numbers; None if cuBLAS cannot read them so."""
     (rows, columns), (row, column) = shape[-2:], strides[-2:]
     step = stack_step(shape[:-2], strides[:-2])
-    if rows == 1:                                                                  # no second row: any stride will do
+    if rows == 1:  # no second row: any stride will do
         row = columns if column == 1 else 1
     if columns == 1:
         column = 1
@@ -95,7 +95,7 @@ class Gemm:
         self.xp, self.blas = xp, blas
 
     def __call__(self, a: Array, b: Array, out: Array, add: bool = False) -> None:
-        if out.size == 0 or a.shape[-1] == 0:                                      # a sum of no products
+        if out.size == 0 or a.shape[-1] == 0:  # a sum of no products
             if not add:
                 out[...] = 0
             return
@@ -122,9 +122,9 @@ def seen(x: Array) -> tuple[Shape, Shape]:
     return x.shape, tuple(stride // x.itemsize for stride in x.strides)
 
 
-R_32F, R_16F, R_16BF = 0, 2, 14                                                    # cudaDataType, from library_types.h
+R_32F, R_16F, R_16BF = 0, 2, 14  # cudaDataType, from library_types.h
 CUDA_TYPE = {"float32": R_32F, "float16": R_16F, "bfloat16": R_16BF}
-COMPUTE_32F, COMPUTE_32F_FAST_TF32, ALGORITHM = 68, 77, -1                         # from cublas_api.h
+COMPUTE_32F, COMPUTE_32F_FAST_TF32, ALGORITHM = 68, 77, -1  # from cublas_api.h
 
 
 MOST_AT_ONCE = 1 << 15
@@ -149,12 +149,30 @@ class CuBlas:
             begin = self.handle(), *operations, call.n, call.m, call.k
             (pb, tb), (pa, ta), (pc, tc) = (place(x, of, first) for x, of in ((b, call.b), (a, call.a), (c, call.c)))
             if call.times == 1:
-                self.cublas.gemmEx(*begin, alpha, pb, tb, call.b.ld, pa, ta, call.a.ld, beta, pc, tc, call.c.ld,
-                                   compute, ALGORITHM)
+                self.cublas.gemmEx(
+                    *begin, alpha, pb, tb, call.b.ld, pa, ta, call.a.ld, beta, pc, tc, call.c.ld, compute, ALGORITHM
+                )
             else:
-                self.cublas.gemmStridedBatchedEx(*begin, alpha, pb, tb, call.b.ld, call.b.step, pa, ta, call.a.ld,
-                                                 call.a.step, beta, pc, tc, call.c.ld, call.c.step,
-                                                 min(MOST_AT_ONCE, call.times - first), compute, ALGORITHM)
+                self.cublas.gemmStridedBatchedEx(
+                    *begin,
+                    alpha,
+                    pb,
+                    tb,
+                    call.b.ld,
+                    call.b.step,
+                    pa,
+                    ta,
+                    call.a.ld,
+                    call.a.step,
+                    beta,
+                    pc,
+                    tc,
+                    call.c.ld,
+                    call.c.step,
+                    min(MOST_AT_ONCE, call.times - first),
+                    compute,
+                    ALGORITHM,
+                )
 
 
 def place(x: Array, of: Layout, first: int) -> tuple[int, int]:

@@ -53,9 +53,14 @@ def declared(source: str) -> dict[str, Kernel]:
     for name, text in re.findall(r"^#define (\w+) (.+)$", source, re.MULTILINE):
         source = source.replace(name, text)
     found = re.findall(r"(?:template <([^>]*)>\s*)?__global__ void (\w+)\(([^)]*)\)", source)
-    return {name: Kernel(name, tuple(part.split()[1] for part in template.split(",")) if template else (),
-                         tuple(argument_of(text) for text in arguments.split(",")))
-            for template, name, arguments in found}
+    return {
+        name: Kernel(
+            name,
+            tuple(part.split()[1] for part in template.split(",")) if template else (),
+            tuple(argument_of(text) for text in arguments.split(",")),
+        )
+        for template, name, arguments in found
+    }
 
 
 def argument_of(text: str) -> Argument:
@@ -83,8 +88,10 @@ def checked(kernel: Kernel, given: tuple[Any, ...], stored: np.dtype, array_type
             wanted = stored if kind == "T" else POINTERS[kind]
             fits = isinstance(value, array_type) and value.dtype == wanted and value.flags.c_contiguous
             if not fits:
-                raise TypeError(f"{kernel.name}: {name} must be a contiguous {array_type.__name__} of {wanted}, not "
-                                f"{type(value).__name__} of {getattr(value, 'dtype', 'no dtype')}")
+                raise TypeError(
+                    f"{kernel.name}: {name} must be a contiguous {array_type.__name__} of {wanted}, not "
+                    f"{type(value).__name__} of {getattr(value, 'dtype', 'no dtype')}"
+                )
             taken.append(value)
     return taken
 
@@ -103,16 +110,24 @@ class Kernels:
         """By name, dtype of T and STEPS, those that have been asked for."""
         return {}
 
-    def __call__(self, name: str, grid: tuple[int, ...], block: tuple[int, ...], *arguments: Any,
-                 stored: np.dtype = FLOAT32, steps: int = STEPS[0]) -> None:
+    def __call__(
+        self,
+        name: str,
+        grid: tuple[int, ...],
+        block: tuple[int, ...],
+        *arguments: Any,
+        stored: np.dtype = FLOAT32,
+        steps: int = STEPS[0],
+    ) -> None:
         """stored: the dtype for T; steps: for kernels with a second template argument, one of STEPS."""
         kernel, wanted = self.declared[name], (name, stored, steps)
         if wanted not in self.instances:
             self.instances[wanted] = kernel.instances(stored.name)[STEPS.index(steps)]
         self.run(self.instances[wanted], stored, grid, block, checked(kernel, arguments, stored, self.array_type))
 
-    def run(self, instance: str, stored: np.dtype, grid: tuple[int, ...], block: tuple[int, ...],
-            taken: list[Any]) -> None:
+    def run(
+        self, instance: str, stored: np.dtype, grid: tuple[int, ...], block: tuple[int, ...], taken: list[Any]
+    ) -> None:
         raise NotImplementedError
 
 
@@ -126,8 +141,9 @@ class CupyKernels(Kernels):
         self.modules: dict[np.dtype, Any] = {}
         self.functions: dict[tuple[str, np.dtype], Any] = {}
 
-    def run(self, instance: str, stored: np.dtype, grid: tuple[int, ...], block: tuple[int, ...],
-            taken: list[Any]) -> None:
+    def run(
+        self, instance: str, stored: np.dtype, grid: tuple[int, ...], block: tuple[int, ...], taken: list[Any]
+    ) -> None:
         function = self.functions.get((instance, stored))
         if function is None:
             function = self.functions[instance, stored] = self.module(stored).get_function(instance)
@@ -137,8 +153,9 @@ class CupyKernels(Kernels):
         """All kernels for numbers of this dtype, compiled."""
         if stored not in self.modules:
             names = [name for kernel in self.declared.values() for name in kernel.instances(stored.name)]
-            module = self.cupy.RawModule(code=SOURCE.read_text(encoding="utf-8"), options=("-std=c++17",),
-                                         name_expressions=names)
+            module = self.cupy.RawModule(
+                code=SOURCE.read_text(encoding="utf-8"), options=("-std=c++17",), name_expressions=names
+            )
             module.compile()
             self.modules[stored] = module
         return self.modules[stored]

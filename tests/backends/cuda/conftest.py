@@ -49,6 +49,7 @@ def open_strict(registries):
         kernels = CpuKernels(array_type=strict_array.Array, memory=memory)
         products = (Gemm(strict_array.xp, blas) for blas in (exact, rounded))
         return Accelerator(strict_array.xp, kernels, *products, precision)
+
     return open_
 
 

@@ -33,8 +33,10 @@ def entry_points(source):
                     c_type = TYPES[stored] if kind == "T" else kind
                     values.append(f"({c_type}*)a[{index}]" if is_pointer else f"*({c_type}*)a[{index}]")
                 call = f"launch(shape, shape + 3, forward, {barriers}, [=] {{ {instance}({', '.join(values)}); }});"
-                lines.append(f"extern \"C\" void kernel_{number[instance]}(const int* shape, int forward, void** a) "
-                             f"{{ {call} }}")
+                lines.append(
+                    f'extern "C" void kernel_{number[instance]}(const int* shape, int forward, void** a) '
+                    f"{{ {call} }}"
+                )
     return "\n".join(lines), number
 
 

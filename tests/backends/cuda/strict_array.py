@@ -12,13 +12,58 @@ import numpy as np
 waits = []
 """What made the host wait, by name, oldest first."""
 
-IN_CUPY = {"add", "arange", "argpartition", "argsort", "asarray", "ascontiguousarray", "concatenate", "einsum", "empty",
-           "empty_like", "exp", "float32", "float64", "isfinite", "log", "matmul", "maximum", "minimum", "ndarray",
-           "ones", "sqrt", "subtract", "take_along_axis", "where", "zeros", "zeros_like"}
+IN_CUPY = {
+    "add",
+    "arange",
+    "argpartition",
+    "argsort",
+    "asarray",
+    "ascontiguousarray",
+    "concatenate",
+    "einsum",
+    "empty",
+    "empty_like",
+    "exp",
+    "float32",
+    "float64",
+    "isfinite",
+    "log",
+    "matmul",
+    "maximum",
+    "minimum",
+    "ndarray",
+    "ones",
+    "sqrt",
+    "subtract",
+    "take_along_axis",
+    "where",
+    "zeros",
+    "zeros_like",
+}
 """What the library asks of CuPy. A name is looked up in CuPy's reference before it comes here."""
 
-METHODS = {"T", "all", "argmax", "astype", "copy", "dtype", "flags", "itemsize", "max", "mean", "min", "nbytes", "ndim",
-           "reshape", "shape", "size", "strides", "sum", "swapaxes", "transpose"}
+METHODS = {
+    "T",
+    "all",
+    "argmax",
+    "astype",
+    "copy",
+    "dtype",
+    "flags",
+    "itemsize",
+    "max",
+    "mean",
+    "min",
+    "nbytes",
+    "ndim",
+    "reshape",
+    "shape",
+    "size",
+    "strides",
+    "sum",
+    "swapaxes",
+    "transpose",
+}
 """And of its arrays."""
 
 
@@ -69,7 +114,7 @@ class Array:
         self.inside[index_of(index)] = unwrapped(value)
 
     def __getattr__(self, name):
-        if name not in METHODS:                                                    # NumPy finds no other way in
+        if name not in METHODS:  # NumPy finds no other way in
             raise AttributeError(f"do arrays of CuPy have {name}? Look it up, then say so in METHODS")
         value = getattr(self.inside, name)
         return functools.partial(call, value) if callable(value) else wrapped(value)
@@ -97,8 +142,9 @@ def wrapped(value):
 
 
 def call(function, *arguments, **options):
-    lists = [[unwrapped(part) for part in value] if isinstance(value, list) else unwrapped(value)
-             for value in arguments]
+    lists = [
+        [unwrapped(part) for part in value] if isinstance(value, list) else unwrapped(value) for value in arguments
+    ]
     return wrapped(function(*lists, **{name: unwrapped(value) for name, value in options.items()}))
 
 
@@ -115,6 +161,7 @@ def operator(name):
         if not isinstance(other, (Array, int, float, np.generic, np.ndarray, list)):
             return NotImplemented
         return wrapped(getattr(self.inside, name)(unwrapped(other)))
+
     return method
 
 
@@ -122,6 +169,7 @@ def inplace(name):
     def method(self, other):
         getattr(self.inside, name)(unwrapped(other))
         return self
+
     return method
 
 
@@ -132,8 +180,11 @@ for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul"
 for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
     setattr(Array, f"__{_name}__", operator(f"__{_name}__"))
 for _name in ("neg", "abs", "invert"):
-    setattr(Array, f"__{_name}__", functools.partialmethod(lambda self, name: wrapped(getattr(self.inside, name)()),
-                                                           f"__{_name}__"))
+    setattr(
+        Array,
+        f"__{_name}__",
+        functools.partialmethod(lambda self, name: wrapped(getattr(self.inside, name)()), f"__{_name}__"),
+    )
 
 
 class Module(types.ModuleType):

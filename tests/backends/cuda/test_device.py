@@ -34,27 +34,41 @@ def pretended_cupy(count=None):
     return cupy
 
 
-@pytest.mark.parametrize("cupy, name, message", [
-    (None, "gpu", "--device gpu needs cupy; pip install 'scratchformer[cuda13]', or [cuda12], brings it"),
-    (pretended_cupy(), "gpu", "gpu:0: cudaErrorInsufficientDriver: CUDA driver version is insufficient; if a library"),
-    (types.ModuleType("cupy"), "gpu:1", "gpu:1: module 'cupy' has no attribute 'cuda'; if a library is missing, pip"),
-    (pretended_cupy(0), "gpu", "gpu:0: there are 0 GPUs here"),
-    (pretended_cupy(2), "gpu:2", "gpu:2: there are 2 GPUs here, counted from 0"),
-])
+@pytest.mark.parametrize(
+    "cupy, name, message",
+    [
+        (None, "gpu", "--device gpu needs cupy; pip install 'scratchformer[cuda13]', or [cuda12], brings it"),
+        (
+            pretended_cupy(),
+            "gpu",
+            "gpu:0: cudaErrorInsufficientDriver: CUDA driver version is insufficient; if a library",
+        ),
+        (
+            types.ModuleType("cupy"),
+            "gpu:1",
+            "gpu:1: module 'cupy' has no attribute 'cuda'; if a library is missing, pip",
+        ),
+        (pretended_cupy(0), "gpu", "gpu:0: there are 0 GPUs here"),
+        (pretended_cupy(2), "gpu:2", "gpu:2: there are 2 GPUs here, counted from 0"),
+    ],
+)
 def test_what_is_missing_is_told_in_one_line(cupy, name, message, monkeypatch, refused, own_run, small_settings):
-    monkeypatch.setitem(sys.modules, "cupy", cupy)                                 # None: as if it were not installed
+    monkeypatch.setitem(sys.modules, "cupy", cupy)  # None: as if it were not installed
     assert message in refused("translate", own_run.path, "--device", name)
     assert message in refused("train", "tiny", *small_settings, "--device", name, "--out", own_run.path / "new")
     assert not (own_run.path / "new" / "config.toml").exists()
 
 
-@pytest.mark.parametrize("settings, message", [
-    (["--device", "gpu:x"], "training.device='gpu:x' must be cpu, gpu or gpu:N"),
-    (["--device", "tpu"], "training.device='tpu' must be cpu, gpu or gpu:N"),
-    (["--device", "gpu:" + 5000 * "1"], "must be cpu, gpu or gpu:N"),
-    (["--precision", "fp64"], "training.precision must be one of fp32, tf32, bf16, fp16, not 'fp64'"),
-    (["--precision", "bf16"], "training.precision=bf16 is for a GPU; on the CPU everything is fp32"),
-])
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        (["--device", "gpu:x"], "training.device='gpu:x' must be cpu, gpu or gpu:N"),
+        (["--device", "tpu"], "training.device='tpu' must be cpu, gpu or gpu:N"),
+        (["--device", "gpu:" + 5000 * "1"], "must be cpu, gpu or gpu:N"),
+        (["--precision", "fp64"], "training.precision must be one of fp32, tf32, bf16, fp16, not 'fp64'"),
+        (["--precision", "bf16"], "training.precision=bf16 is for a GPU; on the CPU everything is fp32"),
+    ],
+)
 def test_what_is_no_device_or_precision_is_told(settings, message, refused, own_run, small_settings):
     assert message in refused("translate", own_run.path, *settings)
     assert message in refused("train", "tiny", *small_settings, *settings, "--out", own_run.path / "new")
@@ -68,8 +82,9 @@ def test_what_breaks_when_cupy_is_imported_is_told(tmp_path, monkeypatch, refuse
     assert "gpu:0: libnvrtc.so missing; if a library" in refused("translate", own_run.path, "--device", "gpu")
 
 
-@pytest.mark.parametrize("error, said", [("out of luck\nand more", "the GPU failed: out of luck"),
-                                         ("", "the GPU failed: CUBLASError")])
+@pytest.mark.parametrize(
+    "error, said", [("out of luck\nand more", "the GPU failed: out of luck"), ("", "the GPU failed: CUBLASError")]
+)
 def test_a_gpu_that_fails_on_the_way_is_told_in_one_line(monkeypatch, cli, own_run, error, said):
     kind = type("CUBLASError", (RuntimeError,), {"__module__": "cupy_backends.cuda.libs.cublas"})
 
@@ -86,7 +101,7 @@ def settings_of(run):
 
 
 def test_a_run_keeps_its_precision_until_it_moves_to_the_cpu(own_run, cli, monkeypatch):
-    monkeypatch.setattr(loop, "open_device", lambda *_: Device())                  # what matters here is the file
+    monkeypatch.setattr(loop, "open_device", lambda *_: Device())  # what matters here is the file
 
     def resumed(*options):
         assert cli("train", "--resume", own_run.path, *options).code == 0
@@ -151,8 +166,13 @@ def compile_kernels(nvrtc, headers, architecture, source):
     assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernels.cu", 0, None, None) == 0
     for name in sorted(names):
         assert nvrtc.nvrtcAddNameExpression(program, name.encode()) == 0
-    options = [f"-arch={architecture}".encode(), b"-std=c++17", f"-I{headers}".encode(), b"-ftz=true",
-               b"--ptxas-options=-v"]
+    options = [
+        f"-arch={architecture}".encode(),
+        b"-std=c++17",
+        f"-I{headers}".encode(),
+        b"-ftz=true",
+        b"--ptxas-options=-v",
+    ]
     failed = nvrtc.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
     nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(text))
     log = ctypes.create_string_buffer(text.value)
@@ -191,7 +211,7 @@ def test_the_compiler_s_complaints_are_seen():
 @pytest.mark.parametrize("local_rank, number", [(0, 0), (1, 1), (3, 1)])
 def test_a_rank_takes_the_gpu_of_its_number(local_rank, number, monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", pretended_cupy(2))
-    with pytest.raises(UserError, match=f"^gpu:{number}: "):                       # nothing more is pretended
+    with pytest.raises(UserError, match=f"^gpu:{number}: "):  # nothing more is pretended
         open_device("gpu", "", local_rank)
 
 
@@ -201,11 +221,15 @@ def a_gpu(number, was_named, cuda):
     return gpu
 
 
-@pytest.mark.parametrize("buses, was_named, kind", [
-    (["0000:01", "0000:02"], False, "NCCL"), (["0000:01", "0000:02"], True, "NCCL"),
-    (["0000:01", "0000:01"], True, "HostStaged"),
-    (["0000:01", "0000:01"], False, "UserError: ranks 0, 1 would have to share a GPU: start fewer processes"),
-])
+@pytest.mark.parametrize(
+    "buses, was_named, kind",
+    [
+        (["0000:01", "0000:02"], False, "NCCL"),
+        (["0000:01", "0000:02"], True, "NCCL"),
+        (["0000:01", "0000:01"], True, "HostStaged"),
+        (["0000:01", "0000:01"], False, "UserError: ranks 0, 1 would have to share a GPU: start fewer processes"),
+    ],
+)
 def test_ranks_with_a_gpu_each_have_nccl_and_others_the_host(buses, was_named, kind, together, monkeypatch):
     monkeypatch.setattr(device, "Nccl", lambda host, xp: "NCCL")
 
@@ -222,7 +246,7 @@ def test_ranks_with_a_gpu_each_have_nccl_and_others_the_host(buses, was_named, k
 
 def test_one_rank_talks_to_nobody_even_if_it_was_launched(together, open_strict):
     for of_rank in (a_gpu(0, False, {}), open_strict()):
-        found, = together(1, of_rank.communicator)
+        (found,) = together(1, of_rank.communicator)
         assert type(found) is Communicator
 
 

@@ -27,7 +27,7 @@ def in_memory(x, how, xp=np):
         wide = xp.full((*x.shape[:-1], x.shape[-1] + 3), 7, x.dtype)
         wide[..., 1:-2] = x
         return wide[..., 1:-2]
-    if how == "every other number":                                                # cuBLAS cannot read that
+    if how == "every other number":  # cuBLAS cannot read that
         wide = xp.full((*x.shape[:-1], 2 * x.shape[-1]), 7, x.dtype)
         wide[..., ::2] = x
         return wide[..., ::2]
@@ -64,7 +64,7 @@ def test_heads_side_by_side_are_copied_and_nothing_else_is(random):
         column_major.gemm(call, b, a, c, add)
 
     qkv = random.standard_normal((2, 5, 24))
-    q, k = (qkv[..., i:i + 8].reshape(2, 5, 4, 2).swapaxes(1, 2) for i in (0, 8))
+    q, k = (qkv[..., i : i + 8].reshape(2, 5, 4, 2).swapaxes(1, 2) for i in (0, 8))
     y = np.empty((2, 5, 4, 5)).swapaxes(1, 2)
     Gemm(np, blas)(q, k.swapaxes(-1, -2), y)
     np.testing.assert_allclose(y, q @ k.swapaxes(-1, -2), atol=1e-13)
@@ -108,36 +108,112 @@ class PretendedCublas:
         self.at = {array.ctypes.data: array for array in arrays}
         self.calls = []
 
-    def gemmEx(self, handle, transa, transb, m, n, k, alpha, A, Atype, lda, B, Btype, ldb, beta, C, Ctype, ldc,
-               computeType, algo):
-        self.gemmStridedBatchedEx(handle, transa, transb, m, n, k, alpha, A, Atype, lda, 0, B, Btype, ldb, 0, beta, C,
-                                  Ctype, ldc, 0, 1, computeType, algo)
+    def gemmEx(
+        self,
+        handle,
+        transa,
+        transb,
+        m,
+        n,
+        k,
+        alpha,
+        A,
+        Atype,
+        lda,
+        B,
+        Btype,
+        ldb,
+        beta,
+        C,
+        Ctype,
+        ldc,
+        computeType,
+        algo,
+    ):
+        self.gemmStridedBatchedEx(
+            handle,
+            transa,
+            transb,
+            m,
+            n,
+            k,
+            alpha,
+            A,
+            Atype,
+            lda,
+            0,
+            B,
+            Btype,
+            ldb,
+            0,
+            beta,
+            C,
+            Ctype,
+            ldc,
+            0,
+            1,
+            computeType,
+            algo,
+        )
 
-    def gemmStridedBatchedEx(self, handle, transa, transb, m, n, k, alpha, A, Atype, lda, strideA, B, Btype, ldb,
-                             strideB, beta, C, Ctype, ldc, strideC, batchCount, computeType, algo):
+    def gemmStridedBatchedEx(
+        self,
+        handle,
+        transa,
+        transb,
+        m,
+        n,
+        k,
+        alpha,
+        A,
+        Atype,
+        lda,
+        strideA,
+        B,
+        Btype,
+        ldb,
+        strideB,
+        beta,
+        C,
+        Ctype,
+        ldc,
+        strideC,
+        batchCount,
+        computeType,
+        algo,
+    ):
         assert handle == "handle" and ctypes.c_float.from_address(alpha).value == 1 and algo == -1
         self.calls.append((Atype, Btype, Ctype, computeType, batchCount))
-        call = Call(m, n, k, Layout(bool(transa), lda, strideA), Layout(bool(transb), ldb, strideB),
-                    Layout(False, ldc, strideC), batchCount)
+        call = Call(
+            m,
+            n,
+            k,
+            Layout(bool(transa), lda, strideA),
+            Layout(bool(transb), ldb, strideB),
+            Layout(False, ldc, strideC),
+            batchCount,
+        )
         first, second, result = (self.array_at(address) for address in (A, B, C))
         column_major.gemm(call, first, second, result, ctypes.c_float.from_address(beta).value == 1)
 
     def array_at(self, address):
         """The array from this address on: part of one that is known."""
         begin = max(known for known in self.at if known <= address)
-        return self.at[begin].reshape(-1)[(address - begin) // self.at[begin].itemsize:]
+        return self.at[begin].reshape(-1)[(address - begin) // self.at[begin].itemsize :]
 
 
 @pytest.mark.parametrize("add", [False, True])
 @pytest.mark.parametrize("stack", [(), (5,)])
-@pytest.mark.parametrize("dtype, tf32, codes", [("float32", False, (0, 0, 0, 68)), ("float32", True, (0, 0, 0, 77)),
-                                                ("float16", True, (2, 2, 0, 68))])
+@pytest.mark.parametrize(
+    "dtype, tf32, codes",
+    [("float32", False, (0, 0, 0, 68)), ("float32", True, (0, 0, 0, 77)), ("float16", True, (2, 2, 0, 68))],
+)
 def test_the_arguments_of_cublas_stand_in_their_order(dtype, tf32, codes, stack, add, random, monkeypatch):
-    monkeypatch.setattr(module, "MOST_AT_ONCE", 2)                                 # so that a stack of 5 takes 3 calls
+    monkeypatch.setattr(module, "MOST_AT_ONCE", 2)  # so that a stack of 5 takes 3 calls
     a, b = (random.standard_normal((*stack, *shape)).astype(dtype) for shape in ((3, 4), (4, 2)))
     c = random.standard_normal((*stack, 3, 2)).astype("float32")
     expected = a.astype("float32") @ b.astype("float32") + c * add
-    blas = object.__new__(CuBlas)                                                  # its constructor looks for CuPy
+    blas = object.__new__(CuBlas)  # its constructor looks for CuPy
     blas.cublas, blas.handle, blas.compute = PretendedCublas(a, b, c), lambda: "handle", codes[3]
     blas.one, blas.zero = np.ones(1, "f4"), np.zeros(1, "f4")
     call = call_of(seen(a), seen(b), seen(c))
@@ -146,21 +222,37 @@ def test_the_arguments_of_cublas_stand_in_their_order(dtype, tf32, codes, stack,
     assert blas.cublas.calls == [(*codes, times) for times in ((2, 2, 1) if stack else (1,))]
 
 
-@pytest.mark.parametrize("shape, strides, expected", [
-    ((3, 4), (4, 1), (False, 4, 0)), ((3, 4), (9, 1), (False, 9, 0)), ((3, 4), (1, 3), (True, 3, 0)),
-    ((3, 4), (0, 1), None), ((3, 4), (8, 2), None), ((2, 3, 4), (12, 4, 1), (False, 4, 12)),
-    ((2, 3, 4), (0, 4, 1), (False, 4, 0)), ((2, 2, 3, 4), (24, 12, 4, 1), (False, 4, 12)),
-    ((2, 2, 3, 4), (12, 24, 4, 1), None), ((1, 2, 3, 4), (99, 12, 4, 1), (False, 4, 12)),
-])
+@pytest.mark.parametrize(
+    "shape, strides, expected",
+    [
+        ((3, 4), (4, 1), (False, 4, 0)),
+        ((3, 4), (9, 1), (False, 9, 0)),
+        ((3, 4), (1, 3), (True, 3, 0)),
+        ((3, 4), (0, 1), None),
+        ((3, 4), (8, 2), None),
+        ((2, 3, 4), (12, 4, 1), (False, 4, 12)),
+        ((2, 3, 4), (0, 4, 1), (False, 4, 0)),
+        ((2, 2, 3, 4), (24, 12, 4, 1), (False, 4, 12)),
+        ((2, 2, 3, 4), (12, 24, 4, 1), None),
+        ((1, 2, 3, 4), (99, 12, 4, 1), (False, 4, 12)),
+    ],
+)
 def test_what_cublas_can_read(shape, strides, expected):
     assert layout(shape, strides) == expected
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("dtype, into, tf32, tolerance", [
-    ("float32", "float32", False, 1e-6), ("float32", "float32", True, 2e-3), ("float16", "float16", False, 2e-3),
-    ("float16", "float32", False, 1e-6), ("bfloat16", "bfloat16", False, 1e-2), ("bfloat16", "float32", False, 1e-6),
-])
+@pytest.mark.parametrize(
+    "dtype, into, tf32, tolerance",
+    [
+        ("float32", "float32", False, 1e-6),
+        ("float32", "float32", True, 2e-3),
+        ("float16", "float16", False, 2e-3),
+        ("float16", "float32", False, 1e-6),
+        ("bfloat16", "bfloat16", False, 1e-2),
+        ("bfloat16", "float32", False, 1e-6),
+    ],
+)
 def test_cublas_does_what_the_model_of_it_does(cupy, random, dtype, into, tf32, tolerance):
     gemm, dtype, into = Gemm(cupy, CuBlas(tf32)), dtype_named(dtype), dtype_named(into)
     shapes = (33, 40, 17), (2, 3, 8, 16, 24), (1, 5, 7)

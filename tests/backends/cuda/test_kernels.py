@@ -62,8 +62,14 @@ def cases(stored):
         return y, ops.linear_backward(of(dy), of(x), of(W), dW, db), dW, db
 
     for rows, d_in, d_out in ((7, 5, 300), (1, 1, 1), (0, 2, 3)):
-        arrays = (normal(rows, 2, d_out), normal(rows, 2, d_in), normal(d_in, d_out), normal(d_out),
-                  collected(d_in, d_out), collected(d_out))
+        arrays = (
+            normal(rows, 2, d_out),
+            normal(rows, 2, d_in),
+            normal(d_in, d_out),
+            normal(d_out),
+            collected(d_in, d_out),
+            collected(d_out),
+        )
         yield "linear", lambda ops, of, a=arrays: linear(ops, of, *a)
         yield "linear without bias", lambda ops, of, a=arrays: linear(ops, of, *a[:3], None, *a[4:])
 
@@ -107,7 +113,7 @@ def cases(stored):
         return weights, ops.masked_softmax_backward(of(dweights), weights, 0.3)
 
     for B, T, S in ((3, 4, 4), (3, 1, 7), (1, 5, 5), (2, 3, 70)):
-        for lengths in (None, np.array([S, 0, 2])[:B]):                            # 0: nothing to attend to
+        for lengths in (None, np.array([S, 0, 2])[:B]):  # 0: nothing to attend to
             for causal in (False, True):
                 mask = normal(B, 2, T, S), normal(B, 2, T, S), lengths, causal
                 yield f"masked_softmax {B, T, S, lengths, causal}", lambda ops, of, a=mask: masked_softmax(ops, of, *a)
@@ -126,13 +132,19 @@ def cases(stored):
     for index in (np.array([4, 0, 5]), np.array([], int)):
         x, rows = normal(2, 3, 300), normal(len(index), 300)
         yield "take_rows", lambda ops, of, x=x, rows=rows, index=index: (
-            ops.take_rows(of(x), index), ops.take_rows_backward(of(rows), index, x.shape))
+            ops.take_rows(of(x), index),
+            ops.take_rows_backward(of(rows), index, x.shape),
+        )
 
     def in_place(ops, logits, *rest):
         return ops.cross_entropy(logits, *rest, out=logits)
 
-    for n, V, targets, everywhere in ((23, 31, random.integers(1, 31, 23), 0.1 / 31), (5, 700, np.arange(5), 0.0),
-                                      (3, 5, np.zeros(3, int), 0.02), (0, 5, np.zeros(0, int), 0.0)):
+    for n, V, targets, everywhere in (
+        (23, 31, random.integers(1, 31, 23), 0.1 / 31),
+        (5, 700, np.arange(5), 0.0),
+        (3, 5, np.zeros(3, int), 0.02),
+        (0, 5, np.zeros(0, int), 0.0),
+    ):
         logits = (8 * normal(n, V)).astype(stored)
         arguments = logits, targets, 1 - V * everywhere, everywhere
         yield f"cross_entropy {n, V}", lambda ops, of, a=arguments: ops.cross_entropy(of(a[0]), *a[1:])
@@ -215,34 +227,49 @@ def test_every_operation_is_compared():
 def test_signatures_are_the_reference_s(name):
     ours, reference = getattr(FusedOps, name), getattr(Ops, name)
     if callable(ours):
-        assert (str(inspect.signature(ours)).replace("DropoutKey | None", "Array | None")
-                == str(inspect.signature(reference)).replace("DropoutKey | None", "Array | None"))
+        assert str(inspect.signature(ours)).replace("DropoutKey | None", "Array | None") == str(
+            inspect.signature(reference)
+        ).replace("DropoutKey | None", "Array | None")
 
 
 # Faults ---------------------------------------------------------------------------------------------------------------
 
 FAULTS = {
-    "the sum of a warp leaves half of it out": ("far = WARP / 2; far > 0; far /= 2) value += ",
-                                                "far = WARP / 4; far > 0; far /= 2) value += "),
-    "the maximum of a warp is that of a half": ("far = WARP / 2; far > 0; far /= 2) value = fmaxf",
-                                                "far = WARP / 4; far > 0; far /= 2) value = fmaxf"),
-    "no barrier before the warps' shares are read": ("    __syncthreads();\n    highest = NOTHING;",
-                                                     "    highest = NOTHING;"),
-    "no barrier before the target's logit is overwritten": ("    __syncthreads();                                // a",
-                                                            "    // a"),
-    "a row too many": ("    if (row >= rows) return;                        // a whole warp leaves",
-                       "    if (row >= rows + 1) return;"),
-    "a row too few": ("    if (row >= rows) return;                        // a whole warp leaves",
-                      "    if (row >= rows - 1) return;"),
+    "the sum of a warp leaves half of it out": (
+        "far = WARP / 2; far > 0; far /= 2) value += ",
+        "far = WARP / 4; far > 0; far /= 2) value += ",
+    ),
+    "the maximum of a warp is that of a half": (
+        "far = WARP / 2; far > 0; far /= 2) value = fmaxf",
+        "far = WARP / 4; far > 0; far /= 2) value = fmaxf",
+    ),
+    "no barrier before the warps' shares are read": (
+        "    __syncthreads();\n    highest = NOTHING;",
+        "    highest = NOTHING;",
+    ),
+    "no barrier before the target's logit is overwritten": (
+        "    __syncthreads();                                // a",
+        "    // a",
+    ),
+    "a row too many": (
+        "    if (row >= rows) return;                        // a whole warp leaves",
+        "    if (row >= rows + 1) return;",
+    ),
+    "a row too few": (
+        "    if (row >= rows) return;                        // a whole warp leaves",
+        "    if (row >= rows - 1) return;",
+    ),
     "the last number is left out": ("    if (i < n) put(dx, i,", "    if (i < n - 1) put(dx, i,"),
     "dropout draws for its neighbour": ("2 * k + lane / 16) >> lane % 16", "2 * k + lane / 16) >> (lane + 1) % 16"),
     "the counter begins at 0": ("c0 = block + 1", "c0 = block"),
     "sums of exponentials are not rescaled": ("            sum *= expf(highest - z);\n", ""),
     "a causal mask that lets one more through": ("keys - queries + query + 1)", "keys - queries + query + 2)"),
     "the gradient of a frequent word is the last one's": ("sum += get(dx, (i64)rows[i]", "sum = get(dx, (i64)rows[i]"),
-    "some lanes leave before a shuffle": ("        float factor = drop.factor(k);              // all",
-                                          "        if (first + k * WARP + threadIdx.x >= n) return;\n"
-                                          "        float factor = drop.factor(k);              // all"),
+    "some lanes leave before a shuffle": (
+        "        float factor = drop.factor(k);              // all",
+        "        if (first + k * WARP + threadIdx.x >= n) return;\n"
+        "        float factor = drop.factor(k);              // all",
+    ),
     "a warp's share of a frequent word is left out": ("(int warp = 1; warp < block", "(int warp = 2; warp < block"),
     "a NaN passes for finite": ("return *x - *x == 0;", "return !(*x - *x > 0 || *x - *x < 0);"),
 }
@@ -254,12 +281,19 @@ def test_a_planted_fault_is_found(fault, tmp_path):
     """In a process of its own: some write where they should not, and then nothing is cleared away."""
     before, after = FAULTS[fault]
     assert SOURCE_TEXT.count(before) == 1
-    code = ("import sys, test_kernels as t\n"
-            "source = t.SOURCE_TEXT.replace(*t.FAULTS[sys.argv[1]])\n"
-            "found = [t.disagreements(t.fused(source, forward), 'float32', 1e-4) for forward in (True, False)]\n"
-            "sys.exit(3 if any(found) else 0)")
-    done = subprocess.run([sys.executable, "-c", code, fault], cwd=Path(__file__).parent, capture_output=True,
-                          text=True, env={**os.environ, "TMPDIR": str(tmp_path)})
+    code = (
+        "import sys, test_kernels as t\n"
+        "source = t.SOURCE_TEXT.replace(*t.FAULTS[sys.argv[1]])\n"
+        "found = [t.disagreements(t.fused(source, forward), 'float32', 1e-4) for forward in (True, False)]\n"
+        "sys.exit(3 if any(found) else 0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, fault],
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
     assert done.returncode == 3 or done.returncode < 0, done.stderr
 
 
@@ -274,10 +308,18 @@ def test_the_kernel_draws_numpy_s_masks_bit_for_bit(shape, P_drop):
     ones, key = np.ones(shape, "float32"), DropoutKey(2**63 + 5, 2**40, 3, 2**50 + 1)
     expected = key.keep(shape, P_drop)
     assert np.array_equal(fused().dropout(ones, P_drop, key)[0] > 0, expected)
-    y, _ = fused().add_norm(np.zeros(shape, "float32"), ones, ones.reshape(-1, shape[-1])[0], 0 * ones.reshape(
-        -1, shape[-1])[0], 1e-6, P_drop, key)
-    reference, _ = Ops(np).add_norm(0 * ones, ones, ones.reshape(-1, shape[-1])[0], 0 * ones.reshape(
-        -1, shape[-1])[0], 1e-6, P_drop, key)
+    y, _ = fused().add_norm(
+        np.zeros(shape, "float32"),
+        ones,
+        ones.reshape(-1, shape[-1])[0],
+        0 * ones.reshape(-1, shape[-1])[0],
+        1e-6,
+        P_drop,
+        key,
+    )
+    reference, _ = Ops(np).add_norm(
+        0 * ones, ones, ones.reshape(-1, shape[-1])[0], 0 * ones.reshape(-1, shape[-1])[0], 1e-6, P_drop, key
+    )
     np.testing.assert_allclose(y, reference, atol=1e-4)
 
 
@@ -303,12 +345,15 @@ def test_occurrences_list_every_real_word_once():
     assert words.tolist() == [2, 5, 7] and starts.tolist() == [0, 2, 4, 5] and rows.tolist() == [1, 4, 0, 2, 5]
 
 
-@pytest.mark.parametrize("arguments, message", [
-    ((1,), "1 arguments for the 4"),
-    ((np.zeros(3), np.zeros(3, "f4"), 3, 3), "y must be a contiguous ndarray of float32, not ndarray of float64"),
-    ((np.zeros(6, "f4")[::2], np.zeros(3, "f4"), 1, 3), "y must be a contiguous"),
-    (([0.0], np.zeros(3, "f4"), 1, 3), "not list of no dtype"),
-])
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ((1,), "1 arguments for the 4"),
+        ((np.zeros(3), np.zeros(3, "f4"), 3, 3), "y must be a contiguous ndarray of float32, not ndarray of float64"),
+        ((np.zeros(6, "f4")[::2], np.zeros(3, "f4"), 1, 3), "y must be a contiguous"),
+        (([0.0], np.zeros(3, "f4"), 1, 3), "not list of no dtype"),
+    ],
+)
 def test_wrong_arguments_are_refused(arguments, message):
     with pytest.raises(TypeError, match=f"add_bias: .*{message}" if "1 arg" not in message else message):
         CpuKernels()("add_bias", (1,), (1,), *arguments)

@@ -27,9 +27,14 @@ TARGET_OUT = np.array([[8, 9, 4, 2], [5, 2, 0, 0], [11, 12, 2, 0]])
 TOLERANCE = {"fp32": 1e-5, "tf32": 5e-3, "fp16": 3e-2, "bf16": 1e-1}
 """Of a whole gradient, by its length. A hidden unit near 0 may fall on the other side."""
 
-VARIANTS = {"the paper's": {}, "pre-norm": {"norm": "pre"}, "learned positions": {"positions": "learned"},
-            "nothing tied": {"tied": "none"}, "odd widths": {"d_k": 3, "d_v": 5},
-            "no biases": {"attention_bias": False}}
+VARIANTS = {
+    "the paper's": {},
+    "pre-norm": {"norm": "pre"},
+    "learned positions": {"positions": "learned"},
+    "nothing tied": {"tied": "none"},
+    "odd widths": {"d_k": 3, "d_v": 5},
+    "no biases": {"attention_bias": False},
+}
 
 
 def gradient_of(config, device=None):
@@ -41,7 +46,7 @@ def gradient_of(config, device=None):
     loss, n_tokens = model.loss_backward(SOURCE, TARGET_IN, TARGET_OUT, 0.1, KEY)
     if device:
         assert strict_array.waits == []
-    norm = ops_of(model.store.grad).mean_inplace(model.store.grad, n_tokens)       # what a loss scale did is undone
+    norm = ops_of(model.store.grad).mean_inplace(model.store.grad, n_tokens)  # what a loss scale did is undone
     return float(loss), n_tokens, np.sqrt(float(norm)), ops_of(model.store.grad).on_host(model.store.grad)
 
 
@@ -132,9 +137,11 @@ def test_a_model_too_wide_for_the_kernels_is_refused(open_there):
 @pytest.fixture
 def begin_there(begin, open_there, monkeypatch):
     """begin_there("name", precision="fp32", **changes) -> Trainer of a new run on the device"""
+
     def begin_(name="there", precision="fp32", **changes):
         monkeypatch.setattr(loop, "open_device", lambda *_: open_there(precision))
         return begin(name, **changes)
+
     return begin_
 
 
@@ -150,7 +157,7 @@ def test_a_step_never_makes_the_host_wait(begin, open_strict, monkeypatch):
         entries.append(trainer.step(0, index, indices))
     assert strict_array.waits == []
     assert [trainer.finish(entry)["step"] for entry in entries] == [1, 2]
-    assert strict_array.waits == ["float"] * 4                                     # loss and norm of each
+    assert strict_array.waits == ["float"] * 4  # loss and norm of each
 
 
 @pytest.mark.parametrize("precision, tolerance", [("fp32", 1e-4), ("bf16", 2e-2), ("fp16", 5e-3)])
@@ -184,7 +191,7 @@ def test_a_run_that_stopped_goes_on_bit_for_bit(begin_there, precision, same_run
     loop.train(stopped)
     again, _ = loop.resume(stopped.run, replace(stopped.config, training=replace(stopped.config.training, steps=12)))
     loop.train(again)
-    again.run.checkpoints.of_step(7).unlink()                                      # saved at the stop
+    again.run.checkpoints.of_step(7).unlink()  # saved at the stop
     same_run(again.run, whole.run)
 
 
@@ -268,8 +275,10 @@ def test_too_large_a_batch_is_told_with_what_would_fit(begin_there, monkeypatch)
         fits //= 2
     with pytest.raises(UserError) as caught:
         trainer.step(0, 0, indices)
-    assert str(caught.value) == (f"step 1: not enough memory for {n} pairs of {S} source and {T} target tokens "
-                                 f"(training.tokens_per_batch=200); {fits * max(S, T)} would fit")
+    assert str(caught.value) == (
+        f"step 1: not enough memory for {n} pairs of {S} source and {T} target tokens "
+        f"(training.tokens_per_batch=200); {fits * max(S, T)} would fit"
+    )
     monkeypatch.setattr(Transformer, "loss_backward", lambda *_: [][0:0] or (_ for _ in ()).throw(MemoryError()))
     with pytest.raises(UserError, match="; not one pair fits$"):
         trainer.step(0, 0, indices)

@@ -16,6 +16,7 @@ from scratchformer.training.loop import Trainer
 @pytest.fixture
 def open_shared(open_strict, monkeypatch):
     """open_shared(precision) -> a device for all ranks; its kernels on the CPU run for one of them at a time."""
+
     def open_(precision):
         device, turn = open_strict(precision), threading.Lock()
         run = device.kernels.run
@@ -26,6 +27,7 @@ def open_shared(open_strict, monkeypatch):
 
         monkeypatch.setattr(device.kernels, "run", run_alone)
         return device
+
     return open_
 
 
@@ -70,7 +72,7 @@ def test_a_step_of_one_rank_among_several_waits_only_to_pass_the_gradient_on(beg
     plain = begin(accumulation=2)
     trainer = Trainer(plain.run, plain.config, plain.data, plain.tokenizer, device)
     trainer.step(0, 0, max(trainer.plan.epoch(0), key=len))
-    assert strict_array.waits == [] and len(Queue.sent) == 2                       # the gradient, the loss
+    assert strict_array.waits == [] and len(Queue.sent) == 2  # the gradient, the loss
     assert all(isinstance(each, strict_array.Array) for each in Queue.sent)
 
 

@@ -45,8 +45,11 @@ def wrong_answers(exercise):
     spec = importlib.util.spec_from_file_location(f"wrong_{exercise}", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return [WrongAnswer(exercise, value) for value in vars(module).values()
-            if getattr(value, "__module__", "") == module.__name__ and value.__doc__]
+    return [
+        WrongAnswer(exercise, value)
+        for value in vars(module).values()
+        if getattr(value, "__module__", "") == module.__name__ and value.__doc__
+    ]
 
 
 def page():

@@ -17,8 +17,10 @@ from exercises.workbook import stub
 
 EVERY_EXERCISE = pytest.mark.parametrize("exercise", EXERCISES.values(), ids=EXERCISES)
 EVERY_WRONG_ANSWER = pytest.mark.parametrize(
-    "wrong", [wrong for exercise in EXERCISES for wrong in wrong_answers(exercise)],
-    ids=lambda wrong: f"{wrong.exercise}: {wrong.mistake}")
+    "wrong",
+    [wrong for exercise in EXERCISES for wrong in wrong_answers(exercise)],
+    ids=lambda wrong: f"{wrong.exercise}: {wrong.mistake}",
+)
 
 
 @EVERY_EXERCISE
@@ -51,25 +53,53 @@ def test_every_file_of_wrong_answers_belongs_to_an_exercise():
 
 # What an exercise knows of mistakes -----------------------------------------------------------------------------------
 
-RESULTS = [(exercise, result) for exercise in EXERCISES.values() for result in (
-    exercise.gradients if isinstance(exercise, Backward) else [exercise.result] if isinstance(exercise, Build) else [])]
+RESULTS = [
+    (exercise, result)
+    for exercise in EXERCISES.values()
+    for result in (
+        exercise.gradients
+        if isinstance(exercise, Backward)
+        else [exercise.result] if isinstance(exercise, Build) else []
+    )
+]
 EVERY_RESULT = pytest.mark.parametrize("exercise, result", RESULTS, ids=lambda one: getattr(one, "id", "") or one.name)
 
 
 def right_comparisons(exercise, result):
     """Of all cases and seeds, as a right answer would give them."""
     if isinstance(exercise, Backward):
-        return [Comparison(result.name, place.words, place.seed, {**place.values, **place.truth},
-                           place.truth[result.name], place.truth[result.name], place.truth, place.output_shape)
-                for place in situations(exercise)]
+        return [
+            Comparison(
+                result.name,
+                place.words,
+                place.seed,
+                {**place.values, **place.truth},
+                place.truth[result.name],
+                place.truth[result.name],
+                place.truth,
+                place.output_shape,
+            )
+            for place in situations(exercise)
+        ]
     comparisons = []
     for words, case in exercise.cases.items():
         for seed in SEEDS:
             values = case(np.random.default_rng(seed))
             truth = np.asarray(take(exercise.expected, values))
-            call(exercise.solution, arguments_of(exercise, values))                # some values watch what is done
-            comparisons.append(Comparison(result.name, words, seed, values, truth, truth, {result.name: truth},
-                                          truth.shape, exercise.tolerance))
+            call(exercise.solution, arguments_of(exercise, values))  # some values watch what is done
+            comparisons.append(
+                Comparison(
+                    result.name,
+                    words,
+                    seed,
+                    values,
+                    truth,
+                    truth,
+                    {result.name: truth},
+                    truth.shape,
+                    exercise.tolerance,
+                )
+            )
     return comparisons
 
 
@@ -121,7 +151,7 @@ def test_no_symptom_is_seen_in_a_right_answer(exercise, result):
 @EVERY_RESULT
 def test_no_true_result_is_zero_in_the_first_case(exercise, result):
     """Where it is, whatever is proportional to it would pass."""
-    assert all(np.abs(one.truth).max() > 0.01 for one in right_comparisons(exercise, result)[:len(SEEDS)])
+    assert all(np.abs(one.truth).max() > 0.01 for one in right_comparisons(exercise, result)[: len(SEEDS)])
 
 
 # Text -----------------------------------------------------------------------------------------------------------------
@@ -133,8 +163,10 @@ def test_the_stub_says_what_is_to_do_and_lints(exercise):
     assert ast.get_docstring(ast.parse(text)).startswith(f"{exercise.id}: ")
     assert f"(lesson {exercise.lesson})" in text
     (function,) = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
-    assert (function.name, tuple(argument.arg for argument in function.args.args)) == \
-        (exercise.function, exercise.arguments)
+    assert (function.name, tuple(argument.arg for argument in function.args.args)) == (
+        exercise.function,
+        exercise.arguments,
+    )
     assert text.endswith('\n\nif __name__ == "__main__":\n    raise SystemExit(check_file(__file__))\n')
 
 

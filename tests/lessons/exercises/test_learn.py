@@ -71,8 +71,11 @@ def test_reset_keeps_all_that_was_ever_written(cli, exercises, write):
         write(text)
         assert cli("learn", "reset", "01_linear_backward").code == 0
     kept = {path.name: path.read_text() for path in exercises.glob("*.bak*")}
-    assert kept == {"01_linear_backward.py.bak": "first", "01_linear_backward.py.bak2": "second",
-                    "01_linear_backward.py.bak3": "third"}
+    assert kept == {
+        "01_linear_backward.py.bak": "first",
+        "01_linear_backward.py.bak2": "second",
+        "01_linear_backward.py.bak3": "third",
+    }
 
 
 # --- check
@@ -90,7 +93,7 @@ def test_a_stub_that_was_touched_and_not_written_fails_politely(exercise, exerci
     path.write_text(path.read_text(encoding="utf-8") + "# I was here\n", encoding="utf-8")
     started = time.perf_counter()
     verdict = runner.verdict_on(exercise, path)
-    wrong_already = "raise NotImplementedError" not in workbook.stub(exercise)     # faulty code that is to be mended
+    wrong_already = "raise NotImplementedError" not in workbook.stub(exercise)  # faulty code that is to be mended
     assert verdict.state == ("not yet" if wrong_already else "not written")
     assert "Traceback" not in verdict.message
     assert time.perf_counter() - started < 60
@@ -98,7 +101,7 @@ def test_a_stub_that_was_touched_and_not_written_fails_politely(exercise, exerci
 
 def test_a_right_answer_passes_by_id_by_file_and_as_a_script(cli, exercises, write):
     before, _, footer = workbook.stub(LINEAR).partition("def linear_backward")
-    write(before + RIGHT + footer[footer.index("\n\nif __name__"):])
+    write(before + RIGHT + footer[footer.index("\n\nif __name__") :])
     path = exercises / "01_linear_backward.py"
     for name in ("01_linear_backward", path):
         code, said, _ = cli("learn", "check", name)
@@ -109,8 +112,10 @@ def test_a_right_answer_passes_by_id_by_file_and_as_a_script(cli, exercises, wri
 
 def test_a_script_that_is_wrong_or_of_an_unknown_name_says_so(exercises, write):
     text = workbook.stub(LINEAR).replace("raise NotImplementedError", "return None")
-    for name, code, message in (("01_linear_backward.py", 1, "01_linear_backward: not yet"),
-                                ("my_own.py", 2, "no exercise 'my_own'")):
+    for name, code, message in (
+        ("01_linear_backward.py", 1, "01_linear_backward: not yet"),
+        ("my_own.py", 2, "no exercise 'my_own'"),
+    ):
         (exercises / name).write_text(text)
         done = subprocess.run([sys.executable, exercises / name], capture_output=True, text=True)
         assert done.returncode == code and message in done.stdout + done.stderr
@@ -131,26 +136,33 @@ def test_a_wrong_answer_is_told_why(cli, write):
     assert "db is wrong: the sign is flipped" in said and "scratchformer learn hint 01_linear_backward" in said
 
 
-@pytest.mark.parametrize("code, message", [
-    ("def (", 'the file cannot be loaded:\n    File "01_linear_backward.py", line 1\n'),
-    ("import nothing_of_this_name", "01_linear_backward.py, line 1, in <module>\n"),
-    ("import sys\nsys.exit(0)", "the file cannot be loaded:\n  01_linear_backward.py, line 2, in <module>"),
-    ("import os\nos._exit(0)", "the process ended with code 0 before the check was through"),
-    ("x = '\0'", "the file cannot be loaded:"),
-    ("x = 1", "the file defines no function linear_backward"),
-    ("linear_backward = 1", "the file defines no function linear_backward"),
-    ("def linear_backward(dy, x, W):\n    return helper(dy @ W)\ndef helper(x): return x",
-     "your code ends with an error, called with dy (3, 2, 5), x (3, 2, 4), W (4, 5):\n"
-     "  01_linear_backward.py, line 2, in linear_backward\n      return helper(dy @ W)\n  ValueError: matmul:"),
-    ("def linear_backward(dy, x, W): return linear_backward(dy, x, W)", "RecursionError"),
-    ("def linear_backward(dy, x, W): input()", "EOFError"),
-    ("def linear_backward(dy, x, W): raise KeyboardInterrupt", "KeyboardInterrupt"),
-    ("raise KeyboardInterrupt", "the file cannot be loaded:\n  01_linear_backward.py, line 1, in <module>"),
-    ("linear_backward = dict", "your code ends with an error"),
-    ("def linear_backward(dy, x, W): raise NotImplementedError('helper missing')", "helper missing"),
-    ("from exercises.workbook import check_file\nraise SystemExit(check_file(__file__))",
-     'keep the line `if __name__ == "__main__":`'),
-])
+@pytest.mark.parametrize(
+    "code, message",
+    [
+        ("def (", 'the file cannot be loaded:\n    File "01_linear_backward.py", line 1\n'),
+        ("import nothing_of_this_name", "01_linear_backward.py, line 1, in <module>\n"),
+        ("import sys\nsys.exit(0)", "the file cannot be loaded:\n  01_linear_backward.py, line 2, in <module>"),
+        ("import os\nos._exit(0)", "the process ended with code 0 before the check was through"),
+        ("x = '\0'", "the file cannot be loaded:"),
+        ("x = 1", "the file defines no function linear_backward"),
+        ("linear_backward = 1", "the file defines no function linear_backward"),
+        (
+            "def linear_backward(dy, x, W):\n    return helper(dy @ W)\ndef helper(x): return x",
+            "your code ends with an error, called with dy (3, 2, 5), x (3, 2, 4), W (4, 5):\n"
+            "  01_linear_backward.py, line 2, in linear_backward\n      return helper(dy @ W)\n  ValueError: matmul:",
+        ),
+        ("def linear_backward(dy, x, W): return linear_backward(dy, x, W)", "RecursionError"),
+        ("def linear_backward(dy, x, W): input()", "EOFError"),
+        ("def linear_backward(dy, x, W): raise KeyboardInterrupt", "KeyboardInterrupt"),
+        ("raise KeyboardInterrupt", "the file cannot be loaded:\n  01_linear_backward.py, line 1, in <module>"),
+        ("linear_backward = dict", "your code ends with an error"),
+        ("def linear_backward(dy, x, W): raise NotImplementedError('helper missing')", "helper missing"),
+        (
+            "from exercises.workbook import check_file\nraise SystemExit(check_file(__file__))",
+            'keep the line `if __name__ == "__main__":`',
+        ),
+    ],
+)
 def test_code_that_breaks_is_told_in_its_own_lines(cli, write, code, message):
     write(code)
     exit_code, said, complained = cli("learn", "check", "01_linear_backward")
@@ -218,8 +230,10 @@ def test_modules_come_from_beside_the_file_and_not_from_the_current_directory(ex
 
 
 def test_a_dataclass_with_deferred_annotations_can_be_loaded(exercises, write):
-    write("from __future__ import annotations\nfrom dataclasses import dataclass\n\n@dataclass\nclass A:\n    x: int\n"
-          + RIGHT)
+    write(
+        "from __future__ import annotations\nfrom dataclasses import dataclass\n\n@dataclass\nclass A:\n    x: int\n"
+        + RIGHT
+    )
     assert runner.verdict_on(LINEAR, exercises / "01_linear_backward.py").state == "passed"
 
 
@@ -233,8 +247,12 @@ def test_a_link_to_a_file_of_another_name_is_followed(exercises):
 
 def test_a_message_that_standard_output_cannot_show_is_shown_in_other_characters(exercises, write):
     write("def linear_backward(dy, x, W): raise ValueError('gr\u00f6\u00dfer \u2192')")
-    done = subprocess.run([sys.executable, "-m", "scratchformer", "learn", "check", "01_linear_backward"],
-                          capture_output=True, text=True, env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    done = subprocess.run(
+        [sys.executable, "-m", "scratchformer", "learn", "check", "01_linear_backward"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+    )
     assert done.returncode == 1 and r"ValueError: gr\xf6\xdfer \u2192" in done.stdout and not done.stderr
 
 
@@ -252,30 +270,57 @@ def test_a_lesson_may_be_called_by_its_number_without_the_zero():
     assert workbook.named("1") == workbook.named("01")
 
 
-@pytest.mark.parametrize("name, code, message", [
-    ("00_next_word", "def where_to_look(): return {'Am': ['On']}", "['On'], and should be words"),
-    ("00_next_word", "def where_to_look(): return {1: 'a', 'b': 'c'}", "numbers, and should be words"),
-    ("00_next_word", "def where_to_look(): return {None: None, 'b': None}", "None, and should be words"),
-    ("01_linear_backward", "import numpy as np\n"
-     "def linear_backward(dy, x, W): return {'db': np.broadcast_to(0.0, (10**6, 10**6))}",
-     "db is of shape (1000000, 1000000), expected (5,)"),
-    ("04_cross_attention", "import numpy as np\ndef cross_attention(x, memory, W_Q, W_K, W_V):\n"
-     "    return np.full((*x.shape[:2], W_V.shape[1]), np.nan)", "wrong, wherever queries, keys and values are taken"),
-    ("06_find_the_leak", "def leaks(f, x): return f(x) != x", "it returns a ndarray, and should return True or False"),
-    ("06_shift_right", "import numpy as np\ndef shift_right(sentences):\n    sentences[0] = np.array(sentences[0])",
-     "the argument sentences is changed in place"),
-    ("07_wrong_split", "def multi_head(q, k, v, h): return q.tolist()", "not those of equation 1 in each head"),
-    ("12_repair_layer_norm", "import numpy as np\n"
-     "from exercises.lesson_12 import layer_norm as right\n"
-     "def layer_norm(x, gamma, beta, dy):\n"
-     "    return {name: np.squeeze(value) for name, value in right(x, gamma, beta, dy).items()}",
-     "y is of shape (8,), expected (1, 1, 8), for a single row"),
-    ("12_repair_layer_norm", "def layer_norm(x, gamma, beta, dy):\n"
-     "    return {'y': 0 * x, 'dx': 0 * x, 'dgamma': 0 * gamma, 'dbeta': 0 * beta}", "0 of 5 bugs repaired"),
-    ("01_linear_backward", "class Odd(dict):\n    def __iter__(self): raise OSError('none of your business')\n"
-     "def linear_backward(dy, x, W): return Odd()",
-     "what your function returns is nothing that the check can compare:\n01_linear_backward.py, line 2, in __iter__"),
-])
+@pytest.mark.parametrize(
+    "name, code, message",
+    [
+        ("00_next_word", "def where_to_look(): return {'Am': ['On']}", "['On'], and should be words"),
+        ("00_next_word", "def where_to_look(): return {1: 'a', 'b': 'c'}", "numbers, and should be words"),
+        ("00_next_word", "def where_to_look(): return {None: None, 'b': None}", "None, and should be words"),
+        (
+            "01_linear_backward",
+            "import numpy as np\n" "def linear_backward(dy, x, W): return {'db': np.broadcast_to(0.0, (10**6, 10**6))}",
+            "db is of shape (1000000, 1000000), expected (5,)",
+        ),
+        (
+            "04_cross_attention",
+            "import numpy as np\ndef cross_attention(x, memory, W_Q, W_K, W_V):\n"
+            "    return np.full((*x.shape[:2], W_V.shape[1]), np.nan)",
+            "wrong, wherever queries, keys and values are taken",
+        ),
+        (
+            "06_find_the_leak",
+            "def leaks(f, x): return f(x) != x",
+            "it returns a ndarray, and should return True or False",
+        ),
+        (
+            "06_shift_right",
+            "import numpy as np\ndef shift_right(sentences):\n    sentences[0] = np.array(sentences[0])",
+            "the argument sentences is changed in place",
+        ),
+        ("07_wrong_split", "def multi_head(q, k, v, h): return q.tolist()", "not those of equation 1 in each head"),
+        (
+            "12_repair_layer_norm",
+            "import numpy as np\n"
+            "from exercises.lesson_12 import layer_norm as right\n"
+            "def layer_norm(x, gamma, beta, dy):\n"
+            "    return {name: np.squeeze(value) for name, value in right(x, gamma, beta, dy).items()}",
+            "y is of shape (8,), expected (1, 1, 8), for a single row",
+        ),
+        (
+            "12_repair_layer_norm",
+            "def layer_norm(x, gamma, beta, dy):\n"
+            "    return {'y': 0 * x, 'dx': 0 * x, 'dgamma': 0 * gamma, 'dbeta': 0 * beta}",
+            "0 of 5 bugs repaired",
+        ),
+        (
+            "01_linear_backward",
+            "class Odd(dict):\n    def __iter__(self): raise OSError('none of your business')\n"
+            "def linear_backward(dy, x, W): return Odd()",
+            "what your function returns is nothing that the check can compare:\n"
+            "01_linear_backward.py, line 2, in __iter__",
+        ),
+    ],
+)
 def test_a_strange_result_is_told_and_not_stumbled_over(exercises, name, code, message):
     path = exercises / f"{name}.py"
     path.write_text(code)
@@ -287,20 +332,25 @@ def test_a_strange_result_is_told_and_not_stumbled_over(exercises, name, code, m
 def test_error_settings_of_the_learners_do_not_hold_for_the_check(exercises, place):
     path = exercises / "04_attention.py"
     setting = "np.seterr(all='raise')\n"
-    path.write_text("import numpy as np\nfrom exercises.lesson_04 import attention as right\n"
-                    + (setting if place == "beginning" else "")
-                    + "def attention(q, k, v):\n    y = right(q, k, v)\n    "
-                    + (setting if place == "function" else "\n") + "    return y\n")
+    path.write_text(
+        "import numpy as np\nfrom exercises.lesson_04 import attention as right\n"
+        + (setting if place == "beginning" else "")
+        + "def attention(q, k, v):\n    y = right(q, k, v)\n    "
+        + (setting if place == "function" else "\n")
+        + "    return y\n"
+    )
     assert runner.verdict_on(EXERCISES["04_attention"], path).state == "passed"
 
 
 @pytest.mark.parametrize("seen", ["[:, s - 1]", "[:, :s, 0]"])
 def test_a_flow_test_that_looks_at_a_part_of_the_outputs_only_is_refused(exercises, seen):
     path = exercises / "06_find_the_leak.py"
-    path.write_text("import numpy as np\ndef leaks(f, x):\n    def moved(s):\n        changed = x.copy()\n"
-                    "        changed[:, s] = np.random.default_rng(s).normal(size=changed[:, s].shape)\n"
-                    "        return abs(f(changed) - f(x))\n"
-                    f"    return any((moved(s){seen} > 1e-9).any() for s in range(1, x.shape[1]))\n")
+    path.write_text(
+        "import numpy as np\ndef leaks(f, x):\n    def moved(s):\n        changed = x.copy()\n"
+        "        changed[:, s] = np.random.default_rng(s).normal(size=changed[:, s].shape)\n"
+        "        return abs(f(changed) - f(x))\n"
+        f"    return any((moved(s){seen} > 1e-9).any() for s in range(1, x.shape[1]))\n"
+    )
     verdict = runner.verdict_on(EXERCISES["06_find_the_leak"], path)
     assert verdict.state == "not yet" and "number 2 of word 4 reaches number 1 of output 2" in verdict.message
 
@@ -330,8 +380,9 @@ def test_who_leaves_the_list_early_waits_for_nothing(exercises, monkeypatch):
     for name in list(EXERCISES)[1:]:
         (exercises / f"{name}.py").write_text("while True: pass")
     begun = []
-    monkeypatch.setattr(workbook, "begin", lambda *arguments, begin=workbook.begin: begun.append(begin(*arguments))
-                        or begun[-1])
+    monkeypatch.setattr(
+        workbook, "begin", lambda *arguments, begin=workbook.begin: begun.append(begin(*arguments)) or begun[-1]
+    )
     started = time.perf_counter()
     listed = workbook.states(exercises)
     assert next(listed)[1] == "not written"
@@ -358,17 +409,20 @@ def test_the_solution_is_the_source_of_the_library(cli, exercise):
 # --- bad input
 
 
-@pytest.mark.parametrize("arguments, message", [
-    (["hint", "01_linear_backwards"], "did you mean '01_linear_backward'?"),
-    (["hint", "01"], "lesson 01 has several exercises: 01_linear_backward, "),
-    (["solution", "99"], "no exercise '99'; there are 0"),
-    (["check", "--dir", "nowhere"], "nowhere: no such directory; scratchformer learn start nowhere"),
-    (["list", "--dir", "nowhere"], "nowhere: no such directory"),
-    (["reset", "01_linear_backward", "--dir", "nowhere"], "nowhere: no such directory"),
-    (["check", "nowhere/01_linear_backward.py"], "nowhere/01_linear_backward.py: no such file"),
-    (["check", "notes.py"], "no exercise 'notes'"),
-    (["start", "notes.py"], "notes.py: a file, and should be a directory"),
-])
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["hint", "01_linear_backwards"], "did you mean '01_linear_backward'?"),
+        (["hint", "01"], "lesson 01 has several exercises: 01_linear_backward, "),
+        (["solution", "99"], "no exercise '99'; there are 0"),
+        (["check", "--dir", "nowhere"], "nowhere: no such directory; scratchformer learn start nowhere"),
+        (["list", "--dir", "nowhere"], "nowhere: no such directory"),
+        (["reset", "01_linear_backward", "--dir", "nowhere"], "nowhere: no such directory"),
+        (["check", "nowhere/01_linear_backward.py"], "nowhere/01_linear_backward.py: no such file"),
+        (["check", "notes.py"], "no exercise 'notes'"),
+        (["start", "notes.py"], "notes.py: a file, and should be a directory"),
+    ],
+)
 def test_bad_input_is_one_line(refused, tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "notes.py").write_text("")

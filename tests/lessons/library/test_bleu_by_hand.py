@@ -21,8 +21,10 @@ def texts(seed, n_sentences, words="a b c d e f".split()):
     """Hypotheses that have about half of their words from the references. -> two lists of lists of tokens"""
     random = np.random.default_rng(seed)
     references = [list(random.choice(words, random.integers(1, 14))) for _ in range(n_sentences)]
-    hypotheses = [[str(random.choice(words)) if random.random() < 0.3 else word for word in reference
-                   if random.random() < 0.9] for reference in references]
+    hypotheses = [
+        [str(random.choice(words)) if random.random() < 0.3 else word for word in reference if random.random() < 0.9]
+        for reference in references
+    ]
     return hypotheses, references
 
 

@@ -6,20 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from library.byte_pairs import (
-    bits_per_character,
-    count_pairs,
-    decode,
-    encode,
-    learn_merges,
-    merge,
-    words_of,
-)
+from library.byte_pairs import bits_per_character, count_pairs, decode, encode, learn_merges, merge, words_of
 from scratchformer.text.tokenizer import N_SPECIALS, Tokenizer
 
 DATA = Path(__file__).parents[3] / "data" / "tiny"
-TEXT = [line for language in ("en", "de")
-        for line in (DATA / f"val.{language}").read_text(encoding="utf-8").splitlines()]
+TEXT = [
+    line for language in ("en", "de") for line in (DATA / f"val.{language}").read_text(encoding="utf-8").splitlines()
+]
 
 
 def learnt_naively(sentences, n_merges):
@@ -33,9 +26,18 @@ def learnt_naively(sentences, n_merges):
     return merges
 
 
-@pytest.mark.parametrize("sentence, words", [
-    ("Go home.", ["▁Go", "▁home", "."]), ("  two   spaces ", ["▁two", "▁spaces"]), ("", []), ("?!", ["▁?!"]),
-    ("B2 für A_b", ["▁B", "2", "▁für", "▁A", "_", "b"]), ("a▁b", ["▁a", "▁b"]), ("▁", ["▁", "▁"])])
+@pytest.mark.parametrize(
+    "sentence, words",
+    [
+        ("Go home.", ["▁Go", "▁home", "."]),
+        ("  two   spaces ", ["▁two", "▁spaces"]),
+        ("", []),
+        ("?!", ["▁?!"]),
+        ("B2 für A_b", ["▁B", "2", "▁für", "▁A", "_", "b"]),
+        ("a▁b", ["▁a", "▁b"]),
+        ("▁", ["▁", "▁"]),
+    ],
+)
 def test_words(sentence, words):
     assert words_of(sentence) == words
 
@@ -48,9 +50,17 @@ def test_pairs_are_counted_as_often_as_their_word_occurs():
     assert count_pairs({("a", "b", "a", "b"): 3, ("b", "a"): 4, ("c",): 9}) == {("a", "b"): 6, ("b", "a"): 7}
 
 
-@pytest.mark.parametrize("word, pair, merged", [
-    ("aaa", "aa", ("aa", "a")), ("aaaa", "aa", ("aa", "aa")), ("abcab", "ab", ("ab", "c", "ab")), ("b", "ab", ("b",)),
-    ("", "ab", ()), ("ba", "ab", ("b", "a"))])
+@pytest.mark.parametrize(
+    "word, pair, merged",
+    [
+        ("aaa", "aa", ("aa", "a")),
+        ("aaaa", "aa", ("aa", "aa")),
+        ("abcab", "ab", ("ab", "c", "ab")),
+        ("b", "ab", ("b",)),
+        ("", "ab", ()),
+        ("ba", "ab", ("b", "a")),
+    ],
+)
 def test_merge_runs_from_left_to_right(word, pair, merged):
     assert merge(tuple(word), tuple(pair)) == merged
 

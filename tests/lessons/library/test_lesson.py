@@ -41,8 +41,10 @@ def test_equal_arrays_are_printed_with_their_difference(capsys):
     lesson.same("zeros", np.zeros(3), np.zeros(3))
 
 
-@pytest.mark.parametrize("ours, complaint", [
-    (np.ones((2, 3)), "the shapes"), (np.array([1.0, 2.1]), "relative difference"), (np.array([1.0, np.nan]), "nan")])
+@pytest.mark.parametrize(
+    "ours, complaint",
+    [(np.ones((2, 3)), "the shapes"), (np.array([1.0, 2.1]), "relative difference"), (np.array([1.0, np.nan]), "nan")],
+)
 def test_different_arrays_are_an_error(ours, complaint):
     with pytest.raises(lesson.Unexpected, match=complaint):
         lesson.same("dx", ours, np.array([1.0, 2.0]))
@@ -99,7 +101,7 @@ def test_a_notebook_shows_it_under_the_cell(tmp_path, monkeypatch, capsys):
     monkeypatch.delattr(sys.modules["__main__"], "__file__", raising=False)
     monkeypatch.chdir(tmp_path)
     lesson.show(Figure(), "01_x", ALT)
-    image, = shown
+    (image,) = shown
     assert image.alt == ALT and (tmp_path / image.filename).exists()
     assert capsys.readouterr().out == ""
 

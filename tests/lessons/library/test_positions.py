@@ -42,8 +42,9 @@ def queries_keys_values(random):
 @pytest.mark.parametrize("k", [-5, 0, 1, 12])
 @pytest.mark.parametrize("d_model", [2, 10])
 def test_one_matrix_shifts_every_position(k, d_model):
-    np.testing.assert_allclose(sinusoids(20, 30, d_model) @ shift_matrix(k, d_model).T,
-                               sinusoids(20 + k, 30, d_model), rtol=0, atol=1e-13)
+    np.testing.assert_allclose(
+        sinusoids(20, 30, d_model) @ shift_matrix(k, d_model).T, sinusoids(20 + k, 30, d_model), rtol=0, atol=1e-13
+    )
 
 
 def test_it_is_a_rotation_and_steps_add_up():
@@ -78,7 +79,7 @@ def test_a_rotation_is_that_of_complex_numbers(random):
 
 def test_a_rotation_keeps_lengths_and_its_transpose_turns_back(random):
     x, y, places = random.normal(size=(B, T, H, K)), random.normal(size=(B, T, H, K)), np.arange(5, 5 + T)
-    assert np.allclose((rotated(x, places)**2).sum(axis=-1), (x**2).sum(axis=-1))
+    assert np.allclose((rotated(x, places) ** 2).sum(axis=-1), (x**2).sum(axis=-1))
     assert np.allclose(rotated(rotated(x, places), -places), x)
     assert np.isclose((rotated(x, places) * y).sum(), (x * rotated(y, -places)).sum())
 
@@ -121,8 +122,9 @@ def test_alibi_is_its_definition(random):
 
 
 @pytest.mark.parametrize("attention", [RotaryAttention, AlibiAttention])
-@pytest.mark.parametrize("mask", [Mask(), Mask(causal=True), Mask(np.array([6, 2, 0])),
-                                  Mask(np.array([4, 6, 5]), True)])
+@pytest.mark.parametrize(
+    "mask", [Mask(), Mask(causal=True), Mask(np.array([6, 2, 0])), Mask(np.array([4, 6, 5]), True)]
+)
 @pytest.mark.parametrize("rng", [None, DropoutKey(0, 1)])
 def test_backward_agrees_with_finite_differences(random, attention, mask, rng):
     report = gradcheck(attention(0.3), *queries_keys_values(random), mask, rng=rng)
@@ -168,7 +170,7 @@ def test_a_model_writes_word_by_word_as_it_reads_at_once(random, kind):
     at_once, _ = model.forward(source, target)
     state, steps = model.start(source), []
     for t in range(T):
-        logits, state = model.step(target[:, t:t + 1], state)
+        logits, state = model.step(target[:, t : t + 1], state)
         steps.append(logits[:, 0])
     assert np.allclose(np.stack(steps, axis=1), at_once, rtol=0, atol=1e-12)
 
@@ -187,8 +189,11 @@ def test_a_model_with_positions_knows_the_order_and_gradients_reach_its_embeddin
 def test_alibi_in_an_encoder_knows_left_from_right_by_the_mark_at_the_end_only(random):
     source, target = ids_of(random)
     backwards, but_the_last = source[1:, ::-1], np.roll(source[1:, ::-1], -1, axis=1)
-    for kind, mirrored, known in (("alibi", backwards, False), ("alibi", but_the_last, True),
-                                  ("rotary", backwards, True)):
+    for kind, mirrored, known in (
+        ("alibi", backwards, False),
+        ("alibi", but_the_last, True),
+        ("rotary", backwards, True),
+    ):
         model = model_with(kind)
         moved = np.abs(model.forward(mirrored, target[1:])[0] - model.forward(source[1:], target[1:])[0]).max()
         assert (moved > 1e-3) == known

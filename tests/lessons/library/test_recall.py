@@ -3,16 +3,7 @@
 import numpy as np
 import pytest
 
-from library.recall import (
-    READERS,
-    SYMBOLS,
-    AttentionReader,
-    FirstSymbol,
-    accuracy,
-    model_of,
-    sequences,
-    train,
-)
+from library.recall import READERS, SYMBOLS, AttentionReader, FirstSymbol, accuracy, model_of, sequences, train
 from library.recurrent import LSTM, RNN
 from scratchformer.nn.gradcheck import gradcheck
 
@@ -71,4 +62,4 @@ def test_the_readers_differ_in_what_their_names_say():
     np.testing.assert_array_equal(smaller.input.weight.data, rnn.input.weight.data)
     for part, of_usual, of_open in (0, 0, 0), (1, 1, 5), (2, 0, 0), (3, 0, 0):
         for lstm, bias in (usual, of_usual), (open_gate, of_open):
-            np.testing.assert_array_equal(lstm.input.bias.data[31 * part:31 * (part + 1)], bias)
+            np.testing.assert_array_equal(lstm.input.bias.data[31 * part : 31 * (part + 1)], bias)

@@ -54,8 +54,9 @@ def test_several_calls_before_their_backward_in_any_order(kind):
     (first, first_weights), (second, second_weights) = backward_alone(x, dh), backward_alone(other_x, other_dh)
     layer.zero_grad()
     (_, cache), (_, other_cache) = layer.forward(x, *states), layer.forward(other_x, *states)
-    for together, alone in zip([*layer.backward(dh, cache), *layer.backward(other_dh, other_cache)],
-                               [*first, *second], strict=True):
+    for together, alone in zip(
+        [*layer.backward(dh, cache), *layer.backward(other_dh, other_cache)], [*first, *second], strict=True
+    ):
         np.testing.assert_array_equal(together, alone)
     for parameter, one, two in zip(layer.parameters().values(), first_weights, second_weights, strict=True):
         np.testing.assert_allclose(parameter.grad, one + two, rtol=1e-12)

@@ -10,9 +10,14 @@ from scratchformer.nn.layers import Linear
 from scratchformer.nn.loss import cross_entropy
 
 N = 5
-KINDS = [dict(), dict(look=AdditiveAttention), dict(look=PlainMean), dict(look=DotAttention, told="rw"),
-         dict(look=AdditiveAttention, reader=Linear, writer=Linear, told="rw"),
-         dict(look=AdditiveAttention, reader=RNN, writer=Linear, told="w")]
+KINDS = [
+    dict(),
+    dict(look=AdditiveAttention),
+    dict(look=PlainMean),
+    dict(look=DotAttention, told="rw"),
+    dict(look=AdditiveAttention, reader=Linear, writer=Linear, told="rw"),
+    dict(look=AdditiveAttention, reader=RNN, writer=Linear, told="w"),
+]
 
 
 def test_the_answer_is_the_source_turned_round_and_what_is_read_is_one_place_behind():
@@ -49,8 +54,9 @@ def test_the_whole_model_has_the_gradient_of_its_loss(options):
         parameter.data[...] = middle - 1e-5 * direction
         below = loss()
         parameter.data[...] = middle
-        np.testing.assert_allclose((parameter.grad * direction).sum(), (above - below) / 2e-5, rtol=1e-6, atol=1e-7,
-                                   err_msg=name)
+        np.testing.assert_allclose(
+            (parameter.grad * direction).sum(), (above - below) / 2e-5, rtol=1e-6, atol=1e-7, err_msg=name
+        )
 
 
 def test_places_are_told_by_a_second_one():

@@ -38,8 +38,9 @@ def test_a_cut_wire_changes_the_logits_and_no_shape(wire):
 def test_the_store_holds_the_parameters_that_are_left(wire):
     whole, cut_one = model(), cut(model(), wire)
     assert cut_one.store.data.size == sum(parameter.data.size for parameter in cut_one.parameters().values())
-    assert (cut_one.store.data.size < whole.store.data.size) == (wire in ("memory", "encoder attention",
-                                                                          "decoder attention"))
+    assert (cut_one.store.data.size < whole.store.data.size) == (
+        wire in ("memory", "encoder attention", "decoder attention")
+    )
 
 
 @pytest.mark.parametrize("seed", range(3))
