@@ -54,7 +54,7 @@ def test_the_figures_are_within_their_tolerances(ledger, figures):
     results, matrix = figures
     assert all(entry["worst"] < 1e-6 for entry in results["gradients"].values())
     assert all(value < 1e-10 for value in ledger.oracle_of_layers(results).values())
-    assert all(ledger.is_caught(matrix[mutant.name]) for mutant in ledger.MUSEUM)
+    assert all(ledger.is_caught(matrix[mutant.name]) for mutant in ledger.MUTANTS)
     assert results["coverage"]["percent"] >= 98
 
 
@@ -62,8 +62,8 @@ def test_the_matrix_is_of_the_mutants_as_they_are(ledger, figures):
     from matrix import patches_digest
 
     matrix = figures[1]
-    assert matrix.keys() == {mutant.name for mutant in ledger.MUSEUM}
-    for mutant in ledger.MUSEUM:
+    assert matrix.keys() == {mutant.name for mutant in ledger.MUTANTS}
+    for mutant in ledger.MUTANTS:
         assert matrix[mutant.name]["patches"] == patches_digest(mutant), f"{mutant.name} has changed: make ledger"
 
 

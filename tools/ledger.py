@@ -27,7 +27,7 @@ PAGE, README, MAP = ROOT / "docs" / "correctness.md", ROOT / "README.md", ROOT /
 MARKS = "<!-- what `make ledger` writes -->\n", "<!-- end of what it writes -->\n"
 sys.path += [str(ROOT / folder) for folder in ("tests/mutants", "tests/oracle", "benchmarks")]
 
-from museum import CLASSIC, MUSEUM  # noqa: E402
+from mutants import CLASSIC, MUTANTS  # noqa: E402
 
 from scratchformer.config import tomllib  # noqa: E402
 
@@ -99,7 +99,7 @@ def coverage() -> dict[str, Any]:
 
 def doctor() -> dict[str, list[str]]:
     """Bug of the model -> whom doctor suspects when it is planted."""
-    planted = [mutant.name for mutant in MUSEUM if mutant.suspect]
+    planted = [mutant.name for mutant in MUTANTS if mutant.suspect]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return dict(zip(planted, pool.map(suspects_of, planted)))
 
@@ -153,7 +153,7 @@ and these, whether a layer keeps its contract (no state of a call, nothing writt
 ## The bug museum
 
 Bugs of public implementations, and the classic ones, planted one at a time in our code
-([`museum.py`](../tests/mutants/museum.py)). The numbers say how many tests of each kind fail; a dot, that this kind of
+([`mutants.py`](../tests/mutants/mutants.py)). The numbers say how many tests of each kind fail; a dot, that this kind of
 test would not have noticed. *doctor*: whom `scratchformer doctor` suspects when the bug is planted, in bold where that
 is right; a dash where it is no fault of the model.
 
@@ -196,7 +196,7 @@ def page(results: dict[str, Any], matrix: dict[str, Any]) -> str:
         flow=bullets(sentences_of("tests/nn/test_flow.py")),
         contract=bullets(sentences_of("tests/nn/test_contract.py")),
         mutants=table(["planted bug", "found in", *LEGS.values(), "doctor"], mutant_rows(results, matrix)),
-        museum=bullets(f"**{mutant.name}**: {mutant.what}" for mutant in MUSEUM),
+        museum=bullets(f"**{mutant.name}**: {mutant.what}" for mutant in MUTANTS),
         says=table(["paper", "says", "code", "tests"], map(map_row, paper["says"])),
         departures=table(list(columns.values()), ([entry[key] for key in columns] for entry in paper["departure"])),
     )
@@ -217,9 +217,9 @@ def scientific(number: float) -> str:
 def summary(results: dict[str, Any], matrix: dict[str, Any]) -> str:
     """The table that README shows."""
     gradients, alone, lines = results["gradients"], oracle_of_layers(results), results["coverage"]
-    unseen = sum(not failed(matrix[mutant.name], "gradients") for mutant in MUSEUM)
-    public = sum(mutant.origin != CLASSIC for mutant in MUSEUM)
-    of_model = [mutant for mutant in MUSEUM if mutant.suspect]
+    unseen = sum(not failed(matrix[mutant.name], "gradients") for mutant in MUTANTS)
+    public = sum(mutant.origin != CLASSIC for mutant in MUTANTS)
+    of_model = [mutant for mutant in MUTANTS if mutant.suspect]
     hits = sum(mutant.suspect in results["doctor"][mutant.name] for mutant in of_model)
     return table(
         ["proof", "result"],
@@ -240,9 +240,9 @@ def summary(results: dict[str, Any], matrix: dict[str, Any]) -> str:
             [
                 f"planted bugs that the tests catch; {public} were found in public implementations, "
                 "the others are classics",
-                f"{sum(is_caught(matrix[mutant.name]) for mutant in MUSEUM)} of {len(MUSEUM)}",
+                f"{sum(is_caught(matrix[mutant.name]) for mutant in MUTANTS)} of {len(MUTANTS)}",
             ],
-            ["... that gradient checks alone would not have noticed", f"{unseen} of {len(MUSEUM)}"],
+            ["... that gradient checks alone would not have noticed", f"{unseen} of {len(MUTANTS)}"],
             [
                 "... of the model, for which `scratchformer doctor` names the right suspect",
                 f"{hits} of {len(of_model)}",
@@ -257,7 +257,7 @@ def summary(results: dict[str, Any], matrix: dict[str, Any]) -> str:
 
 def layer_rows(results: dict[str, Any]) -> Iterator[list[str]]:
     for layer, entry in results["gradients"].items():
-        planted = sum(mutant.suspect == layer for mutant in MUSEUM)
+        planted = sum(mutant.suspect == layer for mutant in MUTANTS)
         yield [
             f"`{layer}`",
             str(entry["cases"]),
@@ -283,7 +283,7 @@ def sentences_of(file: str) -> Iterator[str]:
 
 
 def mutant_rows(results: dict[str, Any], matrix: dict[str, Any]) -> Iterator[list[str]]:
-    for mutant in MUSEUM:
+    for mutant in MUTANTS:
         found = matrix[mutant.name]
         named = [f"**{name}**" if name == mutant.suspect else name for name in results["doctor"].get(mutant.name, [])]
         yield [

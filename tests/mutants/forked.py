@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from museum import ROOT, Mutant
+from mutants import ROOT, Mutant
 from plant import run
 
 LIBRARIES = [

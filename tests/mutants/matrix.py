@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import tally
-from museum import MUSEUM, ROOT, Mutant
+from mutants import MUTANTS, ROOT, Mutant
 from plant import mutant_named
 
 LEGS = {
@@ -121,7 +121,7 @@ class Matrix:
             "patches": patches_digest(mutant),
             "legs": {leg: known[leg] for leg in LEGS if leg in known},
         }
-        self.known = {mutant.name: self.known[mutant.name] for mutant in MUSEUM if mutant.name in self.known}
+        self.known = {mutant.name: self.known[mutant.name] for mutant in MUTANTS if mutant.name in self.known}
         temporary = self.path.with_name(f".{self.path.name}.partial")
         temporary.write_text(json.dumps(self.known, indent=1) + "\n", encoding="utf-8")
         os.replace(temporary, self.path)
@@ -162,7 +162,7 @@ def main() -> None:
     parser.add_argument("--leg", action="append", choices=LEGS, help="may be given several times (default: all)")
     parser.add_argument("mutants", nargs="*", metavar="MUTANT", help="names (default: all)")
     arguments = parser.parse_args()
-    mutants = [mutant_named(name) for name in arguments.mutants] or MUSEUM
+    mutants = [mutant_named(name) for name in arguments.mutants] or MUTANTS
     for line in fill(Matrix(arguments.out), mutants, arguments.leg or list(LEGS), arguments.jobs):
         print(line, flush=True)
 

@@ -13,7 +13,7 @@ import sys
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 
-from museum import MUSEUM, ROOT, Mutant, Patch
+from mutants import MUTANTS, ROOT, Mutant, Patch
 
 
 class PatchedSource(SourceFileLoader):
@@ -61,10 +61,10 @@ def plant(mutant: Mutant) -> None:
 
 def mutant_named(name: str) -> Mutant:
     """Ends the program, with code 2 and the nearest names, if there is none of this name."""
-    by_name = {mutant.name: mutant for mutant in MUSEUM}
+    by_name = {mutant.name: mutant for mutant in MUTANTS}
     if name not in by_name:
         near = [other for other in by_name if name in other] or difflib.get_close_matches(name, by_name)
-        print(f"no mutant {name!r} in tests/mutants/museum.py; near it: {', '.join(near) or 'none'}", file=sys.stderr)
+        print(f"no mutant {name!r} in tests/mutants/mutants.py; near it: {', '.join(near) or 'none'}", file=sys.stderr)
         sys.exit(2)
     return by_name[name]
 

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from forked import run_planted
-from museum import MUSEUM
+from mutants import MUTANTS
 
 
 @pytest.mark.slow
@@ -17,7 +17,7 @@ def test_three_of_four_planted_bugs_are_traced_to_their_place(tmp_path):
         assert ended.stderr == ""
         return json.loads(ended.stdout.splitlines()[-1])["suspects"], ended.returncode
 
-    mutants = [mutant for mutant in MUSEUM if mutant.suspect]
+    mutants = [mutant for mutant in MUTANTS if mutant.suspect]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         named = list(pool.map(suspects_of, mutants))
     missed = {

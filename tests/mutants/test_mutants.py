@@ -10,10 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import tally
 from forked import run_planted
-from museum import CLASSIC, MUSEUM, ROOT, SUSPECTS, Patch
+from mutants import CLASSIC, MUTANTS, ROOT, SUSPECTS, Patch
 from plant import plant
 
-EVERY_MUTANT = pytest.mark.parametrize("mutant", MUSEUM, ids=lambda mutant: mutant.name)
+EVERY_MUTANT = pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 
 
 def patched(mutant):
@@ -29,11 +29,11 @@ def patched(mutant):
 
 
 def test_there_are_many_and_no_two_have_one_name():
-    assert len({mutant.name for mutant in MUSEUM}) == len(MUSEUM) >= 30
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 30
 
 
 def test_no_two_are_the_same_bug():
-    assert len({str(sorted(patched(mutant).items())) for mutant in MUSEUM}) == len(MUSEUM)
+    assert len({str(sorted(patched(mutant).items())) for mutant in MUTANTS}) == len(MUTANTS)
 
 
 @EVERY_MUTANT
@@ -64,7 +64,7 @@ def test_a_patch_that_fits_nowhere_or_twice_is_refused():
 def test_what_is_imported_already_cannot_be_planted():
     before = list(sys.meta_path)
     with pytest.raises(RuntimeError, match="ops.py is imported already: too late to plant softmax-divided-by-batch"):
-        plant(MUSEUM[0])
+        plant(MUTANTS[0])
     assert sys.meta_path == before
 
 
@@ -99,7 +99,7 @@ def outcomes(request, tmp_path_factory):
         ended = run_planted(mutant, "pytest", [*tally.options(path), "-x", mutant.caught_by], folder)
         return ended.returncode, tally.read(path), ended.stdout + ended.stderr
 
-    mutants = [mutant for mutant in MUSEUM if mutant.name in wanted]
+    mutants = [mutant for mutant in MUTANTS if mutant.name in wanted]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return dict(zip([mutant.name for mutant in mutants], pool.map(outcome, mutants)))
 
@@ -114,11 +114,11 @@ def test_the_tests_catch_it(outcomes, mutant):
 
 @pytest.mark.slow
 def test_where_nothing_is_planted_the_same_tests_pass(tmp_path):
-    process = tally.run_pytest(None, sorted({mutant.caught_by for mutant in MUSEUM}), tmp_path / "tally")
+    process = tally.run_pytest(None, sorted({mutant.caught_by for mutant in MUTANTS}), tmp_path / "tally")
     assert process.returncode == 0, process.stdout
     tests = tally.read(tmp_path / "tally")
     assert {verdict for verdict, _ in tests} == {"passed"}
-    for mutant in MUSEUM:
+    for mutant in MUTANTS:
         assert any(name.startswith(mutant.caught_by) for _, name in tests)
 
 

@@ -1,6 +1,6 @@
 """The bug museum: real bugs of public Transformers, and the classic ones, as small patches of our own code.
 
-Each is planted alone and in memory (`plant.py`), and the tests must catch it (`test_museum.py`); `matrix.py` tells
+Each is planted alone and in memory (`plant.py`), and the tests must catch it (`test_mutants.py`); `matrix.py` tells
 which tests do and which do not. `origin` says where the bug was found: a public implementation as owner/repository, or
 "classic" for those that everybody makes once.
 
@@ -116,7 +116,7 @@ IN_LOOP = "tests/training/test_loop.py::test_"
 IN_RANKS = "tests/training/test_ranks.py::test_"
 IN_RESUME = "tests/training/test_resume.py::test_"
 
-MUSEUM = [
+MUTANTS = [
     # Attention --------------------------------------------------------------------------------------------------------
     Mutant(
         "softmax-divided-by-batch",
