@@ -1,28 +1,37 @@
-# Two commands for a newcomer, `make demo` and `make test`; both build their own environment in .venv.
+# For a newcomer: `make demo`, `make test` and `make test-all`. They build their own environment in .venv.
 
 PYTHON ?= python3
-# What `make test` installs: EXTRAS=test,oracle adds PyTorch, and with it the tests that compare with it; kernels adds
-# NVIDIA's compiler, and with it the test that compiles kernels.cu for GPUs.
+# What the tests install: EXTRAS=test,oracle adds PyTorch, and the tests that compare with it; EXTRAS=test,kernels adds
+# NVIDIA's compiler, and the tests that compile kernels.cu for GPUs.
 EXTRAS ?= test
 # The layout of lessons is made for their pages, and wrong answers are as a learner types them.
 BLACK = black --line-length 120 --skip-magic-trailing-comma scratchformer lessons/library tests tools benchmarks \
 	--extend-exclude tests/lessons/exercises/wrong
 
-.PHONY: demo test check format lessons lessons-check ledger bench clean
+# All cores; a worker that has nothing left to do takes tests from another one.
+PYTEST = $(BIN)python -m pytest --numprocesses auto --dist worksteal
+
+.PHONY: demo test test-all check format lessons lessons-check ledger bench clean
 
 demo: .venv/installed
 	.venv/bin/scratchformer demo --out runs/demo
 
-test: .venv/extras-$(EXTRAS)
-	$(MAKE) check BIN=.venv/bin/
+# The short proof, in minutes: lint, types, and all tests that are not marked slow.
+test: BIN = .venv/bin/
+test: .venv/extras-$(EXTRAS) check
 
-# Lint, types and all tests, on all cores, in the environment that is active (or in BIN).
+# Everything: the short proof, then the tests that are marked slow.
+test-all: BIN = .venv/bin/
+test-all: test
+	$(PYTEST) -m slow
+
+# What `make test` runs, in the environment that is active.
 check:
 	$(BIN)$(BLACK) --check --quiet
 	$(BIN)flake8
 	$(BIN)isort --check --diff --quiet .
 	$(BIN)mypy
-	$(BIN)python -m pytest --numprocesses auto --dist loadfile
+	$(PYTEST) -m "not slow"
 
 # Let black and isort lay out the code.
 format:
