@@ -1,16 +1,16 @@
-"""The one exception that is meant for the person at the keyboard, and others in its manner."""
+"""The exception for mistakes of the user, and the messages of other exceptions in one line."""
 
 
 class UserError(ValueError):
-    """Bad input or a state only the user can mend. The message is one line that says what is wrong and where.
+    """Bad input, or a state that only the user can repair. The message is one line that says what is wrong and where.
 
-    The command line prints the message alone and exits with code 2; every other exception is a bug of ours and keeps
-    its traceback.
+    The command line prints only the message and exits with code 2; every other exception is a bug and keeps its
+    traceback.
     """
 
 
 def in_one_line(error: BaseException) -> str:
-    """What somebody else's error says: its first line, or its last if that is where it names its cause."""
+    """The first line of an exception's message, or the last one if that is where it names the original error."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if not lines:
         return type(error).__name__

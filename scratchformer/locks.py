@@ -1,4 +1,4 @@
-"""A directory that one process has for itself: no two shall train in one run, or write one preparation."""
+"""Lock a directory, so that no two processes train in the same run or write the same prepared corpus."""
 
 import fcntl
 import os
@@ -10,9 +10,9 @@ from scratchformer.errors import UserError
 
 
 def lock(directory: Path, complaint: str) -> int:
-    """A file descriptor; as long as it is open, others get the complaint. The system closes it if the process dies.
+    """Lock the directory until the file descriptor that is returned is closed; the system does so if the process dies.
 
-    Raises: UserError, "DIRECTORY: complaint", if another process has the directory.
+    Raises UserError, "DIRECTORY: complaint", if another process holds the lock.
     """
     descriptor = os.open(directory, os.O_RDONLY)
     try:
@@ -20,14 +20,14 @@ def lock(directory: Path, complaint: str) -> int:
     except BlockingIOError:
         os.close(descriptor)
         raise UserError(f"{directory}: {complaint}") from None
-    except OSError:  # a file system without locks
+    except OSError:  # this file system has no locks
         pass
     return descriptor
 
 
 @contextmanager
-def alone_in(directory: Path, complaint: str) -> Iterator[None]:
-    """`lock` for the time of a block."""
+def locked(directory: Path, complaint: str) -> Iterator[None]:
+    """Hold the lock for the duration of a block."""
     descriptor = lock(directory, complaint)
     try:
         yield

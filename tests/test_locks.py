@@ -7,11 +7,11 @@ import sys
 import pytest
 
 from scratchformer.errors import UserError
-from scratchformer.locks import alone_in, lock
+from scratchformer.locks import lock, locked
 
 
 def test_one_at_a_time(tmp_path):
-    with alone_in(tmp_path, "somebody is here"):
+    with locked(tmp_path, "somebody is here"):
         with pytest.raises(UserError, match=f"^{tmp_path}: somebody is here$"):
             lock(tmp_path, "somebody is here")
     os.close(lock(tmp_path, "somebody is here"))

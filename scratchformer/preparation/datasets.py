@@ -14,7 +14,7 @@ from itertools import chain
 from pathlib import Path
 
 from scratchformer.errors import UserError
-from scratchformer.locks import alone_in
+from scratchformer.locks import locked
 from scratchformer.preparation.download import RemoteFile, download, partial_of, size_of
 from scratchformer.preparation.unpacking import text_of_sgml, unpack
 from scratchformer.text.corpora import CorpusFiles, ParallelFiles
@@ -85,7 +85,7 @@ def fetch(dataset: Dataset, directory: Path, mirror: str = "", tell: Callable[[s
     downloads = directory / "downloads"
     try:
         downloads.mkdir(parents=True, exist_ok=True)
-        with alone_in(downloads, "another process is downloading into this directory"):
+        with locked(downloads, "another process is downloading into this directory"):
             texts_of = wanted(dataset, directory)
             require_room(texts_of, directory)
             for origin, texts in texts_of.items():

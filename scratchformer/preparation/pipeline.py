@@ -29,7 +29,7 @@ from tqdm import tqdm
 
 from scratchformer.errors import UserError
 from scratchformer.files import make_directory, replace_text, whole_file
-from scratchformer.locks import alone_in
+from scratchformer.locks import locked
 from scratchformer.preparation.cleaning import Cleaner, Counts, Limits, n_repeated, normalized
 from scratchformer.preparation.prepared import (
     FORMAT,
@@ -122,7 +122,7 @@ def prepare(files: CorpusFiles, out: Path, options: Options = Options(), tell: T
     files = existing(files)
     require_own_directory(out, options.languages)
     require_apart(files, out)
-    with alone_in(out, "another process is preparing it"):
+    with locked(out, "another process is preparing it"):
         stages = Stages(out, tell)
         clean = stages.take(
             "clean",

@@ -15,8 +15,8 @@ import pytest
 
 from scratchformer.cli import main
 from scratchformer.errors import UserError
-from scratchformer.locks import alone_in
-from scratchformer.preparation import pipeline as preparation
+from scratchformer.locks import locked
+from scratchformer.preparation import pipeline
 from scratchformer.preparation.pipeline import Options, copy_text, prepare, require_own_directory, sampled_lines
 from scratchformer.preparation.prepared import PreparedCorpus, read_manifest
 from scratchformer.text.batches import encode_pairs
@@ -71,7 +71,7 @@ def write_corpus(directory, packed=False):
 
 @pytest.fixture(autouse=True)
 def several_blocks(monkeypatch):
-    monkeypatch.setattr(preparation, "LINES_PER_BLOCK", 70)
+    monkeypatch.setattr(pipeline, "LINES_PER_BLOCK", 70)
 
 
 @pytest.fixture(scope="module")
@@ -262,7 +262,7 @@ KILLED = """
 import os, signal
 from pathlib import Path
 from scratchformer import files
-from scratchformer.preparation import pipeline as preparation
+from scratchformer.preparation import pipeline
 from scratchformer.text.corpora import CorpusFiles, ParallelFiles
 from scratchformer.preparation.pipeline import Options, prepare
 
@@ -275,7 +275,7 @@ def dying(function, calls):
     dying.calls = 0
     return call
 
-preparation.LINES_PER_BLOCK = 70
+pipeline.LINES_PER_BLOCK = 70
 {place} = dying({place}, {calls})
 prepare({files!r}, Path({out!r}), {options!r}, lambda line: None)
 """
@@ -292,12 +292,12 @@ def kill(place, calls, files, out):
 @pytest.mark.parametrize(
     "place, calls, done_before",
     [
-        ("preparation.Cleaner.__call__", 3, 0),
+        ("pipeline.Cleaner.__call__", 3, 0),
         ("files.os.replace", 7, 0),
-        ("preparation.Tokenizer.train", 1, 1),
-        ("preparation.Encoder.__call__", 4, 2),
+        ("pipeline.Tokenizer.train", 1, 1),
+        ("pipeline.Encoder.__call__", 4, 2),
         ("files.os.replace", 14, 2),
-        ("preparation.manifest_of", 1, 3),
+        ("pipeline.manifest_of", 1, 3),
     ],
 )
 def test_a_killed_preparation_goes_on_and_ends_the_same(prepared, files, tmp_path, files_of, place, calls, done_before):
@@ -344,7 +344,7 @@ def test_no_test_text_outlives_a_killed_preparation(prepared, files, tmp_path, f
     out, without = tmp_path / "killed", files._replace(test=None)
     if had_test_text:
         prepared("killed")
-    kill("preparation.n_repeated", 1, without if had_test_text else files, out)
+    kill("pipeline.n_repeated", 1, without if had_test_text else files, out)
     assert (out / "test.en").exists()
     _, told = prepared("killed", without)
     assert "clean" in done_again(told) and same_files(files_of, out, fresh, but=())
@@ -359,7 +359,7 @@ def test_the_test_text_that_somebody_has_put_there_stays(prepared, files):
 
 def test_another_format_redoes_everything(prepared, monkeypatch):
     prepared()
-    monkeypatch.setattr(preparation, "FORMAT", preparation.FORMAT + 1)
+    monkeypatch.setattr(pipeline, "FORMAT", pipeline.FORMAT + 1)
     assert done_again(prepared()[1]) == ["clean", "vocabulary", "encode"]
 
 
@@ -518,7 +518,7 @@ def test_a_text_that_is_lost_on_the_way(tmp_path):
 
 def test_two_at_once(spoilt, tmp_path):
     (tmp_path / "out").mkdir()
-    with alone_in(tmp_path / "out", ""):
+    with locked(tmp_path / "out", ""):
         assert "another process is preparing it" in spoilt(lambda directory: None)
 
 
@@ -574,13 +574,13 @@ def test_a_terminal_shows_how_far_a_stage_is(files, tmp_path, monkeypatch):
 ENDLESS = """
 import sys
 from scratchformer import cli
-from scratchformer.preparation import pipeline as preparation
+from scratchformer.preparation import pipeline
 
-def endless(*arguments, stream_blocks=preparation.stream_blocks):
+def endless(*arguments, stream_blocks=pipeline.stream_blocks):
     while True:
         yield from stream_blocks(*arguments)
 
-preparation.stream_blocks = endless
+pipeline.stream_blocks = endless
 sys.exit(cli.main(sys.argv[1:]))
 """
 """`scratchformer`, which finds no end of the text: a signal finds it at work, however late it comes."""
