@@ -443,7 +443,8 @@ for name, model, ids, lo, hi in [("mask and shift", models[True, 0], test_read, 
 #
 # In cross-attention (lesson 04) `x` is the sentence being written and asks, and `memory` answers: it gives keys and
 # values. In one published NumPy Transformer the memory gives queries and keys, and `x` the values
-# (`cross-attention-mixes-its-inputs` in [the ledger](../docs/correctness.md)). The gradient of that layer is right.
+# (`cross-attention-mixes-its-inputs` in [the correctness
+# report](../docs/correctness.md)). The gradient of that layer is right.
 # Here it is, without its weight matrices:
 
 # %%

@@ -332,7 +332,7 @@ measure("sqrt(D) forgotten in backward",
 # %% [markdown]
 # Both kinds of mistake have been published. One NumPy implementation forgets the factor on the way back, so that the
 # gradient of its shared matrix has the wrong mixture; another drops the share of the scores. (Both are in [the
-# ledger](../docs/correctness.md), as `embedding-gradient-not-scaled` and `tied-gradient-dropped`.)
+# correctness report](../docs/correctness.md), as `embedding-gradient-not-scaled` and `tied-gradient-dropped`.)
 #
 # The library needs no code for the sum. The layers hold one `Parameter`, and each backward *adds* into its `grad`. Here
 # is its whole model, of one layer each, against central differences:

@@ -537,7 +537,7 @@ show(figure, "09_asked", alt="Share right at places never asked for, six tables,
 #   [lessons/library/positions.py](../lessons/library/positions.py); tests in
 #   [tests/nn/test_model.py](../tests/nn/test_model.py) and [tests/nn/test_flow.py](../tests/nn/test_flow.py). Public
 #   implementations with other speeds are `positions-of-base-100000` and `positions-without-pairs` in
-#   [the ledger](../docs/correctness.md).
+#   [the correctness report](../docs/correctness.md).
 
 # %%
 ours, theirs = PE[:100], waves(np.arange(100), 10000.0 ** (-np.arange(256) / 255))

@@ -682,7 +682,7 @@ for V in 37_000, 41_000:
 # - *Differs from the paper:* the projections of the attentions have biases, as in the authors' first public code; the
 #   equations have none (`attention_bias=False`). *Differs from that code:* the decoder starts from a learned `<s>`, not
 #   from zeros. `norm="pre"` puts the norm before each sublayer, with one more at the end of each stack: lesson 12. [The
-#   ledger](../docs/correctness.md) has all departures.
+#   correctness report](../docs/correctness.md) has all departures.
 # - *Differs from this page:* dropout goes into every box and behind the positions, with keys of its own for each
 #   place. In training the logits are made some rows at a time, for real words only (`loss_backward`).
 #

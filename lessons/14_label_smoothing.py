@@ -249,8 +249,8 @@ with np.errstate(invalid="ignore", divide="ignore"):
 #
 # **The mean.** The loss of a batch is the sum over its real tokens, divided by their number. Divided by positions, it
 # would shrink with the padding; a public NumPy Transformer does so (`loss-averaged-over-padding` in [the
-# ledger](../docs/correctness.md)). In a mean of the sentences' means, a token of a sentence of 2 would weigh
-# $\frac{1}{2}$, one of a sentence of 9 $\frac{1}{9}$. So this library adds up sums, and divides once.
+# correctness report](../docs/correctness.md)). In a mean of the sentences' means, a token of a sentence of 2 would
+# weigh $\frac{1}{2}$, one of a sentence of 9 $\frac{1}{9}$. So this library adds up sums, and divides once.
 #
 # ## Backward
 #

@@ -124,8 +124,8 @@ def words_right(ids, batch):
 
 # %% [markdown]
 # Eight bugs can be planted in this program. Each is a mistake that public implementations or many beginners have
-# made; [the ledger](../docs/correctness.md) names where each was found. A bug replaces one or two functions of the
-# library for a while. The cell is folded; you need not read it now.
+# made; [the correctness report](../docs/correctness.md) names where each was found. A bug replaces one or two
+# functions of the library for a while. The cell is folded; you need not read it now.
 
 # %% Eight bugs
 soft, soft_back, decode, linear_back = Ops.masked_softmax, Ops.masked_softmax_backward, Decoder.forward, Linear.backward
@@ -482,20 +482,19 @@ show(figure, "16_hunt", alt="Table of eight bugs and eight checks. Each check "
 #
 # ## Experiment 2: a hundred bugs
 #
-# Eight bugs chosen by the author of a page prove little. The repository keeps a museum,
-# [tests/mutants/museum.py](../tests/mutants/museum.py): mistakes found in public implementations and the classic
-# ones, planted one at a time. Recorded are the tests that fail for each.
+# Eight bugs chosen by the author of a page prove little. The repository keeps a list of mutants,
+# [tests/mutants/mutants.py](../tests/mutants/mutants.py): mistakes found in public implementations and classic
+# ones, planted one at a time. For each, it is recorded which kinds of tests fail.
 
 # %%
-museum = json.loads((ROOT / "benchmarks/results/mutants.json").read_text(encoding="utf-8"))
-noticed = {bug: [kind for kind, tests in entry["legs"].items() if tests["failed"]] for bug, entry in museum.items()}
-measure("bugs in the museum", len(museum), 104, 104)
+noticed = json.loads((ROOT / "benchmarks/results/mutants.json").read_text(encoding="utf-8"))
+measure("mutants", len(noticed), 104, 104)
 measure("not noticed by any gradient check", sum("gradients" not in kinds for kinds in noticed.values()), 80, 80)
 alone = {kinds[0] for kinds in noticed.values() if len(kinds) == 1}
 measure("kinds of tests that notice something alone", len(alone), 5, 5)
 
 # %% [markdown]
-# Three quarters of the museum pass every gradient check. The tests are of eight kinds, much like the checks of this
+# Three quarters of the mutants pass every gradient check. The tests are of eight kinds, much like the checks of this
 # page, and five of them notice something that no other kind does. These are shares of a collection, not of the bugs
 # that people make.
 #
@@ -515,8 +514,8 @@ measure("probes that fail, of three", len(failed), 2, 2)
 
 # %% [markdown]
 # It names the layer and two reasons: the scores begin with a variance far from 1, and attention's formula, written
-# once more, gives something else. [The ledger](../docs/correctness.md) lists whom it suspects for the bugs of the
-# museum. It is tested on them, so that list says little about a bug that nobody has thought of.
+# once more, gives something else. [The correctness report](../docs/correctness.md) lists what it suspects for each
+# mutant. It is tested on them, so that list says little about a bug that nobody has thought of.
 #
 # ## Check the claim
 #
@@ -558,9 +557,9 @@ measure("the most steps that one takes", max(late), 101, 399)
 # - In the library: [nn/gradcheck.py](../scratchformer/nn/gradcheck.py), the flow tests in
 #   [tests/nn/test_flow.py](../tests/nn/test_flow.py), and doctor in
 #   [doctor](../scratchformer/doctor/diagnosis.py).
-# - Where the bugs come from, by the ledger: "no causal mask" (YVSemlani/numpy-transformer), "softmax / batch"
-#   (AkiRusProd/numpy-transformer), "scaled by d_model" (AkiRusProd/numpy-nn-model); the others are classics. "Gradient
-#   cut loose" sits in the output matrix there, and in every `Linear` here.
+# - Where the bugs come from, by the correctness report: "no causal mask" (YVSemlani/numpy-transformer),
+#   "softmax / batch" (AkiRusProd/numpy-transformer), "scaled by d_model" (AkiRusProd/numpy-nn-model); the others are
+#   classics. "Gradient cut loose" sits in the output matrix there, and in every `Linear` here.
 #
 # ## Exercises
 #

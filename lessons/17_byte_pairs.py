@@ -517,7 +517,8 @@ measure("    bits for each character", bits, 0.94, 1)
 #   (2016), *Neural Machine Translation of Rare Words with Subword Units*, merges characters within words.
 # - *Differs:* the public data of the paper's experiment was made with the program subword-nmt, on text that another
 #   program, Moses, had cut into words and signs. It has about 36,500 different pieces, in a matrix of 40,960 rows
-#   ([the ledger](../docs/correctness.md)). This library learns from plain text, so that decoding gives it back.
+#   ([the correctness report](../docs/correctness.md)). This library learns from plain text, so that decoding gives it
+#   back.
 # - In the library: `Tokenizer` in [text/tokenizer.py](../scratchformer/text/tokenizer.py) fixes the options of
 #   sentencepiece; the functions of this page are in [library/byte_pairs.py](../lessons/library/byte_pairs.py), and
 #   [their tests](../tests/lessons/library/test_byte_pairs.py) compare the two. `vocab_size` counts the

@@ -310,7 +310,7 @@ same("float64: four micro-batches and one batch", in_four, at_once)
 library_plan, team = BatchPlan(pairs, 128, accumulation=4, seed=0), Team(model, threads=1)
 model.zero_grad()
 _, n_tokens = team.loss_backward(library_plan.micro_batches(step), TrainingConfig(eps_ls=0.1), step=1)
-team.mean_inplace(n_tokens)
+team.average_inplace(n_tokens)
 same("float64: the library's step and one batch", model.store.grad, at_once)
 single = small_model(0)
 coarse = [add_up(single, [pairs.batch(part) for part in cut(step, size)])[0] for size in (24, 6)]
@@ -553,7 +553,7 @@ measure("never divided: the long third changes by, mean", long_third[never_divid
 #   [training/loop.py](../scratchformer/training/loop.py), threads that take a micro-batch each in
 #   [training/team.py](../scratchformer/training/team.py), tests in [test_batches.py](../tests/text/test_batches.py) and
 #   [test_loop.py](../tests/training/test_loop.py). Bugs of others: `mean-of-means`, `short-sentences-first`,
-#   `partial-accumulation-divided-in-full` and `remainder-dropped` in [the ledger](../docs/correctness.md).
+#   `partial-accumulation-divided-in-full` and `remainder-dropped` in [the correctness report](../docs/correctness.md).
 #
 # ## Exercises
 #

@@ -1,11 +1,10 @@
-"""The bug museum: real bugs of public Transformers, and the classic ones, as small patches of our own code.
+"""The mutants: bugs found in public Transformers, and classic ones, as small patches of our own code.
 
-Each is planted alone and in memory (`plant.py`), and the tests must catch it (`test_mutants.py`); `matrix.py` tells
-which tests do and which do not. `origin` says where the bug was found: a public implementation as owner/repository, or
-"classic" for those that everybody makes once.
+One is planted at a time, in memory (`plant.py`), and the test that it names must fail (`test_mutants.py`). `matrix.py`
+finds out which other suites catch it.
 
-A bug in forward mostly comes with its own right gradient, as automatic differentiation would give it. So finite
-differences cannot see it, and other tests must.
+A bug in forward mostly comes with its own correct gradient, as automatic differentiation would give it. Finite
+differences cannot see such a bug, so other tests must.
 """
 
 from pathlib import Path
@@ -15,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Patch(NamedTuple):
-    """Replace `before` by `after` in a file; `before` must occur there exactly once."""
+    """Replace `before`, which must occur exactly once in the file, by `after`."""
 
     file: str
     before: str
@@ -30,12 +29,12 @@ class Patch(NamedTuple):
 class Mutant(NamedTuple):
     """One bug.
 
-    name       what one types to plant it
-    origin     where it was found
+    name       the name to plant it by
+    origin     the public implementation it was found in, as owner/repository, or CLASSIC for a common mistake
     what       what is wrong, in a sentence or two
-    suspect    one of SUSPECTS: which part is at fault, as `scratchformer doctor` should name it;
-               "" where doctor cannot see it, because it is no fault of the model (a tokenizer, a score)
-    caught_by  the test that must fail: path::name, with the parameters' id if one suffices
+    suspect    the broken part, one of SUSPECTS, which `scratchformer doctor` should name;
+               "" if the bug is not in the model (but in a tokenizer or a score, say), so that doctor cannot see it
+    caught_by  the test that must fail: path::name, with the id of its parameters if one suffices
     patches    the change itself
     """
 
@@ -74,8 +73,8 @@ SUSPECTS = (
     "Trainer.step",
     "batches",
 )
-"""A class or function stands for its operations in `nn/ops.py` as well; "decoding step" for `Transformer.start` and
-`step` with all that they call; "batches" for `text/batches.py`."""
+"""A class or function includes its operations in `nn/ops.py`; "decoding step" is `Transformer.start` and `step` with
+all that they call; "batches" is `text/batches.py`."""
 
 CLASSIC = "classic"
 AKIRUSPROD = "AkiRusProd/numpy-transformer"
@@ -431,7 +430,7 @@ MUTANTS = [
         "The output layer's share in the gradient of the tied matrix is dropped.",
         "Unembedding",
         f"{DIFFERENCES}[Unembedding: a batch of sequences, dropout 0.0]",
-        [Patch(LAYERS, "        ops.add_product(self.weight.grad, rows_of(dlogits).T, rows_of(y))\n", "")],
+        [Patch(LAYERS, "        ops.add_product_inplace(self.weight.grad, rows_of(dlogits).T, rows_of(y))\n", "")],
     ),
     Mutant(
         "gradient-cut-loose",
@@ -439,7 +438,13 @@ MUTANTS = [
         "`grad = grad + g` makes a new array: the right gradient, in a place where the optimizer does not look.",
         "Unembedding",
         f"{IN_CONTRACT}gradients_accumulate_in_their_store[Unembedding: a batch of sequences, " "dropout 0.0]",
-        [Patch(LAYERS, "ops.add_product(self.weight.grad, ", "self.weight.grad = self.weight.grad + ops.matmul(")],
+        [
+            Patch(
+                LAYERS,
+                "ops.add_product_inplace(self.weight.grad, ",
+                "self.weight.grad = self.weight.grad + ops.matmul(",
+            )
+        ],
     ),
     Mutant(
         "tied-only-at-first",
@@ -504,7 +509,7 @@ MUTANTS = [
         "`grad = ` instead of `grad +=`: only the last micro-batch counts.",
         "Linear",
         f"{IN_CONTRACT}gradients_accumulate_in_their_store[Linear: a batch of sequences, dropout 0.0]",
-        [Patch(OPS, "self.add_product(dW, x_rows.T, dy_rows)", "dW[...] = self.matmul(x_rows.T, dy_rows)")],
+        [Patch(OPS, "self.add_product_inplace(dW, x_rows.T, dy_rows)", "dW[...] = self.matmul(x_rows.T, dy_rows)")],
     ),
     Mutant(
         "relu-backward-in-place",
@@ -789,8 +794,8 @@ MUTANTS = [
                 OPS,
                 """\
         smoothed_score = on_target * dlogits[row, targets]
-        if everywhere:
-            smoothed_score += everywhere * dlogits.sum(axis=-1)
+        if off_target:
+            smoothed_score += off_target * dlogits.sum(axis=-1)
 """,
                 "",
             ),
@@ -803,8 +808,8 @@ MUTANTS = [
                 """\
         p /= total
         losses = -on_target * xp.log(p[row, targets])
-        if everywhere:
-            losses -= everywhere * xp.log(p).sum(axis=-1)
+        if off_target:
+            losses -= off_target * xp.log(p).sum(axis=-1)
 """,
             ),
         ],
@@ -819,7 +824,7 @@ MUTANTS = [
             Patch(
                 OPS,
                 """\
-        dlogits -= everywhere  # p - q, in place of p
+        dlogits -= off_target  # p - q, in place of p
         dlogits[row, targets] -= on_target
 """,
                 """\
@@ -910,7 +915,7 @@ MUTANTS = [
         "The loss is a mean over tokens, its gradient over sentences: T times too large.",
         "Trainer.step",
         f"{IN_LOOP}a_step_divides_by_the_tokens_of_all_micro_batches",
-        [Patch(LOOP, "self.team.mean_inplace(n_tokens)", "self.team.mean_inplace(len(indices))")],
+        [Patch(LOOP, "self.team.average_inplace(n_tokens)", "self.team.average_inplace(len(indices))")],
     ),
     Mutant(
         "gradient-not-divided",
@@ -919,7 +924,7 @@ MUTANTS = [
         "constant factor.",
         "Trainer.step",
         f"{IN_LOOP}a_step_divides_by_the_tokens_of_all_micro_batches",
-        [Patch(LOOP, "self.team.mean_inplace(n_tokens)", "self.team.mean_inplace(1)")],
+        [Patch(LOOP, "self.team.average_inplace(n_tokens)", "self.team.average_inplace(1)")],
     ),
     Mutant(
         "mean-of-means",
@@ -954,7 +959,7 @@ MUTANTS = [
             return loss_sum
 """,
             ),
-            Patch(LOOP, "self.team.mean_inplace(n_tokens)", "self.team.mean_inplace(1)"),
+            Patch(LOOP, "self.team.average_inplace(n_tokens)", "self.team.average_inplace(1)"),
         ],
     ),
     Mutant(
@@ -966,8 +971,8 @@ MUTANTS = [
         [
             Patch(
                 LOOP,
-                "self.team.mean_inplace(n_tokens)",
-                "self.team.mean_inplace(n_tokens * settings.accumulation / len(batches))",
+                "self.team.average_inplace(n_tokens)",
+                "self.team.average_inplace(n_tokens * settings.accumulation / len(batches))",
             )
         ],
     ),
@@ -1013,7 +1018,7 @@ MUTANTS = [
         "A bucket is sent when its last layer is done, not its first: part of the gradient never travels.",
         "",
         f"{IN_RANKS}what_is_sent_during_backward_does_not_change_any_more",
-        [Patch(GRADIENT, "self.buckets[self.sent].start >= begin", "self.buckets[self.sent].stop > begin")],
+        [Patch(GRADIENT, "self.buckets[self.n_sent].start >= offset", "self.buckets[self.n_sent].stop > offset")],
     ),
     Mutant(
         "ranks-keep-their-loss",
@@ -1021,7 +1026,7 @@ MUTANTS = [
         "The log shows the loss of the first process's share as that of the step.",
         "",
         f"{IN_RANKS}ranks_find_the_bits_that_threads_find",
-        [Patch(TEAM, "        self.between_devices.all_reduce_(total)\n", "")],
+        [Patch(TEAM, "        self.between_devices.all_reduce_inplace(total)\n", "")],
     ),
     Mutant(
         "resumed-by-the-first-rank-alone",
@@ -1029,7 +1034,7 @@ MUTANTS = [
         "The first process reads the checkpoint, the others go on with fresh weights.",
         "",
         f"{IN_RANKS}a_rank_learns_from_the_first_one_where_the_run_stands",
-        [Patch(LOOP, "            self.between_devices.broadcast_(array)\n", "            pass\n")],
+        [Patch(LOOP, "            self.between_devices.broadcast_inplace(array)\n", "            pass\n")],
     ),
     Mutant(
         "validation-of-one-rank",
@@ -1037,7 +1042,7 @@ MUTANTS = [
         "The validation text is dealt to the processes, and each takes its share's loss for the whole.",
         "",
         f"{IN_RANKS}validation_does_not_depend_on_the_number_of_ranks",
-        [Patch(LOOP, "    ranks.all_reduce_(losses)\n", "")],
+        [Patch(LOOP, "    ranks.all_reduce_inplace(losses)\n", "")],
     ),
     Mutant(
         "gradient-not-zeroed",
@@ -1057,12 +1062,12 @@ MUTANTS = [
             Patch(
                 LOOP,
                 """\
-        grad_norm = self.team.mean_inplace(n_tokens)
+        grad_norm = self.team.average_inplace(n_tokens)
         if settings.clip_norm:
             clip_by_global_norm_inplace(model.store.grad, grad_norm, settings.clip_norm)
 """,
                 """\
-        grad_norm = self.team.mean_inplace(1)
+        grad_norm = self.team.average_inplace(1)
         if settings.clip_norm:
             clip_by_global_norm_inplace(model.store.grad, grad_norm, settings.clip_norm)
         model.store.grad /= n_tokens

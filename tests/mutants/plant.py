@@ -1,10 +1,10 @@
-"""Plant one bug of the museum in our code, in memory only, and run a module on what comes out.
+"""Plant one mutant in our code, in memory only, and run a module with it.
 
     python tests/mutants/plant.py softmax-divided-by-batch pytest tests/nn/test_gradients.py
     python tests/mutants/plant.py softmax-divided-by-batch scratchformer doctor
 
-The files on disk stay as they are: the patched text is what Python compiles when the module is imported. Processes that
-the module starts run the code on disk.
+The files on disk do not change: Python compiles the patched text when the module is imported. Processes that the module
+starts run the code on disk.
 """
 
 import difflib
@@ -17,14 +17,14 @@ from mutants import MUTANTS, ROOT, Mutant, Patch
 
 
 class PatchedSource(SourceFileLoader):
-    """Loads a module from its file as some patches make it; no compiled file is read or written."""
+    """Load a module from its patched text; no compiled file is read or written."""
 
     def __init__(self, name: str, path: str, patches: list[Patch]) -> None:
         super().__init__(name, path)
         self.patches = patches
 
     def path_stats(self, path):
-        raise OSError("patched in memory: what was compiled earlier does not count")
+        raise OSError("patched in memory: a compiled file would be out of date")
 
     def get_data(self, path):
         text = super().get_data(path).decode("utf-8")
@@ -34,7 +34,7 @@ class PatchedSource(SourceFileLoader):
 
 
 class PatchingFinder:
-    """Finds modules as usual, but hands those with patches to PatchedSource."""
+    """Find modules as usual, but load those with patches through PatchedSource."""
 
     def __init__(self, patches: list[Patch]) -> None:
         self.patches = patches
@@ -51,7 +51,10 @@ class PatchingFinder:
 
 
 def plant(mutant: Mutant) -> None:
-    """From here on, importing the modules that the mutant patches gives the mutant."""
+    """Patch the modules of the mutant when they are imported from now on.
+
+    Raises RuntimeError if one of them is imported already.
+    """
     imported = {getattr(module, "__file__", None) for module in sys.modules.values()}
     for patch in mutant.patches:
         if str(ROOT / patch.file) in imported:
@@ -60,7 +63,7 @@ def plant(mutant: Mutant) -> None:
 
 
 def mutant_named(name: str) -> Mutant:
-    """Ends the program, with code 2 and the nearest names, if there is none of this name."""
+    """The mutant of this name; without one, print the nearest names and exit with code 2."""
     by_name = {mutant.name: mutant for mutant in MUTANTS}
     if name not in by_name:
         near = [other for other in by_name if name in other] or difflib.get_close_matches(name, by_name)
@@ -70,10 +73,10 @@ def mutant_named(name: str) -> Mutant:
 
 
 def run(mutant: Mutant, module: str, arguments: list[str]) -> None:
-    """What `python -m module arguments` does, with the bug in it."""
+    """Run `python -m module arguments` with the mutant planted."""
     plant(mutant)
     sys.argv = [module, *arguments]
-    sys.path.insert(0, str(ROOT))  # as `python -m` has it
+    sys.path.insert(0, str(ROOT))  # as `python -m` does
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 

@@ -1,19 +1,17 @@
-"""The tests catch every bug of the museum, each planted alone; and they pass where nothing is planted."""
+"""Each mutant is caught by the test it names, and without a mutant the same tests pass."""
 
 import json
 import os
 import re
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-import tally
-from forked import run_planted
-from mutants import CLASSIC, MUTANTS, ROOT, SUSPECTS, Patch
+from forked import in_tiers, run_planted
+from mutants import MUTANTS, ROOT, SUSPECTS, Patch
 from plant import plant
 
-EVERY_MUTANT = pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+HERE = ROOT / "tests" / "mutants"
 
 
 def patched(mutant):
@@ -25,43 +23,38 @@ def patched(mutant):
     return texts
 
 
-# The collection -------------------------------------------------------------------------------------------------------
+# The list of mutants --------------------------------------------------------------------------------------------------
 
 
-def test_there_are_many_and_no_two_have_one_name():
-    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 30
-
-
-def test_no_two_are_the_same_bug():
-    assert len({str(sorted(patched(mutant).items())) for mutant in MUTANTS}) == len(MUTANTS)
-
-
-@EVERY_MUTANT
-def test_every_card_is_complete(mutant):
-    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", mutant.name)
-    assert mutant.origin == CLASSIC or re.fullmatch(r"[\w-]+/[\w-]+", mutant.origin), "owner/repository"
-    assert mutant.what.endswith(".")
-    assert mutant.suspect in {"", *SUSPECTS}
-    assert re.match(r"tests/[\w/]+\.py::test_\w+", mutant.caught_by)
-
-
-@EVERY_MUTANT
-def test_every_patch_fits_the_code_of_today_and_compiles(mutant):
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_the_patches_apply_and_compile(mutant):
     for file, text in patched(mutant).items():
         assert text != (ROOT / file).read_text(encoding="utf-8")
         compile(text, file, "exec")
 
 
-def test_a_patch_that_fits_nowhere_or_twice_is_refused():
+def test_a_patch_that_applies_nowhere_or_twice_is_refused():
     for text in ("", "x = 1\nx = 1\n"):
         with pytest.raises(ValueError, match="file.py holds this [02] times, not once: x = 1"):
             Patch("file.py", "x = 1", "x = 2").applied(text)
 
 
+def test_names_and_bugs_are_unique():
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 30
+    assert len({str(sorted(patched(mutant).items())) for mutant in MUTANTS}) == len(MUTANTS)
+
+
+def test_every_mutant_names_a_suspect_and_a_test_that_exist():
+    for mutant in MUTANTS:
+        assert mutant.suspect in {"", *SUSPECTS}, mutant.name
+        file, test = re.match(r"(tests/[\w/]+\.py)::(test_\w+)", mutant.caught_by).groups()
+        assert f"\ndef {test}(" in (ROOT / file).read_text(encoding="utf-8"), mutant.name
+
+
 # Planting -------------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_imported_already_cannot_be_planted():
+def test_a_module_that_is_already_imported_cannot_be_patched():
     before = list(sys.meta_path)
     with pytest.raises(RuntimeError, match="ops.py is imported already: too late to plant softmax-divided-by-batch"):
         plant(MUTANTS[0])
@@ -76,100 +69,41 @@ def test_what_is_imported_already_cannot_be_planted():
         (["heads-split", "pytest"], "near it: heads-split-without-transpose\n"),
     ],
 )
-def test_a_wrong_command_line_is_told_what_is_right(arguments, message):
-    outcome = subprocess.run([sys.executable, tally.HERE / "plant.py", *arguments], capture_output=True, text=True)
+def test_a_wrong_command_line_is_explained(arguments, message):
+    outcome = subprocess.run([sys.executable, HERE / "plant.py", *arguments], capture_output=True, text=True)
     assert outcome.returncode == 2 and message in outcome.stderr
 
 
 # Catching -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def outcomes(request, tmp_path_factory):
-    """Name of a mutant -> exit code, tally and output of its test with the mutant planted; for those asked for."""
-    folder = tmp_path_factory.mktemp("tallies")
-    wanted = {
-        item.callspec.params["mutant"].name
-        for item in request.session.items
-        if getattr(item, "originalname", "") == test_the_tests_catch_it.__name__
-    }
-
-    def outcome(mutant):
-        path = folder / mutant.name
-        ended = run_planted(mutant, "pytest", [*tally.options(path), "-x", mutant.caught_by], folder)
-        return ended.returncode, tally.read(path), ended.stdout + ended.stderr
-
-    mutants = [mutant for mutant in MUTANTS if mutant.name in wanted]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return dict(zip([mutant.name for mutant in mutants], pool.map(outcome, mutants)))
+@pytest.mark.parametrize("mutant", in_tiers(MUTANTS))
+def test_its_test_catches_it(mutant, tmp_path):
+    """The named test itself fails; an error outside it, in a fixture or an import, does not count."""
+    ended = run_planted(mutant, "pytest", ["-p", "no:cacheprovider", "-x", mutant.caught_by], tmp_path)
+    assert ended.returncode == 1 and f"\nFAILED {mutant.caught_by}" in ended.stdout, ended.stdout + ended.stderr
 
 
 @pytest.mark.slow
-@EVERY_MUTANT
-def test_the_tests_catch_it(outcomes, mutant):
-    """Its test itself fails, not the collection and not a fixture."""
-    code, tests, output = outcomes[mutant.name]
-    assert code == 1 and tests[-1][0] == "failed" and tests[-1][1].startswith(mutant.caught_by), output
+def test_without_a_mutant_the_same_tests_pass():
+    tests = sorted({mutant.caught_by for mutant in MUTANTS})
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *tests],
+        cwd=ROOT,
+        env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 0 and "skipped" not in ended.stdout, ended.stdout
 
 
 @pytest.mark.slow
-def test_where_nothing_is_planted_the_same_tests_pass(tmp_path):
-    process = tally.run_pytest(None, sorted({mutant.caught_by for mutant in MUTANTS}), tmp_path / "tally")
-    assert process.returncode == 0, process.stdout
-    tests = tally.read(tmp_path / "tally")
-    assert {verdict for verdict, _ in tests} == {"passed"}
-    for mutant in MUTANTS:
-        assert any(name.startswith(mutant.caught_by) for _, name in tests)
-
-
-# The tally ------------------------------------------------------------------------------------------------------------
-
-
-def test_what_hangs_or_breaks_is_told_apart_from_what_fails(tmp_path):
-    (tmp_path / "test_some.py").write_text("""\
-import pytest, time
-@pytest.fixture
-def broken(): raise OSError
-def test_passes(): pass
-def test_fails(): assert False
-def test_hangs(): time.sleep(600)
-def test_is_skipped(): pytest.skip("no reason")
-def test_has_no_ground(broken): pass
-""")
-    (tmp_path / "test_unreadable.py").write_text("import nothing_of_this_name")
-    arguments = [tmp_path, f"--rootdir={tmp_path}", "--continue-on-collection-errors", "--seconds-per-test=3"]
-    assert tally.run_pytest(None, arguments, tmp_path / "tally").returncode == 1
-    assert {name.split("::")[-1]: verdict for verdict, name in tally.read(tmp_path / "tally")} == {
-        "test_passes": "passed",
-        "test_fails": "failed",
-        "test_hangs": "failed",
-        "test_is_skipped": "skipped",
-        "test_has_no_ground": "error",
-        "test_unreadable.py": "error",
-    }
-
-
-# The matrix -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_the_matrix_tells_who_catches_what_and_goes_on_where_it_stopped(tmp_path):
+def test_the_matrix_says_which_suites_catch_a_mutant(tmp_path):
     path = tmp_path / "matrix.json"
-
-    def fill(*mutants):
-        subprocess.run(
-            [sys.executable, tally.HERE / "matrix.py", "--out", path, "--leg", "flow", *mutants],
-            check=True,
-            stdout=subprocess.PIPE,
-        )
-        return json.loads(path.read_text(encoding="utf-8"))
-
-    first = fill("no-causal-mask")
-    found = first["no-causal-mask"]["legs"]["flow"]
-    assert 0 < len(found["names"]) <= found["failed"] < found["tests"]
-    assert all("future_token" in name for name in found["names"])
-    first["no-causal-mask"]["legs"]["flow"]["tests"] = 1  # to see that it is not run again
-    path.write_text(json.dumps(first), encoding="utf-8")
-    second = fill("no-causal-mask", "scores-not-scaled")
-    assert second["no-causal-mask"] == first["no-causal-mask"]
-    assert second["scores-not-scaled"]["legs"]["flow"]["failed"] == 0
+    mutants = ["no-causal-mask", "scores-not-scaled"]
+    subprocess.run(
+        [sys.executable, HERE / "matrix.py", "--out", path, "--suite", "flow", *mutants],
+        check=True,
+        stdout=subprocess.PIPE,
+    )
+    assert json.loads(path.read_text(encoding="utf-8")) == {"no-causal-mask": ["flow"], "scores-not-scaled": []}
