@@ -23,7 +23,7 @@ from library.lesson import QUICK, ROOT, duration, measure, recorded, same, show,
 from scratchformer import config as configs
 from scratchformer.decoding.translator import Translator
 from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
-from scratchformer.experiments.flops import training_flops, weights_met
+from scratchformer.experiments.flops import training_flops, weights_per_token
 from scratchformer.experiments.sizes import parameter_counts
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.loss import cross_entropy
@@ -161,7 +161,7 @@ def flops_of(indices):
 n_parameters = trainer.model.store.data.size
 first_flops = sum(flops_of(entry["indices"]) for entry in log[:60])
 first_tokens = sum(entry["target_tokens"] for entry in log[:60])
-print("weights met by a source and by a target token:", weights_met(config.model), "of", n_parameters)
+print("weights met by a source and by a target token:", weights_per_token(config.model), "of", n_parameters)
 measure("FLOPs of the 60 steps, over 6 · parameters · target tokens", first_flops / (6 * n_parameters * first_tokens),
         0.95, 1.1)
 measure("perplexity, step 0 (the vocabulary has 1,600 pieces)", validations[0]["perplexity"], 2000, 3700)
@@ -217,7 +217,7 @@ measure("its FLOPs by our rule, over those that the paper states (3.3e18, Table 
 # 1. **Pairs** of the step, cut into micro-batches: `BatchPlan.epoch`, `BatchPlan.micro_batches`.
 # 2. **Forward and loss** of a micro-batch, with a dropout key made of seed, step and micro-batch.
 # 3. **Backward**, *adding* to the gradient, before any weight changes: the caches belong to the old weights.
-# 4. **Divide** by the tokens of all micro-batches, after the last: `Team.mean_inplace`.
+# 4. **Divide** by the tokens of all micro-batches, after the last: `Team.average_inplace`.
 # 5. **Learning rate** of this step, `noam`, counted from 1: at step 0 it would be 0.
 # 6. **Adam** moves the weights, once per step.
 # 7. **Clear** the gradient, or the next step begins with this one in it.

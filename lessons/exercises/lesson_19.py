@@ -12,7 +12,7 @@ import numpy as np
 
 from exercises.exercise import Break, Build, Result, Values, misjudgements
 from scratchformer.config import ModelConfig
-from scratchformer.experiments.flops import attention_products, training_flops, weights_met
+from scratchformer.experiments.flops import attention_products, training_flops, weights_per_token
 from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.parameter import Array, Parameter, ParameterStore
 from scratchformer.text.batches import Batch
@@ -90,7 +90,7 @@ def library_steps(w: Array, grads: Array, n_tokens: Array, d_model: int, warmup:
     for step, (of_step, n) in enumerate(zip(grads, n_tokens), start=1):
         for grad in of_step:
             parameter.grad += grad
-        norm = team.mean_inplace(int(n.sum()))
+        norm = team.average_inplace(int(n.sum()))
         optimizer.step(noam(step, d_model, warmup), norm)
         parameter.grad[...] = 0
     return parameter.data
@@ -134,7 +134,7 @@ TRAINING_STEP = Build(
                             rtol=0, atol=1e-7) for first in (1, grads.shape[1])),
     }),
     solution=library_steps,
-    library=(Trainer.step, Team.mean_inplace, Adam.step, noam),
+    library=(Trainer.step, Team.average_inplace, Adam.step, noam),
     hints=(
         "w (P,), grads (steps, micro-batches, P), n_tokens (steps, micro-batches). m and v are (P,) and begin at 0. "
         "The result is (P,).",
@@ -260,7 +260,7 @@ def mistaken(counting: Counting) -> Callable[..., float]:
 def all_by_all(N: int, d_model: int, d_ff: int, V: int, S: int, T: int, n_pairs: int, rate: float) -> float:
     """6 times all weights times all tokens of both sides, and attention."""
     config = config_of(N, d_model, d_ff, V)
-    return 6 * n_pairs * (sum(weights_met(config)) * (S + T) + attention_products(config, S, T)) / rate
+    return 6 * n_pairs * (sum(weights_per_token(config)) * (S + T) + attention_products(config, S, T)) / rate
 
 
 def library_seconds(N: int, d_model: int, d_ff: int, V: int, S: int, T: int, n_pairs: int, rate: float) -> float:
@@ -300,7 +300,7 @@ PREDICT_TIME = Build(
             mistaken(Counting(attention=0.5)),
     }),
     solution=library_seconds,
-    library=(weights_met, attention_products, training_flops),
+    library=(weights_per_token, attention_products, training_flops),
     hints=(
         "All arguments are numbers, and so is the result. An attention has four matrices of d_model times d_model "
         "weights, the feed-forward network two of d_model times d_ff, the output one of V times d_model.",

@@ -19,11 +19,11 @@ from scratchformer.doctor.findings import Finding, Verdict, verdict
 from scratchformer.doctor.specimens import watched
 from scratchformer.errors import UserError
 from scratchformer.experiments.sizes import (
-    BYTES,
+    FLOAT_BYTES,
     checkpoint_bytes,
-    memory_bytes,
+    format_duration,
+    machine_memory_bytes,
     parameter_counts,
-    spoken,
     training_bytes,
 )
 from scratchformer.nn.ops import Ops
@@ -116,7 +116,7 @@ class ActivityWatch(Ops):
 
 def fits(config: ModelConfig) -> Finding | None:
     """None if there is memory for weights, gradients and what initialising them takes; else says so."""
-    needed, limit = 4 * BYTES * sum(parameter_counts(config).values()), memory_bytes()
+    needed, limit = 4 * FLOAT_BYTES * sum(parameter_counts(config).values()), machine_memory_bytes()
     if limit is None or needed <= 0.8 * limit:
         return None
     return Finding(
@@ -338,7 +338,7 @@ def of_machine(config: Config, run: RunDirectory | None) -> Iterator[Finding]:
 
 
 def memory(config: Config) -> Finding:
-    probe, needed, limit = "memory", sum(training_bytes(config).values()), memory_bytes()
+    probe, needed, limit = "memory", sum(training_bytes(config).values()), machine_memory_bytes()
     expected = "weights, gradients, moments and the activations of a micro-batch fit into memory"
     if limit is None:
         return Finding(
@@ -356,11 +356,11 @@ def memory(config: Config) -> Finding:
 def duration(look: FirstLook, target_positions: float, n_steps: int, steps_per_epoch: float | None) -> Finding:
     """target_positions: of a step, padding included; steps_per_epoch: None if there is no text."""
     seconds = look.seconds_per_position * target_positions
-    epoch = f", an epoch {spoken(seconds * steps_per_epoch)}" if steps_per_epoch else ""
+    epoch = f", an epoch {format_duration(seconds * steps_per_epoch)}" if steps_per_epoch else ""
     return Finding(
         "time on this machine",
         "at most a week, estimated from one batch",
-        f"a step about {spoken(seconds)}{epoch}, all {n_steps:,} steps {spoken(seconds * n_steps)}",
+        f"a step about {format_duration(seconds)}{epoch}, all {n_steps:,} steps {format_duration(seconds * n_steps)}",
         verdict(seconds * n_steps, 7 * 86400, math.inf),
         "this size is meant for GPUs; on a CPU take a smaller preset, or stop earlier (--minutes)",
     )

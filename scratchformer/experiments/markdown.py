@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, Iterable
 
 
-def table(head: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
-    """A line for the head, one for each row; cells are written by `str`, a | in them is escaped."""
-    head = list(head)
+def table(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
+    """A Markdown table, one line per row. Cells are written by `str`; a | in them is escaped."""
+    header = list(header)
     return "\n".join(
         f"| {' | '.join(str(cell).replace('|', chr(92) + '|') for cell in row)} |"
-        for row in [head, ["---"] * len(head), *rows]
+        for row in [header, ["---"] * len(header), *rows]
     )

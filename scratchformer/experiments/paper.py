@@ -1,4 +1,4 @@
-"""What the paper printed: Tables 2 and 3 and what training took, for other numbers to be compared with.
+"""The numbers that the paper printed, to compare ours with: Tables 2 and 3, and what training took.
 
 Source: Vaswani et al. 2017, "Attention Is All You Need", arXiv 1706.03762: §5.2 (machines, hours), §6.1 and Table 2
 (test sets, FLOPs), footnote 5 (the FLOPs of a P100), §6.2 and Table 3 (development set). The models themselves, as
@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from scratchformer.config import BASE, BIG, PRESETS, Config
+from scratchformer.config import PRESETS, Config
 from scratchformer.experiments.flops import training_flops
 
 # Table 3: variations on the base model --------------------------------------------------------------------------------
 
 
 class PaperRow(NamedTuple):
-    """A line of Table 3: English to German, newstest2013, beam 4, alpha 0.6, no checkpoints averaged.
+    """A row of Table 3: English to German, newstest2013, beam 4, alpha 0.6, no checkpoints averaged.
 
-    ppl       per word piece, without smoothing
+    ppl       perplexity per word piece, without label smoothing
     bleu      0 to 100
     params_M  parameters in millions; None where the paper leaves it blank
     """
@@ -50,7 +50,7 @@ PAPER_TABLE3: dict[str, PaperRow] = {
     "E": PaperRow(4.92, 25.7),
     "big": PaperRow(4.33, 26.4, 213),
 }
-"""By the names of `config.TABLE3`, and "base" and "big"."""
+"""Under the names of `config.TABLE3`, and "base" and "big"."""
 
 # Table 2: the test sets -----------------------------------------------------------------------------------------------
 
@@ -58,9 +58,9 @@ PAPER_TABLE3: dict[str, PaperRow] = {
 class PaperTest(NamedTuple):
     """A score of Table 2: newstest2014, the last checkpoints averaged (5 of base, 20 of big), beam 4, alpha 0.6.
 
-    bleu     of tokens, which is not what sacreBLEU measures: English to German by the script that `text.paper_bleu`
-             follows; how French was cut into tokens is not known
-    in_text  what §6.1 says where it differs from the table
+    bleu     of tokenized text, which is not what sacreBLEU measures. English to German is scored by the script that
+             `text.paper_bleu` follows; how the paper tokenized French is not known
+    in_text  the score that §6.1 gives, where it differs from the table
     """
 
     bleu: float
@@ -73,23 +73,23 @@ PAPER_TABLE2: dict[str, PaperTest] = {
     "wmt14-en-fr-base": PaperTest(38.1),
     "wmt14-en-fr-big": PaperTest(41.8, in_text=41.0),
 }
-"""By the names of `config.PRESETS`."""
+"""Under the names of `config.PRESETS`."""
 
 # What training took (§5.2, Table 2) -----------------------------------------------------------------------------------
 
 GPUS = 8
-TERAFLOPS_OF_A_P100 = 9.5
-"""In single precision: the value is that of footnote 5, and §6.1 calls it an estimate of the sustained capacity."""
+P100_TFLOPS = 9.5
+"""In single precision: footnote 5 has the value, and §6.1 calls it an estimate of the sustained capacity."""
 
-TOKENS_OF_A_STEP = 25_000
-"""About so many source tokens, and as many target tokens (§5.1)."""
+TOKENS_PER_STEP = 25_000
+"""Approximate number of source tokens, and also of target tokens (§5.1)."""
 
 ASSUMED_LENGTH = 29.0
-"""Tokens of a sentence, EOS counted, on either side: about the mean of WMT 2014 in 37,000 pieces."""
+"""Tokens per sentence on either side, EOS counted: about the mean of WMT 2014 with 37,000 pieces."""
 
 
 class PaperTraining(NamedTuple):
-    """steps; seconds of a step and hours in all, on 8 P100; flops as Table 2 prints them."""
+    """Training on 8 P100; `flops` as Table 2 prints them."""
 
     steps: int
     step_seconds: float
@@ -103,27 +103,23 @@ PAPER_TRAINING: dict[str, PaperTraining] = {
 }
 
 
-def capacity_flops(hours: float, devices: int, teraflops: float) -> float:
-    """What devices could compute in so many hours: how Table 2 arrives at its FLOPs. It counts no operation."""
-    return hours * 3600 * devices * teraflops * 1e12
+def capacity_flops(hours: float, devices: int, tflops: float) -> float:
+    """FLOPs that the devices could compute in so many hours. Table 2 prints this capacity, not a count of operations."""
+    return hours * 3600 * devices * tflops * 1e12
 
 
 MODEL_SIZES = ("N", "d_model", "d_ff", "h", "d_k", "d_v")
 
 
-def papers_model(config: Config) -> str | None:
-    """base or big, if the model has its sizes."""
-    return next(
-        (
-            name
-            for name, preset in (("base", BASE), ("big", BIG))
-            if all(getattr(config.model, size) == getattr(preset.model, size) for size in MODEL_SIZES)
-        ),
-        None,
-    )
+def paper_model(config: Config) -> str | None:
+    """Return "base" or "big" if the model has the sizes of that one, else None."""
+    for name in PAPER_TRAINING:
+        if all(getattr(config.model, size) == getattr(PRESETS[name].model, size) for size in MODEL_SIZES):
+            return name
+    return None
 
 
-def count_of_the_paper(name: str) -> float:
-    """FLOPs of all matrix products of base or big, as the paper trained it: an estimate, for sentences of 29 tokens."""
-    length = ASSUMED_LENGTH
-    return PAPER_TRAINING[name].steps * training_flops(PRESETS[name].model, TOKENS_OF_A_STEP / length, length, length)
+def paper_matrix_flops(name: str) -> float:
+    """Estimate the FLOPs of all matrix products when the paper trained base or big, for sentences of 29 tokens."""
+    n_pairs = PAPER_TRAINING[name].steps * TOKENS_PER_STEP / ASSUMED_LENGTH
+    return training_flops(PRESETS[name].model, n_pairs, ASSUMED_LENGTH, ASSUMED_LENGTH)

@@ -35,9 +35,9 @@ from scratchformer.experiments.paper import (
     ASSUMED_LENGTH,
     GPUS,
     PAPER_TRAINING,
-    TOKENS_OF_A_STEP,
+    TOKENS_PER_STEP,
     PaperTraining,
-    papers_model,
+    paper_model,
 )
 from scratchformer.text.batches import BatchPlan, EncodedPairs, Sequences
 from scratchformer.text.tokenizer import EOS, N_SPECIALS, Tokenizer
@@ -61,7 +61,7 @@ NOT_COUNTED = "Not counted: validation, translating for BLEU, writing checkpoint
 ASSUMED_PADDING = 0.1
 """Of all positions: what the batches of a plan have if sentences of that mean length scatter as in text."""
 
-ASSUMED_FILL = TOKENS_OF_A_STEP / (BASE.training.tokens_per_batch * BASE.training.accumulation)
+ASSUMED_FILL = TOKENS_PER_STEP / (BASE.training.tokens_per_batch * BASE.training.accumulation)
 """Real tokens of a step for each position that a side may have at most: for the paper's presets, its 25,000 tokens."""
 
 COUNTED_STEPS = 200
@@ -333,7 +333,7 @@ def make(name: str, config: Config, has_text: bool, processes: int = 1, seconds:
         sizes.checkpoint_bytes(config),
         shutil.disk_usage(".").free,
         None,
-        PAPER_TRAINING.get(papers_model(config) or ""),
+        PAPER_TRAINING.get(paper_model(config) or ""),
     )
     return replace(plan, timed=measured(own, device, plan, seconds)) if plan.fits else plan
 
@@ -350,7 +350,9 @@ def memory_needed(own: Config, device: Device, load: Load, members: int, process
     if isinstance(device, Accelerator):  # each process has one to itself
         return sizes.accelerator_bytes(own, device.precision, FusedOps.logits_at_once, length)
     needed = sizes.training_bytes(own, length)
-    further = needed["activations of a micro-batch"] + sizes.BYTES * sum(sizes.parameter_counts(own.model).values())
+    further = needed["activations of a micro-batch"] + sizes.FLOAT_BYTES * sum(
+        sizes.parameter_counts(own.model).values()
+    )
     if members > 1:
         needed["gradients and activations of further threads"] = (members - 1) * further
     return {part: processes * size for part, size in needed.items()}
@@ -359,7 +361,7 @@ def memory_needed(own: Config, device: Device, load: Load, members: int, process
 def memory_there(device: Device) -> int | None:
     """The device's own, though none of it be free; that of the machine if it has none of its own."""
     of_device = device.memory_bytes()
-    return sizes.memory_bytes() if of_device is None else of_device
+    return sizes.machine_memory_bytes() if of_device is None else of_device
 
 
 def measured(own: Config, device: Device, plan: Plan, seconds: float) -> StepTime:
@@ -457,7 +459,7 @@ def rows_of_time(plan: Plan) -> list[Row]:
             (
                 "time of the run",
                 f"{plan.hours:,.2f} hours",
-                f"{sizes.spoken(3600 * plan.hours)}, if it takes all steps",
+                f"{sizes.format_duration(3600 * plan.hours)}, if it takes all steps",
             ),
         ]
     if plan.paper:

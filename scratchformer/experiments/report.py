@@ -15,20 +15,20 @@ from scratchformer import config as configs
 from scratchformer.config import PRESETS, TABLE3, Config
 from scratchformer.errors import UserError
 from scratchformer.experiments import figures
-from scratchformer.experiments.flops import BACKWARD, FORWARD, attention_products, weights_met
+from scratchformer.experiments.flops import BACKWARD, FORWARD, attention_products, weights_per_token
 from scratchformer.experiments.markdown import table
 from scratchformer.experiments.paper import (
     GPUS,
+    P100_TFLOPS,
     PAPER_TABLE2,
     PAPER_TABLE3,
     PAPER_TRAINING,
-    TERAFLOPS_OF_A_P100,
-    TOKENS_OF_A_STEP,
+    TOKENS_PER_STEP,
     capacity_flops,
-    count_of_the_paper,
-    papers_model,
+    paper_matrix_flops,
+    paper_model,
 )
-from scratchformer.experiments.sizes import parameter_counts, spoken
+from scratchformer.experiments.sizes import format_duration, parameter_counts
 from scratchformer.files import make_directory, replace_text
 from scratchformer.preparation.prepared import Manifest, SplitCounts, read_manifest
 from scratchformer.training.data import prepared_directory, read_corpus
@@ -352,10 +352,10 @@ def of_course(config: Config, log: Log) -> list[str]:
         ("epochs", epochs(steps)),
         ("real source tokens", count(source)),
         ("real target tokens", count(target)),
-        ("source tokens of a step, mean", f"{source / n:,.0f} (paper: about {TOKENS_OF_A_STEP:,})"),
-        ("target tokens of a step, mean", f"{target / n:,.0f} (paper: about {TOKENS_OF_A_STEP:,})"),
+        ("source tokens of a step, mean", f"{source / n:,.0f} (paper: about {TOKENS_PER_STEP:,})"),
+        ("target tokens of a step, mean", f"{target / n:,.0f} (paper: about {TOKENS_PER_STEP:,})"),
         ("padding, of all positions", f"{1 - (source + target) / positions:.1%}"),
-        ("time in steps", spoken(seconds)),
+        ("time in steps", format_duration(seconds)),
         ("time of a step, mean", f"{seconds / n:.3g} seconds"),
         ("target tokens a second", count(target / seconds) if seconds else UNKNOWN),
         ("training loss of the last step", f"{last['loss']:.4f} nats a token, smoothed, with dropout"),
@@ -531,7 +531,7 @@ def of_cost(config: Config, manifest: Manifest | None, log: Log, tflops: float |
     source, target, seconds = (
         sum(entry[name] for entry in log.steps) for name in ("source_tokens", "target_tokens", "seconds")
     )
-    of_source, of_target = weights_met(config.model)
+    of_source, of_target = weights_per_token(config.model)
     with_weights = (FORWARD + BACKWARD) * (of_source * source + of_target * target)
     rows = [
         (
@@ -565,23 +565,25 @@ def of_cost(config: Config, manifest: Manifest | None, log: Log, tflops: float |
         rows.append(("capacity of the machine", UNKNOWN, "`report --tflops X` takes it, and tells the share used"))
     else:
         capacity = capacity_flops(seconds / 3600, 1, tflops)
-        rows.append(("capacity of the machine", f"{power(capacity)} FLOPs", f"{spoken(seconds)} at {tflops:g} TFLOPS"))
+        rows.append(
+            ("capacity of the machine", f"{power(capacity)} FLOPs", f"{format_duration(seconds)} at {tflops:g} TFLOPS")
+        )
         rows.append(("share of it", f"{counted / capacity:.1%}" if capacity else UNKNOWN, ""))
     return [*text, table(["cost", "", "how it is known"], rows), "", *papers_cost(config)]
 
 
 def papers_cost(config: Config) -> list[str]:
     """Table 2's FLOPs, and why the products counted above are fewer."""
-    name = papers_model(config)
+    name = paper_model(config)
     if name is None:
         return ["The paper does not say what a model of these sizes cost."]
     paper = PAPER_TRAINING[name]
-    capacity = capacity_flops(paper.hours, GPUS, TERAFLOPS_OF_A_P100)
-    steps, products = paper.steps, count_of_the_paper(name)
+    capacity = capacity_flops(paper.hours, GPUS, P100_TFLOPS)
+    steps, products = paper.steps, paper_matrix_flops(name)
     return [
         f"The paper's {name} model: {power(paper.flops)} FLOPs (Table 2). That is no count of operations but what "
-        f"the machine could have computed meanwhile: {paper.hours:g} hours x {GPUS} GPUs x {TERAFLOPS_OF_A_P100} "
-        f"TFLOPS = {power(capacity)}. The matrix products of {steps:,} steps of {TOKENS_OF_A_STEP:,} source and as "
+        f"the machine could have computed meanwhile: {paper.hours:g} hours x {GPUS} GPUs x {P100_TFLOPS} "
+        f"TFLOPS = {power(capacity)}. The matrix products of {steps:,} steps of {TOKENS_PER_STEP:,} source and as "
         f"many target tokens are {power(products)} FLOPs, {products / capacity:.0%} of it. So compare the "
         f"products counted for a run with {power(products)}, and its machine's capacity with {power(paper.flops)}."
     ]

@@ -1,4 +1,4 @@
-"""How many parameters a model has, and where; how much memory and disk training takes: arithmetic, nothing is built."""
+"""Count parameters, and estimate the memory and disk that training takes. This is arithmetic: nothing is built."""
 
 from __future__ import annotations
 
@@ -8,14 +8,20 @@ from pathlib import Path
 
 from scratchformer.config import Config, ModelConfig
 
-BYTES = 4
+FLOAT_BYTES = 4
 """Training is in float32."""
 
 
+def head_sizes(config: ModelConfig) -> tuple[int, int]:
+    """Return d_k and d_v, which the configuration has set by now."""
+    assert config.d_k and config.d_v
+    return config.d_k, config.d_v
+
+
 def parameter_counts(config: ModelConfig) -> dict[str, int]:
-    """Parameters by part of the model; the sum is what `Transformer(config)` holds (paper §3, Table 3)."""
+    """Parameters by part of the model; their sum is the size of `Transformer(config)` (paper §3, Table 3)."""
     D, F, H, V = config.d_model, config.d_ff, config.h, config.vocab_size
-    d_k, d_v = config.d_k or D // H, config.d_v or D // H
+    d_k, d_v = head_sizes(config)
     attention = 2 * D * H * d_k + 2 * D * H * d_v  # W_Q, W_K, W_V, W_O
     if config.attention_bias:
         attention += 2 * H * d_k + H * d_v + D
@@ -34,10 +40,12 @@ def parameter_counts(config: ModelConfig) -> dict[str, int]:
 
 
 def activation_floats(config: ModelConfig, n_positions: int, length: int) -> int:
-    """Numbers kept from forward to backward, for `n_positions` source and as many target positions in sequences of
-    `length`."""
+    """How many numbers forward keeps for backward, for `n_positions` source positions and as many target positions.
+
+    length  of each sequence, in tokens
+    """
     D, F, H = config.d_model, config.d_ff, config.h
-    d_k, d_v = config.d_k or D // H, config.d_v or D // H
+    d_k, d_v = head_sizes(config)
     add_norm = 2 * D + (D // 4 if config.P_drop else 0)  # input, normalised, mask of bytes
     attention = H * (2 * d_k + 2 * d_v) + H * length  # q, k, v, heads, weights
     if config.attention_dropout:
@@ -49,47 +57,54 @@ def activation_floats(config: ModelConfig, n_positions: int, length: int) -> int
 
 
 def training_bytes(config: Config, length: int = 30) -> dict[str, int]:
-    """Memory that training takes on one thread: weights, gradients and two moments, the activations of a micro-batch.
+    """Memory for training on one thread: weights, gradients, Adam's two moments, the activations of a micro-batch.
 
-    Each further thread takes another gradient and another micro-batch's activations.
+    Each further thread needs its own gradient, and the activations of its own micro-batch.
     """
     n_parameters = sum(parameter_counts(config.model).values())
     activations = activation_floats(config.model, config.training.tokens_per_batch, length)
     return {
-        "weights, gradients, moments": 4 * n_parameters * BYTES,
-        "activations of a micro-batch": activations * BYTES,
+        "weights, gradients, moments": 4 * n_parameters * FLOAT_BYTES,
+        "activations of a micro-batch": activations * FLOAT_BYTES,
     }
 
 
+def further_thread_bytes(config: Config, length: int = 30) -> int:
+    """Memory that each thread after the first needs."""
+    gradient = sum(parameter_counts(config.model).values()) * FLOAT_BYTES
+    return gradient + training_bytes(config, length)["activations of a micro-batch"]
+
+
 STORED_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}
-"""Of a weight or an activation in the layers, by precision. Gradients and moments are always float32."""
+"""Bytes of a weight or an activation in the layers, by precision. Gradients and moments are always float32."""
 
 
 def accelerator_bytes(config: Config, precision: str, logits_at_once: int, length: int = 30) -> dict[str, int]:
-    """Memory that training takes on a GPU, which has one micro-batch at a time and keeps no dropout masks.
+    """Memory for training on a GPU, which handles one micro-batch at a time and keeps no dropout masks.
 
     precision       bf16 and fp16 store activations, and a second copy of the weights, in 2 bytes
-    logits_at_once  what `Ops.logits_at_once` is there
+    logits_at_once  `Ops.logits_at_once` of the GPU
     """
     stored, n_parameters = STORED_BYTES[precision], sum(parameter_counts(config.model).values())
     without_masks = replace(config.model, P_drop=0.0, attention_dropout=0.0, relu_dropout=0.0)
     positions = config.training.tokens_per_batch
-    copy = stored * n_parameters if stored < BYTES else 0
+    copy = stored * n_parameters if stored < FLOAT_BYTES else 0
     return {
-        "weights, gradients, moments": 4 * n_parameters * BYTES + copy,
+        "weights, gradients, moments": 4 * n_parameters * FLOAT_BYTES + copy,
         "activations of a micro-batch": activation_floats(without_masks, positions, length) * stored,
         "logits": min(positions * config.model.vocab_size, logits_at_once) * stored,
     }
 
 
 def checkpoint_bytes(config: Config) -> int:
-    """On disk: those of steps, with moments, one of them being written; the best and an average, without."""
-    weights = sum(parameter_counts(config.model).values()) * BYTES
+    """Disk for checkpoints: those of steps, with moments, and one more while it is written; the best and the average,
+    without moments."""
+    weights = sum(parameter_counts(config.model).values()) * FLOAT_BYTES
     return (config.training.keep + 1) * 3 * weights + 2 * weights
 
 
-def memory_bytes() -> int | None:
-    """What this machine, or the container we are in, has; None if it does not say."""
+def machine_memory_bytes() -> int | None:
+    """Memory of this machine, or the limit of the container we run in. None if the system does not say."""
     try:
         limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     except (AttributeError, ValueError, OSError):  # not a POSIX system
@@ -97,16 +112,16 @@ def memory_bytes() -> int | None:
     for file in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         try:
             limits.append(int(Path(file).read_text()))
-        except (OSError, ValueError):  # not there, or "max": no limit
+        except (OSError, ValueError):  # no such file, or "max": no limit
             pass
     return min(limits)
 
 
-# In words -------------------------------------------------------------------------------------------------------------
+# As text --------------------------------------------------------------------------------------------------------------
 
 
-def spoken(seconds: float) -> str:
-    """In the unit that suits: 17.5 hours"""
+def format_duration(seconds: float) -> str:
+    """In the unit that suits, such as "17.5 hours"."""
     for size, unit in ((365 * 86400, "years"), (86400, "days"), (3600, "hours"), (60, "minutes")):
         if seconds >= 2 * size:
             return f"{seconds / size:,.1f} {unit}"
@@ -114,9 +129,8 @@ def spoken(seconds: float) -> str:
 
 
 def step_summary(config: Config, nproc: int) -> list[str]:
-    """What an optimizer step consists of, and who computes it."""
-    settings = config.training
-    n, positions = settings.accumulation, settings.tokens_per_batch
+    """What an optimizer step consists of, and how many processes share it."""
+    n, positions = config.training.accumulation, config.training.tokens_per_batch
     least, most = n // nproc, -(-n // nproc)
     return [
         f"{'an optimizer step, at most':30}{n * positions:>14,} padded positions a side",
@@ -126,13 +140,13 @@ def step_summary(config: Config, nproc: int) -> list[str]:
 
 
 def summary(config: Config) -> list[str]:
+    """Parameters and memory, one line for each part."""
     counts, memory = parameter_counts(config.model), training_bytes(config)
     total = sum(counts.values())
-    further_thread = memory["activations of a micro-batch"] + total * BYTES
     return [
         f"{'parameters':30}{total:>14,}",
         *(f"  {part:28}{count:>14,}  {count / total:5.1%}" for part, count in counts.items() if count),
         f"{'memory for training, estimated':30}{sum(memory.values()) / 2**20:>10,.0f} MiB",
         *(f"  {part:28}{size / 2**20:>10,.0f} MiB" for part, size in memory.items()),
-        f"  {'and for each further thread':28}{further_thread / 2**20:>10,.0f} MiB",
+        f"  {'and for each further thread':28}{further_thread_bytes(config) / 2**20:>10,.0f} MiB",
     ]

@@ -25,7 +25,7 @@ GIB = 2**30
 @pytest.fixture(autouse=True)
 def roomy_machine(monkeypatch):
     """What the tests see does not depend on where they run."""
-    monkeypatch.setattr(setup_probes, "memory_bytes", lambda: 64 * GIB)
+    monkeypatch.setattr(setup_probes, "machine_memory_bytes", lambda: 64 * GIB)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=500 * GIB))
 
 
@@ -232,14 +232,14 @@ def test_a_disk_that_is_too_small(examined, monkeypatch):
 
 
 def test_a_memory_that_is_too_small(examined, monkeypatch):
-    monkeypatch.setattr(setup_probes, "memory_bytes", lambda: 10_000)
+    monkeypatch.setattr(setup_probes, "machine_memory_bytes", lambda: 10_000)
     found = examined()
     assert found["memory"].verdict == "FAIL"
     assert found["before the first step"].verdict == "skipped" and "loss before the first step" not in found
 
 
 def test_a_system_that_does_not_tell_its_memory(examined, monkeypatch):
-    monkeypatch.setattr(setup_probes, "memory_bytes", lambda: None)
+    monkeypatch.setattr(setup_probes, "machine_memory_bytes", lambda: None)
     assert examined()["memory"].verdict == "skipped"
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from scratchformer.config import BASE, ModelConfig
-from scratchformer.experiments.flops import training_flops, weights_met
+from scratchformer.experiments.flops import training_flops, weights_per_token
 from scratchformer.experiments.sizes import parameter_counts
 from scratchformer.nn.ops import ops_of
 from scratchformer.nn.transformer import Transformer
@@ -28,7 +28,7 @@ def test_the_flops_of_a_step_are_those_of_its_matrix_products(sizes, monkeypatch
 
 def test_every_weight_of_a_matrix_is_met_by_a_source_or_a_target_token():
     """All but biases and LayerNorms; the shared matrix once, as the output."""
-    matrices = sum(weights_met(BASE.model))
+    matrices = sum(weights_per_token(BASE.model))
     counts = parameter_counts(BASE.model)
     vectors = counts["layer norms"] + 6 * (3 * 4 * 512 + 2 * (2048 + 512))
     assert matrices == sum(counts.values()) - vectors

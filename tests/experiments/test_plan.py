@@ -13,12 +13,12 @@ from scratchformer.experiments import plan, sizes
 from scratchformer.experiments.flops import training_flops
 from scratchformer.experiments.paper import (
     GPUS,
+    P100_TFLOPS,
     PAPER_TABLE3,
     PAPER_TRAINING,
-    TERAFLOPS_OF_A_P100,
     capacity_flops,
-    count_of_the_paper,
-    papers_model,
+    paper_matrix_flops,
+    paper_model,
 )
 from scratchformer.text.batches import BatchPlan
 from scratchformer.training import loop
@@ -34,7 +34,7 @@ def test_table_3_has_a_line_for_every_row():
 @pytest.mark.parametrize("name, capacity", [("base", 3.283e18), ("big", 2.298e19)])
 def test_table_2_is_what_eight_gpus_could_compute(name, capacity):
     paper = PAPER_TRAINING[name]
-    found = capacity_flops(paper.hours, GPUS, TERAFLOPS_OF_A_P100)
+    found = capacity_flops(paper.hours, GPUS, P100_TFLOPS)
     assert found == pytest.approx(capacity, rel=2e-4)
     assert found == pytest.approx(paper.flops, rel=0.01)
     assert paper.hours == pytest.approx(paper.steps * paper.step_seconds / 3600, rel=0.1)
@@ -47,17 +47,17 @@ def test_matrix_products_of_the_papers_models(config, a_step, all_steps, share):
     load = plan.assumed_load(config)
     assert (load.source_tokens, load.target_tokens) == pytest.approx((25_000, 25_000))
     flops = training_flops(config.model, load.pairs, load.source_length, load.target_length)
-    name = papers_model(config)
-    capacity = capacity_flops(PAPER_TRAINING[name].hours, GPUS, TERAFLOPS_OF_A_P100)
+    name = paper_model(config)
+    capacity = capacity_flops(PAPER_TRAINING[name].hours, GPUS, P100_TFLOPS)
     assert flops == pytest.approx(a_step, rel=0.01)
     assert flops * config.training.steps == pytest.approx(all_steps, rel=0.01)
-    assert count_of_the_paper(name) == pytest.approx(flops * config.training.steps)
-    assert count_of_the_paper(name) / capacity == pytest.approx(share, abs=0.005)
+    assert paper_matrix_flops(name) == pytest.approx(flops * config.training.steps)
+    assert paper_matrix_flops(name) / capacity == pytest.approx(share, abs=0.005)
 
 
 def test_only_the_papers_sizes_are_the_papers_model():
     names = ("wmt14-en-fr-big", "D1", "C1", "tiny")
-    assert [papers_model(preset(name)) for name in names] == ["big", "base", None, None]
+    assert [paper_model(preset(name)) for name in names] == ["big", "base", None, None]
 
 
 # How much text a step has ---------------------------------------------------------------------------------------------
@@ -274,7 +274,7 @@ def test_the_table_says_how_each_number_is_known(cli, small_settings):
     "name, steps, hours", [("base", "100,000 steps", "12.00 hours"), ("big", "300,000 steps", "84.00 hours")]
 )
 def test_the_papers_hours_stand_beside_and_a_model_too_large_is_not_built(cli, monkeypatch, name, steps, hours):
-    monkeypatch.setattr(sizes, "memory_bytes", lambda: 2**29)
+    monkeypatch.setattr(sizes, "machine_memory_bytes", lambda: 2**29)
     monkeypatch.setattr(plan, "Trainer", None)  # whoever builds it fails
     outcome = cli("plan", name)
     assert outcome.code == 1
@@ -308,7 +308,7 @@ def test_memory_on_a_gpu_by_precision():
     ],
 )
 def test_a_time_is_told_in_the_unit_that_suits(seconds, said):
-    assert sizes.spoken(seconds) == said
+    assert sizes.format_duration(seconds) == said
 
 
 # Bad input ------------------------------------------------------------------------------------------------------------

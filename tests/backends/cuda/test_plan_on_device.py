@@ -45,5 +45,5 @@ def test_the_memory_of_a_gpu_decides(cli, open_strict, monkeypatch, free):
 
 @pytest.mark.gpu
 def test_a_gpu_tells_its_memory(open_gpu):
-    assert sizes.BYTES < open_gpu().memory_bytes() < 2**40
+    assert sizes.FLOAT_BYTES < open_gpu().memory_bytes() < 2**40
     assert isinstance(open_gpu(), Gpu)
