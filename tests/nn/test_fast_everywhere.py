@@ -1,13 +1,14 @@
-"""Whatever is said of gradients, of the flow of information and of the contract holds with the fast operations, too."""
+"""What is said of the flow of information and of the contract holds with the fast operations, too."""
 
 import numpy as np
 import pytest
 from test_contract import *  # noqa: F401,F403
 from test_flow import *  # noqa: F401,F403
-from test_gradients import *  # noqa: F401,F403
 
 from scratchformer.backends.cpu import FastOps
 from scratchformer.nn.ops import OPS, ops_of
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(autouse=True)

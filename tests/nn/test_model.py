@@ -49,7 +49,9 @@ class OneByteWeights:
     normal = uniform
 
 
-@pytest.mark.parametrize("row", SIZES)
+@pytest.mark.parametrize(
+    "row", ["base", *(pytest.param(row, marks=pytest.mark.slow) for row in SIZES if row != "base")]
+)
 def test_number_of_parameters(row, monkeypatch):
     monkeypatch.setattr(np.random, "default_rng", lambda seed: OneByteWeights())
     config = preset(row).model
