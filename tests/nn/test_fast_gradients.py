@@ -1,4 +1,4 @@
-"""Every backward of the fast operations is the derivative of their forward, and the future does not leak through them."""
+"""Every backward of the fast operations is the derivative of its forward, and they let no future token leak."""
 
 from test_fast_everywhere import fast, test_they_are_in_use  # noqa: F401
 from test_flow import test_a_future_token_does_not_change_a_bit_of_earlier_logits  # noqa: F401
