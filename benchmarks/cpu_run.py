@@ -100,7 +100,9 @@ def only(pairs: EncodedPairs, indices: np.ndarray) -> EncodedPairs:
     """Some of the pairs, in the order of the corpus."""
     keep = np.zeros(len(pairs), bool)
     keep[indices] = True
-    return EncodedPairs(pairs.source.only(keep), pairs.target.only(keep), pairs.line_numbers[keep], pairs.max_length, 0)
+    return EncodedPairs(
+        pairs.source.select(keep), pairs.target.select(keep), pairs.line_numbers[keep], pairs.max_length, 0
+    )
 
 
 # The run --------------------------------------------------------------------------------------------------------------

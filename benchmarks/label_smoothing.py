@@ -73,7 +73,9 @@ def read(config: Config) -> Text:
 
 def first(pairs: EncodedPairs, count: int) -> EncodedPairs:
     keep = np.arange(len(pairs)) < count
-    return EncodedPairs(pairs.source.only(keep), pairs.target.only(keep), pairs.line_numbers[keep], pairs.max_length, 0)
+    return EncodedPairs(
+        pairs.source.select(keep), pairs.target.select(keep), pairs.line_numbers[keep], pairs.max_length, 0
+    )
 
 
 # Looking at a model ---------------------------------------------------------------------------------------------------

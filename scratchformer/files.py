@@ -14,7 +14,8 @@ from scratchformer.errors import UserError
 def whole_file(path: Path, complaint: str = "cannot write") -> Iterator[BinaryIO]:
     """Open a file for writing; it gets its name, and replaces an older file, when the block ends without an exception.
 
-    Until then it is called .NAME.partial. An exception deletes it; what a killed process leaves, the next one overwrites.
+    Until then it is called .NAME.partial. An exception deletes it; one that a killed process has left is
+    overwritten by the next attempt.
 
     Raises UserError, "PATH: complaint: reason", if the file cannot be written. Other exceptions of the block pass
     through, so that a failure to read an input is not reported as a failure to write.

@@ -502,7 +502,7 @@ class Encoder:
         ]
         sides = [encode_sequences(self.tokenizer.encode, [pair[side] for pair in numbered]) for side in (1, 2)]
         fits = np.maximum(sides[0].lengths, sides[1].lengths) <= self.max_length
-        source, target = (self._small(side.only(fits)) for side in sides)
+        source, target = (self._small(side.select(fits)) for side in sides)
         n_unknown = sum(int(np.count_nonzero(side.ids == UNK)) for side in (source, target))
         line_numbers = np.array([number for number, _, _ in numbered], np.int64)[fits]
         n_lines = len(lines[0])

@@ -1,1 +1,1 @@
-"""From text files to padded batches of ids, and from translations to a score; nothing here knows of models."""
+"""From text files to padded batches of ids, and from translations to a score. Nothing here knows about models."""

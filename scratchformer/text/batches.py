@@ -1,15 +1,16 @@
-"""Which sentence pairs are computed together?
+"""Group sentence pairs of similar length into padded batches.
 
-A batch is a rectangle: every sentence is padded to the longest, and padding costs as much as text. So pairs of similar
-length are batched, and a batch holds as many as a budget of padded positions allows, not a fixed number of sentences
-(paper §5.1: "batched together by approximate sequence length", about 25000 source and 25000 target tokens a step).
+Every sentence of a batch is padded to the longest one, and padding costs as much computation as text. So pairs of
+similar length are batched together, and a batch holds as many pairs as a budget of padded positions allows, instead of
+a fixed number (paper §5.1: "batched together by approximate sequence length", about 25000 source and 25000 target
+tokens a step).
 
     EncodedPairs  all pairs as ids, in four flat arrays
-    BatchPlan     the steps of an epoch, each a set of pairs; and the micro-batches of a step, each a Batch
+    BatchPlan     the steps of an epoch, each a set of pairs, and the micro-batches of a step, each a Batch
     Batch         the padded arrays that go into the model
 
-The plan is a function of (seed, epoch), without any other state: a run can resume at every step, and several processes
-agree on the batches without a message. Length of a pair, everywhere: the longer side in tokens, EOS included.
+The plan is a function of (seed, epoch) without any other state: a run can resume at every step, and several processes
+agree on the batches without communication. The length of a pair is always that of its longer side in tokens, with EOS.
 
 Source: the scheme of the paper's public code (tensor2tensor, 2017-06: `data_reader.py`, `bucket_boundaries`).
 """
@@ -25,19 +26,19 @@ from scratchformer.errors import UserError
 from scratchformer.text.corpora import Pairs
 from scratchformer.text.tokenizer import BOS, EOS, PAD
 
-SENTENCES_PER_ENCODING = 10_000  # so that the Python lists of a large corpus never exist all at once
+SENTENCES_PER_ENCODING = 10_000  # limits how many Python lists of ids exist at the same time
 
 
 class Batch(NamedTuple):
-    """Pairs padded with PAD to the longest of the batch; B pairs, S source and T target positions.
+    """B pairs, padded with PAD to the longest of the batch: S source and T target positions.
 
-    The decoder reads `target_in_ids` and is to answer `target_out_ids`, the same sequence one position later.
+    The decoder reads `target_in_ids` and has to predict `target_out_ids`, the same sequence shifted by one position.
     """
 
     source_ids: np.ndarray  # (B, S) int32: tokens, EOS
     target_in_ids: np.ndarray  # (B, T) int32: BOS, tokens
     target_out_ids: np.ndarray  # (B, T) int32: tokens, EOS
-    indices: np.ndarray  # (B,) int64: which pairs of EncodedPairs these are
+    indices: np.ndarray  # (B,) int64: where the pairs stand in EncodedPairs
 
     @property
     def n_source_tokens(self) -> int:
@@ -46,20 +47,20 @@ class Batch(NamedTuple):
 
     @property
     def n_target_tokens(self) -> int:
-        """Real target tokens, EOS included: what the loss of the batch is divided by."""
+        """Real target tokens, EOS included: the divisor of the batch's loss."""
         return int(np.count_nonzero(self.target_out_ids != PAD))
 
     @property
     def n_positions(self) -> int:
-        """Padded positions of both sides: what the batch costs."""
+        """Positions of both sides, padding included: the cost of the batch."""
         return self.source_ids.size + self.target_out_ids.size
 
 
 @dataclass(frozen=True, eq=False)
 class Sequences:
-    """Many sequences of ids end to end: sequence i is `ids[offsets[i]:offsets[i + 1]]`.
+    """Many sequences of ids in one flat array: sequence i is `ids[offsets[i]:offsets[i + 1]]`.
 
-    The arrays may be memory maps: `padded` reads no more than the sequences it is asked for.
+    The arrays may be memory maps: `padded` reads only the sequences it is asked for.
     """
 
     ids: np.ndarray  # (tokens of all sequences,) int32, or uint16 in files
@@ -67,17 +68,17 @@ class Sequences:
 
     @property
     def lengths(self) -> np.ndarray:
-        """(sequences,) int32: in tokens."""
-        lengths = np.empty(len(self.offsets) - 1, np.int32)  # written at once: of 36 million pairs, no second array
+        """The number of tokens of each sequence, (sequences,) int32."""
+        lengths = np.empty(len(self.offsets) - 1, np.int32)  # no int64 copy: a corpus may have 36 million pairs
         return np.subtract(self.offsets[1:], self.offsets[:-1], out=lengths, casting="same_kind")
 
-    def only(self, keep: np.ndarray) -> "Sequences":
-        """The sequences where `keep`, (sequences,) bool, is True."""
+    def select(self, keep: np.ndarray) -> "Sequences":
+        """Return the sequences where `keep`, (sequences,) bool, is True."""
         lengths = self.lengths
         return Sequences(self.ids[np.repeat(keep, lengths)], _offsets(lengths[keep]))
 
     def padded(self, indices: np.ndarray) -> np.ndarray:
-        """The sequences `indices` (B,) as rows, padded with PAD to the longest of them: (B, longest) int32."""
+        """Return the sequences `indices` (B,) as rows, padded with PAD to the longest of them: (B, longest) int32."""
         starts = self.offsets[indices]
         lengths = self.offsets[indices + 1] - starts
         columns = np.arange(lengths.max())
@@ -88,11 +89,12 @@ class Sequences:
 
 
 class EncodedPairs:
-    """A parallel corpus as ids, EOS at the end of every sequence; made by `encode_pairs`.
+    """A parallel corpus as ids, with EOS at the end of every sequence; `encode_pairs` makes it.
 
-    source, target: Sequences;  line_numbers: (pairs,) in the corpus files
-    lengths: (pairs,) int32: tokens of the longer side
-    max_length: the longest pair allowed, in tokens;  n_dropped: how many pairs were longer
+    line_numbers  (pairs,) in the corpus files
+    max_length    the longest pair allowed, in tokens
+    n_dropped     how many pairs were longer and are left out
+    lengths       (pairs,) int32: tokens of the longer side
     """
 
     def __init__(self, source: Sequences, target: Sequences, line_numbers: np.ndarray, max_length: int, n_dropped: int):
@@ -108,19 +110,19 @@ class EncodedPairs:
         return len(self.lengths)
 
     def batch(self, indices: np.ndarray) -> Batch:
-        """The pairs `indices` (B,) as one batch, in that order."""
+        """Return the pairs `indices` (B,) as one batch, in that order."""
         target_out_ids = self.target.padded(indices)
         target_in_ids = np.full_like(target_out_ids, BOS)
-        # Where the output is real, the input is the token before it; so the input loses the EOS of shorter rows, too.
+        # Where the output is a real token, the input is the token before it: shorter rows lose their EOS, too.
         target_in_ids[:, 1:] = np.where(target_out_ids[:, 1:] != PAD, target_out_ids[:, :-1], PAD)
         return Batch(self.source.padded(indices), target_in_ids, target_out_ids, indices.astype(np.int64))
 
     def by_length(self, indices: np.ndarray) -> np.ndarray:
-        """`indices`, shortest pair first, pairs of one length in the order of the corpus."""
+        """Sort `indices`: the shortest pair first, pairs of equal length in the order of the corpus."""
         return indices[np.lexsort((indices, self.lengths[indices]))]
 
     def require_fit(self, tokens_per_batch: int) -> None:
-        """Raises: UserError unless every pair fits into a batch of `tokens_per_batch` positions per side."""
+        """Raises UserError unless every pair fits into a batch of `tokens_per_batch` positions per side."""
         if tokens_per_batch < 1:
             raise UserError(f"tokens_per_batch must be at least 1, not {tokens_per_batch}")
         longest = int(np.argmax(self.lengths))
@@ -136,33 +138,54 @@ class EncodedPairs:
 def encode_pairs(
     encode: Callable[[list[str]], list[list[int]]], pairs: Pairs, max_length: int, tokens_per_batch: int
 ) -> EncodedPairs:
-    """Encode a corpus, append EOS to both sides, and drop (and count) the pairs of more than `max_length` tokens.
+    """Encode a corpus for batches of `tokens_per_batch` positions per side, see `encode_and_filter`.
 
-    encode: sentences to ids without specials, as `Tokenizer.encode`.
-
-    Raises: UserError if no pair is left, if one of those left is longer than `tokens_per_batch`, or if either number
-        is not positive.
+    Raises UserError if no pair is left, if one of those left is longer than `tokens_per_batch`, or if either number is
+    not positive.
     """
     if max_length < 1:
         raise UserError(f"max_length must be at least 1 token, not {max_length}")
-    source, target = encode_sequences(encode, pairs.source), encode_sequences(encode, pairs.target)
-    keep = np.maximum(source.lengths, target.lengths) <= max_length
-    if not keep.any():
-        raise UserError(f"none of the {len(keep)} sentence pairs has at most max_length = {max_length} tokens")
-    line_numbers = np.array(pairs.line_numbers)[keep]
-    n_dropped = int(np.count_nonzero(~keep))
-    encoded = EncodedPairs(source.only(keep), target.only(keep), line_numbers, max_length, n_dropped)
+    encoded = encode_and_filter(encode, pairs, max_length)
+    if not len(encoded):
+        raise UserError(f"none of the {len(pairs.source)} sentence pairs has at most max_length = {max_length} tokens")
     encoded.require_fit(tokens_per_batch)
     return encoded
 
 
+def encode_and_filter(encode: Callable[[list[str]], list[list[int]]], pairs: Pairs, max_length: int) -> EncodedPairs:
+    """Encode pairs, append EOS to both sides, and drop (and count) the pairs of more than `max_length` tokens.
+
+    encode: turns sentences into ids without special tokens, as `Tokenizer.encode` does
+    """
+    source, target = encode_sequences(encode, pairs.source), encode_sequences(encode, pairs.target)
+    keep = np.maximum(source.lengths, target.lengths) <= max_length
+    line_numbers = np.array(pairs.line_numbers, np.int64)[keep]
+    return EncodedPairs(source.select(keep), target.select(keep), line_numbers, max_length, int(np.sum(~keep)))
+
+
+def encode_sequences(encode: Callable[[list[str]], list[list[int]]], sentences: list[str]) -> Sequences:
+    """Encode sentences as ids, each with EOS at its end."""
+    chunks = [np.empty(0, dtype=np.int32)]
+    lengths: list[int] = []
+    for start in range(0, len(sentences), SENTENCES_PER_ENCODING):
+        encoded = [ids + [EOS] for ids in encode(sentences[start : start + SENTENCES_PER_ENCODING])]
+        chunks.append(np.fromiter(itertools.chain.from_iterable(encoded), dtype=np.int32))
+        lengths += map(len, encoded)
+    return Sequences(np.concatenate(chunks), _offsets(np.array(lengths, dtype=np.int64)))
+
+
+def _offsets(lengths: np.ndarray) -> np.ndarray:
+    """Where sequences of these lengths (n,) begin and end in a flat array: (n + 1,) int64."""
+    return np.concatenate([[0], np.cumsum(lengths)])
+
+
 def bucket_boundaries(max_length: int, fineness: int = 1) -> list[int]:
-    """The largest length of each bucket: from 8 in steps that double with the length, up to `max_length`.
+    """Return the largest length of each bucket: from 8 in steps that grow with the length, up to `max_length`.
 
-    fineness 1 is 8, 12, 16, 24, 32, 48, ... (two buckets for each doubling, the paper's base model); every further
-    point doubles their number: less padding, but more buckets to fill.
+    Fineness 1 gives 8, 12, 16, 24, 32, 48, ... (two buckets for each doubling, as for the paper's base model); each
+    further unit doubles the number of buckets, which means less padding but more buckets to fill.
 
-    Raises: UserError if `max_length` or `fineness` is not positive.
+    Raises UserError if `max_length` or `fineness` is not positive.
     """
     if max_length < 1 or fineness < 1:
         raise UserError(f"max_length and bucket fineness must be at least 1, not {max_length} and {fineness}")
@@ -178,12 +201,12 @@ def bucket_boundaries(max_length: int, fineness: int = 1) -> list[int]:
 class BatchPlan:
     """The batches of a training run.
 
-    tokens_per_batch: the budget of one micro-batch in padded positions, for each side separately
-    accumulation:     micro-batches whose gradients one optimizer step adds up; on several devices, those of all devices
-    seed:             with the epoch's number, all that the order depends on
-    fineness:         of the buckets, see `bucket_boundaries`
+    tokens_per_batch  the budget of one micro-batch in padded positions, for each side separately
+    accumulation      micro-batches whose gradients one optimizer step adds up; on several devices, those of all devices
+    seed              the order of the pairs depends only on this and on the epoch
+    fineness          of the buckets, see `bucket_boundaries`
 
-    Raises: UserError if a pair does not fit into `tokens_per_batch`, or if an argument is out of range.
+    Raises UserError if a pair does not fit into `tokens_per_batch`, or if an argument is out of range.
     """
 
     def __init__(self, encoded: EncodedPairs, tokens_per_batch: int, accumulation: int, seed: int, fineness: int = 1):
@@ -196,20 +219,20 @@ class BatchPlan:
         self.accumulation = accumulation
         self.seed = seed
         boundaries = np.array(bucket_boundaries(encoded.max_length, fineness))
-        # The last bucket can reach beyond the budget though no pair does: then one pair is a micro-batch.
+        # The last bucket can reach beyond the budget though no pair does: then a micro-batch is a single pair.
         self._pairs_per_step = np.maximum(tokens_per_batch // boundaries, 1) * accumulation  # (buckets,)
         bucket_of_length = np.searchsorted(boundaries, np.arange(encoded.lengths.max() + 1))  # first boundary >= length
         self._bucket_of = bucket_of_length.astype(np.min_scalar_type(len(boundaries)))[encoded.lengths]  # (pairs,)
 
     def epoch(self, epoch: int) -> list[np.ndarray]:
-        """The steps of one epoch, each the indices of its pairs. Every pair is in exactly one step.
+        """Return the steps of one epoch, each as the indices of its pairs. Every pair is in exactly one step.
 
-        Each bucket's pairs come in random order and are cut into steps as large as the budget allows, and a smaller
-        last one. The order of all steps is random, so that the model does not see the short sentences first.
+        The pairs of each bucket are shuffled and cut into steps as large as the budget allows; the last step of a
+        bucket may be smaller. Then the steps are shuffled, so that the model does not see the short sentences first.
         """
         rng = np.random.Generator(np.random.PCG64([self.seed, epoch]))
         n_pairs = len(self.encoded)
-        shuffled = np.arange(n_pairs, dtype=np.int32 if n_pairs < 2**31 else np.int64)  # the order is that of either
+        shuffled = np.arange(n_pairs, dtype=np.int32 if n_pairs < 2**31 else np.int64)  # both give the same order
         rng.shuffle(shuffled)
         bucket_of = self._bucket_of[shuffled]
         bucket_by_bucket = []
@@ -219,11 +242,11 @@ class BatchPlan:
         return [bucket_by_bucket[i] for i in rng.permutation(len(bucket_by_bucket))]
 
     def micro_batches(self, indices: np.ndarray) -> list[Batch]:
-        """A step's pairs cut into `accumulation` batches, or into fewer if there are fewer pairs.
+        """Cut a step's pairs into `accumulation` batches, or into fewer if there are fewer pairs.
 
-        Pairs of similar length go together, so that little is padded; and the costliest batch, in padded positions, is
-        as small as can be, so that devices or threads that take a batch each are ready at the same time. Which batch a
-        pair lands in depends on the set of pairs, not on their order.
+        Pairs of similar length go together, which keeps padding low. The largest batch, in padded positions, is as
+        small as possible, so that devices or threads that take one batch each finish at about the same time. Which
+        batch a pair lands in depends on the set of pairs, not on their order.
         """
         longest_first = self.encoded.by_length(indices)[::-1]
         lengths = self.encoded.lengths[longest_first]
@@ -232,10 +255,14 @@ class BatchPlan:
 
 
 def even_parts(lengths: np.ndarray, n: int) -> list[slice]:
-    """Cut falling lengths (pairs,) into n parts, none empty, such that the largest area, pairs x longest, is least."""
+    """Cut descending lengths (pairs,) into n parts, none empty, so that the largest area, pairs x longest, is minimal.
+
+    The smallest area that suffices is found by bisection.
+    """
 
     def ends(area: int) -> list[int]:
-        """How far each part reaches if none may exceed `area`, but for a single pair; later parts get a pair each."""
+        """Where each part ends if it takes as many pairs as fit into `area`, but at least one, and leaves at least one
+        for each later part."""
         end, found = 0, []
         for left in range(n - 1, -1, -1):
             end = min(end + max(1, area // int(lengths[end])), len(lengths) - left)
@@ -254,11 +281,11 @@ def even_parts(lengths: np.ndarray, n: int) -> list[slice]:
 
 
 def steps(plan: BatchPlan, start_epoch: int = 0, start_index: int = 0) -> Iterator[tuple[int, int, np.ndarray]]:
-    """(epoch, index of the step in its epoch, pair indices) for ever, from any place that an earlier run has reached.
+    """Yield (epoch, index of the step in its epoch, pair indices) forever, from any step that an earlier run reached.
 
     `start_index` may be the number of steps of its epoch: then the next epoch begins.
 
-    Raises: UserError, when the first step is asked for, if that place does not exist.
+    Raises UserError, when the first step is asked for, if that step does not exist.
     """
     epoch, first = start_epoch, start_index
     while True:
@@ -274,11 +301,11 @@ def steps(plan: BatchPlan, start_epoch: int = 0, start_index: int = 0) -> Iterat
 
 
 def batches_in_order(encoded: EncodedPairs, tokens_per_batch: int) -> Iterator[Batch]:
-    """All pairs once, shortest first, as many to a batch as the budget (padded positions per side) allows.
+    """Yield all pairs once, the shortest first, as many to a batch as the budget (padded positions per side) allows.
 
-    For validation: nothing is random, and `Batch.indices` leads back to the order of the corpus.
+    This is for validation: nothing is random, and `Batch.indices` leads back to the order of the corpus.
 
-    Raises: UserError, when the first batch is asked for, if a pair does not fit into `tokens_per_batch`.
+    Raises UserError, when the first batch is asked for, if a pair does not fit into `tokens_per_batch`.
     """
     encoded.require_fit(tokens_per_batch)
     order = encoded.by_length(np.arange(len(encoded)))
@@ -288,19 +315,3 @@ def batches_in_order(encoded: EncodedPairs, tokens_per_batch: int) -> Iterator[B
             yield encoded.batch(order[start:end])
             start = end
     yield encoded.batch(order[start:])
-
-
-def encode_sequences(encode: Callable[[list[str]], list[list[int]]], sentences: list[str]) -> Sequences:
-    """All sentences as ids, each with EOS at its end."""
-    chunks = [np.empty(0, dtype=np.int32)]
-    lengths: list[int] = []
-    for start in range(0, len(sentences), SENTENCES_PER_ENCODING):
-        encoded = [ids + [EOS] for ids in encode(sentences[start : start + SENTENCES_PER_ENCODING])]
-        chunks.append(np.fromiter(itertools.chain.from_iterable(encoded), dtype=np.int32))
-        lengths += map(len, encoded)
-    return Sequences(np.concatenate(chunks), _offsets(np.array(lengths, dtype=np.int64)))
-
-
-def _offsets(lengths: np.ndarray) -> np.ndarray:
-    """Where sequences of these lengths (n,) begin and end when laid end to end: (n + 1,) int64."""
-    return np.concatenate([[0], np.cumsum(lengths)])

@@ -1,7 +1,7 @@
-"""How good are these translations? BLEU (Papineni et al. 2002) and chrF (Popović 2015), as sacreBLEU computes them.
+"""Score translations by BLEU (Papineni et al. 2002) and chrF (Popović 2015), as sacreBLEU computes them.
 
-A BLEU score means something only together with its tokenization and smoothing, so every score comes with sacreBLEU's
-signature. The paper's own figures (§6.1) come from another script; `paper_bleu` scores in its way.
+A BLEU score is only meaningful together with its tokenization and smoothing, so every score comes with sacreBLEU's
+signature. The paper's own scores (§6.1) come from another script, which `paper_bleu` reproduces.
 """
 
 from typing import NamedTuple
@@ -10,10 +10,11 @@ from scratchformer.errors import UserError
 
 
 class Scores(NamedTuple):
-    """The scores of one set of translations against one reference each.
+    """The scores of a set of translations (hypotheses) against one reference each.
 
-    `bleu` and `chrf` run from 0 to 100. `length_ratio` is hypothesis tokens over reference tokens;
-    `brevity_penalty` is 1 when it is at least 1, else exp(1 - 1 / length_ratio).
+    bleu, chrf       from 0 to 100
+    length_ratio     hypothesis tokens / reference tokens
+    brevity_penalty  1 if length_ratio >= 1, else exp(1 - 1 / length_ratio)
     """
 
     bleu: float
@@ -26,11 +27,11 @@ class Scores(NamedTuple):
 
 
 def corpus_scores(hypotheses: list[str], references: list[str]) -> Scores:
-    """Corpus BLEU (cased, 13a tokenization, exponential smoothing) and chrF of plain, detokenized text.
+    """Compute corpus BLEU (cased, 13a tokenization, exponential smoothing) and chrF of plain, detokenized text.
 
-    Raises: UserError if there is nothing to score or the two lists differ in length.
+    Raises UserError if there is nothing to score or the two lists differ in length.
     """
-    from sacrebleu.metrics import BLEU, CHRF  # here: the import takes 0.1 s, and most commands never score
+    from sacrebleu.metrics import BLEU, CHRF  # imported here: it takes 0.1 s, and most commands do not score
 
     require_pairs(hypotheses, references)
     bleu, chrf = BLEU(), CHRF()
@@ -48,7 +49,7 @@ def corpus_scores(hypotheses: list[str], references: list[str]) -> Scores:
 
 
 def require_pairs(hypotheses: list[str], references: list[str]) -> None:
-    """Raises UserError unless every translation has its reference, and there is one."""
+    """Raises UserError unless there are translations, and as many references."""
     if len(hypotheses) != len(references):
         raise UserError(f"{len(hypotheses)} translations cannot be scored against {len(references)} references")
     if not hypotheses:

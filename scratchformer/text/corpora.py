@@ -1,7 +1,7 @@
-"""How do two text files become pairs of sentences?
+"""Read a parallel corpus: two text files of equal length, where line i of one translates line i of the other.
 
-A parallel corpus is two files of equal length: line i of one translates line i of the other. Everything that can be
-wrong with such files (a missing half, a broken archive, another encoding) ends here, in a UserError that names it.
+Everything that can be wrong with such files (one is missing, a damaged archive, another encoding) is found here and
+becomes a UserError that names the file.
 """
 
 import codecs
@@ -14,14 +14,14 @@ from typing import BinaryIO, NamedTuple, cast
 from scratchformer.errors import UserError, in_one_line
 
 MAX_NAMES_LISTED = 20
-READ_ERRORS = (OSError, EOFError, zlib.error)  # the last two: a truncated archive, a damaged one
+READ_ERRORS = (OSError, EOFError, zlib.error)  # the last two: a truncated archive and a damaged one
 
 
 class Pairs(NamedTuple):
-    """A parallel corpus without its blank lines.
+    """The sentence pairs of a parallel corpus, without those of which a side is blank.
 
-    `source[i]` translates to `target[i]`; both came from line `line_numbers[i]` (counted from 1) of their files.
-    `n_empty` is the number of lines left out because one side, or both, was blank.
+    `target[i]` translates `source[i]`; both come from line `line_numbers[i]` (counted from 1) of their files.
+    `n_empty` is the number of pairs left out because a side, or both, was blank.
     """
 
     source: list[str]
@@ -44,16 +44,25 @@ class CorpusFiles(NamedTuple):
     val: ParallelFiles | None
     test: ParallelFiles | None
 
+    @property
+    def held_out(self) -> dict[str, ParallelFiles]:
+        """The files of "val" and "test", if there are any."""
+        return {split: files for split, files in (("val", self.val), ("test", self.test)) if files}
+
+    @property
+    def paths(self) -> list[Path]:
+        return [path for files in (*self.train, *self.held_out.values()) for path in files]
+
 
 def read_lines(path: Path) -> list[str]:
-    r"""The lines of a UTF-8 file, plain or gzipped, without their line ends and without a byte order mark.
+    r"""Read the lines of a UTF-8 file, plain or gzipped, without their line ends and without a byte order mark.
 
     Only "\n" and "\r\n" end a line. `str.splitlines` would also cut at U+2028, "\x0b" and others, which occur inside
-    the sentences of web corpora: one such cut, and every later pair is misaligned.
+    the sentences of web corpora: after one such cut every later pair is misaligned.
 
-    If `path` does not exist and `path`.gz does, that one is read.
+    If `path` does not exist but `path`.gz does, that file is read.
 
-    Raises: UserError if the file is missing, unreadable, a broken archive, or not UTF-8.
+    Raises UserError if the file is missing, unreadable, a damaged archive, or not UTF-8.
     """
     path = plain_or_gz(path) or path
     try:
@@ -71,12 +80,18 @@ class Block(NamedTuple):
     target: bytes
     first_line: int
 
+    def lines(self, files: ParallelFiles) -> tuple[list[str], list[str]]:
+        """The decoded lines of both sides. Raises UserError, naming the file and the line, if they are not UTF-8."""
+        source, target = (decode_lines(data, path, self.first_line) for data, path in zip(self[:2], files))
+        return source, target
+
 
 def stream_blocks(files: ParallelFiles, n_lines: int) -> Iterator[Block]:
-    """Two parallel files, plain or gzipped, in blocks of `n_lines` lines (the last may be shorter); the files are never
-    in memory whole. Lines end as in `read_lines`, and bytes are not decoded.
+    """Read two parallel files, plain or gzipped, in blocks of `n_lines` lines (the last may be shorter).
 
-    Raises: UserError if a file is missing, unreadable or a broken archive, or if they differ in their number of lines.
+    A file is never in memory as a whole. Lines end as in `read_lines`; bytes are not decoded.
+
+    Raises UserError if a file is missing, unreadable or a damaged archive, or if the numbers of lines differ.
     """
     sides = [_stream_lines(path, n_lines) for path in files]
     n_read = 0
@@ -92,7 +107,7 @@ def stream_blocks(files: ParallelFiles, n_lines: int) -> Iterator[Block]:
 
 
 def _stream_lines(path: Path, n_lines: int) -> Iterator[list[bytes]]:
-    """The lines of one file in lists of `n_lines`, without the byte order mark."""
+    """Read the lines of one file in lists of `n_lines`, without the byte order mark."""
     path = plain_or_gz(path) or path
     n_read, lines = 0, []
     try:
@@ -110,9 +125,9 @@ def _stream_lines(path: Path, n_lines: int) -> Iterator[list[bytes]]:
 
 
 def decode_lines(data: bytes, path: Path, first_line: int = 1) -> list[str]:
-    """The lines of UTF-8 text, which begins at line `first_line` of a file, without their line ends.
+    """Decode UTF-8 text, which begins at line `first_line` of the file `path`, into lines without their line ends.
 
-    Raises: UserError if it is not UTF-8; the message has the line's number.
+    Raises UserError, with the file and the number of the line, if it is not UTF-8.
     """
     try:
         text = data.decode("utf-8")
@@ -126,28 +141,34 @@ def decode_lines(data: bytes, path: Path, first_line: int = 1) -> list[str]:
 
 
 def read_pairs(source_path: Path, target_path: Path) -> Pairs:
-    """The sentence pairs of two parallel files; pairs with a blank side are dropped and counted.
+    """Read the sentence pairs of two parallel files; pairs with a blank side are left out and counted.
 
-    Raises: UserError if the files differ in their number of lines, if nothing is left, or as `read_lines` does.
+    Raises UserError if the numbers of lines differ, if no pair is left, or as `read_lines` does.
     """
     source_lines, target_lines = read_lines(source_path), read_lines(target_path)
     if len(source_lines) != len(target_lines):
         raise _not_parallel(ParallelFiles(source_path, target_path), len(source_lines), len(target_lines))
+    pairs = nonblank_pairs(source_lines, target_lines)
+    if not pairs.source:
+        raise UserError(f"no sentence pairs in {source_path} and {target_path}: every line is blank on one side")
+    return pairs
+
+
+def nonblank_pairs(source_lines: list[str], target_lines: list[str], first_line: int = 1) -> Pairs:
+    """Pair up equally many lines and leave out the pairs with a blank side."""
     pairs = Pairs([], [], [], n_empty=0)
-    for line_number, (source, target) in enumerate(zip(source_lines, target_lines), start=1):
+    for line_number, (source, target) in enumerate(zip(source_lines, target_lines, strict=True), first_line):
         if source.strip() and target.strip():
             pairs.source.append(source)
             pairs.target.append(target)
             pairs.line_numbers.append(line_number)
-    if not pairs.source:
-        raise UserError(f"no sentence pairs in {source_path} and {target_path}: every line is blank on one side")
     return pairs._replace(n_empty=len(source_lines) - len(pairs.source))
 
 
 def find_split(directory: Path, split: str, source_language: str, target_language: str) -> ParallelFiles:
-    """The source and the target file of one split, such as train.en and train.de.gz; plain files come first.
+    """Find the source and the target file of one split, such as train.en and train.de.gz; plain files come first.
 
-    Raises: UserError if one is missing; it lists what the directory holds instead.
+    Raises UserError if one is missing; the message lists what the directory holds instead.
     """
     return ParallelFiles(*(_find(directory, f"{split}.{language}") for language in (source_language, target_language)))
 
@@ -160,15 +181,15 @@ def _find(directory: Path, name: str) -> Path:
 
 
 def plain_or_gz(path: Path) -> Path | None:
-    """`path` or else `path`.gz, whichever exists."""
+    """Return `path` if it exists, else `path`.gz if that exists, else None."""
     candidates = (path, path.with_name(path.name + ".gz"))
     return next((candidate for candidate in candidates if candidate.exists()), None)
 
 
 def open_stream(path: Path) -> BinaryIO:
-    """The bytes of a plain or gzipped file.
+    """Open a plain or gzipped file to read its uncompressed bytes.
 
-    Raises: UserError for one that is gzipped and not named so.
+    Raises UserError if it is gzipped but its name does not end in .gz.
     """
     if path.suffix == ".gz":
         return cast(BinaryIO, gzip.open(path))
@@ -180,7 +201,7 @@ def open_stream(path: Path) -> BinaryIO:
 
 
 def cannot_read(path: Path, error: BaseException, place: str = "") -> UserError:
-    """What is told of a file of which reading ended like this, at this place."""
+    """Make the UserError for a file that could not be read; place: where in it, such as " after line 5"."""
     return UserError(f"cannot read {path}{place}: {getattr(error, 'strerror', None) or in_one_line(error)}")
 
 
@@ -189,7 +210,7 @@ def _not_parallel(files: ParallelFiles, n_source: int, n_target: int) -> UserErr
 
 
 def _contents(directory: Path) -> str:
-    """What a directory holds, as the end of a sentence that begins with its name."""
+    """Describe what a directory holds, as a predicate: "holds a, b", "is empty"."""
     if not directory.is_dir():
         return "is not a directory"
     names = sorted(path.name for path in directory.iterdir())

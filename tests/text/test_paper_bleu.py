@@ -1,4 +1,4 @@
-"""The paper's BLEU against a computation from its definition, which shares nothing with it but the tokenizer."""
+"""Compare the paper's BLEU with a computation from its definition that shares only the tokenizer with it."""
 
 import math
 import os
@@ -15,7 +15,7 @@ import sacremoses
 from scratchformer.errors import UserError
 from scratchformer.text import paper_bleu as module
 from scratchformer.text.bleu import corpus_scores
-from scratchformer.text.paper_bleu import cut_at_hyphens, moses_tokens, paper_bleu_and_gap, plain_quotes
+from scratchformer.text.paper_bleu import moses_tokens, paper_bleu_and_gap, plain_quotes, split_at_hyphens
 
 WORDS = (
     "der Hund sieht ein Haus und läuft über die Straße Nord-Süd-Dialog 16-jährige E-Mail a-b-c-d ü-ö-ä à-Å-é "
@@ -38,7 +38,7 @@ def sentence(rng):
 
 
 def garbled(text, rng):
-    """A translation of about the quality at which BLEU is taken: words missing, wrong, with other quotes or hyphens."""
+    """A translation of realistic quality: some words are missing or wrong, some quotes and hyphens are others."""
     words = [rng.choice(WORDS) if rng.random() < 0.15 else word for word in text.split() if rng.random() < 0.93]
     text = " ".join(words)
     return "".join(
@@ -48,7 +48,7 @@ def garbled(text, rng):
 
 @pytest.fixture(scope="module")
 def pairs():
-    """A thousand hypotheses, and their references; some of either are empty."""
+    """A thousand hypotheses and their references; some of both are empty."""
     rng = random.Random(0)
     references = [sentence(rng) for _ in range(1000)]
     return ["" if rng.random() < 0.02 else garbled(text, rng) for text in references], references
@@ -62,20 +62,20 @@ def is_double_quote(char):
     return name == "QUOTATION MARK" or "QUOTATION MARK" in name and "DOUBLE" in name
 
 
-def cut(text):
-    """Byte by byte: a hyphen between two that are no blanks is cut, unless the byte before went to another hyphen."""
+def split(text):
+    """Byte by byte: split at a hyphen between two non-blank bytes, unless the previous byte belongs to another match."""
     data, parts, taken = text.encode(), [], -1
     for i in range(len(data)):
-        is_cut = (
+        is_split = (
             data[i : i + 1] == b"-"
             and 0 < i < len(data) - 1
             and i - 1 > taken
             and data[i - 1 : i].strip()
             and data[i + 1 : i + 2].strip()
         )
-        if is_cut:
+        if is_split:
             taken = i + 1
-        parts.append(b" ##AT##-##AT## " if is_cut else data[i : i + 1])
+        parts.append(b" ##AT##-##AT## " if is_split else data[i : i + 1])
     return b"".join(parts).decode()
 
 
@@ -84,11 +84,11 @@ MOSES = {language: sacremoses.MosesTokenizer(lang=language) for language in ("de
 
 def tokens_of(text, language="de"):
     plain = "".join('"' if is_double_quote(char) else char for char in text)
-    return [part for token in MOSES[language].tokenize(plain) for part in cut(token).split()]
+    return [part for token in MOSES[language].tokenize(plain) for part in split(token).split()]
 
 
 def defined(hypotheses, references):
-    """-> score, precisions, brevity penalty, lengths. Lists of tokens in."""
+    """Compute BLEU of lists of tokens from its definition -> score, precisions, brevity penalty, lengths."""
     precisions = []
     for n in (1, 2, 3, 4):
         right = written = 0
@@ -127,7 +127,7 @@ def test_the_score_is_its_definition(pairs, language, part):
     assert ours.brevity_penalty == pytest.approx(penalty, rel=1e-12)
     assert (ours.hypothesis_length, ours.reference_length) == (c, r)
     if part == slice(None):
-        assert 20 < ours.bleu < 80 and penalty < 1, "the comparison means something"
+        assert 20 < ours.bleu < 80 and penalty < 1, "neither trivial case"
 
 
 def test_each_step_of_the_gap_is_its_definition(pairs):
@@ -156,7 +156,7 @@ def test_nothing_is_tokenized_twice(monkeypatch):
 
 
 @pytest.mark.skipif(shutil.which("perl") is None, reason="needs perl")
-def test_hyphens_are_cut_as_perl_does(pairs):
+def test_hyphens_are_split_as_in_perl(pairs):
     lines = [line for part in pairs for line in [*part, *moses_tokens(part, "de")]]
     lines += ["-", "--", "---", "a--b", "a-b-c", "a - b", "-a-", "ü-ü", "a-ü-b-é-c", "à-\xa0-x", "…-…-…", "a-\x0b-b-c"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PERL")}
@@ -167,11 +167,11 @@ def test_hyphens_are_cut_as_perl_does(pairs):
         input="".join(line + "\n" for line in lines).encode(),
         env=environment,
     )
-    assert done.stdout.decode().split("\n")[:-1] == cut_at_hyphens(lines)
+    assert done.stdout.decode().split("\n")[:-1] == split_at_hyphens(lines)
 
 
 def test_hyphens():
-    assert cut_at_hyphens(["rich-text format", "a-b-c", "a-ü-c", "a - b", "-5 ab-"]) == [
+    assert split_at_hyphens(["rich-text format", "a-b-c", "a-ü-c", "a - b", "-5 ab-"]) == [
         "rich ##AT##-##AT## text format",
         "a ##AT##-##AT## b-c",
         "a ##AT##-##AT## ü ##AT##-##AT## c",
@@ -192,7 +192,7 @@ def test_quotes_and_the_apostrophe():
     assert plain_quotes(["„a“ “b” »c« «d» ‟e”", "geht’s ‚f‘"]) == ['"a" "b" "c" "d" "e"', "geht’s ‚f‘"]
 
 
-def test_a_hyphenated_word_counts_thrice():
+def test_a_hyphenated_word_counts_three_times():
     hypothesis, reference = ["Ein reich-haltiger Text ist da"], ["Ein reich-haltiges Buch war hier"]
     assert score(hypothesis, reference).precisions == pytest.approx([100 * 3 / 7, 100 * 2 / 6, 20, 0])
     assert score(hypothesis, reference).bleu == 0, "nothing is smoothed"
@@ -207,7 +207,7 @@ def test_the_signature():
     assert re.fullmatch(expected, score(["a"], ["a"], "fr").signature)
 
 
-def test_case_counts_and_tokenized_text_is_no_cause_for_a_warning(caplog, capfd):
+def test_case_counts_and_tokenized_text_gives_no_warning(caplog, capfd):
     lines = ["Der Hund sieht ein Haus ."] * 120
     assert score(lines, lines).bleu == pytest.approx(100)
     assert score([line.lower() for line in lines], lines).bleu < 50
