@@ -104,7 +104,7 @@ PAPER_TRAINING: dict[str, PaperTraining] = {
 
 
 def capacity_flops(hours: float, devices: int, tflops: float) -> float:
-    """FLOPs that the devices could compute in so many hours. Table 2 prints this capacity, not a count of operations."""
+    """FLOPs that the devices could compute in so many hours. Table 2 prints such a capacity, not a count."""
     return hours * 3600 * devices * tflops * 1e12
 
 

@@ -1,14 +1,14 @@
-"""What will a run cost? Parameters, FLOPs, memory, disk and hours, before it begins.
+"""Estimate what a run will cost before it begins: parameters, FLOPs, memory, disk and hours.
 
-Most of that is arithmetic. How long a step takes is not: so training steps of this very model are taken on this device,
-with random words, and
+All but the time of a step is arithmetic. For the time, training steps of this model are taken on this device, on random
+words, and
 
-    seconds of a step = once + micro-batches (each + per_pair pairs)
+    seconds of a step = once + n (each + per_pair * pairs)
 
-is fitted to them, with no part below 0: `once` for Adam, the gradient's norm and what else a step does once; `each` for
-what a micro-batch costs however small it is; `per_pair` for its sentence pairs. Steps of three kinds determine the
-three: with one small micro-batch, with one that is larger, and with two small ones. Where a real step takes longer than
-the time allowed for measuring, it is extrapolated from smaller ones.
+is fitted to them, for n micro-batches, one after another, of so many sentence pairs; no part may be negative. `once` is
+what a step does once (Adam, the norm of the gradient), `each` the fixed cost of a micro-batch, `per_pair` that of a
+sentence pair. Steps of three kinds determine the three: with one small micro-batch, with a larger one, and with two
+small ones. If real steps are too slow for the time allowed, theirs is extrapolated from smaller ones.
 """
 
 from __future__ import annotations
@@ -53,29 +53,36 @@ from scratchformer.training.loop import Trainer
 from scratchformer.training.run import RunDirectory
 from scratchformer.training.team import available_cores
 
-GIB = 2**30
 NOT_COUNTED = "Not counted: validation, translating for BLEU, writing checkpoints, and an early stop."
+
+Tell = Callable[[str], None]
+"""Is called with a line before each phase that takes time."""
+
+
+def say_nothing(line: str) -> None:
+    pass
+
 
 # How much text a step has ---------------------------------------------------------------------------------------------
 
 ASSUMED_PADDING = 0.1
-"""Of all positions: what the batches of a plan have if sentences of that mean length scatter as in text."""
+"""Share of all positions: what batches have when sentences of ASSUMED_LENGTH vary in length as in ordinary text."""
 
 ASSUMED_FILL = TOKENS_PER_STEP / (BASE.training.tokens_per_batch * BASE.training.accumulation)
-"""Real tokens of a step for each position that a side may have at most: for the paper's presets, its 25,000 tokens."""
+"""Real tokens per position that a step may have at most: it gives the paper's presets the paper's 25,000 tokens."""
 
 COUNTED_STEPS = 200
 
 
 @dataclass(frozen=True)
 class Load:
-    """The mean step of a run.
+    """The text of a run's mean step.
 
-    pairs                         of sentences
-    source_length, target_length  of a sentence in tokens, EOS counted
+    pairs                         number of sentence pairs
+    source_length, target_length  mean tokens of a sentence, EOS counted
     padding_share                 of the positions of both sides
-    steps_per_epoch               None if that is unknown
-    ..._basis                     how these are known
+    steps_per_epoch               None if unknown
+    ..._basis                     how these numbers are known
     """
 
     pairs: float
@@ -97,72 +104,58 @@ class Load:
 
     @property
     def padded_pairs(self) -> float:
-        """How many pairs of the mean length, without padding, take as many positions."""
+        """How many pairs of mean length fill the same number of positions without padding."""
         return self.pairs / (1 - self.padding_share)
 
 
 def assumed_load(config: Config) -> Load:
-    """25,000 tokens a side for the paper's models (§5.1), for others in proportion to what a step may have at most."""
+    """25,000 tokens a side for the paper's models (§5.1); for others, in proportion to the positions of a step."""
     settings = config.training
     length = min(ASSUMED_LENGTH, config.data.max_length, settings.tokens_per_batch)
     pairs = settings.tokens_per_batch * settings.accumulation * ASSUMED_FILL / length
-    return Load(
-        pairs,
-        length,
-        length,
-        ASSUMED_PADDING,
-        None,
-        f"assumed: {ASSUMED_FILL:.0%} of training.tokens_per_batch x accumulation, as in base",
-        "assumed",
-        "assumed",
-    )
+    basis = f"assumed: {ASSUMED_FILL:.0%} of training.tokens_per_batch x accumulation, as in base"
+    return Load(pairs, length, length, ASSUMED_PADDING, None, basis, "assumed", "assumed")
 
 
-def counted_load(config: Config) -> Load:
-    """What `train` would make of the text: prepared, or else read and tokenized, and cut into steps as there. All steps
-    of an epoch are counted, the padding that of the first of them."""
-    train, settings = training_pairs(config), config.training
+def counted_load(config: Config, tell: Tell = say_nothing) -> Load:
+    """Count the configuration's text, split into steps as `train` does. Padding is counted in the first steps only."""
+    train, settings = training_pairs(config, tell), config.training
     plan = BatchPlan(train, settings.tokens_per_batch, settings.accumulation, settings.seed, settings.bucket_fineness)
     steps = plan.epoch(0)
     batches = list(chain.from_iterable(map(plan.micro_batches, steps[:COUNTED_STEPS])))
     real = sum(batch.n_source_tokens + batch.n_target_tokens for batch in batches)
     padding = 1 - real / sum(batch.n_positions for batch in batches)
-    return Load(
-        len(train) / len(steps),
-        float(train.source.lengths.mean()),
-        float(train.target.lengths.mean()),
-        padding,
-        len(steps),
-        "counted",
-        "counted",
-        f"counted in {min(len(steps), COUNTED_STEPS)} steps",
-    )
+    source_length, target_length = (float(side.lengths.mean()) for side in (train.source, train.target))
+    padding_basis = f"counted in {min(len(steps), COUNTED_STEPS)} steps"
+    pairs = len(train) / len(steps)
+    return Load(pairs, source_length, target_length, padding, len(steps), "counted", "counted", padding_basis)
 
 
-def training_pairs(config: Config) -> EncodedPairs:
+def training_pairs(config: Config, tell: Tell) -> EncodedPairs:
     directory = prepared_directory(config.data)
     if directory:
         return open_prepared(directory, config)[1].train
     corpus = read_corpus(config.data)
+    tell("tokenizing the training text, to count its tokens ...")
     return encode_corpus(corpus, train_tokenizer(corpus, config), config).train
 
 
 # How long a step takes ------------------------------------------------------------------------------------------------
 
-ROUNDS = 3, 30  # at least, at most
-FIRST_SIZE = 4  # pairs of a micro-batch: less would say little about the paper's
-MUST_FIT = 8  # steps of one size, before steps of twice that size are tried
+MIN_ROUNDS, MAX_ROUNDS = 3, 30
+FIRST_SIZE = 4  # pairs in a micro-batch: fewer would say little about those of the paper
+MUST_FIT = 8  # how many steps of one size the allowed time must hold before twice the size is tried
 
 Step = Callable[[int, int], None]
-"""step(n, pairs) takes a training step of n micro-batches for each thread, each of so many sentence pairs."""
+"""step(n, pairs) takes a training step in which each thread has n micro-batches of so many sentence pairs."""
 
 
 @dataclass(frozen=True)
 class StepTime:
-    """In seconds: once + n (each + per_pair pairs), for n micro-batches, one after another, of so many pairs.
+    """The seconds of a step: once + n (each + per_pair * pairs), for n micro-batches, one after another, of `pairs`.
 
-    small, large  the micro-batches that were measured, in pairs
-    rounds        how often; what counts is the minimum: what lies above it is, mostly, somebody else's work
+    small, large  pairs in the measured micro-batches
+    rounds        number of measurements; the shortest counts, since other processes only make a step longer
     """
 
     once: float
@@ -177,66 +170,65 @@ class StepTime:
 
 
 def measure(step: Step, largest: int, seconds: float, clock: Callable[[], float] = time.perf_counter) -> StepTime:
-    """Take steps of three kinds in turn for so many seconds (three of each kind at least).
+    """Take steps of the three kinds in turn for so many seconds, but at least three of each kind.
 
-    largest  micro-batch that there is in a real step, in pairs: nothing larger is measured
+    largest  pairs in a micro-batch of a real step: nothing larger is measured
     """
     began = clock()
 
     def timed(n: int, pairs: int) -> float:
-        at = clock()
+        start = clock()
         step(n, pairs)
-        return clock() - at
+        return clock() - start
 
     largest = max(2, largest)  # a line needs two sizes
-    timed(1, 1)  # memory is asked for, caches warm up
+    timed(1, 1)  # the first step allocates memory and fills caches
     large = min(FIRST_SIZE, largest)
     while large < largest and timed(1, large) * MUST_FIT <= seconds:
         large = min(2 * large, largest)
     small = max(1, large // 4)
     rounds: list[tuple[float, float, float]] = []
-    while len(rounds) < ROUNDS[0] or clock() - began < seconds and len(rounds) < ROUNDS[1]:
+    while len(rounds) < MIN_ROUNDS or clock() - began < seconds and len(rounds) < MAX_ROUNDS:
         rounds.append((timed(1, small), timed(1, large), timed(2, small)))
-    return fitted(small, large, rounds)
+    return fit_step_time(small, large, rounds)
 
 
-def fitted(small: int, large: int, rounds: list[tuple[float, float, float]]) -> StepTime:
-    """From the seconds of steps with one small micro-batch, with a large one, with two small ones."""
+def fit_step_time(small: int, large: int, rounds: list[tuple[float, float, float]]) -> StepTime:
+    """rounds: seconds of steps with one small micro-batch, with a large one, and with two small ones."""
     counts = np.array([[1, 1, small], [1, 1, large], [1, 2, 2 * small]])  # of once, each, per_pair
-    once, each, per_pair = least_squares_above_zero(counts, np.min(rounds, axis=0)).tolist()
+    once, each, per_pair = nonnegative_least_squares(counts, np.min(rounds, axis=0)).tolist()
     return StepTime(once, each, per_pair, small, large, len(rounds))
 
 
-def least_squares_above_zero(A: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The x >= 0 for which |A x - b| is least; A (m, n), b (m,) -> x (n,)
+def nonnegative_least_squares(A: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The x >= 0 that minimises |A x - b|; A (m, n), b (m,) -> x (n,)
 
-    Some entries of x are 0, and the others are an ordinary least-squares solution: few enough here to try all choices.
+    Some entries of x are 0, and the others solve the ordinary least-squares problem: n is small enough to try all
+    choices of the entries that are 0.
     """
-    n, found = A.shape[1], []
+    n, candidates = A.shape[1], []
     for free in chain.from_iterable(combinations(range(n), size) for size in range(n + 1)):
         x = np.zeros(n)
         x[list(free)] = np.linalg.lstsq(A[:, free], b, rcond=None)[0]
         if x.min() >= 0:
-            found.append(x)
-    return min(found, key=lambda x: float(np.linalg.norm(A @ x - b)))
+            candidates.append(x)
+    return min(candidates, key=lambda x: float(np.linalg.norm(A @ x - b)))
 
 
 def training_step(config: Config, device: Device, load: Load) -> tuple[Step, Trainer]:
-    """What takes steps as `train` does, on pairs of random words of the mean lengths; and the trainer that does."""
+    """A function that takes steps as `train` does, on random words in sentences of mean length; and its trainer."""
     S, T = (max(1, round(length)) for length in (load.source_length, load.target_length))
-    settings = config.training
 
     def random_pairs(n: int) -> EncodedPairs:
         return EncodedPairs(random_words(n, S, config), random_words(n, T, config), np.arange(n), max(S, T), 0)
 
-    nobody = cast(Tokenizer, None)  # no text is read, none is written
-    trainer = Trainer(
-        RunDirectory(Path("nowhere")), config, TrainingData(random_pairs(1), None, None, 0), nobody, device
-    )
+    data = TrainingData(random_pairs(1), None, None, 0)
+    no_tokenizer = cast(Tokenizer, None)  # there is no text to encode or decode
+    trainer = Trainer(RunDirectory(Path("nowhere")), config, data, no_tokenizer, device)
 
     def step(n: int, pairs: int) -> None:
         n *= len(trainer.team.models)
-        trainer.plan = BatchPlan(random_pairs(n * pairs), pairs * max(S, T), n, settings.seed)
+        trainer.plan = BatchPlan(random_pairs(n * pairs), pairs * max(S, T), n, config.training.seed)
         trainer.finish(trainer.step(0, 0, np.arange(n * pairs)))
 
     return step, trainer
@@ -253,17 +245,19 @@ def random_words(n: int, length: int, config: Config) -> Sequences:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is known before the first step.
+    """What is known about a run before its first step.
 
-    parameters    by part of the model
-    load          the mean step
-    steps         at most
-    micro_batches of a step, and how many of them one thread computes, one after another (`turns`)
-    flops         of a step's matrix products, for real tokens, forward and backward
-    memory        in bytes, by what it is for, of all processes that share it; `memory_there`: None if unknown
-    checkpoints   in bytes, on disk
-    timed         None if the model does not fit into memory
-    paper         what the paper says about a model of these sizes, if it does
+    threads        of one process
+    parameters     by part of the model
+    load           the text of the mean step
+    steps          at most
+    micro_batches  of a step; one thread computes `turns` of them, one after another
+    flops          of a step's matrix products, forward and backward, for real tokens
+    memory         bytes by purpose, of all processes that share it
+    memory_there   bytes; None if unknown
+    checkpoints    bytes on disk;  disk_free: bytes
+    timed          None if the model does not fit into memory
+    paper          the paper's training of a model of these sizes, if there is one
     """
 
     name: str
@@ -289,7 +283,7 @@ class Plan:
 
     @property
     def pairs_at_once(self) -> float:
-        """Of a micro-batch, padding counted: however many processes share the step."""
+        """Pairs in a micro-batch, padding counted. The number of processes makes no difference to it."""
         return self.load.padded_pairs / self.micro_batches
 
     @property
@@ -301,110 +295,102 @@ class Plan:
         return None if self.step_seconds is None else self.step_seconds * self.steps / 3600
 
 
-def make(name: str, config: Config, has_text: bool, processes: int = 1, seconds: float = 20.0) -> Plan:
+def make(
+    name: str, config: Config, has_text: bool, processes: int = 1, seconds: float = 20.0, tell: Tell = say_nothing
+) -> Plan:
     """Plan a run: count, and take training steps for about so many seconds, unless the model does not fit into memory.
 
     has_text   whether the configuration names text to count
-    processes  that would share a step; one is measured, with its share of the micro-batches and of the cores
+    processes  how many share a step; one is measured, with its share of the micro-batches and of the cores
 
-    Raises UserError for seconds that are none, and if the device or the text cannot be had.
+    Raises UserError if `seconds` is not a positive number, or the device or the text cannot be used.
     """
     if not 0 < seconds < math.inf:
         raise UserError(f"--seconds {seconds:g} must be above 0, and finite")
     settings = config.training
     device = open_device(settings.device, settings.precision)
     threads = 1 if device.runs_ahead else settings.threads or max(1, available_cores() // processes)
-    share = -(-settings.accumulation // processes)
-    own = configs.with_settings(config, {"training.accumulation": share, "training.threads": threads})
-    members, load = min(threads, share), counted_load(config) if has_text else assumed_load(config)
+    share = -(-settings.accumulation // processes)  # micro-batches of one process
+    own_config = configs.with_settings(config, {"training.accumulation": share, "training.threads": threads})
+    busy_threads = min(threads, share)
+    load = counted_load(config, tell) if has_text else assumed_load(config)
     plan = Plan(
-        name,
-        device.describe(),
-        processes,
-        threads,
-        sizes.parameter_counts(config.model),
-        load,
-        planned_steps(config, load),
-        settings.accumulation,
-        -(-share // members),
-        training_flops(config.model, load.pairs, load.source_length, load.target_length),
-        memory_needed(own, device, load, members, processes),
-        memory_there(device),
-        sizes.checkpoint_bytes(config),
-        shutil.disk_usage(".").free,
-        None,
-        PAPER_TRAINING.get(paper_model(config) or ""),
+        name=name,
+        device=device.describe(),
+        processes=processes,
+        threads=threads,
+        parameters=sizes.parameter_counts(config.model),
+        load=load,
+        steps=planned_steps(config, load),
+        micro_batches=settings.accumulation,
+        turns=-(-share // busy_threads),
+        flops=training_flops(config.model, load.pairs, load.source_length, load.target_length),
+        memory=memory_needed(own_config, device, load, busy_threads, processes),
+        memory_there=existing_memory(device),
+        checkpoints=sizes.checkpoint_bytes(config),
+        disk_free=shutil.disk_usage(".").free,
+        timed=None,
+        paper=PAPER_TRAINING.get(paper_model(config) or ""),
     )
-    return replace(plan, timed=measured(own, device, plan, seconds)) if plan.fits else plan
+    if not plan.fits:
+        return plan
+    tell("building the model ...")
+    step, trainer = training_step(own_config, device, load)
+    tell(f"measuring training steps for about {seconds:g} seconds, or longer if a step is slow ...")
+    with threadpool_limits(max(1, trainer.cores // len(trainer.team.models)), "blas"):  # as `loop.train`
+        return replace(plan, timed=measure(step, math.ceil(plan.pairs_at_once), seconds))
 
 
 def planned_steps(config: Config, load: Load) -> int:
     settings = config.training
-    enough = math.ceil(settings.max_tokens / load.target_tokens) if settings.max_tokens else settings.steps
-    return min(settings.steps, enough)
+    if not settings.max_tokens:
+        return settings.steps
+    return min(settings.steps, math.ceil(settings.max_tokens / load.target_tokens))
 
 
-def memory_needed(own: Config, device: Device, load: Load, members: int, processes: int) -> dict[str, int]:
-    """own: the configuration of one process;  members: threads with a gradient and a micro-batch of their own"""
+def memory_needed(own_config: Config, device: Device, load: Load, threads: int, processes: int) -> dict[str, int]:
+    """Bytes by purpose.
+
+    own_config  the configuration of one process
+    threads     of one process that compute micro-batches at the same time
+    """
     length = math.ceil(max(load.source_length, load.target_length))
-    if isinstance(device, Accelerator):  # each process has one to itself
-        return sizes.accelerator_bytes(own, device.precision, FusedOps.logits_at_once, length)
-    needed = sizes.training_bytes(own, length)
-    further = needed["activations of a micro-batch"] + sizes.FLOAT_BYTES * sum(
-        sizes.parameter_counts(own.model).values()
-    )
-    if members > 1:
-        needed["gradients and activations of further threads"] = (members - 1) * further
+    if isinstance(device, Accelerator):  # each process has its own
+        return sizes.accelerator_bytes(own_config, device.precision, FusedOps.logits_at_once, length)
+    needed = sizes.training_bytes(own_config, length)
+    if threads > 1:
+        further = (threads - 1) * sizes.further_thread_bytes(own_config, length)
+        needed["gradients and activations of further threads"] = further
     return {part: processes * size for part, size in needed.items()}
 
 
-def memory_there(device: Device) -> int | None:
-    """The device's own, though none of it be free; that of the machine if it has none of its own."""
-    of_device = device.memory_bytes()
-    return sizes.machine_memory_bytes() if of_device is None else of_device
+def existing_memory(device: Device) -> int | None:
+    """Bytes of memory, free or not, of the device, or of the machine if the device has none of its own."""
+    own = device.memory_bytes()
+    return sizes.machine_memory_bytes() if own is None else own
 
 
-def measured(own: Config, device: Device, plan: Plan, seconds: float) -> StepTime:
-    """own: the configuration of one process"""
-    step, trainer = training_step(own, device, plan.load)
-    with threadpool_limits(max(1, trainer.cores // len(trainer.team.models)), "blas"):  # as `loop.train`
-        return measure(step, math.ceil(plan.pairs_at_once), seconds)
+# As text --------------------------------------------------------------------------------------------------------------
 
-
-# In words -------------------------------------------------------------------------------------------------------------
+Row = tuple[str, str, str]
+"""What, how much, and how that is known."""
 
 
 def as_text(plan: Plan) -> str:
-    """A table: what, how much, and how that is known."""
-    rows = [*rows_of_model(plan), *rows_of_step(plan), *rows_of_memory(plan), *rows_of_time(plan)]
-    of_names, of_values = (max(len(row[column]) for row in rows) for column in (0, 1))
+    rows = [*text_rows(plan), *memory_rows(plan), *time_rows(plan)]
+    name_width, value_width = (max(len(row[column]) for row in rows) for column in (0, 1))
     together = f"{plan.processes} processes, each with " if plan.processes > 1 else ""
     title = f"{plan.name} on {together}{plan.device}, {plan.threads} thread{'s' if plan.threads > 1 else ''}"
-    return "\n".join(
-        [
-            title,
-            "",
-            *(f"{name:{of_names}}  {value:>{of_values}}  {basis}".rstrip() for name, value, basis in rows),
-            "",
-            NOT_COUNTED,
-        ]
-    )
+    lines = [f"{name:{name_width}}  {value:>{value_width}}  {basis}".rstrip() for name, value, basis in rows]
+    return "\n".join([title, "", *lines, "", NOT_COUNTED])
 
 
-Row = tuple[str, str, str]
-
-
-def rows_of_model(plan: Plan) -> list[Row]:
-    total = sum(plan.parameters.values())
-    return [
+def text_rows(plan: Plan) -> list[Row]:
+    """The model, and the text and the FLOPs of its steps."""
+    load, total = plan.load, sum(plan.parameters.values())
+    rows = [
         ("parameters", f"{total:,}", "arithmetic"),
         *((f"  {part}", f"{count:,}", f"{count / total:7.1%}") for part, count in plan.parameters.items() if count),
-    ]
-
-
-def rows_of_step(plan: Plan) -> list[Row]:
-    load = plan.load
-    rows = [
         ("source tokens of a step", f"{load.source_tokens:,.0f}", load.tokens_basis),
         ("target tokens of a step", f"{load.target_tokens:,.0f}", load.tokens_basis),
         ("  mean lengths of sentences", f"{load.source_length:.1f}, {load.target_length:.1f}", load.length_basis),
@@ -420,47 +406,37 @@ def rows_of_step(plan: Plan) -> list[Row]:
     ]
 
 
-def rows_of_memory(plan: Plan) -> list[Row]:
-    there = "unknown" if plan.memory_there is None else f"{plan.memory_there / GIB:,.2f} GiB"
+def memory_rows(plan: Plan) -> list[Row]:
+    disk = "" if plan.checkpoints <= plan.disk_free else "NOT ENOUGH"
     return [
-        ("memory needed", f"{sum(plan.memory.values()) / GIB:,.2f} GiB", "arithmetic, an estimate"),
-        *((f"  {part}", f"{size / GIB:,.2f} GiB", "") for part, size in plan.memory.items()),
-        ("memory there is", there, "" if plan.fits else "NOT ENOUGH"),
-        ("disk for checkpoints", f"{plan.checkpoints / GIB:,.2f} GiB", "arithmetic"),
-        (
-            "disk that is free here",
-            f"{plan.disk_free / GIB:,.2f} GiB",
-            "" if plan.checkpoints <= plan.disk_free else "NOT ENOUGH",
-        ),
+        ("memory needed", gib(sum(plan.memory.values())), "arithmetic, an estimate"),
+        *((f"  {part}", gib(size), "") for part, size in plan.memory.items()),
+        ("memory there is", gib(plan.memory_there), "" if plan.fits else "NOT ENOUGH"),
+        ("disk for checkpoints", gib(plan.checkpoints), "arithmetic"),
+        ("disk that is free here", gib(plan.disk_free), disk),
     ]
 
 
-def rows_of_time(plan: Plan) -> list[Row]:
-    rows = []
+def gib(size: int | None) -> str:
+    return "unknown" if size is None else f"{size / 2**30:,.2f} GiB"
+
+
+def time_rows(plan: Plan) -> list[Row]:
     if plan.timed is None or plan.step_seconds is None or plan.hours is None:
-        rows.append(
-            (
-                "time of a step",
-                "unknown",
-                "not measured: there is not enough memory; lower "
-                "training.tokens_per_batch and raise training.accumulation, or take a smaller model",
-            )
-        )
+        advice = "lower training.tokens_per_batch and raise training.accumulation, or take a smaller model"
+        rows = [("time of a step", "unknown", f"not measured: there is not enough memory; {advice}")]
     else:
-        timed, pairs = plan.timed, plan.pairs_at_once
-        how = f"extrapolated from measured micro-batches of {timed.small} and {timed.large} pairs to {pairs:.1f}"
+        timed, duration = plan.timed, sizes.format_duration(3600 * plan.hours)
+        basis = f"extrapolated from measured micro-batches of {timed.small} and {timed.large} pairs"
+        basis += f" to {plan.pairs_at_once:.1f}"
         if plan.processes > 1:
-            how += f"; one process, not measured with {plan.processes}: what they tell each other is left out"
-        rows += [
-            ("time of a step", f"{plan.step_seconds:,.3g} s", how),
+            basis += f"; one process, not measured with {plan.processes}: their communication is left out"
+        rows = [
+            ("time of a step", f"{plan.step_seconds:,.3g} s", basis),
             ("  once a step", f"{timed.once:,.3g} s", f"measured, minimum of {timed.rounds}"),
             ("  for each micro-batch", f"{timed.each:,.3g} s", f"measured; a thread has {plan.turns}"),
             ("  for each pair in it", f"{1000 * timed.per_pair:,.3g} ms", "measured"),
-            (
-                "time of the run",
-                f"{plan.hours:,.2f} hours",
-                f"{sizes.format_duration(3600 * plan.hours)}, if it takes all steps",
-            ),
+            ("time of the run", f"{plan.hours:,.2f} hours", f"{duration}, if it takes all steps"),
         ]
     if plan.paper:
         rows += [
@@ -471,7 +447,7 @@ def rows_of_time(plan: Plan) -> list[Row]:
 
 
 def as_record(plan: Plan) -> dict[str, Any]:
-    """All numbers, for JSON; seconds, hours and bytes. What is unknown is None."""
+    """All numbers, for JSON, in seconds, hours and bytes. What is unknown is None."""
     load = plan.load
     return asdict(plan) | {
         "load": asdict(load) | {"source_tokens": load.source_tokens, "target_tokens": load.target_tokens},

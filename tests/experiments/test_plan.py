@@ -140,7 +140,7 @@ def test_measuring_keeps_to_its_time_and_sizes(per_pair, largest, seconds):
     machine = FakeMachine(0.01, 0.01, per_pair)
     timed = plan.measure(machine.step, largest, seconds, machine.clock)
     assert machine.now < 1.5 * seconds
-    assert timed.rounds >= plan.ROUNDS[0] and max(pairs for _, pairs in machine.steps) == timed.large <= largest
+    assert timed.rounds >= plan.MIN_ROUNDS and max(pairs for _, pairs in machine.steps) == timed.large <= largest
 
 
 def test_a_step_that_takes_too_long_is_measured_three_times_nevertheless():
@@ -150,7 +150,7 @@ def test_a_step_that_takes_too_long_is_measured_three_times_nevertheless():
 
 
 def test_noise_makes_no_time_of_adam_negative():
-    timed = plan.fitted(1, 4, [(1.0, 0.9, 3.0)])
+    timed = plan.fit_step_time(1, 4, [(1.0, 0.9, 3.0)])
     assert (timed.once, timed.each, timed.per_pair) == pytest.approx((0, 7.9 / 6, 0))
 
 
@@ -159,7 +159,7 @@ def test_noise_makes_no_time_of_adam_negative():
 )
 def test_no_time_is_negative_and_what_was_measured_is_matched_as_well_as_may_be(seconds):
     """The first three are machines on which a larger micro-batch costs more than in proportion."""
-    timed = plan.fitted(1, 4, [seconds])
+    timed = plan.fit_step_time(1, 4, [seconds])
     found = timed.once, timed.each, timed.per_pair
     assert min(found) >= 0
 
@@ -174,7 +174,7 @@ def test_no_time_is_negative_and_what_was_measured_is_matched_as_well_as_may_be(
 
 def test_a_machine_that_larger_batches_slow_down_is_told_by_the_large_ones():
     """Seconds that grow with the square of the pairs: no such line meets all, and it is nearest to the large ones."""
-    timed = plan.fitted(8, 32, [tuple(0.1 + n * 0.01 * pairs**2 for n, pairs in ((1, 8), (1, 32), (2, 8)))])
+    timed = plan.fit_step_time(8, 32, [tuple(0.1 + n * 0.01 * pairs**2 for n, pairs in ((1, 8), (1, 32), (2, 8)))])
     assert min(timed.once, timed.each, timed.per_pair) == 0
     assert timed.seconds(1, 32) == pytest.approx(0.1 + 0.01 * 32**2, rel=0.2)
 
@@ -259,6 +259,18 @@ def test_a_thread_more_takes_another_gradient_and_another_micro_batch(planned, s
         two["memory_needed"] - one["memory_needed"]
         == parts["activations of a micro-batch"] + parts["weights, gradients, moments"] / 4
     )
+
+
+def test_what_takes_time_is_announced_on_standard_error(cli, small_settings, monkeypatch):
+    """One line before each phase; standard output holds the result alone."""
+    monkeypatch.setattr(plan, "measure", lambda step, largest, seconds: plan.StepTime(0, 0, 1.0, 1, largest, 3))
+    of_text = cli("plan", "tiny", *small_settings, "--seconds", 7, "--json")
+    tokenizing, building, measuring = of_text.err.splitlines()
+    assert tokenizing.startswith("tokenizing the training text") and building == "building the model ..."
+    assert measuring.startswith("measuring training steps for about 7 seconds") and json.loads(of_text.out)["fits"]
+    assert cli("plan", "tiny", "--seconds", 7).err.splitlines() == [building, measuring]
+    monkeypatch.setattr(sizes, "machine_memory_bytes", lambda: 1000)
+    assert cli("plan", "tiny").err == ""
 
 
 def test_the_table_says_how_each_number_is_known(cli, small_settings):
