@@ -11,7 +11,7 @@ BLACK = black --line-length 120 --skip-magic-trailing-comma scratchformer lesson
 # All cores; a worker that has nothing left to do takes tests from another one.
 PYTEST = $(BIN)python -m pytest --numprocesses auto --dist worksteal
 
-.PHONY: demo test test-all check format lessons lessons-check ledger bench clean
+.PHONY: demo test test-all check format lessons lessons-check correctness bench clean
 
 demo: .venv/installed
 	.venv/bin/scratchformer demo --out runs/demo
@@ -46,9 +46,9 @@ lessons: .venv/extras-lessons
 lessons-check: .venv/extras-lessons
 	.venv/bin/python tools/lessons.py --check
 
-# Measure what docs/correctness.md shows, most of an hour, and write it; in an environment with the extras test and oracle.
-ledger:
-	$(BIN)python tools/ledger.py --measure
+# Measure what proves the code right, about ten minutes, and write docs/correctness.md and the table in README.md.
+correctness: .venv/extras-test,oracle
+	.venv/bin/python tools/correctness.py
 
 # Measure the speed that docs/performance.md shows, about two hours; best on a machine that has nothing else to do.
 bench: .venv/extras-oracle

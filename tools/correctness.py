@@ -1,0 +1,312 @@
+"""Measure what proves that the code is right, and write docs/correctness.md and the table in README.md.
+
+    make correctness        about ten minutes on two cores; needs the extras test and oracle
+
+Measured are: the errors of finite differences, the differences from PyTorch, which mutants are caught by the tests they
+name, what `scratchformer doctor` suspects for each mutant, and the lines that the tests execute. Which test suites catch
+which mutant takes up to an hour to find out, so that part comes from benchmarks/results/mutants.json, which
+tests/mutants/matrix.py writes. What the paper says comes from paper_map.toml.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE, README = ROOT / "docs" / "correctness.md", ROOT / "README.md"
+PAPER_MAP, MATRIX = ROOT / "tools" / "paper_map.toml", ROOT / "benchmarks" / "results" / "mutants.json"
+MARKS = "<!-- written by `make correctness` -->\n", "<!-- end of what it writes -->\n"
+sys.path += [str(ROOT / folder) for folder in ("tests/mutants", "tests/oracle", "benchmarks")]
+
+from mutants import CLASSIC, MUTANTS, Mutant  # noqa: E402
+
+from scratchformer.config import tomllib  # noqa: E402
+from scratchformer.experiments.markdown import table  # noqa: E402
+
+# Measuring ------------------------------------------------------------------------------------------------------------
+
+
+def measure() -> dict[str, Any]:
+    """Everything that the page shows, except the matrix of mutants and suites."""
+    from provenance import surroundings
+    from side_by_side import worst_differences
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        caught = dict(zip((mutant.name for mutant in MUTANTS), pool.map(is_caught, MUTANTS)))
+        of_model = [mutant for mutant in MUTANTS if mutant.suspect]
+        suspects = dict(zip((mutant.name for mutant in of_model), pool.map(suspects_of, of_model)))
+    return {
+        "surroundings": surroundings(),
+        "gradients": gradients(),
+        "oracle": worst_differences(),
+        "caught": caught,
+        "suspects": suspects,
+        "coverage": coverage(),
+    }
+
+
+def gradients() -> dict[str, dict[str, Any]]:
+    """Layer -> the number of its gradient cases, and the worst error of finite differences in them."""
+    from scratchformer.nn import gradient_cases
+
+    found: dict[str, dict[str, Any]] = {}
+    for case, report in gradient_cases.run():
+        entry = found.setdefault(case.layer, {"cases": 0, "worst": 0.0})
+        entry["cases"] += 1
+        entry["worst"] = max(entry["worst"], report.worst.error)
+    return found
+
+
+def run_planted(mutant: Mutant, *command: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "tests/mutants/plant.py", mutant.name, *command],
+        cwd=ROOT,
+        env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+    )
+
+
+def is_caught(mutant: Mutant) -> bool:
+    """Whether the test that the mutant names fails when it is planted."""
+    ended = run_planted(mutant, "pytest", "-p", "no:cacheprovider", "-x", mutant.caught_by)
+    return ended.returncode == 1 and f"\nFAILED {mutant.caught_by}" in ended.stdout
+
+
+def suspects_of(mutant: Mutant) -> list[str]:
+    """The parts that doctor suspects when the mutant is planted."""
+    ended = run_planted(mutant, "scratchformer", "doctor", "tiny", "--code", "--json")
+    return json.loads(ended.stdout.splitlines()[-1])["suspects"]
+
+
+def coverage() -> dict[str, Any]:
+    """How many lines nn/ has, and what percentage of them the tests of nn/ and of the oracle execute."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "coverage.json"
+        for command in (
+            ["run", "--source", "scratchformer/nn", "-m", "pytest", "tests/nn", "tests/oracle"],
+            ["json", "-o", str(report)],
+        ):
+            subprocess.run(
+                [sys.executable, "-m", "coverage", *command],
+                cwd=ROOT,
+                env=os.environ | {"COVERAGE_FILE": str(Path(folder) / "data")},
+                check=True,
+                stdout=subprocess.DEVNULL,
+            )
+        totals = json.loads(report.read_text(encoding="utf-8"))["totals"]
+    return {"lines": totals["num_statements"], "percent": totals["percent_covered"]}
+
+
+# The page -------------------------------------------------------------------------------------------------------------
+
+TEXT = """\
+# Correctness report
+
+What proves that the gradients, the model and its training are right, and how we know that the tests would notice a bug.
+`make correctness` measures and writes this page.
+
+{summary}
+
+Measured on {date}, {cpu}, Python {python}, NumPy {numpy}, at commit `{commit}`.
+
+## Layer by layer
+
+*Finite differences*: the worst relative error over all parameters and inputs of the layer's cases, in float64, along
+random directions, with a random upstream gradient. The tolerance is 1e-6; central differences are accurate to about
+1e-8. *PyTorch*: the worst relative difference of outputs and gradients from the same layer, assembled from `torch.nn`
+modules with the same weights, in float64; the tolerance is 1e-10. *Mutants*: how many of the bugs below are in this
+layer.
+
+{layers}
+
+The whole model and its training, compared with PyTorch:
+
+{model}
+
+## What gradients cannot show
+
+A model may pass every gradient check and still look into the future. These tests check where information flows:
+
+{flow}
+
+These check that a layer keeps its contract: no state from one call to the next, no writing into arguments, gradients
+added up:
+
+{contract}
+
+## Mutants
+
+A mutant is our code with one bug planted: a bug of a public implementation, or a classic one
+([`mutants.py`](../tests/mutants/mutants.py)). *Caught by*: a test that fails because of it. *Suites*: the kinds of tests
+that notice it ([`mutants.json`](../benchmarks/results/mutants.json), from `python tests/mutants/matrix.py`): `gradients`
+are finite differences, `definitions` compare with formulas written once more, `oracle` compares with PyTorch. *Doctor*:
+what `scratchformer doctor` suspects, in bold where that is right; a dash if the bug is not in the model.
+
+{mutants}
+
+What each of them is:
+
+{bugs}
+
+## The paper, sentence by sentence
+
+§3 to §5, and §6.1 as far as it is about decoding, in our words.
+
+{says}
+
+## Departures
+
+*Its code* is the first public version of tensor2tensor, of June 2017, and what became of it.
+
+{departures}
+"""
+
+
+def page(found: dict[str, Any], matrix: dict[str, list[str]]) -> str:
+    """docs/correctness.md, from what `measure` returns and the suites that catch each mutant."""
+    where = found["surroundings"]
+    paper = tomllib.loads(PAPER_MAP.read_text(encoding="utf-8"))
+    columns = {"topic": "topic", "paper": "the paper", "public_code": "its code", "here": "here"}
+    return TEXT.format(
+        summary=summary(found, matrix),
+        date=where["date"],
+        cpu=where["hardware"]["cpu"],
+        **where["versions"],
+        commit=str(where["commit"])[:12],
+        layers=table(["layer", "cases", "finite differences", "PyTorch", "mutants"], layer_rows(found)),
+        model=table(["what", "worst relative difference"], oracle_of_model(found).items()),
+        flow=bullets(sentences_of("tests/nn/test_flow.py")),
+        contract=bullets(sentences_of("tests/nn/test_contract.py")),
+        mutants=table(["mutant", "found in", "caught by", "suites", "doctor"], mutant_rows(found, matrix)),
+        bugs=bullets(f"**{mutant.name}**: {mutant.what}" for mutant in MUTANTS),
+        says=table(["paper", "says", "code", "tests"], map(paper_row, paper["says"])),
+        departures=table(columns.values(), ([entry[key] for key in columns] for entry in paper["departure"])),
+    )
+
+
+def summary(found: dict[str, Any], matrix: dict[str, list[str]]) -> str:
+    """The table that the README shows."""
+    gradients, layers = found["gradients"], oracle_of_layers(found)
+    public = sum(mutant.origin != CLASSIC for mutant in MUTANTS)
+    unseen = sum("gradients" not in suites for suites in matrix.values())
+    named = sum(mutant.suspect in found["suspects"].get(mutant.name, []) for mutant in MUTANTS)
+    rows = {
+        f"finite differences: {sum(entry['cases'] for entry in gradients.values())} cases of {len(gradients)} layers, "
+        "float64": f"worst relative error {scientific(max(entry['worst'] for entry in gradients.values()))}",
+        f"PyTorch: {len(layers)} layers one by one, outputs and every gradient, float64": "worst relative difference "
+        + scientific(max(layers.values())),
+        **{
+            f"PyTorch: {what}": f"worst relative difference {difference}"
+            for what, difference in oracle_of_model(found).items()
+        },
+        f"mutants (our code with one bug planted) that the tests catch; {public} of the bugs were found in public "
+        "implementations, the others are classics": f"{sum(found['caught'].values())} of {len(MUTANTS)}",
+        "... that gradient checks alone would not have noticed": f"{unseen} of {len(matrix)}",
+        "... with a bug in the model, for which `scratchformer doctor` suspects the right part": f"{named} of "
+        f"{len(found['suspects'])}",
+        "lines of `nn/` that its tests execute (coverage.py)": f"{found['coverage']['percent']:.1f} % of "
+        f"{found['coverage']['lines']}",
+    }
+    return table(["proof", "result"], rows.items())
+
+
+def bullets(sentences: Iterable[str]) -> str:
+    return "\n".join(f"- {sentence}" for sentence in sentences)
+
+
+def scientific(number: float) -> str:
+    return "0" if number == 0 else f"{number:.1e}"
+
+
+def oracle_of_layers(found: dict[str, Any]) -> dict[str, float]:
+    return {name: value for name, value in found["oracle"].items() if name in found["gradients"]}
+
+
+def oracle_of_model(found: dict[str, Any]) -> dict[str, str]:
+    return {name: scientific(value) for name, value in found["oracle"].items() if name not in found["gradients"]}
+
+
+def layer_rows(found: dict[str, Any]) -> Iterator[list[Any]]:
+    for layer, entry in found["gradients"].items():
+        n_mutants = sum(mutant.suspect == layer for mutant in MUTANTS)
+        yield [
+            f"`{layer}`",
+            entry["cases"],
+            scientific(entry["worst"]),
+            scientific(found["oracle"][layer]),
+            n_mutants or "",
+        ]
+
+
+def mutant_rows(found: dict[str, Any], matrix: dict[str, list[str]]) -> Iterator[list[str]]:
+    for mutant in MUTANTS:
+        file, _, test = mutant.caught_by.partition("[")[0].partition("::")
+        named = [f"**{name}**" if name == mutant.suspect else name for name in found["suspects"].get(mutant.name, [])]
+        yield [
+            mutant.name,
+            mutant.origin,
+            link(file, test) if found["caught"][mutant.name] else "**not caught**",
+            ", ".join(matrix.get(mutant.name, ["not measured"])),
+            ", ".join(named) if mutant.suspect else "–",
+        ]
+
+
+def sentences_of(file: str) -> Iterator[str]:
+    """The tests of a file; their names are sentences."""
+    for node in ast.parse((ROOT / file).read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+            yield node.name.removeprefix("test_").replace("_", " ")
+
+
+def paper_row(entry: dict[str, Any]) -> list[str]:
+    if "note" in entry:
+        return [entry["paper"], entry["what"], f"*{entry['note']}*", ""]
+    return [
+        entry["paper"],
+        entry["what"],
+        links(entry["code"], "scratchformer/", ":"),
+        links(entry["tests"], "tests/", "::"),
+    ]
+
+
+def links(references: list[str], folder: str, separator: str) -> str:
+    """A link for each reference, such as `nn/loss.py:cross_entropy`; one that names a file only shows its path."""
+    found = []
+    for reference in references:
+        file, _, name = reference.partition(separator)
+        found.append(link(folder + file, name or file))
+    return "<br>".join(found)
+
+
+def link(file: str, name: str) -> str:
+    return f"[`{name}`](../{file})"
+
+
+def with_table(text: str, table: str) -> str:
+    """The README with this table between its marks."""
+    begin, end = MARKS
+    before, rest = text.split(begin)
+    return before + begin + "\n" + table + "\n\n" + end + rest.split(end)[1]
+
+
+def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    found, matrix = measure(), json.loads(MATRIX.read_text(encoding="utf-8"))
+    PAGE.write_text(page(found, matrix), encoding="utf-8")
+    README.write_text(with_table(README.read_text(encoding="utf-8"), summary(found, matrix)), encoding="utf-8")
+    print(summary(found, matrix))
+
+
+if __name__ == "__main__":
+    main()
