@@ -2,11 +2,14 @@ import io
 import json
 import subprocess
 import sys
+from dataclasses import fields
 
 import pytest
 
 from scratchformer import cli as command_line
 from scratchformer import config as configs
+from scratchformer.commands.data import PREPARATION
+from scratchformer.preparation.pipeline import Options
 from scratchformer.training import checkpoints
 from scratchformer.training.run import RunDirectory, load_run
 
@@ -245,8 +248,15 @@ def test_every_command_has_help(cli, capfd, command):
 
 
 @pytest.mark.parametrize("name", SUBPARSERS)
-def test_every_command_leads_to_a_function(name):
-    assert callable(command_line.command_function(SUBPARSERS[name].get_default("run")))
+def test_every_command_names_its_function(name):
+    run = SUBPARSERS[name].get_default("run")
+    assert run.__module__.startswith("scratchformer.commands.") and callable(run)
+
+
+def test_data_has_an_option_for_each_setting_of_a_preparation():
+    names = {field.name for field in fields(Options)} - {"dataset", "languages"}
+    assert sorted(PREPARATION) == sorted(names)
+    assert all(SUBPARSERS["data"].get_default(name) is None for name in names)
 
 
 def test_help_waits_for_nothing_that_only_some_commands_need():

@@ -1,1 +1,6 @@
-"""What each subcommand of `scratchformer` does: a function of its parsed arguments -> its exit code, or None for 0."""
+"""The subcommands of `scratchformer`, a module for each.
+
+`add(commands)` adds the subcommand: its arguments and the function that runs it. That function takes the parsed
+arguments and returns an exit code, or None for 0. It imports what it needs itself, so that `scratchformer --help` and
+Ctrl-C need not wait for NumPy, Matplotlib and the like. `options.py` has the arguments that several subcommands share.
+"""

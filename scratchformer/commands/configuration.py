@@ -1,4 +1,4 @@
-"""Which configuration do the arguments ask for?"""
+"""The configuration that the arguments ask for."""
 
 import argparse
 import os
@@ -7,7 +7,6 @@ from pathlib import Path
 from scratchformer import config as configs
 from scratchformer.config import Config
 from scratchformer.errors import UserError
-from scratchformer.training.data import follow_preparation
 
 PATHS = ["data.directory", "data.train_source", "data.train_target", "data.val_source", "data.val_target"]
 """Settings that name files. They are stored as absolute paths, so that a run can be resumed from anywhere."""
@@ -19,7 +18,7 @@ def named_config(name: str) -> Config:
 
 
 def changed(config: Config, args: argparse.Namespace) -> Config:
-    """The configuration with what --set and the options for single settings say."""
+    """The configuration with the changes that --set and the options for single settings ask for."""
     settings = dict(configs.parse_setting(text) for text in args.settings)
     options = {
         "training.seed": "seed",
@@ -32,7 +31,7 @@ def changed(config: Config, args: argparse.Namespace) -> Config:
     for key, option in options.items():
         if getattr(args, option, None) is not None:
             settings[key] = getattr(args, option)
-    if settings.get("training.device") == "cpu":  # a GPU's precision stays there
+    if settings.get("training.device") == "cpu":  # where a precision for a GPU means nothing
         settings.setdefault("training.precision", "")
     config = configs.with_settings(config, settings)
     named = {key: path for key, path in configs.flat(config).items() if key in PATHS and path}
@@ -40,11 +39,17 @@ def changed(config: Config, args: argparse.Namespace) -> Config:
 
 
 def following_data(config: Config, args: argparse.Namespace) -> tuple[Config, str]:
-    """The configuration as the preparation of its text demands, and a line on that; what --set names stays as it is."""
+    """The configuration with the settings that its prepared text requires, and a line that says what this changes.
+
+    Settings that --set names stay as they are.
+    """
+    from scratchformer.training.data import follow_preparation
+
     return follow_preparation(config, [configs.parse_setting(text)[0] for text in args.settings])
 
 
 def require_processes(nproc: int, config: Config) -> None:
+    """Raises UserError if a step of this configuration cannot be shared by so many processes."""
     if nproc < 1:
         raise UserError(f"--nproc {nproc} must be at least 1")
     configs.require_work_for(config, nproc)

@@ -1,29 +1,112 @@
-"""Text to train on: a public corpus, files of one's own, or the bundled corpus."""
+"""`scratchformer data`: prepare text to train on: a public corpus, your own files, or the bundled corpus."""
+
+from __future__ import annotations
 
 import argparse
 import shlex
-from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scratchformer import config as configs
+from scratchformer.commands.options import Commands, add_command
 from scratchformer.commands.terminal import tell
 from scratchformer.errors import UserError
-from scratchformer.preparation import pipeline as preparation
-from scratchformer.preparation.datasets import DATASETS, fetch
-from scratchformer.preparation.pipeline import Options, require_own_directory
-from scratchformer.text import bundled
-from scratchformer.text.corpora import CorpusFiles, ParallelFiles
-from scratchformer.training.team import available_cores
 
-PREPARATION = [field.name for field in fields(Options) if field.name not in ("dataset", "languages")]
-"""The options of `data` that say how text is prepared."""
+if TYPE_CHECKING:
+    from scratchformer.preparation.pipeline import Options
+    from scratchformer.text.corpora import CorpusFiles
+
+PREPARATION = [
+    "vocab_size",
+    "max_words",
+    "max_ratio",
+    "max_length",
+    "sample",
+    "byte_fallback",
+    "drop_overlap",
+    "workers",
+]
+"""The options that say how text is prepared; fields of `preparation.pipeline.Options`, which has the defaults."""
 
 FILES = ["source", "target", "val_source", "val_target", "test_source", "test_target", "languages"]
-"""Those that say what `data files` prepares."""
+"""The options that say which files `data files` prepares."""
+
+
+def add(commands: Commands) -> None:
+    parser = add_command(
+        commands,
+        "data",
+        data,
+        "download a public corpus, or take text files, and prepare them for training",
+        "data wmt14-en-de --out data/wmt14-en-de\n  scratchformer data tiny --out text/tiny\n"
+        "  scratchformer data files --source big.en.gz --target big.de.gz --val-source val.en "
+        "--val-target val.de --out DIR",
+    )
+    parser.add_argument(
+        "name",
+        choices=[*configs.PUBLIC_CORPORA, "files", "tiny"],
+        help="a public data set; files: your own; tiny: the bundled corpus, as plain text",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="where to write; after a stop the same command goes on there",
+    )
+    parser.add_argument("--mirror", metavar="URL", help="download from here: replaces scheme and host of every address")
+    for side in ("source", "target"):
+        parser.add_argument(
+            f"--{side}",
+            type=Path,
+            action="append",
+            default=[],
+            metavar="F",
+            help="training text, UTF-8, one sentence a line, plain or .gz; may be given several times",
+        )
+    for name, kind in (("val", "validation"), ("test", "test")):
+        for side in ("source", "target"):
+            parser.add_argument(f"--{name}-{side}", type=Path, metavar="F", help=f"{kind} text; it is not cleaned")
+    parser.add_argument(
+        "--languages", nargs=2, metavar=("SOURCE", "TARGET"), help="endings of the files (default: en de)"
+    )
+    parser.add_argument(
+        "--vocab-size",
+        type=int,
+        metavar="N",
+        help="pieces of the vocabulary (default: 37000; for a public data set the usual number)",
+    )
+    parser.add_argument("--max-words", type=int, metavar="N", help="drop longer training pairs (default: 80)")
+    parser.add_argument(
+        "--max-ratio",
+        type=float,
+        metavar="R",
+        help="drop training pairs in which one side has more than R times as many words as the other (default: 9)",
+    )
+    parser.add_argument(
+        "--max-length", type=int, metavar="N", help="drop pairs with more tokens than this on a side (default: 256)"
+    )
+    parser.add_argument("--sample", type=int, metavar="N", help="pairs to train the vocabulary on (default: 1000000)")
+    parser.add_argument(
+        "--byte-fallback",
+        action="store_true",
+        default=None,
+        help="spell characters that are not in the sample as bytes, instead of <unk>",
+    )
+    parser.add_argument(
+        "--drop-overlap",
+        action="store_true",
+        default=None,
+        help="drop training pairs with a sentence of the validation or test text, instead of only counting them",
+    )
+    parser.add_argument("--workers", type=int, metavar="N", help="processes (default: one for each core)")
 
 
 def data(args: argparse.Namespace) -> None:
+    from scratchformer.preparation.datasets import DATASETS, fetch
+    from scratchformer.preparation.pipeline import require_own_directory
+    from scratchformer.text import bundled
+
     if args.name == "tiny":
         refuse(args, *PREPARATION, *FILES, "mirror")
         print("\n".join(bundled.write_corpus(args.out, bundled.read_all())))
@@ -42,7 +125,7 @@ def data(args: argparse.Namespace) -> None:
                 "languages": (dataset.source_language, dataset.target_language),
             },
         )
-        require_own_directory(args.out, options.languages)  # before gigabytes are loaded
+        require_own_directory(args.out, options.languages)  # before gigabytes are downloaded
         prepare(args, fetch(dataset, args.out, args.mirror or "", tell), options)
 
 
@@ -54,6 +137,9 @@ def refuse(args: argparse.Namespace, *names: str) -> None:
 
 
 def named_files(args: argparse.Namespace) -> CorpusFiles:
+    """The files of `data files`. Raises UserError if one of a pair is missing, or there is no training text."""
+    from scratchformer.text.corpora import CorpusFiles, ParallelFiles
+
     def pair(source: Path | None, target: Path | None) -> ParallelFiles | None:
         return ParallelFiles(source, target) if source and target else None
 
@@ -72,13 +158,18 @@ def named_files(args: argparse.Namespace) -> CorpusFiles:
 
 
 def preparation_options(args: argparse.Namespace, defaults: dict[str, Any]) -> Options:
+    from scratchformer.preparation.pipeline import Options
+    from scratchformer.training.team import available_cores
+
     given = {name: getattr(args, name) for name in PREPARATION if getattr(args, name) is not None}
     return Options(**{"workers": available_cores()} | defaults | given)
 
 
 def prepare(args: argparse.Namespace, files: CorpusFiles, options: Options) -> None:
-    """Prepare these files, and tell how to go on."""
-    manifest = preparation.prepare(files, args.out, options, tell)
+    """Prepare these files, and say how to train with them."""
+    from scratchformer.preparation import pipeline
+
+    manifest = pipeline.prepare(files, args.out, options, tell)
     print(manifest.summary())
     for preset in [name for name in configs.PRESETS if name.startswith(args.name)] or ["PRESET"]:
         print(f"train with: scratchformer train {preset} --data {shlex.quote(str(args.out))} --out RUN")

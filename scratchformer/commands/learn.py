@@ -1,4 +1,4 @@
-"""The exercises of the lessons. They are not part of the package: this module finds them in the clone."""
+"""`scratchformer learn`: the exercises of the lessons, which this module finds in the clone, not in the package."""
 
 import argparse
 import importlib
@@ -6,9 +6,56 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from scratchformer.commands.options import Commands, add_command
 from scratchformer.errors import UserError
 
 LESSONS = Path(__file__).parents[2] / "lessons"
+
+
+def add(commands: Commands) -> None:
+    parser = add_command(
+        commands,
+        "learn",
+        learn,
+        "write the backward passes yourself, with a checker that says what is wrong",
+        "learn start\n  scratchformer learn check 01_linear_backward\n"
+        "  scratchformer learn hint 01_linear_backward 2",
+    )
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+
+    def action(name: str, summary: str) -> argparse.ArgumentParser:
+        return actions.add_parser(name, help=summary, description=summary)
+
+    def add_directory(of: argparse.ArgumentParser) -> None:
+        of.add_argument(
+            "--dir",
+            type=Path,
+            metavar="DIR",
+            dest="exercises",
+            default=Path("exercises"),
+            help="the directory of the exercises (default: exercises)",
+        )
+
+    start = action("start", "write the exercises into a directory; existing files stay as they are")
+    start.add_argument(
+        "exercises",
+        nargs="?",
+        type=Path,
+        metavar="DIR",
+        default=Path("exercises"),
+        help="the directory (default: exercises)",
+    )
+    add_directory(action("list", "check all exercises, and list them with the result"))
+    check = action("check", "check your answers; exit code 0 if all pass, 1 if not")
+    check.add_argument("name", nargs="?", metavar="ID|NN|FILE", help="an exercise, a lesson's number (default: all)")
+    add_directory(check)
+    hint = action("hint", "help in three steps: shapes, the rule in words, the formula")
+    hint.add_argument("name", metavar="ID")
+    hint.add_argument("number", nargs="?", type=int, choices=[1, 2, 3], default=1)
+    action("solution", "the library's own code, and how it answers the exercise").add_argument("name", metavar="ID")
+    reset = action("reset", "start an exercise again; your old answer is kept beside it")
+    reset.add_argument("name", metavar="ID")
+    add_directory(reset)
 
 
 def workbook() -> Any:
@@ -24,7 +71,7 @@ def workbook() -> Any:
 
 
 def check_file(path: str) -> int:
-    """What an exercise that is run as a script does: check itself -> exit code."""
+    """Check an exercise that is run as a script -> exit code"""
     try:
         return workbook().check_file(path)
     except UserError as error:

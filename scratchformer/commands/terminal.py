@@ -1,25 +1,24 @@
-"""What a person at a terminal reads, and types."""
+"""Messages on standard error, and streams that cannot be written."""
 
 import os
 import sys
-from pathlib import Path
-from typing import Any, Iterator
-
-from scratchformer.errors import UserError
-from scratchformer.text.corpora import read_lines
+from typing import Any
 
 
-def to_nowhere(descriptor: int) -> None:
-    """Let what is written to it from now on vanish, be it open or closed."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    if nowhere != descriptor:  # as it is if that was the next free
-        os.dup2(nowhere, descriptor)
-        os.close(nowhere)
+def redirect_to_null(descriptor: int) -> None:
+    """Discard what is written to a file descriptor from now on, whether it is open or closed."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    if null != descriptor:  # equal if the descriptor was closed and the lowest free one
+        os.dup2(null, descriptor)
+        os.close(null)
     os.set_inheritable(descriptor, True)
 
 
-class UnheardStream:
-    """A text file that does not mind if nobody reads it any more: training goes on, and the log has everything."""
+class SilencedWhenUnread:
+    """A text file that discards its output once nobody reads it any more, so that training goes on.
+
+    Nothing is lost by that: the run's log has the same numbers.
+    """
 
     def __init__(self, file: Any) -> None:
         self.file = file
@@ -28,8 +27,8 @@ class UnheardStream:
         try:
             self.file.write(text)
             self.file.flush()
-        except OSError:  # from here on it goes nowhere
-            to_nowhere(self.file.fileno())
+        except OSError:
+            redirect_to_null(self.file.fileno())
         return len(text)
 
     def __getattr__(self, name: str) -> Any:
@@ -37,24 +36,5 @@ class UnheardStream:
 
 
 def tell(line: str) -> None:
-    """What happens while a command works; its result goes to standard output."""
+    """Print a message while a command works. Messages go to standard error, results to standard output."""
     print(line, file=sys.stderr, flush=True)
-
-
-def is_typed(files: list[Path]) -> bool:
-    """Whether the lines come from a person who types them, and waits for each translation."""
-    return not files and sys.stdin is not None and sys.stdin.isatty()
-
-
-def input_lines(files: list[Path]) -> Iterator[str]:
-    """The lines of the files, or of standard input as they come."""
-    for path in files:
-        yield from read_lines(path)
-    if not files:
-        if sys.stdin is None:
-            raise UserError("standard input is closed")
-        for number, line in enumerate(sys.stdin.buffer, 1):
-            try:
-                yield line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
-            except UnicodeDecodeError:
-                raise UserError(f"standard input, line {number}: not UTF-8") from None

@@ -326,6 +326,6 @@ def test_empty_lines_can_be_compared():
 
 
 def test_scorers_are_imported_when_something_is_scored():
-    modules = "scratchformer.commands.scoring, scratchformer.experiments.evaluation, scratchformer.text.paper_bleu"
+    modules = "scratchformer.commands.evaluate, scratchformer.experiments.evaluation, scratchformer.text.paper_bleu"
     found = f"import sys, {modules}; print({{'sacremoses', 'sacrebleu'}} & sys.modules.keys())"
     assert subprocess.run([sys.executable, "-c", found], capture_output=True, text=True).stdout == "set()\n"

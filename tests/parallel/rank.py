@@ -1,7 +1,7 @@
-"""What test_launcher.py starts: `scratchformer train` as a rank, with something else in the place of training.
+"""Started by test_launcher.py: `scratchformer train` as a rank that runs one of the functions below instead of training.
 
-python rank.py SCENE                       one rank of two
-python rank.py launch DIRECTORY SCENE      both, by a launcher that makes its files in DIRECTORY
+python rank.py FUNCTION                    one of two ranks
+python rank.py launch DIRECTORY FUNCTION   both ranks, by a launcher whose files are in DIRECTORY
 """
 
 import atexit
@@ -13,26 +13,26 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
-if sys.argv[1:] == ["slow_start"]:  # before it can hear or say anything
+if sys.argv[1:] == ["slow_start"]:  # before any signal handler is installed
     time.sleep(60)
 
 import numpy as np
 
 from scratchformer import cli
-from scratchformer.commands import training
+from scratchformer.commands import train
 from scratchformer.errors import UserError
 from scratchformer.parallel import launcher, watchdog
 
-watchdog.MARGIN = 60.0  # no scene is about the watchdog
+watchdog.MARGIN = 60.0  # nothing here tests the watchdog
 
-PATIENCE = 2.0
-"""Seconds, of a rank that is to wait in vain. All others are patient: the machine may be busy."""
+SHORT_TIMEOUT = 2.0
+"""Timeout, in seconds, of a rank that is meant to time out. The others wait longer, as the machine may be busy."""
 
 
 def fine(ranks):
     print(f"rank {ranks.rank} is fine", file=sys.stderr)
     numbers = np.arange(5.0)
-    ranks.all_reduce_(numbers)
+    ranks.all_reduce_inplace(numbers)
     assert numbers.tolist() == [0, 2, 4, 6, 8]
 
 
@@ -64,7 +64,7 @@ def leave(ranks):
     ranks.barrier()
 
 
-def chatter(ranks):
+def print_too_much(ranks):
     if ranks.rank == 1:
         for line in range(20_000):
             print("line", line, "of too many", file=sys.stderr)
@@ -73,47 +73,47 @@ def chatter(ranks):
 
 
 def stop_last(ranks):
-    """When the other one has nothing more to do."""
+    """Rank 0 is stopped while rank 1 waits for it at the end."""
     if ranks.rank == 0:
         os.kill(os.getpid(), signal.SIGSTOP)
-    ranks.watchdog.seconds = PATIENCE
+    ranks.watchdog.seconds = SHORT_TIMEOUT
 
 
 def stop_at_exit(ranks):
-    """When the other one has left."""
+    """Rank 0 is stopped after rank 1 has exited."""
     if ranks.rank == 0:
         atexit.register(os.kill, os.getpid(), signal.SIGSTOP)
 
 
 def late(ranks):
-    """When the other one's patience is at its end."""
+    """Rank 0 arrives after rank 1 has timed out."""
     if ranks.rank == 0:
         while not ranks.failure[0]:
             time.sleep(0.01)
         ranks.barrier()
-    ranks.watchdog.seconds = PATIENCE
+    ranks.watchdog.seconds = SHORT_TIMEOUT
     ranks.barrier()
 
 
 @contextmanager
-def hearing_signals(ranks):
-    """As in training; rank 1 says when both do. -> what to ask whether one has come"""
+def handling_signals(ranks):
+    """With the signal handlers of training; rank 1 prints when both ranks have installed them. -> the `Stop` object"""
     from scratchformer.training.loop import stop_on_signals
 
     with stop_on_signals() as stop:
         ranks.barrier()
         if ranks.rank == 1:
-            print("both hear", file=sys.stderr)
+            print("both ready", file=sys.stderr)
         yield stop
 
 
 def interrupted(ranks):
-    """Stop when asked to; but rank 0 still has something to write."""
-    with hearing_signals(ranks) as stop:
+    """Both ranks stop when asked to, but rank 0 still has something to write."""
+    with handling_signals(ranks) as stop:
         votes = np.zeros(1)
         while not votes[0]:
             votes[0] = stop.requested
-            ranks.all_reduce_(votes)
+            ranks.all_reduce_inplace(votes)
     if ranks.rank == 0:
         time.sleep(0.5)
         print("written", file=sys.stderr)
@@ -121,23 +121,23 @@ def interrupted(ranks):
 
 
 def stubborn(ranks):
-    """Pay no heed to a first Ctrl-C, but say so."""
+    """Ignore the first Ctrl-C, but report it."""
 
-    def say_so():
+    def report():
         while not stop.requested:
             time.sleep(0.01)
-        print("no heed", file=sys.stderr)
+        print("ignored", file=sys.stderr)
 
-    with hearing_signals(ranks) as stop:
-        threading.Thread(target=say_so, daemon=True).start()
+    with handling_signals(ranks) as stop:
+        threading.Thread(target=report, daemon=True).start()
         while True:
             ranks.barrier()
 
 
 if __name__ == "__main__":
-    scene, *arguments = sys.argv[1:]
-    if scene == "launch":
-        launcher.IN_MEMORY = Path(arguments[0])
+    function, *arguments = sys.argv[1:]
+    if function == "launch":
+        launcher.MEMORY_DIRECTORY = Path(arguments[0])
         sys.exit(launcher.launch([sys.executable, __file__, arguments[1]], 2))
-    training.train_as_one = lambda args, run, config, ranks: globals()[scene](ranks)
+    train.train_as_one = lambda args, run, config, ranks: globals()[function](ranks)
     sys.exit(cli.main(["train", "--nproc", "2", "--timeout", "60"]))

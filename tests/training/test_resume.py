@@ -222,7 +222,7 @@ def test_a_polite_signal_saves_and_says_how_to_go_on(tmp_path, begin, long_setti
         finally:
             process.kill()
     assert process.returncode == 130 and out == "", err
-    assert "interrupted; step " in err and f"go on with: scratchformer train --resume {run.path}" in err
+    assert "interrupted; step " in err and f"resume with: scratchformer train --resume {run.path}" in err
     n_steps = len(run.read_log("step"))
     assert run.checkpoints.steps()[-1] == run.checkpoints.of_step(n_steps)
     longer = LONG | {"steps": n_steps + 3}

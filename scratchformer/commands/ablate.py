@@ -1,0 +1,87 @@
+"""`scratchformer ablate`: train the rows of Table 3 at a smaller scale."""
+
+import argparse
+from pathlib import Path
+
+from scratchformer import config as configs
+from scratchformer.commands.configuration import changed, following_data
+from scratchformer.commands.options import Commands, add_command, add_machine, add_settings
+from scratchformer.commands.terminal import tell
+from scratchformer.errors import UserError
+
+
+def add(commands: Commands) -> None:
+    parser = add_command(
+        commands,
+        "ablate",
+        ablate,
+        "train the rows of the paper's Table 3 at a smaller scale, and check its claims",
+        "ablate --rows A,D1 --on tiny --seeds 3 --out runs/ablations\n"
+        "  scratchformer ablate --on multi30k --data DIR --out runs/ablations-m30k --device gpu",
+    )
+    parser.add_argument(
+        "--rows",
+        default="A,B,C,D,E",
+        metavar="LIST",
+        help="groups or rows of Table 3, for example A,C1,big (default: A,B,C,D,E); the base model is always included",
+    )
+    parser.add_argument("--on", choices=["tiny", "multi30k", "wmt14"], default="tiny", help="the text (default: tiny)")
+    parser.add_argument("--seeds", type=int, default=3, metavar="N", help="runs of each row (default: 3)")
+    parser.add_argument("--data", metavar="DIR", help="the text; tiny has its own")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="directory of the runs and of the tables; after a stop the same command goes on there",
+    )
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        metavar="N",
+        help="runs at a time, each on its share of the cores (default: one for each core; one on a GPU)",
+    )
+    add_machine(parser, "tf32", threads=False)
+    add_settings(parser)
+
+
+def ablate(args: argparse.Namespace) -> int:
+    from scratchformer.backends.cuda.device import open_device
+    from scratchformer.experiments import ablation, ablation_tables
+    from scratchformer.training.team import available_cores
+
+    require_positive(args, "seeds", "jobs")
+    task, rows, cores = ablation.TASKS[args.on], ablation.chosen_rows(args.rows), available_cores()
+    ablation.require_rows_own(task, rows, [configs.parse_setting(text)[0] for text in args.settings])
+    jobs = args.jobs or (1 if (args.device or "cpu") != "cpu" else cores)
+    args.directory = args.data or ablation.written_text(args.on, args.out)
+    args.threads = max(1, cores // jobs)
+
+    def trial(row: str, seed: int) -> ablation.Trial:
+        config, _ = following_data(changed(task.config(row, seed), args), args)
+        return ablation.Trial(row, seed, config, args.out)
+
+    def tabulate() -> None:
+        others = [trial(row, seed) for row, seed in ablation.on_disk(args.out) if row not in rows or seed >= args.seeds]
+        trials = [*requested, *(each for each in others if each.is_same())]
+        for line in ablation_tables.write(args.on, trials, args.out):
+            tell(line)
+
+    requested = [trial(row, seed) for seed in range(args.seeds) for row in rows]
+    settings = requested[0].config.training
+    open_device(settings.device, settings.precision)  # refuses a missing GPU once, not in every run
+    try:
+        failures = ablation.carry_out(requested, jobs, tell)
+    except KeyboardInterrupt:
+        tabulate()
+        tell("the same command goes on")
+        raise
+    tabulate()
+    return 1 if failures else 0
+
+
+def require_positive(args: argparse.Namespace, *names: str) -> None:
+    """Raises UserError if one of these options was given and is less than 1."""
+    for name in names:
+        if getattr(args, name) is not None and getattr(args, name) < 1:
+            raise UserError(f"--{name} {getattr(args, name)} must be at least 1")

@@ -1,0 +1,33 @@
+"""`scratchformer average`: average the weights of a run's last checkpoints."""
+
+import argparse
+
+from scratchformer import config as configs
+from scratchformer.commands.options import Commands, add_command, add_run
+from scratchformer.errors import UserError
+
+
+def add(commands: Commands) -> None:
+    parser = add_command(
+        commands,
+        "average",
+        average,
+        "average the weights of a run's last checkpoints; later commands use the average",
+        "average runs/m30k --last 10",
+    )
+    parser.add_argument("--last", type=int, metavar="N", help="how many (default: the run's training.average_last)")
+    add_run(parser, checkpoint=False)
+
+
+def average(args: argparse.Namespace) -> None:
+    from scratchformer.training import checkpoints
+    from scratchformer.training.run import RunDirectory
+
+    run = RunDirectory(args.path)
+    run.require()
+    n = configs.load(run.config_file).training.average_last if args.last is None else args.last
+    paths = run.checkpoints.steps()
+    if not 1 <= n <= len(paths):
+        raise UserError(f"{run.path}: cannot average the last {n} checkpoints; there are {len(paths)}")
+    checkpoints.save(run.checkpoints.average, checkpoints.average(paths[-n:]))
+    print(f"{run.checkpoints.average}: the mean of {paths[-n].name} to {paths[-1].name} ({n} checkpoints)")

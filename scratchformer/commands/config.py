@@ -1,0 +1,31 @@
+"""`scratchformer config`: print a configuration."""
+
+import argparse
+
+from scratchformer import config as configs
+from scratchformer.commands.configuration import changed, named_config, require_processes
+from scratchformer.commands.options import Commands, add_command, add_settings
+
+
+def add(commands: Commands) -> None:
+    parser = add_command(
+        commands,
+        "config",
+        show_config,
+        "print a configuration as TOML, with its parameter count and memory",
+        "config base --set h=16 > base16.toml",
+    )
+    parser.add_argument("preset", metavar="PRESET|FILE.toml")
+    parser.add_argument(
+        "--nproc", type=int, default=1, metavar="N", help="also show how N processes would share a step"
+    )
+    add_settings(parser)
+
+
+def show_config(args: argparse.Namespace) -> None:
+    from scratchformer.experiments import sizes
+
+    config = changed(named_config(args.preset), args)
+    require_processes(args.nproc, config)
+    print(configs.to_toml(config))
+    print("\n".join(f"# {line}" for line in [*sizes.summary(config), *sizes.step_summary(config, args.nproc)]))

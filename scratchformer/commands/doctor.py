@@ -1,0 +1,70 @@
+"""`scratchformer doctor`: find out why a model does not learn."""
+
+import argparse
+import json
+import os
+import textwrap
+from pathlib import Path
+
+from scratchformer import config as configs
+from scratchformer.commands.configuration import changed, following_data, named_config
+from scratchformer.commands.options import Commands, add_command, add_data, add_settings
+from scratchformer.errors import UserError
+
+
+def add(commands: Commands) -> None:
+    parser = add_command(
+        commands,
+        "doctor",
+        doctor,
+        "find out why a model does not learn: examine the code, a configuration, the text and the machine",
+        "doctor multi30k --data DIR --set training.warmup=100\n  scratchformer doctor runs/tiny --json",
+    )
+    parser.add_argument(
+        "preset",
+        nargs="?",
+        default="tiny",
+        metavar="PRESET|FILE.toml|RUN",
+        help="as for train, or a run's directory: then its weights and its log are examined, too",
+    )
+    add_data(parser)
+    parser.add_argument(
+        "--code", action="store_true", help="examine only the code, not the configuration, the text and the machine"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON object per probe, and one for the diagnosis"
+    )
+    add_settings(parser)
+
+
+def doctor(args: argparse.Namespace) -> int:
+    from scratchformer.doctor.diagnosis import Diagnosis, as_record, as_text, examine
+    from scratchformer.training.run import RunDirectory
+
+    run = RunDirectory(Path(args.preset)) if names_a_run(args.preset) else None
+    if run:
+        run.require()
+    elif os.sep in args.preset and not args.preset.endswith(".toml"):
+        raise UserError(f"{args.preset}: neither a run's directory nor a preset nor a TOML file")
+    config = changed(configs.load(run.config_file) if run else named_config(args.preset), args)
+    if run:
+        configs.require_same(configs.load(run.config_file), config, run.config_file)
+    else:
+        config, _ = following_data(config, args)
+    findings = []
+    for finding in examine(config, run, args.code):
+        findings.append(finding)
+        print(json.dumps(as_record(finding)) if args.json else as_text(finding), flush=True)
+    diagnosis = Diagnosis(findings)
+    if args.json:
+        verdict = "ok" if diagnosis.passed else "FAIL"
+        summary = {"probe": "diagnosis", "verdict": verdict, "seen": str(diagnosis), "suspects": diagnosis.suspects}
+        print(json.dumps(summary))
+    else:
+        print(f"\n{textwrap.fill(str(diagnosis), 120, break_long_words=False, break_on_hyphens=False)}")
+    return 0 if diagnosis.passed else 1
+
+
+def names_a_run(name: str) -> bool:
+    """Whether this is a run's directory. A preset's name means the preset, even if a directory has the same name."""
+    return Path(name).is_dir() and name not in configs.PRESETS and name not in configs.TABLE3

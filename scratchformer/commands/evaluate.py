@@ -1,0 +1,136 @@
+"""`scratchformer evaluate` translates a test set with a run and scores it; `scratchformer score` scores a file."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scratchformer import config as configs
+from scratchformer.commands.options import Commands, add_command, add_run, add_scores, add_search
+from scratchformer.commands.terminal import tell
+from scratchformer.commands.translate import search_options, trained_translator
+from scratchformer.errors import UserError
+
+if TYPE_CHECKING:
+    from scratchformer.experiments.evaluation import Assessment, Comparison, Evaluation, System
+    from scratchformer.training.run import RunDirectory
+
+
+def add(commands: Commands) -> None:
+    parser = add_command(
+        commands,
+        "evaluate",
+        evaluate,
+        "translate a test set and score it: sacreBLEU and chrF",
+        "evaluate runs/m30k --paper\n"
+        "  scratchformer evaluate runs/m30k --source test.en.gz --reference test.de.gz --json\n"
+        "  scratchformer evaluate runs/big --against runs/base",
+    )
+    add_run(parser)
+    parser.add_argument(
+        "--source",
+        type=Path,
+        metavar="F",
+        help="text to translate, one sentence a line; with "
+        "--reference (default: the test split of the run's data directory)",
+    )
+    parser.add_argument("--reference", type=Path, metavar="F", help="its translation, line by line")
+    parser.add_argument("--output", type=Path, metavar="F", help="also write the translations to this file")
+    add_scores(parser, "RUN", "compare with the translations of this run")
+    parser.add_argument("--against-checkpoint", metavar="C", help="as --checkpoint, of the other run")
+    add_search(parser)
+
+
+def add_score(commands: Commands) -> None:
+    parser = add_command(
+        commands,
+        "score",
+        score,
+        "score translations in a file: sacreBLEU and chrF",
+        "score translations.de --reference test.de --paper",
+    )
+    parser.add_argument("hypotheses", type=Path, metavar="FILE", help="translations, plain text, one sentence a line")
+    parser.add_argument(
+        "--reference", type=Path, required=True, metavar="F", help="the reference translations, line by line"
+    )
+    add_scores(parser, "FILE", "compare with the translations in this file")
+    parser.add_argument("--language", default="de", metavar="L", help="of the text, for --paper (default: de)")
+
+
+def evaluate(args: argparse.Namespace) -> None:
+    from scratchformer.experiments import evaluation
+    from scratchformer.training.run import RunDirectory
+
+    if args.against_checkpoint and not args.against:
+        raise UserError("--against-checkpoint needs --against, the run of that checkpoint")
+    run = RunDirectory(args.path)
+    run.require()
+    data = configs.load(run.config_file).data
+    files = evaluation.find_test_set(data, args.source, args.reference)
+    sources, references = evaluation.read_parallel(*files)
+    runs = [(args.path, args.checkpoint)] + ([(args.against, args.against_checkpoint)] if args.against else [])
+    with evaluation.lines_to(args.output, files) as write:
+        systems = [trained_system(args, *each) for each in runs]
+        translations = [systems[0].translate(sources)]
+        write(translations[0])
+        translations += [system.translate(sources) for system in systems[1:]]
+    language = data.target_language if args.paper else None
+    results = [
+        evaluation.Evaluation(system, files, evaluation.assess(lines, references, language))
+        for system, lines in zip(systems, translations)
+    ]
+    for result in results:
+        keep_scores(result.system.run, result.as_record())
+    comparisons = evaluation.compare(translations[0], translations[1], references) if args.against else []
+    print_scores(args.json, results, comparisons, [system.name for system in systems])
+
+
+def trained_system(args: argparse.Namespace, path: Path, checkpoint: str | None) -> System:
+    """The model of a run with its checkpoint and its search options."""
+    from scratchformer.experiments.evaluation import System
+    from scratchformer.training.checkpoints import step_of
+    from scratchformer.training.run import RunDirectory, checkpoint_file
+
+    run = RunDirectory(path)
+    run.require()
+    file, options = checkpoint_file(run.checkpoints, checkpoint), search_options(args, path)
+    translator = trained_translator(args, path, file)  # before `step_of`, which needs a sound file
+    return System(run, file, step_of(file), translator, **options)
+
+
+def keep_scores(run: RunDirectory, scores: dict[str, Any]) -> None:
+    """Append the scores to those of the run, or say why not: a run that is read-only can be evaluated all the same."""
+    try:
+        run.record_evaluation(scores)
+    except UserError as error:
+        tell(f"scores not kept: {error}")
+
+
+def score(args: argparse.Namespace) -> None:
+    from scratchformer.experiments import evaluation
+
+    files = [args.hypotheses, args.against] if args.against else [args.hypotheses]
+    parallel = [evaluation.read_parallel(file, args.reference) for file in files]
+    translations, references = [lines for lines, _ in parallel], parallel[0][1]
+    language = args.language if args.paper else None
+    results = [evaluation.assess(lines, references, language) for lines in translations]
+    comparisons = evaluation.compare(translations[0], translations[1], references) if args.against else []
+    print_scores(args.json, results, comparisons, [str(file) for file in files])
+
+
+def print_scores(
+    as_json: bool, results: Sequence[Assessment | Evaluation], comparisons: list[Comparison], names: list[str]
+) -> None:
+    """Print the scores of one system, or of two and their comparison."""
+    from scratchformer.experiments.evaluation import comparison_as_text
+
+    if as_json:
+        first, *others = [result.as_json() for result in results]
+        both = {"against": others[0], "comparison": [each._asdict() for each in comparisons]} if others else {}
+        print(json.dumps(first | both))
+    else:
+        comparison = [comparison_as_text(comparisons, *names)] if comparisons else []
+        print("\n\n".join([result.as_text() for result in results] + comparison))

@@ -1,0 +1,45 @@
+"""`scratchformer plan`: estimate what a run will cost."""
+
+import argparse
+import json
+
+from scratchformer.commands.configuration import changed, following_data, named_config, require_processes
+from scratchformer.commands.options import Commands, add_command, add_data, add_machine, add_settings
+from scratchformer.commands.terminal import tell
+
+
+def add(commands: Commands) -> None:
+    parser = add_command(
+        commands,
+        "plan",
+        plan,
+        "estimate what a run will cost: FLOPs, memory, and hours from a few measured steps",
+        "plan base --device gpu --precision bf16\n  scratchformer plan multi30k --data DIR --json",
+    )
+    parser.add_argument("preset", metavar="PRESET|FILE.toml")
+    add_data(parser)
+    add_machine(parser, "tf32")
+    parser.add_argument(
+        "--nproc",
+        type=int,
+        default=1,
+        metavar="N",
+        help="processes that would share a step; the share of one is measured",
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=20, metavar="S", help="how long to measure training steps (default: about 20)"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add_settings(parser)
+
+
+def plan(args: argparse.Namespace) -> int:
+    from scratchformer.backends.cpu import keep_freed_memory
+    from scratchformer.experiments import plan as planning
+
+    config, _ = following_data(changed(named_config(args.preset), args), args)
+    require_processes(args.nproc, config)
+    keep_freed_memory()
+    made = planning.make(args.preset, config, config.data.names_text, args.nproc, args.seconds, tell)
+    print(json.dumps(planning.as_record(made)) if args.json else planning.as_text(made))
+    return 0 if made.fits else 1

@@ -1,0 +1,155 @@
+"""`scratchformer train`: train a model in one process or in several, or resume a run."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from contextlib import redirect_stderr
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scratchformer import config as configs
+from scratchformer.commands.configuration import PATHS, changed, following_data, named_config, require_processes
+from scratchformer.commands.options import Commands, add_command, add_data, add_machine, add_settings
+from scratchformer.commands.terminal import SilencedWhenUnread, tell
+from scratchformer.config import Config
+from scratchformer.errors import UserError
+
+if TYPE_CHECKING:
+    from scratchformer.parallel.communicator import Communicator
+    from scratchformer.training.run import RunDirectory
+
+
+def add(commands: Commands) -> None:
+    parser = add_command(
+        commands,
+        "train",
+        train,
+        "train a model, or resume a run",
+        "train multi30k --data DIR --out runs/m30k --set P_drop=0.2 --set training.steps=5000\n"
+        "  scratchformer train --resume runs/m30k --minutes 30",
+    )
+    parser.add_argument(
+        "preset",
+        nargs="?",
+        metavar="PRESET|FILE.toml",
+        help=f"{', '.join(configs.PRESETS)}, a row of Table 3 ({', '.join(configs.TABLE3)}), "
+        "or a TOML file (default: tiny)",
+    )
+    add_data(parser)
+    parser.add_argument("--out", type=Path, metavar="RUN", help="the run's directory (default: runs/PRESET)")
+    parser.add_argument("--resume", type=Path, metavar="RUN", help="resume the run in this directory")
+    parser.add_argument("--seed", type=int, metavar="N", help="of weights, batches and dropout (default: 0)")
+    parser.add_argument("--minutes", type=float, metavar="M", help="stop after this much wall time")
+    add_machine(parser, "tf32", resumed="; with --resume as before")
+    parser.add_argument(
+        "--nproc",
+        type=int,
+        default=1,
+        metavar="N",
+        help="train with N processes on this machine, each with its own GPU or its share of the cores",
+    )
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        default=1800,
+        metavar="S",
+        help="end the job when one of its processes shows no sign of life for S seconds; S must be more than it takes "
+        "to read the text, to train the tokenizer, to validate or to save (default: 1800; 0: never)",
+    )
+    add_settings(parser)
+
+
+def train(args: argparse.Namespace) -> int:
+    from scratchformer.parallel import launcher
+
+    if not (args.timeout == 0 or args.timeout >= 1):
+        raise UserError(f"--timeout {args.timeout:g} must be at least 1 second, or 0")
+    # First of all: if anything fails from here on, all ranks end and one of them says why.
+    with launcher.join_job(args.timeout) as ranks:
+        run, config = requested_run(args)
+        require_processes(args.nproc, config)
+        if args.nproc > 1 and not launcher.is_rank():
+            return train_as_ranks(args, run, config)
+        with redirect_stderr(SilencedWhenUnread(sys.stderr)):
+            return train_as_one(args, run, config, ranks)
+
+
+def requested_run(args: argparse.Namespace) -> tuple[RunDirectory, Config]:
+    """The run's directory and the configuration that the arguments ask for."""
+    from scratchformer.training.run import RunDirectory
+
+    if args.resume:
+        if args.preset or args.out:
+            raise UserError("--resume takes the configuration and the directory from the run: no preset, no --out")
+        run = RunDirectory(args.resume)
+        run.require()
+        config = configs.with_settings(configs.load(run.config_file), {"training.minutes": 0.0})  # of the last time
+    else:
+        name = "tiny" if args.preset is None else args.preset
+        run, config = RunDirectory(args.out or Path("runs") / Path(name).stem), named_config(name)
+        require_text(name, changed(config, args))
+    return run, changed(config, args)
+
+
+def require_text(preset: str, config: Config) -> None:
+    """Raises UserError if the preset is for a public data set, and the configuration names no text."""
+    if not config.data.names_text:
+        for corpus in configs.PUBLIC_CORPORA:
+            if preset.startswith(corpus):
+                raise UserError(
+                    f"{preset}: from which text? `scratchformer data {corpus} --out DIR` prepares its own; "
+                    "then give --data DIR"
+                )
+
+
+def train_as_ranks(args: argparse.Namespace, run: RunDirectory, config: Config) -> int:
+    """Start `--nproc` processes with the same command, and wait for them -> exit code"""
+    from scratchformer.parallel import launcher
+
+    for key, path in configs.flat(config).items():
+        if key in PATHS and path and Path(path).exists() and not (Path(path).is_file() or Path(path).is_dir()):
+            raise UserError(f"{path}: {args.nproc} processes cannot all read it, since it is not a file on disk")
+    code = launcher.launch(launcher.command_of(args.arguments), args.nproc)
+    if code not in (0, 2):  # 2: the run may be in use by another job
+        run.remove_unfinished()
+    if code == 1 and run.config_file.exists():
+        tell(f"{run.path}: what is saved is sound; {how_to_resume(args, run)}")
+    return code
+
+
+def how_to_resume(args: argparse.Namespace, run: RunDirectory) -> str:
+    command = f"resume with: scratchformer train --resume {shlex.quote(str(run.path))}"
+    return f"{command} --nproc {args.nproc}" if args.nproc > 1 else command
+
+
+def train_as_one(args: argparse.Namespace, run: RunDirectory, config: Config, ranks: Communicator) -> int:
+    """Train in this process, alone or as one of several ranks; rank 0 writes the messages. -> exit code"""
+    from scratchformer.backends.cpu import keep_freed_memory
+    from scratchformer.parallel import launcher
+    from scratchformer.training import loop
+
+    say = tell if ranks.rank == 0 else lambda line: None
+    keep_freed_memory()
+    if args.resume:
+        trainer, complaints = loop.resume(run, config, ranks)
+        for complaint in complaints:
+            say(f"passed over {complaint}")
+        say(f"{run.path}: going on after step {trainer.progress.step}")
+    else:
+        config, followed = following_data(config, args)
+        if followed:
+            say(followed)
+        trainer = loop.begin(run, config, ranks)
+    say(f"{run.path}: {trainer.summary()}")
+    reason = loop.train(trainer)
+    if ranks.rank == 0:
+        from scratchformer.commands.plot import draw_training  # Matplotlib is only for rank 0
+
+        draw_training(run, config)
+    say(
+        f"{run.path}: {reason}; step {trainer.progress.step}, {trainer.progress.target_tokens} target tokens. "
+        f"Figures are in {run.figures}; {how_to_resume(args, run)}"
+    )
+    return launcher.INTERRUPTED if reason == loop.INTERRUPTED else 0
