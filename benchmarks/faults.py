@@ -193,7 +193,7 @@ class Site:
     @contextmanager
     def everything_here(self) -> Iterator[None]:
         with (
-            mock.patch.object(launcher, "IN_MEMORY", self.memory),
+            mock.patch.object(launcher, "MEMORY_DIRECTORY", self.memory),
             mock.patch.object(tempfile, "tempdir", str(self.temporary)),
             mock.patch.dict(os.environ, {"TMPDIR": str(self.temporary)}),
         ):
@@ -335,7 +335,7 @@ def main() -> None:
         "config": SMALL,
         "seeds": [SEED],
         "timeout": TIMEOUT,
-        "grace": launcher.GRACE,
+        "grace": launcher.FAILURE_GRACE,
         "results": [row(*each, losses) for each in zip(trials, endings)],
     }
     print_table(result)

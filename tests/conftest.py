@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_info
 
 from scratchformer import config as configs
 from scratchformer.cli import main
-from scratchformer.parallel.shared_memory import SharedMemory, create
+from scratchformer.parallel.shared_memory import SharedMemory, create_file
 from scratchformer.parallel.watchdog import Watchdog
 from scratchformer.preparation.pipeline import Options, prepare
 from scratchformer.text.corpora import CorpusFiles, ParallelFiles
@@ -229,7 +229,7 @@ def together(tmp_path):
 
     def run(size, work):
         path = tmp_path / "memory"
-        create(path, size)
+        create_file(path, size)
 
         def as_rank(rank):
             ranks = SharedMemory(path, rank, size, Patience())
@@ -252,5 +252,5 @@ class Patience(Watchdog):
     def __init__(self):
         super().__init__(seconds=30)
 
-    def _set(self, seconds):
+    def set(self, seconds):
         pass

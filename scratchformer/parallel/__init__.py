@@ -1,1 +1,1 @@
-"""Several processes as one: who talks to whom, who starts whom, and how nobody waits for ever."""
+"""Several processes that train one model: communication, the launcher that starts them, and timeouts for failures."""

@@ -1,8 +1,7 @@
-"""How the processes of a job talk: one small interface, whatever carries the numbers.
+"""The interface by which the processes of a job exchange arrays, whether over shared memory, MPI or NCCL.
 
-A process of the job is a rank. All ranks run the same program and call the same operations in the same order, each with
-an array of one shape and dtype; an operation returns when this rank's array holds the result, or, on a GPU, once its
-work is queued.
+Each process is a rank. All ranks run the same program and call the same operations in the same order, with arrays of
+the same shape and dtype. An operation returns when this rank's array holds the result or, on a GPU, once it is queued.
 """
 
 from __future__ import annotations
@@ -12,102 +11,98 @@ from typing import Any, Sequence
 import numpy as np
 
 Array = Any
-"""A NumPy array, or one of CuPy."""
+"""A NumPy array or a CuPy array."""
 
 
-class Abandoned(RuntimeError):
-    """This rank gives up, because another one does not come; or has failed, and tells of it: then without a message."""
+class PeerFailure(RuntimeError):
+    """This rank stops because another one failed or did not arrive. Without a message if the other reports why."""
 
 
-def waited_in_vain(rank: int, seconds: float, for_whom: str) -> Abandoned:
-    return Abandoned(f"rank {rank} gives up: it waited {seconds:.0f} s in vain for {for_whom}")
-
-
-ITS_GPU = "its GPU, which may be waiting for another rank"
+def timed_out(
+    rank: int, seconds: float, awaited: str = "its GPU, which may be waiting for another rank"
+) -> PeerFailure:
+    return PeerFailure(f"rank {rank} gave up after waiting {seconds:.0f} s for {awaited}")
 
 
 class Communicator:
-    """A job of one rank, which has nobody to talk to; and what every communicator is able to do.
+    """The interface of all communicators, and the communicator of a job with one rank, where nothing has to be sent.
 
-    rank, size  this rank's number from 0, and how many there are
-    local_rank  its number among the ranks on this machine
-    host        a communicator of the same ranks for NumPy arrays, by which they agree on what to do
+    rank, size  number of this rank, from 0, and number of ranks
+    local_rank  number of this rank among those on the same machine
+    host        a communicator of the same ranks for NumPy arrays
     """
 
     rank = local_rank = 0
     size = 1
+    _host: Communicator | None = None
 
     @property
     def host(self) -> Communicator:
-        return self
+        return self._host or self
 
-    def all_reduce_(self, x: Array) -> None:
-        """Let x, a contiguous array of numbers, be the sum of the arrays of all ranks, in place.
+    def all_reduce_inplace(self, x: Array) -> None:
+        """Replace x, a contiguous array of numbers, by the sum over all ranks; every rank gets the same bits.
 
-        All ranks get the same bits. Where the sum is queued, `wait` comes before its use.
+        The sum may only be queued: call `wait` before using it.
         """
 
-    def broadcast_(self, x: Array, root: int = 0) -> None:
-        """Let x, a contiguous array, be that of the rank `root`, in place."""
+    def broadcast_inplace(self, x: Array, root: int = 0) -> None:
+        """Replace x, a contiguous array, by that of the rank `root`."""
 
     def wait(self) -> None:
-        """What is computed from here on sees the sums that are queued so far."""
+        """Let computations that follow wait for the sums queued so far."""
 
     def barrier(self) -> None:
-        """Return when all ranks have come here."""
+        """Return when all ranks have called this."""
 
     def check(self, waited: float = 0.0) -> None:
-        """Raises RuntimeError if an operation that is under way has failed, or takes too long. Never waits itself.
+        """Raises RuntimeError if a queued operation has failed or takes too long. Does not block.
 
-        waited  seconds, so far, for its result
+        waited  seconds that this rank has been waiting for the result
         """
 
     def abort(self, code: int = 1) -> None:
-        """Let the others give up as well, since this rank has failed; it is to end with this exit code."""
+        """Tell the other ranks that this one has failed and will exit with this code."""
 
     def close(self) -> None:
-        """Give back what was opened; after the last operation, not after a failure."""
+        """Release resources after the last operation. Not called after a failure."""
 
-    # Made of the above, for few and small things
+    # Built from the operations above, for short messages
 
-    def share(self, message: bytes = b"", root: int = 0) -> bytes:
-        """The message of the rank `root`, on all of them."""
+    def broadcast_bytes(self, message: bytes = b"", root: int = 0) -> bytes:
+        """Returns the message of the rank `root`, on all ranks."""
         length = np.array([len(message)], np.int64)
-        self.host.broadcast_(length, root)
+        self.host.broadcast_inplace(length, root)
         received = np.zeros(length[0], np.uint8)
         if self.rank == root:
             received[:] = np.frombuffer(message, np.uint8)
-        self.host.broadcast_(received, root)
+        self.host.broadcast_inplace(received, root)
         return received.tobytes()
 
-    def gather(self, message: bytes) -> list[bytes]:
-        """The messages of all ranks, on all of them."""
-        return [self.share(message, root) for root in range(self.size)]
+    def all_gather_bytes(self, message: bytes) -> list[bytes]:
+        """Returns the messages of all ranks, on all ranks."""
+        return [self.broadcast_bytes(message, root) for root in range(self.size)]
 
 
 class HostStaged(Communicator):
-    """Arrays of a GPU, by way of the host's memory: slow, and possible where NCCL is not, as for two ranks on one GPU.
+    """Sends arrays of a GPU through host memory. Slow, but works without NCCL, as for two ranks on one GPU.
 
-    host  carries them
-    xp    the module of the arrays
+    host  sends the copies
+    xp    the array module, CuPy
     """
 
     def __init__(self, host: Communicator, xp: Any) -> None:
         self.rank, self.size, self.local_rank = host.rank, host.size, host.local_rank
         self._host, self.xp = host, xp
 
-    @property
-    def host(self) -> Communicator:
-        return self._host
-
-    def all_reduce_(self, x: Array) -> None:
+    def all_reduce_inplace(self, x: Array) -> None:
         on_host = x.get()
-        self.host.all_reduce_(on_host)
+        self.host.all_reduce_inplace(on_host)
         x[...] = self.xp.asarray(on_host)
 
-    def broadcast_(self, x: Array, root: int = 0) -> None:
+    def broadcast_inplace(self, x: Array, root: int = 0) -> None:
         on_host = x.get()
-        self.host.broadcast_(on_host, root)
+        self.host.broadcast_inplace(on_host, root)
         x[...] = self.xp.asarray(on_host)
 
     def barrier(self) -> None:
@@ -117,12 +112,17 @@ class HostStaged(Communicator):
         self.host.check(waited)
 
 
-def flat(x: np.ndarray) -> np.ndarray:
-    """x as (numbers,), the same memory. Raises ValueError if it does not lie in memory in one piece."""
+def require_contiguous(x: Array) -> None:
     if not x.flags.c_contiguous:
-        raise ValueError(f"an array of shape {x.shape} that is not contiguous cannot be sent")
+        raise ValueError(f"cannot send an array of shape {x.shape} that is not contiguous")
+
+
+def flat_view(x: np.ndarray) -> np.ndarray:
+    """x as (x.size,), sharing its memory. Raises ValueError if x is not contiguous."""
+    require_contiguous(x)
     return x.reshape(-1)
 
 
-def listed(ranks: Sequence[int]) -> str:
+def name_ranks(ranks: Sequence[int]) -> str:
+    """[0, 2] -> 'ranks 0, 2'"""
     return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {', '.join(map(str, ranks))}"

@@ -1,4 +1,4 @@
-"""The gradient of all ranks, added up while backward is still at work."""
+"""Sums the gradient over all ranks while backward is still running."""
 
 from __future__ import annotations
 
@@ -6,48 +6,45 @@ from typing import Any, Sequence
 
 from scratchformer.parallel.communicator import Array, Communicator
 
-BUCKET = 1 << 21
-"""Numbers (8 MB in float32) that are worth a message. A layer of the paper's base model has 3 or 4 million."""
+BUCKET_SIZE = 1 << 21
+"""Smallest bucket, in numbers (8 MB in float32). A layer of the paper's base model has 3 or 4 million."""
 
 
 class GradientSum:
-    """A flat gradient, summed over the ranks bucket by bucket, from its end to its beginning, as backward fills it.
+    """Replaces a flat gradient by its sum over the ranks, one bucket at a time from its end, as backward completes it.
 
-    grad    (n_parameters,) this rank's share; in place, the sum
-    begins  where each layer's part begins, rising: a bucket holds whole layers
-    wire    an array type with less precision to send as; None sends float32 as it is
+    grad           (n_parameters,) of this rank; overwritten by the sum
+    layer_offsets  where each layer begins in grad, ascending; a bucket holds whole layers
+    dtype          the dtype gradients are sent in, such as bfloat16; None sends float32 as it is
 
-    All ranks have the same buckets, and send them in the same order, also those with nothing to add.
+    All ranks have the same buckets and send them in the same order, even a rank whose gradient is zero.
     """
 
-    def __init__(self, ranks: Communicator, grad: Array, begins: Sequence[int], wire: Any = None) -> None:
-        self.ranks, self.grad, self.wire = ranks, grad, wire
+    def __init__(self, ranks: Communicator, grad: Array, layer_offsets: Sequence[int], dtype: Any = None) -> None:
+        self.ranks, self.grad, self.dtype = ranks, grad, dtype
         self.buckets: list[slice] = []
         end = len(grad)
-        for begin in [*reversed(begins), 0]:
-            if end - begin >= BUCKET or begin == 0 < end:
-                self.buckets.append(slice(begin, end))
-                end = begin
-        self.sent = 0
-        self.rounded: list[tuple[Array, Array]] = []  # parts, and what was sent for them
+        for offset in [*reversed(layer_offsets), 0]:
+            if end - offset >= BUCKET_SIZE or offset == 0 < end:
+                self.buckets.append(slice(offset, end))
+                end = offset
+        self.n_sent = 0
+        self.rounded: list[tuple[Array, Array]] = []  # buckets, and their copies in self.dtype
 
-    def filled(self, begin: int) -> None:
-        """From this place on the gradient is complete: send what has become a bucket."""
-        while self.sent < len(self.buckets) and self.buckets[self.sent].start >= begin:
-            self._send(self.grad[self.buckets[self.sent]])
-            self.sent += 1
+    def complete_from(self, offset: int) -> None:
+        """Backward has completed grad[offset:]: send every bucket that lies in it."""
+        while self.n_sent < len(self.buckets) and self.buckets[self.n_sent].start >= offset:
+            bucket = self.grad[self.buckets[self.n_sent]]
+            self.n_sent += 1
+            if self.dtype is not None:
+                self.rounded.append((bucket, bucket.astype(self.dtype)))
+                bucket = self.rounded[-1][1]
+            self.ranks.all_reduce_inplace(bucket)
 
     def finish(self) -> None:
-        """Send the rest. What is computed from here on sees the sum."""
-        self.filled(0)
+        """Send the remaining buckets. Computations that follow see the sum."""
+        self.complete_from(0)
         self.ranks.wait()
-        for part, rounded in self.rounded:
-            part[...] = rounded
-        self.sent, self.rounded = 0, []
-
-    def _send(self, part: Array) -> None:
-        if self.wire is None:
-            self.ranks.all_reduce_(part)
-        else:
-            self.rounded.append((part, part.astype(self.wire)))
-            self.ranks.all_reduce_(self.rounded[-1][1])
+        for bucket, rounded in self.rounded:
+            bucket[...] = rounded
+        self.n_sent, self.rounded = 0, []

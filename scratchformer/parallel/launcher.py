@@ -1,14 +1,14 @@
-"""Start the ranks of a job on this machine, watch over them, and end all when one fails.
+"""Start the ranks of a job on this machine, watch them, and end all of them when one fails.
 
-The launcher is the process that the user started. It runs its own command again, once for each rank, and tells each in
-its environment which one it is. A rank is a new process, never a fork: the state of a GPU does not survive one.
+The launcher is the process that the user started. It runs its own command again, once for each rank, with environment
+variables that tell each process its rank. The processes are not forked, since the state of a GPU does not survive that.
 
-    launcher                              rank
-    makes a private directory             opens the shared memory in it
-    holds the end of a pipe               reads from the pipe: when that ends, the launcher is dead, and the rank ends
-    passes on Ctrl-C and SIGTERM          stops after a step that all ranks have agreed on
-    sees a rank end, and flags it         sees the flag when it next waits for the others, and gives up
-    kills who is left after some seconds
+    launcher                                    rank
+    creates a private directory                 opens the shared memory in it
+    holds one end of a pipe                     reads from the pipe, and exits when the launcher has died and closed it
+    forwards Ctrl-C and SIGTERM                 stops after a step that all ranks have agreed on
+    sets the failure flag when a rank exits     sees the flag when it next waits for the others, and exits
+    kills the remaining ranks after some seconds
 """
 
 from __future__ import annotations
@@ -28,36 +28,36 @@ from typing import Any, Iterator, NamedTuple, Sequence
 
 from scratchformer.errors import UserError
 from scratchformer.parallel import mpi
-from scratchformer.parallel.communicator import Abandoned, Communicator, listed
-from scratchformer.parallel.shared_memory import SharedMemory, create, failure_flag, n_bytes
+from scratchformer.parallel.communicator import Communicator, PeerFailure, name_ranks
+from scratchformer.parallel.shared_memory import SharedMemory, create_file, failure_flag, file_bytes
 from scratchformer.parallel.watchdog import Watchdog
 
 RANK, SIZE, DIRECTORY = "SCRATCHFORMER_RANK", "SCRATCHFORMER_SIZE", "SCRATCHFORMER_JOB"
-"""What a rank reads in its environment."""
+"""The environment variables of a rank."""
 
 INTERRUPTED, GAVE_UP = 130, 75
-"""Exit codes of a rank that the user interrupted, and of one that ends because another has failed."""
+"""Exit codes of a rank that the user interrupted, and of one that exits because another rank or the launcher did."""
 
-GRACE, LEAVING = 5.0, 60.0
-"""Seconds for the other ranks to end by themselves when one has failed, and when one has ended well."""
+FAILURE_GRACE, EXIT_GRACE = 5.0, 60.0
+"""Seconds in which the other ranks must exit by themselves after one has failed, and after one has succeeded."""
 
-IN_MEMORY = Path("/dev/shm")
+MEMORY_DIRECTORY = Path("/dev/shm")
 """Where Linux keeps files in memory."""
 
-LINES = 200
-"""What is shown of a failed rank's standard error, from the end."""
+STDERR_LINES = 200
+"""How many of the last lines of a failed rank's standard error are shown."""
 
-# The side of the rank -------------------------------------------------------------------------------------------------
+# In a rank ------------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
-def joined(timeout: float) -> Iterator[Communicator]:
-    """The communicator of the job that this process belongs to; of itself alone if nobody started it as a rank.
+def join_job(timeout: float) -> Iterator[Communicator]:
+    """The communicator of the job that this process belongs to; for a single process, one that does nothing.
 
-    timeout  in seconds, of the watchdog; 0: none
-    An exception that leaves the block ends the job. Else all ranks leave it together.
+    timeout  of the watchdog, in seconds; 0: none
+    At the end of the block the ranks wait for each other. An exception that leaves the block ends the whole job.
     """
-    ranks = join(timeout)
+    ranks = open_communicator(timeout)
     try:
         yield ranks
         ranks.barrier()
@@ -68,88 +68,88 @@ def joined(timeout: float) -> Iterator[Communicator]:
 
 
 def exit_code(error: BaseException) -> int:
-    """With what `cli.main` ends a rank after an exception."""
-    codes = {KeyboardInterrupt: INTERRUPTED, Abandoned: GAVE_UP, UserError: 2, OSError: 2, MemoryError: 2}
+    """The code with which `cli.main` ends a rank after this exception."""
+    codes = {KeyboardInterrupt: INTERRUPTED, PeerFailure: GAVE_UP, UserError: 2, OSError: 2, MemoryError: 2}
     return next((code for kind, code in codes.items() if isinstance(error, kind)), 1)
 
 
 def is_rank() -> bool:
-    """Whether `launch` has started this process. Raises UserError if MPI's launcher has, as one of several."""
-    if mpi.size_said() > 1:
-        raise UserError(f"--nproc starts processes, but MPI has started {mpi.size_said()} already: leave it out")
+    """Whether `launch` has started this process. Raises UserError if an MPI launcher has, as one of several."""
+    if mpi.launched_size() > 1:
+        raise UserError(f"--nproc starts processes, but MPI has started {mpi.launched_size()} already: leave it out")
     return DIRECTORY in os.environ
 
 
-def join(timeout: float) -> Communicator:
+def open_communicator(timeout: float) -> Communicator:
     if DIRECTORY in os.environ:
         directory, rank, size = Path(os.environ[DIRECTORY]), os.environ.get(RANK, ""), os.environ.get(SIZE, "")
         if not (directory / "memory").exists() or not (rank + size).isdecimal():
             raise UserError(f"{DIRECTORY}={directory} is set, but no launcher has started this process: unset it")
-        threading.Thread(target=end_with_launcher, args=[directory], daemon=True).start()
+        threading.Thread(target=exit_with_launcher, args=[directory], daemon=True).start()
         return SharedMemory(directory / "memory", int(rank), int(size), Watchdog(timeout))
-    return mpi.Mpi(Watchdog(timeout)) if mpi.size_said() > 1 else Communicator()
+    return mpi.Mpi(Watchdog(timeout)) if mpi.launched_size() > 1 else Communicator()
 
 
-def end_with_launcher(directory: Path) -> None:
-    """The launcher writes nothing: reading returns when it has closed the pipe, and it never does so alive."""
+def exit_with_launcher(directory: Path) -> None:
+    """Exit when the launcher has died. It never writes to the pipe, so reading returns when the pipe is closed."""
     os.read(0, 1)
     with suppress(OSError):
         for path in (directory / "memory", *directory.glob("rank*.stderr")):
             path.unlink(missing_ok=True)
-        directory.rmdir()  # the other ranks do it, too
+        directory.rmdir()  # another rank may have removed it already
     os._exit(GAVE_UP)
 
 
 def stop_signals() -> list[int]:
-    """What asks a program to end: Ctrl-C, SIGTERM, and a terminal that is closed, unless nohup is to outlive it."""
-    outlives_terminal = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
-    return [signal.SIGINT, signal.SIGTERM, *([] if outlives_terminal else [signal.SIGHUP])]
+    """The signals that ask a program to stop: SIGINT, SIGTERM, and SIGHUP unless nohup has disabled it."""
+    ignores_hangup = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    return [signal.SIGINT, signal.SIGTERM, *([] if ignores_hangup else [signal.SIGHUP])]
 
 
-# The side of the launcher ---------------------------------------------------------------------------------------------
+# In the launcher ------------------------------------------------------------------------------------------------------
 
 
 class Failure(NamedTuple):
-    """A rank that ended badly: its exit code (negative: the signal that killed it), what it said on standard error."""
+    """A rank that failed: its exit code (negative: the signal that killed it) and what it wrote to standard error."""
 
     rank: int
     code: int
-    said: str
+    stderr: str
 
 
 def command_of(arguments: Sequence[str]) -> list[str]:
-    """`scratchformer` with these arguments as another process, with the very modules that this one would import."""
+    """Returns a command that runs `scratchformer` with these arguments and the same module search path as here."""
     start = f"import sys; sys.path[:] = {sys.path!r}; import scratchformer.__main__"
     return [sys.executable, "-c", start, *arguments]
 
 
 def launch(command: Sequence[str], size: int) -> int:
-    """Run a command as `size` ranks -> exit code: 0, 130 if interrupted, 2 for bad input, 1 for all other failures.
+    """Run a command as `size` ranks -> exit code: 0, 130 if interrupted, 2 for bad input, 1 for other failures.
 
-    Rank 0 writes to the terminal. What another one writes to standard error is printed if it fails.
+    Rank 0 writes to the terminal. The standard error of another rank is printed if that rank fails.
     """
     with Job(command, size) as job:
         while not job.codes():
             time.sleep(0.05)
-        job.flag[0] = 1  # nobody shall wait for who has gone
+        job.failure_flag[0] = 1  # so that no rank waits for the one that has exited
         ended = time.monotonic()
         while len(codes := job.codes()) < size:
-            if time.monotonic() > ended + (GRACE if any(codes.values()) else LEAVING):
+            if time.monotonic() > ended + (FAILURE_GRACE if any(codes.values()) else EXIT_GRACE):
                 break
             time.sleep(0.05)
-        failures, silent = job.failures(codes), [rank for rank in range(size) if rank not in codes]
-    if job.interrupted and not failures and (silent or any(codes.values())):
-        if INTERRUPTED not in codes.values():  # nobody has said so yet
+        failures, unresponsive = job.failures(codes), [rank for rank in range(size) if rank not in codes]
+    if job.interrupted and not failures and (unresponsive or any(codes.values())):
+        if INTERRUPTED not in codes.values():  # no rank has printed it
             print("scratchformer: interrupted", file=sys.stderr)
         return INTERRUPTED
-    return report(failures, silent) if failures or silent else max(codes.values())
+    return report(failures, unresponsive) if failures or unresponsive else max(codes.values())
 
 
 class Job:
-    """The processes of the ranks, and the directory they share; nothing is left of either when the block ends.
+    """The processes of the ranks and their shared directory. Both are gone when the `with` block ends.
 
-    flag         (1,) not 0: a rank has failed
-    interrupted  whether a signal has come, and was passed on
+    failure_flag  (1,) set to 1 to make ranks stop that wait for others
+    interrupted   whether a signal has arrived and was forwarded
     """
 
     def __init__(self, command: Sequence[str], size: int) -> None:
@@ -159,37 +159,37 @@ class Job:
     def __enter__(self) -> Job:
         with ExitStack() as stack:
             for number in stop_signals():
-                stack.callback(signal.signal, number, signal.signal(number, self.pass_on))
-            self.directory = stack.enter_context(private_directory(n_bytes(self.size)))
+                stack.callback(signal.signal, number, signal.signal(number, self.forward_signal))
+            self.directory = stack.enter_context(private_directory(file_bytes(self.size)))
             self.memory = self.directory / "memory"
-            create(self.memory, self.size)
-            self.flag = failure_flag(self.memory, self.size)
+            create_file(self.memory, self.size)
+            self.failure_flag = failure_flag(self.memory, self.size)
             stack.callback(self.kill)
             for rank in range(self.size):
                 self.start(rank)
-            if self.interrupted:  # perhaps before all were there
-                self.pass_on(signal.SIGTERM, None)
-            self.opened = stack.pop_all()
+            if self.interrupted:  # perhaps before all processes existed
+                self.forward_signal(signal.SIGTERM, None)
+            self.exit_stack = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.opened.close()
+        self.exit_stack.close()
 
     def start(self, rank: int) -> None:
-        place = {RANK: str(rank), SIZE: str(self.size), DIRECTORY: str(self.directory)}
-        with open(self.stderr_of(rank), "wb") as file:
+        variables = {RANK: str(rank), SIZE: str(self.size), DIRECTORY: str(self.directory)}
+        with open(self.stderr_file(rank), "wb") as file:
             self.processes.append(
                 subprocess.Popen(
                     self.command,
-                    env={**os.environ, **place},
+                    env={**os.environ, **variables},
                     stdin=subprocess.PIPE,
                     stderr=file if rank else None,
-                    start_new_session=True,
+                    start_new_session=True,  # so that only the launcher receives Ctrl-C
                 )
-            )  # so that Ctrl-C comes here alone
+            )
 
-    def pass_on(self, number: int, frame: Any) -> None:
-        """Ranks that have not all met yet have nothing to save: SIGTERM ends them without another word."""
+    def forward_signal(self, number: int, frame: Any) -> None:
+        """Until all ranks have opened the shared memory, they have nothing to save: SIGTERM ends them at once."""
         self.interrupted = True
         for process in self.processes:
             if process.poll() is None:
@@ -202,63 +202,61 @@ class Job:
                     os.killpg(process.pid, signal.SIGKILL)
         for rank, process in enumerate(self.processes):
             try:
-                process.wait(GRACE)
-            except subprocess.TimeoutExpired:  # in the hands of a driver or a disk
+                process.wait(FAILURE_GRACE)
+            except subprocess.TimeoutExpired:  # blocked in a driver or by a disk
                 print(f"scratchformer: rank {rank}, process {process.pid}, cannot be killed", file=sys.stderr)
             process.stdin.close()  # type: ignore[union-attr]
 
-    def stderr_of(self, rank: int) -> Path:
+    def stderr_file(self, rank: int) -> Path:
         return self.directory / f"rank{rank}.stderr"
 
     def codes(self) -> dict[int, int]:
-        """The exit codes of the ranks that have ended."""
+        """Returns rank -> exit code of the ranks that have exited."""
         return {rank: process.returncode for rank, process in enumerate(self.processes) if process.poll() is not None}
 
     def failures(self, codes: dict[int, int]) -> list[Failure]:
-        fine = {0, INTERRUPTED}
+        expected = {0, INTERRUPTED}
         if self.interrupted:
-            fine |= {-signal.SIGINT, -signal.SIGTERM, -signal.SIGHUP, GAVE_UP}
+            expected |= {-signal.SIGINT, -signal.SIGTERM, -signal.SIGHUP, GAVE_UP}
         return [
-            Failure(rank, code, self.stderr_of(rank).read_text(encoding="utf-8", errors="replace"))
+            Failure(rank, code, self.stderr_file(rank).read_text(encoding="utf-8", errors="replace"))
             for rank, code in codes.items()
-            if code not in fine
+            if code not in expected
         ]
 
 
 @contextmanager
-def private_directory(room: int) -> Iterator[Path]:
-    """A new one that only this user may enter, in memory if there is room for so many bytes; removed afterwards."""
-    in_memory = os.access(IN_MEMORY, os.W_OK) and shutil.disk_usage(IN_MEMORY).free > room
-    parent = IN_MEMORY if in_memory else None
+def private_directory(n_bytes: int) -> Iterator[Path]:
+    """A temporary directory for this user only, in memory if so many bytes are free there."""
+    in_memory = os.access(MEMORY_DIRECTORY, os.W_OK) and shutil.disk_usage(MEMORY_DIRECTORY).free > n_bytes
+    parent = MEMORY_DIRECTORY if in_memory else None
     with tempfile.TemporaryDirectory(prefix="scratchformer-", dir=parent) as directory:
         yield Path(directory)
 
 
-def report(failures: list[Failure], silent: list[int]) -> int:
-    """Say on standard error who failed, and why -> exit code
+def report(failures: list[Failure], unresponsive: list[int]) -> int:
+    """Print to standard error which ranks failed, and why -> exit code
 
-    silent  ranks that had to be killed
+    unresponsive  ranks that had to be killed
     """
     culprits = [failure for failure in failures if failure.code != GAVE_UP]
     if culprits and all(failure.code == 2 for failure in culprits):
-        rank, _, said = culprits[0]
-        if rank:  # rank 0 has told the user itself
-            print(said.strip().replace("scratchformer: ", f"scratchformer: rank {rank}: ", 1), file=sys.stderr)
+        rank, _, stderr = culprits[0]
+        if rank:  # rank 0 has printed its message itself
+            print(stderr.strip().replace("scratchformer: ", f"scratchformer: rank {rank}: ", 1), file=sys.stderr)
         return 2
-    for rank, _, said in culprits or failures:
-        for line in said.splitlines()[-LINES:]:
+    for rank, _, stderr in culprits or failures:
+        for line in stderr.splitlines()[-STDERR_LINES:]:
             print(f"rank {rank} | {line}", file=sys.stderr)
-    told = [f"rank {rank} {ending(code, said)}" for rank, code, said in culprits]
-    if silent:
-        told.append(f"{listed(silent)} did not answer any more")
-    print(
-        f"scratchformer: {'; '.join(told) or 'the ranks waited for each other in vain'}; the job was ended",
-        file=sys.stderr,
-    )
+    reasons = [f"rank {rank} {describe_exit(code, stderr)}" for rank, code, stderr in culprits]
+    if unresponsive:
+        reasons.append(f"{name_ranks(unresponsive)} stopped responding")
+    reason = "; ".join(reasons) or "the ranks gave up waiting for each other"
+    print(f"scratchformer: {reason}; the job was ended", file=sys.stderr)
     return 1
 
 
-def ending(code: int, said: str) -> str:
-    if timeout := re.search(r"^Timeout \((.*?)\)!$", said, re.MULTILINE):  # the watchdog's words
+def describe_exit(code: int, stderr: str) -> str:
+    if timeout := re.search(r"^Timeout \((.*?)\)!$", stderr, re.MULTILINE):  # printed by the watchdog
         return f"showed no sign of life for {timeout[1]} (--timeout)"
     return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"failed (exit code {code})"

@@ -1,6 +1,6 @@
-"""Ranks on any number of machines, started by MPI's own launcher (mpiexec, srun); NumPy arrays.
+"""Ranks on any number of machines, started by MPI's own launcher (mpiexec, srun), for NumPy arrays.
 
-`mpiexec -l` or `srun -l` puts its rank before each line that a rank prints; Open MPI: `mpiexec --tag-output`.
+`mpiexec -l` and `srun -l` prefix each line that a rank prints with its number; with Open MPI, `mpiexec --tag-output`.
 """
 
 from __future__ import annotations
@@ -15,122 +15,114 @@ from typing import Any
 import numpy as np
 
 from scratchformer.errors import UserError, in_one_line
-from scratchformer.parallel.communicator import ITS_GPU, Communicator, flat, waited_in_vain
-from scratchformer.parallel.shared_memory import SPINS
+from scratchformer.parallel.communicator import Communicator, flat_view, timed_out
 from scratchformer.parallel.watchdog import MARGIN, Watchdog
 
-SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
-"""Where Open MPI, MPICH (with all that is made of it) and SLURM's srun say how many ranks they have started.
+SIZE_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
+"""Where Open MPI, MPICH (and MPIs derived from it) and SLURM's srun put the number of ranks they have started.
 
 SLURM comes last: under it, mpiexec may itself be a step of SLURM, with another number.
 """
 
-HEARD = 0.5
-"""Seconds in which a rank's last words reach the terminal; MPI's launcher drops what is on its way when it ends all."""
+OUTPUT_DELAY = 0.5
+"""Seconds that a rank's last lines may take to reach the terminal; MPI_Abort discards what is still on its way."""
 
 
-def size_said() -> int:
-    """How many ranks an MPI launcher says it has started; 1 if there is no such launcher."""
-    name = next((name for name in SIZES if name in os.environ), None)
-    said = os.environ[name] if name else "1"
-    if not said.isdecimal():
-        raise UserError(f"{name}={said!r} in the environment is no number of processes")
-    return int(said)
+def launched_size() -> int:
+    """Returns the number of ranks that an MPI launcher has started, by the environment; 1 without such a launcher."""
+    name = next((name for name in SIZE_VARIABLES if name in os.environ), None)
+    value = os.environ[name] if name else "1"
+    if not value.isdecimal():
+        raise UserError(f"{name}={value!r} in the environment is not a number of processes")
+    return int(value)
 
 
-def said() -> str:
-    """That it was an MPI launcher, and how one knows."""
-    name = next(name for name in SIZES if name in os.environ)
-    return f"MPI has started {size_said()} processes (so {name} says in the environment)"
+def launch_description() -> str:
+    """The beginning of an error message: how many processes MPI has started, and which variable says so."""
+    name = next(name for name in SIZE_VARIABLES if name in os.environ)
+    return f"MPI has started {launched_size()} processes (by {name} in the environment)"
 
 
 class Mpi(Communicator):
-    """MPI's world, by mpi4py. Sums are in MPI's own order: of two ranks always the same, of more perhaps not.
+    """MPI_COMM_WORLD, by mpi4py. MPI chooses the order of a sum: with more than two ranks, its bits may vary.
 
-    MPI itself waits with all its might, for ever, and deaf to everything. So the ranks meet at a barrier of our own
-    patience before each operation; what MPI then does has all it needs.
-
-    watchdog  how long to wait for a rank, and what else to do then. The first rank to end ends the job.
+    MPI's own operations wait actively and for ever, and cannot be interrupted. So before each of them the ranks meet at
+    a barrier that polls, sleeps and observes the watchdog. The first rank to exit ends the job.
     """
 
     def __init__(self, watchdog: Watchdog | None = None) -> None:
         self.watchdog = watchdog or Watchdog()
-        self.watchdog.feed()  # MPI waits here for all to begin
-        self.MPI = imported()
+        self.watchdog.feed()  # importing MPI waits until all ranks have started
+        self.MPI = import_mpi()
         self.world = self.MPI.COMM_WORLD
         self.rank, self.size = self.world.rank, self.world.size
-        if self.size != size_said():
+        if self.size != launched_size():
             raise UserError(
-                f"{said()}, but MPI knows of {self.size}: start them by the launcher of the MPI that "
+                f"{launch_description()}, but MPI reports {self.size}: start them by the launcher of the MPI that "
                 "mpi4py uses (under SLURM: srun --mpi=pmix)"
             )
-        here = self.world.Split_type(self.MPI.COMM_TYPE_SHARED)
-        self.local_rank = here.rank
-        here.Barrier()
-        take_names_away()
-        here.Free()
+        machine = self.world.Split_type(self.MPI.COMM_TYPE_SHARED)
+        self.local_rank = machine.rank
+        machine.Barrier()
+        unlink_shared_memory()
+        machine.Free()
 
-    def all_reduce_(self, x: np.ndarray) -> None:
-        numbers = flat(x)
+    def all_reduce_inplace(self, x: np.ndarray) -> None:
+        numbers = flat_view(x)
         self.barrier()
-        if x.itemsize == 2:  # MPI knows no bfloat16
+        if x.itemsize == 2:  # MPI has no bfloat16
             wide = numbers.astype(np.float32)
             self.world.Allreduce(self.MPI.IN_PLACE, wide)
             numbers[:] = wide
         else:
             self.world.Allreduce(self.MPI.IN_PLACE, numbers)
 
-    def broadcast_(self, x: np.ndarray, root: int = 0) -> None:
+    def broadcast_inplace(self, x: np.ndarray, root: int = 0) -> None:
         self.barrier()
-        self.world.Bcast(flat(x).view(np.uint8), root)
+        self.world.Bcast(flat_view(x).view(np.uint8), root)
 
     def barrier(self) -> None:
-        """Raises Abandoned if another rank does not come."""
-        arrived, began, spins = self.world.Ibarrier(), time.monotonic(), 0
-        while not arrived.Test():
-            spins += 1
-            if spins > SPINS:
-                waited = time.monotonic() - began
-                if not self.watchdog.is_patient(waited):
-                    time.sleep(MARGIN)  # who hangs is to speak first
-                    raise waited_in_vain(self.rank, waited, "another one")
-                time.sleep(min(0.001, waited / 10))
-        self.watchdog.feed()
+        """Raises PeerFailure if another rank does not arrive in time."""
+        if waited := self.watchdog.wait_until(self.world.Ibarrier().Test):
+            time.sleep(MARGIN)  # the rank that hangs prints its stacks first
+            raise timed_out(self.rank, waited, "another rank")
 
     def check(self, waited: float = 0.0) -> None:
-        if not self.watchdog.is_patient(waited):
-            raise waited_in_vain(self.rank, waited, ITS_GPU)
+        if not self.watchdog.may_wait(waited):
+            raise timed_out(self.rank, waited)
 
     def abort(self, code: int = 1) -> None:
-        """All ranks are ended when this one ends: by then it has said what was wrong.
+        """End all ranks when this one exits, after it has printed what was wrong.
 
-        What is wrong with the user's input is mostly so on every rank: the first one then says it for all.
+        Bad input (code 2) usually fails on every rank: the others wait so that only rank 0 reports it.
         """
-        atexit.register(self._end_all, code)
+        atexit.register(self._abort_all, code)
         if code == 2 and self.rank:
-            time.sleep(3 * HEARD)
+            time.sleep(3 * OUTPUT_DELAY)
 
-    def _end_all(self, code: int) -> None:
-        time.sleep(HEARD)
+    def _abort_all(self, code: int) -> None:
+        time.sleep(OUTPUT_DELAY)
         self.world.Abort(code)
 
     def close(self) -> None:
         self.watchdog.stop()
 
 
-def take_names_away() -> None:
-    """MPICH leaves a file in shared memory behind when ranks are killed. Once all have it open, it needs no name."""
+def unlink_shared_memory() -> None:
+    """Unlink MPICH's shared-memory files, which all ranks have open, so that none is left behind if they are killed."""
     maps = Path("/proc/self/maps")
     for path in re.findall(r"/dev/shm/mpich_\S+", maps.read_text()) if maps.exists() else ():
         Path(path).unlink(missing_ok=True)
 
 
-def imported() -> Any:
-    """mpi4py's module MPI, which finds an MPI library when it is imported."""
+def import_mpi() -> Any:
+    """Returns the module mpi4py.MPI, which loads the MPI library when it is imported."""
     try:
         from mpi4py import MPI
     except ModuleNotFoundError:
-        raise UserError(f"{said()}, but mpi4py is not installed: pip install 'scratchformer[mpi]'") from None
+        raise UserError(
+            f"{launch_description()}, but mpi4py is not installed: pip install 'scratchformer[mpi]'"
+        ) from None
     except (ImportError, RuntimeError) as error:
-        raise UserError(f"{said()}, but mpi4py finds no MPI library: {in_one_line(error)}") from None
+        raise UserError(f"{launch_description()}, but mpi4py finds no MPI library: {in_one_line(error)}") from None
     return MPI

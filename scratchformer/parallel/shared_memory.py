@@ -1,52 +1,48 @@
-"""Ranks on one machine, NumPy arrays, and memory that all of them see."""
+"""Communication between ranks on one machine, for NumPy arrays, through shared memory."""
 
 from __future__ import annotations
 
 import os
 import threading
-import time
 from pathlib import Path
 
 import numpy as np
 
 from scratchformer.errors import UserError
-from scratchformer.parallel.communicator import ITS_GPU, Abandoned, Communicator, flat, listed, waited_in_vain
+from scratchformer.parallel.communicator import Communicator, PeerFailure, flat_view, name_ranks, timed_out
 from scratchformer.parallel.watchdog import Watchdog
 
 SLOT_BYTES = 1 << 20
-"""What a rank lays down at a time. Larger pieces leave the cache, smaller ones mean more barriers."""
+"""What a rank copies at a time. Larger pieces do not stay in the cache, smaller ones need more barriers."""
 
-LINE = 8
-"""Counters stand 64 bytes apart, so that two ranks never write to one line of the cache."""
-
-SPINS = 200
-"""How often a rank looks for the others before it lets go of the processor."""
+CACHE_LINE = 8
+"""In int64 numbers. Counters are 64 bytes apart, so that no two ranks write to the same line of the cache."""
 
 
 class SharedMemory(Communicator):
-    """All ranks map one file: a counter for each, a flag for failure, and places (slots) for numbers.
+    """All ranks map the same file. It holds a counter for each rank, a failure flag, and buffers (slots) for numbers.
 
-    For a sum each rank lays a piece of its array into its slot; at a barrier all wait until the pieces are there; then
-    each adds up its share of the numbers, in the order of the ranks, and after another barrier all fetch the result. So
-    the sum has the same bits on every rank and in every run. Two sets of slots take turns: while a slow rank still
-    fetches from one, the others may fill the other.
+    For a sum each rank copies a piece of its array into its slot. After a barrier each rank adds up its share of the
+    piece, in the order of the ranks; after another barrier all copy the result. So the sum has the same bits on every
+    rank and in every run. Two sets of slots alternate: a fast rank may fill one set while a slow one still reads the
+    other.
 
-    path       of the file, made by `create`; once all ranks have it open, it loses its name, and nothing remains of it
-    watchdog   how long to wait for a rank, and what else to do then
+    path      the file, made by `create_file`. It is unlinked once all ranks have opened it, so nothing is left behind
+    watchdog  how long to wait for a rank
     """
 
     def __init__(self, path: Path, rank: int, size: int, watchdog: Watchdog | None = None) -> None:
         self.rank, self.size, self.local_rank = rank, size, rank
         self.watchdog = watchdog or Watchdog()
-        header, self.slots = mapped(path, size)
+        header, self.slots = map_file(path, size)
         self.arrivals, self.failure = header[:-1, 0], header[-1, :1]
-        self.turn, self.fence = 0, threading.Lock()
+        self.slot_set, self.lock = 0, threading.Lock()
         self.watchdog.feed()
         self.barrier()
         if rank == 0:
             path.unlink()
 
-    def all_reduce_(self, x: np.ndarray) -> None:
+    def all_reduce_inplace(self, x: np.ndarray) -> None:
         for piece in self._pieces(x):
             slots = self._slots(piece)
             slots[self.rank] = piece
@@ -59,7 +55,7 @@ class SharedMemory(Communicator):
             self.barrier()
             piece[:] = slots[self.size]
 
-    def broadcast_(self, x: np.ndarray, root: int = 0) -> None:
+    def broadcast_inplace(self, x: np.ndarray, root: int = 0) -> None:
         for piece in self._pieces(x):
             slot = self._slots(piece)[root]
             if self.rank == root:
@@ -68,43 +64,41 @@ class SharedMemory(Communicator):
             piece[:] = slot
 
     def _pieces(self, x: np.ndarray) -> list[np.ndarray]:
-        numbers, n = flat(x), SLOT_BYTES // x.itemsize
+        numbers, n = flat_view(x), SLOT_BYTES // x.itemsize
         return [numbers[start : start + n] for start in range(0, numbers.size, n)]
 
     def _slots(self, piece: np.ndarray) -> np.ndarray:
-        """(size + 1, numbers) of the piece's dtype, in the set of slots whose turn it is."""
-        self.turn = 1 - self.turn
-        return self.slots[self.turn, :, : piece.nbytes].view(piece.dtype)
+        """The other set of slots, as (size + 1, piece.size) of the piece's dtype; the last slot is for the result."""
+        self.slot_set = 1 - self.slot_set
+        return self.slots[self.slot_set, :, : piece.nbytes].view(piece.dtype)
 
     def barrier(self) -> None:
-        """Raises Abandoned if another rank has failed, or does not come."""
-        self._in_order()
+        """Raises PeerFailure if another rank has failed or does not arrive in time."""
+        self._memory_fence()
         self.arrivals[self.rank] += 1
-        count, began, spins = self.arrivals[self.rank], time.monotonic(), 0
-        while (self.arrivals < count).any():
-            if self.failure[0] and (self.arrivals < count).any():  # still: who has come may be gone
-                raise Abandoned
-            spins += 1
-            if spins > SPINS:
-                waited = time.monotonic() - began
-                if not self.watchdog.is_patient(waited):
-                    absent = np.flatnonzero(self.arrivals < count).tolist()
-                    raise waited_in_vain(self.rank, waited, listed(absent))
-                time.sleep(min(0.001, waited / 10))
-        self._in_order()
-        self.watchdog.feed()
+        count = self.arrivals[self.rank]
 
-    def _in_order(self) -> None:
-        """What is read and written before comes before what is read and written after; x86 keeps to that by itself."""
+        def all_arrived() -> bool:
+            if self.failure[0] and (self.arrivals < count).any():
+                raise PeerFailure
+            return bool((self.arrivals >= count).all())
+
+        if waited := self.watchdog.wait_until(all_arrived):
+            absent = np.flatnonzero(self.arrivals < count).tolist()
+            raise timed_out(self.rank, waited, name_ranks(absent))
+        self._memory_fence()
+
+    def _memory_fence(self) -> None:
+        """Keep the processor from reordering memory accesses across this call. (On x86 it would not anyway.)"""
         for _ in range(2):  # release, then acquire
-            with self.fence:
+            with self.lock:
                 pass
 
     def check(self, waited: float = 0.0) -> None:
         if self.failure[0]:
-            raise Abandoned
-        if not self.watchdog.is_patient(waited):
-            raise waited_in_vain(self.rank, waited, ITS_GPU)
+            raise PeerFailure
+        if not self.watchdog.may_wait(waited):
+            raise timed_out(self.rank, waited)
 
     def abort(self, code: int = 1) -> None:
         self.failure[0] = 1
@@ -116,38 +110,37 @@ class SharedMemory(Communicator):
 # The file -------------------------------------------------------------------------------------------------------------
 
 
-def create(path: Path, size: int) -> None:
-    """Make the file for so many ranks. Raises UserError if there is no room for it."""
+def create_file(path: Path, size: int) -> None:
+    """Create the file for `size` ranks. Raises UserError if there is no room for it."""
     try:
         with open(path, "xb") as file:
-            file.truncate(n_bytes(size))
-            if hasattr(os, "posix_fallocate"):  # else a later write would end us
-                os.posix_fallocate(file.fileno(), 0, n_bytes(size))
+            file.truncate(file_bytes(size))
+            if hasattr(os, "posix_fallocate"):  # without reserved space, a later write could end the process (SIGBUS)
+                os.posix_fallocate(file.fileno(), 0, file_bytes(size))
     except OSError as error:
-        raise UserError(
-            f"{path.parent}: no room for {n_bytes(size) >> 20} MiB of shared memory: " f"{error.strerror}"
-        ) from None
+        needed = f"{file_bytes(size) >> 20} MiB of shared memory"
+        raise UserError(f"{path.parent}: no room for {needed}: {error.strerror}") from None
 
 
-def mapped(path: Path, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """The file in memory -> header (size + 1, LINE) int64, slots (2, size + 1, SLOT_BYTES) uint8
+def map_file(path: Path, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Map the file into memory -> header (size + 1, CACHE_LINE) int64, slots (2, size + 1, SLOT_BYTES) uint8
 
-    A line of the header for each rank, and one for the failure; a slot for each rank, and one for the result.
+    The header has a line for each rank's counter and one for the failure flag; each set of slots has one for each rank
+    and one for the result.
     """
     memory = np.memmap(path, np.uint8, "r+")
     header, slots = memory[: header_bytes(size)], memory[header_bytes(size) :]
-    return header.view(np.int64).reshape(size + 1, LINE), slots.reshape(2, size + 1, SLOT_BYTES)
+    return header.view(np.int64).reshape(size + 1, CACHE_LINE), slots.reshape(2, size + 1, SLOT_BYTES)
 
 
 def failure_flag(path: Path, size: int) -> np.ndarray:
-    """(1,) int64: not 0 when a rank has failed. The launcher writes it for ranks that cannot any more."""
-    return mapped(path, size)[0][-1, :1]
+    """Returns (1,) int64, not 0 once a rank has failed. The launcher sets it for ranks that have died."""
+    return map_file(path, size)[0][-1, :1]
 
 
-def n_bytes(size: int) -> int:
-    """What the file of so many ranks takes."""
+def file_bytes(size: int) -> int:
     return header_bytes(size) + 2 * (size + 1) * SLOT_BYTES
 
 
 def header_bytes(size: int) -> int:
-    return (size + 1) * LINE * 8
+    return (size + 1) * CACHE_LINE * 8

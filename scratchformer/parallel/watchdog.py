@@ -1,39 +1,56 @@
-"""No rank waits for ever: a clock that ends the process if nothing happens for too long."""
+"""A timeout for each process, so that no rank hangs or waits for ever."""
 
 from __future__ import annotations
 
 import faulthandler
 import time
+from typing import Callable
+
+SPINS = 200
+"""How often a waiting rank polls before it starts to sleep between polls."""
 
 MARGIN = 3.0
-"""Seconds by which a rank that hangs speaks up before those that wait for it."""
+"""Seconds by which the watchdog of a rank that hangs fires before those of the ranks that wait for it."""
 
 
 class Watchdog:
-    """Ends this process, printing what each of its threads is at, about `seconds` after its last sign of life.
+    """Ends this process about `seconds` after the last operation with other ranks, and prints the stack of each thread.
 
-    Python's own faulthandler does it, from a thread that nothing in Python can block. 0 seconds: never.
+    The timer is Python's faulthandler, whose thread keeps running even if Python code blocks. 0 seconds: no timeout.
     """
 
     def __init__(self, seconds: float = 0.0) -> None:
         self.seconds = seconds
-        self.fed = -1e9
+        self.last_set = -1e9
 
     def feed(self) -> None:
-        """A sign of life: an operation with the other ranks is done."""
-        if self.seconds and time.monotonic() - self.fed > self.seconds / 20:
-            self._set(self.seconds)
+        """Restart the timer: an operation with the other ranks has succeeded."""
+        if self.seconds and time.monotonic() - self.last_set > self.seconds / 20:
+            self.set(self.seconds)
 
-    def is_patient(self, seconds: float) -> bool:
-        """Whether this rank, which has been waiting for others so long, should go on. To wait is not to hang."""
-        if not self.seconds or seconds < min(1, self.seconds):
+    def may_wait(self, waited: float) -> bool:
+        """Whether a rank that has waited so many seconds for others may go on. While it waits, it does not hang."""
+        if not self.seconds or waited < min(1, self.seconds):
             return True
-        if time.monotonic() - self.fed > seconds:  # not fed since it waits
-            self._set(self.seconds + MARGIN)
-        return seconds < self.seconds
+        if time.monotonic() - self.last_set > waited:  # not set since the wait began
+            self.set(self.seconds + MARGIN)
+        return waited < self.seconds
 
-    def _set(self, seconds: float) -> None:
-        self.fed = time.monotonic()
+    def wait_until(self, done: Callable[[], bool]) -> float:
+        """Poll done() until it is true -> 0.0; or the seconds waited, if that is too long."""
+        spins, began = 0, time.monotonic()
+        while not done():
+            spins += 1
+            if spins > SPINS:
+                waited = time.monotonic() - began
+                if not self.may_wait(waited):
+                    return waited
+                time.sleep(min(0.001, waited / 10))
+        self.feed()
+        return 0.0
+
+    def set(self, seconds: float) -> None:
+        self.last_set = time.monotonic()
         faulthandler.dump_traceback_later(seconds, exit=True, file=2)
 
     def stop(self) -> None:

@@ -1,6 +1,6 @@
-"""What test_mpi.py lets MPI start: python mpi_rank.py collectives, or python mpi_rank.py TROUBLE train ...
+"""Started by MPI in test_mpi.py: python mpi_rank.py collectives, or python mpi_rank.py FAILURE train ...
 
-TROUBLE is what befalls rank 1 in the sixth step (all_refuse: both ranks).
+FAILURE is what happens to rank 1 in the sixth step (all_refuse: to both ranks).
 """
 
 import sys
@@ -20,38 +20,38 @@ def collectives(ranks):
     for dtype in (np.float32, np.float64, np.int64, np.float16, ml_dtypes.bfloat16):
         for shape in ((0,), (1,), (3, 5), (300_001,)):
             x = np.full(shape, ranks.rank + 1, dtype)
-            ranks.all_reduce_(x)
+            ranks.all_reduce_inplace(x)
             assert (x == 3).all(), (dtype, shape)
             x = np.full(shape, ranks.rank + 1, dtype)
-            ranks.broadcast_(x, root=1)
+            ranks.broadcast_inplace(x, root=1)
             assert (x == 2).all(), (dtype, shape)
-    assert ranks.share(b"from %d" % ranks.rank, root=1) == b"from 1"
-    assert ranks.gather(b"x" * ranks.rank) == [b"", b"x"]
+    assert ranks.broadcast_bytes(b"from %d" % ranks.rank, root=1) == b"from 1"
+    assert ranks.all_gather_bytes(b"x" * ranks.rank) == [b"", b"x"]
     ranks.barrier()
-    with open("/proc/self/maps") as maps:  # nothing to leave behind if killed
+    with open("/proc/self/maps") as maps:  # no file is left behind if the ranks are killed
         assert not [line for line in maps if "/dev/shm/mpich" in line and "(deleted)" not in line]
 
 
-def in_trouble(step):
-    def troubled(trainer, *place):
-        if trainer.progress.step == 5 and (trainer.ranks.rank == 1 or TROUBLE == "all_refuse"):
-            if TROUBLE == "all_refuse":
+def with_failure(step):
+    def failing_step(trainer, *place):
+        if trainer.progress.step == 5 and (trainer.ranks.rank == 1 or FAILURE == "all_refuse"):
+            if FAILURE == "all_refuse":
                 trainer.ranks.barrier()
-                mpi.HEARD *= 4  # rank 1 lets rank 0 speak first
-            if TROUBLE == "raise":
-                raise RuntimeError("nobody has thought of this")
-            if TROUBLE == "hang":
+                mpi.OUTPUT_DELAY *= 4  # so that rank 0 reports first
+            if FAILURE == "raise":
+                raise RuntimeError("unexpected")
+            if FAILURE == "hang":
                 time.sleep(60)
             raise UserError("this cannot go on")
         return step(trainer, *place)
 
-    return troubled
+    return failing_step
 
 
-TROUBLE, *arguments = sys.argv[1:]
-if TROUBLE == "collectives":
-    with launcher.joined(timeout=60) as ranks:
+FAILURE, *arguments = sys.argv[1:]
+if FAILURE == "collectives":
+    with launcher.join_job(timeout=60) as ranks:
         collectives(ranks)
 else:
-    Trainer.step = in_trouble(Trainer.step)
+    Trainer.step = with_failure(Trainer.step)
     sys.exit(cli.main(arguments))

@@ -1,8 +1,8 @@
-// A libnccl.so.2 for machines without a GPU: what CuPy's binding calls, with arrays in the memory of the host.
+// A libnccl.so.2 for machines without a GPU: the functions that CuPy's binding calls, for arrays in host memory.
 //
-// All ranks map one file, the board, with a counter and a slot for each. For a sum each lays a piece of its numbers into
-// its slot; when all have come, each adds up all slots. Work that a GPU would queue is done at once, whatever the stream.
-// As with NCCL, a rank that is gone is no failure of the call that needs it: ncclCommGetAsyncError tells of it later.
+// All ranks map one file, the board, with a counter and a slot for each. For a sum each rank copies a piece of its numbers
+// into its slot; when all have arrived, each adds up all slots. The stream is ignored: work is done at once. As with NCCL, a
+// call that needs a rank that has exited does not fail: ncclCommGetAsyncError reports the error later.
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -17,10 +17,10 @@ enum { FLOAT16 = 6, FLOAT32 = 7, FLOAT64 = 8, BFLOAT16 = 9 };
 enum { SUM = 0 };
 enum { MOST_RANKS = 4, SLOT_BYTES = 1 << 16 };
 
-// What a test sets: codes to answer with.
+// Set by tests: codes to return.
 int error_of_id, error_of_connecting, error_of_all;
 
-// What a test looks at.
+// Read by tests.
 void* last_stream;
 int destroyed, aborted;
 
@@ -39,7 +39,7 @@ typedef struct {
 
 // Ranks ---------------------------------------------------------------------------------------------------------------
 
-// Each locks a byte of the file. The system takes the lock away when the process ends, however it ends.
+// Each rank locks a byte of the file. The system releases the lock when the process ends, however it ends.
 static struct flock lock_of(int rank) {
     return (struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = rank, .l_len = 1};
 }
@@ -50,7 +50,7 @@ static int has_left(Comm* comm, int rank) {
     return comm->board->arrivals[rank] > 0 && lock.l_type == F_UNLCK;
 }
 
-// Whether all ranks have come here; if not, one that was there has left.
+// Returns 1 when all ranks have arrived, 0 if one has exited.
 static int barrier(Comm* comm) {
     atomic_long* arrivals = comm->board->arrivals;
     arrivals[comm->rank] = ++comm->turn;
@@ -176,7 +176,7 @@ int ncclBroadcast(const char* from, char* to, size_t count, int type, int root, 
     return SUCCESS;
 }
 
-// What else the binding wants to find ---------------------------------------------------------------------------------
+// Other symbols that the binding needs ---------------------------------------------------------------------------------
 
 const char* ncclGetErrorString(int error) { return error == REMOTE_ERROR ? "a rank is gone" : "the stub was told to fail"; }
 

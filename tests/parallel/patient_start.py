@@ -1,7 +1,7 @@
-"""What test_faults.py starts as a rank: benchmarks/faulty.py, its --timeout in force only once the ranks have met.
+"""Started by test_faults.py as a rank: benchmarks/faulty.py with a longer timeout until all ranks have connected.
 
-On a busy machine one of them may start some seconds after the other. A fault may strike before they have met, too, and
-must then be noticed within what the test allows.
+On a busy machine one rank may start some seconds after the other. A fault that happens before they have connected must
+still be noticed within the time that the test allows.
 """
 
 import runpy
@@ -10,14 +10,14 @@ from pathlib import Path
 
 from scratchformer.parallel.shared_memory import SharedMemory
 
-START = 8.0  # seconds
+START_TIMEOUT = 8.0  # seconds
 
 
 def join(ranks, path, rank, size, watchdog, original=SharedMemory.__init__):
-    timeout, watchdog.seconds = watchdog.seconds, max(watchdog.seconds, START)
+    timeout, watchdog.seconds = watchdog.seconds, max(watchdog.seconds, START_TIMEOUT)
     original(ranks, path, rank, size, watchdog)
     watchdog.seconds = timeout
-    watchdog._set(timeout)
+    watchdog.set(timeout)
 
 
 SharedMemory.__init__ = join

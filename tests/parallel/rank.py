@@ -1,4 +1,4 @@
-"""Started by test_launcher.py: `scratchformer train` as a rank that runs one of the functions below instead of training.
+"""Started by test_launcher.py: `scratchformer train` as a rank, with one of the functions below instead of training.
 
 python rank.py FUNCTION                    one of two ranks
 python rank.py launch DIRECTORY FUNCTION   both ranks, by a launcher whose files are in DIRECTORY

@@ -1,4 +1,4 @@
-"""The launcher's exit code and last words, its signals, and what it leaves behind: nothing."""
+"""The launcher: exit codes, messages, signals, and that it leaves nothing behind."""
 
 import errno
 import os
@@ -24,28 +24,28 @@ RANK = Path(__file__).with_name("rank.py")
 
 @pytest.fixture
 def memory(tmp_path, monkeypatch):
-    """A directory in the place of /dev/shm, in which nothing may remain."""
+    """A directory instead of /dev/shm. It must be empty after the test."""
     directory = tmp_path / "memory"
     directory.mkdir()
-    monkeypatch.setattr(launcher, "IN_MEMORY", directory)
+    monkeypatch.setattr(launcher, "MEMORY_DIRECTORY", directory)
     yield directory
     assert not list(directory.iterdir())
 
 
 @pytest.fixture
 def launched(memory, monkeypatch, capfd):
-    """launched("scene") -> exit code of two ranks, what the terminal shows"""
+    """launched("function") -> exit code of two ranks that run this function of rank.py, standard error"""
 
-    def launch(scene):  # short where it is waited in vain
-        monkeypatch.setattr(launcher, "GRACE", 2.0 if scene == "stop_last" else 60.0)
-        monkeypatch.setattr(launcher, "LEAVING", 2.0 if scene == "stop_at_exit" else 60.0)
-        return launcher.launch([sys.executable, "-W", "error", RANK, scene], 2), capfd.readouterr().err
+    def launch(function):  # short where a rank never exits
+        monkeypatch.setattr(launcher, "FAILURE_GRACE", 2.0 if function == "stop_last" else 60.0)
+        monkeypatch.setattr(launcher, "EXIT_GRACE", 2.0 if function == "stop_at_exit" else 60.0)
+        return launcher.launch([sys.executable, "-W", "error", RANK, function], 2), capfd.readouterr().err
 
     return launch
 
 
-def of_job(directory):
-    """The processes whose environment names the directory, as that of ranks does."""
+def processes_of(directory):
+    """The ids of the processes whose environment names the directory, as that of ranks does."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -57,40 +57,40 @@ def of_job(directory):
 def until(condition):
     end = time.monotonic() + 20
     while not condition():
-        assert time.monotonic() < end, "this never came"
+        assert time.monotonic() < end, "timed out"
         time.sleep(0.02)
 
 
 @pytest.mark.parametrize(
-    "scene, code, last",
+    "function, code, last",
     [
         ("fine", 0, "rank 0 is fine"),
         ("refuse_0", 2, "scratchformer: this cannot be"),
         ("refuse_1", 2, "scratchformer: rank 1: this cannot be"),
         ("refuse_both", 2, "scratchformer: this cannot be"),
         ("exit_3", 1, "scratchformer: rank 1 failed (exit code 3); the job was ended"),
-        ("leave", 1, "scratchformer: the ranks waited for each other in vain; the job was ended"),
-        ("stop_last", 1, "scratchformer: rank 0 did not answer any more; the job was ended"),
-        ("stop_at_exit", 1, "scratchformer: rank 0 did not answer any more; the job was ended"),
-        ("late", 1, "scratchformer: the ranks waited for each other in vain; the job was ended"),
+        ("leave", 1, "scratchformer: the ranks gave up waiting for each other; the job was ended"),
+        ("stop_last", 1, "scratchformer: rank 0 stopped responding; the job was ended"),
+        ("stop_at_exit", 1, "scratchformer: rank 0 stopped responding; the job was ended"),
+        ("late", 1, "scratchformer: the ranks gave up waiting for each other; the job was ended"),
     ],
 )
-def test_exit_code_and_last_words(scene, code, last, launched):
-    got, said = launched(scene)
-    assert got == code, said
-    assert said.splitlines()[-1] == last
+def test_exit_code_and_last_line(function, code, last, launched):
+    got, stderr = launched(function)
+    assert got == code, stderr
+    assert stderr.splitlines()[-1] == last
     if code in (0, 2):
-        assert said.count("\n") == 1
+        assert stderr.count("\n") == 1
 
 
-def test_of_a_rank_that_says_too_much_the_end_is_shown(launched):
-    code, said = launched("chatter")
-    shown = [line for line in said.splitlines() if line.startswith("rank 1 | ")]
-    assert code == 1 and len(shown) == launcher.LINES
-    assert "rank 1 | RuntimeError: that was it" in said and "line 19999 of too many" in said
+def test_only_the_last_lines_of_a_failed_rank_are_shown(launched):
+    code, stderr = launched("print_too_much")
+    shown = [line for line in stderr.splitlines() if line.startswith("rank 1 | ")]
+    assert code == 1 and len(shown) == launcher.STDERR_LINES
+    assert "rank 1 | RuntimeError: that was it" in stderr and "line 19999 of too many" in stderr
 
 
-def test_no_room_for_shared_memory_is_told_in_a_line(memory, refused, monkeypatch, tmp_path):
+def test_no_room_for_shared_memory_is_reported_in_one_line(memory, refused, monkeypatch, tmp_path):
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -104,48 +104,50 @@ def test_no_room_for_shared_memory_is_told_in_a_line(memory, refused, monkeypatc
 
 @pytest.fixture
 def start(memory):
-    """start("scene") -> Launched"""
+    """start("function") -> Launched"""
     jobs = []
-    yield lambda scene: jobs.append(Launched(memory, scene)) or jobs[0]
+    yield lambda function: jobs.append(Launched(memory, function)) or jobs[0]
     jobs[0].process.kill()
     jobs[0].process.wait()
-    until(lambda: not of_job(memory))
+    until(lambda: not processes_of(memory))
 
 
 class Launched:
-    """A launcher in a process of its own, since signals are for it."""
+    """A launcher in its own process, so that signals can be sent to it."""
 
-    def __init__(self, memory, scene):
-        self.memory, self.said = memory, memory.with_name("said")
-        with open(self.said, "wb") as file:
-            self.process = subprocess.Popen([sys.executable, "-W", "error", RANK, "launch", memory, scene], stderr=file)
+    def __init__(self, memory, function):
+        self.memory, self.stderr = memory, memory.with_name("stderr")
+        with open(self.stderr, "wb") as file:
+            self.process = subprocess.Popen(
+                [sys.executable, "-W", "error", RANK, "launch", memory, function], stderr=file
+            )
 
     def until_started(self):
         until(lambda: list(self.memory.glob("*/rank1.stderr")))
 
-    def until_said(self, words):
-        """By whichever rank."""
-        until(lambda: any(words in path.read_text() for path in [self.said, *self.memory.glob("*/rank1.stderr")]))
+    def until_printed(self, words):
+        """By either rank."""
+        until(lambda: any(words in path.read_text() for path in [self.stderr, *self.memory.glob("*/rank1.stderr")]))
 
-    def until_joined(self):
-        self.until_said("both hear")
+    def until_ready(self):
+        self.until_printed("both ready")
 
     def ended(self):
         code = self.process.wait(20)
-        assert not of_job(self.memory)
-        return code, self.said.read_text(encoding="utf-8")
+        assert not processes_of(self.memory)
+        return code, self.stderr.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_stops_all_and_lets_rank_0_finish(number, start):
+def test_a_signal_stops_all_ranks_and_lets_rank_0_finish(number, start):
     job = start("interrupted")
-    job.until_joined()
+    job.until_ready()
     job.process.send_signal(number)
     assert job.ended() == (130, "written\n")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_in_the_middle_of_starting_is_no_failure(number, start):
+def test_a_signal_during_the_start_is_not_a_failure(number, start):
     job = start("slow_start")
     job.until_started()
     job.process.send_signal(number)
@@ -154,37 +156,37 @@ def test_a_signal_in_the_middle_of_starting_is_no_failure(number, start):
 
 def test_a_second_interrupt_does_not_wait(start):
     job = start("stubborn")
-    job.until_joined()
+    job.until_ready()
     job.process.send_signal(signal.SIGINT)
-    job.until_said("no heed")
+    job.until_printed("ignored")
     time.sleep(0.3)
     assert job.process.poll() is None
     job.process.send_signal(signal.SIGINT)
-    code, said = job.ended()
-    assert code == 130 and "the job was ended" not in said
+    code, stderr = job.ended()
+    assert code == 130 and "the job was ended" not in stderr
 
 
-def test_a_stopped_rank_does_not_outlast_two_interrupts(start, memory):
+def test_a_second_interrupt_ends_a_stopped_rank(start, memory):
     job = start("stubborn")
-    job.until_joined()
-    os.kill(of_job(memory)[0], signal.SIGSTOP)
+    job.until_ready()
+    os.kill(processes_of(memory)[0], signal.SIGSTOP)
     job.process.send_signal(signal.SIGINT)
-    job.until_said("no heed")  # by the other one
+    job.until_printed("ignored")  # by the other rank
     job.process.send_signal(signal.SIGINT)
     assert job.ended()[0] == 130
 
 
-def test_ranks_end_with_a_launcher_that_is_killed(start, memory):
+def test_ranks_exit_when_the_launcher_is_killed(start, memory):
     job = start("stubborn")
-    job.until_joined()
-    assert len(of_job(memory)) == 2
+    job.until_ready()
+    assert len(processes_of(memory)) == 2
     job.process.kill()
     job.process.wait()
-    until(lambda: not of_job(memory))
+    until(lambda: not processes_of(memory))
 
 
 @pytest.mark.slow
-def test_an_interrupted_run_is_saved_and_goes_on(tmp_path, small_settings, small_config):
+def test_an_interrupted_run_is_saved_and_can_be_resumed(tmp_path, small_settings, small_config):
     run = RunDirectory(tmp_path / "run")
     command = [
         sys.executable,
@@ -202,16 +204,16 @@ def test_an_interrupted_run_is_saved_and_goes_on(tmp_path, small_settings, small
         "--nproc",
         "2",
     ]
-    with open(tmp_path / "said", "wb") as file, subprocess.Popen(command, stderr=file) as job:
+    with open(tmp_path / "stderr", "wb") as file, subprocess.Popen(command, stderr=file) as job:
         try:
             until(lambda: run.log_file.exists() and len(run.read_log("step")) > 4)
             job.send_signal(signal.SIGINT)
             job.wait(60)
         finally:
             job.kill()
-    said = (tmp_path / "said").read_text
-    assert job.returncode == 130, said()
-    assert "interrupted; step" in said() and "--nproc 2" in said()
+    stderr = (tmp_path / "stderr").read_text()
+    assert job.returncode == 130, stderr
+    assert "interrupted; step" in stderr and "--nproc 2" in stderr
     _, found, _ = run.checkpoints.newest_sound()
     stopped = found.progress.step
     assert [entry["step"] for entry in run.read_log("step")] == list(range(1, stopped + 1))

@@ -1,4 +1,4 @@
-"""Two ranks that MPI starts: the MPI that mpi4py uses. Where pip has installed it, its mpiexec lies beside Python."""
+"""Two ranks started by the MPI that mpi4py uses. If pip has installed it, its mpiexec is beside Python."""
 
 import os
 import shutil
@@ -27,7 +27,7 @@ CONSENT = {
 
 @pytest.fixture
 def mpiexec(tmp_path):
-    """mpiexec("-n", 2, ...) -> the process; what it starts names tmp_path, and has ended afterwards"""
+    """mpiexec("-n", 2, ...) -> the process. Its ranks name tmp_path in their commands, and must end with the test."""
     pytest.importorskip("mpi4py")
     if MPIEXEC is None:
         pytest.skip("there is no mpiexec")
@@ -42,14 +42,14 @@ def mpiexec(tmp_path):
         )
 
     yield start
-    deadline = time.monotonic() + 10  # MPI kills, and does not wait
-    while left_of(tmp_path) and time.monotonic() < deadline:
+    deadline = time.monotonic() + 10  # MPI kills its ranks, and does not wait for them
+    while commands_naming(tmp_path) and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert not left_of(tmp_path)
+    assert not commands_naming(tmp_path)
 
 
-def left_of(tmp_path):
-    """The commands that run now and name something in this directory."""
+def commands_naming(tmp_path):
+    """The running commands that name something in this directory."""
     commands = []
     for process in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -59,8 +59,8 @@ def left_of(tmp_path):
     return [command for command in commands if str(tmp_path) in command]
 
 
-def end_of(process):
-    """-> exit code, all that was printed"""
+def result_of(process):
+    """-> exit code, output"""
     try:
         printed, _ = process.communicate(timeout=60)
     finally:
@@ -70,7 +70,7 @@ def end_of(process):
 
 @pytest.fixture
 def command(tmp_path, small_settings):
-    """command(...) -> the words of a command that trains a small model in tmp_path / "run" """
+    """command(...) -> a command, as a list, that trains a small model in tmp_path / "run" """
 
     def words(*program):
         return [sys.executable, *program, "train", "--out", tmp_path / "run", *small_settings, *ONE_THREAD]
@@ -79,67 +79,67 @@ def command(tmp_path, small_settings):
 
 
 def test_all_operations_in_all_dtypes(mpiexec, tmp_path):
-    assert end_of(mpiexec("-n", 2, sys.executable, RANK, "collectives", tmp_path)) == (0, "")
+    assert result_of(mpiexec("-n", 2, sys.executable, RANK, "collectives", tmp_path)) == (0, "")
 
 
-def test_two_ranks_find_the_bits_that_two_threads_find(mpiexec, command, small_config, tmp_path, same_run):
-    code, printed = end_of(mpiexec("-n", 2, *command("-m", "scratchformer")))
+def test_two_ranks_compute_the_same_bits_as_two_threads(mpiexec, command, small_config, tmp_path, same_run):
+    code, printed = result_of(mpiexec("-n", 2, *command("-m", "scratchformer")))
     assert code == 0
-    assert printed.count("12 steps done") == printed.count("parameters") == 1  # rank 0 alone speaks
+    assert printed.count("12 steps done") == printed.count("parameters") == 1  # only rank 0 prints
     alone = RunDirectory(tmp_path / "alone")
     loop.train(loop.begin(alone, small_config(threads=2)))
     same_run(RunDirectory(tmp_path / "run"), alone)
 
 
 @pytest.mark.parametrize(
-    "trouble, exit_codes, said",
+    "failure, exit_codes, message",
     [
-        ("raise", {1}, "RuntimeError: nobody has thought of this"),
+        ("raise", {1}, "RuntimeError: unexpected"),
         ("refuse", {2}, "scratchformer: this cannot go on"),
         ("all_refuse", {2}, "scratchformer: this cannot go on"),
-        ("hang", {1, 9}, "in troubled"),  # 9: of the one that was killed
+        ("hang", {1, 9}, "in failing_step"),  # 9: if the killed rank's code is returned
     ],
 )
-def test_trouble_of_one_rank_ends_all(mpiexec, command, tmp_path, trouble, exit_codes, said):
+def test_a_failure_of_one_rank_ends_all(mpiexec, command, tmp_path, failure, exit_codes, message):
     began = time.monotonic()
-    timeout = 4 if trouble == "hang" else 120
-    code, printed = end_of(mpiexec("-n", 2, *command(RANK, trouble), "--timeout", timeout))
+    timeout = 4 if failure == "hang" else 120
+    code, printed = result_of(mpiexec("-n", 2, *command(RANK, failure), "--timeout", timeout))
     assert code in exit_codes and time.monotonic() - began < 50
-    assert printed.count(said) == 1, printed
+    assert printed.count(message) == 1, printed
     assert {path.name for path in (tmp_path / "run" / "checkpoints").iterdir()} == {
         "best.safetensors",
         "step_00000003.safetensors",
     }
 
 
-def test_ranks_that_were_told_different_things(mpiexec, command, tmp_path):
+def test_ranks_with_different_settings(mpiexec, command, tmp_path):
     one = command("-m", "scratchformer")
-    code, printed = end_of(mpiexec("-n", 1, *one, ":", "-n", 1, *one, "--seed", 3))
+    code, printed = result_of(mpiexec("-n", 1, *one, ":", "-n", 1, *one, "--seed", 3))
     assert code == 2
     assert printed.count("scratchformer: the ranks do not agree: training.seed is 0 on rank 0 and 3 on rank 1\n") == 1
     assert not (tmp_path / "run" / "config.toml").exists()
 
 
-def test_nproc_as_well(mpiexec, command):
-    code, printed = end_of(mpiexec("-n", 2, *command("-m", "scratchformer"), "--nproc", 2))
+def test_nproc_under_mpi_is_refused(mpiexec, command):
+    code, printed = result_of(mpiexec("-n", 2, *command("-m", "scratchformer"), "--nproc", 2))
     assert code == 2
     assert printed.count("scratchformer: --nproc starts processes, but MPI has started 2 already: leave it out\n") == 1
 
 
-def test_an_interrupt_reaches_the_ranks_which_save_and_stop(mpiexec, command, tmp_path, small_config):
+def test_an_interrupt_makes_the_ranks_save_and_stop(mpiexec, command, tmp_path, small_config):
     run = RunDirectory(tmp_path / "run")
     process = mpiexec("-n", 2, *command("-m", "scratchformer"), "--set", "steps=100000")
     while process.poll() is None and not run.checkpoints.steps():
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    code, printed = end_of(process)
+    code, printed = result_of(process)
     assert (code, printed.count("interrupted; step")) in [(130, 1), (1, 0)]  # Open MPI soon kills them
     n_steps = len(run.read_log("step"))
     trainer, complaints = loop.resume(run, small_config(steps=n_steps + 1, threads=1))
     assert trainer.progress.step == n_steps and not complaints
 
 
-# --- what MPI's launchers say in the environment
+# Environment variables of MPI launchers -------------------------------------------------------------------------------
 
 
 @pytest.fixture(params=["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"])
@@ -161,24 +161,26 @@ class NoLibrary:
 
 
 @pytest.mark.parametrize(
-    "mpi4py, said",
+    "mpi4py, message",
     [
         (None, "mpi4py is not installed: pip install 'scratchformer[mpi]'"),
         (NoLibrary(), "mpi4py finds no MPI library: cannot load MPI library"),
     ],
 )
-def test_without_mpi(refused, small_settings, tmp_path, as_one_of_two, monkeypatch, mpi4py, said):
+def test_without_mpi(refused, small_settings, tmp_path, as_one_of_two, monkeypatch, mpi4py, message):
     monkeypatch.setitem(sys.modules, "mpi4py", mpi4py)
-    assert said in refused("train", "--out", tmp_path / "run", *small_settings, "--timeout", 0)  # nor a watchdog here
+    assert message in refused(
+        "train", "--out", tmp_path / "run", *small_settings, "--timeout", 0
+    )  # no watchdog in this process
 
 
 @pytest.fixture
-def told_of_two(tmp_path, small_settings):
-    """told_of_two(PYTHONPATH="...") -> exit code, all that was printed by a process that SLURM calls one of two"""
+def one_of_two(tmp_path, small_settings):
+    """one_of_two(PYTHONPATH="...") -> exit code, output of a process that by its environment is one of two"""
 
     def run(*arguments, **environment):
         command = [sys.executable, "-m", "scratchformer", "train", "--out", tmp_path / "run", *small_settings]
-        return end_of(
+        return result_of(
             subprocess.Popen(
                 [*map(str, command), *arguments],
                 text=True,
@@ -192,22 +194,22 @@ def told_of_two(tmp_path, small_settings):
     assert not (tmp_path / "run").exists()
 
 
-def test_started_by_the_launcher_of_another_mpi(told_of_two):
-    """Each process finds itself alone in its world, and would train by itself."""
+def test_started_by_the_launcher_of_another_mpi(one_of_two):
+    """Each process would be alone in its MPI_COMM_WORLD and train by itself."""
     pytest.importorskip("mpi4py")
-    code, printed = told_of_two()
+    code, printed = one_of_two()
     assert code == 2
-    assert printed.startswith("scratchformer: MPI has started 2 processes (so "), printed
+    assert printed.startswith("scratchformer: MPI has started 2 processes (by "), printed
 
 
-def test_the_other_rank_never_begins(told_of_two, tmp_path):
-    """MPI waits for it as soon as it is imported."""
+def test_the_other_rank_never_starts(one_of_two, tmp_path):
+    """MPI waits for all ranks when it is imported."""
     (tmp_path / "mpi4py.py").write_text("import time; time.sleep(60)")
-    code, printed = told_of_two("--timeout", "1", PYTHONPATH=str(tmp_path))
+    code, printed = one_of_two("--timeout", "1", PYTHONPATH=str(tmp_path))
     assert code == 1
-    assert printed.startswith("Timeout (0:00:01)!") and "in imported" in printed
+    assert printed.startswith("Timeout (0:00:01)!") and "in import_mpi" in printed
 
 
-def test_who_trains_alone_needs_no_mpi(cli, small_settings, tmp_path, monkeypatch):
+def test_a_single_process_needs_no_mpi(cli, small_settings, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "mpi4py", None)
     assert cli("train", "--out", tmp_path / "run", *small_settings, "--set", "steps=1").code == 0

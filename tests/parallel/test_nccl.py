@@ -1,4 +1,4 @@
-"""Communication between GPUs: CuPy's real binding, over a stub of NCCL for which the host's memory is the GPU's."""
+"""Communication between GPUs: CuPy's real binding over a stub of NCCL, with arrays in host memory."""
 
 import shutil
 import subprocess
@@ -19,7 +19,7 @@ COMPILER = shutil.which("gcc") or shutil.which("clang")
 
 @pytest.fixture(scope="module")
 def stub(tmp_path_factory):
-    """The library."""
+    """The path of the compiled library."""
     pytest.importorskip("cupy")
     if COMPILER is None:
         pytest.skip("no C compiler")
@@ -33,7 +33,7 @@ def stub(tmp_path_factory):
 
 @pytest.fixture
 def job(stub, tmp_path, monkeypatch, capfd):
-    """job(size, "what_to_do") -> exit code, standard error; of a job of ranks that all do it"""
+    """job(size, "function") -> exit code, standard error of ranks that run this function of nccl_rank.py"""
 
     def run(size, what):
         boards = tmp_path / "boards"
@@ -58,12 +58,12 @@ def test_one_rank(job, what):
 
 @pytest.mark.parametrize("what, who", [("no_id", ""), ("no_connection", "rank 1: ")])
 def test_a_rank_that_cannot_connect_ends_those_that_wait_for_it(what, who, job, monkeypatch):
-    monkeypatch.setattr(launcher, "GRACE", 0.5)
+    monkeypatch.setattr(launcher, "FAILURE_GRACE", 0.5)
     assert job(3, what) == (
         2,
         (
             f"scratchformer: {who}NCCL cannot connect the GPUs: NCCL_ERROR_SYSTEM_ERROR: the stub was told to fail; "
-            "NCCL_DEBUG=WARN in the environment lets it say more\n"
+            "for details, set NCCL_DEBUG=WARN in the environment\n"
         ),
     )
 
@@ -73,13 +73,13 @@ def test_a_rank_that_dies_ends_the_job(job):
     assert code == 1 and "NCCL_ERROR_REMOTE_ERROR: a rank is gone" in said and "rank 1 was killed by SIGKILL" in said
 
 
-def test_a_rank_that_raises_frees_what_it_has_without_waiting(job):
+def test_a_rank_that_raises_frees_its_communicator_without_waiting(job):
     code, said = job(2, "raising")
     assert code == 1 and "rank 1 | RuntimeError: rank 1 is unhappy\n" in said
     assert "rank 1 | 0 destroyed, 1 aborted\n" in said
 
 
-def test_a_missing_library_is_told_in_one_line(monkeypatch):
+def test_a_missing_library_is_reported_in_one_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy.cuda.nccl", types.SimpleNamespace(available=False))
-    with pytest.raises(UserError, match="several GPUs need NCCL, and CuPy finds none; pip install nvidia-nccl"):
+    with pytest.raises(UserError, match="several GPUs need NCCL, which CuPy cannot find; pip install nvidia-nccl"):
         Nccl(Communicator(), cupy=None)

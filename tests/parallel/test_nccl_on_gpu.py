@@ -1,4 +1,4 @@
-"""Ranks on real GPUs: each with its own, by NCCL, or all on one."""
+"""Ranks on real GPUs: one GPU each, with NCCL, or all on one GPU."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from scratchformer.training.run import RunDirectory
 
 @pytest.fixture
 def cupy(request):
-    """The module, if it finds as many GPUs as the test needs."""
+    """The module; skips the test if there are too few GPUs."""
     module, needed = pytest.importorskip("cupy"), 2 if request.node.get_closest_marker("multi_gpu") else 1
     try:
         found = module.cuda.runtime.getDeviceCount()
@@ -26,19 +26,19 @@ def cupy(request):
 
 @pytest.fixture
 def alone(cupy):
-    """NCCL with one rank. A GPU without NCCL is a failure: the extras cuda12 and cuda13 bring it."""
+    """NCCL with one rank. A GPU without NCCL is a failure: the extras cuda12 and cuda13 install it."""
     return Nccl(Communicator(), cupy)
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", TYPES)
-def test_one_rank_keeps_what_it_has(cupy, alone, dtype):
+def test_one_rank_keeps_its_numbers(cupy, alone, dtype):
     expected = np.arange(10_000).astype(dtype_named(dtype))
     x = cupy.asarray(expected)
     for part in x, x[17:4_000]:
-        alone.all_reduce_(part)
+        alone.all_reduce_inplace(part)
         alone.wait()
-        alone.broadcast_(part)
+        alone.broadcast_inplace(part)
     alone.barrier()
     alone.check()
     assert (x.get() == expected).all()
@@ -50,7 +50,7 @@ def test_a_gradient_is_sent_in_bf16(cupy, alone):
     grad = cupy.linspace(-1, 1, 10_000, dtype="float32")
     expected = grad.astype(bfloat16).astype("float32")
     total = GradientSum(alone, grad, [0, 3_000, 6_000], bfloat16)
-    total.filled(3_000)
+    total.complete_from(3_000)
     total.finish()
     assert (grad == expected).all()
 
@@ -60,7 +60,7 @@ def test_a_gradient_is_sent_in_bf16(cupy, alone):
 
 @pytest.fixture
 def losses(cupy, tmp_path, small_settings):
-    """losses("--nproc", 2, ...) -> of each step of a run, and of each validation"""
+    """losses("--nproc", 2, ...) -> the losses of a run: of each step, then of each validation"""
 
     def of(*options):
         run = RunDirectory(tmp_path / "-".join(map(str, options)).replace(":", ""))
@@ -71,13 +71,13 @@ def losses(cupy, tmp_path, small_settings):
 
 
 @pytest.mark.gpu
-def test_two_ranks_on_one_gpu_are_one_with_two_micro_batches(losses):
+def test_two_ranks_on_one_gpu_equal_one_with_two_micro_batches(losses):
     one, two = (losses("--device", "gpu:0", "--precision", "fp32", "--nproc", nproc) for nproc in (1, 2))
     assert two == pytest.approx(one, rel=1e-3)
 
 
 @pytest.mark.multi_gpu
 @pytest.mark.parametrize("options, limit", [(["fp32"], 1e-3), (["bf16", "--set", "training.wire=bf16"], 5e-2)])
-def test_two_gpus_are_one_with_two_micro_batches(losses, options, limit):
+def test_two_gpus_equal_one_with_two_micro_batches(losses, options, limit):
     one, two = (losses("--device", "gpu", "--nproc", nproc, "--precision", *options) for nproc in (1, 2))
     assert two == pytest.approx(one, rel=limit)

@@ -1,4 +1,4 @@
-"""What `train` and `config` say about the number of processes, before any is started."""
+"""How `train` and `config` check and report the number of processes, before any is started."""
 
 import os
 import shlex
@@ -29,18 +29,18 @@ from scratchformer.training.run import RunDirectory
         (["--nproc", 2, "--data", "/nowhere"], "/nowhere"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line(arguments, complaint, refused, small_settings, tmp_path):
+def test_invalid_options_are_refused_in_one_line(arguments, complaint, refused, small_settings, tmp_path):
     assert complaint in refused("train", "--out", tmp_path / "run", *small_settings, *arguments)
     assert not (tmp_path / "run" / "config.toml").exists()
 
 
-def test_a_run_that_is_not_there_starts_no_process(refused, tmp_path, monkeypatch):
+def test_a_missing_run_starts_no_process(refused, tmp_path, monkeypatch):
     monkeypatch.setattr("scratchformer.parallel.launcher.launch", None)
     assert "no run here" in refused("train", "--resume", tmp_path, "--nproc", 2)
 
 
 @pytest.mark.parametrize("nproc, each", [(1, "8 each"), (4, "2 each"), (3, "2 or 3 each"), (8, "1 each")])
-def test_config_prints_who_computes_how_much(nproc, each, cli, refused):
+def test_config_prints_the_micro_batches_of_each_process(nproc, each, cli, refused):
     assert cli("config", "base", "--nproc", nproc).out.splitlines()[-1].endswith(each)
     lines = step_summary(configs.BASE, nproc)
     assert "32,768" in lines[0] and lines[1].split() == "micro-batches 8 of at most 4,096 positions".split()
@@ -50,7 +50,7 @@ def test_config_prints_who_computes_how_much(nproc, each, cli, refused):
 def test_a_run_belongs_to_one_process(own_run, refused, cli):
     run = RunDirectory(own_run.path)
     run.keep_others_out()
-    RunDirectory(own_run.path).keep_others_out()  # this process may have it twice
+    RunDirectory(own_run.path).keep_others_out()  # the same process may lock it twice
     command = [sys.executable, "-m", "scratchformer", "train", "--resume", str(own_run.path), "--minutes", "1"]
     refusal = subprocess.run(command, capture_output=True, text=True)
     assert refusal.returncode == 2
@@ -59,7 +59,7 @@ def test_a_run_belongs_to_one_process(own_run, refused, cli):
     assert subprocess.run(command, capture_output=True).returncode == 0
 
 
-def test_a_text_that_can_be_read_once_is_refused(corpus, refused, tmp_path):
+def test_a_text_that_can_be_read_only_once_is_refused(corpus, refused, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     assert "2 processes cannot all read it" in refused(
         "train", "--train-source", tmp_path / "pipe", "--train-target", corpus / "train.de", "--nproc", 2
@@ -75,7 +75,7 @@ def test_a_text_that_can_be_read_once_is_refused(corpus, refused, tmp_path):
         {"PMI_SIZE": "abc"},
     ],
 )
-def test_what_is_in_the_environment_by_accident_is_told_and_harms_nothing(variables, refused, monkeypatch, tmp_path):
+def test_stray_environment_variables_are_reported_and_do_no_harm(variables, refused, monkeypatch, tmp_path):
     (tmp_path / "precious").write_text("")
     for name, value in variables.items():
         monkeypatch.setenv(name, value.replace("DIRECTORY", str(tmp_path)))
@@ -84,14 +84,14 @@ def test_what_is_in_the_environment_by_accident_is_told_and_harms_nothing(variab
 
 
 @pytest.mark.parametrize("closed", ["2>&-", "2>/dev/full"])
-def test_training_goes_on_when_nobody_can_read_what_it_says(closed, small_settings, tmp_path):
+def test_training_continues_when_stderr_is_closed_or_full(closed, small_settings, tmp_path):
     command = [sys.executable, "-m", "scratchformer", "train", "--out", tmp_path / "run", *small_settings, "--nproc", 2]
     done = subprocess.run(f"{shlex.join(map(str, command))} {closed}", shell=True, stdout=subprocess.PIPE)
     assert (done.returncode, done.stdout) == (0, b"")
     assert len(RunDirectory(tmp_path / "run").read_log("step")) == 12
 
 
-def test_ranks_are_this_program_whatever_lies_where_they_start(small_settings, tmp_path, monkeypatch):
+def test_ranks_import_this_program_whatever_is_in_the_working_directory(small_settings, tmp_path, monkeypatch):
     (tmp_path / "random.py").write_text("raise SystemExit('the wrong one')")
     (tmp_path / "scratchformer").mkdir()
     monkeypatch.chdir(tmp_path)
@@ -108,7 +108,7 @@ def test_a_trainer_refuses_more_ranks_than_micro_batches(begin, together):
     together(3, work)
 
 
-def test_what_a_killed_process_had_begun_to_write_goes(own_run):
+def test_unfinished_files_of_a_killed_process_are_removed(own_run):
     run = RunDirectory(own_run.path)
     kept = sorted(path for path in run.path.rglob("*"))
     for name in (

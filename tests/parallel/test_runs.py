@@ -1,4 +1,4 @@
-"""Whole runs of several processes, as a user starts them."""
+"""Whole runs of several processes, started as a user does."""
 
 import json
 
@@ -11,13 +11,13 @@ from scratchformer.training.run import RunDirectory
 
 
 def log_of(path):
-    """What the log says, without times."""
+    """The lines of the log, without times."""
     lines = [json.loads(line) for line in (path / "log.jsonl").read_text().splitlines()]
     return [{key: value for key, value in line.items() if "seconds" not in key} for line in lines]
 
 
 def last_tensors(path):
-    """Weights and moments."""
+    """The weights and moments in the last checkpoint."""
     last = checkpoints.load(RunDirectory(path).checkpoints.steps()[-1])
     return last.weights | last.moments
 
@@ -26,7 +26,7 @@ def last_tensors(path):
 def train(tmp_path, small_settings, capsys):
     """train("name", "--nproc", 2, ...) -> the run's directory"""
 
-    def run(name, *more):
+    def run(name, *options):
         assert (
             main(
                 [
@@ -39,7 +39,7 @@ def train(tmp_path, small_settings, capsys):
                         *small_settings,
                         "--set",
                         "accumulation=4",
-                        *more,
+                        *options,
                     )
                 ]
             )
@@ -50,12 +50,12 @@ def train(tmp_path, small_settings, capsys):
     return run
 
 
-def resumed(path, *more):
-    assert main([str(word) for word in ("train", "--resume", path, *more)]) == 0
+def resume(path, *options):
+    assert main([str(word) for word in ("train", "--resume", path, *options)]) == 0
     return path
 
 
-def test_a_run_of_two_processes_is_a_run_of_two_threads(train):
+def test_a_run_of_two_processes_equals_a_run_of_two_threads(train):
     alone, two = train("alone", "--threads", 2), train("two", "--nproc", 2, "--threads", 1)
     assert log_of(two) == log_of(alone) and len(log_of(two)) == 15
     here, there = last_tensors(alone), last_tensors(two)
@@ -65,12 +65,12 @@ def test_a_run_of_two_processes_is_a_run_of_two_threads(train):
     assert (alone / names[2]).read_bytes() == (two / names[2]).read_bytes()
 
 
-def test_a_run_goes_on_with_more_processes_and_with_fewer(train):
+def test_a_run_can_be_resumed_with_more_or_fewer_processes(train):
     steps = "training.steps"
     expected = log_of(train("alone", "--threads", 4))
     run = train("moves", "--set", f"{steps}=4", "--nproc", 2, "--threads", 2)
-    resumed(run, "--set", f"{steps}=8", "--nproc", 4, "--threads", 1)
-    resumed(run, "--set", f"{steps}=12", "--threads", 4)
+    resume(run, "--set", f"{steps}=8", "--nproc", 4, "--threads", 1)
+    resume(run, "--set", f"{steps}=12", "--threads", 4)
     entries = log_of(run)
     assert [entry["step"] for entry in entries] == [entry["step"] for entry in expected]
     assert [entry["loss"] for entry in entries] == pytest.approx([entry["loss"] for entry in expected], rel=1e-5)

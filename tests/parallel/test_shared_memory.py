@@ -1,4 +1,4 @@
-"""The operations of ranks over shared memory, and that none of them waits for ever."""
+"""Communication over shared memory, agreement between ranks, and timeouts."""
 
 import errno
 import faulthandler
@@ -13,10 +13,10 @@ import pytest
 from scratchformer.errors import UserError
 from scratchformer.parallel import launcher, watchdog
 from scratchformer.parallel.agreement import checksum_of, code_checksum, require_agreement
-from scratchformer.parallel.communicator import Abandoned, Communicator, HostStaged
+from scratchformer.parallel.communicator import Communicator, HostStaged, PeerFailure
 from scratchformer.parallel.mpi import Mpi
 from scratchformer.parallel.nccl import Nccl
-from scratchformer.parallel.shared_memory import SLOT_BYTES, SharedMemory, create
+from scratchformer.parallel.shared_memory import SLOT_BYTES, SharedMemory, create_file
 from scratchformer.parallel.watchdog import MARGIN, Watchdog
 
 SLOT = SLOT_BYTES // 4
@@ -24,7 +24,7 @@ SHAPES = [(0,), (), (1,), (3, 5), (SLOT - 1,), (SLOT,), (SLOT + 1,), (2 * SLOT +
 
 
 def drawn(shape, dtype, rank):
-    """Numbers of very different size: in another order, the sum of floats has other bits."""
+    """Numbers of very different size, so that adding them in another order would give other bits."""
     return (np.random.default_rng(rank).standard_normal(shape) * 1000 * 10**rank).astype(dtype)
 
 
@@ -34,7 +34,7 @@ def test_a_sum_has_the_bits_of_adding_in_the_order_of_the_ranks(size, dtype, tog
     def work(ranks):
         arrays = [np.array(drawn(shape, dtype, ranks.rank)) for shape in SHAPES]
         for array in arrays:
-            ranks.all_reduce_(array)
+            ranks.all_reduce_inplace(array)
         return arrays
 
     expected = [reduce(np.add, (drawn(shape, dtype, rank) for rank in range(size))) for shape in SHAPES]
@@ -50,7 +50,7 @@ def test_all_get_what_the_root_has(root, together):
     def work(ranks):
         arrays = [np.array(drawn(shape, np.float32, ranks.rank)) for shape in SHAPES]
         for array in arrays:
-            ranks.broadcast_(array, root)
+            ranks.broadcast_inplace(array, root)
         return arrays
 
     for arrays in together(3, work):
@@ -61,20 +61,22 @@ def test_messages_of_any_length(together):
     messages = [b"", b"short", bytes(range(256)) * (SLOT_BYTES // 200)]
 
     def work(ranks):
-        return ranks.gather(messages[ranks.rank]), ranks.share(messages[ranks.rank], root=2)
+        return ranks.all_gather_bytes(messages[ranks.rank]), ranks.broadcast_bytes(messages[ranks.rank], root=2)
 
     assert together(3, work) == [(messages, messages[2])] * 3
 
 
-def test_who_is_alone_has_nobody_to_wait_for():
+def test_a_single_rank_needs_no_communication():
     alone, numbers = Communicator(), np.arange(3.0)
-    alone.all_reduce_(numbers)
-    alone.broadcast_(numbers)
+    alone.all_reduce_inplace(numbers)
+    alone.broadcast_inplace(numbers)
     alone.barrier()
-    assert numbers.tolist() == [0, 1, 2] and alone.share(b"x") == b"x" and alone.gather(b"x") == [b"x"]
+    assert (
+        numbers.tolist() == [0, 1, 2] and alone.broadcast_bytes(b"x") == b"x" and alone.all_gather_bytes(b"x") == [b"x"]
+    )
 
 
-@pytest.mark.parametrize("operation", ["all_reduce_", "broadcast_"])
+@pytest.mark.parametrize("operation", ["all_reduce_inplace", "broadcast_inplace"])
 def test_an_array_with_gaps_is_refused(operation, together):
     def work(ranks):
         with pytest.raises(ValueError, match=r"\(3, 2\) that is not contiguous"):
@@ -88,17 +90,17 @@ def test_many_small_sums_in_a_row_do_not_overtake_each_other(together):
         total = np.zeros(3)
         for number in range(300):
             part = np.full(3, number * (ranks.rank + 1.0))
-            ranks.all_reduce_(part)
+            ranks.all_reduce_inplace(part)
             total += part
         return total.tolist()
 
     assert together(2, work) == [[3.0 * sum(range(300))] * 3] * 2
 
 
-# Those who do not come ------------------------------------------------------------------------------------------------
+# Ranks that fail or do not arrive -------------------------------------------------------------------------------------
 
 
-def test_whoever_waits_in_vain_names_the_absent(together):
+def test_a_rank_that_times_out_names_the_missing_ranks(together):
     gone, waiting = threading.Event(), threading.Barrier(2)
 
     def work(ranks):
@@ -106,35 +108,35 @@ def test_whoever_waits_in_vain_names_the_absent(together):
             gone.wait(60)
             return ""
         ranks.watchdog.seconds = 0.5
-        waiting.wait(60)  # together, or one misses the other
-        with pytest.raises(Abandoned) as caught:
+        waiting.wait(60)  # start to wait at the same time
+        with pytest.raises(PeerFailure) as caught:
             ranks.barrier()
         if ranks.rank == 0:
             gone.set()
         return str(caught.value)
 
     told, _, other, _ = together(4, work)
-    assert told.startswith("rank 0 gives up: it waited ") and told.endswith(" in vain for ranks 1, 3")
-    assert other.endswith(" in vain for ranks 1, 3")
+    assert told.startswith("rank 0 gave up after waiting ") and told.endswith(" s for ranks 1, 3")
+    assert other.endswith(" s for ranks 1, 3")
 
 
 def test_a_failure_ends_waiting_at_once(together):
     def work(ranks):
         ranks.barrier()
         if ranks.rank == 0:
-            ranks.abort()  # rank 1 may still be in there
+            ranks.abort()  # rank 1 may still be in the barrier
             return ""
-        with pytest.raises(Abandoned) as caught:
+        with pytest.raises(PeerFailure) as caught:
             ranks.barrier()
         return str(caught.value)
 
-    assert together(2, work) == ["", ""]  # who failed tells of it
+    assert together(2, work) == ["", ""]  # the rank that failed reports why
 
 
-def test_a_barrier_to_which_all_have_come_holds_although_one_has_failed_since(together):
+def test_a_barrier_succeeds_if_a_rank_fails_after_arriving(together):
     class Failed:
         def __getitem__(self, _):
-            arrivals[1] += 1  # rank 1, while rank 0 looks away
+            arrivals[1] += 1  # rank 1 arrives just before its failure is seen
             return 1
 
     def work(ranks):
@@ -147,7 +149,7 @@ def test_a_barrier_to_which_all_have_come_holds_although_one_has_failed_since(to
     together(2, work)
 
 
-def test_the_file_has_no_name_any_more_once_all_have_it(together, tmp_path):
+def test_the_file_is_unlinked_once_all_ranks_have_opened_it(together, tmp_path):
     def work(ranks):
         ranks.barrier()
         return list(tmp_path.iterdir())
@@ -155,19 +157,19 @@ def test_the_file_has_no_name_any_more_once_all_have_it(together, tmp_path):
     assert together(2, work) == [[], []]
 
 
-def test_a_full_disk_is_told(tmp_path, monkeypatch):
+def test_a_full_disk_is_reported(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(UserError, match=rf"{tmp_path}: no room for 6 MiB of shared memory: No space left on device"):
-        create(tmp_path / "memory", 2)
+        create_file(tmp_path / "memory", 2)
 
 
 # Agreement ------------------------------------------------------------------------------------------------------------
 
 
-def test_all_ranks_hear_what_they_do_not_agree_on(together):
+def test_all_ranks_report_what_they_do_not_agree_on(together):
     def work(ranks):
         require_agreement(ranks, {"steps": 5, "P_drop": 0.1})
         with pytest.raises(UserError) as caught:
@@ -203,8 +205,8 @@ def test_the_checksum_of_the_code_is_that_of_all_sources(tmp_path):
 
 
 @pytest.mark.parametrize("kind", [HostStaged, Mpi, Nccl, SharedMemory])
-def test_every_communicator_does_what_one_rank_need_not(kind):
-    assert {"all_reduce_", "broadcast_", "barrier", "check"} <= vars(kind).keys()
+def test_every_communicator_implements_what_one_rank_does_not_need(kind):
+    assert {"all_reduce_inplace", "broadcast_inplace", "barrier", "check"} <= vars(kind).keys()
 
 
 # The watchdog ---------------------------------------------------------------------------------------------------------
@@ -212,7 +214,7 @@ def test_every_communicator_does_what_one_rank_need_not(kind):
 
 @pytest.fixture
 def clock(monkeypatch):
-    """clock.now, in seconds, and what faulthandler was told: clock.set, seconds until it ends the process."""
+    """clock.now in seconds, and clock.set: the timeouts given to faulthandler, None where it was cancelled."""
 
     class Clock:
         now, set = 100.0, []
@@ -225,7 +227,7 @@ def clock(monkeypatch):
     return clock
 
 
-def test_a_watchdog_is_set_again_by_each_sign_of_life_but_not_too_often(clock):
+def test_feeding_restarts_the_watchdog_but_not_too_often(clock):
     dog = Watchdog(60)
     for clock.now in (100, 101, 102, 104, 105):
         dog.feed()
@@ -233,18 +235,18 @@ def test_a_watchdog_is_set_again_by_each_sign_of_life_but_not_too_often(clock):
     assert clock.set == [60, 60, None]
 
 
-def test_who_waits_is_patient_and_gives_up_before_the_watchdog_bites(clock):
+def test_a_waiting_rank_gives_up_before_its_watchdog_fires(clock):
     dog = Watchdog(60)
     dog.feed()
     began = clock.now
     for clock.now in range(102, 160):
-        assert dog.is_patient(clock.now - began - 1)
+        assert dog.may_wait(clock.now - began - 1)
     clock.now = began + 61
-    assert not dog.is_patient(60)
+    assert not dog.may_wait(60)
     assert clock.set == [60, 60 + MARGIN]
 
 
-def test_no_timeout_is_no_watchdog(clock):
+def test_without_a_timeout_the_watchdog_is_never_set(clock):
     dog = Watchdog(0)
     dog.feed()
-    assert dog.is_patient(1e9) and clock.set == []
+    assert dog.may_wait(1e9) and clock.set == []
