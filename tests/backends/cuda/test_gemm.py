@@ -1,4 +1,4 @@
-"""The arguments for cuBLAS, against a model of it that reads memory by columns."""
+"""The arguments for cuBLAS, checked with a model of it that reads memory column by column."""
 
 import ctypes
 import itertools
@@ -11,7 +11,7 @@ import pytest
 
 from scratchformer.backends.cuda import gemm as module
 from scratchformer.backends.cuda.device import dtype_named
-from scratchformer.backends.cuda.gemm import Call, CuBlas, Gemm, Layout, call_of, layout, seen
+from scratchformer.backends.cuda.gemm import CuBlas, Gemm, GemmCall, Layout, gemm_call, layout_of, shape_and_strides
 
 
 @pytest.fixture
@@ -19,22 +19,22 @@ def random():
     return np.random.default_rng(0)
 
 
-def in_memory(x, how, xp=np):
-    """The same matrices, but laid out otherwise."""
-    if how == "by columns":
+def with_layout(x, how, xp=np):
+    """The same matrices in another memory layout."""
+    if how == "column-major":
         return xp.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2)
     if how == "part of wider rows":
         wide = xp.full((*x.shape[:-1], x.shape[-1] + 3), 7, x.dtype)
         wide[..., 1:-2] = x
         return wide[..., 1:-2]
-    if how == "every other number":  # cuBLAS cannot read that
+    if how == "every other number":  # cuBLAS cannot read this
         wide = xp.full((*x.shape[:-1], 2 * x.shape[-1]), 7, x.dtype)
         wide[..., ::2] = x
         return wide[..., ::2]
     return x
 
 
-LAYOUTS = ["by rows", "by columns", "part of wider rows", "every other number"]
+LAYOUTS = ["row-major", "column-major", "part of wider rows", "every other number"]
 
 
 @pytest.mark.parametrize("m, k, n", [(3, 4, 5), (1, 4, 5), (3, 1, 5), (3, 4, 1), (1, 1, 1), (1, 7, 1), (5, 1, 1)])
@@ -44,19 +44,19 @@ def test_all_layouts_of_both_factors_and_of_the_result(m, k, n, stack, random):
     before = random.standard_normal((*stack, m, n))
     gemm = Gemm(np, column_major.gemm)
     for of_a, of_b, of_out, add in itertools.product(LAYOUTS, LAYOUTS, LAYOUTS, (False, True)):
-        out = in_memory(before.copy(), of_out)
-        gemm(in_memory(a, of_a), in_memory(b, of_b), out, add)
+        out = with_layout(before.copy(), of_out)
+        gemm(with_layout(a, of_a), with_layout(b, of_b), out, add)
         np.testing.assert_allclose(out, a @ b + before * add, rtol=0, atol=1e-13, err_msg=f"{of_a}, {of_b}, {of_out}")
 
 
-def test_a_matrix_serves_a_whole_stack(random):
+def test_one_matrix_is_used_for_a_whole_stack(random):
     a, W, out = random.standard_normal((2, 3, 4)), random.standard_normal((4, 5)), np.empty((2, 3, 5))
     Gemm(np, column_major.gemm)(a, W, out)
     np.testing.assert_allclose(out, a @ W, atol=1e-13)
 
 
-def test_heads_side_by_side_are_copied_and_nothing_else_is(random):
-    """Queries (B, T, H, K) of a fused projection (B, T, 3 H K): the heads are neither one stack nor each a matrix."""
+def test_only_heads_side_by_side_are_copied(random):
+    """Queries (B, T, H, K) of a fused projection (B, T, 3 H K): cuBLAS cannot address the heads as one stack."""
     calls = []
 
     def blas(call, b, a, c, add):
@@ -84,23 +84,30 @@ def test_empty_products_are_zero_and_need_no_library(m, k, n, add):
     assert np.array_equal(out, np.full((m, n), float(add)))
 
 
-def test_what_cublas_is_told():
-    """Of x (3, 4) by rows times W (4, 5) by rows: y^T = W^T x^T, and nothing is transposed."""
-    call = call_of(seen(np.empty((3, 4))), seen(np.empty((4, 5))), seen(np.empty((3, 5))))
-    assert (call.n, call.m, call.k, call.times) == (5, 3, 4, 1)
+def test_a_product_of_row_major_matrices():
+    """x (3, 4) times W (4, 5) becomes y^T = W^T x^T, and nothing is transposed."""
+    call = gemm_call(*(shape_and_strides(np.empty(shape)) for shape in ((3, 4), (4, 5), (3, 5))))
+    assert (call.n, call.m, call.k, call.batch_count) == (5, 3, 4, 1)
     assert (call.b, call.a, call.c) == (Layout(False, 5, 0), Layout(False, 4, 0), Layout(False, 5, 0))
 
 
 class Memory(NamedTuple):
-    """What CuPy says of an array: where it lies."""
+    """The attributes of a CuPy array that give its address and type."""
 
     data: SimpleNamespace
     dtype: np.dtype
     itemsize: int
 
 
+PARAMETERS = (
+    "handle transa transb m n k alpha A Atype lda strideA B Btype ldb strideB beta C Ctype ldc strideC "
+    "batchCount computeType algo"
+).split()
+"""Of gemmStridedBatchedEx. Those of gemmEx are the same without strides and batchCount."""
+
+
 class PretendedCublas:
-    """Takes arguments in the order in which CuPy's cublas.gemmEx and gemmStridedBatchedEx take them."""
+    """The functions gemmEx and gemmStridedBatchedEx of CuPy's cublas, with their parameters in the same order."""
 
     CUBLAS_OP_N, CUBLAS_OP_T = 0, 1
 
@@ -108,96 +115,22 @@ class PretendedCublas:
         self.at = {array.ctypes.data: array for array in arrays}
         self.calls = []
 
-    def gemmEx(
-        self,
-        handle,
-        transa,
-        transb,
-        m,
-        n,
-        k,
-        alpha,
-        A,
-        Atype,
-        lda,
-        B,
-        Btype,
-        ldb,
-        beta,
-        C,
-        Ctype,
-        ldc,
-        computeType,
-        algo,
-    ):
-        self.gemmStridedBatchedEx(
-            handle,
-            transa,
-            transb,
-            m,
-            n,
-            k,
-            alpha,
-            A,
-            Atype,
-            lda,
-            0,
-            B,
-            Btype,
-            ldb,
-            0,
-            beta,
-            C,
-            Ctype,
-            ldc,
-            0,
-            1,
-            computeType,
-            algo,
-        )
+    def gemmEx(self, *arguments):
+        names = [name for name in PARAMETERS if name not in ("strideA", "strideB", "strideC", "batchCount")]
+        given = {"batchCount": 1} | dict(zip(names, arguments, strict=True))
+        self.gemmStridedBatchedEx(*(given.get(name, 0) for name in PARAMETERS))
 
-    def gemmStridedBatchedEx(
-        self,
-        handle,
-        transa,
-        transb,
-        m,
-        n,
-        k,
-        alpha,
-        A,
-        Atype,
-        lda,
-        strideA,
-        B,
-        Btype,
-        ldb,
-        strideB,
-        beta,
-        C,
-        Ctype,
-        ldc,
-        strideC,
-        batchCount,
-        computeType,
-        algo,
-    ):
-        assert handle == "handle" and ctypes.c_float.from_address(alpha).value == 1 and algo == -1
-        self.calls.append((Atype, Btype, Ctype, computeType, batchCount))
-        call = Call(
-            m,
-            n,
-            k,
-            Layout(bool(transa), lda, strideA),
-            Layout(bool(transb), ldb, strideB),
-            Layout(False, ldc, strideC),
-            batchCount,
-        )
-        first, second, result = (self.array_at(address) for address in (A, B, C))
-        column_major.gemm(call, first, second, result, ctypes.c_float.from_address(beta).value == 1)
+    def gemmStridedBatchedEx(self, *arguments):
+        p = SimpleNamespace(**dict(zip(PARAMETERS, arguments, strict=True)))
+        assert p.handle == "handle" and ctypes.c_float.from_address(p.alpha).value == 1 and p.algo == -1
+        self.calls.append((p.Atype, p.Btype, p.Ctype, p.computeType, p.batchCount))
+        first, second = Layout(bool(p.transa), p.lda, p.strideA), Layout(bool(p.transb), p.ldb, p.strideB)
+        call = GemmCall(p.m, p.n, p.k, first, second, Layout(False, p.ldc, p.strideC), p.batchCount)
+        arrays = (self.array_at(address) for address in (p.A, p.B, p.C))
+        column_major.gemm(call, *arrays, ctypes.c_float.from_address(p.beta).value == 1)
 
     def array_at(self, address):
-        """The array from this address on: part of one that is known."""
+        """The known array that contains this address, from there on."""
         begin = max(known for known in self.at if known <= address)
         return self.at[begin].reshape(-1)[(address - begin) // self.at[begin].itemsize :]
 
@@ -208,15 +141,15 @@ class PretendedCublas:
     "dtype, tf32, codes",
     [("float32", False, (0, 0, 0, 68)), ("float32", True, (0, 0, 0, 77)), ("float16", True, (2, 2, 0, 68))],
 )
-def test_the_arguments_of_cublas_stand_in_their_order(dtype, tf32, codes, stack, add, random, monkeypatch):
-    monkeypatch.setattr(module, "MOST_AT_ONCE", 2)  # so that a stack of 5 takes 3 calls
+def test_the_arguments_are_in_the_order_of_cublas(dtype, tf32, codes, stack, add, random, monkeypatch):
+    monkeypatch.setattr(module, "MAX_BATCH", 2)  # so that a stack of 5 takes 3 calls
     a, b = (random.standard_normal((*stack, *shape)).astype(dtype) for shape in ((3, 4), (4, 2)))
     c = random.standard_normal((*stack, 3, 2)).astype("float32")
     expected = a.astype("float32") @ b.astype("float32") + c * add
-    blas = object.__new__(CuBlas)  # its constructor looks for CuPy
+    blas = object.__new__(CuBlas)  # without its constructor, which imports CuPy
     blas.cublas, blas.handle, blas.compute = PretendedCublas(a, b, c), lambda: "handle", codes[3]
     blas.one, blas.zero = np.ones(1, "f4"), np.zeros(1, "f4")
-    call = call_of(seen(a), seen(b), seen(c))
+    call = gemm_call(*map(shape_and_strides, (a, b, c)))
     blas(call, *(Memory(SimpleNamespace(ptr=x.ctypes.data), x.dtype, x.itemsize) for x in (b, a, c)), add)
     np.testing.assert_allclose(c, expected, rtol=1e-5, atol=1e-6)
     assert blas.cublas.calls == [(*codes, times) for times in ((2, 2, 1) if stack else (1,))]
@@ -237,8 +170,8 @@ def test_the_arguments_of_cublas_stand_in_their_order(dtype, tf32, codes, stack,
         ((1, 2, 3, 4), (99, 12, 4, 1), (False, 4, 12)),
     ],
 )
-def test_what_cublas_can_read(shape, strides, expected):
-    assert layout(shape, strides) == expected
+def test_layouts_that_cublas_can_read(shape, strides, expected):
+    assert layout_of(shape, strides) == expected
 
 
 @pytest.mark.gpu
@@ -253,13 +186,13 @@ def test_what_cublas_can_read(shape, strides, expected):
         ("bfloat16", "float32", False, 1e-6),
     ],
 )
-def test_cublas_does_what_the_model_of_it_does(cupy, random, dtype, into, tf32, tolerance):
+def test_cublas_agrees_with_the_model_of_it(cupy, random, dtype, into, tf32, tolerance):
     gemm, dtype, into = Gemm(cupy, CuBlas(tf32)), dtype_named(dtype), dtype_named(into)
     shapes = (33, 40, 17), (2, 3, 8, 16, 24), (1, 5, 7)
     for (*stack, m, k, n), of_a, of_b, add in itertools.product(shapes, LAYOUTS, LAYOUTS, (False, True)):
         a, b = (random.standard_normal((*stack, *shape)).astype(dtype) for shape in ((m, k), (k, n)))
         before = random.standard_normal((*stack, m, n)).astype(into)
-        there = [in_memory(cupy.asarray(x), how, cupy) for x, how in ((a, of_a), (b, of_b))]
+        there = [with_layout(cupy.asarray(x), how, cupy) for x, how in ((a, of_a), (b, of_b))]
         out = cupy.asarray(before)
         gemm(*there, out, add)
         expected = a.astype("float32") @ b.astype("float32") + before.astype("float32") * add
