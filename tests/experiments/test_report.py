@@ -97,14 +97,14 @@ def test_every_setting_that_departs_from_the_paper_is_told(page, own_run, small_
 
 @pytest.mark.parametrize("name", ["base", "big", "wmt14-en-fr-base", "wmt14-en-fr-big", *TABLE3])
 def test_the_papers_presets_do_not_depart_from_themselves(name):
-    assert report.nearest(preset(name)) == name
-    assert "None from" in " ".join(report.of_deviations(preset(name)))
+    assert report.nearest_preset(preset(name)) == name
+    assert "None from" in " ".join(report.deviations_section(preset(name)))
 
 
 def test_a_larger_vocabulary_and_a_gpus_precision_are_deviations():
     config = configs.with_settings(preset("C1"), {"vocab_size": 36_000, "device": "gpu"})
-    assert report.nearest(config) == "C1" and report.nearest(preset("multi30k")) == "base"
-    assert report.differing(config, preset("C1")) == {
+    assert report.nearest_preset(config) == "C1" and report.nearest_preset(preset("multi30k")) == "base"
+    assert report.deviations(config, preset("C1")) == {
         "model.vocab_size": (36_000, 37_000),
         "training.precision": ("tf32", "fp32"),
     }
@@ -174,12 +174,12 @@ def of_dataset(prepared):
 def test_the_papers_scores_stand_where_task_and_model_are_the_papers(of_dataset, config, text, printed, said):
     entry = NEWSTEST2014 | {"source": f"/data/wmt14/{text}.en"}
     language, other = ("fr", "de") if config.data.target_language == "fr" else ("de", "fr")
-    found, remark = report.papers_score(entry, config, of_dataset(f"wmt14-en-{language}"))
+    found, remark = report.paper_score(entry, config, of_dataset(f"wmt14-en-{language}"))
     assert found == printed and said in remark
-    assert ("belong beside" in remark) == (found != "–" and language == "de")
+    assert ("Compare its numbers" in remark) == (found != "–" and language == "de")
     assert ("indicative only" in remark) == (found != "–" and language == "fr")
     for manifest in (of_dataset(f"wmt14-en-{other}"), of_dataset("multi30k"), of_dataset(""), None):
-        found, remark = report.papers_score(entry, config, manifest)
+        found, remark = report.paper_score(entry, config, manifest)
         assert found == "–" and "not WMT 2014's" in remark
 
 
@@ -205,18 +205,18 @@ def test_scores_are_shown_as_recorded(page, own_run):
     ],
 )
 def test_the_papers_cost_is_explained(config, expected):
-    [text] = report.papers_cost(config)
+    text = report.paper_cost(config)
     assert all(number in text for number in expected), text
 
 
 def test_the_papers_perplexity_stands_beside_that_on_its_text_only(of_dataset):
     log = report.Log(True, [], [{"step": 5, "loss": 1.6, "perplexity": 4.95, "all_target_tokens": 9}], [])
     wmt = of_dataset("wmt14-en-de")
-    said = report.of_perplexity(preset("base"), wmt, log)[-1]
+    said = report.perplexity_section(preset("base"), wmt, log)[-1]
     assert "The paper: 4.92 on newstest2013" in said and "indicative only" in said
-    assert "cannot be compared" in report.of_perplexity(preset("base"), of_dataset("multi30k"), log)[-1]
-    assert "cannot be compared" in report.of_perplexity(preset("base"), None, log)[-1]
-    assert "no perplexity for this model" in report.of_perplexity(preset("tiny"), wmt, log)[-1]
+    assert "cannot be compared" in report.perplexity_section(preset("base"), of_dataset("multi30k"), log)[-1]
+    assert "cannot be compared" in report.perplexity_section(preset("base"), None, log)[-1]
+    assert "no perplexity for this model" in report.perplexity_section(preset("tiny"), wmt, log)[-1]
 
 
 def test_a_prepared_text_tells_what_it_is(page, own_run, small_config, prepared, tmp_path):
@@ -257,7 +257,7 @@ def test_an_imported_run_has_no_log(page, cli, trained, tmp_path):
     assert cli("export", trained.path, "--to", "torch", tmp_path / "weights.safetensors").code == 0
     assert cli("import", tmp_path / "weights.safetensors", "--out", tmp_path / "imported").code == 0
     text = page(RunDirectory(tmp_path / "imported"))
-    assert "no log: the weights have come without it" in text and "what the training cost is unknown" in text
+    assert "no log: the weights were imported without one" in text and "what the training cost is unknown" in text
     assert "the perplexity is unknown" in text and "## Figures" not in text
     assert [path.name for path in (tmp_path / "imported" / "report").iterdir()] == ["report.md"]
 
@@ -292,7 +292,7 @@ def test_epochs_and_steps_that_overflowed(page, own_run):
     own_run.log_file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     own_run.log("bleu", {"step": 4, "bleu": 3.0, "all_target_tokens": 99})
     found = cells(page(own_run))
-    assert found["epochs"] == ["1.33"] and found["steps passed over, since gradients overflowed"] == ["1"]
+    assert found["epochs"] == ["1.33"] and found["steps skipped, since gradients overflowed"] == ["1"]
     assert (own_run.path / "report" / "bleu.png").exists()
 
 
@@ -300,7 +300,7 @@ def test_text_that_is_gone(page, own_run, small_config, tmp_path):
     own_run.write_config(small_config(**{"data.directory": str(tmp_path / "gone")}))
     assert "how many pairs they held is unknown" in page(own_run)
     own_run.write_config(replace(small_config(), data=configs.DataConfig()))
-    assert "The corpus that the package generates." in page(own_run)
+    assert "The bundled corpus." in page(own_run)
 
 
 # Bad input ------------------------------------------------------------------------------------------------------------
