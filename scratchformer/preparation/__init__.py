@@ -1,1 +1,1 @@
-"""From a download to ids on disk: fetch, unpack, clean, learn a vocabulary, encode."""
+"""From a download to ids on disk: download, unpack, clean, learn a vocabulary, encode."""

@@ -1,55 +1,55 @@
-"""Which sentence pairs of a crawled corpus are worth training on?
+"""Drop the sentence pairs of a crawled corpus that are probably not translations.
 
-Web text and parliament records hold pairs that are no translations: one side empty, a whole page in one line, two
-sentences against ten. The paper's English-German text went through `clean-corpus-n.perl` of Moses with 1 to 80 words
-and a ratio of at most 9 (google/seq2seq, wmt16_en_de.sh).
+Web text and parliament records contain pairs with one side empty, with a whole page in one line, or with two sentences
+against ten. The paper's English-German text was cleaned by `clean-corpus-n.perl` of Moses with 1 to 80 words and a
+length ratio of at most 9 (google/seq2seq, wmt16_en_de.sh).
 
-Differs: the same limits are drawn for every language, while the public code took the English-French text as it is. And
-Moses counts the tokens of its tokenizer, we what a regular expression takes for a word or a punctuation mark: "3.5" and
-"don't" are three of ours each, "www.statmt.org" is five, and the address of a page about twice as many as with Moses.
-So more pairs are dropped as too long than Moses would drop.
+Differs: we use the same limits for every language, while the public code did not clean the English-French text. And
+Moses counts the tokens of its tokenizer, we count what a regular expression finds as a word or a punctuation mark:
+"3.5" and "don't" count as three each, "www.statmt.org" as five, and a web address as about twice as many as with Moses.
+So we drop more pairs as too long than Moses would.
 
-Text is cleaned in blocks, each apart from the others, so that several processes can share the work.
+Text is cleaned in independent blocks, so that several processes can share the work.
 """
 
 import hashlib
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from scratchformer.text.corpora import Block, ParallelFiles, decode_lines
+from scratchformer.text.corpora import Block, ParallelFiles
 
 WORD = re.compile(r"\w+|[^\w\s]")
 
 CONTROL = r"\x00-\x1f\x7f-\x9f\u2028\u2029"
-"""Control characters, among them whatever some program or other takes for the end of a line."""
+"""Control characters; they include everything that some program might take for the end of a line."""
 
-BREAKS = re.compile(f"[{CONTROL}][ {CONTROL}]*| [ {CONTROL}]+")  # all but a single space, which is what nearly all are
+BREAKS = re.compile(f"[{CONTROL}][ {CONTROL}]*| [ {CONTROL}]+")  # not a single space, which nearly all are
 
 
 def normalized(line: str) -> str:
-    """The line with one space for each run of spaces and control characters, and none at its ends.
+    """Replace each run of spaces and control characters by one space, and remove those at both ends.
 
-    A sentence then is one line for every program, and no line end within a sentence can shift one file of a corpus
-    against the other. The tokenizer makes no difference between one space and several anyway.
+    Then every program sees the sentence as one line, and no line end within a sentence can misalign the two files. The
+    tokenizer treats several spaces as one anyway.
     """
     return BREAKS.sub(" ", line).strip()
 
 
 class Limits(NamedTuple):
-    """Of a pair that is kept: words of the longer side, and words of the longer side over those of the shorter."""
+    """The most words that the longer side of a pair may have, and the largest ratio of longer to shorter side."""
 
     max_words: int
     max_ratio: float
 
 
 class Counts(NamedTuple):
-    """What became of some pairs. `empty`, `too_long` and `ratio` were dropped, for the first reason that holds.
+    """How many pairs were read, dropped (`empty`, `too_long`, `ratio`: the first reason that applies) and kept.
 
-    held_out  pairs with nothing else wrong of which a side is a sentence of the validation or test text, kept or not
+    held_out  otherwise good pairs of which a side is a sentence of the validation or test text, kept or dropped
     """
 
     lines: int = 0
@@ -59,12 +59,13 @@ class Counts(NamedTuple):
     held_out: int = 0
     kept: int = 0
 
-    def plus(self, other: "Counts") -> "Counts":
-        return Counts(*map(sum, zip(self, other)))
+    @staticmethod
+    def total(counts: Iterable["Counts"]) -> "Counts":
+        return Counts(*map(sum, zip(*counts)))
 
 
 class CleanBlock(NamedTuple):
-    """The pairs of a block that are kept, one a line, and the hash of each pair, (kept,) uint64."""
+    """The pairs of a block that are kept, one on each line, and the hash of each pair, (kept,) uint64."""
 
     source: bytes
     target: bytes
@@ -73,7 +74,7 @@ class CleanBlock(NamedTuple):
 
 
 def reason_to_drop(source: str, target: str, limits: Limits) -> str:
-    """The name of the count that a pair of normalized lines belongs to; "kept" if nothing is wrong with it."""
+    """Return the field of `Counts` that a pair of normalized lines belongs to; "kept" if nothing is wrong with it."""
     if not source or not target:
         return "empty"
     n_source, n_target = len(WORD.findall(source)), len(WORD.findall(target))
@@ -86,11 +87,11 @@ def reason_to_drop(source: str, target: str, limits: Limits) -> str:
 
 @dataclass(frozen=True)
 class Cleaner:
-    """Cleans blocks of one part of a corpus; a process can be sent it.
+    """Cleans blocks of one part of a corpus; it can be pickled for another process.
 
-    files          the part's files, for messages
+    files          the files of the part, for error messages
     held_out       normalized lines of the validation and test text
-    drop_held_out  whether a pair with one of them is dropped, or only counted
+    drop_held_out  whether a pair with one of these lines is dropped, or only counted
     """
 
     files: ParallelFiles
@@ -99,11 +100,8 @@ class Cleaner:
     drop_held_out: bool
 
     def __call__(self, block: Block) -> CleanBlock:
-        """Raises: UserError if the text is not UTF-8."""
-        sources, targets = (
-            [normalized(line) for line in decode_lines(data, path, block.first_line)]
-            for data, path in zip((block.source, block.target), self.files)
-        )
+        """Raises UserError if the text is not UTF-8."""
+        sources, targets = (list(map(normalized, lines)) for lines in block.lines(self.files))
         kept: list[tuple[str, str]] = []
         reasons = {"empty": 0, "too_long": 0, "ratio": 0, "kept": 0}
         n_held_out = 0
@@ -122,15 +120,15 @@ class Cleaner:
 
 
 def hashes_of(pairs: list[tuple[str, str]]) -> np.ndarray:
-    """A hash of each pair, (pairs,) uint64: the same on every machine. Lines hold no line ends, so the join is unique.
+    """Return a hash of each pair, (pairs,) uint64, the same on every machine.
 
-    Of 36 million different pairs two share a hash with a probability of 4 in 100,000.
+    Among 36 million different pairs, two have the same hash with a probability of 4 in 100,000.
     """
     digests = (hashlib.blake2b("\n".join(pair).encode("utf-8"), digest_size=8).digest() for pair in pairs)
     return np.frombuffer(b"".join(digests), dtype="<u8")
 
 
-def n_repeated(hashes: np.ndarray) -> int:
-    """How many of the values (n,) are equal to an earlier one. Sorts them in place."""
+def count_repeated_inplace(hashes: np.ndarray) -> int:
+    """Count the values (n,) that equal an earlier one. Sorts them in place."""
     hashes.sort()
     return int(np.count_nonzero(hashes[1:] == hashes[:-1]))

@@ -6,8 +6,8 @@ from scratchformer.preparation.cleaning import (
     Cleaner,
     Counts,
     Limits,
+    count_repeated_inplace,
     hashes_of,
-    n_repeated,
     normalized,
     reason_to_drop,
 )
@@ -93,7 +93,7 @@ def test_bytes_that_are_no_text_are_found_by_file_and_line(tmp_path):
 def test_repetitions_are_counted_by_hashes():
     rng = np.random.default_rng(0)
     pairs = [(str(a), str(b)) for a, b in rng.integers(0, 12, (300, 2))]
-    assert n_repeated(hashes_of(pairs).copy()) == len(pairs) - len(set(pairs))
-    assert n_repeated(hashes_of([]).copy()) == 0
+    assert count_repeated_inplace(hashes_of(pairs).copy()) == len(pairs) - len(set(pairs))
+    assert count_repeated_inplace(hashes_of([]).copy()) == 0
     assert hashes_of([("a", "b")]) == hashes_of([("a", "b")]) != hashes_of([("b", "a")])
     assert hashes_of([("The dog sleeps .", "Der Hund schläft .")]).tolist() == [5844896013425918503]

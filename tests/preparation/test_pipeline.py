@@ -16,7 +16,7 @@ import pytest
 from scratchformer.cli import main
 from scratchformer.errors import UserError
 from scratchformer.locks import locked
-from scratchformer.preparation import pipeline
+from scratchformer.preparation import pipeline, stages
 from scratchformer.preparation.pipeline import Options, copy_text, prepare, require_own_directory, sampled_lines
 from scratchformer.preparation.prepared import PreparedCorpus, read_manifest
 from scratchformer.text.batches import encode_pairs
@@ -107,7 +107,7 @@ def test_the_training_text_is_cleaned_and_counted(prepared):
     assert report["total"]["lines"] == N_PAIRS + 9 and report["total"]["kept"] == N_PAIRS + 5
     assert report["repeated"] == N_PAIRS + 5 - len(set(kept))
     assert [line.split(":")[0] for line in told] == ["clean", "vocabulary", "encode"]
-    assert "test: 10 lines, 1 of them blank" in told[0] and "kept all the same" in told[0]
+    assert "test: 10 lines, 1 of them blank" in told[0] and "which are kept" in told[0]
 
 
 def test_overlap_is_dropped_on_demand(prepared):
@@ -344,7 +344,7 @@ def test_no_test_text_outlives_a_killed_preparation(prepared, files, tmp_path, f
     out, without = tmp_path / "killed", files._replace(test=None)
     if had_test_text:
         prepared("killed")
-    kill("pipeline.n_repeated", 1, without if had_test_text else files, out)
+    kill("pipeline.count_repeated_inplace", 1, without if had_test_text else files, out)
     assert (out / "test.en").exists()
     _, told = prepared("killed", without)
     assert "clean" in done_again(told) and same_files(files_of, out, fresh, but=())
@@ -359,7 +359,7 @@ def test_the_test_text_that_somebody_has_put_there_stays(prepared, files):
 
 def test_another_format_redoes_everything(prepared, monkeypatch):
     prepared()
-    monkeypatch.setattr(pipeline, "FORMAT", pipeline.FORMAT + 1)
+    monkeypatch.setattr(stages, "FORMAT", stages.FORMAT + 1)
     assert done_again(prepared()[1]) == ["clean", "vocabulary", "encode"]
 
 

@@ -63,7 +63,7 @@ def is_double_quote(char):
 
 
 def split(text):
-    """Byte by byte: split at a hyphen between two non-blank bytes, unless the previous byte belongs to another match."""
+    """Byte by byte: split at a hyphen between two non-blank bytes, unless the first belongs to another match."""
     data, parts, taken = text.encode(), [], -1
     for i in range(len(data)):
         is_split = (
