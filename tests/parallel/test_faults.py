@@ -1,7 +1,6 @@
 """Whatever happens to one rank, at any moment: the job ends, says why, leaves nothing behind, and can be resumed."""
 
 import importlib
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,19 +26,34 @@ with pytest.MonkeyPatch.context() as patch:
 TRIALS = faults.all_trials(faults.SEED)
 
 
+QUICK = {trial.fault: number for number, trial in enumerate(TRIALS) if trial.moment == "step"}
+"""One trial of each fault; the others are slow."""
+
+
 @pytest.fixture(scope="module")
-def site(tmp_path_factory, small_config):
-    """All trials are carried out one after the other on the same run."""
+def site(tmp_path_factory, small_config, same):
+    """All trials are carried out one after the other on the same run. At the end it must equal a run without faults."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(faults, "TIMEOUT", TIMEOUT)
         patch.setattr(faults, "FAULTY", Path(__file__).with_name("patient_start.py"))
-        yield faults.Site(tmp_path_factory.mktemp("faults"), small_config(validate_every=2, save_every=2))
+        site = faults.Site(tmp_path_factory.mktemp("faults"), small_config(validate_every=2, save_every=2))
+        site.endings = []
+        yield site
+        assert_equals_a_run_without_faults(site, same)
 
 
-@pytest.fixture(scope="module")
-def endings():
-    """The results of the trials so far."""
-    return []
+def assert_equals_a_run_without_faults(site, same):
+    """Bit for bit. Trials at the start of rank 0 have runs of their own, of which the losses are compared."""
+    while site.one_step_more(site.run)[0] < max(ending.resumed[0] for ending in site.endings):
+        pass
+    _, found, complaints = site.run.checkpoints.newest_sound()
+    undisturbed = site.undisturbed(found.progress.step)
+    _, expected, _ = undisturbed.checkpoints.newest_sound()
+    losses = faults.losses_of(undisturbed)
+    assert all(losses[step] == loss for step, loss in (ending.resumed for ending in site.endings))
+    assert faults.losses_of(site.run) == losses and not complaints
+    assert same(found.weights, expected.weights) and same(found.moments, expected.moments)
+    assert replace(found.progress, seconds=0) == replace(expected.progress, seconds=0)
 
 
 def test_there_is_a_trial_of_every_fault_on_every_rank_at_every_moment():
@@ -47,13 +61,17 @@ def test_there_is_a_trial_of_every_fault_on_every_rank_at_every_moment():
     assert {trial[:3] for trial in TRIALS} >= places and len(TRIALS) > len(places) >= 30
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("number", range(len(TRIALS)), ids=["-".join(map(str, trial[:3])) for trial in TRIALS])
-def test_a_fault_ends_the_job_and_damages_nothing(number, site, endings, monkeypatch):
+def trial_parameter(number):
+    name = "-".join(map(str, TRIALS[number][:3]))
+    return pytest.param(number, id=name, marks=[] if number in QUICK.values() else pytest.mark.slow)
+
+
+@pytest.mark.parametrize("number", [trial_parameter(number) for number in range(len(TRIALS))])
+def test_a_fault_ends_the_job_and_damages_nothing(number, site, monkeypatch):
     trial = TRIALS[number]
     monkeypatch.setattr(launcher, "FAILURE_GRACE", GRACE if trial.fault == "stop" else LONG_GRACE)
     ending = site.carry_out(number, trial)
-    endings.append(ending)
+    site.endings.append(ending)
     assert ending.code == 1, ending.said
     for words in MESSAGES[trial.fault]:
         assert words.format(trial.rank) in ending.said
@@ -61,23 +79,3 @@ def test_a_fault_ends_the_job_and_damages_nothing(number, site, endings, monkeyp
     limit = {"stop": TIMEOUT + GRACE, "hang": TIMEOUT}.get(trial.fault, 0)
     assert 0 <= ending.seconds < limit + WAIT
     assert not ending.left and not ending.harmed
-
-
-@pytest.mark.slow
-def test_a_run_with_many_faults_equals_one_without_bit_for_bit(site, endings, same):
-    _, struck, complaints = site.run.checkpoints.newest_sound()
-    undisturbed = site.undisturbed(struck.progress.step)
-    _, other, _ = undisturbed.checkpoints.newest_sound()
-    losses = faults.losses_of(undisturbed)
-    assert endings and all(losses[step] == loss for step, loss in (ending.resumed for ending in endings))
-    assert faults.losses_of(site.run) == losses and not complaints
-    assert same(struck.weights, other.weights) and same(struck.moments, other.moments)
-    assert replace(struck.progress, seconds=0) == replace(other.progress, seconds=0)
-
-
-def test_the_recorded_trials_ended_the_same_way():
-    recorded = json.loads((BENCHMARKS / "results" / "faults.json").read_text(encoding="utf-8"))
-    assert recorded["command"] == "python benchmarks/faults.py"  # not with --quick
-    rows = recorded["results"]
-    assert [[row[field] for field in faults.Trial._fields] for row in rows] == [list(trial) for trial in TRIALS]
-    assert all(row["code"] == 1 and row["resumed_loss_equal"] and not row["left"] and not row["harmed"] for row in rows)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from exercises.catalogue import EXERCISES
-from exercises.checker import check
+from exercises.checker import Verdict, check
 
 FOLDER = Path(__file__).parent / "wrong"
 
@@ -25,20 +25,14 @@ hand these classic mistakes to `scratchformer learn check`: each must be refused
 
 
 class WrongAnswer(NamedTuple):
-    exercise: str
-    function: object
-
-    @property
-    def mistake(self):
-        return self.function.__name__.replace("_", " ")
-
-    @property
-    def verdict(self):
-        return check(EXERCISES[self.exercise], self.function)
+    mistake: str
+    explanation: str
+    """A part of the diagnosis that it must get."""
+    verdict: Verdict
 
 
-def wrong_answers(exercise):
-    """The wrong answers to an exercise, in the order of its file; none if there is no file."""
+def judged(exercise):
+    """The wrong answers to an exercise, in the order of its file, with the checker's verdicts; none without a file."""
     path = FOLDER / f"{exercise}.py"
     if not path.exists():
         return []
@@ -46,22 +40,22 @@ def wrong_answers(exercise):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return [
-        WrongAnswer(exercise, value)
-        for value in vars(module).values()
+        WrongAnswer(name.replace("_", " "), value.__doc__, check(EXERCISES[exercise], value))
+        for name, value in vars(module).items()
         if getattr(value, "__module__", "") == module.__name__ and value.__doc__
     ]
 
 
 def page():
-    """docs/lessons/wrong_answers.md"""
-    return INTRODUCTION + mutant_table()
+    """docs/lessons/wrong_answers.md: exercise x wrong answer x diagnosis."""
+    rows = ["| exercise | wrong answer | what the checker says |\n", "|---|---|---|\n"]
+    return INTRODUCTION + "".join(rows + [table_rows(exercise, judged(exercise)) for exercise in EXERCISES])
 
 
-def mutant_table():
-    """Exercise x wrong answer x diagnosis, as Markdown."""
-    rows = ["| exercise | wrong answer | what the checker says |", "|---|---|---|"]
-    for exercise in EXERCISES:
-        for number, wrong in enumerate(wrong_answers(exercise)):
-            diagnosis = wrong.verdict.diagnosis.replace("|", "\\|")
-            rows.append(f"| {'' if number else f'`{exercise}`'} | {wrong.mistake} | {diagnosis} |")
-    return "\n".join(rows) + "\n"
+def table_rows(exercise, answers):
+    """The rows of one exercise, as Markdown."""
+    rows = ""
+    for number, wrong in enumerate(answers):
+        diagnosis = wrong.verdict.diagnosis.replace("|", "\\|")
+        rows += f"| {'' if number else f'`{exercise}`'} | {wrong.mistake} | {diagnosis} |\n"
+    return rows
