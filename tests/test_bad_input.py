@@ -11,6 +11,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from scratchformer import config as configs
+from scratchformer.errors import UserError
 from scratchformer.training import checkpoints
 
 EMPTY_LINES = b"\n \n\t\n"
@@ -28,11 +29,11 @@ def own_corpus(corpus, tmp_path):
 
 @pytest.fixture
 def refused_training(refused, small_settings, tmp_path):
-    """Train with these arguments, which must be refused without leaving a run -> the line that says why"""
+    """Train with these arguments, which must be refused and leave nothing -> the line that says why"""
 
     def call(*arguments):
         said = refused("train", "--out", tmp_path / "run", *small_settings, *arguments)
-        assert not (tmp_path / "run" / "config.toml").exists()
+        assert not (tmp_path / "run").exists()
         return said
 
     return call
@@ -157,6 +158,56 @@ def test_a_directory_that_cannot_be(refused, small_settings, tmp_path):
     assert "cannot write the run's directory" in refused("train", "--out", tmp_path / "file" / "run", *small_settings)
     assert "cannot write the run's directory" in refused("train", "--out", tmp_path / "file", *small_settings)
     assert (tmp_path / "file").read_text() == "in the way"
+    too_long = tmp_path / "new" / ("x" * 300) / "run"
+    assert "File name too long" in refused("train", "--out", too_long, *small_settings)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.fixture
+def out(tmp_path):
+    """The directory of a new run, in others that do not exist, either."""
+    return tmp_path / "new" / "directories" / "run"
+
+
+@pytest.mark.parametrize(
+    "arguments, complaint",
+    [
+        (["--data", "{tmp_path}"], "neither train.en nor train.en.gz"),
+        (["--train-source", "{corpus}/train.en", "--train-target", "{corpus}/val.de"], "train.en has 100 lines"),
+        (["--set", "max_length=1"], "at most max_length = 1 tokens"),
+        (["--set", "vocab_size=100000"], "too large for this text"),
+        (["--set", f"d_model={2**40}"], "nable to allocate"),
+        (["--device", "gpu:99"], "gpu"),
+        (["--nproc", 2, "--set", "tokens_per_batch=5"], "does not fit into a batch"),
+    ],
+)
+def test_a_refused_run_leaves_no_directory(refused, small_settings, corpus, tmp_path, out, arguments, complaint):
+    arguments = [str(word).format(tmp_path=tmp_path, corpus=corpus) for word in arguments]
+    assert complaint in refused("train", "--out", out, *small_settings, *arguments)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_that_is_full_when_a_run_begins_leaves_no_directory(refused, small_settings, tmp_path, out, monkeypatch):
+    def full(path, text):
+        raise UserError(f"{path}: cannot write: No space left on device")
+
+    monkeypatch.setattr("scratchformer.training.run.replace_text", full)  # the tokenizer is written before
+    assert "config.toml: cannot write" in refused("train", "--out", out, *small_settings)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_refused_run_leaves_what_was_there_before(refused, small_settings, tmp_path, files_of):
+    (tmp_path / "run" / "figures").mkdir(parents=True)
+    (tmp_path / "run" / "notes").write_text("mine")
+    (tmp_path / "run" / "tokenizer.model").write_text("mine, too")
+    before, paths = files_of(tmp_path), sorted(tmp_path.rglob("*"))
+    refused("train", "--out", tmp_path / "run", *small_settings, "--set", "max_length=1")
+    assert files_of(tmp_path) == before and sorted(tmp_path.rglob("*")) == paths
+
+
+def test_a_run_can_begin_where_another_was_refused(cli, refused, small_settings, out):
+    refused("train", "--out", out, *small_settings, "--set", "max_length=1")
+    assert cli("train", "--out", out, *small_settings, "--set", "steps=1").code == 0
 
 
 def test_resume_with_a_preset_or_another_directory(refused, trained):
@@ -424,3 +475,4 @@ def test_ctrl_c_before_the_first_step(small_settings, tmp_path, monkeypatch, cli
     monkeypatch.setattr("scratchformer.training.loop.read_corpus", interrupted)
     code, printed, said = cli("train", "--out", tmp_path / "run", *small_settings)
     assert (code, printed, said) == (130, "", "scratchformer: interrupted\n")
+    assert not (tmp_path / "run").exists()

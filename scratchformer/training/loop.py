@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 import zlib
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -58,20 +58,18 @@ def begin(run: RunDirectory, config: Config, ranks: Communicator = Communicator(
     Raises UserError for whatever is wrong with the configuration, the text or the directory.
     """
     leads, device = ranks.rank == 0, opened_by_all(ranks, config, "a new run")
-    if leads:
-        run.require_free()
-        run.keep_others_out()
-    directory = prepared_directory(config.data)
-    if directory:
-        tokenizer, data = open_prepared(directory, config)
-    else:
-        corpus = read_corpus(config.data)
-        tokenizer = Tokenizer(ranks.share(train_tokenizer(corpus, config).serialized if leads else b""))
-        data = encode_corpus(corpus, tokenizer, config)
-    trainer = Trainer(run, config, data, tokenizer, device, ranks)
-    if leads:
-        tokenizer.save(run.tokenizer_file)
-        run.write_config(config)
+    with run.reserved() if leads else nullcontext():
+        directory = prepared_directory(config.data)
+        if directory:
+            tokenizer, data = open_prepared(directory, config)
+        else:
+            corpus = read_corpus(config.data)
+            tokenizer = Tokenizer(ranks.share(train_tokenizer(corpus, config).serialized if leads else b""))
+            data = encode_corpus(corpus, tokenizer, config)
+        trainer = Trainer(run, config, data, tokenizer, device, ranks)
+        if leads:
+            tokenizer.save(run.tokenizer_file)
+            run.write_config(config)
     return trainer
 
 
@@ -83,7 +81,7 @@ def resume(run: RunDirectory, config: Config, ranks: Communicator = Communicator
     """
     leads, device = ranks.rank == 0, opened_by_all(ranks, config, "a run resumed")
     if leads:
-        run.keep_others_out()
+        run.lock()
         configs.require_same(configs.load(run.config_file), config, run.config_file)
     tokenizer = Tokenizer(ranks.share(Tokenizer.load(run.tokenizer_file).serialized if leads else b""))
     directory = prepared_directory(config.data)
@@ -215,7 +213,7 @@ class Trainer:
         if self.leads:
             self.run.remove_unfinished()
             self.run.checkpoints.set_aside_after(self.progress.step)
-            self.run.forget_after(self.progress.step)
+            self.run.drop_log_after(self.progress.step)
         return complaints
 
     def _read_newest(self) -> list[str]:

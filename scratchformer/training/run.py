@@ -6,6 +6,8 @@ import json
 import math
 import os
 import shlex
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -23,19 +25,19 @@ from scratchformer.training import checkpoints
 from scratchformer.training.checkpoints import Checkpoint, CheckpointDirectory
 
 
-class Hold:
-    """A directory that this process has for itself, as long as this object is there."""
+class Lock:
+    """Keeps other processes from training in a run, as long as this object exists."""
 
     def __init__(self, path: Path) -> None:
         finalize(self, os.close, lock(path, "another process is training in this run"))
 
 
-HELD: WeakValueDictionary[Path, Hold] = WeakValueDictionary()
-"""What this process has, by whichever object."""
+LOCKS: WeakValueDictionary[Path, Lock] = WeakValueDictionary()
+"""The runs that this process has locked: several `RunDirectory` objects may share a lock."""
 
 
 class RunDirectory:
-    """The paths of a run, its log, and the scores it has reached."""
+    """The paths of a run, its log, and the scores of its evaluations."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -45,42 +47,69 @@ class RunDirectory:
         self.evaluations_file = path / "evaluations.jsonl"
         self.figures = path / "figures"
         self.checkpoints = CheckpointDirectory(path / "checkpoints")
-        self.hold: Hold | None = None
+        self.held: Lock | None = None
+
+    @contextmanager
+    def reserved(self) -> Iterator[None]:
+        """Make and lock the directory for a new run, which the block checks and writes.
+
+        If the block raises, everything that was made is removed again, also the directories above the run's. Otherwise
+        the run stays locked.
+
+        Raises UserError if the directory already holds a run, cannot be written, or another process trains in it.
+        """
+        self.require_free()
+        with ExitStack() as undo:
+            with self._unwritable_refused():
+                make_directory(self.path, undo)
+            self.lock()
+            undo.callback(self.unlock)
+            with self._unwritable_refused():
+                for directory in (self.checkpoints.directory, self.figures):
+                    make_directory(directory, undo)
+                probe = self.path / ".probe"
+                undo.callback(remove, probe)
+                probe.write_bytes(b"\0" * 4096)
+                probe.unlink()
+            for path in (self.tokenizer_file, self.checkpoints.best, self.config_file):
+                if not path.exists():
+                    undo.callback(remove, path)
+            yield
+            undo.pop_all()
 
     def require_free(self) -> None:
-        """Raises UserError if the directory already holds a run, or nothing can be written there."""
+        """Raises UserError if the directory already holds a run."""
         if self.config_file.exists():
             raise UserError(
-                f"{self.path}: holds a run already; go on with "
+                f"{self.path}: holds a run already; resume it with "
                 f"train --resume {shlex.quote(str(self.path))}, or choose another --out"
             )
         if self.checkpoints.steps():
-            raise UserError(f"{self.path}: holds checkpoints already, though no config.toml; choose another --out")
+            raise UserError(f"{self.path}: holds checkpoints already, but no config.toml; choose another --out")
+
+    @contextmanager
+    def _unwritable_refused(self) -> Iterator[None]:
         try:
-            self.checkpoints.directory.mkdir(parents=True, exist_ok=True)
-            self.figures.mkdir(exist_ok=True)
-            probe = self.path / ".probe"
-            probe.write_bytes(b"\0" * 4096)
-            probe.unlink()
+            yield
         except OSError as error:
             raise UserError(f"{self.path}: cannot write the run's directory: {error.strerror}") from None
 
-    def keep_others_out(self) -> None:
-        """Have the run for this process alone, while this object is there.
+    def lock(self) -> None:
+        """Keep other processes from training in this run, as long as this object exists or until `unlock`.
 
         Raises UserError if another process trains in it.
         """
         path = self.path.resolve()
-        self.hold = HELD[path] = HELD.get(path) or Hold(path)
+        self.held = LOCKS[path] = LOCKS.get(path) or Lock(path)
 
-    def let_others_in(self) -> None:
-        self.hold = None
+    def unlock(self) -> None:
+        self.held = None
 
     def write_config(self, config: Config) -> None:
         replace_text(self.config_file, configs.to_toml(config))
 
     def require(self) -> None:
-        """Raises UserError unless a run is here."""
+        """Raises UserError unless the directory holds a run."""
         if not self.config_file.exists():
             raise UserError(f"{self.path}: no run here (config.toml is missing)")
 
@@ -93,24 +122,20 @@ class RunDirectory:
         return [entry for entry in read_entries(self.log_file) if entry.get("event") == event]
 
     def record_evaluation(self, scores: dict[str, Any]) -> None:
-        """Append the scores of a test set; `report` shows them."""
+        """Append the scores of a test set; the command `report` shows them."""
         append_entry(self.evaluations_file, scores)
 
     def read_evaluations(self) -> list[dict[str, Any]]:
-        """What `record_evaluation` was given, oldest first."""
+        """The scores that `record_evaluation` has appended, oldest first."""
         return read_entries(self.evaluations_file) if self.evaluations_file.exists() else []
 
     def remove_unfinished(self) -> None:
-        """Remove what a killed process had begun to write."""
-        for path in [
-            *self.path.glob(".*.partial"),
-            *self.checkpoints.directory.glob(".*.partial"),
-            *self.path.glob(".probe"),
-        ]:
+        """Remove the files that a killed process left half-written, wherever they are in the directory."""
+        for path in [*self.path.rglob(".*.partial"), *self.path.glob(".probe")]:
             path.unlink(missing_ok=True)
 
-    def forget_after(self, step: int) -> None:
-        """Drop log entries of steps that no checkpoint knows: they will be taken again."""
+    def drop_log_after(self, step: int) -> None:
+        """Remove the log entries of later steps, which will be repeated."""
         if not self.log_file.exists():
             return
         kept = [
@@ -121,8 +146,26 @@ class RunDirectory:
         replace_text(self.log_file, "".join(line + "\n" for line in kept))
 
 
+def make_directory(path: Path, undo: ExitStack) -> None:
+    """Make a directory and those above it. `undo` will remove the new ones, if they are empty by then."""
+    for directory in reversed([path, *path.parents]):
+        try:
+            directory.mkdir()
+        except OSError:
+            if not directory.is_dir():
+                raise
+        else:
+            undo.callback(remove, directory)
+
+
+def remove(path: Path) -> None:
+    """Remove a file or an empty directory, if that is possible."""
+    with suppress(OSError):
+        path.rmdir() if path.is_dir() else path.unlink()
+
+
 def append_entry(path: Path, entry: dict[str, Any]) -> None:
-    """Append one line of JSON, on a line of its own also where a crash has cut the last one short.
+    """Append an object as one line of JSON, after a line break if a crash has cut the last line short.
 
     Raises UserError if it cannot be written.
     """
@@ -141,7 +184,7 @@ def last_byte(file: BinaryIO) -> bytes:
 
 
 def read_entries(path: Path) -> list[dict[str, Any]]:
-    """The lines of a file of JSON objects. A last line that a crash cut short is passed over."""
+    """The objects in a file with one line of JSON for each. Lines that a crash cut short are left out."""
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
@@ -150,7 +193,7 @@ def read_entries(path: Path) -> list[dict[str, Any]]:
 
 
 def parse_entry(line: str) -> dict[str, Any]:
-    """An entry of the log; {} for an empty line, and for one that a crash cut short."""
+    """The object in a line of the log; {} for an empty line, and for one that a crash cut short."""
     try:
         entry = json.loads(line)
     except json.JSONDecodeError:
@@ -174,8 +217,10 @@ def load_run(path: str | Path, checkpoint: str | Path | None = None, dtype: str 
 
 
 def read_trained(run: RunDirectory, checkpoint: str | Path | None) -> tuple[Path, Checkpoint, Tokenizer]:
-    """The checkpoint of a run that `load_run` takes: its file, what it holds (with the run's configuration), and the
-    tokenizer. Raises UserError as `load_run` does."""
+    """The checkpoint that `load_run` takes -> its file, its contents with the run's configuration, the tokenizer
+
+    Raises UserError as `load_run` does.
+    """
     run.require()
     config = configs.load(run.config_file)
     file = checkpoint_file(run.checkpoints, checkpoint)
@@ -191,6 +236,7 @@ def read_trained(run: RunDirectory, checkpoint: str | Path | None) -> tuple[Path
 
 
 def checkpoint_file(directory: CheckpointDirectory, wanted: str | Path | None) -> Path:
+    """The file of a checkpoint that is named as for `load_run`. Raises UserError if there is none."""
     if wanted is None:
         return directory.preferred()
     named = {"average": [directory.average], "best": [directory.best], "last": directory.steps()[-1:]}

@@ -165,10 +165,11 @@ def import_run(path: Path, run: RunDirectory) -> bool:
     weights = from_torch(tensors, config.model, path)
     if run.path.is_dir() and any(run.path.iterdir()):
         raise UserError(f"{run.path}: not empty; an imported run needs a directory of its own")
-    run.require_free()
-    tokenizer.save(run.tokenizer_file)
-    checkpoints.save(run.checkpoints.best, Checkpoint(weights, {}, progress, config))
-    run.write_config(config)
+    with run.reserved():
+        tokenizer.save(run.tokenizer_file)
+        checkpoints.save(run.checkpoints.best, Checkpoint(weights, {}, progress, config))
+        run.write_config(config)
+    run.unlock()
     return header.get("checksum") == checkpoints.checksum({}, tensors)
 
 

@@ -202,7 +202,7 @@ def test_after_an_exception_no_run_goes_on(trials_in, monkeypatch):
     monkeypatch.setattr(ablation.Process, "ended", lambda process: begun.append(process) or False)
     with pytest.raises(UserError, match="D1-seed0.txt: cannot write: Is a directory"):
         ablation.carry_out(trials, 2, lambda line: None)
-    assert trials[0].run.path.exists() is False or trials[0].run.keep_others_out() is None
+    assert trials[0].run.path.exists() is False or trials[0].run.lock() is None
 
 
 def test_prepared_text_settles_the_vocabulary(cli, prepared, tmp_path):

@@ -76,6 +76,29 @@ def test_an_average_does_not_outlive_the_steps_it_was_made_of(own_run, small_con
     assert not own_run.checkpoints.average.exists()
 
 
+# --- what a killed process leaves
+
+
+def test_half_written_files_are_removed_wherever_they_are(own_run, small_config):
+    before = sorted(own_run.path.rglob("*"))
+    (own_run.path / "report" / "tables").mkdir(parents=True)
+    half = [
+        own_run.path / directory / f".{name}.partial"
+        for directory, name in [
+            (".", "config.toml"),
+            ("checkpoints", "step_00000015.safetensors"),
+            ("figures", "loss.png"),
+            ("report", "report.md"),
+            ("report/tables", "table.svg"),
+        ]
+    ]
+    for path in half:
+        path.write_bytes(b"half")
+    finish(own_run, small_config())
+    directories = [own_run.path / "report", own_run.path / "report" / "tables"]
+    assert sorted(own_run.path.rglob("*")) == sorted([*before, *directories])
+
+
 # --- damage
 
 
