@@ -2,9 +2,9 @@
 
     make correctness        about ten minutes on two cores; needs the extras test and oracle
 
-Measured are: the errors of finite differences, the differences from PyTorch, which mutants are caught by the tests they
-name, what `scratchformer doctor` suspects for each mutant, and the lines that the tests execute. Which test suites catch
-which mutant takes up to an hour to find out, so that part comes from benchmarks/results/mutants.json, which
+This command measures the errors of finite differences, the differences from PyTorch, which mutants are caught by the
+tests they name, what `scratchformer doctor` suspects for each mutant, and how many lines the tests execute. To find out
+which test suites catch which mutant takes up to an hour, so that part comes from benchmarks/results/mutants.json, which
 tests/mutants/matrix.py writes. What the paper says comes from paper_map.toml.
 """
 
@@ -148,10 +148,11 @@ added up:
 ## Mutants
 
 A mutant is our code with one bug planted: a bug of a public implementation, or a classic one
-([`mutants.py`](../tests/mutants/mutants.py)). *Caught by*: a test that fails because of it. *Suites*: the kinds of tests
-that notice it ([`mutants.json`](../benchmarks/results/mutants.json), from `python tests/mutants/matrix.py`): `gradients`
-are finite differences, `definitions` compare with formulas written once more, `oracle` compares with PyTorch. *Doctor*:
-what `scratchformer doctor` suspects, in bold where that is right; a dash if the bug is not in the model.
+([`mutants.py`](../tests/mutants/mutants.py)). *Caught by*: a test that fails because of it. *Suites*: the kinds of
+tests that notice it, as [`mutants.json`](../benchmarks/results/mutants.json) records (`tests/mutants/matrix.py` writes
+it): `gradients` are finite differences, `definitions` compare with formulas written once more, `oracle` compares with
+PyTorch. *Doctor*: what `scratchformer doctor` suspects, in bold where that is right; a dash if the bug is not in the
+model.
 
 {mutants}
 

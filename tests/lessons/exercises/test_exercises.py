@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 from mistakes import FOLDER, judged, table_rows
 
+from exercises import lesson_00
 from exercises.catalogue import EXERCISES
 from exercises.checker import SEEDS, arguments_of, call, check, situations
 from exercises.diagnosis import Comparison, diagnose, take
 from exercises.exercise import Backward, Build
 from exercises.workbook import stub
+from scratchformer.text import bundled
 
 PAGE = Path(__file__).parents[3] / "docs" / "lessons" / "wrong_answers.md"
 EVERY_EXERCISE = pytest.mark.parametrize("exercise", EXERCISES.values(), ids=EXERCISES)
@@ -110,6 +112,7 @@ def what_is_said(exercise, result, mistake):
     return diagnose(result, comparisons)
 
 
+@pytest.mark.slow
 @every_result("suspects")
 def test_every_suspect_is_recognised(exercise, result):
     for words, suspect in result.suspects.items():
@@ -148,6 +151,7 @@ def test_no_symptom_is_seen_in_a_right_answer(exercise, result):
         assert not all(one.ask(symptom) for one in comparisons)
 
 
+@pytest.mark.slow
 @every_result()
 def test_no_true_result_is_zero_in_the_first_case(exercise, result):
     """Where it is, whatever is proportional to it would pass."""
@@ -175,3 +179,9 @@ def test_the_stub_says_what_is_to_do_and_has_the_signature_of_the_solution(exerc
 def test_hints_are_three_and_grow_no_longer_than_a_paragraph(exercise):
     assert len(exercise.hints) == 3
     assert all(text.endswith((".", "?")) and 20 < len(text) < 500 for text in exercise.hints)
+
+
+def test_the_sentence_of_lesson_0_is_aligned_as_in_the_corpus():
+    (example,) = [each for each in bundled.read("test") if each.source == lesson_00.SENTENCE.source]
+    assert example._replace(tree="") == lesson_00.SENTENCE
+    assert len(set(lesson_00.ENGLISH)) == len(lesson_00.ENGLISH) == len(set(lesson_00.GERMAN))

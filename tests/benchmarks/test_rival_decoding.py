@@ -1,9 +1,5 @@
-"""PyTorch, the rival in decoding, finds what scratchformer finds; and the script says when it does not."""
+"""PyTorch's search in cpu_decode.py finds the translations that scratchformer finds, and the script checks that."""
 
-import importlib
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,30 +12,19 @@ from scratchformer.nn.transformer import Transformer
 from scratchformer.text.tokenizer import EOS, PAD
 from scratchformer.training.run import load_run
 
-pytest.importorskip("torch")
-pytest.importorskip("threadpoolctl")
+torch = pytest.importorskip("torch")
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-TINY_MODEL = Path(__file__).parents[1] / "data" / "tiny_model"
+TINY_MODEL = Path(__file__).parents[2] / "data" / "tiny_model"
 
 
 @pytest.fixture
-def rival(monkeypatch):
-    import torch
-
-    torch.set_num_threads(1)  # such small products gain nothing
-    monkeypatch.syspath_prepend(BENCHMARKS)
-    return importlib.import_module("rival_decoding")
-
-
-@pytest.fixture
-def cpu_decode(monkeypatch):
-    monkeypatch.syspath_prepend(BENCHMARKS)
-    return importlib.import_module("cpu_decode")
+def rival(script):
+    torch.set_num_threads(1)  # such small products gain nothing from threads
+    return script("rival_decoding")
 
 
 def new_model(vocab_size, seed=0, **changes):
-    """A model that nobody has trained, which likes to write EOS: some translations end early, with a beam."""
+    """An untrained model that often writes EOS, so that some translations end early."""
     config = ModelConfig(**{"vocab_size": vocab_size, "N": 2, "d_model": 16, "d_ff": 32, "h": 2} | changes)
     model = Transformer(config, seed)
     weights = model.store.named_views(model.store.data)
@@ -73,9 +58,10 @@ def test_the_rival_finds_the_same_translations(rival, kind, vocab_size, beam, ex
         assert_same(ours, searcher.search(sources))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beam", [1, 4])
 @pytest.mark.parametrize("kind", ["Searcher", "UsualSearcher"])
-def test_also_where_one_sentence_after_another_ends(rival, kind, beam):
+def test_also_where_sentences_end_one_after_another(rival, kind, beam):
     model = load_run(TINY_MODEL).model
     sources = sources_of(model.config.vocab_size, 40)
     ours = [nbest[0] for nbest in search(model, sources, beam, 0.6, 10)]
@@ -86,8 +72,6 @@ def test_also_where_one_sentence_after_another_ends(rival, kind, beam):
 
 
 def test_large_logits_do_not_overflow(rival):
-    import torch
-
     searcher = rival.Searcher(rival.Weights(new_model(20)), 1, 0.6, 2, 2, 9)
     logits = torch.tensor([[200.0] * 20, [-200.0] * 20])
     assert searcher.log_sum_exp(logits).tolist() == pytest.approx([200 + np.log(20), -200 + np.log(20)])
@@ -108,39 +92,12 @@ def test_the_rival_refuses_other_models(rival, changes):
         rival.Weights(new_model(20, **changes))
 
 
-# The script -----------------------------------------------------------------------------------------------------------
+# cpu_decode.py --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-def test_a_quick_run_has_a_cell_for_every_beam(tmp_path):
-    subprocess.run(
-        [
-            sys.executable,
-            "-W",
-            "error",
-            BENCHMARKS / "cpu_decode.py",
-            "--quick",
-            "--models",
-            "small",
-            "--threads",
-            "1",
-            "--out",
-            tmp_path,
-        ],
-        check=True,
-    )
-    result = json.loads((tmp_path / "cpu_decode.json").read_text(encoding="utf-8"))
-    assert {"benchmark", "command", "seed", "cells", "commit", "hardware", "versions"} <= result.keys()
-    assert str(tmp_path) not in result["command"]  # a path would say where, not what
-    assert [[cell[key] for key in ("model", "beam", "threads")] for cell in result["cells"]] == [
-        ["small", 1, 1],
-        ["small", 4, 1],
-    ]
-    for cell in result["cells"]:
-        assert cell["identical_share"] >= 0.99 and cell["generated_tokens"] > cell["sentences"]
-        assert cell["time_over_ours"]["minimum"]["pytorch"] > 0
-        assert cell["seconds"].keys() == {"scratchformer", "pytorch", "pytorch_usual"}
-        assert cell["seconds_of_reading"].keys() == {"scratchformer", "pytorch"}
+@pytest.fixture
+def cpu_decode(script):
+    return script("cpu_decode")
 
 
 def test_random_sentences_are_as_long_as_captions_and_batched_by_length(cpu_decode):
@@ -175,25 +132,3 @@ def test_words_of_equal_probability_are_a_tie(cpu_decode):
     assert cpu_decode.is_tie(model, source, [9, 5, 7], [9, 6, 8, 8])
     assert not cpu_decode.is_tie(model, source, [9, 5, 7], [9, 4, 7])
     assert not cpu_decode.is_tie(model, source, [9, 5, 7], [9, 5, 7])
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--models", "large"],
-        ["--beams", "0"],
-        ["--threads", "x"],
-        ["--sentences", "5000"],
-        ["--repetitions", "0"],
-        ["--out", "nowhere"],
-        ["--run", "nowhere"],
-        ["--run", "nowhere", "--data", "nowhere"],
-        ["--run", "nowhere", "--data", "nowhere", "--models", "small"],
-    ],
-)
-def test_cpu_decode_refuses_bad_input_in_one_line(cpu_decode, arguments, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["cpu_decode.py", "--quick", *arguments])
-    with pytest.raises(SystemExit) as stop:
-        cpu_decode.main()
-    assert stop.value.code == 2
-    assert capsys.readouterr().err.splitlines()[-1].startswith("cpu_decode.py: error: ")

@@ -1,0 +1,117 @@
+"""Every benchmark runs from its command line, on a small scale, and writes its result."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.slow
+
+
+def quick_run(name, out, *arguments):
+    """Run a benchmark with --quick -> the JSON that it writes."""
+    command = [sys.executable, "-W", "error", ROOT / "benchmarks" / f"{name}.py", "--quick", "--out", out, *arguments]
+    subprocess.run(command, check=True, cwd=ROOT, stdout=subprocess.PIPE)
+    (path,) = out.glob("*.json")
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "adam_and_warmup",
+        "attention_scaling",
+        "averaging",
+        "beam_sizes",
+        "embeddings",
+        "faults",
+        "feed_forward",
+        "first_symbol",
+        "heads",
+        "label_smoothing",
+        "longer",
+        "norm_and_warmup",
+        "reversal",
+        "source_worth",
+        "tiny_model",
+        "wires",
+    ],
+)
+def test_an_experiment(name, tmp_path):
+    result = quick_run(name, tmp_path)
+    assert result["results"] and "provenance" in result
+
+
+def test_cpu_step(tmp_path):
+    pytest.importorskip("torch")
+    (cell,) = quick_run("cpu_step", tmp_path, "--models", "tiny", "--padding", "with", "--threads", "1")["cells"]
+    assert cell["missing"].keys() == {"compile"}
+    ours, theirs = (cell["seconds"][name]["minimum"] for name in ("scratchformer", "pytorch"))
+    assert cell["time_over_ours"]["minimum"]["pytorch"] == pytest.approx(theirs / ours, rel=1e-2)
+    assert all(seconds["minimum"] <= seconds["median"] for seconds in cell["seconds"].values())
+    assert cell["padding_share"] == pytest.approx(0.27, abs=0.01)
+    assert cell["threads_pinned"] == {"scratchformer": [1], "pytorch": 1}
+
+
+def test_cpu_tricks(tmp_path):
+    (entry,) = quick_run("cpu_tricks", tmp_path, "--models", "tiny")["results"]
+    assert entry["gain_percent"]
+
+
+def test_cpu_scaling(tmp_path):
+    for row in quick_run("cpu_scaling", tmp_path)["results"]:
+        assert row["bytes"] == pytest.approx(row["counted_bytes"], rel=0.3)
+        assert row["memory_exponent"]["measured"] == pytest.approx(row["memory_exponent"]["predicted"], abs=0.2)
+
+
+def test_cpu_decode(tmp_path):
+    pytest.importorskip("torch")
+    cells = quick_run("cpu_decode", tmp_path, "--models", "small", "--threads", "1")["cells"]
+    assert [cell["beam"] for cell in cells] == [1, 4]
+    assert all(cell["identical_share"] >= 0.99 for cell in cells)
+
+
+def test_cpu_run(corpus, tmp_path):
+    pytest.importorskip("torch")
+    result = quick_run("cpu_run", tmp_path, "--data", corpus, "--threads", "1")
+    first, *_, last = result["curve"]
+    assert first[:4] == [0, 0, 0, 0] and first[4] == pytest.approx(first[5], rel=1e-4)  # the same weights
+    assert last[4] < first[4] and last[5] < first[5]
+    assert (tmp_path / "cpu_run.png").exists()
+
+
+def test_scaling_on_cpus(tmp_path):
+    rows = quick_run("scaling", tmp_path, "--device", "cpu")["results"]
+    assert [(row["mode"], row["processes"]) for row in rows] == [("weak", 1), ("weak", 2), ("strong", 1), ("strong", 2)]
+    assert rows[1]["tokens"] == 2 * rows[0]["tokens"] and rows[3]["tokens"] == rows[2]["tokens"]
+    assert rows[0]["efficiency"] == rows[2]["efficiency"] == 1 and rows[1]["efficiency"] > 0
+
+
+def test_scaling_without_a_gpu_writes_a_model(script, tmp_path):
+    if script("scaling").gpus():
+        pytest.skip("there is a GPU")
+    assert all(row["model"] for row in quick_run("scaling", tmp_path)["results"])
+
+
+def test_cpu_ranks(corpus, tmp_path):
+    assert quick_run("cpu_ranks", tmp_path, "--data", corpus)["processes_have_the_losses_of_threads"]
+
+
+def test_pipeline(tmp_path):
+    found = quick_run("pipeline", tmp_path)["results"]
+    assert [path.name for path in tmp_path.iterdir()] == ["pipeline.json"]
+    assert found["stages"].keys() == {"clean", "vocabulary", "encode"} and found["resume"]["exact"]
+    assert found["memory"]["together_resident_mb"] >= found["memory"]["parent_resident_mb"] > 10
+
+
+def test_paper_road(tmp_path):
+    """Every command of docs/reproduction.md, from archives to a report; without --out it writes into --work."""
+    command = [sys.executable, "-W", "error", "benchmarks/paper_road.py", "--quick", "--work", tmp_path]
+    subprocess.run(command, check=True, cwd=ROOT, stdout=subprocess.PIPE)
+    assert json.loads((tmp_path / "paper_road.json").read_text(encoding="utf-8"))["scores"]["n_sentences"] == 20
+    report = (tmp_path / "example_report" / "report.md").read_text(encoding="utf-8")
+    assert "| data set | wmt14-en-de |" in report and "step 20 of at most 20" in report

@@ -1,0 +1,212 @@
+"""The benchmarks of speed measure what they say: the work is counted right, and every rival does the same work."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from scratchformer import config as configs
+from scratchformer.config import ModelConfig
+from scratchformer.nn.loss import loss_backward
+from scratchformer.nn.transformer import Transformer
+from scratchformer.parallel.communicator import Communicator
+from scratchformer.parallel.gradient import GradientSum
+from scratchformer.text.batches import steps
+from scratchformer.text.tokenizer import BOS, EOS, PAD, UNK
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+# A training step: cpu_step.py -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cpu_step(script):
+    return script("cpu_step")
+
+
+def batch_of(cpu_step, *sizes, **options):
+    """All pairs in one batch."""
+    return cpu_step.micro_batches(cpu_step.pairs_of(*sizes, **options), 1)[0]
+
+
+def test_the_operations_of_a_step_are_counted_right(cpu_step, monkeypatch):
+    config = ModelConfig(vocab_size=40, N=2, d_model=12, d_ff=20, h=3, d_k=5, d_v=7)
+    batch = batch_of(cpu_step, 6, 9, 3, config.vocab_size, seed=0)._replace(
+        source_ids=batch_of(cpu_step, 6, 11, 4, config.vocab_size, seed=1).source_ids
+    )
+    matmul, counted = np.matmul, []
+
+    def counting(a, b, out=None):
+        product = matmul(a, b, out=out)
+        counted.append(2 * product.size * a.shape[-1])
+        return product
+
+    monkeypatch.setattr(np, "matmul", counting)
+    loss_backward(Transformer(config), batch.source_ids, batch.target_in_ids, batch.target_out_ids, 0.1)
+    assert cpu_step.matmul_flops(config, batch) == sum(counted)
+
+
+def test_a_batch_of_random_words_has_the_padding_it_should(cpu_step):
+    batch = batch_of(cpu_step, 128, 20, 9, vocab_size=2000, seed=1)
+    for ids in (batch.source_ids, batch.target_out_ids):
+        assert ids.shape == (128, 20) and np.mean(ids == PAD) == pytest.approx(0.275, abs=0.002)
+        lengths = (ids != PAD).sum(axis=1)
+        assert set(lengths) == set(range(9, 21)) and np.ptp(np.diff(lengths)) > 2  # every length, in no order
+        assert (ids[np.arange(128), lengths - 1] == EOS).all() and (ids == EOS).sum() == 128
+        words, counts = np.unique(ids[ids > EOS], return_counts=True)
+        assert words.min() == UNK + 1 and counts.max() > 100 and np.median(counts) <= 2
+    difference = (batch.source_ids != PAD).sum(axis=1) - (batch.target_out_ids != PAD).sum(axis=1)
+    assert 1 < difference.std() < 3  # similar, not equal
+    assert (batch.target_in_ids[:, 0] == BOS).all()
+    assert np.array_equal(batch.source_ids, batch_of(cpu_step, 128, 20, 9, 2000, seed=1).source_ids)
+    assert not np.array_equal(batch.source_ids, batch_of(cpu_step, 128, 20, 9, 2000, seed=2).source_ids)
+    assert (batch_of(cpu_step, 3, 20, 20, 2000, seed=1).source_ids != PAD).all()
+
+
+def test_our_memory_is_measured_without_pytorch():
+    script = (
+        "import sys, cpu_step\n"
+        "print(cpu_step.measure_alone(cpu_step.Cell('tiny', 'with', 1, quick=True), cpu_step.OURS))\n"
+        "assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-W", "error", "-c", script], check=True, cwd=BENCHMARKS)
+
+
+def test_memory_is_compared_with_and_without_the_imports(cpu_step):
+    alone = {"scratchformer": {"after_imports": 40, "peak": 100}, "pytorch": {"after_imports": 200, "peak": 400}}
+    assert cpu_step.memory_ratios(alone)["pytorch"] == {"whole_process": 0.25, "beyond_imports": 0.3}
+
+
+def test_an_interrupted_run_keeps_the_cells_it_has(cpu_step, monkeypatch, tmp_path):
+    measured = {
+        "seconds": {cpu_step.OURS: {"minimum": 1.0}},
+        "page_faults": {cpu_step.OURS: 0},
+        "missing": {},
+        "threads_pinned": {"pytorch": 1, cpu_step.OURS: [1]},
+    }
+    alone = {"after_imports": 1, "peak": 2, "page_faults": 3}
+
+    def in_own_process(cell, *more):
+        if cell.model == "small":
+            raise KeyboardInterrupt
+        return alone if "--alone" in more else cell._asdict() | measured
+
+    def measure(models, **options):
+        """The models in the file after a run that is interrupted at `small`."""
+        with pytest.raises(KeyboardInterrupt):
+            cpu_step.measure_all([cpu_step.Cell(model, "with", 1, True) for model in models], 2, tmp_path, **options)
+        cells = json.loads((tmp_path / "cpu_step.json").read_text(encoding="utf-8"))["cells"]
+        return [cell["model"] for cell in cells]
+
+    monkeypatch.setattr(cpu_step, "in_own_process", in_own_process)
+    monkeypatch.setattr(cpu_step.importlib.metadata, "version", lambda name: "0")
+    assert measure(["base", "tiny", "small"], keep=True) == ["base", "tiny"]  # there was no file yet
+    assert measure(["tiny", "multi30k", "small"], keep=True) == ["base", "tiny", "multi30k"]
+    assert measure(["base", "small", "tiny"]) == ["base"]
+
+
+def test_rivals_must_learn_the_same(cpu_step):
+    first = {cpu_step.OURS: 9.5, "pytorch": 9.6, "bf16": 9.5}
+    cpu_step.assert_learned_alike(first, {cpu_step.OURS: 8.0, "pytorch": 8.1})
+    for last in ({"pytorch": 9.0}, {"pytorch": 7.5}, {"bf16": float("nan")}, {"pytorch": 8.1, "bf16": 9.5}):
+        with pytest.raises(AssertionError, match=list(last)[-1]):
+            cpu_step.assert_learned_alike(first, {cpu_step.OURS: 8.0, **last})
+    with pytest.raises(AssertionError, match="nothing was learned"):
+        cpu_step.assert_learned_alike(first, first)
+
+
+# How cost grows: cpu_scaling.py ---------------------------------------------------------------------------------------
+
+
+def test_the_exponent_comes_from_the_upper_half(script):
+    exponent = script("cpu_scaling").exponent
+    assert exponent([1, 2, 4, 8], [9, 9, 3 * 4**1.5, 3 * 8**1.5]) == pytest.approx(1.5)
+
+
+@pytest.mark.parametrize(
+    "name, axis, table_1",
+    [("attention", "T", 2), ("attention", "d_model", 1), ("feed-forward", "T", 1), ("feed-forward", "d_model", 2)],
+)
+def test_counted_operations_grow_as_table_1_says(script, name, axis, table_1):
+    subject = script("cpu_scaling").SUBJECTS[name]
+    values = subject.axes[axis]
+    flops = [subject.flops(subject.others._replace(**{axis: value})) for value in values]
+    assert script("cpu_scaling").exponent(values, flops) == table_1
+
+
+# A whole run beside PyTorch: cpu_run.py -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cpu_run(script):
+    pytest.importorskip("torch")
+    return script("cpu_run")
+
+
+def test_our_side_takes_the_same_steps_as_training(cpu_run, begin):
+    trainer = begin(P_drop=0.3, accumulation=3, threads=1)
+    model = Transformer(trainer.config.model, trainer.config.training.seed)
+    chosen = cpu_run.first_steps(trainer.data.train, trainer.config, 300)
+    n_tokens = [len(pairs.target.ids) for pairs in chosen]
+    assert sum(n_tokens[:-1]) < 300 <= sum(n_tokens) and len(chosen) > 2
+    step = cpu_run.our_step(model, trainer.config, 3, threads=1)
+    for pairs, place in zip(chosen, steps(trainer.plan)):
+        assert step(pairs) == trainer.finish(trainer.step(*place))["loss"]
+    assert np.array_equal(model.store.data, trainer.model.store.data)
+
+
+def test_the_weights_come_back_from_the_rival(cpu_run, script, small_config):
+    rival_module, config = script("rival"), small_config(N=2)
+    model = Transformer(config.model, seed=1)
+    rival = rival_module.Rival(config.model, 10)
+    rival_module.copy_weights(model, rival)
+    assert np.array_equal(cpu_run.ours_of(rival, config).store.data, model.store.data)
+
+
+@pytest.mark.slow
+def test_without_dropout_both_learn_the_same(cpu_run, corpus):
+    task = cpu_run.read_task(corpus, "val", 8000, quick=True)
+    task = task._replace(config=configs.with_settings(task.config, {"P_drop": 0.0}))
+    curve = np.array(cpu_run.run(task, threads=1, validate_every=2)["curve"])
+    assert len(curve) > 5 and curve[-1, 4] < 0.75 * curve[0, 4]
+    assert np.allclose(curve[:, 4], curve[:, 5], rtol=1e-3)
+
+
+def test_the_quiet_total_leaves_a_disturbance_out(cpu_run):
+    positions = np.array([[10, 20]] * 50)
+    seconds = positions * [0.2, 0.3]
+    seconds[7, 0] += 100  # another process, during our turn
+    found = cpu_run.times(seconds, positions)
+    assert found["seconds"] == {
+        "sum": {"scratchformer": 200, "pytorch": 300},
+        "quiet": {"scratchformer": 100, "pytorch": 300},
+    }
+    assert found["time_over_ours"] == {"sum": 1.5, "quiet": 3, "median_step": 3, "quartiles_of_steps": [3, 3]}
+
+
+# Several processes: scaling.py ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def scaling(script):
+    return script("scaling")
+
+
+@pytest.mark.parametrize("preset", ["tiny", "multi30k"])
+def test_the_cost_model_has_the_buckets_of_training(preset, scaling):
+    model = Transformer(configs.preset(preset).model)
+    total = GradientSum(Communicator(), model.store.grad, model.layer_offsets())
+    assert scaling.bucket_sizes(configs.preset(preset)) == [bucket.stop - bucket.start for bucket in total.buckets]
+
+
+def test_the_seconds_that_the_cost_model_expects(scaling, monkeypatch):
+    monkeypatch.setattr(scaling, "LATENCY", 0)
+    expected = scaling.expected_seconds
+    assert expected(3.0, 0.5, [10, 10, 10], 1, 1.0) == 3.5  # one device sends nothing
+    assert expected(3.0, 0.5, [10, 10, 10], 2, 1e12) == pytest.approx(3.5)  # an infinitely fast link
+    # forward 1 s, backward 2 s; half of the layers are done at 2 s, all at 3 s, the embeddings at 3 s
+    assert expected(3.0, 0.5, [10, 10, 10], 2, 4 * 10 / 0.4) == pytest.approx(3.0 + 0.4 + 0.4 + 0.5)
+    assert expected(3.0, 0.5, [10, 10, 10], 2, 4 * 10 / 5) == pytest.approx(2.0 + 15 + 0.5)
