@@ -46,15 +46,15 @@ def add(commands: Commands) -> None:
 
 
 def ablate(args: argparse.Namespace) -> int:
-    from scratchformer.backends.cuda.device import open_device
+    from scratchformer.backends.device import open_device
     from scratchformer.experiments import ablation, ablation_tables
-    from scratchformer.training.team import available_cores
+    from scratchformer.parallel.cores import available_cores
 
     require_positive(args, "seeds", "jobs")
     task, rows, cores = ablation.TASKS[args.on], ablation.chosen_rows(args.rows), available_cores()
-    ablation.require_rows_own(task, rows, [configs.parse_setting(text)[0] for text in args.settings])
+    ablation.reject_row_settings(task, rows, [configs.parse_setting(text)[0] for text in args.settings])
     jobs = args.jobs or (1 if (args.device or "cpu") != "cpu" else cores)
-    args.directory = args.data or ablation.written_text(args.on, args.out)
+    args.directory = args.data or ablation.text_directory(args.on, args.out)
     args.threads = max(1, cores // jobs)
 
     def trial(row: str, seed: int) -> ablation.Trial:
@@ -62,7 +62,11 @@ def ablate(args: argparse.Namespace) -> int:
         return ablation.Trial(row, seed, config, args.out)
 
     def tabulate() -> None:
-        others = [trial(row, seed) for row, seed in ablation.on_disk(args.out) if row not in rows or seed >= args.seeds]
+        others = [
+            trial(row, seed)
+            for row, seed in ablation.existing_trials(args.out)
+            if row not in rows or seed >= args.seeds
+        ]
         trials = [*requested, *(each for each in others if each.is_same())]
         for line in ablation_tables.write(args.on, trials, args.out):
             tell(line)
@@ -71,7 +75,7 @@ def ablate(args: argparse.Namespace) -> int:
     settings = requested[0].config.training
     open_device(settings.device, settings.precision)  # refuses a missing GPU once, not in every run
     try:
-        failures = ablation.carry_out(requested, jobs, tell)
+        failures = ablation.run_trials(requested, jobs, tell)
     except KeyboardInterrupt:
         tabulate()
         tell("the same command goes on")

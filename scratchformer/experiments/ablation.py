@@ -1,10 +1,10 @@
-"""What is each choice of the paper worth? Its Table 3 anew: change one thing of the base model, train, look (§6.2).
+"""Repeat Table 3 of the paper (§6.2): change one choice of the base model, train, and compare.
 
-    TASKS      what the rows are tried on, and how much smaller than the paper's models
-    Trial      one row with one seed: a run's directory like any other, and the command that it needs next
-    carry_out  trials, several at a time; what an interruption has left is taken up again
+    TASKS       the texts on which the rows are trained, and how much smaller the models are than the paper's
+    Trial       one row with one seed: a run directory like any other, and the command that it needs next
+    run_trials  runs trials, several at a time; after an interruption it continues with what is left
 
-`ablation_tables` says what came of it.
+`ablation_tables` compares the results.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import signal
 import subprocess
 import time
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Callable, Collection
 
@@ -29,35 +30,45 @@ from scratchformer.text.corpora import find_split
 from scratchformer.training.loop import stop_on_signals
 from scratchformer.training.run import RunDirectory
 
-ROWS: dict[str, dict[str, Any]] = {
-    "base": {},
-    **TABLE3,
-    "big": {
-        **{name: getattr(BIG.model, name) for name in ("d_model", "d_ff", "h", "P_drop")},
-        "steps": BIG.training.steps,
-    },
-}
-"""What each row of Table 3 changes of its first; big has base's batches here, of wider buckets than its preset's."""
+BIG_CHANGES = {name: getattr(BIG.model, name) for name in ("d_model", "d_ff", "h", "P_drop")}
+ROWS: dict[str, dict[str, Any]] = {"base": {}, **TABLE3, "big": BIG_CHANGES | {"steps": BIG.training.steps}}
+"""What each row of Table 3 changes of the base model. Here big has base's batches, in wider buckets than its preset."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """Text to learn, and a base model for it that the rows change.
+    """A text to learn, and the scale of its models.
 
-    dataset        the public data set that the text is; "" for the bundled one
-    widths, depth  the paper's d_model, d_ff, d_k and d_v are divided by the one, its N by the other. Heads, P_drop and
-                   eps_ls are the paper's own, so that a row changes here in the proportion in which it does there.
+    preset   gives the vocabulary and the batches
+    dataset  the public data set that the text is; "" for the bundled corpus
+    training settings that differ from the preset's
+    width_divisor, depth_divisor  the paper's d_model, d_ff, d_k and d_v are divided by the one, its N by the other.
+             Heads, P_drop and eps_ls are the paper's, so that a row changes the model in the paper's proportion.
     """
 
-    base: Config
+    preset: str
     dataset: str
-    widths: int
-    depth: int
+    width_divisor: int
+    depth_divisor: int
+    training: dict[str, Any]
+
+    @cached_property
+    def base(self) -> Config:
+        """The paper's base model made smaller, with a learning rate by equation 3 without a factor."""
+        preset = PRESETS[self.preset]
+        sizes = {name: getattr(BASE.model, name) for name in ("N", "d_model", "d_ff", "d_k", "d_v")}
+        model = replace(BASE.model, vocab_size=preset.model.vocab_size, **self.scaled(sizes))
+        settings = {"lr_factor": 1.0, "keep": 1, "bleu_every": 0, **self.training}
+        return configs.with_settings(replace(preset, model=model), settings)
+
+    def scaled(self, settings: dict[str, Any]) -> dict[str, Any]:
+        """The paper's settings at this task's scale."""
+        divisors = {"N": self.depth_divisor, **dict.fromkeys(("d_model", "d_ff", "d_k", "d_v"), self.width_divisor)}
+        return {name: value // divisors[name] if name in divisors else value for name, value in settings.items()}
 
     def changes(self, row: str) -> dict[str, Any]:
-        """What a row of Table 3 changes of the base model at this task's scale."""
-        scale = {"N": self.depth, "d_model": self.widths, "d_ff": self.widths, "d_k": self.widths, "d_v": self.widths}
-        changes = {name: value // scale[name] if name in scale else value for name, value in ROWS[row].items()}
+        """What a row of Table 3 changes of the base model."""
+        changes = self.scaled(ROWS[row])
         if "steps" in changes:  # big trains three times as long
             changes["steps"] = self.base.training.steps * changes["steps"] // BASE.training.steps
         return changes
@@ -66,53 +77,17 @@ class Task:
         return configs.with_settings(self.base, {"training.seed": seed, **self.changes(row)})
 
 
-def scaled_base(preset: str, widths: int, depth: int, training: dict[str, Any]) -> Config:
-    """The paper's base model made smaller, with vocabulary and batches of a preset; equation 3 without a factor."""
-    model = BASE.model
-    small = replace(
-        model,
-        vocab_size=PRESETS[preset].model.vocab_size,
-        N=model.N // depth,
-        **{name: getattr(model, name) // widths for name in ("d_model", "d_ff", "d_k", "d_v")},
-    )
-    return configs.with_settings(
-        replace(PRESETS[preset], model=small), {"lr_factor": 1.0, "keep": 1, "bleu_every": 0, **training}
-    )
-
-
+TINY_TRAINING = dict(steps=1000, tokens_per_batch=1024, accumulation=1, warmup=400, validate_every=250, save_every=250)
+MULTI30K_TRAINING = dict(steps=4000, max_tokens=0, validate_every=500, save_every=500)
 TASKS = {
-    "tiny": Task(
-        scaled_base(
-            "tiny",
-            8,
-            2,
-            {
-                "steps": 1000,
-                "tokens_per_batch": 1024,
-                "accumulation": 1,
-                "warmup": 400,
-                "validate_every": 250,
-                "save_every": 250,
-            },
-        ),
-        "",
-        8,
-        2,
-    ),
-    "multi30k": Task(
-        scaled_base("multi30k", 4, 2, {"steps": 4000, "max_tokens": 0, "validate_every": 500, "save_every": 500}),
-        "multi30k",
-        4,
-        2,
-    ),
-    "wmt14": Task(
-        configs.with_settings(PRESETS["wmt14-en-de-base"], {"validate_every": 2000, "keep": 1}), "wmt14-en-de", 1, 1
-    ),
+    "tiny": Task("tiny", "", 8, 2, TINY_TRAINING),
+    "multi30k": Task("multi30k", "multi30k", 4, 2, MULTI30K_TRAINING),
+    "wmt14": Task("wmt14-en-de-base", "wmt14-en-de", 1, 1, dict(validate_every=2000)),
 }
 
 
 def chosen_rows(text: str) -> list[str]:
-    """ "A,B2" -> base, A1 to A4 and B2, in the order of Table 3. Raises UserError for a row that is not there."""
+    """ "A,B2" -> base, A1 to A4 and B2, in the order of Table 3. Raises UserError for a row that does not exist."""
     wanted = {"base"}
     for name in filter(None, (part.strip() for part in text.split(","))):
         found = [row for row in ROWS if row == name or row[0] == name and row[1:].isdigit()]
@@ -125,10 +100,10 @@ def chosen_rows(text: str) -> list[str]:
     return [row for row in ROWS if row in wanted]
 
 
-def written_text(task: str, out: Path) -> str:
-    """The directory of the text of a task: the bundled one is written to `out`/text, so that no run derives it anew.
+def text_directory(task: str, out: Path) -> str:
+    """The directory of the text of a task. The bundled corpus is written once, to `out`/text, for all runs.
 
-    Raises UserError for a task that has none of its own, or if it cannot be written.
+    Raises UserError if the task needs --data, or if the text cannot be written.
     """
     if TASKS[task].dataset:
         raise UserError(
@@ -141,8 +116,8 @@ def written_text(task: str, out: Path) -> str:
     return str(directory)
 
 
-def require_rows_own(task: Task, rows: list[str], settings: Collection[str]) -> None:
-    """Raises UserError if one of the settings (full keys) is what a row changes: the row would not be itself."""
+def reject_row_settings(task: Task, rows: list[str], settings: Collection[str]) -> None:
+    """Raises UserError if one of the settings (full keys) is what a row changes: the row would lose its meaning."""
     for row in rows:
         for name in task.changes(row):
             if configs.full_key(name) in settings:
@@ -155,9 +130,11 @@ def require_rows_own(task: Task, rows: list[str], settings: Collection[str]) -> 
 
 
 class Trial:
-    """A row with a seed, in the directory `out`/ROW-seedN: a run that `train --resume` and `report` know, too.
+    """A row with a seed, in the directory `out`/ROW-seedN, which `train --resume` and `report` accept, too.
 
-    config  as `Task.config` says; the directory of its text has files val.*
+    config  from `Task.config`; the directory of its text must have files val.*
+
+    Raises UserError if the last step would not be validated, if the run may end before it, or without val.*.
     """
 
     def __init__(self, row: str, seed: int, config: Config, out: Path) -> None:
@@ -169,19 +146,20 @@ class Trial:
         if training.steps % training.validate_every:
             raise UserError(
                 f"training.validate_every={training.validate_every} does not divide "
-                f"training.steps={training.steps}: the last step would not be looked at"
+                f"training.steps={training.steps}: the last step would not be validated"
             )
-        for ends in ("max_tokens", "minutes", "patience"):
-            if getattr(training, ends):
+        for limit in ("max_tokens", "minutes", "patience"):
+            if getattr(training, limit):
                 raise UserError(
-                    f"training.{ends}={getattr(training, ends)}: rows that end before training.steps "
+                    f"training.{limit}={getattr(training, limit)}: rows that end before training.steps "
                     "cannot be compared"
                 )
         self.val = find_split(Path(data.directory), "val", data.source_language, data.target_language)
 
     def require_same(self) -> None:
-        """Raises UserError if the directory holds a run with other settings, of another length or of other text: runs
-        are compared only if they differ in nothing but their row, their seed and the number of cores.
+        """Raises UserError if the directory holds a run with other settings or of other text.
+
+        Runs can be compared only if they differ in nothing but their row, their seed and the number of cores.
         """
         if self.run.config_file.exists():
             configs.require_same(
@@ -196,28 +174,16 @@ class Trial:
         return True
 
     def next_command(self) -> list[str]:
-        """What to do next, as arguments of `scratchformer`; [] if it is done."""
-        path, last = str(self.run.path), self.run.checkpoints.of_step(self.config.training.steps)
-        if self.validation() is None or not last.exists():
-            new = not self.run.config_file.exists()
-            return ["train", str(self.settings_file), "--out", path] if new else ["train", "--resume", path]
+        """The arguments for `scratchformer` that continue this trial; [] if it is done."""
+        path, settings = str(self.run.path), self.config.training
+        if self.validation() is None or not self.run.checkpoints.of_step(settings.steps).exists():
+            if self.run.config_file.exists():
+                return ["train", "--resume", path]
+            return ["train", str(self.settings_file), "--out", path]
         if self.scores() is None:  # §6.2: no averaging of checkpoints
-            source, reference = map(str, self.val)
-            settings = self.config.training
-            return [
-                "evaluate",
-                path,
-                "--checkpoint",
-                "last",
-                "--source",
-                source,
-                "--reference",
-                reference,
-                "--device",
-                settings.device,
-                "--threads",
-                str(settings.threads),
-            ]
+            source, reference = self.val
+            command = ["evaluate", path, "--checkpoint=last", f"--source={source}", f"--reference={reference}"]
+            return [*command, f"--device={settings.device}", f"--threads={settings.threads}"]
         return []
 
     @property
@@ -225,13 +191,13 @@ class Trial:
         return not self.next_command()
 
     def validation(self) -> dict[str, Any] | None:
-        """What the log says of the validation text after the last step; None before it is done."""
+        """The log's validation after the last step; None if there is none yet."""
         log = self.run.read_log("validation") if self.run.log_file.exists() else []
         found = [entry for entry in log if entry.get("step") == self.config.training.steps]
         return found[-1] if found else None
 
     def scores(self) -> dict[str, Any] | None:
-        """What `evaluate` found on the validation text after the last step, searching as configured."""
+        """What `evaluate` recorded for the last step on the validation text, with the configured search."""
         steps, decoding = self.config.training.steps, self.config.decoding
         wanted = {
             "checkpoint": self.run.checkpoints.of_step(steps).name,
@@ -245,7 +211,7 @@ class Trial:
         return found[-1] if found else None
 
     def result(self) -> dict[str, Any]:
-        """Of a trial that is done: loss in nats per token, BLEU with its signature, and what they took."""
+        """Of a trial that is done: loss in nats per token, BLEU with its signature, tokens and seconds of training."""
         validation, scores = self.validation(), self.scores()
         assert validation and scores
         return {
@@ -259,103 +225,102 @@ class Trial:
         }
 
 
-def on_disk(out: Path) -> list[tuple[str, int]]:
-    """The rows and seeds whose runs lie in the directory."""
+def existing_trials(out: Path) -> list[tuple[str, int]]:
+    """The rows and seeds that have a run in the directory."""
     found = [re.fullmatch(r"(\w+)-seed(\d+)", path.name) for path in sorted(out.glob("*-seed*/"))]
     return [(match[1], int(match[2])) for match in found if match and match[1] in ROWS]
 
 
-# All of them ----------------------------------------------------------------------------------------------------------
+# All runs -------------------------------------------------------------------------------------------------------------
 
 
-def carry_out(trials: list[Trial], jobs: int, tell: Callable[[str], None]) -> list[str]:
-    """Carry out what is left of the trials, `jobs` at a time. -> what went wrong with some of them
+def run_trials(trials: list[Trial], jobs: int, tell: Callable[[str], None]) -> list[str]:
+    """Complete the trials, `jobs` at a time -> a line for each that failed; a failure does not stop the others
 
-    A trial that fails leaves the others alone. Raises UserError if a directory holds a run with other settings, cannot
-    be written, or if runs are under way there; and KeyboardInterrupt when a signal has come: the runs have been saved
-    by then, and the next call goes on with them.
+    Raises UserError if a directory holds a run with other settings or cannot be written, or if runs are still active
+    there. Raises KeyboardInterrupt after a signal, once the active runs are saved; the next call continues with them.
     """
     for trial in trials:
         trial.require_same()
     out = trials[0].settings_file.parent
     make_directory(out)
-    held = lock(out, "runs of an earlier call are still under way here")  # by whoever of them lives longest
+    lock_descriptor = lock(out, "runs of an earlier call are still under way here")
     waiting = [trial for trial in trials if not trial.done]
-    tell(
-        f"{len(trials)} runs, {len(waiting)} of them not done yet"
-        + (f"; what each says is in {out / '*.txt'}" if waiting else "")
-    )
+    where = f"; their messages are in {out / '*.txt'}" if waiting else ""
+    tell(f"{len(trials)} runs, {len(waiting)} of them not done yet{where}")
     running: list[Process] = []
     failures = []
     with stop_on_signals() as stop:
         try:
             while running or waiting and not stop.requested:
                 while waiting and len(running) < jobs and not stop.requested:
-                    running.append(Process(waiting.pop(0), held))
+                    running.append(Process(waiting.pop(0), lock_descriptor))
                 time.sleep(0.1)
-                for process in running if stop.requested else []:
-                    process.stop()
+                if stop.requested:
+                    for process in running:
+                        process.stop()
                 for process in [process for process in running if process.ended()]:
                     running.remove(process)
                     trial = process.trial
                     if trial.done:
-                        tell(
-                            "{row}, seed {seed}: loss {loss:.3f}, BLEU {bleu:.1f}; ".format(**trial.result())
-                            + f"{len(waiting) + len(running)} to go"
-                        )
-                    elif process.code == 0 and trial.next_command() != process.command:
+                        scores = "{row}, seed {seed}: loss {loss:.3f}, BLEU {bleu:.1f}".format(**trial.result())
+                        tell(f"{scores}; {len(waiting) + len(running)} to go")
+                    elif process.succeeded() and trial.next_command() != process.command:
                         waiting.insert(0, trial)
                     elif not stop.requested:
-                        failures.append(f"{trial.name}: {process.last_words()}")
+                        failures.append(f"{trial.name}: {process.failure()}")
                         tell(failures[-1])
         finally:
-            for process in running:  # after an exception nobody is left
+            for process in running:  # only after an exception
                 process.stop()
                 process.process.wait()
-            os.close(held)
+            os.close(lock_descriptor)
     if stop.requested:
         raise KeyboardInterrupt
     return failures
 
 
 class Process:
-    """The next command of a trial, under way. What it says goes into a file beside the run's directory.
+    """A process that runs the next command of a trial. Its output goes to a file beside the run directory.
 
-    held  the lock on the directory of all runs, a file descriptor, which the process shares
-    Raises UserError if that, or the file of settings, cannot be written.
+    lock_descriptor  of the lock on the directory of all runs: the process inherits it, so that the lock lasts as long
+                     as any of them
+
+    Raises UserError if its output or its settings cannot be written.
     """
 
-    def __init__(self, trial: Trial, held: int) -> None:
+    def __init__(self, trial: Trial, lock_descriptor: int) -> None:
         self.trial, self.command, self.told_to_stop = trial, trial.next_command(), False
-        self.said = trial.settings_file.with_suffix(".txt")
+        self.output_file = trial.settings_file.with_suffix(".txt")
         replace_text(trial.settings_file, configs.to_toml(trial.config))
         try:
-            with open(self.said, "a", encoding="utf-8") as file:
+            with open(self.output_file, "a", encoding="utf-8") as file:
                 self.process = subprocess.Popen(
                     command_of(self.command),
                     stdin=subprocess.DEVNULL,
                     stdout=file,
                     stderr=file,
                     start_new_session=True,
-                    pass_fds=[held],
+                    pass_fds=[lock_descriptor],
                 )
         except OSError as error:
-            raise UserError(f"{self.said}: cannot write: {error.strerror}") from None
+            raise UserError(f"{self.output_file}: cannot write: {error.strerror}") from None
 
     def ended(self) -> bool:
         return self.process.poll() is not None
 
-    @property
-    def code(self) -> int | None:
-        return self.process.returncode
+    def succeeded(self) -> bool:
+        return self.process.returncode == 0
 
     def stop(self) -> None:
-        """Ask it once to save and to end."""
+        """Tell it to save and to end. Only the first call has an effect."""
         if not self.told_to_stop:
             self.process.send_signal(signal.SIGTERM)
             self.told_to_stop = True
 
-    def last_words(self) -> str:
-        lines = self.said.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        end = f"exit code {self.code}" if self.code and self.code > 0 else f"ended by signal {-(self.code or 0)}"
-        return f"{end}; {lines[-1] if lines else 'it said nothing'}"
+    def failure(self) -> str:
+        """How it ended, and the last line of its output."""
+        code = self.process.returncode
+        end = f"ended by signal {-code}" if code < 0 else f"exit code {code}"
+        lines = self.output_file.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        return f"{end}; {lines[-1] if lines else 'it printed nothing'}"

@@ -124,9 +124,9 @@ def test_trials_are_carried_out_once_and_judged(trials_in, corpus, tmp_path):
     told = []
     other_text = shutil.copytree(corpus, tmp_path / "other")
     trials = trials_in(seeds=2)
-    assert ablation.carry_out(trials, 2, told.append) == []
-    assert told[0].startswith("4 runs, 4 of them not done yet; what each says is in ") and len(told) == 5
-    assert ablation.carry_out(trials, 2, told.append) == [] and told[-1] == "4 runs, 0 of them not done yet"
+    assert ablation.run_trials(trials, 2, told.append) == []
+    assert told[0].startswith("4 runs, 4 of them not done yet; their messages are in ") and len(told) == 5
+    assert ablation.run_trials(trials, 2, told.append) == [] and told[-1] == "4 runs, 0 of them not done yet"
 
     other_search = trials[0].scores() | {"beam": 1, "bleu": 77.7}
     for changes in ({"beam": 1}, {"checkpoint": "average.safetensors"}, {"alpha": 0.0}, {"reference": "/other"}):
@@ -160,8 +160,8 @@ def test_trials_are_carried_out_once_and_judged(trials_in, corpus, tmp_path):
         ("training.device", "gpu", "training.device is 'gpu', was 'cpu'"),
     ]:
         with pytest.raises(UserError, match=f"D1-seed0.*{complaint}"):
-            ablation.carry_out(trials_in(**{setting: value})[1:], 1, told.append)
-    assert ablation.carry_out(trials_in(threads=2), 1, told.append) == []
+            ablation.run_trials(trials_in(**{setting: value})[1:], 1, told.append)
+    assert ablation.run_trials(trials_in(threads=2), 1, told.append) == []
 
 
 @pytest.mark.slow
@@ -178,19 +178,20 @@ def test_a_stop_leaves_runs_that_the_next_call_takes_up(trials_in):
 
     threading.Thread(target=interrupt).start()
     with pytest.raises(KeyboardInterrupt):
-        ablation.carry_out([trial], 1, told.append)
+        ablation.run_trials([trial], 1, told.append)
     [checkpoint] = trial.run.checkpoints.steps()
     reached = trial.run.read_log("step")[-1]["step"]
     assert 1 <= reached < 4000 and checkpoint.stem.endswith(f"{reached}")
     assert trial.next_command()[:2] == ["train", "--resume"]
 
 
+@pytest.mark.slow
 def test_a_trial_that_fails_leaves_the_others_alone(trials_in):
     told = []
     trials = trials_in()
     trials[0].run.path.mkdir()
     trials[0].run.tokenizer_file.mkdir()  # nothing can be written there
-    [failure] = ablation.carry_out(trials, 1, told.append)
+    [failure] = ablation.run_trials(trials, 1, told.append)
     assert failure.startswith("base-seed0: exit code 2; scratchformer: ") and "tokenizer" in failure
     assert trials[1].next_command() == [] and failure in told
 
@@ -201,7 +202,7 @@ def test_after_an_exception_no_run_goes_on(trials_in, monkeypatch):
     begun = []
     monkeypatch.setattr(ablation.Process, "ended", lambda process: begun.append(process) or False)
     with pytest.raises(UserError, match="D1-seed0.txt: cannot write: Is a directory"):
-        ablation.carry_out(trials, 2, lambda line: None)
+        ablation.run_trials(trials, 2, lambda line: None)
     assert trials[0].run.path.exists() is False or trials[0].run.lock() is None
 
 
@@ -217,6 +218,7 @@ def test_prepared_text_settles_the_vocabulary(cli, prepared, tmp_path):
     assert again.code == 0 and "1 runs, 0 of them not done yet" in again.err and "2 runs that are done" in again.err
 
 
+@pytest.mark.slow
 def test_the_command_goes_on_where_it_was_killed(corpus, tmp_path):
     """As a user types it: kill -9 of the whole, then the same command again."""
     settings = [
