@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 CHECKOUT = Path(__file__).parents[1]
 
 
+@pytest.mark.slow
 def test_an_installed_wheel_trains_tiny_and_translates(tmp_path):
     def run(*command, code=0):
         environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site"), "PYTHONWARNINGS": "ignore"}
@@ -30,6 +33,7 @@ def test_an_installed_wheel_trains_tiny_and_translates(tmp_path):
         shutil.copy(CHECKOUT / name, source)
     run("-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target", "site", str(source))
     assert str(tmp_path) in run("-c", "import scratchformer; print(scratchformer.__file__)")
+    assert "d_model = 128" in run("site/bin/scratchformer", "config", "tiny")
     run("-m", "scratchformer", "train", "tiny", "--set", "steps=3", "--set", "validate_every=3")
     assert (tmp_path / "site" / "scratchformer" / "backends" / "cuda" / "kernels.cu").exists()
     said = run("-m", "scratchformer", "learn", "start", code=2)

@@ -241,6 +241,7 @@ def test_an_empty_sentence(translator, sentence):
 # Files ----------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_files_are_the_same_every_time_and_in_every_style(translator, tmp_path):
     first = every_figure(translator)
     with rc_context({"axes.facecolor": "black", "text.color": "white", "font.size": 20, "svg.fonttype": "none"}):

@@ -110,6 +110,7 @@ def test_a_larger_vocabulary_and_a_gpus_precision_are_deviations():
     }
 
 
+@pytest.mark.slow
 def test_the_same_run_gives_the_same_bytes(page, own_run, files_of):
     page(own_run)
     before = files_of(own_run.path / "report")

@@ -64,7 +64,19 @@ def test_counts_agree_with_table_3(row, millions):
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"P_drop": 0.0}, {"norm": "pre"}, {"d_ff": 512}, {"attention_dropout": 0.1}, {"relu_dropout": 0.1}],
+    [
+        {},
+        *(
+            pytest.param(changes, marks=pytest.mark.slow)
+            for changes in (
+                {"P_drop": 0.0},
+                {"norm": "pre"},
+                {"d_ff": 512},
+                {"attention_dropout": 0.1},
+                {"relu_dropout": 0.1},
+            )
+        ),
+    ],
     ids=str,
 )
 @pytest.mark.parametrize("B, length", [(16, 10), (4, 60)])

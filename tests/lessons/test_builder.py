@@ -180,6 +180,7 @@ def test_output_with_backticks_gets_a_longer_fence():
     assert lessons.fenced("text", "a `b`") == "```text\na `b`\n```"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "code, line, complaint",
     [
@@ -503,6 +504,7 @@ def test_check_notices_changed_code_numbers_and_prose(own, file, before, after, 
     assert complaint in "\n".join(lessons.check(own, only=["02"]))
 
 
+@pytest.mark.slow
 def test_check_notices_missing_and_left_over_pages_and_figures(own):
     docs = own / "docs" / "lessons"
     (docs / "figures" / "01_line.png").rename(docs / "figures" / "01_old.png")

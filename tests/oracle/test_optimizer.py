@@ -6,6 +6,7 @@ import torch
 import twins
 from side_by_side import TOLERANCE_OF_TRAINING, TRAINED, gradients_of, model_and_batch, training_differences, worst
 
+from scratchformer.nn.loss import loss_backward
 from scratchformer.nn.optim import clip_by_global_norm_inplace
 
 EITHER_MODEL = pytest.mark.parametrize("config", TRAINED, ids=lambda config: f"{config.norm}, {config.tied} tied")
@@ -17,6 +18,7 @@ def test_a_hundred_steps_stay_together(config):
     assert worst(found) <= TOLERANCE_OF_TRAINING, found
 
 
+@pytest.mark.slow
 @EITHER_MODEL
 def test_where_eps_stands_is_hardly_seen_in_the_loss(config):
     found = training_differences(config, same_eps=False)
@@ -27,7 +29,7 @@ def test_where_eps_stands_is_hardly_seen_in_the_loss(config):
 def test_clipping_is_torchs(share):
     """torch divides by the norm plus 1e-6, we by the norm."""
     model, batch = model_and_batch(TRAINED[0], "float64")
-    model.loss_backward(*batch)
+    loss_backward(model, *batch)
     twin = twins.twin_of(model)
     for name, weight in twin.named_parameters():
         weight.grad = torch.zeros_like(weight)

@@ -50,6 +50,7 @@ def test_every_choice_of_the_configuration_is_among_them():
     assert {config.d_k * config.h == config.d_model for config in CONFIGS} == {True, False}
 
 
+@pytest.mark.slow
 def test_what_is_published_is_what_these_tests_have_measured():
     found = worst_differences()
     others = {

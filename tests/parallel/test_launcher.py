@@ -69,9 +69,18 @@ def until(condition):
         ("refuse_1", 2, "scratchformer: rank 1: this cannot be"),
         ("refuse_both", 2, "scratchformer: this cannot be"),
         ("exit_3", 1, "scratchformer: rank 1 failed (exit code 3); the job was ended"),
-        ("leave", 1, "scratchformer: the ranks gave up waiting for each other; the job was ended"),
-        ("stop_last", 1, "scratchformer: rank 0 stopped responding; the job was ended"),
-        ("stop_at_exit", 1, "scratchformer: rank 0 stopped responding; the job was ended"),
+        pytest.param(
+            "leave",
+            1,
+            "scratchformer: the ranks gave up waiting for each other; the job was ended",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "stop_last", 1, "scratchformer: rank 0 stopped responding; the job was ended", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            "stop_at_exit", 1, "scratchformer: rank 0 stopped responding; the job was ended", marks=pytest.mark.slow
+        ),
         ("late", 1, "scratchformer: the ranks gave up waiting for each other; the job was ended"),
     ],
 )
@@ -166,6 +175,7 @@ def test_a_second_interrupt_does_not_wait(start):
     assert code == 130 and "the job was ended" not in stderr
 
 
+@pytest.mark.slow
 def test_a_second_interrupt_ends_a_stopped_rank(start, memory):
     job = start("stubborn")
     job.until_ready()

@@ -65,6 +65,7 @@ def test_a_run_of_two_processes_equals_a_run_of_two_threads(train):
     assert (alone / names[2]).read_bytes() == (two / names[2]).read_bytes()
 
 
+@pytest.mark.slow
 def test_a_run_can_be_resumed_with_more_or_fewer_processes(train):
     steps = "training.steps"
     expected = log_of(train("alone", "--threads", 4))

@@ -221,7 +221,7 @@ def long_settings(small_settings):
     return [*small_settings, *(word for key, value in LONG.items() for word in ("--set", f"{key}={value}"))]
 
 
-@pytest.mark.parametrize("trial", range(3))
+@pytest.mark.parametrize("trial", [0, *(pytest.param(trial, marks=pytest.mark.slow) for trial in (1, 2))])
 def test_after_kill_9_at_a_random_moment(tmp_path, long_run, long_settings, small_config, same_run, trial):
     rng = random.Random(trial)
     run = RunDirectory(tmp_path / "run")

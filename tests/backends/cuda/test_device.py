@@ -91,7 +91,7 @@ def test_a_gpu_that_fails_on_the_way_is_told_in_one_line(monkeypatch, cli, own_r
     def fail(*_):
         raise kind(error)
 
-    monkeypatch.setattr(Device, "take_over", fail)
+    monkeypatch.setattr(Device, "to_device", fail)
     outcome = cli("translate", own_run.path)
     assert (outcome.code, outcome.err) == (1, f"scratchformer: {said}\n")
 
@@ -100,6 +100,7 @@ def settings_of(run):
     return load(run.config_file).training
 
 
+@pytest.mark.slow
 def test_a_run_keeps_its_precision_until_it_moves_to_the_cpu(own_run, cli, monkeypatch):
     monkeypatch.setattr(loop, "open_device", lambda *_: Device())  # what matters here is the file
 
@@ -115,6 +116,7 @@ def test_a_run_keeps_its_precision_until_it_moves_to_the_cpu(own_run, cli, monke
     assert resumed("--device", "cpu") == ("cpu", "")
 
 
+@pytest.mark.slow
 def test_doctor_examines_the_code_on_the_cpu_whatever_the_run_says(own_run, cli):
     text = own_run.config_file.read_text(encoding="utf-8")
     own_run.config_file.write_text(text.replace('device = "cpu"', 'device = "gpu"'), encoding="utf-8")
@@ -266,5 +268,5 @@ def test_who_waits_for_a_gpu_looks_whether_the_others_are_there(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupyx", types.SimpleNamespace(empty_pinned=lambda n, dtype: np.empty(n, dtype)))
     number = types.SimpleNamespace(dtype=np.float32, reshape=lambda n: number)
     number.get = lambda out, blocking: out.fill(7)
-    assert a_gpu(0, True, {"Event": Event}).asked(number, seconds.append)() == 7
+    assert a_gpu(0, True, {"Event": Event}).read_back(number, seconds.append)() == 7
     assert len(seconds) == 3 and 0 <= seconds[0] < seconds[1] < seconds[2]

@@ -1,4 +1,5 @@
-"""kernels.cu on the CPU: every kernel against the reference, threads in both orders; and planted faults are found."""
+"""Every kernel of kernels.cu, run on the CPU, is compared with the reference, with threads in both orders; and planted
+faults are found."""
 
 import inspect
 import os
@@ -13,7 +14,7 @@ import pytest
 from kernels_on_cpu import COMPILER, CpuKernels
 
 from scratchformer.backends.cuda import fused_ops
-from scratchformer.backends.cuda.fused_ops import FusedOps, occurrences
+from scratchformer.backends.cuda.fused_ops import FusedOps, group_by_id
 from scratchformer.backends.cuda.gemm import CuBlas, Gemm
 from scratchformer.backends.cuda.kernels import SOURCE, CupyKernels, argument_of, declared
 from scratchformer.nn.dropout import DropoutKey
@@ -28,7 +29,7 @@ SOURCE_TEXT = SOURCE.read_text(encoding="utf-8")
 
 
 class Poisoned:
-    """An array library whose new arrays hold no zeros by chance: whatever is not written stays NaN."""
+    """An array library whose new arrays are filled with NaN, so that no kernel can rely on zeros in them."""
 
     def __init__(self, xp):
         self.xp = xp
@@ -47,13 +48,13 @@ def fused(source=None, forward=True, loss_scale=None):
 
 
 def cases(stored):
-    """(description, function(ops, of) -> arrays), at odd shapes. `of` brings an array to where `ops` work."""
+    """(description, function(ops, of) -> arrays), at odd shapes. `of` moves an array to the library of `ops`."""
     random = np.random.default_rng(0)
 
     def normal(*shape, dtype=stored):
         return random.standard_normal(shape).astype(dtype)
 
-    def collected(*shape):
+    def float32(*shape):
         return normal(*shape, dtype="float32")
 
     def linear(ops, of, dy, x, W, b, dW, db):
@@ -67,21 +68,21 @@ def cases(stored):
             normal(rows, 2, d_in),
             normal(d_in, d_out),
             normal(d_out),
-            collected(d_in, d_out),
-            collected(d_out),
+            float32(d_in, d_out),
+            float32(d_out),
         )
         yield "linear", lambda ops, of, a=arrays: linear(ops, of, *a)
         yield "linear without bias", lambda ops, of, a=arrays: linear(ops, of, *a[:3], None, *a[4:])
 
-    a, b, total = normal(2, 3, 4), normal(2, 4, 5), collected(3, 5)
+    a, b, total = normal(2, 3, 4), normal(2, 4, 5), float32(3, 5)
     yield "matmul", lambda ops, of: ops.matmul(of(a), of(b))
 
-    def add_product(ops, of):
+    def add_product_inplace(ops, of):
         result = of(total).copy()
-        ops.add_product(result, of(a[0]), of(b[0]))
+        ops.add_product_inplace(result, of(a[0]), of(b[0]))
         return result
 
-    yield "add_product", add_product
+    yield "add_product_inplace", add_product_inplace
     y, dy = normal(3, 100), normal(3, 100)
     yield "relu_backward", lambda ops, of: ops.relu_backward(of(dy), of(y))
 
@@ -101,7 +102,7 @@ def cases(stored):
 
     for shape in ((3, 5, 16), (2, 7, 3), (1, 600), (5, 1), (2, 1030), (0, 4)):
         D = shape[-1]
-        arrays = [*(normal(*shape) for _ in range(3)), normal(D), normal(D), collected(D), collected(D)]
+        arrays = [*(normal(*shape) for _ in range(3)), normal(D), normal(D), float32(D), float32(D)]
         yield f"layer_norm {shape}", lambda ops, of, a=arrays: layer_norm(ops, of, *a)
         for P_drop, rng in ((0.3, KEY), (0.3, None), (0.0, KEY)):
             how = f"{shape}, P_drop {P_drop}, {rng}"
@@ -126,42 +127,42 @@ def cases(stored):
     frequent = np.full((4, 9), 3)
     for ids in (np.array([[3, 1, 3, PAD, 3], [3, 9, PAD, PAD, PAD]]), np.zeros((1, 2), int), frequent):
         for D in (6, 300):
-            words = ids, normal(11, D), normal(*ids.shape, D), collected(11, D)
+            words = ids, normal(11, D), normal(*ids.shape, D), float32(11, D)
             yield f"embedding {ids.shape, D}", lambda ops, of, a=words: embedding(ops, of, *a)
 
     for index in (np.array([4, 0, 5]), np.array([], int)):
         x, rows = normal(2, 3, 300), normal(len(index), 300)
-        yield "take_rows", lambda ops, of, x=x, rows=rows, index=index: (
-            ops.take_rows(of(x), index),
-            ops.take_rows_backward(of(rows), index, x.shape),
+        yield "gather_rows", lambda ops, of, x=x, rows=rows, index=index: (
+            ops.gather_rows(of(x), index),
+            ops.gather_rows_backward(of(rows), index, x.shape),
         )
 
     def in_place(ops, logits, *rest):
         return ops.cross_entropy(logits, *rest, out=logits)
 
-    for n, V, targets, everywhere in (
+    for n, V, targets, off_target in (
         (23, 31, random.integers(1, 31, 23), 0.1 / 31),
         (5, 700, np.arange(5), 0.0),
         (3, 5, np.zeros(3, int), 0.02),
         (0, 5, np.zeros(0, int), 0.0),
     ):
         logits = (8 * normal(n, V)).astype(stored)
-        arguments = logits, targets, 1 - V * everywhere, everywhere
+        arguments = logits, targets, 1 - V * off_target, off_target
         yield f"cross_entropy {n, V}", lambda ops, of, a=arguments: ops.cross_entropy(of(a[0]), *a[1:])
         yield f"cross_entropy in place {n, V}", lambda ops, of, a=arguments: in_place(ops, of(a[0]).copy(), *a[1:])
 
     def adam(ops, of, w, g, m, v, norm):
         w, m, v = of(w).copy(), of(m).copy(), of(v).copy()
-        ops.adam(w, of(g), m, v, 0.01, 0.9, 0.98, 1e-9, None if norm is None else of(norm))
+        ops.adam_inplace(w, of(g), m, v, 0.01, 0.9, 0.98, 1e-9, None if norm is None else of(norm))
         return w, m, v
 
     def mean(ops, of, g):
         g = of(g).copy()
-        return ops.mean_inplace(g, 7), g
+        return ops.divide_inplace(g, 7), g
 
     for n in (1, 1000, 70_000):
-        w, g, m = (collected(n) for _ in range(3))
-        yield "mean_inplace", lambda ops, of, g=g: mean(ops, of, g)
+        w, g, m = (float32(n) for _ in range(3))
+        yield "divide_inplace", lambda ops, of, g=g: mean(ops, of, g)
         for norm in (None, 2.0, np.inf, np.nan):
             flat = w, g, m, m * m, None if norm is None else np.asarray(norm)
             yield f"adam, {norm}", lambda ops, of, a=flat: adam(ops, of, *a)
@@ -169,10 +170,6 @@ def cases(stored):
 
 def arrays_in(thing):
     return [array for part in thing for array in arrays_in(part)] if isinstance(thing, (tuple, list)) else [thing]
-
-
-def unchanged(x):
-    return x
 
 
 def in_float32(x):
@@ -183,8 +180,8 @@ def on_host(x):
     return np.asarray(x.get() if hasattr(x, "get") else x, "float64")
 
 
-def disagreements(ops, stored, tolerance, of=unchanged):
-    """Descriptions of the cases in which these operations differ from the reference, which computes in float32."""
+def disagreements(ops, stored, tolerance, of=lambda x: x):
+    """The descriptions of the cases in which `ops` differ from the reference, which computes in float32."""
     found = []
     for description, function in cases(STORED[stored]):
         with np.errstate(all="ignore"):
@@ -202,7 +199,9 @@ def disagreements(ops, stored, tolerance, of=unchanged):
 
 @needs_compiler
 @pytest.mark.parametrize("forward", [True, False], ids=["first thread first", "last thread first"])
-@pytest.mark.parametrize("stored", STORED)
+@pytest.mark.parametrize(
+    "stored", [name if name == "float32" else pytest.param(name, marks=pytest.mark.slow) for name in STORED]
+)
 def test_every_kernel_computes_what_the_reference_computes(stored, forward):
     ops = fused(forward=forward)
     assert disagreements(ops, stored, TOLERANCE[stored]) == []
@@ -211,7 +210,7 @@ def test_every_kernel_computes_what_the_reference_computes(stored, forward):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("stored", STORED)
-def test_every_kernel_computes_it_on_a_gpu(stored, cupy):
+def test_every_kernel_computes_the_same_on_a_gpu(stored, cupy):
     exact = Gemm(Poisoned(cupy), CuBlas())
     ops = FusedOps(Poisoned(cupy), CupyKernels(), exact, exact)
     assert disagreements(ops, stored, 4 * TOLERANCE[stored], cupy.asarray) == []
@@ -224,7 +223,7 @@ def test_every_operation_is_compared():
 
 
 @pytest.mark.parametrize("name", [name for name in vars(FusedOps) if name[0] != "_" and hasattr(Ops, name)])
-def test_signatures_are_the_reference_s(name):
+def test_signatures_are_those_of_the_reference(name):
     ours, reference = getattr(FusedOps, name), getattr(Ops, name)
     if callable(ours):
         assert str(inspect.signature(ours)).replace("DropoutKey | None", "Array | None") == str(
@@ -235,50 +234,47 @@ def test_signatures_are_the_reference_s(name):
 # Faults ---------------------------------------------------------------------------------------------------------------
 
 FAULTS = {
-    "the sum of a warp leaves half of it out": (
-        "far = WARP / 2; far > 0; far /= 2) value += ",
-        "far = WARP / 4; far > 0; far /= 2) value += ",
+    "the sum of a warp leaves out half of it": (
+        "offset = WARP / 2; offset > 0; offset /= 2) value += ",
+        "offset = WARP / 4; offset > 0; offset /= 2) value += ",
     ),
     "the maximum of a warp is that of a half": (
-        "far = WARP / 2; far > 0; far /= 2) value = fmaxf",
-        "far = WARP / 4; far > 0; far /= 2) value = fmaxf",
+        "offset = WARP / 2; offset > 0; offset /= 2) value = fmaxf",
+        "offset = WARP / 4; offset > 0; offset /= 2) value = fmaxf",
     ),
-    "no barrier before the warps' shares are read": (
+    "no barrier before the results of the warps are read": (
         "    __syncthreads();\n    highest = NOTHING;",
         "    highest = NOTHING;",
     ),
     "no barrier before the target's logit is overwritten": (
-        "    __syncthreads();                                // a",
-        "    // a",
+        "    __syncthreads();  // all threads",
+        "    // all threads",
     ),
-    "a row too many": (
-        "    if (row >= rows) return;                        // a whole warp leaves",
-        "    if (row >= rows + 1) return;",
-    ),
-    "a row too few": (
-        "    if (row >= rows) return;                        // a whole warp leaves",
-        "    if (row >= rows - 1) return;",
-    ),
+    "a row too many": ("    if (row >= rows) return;  // for the whole warp", "    if (row >= rows + 1) return;"),
+    "a row too few": ("    if (row >= rows) return;  // for the whole warp", "    if (row >= rows - 1) return;"),
     "the last number is left out": ("    if (i < n) put(dx, i,", "    if (i < n - 1) put(dx, i,"),
     "dropout draws for its neighbour": ("2 * k + lane / 16) >> lane % 16", "2 * k + lane / 16) >> (lane + 1) % 16"),
     "the counter begins at 0": ("c0 = block + 1", "c0 = block"),
     "sums of exponentials are not rescaled": ("            sum *= expf(highest - z);\n", ""),
-    "a causal mask that lets one more through": ("keys - queries + query + 1)", "keys - queries + query + 2)"),
-    "the gradient of a frequent word is the last one's": ("sum += get(dx, (i64)rows[i]", "sum = get(dx, (i64)rows[i]"),
-    "some lanes leave before a shuffle": (
-        "        float factor = drop.factor(k);              // all",
-        "        if (first + k * WARP + threadIdx.x >= n) return;\n"
-        "        float factor = drop.factor(k);              // all",
+    "a causal mask that allows one key too many": ("keys - queries + query + 1)", "keys - queries + query + 2)"),
+    "the gradient of a frequent word is that of its last position": (
+        "sum += get(dx, (i64)rows[i]",
+        "sum = get(dx, (i64)rows[i]",
     ),
-    "a warp's share of a frequent word is left out": ("(int warp = 1; warp < block", "(int warp = 2; warp < block"),
-    "a NaN passes for finite": ("return *x - *x == 0;", "return !(*x - *x > 0 || *x - *x < 0);"),
+    "some lanes leave before a shuffle": (
+        "        float factor = drop.factor(k);  // all",
+        "        if (first + k * WARP + threadIdx.x >= n) return;\n" "        float factor = drop.factor(k);  // all",
+    ),
+    "one warp's sum for a frequent word is left out": ("(int warp = 1; warp < block", "(int warp = 2; warp < block"),
+    "NaN counts as finite": ("return *x - *x == 0;", "return !(*x - *x > 0 || *x - *x < 0);"),
 }
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_planted_fault_is_found(fault, tmp_path):
-    """In a process of its own: some write where they should not, and then nothing is cleared away."""
+    """In a process of its own, since some faults write outside of their arrays."""
     before, after = FAULTS[fault]
     assert SOURCE_TEXT.count(before) == 1
     code = (
@@ -303,8 +299,8 @@ def test_a_planted_fault_is_found(fault, tmp_path):
 @needs_compiler
 @pytest.mark.parametrize("P_drop", [0.1, 0.5, 1 - 1e-9])
 @pytest.mark.parametrize("shape", [(513,), (7, 3), (3, 40)])
-def test_the_kernel_draws_numpy_s_masks_bit_for_bit(shape, P_drop):
-    """Rows that begin at multiples of 16, and rows that do not."""
+def test_the_kernel_draws_the_same_masks_as_numpy(shape, P_drop):
+    """For rows that begin at multiples of 16, and rows that do not."""
     ones, key = np.ones(shape, "float32"), DropoutKey(2**63 + 5, 2**40, 3, 2**50 + 1)
     expected = key.keep(shape, P_drop)
     assert np.array_equal(fused().dropout(ones, P_drop, key)[0] > 0, expected)
@@ -324,7 +320,7 @@ def test_the_kernel_draws_numpy_s_masks_bit_for_bit(shape, P_drop):
 
 
 @needs_compiler
-def test_with_a_loss_scale_the_gradient_is_multiplied_and_later_divided():
+def test_the_loss_scale_multiplies_the_gradient_and_is_divided_out():
     scale = np.array([512, 0], "float32")
     logits, targets = np.random.default_rng(0).standard_normal((4, 9)).astype("float16"), np.array([1, 2, 0, 3])
     loss, scaled = fused(loss_scale=scale).cross_entropy(logits, targets, 0.9, 0.01)
@@ -332,16 +328,17 @@ def test_with_a_loss_scale_the_gradient_is_multiplied_and_later_divided():
     assert loss == plain_loss
     np.testing.assert_allclose(scaled.astype("float32"), 512 * plain.astype("float32"), rtol=2e-3)
     gradient = np.array([1024, 2048], "float32")
-    assert fused(loss_scale=scale).mean_inplace(gradient, 2) == 5 and gradient.tolist() == [1, 2]
+    assert fused(loss_scale=scale).divide_inplace(gradient, 2) == 5 and gradient.tolist() == [1, 2]
 
 
 def test_python_and_cuda_agree_on_sizes():
-    for name, value in (("WARP", str(fused_ops.WARP)), ("STRETCH", f"{fused_ops.STRETCH // fused_ops.WARP} * WARP")):
+    chunk = f"{fused_ops.DROPOUT_CHUNK // fused_ops.WARP} * WARP"
+    for name, value in (("WARP", str(fused_ops.WARP)), ("DROPOUT_CHUNK", chunk)):
         assert f"constexpr int {name} = {value};" in SOURCE_TEXT
 
 
-def test_occurrences_list_every_real_word_once():
-    words, starts, rows = occurrences(np.array([[5, 2, 5, 0], [2, 7, 0, 0]]))
+def test_ids_are_grouped_without_padding():
+    words, starts, rows = group_by_id(np.array([[5, 2, 5, 0], [2, 7, 0, 0]]))
     assert words.tolist() == [2, 5, 7] and starts.tolist() == [0, 2, 4, 5] and rows.tolist() == [1, 4, 0, 2, 5]
 
 
@@ -360,8 +357,8 @@ def test_wrong_arguments_are_refused(arguments, message):
 
 
 @pytest.mark.parametrize("text", ["long x", "const half* x", "int", "float** x", "T x"])
-def test_an_argument_of_an_unknown_kind_is_refused(text):
-    with pytest.raises(ValueError, match="no argument that a kernel can be given"):
+def test_an_argument_of_an_unsupported_type_is_refused(text):
+    with pytest.raises(ValueError, match="is not a supported kernel argument"):
         argument_of(text)
 
 

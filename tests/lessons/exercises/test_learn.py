@@ -87,6 +87,7 @@ def test_untouched_stubs_fail_politely(cli, exercises):
     assert said == "".join(f"{name}: not written yet\n" for name in EXERCISES)
 
 
+@pytest.mark.slow
 @EVERY_EXERCISE
 def test_a_stub_that_was_touched_and_not_written_fails_politely(exercise, exercises):
     path = exercises / f"{exercise.id}.py"
