@@ -1,10 +1,9 @@
-"""Where do the corpora of the paper come from?
+"""Download the corpora of the paper, which are not part of this library, from their public sites.
 
-From their public homes: nothing of them is part of this library. `DATASETS` says which files make up a data set, and
-`fetch` brings them to the disk as plain text.
+`DATASETS` lists the files of each data set; `fetch` downloads and unpacks them into plain text.
 
-Sources: Multi30k (Elliott et al. 2016), task 1; WMT 2014 English-French, and WMT 2014 English-German with the news
-commentary of 2016 (v11), for that is what the paper's own set was made with (google/seq2seq, wmt16_en_de.sh).
+Sources: Multi30k (Elliott et al. 2016), task 1; WMT 2014 English-French; WMT 2014 English-German with the news
+commentary of 2016 (v11), because the paper's own data set contains it (google/seq2seq, wmt16_en_de.sh).
 """
 
 import shutil
@@ -15,16 +14,16 @@ from pathlib import Path
 
 from scratchformer.errors import UserError
 from scratchformer.locks import locked
-from scratchformer.preparation.download import RemoteFile, download, partial_of, size_of
+from scratchformer.preparation.download import RemoteFile, download, sibling, size_of
 from scratchformer.preparation.unpacking import text_of_sgml, unpack
 from scratchformer.text.corpora import CorpusFiles, ParallelFiles
 
 
 @dataclass(frozen=True)
 class TextFile:
-    """A text of a data set: this member of that archive; without a member, the downloaded file itself.
+    """A text of a data set: a member of the archive `origin`, or without a member the downloaded file itself.
 
-    n_bytes: the room that the member takes unpacked, estimated from its number of lines and rounded up.
+    n_bytes: the unpacked size of the member, estimated from its number of lines and rounded up.
     """
 
     origin: RemoteFile
@@ -44,15 +43,18 @@ class TextFile:
 
 @dataclass(frozen=True)
 class ParallelText:
-    """The texts of which `fetch` makes `ParallelFiles`."""
+    """Two texts that `fetch` turns into `ParallelFiles`."""
 
     source: TextFile
     target: TextFile
 
+    def files(self, directory: Path) -> ParallelFiles:
+        return ParallelFiles(self.source.path(directory), self.target.path(directory))
+
 
 @dataclass(frozen=True)
 class Dataset:
-    """A public parallel corpus; `vocab_size` is what the paper, or a usual recipe, trains with."""
+    """A public parallel corpus; `vocab_size` is the paper's or, for Multi30k, a usual choice."""
 
     source_language: str
     target_language: str
@@ -69,15 +71,15 @@ class Dataset:
 
 
 def fetch(dataset: Dataset, directory: Path, mirror: str = "", tell: Callable[[str], None] = print) -> CorpusFiles:
-    """Download a data set into directory/downloads, unpack it into directory/unpacked, and say where its texts are.
+    """Download a data set into directory/downloads, unpack it into directory/unpacked, and return its text files.
 
-    What is there already is neither downloaded nor unpacked again; an archive is not needed once it is unpacked.
+    Existing files are neither downloaded nor unpacked again; an archive may be deleted once it is unpacked.
 
-    mirror: a base URL that takes the place of scheme and host of every file; "" for the public homes.
-    tell: is given the licence notice before anything else, and a line whenever something must be tried again.
+    mirror  a base URL that replaces scheme and host of every file; "" for the public sites
+    tell    is called with the licence notice first, and with a line before each repeated attempt
 
-    Raises: UserError if the mirror is no address, if the disk has no room, if another process downloads into the
-        directory, or as `download` and `unpack` do. Calling it again goes on where it stopped.
+    Raises UserError if the mirror is not an address, if the disk is too small, if another process downloads into the
+    directory, or as `download` and `unpack` do. Calling it again resumes where it stopped.
     """
     if mirror and not mirror.startswith(("http://", "https://")):
         raise UserError(f"--mirror {mirror}: does not begin with http:// or https://")
@@ -86,42 +88,43 @@ def fetch(dataset: Dataset, directory: Path, mirror: str = "", tell: Callable[[s
     try:
         downloads.mkdir(parents=True, exist_ok=True)
         with locked(downloads, "another process is downloading into this directory"):
-            texts_of = wanted(dataset, directory)
-            require_room(texts_of, directory)
-            for origin, texts in texts_of.items():
+            missing = missing_texts(dataset, directory)
+            require_disk_space(missing, directory)
+            for origin, texts in missing.items():
                 archive = download(origin, downloads, mirror, tell)
                 extract(archive, [text for text in texts if text.member], directory)
     except OSError as error:
         raise UserError(f"{error.filename or directory}: {error.strerror or error}") from error
-    return files_of(dataset, directory)
+    train = [pair.files(directory) for pair in dataset.train]
+    return CorpusFiles(train, dataset.val.files(directory), dataset.test.files(directory))
 
 
-def wanted(dataset: Dataset, directory: Path) -> dict[RemoteFile, list[TextFile]]:
-    """What must be downloaded, or verified, and the texts it is needed for."""
-    texts_of: dict[RemoteFile, list[TextFile]] = {}
+def missing_texts(dataset: Dataset, directory: Path) -> dict[RemoteFile, list[TextFile]]:
+    """Return the files that must be downloaded, or verified, with the texts to take from each."""
+    missing: dict[RemoteFile, list[TextFile]] = {}
     for text in dataset.texts:
         if not text.member or not text.path(directory).exists():
-            texts_of.setdefault(text.origin, []).append(text)
-    return texts_of
+            missing.setdefault(text.origin, []).append(text)
+    return missing
 
 
-def require_room(texts_of: dict[RemoteFile, list[TextFile]], directory: Path) -> None:
-    """Raises: UserError if the disk cannot hold what is still to be downloaded and to be unpacked."""
+def require_disk_space(missing: dict[RemoteFile, list[TextFile]], directory: Path) -> None:
+    """Raises UserError if the disk has no space for what is still to be downloaded and unpacked."""
     needed = 0
-    for origin, texts in texts_of.items():
+    for origin, texts in missing.items():
         path = directory / "downloads" / origin.name
         if not path.exists():
-            needed += max(0, origin.n_bytes - size_of(partial_of(path)))
+            needed += max(0, origin.n_bytes - size_of(sibling(path, ".partial")))
         needed += sum(text.n_bytes for text in texts)
     free = shutil.disk_usage(directory).free
     if needed > free:
         raise UserError(
-            f"{directory}: not enough room on this disk: {needed / 1e9:.1f} GB needed, " f"{free / 1e9:.1f} GB free"
+            f"{directory}: not enough space on this disk: {needed / 1e9:.1f} GB needed, {free / 1e9:.1f} GB free"
         )
 
 
 def extract(archive: Path, texts: list[TextFile], directory: Path) -> None:
-    """Unpack these texts, and make plain text of those that are SGML."""
+    """Unpack these texts, and turn those that are SGML into plain text."""
     unpacked = directory / "unpacked"
     unpack(archive, [text.member for text in texts], unpacked)
     for text in texts:
@@ -129,18 +132,11 @@ def extract(archive: Path, texts: list[TextFile], directory: Path) -> None:
             text_of_sgml(unpacked / text.member, text.path(directory))
 
 
-def files_of(dataset: Dataset, directory: Path) -> CorpusFiles:
-    def paths(pair: ParallelText) -> ParallelFiles:
-        return ParallelFiles(pair.source.path(directory), pair.target.path(directory))
-
-    return CorpusFiles([paths(pair) for pair in dataset.train], paths(dataset.val), paths(dataset.test))
-
-
-# What there is --------------------------------------------------------------------------------------------------------
+# The data sets --------------------------------------------------------------------------------------------------------
 
 
 def members(origin: RemoteFile, stem: str, source: str, target: str, n_bytes: int, suffix: str = "") -> ParallelText:
-    """Two members whose names differ in the language at their end; n_bytes is the room that both take."""
+    """Two members whose names end in their language; n_bytes is the unpacked size of both together."""
     return ParallelText(
         TextFile(origin, f"{stem}.{source}{suffix}", n_bytes // 2),
         TextFile(origin, f"{stem}.{target}{suffix}", n_bytes // 2),
@@ -182,7 +178,7 @@ NEWSTEST_2014 = RemoteFile("https://statmt.org/wmt14/test-full.tgz", "md5:a8cd78
 """All 3003 lines, as in the paper; "test-filtered" has 2737 of them."""
 
 NEWSTEST_BYTES = 1_000_000
-"""Of one language, as text."""
+"""The size of one language as plain text."""
 
 
 def newstest_2013(source: str, target: str) -> ParallelText:
@@ -190,7 +186,7 @@ def newstest_2013(source: str, target: str) -> ParallelText:
 
 
 def newstest_2014(other: str) -> ParallelText:
-    """From English to the other language."""
+    """English to another language."""
     stem = f"test-full/newstest2014-{other}en"
     return ParallelText(
         TextFile(NEWSTEST_2014, f"{stem}-src.en.sgm", NEWSTEST_BYTES),
@@ -200,13 +196,13 @@ def newstest_2014(other: str) -> ParallelText:
 
 WMT14_LICENCE = (
     "The corpora of WMT 2014 are free to use for research; please cite the findings of the workshop "
-    "(Bojar et al. 2014), and what the single corpora ask for."
+    "(Bojar et al. 2014), and what the individual corpora ask for."
 )
-NEWS_COMMENTARY_11_LICENCE = "Its news commentary (v11) is of WMT 2016; for that, please cite Bojar et al. 2016."
+NEWS_COMMENTARY_11_LICENCE = "Its news commentary (v11) comes from WMT 2016; for that, please cite Bojar et al. 2016."
 WMT14_HOME_PAGE = "https://www.statmt.org/wmt14/translation-task.html"
 
 MULTI30K_URL = (
-    "https://raw.githubusercontent.com/multi30k/dataset/a3d2e0d26b56f3846f66a952536ffed4e401d05a" "/data/task1/raw/"
+    "https://raw.githubusercontent.com/multi30k/dataset/a3d2e0d26b56f3846f66a952536ffed4e401d05a/data/task1/raw/"
 )
 
 
@@ -281,4 +277,4 @@ DATASETS = {
         test=newstest_2014("fr"),
     ),
 }
-"""The data sets that can be fetched, by name."""
+"""The data sets by name."""

@@ -1,8 +1,8 @@
-"""How does a large file come whole through a network that fails?
+"""Download a large file over an unreliable network.
 
-What has arrived is kept as NAME.partial, and the next attempt, or the next run of the program, asks the server for the
-rest of it (a range request, RFC 9110 §14). Only when the checksum of the whole is right does it become NAME. Every
-ending that is not success is a UserError of one line, and leaves what can be gone on from.
+What has arrived is kept as NAME.partial, and the next attempt, or the next run of the program, asks the server only for
+the rest (a range request, RFC 9110 §14). It becomes NAME when its checksum is right. Every failure is a UserError of
+one line and keeps what is needed to resume.
 """
 
 import hashlib
@@ -22,27 +22,27 @@ from urllib3.util.retry import Retry
 from scratchformer.errors import UserError, in_one_line
 
 TIMEOUT_SECONDS = 30.0
-"""How long a server may take to accept a connection, and how long it may be silent afterwards."""
+"""For accepting a connection, and for each wait for data afterwards."""
 
 PAUSES_SECONDS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
-"""Before each further attempt; after the last, an attempt that brings nothing new is the end."""
+"""Before each further attempt; when all are used up without progress, the download fails."""
 
 LONGEST_WAIT_SECONDS = 600.0
-"""A server that asks for more patience than this (Retry-After) is not waited for."""
+"""If a server asks for a longer pause than this (Retry-After), the download fails at once."""
 
 CHUNK_BYTES = 1 << 16
 
-WORTH_ANOTHER = (408, 425, 429)
-"""Answers below 500 that the next attempt may not get: Request Timeout, Too Early, Too Many Requests."""
+TEMPORARY_STATUS = (408, 425, 429)
+"""Status codes below 500 that may go away: Request Timeout, Too Early, Too Many Requests."""
 
-HOPELESS = (requests.TooManyRedirects, ValueError)
-"""What the next attempt would meet again. A ValueError is an address that is none: ours, as InvalidURL and its kin, or
-one that the server leads to."""
+PERMANENT_ERRORS = (requests.TooManyRedirects, ValueError)
+"""Errors that another attempt would meet again. A ValueError is an invalid address: ours (InvalidURL and the like), or
+one that the server redirects to."""
 
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file that never changes: `checksum` is "sha256:" or "md5:" and the digits; n_bytes its length, 0 if unknown."""
+    """A file that never changes; checksum: "sha256:..." or "md5:..."; n_bytes: its length, 0 if unknown."""
 
     url: str
     checksum: str
@@ -53,8 +53,8 @@ class RemoteFile:
         return PurePosixPath(urlsplit(self.url).path).name
 
 
-class Interrupted(Exception):
-    """An attempt that failed in a way another may not, after the pause that the server asks for."""
+class TemporaryFailure(Exception):
+    """An attempt failed, but another one may succeed, after a pause if the server asks for one."""
 
     def __init__(self, reason: str, pause_seconds: float = 0.0):
         super().__init__(reason)
@@ -62,43 +62,43 @@ class Interrupted(Exception):
 
 
 def download(remote: RemoteFile, directory: Path, mirror: str, tell: Callable[[str], None]) -> Path:
-    """The file in `directory`, complete and verified; nothing is loaded if it is there.
+    """Download a file into `directory`, unless it is there, verify it and return its path.
 
-    mirror: a base URL that takes the place of scheme and host, such as "http://mirror.example/wmt"; "" for none.
-    tell: is given a line whenever something must be tried again.
+    mirror  a base URL that replaces scheme and host, such as "http://mirror.example/wmt"; "" for none
+    tell    is called with a line before each further attempt
 
-    Raises: UserError if the server does not have the file or cannot be reached in all attempts, if what came is not
-        the file, or if the disk is full. NAME.partial stays, unless it is wrong.
+    Raises UserError if the server does not have the file or cannot be reached in all attempts, if the content is wrong,
+    or if the disk is full. NAME.partial stays, unless its content is wrong.
     """
     path = directory / remote.name
     if path.exists():
         require_verified(path, remote)
         return path
     url = mirror.rstrip("/") + urlsplit(remote.url).path if mirror else remote.url
-    partial = partial_of(path)
+    partial = sibling(path, ".partial")
     try:
         load(url, partial, remote.n_bytes, tell)
         found = checksum_of(partial, remote.checksum)
         if found != remote.checksum:
-            forget(partial)
+            delete(partial)
             raise UserError(
                 f"{url}: not the expected file: checksum {found}, expected {remote.checksum}; "
-                "what was loaded has been removed"
+                "the download has been removed"
             )
         partial.replace(path)
-        forget(partial)
+        delete(partial)
         remember_verified(path, remote)
     except OSError as error:
         raise UserError(
-            f"cannot write {error.filename or partial}: {error.strerror}; what has been loaded stays, "
-            "run the command again to go on"
+            f"cannot write {error.filename or partial}: {error.strerror}; what has been downloaded is kept, "
+            "run the command again to resume"
         ) from error
     return path
 
 
-def partial_of(path: Path) -> Path:
-    """Where a file is until it is complete."""
-    return path.with_name(path.name + ".partial")
+def sibling(path: Path, ending: str) -> Path:
+    """Append to the name: file.tgz and ".partial" -> file.tgz.partial"""
+    return path.with_name(path.name + ending)
 
 
 def size_of(path: Path) -> int:
@@ -109,61 +109,61 @@ def size_of(path: Path) -> int:
 
 
 def load(url: str, partial: Path, n_bytes: int, tell: Callable[[str], None]) -> None:
-    """Attempt after attempt until `partial` is complete. One that got further than all before renews our patience."""
+    """Repeat attempts until `partial` is complete. After an attempt with progress the pauses start again."""
     furthest, pauses = size_of(partial), iter(PAUSES_SECONDS)
     for attempt in count(start=1):
         try:
             return load_rest(url, partial, n_bytes)
-        except Interrupted as interruption:
+        except TemporaryFailure as failure:
             if size_of(partial) > furthest:
                 furthest, pauses = size_of(partial), iter(PAUSES_SECONDS)
             pause = next(pauses, None)
             if pause is None:
                 raise UserError(
-                    f"{url}: {interruption}; given up after {attempt} attempts, run " "the command again to go on"
-                ) from interruption
-            pause = max(pause, interruption.pause_seconds)
-            tell(f"{url}: {interruption}; trying again in {pause:g} s")
+                    f"{url}: {failure}; given up after {attempt} attempts, run the command again to resume"
+                ) from failure
+            pause = max(pause, failure.pause_seconds)
+            tell(f"{url}: {failure}; trying again in {pause:g} s")
         time.sleep(pause)
 
 
 def load_rest(url: str, partial: Path, n_bytes: int) -> None:
-    """One attempt at what `partial` lacks. Raises Interrupted if it is worth another."""
+    """Try once to download what `partial` lacks. Raises TemporaryFailure if another attempt may succeed."""
     if n_bytes and size_of(partial) == n_bytes:
         return
     try:
         with requests.get(url, headers=request_headers(partial), stream=True, timeout=TIMEOUT_SECONDS) as response:
             if response.status_code == requests.codes.requested_range_not_satisfiable:
-                forget(partial)  # as long as the file, or longer
-                raise Interrupted("the file is not longer than what is here of it, so it is loaded anew")
+                delete(partial)
+                raise TemporaryFailure("the partial file is as long as the whole file or longer, so it is loaded anew")
             require_success(url, response)
             start = first_byte(response)
             if start not in (0, size_of(partial)):
-                forget(partial)
-                raise Interrupted(f"the server sends another range than asked for, from byte {start}")
+                delete(partial)
+                raise TemporaryFailure(f"the server sends another range than requested, from byte {start}")
             length = response.headers.get("Content-Length", "")
             total = start + int(length) if length.isdigit() else n_bytes
             if n_bytes and total != n_bytes:
                 raise UserError(f"{url}: not the expected file: {total} bytes, expected {n_bytes}")
             receive(response, partial, start, total)
-    except UserError:  # which is a ValueError, too
+    except UserError:  # it is a ValueError, too
         raise
-    except HOPELESS as error:
+    except PERMANENT_ERRORS as error:
         raise UserError(f"{url}: {in_one_line(error)}") from error
-    except requests.exceptions.SSLError as error:  # another certificate will not come
+    except requests.exceptions.SSLError as error:  # the certificate will be the same next time
         raise UserError(f"{url}: {reason_of(error)}") from error
     except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
-        raise Interrupted(reason_of(error)) from error
+        raise TemporaryFailure(reason_of(error)) from error
     if size_of(partial) < total:
-        raise Interrupted(f"the connection ended after {size_of(partial)} of {total} bytes")
+        raise TemporaryFailure(f"the connection ended after {size_of(partial)} of {total} bytes")
 
 
 def request_headers(partial: Path) -> dict[str, str]:
-    """Ask for the bytes as they are stored; and if some are here, for the rest, provided that the file is the same."""
+    """Request the bytes without transfer compression; with a partial file, only the rest, if the file is unchanged."""
     headers = {"Accept-Encoding": "identity"}
     if size_of(partial):
         headers["Range"] = f"bytes={size_of(partial)}-"
-        if validator := text_or_nothing(validator_file(partial)):
+        if validator := read_if_exists(sibling(partial, ".validator")):
             headers["If-Range"] = validator
     return headers
 
@@ -173,7 +173,7 @@ def require_success(url: str, response: requests.Response) -> None:
     if status in (requests.codes.ok, requests.codes.partial_content):
         return
     answer = f"the server answers {status} {response.reason}"
-    if status not in WORTH_ANOTHER and status < 500:
+    if status not in TEMPORARY_STATUS and status < 500:
         raise UserError(f"{url}: {answer}")
     pause_seconds = requested_pause(response)
     if pause_seconds > LONGEST_WAIT_SECONDS:
@@ -181,11 +181,11 @@ def require_success(url: str, response: requests.Response) -> None:
             f"{url}: {answer}, and asks for a pause of more than {LONGEST_WAIT_SECONDS / 60:g} minutes; "
             "run the command again later"
         )
-    raise Interrupted(answer, pause_seconds)
+    raise TemporaryFailure(answer, pause_seconds)
 
 
 def requested_pause(response: requests.Response) -> float:
-    """Retry-After in seconds, be it a number or a date; 0 if it is missing or neither."""
+    """Return Retry-After, a number or a date, in seconds from now; 0 if it is missing or invalid."""
     try:
         return float(Retry().parse_retry_after(response.headers["Retry-After"]))
     except (KeyError, urllib3.exceptions.InvalidHeader):
@@ -193,7 +193,7 @@ def requested_pause(response: requests.Response) -> float:
 
 
 def first_byte(response: requests.Response) -> int:
-    """Where in the file the answer begins: at 0 if the server knows no ranges, or the file has changed."""
+    """Where in the file the body begins; 0 if the server does not support ranges or the file has changed."""
     if response.status_code == requests.codes.ok:
         return 0
     found = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
@@ -201,35 +201,31 @@ def first_byte(response: requests.Response) -> int:
 
 
 def receive(response: requests.Response, partial: Path, start: int, total: int) -> None:
-    """Write the body behind the first `start` bytes, with a bar on a terminal."""
+    """Write the body after the first `start` bytes, with a progress bar on a terminal."""
     with open(partial, "ab" if start else "wb") as file, tqdm(
         total=total or None, initial=start, unit="B", unit_scale=True, disable=None, desc=partial.stem, leave=False
     ) as bar:
         if not start:
-            validator_file(partial).write_text(validator_of(response), encoding="utf-8")
-        # Not iter_content: some servers label a .tgz "Content-Encoding: gzip", and it would unpack it.
+            sibling(partial, ".validator").write_text(validator_of(response), encoding="utf-8")
+        # Not iter_content, which would unpack a .tgz that some servers label "Content-Encoding: gzip".
         for chunk in response.raw.stream(CHUNK_BYTES, decode_content=False):
             file.write(chunk)
             bar.update(len(chunk))
 
 
 def validator_of(response: requests.Response) -> str:
-    """What identifies this version of the file in If-Range; a weak ETag may not (RFC 9110 §13.1.5)."""
+    """Return what identifies this version of the file in If-Range; weak ETags are not allowed (RFC 9110 §13.1.5)."""
     etag = response.headers.get("ETag", "")
     return etag if etag.startswith('"') else response.headers.get("Last-Modified", "")
 
 
-def validator_file(partial: Path) -> Path:
-    return partial.with_name(partial.name + ".validator")
-
-
-def forget(partial: Path) -> None:
+def delete(partial: Path) -> None:
     partial.unlink(missing_ok=True)
-    validator_file(partial).unlink(missing_ok=True)
+    sibling(partial, ".validator").unlink(missing_ok=True)
 
 
 def reason_of(error: BaseException) -> str:
-    """Why a connection failed: the operating system's word for it, which the libraries wrap several times."""
+    """Why a connection failed: the operating system's message, which the libraries wrap several times."""
     if isinstance(error, requests.Timeout | urllib3.exceptions.TimeoutError):
         return f"no answer within {TIMEOUT_SECONDS:g} s"
     while inner := error.__cause__ or error.__context__:
@@ -241,7 +237,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def checksum_of(path: Path, like: str) -> str:
-    """The checksum of a file, by the same algorithm as `like`: "md5:..." or "sha256:..."."""
+    """Compute the checksum of a file by the same algorithm as `like`, "md5:..." or "sha256:..."."""
     algorithm = like.partition(":")[0]
     digest = hashlib.new(algorithm)
     with open(path, "rb") as file:
@@ -251,11 +247,11 @@ def checksum_of(path: Path, like: str) -> str:
 
 
 def require_verified(path: Path, remote: RemoteFile) -> None:
-    """Verify a file that is there, unless this has been done and the file has not been touched since.
+    """Verify the checksum of an existing file, unless that was done before and the file has not changed since.
 
-    Raises: UserError if it is another file; it is left alone, because it may not have come from us.
+    Raises UserError if it is another file, which is not deleted because it may not be ours.
     """
-    if text_or_nothing(verified_file(path)) == verification(path, remote):
+    if read_if_exists(sibling(path, ".verified")) == verification(path, remote):
         return
     found = checksum_of(path, remote.checksum)
     if found != remote.checksum:
@@ -267,18 +263,14 @@ def require_verified(path: Path, remote: RemoteFile) -> None:
 
 
 def remember_verified(path: Path, remote: RemoteFile) -> None:
-    verified_file(path).write_text(verification(path, remote), encoding="utf-8")
+    sibling(path, ".verified").write_text(verification(path, remote), encoding="utf-8")
 
 
 def verification(path: Path, remote: RemoteFile) -> str:
-    """What is remembered of a verified file: reading its length and its time is free, reading gigabytes is not."""
+    """Its checksum, length and modification time: comparing these is faster than reading gigabytes again."""
     return f"{remote.checksum} {path.stat().st_size} {path.stat().st_mtime_ns}"
 
 
-def verified_file(path: Path) -> Path:
-    return path.with_name(path.name + ".verified")
-
-
-def text_or_nothing(path: Path) -> str:
-    """The text of a small file of ours; "" if it is not there."""
+def read_if_exists(path: Path) -> str:
+    """Read one of our small files; "" if it does not exist."""
     return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""

@@ -1,17 +1,17 @@
-"""A prepared corpus: a directory from which training takes ids as they are, without reading or tokenizing text.
+"""A prepared corpus: a directory with ids on disk, which training reads without reading or tokenizing text.
 
-    train.en, train.de, ...      the text, one sentence a line: cleaned for training, validation and test as they were
+    train.en, train.de, ...      the text, one sentence on each line: cleaned for training, else (val, test) unchanged
     tokenizer.model              one vocabulary for both languages
-    train.source.ids.npy         (tokens,) uint16, or int32 for a vocabulary that needs it: all sentences, each with EOS
+    train.source.ids.npy         (tokens,) uint16, or int32 for a large vocabulary: all sentences, each with EOS
     train.source.offsets.npy     (pairs + 1,) int64: where in the ids each sentence begins, see `batches.Sequences`
-    train.target.*.npy           the same of the other side; val.* likewise
+    train.target.*.npy           the same for the other side; val.* likewise
     train.lines.npy              (pairs,) int64: the line of each pair in train.en and train.de, from 1
-    manifest.json                what all of this is: written last, so that a directory with a manifest is whole
-    stages.json                  which stages of the preparation are done, and from what (`preparation`)
+    manifest.json                a description of all this: it is written last, so a directory that has one is complete
+    stages.json                  which stages of the preparation are done, and what they were made from (`stages`)
 
-The arrays are opened as memory maps: 36 million pairs need no memory but that of the pages a batch touches, and the
-operating system keeps those that are used. Opening checks the size of every file, not its content; the checksum of the
-ids is the manifest's. Ids that cannot be are noticed when they are read for a batch.
+The arrays are opened as memory maps: 36 million pairs take no memory except for the pages that a batch reads, which the
+operating system caches. Opening checks the size of every file but not its content, and takes the checksum of the ids
+from the manifest. Impossible ids are found when a batch reads them.
 """
 
 import json
@@ -34,10 +34,10 @@ FORMAT = 1
 MANIFEST, STAGES, TOKENIZER = "manifest.json", "stages.json", "tokenizer.model"
 SPLITS = ("train", "val")
 MADE_BY = "scratchformer data"
-"""The mark of our JSON files; it stands at their beginning, where even a file that was cut short has it."""
+"""Marks our JSON files; it stands at the beginning, where even a truncated file has it."""
 
-MEND = "remove it and prepare the text again"
-"""What helps against a damaged file: one of the right size would pass for one that is done, if it stayed."""
+HOW_TO_REPAIR = "remove it and prepare the text again"
+"""For a damaged file, which must be removed first because the preparation might take it for a finished one."""
 
 CHUNK_BYTES = 2**24
 CHUNK_IDS = CHUNK_BYTES // 4
@@ -45,8 +45,13 @@ CHUNK_IDS = CHUNK_BYTES // 4
 
 @dataclass(frozen=True)
 class SplitCounts:
-    """The encoded pairs of one split: those left out for a blank side or for their length, tokens (EOS counted), the
-    longest side of a pair, and the share of UNK among the tokens that are not EOS."""
+    """Counts of the encoded pairs of one split.
+
+    empty, longer     pairs left out because a side is blank, or because they are too long
+    ..._tokens        EOS included
+    longest           tokens of the longest side of a pair
+    unk_share         share of UNK among the tokens other than EOS
+    """
 
     pairs: int
     empty: int
@@ -58,7 +63,7 @@ class SplitCounts:
 
     @property
     def mean_lengths(self) -> tuple[float, float]:
-        """In tokens, EOS counted: source, target."""
+        """Source and target tokens in a pair, EOS included."""
         return self.source_tokens / self.pairs, self.target_tokens / self.pairs
 
 
@@ -66,16 +71,16 @@ class SplitCounts:
 class Manifest:
     """What a prepared directory holds, and where it came from.
 
-    dataset        the name of a public data set; "" for files of one's own
+    dataset        the name of a public data set; "" for the user's own files
     languages      source, target
     vocab_size     pieces of the tokenizer
-    byte_fallback  whether it spells unknown characters as bytes
-    options        of the preparation: the others
+    byte_fallback  whether the tokenizer encodes unknown characters as bytes
+    options        the other options of the preparation
     clean          the report of the cleaning: lines and reasons by part, duplicates, overlap with held-out text
     splits         "train" and, if there is validation text, "val"
     ids_crc32      CRC-32 of all ids as int32: source and target of train, then of val
     files          name -> bytes and CRC-32
-    versions       of what has made it
+    versions       of the packages that made the files
     format, made_by    `FORMAT`, `MADE_BY`
     """
 
@@ -94,11 +99,11 @@ class Manifest:
 
     @property
     def longest(self) -> int:
-        """Tokens of the longest pair of all splits."""
+        """Tokens of the longest pair in all splits."""
         return max(split.longest for split in self.splits.values())
 
     def summary(self) -> str:
-        """Two or three lines for people."""
+        """Two or three lines for the user."""
         total, train = self.clean["total"], self.splits["train"]
         mean_source, mean_target = train.mean_lengths
         lines = [
@@ -120,8 +125,8 @@ class Manifest:
 
     @classmethod
     def from_json(cls, text: str) -> "Manifest":
-        """Raises: ValueError, TypeError or KeyError if it is not what `to_json` writes; UserError if it is of another
-        version of the format."""
+        """Raises UserError if it has another version of the format; ValueError, TypeError, KeyError or AttributeError
+        if it is not something that `to_json` writes."""
         values = json.loads(text)
         if values["format"] != FORMAT:
             raise UserError(f"format {values['format']}, where this version reads {FORMAT}: prepare the text again")
@@ -141,12 +146,12 @@ class Manifest:
             _require_counts({name: kept[name] for name in ("bytes", "crc32")})
         source, target = values["languages"]
         if not (isinstance(source, str) and isinstance(target, str)):
-            raise ValueError("languages that are no names")
+            raise ValueError("languages that are not text")
         return cls(**values | {"languages": (source, target), "splits": splits})
 
 
 def _require_counts(counts: dict[str, Any], least: int = 0) -> None:
-    """Raises: ValueError if one of them is not an integer, or is less than `least`."""
+    """Raises ValueError if a count is not an integer, or is less than `least`."""
     for name, count in counts.items():
         if type(count) is not int or count < least:  # True is an int, too
             raise ValueError(f"{name} is {count!r}")
@@ -156,10 +161,11 @@ def _require_counts(counts: dict[str, Any], least: int = 0) -> None:
 
 
 def is_prepared(directory: Path) -> bool:
-    """Whether a preparation has made this directory, or has begun to: others may have a manifest.json, too.
+    """Whether a preparation has made this directory, or has begun to; other programs write a manifest.json, too.
 
-    Our mark is looked for in the bytes, so that it is found in a damaged file as well, which must not pass for a
-    stranger's. Raises: UserError if a file cannot be read.
+    The search for our mark is one for bytes, so that a damaged file of ours is still recognized as ours.
+
+    Raises UserError if a file cannot be read.
     """
     return any(_has_mark(directory / name) for name in (MANIFEST, STAGES))
 
@@ -175,47 +181,46 @@ def _has_mark(path: Path) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class StoredSequences(Sequences):
-    """Sequences of a file, checked when they are read for a batch: nobody has looked at all of them before."""
+    """Sequences in a file. Ids are checked when a batch reads them: checking all of them first takes too long."""
 
     path: Path
     vocab_size: int
 
     def padded(self, indices: np.ndarray) -> np.ndarray:
-        """As that of `Sequences`. Raises: UserError if an id is not in the vocabulary, or is that of padding."""
+        """As `Sequences.padded`. Raises UserError if an id is not in the vocabulary, or is that of padding."""
         rows = super().padded(indices)
         n_ids = np.sum(self.offsets[indices + 1] - self.offsets[indices])
         if rows.min() < 0 or rows.max() >= self.vocab_size or np.count_nonzero(rows != PAD) != n_ids:
-            raise UserError(f"{self.path}: damaged, it holds ids that are none of a sentence: {MEND}")
+            raise UserError(f"{self.path}: damaged, it holds ids that cannot occur in a sentence: {HOW_TO_REPAIR}")
         return rows
 
 
 class PreparedCorpus:
-    """A prepared directory, open.
+    """An open prepared directory.
 
-    Raises: UserError if it is not whole: no manifest, a damaged one, or a file whose size is not the manifest's.
+    Raises UserError if the manifest is missing or damaged, or if a file is missing or differs from it in size.
     """
 
     def __init__(self, directory: Path):
         self.directory = directory
         self.manifest = read_manifest(directory)
-        for name, kept in self.manifest.files.items():
-            self._require_size(name, kept["bytes"])
-
-    def _require_size(self, name: str, n_bytes: int) -> None:
-        path = self.directory / name
-        try:
-            found = path.stat().st_size
-        except OSError as error:
-            raise UserError(f"{path}: {error.strerror}; {MANIFEST} names this file: prepare the text again") from None
-        if found != n_bytes:
-            raise UserError(f"{path}: {found} bytes, but {n_bytes} in {MANIFEST}: prepare the text again")
+        for name, expected in self.manifest.files.items():
+            path, n_bytes = directory / name, expected["bytes"]
+            try:
+                found = path.stat().st_size
+            except OSError as error:
+                raise UserError(
+                    f"{path}: {error.strerror}; {MANIFEST} names this file: prepare the text again"
+                ) from None
+            if found != n_bytes:
+                raise UserError(f"{path}: {found} bytes, but {n_bytes} in {MANIFEST}: prepare the text again")
 
     def tokenizer(self) -> Tokenizer:
-        """Raises: UserError if it is damaged."""
+        """Load the tokenizer. Raises UserError if it is damaged."""
         path = self.directory / TOKENIZER
         tokenizer = Tokenizer.load(path)
         if zlib.crc32(tokenizer.serialized) != self.manifest.files[TOKENIZER]["crc32"]:
-            raise UserError(f"{path}: damaged, its checksum is not that in {MANIFEST}: {MEND}")
+            raise UserError(f"{path}: damaged, its checksum is not that in {MANIFEST}: {HOW_TO_REPAIR}")
         return tokenizer
 
     def has(self, split: str) -> bool:
@@ -225,11 +230,11 @@ class PreparedCorpus:
         return ParallelFiles(*(self.directory / f"{split}.{language}" for language in self.manifest.languages))
 
     def pairs(self, split: str, max_length: int) -> EncodedPairs:
-        """The ids of "train" or "val" as memory maps, for batches of pairs of up to `max_length` tokens.
+        """Open the ids of "train" or "val" as memory maps, for batches of pairs of up to `max_length` tokens.
 
-        The `max_length` of the pairs is that of the preparation, since this is what has left out the longer ones.
+        The `max_length` of what is returned is that of the preparation, which has dropped the longer pairs.
 
-        Raises: UserError if a pair is longer than `max_length` tokens, or if the arrays do not belong together.
+        Raises UserError if a pair is longer than `max_length` tokens, or if the arrays do not fit together.
         """
         if self.manifest.longest > max_length:
             raise UserError(
@@ -249,7 +254,9 @@ class PreparedCorpus:
         ids, offsets = self._array(f"{name}.ids.npy"), self._array(f"{name}.offsets.npy")
         sequences = StoredSequences(ids, offsets, self.directory / f"{name}.ids.npy", self.manifest.vocab_size)
         if sequences.offsets[0] != 0 or sequences.offsets[-1] != len(sequences.ids) or sequences.lengths.min() < 1:
-            raise UserError(f"{self.directory / name}.offsets.npy: damaged, it does not fit {name}.ids.npy: " f"{MEND}")
+            raise UserError(
+                f"{self.directory / name}.offsets.npy: damaged, it does not fit {name}.ids.npy: {HOW_TO_REPAIR}"
+            )
         return sequences
 
     def _array(self, name: str) -> np.ndarray:
@@ -257,21 +264,21 @@ class PreparedCorpus:
         try:
             array = np.load(path, mmap_mode="r", allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
-            raise UserError(f"{path}: damaged: {in_one_line(error)}: {MEND}") from None
+            raise UserError(f"{path}: damaged: {in_one_line(error)}: {HOW_TO_REPAIR}") from None
         if array.ndim != 1 or array.dtype.kind not in "iu" or len(array) == 0:
-            raise UserError(f"{path}: damaged: {array.dtype} of shape {array.shape}: {MEND}")
-        return np.asarray(array)  # a memmap object of its own would cost time at every look
+            raise UserError(f"{path}: damaged: {array.dtype} of shape {array.shape}: {HOW_TO_REPAIR}")
+        return np.asarray(array)  # indexing a plain array is faster than indexing np.memmap
 
 
 def read_manifest(directory: Path) -> Manifest:
-    """Raises: UserError if there is none, or no sound one."""
+    """Read the manifest of a directory. Raises UserError if it is missing or damaged."""
     path = directory / MANIFEST
     try:
         return Manifest.from_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UserError(
             f"{directory}: its preparation is not finished, since there is no {MANIFEST}: "
-            "give the scratchformer data command that it was begun with, or one that comes to its end"
+            "run the scratchformer data command that began it again, or another one to its end"
         ) from None
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from None
@@ -286,7 +293,7 @@ def read_manifest(directory: Path) -> Manifest:
 
 @contextmanager
 def growing_array(path: Path, dtype: np.dtype) -> Iterator["GrowingArray"]:
-    """A new .npy file, whole or not at all as `whole_file`. Raises: UserError if it cannot be written."""
+    """Open a new .npy file, written atomically as by `whole_file`. Raises UserError if it cannot be written."""
     with whole_file(path) as file:
         array = GrowingArray(file, dtype)
         yield array
@@ -294,7 +301,7 @@ def growing_array(path: Path, dtype: np.dtype) -> Iterator["GrowingArray"]:
 
 
 class GrowingArray:
-    """A one-dimensional array on disk, written piece by piece; `size` is that of the pieces so far."""
+    """A one-dimensional array on disk, written piece by piece; `size` counts the values so far."""
 
     def __init__(self, file: BinaryIO, dtype: np.dtype):
         self.file = file
@@ -303,20 +310,20 @@ class GrowingArray:
         self.write_header()
 
     def write_header(self) -> None:
-        """NumPy leaves room in it, so that it takes as many bytes for every size."""
+        """Write or overwrite the header; NumPy pads it, so its length does not depend on the size."""
         self.file.seek(0)
         header = {"descr": np.lib.format.dtype_to_descr(self.dtype), "fortran_order": False, "shape": (self.size,)}
         np.lib.format.write_array_header_1_0(self.file, header)
 
     def append(self, values: np.ndarray) -> None:
-        """Raises: TypeError if they are of a kind that does not fit, such as signed numbers into an unsigned array."""
+        """Write values (n,). Raises TypeError if their dtype does not fit, such as signed into unsigned."""
         self.file.write(values.astype(self.dtype, casting="same_kind").tobytes())
         self.size += values.size
 
 
 @contextmanager
 def sequences_file(out: Path, name: str, dtype: np.dtype) -> Iterator["SequencesFile"]:
-    """New files NAME.ids.npy and NAME.offsets.npy, whole or not at all."""
+    """Open new files NAME.ids.npy and NAME.offsets.npy, written atomically."""
     with growing_array(out / f"{name}.ids.npy", dtype) as ids, growing_array(
         out / f"{name}.offsets.npy", np.dtype(np.int64)
     ) as offsets:
@@ -337,7 +344,7 @@ class SequencesFile:
 
 
 def crc32_of_file(path: Path) -> int:
-    """CRC-32 of a file's bytes, read piece by piece."""
+    """Compute the CRC-32 of a file, reading it piece by piece."""
     crc = 0
     with open(path, "rb") as file:
         while chunk := file.read(CHUNK_BYTES):
@@ -346,7 +353,7 @@ def crc32_of_file(path: Path) -> int:
 
 
 def crc32_of_ids(ids: np.ndarray, crc: int = 0) -> int:
-    """Go on with a CRC-32 over ids (tokens,) as they would be in memory, int32, converted piece by piece."""
+    """Continue the CRC-32 `crc` over ids (tokens,) as int32, converting them piece by piece."""
     for start in range(0, len(ids), CHUNK_IDS):
         crc = zlib.crc32(np.ascontiguousarray(ids[start : start + CHUNK_IDS], dtype=np.int32).data, crc)
     return crc

@@ -1,7 +1,7 @@
-"""How do the files of an archive come to the disk, and nothing else of it?
+"""Unpack chosen files of an archive, and turn WMT's SGML files into plain text.
 
-Members are streamed one after the other, and only those that are wanted are written: under a temporary name first, so
-that a file is there whole or not at all. An archive comes from a network, so it is not trusted with paths.
+Members are read one after the other, and only the wanted ones are written, each atomically. An archive comes from the
+network, so its paths are not trusted.
 """
 
 import gzip
@@ -19,14 +19,14 @@ from scratchformer.files import make_directory, whole_file
 from scratchformer.text.corpora import cannot_read
 
 DAMAGED = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError)
-"""What reading an archive ends with when it is damaged or truncated."""
+"""Exceptions for a damaged or truncated archive."""
 
 
 def unpack(archive: Path, members: Collection[str], directory: Path) -> None:
-    """Write these members of a tar archive (plain or gzipped) below `directory`; those that are there stay as they are.
+    """Write these members of a tar archive (plain or gzipped) below `directory`, except those that exist already.
 
-    Raises: UserError if a member is missing or no regular file, if a path leads out of the directory, if the archive
-        holds a device or a link that leads out, if it is damaged, or if the disk is full.
+    Raises UserError if a member is missing or not a regular file, if a path leads out of the directory, if the archive
+    contains a device or a link that leads out, if it is damaged, or if the disk is full.
     """
     missing = {member for member in members if not (directory / member).exists()}
     if not missing:
@@ -52,13 +52,13 @@ def unpack(archive: Path, members: Collection[str], directory: Path) -> None:
 
 
 def require_harmless(member: tarfile.TarInfo, archive: Path, directory: Path) -> None:
-    """Raises: UserError if the member would reach beyond the directory.
+    """Raises UserError if unpacking this member could write outside the directory.
 
-    Only regular files with names of our own are ever written. But an archive that holds anything else of this kind is
-    not the one we know.
+    We only ever write regular files under names that we know. But an archive with such a member is not the one that we
+    expect.
     """
     path = PurePosixPath(member.name)
-    if path.is_absolute() or ".." in path.parts:  # the filter would mend some of these
+    if path.is_absolute() or ".." in path.parts:  # tarfile's filter would correct some of these
         raise UserError(f"{archive}: refused, because {member.name} leads out of the directory")
     if not hasattr(tarfile, "data_filter"):  # before Python 3.10.12 and 3.11.4
         return
@@ -80,10 +80,12 @@ def write_member(tar: tarfile.TarFile, member: tarfile.TarInfo, archive: Path, p
 
 
 def text_of_sgml(sgml: Path, path: Path) -> None:
-    """Write the segments of one of WMT's SGML files to `path`, one a line, as sacreBLEU does: without the spaces around
-    them, runs of spaces made one, and nothing else changed. Nothing is done if `path` is there.
+    """Write the segments of one of WMT's SGML files to `path`, one on each line, unless `path` exists.
 
-    The files are no real SGML; each <seg> has a line to itself. Raises: UserError if there is none.
+    As in sacreBLEU, spaces around a segment are removed, a run of spaces becomes one, and nothing else changes. The
+    files are not real SGML: each <seg> has a line to itself.
+
+    Raises UserError if the file cannot be read or has no segments.
     """
     if path.exists():
         return

@@ -161,7 +161,7 @@ def test_an_archive_that_was_damaged_on_disk(small, fetched, refused, tmp_path):
 def test_the_room_is_counted_before_the_download(name, room, server, tmp_path, monkeypatch):
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(datasets.shutil, "disk_usage", lambda path: usage._replace(free=int(room)))
-    with pytest.raises(UserError, match=r"not enough room on this disk: [\d.]+ GB needed, [\d.]+ GB free"):
+    with pytest.raises(UserError, match=r"not enough space on this disk: [\d.]+ GB needed, [\d.]+ GB free"):
         fetch(DATASETS[name], tmp_path / "out", server.url, print)
     assert server.received == []
 
@@ -180,7 +180,7 @@ def test_the_room_of_a_partial_download_counts(small, refused, server, tmp_path,
     )
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(datasets.shutil, "disk_usage", lambda path: usage._replace(free=needed - 1))
-    assert "not enough room" in refused(small)
+    assert "not enough space" in refused(small)
     name = small.train[0].source.origin.name
     (tmp_path / "out" / "downloads" / f"{name}.partial").write_bytes(b"x")
     assert "checksum" in refused(small)  # there is room: it was loaded

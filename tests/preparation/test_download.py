@@ -219,7 +219,7 @@ def test_a_failure_that_stays_is_the_end(server, refused, tmp_path, fault):
     server.always = fault
     said = refused()
     assert len(server.received) == N_PAUSES + 2
-    assert f"given up after {N_PAUSES + 2} attempts, run the command again to go on" in said and "file.tgz" in said
+    assert f"given up after {N_PAUSES + 2} attempts, run the command again to resume" in said and "file.tgz" in said
     assert partial(tmp_path) == CONTENT[:1000]
 
 
