@@ -82,8 +82,7 @@ class Log(NamedTuple):
 
 
 STEP_NUMBERS = (
-    *("step", "epoch", "index", "loss", "learning_rate"),
-    *("source_tokens", "target_tokens", "positions", "all_target_tokens", "seconds"),
+    "step epoch index loss learning_rate source_tokens target_tokens positions all_target_tokens seconds".split()
 )
 POSITIVE = {"step", "source_tokens", "target_tokens", "positions", "perplexity"}
 
@@ -184,8 +183,16 @@ def preset_label(name: str) -> str:
 # Deviations -----------------------------------------------------------------------------------------------------------
 
 AFFECT_THE_RESULT = {
-    *("training.steps", "training.max_tokens", "training.patience", "training.precision", "training.gradient_dtype"),
-    *("training.save_every", "training.average_last", "decoding.beam", "decoding.alpha", "decoding.extra_length"),
+    "training.steps",
+    "training.max_tokens",
+    "training.patience",
+    "training.precision",
+    "training.gradient_dtype",
+    "training.save_every",
+    "training.average_last",
+    "decoding.beam",
+    "decoding.alpha",
+    "decoding.extra_length",
 }
 """Settings of `config.MAY_CHANGE` that influence how good the translations become."""
 
