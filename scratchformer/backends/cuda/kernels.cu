@@ -1,16 +1,16 @@
-// Operations of nn/ops.py as CUDA kernels: what takes several passes over memory there takes one here.
+// The operations of nn/ops.py as CUDA kernels. Each passes over memory once where the reference passes several times.
 //
-// T is how activations and weights are stored: float, __half or __nv_bfloat16. Arithmetic is in float everywhere, and
-// gradients of weights and Adam's state are float. Sums have a fixed order and nothing is atomic, so that two runs are
-// equal bit for bit.
+// T is the type of activations and weights: float, __half or __nv_bfloat16. Arithmetic is always in float; gradients of
+// weights and Adam's moments are float. Sums have a fixed order and no operation is atomic, so two runs give the same
+// bits.
 //
-// A warp is 32 threads that can read each other's registers (__shfl_sync); threadIdx.x is the place in the warp, the
-// lane, wherever a warp works on a row, and threadIdx.y says which of the block's warps it is. Neighbouring lanes read
-// neighbouring numbers: that is how memory is quick.
+// A warp is 32 threads that can read each other's registers (__shfl_sync). Where a warp works on a row, threadIdx.x is
+// the lane, the thread's number within the warp, and threadIdx.y is the warp's number within the block. Neighbouring
+// lanes read neighbouring numbers, so that their memory accesses are combined.
 //
-// Each kernel bears the name of the operation it stands for; arguments that no comment explains are that operation's.
+// Each kernel has the name of its operation. Arguments without a comment have the same meaning as there.
 
-#ifndef ON_CPU                                      // the tests compile this file for the CPU, with their own definitions
+#ifndef ON_CPU  // tests compile this file for the CPU with their own definitions
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #endif
@@ -19,26 +19,26 @@ typedef unsigned long long u64;
 typedef long long i64;
 
 constexpr int WARP = 32;
-constexpr unsigned ALL = 0xffffffffu;               // the lanes that take part: all
-constexpr float NOTHING = -3.4e38f;                 // below every score
+constexpr unsigned ALL = 0xffffffffu;  // mask of participating lanes
+constexpr float NOTHING = -3.4e38f;  // below every score
 
 template <typename T> __device__ float get(const T* p, i64 i) { return (float)p[i]; }
 template <typename T> __device__ void put(T* p, i64 i, float value) { p[i] = (T)value; }
 
-// What all lanes bring, added up or the largest of it; every lane gets it.
+// Sum and maximum over the lanes of a warp; every lane gets the result.
 __device__ float warp_sum(float value) {
-    for (int far = WARP / 2; far > 0; far /= 2) value += __shfl_xor_sync(ALL, value, far);
+    for (int offset = WARP / 2; offset > 0; offset /= 2) value += __shfl_xor_sync(ALL, value, offset);
     return value;
 }
 
 __device__ float warp_max(float value) {
-    for (int far = WARP / 2; far > 0; far /= 2) value = fmaxf(value, __shfl_xor_sync(ALL, value, far));
+    for (int offset = WARP / 2; offset > 0; offset /= 2) value = fmaxf(value, __shfl_xor_sync(ALL, value, offset));
     return value;
 }
 
-// Dropout: the bits of nn/dropout.py, drawn anew wherever they are needed ---------------------------------------------
+// Dropout: the bits of nn/dropout.py, drawn again wherever they are needed --------------------------------------------
 
-// Philox4x64-10. Word w of block b decides on units 16 b + 4 w to 16 b + 4 w + 3, with 16 bits each, as in NumPy.
+// Philox4x64-10. Word w of block b has 16 bits for each of the units 16 b + 4 w to 16 b + 4 w + 3, as in NumPy.
 __device__ void philox(u64 block, u64 seed, u64 step, u64 shard, u64 site, u64* words) {
     u64 c0 = block + 1, c1 = step, c2 = shard, c3 = 0, k0 = seed, k1 = site;
     for (int round = 0; round < 10; round++) {
@@ -58,16 +58,16 @@ __device__ bool is_kept(const u64* words, int unit, int threshold) {
     return (int)(words[unit / 4] >> unit % 4 * 16 & 0xffff) >= threshold;
 }
 
-constexpr int STRETCH = 16 * WARP;                  // units that a warp draws for at once: 16 a lane
+constexpr int DROPOUT_CHUNK = 16 * WARP;  // units that a warp draws for at a time, 16 for each lane
 
-// The mask for STRETCH units from `first` on. factor(k) is what unit first + 32 k + lane is multiplied by: 0, or `scale` if
-// it is kept. With a threshold of 0 all are, nothing is drawn, and the factor is 1.
+// The mask for DROPOUT_CHUNK units from `first` on. factor(k) is the factor for unit first + 32 k + lane: `scale` if it
+// is kept, otherwise 0. With a threshold of 0 nothing is drawn and all factors are 1.
 struct Dropout {
     int threshold;
     float scale;
     u64 seed, step, shard, site;
     i64 first;
-    unsigned kept;                                  // of units first + 16 lane to first + 16 lane + 15, a bit each
+    unsigned kept;  // a bit for each of the units first + 16 lane to first + 16 lane + 15
 
     __device__ void draw(i64 from) {
         first = from;
@@ -82,7 +82,7 @@ struct Dropout {
         if (threshold == 0) return 1;
         int lane = threadIdx.x;
         if (first % 16 == 0) return __shfl_sync(ALL, kept, 2 * k + lane / 16) >> lane % 16 & 1 ? scale : 0;
-        return draw_one(first + k * WARP + lane);   // where draws do not begin: each lane draws for itself
+        return draw_one(first + k * WARP + lane);  // first is not a multiple of 16: each lane draws its own unit
     }
 
     __device__ __noinline__ float draw_one(i64 unit) const {
@@ -95,21 +95,22 @@ struct Dropout {
 #define DROPOUT int threshold, float keep_scale, u64 seed, u64 step, u64 shard, u64 site
 #define DRAWING {threshold, keep_scale, seed, step, shard, site, 0, 0}
 
-// A warp takes STRETCH of the n units.
+// One warp for each DROPOUT_CHUNK of the n units.
 template <typename T>
 __global__ void dropout(const T* x, T* y, i64 n, DROPOUT) {
-    i64 first = ((i64)blockIdx.x * blockDim.y + threadIdx.y) * STRETCH;
+    i64 first = ((i64)blockIdx.x * blockDim.y + threadIdx.y) * DROPOUT_CHUNK;
     Dropout drop = DRAWING;
     drop.draw(first);
     for (int k = 0; k < 16; k++) {
         i64 i = first + k * WARP + threadIdx.x;
-        float factor = drop.factor(k);              // all lanes take part in this
+        float factor = drop.factor(k);  // all lanes must call this
         if (i < n) put(y, i, get(x, i) * factor);
     }
 }
 
-// Residual and normalisation: a warp a row. A lane holds columns lane, lane + 32, ... in registers, STEPS of them, which
-// must be enough for D; STEPS is a multiple of 16. Loops over them are unrolled: only so is each place a register.
+// Residual and normalisation: one warp for each row. A lane holds STEPS numbers in registers, in the columns lane,
+// lane + 32, ... STEPS is a multiple of 16, and 32 STEPS is at least D. Loops over the steps are unrolled, because only
+// then each array element can be a register.
 #define EACH_STEP _Pragma("unroll") for (int s = 0; s < STEPS; s++)
 
 // y = gamma n + beta, n = (z - mean(z)) / sqrt(variance(z) + eps), z = x + dropout(update). Without an update, z = x.
@@ -117,13 +118,13 @@ template <typename T, int STEPS>
 __global__ void add_norm(const T* x, const T* update, const T* gamma, const T* beta, T* y, T* normalized,
                          float* inverse_std, int rows, int D, float eps, DROPOUT) {
     i64 row = (i64)blockIdx.x * blockDim.y + threadIdx.y, begin = row * D;
-    if (row >= rows) return;                        // a whole warp leaves
+    if (row >= rows) return;  // for the whole warp
     Dropout drop = DRAWING;
     float z[STEPS], sum = 0, squares = 0;
     EACH_STEP {
         int c = s * WARP + threadIdx.x;
         if (s % 16 == 0) drop.draw(begin + s * WARP);
-        float factor = drop.factor(s % 16);         // all lanes take part in this
+        float factor = drop.factor(s % 16);  // all lanes must call this
         z[s] = c < D ? get(x, begin + c) + (update ? get(update, begin + c) * factor : 0) : 0;
         sum += z[s];
     }
@@ -143,11 +144,11 @@ __global__ void add_norm(const T* x, const T* update, const T* gamma, const T* b
     if (threadIdx.x == 0) inverse_std[row] = factor;
 }
 
-// Warp w takes rows w, w + warps, ... and leaves its shares of dgamma and dbeta in row w of `shares` (warps, 2 D), which
-// are then added up by a product with ones. dupdate may be nothing.
+// Warp w works on rows w, w + warps, ... and writes its partial sums of dgamma and dbeta to row w of partial_sums
+// (warps, 2 D). A product with ones adds them up afterwards. dupdate may be null.
 template <typename T, int STEPS>
 __global__ void add_norm_backward(const T* dy, const T* normalized, const float* inverse_std, const T* gamma, T* dx,
-                                  T* dupdate, float* shares, int rows, int D, int warps, DROPOUT) {
+                                  T* dupdate, float* partial_sums, int rows, int D, int warps, DROPOUT) {
     i64 warp = (i64)blockIdx.x * blockDim.y + threadIdx.y;
     if (warp >= warps) return;
     Dropout drop = DRAWING;
@@ -177,15 +178,15 @@ __global__ void add_norm_backward(const T* dy, const T* normalized, const float*
     EACH_STEP {
         int c = s * WARP + threadIdx.x;
         if (c < D) {
-            shares[warp * 2 * D + c] = dgamma[s];
-            shares[(warp * 2 + 1) * D + c] = dbeta[s];
+            partial_sums[warp * 2 * D + c] = dgamma[s];
+            partial_sums[(warp * 2 + 1) * D + c] = dbeta[s];
         }
     }
 }
 
-// Linear and ReLU -------------------------------------------------------------------------------------------------------
+// Linear and ReLU -----------------------------------------------------------------------------------------------------
 
-// y += bias in every row; a thread a column, blockIdx.y a row.
+// y += bias in every row. One thread for each column; blockIdx.y is the first row.
 template <typename T>
 __global__ void add_bias(T* y, const T* bias, int rows, int columns) {
     int column = blockIdx.x * blockDim.x + threadIdx.x;
@@ -200,7 +201,7 @@ __global__ void relu_backward(const T* dy, const T* y, T* dx, i64 n) {
     if (i < n) put(dx, i, get(y, i) > 0 ? get(dy, i) : 0);
 }
 
-// Attention: a warp a row of scores, those of one query; there are B heads_and_queries of them --------------------------
+// Attention: one warp for each row of scores, those of one query; B heads_and_queries rows ----------------------------
 
 template <typename T>
 __global__ void masked_softmax(const T* scores, T* weights, const int* key_lengths, int rows, int heads_and_queries,
@@ -232,17 +233,17 @@ __global__ void masked_softmax_backward(const T* dweights, const T* weights, T* 
             scale * get(weights, row * keys + key) * (get(dweights, row * keys + key) - along));
 }
 
-// Rows and words: a block a row -----------------------------------------------------------------------------------------
+// Rows and words: one block for each row ------------------------------------------------------------------------------
 
 template <typename T>
-__global__ void take_rows(const T* x, const int* index, T* rows, int D) {
+__global__ void gather_rows(const T* x, const int* index, T* rows, int D) {
     i64 from = (i64)index[blockIdx.x] * D, to = (i64)blockIdx.x * D;
     for (int column = threadIdx.x; column < D; column += blockDim.x) rows[to + column] = x[from + column];
 }
 
-// Into a dx of zeros.
+// dx must be zero.
 template <typename T>
-__global__ void take_rows_backward(const T* drows, const int* index, T* dx, int D) {
+__global__ void gather_rows_backward(const T* drows, const int* index, T* dx, int D) {
     i64 from = (i64)blockIdx.x * D, to = (i64)index[blockIdx.x] * D;
     for (int column = threadIdx.x; column < D; column += blockDim.x) dx[to + column] = drows[from + column];
 }
@@ -254,12 +255,12 @@ __global__ void embedding(const int* ids, const T* E, T* x, int D, float scale) 
         put(x, (i64)blockIdx.x * D + column, id == 0 ? 0 : get(E, (i64)id * D + column) * scale);
 }
 
-// Word words[x] stands in rows[starts[x]] to rows[starts[x + 1] - 1] of dx. Block (x, y) adds these up in columns 32 y to
-// 32 y + 31; its warps share the rows, of which a frequent word has thousands.
+// The gradient of words[x] is the sum of the rows rows[starts[x]] to rows[starts[x + 1] - 1] of dx. Block (x, y) adds
+// them up in columns 32 y to 32 y + 31. Its warps share the rows, since a frequent word has thousands.
 template <typename T>
 __global__ void embedding_backward(const T* dx, const int* words, const int* starts, const int* rows, float* dE, int D,
                                    float scale) {
-    __shared__ float sum_of[WARP][WARP];            // of each warp, in each column
+    __shared__ float sum_of[WARP][WARP];  // [warp][column]
     int column = blockIdx.y * WARP + threadIdx.x, end = starts[blockIdx.x + 1];
     float sum = 0;
     if (column < D)
@@ -272,17 +273,17 @@ __global__ void embedding_backward(const T* dx, const int* words, const int* sta
     dE[(i64)words[blockIdx.x] * D + column] += sum * scale;
 }
 
-// Loss: a block a row of logits ------------------------------------------------------------------------------------------
+// Loss: one block for each row of logits ------------------------------------------------------------------------------
 
-// The largest logit and the sum of exponentials are found in one pass; then the row is read once more, mostly from the
-// cache, and overwritten by its gradient: dlogits may be logits. With a loss scale, the gradient is multiplied by it.
+// One pass finds the largest logit and the sum of exponentials. A second pass reads the row, mostly from the cache, and
+// writes its gradient; dlogits may be logits. The gradient is multiplied by *loss_scale unless that is null.
 template <typename T>
 __global__ void cross_entropy(const T* logits, const int* targets, T* dlogits, float* losses, int V, float on_target,
-                              float everywhere, const float* loss_scale) {
-    __shared__ float highest_of[WARP], sum_of[WARP], total_of[WARP];               // of each warp
+                              float off_target, const float* loss_scale) {
+    __shared__ float highest_of[WARP], sum_of[WARP], total_of[WARP];  // [warp]
     i64 begin = (i64)blockIdx.x * V;
     int target = targets[blockIdx.x], warp = threadIdx.x / WARP, warps = blockDim.x / WARP;
-    float highest = NOTHING, sum = 0, total = 0;    // sum of exp(z - highest), sum of z, over what this thread has seen
+    float highest = NOTHING, sum = 0, total = 0;  // of this thread so far: max z, sum of exp(z - highest), sum of z
     for (int v = threadIdx.x; v < V; v += blockDim.x) {
         float z = get(logits, begin + v);
         if (z > highest) {
@@ -309,21 +310,21 @@ __global__ void cross_entropy(const T* logits, const int* targets, T* dlogits, f
         total += total_of[w];
     }
     float log_sum = highest + logf(sum), of_target = get(logits, begin + target);
-    __syncthreads();                                // all have read the target's logit: now it may be overwritten
-    // loss = -sum q log p, where q is `everywhere`, and on_target more on the target
+    __syncthreads();  // all threads have read the target's logit, which may be overwritten below
+    // loss = -sum q log p, where q is off_target, plus on_target on the target
     if (threadIdx.x == 0)
-        losses[blockIdx.x] = target == 0 ? 0 : on_target * (log_sum - of_target) + everywhere * (V * log_sum - total);
+        losses[blockIdx.x] = target == 0 ? 0 : on_target * (log_sum - of_target) + off_target * (V * log_sum - total);
     float scale = loss_scale ? *loss_scale : 1;
     for (int v = threadIdx.x; v < V; v += blockDim.x) {
-        float p = expf(get(logits, begin + v) - log_sum), q = everywhere + (v == target ? on_target : 0);
+        float p = expf(get(logits, begin + v) - log_sum), q = off_target + (v == target ? on_target : 0);
         put(dlogits, begin + v, target == 0 ? 0 : scale * (p - q));
     }
 }
 
-// Optimizer -------------------------------------------------------------------------------------------------------------
+// Optimizer -----------------------------------------------------------------------------------------------------------
 
-// mean_inplace: total *= factor / loss_scale. Each thread leaves its sum of squares in `squares`.
-__global__ void mean_inplace(float* total, double* squares, i64 n, float factor, const float* loss_scale) {
+// total *= factor / loss_scale. Each thread writes its sum of squares to `squares`.
+__global__ void divide_inplace(float* total, double* squares, i64 n, float factor, const float* loss_scale) {
     i64 thread = (i64)blockIdx.x * blockDim.x + threadIdx.x, threads = (i64)gridDim.x * blockDim.x;
     if (loss_scale) factor /= *loss_scale;
     double sum = 0;
@@ -335,10 +336,10 @@ __global__ void mean_inplace(float* total, double* squares, i64 n, float factor,
     squares[thread] = sum;
 }
 
-__device__ bool finite(const double* x) { return *x - *x == 0; }                   // a NaN for NaN and for infinities
+__device__ bool finite(const double* x) { return *x - *x == 0; }  // x - x is NaN for NaN and for infinities
 
-__global__ void adam(float* w, const float* dw, float* m, float* v, i64 n, float step_size, float beta1, float beta2,
-                     float eps, const double* norm) {
+__global__ void adam_inplace(float* w, const float* dw, float* m, float* v, i64 n, float step_size, float beta1,
+                             float beta2, float eps, const double* norm) {
     i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n || (norm && !finite(norm))) return;
     float g = dw[i];
@@ -347,7 +348,7 @@ __global__ void adam(float* w, const float* dw, float* m, float* v, i64 n, float
     w[i] -= step_size * m[i] / (sqrtf(v[i]) + eps);
 }
 
-// After a step with fp16: scale[0] is the loss scale, scale[1] counts the steps without overflow since it last changed.
+// After a step with fp16. scale[0] is the loss scale, scale[1] the number of steps since it changed without overflow.
 __global__ void adapt_loss_scale(float* scale, const double* norm, int patience) {
     if (!finite(norm)) {
         scale[0] /= 2;

@@ -1,7 +1,7 @@
-"""The kernels of kernels.cu, called by name.
+"""Launches the kernels of kernels.cu by name.
 
-CUDA takes whatever bytes it is given: a Python float would go over as a double, an array of another dtype as nonsense.
-So every argument is checked and cast by the kernel's signature, which stands in kernels.cu and nowhere else.
+CUDA does not check arguments: it would pass a Python float as a double, and misread an array of another dtype. So every
+argument is checked and cast here, according to the kernel's signature in kernels.cu.
 """
 
 from __future__ import annotations
@@ -18,14 +18,16 @@ SCALARS = {"int": np.int32, "float": np.float32, "i64": np.int64, "u64": np.uint
 FLOAT32 = np.dtype("float32")
 POINTERS = {"int": np.dtype("int32"), "float": FLOAT32, "double": np.dtype("float64")}
 C_TYPE = {"float32": "float", "float16": "__half", "bfloat16": "__nv_bfloat16"}
-"""Name of a dtype -> what T is."""
+"""Name of a dtype -> the template argument T."""
 
 STEPS = (16, 32, 64)
-"""What the second argument of templates may be: a row has up to 32 times as many numbers."""
+"""Values of the template argument STEPS: how many numbers of a row each of the 32 threads of a warp holds."""
+
+Shape = tuple[int, ...]
 
 
 class Argument(NamedTuple):
-    """kind: "T" or the C type of a scalar, or of what a pointer points to."""
+    """kind: the C type of the scalar or of the array's elements, or "T"."""
 
     kind: str
     is_pointer: bool
@@ -33,23 +35,23 @@ class Argument(NamedTuple):
 
 
 class Kernel(NamedTuple):
-    """What kernels.cu declares: template<T, STEPS>, template<T> or neither."""
+    """A kernel declared in kernels.cu. Its template parameters are (T, STEPS), (T,) or ()."""
 
     name: str
     template: tuple[str, ...]
     arguments: tuple[Argument, ...]
 
-    def instances(self, stored: str) -> list[str]:
-        """As C++ names them, where numbers are stored as the dtype of this name."""
-        if not self.template:
-            return [self.name]
-        if len(self.template) == 1:
-            return [f"{self.name}<{C_TYPE[stored]}>"]
-        return [f"{self.name}<{C_TYPE[stored]}, {steps}>" for steps in STEPS]
+    def instance(self, dtype: str, steps: int) -> str:
+        """The C++ name of the instance for T = this dtype and this number of STEPS."""
+        values = ", ".join([C_TYPE[dtype], str(steps)][: len(self.template)])
+        return f"{self.name}<{values}>" if values else self.name
+
+    def instances(self, dtype: str) -> list[str]:
+        return sorted({self.instance(dtype, steps) for steps in STEPS})
 
 
 def declared(source: str) -> dict[str, Kernel]:
-    """All kernels in CUDA C, by name. Raises ValueError for an argument of a kind that is not known."""
+    """Parse the kernels declared in CUDA source -> name -> kernel. Raises ValueError for unsupported argument types."""
     for name, text in re.findall(r"^#define (\w+) (.+)$", source, re.MULTILINE):
         source = source.replace(name, text)
     found = re.findall(r"(?:template <([^>]*)>\s*)?__global__ void (\w+)\(([^)]*)\)", source)
@@ -64,40 +66,38 @@ def declared(source: str) -> dict[str, Kernel]:
 
 
 def argument_of(text: str) -> Argument:
-    """From a declaration such as `const T* x`."""
+    """Parse the declaration of an argument, such as `const T* x`."""
     match = re.fullmatch(r"\s*(?:const )?(\w+)(\*?) (\w+)\s*", text)
     if match is None or match[1] not in ({"T", *POINTERS} if match[2] else SCALARS):
-        raise ValueError(f"kernels.cu: {text.strip()!r} is no argument that a kernel can be given")
+        raise ValueError(f"kernels.cu: {text.strip()!r} is not a supported kernel argument")
     return Argument(match[1], bool(match[2]), match[3])
 
 
-def checked(kernel: Kernel, given: tuple[Any, ...], stored: np.dtype, array_type: Any) -> list[Any]:
-    """The arguments as the kernel takes them: contiguous arrays of its dtypes or None, and NumPy scalars.
+def checked(kernel: Kernel, given: tuple[Any, ...], dtype: np.dtype, array_type: Any) -> list[Any]:
+    """Check the arguments and cast scalars -> contiguous arrays (or None) and NumPy scalars, as in the signature.
 
-    Raises TypeError for anything else.
+    dtype  for T
+    Raises TypeError if the arguments do not match the signature.
     """
     if len(given) != len(kernel.arguments):
         raise TypeError(f"{kernel.name}: {len(given)} arguments for the {len(kernel.arguments)} of its signature")
-    taken = []
+    arguments = []
     for (kind, is_pointer, name), value in zip(kernel.arguments, given):
         if not is_pointer:
-            taken.append(SCALARS[kind](value))
-        elif value is None:
-            taken.append(None)
-        else:
-            wanted = stored if kind == "T" else POINTERS[kind]
-            fits = isinstance(value, array_type) and value.dtype == wanted and value.flags.c_contiguous
-            if not fits:
+            value = SCALARS[kind](value)
+        elif value is not None:
+            wanted = dtype if kind == "T" else POINTERS[kind]
+            if not (isinstance(value, array_type) and value.dtype == wanted and value.flags.c_contiguous):
                 raise TypeError(
                     f"{kernel.name}: {name} must be a contiguous {array_type.__name__} of {wanted}, not "
                     f"{type(value).__name__} of {getattr(value, 'dtype', 'no dtype')}"
                 )
-            taken.append(value)
-    return taken
+        arguments.append(value)
+    return arguments
 
 
 class Kernels:
-    """kernels(name, grid, block, *arguments): launch one. What runs them says where; see CupyKernels."""
+    """kernels(name, grid, block, *arguments) launches a kernel. Subclasses say where it runs; see CupyKernels."""
 
     array_type: Any
 
@@ -105,34 +105,20 @@ class Kernels:
     def declared(self) -> dict[str, Kernel]:
         return declared(SOURCE.read_text(encoding="utf-8"))
 
-    @cached_property
-    def instances(self) -> dict[tuple[str, np.dtype, int], str]:
-        """By name, dtype of T and STEPS, those that have been asked for."""
-        return {}
-
     def __call__(
-        self,
-        name: str,
-        grid: tuple[int, ...],
-        block: tuple[int, ...],
-        *arguments: Any,
-        stored: np.dtype = FLOAT32,
-        steps: int = STEPS[0],
+        self, name: str, grid: Shape, block: Shape, *arguments: Any, dtype: np.dtype = FLOAT32, steps: int = STEPS[0]
     ) -> None:
-        """stored: the dtype for T; steps: for kernels with a second template argument, one of STEPS."""
-        kernel, wanted = self.declared[name], (name, stored, steps)
-        if wanted not in self.instances:
-            self.instances[wanted] = kernel.instances(stored.name)[STEPS.index(steps)]
-        self.run(self.instances[wanted], stored, grid, block, checked(kernel, arguments, stored, self.array_type))
+        """dtype: of T; steps: one of STEPS, for kernels with that template parameter."""
+        kernel = self.declared[name]
+        checked_arguments = checked(kernel, arguments, dtype, self.array_type)
+        self.run(kernel.instance(dtype.name, steps), dtype, grid, block, checked_arguments)
 
-    def run(
-        self, instance: str, stored: np.dtype, grid: tuple[int, ...], block: tuple[int, ...], taken: list[Any]
-    ) -> None:
+    def run(self, instance: str, dtype: np.dtype, grid: Shape, block: Shape, arguments: list[Any]) -> None:
         raise NotImplementedError
 
 
 class CupyKernels(Kernels):
-    """On the current GPU. CuPy keeps what the compiler made for later processes."""
+    """Kernels on the current GPU. CuPy caches the compiled code on disk."""
 
     def __init__(self) -> None:
         import cupy
@@ -141,21 +127,19 @@ class CupyKernels(Kernels):
         self.modules: dict[np.dtype, Any] = {}
         self.functions: dict[tuple[str, np.dtype], Any] = {}
 
-    def run(
-        self, instance: str, stored: np.dtype, grid: tuple[int, ...], block: tuple[int, ...], taken: list[Any]
-    ) -> None:
-        function = self.functions.get((instance, stored))
+    def run(self, instance: str, dtype: np.dtype, grid: Shape, block: Shape, arguments: list[Any]) -> None:
+        function = self.functions.get((instance, dtype))
         if function is None:
-            function = self.functions[instance, stored] = self.module(stored).get_function(instance)
-        function(grid, block, tuple(np.uint64(0) if value is None else value for value in taken))
+            function = self.functions[instance, dtype] = self.module(dtype).get_function(instance)
+        function(grid, block, tuple(np.uint64(0) if value is None else value for value in arguments))
 
-    def module(self, stored: np.dtype) -> Any:
-        """All kernels for numbers of this dtype, compiled."""
-        if stored not in self.modules:
-            names = [name for kernel in self.declared.values() for name in kernel.instances(stored.name)]
+    def module(self, dtype: np.dtype) -> Any:
+        """Compile all kernels for T = this dtype, the first time."""
+        if dtype not in self.modules:
+            names = [name for kernel in self.declared.values() for name in kernel.instances(dtype.name)]
             module = self.cupy.RawModule(
                 code=SOURCE.read_text(encoding="utf-8"), options=("-std=c++17",), name_expressions=names
             )
             module.compile()
-            self.modules[stored] = module
-        return self.modules[stored]
+            self.modules[dtype] = module
+        return self.modules[dtype]

@@ -1,4 +1,4 @@
-"""kernels.cu on the CPU: compiled by the C++ compiler with the definitions of on_cpu.h."""
+"""Runs kernels.cu on the CPU, compiled by a C++ compiler with the definitions of on_cpu.h."""
 
 import ctypes
 import functools
@@ -10,27 +10,29 @@ from pathlib import Path
 
 import numpy as np
 
-from scratchformer.backends.cuda.kernels import SOURCE, Kernels, declared
+from scratchformer.backends.cuda.kernels import C_TYPE, SOURCE, Kernels, declared
 
 HERE = Path(__file__).parent
 COMPILER = shutil.which("g++") or shutil.which("clang++")
-TYPES = {"float32": "float", "float16": "__half", "bfloat16": "__nv_bfloat16"}
 
 
 def entry_points(source):
-    """C functions, one for each instance of a kernel: name_N(grid and block, order, pointers to the arguments)."""
+    """C functions kernel_N(grid and block, forward, pointers to arguments), one for each instance of a kernel.
+
+    -> source, instance -> N
+    """
     lines, number = [], {}
     for kernel in declared(source).values():
         body = re.search(rf"void {kernel.name}\((.*?)\n}}", source, re.DOTALL)[1]
         barriers = int(bool(re.search(r"warp_|drop\.|__sync|__shfl", body)))
-        for stored in TYPES:
-            for instance in kernel.instances(stored):
+        for dtype in C_TYPE:
+            for instance in kernel.instances(dtype):
                 if instance in number:
                     continue
                 number[instance] = len(number)
                 values = []
                 for index, (kind, is_pointer, _) in enumerate(kernel.arguments):
-                    c_type = TYPES[stored] if kind == "T" else kind
+                    c_type = C_TYPE[dtype] if kind == "T" else kind
                     values.append(f"({c_type}*)a[{index}]" if is_pointer else f"*({c_type}*)a[{index}]")
                 call = f"launch(shape, shape + 3, forward, {barriers}, [=] {{ {instance}({', '.join(values)}); }});"
                 lines.append(
@@ -41,12 +43,12 @@ def entry_points(source):
 
 
 LIBRARIES = tempfile.TemporaryDirectory(prefix="kernels_on_cpu_")
-"""What the compiler makes, until this process ends."""
+"""The compiled libraries, removed when this process ends."""
 
 
 @functools.cache
 def compiled(source):
-    """-> the library, and the number of each instance's entry point."""
+    """Compile the source -> the library, instance -> number of its entry point"""
     functions, number = entry_points(source)
     library = Path(LIBRARIES.name) / f"{len(list(Path(LIBRARIES.name).iterdir()))}.so"
     options = "-O1", "-std=c++17", "-Wno-unknown-pragmas", "-shared", "-fPIC", f"-I{HERE}", "-x", "c++", "-"
@@ -56,10 +58,11 @@ def compiled(source):
 
 
 class CpuKernels(Kernels):
-    """For arrays of `array_type`, whose memory `memory` finds; by default NumPy's.
+    """Launches kernels on the CPU, for NumPy arrays or another `array_type`.
 
-    forward  whether the threads of a block run from the first to the last: a missing barrier shows in one of the orders
-    launches what was launched, by name
+    forward   whether the threads of a block run from first to last; a missing barrier shows in one of the orders
+    memory    returns the NumPy array inside an array
+    launches  names of the kernels launched so far
     """
 
     def __init__(self, source=None, forward=True, array_type=np.ndarray, memory=lambda array: array):
@@ -67,13 +70,13 @@ class CpuKernels(Kernels):
         self.forward, self.array_type, self.memory = forward, array_type, memory
         self.launches = []
 
-    def run(self, instance, stored, grid, block, taken):
+    def run(self, instance, dtype, grid, block, arguments):
         library, number = compiled(self.source)
         self.launches.append(re.match(r"\w+", instance)[0])
         shape = (ctypes.c_int * 6)(*(*grid, 1, 1)[:3], *(*block, 1, 1)[:3])
-        pointers = (ctypes.c_void_p * len(taken))()
+        pointers = (ctypes.c_void_p * len(arguments))()
         kept = []
-        for index, value in enumerate(taken):
+        for index, value in enumerate(arguments):
             if isinstance(value, self.array_type):
                 pointers[index] = self.memory(value).ctypes.data
             elif value is not None:

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from scratchformer.backends.cuda import gemm as module
-from scratchformer.backends.cuda.device import dtype_named
 from scratchformer.backends.cuda.gemm import CuBlas, Gemm, GemmCall, Layout, gemm_call, layout_of, shape_and_strides
+from scratchformer.backends.device import dtype_named
 
 
 @pytest.fixture
