@@ -1,9 +1,8 @@
-"""The tables of docs/performance.md, docs/ablations.md and docs/reproduction.md, from what the benchmarks measured.
+"""Write the tables of docs/performance.md, docs/ablations.md and docs/reproduction.md from benchmarks/results/*.json.
 
-    python tools/tables.py           write them into the pages, between the marks that name them
-    python tools/tables.py --check   say whether they are there already; exit code 1 if not
+    python tools/tables.py
 
-The numbers come from the JSON files in benchmarks/results/; below each table stands what it comes from.
+Each table goes between the marks in the page that name it, with a line below it that says where its numbers come from.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ def number(value: float | None, form: str = ".2f") -> str:
     return "–" if value is None else format(value, form)
 
 
-# One function for each table: from a result to Markdown ---------------------------------------------------------------
+# One function for each table, from a result to Markdown ---------------------------------------------------------------
 
 
 def aim(cell: dict[str, Any]) -> float:
-    """Of eager PyTorch's time over ours: what we set out to reach."""
+    """The ratio of eager PyTorch's time to ours that we aimed at."""
     if cell["padding"] == "with":
         return 1.25 if cell["threads"] == 1 else 1.2
     return {"small": 1.4, "base": 1.1}.get(cell["model"], 1.2) if cell["threads"] == 1 else 1.2
@@ -199,7 +198,7 @@ def pipeline(result: dict[str, Any]) -> str:
 
 
 def source(name: str, result: dict[str, Any]) -> str:
-    """What a table comes from."""
+    """The line below a table: the file, date, commit, machine and versions."""
     around = result.get("provenance", result)
     versions = ", ".join(f"{library} {version}" for library, version in around["versions"].items())
     commits = {cell.get("commit", around["commit"])[:7]: None for cell in result.get("cells", [around])}
@@ -220,11 +219,11 @@ TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "ablations_rows": ("ablations", ablation_tables.rows_table),
     "ablations_claims": ("ablations", ablation_tables.claims_table),
 }
-"""Mark in a page -> the result's file, and what makes the table of it."""
+"""The name in a mark -> the result's file, and the function that makes the table."""
 
 
 def with_tables(page: str) -> str:
-    """The page with every table made anew between `<!-- table NAME -->` and `<!-- end -->`."""
+    """The page with every table written anew between `<!-- table NAME -->` and `<!-- end -->`."""
 
     def filled(match: re.Match[str]) -> str:
         result, make = TABLES[match[1]]
@@ -238,15 +237,9 @@ def with_tables(page: str) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 if a table is not current")
-    arguments = parser.parse_args()
+    argparse.ArgumentParser(description=__doc__.split("\n")[0]).parse_args()
     for path in PAGES:
-        page = path.read_text(encoding="utf-8")
-        if not arguments.check:
-            path.write_text(with_tables(page), encoding="utf-8")
-        elif with_tables(page) != page:
-            sys.exit(f"{path.relative_to(ROOT)}: a table is not current: python tools/tables.py")
+        path.write_text(with_tables(path.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":
