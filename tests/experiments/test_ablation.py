@@ -18,7 +18,14 @@ from scratchformer.config import BASE
 from scratchformer.errors import UserError
 from scratchformer.experiments import ablation, ablation_tables
 from scratchformer.experiments.ablation import ROWS, TASKS, Trial, chosen_rows
-from scratchformer.experiments.ablation_tables import CLAIMS, Claim, effects_of, judged, student, verdict
+from scratchformer.experiments.ablation_tables import (
+    CLAIMS,
+    Claim,
+    fit_effects,
+    judge_claims,
+    student_quantile,
+    verdict,
+)
 from scratchformer.experiments.paper import PAPER_TABLE3
 from scratchformer.parallel.launcher import command_of
 
@@ -264,7 +271,7 @@ def test_the_command_goes_on_where_it_was_killed(corpus, tmp_path):
 
 @pytest.mark.parametrize(("freedom", "quantile"), [(1, 12.706), (2, 4.303), (5, 2.571), (38, 2.024), (1000, 1.962)])
 def test_students_distribution(freedom, quantile):
-    assert student(freedom) == pytest.approx(quantile, abs=5e-4)  # as printed in any table of it
+    assert student_quantile(freedom) == pytest.approx(quantile, abs=5e-4)  # as printed in any table of it
 
 
 def runs_of(values):
@@ -278,7 +285,7 @@ def runs_of(values):
 
 def test_a_difference_is_that_of_the_means():
     values = np.random.default_rng(1).normal(size=(5, 3))
-    difference, margin = effects_of(runs_of(values), "loss").difference("row 4", "row 2")
+    difference, margin = fit_effects(runs_of(values), "loss").difference("row 4", "row 2")
     assert difference == pytest.approx(values[4].mean() - values[2].mean())
     left_over = values - values.mean(0) - values.mean(1, keepdims=True) + values.mean()
     assert margin == pytest.approx(2.306 * math.sqrt((left_over**2).sum() / 8 * 2 / 3), rel=1e-3)  # t of 8
@@ -287,7 +294,7 @@ def test_a_difference_is_that_of_the_means():
 def test_a_seed_that_is_missing_is_no_advantage():
     """A row without the unlucky seed is compared within the others."""
     values = np.array([[1.0, 2.0, 9.0], [2.0, 3.0, math.nan], [1.5, 2.5, 9.5]])
-    effects = effects_of(runs_of(values), "loss")
+    effects = fit_effects(runs_of(values), "loss")
     assert effects.difference("row 1", "row 0")[0] == pytest.approx(1.0)
     assert effects.difference("row 1", "row 2")[0] == pytest.approx(0.5) and effects.freedom == 3
 
@@ -298,13 +305,13 @@ def test_intervals_hold_what_they_promise():
     held = 0
     for _ in range(1000):
         values = np.array([[0.0], [1.0], [5.0], [-2.0]]) + random.normal(0, 3, size=3) + random.normal(0, 0.3, (4, 3))
-        difference, margin = effects_of(runs_of(values), "loss").difference("row 1", "row 0")
+        difference, margin = fit_effects(runs_of(values), "loss").difference("row 1", "row 0")
         held += abs(difference - 1.0) <= margin
     assert held / 1000 == pytest.approx(0.95, abs=0.02)
 
 
 def test_a_single_seed_gives_no_interval_and_no_verdict():
-    difference, margin = effects_of(runs_of(np.array([[1.0], [2.0]])), "loss").difference("row 1", "row 0")
+    difference, margin = fit_effects(runs_of(np.array([[1.0], [2.0]])), "loss").difference("row 1", "row 0")
     assert difference == pytest.approx(1.0) and math.isnan(margin)
     assert {verdict(claim, 1.0, margin) for claim in CLAIMS} == {"no verdict (too few seeds)"}
 
@@ -314,11 +321,11 @@ def test_a_single_seed_gives_no_interval_and_no_verdict():
     [
         ("base", 0.2, 0.1, "replicates"),
         ("base", 0.2, 0.3, "inconclusive"),
-        ("base", -0.2, 0.1, "does not at this scale"),
+        ("base", -0.2, 0.1, "does not replicate at this scale"),
         ("base", -0.2, 0.3, "inconclusive"),
         (None, 0.01, 0.02, "replicates"),
         (None, -0.04, 0.02, "inconclusive"),
-        (None, -0.2, 0.1, "does not at this scale"),
+        (None, -0.2, 0.1, "does not replicate at this scale"),
         (None, 0.0, 0.2, "inconclusive"),
     ],
 )
@@ -335,7 +342,7 @@ def test_the_papers_own_numbers_bear_its_claims_out():
             for row, printed in PAPER_TABLE3.items()
         ],
     }
-    judgements = judged(found)
+    judgements = judge_claims(found)
     assert len(judgements) == len(CLAIMS)
     nearly = [judgement for judgement in judgements if "identical" in judgement["claim"]]
     for judgement in judgements:
