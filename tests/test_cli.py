@@ -1,8 +1,12 @@
+import configparser
 import io
 import json
+import signal
 import subprocess
 import sys
+import time
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 
@@ -260,11 +264,13 @@ def test_data_has_an_option_for_each_setting_of_a_preparation():
 
 
 def test_help_waits_for_nothing_that_only_some_commands_need():
-    found = (
-        "import sys, scratchformer.cli; "
-        "print({'matplotlib', 'requests', 'sacrebleu', 'scratchformer.experiments'} & sys.modules.keys())"
+    code = "import sys, scratchformer.cli; scratchformer.cli.parser(); print(*sys.modules)"
+    names = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.split()
+    assert {"numpy", "matplotlib", "requests", "sacrebleu", "sentencepiece", "tqdm", "multiprocessing"}.isdisjoint(
+        names
     )
-    assert subprocess.run([sys.executable, "-c", found], capture_output=True, text=True).stdout == "set()\n"
+    own = {name.split(".")[1] for name in names if name.startswith("scratchformer.")}
+    assert own == {"cli", "commands", "config", "errors"}
 
 
 @pytest.mark.parametrize("figure", ["loss", "schedule", "positions"])
@@ -272,6 +278,82 @@ def test_plot(cli, own_run, figure):
     code, printed, said = cli("plot", own_run.path, figure)
     assert code == 0, said
     assert (own_run.figures / f"{figure}.png").read_bytes().startswith(b"\x89PNG")
+
+
+# --- Ctrl-C
+
+
+INTERRUPTED = "scratchformer: interrupted\n"
+
+CONSOLE_SCRIPT = "import sys; from scratchformer.__main__ import main; sys.exit(main())"
+"""What the command `scratchformer` does, which pip makes from the entry point in setup.cfg."""
+
+
+def test_the_console_script_is_the_guarded_entry_point():
+    setup = configparser.ConfigParser()
+    setup.read(Path(__file__).parents[1] / "setup.cfg")
+    assert setup["options.entry_points"]["console_scripts"].strip() == "scratchformer = scratchformer.__main__:main"
+
+
+@pytest.mark.parametrize("program", [["-m", "scratchformer"], ["-c", CONSOLE_SCRIPT]], ids=["module", "script"])
+def test_ctrl_c_at_the_start_ends_in_one_line(trained, program):
+    """At several moments of the first 0.3 s. `translate` waits for its input, so that it does not end by itself."""
+    for moment in range(7):
+        with subprocess.Popen(
+            [sys.executable, *program, "translate", trained.path],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            time.sleep(0.05 * moment)
+            process.send_signal(signal.SIGINT)
+            try:
+                _, said = process.communicate(timeout=60)
+            finally:
+                process.kill()
+        if process.returncode == 130:
+            assert said == INTERRUPTED
+        else:  # Python has not come to our code: it dies by the signal, or while it imports its own modules
+            assert process.returncode in (-signal.SIGINT, 1), said
+            assert said == "" or "KeyboardInterrupt" in said
+            assert "scratchformer/cli.py" not in said and "scratchformer/commands" not in said
+
+
+@pytest.mark.parametrize(
+    "module", ["scratchformer.cli", "argparse", "scratchformer.config", "numpy", "scratchformer.training.run"]
+)
+def test_ctrl_c_while_a_module_is_imported(trained, module):
+    """Also where the module makes another exception of KeyboardInterrupt, as some extension modules do."""
+    code = f"""
+import signal, sys
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            try:
+                signal.raise_signal(signal.SIGINT)
+            except KeyboardInterrupt:
+                raise ImportError
+
+sys.meta_path.insert(0, Finder())
+{CONSOLE_SCRIPT}
+"""
+    done = subprocess.run([sys.executable, "-c", code, "translate", trained.path], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", INTERRUPTED)
+
+
+def test_ctrl_c_that_is_ignored_stays_ignored():
+    code = """
+import signal
+from scratchformer.__main__ import main
+
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+main()
+print(signal.getsignal(signal.SIGINT) == signal.SIG_IGN)
+"""
+    done = subprocess.run([sys.executable, "-c", code, "config", "tiny"], capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "True"
 
 
 def test_the_module_is_the_command():

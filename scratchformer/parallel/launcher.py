@@ -119,7 +119,7 @@ class Failure(NamedTuple):
 
 def command_of(arguments: Sequence[str]) -> list[str]:
     """Returns a command that runs `scratchformer` with these arguments and the same module search path as here."""
-    start = f"import sys; sys.path[:] = {sys.path!r}; import scratchformer.__main__"
+    start = f"import sys; sys.path[:] = {sys.path!r}; from scratchformer.__main__ import main; sys.exit(main())"
     return [sys.executable, "-c", start, *arguments]
 
 
