@@ -23,9 +23,10 @@ from scratchformer import config as configs
 from scratchformer.config import Config
 from scratchformer.nn.attention import (
     AttentionCache,
+    CrossAttention,
     Mask,
-    MultiHeadAttention,
     ScaledDotProductAttention,
+    SelfAttention,
     by_head,
     transposed,
 )
@@ -114,7 +115,7 @@ class AdamWithOtherSteps(Adam):
             array[...] = old + self.ratio * (array - old)
 
 
-def attention_layers(model: Transformer) -> dict[str, MultiHeadAttention]:
+def attention_layers(model: Transformer) -> dict[str, SelfAttention | CrossAttention]:
     """In the order of forward."""
     encoder = {f"encoder.{i}.self": layer.self_attention for i, layer in enumerate(model.encoder.layers)}
     decoder = {
@@ -125,7 +126,7 @@ def attention_layers(model: Transformer) -> dict[str, MultiHeadAttention]:
     return {name: residual.sublayer for name, residual in (encoder | decoder).items()}
 
 
-def query_key_parameters(layer: MultiHeadAttention) -> Iterator[tuple[Array, Array]]:
+def query_key_parameters(layer: SelfAttention | CrossAttention) -> Iterator[tuple[Array, Array]]:
     """W_Q and W_K, which lie beside W_V, and their biases, as views; each with its gradient."""
     for name, n_projections in (("qkv", 2), ("q", 1), ("kv", 1)):
         for parameter in (layer.parameters().get(f"{name}.{kind}") for kind in ("weight", "bias")):

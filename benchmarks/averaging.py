@@ -30,7 +30,7 @@ from scratchformer.text.batches import Batch
 from scratchformer.text.bleu import corpus_scores
 from scratchformer.text.corpora import read_lines
 from scratchformer.training.data import TrainingData, encode_corpus, read_corpus, train_tokenizer
-from scratchformer.training.loop import validation_loss
+from scratchformer.training.validation import validation_loss
 
 EXPERIMENT = {
     "model.d_model": 64,

@@ -21,6 +21,7 @@ from small_training import RESULTS, number, write
 from threadpoolctl import threadpool_limits
 
 from scratchformer import config as configs
+from scratchformer.decoding.incremental import begin_decoding, decoding_step
 from scratchformer.decoding.search import Hypothesis, search
 from scratchformer.decoding.translator import Translator
 from scratchformer.nn.ops import chunks
@@ -65,7 +66,7 @@ def n_tokens(hypothesis: Hypothesis) -> int:
 def log_p_of_empty(translator: Translator, source_ids: np.ndarray) -> np.ndarray:
     """log P(</s> | source) of each source (B, S) -> (B,)"""
     model = translator.model
-    logits, _ = model.step(np.full((len(source_ids), 1), BOS), model.start(source_ids))
+    logits, _ = decoding_step(model, np.full((len(source_ids), 1), BOS), begin_decoding(model, source_ids))
     logits = logits[:, 0].astype(float)
     return logits[:, EOS] - np.logaddexp.reduce(logits, axis=-1)
 

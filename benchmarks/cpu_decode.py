@@ -31,6 +31,7 @@ from threadpoolctl import threadpool_limits
 
 from scratchformer import config as configs
 from scratchformer.backends.cpu import keep_freed_memory
+from scratchformer.decoding.incremental import begin_decoding
 from scratchformer.decoding.search import Hypothesis, search
 from scratchformer.decoding.translator import LINES_AT_ONCE, SENTENCES_AT_ONCE
 from scratchformer.nn.transformer import Transformer
@@ -141,7 +142,7 @@ def rivals(task: Task, beam: int, threads: int) -> tuple[dict[str, Decode], dict
     if threads > 1:
         decodes[SPREAD] = lambda batches: search_over_batches(searchers, batches)
     readers = {
-        OURS: lambda batches: [model.start(batch, beam) for batch in batches],
+        OURS: lambda batches: [begin_decoding(model, batch, beam) for batch in batches],
         THEIRS: lambda batches: [searchers[0].start(batch) for batch in batches],
     }
     return decodes, readers

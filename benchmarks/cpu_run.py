@@ -36,8 +36,8 @@ from scratchformer.text.corpora import Pairs, find_split, read_pairs
 from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.training.checkpoints import copy_into
 from scratchformer.training.data import encode_corpus, read_corpus, train_tokenizer
-from scratchformer.training.loop import validation_loss
 from scratchformer.training.torch_format import from_torch
+from scratchformer.training.validation import validation_loss
 
 if TYPE_CHECKING:  # else PyTorch is imported once it is known to be there
     from rival import Rival

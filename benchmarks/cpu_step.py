@@ -36,7 +36,7 @@ from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import Batch, BatchPlan, EncodedPairs, Sequences
 from scratchformer.text.tokenizer import EOS, UNK
-from scratchformer.training.team import Team
+from scratchformer.training.data_parallel import DataParallel
 
 # PyTorch is imported where it is used: the process that measures our memory must not hold it.
 
@@ -147,12 +147,12 @@ def our_step(model: Transformer, config: Config, cut: int, threads: int) -> Step
     """What `Trainer.step` does. Micro-batches go to so many threads; the BLAS has those that are left, at least one."""
     members = min(cut, threads)
     threadpool_limits(threads // members, "blas")
-    training, team = config.training, Team(model, members)
+    training, team = config.training, DataParallel(model, members)
     optimizer = Adam(model, (training.beta1, training.beta2), training.eps, team.map)
 
     def step(pairs: EncodedPairs) -> float:
         loss, n_tokens = team.loss_backward(micro_batches(pairs, cut), training, optimizer.t + 1)
-        team.mean_inplace(n_tokens)
+        team.average_inplace(n_tokens)
         optimizer.step(noam(optimizer.t + 1, config.model.d_model, training.warmup, training.lr_factor))
         model.zero_grad()
         return loss / n_tokens

@@ -49,6 +49,7 @@ from scratchformer.parallel import launcher
 from scratchformer.text import bundled
 from scratchformer.training import checkpoints, loop
 from scratchformer.training.run import RunDirectory
+from scratchformer.training.trainer import Trainer
 
 FAULTS, MOMENTS, RANKS = ("raise", "kill", "stop", "hang"), ("start-up", "step", "validation", "checkpoint"), 2
 FROM_OUTSIDE = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
@@ -177,7 +178,7 @@ class Site:
         with said_into(self.directory / "said"):
             trainer = loop.resume(run, config)[0] if run.config_file.exists() else loop.begin(run, config)
             train_until(trainer, trainer.progress.step + 1)
-        run.let_others_in()
+        run.unlock()
         entry = run.read_log("step")[-1]
         return entry["step"], entry["loss"]
 
@@ -219,7 +220,7 @@ class Site:
         ]
 
 
-def train_until(trainer: loop.Trainer, step: int) -> None:
+def train_until(trainer: Trainer, step: int) -> None:
     """Train, and save at the end; how long a run is to be does not change what it does until then."""
     settings = trainer.config
     trainer.config = configs.with_settings(settings, {"training.steps": step})

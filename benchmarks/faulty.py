@@ -19,6 +19,7 @@ from typing import Any, Callable
 from scratchformer.cli import main
 from scratchformer.parallel import launcher
 from scratchformer.training import loop
+from scratchformer.training.trainer import Trainer
 
 
 def throw() -> None:
@@ -47,9 +48,9 @@ def place(moment: str, rank: int) -> tuple[Any, str]:
         return os, "replace"  # written, but not under its name
     return {
         "start-up": (loop, "read_corpus"),
-        "step": (loop.Trainer, "step"),
-        "validation": (loop.Trainer, "validate"),
-        "checkpoint": (loop.Trainer, "save"),
+        "step": (Trainer, "step"),
+        "validation": (loop, "validate"),
+        "checkpoint": (loop, "save"),
     }[moment]
 
 

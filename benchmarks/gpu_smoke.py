@@ -39,7 +39,7 @@ from scratchformer.nn.ops import ops_of
 from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import Batch
-from scratchformer.training.team import Team
+from scratchformer.training.data_parallel import DataParallel
 
 ROOT = Path(__file__).resolve().parents[1]
 MODELS = "base", "big"
@@ -118,8 +118,8 @@ def kernels(device: Gpu, precision: str) -> Iterator[tuple[str, Callable[[], Any
     targets = ids.reshape(-1)[: len(logits)]
     yield "cross_entropy", lambda: ops.cross_entropy(logits, targets, 0.9, 1e-6, out=logits), 2 * logits.nbytes
     w, g, m, v = (cupy.zeros(63_082_496, np.float32) for _ in range(4))
-    yield "adam", lambda: ops.adam(w, g, m, v, 1e-3, 0.9, 0.98, 1e-9), 7 * w.nbytes
-    yield "mean_inplace", lambda: ops.mean_inplace(g, 3), 2 * g.nbytes
+    yield "adam", lambda: ops.adam_inplace(w, g, m, v, 1e-3, 0.9, 0.98, 1e-9), 7 * w.nbytes
+    yield "divide_inplace", lambda: ops.divide_inplace(g, 3), 2 * g.nbytes
 
 
 # Steps ----------------------------------------------------------------------------------------------------------------
@@ -131,12 +131,12 @@ def batch_of(config: Config, pairs: int, length: int) -> Batch:
 
 
 def our_step(model: Transformer, config: Config, batch: Batch) -> Callable[[], None]:
-    training, team = config.training, Team(model, 1)
+    training, team = config.training, DataParallel(model, 1)
     optimizer = Adam(model, (training.beta1, training.beta2), training.eps)
 
     def step() -> None:
         _, n_tokens = team.loss_backward([batch], training, optimizer.t + 1)
-        norm = team.mean_inplace(n_tokens)
+        norm = team.average_inplace(n_tokens)
         optimizer.step(noam(optimizer.t + 1, config.model.d_model, training.warmup), norm)
         model.zero_grad()
 
@@ -148,7 +148,7 @@ def measure_ours(config: Config, precision: str, pairs: int, length: int) -> dic
     pool = device.xp.get_default_memory_pool()
     pool.free_all_blocks()
     model = Transformer(config.model)
-    device.take_over(model)
+    device.to_device(model)
     step = our_step(model, config, batch)
     step()
     device.xp.cuda.Device().synchronize()

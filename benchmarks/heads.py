@@ -28,7 +28,7 @@ from threadpoolctl import threadpool_limits
 from scratchformer import config as configs
 from scratchformer.decoding.translator import Translator
 from scratchformer.experiments import heads
-from scratchformer.nn.attention import MultiHeadAttention
+from scratchformer.nn.attention import CrossAttention, SelfAttention
 from scratchformer.text import bundled
 from scratchformer.text.bundled import Example, words
 from scratchformer.training.run import RunDirectory, load_run
@@ -75,7 +75,7 @@ def pronouns(translator: Translator, pairs: list[Example]) -> dict[str, Any]:
     kinds = heads.attention_layers(translator.model)
     every = range(translator.model.config.h)
 
-    def without(*removed: tuple[MultiHeadAttention, Any]) -> dict[str, float | None]:
+    def without(*removed: tuple[SelfAttention | CrossAttention, Any]) -> dict[str, float | None]:
         with ExitStack() as stack:
             for layer, which in removed:
                 stack.enter_context(heads.without_heads(layer, which))

@@ -32,7 +32,7 @@ from scratchformer.text.bleu import corpus_scores
 from scratchformer.text.corpora import Pairs
 from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.training.data import Corpus, TrainingData, encode_corpus, train_tokenizer
-from scratchformer.training.loop import validation_loss
+from scratchformer.training.validation import validation_loss
 
 EXPERIMENT = {
     "training.steps": 600,

@@ -29,7 +29,7 @@ from provenance import surroundings
 from threadpoolctl import threadpool_limits
 
 from scratchformer import config as configs
-from scratchformer.backends.cuda.device import open_device
+from scratchformer.backends.device import open_device
 from scratchformer.config import Config
 from scratchformer.experiments.sizes import parameter_counts
 from scratchformer.nn.optim import Adam, noam
@@ -37,7 +37,7 @@ from scratchformer.nn.transformer import Transformer
 from scratchformer.parallel import launcher
 from scratchformer.parallel.communicator import Communicator
 from scratchformer.parallel.gradient import GradientSum
-from scratchformer.training.team import Team
+from scratchformer.training.data_parallel import DataParallel
 
 RESULTS = Path(__file__).parent / "results"
 LENGTH = 32
@@ -74,9 +74,9 @@ def work(task: Task, ranks: Communicator) -> None:
     config = configs.preset(task.preset)
     device = open_device(task.device, "bf16" if task.device == "gpu" else "", ranks.local_rank)
     model = Transformer(config.model)
-    device.take_over(model)
+    device.to_device(model)
     between = device.communicator(ranks)
-    team, optimizer = Team(model, 1, between), Adam(model)
+    team, optimizer = DataParallel(model, 1, between), Adam(model)
     pairs = pairs_of(task.pairs, LENGTH, LENGTH, config.model.vocab_size, 1)
     batches, settings = micro_batches(pairs, ranks.size), config.training
     seconds: dict[str, list[float]] = {"step": [], "forward and backward": [], "sum": []}
@@ -84,18 +84,18 @@ def work(task: Task, ranks: Communicator) -> None:
         ranks.barrier()
         began = time.perf_counter()
         loss, n_tokens = team.loss_backward(batches, settings, optimizer.t + 1)
-        device.asked(loss)()
+        device.read_back(loss)()
         seconds["forward and backward"].append(time.perf_counter() - began)
-        norm = team.mean_inplace(n_tokens)
+        norm = team.average_inplace(n_tokens)
         optimizer.step(noam(optimizer.t + 1, config.model.d_model, settings.warmup), norm)
-        device.asked(norm)()
+        device.read_back(norm)()
         seconds["step"].append(time.perf_counter() - began)
         model.zero_grad()
         ranks.barrier()
         began = time.perf_counter()
-        between.all_reduce_(model.store.grad)
+        between.all_reduce_inplace(model.store.grad)
         between.wait()
-        device.asked(model.store.grad[0])()
+        device.read_back(model.store.grad[0])()
         seconds["sum"].append(time.perf_counter() - began)
     if ranks.rank == 0:
         found = {name: min(each[1:]) for name, each in seconds.items()}
@@ -218,7 +218,7 @@ def main() -> None:
     parser.add_argument("--as-rank", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.as_rank:
-        with launcher.joined(600) as ranks, threadpool_limits(1, "blas"):
+        with launcher.join_job(600) as ranks, threadpool_limits(1, "blas"):
             return work(Task(*json.loads(args.as_rank)), ranks)
     n_gpus = gpus() if args.device == "gpu" else 0
     presets = ["tiny"] if args.quick else ["multi30k"] if args.device == "cpu" else ["base", "big"]

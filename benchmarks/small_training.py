@@ -17,12 +17,13 @@ from threadpoolctl import threadpool_limits
 import scratchformer.config as configs
 from scratchformer.config import Config
 from scratchformer.nn.dropout import DropoutKey
+from scratchformer.nn.loss import loss_backward
 from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import Batch, BatchPlan, EncodedPairs, steps
 from scratchformer.training.data import TrainingData, encode_corpus, read_corpus, train_tokenizer
-from scratchformer.training.loop import validation_loss
 from scratchformer.training.run import replace_text
+from scratchformer.training.validation import validation_loss
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -49,7 +50,8 @@ def add_gradient(model: Transformer, batch: Batch, config: Config, step: int) ->
     """Set the gradient to that of the batch's mean loss per target token. -> that loss, in nats, smoothed"""
     settings = config.training
     model.zero_grad()
-    loss, n_tokens = model.loss_backward(
+    loss, n_tokens = loss_backward(
+        model,
         batch.source_ids,
         batch.target_in_ids,
         batch.target_out_ids,

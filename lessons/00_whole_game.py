@@ -17,6 +17,7 @@ from scratchformer.experiments import heads
 from scratchformer.experiments.figures import ACCENT, DARK
 from scratchformer.nn import gradient_cases
 from scratchformer.nn.attention import Mask, ScaledDotProductAttention
+from scratchformer.nn.loss import forward_loss, loss_backward
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.bleu import corpus_scores
 from scratchformer.text.bundled import Example, as_text, spoken_pronoun, words
@@ -256,12 +257,12 @@ source, target_in, target_out = heads.teacher_forced(tokenizer, read("val")[:32]
 
 
 def loss_of(some_model):
-    total, n_pieces = some_model.loss(source, target_in, target_out)
+    total, n_pieces = forward_loss(some_model, source, target_in, target_out)
     return total / n_pieces
 
 
 before = loss_of(fresh)
-total, n_pieces = fresh.loss_backward(source, target_in, target_out)
+total, n_pieces = loss_backward(fresh, source, target_in, target_out)
 gradient = fresh.store.grad / n_pieces
 step = 1e-4
 fresh.store.data -= step * gradient

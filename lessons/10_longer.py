@@ -24,8 +24,8 @@ from scratchformer.nn.optim import Adam
 from scratchformer.nn.parameter import Layer, ParameterStore
 from scratchformer.text.batches import encode_pairs
 from scratchformer.text.corpora import Pairs, read_pairs
-from scratchformer.training.loop import validation_loss
 from scratchformer.training.run import load_run
+from scratchformer.training.validation import validation_loss
 
 # %% [markdown]
 # ## Question

@@ -22,7 +22,7 @@ from scratchformer.nn.gradcheck import gradcheck
 from scratchformer.nn.layers import FeedForward, LayerNorm, Linear
 from scratchformer.nn.loss import cross_entropy
 from scratchformer.nn.parameter import Layer, ParameterStore
-from scratchformer.nn.transformer import PostNorm
+from scratchformer.nn.residual import PostNorm
 
 # %% [markdown]
 # ## Question

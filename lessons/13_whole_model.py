@@ -23,10 +23,11 @@ from scratchformer.experiments.sizes import parameter_counts
 from scratchformer.nn.attention import CrossAttention, Mask, SelfAttention, attention_weights
 from scratchformer.nn.gradcheck import gradcheck
 from scratchformer.nn.layers import Embedding, FeedForward, PositionalEncoding, Unembedding
-from scratchformer.nn.loss import cross_entropy
+from scratchformer.nn.loss import cross_entropy, loss_backward
 from scratchformer.nn.optim import Adam
 from scratchformer.nn.parameter import Layer, ParameterStore
-from scratchformer.nn.transformer import PostNorm, Transformer
+from scratchformer.nn.residual import PostNorm
+from scratchformer.nn.transformer import Transformer
 from scratchformer.text.tokenizer import BOS, PAD
 
 # %% [markdown]
@@ -61,7 +62,7 @@ def train(wire, seed=0, steps=200):
     optimizer = Adam(model)
     for step in range(1, steps + 1):
         model.zero_grad()
-        loss, n_words = model.loss_backward(*sentence_pairs(random, 24))
+        loss, n_words = loss_backward(model, *sentence_pairs(random, 24))
         model.store.grad /= n_words
         optimizer.step(0.005 * min(1, step / 50, (steps + 1 - step) / 100))    # up, and down again
         losses.append(float(loss) / n_words)
@@ -434,7 +435,7 @@ logits, cache = ours.forward(source, read)
 same("logits", logits, theirs.forward(source, read)[0])
 _, n_words, dlogits = cross_entropy(logits, write)
 ours.backward(dlogits, cache)
-theirs.loss_backward(source, read, write)
+loss_backward(theirs, source, read, write)
 same("gradients of all parameters", ours.store.grad, theirs.store.grad)
 measure("numbers in that gradient", ours.store.grad.size, 2586, 2586)
 

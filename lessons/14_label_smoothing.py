@@ -17,7 +17,7 @@ from library.calibration import loss_floor
 from library.lesson import ROOT, measure, recorded, same, show
 from scratchformer.config import ModelConfig
 from scratchformer.experiments.figures import ACCENT, DARK
-from scratchformer.nn.loss import cross_entropy
+from scratchformer.nn.loss import cross_entropy, loss_backward
 from scratchformer.nn.ops import ops_of
 from scratchformer.nn.optim import Adam
 from scratchformer.nn.transformer import Transformer
@@ -80,7 +80,7 @@ def learn_few(smoothing, seed=0, steps=240):
     for step in range(1, steps + 1):
         batch = few.batch(random.integers(0, len(few), 16))
         model.zero_grad()
-        _, n = model.loss_backward(batch.source_ids, batch.target_in_ids, batch.target_out_ids, smoothing)
+        _, n = loss_backward(model, batch.source_ids, batch.target_in_ids, batch.target_out_ids, smoothing)
         model.store.grad /= n
         optimizer.step(0.008 * min(1, step / 30))
         if step % 60 == 0:

@@ -15,6 +15,7 @@ import numpy as np
 from library.lesson import QUICK, ROOT, measure, recorded, same, show
 from scratchformer.config import ModelConfig
 from scratchformer.experiments.figures import ACCENT, DARK
+from scratchformer.nn.loss import forward_loss, loss_backward
 from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import encode_pairs
@@ -64,13 +65,13 @@ def random_batch(random):
 def add_gradient(model, batch):
     """Set the gradient to that of the batch's mean loss. -> the loss, in nats per piece"""
     model.zero_grad()
-    loss_sum, n = model.loss_backward(batch.source_ids, batch.target_in_ids, batch.target_out_ids)
+    loss_sum, n = loss_backward(model, batch.source_ids, batch.target_in_ids, batch.target_out_ids)
     model.store.grad /= n
     return loss_sum / n
 
 
 def mean_loss(model):
-    loss_sum, n = model.loss(new_batch.source_ids, new_batch.target_in_ids, new_batch.target_out_ids)
+    loss_sum, n = forward_loss(model, new_batch.source_ids, new_batch.target_in_ids, new_batch.target_out_ids)
     return loss_sum / n
 
 

@@ -25,7 +25,7 @@ from scratchformer.nn import transformer
 from scratchformer.nn.attention import Mask, ScaledDotProductAttention
 from scratchformer.nn.gradcheck import gradcheck
 from scratchformer.nn.layers import Embedding, Linear
-from scratchformer.nn.loss import cross_entropy
+from scratchformer.nn.loss import cross_entropy, loss_backward
 from scratchformer.nn.ops import Ops
 from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.parameter import Parameter
@@ -89,7 +89,7 @@ def train(model, batches, steps=STEPS, until=0.0):
     optimizer, losses = Adam(model), []
     for step, batch in enumerate(islice(batches, steps), 1):
         model.zero_grad()
-        loss_sum, n = model.loss_backward(batch.source, batch.read, batch.write)
+        loss_sum, n = loss_backward(model, batch.source, batch.read, batch.write)
         model.store.grad /= n
         optimizer.step(noam(step, d_model=32, warmup=50, factor=0.35))
         losses.append(loss_sum / n)

@@ -19,14 +19,14 @@ from library.lesson import QUICK, ROOT, duration, measure, same, show
 from scratchformer.config import BASE, TINY, ModelConfig, TrainingConfig
 from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
 from scratchformer.experiments.sizes import activation_floats
-from scratchformer.nn.loss import cross_entropy
+from scratchformer.nn.loss import cross_entropy, forward_loss, loss_backward
 from scratchformer.nn.optim import Adam
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import BatchPlan, bucket_boundaries, encode_pairs
 from scratchformer.text.corpora import read_pairs
 from scratchformer.text.tokenizer import PAD, Tokenizer
+from scratchformer.training.data_parallel import DataParallel
 from scratchformer.training.run import load_run
-from scratchformer.training.team import Team
 
 # %% [markdown]
 # ## Question
@@ -216,7 +216,7 @@ def small_model(seed, dtype="float32"):
 model = small_model(0, "float64")
 pair = by_length[[0, -1]]                                      # the shortest and the longest of the corpus
 (loss_short, n_short), (loss_long, n_long), (loss_both, _) = (
-    model.loss(*pairs.batch(indices)[:3]) for indices in (pair[:1], pair[1:], pair))
+    forward_loss(model, *pairs.batch(indices)[:3]) for indices in (pair[:1], pair[1:], pair))
 print(f"target tokens: {n_short} and {n_long}")
 same("loss of both in one batch: the sum of the two alone", loss_both, loss_short + loss_long)
 
@@ -264,7 +264,7 @@ def add_up(model, batches, smoothing=0.1):
     N = 0
     model.zero_grad()
     for batch in batches:
-        _, n = model.loss_backward(*batch[:3], smoothing)      # adds the gradient of the sum
+        _, n = loss_backward(model, *batch[:3], smoothing)      # adds the gradient of the sum
         N += n
     return model.store.grad / N, N
 
@@ -300,14 +300,14 @@ for name, gradient, lo, hi in ("sum of sums over N", right, 0, 1e-8), ("mean of 
 # %% [markdown]
 # Then the whole model. One batch of 24 pairs at once, against the same pairs in four micro-batches; against the
 # library, whose `BatchPlan.micro_batches` cuts a step such that the costliest micro-batch is as small as can be, and
-# whose `Team` adds up; and in float32, where sums in another order differ in the last digits.
+# whose `DataParallel` adds up; and in float32, where sums in another order differ in the last digits.
 
 # %%
 step = example[:24]
 at_once, N = add_up(model, [pairs.batch(step)])
 in_four, _ = add_up(model, [pairs.batch(part) for part in cut(step, 6)])
 same("float64: four micro-batches and one batch", in_four, at_once)
-library_plan, team = BatchPlan(pairs, 128, accumulation=4, seed=0), Team(model, threads=1)
+library_plan, team = BatchPlan(pairs, 128, accumulation=4, seed=0), DataParallel(model, threads=1)
 model.zero_grad()
 _, n_tokens = team.loss_backward(library_plan.micro_batches(step), TrainingConfig(eps_ls=0.1), step=1)
 team.average_inplace(n_tokens)
@@ -357,7 +357,7 @@ SEEDS = (0,) if QUICK else (0, 1, 2)
 
 
 def divided(model, batch):
-    model.loss_backward(*batch[:3])
+    loss_backward(model, *batch[:3])
     model.store.grad /= batch.n_target_tokens
 
 
@@ -374,7 +374,7 @@ def trained(seed, steps, gradient=divided):
 
 def by_thirds(model):
     """-> loss of the short, middle and long third (3,)"""
-    return np.array([float(loss) / n for loss, n in (model.loss(*validation.batch(third)[:3]) for third in thirds)])
+    return np.array([float(loss) / n for loss, n in (forward_loss(model, *validation.batch(third)[:3]) for third in thirds)])
 
 
 def in_order(batches, sign):
@@ -515,7 +515,7 @@ def each_pair_a_mean(model, batch):
 
 
 def never_divided(model, batch):
-    model.loss_backward(*batch[:3])
+    loss_backward(model, *batch[:3])
 
 
 model.zero_grad()
@@ -551,7 +551,7 @@ measure("never divided: the long third changes by, mean", long_third[never_divid
 # - The *Annotated Transformer* divides each micro-batch by its own tokens and adds up the means.
 # - In the library: `BatchPlan` in [text/batches.py](../scratchformer/text/batches.py), `Trainer.step` in
 #   [training/loop.py](../scratchformer/training/loop.py), threads that take a micro-batch each in
-#   [training/team.py](../scratchformer/training/team.py), tests in [test_batches.py](../tests/text/test_batches.py) and
+#   [training/data_parallel.py](../scratchformer/training/data_parallel.py), tests in [test_batches.py](../tests/text/test_batches.py) and
 #   [test_loop.py](../tests/training/test_loop.py). Bugs of others: `mean-of-means`, `short-sentences-first`,
 #   `partial-accumulation-divided-in-full` and `remainder-dropped` in [the correctness report](../docs/correctness.md).
 #

@@ -26,7 +26,7 @@ from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
 from scratchformer.experiments.flops import training_flops, weights_per_token
 from scratchformer.experiments.sizes import parameter_counts
 from scratchformer.nn.dropout import DropoutKey
-from scratchformer.nn.loss import cross_entropy
+from scratchformer.nn.loss import cross_entropy, forward_loss
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import steps
 from scratchformer.text.bleu import corpus_scores
@@ -51,7 +51,7 @@ config = configs.with_settings(configs.preset("tiny"), {
 trainer = loop.begin(RunDirectory(Path(folder.name) / "run"), config)
 print(trainer.summary())
 translator, text = Translator(trainer.model, trainer.tokenizer), trainer.data.val_text
-the_steps, log, validations, seconds = steps(trainer.plan), [], [trainer.validate()], []
+the_steps, log, validations, seconds = steps(trainer.plan), [], [validate(trainer)], []
 
 
 # %%
@@ -61,7 +61,7 @@ def train_until(last):
         log.append(trainer.finish(trainer.step(epoch, index, indices)) | {"indices": indices})
         seconds.append(time.process_time() - began)             # of this program alone, whatever else is running
         if len(log) % 60 == 0:
-            validations.append(trainer.validate())
+            validations.append(validate(trainer))
         if len(log) == last:
             return
 
@@ -102,7 +102,7 @@ BOXES = {"batch": (0, 1, "pairs of step $t$, cut\ninto micro-batches $i$\ntext/b
          "forward": (3, 1, "forward\nwith the weights $w$\nnn/transformer.py"),
          "loss": (6, 1, "loss $L_i$, summed over\n$n_i$ target tokens\nnn/loss.py"),
          "backward": (6, -0.5, "backward,\nadds $\\nabla L_i$\nnn/transformer.py"),
-         "mean": (3, -0.5, r"$g = \sum_i \nabla L_i / \sum_i n_i$" "\ntraining/team.py"),
+         "mean": (3, -0.5, r"$g = \sum_i \nabla L_i / \sum_i n_i$" "\ntraining/data_parallel.py"),
          "Adam": (0, -0.5, r"$w \leftarrow w - \eta_t \, \mathrm{Adam}_t(g)$" "\nnn/optim.py"),
          "look": (3, -1.7, "validation\ntraining/loop.py"), "save": (0, -1.7, "checkpoint\ntraining/checkpoints.py")}
 ARROWS = ("batch forward, forward loss, loss backward, backward forward, backward mean, mean Adam, Adam batch, "
@@ -217,7 +217,7 @@ measure("its FLOPs by our rule, over those that the paper states (3.3e18, Table 
 # 1. **Pairs** of the step, cut into micro-batches: `BatchPlan.epoch`, `BatchPlan.micro_batches`.
 # 2. **Forward and loss** of a micro-batch, with a dropout key made of seed, step and micro-batch.
 # 3. **Backward**, *adding* to the gradient, before any weight changes: the caches belong to the old weights.
-# 4. **Divide** by the tokens of all micro-batches, after the last: `Team.average_inplace`.
+# 4. **Divide** by the tokens of all micro-batches, after the last: `DataParallel.average_inplace`.
 # 5. **Learning rate** of this step, `noam`, counted from 1: at step 0 it would be 0.
 # 6. **Adam** moves the weights, once per step.
 # 7. **Clear** the gradient, or the next step begins with this one in it.
@@ -513,7 +513,7 @@ show(figure, "19_multi30k", alt="Two curves over 77 minutes. The validation loss
 # %%
 def loss_on(batches, smoothing):
     """Nats per target token, without dropout"""
-    sums, counts = zip(*(trainer.model.loss(*batch[:3], smoothing) for batch in batches))
+    sums, counts = zip(*(forward_loss(trainer.model, *batch[:3], smoothing) for batch in batches))
     return sum(sums) / sum(counts)
 
 
@@ -548,7 +548,7 @@ if not QUICK:
 #   [experiments/flops.py](../scratchformer/experiments/flops.py), against the products that NumPy is asked for in [its
 #   test](../tests/experiments/test_flops.py).
 # - *Differs from this page:* `loss_backward` never makes all logits at once, and leaves padded targets out;
-#   micro-batches are shared among threads ([training/team.py](../scratchformer/training/team.py)). `train` also
+#   micro-batches are shared among threads ([training/data_parallel.py](../scratchformer/training/data_parallel.py)). `train` also
 #   writes the log, stops at Ctrl-C after the step, and refuses to go on when the loss is not finite.
 # - *Differs from the paper:* the presets `tiny` and `multi30k` are smaller in every size, and take fewer tokens a
 #   step.

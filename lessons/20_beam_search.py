@@ -15,6 +15,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from library.lesson import QUICK, ROOT, duration, measure, recorded, same, show
+from scratchformer.decoding.incremental import begin_decoding, decoding_step
 from scratchformer.decoding.search import length_penalty, search
 from scratchformer.experiments.figures import ACCENT, DARK
 from scratchformer.text.batches import encode_sequences
@@ -271,7 +272,7 @@ for K, lo, hi in (1, 0.55, 0.88), (2, 0.88, 1), (4, 0.96, 1), (162, 1, 1):
 
 # %%
 long_source, n = ids_of(lines_of("test_long.en")[0]), 30 if QUICK else 40
-pieces, state = np.random.default_rng(0).integers(4, V, (1, n)), model.start(long_source)
+pieces, state = np.random.default_rng(0).integers(4, V, (1, n)), begin_decoding(model, long_source)
 positions = {"whole prefix": 0, "kept": 0}
 start = time.perf_counter()
 for t in range(n):
@@ -279,7 +280,7 @@ for t in range(n):
     positions["whole prefix"] += slow.shape[1]
 middle = time.perf_counter()
 for t in range(n):
-    quick, state = model.step(pieces[:, t:t + 1], state)
+    quick, state = decoding_step(model, pieces[:, t:t + 1], state)
     positions["kept"] += quick.shape[1]
 duration(f"{positions['whole prefix']} positions, the whole prefix each time", middle - start)
 duration(f"{positions['kept']} positions, keys and values kept", time.perf_counter() - middle)

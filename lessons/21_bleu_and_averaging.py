@@ -21,6 +21,7 @@ from scratchformer.decoding.search import search
 from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
 from scratchformer.experiments.heads import teacher_forced
 from scratchformer.nn.attention import attention_weights
+from scratchformer.nn.loss import forward_loss, loss_backward
 from scratchformer.text.bleu import corpus_scores
 from scratchformer.text.bundled import Example
 from scratchformer.text.tokenizer import BOS, EOS
@@ -271,7 +272,7 @@ def loss_and_bleu(h):
     """The weights moved by h u -> loss in nats per piece, BLEU of the greedy translations"""
     model.store.data[...] = at_start + h * u
     model.store.refresh()
-    loss, n_pieces = model.loss(*batch)
+    loss, n_pieces = forward_loss(model, *batch)
     rows = table_of(translator.translate(english[few], beam=1), german[few])
     model.store.data[...] = at_start
     model.store.refresh()
@@ -281,7 +282,7 @@ def loss_and_bleu(h):
 h = 0.001
 (loss_behind, bleu_behind), (loss_ahead, bleu_ahead) = loss_and_bleu(-h), loss_and_bleu(h)
 model.zero_grad()
-_, n_pieces = model.loss_backward(*batch)
+_, n_pieces = loss_backward(model, *batch)
 slope = float(model.store.grad @ u) / n_pieces
 measure("loss: its slope by differences", (loss_ahead - loss_behind) / (2 * h), -0.055, -0.047)
 measure("    less the one by its gradient", (loss_ahead - loss_behind) / (2 * h) - slope, -0.002, 0.002)

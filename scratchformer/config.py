@@ -106,7 +106,7 @@ class TrainingConfig:
     clip_norm: float = 0.0  # 0: no clipping, as in the paper
     device: str = "cpu"  # cpu, gpu or gpu:N, the N-th from 0
     precision: Literal["", "fp32", "tf32", "bf16", "fp16"] = ""  # empty: tf32 on a GPU, fp32 on the CPU
-    wire: Literal["", "bf16"] = ""  # gradients on their way between processes; empty: as they are, fp32
+    gradient_dtype: Literal["", "bf16"] = ""  # in which gradients are sent between processes; empty: fp32
     threads: int = 0  # cores to use; 0: all there are, divided among this machine's processes
     max_tokens: int = 0  # stop after this many real target tokens; 0: no limit
     minutes: float = 0.0  # stop after this much wall time; 0: no limit
@@ -350,9 +350,14 @@ def all_keys() -> list[str]:
     return [f"{part}.{item.name}" for part, kind in PARTS.items() for item in fields(kind)]
 
 
+RENAMED = {"wire": "training.gradient_dtype", "training.wire": "training.gradient_dtype"}
+"""Old name of a setting -> its name now; old runs have the old one."""
+
+
 def full_key(key: str) -> str:
     """`P_drop` -> `model.P_drop`; every field name occurs in one part only."""
     keys = {name: name for name in all_keys()} | {name.split(".")[1]: name for name in all_keys()}
+    key = RENAMED.get(key, key)
     if key not in keys:
         raise UserError(f"no setting {key!r}{nearest(key, list(keys))}")
     return keys[key]
@@ -404,7 +409,7 @@ MAY_CHANGE = {
     "training.threads",
     "training.device",
     "training.precision",
-    "training.wire",
+    "training.gradient_dtype",
     "decoding.beam",
     "decoding.alpha",
     "decoding.extra_length",
@@ -444,9 +449,10 @@ def from_dict(parts: dict[str, Any], where: str) -> Config:
         if not isinstance(values, dict):
             raise UserError(f"{where}: {part} must be a table, not {values!r:.40}")
         for name, value in values.items():
-            if f"{part}.{name}" not in all_keys():
+            key = RENAMED.get(f"{part}.{name}", f"{part}.{name}")
+            if key not in all_keys():
                 raise UserError(f"{where}: no setting {name!r} in [{part}]{nearest(name, [*all_names(part)])}")
-            settings[f"{part}.{name}"] = value
+            settings[key] = value
     try:
         return with_settings(Config(), settings)
     except UserError as error:

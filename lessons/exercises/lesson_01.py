@@ -7,9 +7,9 @@ import numpy as np
 from exercises.exercise import Backward, Build, Result, Values
 from exercises.numeric import numeric_gradient
 from scratchformer.nn.loss import cross_entropy
-from scratchformer.nn.ops import OPS, PAD, Ops, rows_of
+from scratchformer.nn.ops import PAD, Ops, rows_of
 
-REFERENCE = OPS[np.ndarray]
+REFERENCE = Ops(np)
 
 # 01_linear_backward ---------------------------------------------------------------------------------------------------
 

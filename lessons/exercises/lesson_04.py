@@ -11,9 +11,9 @@ import numpy as np
 from exercises.diagnosis import TOLERANCE, Unlike, as_array, error
 from exercises.exercise import Backward, Break, Build, Result
 from scratchformer.nn.attention import CrossAttention, ScaledDotProductAttention, transposed
-from scratchformer.nn.ops import OPS, Ops
+from scratchformer.nn.ops import Ops
 
-REFERENCE = OPS[np.ndarray]
+REFERENCE = Ops(np)
 
 # 04_attention_backward ------------------------------------------------------------------------------------------------
 

@@ -12,9 +12,9 @@ from exercises.exercise import Backward, Break, Build, Result
 from exercises.numeric import numeric_gradient
 from scratchformer.nn.attention import ScaledDotProductAttention, by_head, transposed
 from scratchformer.nn.gradcheck import gradcheck
-from scratchformer.nn.ops import OPS, Ops
+from scratchformer.nn.ops import Ops
 
-REFERENCE = OPS[np.ndarray]
+REFERENCE = Ops(np)
 
 # 05_softmax_backward --------------------------------------------------------------------------------------------------
 

@@ -9,10 +9,11 @@ import numpy as np
 
 from exercises.diagnosis import TOLERANCE, Unlike, as_array, error
 from exercises.exercise import Backward, Break, Build, Result
-from scratchformer.nn.attention import MultiHeadAttention, ScaledDotProductAttention, by_head, transposed
-from scratchformer.nn.ops import OPS, Ops
+from scratchformer.nn import attention
+from scratchformer.nn.attention import CrossAttention, ScaledDotProductAttention, by_head, transposed
+from scratchformer.nn.ops import Ops
 
-REFERENCE = OPS[np.ndarray]
+REFERENCE = Ops(np)
 
 
 def columns_of(x: np.ndarray, h: int) -> list[np.ndarray]:
@@ -70,7 +71,7 @@ SPLIT = Build(
             "this is the first head only":
                 lambda x, h: columns_of(x, h)[0]}),
     solution=split_heads,
-    library=(MultiHeadAttention._split, by_head),
+    library=(attention.split_heads, by_head),
     hints=(
         "From (B, T, h d_k) to (B, h, T, d_k). The last axis is the one that must be cut in two: first comes which "
         "head, then which column of it.",
@@ -138,8 +139,7 @@ HEADS = Backward(
                    "this is the share of the first head only; memory went into the values of all heads":
                        lambda dv, W_V: dv[:, 0] @ W_V[:, :dv.shape[-1]].T})),
     solution=heads_backward,
-    library=(MultiHeadAttention._attend_backward, MultiHeadAttention._joined, ScaledDotProductAttention.backward,
-             Ops.linear_backward),
+    library=(CrossAttention.backward, attention.join_heads, ScaledDotProductAttention.backward, Ops.linear_backward),
     hints=(
         "djoined is (B, T, h d_v), like joined; dheads is (B, h, T, d_v). dv is (B, h, S, d_v): the product of a "
         "transposed `weights` and dheads. Before W_V comes its turn, dv must be (B, S, h d_v).",

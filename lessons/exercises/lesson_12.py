@@ -12,10 +12,10 @@ from exercises.diagnosis import TOLERANCE, Unlike, as_array, error
 from exercises.exercise import Backward, Break, Build, Result
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.layers import LayerNorm
-from scratchformer.nn.ops import OPS, Ops
-from scratchformer.nn.transformer import PostNorm
+from scratchformer.nn.ops import Ops
+from scratchformer.nn.residual import PostNorm
 
-REFERENCE = OPS[np.ndarray]
+REFERENCE = Ops(np)
 EPS = 1e-6
 
 # 12_layer_norm_backward -----------------------------------------------------------------------------------------------

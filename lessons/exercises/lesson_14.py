@@ -7,9 +7,9 @@ import numpy as np
 from exercises.exercise import Backward, Build, Result, Values
 from library.calibration import loss_floor
 from scratchformer.nn.loss import Smoothing, cross_entropy
-from scratchformer.nn.ops import OPS, PAD, Ops
+from scratchformer.nn.ops import PAD, Ops
 
-REFERENCE = OPS[np.ndarray]
+REFERENCE = Ops(np)
 
 # 14_smoothed_targets --------------------------------------------------------------------------------------------------
 

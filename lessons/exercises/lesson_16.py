@@ -11,8 +11,8 @@ import numpy as np
 
 from exercises.exercise import Break, Build, Result
 from exercises.numeric import numeric_gradient
-from scratchformer.doctor.flow_probes import dependence_of, padding_changes_nothing
-from scratchformer.doctor.specimens import small_model
+from scratchformer.doctor.fixtures import small_config
+from scratchformer.doctor.flow_probes import check_extra_padding, dependence_of
 from scratchformer.nn import gradient_cases
 from scratchformer.nn.attention import Mask
 from scratchformer.nn.dropout import DropoutKey
@@ -176,7 +176,7 @@ def model_of(norm: Literal["post", "pre"] = "post", causal: bool = True, encoder
     deaf    the encoder gets the same word everywhere, and only the lengths are right
     P_drop  if it is not 0, dropout is on, and draws anew in each call
     """
-    config = replace(small_model(gradient_cases.SMALL), norm=norm, P_drop=P_drop)
+    config = replace(small_config(gradient_cases.SMALL), norm=norm, P_drop=P_drop)
     model, calls = Transformer(config, dtype="float64"), itertools.count(1)
 
     def logits(source: Array, target: Array) -> Array:
@@ -255,7 +255,7 @@ HUNT = Break(
     arguments=("model", "source", "target"),
     complaint=misjudged,
     solution=verdict,
-    library=(dependence_of, padding_changes_nothing),
+    library=(dependence_of, check_extra_padding),
     hints=(
         "model(source, target) is an array (B, T, V). Call it as often as you like, with copies of source and target "
         "in which something is changed: one symbol, or two columns of zeros more.",

@@ -8,11 +8,11 @@ import numpy as np
 
 from exercises.exercise import Backward, Break, Build, Result, Values, misjudgements
 from scratchformer.nn.loss import cross_entropy
-from scratchformer.nn.ops import OPS, PAD, Ops
+from scratchformer.nn.ops import PAD, Ops
 from scratchformer.nn.parameter import Array
 from scratchformer.text.batches import BatchPlan, EncodedPairs, Sequences, batches_in_order
 
-REFERENCE = OPS[np.ndarray]
+REFERENCE = Ops(np)
 
 
 def sequences_of(lengths: Array) -> Sequences:
@@ -177,7 +177,7 @@ def accumulate(dloss: Array, x: Array, W: Array, targets: Array) -> dict[str, Ar
         REFERENCE.linear_backward(dscores, x_m, W, dW, None)
         n_tokens += n_m
     total = dW.reshape(-1)
-    REFERENCE.mean_inplace(total, n_tokens)
+    REFERENCE.divide_inplace(total, n_tokens)
     return {"dW": dloss * dW}
 
 
@@ -242,7 +242,7 @@ ACCUMULATE = Backward(
             "each micro-batch is divided by its own tokens, and the means are added up": lambda dloss, x, W, targets:
                 mean_of_means(dloss, x, W, targets) * len(x)}),),
     solution=accumulate,
-    library=(cross_entropy, Ops.linear_backward, Ops.mean_inplace),
+    library=(cross_entropy, Ops.linear_backward, Ops.divide_inplace),
     hints=(
         "x (M, B, D), W (D, V), targets (M, B); dW has the shape of W. A micro-batch m has scores x[m] @ W, (B, V), "
         "and real tokens where targets[m] is not 0.",

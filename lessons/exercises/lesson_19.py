@@ -16,8 +16,11 @@ from scratchformer.experiments.flops import attention_products, training_flops, 
 from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.parameter import Array, Parameter, ParameterStore
 from scratchformer.text.batches import Batch
-from scratchformer.training.loop import Trainer, resume, validation_loss
-from scratchformer.training.team import Team
+from scratchformer.training.data_parallel import DataParallel
+from scratchformer.training.loop import resume
+from scratchformer.training.saving import checkpoint, restore
+from scratchformer.training.trainer import Trainer
+from scratchformer.training.validation import validate, validation_loss
 
 # 19_training_step -----------------------------------------------------------------------------------------------------
 
@@ -85,8 +88,8 @@ def step_each_micro_batch(w: Array, grads: Array, n_tokens: Array, d_model: int,
 
 def library_steps(w: Array, grads: Array, n_tokens: Array, d_model: int, warmup: int) -> Array:
     parameter = Parameter(w.copy())
-    model: Any = SimpleNamespace(store=ParameterStore({"w": parameter}), layer_begins=list)
-    team, optimizer = Team(model, 1), Adam(model, BETAS, EPS)
+    model: Any = SimpleNamespace(store=ParameterStore({"w": parameter}), layer_offsets=list)
+    team, optimizer = DataParallel(model, 1), Adam(model, BETAS, EPS)
     for step, (of_step, n) in enumerate(zip(grads, n_tokens), start=1):
         for grad in of_step:
             parameter.grad += grad
@@ -134,7 +137,7 @@ TRAINING_STEP = Build(
                             rtol=0, atol=1e-7) for first in (1, grads.shape[1])),
     }),
     solution=library_steps,
-    library=(Trainer.step, Team.average_inplace, Adam.step, noam),
+    library=(Trainer.step, DataParallel.average_inplace, Adam.step, noam),
     hints=(
         "w (P,), grads (steps, micro-batches, P), n_tokens (steps, micro-batches). m and v are (P,) and begin at 0. "
         "The result is (P,).",
@@ -212,7 +215,7 @@ PERPLEXITY = Build(
             lambda loss_sums, n_tokens: math.exp(-mean_loss(loss_sums, n_tokens)),
     }),
     solution=library_perplexity,
-    library=(validation_loss, Trainer.validate),
+    library=(validation_loss, validate),
     hints=(
         "All three are (batches,); the result is one number.",
         "The mean over all tokens of the text is a quotient of two sums over the batches. Then comes exp.",
@@ -433,7 +436,7 @@ RESUME = Break(
     arguments=("begin",),
     complaint=misjudged,
     solution=library_resumes,
-    library=(resume, Trainer.checkpoint, Trainer.restore),
+    library=(resume, checkpoint, restore),
     hints=(
         "begin() makes a new run, always the same one. run.step() takes a step, run.state() is its checkpoint, "
         "run.restore(state) takes one up, run.w (5,) are the weights.",

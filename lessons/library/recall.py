@@ -96,7 +96,7 @@ def train(
 ) -> list[float]:
     """Adam at one learning rate, every step with new sequences of length n. -> the loss of each step, in nats"""
     random, losses = np.random.default_rng(seed), []
-    optimizer = Adam(model)  # type: ignore[arg-type]  # all that it needs is a store
+    optimizer = Adam(model)  # all that it needs is a store
     for _ in range(steps):
         x, first = sequences(random, BATCH, n, blank, marked)
         scores, cache = model.forward(x)

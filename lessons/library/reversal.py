@@ -147,7 +147,7 @@ class DotAttention(Layer):
 def train(model: Rewriter, rate: float = 0.01, steps: int = 300) -> Rewriter:
     """Adam at one learning rate, every step with new sequences. -> the model"""
     random = np.random.default_rng(100)
-    optimizer = Adam(model)  # type: ignore[arg-type]  # all that it needs is a store
+    optimizer = Adam(model)  # all that it needs is a store
     for _ in range(steps):
         source, read, target = pairs(random, BATCH, model.n)
         scores, cache = model.forward(source, read)

@@ -1,11 +1,11 @@
-"""The operations of `nn/ops.py` where NumPy on a CPU can be quicker, for float32. The layers do not know of them.
+"""The operations of `nn/ops.py`, faster with NumPy on a CPU. They are in use where a `CpuDevice` computes in float32.
 
-Matrix products run near the machine's limit whoever calls them. What is left of a step is bound by memory: each call of
-NumPy reads its arguments and writes its result, and an array of some megabytes has left the cache when it is read next.
-So these versions take fewer calls, on blocks of rows that stay in a core's cache from the first call to the last, and
-leave sums to matrix products with ones, which are several times as fast as `sum`. Results differ in the last bits.
+Matrix products take about the same time whoever calls them. The rest of a step is limited by memory: each NumPy call
+reads its arguments and writes its result, and an array of some megabytes has left the cache when it is read next. So
+these versions make fewer calls, on blocks of rows that stay in a core's cache from the first call to the last, and they
+write sums as matrix products with ones, which are several times as fast as `sum`. Results differ in the last bits.
 
-What each is worth in a whole step, and what was tried in vain: docs/performance.md.
+What each operation gains in a whole step, and what did not help: docs/performance.md.
 """
 
 from __future__ import annotations
@@ -16,43 +16,63 @@ from typing import Iterator
 import numpy as np
 
 from scratchformer.nn.dropout import DropoutKey, keep_scale
-from scratchformer.nn.ops import FAST, PAD, Ops, chunks, rows_of
+from scratchformer.nn.ops import PAD, Ops, chunks, rows_of
 from scratchformer.nn.parameter import Array
 
 BLOCK = 1 << 16
-"""Numbers in a block, 256 KB of float32: a few of them fit into the second-level cache of a core (1 to 2 MB)."""
+"""Elements of a block, 256 KB in float32: a few blocks fit into the second-level cache of a core (1 to 2 MB)."""
 
 PRODUCT_BLOCK = 1 << 20
-"""Numbers of a matrix product in one go, 4 MB: so many that the product does not suffer."""
+"""Elements of a matrix product that are computed at once, 4 MB: large enough not to slow the product down."""
 
 MANY_KEYS = 64
-"""With more keys than these, `masked_softmax` is the reference's."""
+"""With more keys than this, `masked_softmax` is that of the reference."""
 
 
-def blocks(rows: Array, numbers: int | None = None) -> Iterator[slice]:
-    """Slices that cut the rows of a matrix (n, d) into blocks of about `numbers` numbers (default: BLOCK)."""
-    return chunks(len(rows), max(1, (numbers or BLOCK) // rows.shape[1]))
+def blocks(rows: Array, elements: int | None = None) -> Iterator[slice]:
+    """Slices that cut the rows of a matrix (n, d) into blocks of about so many elements (default: BLOCK)."""
+    return chunks(len(rows), max(1, (elements or BLOCK) // rows.shape[1]))
 
 
 class FastOps(Ops):
     """The reference operations, some of them in fewer passes over memory."""
 
-    def add_product(self, total: Array, a: Array, b: Array) -> None:
-        """In blocks, so that the product for the embedding's gradient never exists as a whole: it is the largest."""
+    def add_product_inplace(self, total: Array, a: Array, b: Array) -> None:
+        """In blocks, so that the product never exists as a whole: for the gradient of the embedding it is large."""
         for block in blocks(total, PRODUCT_BLOCK):
             total[block] += self.matmul(a[block], b)
 
     def linear_backward(self, dy: Array, x: Array, W: Array, dW: Array, db: Array | None) -> Array:
         x_rows, dy_rows = rows_of(x), rows_of(dy)
-        self.add_product(dW, x_rows.T, dy_rows)
+        self.add_product_inplace(dW, x_rows.T, dy_rows)
         if db is not None:
             db += ones_like_rows(dy_rows) @ dy_rows
         return self.matmul(dy_rows, W.T).reshape(x.shape)
 
+    def layer_norm(self, x: Array, gamma: Array, beta: Array, eps: float) -> tuple[Array, tuple]:
+        y, (_, saved) = self._norm(x, None, gamma, beta, eps, 0.0, None)
+        return y, saved
+
+    def layer_norm_backward(self, dy: Array, saved: tuple, gamma: Array, dgamma: Array, dbeta: Array) -> Array:
+        return self.add_norm_backward(dy, (None, saved), gamma, dgamma, dbeta, 0.0)[0]
+
     def add_norm(
         self, x: Array, update: Array, gamma: Array, beta: Array, eps: float, P_drop: float, rng: DropoutKey | None
     ) -> tuple[Array, tuple]:
-        x_rows, update_rows = rows_of(x), rows_of(update)
+        return self._norm(x, update, gamma, beta, eps, P_drop, rng)
+
+    def _norm(
+        self,
+        x: Array,
+        update: Array | None,
+        gamma: Array,
+        beta: Array,
+        eps: float,
+        P_drop: float,
+        rng: DropoutKey | None,
+    ) -> tuple[Array, tuple]:
+        """LayerNorm(x + dropout(update)), or LayerNorm(x) without an update."""
+        x_rows, update_rows = rows_of(x), None if update is None else rows_of(update)
         kept = None if rng is None or P_drop == 0 else rng.keep(x_rows.shape, P_drop)
         D = x.shape[-1]
         averaging = np.full(D, 1 / D, x.dtype)  # x @ averaging: the mean of each row
@@ -61,7 +81,9 @@ class FastOps(Ops):
         for block in blocks(x_rows):
             n, inverse = normalized[block], inverse_std[block]
             # n = x + dropout(update)
-            if kept is None:
+            if update_rows is None:
+                n[...] = x_rows[block]
+            elif kept is None:
                 np.add(x_rows[block], update_rows[block], out=n)
             else:
                 np.multiply(update_rows[block], kept[block], out=n)
@@ -102,16 +124,16 @@ class FastOps(Ops):
             d -= (d @ averaging)[:, None]
             d -= np.multiply(n, along_itself, out=share)
             d *= inverse_std[block]
-            # update was dropped, x was not
+            # dupdate = dropout_backward(dx)
             if kept is not None:
                 np.multiply(d, kept[block], out=dupdate[block])
                 dupdate[block] *= keep_scale(P_drop)
         return dx.reshape(dy.shape), dupdate.reshape(dy.shape)
 
     def masked_softmax(self, scores: Array, scale: float, key_lengths: Array | None, causal: bool) -> Array:
-        """With the keys first: along the first axis, `max` and `sum` work on long rows, not on a few numbers at a time.
+        """With the keys as the first axis, so that `max` and `sum` add up long rows instead of a few numbers each.
 
-        Where there are many keys, that is no gain, and laying the array out anew is a loss.
+        With many keys this gains nothing, and the copy into the other layout costs time.
         """
         B, H, T, S = scores.shape
         if S > MANY_KEYS:
@@ -135,13 +157,13 @@ class FastOps(Ops):
         return weights
 
     def embedding_backward(self, dx: Array, ids: Array, scale: float, dE: Array) -> None:
-        """Row by row, three to four times as quick as `np.add.at`, which goes number by number."""
+        """Row by row: three to four times as fast as `np.add.at`, which goes element by element."""
         for id_, row in zip(ids.reshape(-1).tolist(), rows_of(dx * scale)):
             if id_ != PAD:
                 dE[id_] += row
 
     def cross_entropy(
-        self, logits: Array, targets: Array, on_target: float, everywhere: float, out: Array | None = None
+        self, logits: Array, targets: Array, on_target: float, off_target: float, out: Array | None = None
     ) -> tuple[Array, Array]:
         ones = np.ones(logits.shape[1], logits.dtype)
         dlogits = np.empty(logits.shape, logits.dtype) if out is None else out
@@ -151,13 +173,13 @@ class FastOps(Ops):
             row, real = np.arange(len(target)), target != PAD
             np.subtract(logits[block], logits[block].max(axis=1, keepdims=True), out=p)
             smoothed_score = on_target * p[row, target]
-            if everywhere:
-                smoothed_score += everywhere * (p @ ones)
+            if off_target:
+                smoothed_score += off_target * (p @ ones)
             np.exp(p, out=p)
             total = p @ ones  # p / total are the probabilities
             loss_sum += ((np.log(total) - smoothed_score) * real).sum(dtype=np.float64)
             p *= (1 / total)[:, None]
-            p -= everywhere  # p - q, in place of p
+            p -= off_target  # p - q, in place of p
             p[row, target] -= on_target
             p[~real] = 0
         return loss_sum, dlogits
@@ -178,22 +200,23 @@ def ones_like_rows(rows: Array) -> Array:
     return np.ones(len(rows), rows.dtype)
 
 
-FAST[np.ndarray, np.dtype("float32")] = FastOps(np)
+FAST = FastOps(np, (np.dtype("float32"),))
+"""For training and decoding; float64 stays with the reference."""
 
 
 def keep_freed_memory() -> None:
-    """For a program that trains or translates: let freed memory wait for its next use, where the C library is glibc.
+    """Let this process keep memory that it has freed, if the C library is glibc; call it to train or translate.
 
-    Otherwise glibc returns large arrays to the system, which clears the pages anew when the next step asks for them: up
-    to 15 % of a step. In exchange the process keeps its memory until it ends; there is no way to undo this.
+    By default glibc returns large arrays to the system, which has to clear the pages again when the next step asks for
+    them: up to 15 % of a step. This cannot be undone: the process keeps its memory until it ends.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, TypeError, AttributeError):  # another C library
         return
     mallopt(M_TRIM_THRESHOLD, -1)  # the heap does not shrink
-    mallopt(M_MMAP_MAX, 0)  # nothing lies outside of it
-    mallopt(M_ARENA_MAX, 1)  # and all threads share it
+    mallopt(M_MMAP_MAX, 0)  # all arrays are on the heap
+    mallopt(M_ARENA_MAX, 1)  # and all threads share one heap
 
 
 M_TRIM_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX = -1, -4, -8  # from malloc.h

@@ -158,8 +158,8 @@ def named_files(args: argparse.Namespace) -> CorpusFiles:
 
 
 def preparation_options(args: argparse.Namespace, defaults: dict[str, Any]) -> Options:
+    from scratchformer.parallel.cores import available_cores
     from scratchformer.preparation.pipeline import Options
-    from scratchformer.training.team import available_cores
 
     given = {name: getattr(args, name) for name in PREPARATION if getattr(args, name) is not None}
     return Options(**{"workers": available_cores()} | defaults | given)

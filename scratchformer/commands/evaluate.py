@@ -72,7 +72,7 @@ def evaluate(args: argparse.Namespace) -> None:
     files = evaluation.find_test_set(data, args.source, args.reference)
     sources, references = evaluation.read_parallel(*files)
     runs = [(args.path, args.checkpoint)] + ([(args.against, args.against_checkpoint)] if args.against else [])
-    with evaluation.lines_to(args.output, files) as write:
+    with evaluation.open_output(args.output, files) as write:
         systems = [trained_system(args, *each) for each in runs]
         translations = [systems[0].translate(sources)]
         write(translations[0])

@@ -85,9 +85,9 @@ def search_options(args: argparse.Namespace, path: Path) -> dict[str, Any]:
 def trained_translator(args: argparse.Namespace, path: Path, checkpoint: str | Path | None) -> Translator:
     """The model of a run, on the device, or on as many cores, as the options ask for."""
     from scratchformer.backends.cpu import keep_freed_memory
-    from scratchformer.backends.cuda.device import open_device
+    from scratchformer.backends.device import open_device
+    from scratchformer.parallel.cores import available_cores
     from scratchformer.training.run import load_run
-    from scratchformer.training.team import available_cores
 
     if args.threads is not None and args.threads < 0:
         raise UserError(f"--threads {args.threads} must be at least 0")
@@ -97,8 +97,4 @@ def trained_translator(args: argparse.Namespace, path: Path, checkpoint: str | P
         {"training.device": "cpu" if args.device is None else args.device, "training.precision": args.precision or ""},
     ).training
     device = open_device(machine.device, machine.precision or "fp32")
-    translator = load_run(path, checkpoint)
-    device.take_over(translator.model)
-    translator.group *= device.breadth
-    translator.threads = 1 if device.runs_ahead else args.threads or available_cores()
-    return translator
+    return load_run(path, checkpoint, threads=args.threads or available_cores(), device=device)

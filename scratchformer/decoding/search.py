@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from scratchformer.decoding.incremental import begin_decoding, decoding_step
 from scratchformer.nn.ops import ops_of
 from scratchformer.nn.parameter import Array
 from scratchformer.nn.transformer import Transformer, lengths_of
@@ -84,10 +85,10 @@ def greedy_search(
     written: list[list[int]] = [[] for _ in source_ids]
     log_probability = np.zeros(len(source_ids))
     going = np.arange(len(source_ids))  # sentences not done yet
-    state = model.start(source_ids)
+    state = begin_decoding(model, source_ids)
     last = np.full((len(going), 1), BOS)
     while len(going):
-        logits, state = model.step(last, state)
+        logits, state = decoding_step(model, last, state)
         logits = logits[:, 0]  # (going, V)
         ops = ops_of(logits)
         log_sum = ops.log_sum_exp(logits)
@@ -133,9 +134,9 @@ def beam_search(
     going = np.arange(len(source_ids))
     ids = np.full((len(going), 1, 1), BOS)  # (going, W, t + 1), W = 1 at first
     alive = np.zeros((len(going), 1))  # log probabilities (going, W)
-    state = model.start(source_ids, beam)
+    state = begin_decoding(model, source_ids, beam)
     while len(going):
-        logits, state = model.step(ids[:, :, -1], state)
+        logits, state = decoding_step(model, ids[:, :, -1], state)
         best, parents, tokens = likeliest(logits, alive, 2 * beam)  # (going, 2 beam) each
         ends = tokens == EOS
 

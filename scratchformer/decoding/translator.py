@@ -9,9 +9,10 @@ from typing import Any, Callable, Iterable, Iterator, NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from scratchformer.backends.device import Device
 from scratchformer.decoding.search import Hypothesis, search
 from scratchformer.errors import UserError
-from scratchformer.nn.ops import chunks
+from scratchformer.nn.ops import chunks, using
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import encode_sequences
 from scratchformer.text.tokenizer import Tokenizer
@@ -31,11 +32,12 @@ class Translation(NamedTuple):
 class Translator:
     """Translates sentences with a model.
 
-    Translations come back in the order of the sentences, and what a sentence becomes does not depend on its neighbours.
-    A blank sentence becomes an empty one. An interruption waits for the groups of sentences that are being translated.
+    Translations come back in the order of the sentences, and do not depend on the other sentences. A blank sentence is
+    translated as an empty one. If the user interrupts, the groups of sentences in progress are finished first.
 
-    threads  cores to use; the translations are the same for any number, but for the last bit of a score
-    group    how many sentences are translated together
+    threads  cores to use on a CPU; the number changes no translation, only the last bit of a score
+    device   where the model's weights are
+    group    how many sentences a CPU translates together
     """
 
     def __init__(
@@ -44,10 +46,12 @@ class Translator:
         tokenizer: Tokenizer,
         extra_length: int = 50,
         threads: int = 1,
+        device: Device = Device(),
         group: int = SENTENCES_AT_ONCE,
     ) -> None:
-        self.model, self.tokenizer, self.extra_length = model, tokenizer, extra_length
-        self.threads, self.group = threads, group
+        self.model, self.tokenizer, self.extra_length, self.device = model, tokenizer, extra_length, device
+        self.threads = 1 if device.is_async else threads
+        self.group = group * device.batch_factor
 
     def translate(self, sentences: list[str], beam: int = 4, alpha: float = 0.6) -> list[str]:
         """The best translation of each sentence."""
@@ -65,7 +69,7 @@ class Translator:
             yield from self._chunk(chunk, beam, alpha, nbest)
 
     def _require_positions(self, sentences: list[str], lengths: np.ndarray) -> None:
-        """Learned positions end somewhere. Raises UserError for a sentence that is longer."""
+        """Raises UserError for a sentence that is longer than the model's table of learned positions."""
         config, longest = self.model.config, int(lengths.argmax())
         if config.positions == "learned" and lengths[longest] > config.max_positions:
             raise UserError(
@@ -80,10 +84,11 @@ class Translator:
         by_length = np.argsort(sources.lengths, kind="stable")
         by_length = by_length[[bool(sentences[index].strip()) for index in by_length]]
         groups = [by_length[part] for part in chunks(len(by_length), self.group)]
-        groups.reverse()  # no long group is left for the end
+        groups.reverse()  # the longest first, so that no thread begins a long group at the end
 
         def found_for(indices: np.ndarray) -> list[list[Hypothesis]]:
-            return search(self.model, sources.padded(indices), beam, alpha, self.extra_length, nbest)
+            with using(*self.device.ops):
+                return search(self.model, sources.padded(indices), beam, alpha, self.extra_length, nbest)
 
         for indices, found in zip(groups, self._at_once(found_for, groups)):
             for index, hypotheses in zip(indices, found):
@@ -94,10 +99,10 @@ class Translator:
         return translations
 
     def _at_once(self, work: Callable[[np.ndarray], Any], groups: list[np.ndarray]) -> list[Any]:
-        """map, on up to `threads` groups at once; where there are fewer, matrix products share the other cores."""
+        """Map over the groups, up to `threads` at once. With fewer groups, matrix products use the other cores."""
         at_once = max(1, min(self.threads, len(groups)))
         with threadpool_limits(self.threads // at_once, "blas"):
-            if at_once == 1:  # a GPU belongs to this thread
+            if at_once == 1:  # CuPy's current device belongs to this thread
                 return list(map(work, groups))
             with ThreadPoolExecutor(at_once) as pool:
                 return list(pool.map(work, groups))

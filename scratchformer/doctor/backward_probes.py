@@ -1,5 +1,5 @@
-"""Probes of the way back, for `scratchformer doctor`: gradients, what may change between forward and backward, and the
-masks of dropout, which both must share."""
+"""Probes of the backward pass for `scratchformer doctor`: the gradients, the layer contract, and dropout, whose masks
+forward and backward must share."""
 
 from __future__ import annotations
 
@@ -10,30 +10,23 @@ from typing import Any, Callable
 import numpy as np
 
 from scratchformer.config import ModelConfig
-from scratchformer.doctor.findings import ANATOMY, CodeProbe, Complaints, Fault, Measured, differs
-from scratchformer.doctor.specimens import SOURCE, TARGET, DropoutWatch, random, shifted, watched, with_random_vectors
+from scratchformer.doctor.findings import COMPONENTS, CheckFailed, CodeProbe, expect, expect_close
+from scratchformer.doctor.fixtures import SOURCE, TARGET, DropoutRecorder, random, shifted, with_random_vectors
 from scratchformer.nn import gradient_cases
 from scratchformer.nn.attention import Mask
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.gradcheck import gradcheck
 from scratchformer.nn.gradient_cases import CASES, FLOAT64, SMALL, B, D, F, GradientCase, H, S, T
 from scratchformer.nn.layers import AddNorm, FeedForward, LearnedPositions, PositionalEncoding
-from scratchformer.nn.ops import OPS, Ops
-from scratchformer.nn.parameter import Layer
-from scratchformer.nn.transformer import (
-    Decoder,
-    DecoderLayer,
-    Encoder,
-    EncoderLayer,
-    PostNorm,
-    PreNorm,
-    Transformer,
-    as_tuple,
-)
+from scratchformer.nn.loss import forward_loss
+from scratchformer.nn.ops import Ops, using
+from scratchformer.nn.parameter import Layer, as_tuple
+from scratchformer.nn.residual import PostNorm, PreNorm
+from scratchformer.nn.transformer import Decoder, DecoderLayer, Encoder, EncoderLayer, Transformer
 
 
 def probes(config: ModelConfig) -> list[CodeProbe]:
-    """`config` is of a small model: it is built many times."""
+    """`config` should be of a small model, since it is built many times."""
     return [gradients(config), contract(), dropout(config)]
 
 
@@ -41,107 +34,104 @@ def probes(config: ModelConfig) -> list[CodeProbe]:
 
 
 def gradients(config: ModelConfig) -> CodeProbe:
-    """The cases of `scratchformer gradcheck`, in one random direction each: if a gradient is wrong, all but a few
-    directions show it. Of the whole model, which costs most, the arrangement of this configuration."""
+    """Run the cases of `scratchformer gradcheck`, in one random direction each: almost any direction shows a wrong
+    gradient. The whole model, which takes longest, is checked only as configured."""
     changes = {name: getattr(config, name) for name in ("norm", "tied", "positions", "attention_bias")}
-    whole = [
-        gradient_cases.case(kind, "as configured", build(**changes), dropout)
-        for kind, build, dropout in [
-            (Transformer, gradient_cases.transformer, 0.0),
-            (gradient_cases.TransformerLoss, gradient_cases.transformer_loss, 0.3),
-        ]
+    cases = [case for case in CASES if case.layer not in ("Transformer", "TransformerLoss")] + [
+        gradient_cases.case(Transformer, "as configured", gradient_cases.transformer(**changes), 0.0),
+        gradient_cases.case(
+            gradient_cases.TransformerLoss, "as configured", gradient_cases.transformer_loss(**changes), 0.3
+        ),
     ]
-    cases = [case for case in CASES if case.layer not in ("Transformer", "TransformerLoss")] + whole
-    place = {"CrossEntropy": "cross_entropy", "TransformerLoss": "Transformer"}
-    by_place: dict[str, list[GradientCase]] = {}
+    renamed = {"CrossEntropy": "cross_entropy", "TransformerLoss": "Transformer"}
+    by_component: dict[str, list[GradientCase]] = {}
     for case in cases:
-        by_place.setdefault(place.get(case.layer, case.layer), []).append(case)
+        by_component.setdefault(renamed.get(case.layer, case.layer), []).append(case)
     return CodeProbe(
         "gradients",
-        "backward is the derivative of forward: finite differences agree to 6 digits, with dropout and without",
-        "a term or factor of backward that is missing; a gradient that overwrites instead of adding up (`E[ids] += g` "
-        "loses repeated words); a mask or a cache of another call; `scratchformer gradcheck` shows every number",
-        [(place, partial(gradients_are_right, cases)) for place, cases in by_place.items()],
+        "backward is the derivative of forward: it agrees with finite differences to 6 digits, with and without "
+        "dropout",
+        "backward lacks a term or a factor; a gradient is overwritten instead of added to (`E[ids] += g` loses "
+        "repeated words); backward uses the mask or cache of another call. `scratchformer gradcheck` shows every number",
+        [(component, partial(check_gradients, cases)) for component, cases in by_component.items()],
     )
 
 
-def gradients_are_right(cases: list[GradientCase]) -> Complaints:
-    worst = 0.0
+def check_gradients(cases: list[GradientCase]) -> str:
+    """Returns the largest error."""
+    largest = 0.0
     for case in cases:
         layer, inputs, rng = case.make()
         report = gradcheck(layer, *inputs, rng=rng, directions=1)
         if not report.passed:
-            only_with_dropout = rng is not None and gradcheck(layer, *inputs, directions=1).passed
-            what = f"{case.description}: {report.worst}"
-            yield Fault(
-                "",
-                what + ("; right without dropout" if only_with_dropout else ""),
-                ("dropout",) if only_with_dropout else (),
-            )
-        for entry in report if rng is None else []:  # dropout may drop a whole layer
-            if entry.name.endswith("weight") and entry.analytic == entry.numeric == 0:
-                yield f"{case.description}: the output does not depend on {entry.name}"
-        worst = max(worst, report.worst.error)
-    yield Measured(f"{worst:.0e}")
+            problem = f"{case.description}: {report.worst}"
+            if rng is not None and gradcheck(layer, *inputs, directions=1).passed:
+                raise CheckFailed(f"{problem}; correct without dropout", ("dropout",))
+            raise CheckFailed(problem)
+        for entry in report if rng is None else []:  # dropout may drop everything that a weight contributes
+            unused = entry.name.endswith("weight") and entry.analytic == entry.numeric == 0
+            expect(not unused, f"{case.description}: the output does not depend on {entry.name}")
+        largest = max(largest, report.worst.error)
+    return f"({largest:.0e})"
 
 
-# The contract ---------------------------------------------------------------------------------------------------------
+# The layer contract ---------------------------------------------------------------------------------------------------------
 
 
 def contract() -> CodeProbe:
-    """One case of each layer, the first with dropout: a mask is one more thing to keep for backward."""
+    """Check one case of each layer, with dropout, so that backward needs the mask as well."""
     cases: dict[str, GradientCase] = {}
     for case in CASES:
-        if case.description.endswith("dropout 0.3") and case.layer in ANATOMY:
+        if case.description.endswith("dropout 0.3") and case.layer in COMPONENTS:
             cases.setdefault(case.layer, case)
     return CodeProbe(
-        "the contract of layers",
-        "a call changes nothing but gradients, which it adds to in place; what backward needs travels in the cache; "
-        "float32 stays float32",
-        "something is kept in `self` from one call to the next; `p.grad = p.grad + g` cuts the gradient loose from "
-        "the flat buffer that the optimizer reads; an in-place operation on an argument; a float64 scalar of NumPy as "
-        "a factor",
-        [(layer, partial(contract_is_kept, case)) for layer, case in cases.items()]
-        + [(place, partial(operation_only_reads, call)) for place, call in operations()],
+        "layer contract",
+        "forward and backward change nothing except gradients, to which they add in place; everything backward needs "
+        "is in the cache; float32 stays float32",
+        "a layer stores something in `self` from one call to the next; `p.grad = p.grad + g` makes a new array, so the "
+        "optimizer, which reads the flat buffer, no longer sees the gradient; an in-place operation on an argument; "
+        "multiplication by a float64 NumPy scalar",
+        [(layer, partial(check_contract, case)) for layer, case in cases.items()]
+        + [(component, partial(check_arguments_unchanged, call)) for component, call in operations()],
     )
 
 
-def contract_is_kept(case: GradientCase) -> Complaints:
+def check_contract(case: GradientCase) -> None:
     layer, inputs, rng = case.make()
     parameters = layer.parameters()
-    owned = {name: parameter.grad for name, parameter in parameters.items()}
+    arrays = {name: parameter.grad for name, parameter in parameters.items()}
     y, cache = layer.forward(*inputs, rng=rng)
     dy = random().normal(size=y.shape)
     freeze((inputs, cache, dy))
     dx = as_tuple(layer.backward(dy, cache))
     gradient = {name: parameter.grad.copy() for name, parameter in parameters.items()}
     for name, parameter in parameters.items():
-        yield "" if parameter.grad is owned[name] else f"the gradient of {name} is another array after backward"
+        expect(parameter.grad is arrays[name], f"backward makes a new gradient array for {name}")
 
     y_again, cache = layer.forward(*inputs, rng=rng)
-    backwards = map_arrays(lambda array: array[::-1], inputs)
-    layer.forward(*backwards, rng=rng and rng._replace(step=rng.step + 1))  # another call, another mask
+    reversed_inputs = map_arrays(lambda array: array[::-1], inputs)
+    layer.forward(*reversed_inputs, rng=rng and rng._replace(step=rng.step + 1))  # another call, with another mask
     dx_again = as_tuple(layer.backward(dy, cache))
-    yield differs("the same call again", y_again, y)
+    expect_close("output of a second, equal call", y_again, y)
     for first, second in zip(dx, dx_again):
-        yield "" if first is None else differs("the gradient of an input, after another forward", second, first)
+        if first is not None:
+            expect_close("gradient of an input after another call of forward", second, first)
     for name, parameter in parameters.items():
-        yield differs(
-            f"the gradient of {name} after two equal calls, with another forward between them, is not twice "
-            "that of one",
-            parameter.grad,
-            2 * gradient[name],
+        what = (
+            f"gradient of {name} after two equal calls, with another forward between, compared with twice that of one"
         )
+        expect_close(what, parameter.grad, 2 * gradient[name])
 
     for parameter in parameters.values():
         parameter.data, parameter.grad = parameter.data.astype("float32"), parameter.grad.astype("float32")
-    y, cache = layer.forward(*map_arrays(single, inputs), rng=rng)
-    for array in (y, *as_tuple(layer.backward(single(dy), cache))):
-        yield "" if array is None or array.dtype == np.float32 else f"float32 becomes {array.dtype}"
+    y, cache = layer.forward(*map_arrays(to_float32, inputs), rng=rng)
+    for array in (y, *as_tuple(layer.backward(to_float32(dy), cache))):
+        expect(array is None or array.dtype == np.float32, f"float32 becomes {getattr(array, 'dtype', None)}")
 
 
 def operations() -> list[tuple[str, Callable[[Ops], Any]]]:
-    """The calls of `nn/ops.py` whose arguments a layer might not miss, on arrays that NumPy does not let be written."""
+    """Calls of operations in `nn/ops.py` on read-only arrays. A layer may not notice that an operation changes one of
+    these arguments."""
     x, kept, scores = np.ones((B, T)), np.ones((B, T), bool), np.ones((B, H, T, T))
     freeze((x, kept, scores))
     return [
@@ -156,9 +146,9 @@ def operations() -> list[tuple[str, Callable[[Ops], Any]]]:
     ]
 
 
-def operation_only_reads(call: Callable[[Ops], Any]) -> Complaints:
-    call(OPS[np.ndarray])
-    yield ""
+def check_arguments_unchanged(call: Callable[[Ops], Any]) -> None:
+    """NumPy raises an exception where the operation writes into a read-only argument."""
+    call(Ops(np))
 
 
 def freeze(thing: Any) -> None:
@@ -170,13 +160,13 @@ def freeze(thing: Any) -> None:
             freeze(part)
 
 
-def single(array: np.ndarray) -> np.ndarray:
-    """In float32, if it is an array of floats."""
+def to_float32(array: np.ndarray) -> np.ndarray:
+    """Convert floats to float32; return ids and masks as they are."""
     return array.astype("float32") if array.dtype.kind == "f" else array
 
 
 def map_arrays(function: Callable[[np.ndarray], np.ndarray], thing: Any) -> Any:
-    """The same nested tuples with every array replaced by function(array)."""
+    """Replace every array in nested tuples by function(array)."""
     if isinstance(thing, np.ndarray):
         return function(thing)
     if isinstance(thing, Mask):
@@ -189,81 +179,80 @@ def map_arrays(function: Callable[[np.ndarray], np.ndarray], thing: Any) -> Any:
 
 def dropout(config: ModelConfig) -> CodeProbe:
     P = 0.3
-    dropping = replace(config, P_drop=P, attention_dropout=P, relu_dropout=P)
-    post, pre = replace(dropping, norm="post"), replace(dropping, norm="pre")
+    config = replace(config, P_drop=P, attention_dropout=P, relu_dropout=P)
+    post, pre = replace(config, norm="post"), replace(config, norm="pre")
     sublayer, x, memory = (lambda: FeedForward(D, F, random(), FLOAT64, P)), np.ones((B, T, D)), np.ones((B, S, D))
-    ids = SOURCE, TARGET
+    layers: list[tuple[str, Callable[[], Layer], tuple, int]] = [  # name, how to build it, inputs, places with dropout
+        ("PositionalEncoding", lambda: PositionalEncoding(P), (x,), 1),
+        ("LearnedPositions", lambda: LearnedPositions(T, D, random(), FLOAT64, P), (x,), 1),
+        ("AddNorm", lambda: AddNorm(D, FLOAT64, P_drop=P), (x, x), 1),
+        ("FeedForward", sublayer, (x,), 1),
+        ("SelfAttention", lambda: gradient_cases.self_attention(random(), P), (x,), 1),
+        ("CrossAttention", lambda: gradient_cases.cross_attention(random(), P), (x, memory), 1),
+        ("PostNorm", lambda: PostNorm(sublayer(), post, FLOAT64), (x,), 2),
+        ("PreNorm", lambda: PreNorm(sublayer(), pre, FLOAT64), (x,), 2),
+        ("EncoderLayer", lambda: EncoderLayer(config, random(), FLOAT64), (x,), 4),
+        ("DecoderLayer", lambda: DecoderLayer(config, random(), FLOAT64), (x, memory), 6),
+        ("Encoder", lambda: Encoder(config, random(), FLOAT64), (x,), 4 * SMALL.N),
+        ("Decoder", lambda: Decoder(config, random(), FLOAT64), (x, memory), 6 * SMALL.N),
+        ("Transformer", lambda: Transformer(config, dtype=FLOAT64), (SOURCE, TARGET), 10 * SMALL.N + 2),
+    ]
     return CodeProbe(
         "dropout",
-        "without a key nothing is dropped; with one, a share P_drop, and the rest is scaled up; every place, step and "
-        "micro-batch draws its own mask",
-        "dropout that stays on when translating; survivors that are not scaled by 1 / (1 - P_drop); one mask for "
-        "several places, or the same in every step; a place that was forgotten",
-        [("dropout", dropout_drops), ("dropout", masks_differ)]
-        + [
-            (place, partial(draws, make, inputs, count))
-            for place, make, inputs, count in [
-                ("PositionalEncoding", lambda: PositionalEncoding(P), (x,), 1),
-                ("LearnedPositions", lambda: LearnedPositions(T, D, random(), FLOAT64, P), (x,), 1),
-                ("AddNorm", lambda: AddNorm(D, FLOAT64, P_drop=P), (x, x), 1),
-                ("FeedForward", sublayer, (x,), 1),
-                ("SelfAttention", lambda: gradient_cases.self_attention(random(), P), (x,), 1),
-                ("CrossAttention", lambda: gradient_cases.cross_attention(random(), P), (x, memory), 1),
-                ("PostNorm", lambda: PostNorm(sublayer(), post, FLOAT64), (x,), 2),
-                ("PreNorm", lambda: PreNorm(sublayer(), pre, FLOAT64), (x,), 2),
-                ("EncoderLayer", lambda: EncoderLayer(dropping, random(), FLOAT64), (x,), 4),
-                ("DecoderLayer", lambda: DecoderLayer(dropping, random(), FLOAT64), (x, memory), 6),
-                ("Encoder", lambda: Encoder(dropping, random(), FLOAT64), (x,), 4 * SMALL.N),
-                ("Decoder", lambda: Decoder(dropping, random(), FLOAT64), (x, memory), 6 * SMALL.N),
-                ("Transformer", lambda: Transformer(dropping, dtype=FLOAT64), ids, 10 * SMALL.N + 2),
-            ]
-        ]
-        + [("Transformer", partial(nothing_dropped_without_a_key, dropping))],
+        "without a key nothing is dropped; with a key, a fraction P_drop is dropped and the rest scaled up; every "
+        "place, step and micro-batch has its own mask",
+        "dropout stays on in translation; the kept values are not scaled by 1 / (1 - P_drop); several places or all "
+        "steps share one mask; a place was forgotten",
+        [("dropout", check_dropout_rate), ("dropout", check_masks_differ)]
+        + [(name, partial(check_dropout_keys, make, inputs, count)) for name, make, inputs, count in layers]
+        + [("Transformer", partial(check_no_dropout_without_key, config))],
     )
 
 
 KEY = DropoutKey(seed=1, step=2, shard=3)
 
 
-def dropout_drops() -> Complaints:
+def check_dropout_rate() -> None:
     x = np.ones(2**16)
-    yield differs("dropout without a key is the identity", OPS[np.ndarray].dropout(x, 0.3, None)[0], x)
+    expect_close("dropout without a key, compared with its input", Ops(np).dropout(x, 0.3, None)[0], x)
     for P_drop in (0.1, 0.3):
-        y, kept = OPS[np.ndarray].dropout(x, P_drop, KEY)
-        share = float(np.mean(y == 0))
-        yield "" if abs(share - P_drop) < 0.01 else f"P_drop = {P_drop} drops a share of {share:.3f}"
-        yield differs("what is kept, in units of 1 / (1 - P_drop)", y * (1 - P_drop), y != 0, 1e-4)
-        yield differs("the gradient's mask and the output's", OPS[np.ndarray].dropout_backward(x, kept, P_drop), y)
+        y, kept = Ops(np).dropout(x, P_drop, KEY)
+        fraction = float(np.mean(y == 0))
+        expect(abs(fraction - P_drop) < 0.01, f"P_drop = {P_drop} drops a fraction of {fraction:.3f}")
+        expect_close("kept values times (1 - P_drop), compared with the input", y * (1 - P_drop), y != 0, 1e-4)
+        dx = Ops(np).dropout_backward(x, kept, P_drop)
+        expect_close("mask in backward, compared with the one in forward", dx, y)
 
 
-def masks_differ() -> Complaints:
+def check_masks_differ() -> None:
     mask = KEY.keep((1000,), 0.3)
-    yield "" if np.array_equal(mask, KEY.keep((1000,), 0.3)) else "the same key draws another mask every time"
+    expect(np.array_equal(mask, KEY.keep((1000,), 0.3)), "the same key gives different masks")
     for what, other in [
         ("seeds", KEY._replace(seed=2)),
         ("steps", KEY._replace(step=3)),
         ("micro-batches", KEY._replace(shard=4)),
         ("places", KEY.child(0)),
     ]:
-        yield "" if (mask != other.keep((1000,), 0.3)).any() else f"two {what} draw the same mask"
+        expect((mask != other.keep((1000,), 0.3)).any(), f"two {what} have the same mask")
     keys = {KEY.child(0), KEY.child(1), KEY.child(0).child(1), KEY.child(1).child(0)}
-    yield "" if len(keys) == 4 else "two places have the same key"
+    expect(len(keys) == 4, "two places have the same key")
 
 
-def draws(make: Callable[[], Layer], inputs: tuple, count: int) -> Complaints:
-    """The layer drops in this many places, each with a key of its own."""
+def check_dropout_keys(make: Callable[[], Layer], inputs: tuple, count: int) -> None:
+    """The layer applies dropout at `count` places, each with its own key."""
     layer = make()
-    with watched(DropoutWatch()) as watch:
+    recorder = DropoutRecorder()
+    with using(recorder):
         layer.forward(*inputs, rng=KEY)
-    keys = watch.keys
-    yield Fault("", f"drops in {len(keys)} places, expected {count}", ("dropout",)) if len(keys) != count else ""
-    yield Fault("", "two places draw the same mask", ("dropout",)) if len(set(keys)) < count else ""
+    keys = recorder.keys
+    expect(len(keys) == count, f"applies dropout at {len(keys)} places, expected {count}", ("dropout",))
+    expect(len(set(keys)) == count, "two places have the same mask", ("dropout",))
 
 
-def nothing_dropped_without_a_key(dropping: ModelConfig) -> Complaints:
-    """Also validation's loss: it takes no key."""
-    certain = replace(dropping, P_drop=0.0, attention_dropout=0.0, relu_dropout=0.0)
-    model, sure = (with_random_vectors(Transformer(config, dtype=FLOAT64)) for config in (dropping, certain))
-    yield differs("logits without a key", model.forward(SOURCE, TARGET)[0], sure.forward(SOURCE, TARGET)[0])
+def check_no_dropout_without_key(config: ModelConfig) -> None:
+    """Compare logits and the loss of validation, which pass no key, with those of a model without dropout."""
+    without_dropout = replace(config, P_drop=0.0, attention_dropout=0.0, relu_dropout=0.0)
+    model, expected = (with_random_vectors(Transformer(each, dtype=FLOAT64)) for each in (config, without_dropout))
+    expect_close("logits without a key", model.forward(SOURCE, TARGET)[0], expected.forward(SOURCE, TARGET)[0])
     batch = SOURCE, TARGET, shifted(TARGET)
-    yield differs("the loss for validation", model.loss(*batch)[0], sure.loss(*batch)[0])
+    expect_close("validation loss", forward_loss(model, *batch)[0], forward_loss(expected, *batch)[0])

@@ -1,85 +1,95 @@
-"""What a probe of `scratchformer doctor` finds, and which part of the code is to blame.
+"""The result of each probe of `scratchformer doctor`, and which component of the code is to blame.
 
-A fault shows in everything that is built on it: a wrong softmax makes attention wrong, and the layer around it, and the
-model. So probes look at the parts from the ground up, and the suspect is a part at fault whose own parts are sound.
+A fault shows in everything built on the faulty component: a wrong softmax makes attention wrong, then the layer around
+it, then the model. So the probes check every component, and the suspects are those that fail although all their parts
+pass.
 """
 
 from __future__ import annotations
 
-from typing import Callable, Iterable, Iterator, Literal, NamedTuple, Sequence
+from typing import Callable, Iterable, Literal, NamedTuple, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-MOST_SUSPECTS = 3
+from scratchformer.backends.device import Device
+from scratchformer.nn.ops import using
+
+MAX_SUSPECTS = 3
 
 
-class Part(NamedTuple):
-    """A piece of the code: the file it is in, and the parts it is made of."""
+class Component(NamedTuple):
+    """A piece of the code: the file it is in, and the components it is built from."""
 
     file: str
-    made_of: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
 
 
-ANATOMY: dict[str, Part] = {
-    "dropout": Part("nn/dropout.py"),
-    "Linear": Part("nn/layers.py"),
-    "Embedding": Part("nn/layers.py"),
-    "Unembedding": Part("nn/layers.py"),
-    "PositionalEncoding": Part("nn/layers.py", ("dropout",)),
-    "LearnedPositions": Part("nn/layers.py", ("dropout",)),
-    "LayerNorm": Part("nn/layers.py"),
-    "AddNorm": Part("nn/layers.py", ("LayerNorm", "dropout")),
-    "FeedForward": Part("nn/layers.py", ("Linear", "dropout")),
-    "ScaledDotProductAttention": Part("nn/attention.py", ("dropout",)),
-    "SelfAttention": Part("nn/attention.py", ("Linear", "ScaledDotProductAttention")),
-    "CrossAttention": Part("nn/attention.py", ("Linear", "ScaledDotProductAttention")),
-    "PostNorm": Part("nn/transformer.py", ("AddNorm", "FeedForward", "CrossAttention")),
-    "PreNorm": Part("nn/transformer.py", ("LayerNorm", "FeedForward", "CrossAttention")),
-    "EncoderLayer": Part("nn/transformer.py", ("SelfAttention", "FeedForward", "PostNorm", "PreNorm")),
-    "DecoderLayer": Part("nn/transformer.py", ("SelfAttention", "FeedForward", "PostNorm", "PreNorm")),
-    "Encoder": Part("nn/transformer.py", ("EncoderLayer",)),
-    "Decoder": Part("nn/transformer.py", ("DecoderLayer",)),
-    "cross_entropy": Part("nn/loss.py"),
-    "Transformer": Part(
+COMPONENTS: dict[str, Component] = {
+    "dropout": Component("nn/dropout.py"),
+    "Linear": Component("nn/layers.py"),
+    "Embedding": Component("nn/layers.py"),
+    "Unembedding": Component("nn/layers.py"),
+    "PositionalEncoding": Component("nn/layers.py", ("dropout",)),
+    "LearnedPositions": Component("nn/layers.py", ("dropout",)),
+    "LayerNorm": Component("nn/layers.py"),
+    "AddNorm": Component("nn/layers.py", ("LayerNorm", "dropout")),
+    "FeedForward": Component("nn/layers.py", ("Linear", "dropout")),
+    "ScaledDotProductAttention": Component("nn/attention.py", ("dropout",)),
+    "SelfAttention": Component("nn/attention.py", ("Linear", "ScaledDotProductAttention")),
+    "CrossAttention": Component("nn/attention.py", ("Linear", "ScaledDotProductAttention")),
+    "PostNorm": Component("nn/residual.py", ("AddNorm", "FeedForward", "CrossAttention")),
+    "PreNorm": Component("nn/residual.py", ("LayerNorm", "FeedForward", "CrossAttention")),
+    "EncoderLayer": Component("nn/transformer.py", ("SelfAttention", "FeedForward", "PostNorm", "PreNorm")),
+    "DecoderLayer": Component("nn/transformer.py", ("SelfAttention", "FeedForward", "PostNorm", "PreNorm")),
+    "Encoder": Component("nn/transformer.py", ("EncoderLayer",)),
+    "Decoder": Component("nn/transformer.py", ("DecoderLayer",)),
+    "cross_entropy": Component("nn/loss.py"),
+    "Transformer": Component(
         "nn/transformer.py",
         ("Embedding", "Unembedding", "PositionalEncoding", "LearnedPositions", "Encoder", "Decoder", "cross_entropy"),
     ),
-    "decoding step": Part("nn/transformer.py", ("Transformer",)),
-    "Adam": Part("nn/optim.py", ("Transformer",)),
-    "noam": Part("nn/optim.py"),
-    "batches": Part("text/batches.py"),
-    "validation_loss": Part("training/loop.py", ("Transformer", "batches")),
-    "Trainer.step": Part("training/loop.py", ("Transformer", "Adam", "noam", "batches")),
-    "beam search": Part("decoding/search.py", ("decoding step", "Trainer.step")),
+    "decoding step": Component("nn/transformer.py", ("Transformer",)),
+    "Adam": Component("nn/optim.py", ("Transformer",)),
+    "noam": Component("nn/optim.py"),
+    "batches": Component("text/batches.py"),
+    "validation_loss": Component("training/loop.py", ("Transformer", "batches")),
+    "Trainer.step": Component("training/loop.py", ("Transformer", "Adam", "noam", "batches")),
+    "beam search": Component("decoding/search.py", ("decoding step", "Trainer.step")),
 }
-"""The parts from the ground up. The arithmetic that a layer calls, in `nn/ops.py`, counts as the layer's. Adam works on
-the flat buffers of a model; search is tried on a model that has been trained a little."""
+"""Each component comes after its parts. An operation of `nn/ops.py` counts as part of the layer that calls it. Adam has
+the Transformer as a part because it is checked on the flat buffers of a model, and beam search has Trainer.step because
+it is checked on a model after a little training."""
 
 
-def below(place: str) -> set[str]:
-    """Everything that this part is made of, and that these are made of."""
-    direct = ANATOMY[place].made_of
-    return {*direct, *(deeper for part in direct for deeper in below(part))}
+def all_parts(name: str) -> set[str]:
+    """The parts of a component, the parts of these, and so on."""
+    parts = COMPONENTS[name].parts
+    return {*parts, *(deeper for part in parts for deeper in all_parts(part))}
 
 
 class Fault(NamedTuple):
-    """Something wrong with a part. `also` names parts that the probe cannot tell from it, or a setting to look at."""
+    """What is wrong with a component. `also` names other components that may be the cause instead."""
 
-    place: str
-    what: str
+    component: str
+    problem: str
     also: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.what}"
+        return f"{self.component}: {self.problem}"
 
 
 Verdict = Literal["ok", "note", "FAIL", "skipped"]
 
 
 class Finding(NamedTuple):
-    """The outcome of a probe: what healthy code, a sensible setup show; what was seen; and if it is not that, why it
-    usually is not. `faults` are faults of the code, with their places."""
+    """The result of a probe.
+
+    expected  what correct code or a sensible setup shows
+    seen      what the probe saw
+    causes    the usual causes, if these two differ
+    faults    what is wrong with the code; empty if the probe looks at the setup
+    """
 
     probe: str
     expected: str
@@ -94,87 +104,93 @@ class Finding(NamedTuple):
 
 
 def suspects(faults: Iterable[Fault]) -> list[str]:
-    """The parts at fault that are built of sound parts only, lowest first; then what may be confused with them."""
-    by_place: dict[str, list[Fault]] = {}
+    """The faulty components whose parts are all sound, then those named in `also`; at most MAX_SUSPECTS."""
+    by_component: dict[str, list[Fault]] = {}
     for fault in faults:
-        by_place.setdefault(fault.place, []).append(fault)
-    lowest = [place for place in ANATOMY if place in by_place and not below(place) & by_place.keys()]
-    confused = [other for place in lowest for fault in by_place[place] for other in fault.also]
-    return list(dict.fromkeys([*lowest, *confused]))[:MOST_SUSPECTS]
+        by_component.setdefault(fault.component, []).append(fault)
+    lowest = [name for name in COMPONENTS if name in by_component and not all_parts(name) & by_component.keys()]
+    also = [other for name in lowest for fault in by_component[name] for other in fault.also]
+    return list(dict.fromkeys([*lowest, *also]))[:MAX_SUSPECTS]
 
 
 def verdict(value: float, note: float, fail: float) -> Verdict:
-    """FAIL above `fail`, and where the value is not a number; note above `note`."""
+    """FAIL if the value is above `fail` or NaN, note if it is above `note`."""
     return "FAIL" if not value <= fail else "note" if value > note else "ok"
 
 
 # Probes of the code ---------------------------------------------------------------------------------------------------
 
 
-class Measured(str):
-    """A number worth showing although nothing is wrong with it."""
+class CheckFailed(Exception):
+    """A check found something wrong. `also` as in Fault."""
+
+    def __init__(self, problem: str, also: tuple[str, ...] = ()) -> None:
+        super().__init__(problem)
+        self.problem, self.also = problem, also
 
 
-Complaints = Iterator[str | Fault]
-Check = Callable[[], Complaints]
-"""Looks at one part: yields what is wrong with it, in words or as a Fault; "" for each thing that is right; and at most
-one Measured."""
+Check = Callable[[], str | None]
+"""Checks one component. Raises CheckFailed if something is wrong; may return a measurement to print."""
 
 
 class CodeProbe(NamedTuple):
-    """The same question put to parts of the code, from the ground up: (place, how to look)."""
+    """The same question asked of several components; `checks` are pairs (component, check)."""
 
     name: str
     expected: str
     causes: str
     checks: Sequence[tuple[str, Check]]
 
-    def carry_out(self) -> Finding:
+    def run(self) -> Finding:
         faults: list[Fault] = []
-        right: dict[str, str] = {}  # place -> the place and a number
-        for place, check in self.checks:
-            complaint = outcome(place, check)
-            if isinstance(complaint, Fault):
-                faults.append(complaint)
+        passed: dict[str, str] = {}  # component -> its name and what was measured
+        for component, check in self.checks:
+            result = run_check(component, check)
+            if isinstance(result, Fault):
+                faults.append(result)
             else:
-                right[place] = f"{place} {complaint}" if complaint else right.get(place, place)
+                passed[component] = f"{component} {result}" if result else component
         if not faults:
-            return Finding(self.name, self.expected, f"so it is: {', '.join(right.values())}", "ok")
-        guilty = suspects(faults)
-        shown = next(fault for fault in faults if fault.place == guilty[0])
-        others = list(dict.fromkeys(fault.place for fault in faults if fault.place != shown.place))
-        seen = f"{shown}" + (f"; wrong, too: {', '.join(others)}" if others else "")
+            return Finding(self.name, self.expected, f"correct: {', '.join(passed.values())}", "ok")
+        first = suspects(faults)[0]
+        shown = next(fault for fault in faults if fault.component == first)
+        others = dict.fromkeys(fault.component for fault in faults if fault.component != first)
+        seen = f"{shown}; also wrong: {', '.join(others)}" if others else str(shown)
         return Finding(self.name, self.expected, seen, "FAIL", self.causes, tuple(faults))
 
 
-def outcome(place: str, check: Check) -> Fault | Measured:
-    """The first thing that is wrong with a part, or else what was measured. To raise an exception is wrong."""
-    measured = Measured()
+def run_check(component: str, check: Check) -> Fault | str | None:
+    """A Fault if the check finds something wrong or the component raises an exception, else what the check returns."""
     try:
-        with np.errstate(all="ignore"):
-            for complaint in check():
-                if isinstance(complaint, Fault):
-                    return complaint._replace(place=place)
-                if isinstance(complaint, Measured):
-                    measured = complaint
-                elif complaint:
-                    return Fault(place, complaint)
-    except Exception as error:  # anything may be broken in there
-        return Fault(place, f"raises {type(error).__name__}: {' '.join(str(error).split())[:150]}")
-    return measured
+        with np.errstate(all="ignore"), using(
+            *Device.ops
+        ):  # in float32, check the fast operations, as training uses them
+            return check()
+    except CheckFailed as failed:
+        return Fault(component, failed.problem, failed.also)
+    except Exception as error:  # broken code may raise anything
+        return Fault(component, f"raises {one_line(error)}")
+
+
+def one_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:150]}"
+
+
+def expect(condition: object, problem: str, also: tuple[str, ...] = ()) -> None:
+    """Raise CheckFailed unless the condition is true."""
+    if not condition:
+        raise CheckFailed(problem, also)
 
 
 ROUNDING = 1e-9
-"""What float64 and another order of summing may explain, in units of the largest number compared."""
+"""The largest error that rounding in float64 can explain, relative to the largest number compared."""
 
 
-def differs(what: str, found: ArrayLike, expected: ArrayLike, tolerance: float = ROUNDING) -> str:
-    """ "" if the numbers are the same to within `tolerance` of the largest, else `what` and by how much they differ."""
+def expect_close(what: str, found: ArrayLike, expected: ArrayLike, tolerance: float = ROUNDING) -> None:
+    """Raise CheckFailed unless the numbers are equal to within `tolerance` of the largest (at least 1)."""
     found, expected = np.asarray(found), np.asarray(expected)
-    if found.shape != expected.shape:
-        return f"{what}: shape {found.shape}, expected {expected.shape}"
-    if not np.isfinite(found).all():
-        return f"{what}: not finite"
+    expect(found.shape == expected.shape, f"{what}: shape {found.shape}, expected {expected.shape}")
+    expect(np.isfinite(found).all(), f"{what}: contains NaN or infinity")
     error = float(np.abs(found - expected).max(initial=0))
     allowed = tolerance * max(1.0, float(np.abs(expected).max(initial=0)))
-    return "" if error <= allowed else f"{what}: off by up to {error:.2g}"
+    expect(error <= allowed, f"{what}: off by up to {error:.2g}")

@@ -1,8 +1,5 @@
-"""Probes of a configuration, a run and this machine, for `scratchformer doctor`.
-
-What the configuration's own model does before its first step, whether its learning rate suits it, what the log of a run
-says, and whether memory, disk and patience suffice.
-"""
+"""Probes of the configuration, the run and this machine for `scratchformer doctor`: the new model before its first
+step, the learning rate, the log and the weights of a run, and whether memory, disk and time suffice."""
 
 from __future__ import annotations
 
@@ -16,7 +13,6 @@ import numpy as np
 
 from scratchformer.config import Config, ModelConfig
 from scratchformer.doctor.findings import Finding, Verdict, verdict
-from scratchformer.doctor.specimens import watched
 from scratchformer.errors import UserError
 from scratchformer.experiments.sizes import (
     FLOAT_BYTES,
@@ -26,7 +22,8 @@ from scratchformer.experiments.sizes import (
     parameter_counts,
     training_bytes,
 )
-from scratchformer.nn.ops import Ops
+from scratchformer.nn.loss import forward_loss, loss_backward
+from scratchformer.nn.ops import Ops, using
 from scratchformer.nn.optim import noam
 from scratchformer.nn.parameter import Array
 from scratchformer.nn.transformer import Transformer
@@ -39,70 +36,72 @@ GIB = 2**30
 # The model before its first step --------------------------------------------------------------------------------------
 
 
-class FirstLook(NamedTuple):
-    """What one forward and backward of the new model shows.
+class FirstPass(NamedTuple):
+    """What one forward and backward pass of the new model shows.
 
-    loss             nats per target token, for random words
-    loss_of_others   the same, if the word that was just read is no possible answer
-    gradient_norms   "encoder" and "decoder" -> the norm of each layer's gradient, from the bottom up
-    dead             share of hidden units that no position activates, in the worst layer
-    seconds_per_position  of forward and backward together, for one source and one target position
+    loss                  nats per target token, for random words
+    loss_without_input    the same if the token just read is excluded from the possible answers
+    gradient_norms        "encoder" and "decoder" -> the gradient norm of each layer, from the bottom up
+    dead                  the fraction of hidden units that no position activates, in the worst layer
+    seconds_per_position  for forward and backward, per pair of one source and one target position
     """
 
     loss: float
-    loss_of_others: float
+    loss_without_input: float
     gradient_norms: dict[str, list[float]]
     dead: float
     seconds_per_position: float
 
 
-SENTENCE = 16
-FEWEST_POSITIONS = 128
-OPERATIONS_AT_MOST = 5e10
-"""The first look takes as many positions as cost about this many multiplications: a second or two on one core."""
+LENGTH = 16
+MIN_POSITIONS = 128
+MAX_MULTIPLICATIONS = 5e10
+"""The pass takes as many positions as cost about this many multiplications: a second or two on one core."""
 
 
-@np.errstate(all="ignore")  # of broken code, the numbers tell
-def first_look(config: Config) -> FirstLook:
+@np.errstate(all="ignore")  # in broken code; the result shows it
+def first_pass(config: Config) -> FirstPass:
     model, random = Transformer(config.model, config.training.seed), np.random.default_rng(config.training.seed)
-    length = min(SENTENCE, config.model.max_positions) if config.model.positions == "learned" else SENTENCE
-    affordable = int(min(config.training.tokens_per_batch, OPERATIONS_AT_MOST / (6 * model.store.data.size)))
-    shape = max(FEWEST_POSITIONS, affordable) // length, length
+    length = min(LENGTH, config.model.max_positions) if config.model.positions == "learned" else LENGTH
+    n_positions = int(min(config.training.tokens_per_batch, MAX_MULTIPLICATIONS / (6 * model.store.data.size)))
+    shape = max(MIN_POSITIONS, n_positions) // length, length
     source, target_in, target_out = random.integers(1, config.model.vocab_size, (3, *shape))
 
-    some = slice(None, FEWEST_POSITIONS // length)  # the logits of all would be too many
-    logits, _ = model.forward(source[some], target_in[some])
-    loss, loss_of_others = losses(logits, target_in[some], target_out[some])
-    with watched(ActivityWatch()) as watch:
-        began = time.perf_counter()
-        model.loss_backward(source, target_in, target_out)
-        seconds = time.perf_counter() - began
+    few = slice(None, MIN_POSITIONS // length)  # the logits of all positions would take too much memory
+    logits, _ = model.forward(source[few], target_in[few])
+    loss, loss_without_input = losses(logits, target_in[few], target_out[few])
+    recorder = ReluRecorder()
+    with using(recorder):
+        start = time.perf_counter()
+        loss_backward(model, source, target_in, target_out)
+        seconds = time.perf_counter() - start
     model.store.grad /= target_out.size
     norms = {
-        name: [norm_of_gradient(layer) for layer in stack.layers]
+        name: [gradient_norm(layer) for layer in stack.layers]
         for name, stack in (("encoder", model.encoder), ("decoder", model.decoder))
     }
-    return FirstLook(loss, loss_of_others, norms, max(watch.dead), seconds / target_out.size)
+    return FirstPass(loss, loss_without_input, norms, max(recorder.dead), seconds / target_out.size)
 
 
-def losses(logits: Array, read: Array, target: Array) -> tuple[float, float]:
-    """Mean cross-entropy of logits (B, T, V) in nats: among all words, and among those other than the one just read."""
+def losses(logits: Array, target_in: Array, target_out: Array) -> tuple[float, float]:
+    """Mean cross-entropy of logits (B, T, V) in nats: over all words, and over all except the one just read. Positions
+    where the answer is the word just read are left out."""
     means = []
     for _ in range(2):
-        scores = logits - logits.max(axis=-1, keepdims=True)
-        scores -= np.log(np.exp(scores).sum(axis=-1, keepdims=True))
-        of_target = np.take_along_axis(scores, target[..., None], axis=-1)[..., 0]
-        means.append(-float(of_target[target != read].mean()))
-        np.put_along_axis(logits, read[..., None], -np.inf, axis=-1)
+        log_p = logits - logits.max(axis=-1, keepdims=True)
+        log_p -= np.log(np.exp(log_p).sum(axis=-1, keepdims=True))
+        of_target = np.take_along_axis(log_p, target_out[..., None], axis=-1)[..., 0]
+        means.append(-float(of_target[target_out != target_in].mean()))
+        np.put_along_axis(logits, target_in[..., None], -np.inf, axis=-1)
     return means[0], means[1]
 
 
-def norm_of_gradient(layer: Any) -> float:
+def gradient_norm(layer: Any) -> float:
     return math.sqrt(sum(float((parameter.grad**2).sum()) for parameter in layer.parameters().values()))
 
 
-class ActivityWatch(Ops):
-    """The NumPy operations, which remember what share of each layer's hidden units was never active."""
+class ReluRecorder(Ops):
+    """The NumPy operations. They record what fraction of each layer's hidden units is never active."""
 
     def __init__(self) -> None:
         super().__init__(np)
@@ -114,100 +113,101 @@ class ActivityWatch(Ops):
         return active
 
 
-def fits(config: ModelConfig) -> Finding | None:
-    """None if there is memory for weights, gradients and what initialising them takes; else says so."""
+def model_too_large(config: ModelConfig) -> Finding | None:
+    """A Finding if there is too little memory for the weights, the gradients and what initializing them takes."""
     needed, limit = 4 * FLOAT_BYTES * sum(parameter_counts(config).values()), machine_memory_bytes()
     if limit is None or needed <= 0.8 * limit:
         return None
     return Finding(
         "before the first step",
-        "loss, gradients and hidden units of the new model are sensible",
-        f"not examined: the model takes {needed / GIB:.1f} GiB, and there are {limit / GIB:.1f}",
+        "loss, gradients and hidden units of the new model have sensible sizes",
+        f"not checked: the model needs {needed / GIB:.1f} GiB of {limit / GIB:.1f} GiB of memory",
         "skipped",
     )
 
 
-def of_new_model(look: FirstLook, config: ModelConfig) -> Iterator[Finding]:
+def probe_new_model(first: FirstPass, config: ModelConfig) -> Iterator[Finding]:
     expected = math.log(config.vocab_size) + 0.5
-    off = abs(look.loss_of_others - expected)
-    repeats = look.loss - look.loss_of_others
+    seen = f"{first.loss_without_input:.2f}"
+    if first.loss - first.loss_without_input > 0.5:
+        seen += (
+            f", or {first.loss:.2f} if the word just read counts as a possible answer: with tied embeddings and few "
+            "layers, a new model repeats what it reads"
+        )
     yield Finding(
         "loss before the first step",
-        f"about ln V + 1/2 = {expected:.2f} nats per token for random words: knowing nothing costs ln V, and logits of "
-        "variance 1 another half",
-        f"{look.loss_of_others:.2f}"
-        + (
-            f" and, counting the word just read as an answer, {look.loss:.2f}: with tied embeddings and few layers, a "
-            "new model repeats what it reads"
-            if repeats > 0.5
-            else ""
-        ),
-        verdict(off, 0.5, 0.5),  # logits twice as large add 3/2
-        "logits of the wrong size: the first weights of the output matrix, or the last normalisation; a loss that is "
-        "not the mean over tokens",
+        f"about ln V + 1/2 = {expected:.2f} nats per token for random words: guessing among V words costs ln V, and "
+        "random logits of variance 1 add 1/2",
+        seen,
+        verdict(abs(first.loss_without_input - expected), 0.5, 0.5),  # logits twice as large would add 3/2
+        "logits of the wrong size, because of the initial output matrix or the last normalization; a loss that is not "
+        "the mean over tokens",
     )
 
-    ratio = float(np.max([np.max(norms) / max(np.min(norms), 1e-30) for norms in look.gradient_norms.values()]))
+    ratio = float(np.max([np.max(norms) / max(np.min(norms), 1e-30) for norms in first.gradient_norms.values()]))
     yield Finding(
         "gradient norm by layer",
-        "before the first step, the largest at most 30 times the smallest of the same stack: 6 layers post-norm have "
-        "about 4, 12 have 13, and 24, which are known to be hard to train, hundreds",
-        "; ".join(f"{name} {' '.join(f'{norm:.2g}' for norm in norms)}" for name, norms in look.gradient_norms.items()),
+        "before the first step, at most a factor of 30 between the layers of a stack. With post-norm it is about 4 for "
+        "6 layers, 13 for 12, and hundreds for 24, which are known to be hard to train",
+        "; ".join(
+            f"{name} {' '.join(f'{norm:.2g}' for norm in norms)}" for name, norms in first.gradient_norms.items()
+        ),
         verdict(ratio, 30, 1000),
-        "vanishing: many layers with model.norm = post (pre is the remedy), a residual path that is cut; exploding: "
-        "first weights that are too large, a normalisation that is missing",
+        "vanishing: many layers with model.norm = post (use pre), or a broken residual connection; exploding: initial "
+        "weights that are too large, or a missing normalization",
     )
-    yield dead_units("hidden units before the first step", look.dead)
+    yield dead_units("hidden units before the first step", first.dead)
 
 
 def dead_units(probe: str, dead: float) -> Finding:
-    """Of a few hundred words, a sound model of up to 24 layers leaves at most 4 units in 10 alone."""
+    """In correct models of up to 24 layers, at most 40 % of the units are inactive for a few hundred words."""
     return Finding(
         probe,
-        "some position of a batch activates most of them; a unit whose ReLU is never active learns nothing",
+        "a batch activates most of them in at least one position: a unit whose ReLU is never active learns nothing",
         f"in the worst layer, {dead:.0%} are not active anywhere in a batch",
         verdict(dead, 0.5, 0.9),
-        "a learning rate that was too high for a while; biases far below 0; a feed-forward network that gets the same "
-        "input everywhere",
+        "a learning rate that was too high for some time; biases far below 0; a feed-forward network whose input is "
+        "the same at all positions",
     )
 
 
 # The learning rate ----------------------------------------------------------------------------------------------------
 
 
-def schedule(config: Config, n_steps: int) -> Iterator[Finding]:
-    """`n_steps` until training ends."""
+def probe_schedule(config: Config, n_steps: int) -> Iterator[Finding]:
+    """n_steps: the length of the training."""
     training, d_model = config.training, config.model.d_model
     peak = noam(training.warmup, d_model, training.warmup, training.lr_factor)
-    share = training.warmup / n_steps
+    fraction = training.warmup / n_steps
     yield Finding(
         "warm-up",
-        "a small part of training; at most half of it",
-        f"{training.warmup:,} of {n_steps:,} steps ({share:.0%})",
-        verdict(share, 0.5, 1.0),
-        "training.steps was lowered without training.warmup: the learning rate does not reach its peak, or hardly",
+        "a small part of training, at most half of it",
+        f"{training.warmup:,} of {n_steps:,} steps ({fraction:.0%})",
+        verdict(fraction, 0.5, 1.0),
+        "training.steps was lowered but training.warmup was not, so the learning rate reaches its peak late or never",
     )
 
-    # Weights have the size d_model^-0.5 (embeddings; Glorot's are similar), and a step of Adam moves each by up to lr.
-    step_share = peak * math.sqrt(d_model)
+    # Weights are of size d_model^-0.5 (embeddings; Glorot's are similar), and a step of Adam moves each by up to lr.
+    relative = peak * math.sqrt(d_model)
     yield Finding(
         "peak learning rate",
-        "Adam moves each weight by up to that much; in units of a weight's size, d_model^-0.5, between 0.001 and 0.1: "
-        "the paper's base model has 7.0e-4, which is 0.016 of a weight",
-        f"{peak:.1e} at step {training.warmup}, {step_share:.2g} of a weight",
-        verdict(step_share, 0.1, 0.3) if step_share >= 0.001 else "note",
-        "training.lr_factor; a warm-up that is too short, since the peak is lr_factor / sqrt(d_model warmup)",
+        "between 0.001 and 0.1 of the typical size of a weight, d_model^-0.5, because Adam moves each weight by up to "
+        "the learning rate; the paper's base model has 7.0e-4, which is 0.016 of that size",
+        f"{peak:.1e} at step {training.warmup}, which is {relative:.2g} of that size",
+        verdict(relative, 0.1, 0.3) if relative >= 0.001 else "note",
+        "training.lr_factor is too large or too small, or the warm-up too short: the peak is lr_factor / sqrt(d_model "
+        "warmup)",
     )
 
-    # The sum of the learning rates, in units of d_model^-0.5: a triangle, then the integral of step^-0.5.
+    # The sum of all learning rates, in units of d_model^-0.5: a triangle, then the integral of step^-0.5.
     rising = min(training.warmup, n_steps)
-    way = training.lr_factor * (rising**2 / 2 * training.warmup**-1.5 + 2 * (math.sqrt(n_steps) - math.sqrt(rising)))
+    total = training.lr_factor * (rising**2 / 2 * training.warmup**-1.5 + 2 * (math.sqrt(n_steps) - math.sqrt(rising)))
     yield Finding(
-        "how far weights can go",
-        "over the whole training, each weight can move by many times its size (base: about 540); below 10 it hardly "
-        "learns, below 1 it cannot",
-        f"{way:.3g} times its size",
-        verdict(1 / way, 1 / 10, 1),
+        "sum of learning rates",
+        "in the whole training, each weight can move by many times its typical size (base model: about 540); below 10 "
+        "the model learns little, below 1 nothing",
+        f"{total:.3g} times that size",
+        verdict(1 / total, 1 / 10, 1),
         "too few steps; training.lr_factor is too small; a warm-up longer than the training",
     )
 
@@ -215,105 +215,97 @@ def schedule(config: Config, n_steps: int) -> Iterator[Finding]:
 # A run ----------------------------------------------------------------------------------------------------------------
 
 
-def of_run(run: RunDirectory, batch: Batch | None) -> Iterator[Finding]:
-    """Its log, its weights and, if there is a batch of its text, what they make of it."""
-    yield log_of(run)
+def probe_run(run: RunDirectory, batch: Batch | None) -> Iterator[Finding]:
+    """Look at the log and the weights of a run and, given a batch of its text, at the hidden units."""
+    yield probe_log(run)
     try:
         model = load_run(run.path).model
     except UserError as error:
-        begun = any(run.checkpoints.directory.glob("*.safetensors"))
+        has_checkpoints = any(run.checkpoints.directory.glob("*.safetensors"))
         yield Finding(
             "weights",
-            "a sound checkpoint that fits the configuration",
+            "an undamaged checkpoint that fits the configuration",
             str(error),
-            "FAIL" if begun else "skipped",
-            "a damaged file; settings that are not those of the run",
+            "FAIL" if has_checkpoints else "skipped",
+            "a damaged file; settings other than those of the run",
         )
         return
     finite = bool(np.isfinite(model.store.data).all())
     yield Finding(
         "weights",
         "finite numbers",
-        "so they are" if finite else "NaN or infinity among them",
+        "all are finite" if finite else "some are NaN or infinite",
         "ok" if finite else "FAIL",
-        "training diverged: go back to an earlier checkpoint, and lower the " "learning rate or set training.clip_norm",
+        "training diverged: go back to an earlier checkpoint, and lower the learning rate or set training.clip_norm",
     )
     if finite and batch is not None:
-        with watched(ActivityWatch()) as watch:
-            model.loss(batch.source_ids, batch.target_in_ids, batch.target_out_ids)
-        yield dead_units("hidden units after training", max(watch.dead))
+        recorder = ReluRecorder()
+        with using(recorder):
+            forward_loss(model, batch.source_ids, batch.target_in_ids, batch.target_out_ids)
+        yield dead_units("hidden units after training", max(recorder.dead))
 
 
-FEWEST_STEPS = 20
+MIN_STEPS = 20
 WINDOW = 0.05
-"""Losses are compared as means over this share of the steps: single batches differ by a nat or two."""
+"""Losses are averaged over this fraction of the steps, because those of single batches vary by a nat or two."""
 
 
-def log_of(run: RunDirectory) -> Finding:
-    probe, expected = "log of the run", "the loss falls, and stays down; no number is infinite or NaN"
+def probe_log(run: RunDirectory) -> Finding:
+    probe, expected = "log of the run", "the loss falls and stays low; all numbers are finite"
     try:
         entries = run.read_log("step") if run.log_file.exists() else []
-        entries = [entry for entry in entries if entry.get("grad_norm", 0) is not None]  # fp16 passes over some steps
+        entries = [entry for entry in entries if entry.get("grad_norm", 0) is not None]  # fp16 skips some steps
         losses, norms = (np.array([float(entry[key]) for entry in entries]) for key in ("loss", "grad_norm"))
         validations = [float(entry["loss"]) for entry in run.read_log("validation")] if entries else []
     except UserError as error:
         return Finding(probe, expected, str(error), "FAIL", "a damaged file")
     except (KeyError, TypeError, ValueError) as error:
-        return Finding(
-            probe, expected, f"{run.log_file}: an entry without a sound number ({error})", "FAIL", "a damaged file"
-        )
-    if len(entries) < FEWEST_STEPS:
-        return Finding(probe, expected, f"{len(entries)} steps are logged, too few to judge", "skipped")
+        seen = f"{run.log_file}: an entry without a valid number ({error})"
+        return Finding(probe, expected, seen, "FAIL", "a damaged file")
+    if len(entries) < MIN_STEPS:
+        return Finding(probe, expected, f"{len(entries)} steps are logged, which is too few to judge", "skipped")
     finite = np.isfinite(losses) & np.isfinite(norms)
     if not finite.all():
-        return Finding(
-            probe,
-            expected,
-            f"not finite at step {entries[int(finite.argmin())]['step']}",
-            "FAIL",
-            "a learning rate that is too high; overflow of float32 in a part that was changed",
-        )
-    judged, seen = course(losses, norms, validations)
+        seen = f"not finite at step {entries[int(finite.argmin())]['step']}"
+        causes = "a learning rate that is too high; overflow of float32 in code that was changed"
+        return Finding(probe, expected, seen, "FAIL", causes)
     return Finding(
         probe,
         expected,
-        seen,
-        judged,
-        "a learning rate that is too high or a warm-up that is too short (spikes, divergence); a fault in "
-        "the code (it never falls); too much training for so little text (validation rises: take the best "
+        *judge_losses(losses, norms, validations),
+        "spikes or divergence: a learning rate that is too high or a warm-up that is too short; a loss that never "
+        "falls: a fault in the code; a rising validation loss: too much training for so little text (take the best "
         "checkpoint, or a larger P_drop)",
     )
 
 
-def course(losses: np.ndarray, norms: np.ndarray, validations: list[float]) -> tuple[Verdict, str]:
-    """How training went -> verdict, what was seen.
+def judge_losses(losses: np.ndarray, norms: np.ndarray, validations: list[float]) -> tuple[str, Verdict]:
+    """Returns what was seen, and the verdict.
 
-    Healthy runs of tiny and multi30k have no step 2 nats above those before, no gradient 10 times the median, and end
-    within 0.03 nats of their lowest mean loss; the limits are well above that.
+    In good runs of tiny and multi30k, no loss is 2 nats above those before, no gradient norm is 10 times the median,
+    and the final mean loss is within 0.03 nats of the lowest. The limits leave a margin.
     """
     n = max(1, int(len(losses) * WINDOW))
     running = np.convolve(losses, np.ones(n) / n, "valid")
-    seen = [f"loss {running[0]:.2f} at first, {running[-1]:.2f} at last ({len(losses)} steps)"]
-    rise, spikes = running[-1] - running.min(), steps_above(losses, 3.0)
+    seen = [f"loss {running[0]:.2f} at the start, {running[-1]:.2f} at the end ({len(losses)} steps)"]
+    rise, spikes = running[-1] - running.min(), count_spikes(losses, 3.0)
     judged: Verdict = "ok"
     if running[-1] >= running[0] or rise > 1:
         judged = "FAIL"
-        seen.append(f"it rose by {rise:.2f} nats from its lowest" if rise > 0 else "it did not fall")
+        seen.append(f"it rose by {rise:.2f} nats from its minimum" if rise > 0 else "it did not fall")
     elif spikes or norms.max() > 100 * np.median(norms):
         judged = "note"
-        seen.append(
-            f"{spikes} steps 3 nats above those before; largest gradient {norms.max():.3g}, "
-            f"median {np.median(norms):.3g}"
-        )
+        largest, median = norms.max(), np.median(norms)
+        seen.append(f"{spikes} spikes of more than 3 nats; largest gradient norm {largest:.3g}, median {median:.3g}")
     if validations:
-        seen.append(f"validation {min(validations):.2f} at best, {validations[-1]:.2f} at last")
+        seen.append(f"validation loss {min(validations):.2f} at best, {validations[-1]:.2f} at the end")
         if judged == "ok" and validations[-1] > min(validations) + 0.1:
             judged = "note"
-    return judged, "; ".join(seen)
+    return "; ".join(seen), judged
 
 
-def steps_above(losses: np.ndarray, nats: float, window: int = 50) -> int:
-    """How many losses exceed the median of the `window` before them by so much."""
+def count_spikes(losses: np.ndarray, nats: float, window: int = 50) -> int:
+    """How many losses are more than `nats` above the median of the `window` losses before them."""
     medians = [np.median(losses[max(0, step - window) : step]) for step in range(1, len(losses))]
     return int((losses[1:] - medians > nats).sum())
 
@@ -321,46 +313,48 @@ def steps_above(losses: np.ndarray, nats: float, window: int = 50) -> int:
 # The machine ----------------------------------------------------------------------------------------------------------
 
 
-def of_machine(config: Config, run: RunDirectory | None) -> Iterator[Finding]:
+def probe_machine(config: Config, run: RunDirectory | None) -> Iterator[Finding]:
     path = run.path if run else Path()
     needed = checkpoint_bytes(config)
-    there = sum(file.stat().st_size for file in path.glob("checkpoints/*")) if run else 0
-    used = f", {there / GIB:.2f} used so far" if there else ""
+    used = sum(file.stat().st_size for file in path.glob("checkpoints/*")) if run else 0
     free = shutil.disk_usage(path).free
     yield Finding(
         "disk",
-        f"room for {config.training.keep} checkpoints, the best, an average, and one that is being written",
-        f"{needed / GIB:.2f} GiB needed{used}; {free / GIB:.1f} GiB free in {path.resolve()}",
-        verdict((needed - there) / max(free, 1), 0.8, 1.0),
-        "lower training.keep, or another --out",
+        f"space for {config.training.keep} checkpoints, the best, an average, and one that is being written",
+        f"{needed / GIB:.2f} GiB needed{f', {used / GIB:.2f} used so far' if used else ''}; {free / GIB:.1f} GiB free "
+        f"in {path.resolve()}",
+        verdict((needed - used) / max(free, 1), 0.8, 1.0),
+        "lower training.keep, or choose another --out",
     )
-    yield memory(config)
+    yield probe_memory(config)
 
 
-def memory(config: Config) -> Finding:
+def probe_memory(config: Config) -> Finding:
     probe, needed, limit = "memory", sum(training_bytes(config).values()), machine_memory_bytes()
     expected = "weights, gradients, moments and the activations of a micro-batch fit into memory"
     if limit is None:
-        return Finding(
-            probe, expected, f"{needed / GIB:.2f} GiB needed; this system does not tell how much there is", "skipped"
-        )
+        seen = f"{needed / GIB:.2f} GiB needed; this system does not report how much it has"
+        return Finding(probe, expected, seen, "skipped")
     return Finding(
         probe,
         expected,
-        f"{needed / GIB:.2f} GiB needed, estimated; this machine has {limit / GIB:.1f} GiB",
+        f"about {needed / GIB:.2f} GiB needed; this machine has {limit / GIB:.1f} GiB",
         verdict(needed / limit, 0.8, 1.0),
-        "lower training.tokens_per_batch and raise training.accumulation: the same steps, in smaller parts",
+        "lower training.tokens_per_batch and raise training.accumulation by the same factor: each step then has the "
+        "same size, but is computed in smaller pieces",
     )
 
 
-def duration(look: FirstLook, target_positions: float, n_steps: int, steps_per_epoch: float | None) -> Finding:
-    """target_positions: of a step, padding included; steps_per_epoch: None if there is no text."""
-    seconds = look.seconds_per_position * target_positions
+def probe_duration(
+    seconds_per_position: float, target_positions: float, n_steps: int, steps_per_epoch: float | None
+) -> Finding:
+    """target_positions: per step, with padding; steps_per_epoch: None if there is no text."""
+    seconds = seconds_per_position * target_positions
     epoch = f", an epoch {format_duration(seconds * steps_per_epoch)}" if steps_per_epoch else ""
     return Finding(
         "time on this machine",
         "at most a week, estimated from one batch",
         f"a step about {format_duration(seconds)}{epoch}, all {n_steps:,} steps {format_duration(seconds * n_steps)}",
         verdict(seconds * n_steps, 7 * 86400, math.inf),
-        "this size is meant for GPUs; on a CPU take a smaller preset, or stop earlier (--minutes)",
+        "this size is meant for GPUs; on a CPU, take a smaller preset or stop earlier (--minutes)",
     )

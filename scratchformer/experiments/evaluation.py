@@ -1,7 +1,7 @@
-"""How good is a run, and is it better than another? What `scratchformer evaluate` and `scratchformer score` do.
+"""Score the translations of a run or of a file, and compare two systems: `scratchformer evaluate` and `score`.
 
-A test set is two parallel files. It is checked, and the file for the translations opened, before anything is
-translated: translating may take long, and must not have been in vain.
+A test set is two parallel files. Because translating may take long, the test set is checked and the output file opened
+before it begins.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from scratchformer.text.paper_bleu import PaperScore, paper_bleu_and_gap
 from scratchformer.training.run import RunDirectory
 
 N_SAMPLES = 1000
-"""Test sets that the bootstrap draws."""
+"""How many test sets the bootstrap draws."""
 
 SIGNIFICANT = 0.05
-"""Below this p-value a difference is called one. sacreBLEU counts p as Moses did, a little too small: where
-two systems are equally good, it calls about one pair in ten different, not one in twenty."""
+"""Largest p-value at which two systems are called different. sacreBLEU computes p as Moses did, a little too small: of
+pairs of equally good systems, about one in ten is called different, not one in twenty."""
 
 NOT_PUBLISHED = (
     "  no published procedure: the script is for German (de); how the paper cut other text, as here {}, "
@@ -38,9 +38,9 @@ NOT_PUBLISHED = (
 
 
 def find_test_set(data: DataConfig, source: Path | None, reference: Path | None) -> ParallelFiles:
-    """The files that are named, or else the test split of the run's data directory.
+    """The given files, or by default the test split of the run's data directory.
 
-    Raises: UserError if only one is named, or none and the run has no such directory or split.
+    Raises UserError if only one file is given, or if there is no such directory or split.
     """
     if source and reference:
         return ParallelFiles(source, reference)
@@ -66,7 +66,7 @@ def find_test_set(data: DataConfig, source: Path | None, reference: Path | None)
 def read_parallel(one: Path, other: Path) -> tuple[list[str], list[str]]:
     """The lines of both files, blank ones included.
 
-    Raises: UserError if they differ in number or there are none, or as `read_lines` does.
+    Raises UserError if the files cannot be read, differ in their number of lines, or are empty.
     """
     lines, other_lines = read_lines(one), read_lines(other)
     if len(lines) != len(other_lines):
@@ -77,17 +77,15 @@ def read_parallel(one: Path, other: Path) -> tuple[list[str], list[str]]:
 
 
 @contextmanager
-def lines_to(path: Path | None, inputs: tuple[Path, ...] = ()) -> Iterator[Callable[[list[str]], None]]:
-    """-> write(lines), for a file that takes its name when it is whole. Without a path, nothing is written.
+def open_output(path: Path | None, inputs: tuple[Path, ...] = ()) -> Iterator[Callable[[list[str]], None]]:
+    """Open a file -> write(lines), which completes it: only then does it get its name. Nothing is written without a path.
 
-    Raises: UserError at once if it cannot be opened or is one of the `inputs`, and from `write` if the disk is full.
+    Raises UserError if the file cannot be opened or is one of the `inputs`, and from `write` if the disk is full.
     """
     if path is None:
         yield lambda lines: None
         return
-    if any(
-        path in (each, plain_or_gz(each)) or path.exists() and each.exists() and path.samefile(each) for each in inputs
-    ):  # z.de would stand before z.de.gz
+    if any(is_same_text(path, each) for each in inputs):
         raise UserError(f"{path}: is part of the test set; write the translations elsewhere")
     is_stream = path.exists() and not path.is_file()  # /dev/stdout, a pipe
     with ExitStack() as until_written:
@@ -95,14 +93,19 @@ def lines_to(path: Path | None, inputs: tuple[Path, ...] = ()) -> Iterator[Calla
 
         def write(lines: list[str]) -> None:
             file.write("".join(line + "\n" for line in lines).encode("utf-8"))
-            until_written.close()  # whatever comes, they are there
+            until_written.close()  # now, so that the file survives a failure of what follows
 
         yield write
 
 
+def is_same_text(path: Path, other: Path) -> bool:
+    """Whether they are the same file, or `path` would be read in place of `other`, as z.de is in place of z.de.gz."""
+    return path in (other, plain_or_gz(other)) or path.exists() and other.exists() and path.samefile(other)
+
+
 @contextmanager
 def open_pipe(path: Path) -> Iterator[BinaryIO]:
-    """Raises: UserError if it cannot be written."""
+    """Raises UserError if it cannot be written."""
     try:
         with open(path, "wb") as file:
             yield file
@@ -114,10 +117,11 @@ def open_pipe(path: Path) -> Iterator[BinaryIO]:
 
 
 class Assessment(NamedTuple):
-    """What a set of translations is worth.
+    """The scores of a set of translations.
 
-    paper, gap      the score by the paper's script, and what leads to it from sacreBLEU's; None if nobody asked
-    paper_language  whose rules the script has followed
+    paper           the score by the paper's script; None if not requested
+    gap             the steps that lead from sacreBLEU's score to it, each with its change in BLEU
+    paper_language  whose rules the script followed
     """
 
     scores: Scores
@@ -126,31 +130,23 @@ class Assessment(NamedTuple):
     paper_language: str | None = None
 
     def as_record(self) -> dict[str, Any]:
-        scores, paper = self.scores, self.paper
-        return {
-            "n_sentences": scores.n_sentences,
-            "bleu": scores.bleu,
-            "bleu_signature": scores.bleu_signature,
-            "chrf": scores.chrf,
-            "chrf_signature": scores.chrf_signature,
-            "length_ratio": scores.length_ratio,
-            "brevity_penalty": scores.brevity_penalty,
-            "paper_bleu": paper and paper.bleu,
-            "paper_signature": paper and paper.signature,
-        }
+        paper = self.paper
+        paper_scores = {"paper_bleu": paper and paper.bleu, "paper_signature": paper and paper.signature}
+        return self.scores._asdict() | paper_scores
 
     def as_json(self) -> dict[str, Any]:
         """The record, and the parts of the paper's score."""
         return {**self.as_record(), "paper": self.paper and self.paper._asdict(), "gap": self.gap}
 
-    def as_text(self, how: str = "") -> str:
+    def as_text(self, search: str = "") -> str:
+        """search: how the translations were found, such as "beam 4, " """
         scores = self.scores
         return "\n".join(
             [
                 f"BLEU {scores.bleu:.2f}  ({scores.bleu_signature})",
                 f"chrF {scores.chrf:.2f}  ({scores.chrf_signature})",
                 *self._paper_lines(),
-                f"{scores.n_sentences} sentences, {how}length ratio {scores.length_ratio:.3f}, "
+                f"{scores.n_sentences} sentences, {search}length ratio {scores.length_ratio:.3f}, "
                 f"brevity penalty {scores.brevity_penalty:.3f}",
             ]
         )
@@ -170,9 +166,9 @@ class Assessment(NamedTuple):
 
 
 def assess(hypotheses: list[str], references: list[str], paper_language: str | None = None) -> Assessment:
-    """sacreBLEU's scores, and if the language of the text is given that of the paper's script.
+    """sacreBLEU's scores, and if a language is given, the score by the paper's script for text of that language.
 
-    Raises: UserError if there is nothing to score or the two lists differ in length.
+    Raises UserError if there is nothing to score or the two lists differ in length.
     """
     scores = corpus_scores(hypotheses, references)
     if paper_language is None:
@@ -185,10 +181,10 @@ def assess(hypotheses: list[str], references: list[str], paper_language: str | N
 
 
 class Comparison(NamedTuple):
-    """One measure of two sets of translations, by a paired bootstrap (Koehn 2004; lesson 21 derives it).
+    """Two sets of translations compared by one measure, with a paired bootstrap (Koehn 2004; lesson 21 derives it).
 
-    interval, other_interval  where 95 % of the scores on drawn test sets lie, about their mean
-    p_value                   how often a difference as large comes of the draw alone; 1 if there is none
+    interval, other_interval  contain 95 % of the scores on the drawn test sets, centred on their mean
+    p_value                   how often drawing alone makes a difference as large; 1 if there is no difference
     """
 
     measure: str
@@ -209,9 +205,9 @@ class Comparison(NamedTuple):
 
 
 def compare(hypotheses: list[str], others: list[str], references: list[str]) -> list[Comparison]:
-    """BLEU and chrF of two systems on the same test sets, drawn from the sentences of this one with replacement.
+    """Compare two systems by BLEU and chrF on test sets drawn with replacement from the sentences of this one.
 
-    The draw is seeded: the same translations give the same result. Takes 72 kB of memory for each sentence.
+    The draw is seeded: the same translations give the same result. It takes 72 kB of memory for each sentence.
     """
     from sacrebleu.metrics import BLEU, CHRF
     from sacrebleu.significance import PairedTest
@@ -220,7 +216,7 @@ def compare(hypotheses: list[str], others: list[str], references: list[str]) -> 
     test: Any = PairedTest([("other", others), ("ours", hypotheses)], metrics, [references], "bs", N_SAMPLES)
     signatures, results = test()
     comparisons = []
-    for measure, (name, signature) in zip(metrics, signatures.items()):  # sacreBLEU calls chrF chrF2
+    for measure, (name, signature) in zip(metrics, signatures.items()):  # sacreBLEU names chrF chrF2
         theirs, ours = results[name]
         p_value = 1.0 if ours.score == theirs.score else ours.p_value  # sacreBLEU would say 1/1001
         comparisons.append(
@@ -236,12 +232,12 @@ def interval(result: Any) -> tuple[float, float]:
 def comparison_as_text(comparisons: list[Comparison], name: str, other_name: str) -> str:
     lines = [f"paired bootstrap, {N_SAMPLES} drawn test sets, 95 % intervals:"]
     for each in comparisons:
-        for score, (low, high), whose in (
-            (each.score, each.interval, name),
-            (each.other_score, each.other_interval, other_name),
-        ):
-            lines.append(f"{each.measure:6} {score:6.2f}  ({low:.2f} to {high:.2f})  {whose}")
-        lines.append(f"{'':6} {each.verdict(name, other_name)}  ({each.signature})")
+        (low, high), (other_low, other_high) = each.interval, each.other_interval
+        lines += [
+            f"{each.measure:6} {each.score:6.2f}  ({low:.2f} to {high:.2f})  {name}",
+            f"{each.measure:6} {each.other_score:6.2f}  ({other_low:.2f} to {other_high:.2f})  {other_name}",
+            f"{'':6} {each.verdict(name, other_name)}  ({each.signature})",
+        ]
     return "\n".join(lines)
 
 
@@ -249,7 +245,7 @@ def comparison_as_text(comparisons: list[Comparison], name: str, other_name: str
 
 
 class System(NamedTuple):
-    """A trained model and how it is to translate."""
+    """A trained model with its search options."""
 
     run: RunDirectory
     checkpoint: Path
@@ -264,47 +260,36 @@ class System(NamedTuple):
 
     def translate(self, sentences: list[str]) -> list[str]:
         translations = self.translator.stream(sentences, self.beam, self.alpha)
-        return [
-            best[0].text
-            for best in tqdm(
-                translations,
-                desc=f"translate with {self.name}",
-                total=len(sentences),
-                unit=" sentences",
-                disable=None,
-                leave=False,
-            )
-        ]
+        title = f"translate with {self.name}"
+        shown = tqdm(translations, title, len(sentences), unit=" sentences", disable=None, leave=False)
+        return [best[0].text for best in shown]
 
 
 class Evaluation(NamedTuple):
-    """What one run's translations of a test set are worth."""
+    """The scores of one run's translations of a test set."""
 
     system: System
     files: ParallelFiles
     assessment: Assessment
 
     def as_record(self) -> dict[str, Any]:
-        """What `RunDirectory.record_evaluation` keeps."""
-        return self._about() | self.assessment.as_record()
+        """For `RunDirectory.record_evaluation`."""
+        return self._conditions() | self.assessment.as_record()
 
     def as_json(self) -> dict[str, Any]:
-        return {"run": str(self.system.run.path)} | self._about() | self.assessment.as_json()
+        return {"run": str(self.system.run.path)} | self._conditions() | self.assessment.as_json()
 
     def as_text(self) -> str:
-        run, checkpoint, step, _, beam, alpha = self.system
-        return (
-            f"{self.assessment.as_text(f'beam {beam}, alpha {alpha:g}, ')}\n"
-            f"{run.path}: {checkpoint.name}, step {step}"
-        )
+        system = self.system
+        scores = self.assessment.as_text(f"beam {system.beam}, alpha {system.alpha:g}, ")
+        return f"{scores}\n{system.run.path}: {system.checkpoint.name}, step {system.step}"
 
-    def _about(self) -> dict[str, Any]:
-        _, checkpoint, step, _, beam, alpha = self.system
+    def _conditions(self) -> dict[str, Any]:
         return {
-            "checkpoint": checkpoint.name,
-            "step": step,
+            "checkpoint": self.system.checkpoint.name,
+            "step": self.system.step,
             "source": os.path.abspath(self.files.source),
             "reference": os.path.abspath(self.files.target),
-            "beam": beam,
-            "alpha": alpha,
+            "beam": self.system.beam,
+            "alpha": self.system.alpha,
         }

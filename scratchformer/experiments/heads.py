@@ -20,7 +20,7 @@ from typing import Iterator, NamedTuple, Sequence
 import numpy as np
 
 from scratchformer.decoding.translator import Translator
-from scratchformer.nn.attention import MultiHeadAttention, attention_weights
+from scratchformer.nn.attention import CrossAttention, SelfAttention, attention_weights
 from scratchformer.nn.loss import cross_entropy
 from scratchformer.nn.ops import PAD
 from scratchformer.nn.transformer import Transformer
@@ -280,7 +280,7 @@ def uniform_weights(T: int, causal: bool = False) -> np.ndarray:
 # Taking heads away ----------------------------------------------------------------------------------------------------
 
 
-def attention_layers(model: Transformer) -> dict[str, list[MultiHeadAttention]]:
+def attention_layers(model: Transformer) -> dict[str, list[SelfAttention | CrossAttention]]:
     """The model's attentions: "encoder", "decoder" (both self-attention) and "cross", a list over layers of each."""
     return {
         "encoder": [layer.self_attention.sublayer for layer in model.encoder.layers],
@@ -290,7 +290,7 @@ def attention_layers(model: Transformer) -> dict[str, list[MultiHeadAttention]]:
 
 
 @contextmanager
-def without_heads(attention: MultiHeadAttention, heads: Sequence[int]) -> Iterator[None]:
+def without_heads(attention: SelfAttention | CrossAttention, heads: Sequence[int]) -> Iterator[None]:
     """Inside the `with`, the slices of these heads count as 0 when W_O reads them: its rows for them are 0.
 
     Afterwards all is as before. The rest of the model was trained with the head and never saw a 0 in its place, so the

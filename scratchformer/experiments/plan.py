@@ -25,8 +25,9 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from scratchformer import config as configs
-from scratchformer.backends.cuda.device import Accelerator, Device, open_device
+from scratchformer.backends.cuda.device import Accelerator
 from scratchformer.backends.cuda.fused_ops import FusedOps
+from scratchformer.backends.device import Device, open_device
 from scratchformer.config import BASE, Config
 from scratchformer.errors import UserError
 from scratchformer.experiments import sizes
@@ -39,6 +40,7 @@ from scratchformer.experiments.paper import (
     PaperTraining,
     paper_model,
 )
+from scratchformer.parallel.cores import available_cores
 from scratchformer.text.batches import BatchPlan, EncodedPairs, Sequences
 from scratchformer.text.tokenizer import EOS, N_SPECIALS, Tokenizer
 from scratchformer.training.data import (
@@ -49,9 +51,8 @@ from scratchformer.training.data import (
     read_corpus,
     train_tokenizer,
 )
-from scratchformer.training.loop import Trainer
 from scratchformer.training.run import RunDirectory
-from scratchformer.training.team import available_cores
+from scratchformer.training.trainer import Trainer
 
 NOT_COUNTED = "Not counted: validation, translating for BLEU, writing checkpoints, and an early stop."
 
@@ -227,7 +228,7 @@ def training_step(config: Config, device: Device, load: Load) -> tuple[Step, Tra
     trainer = Trainer(RunDirectory(Path("nowhere")), config, data, no_tokenizer, device)
 
     def step(n: int, pairs: int) -> None:
-        n *= len(trainer.team.models)
+        n *= len(trainer.parallel.replicas)
         trainer.plan = BatchPlan(random_pairs(n * pairs), pairs * max(S, T), n, config.training.seed)
         trainer.finish(trainer.step(0, 0, np.arange(n * pairs)))
 
@@ -309,7 +310,7 @@ def make(
         raise UserError(f"--seconds {seconds:g} must be above 0, and finite")
     settings = config.training
     device = open_device(settings.device, settings.precision)
-    threads = 1 if device.runs_ahead else settings.threads or max(1, available_cores() // processes)
+    threads = 1 if device.is_async else settings.threads or max(1, available_cores() // processes)
     share = -(-settings.accumulation // processes)  # micro-batches of one process
     own_config = configs.with_settings(config, {"training.accumulation": share, "training.threads": threads})
     busy_threads = min(threads, share)
@@ -337,7 +338,7 @@ def make(
     tell("building the model ...")
     step, trainer = training_step(own_config, device, load)
     tell(f"measuring training steps for about {seconds:g} seconds, or longer if a step is slow ...")
-    with threadpool_limits(max(1, trainer.cores // len(trainer.team.models)), "blas"):  # as `loop.train`
+    with threadpool_limits(max(1, trainer.cores // len(trainer.parallel.replicas)), "blas"):  # as `loop.train`
         return replace(plan, timed=measure(step, math.ceil(plan.pairs_at_once), seconds))
 
 

@@ -1,1 +1,1 @@
-"""Whatever has a forward and a backward, written by hand."""
+"""The model: every layer with its forward and its hand-written backward, and the proof that they agree."""

@@ -1,9 +1,9 @@
-"""Random bits for dropout that depend on a key and on nothing else.
+"""Random bits for dropout that depend only on a key.
 
-A generator with a hidden state would have to be saved in checkpoints and could not be replayed on another device. A
-counter-based generator (Philox4x64-10, Salmon et al. 2011) has no state: its bits follow from a key and a counter.
-The same key always draws the same mask, so a resumed run repeats the interrupted one bit for bit, a gradient check may
-call forward as often as it likes, and a CUDA kernel can draw the very masks that NumPy draws.
+A generator with a hidden state would have to be saved in checkpoints, and another device could not repeat its numbers.
+A counter-based generator (Philox4x64-10, Salmon et al. 2011) has no state: it computes its bits from a key and a
+counter. The same key always draws the same mask. So a resumed run repeats the interrupted one bit for bit, a gradient
+check may call forward many times, and a CUDA kernel draws the same masks as NumPy.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from typing import NamedTuple
 import numpy as np
 
 RESOLUTION = 2**16
-"""Each decision spends 16 random bits, so a probability is rounded to a multiple of 1/65536."""
+"""Each decision uses 16 random bits, so a probability is rounded to a multiple of 1/65536."""
 
 CHILDREN = 1024
-"""A layer may have this many children that draw; the site of a layer is the path of child numbers in this base."""
+"""A layer has fewer children with dropout than this. A layer's site is its path of child numbers in this base."""
 
 
 class DropoutKey(NamedTuple):
-    """What `rng` takes: names one draw of one layer in one step of one run.
+    """The value of `rng`: it names one random draw, of one layer in one step of one run.
 
     seed   of the run
     step   of the optimizer, from 1
     shard  the number of the micro-batch within the step
-    site   where in the model; layers hand `rng.child(i)` to their i-th child
+    site   the place in the model; a layer passes `rng.child(i)` to its i-th child
     """
 
     seed: int

@@ -30,11 +30,12 @@ from scratchformer.nn.layers import (
     PositionalEncoding,
     Unembedding,
 )
-from scratchformer.nn.loss import Smoothing, cross_entropy
-from scratchformer.nn.ops import OPS, PAD, Ops
+from scratchformer.nn.loss import Smoothing, cross_entropy, loss_backward
+from scratchformer.nn.ops import PAD, Ops, using
 from scratchformer.nn.optim import Adam
 from scratchformer.nn.parameter import Array, Layer
-from scratchformer.nn.transformer import Decoder, DecoderLayer, Encoder, EncoderLayer, PostNorm, PreNorm, Transformer
+from scratchformer.nn.residual import PostNorm, PreNorm
+from scratchformer.nn.transformer import Decoder, DecoderLayer, Encoder, EncoderLayer, Transformer
 
 B, T, S, D, H, D_K, D_V, F, V, N = 3, 4, 5, 6, 2, 7, 8, 9, 11, 2
 SMALL = ModelConfig(vocab_size=V, N=N, d_model=D, d_ff=F, h=H, d_k=D_K, d_v=D_V, P_drop=0.0, max_positions=10)
@@ -88,7 +89,7 @@ class CrossEntropy(Layer):
 
 
 class TransformerLoss(Layer):
-    """The whole model and its loss: forward goes through the logits, backward through `Transformer.loss_backward`.
+    """The whole model and its loss: forward goes through the logits, backward through `loss_backward`.
 
     forward(source_ids (B, S), target_in_ids (B, T), target_out_ids (B, T)) -> loss_sum (), cache
     backward(dloss (), cache) -> None: ids have no gradient
@@ -108,7 +109,7 @@ class TransformerLoss(Layer):
         source_ids, target_in_ids, target_out_ids, rng = cache
         gradients = [parameter.grad for parameter in self.parameters().values()]
         before = [grad.copy() for grad in gradients]
-        self.model.loss_backward(source_ids, target_in_ids, target_out_ids, self.smoothing, rng, self.spread)
+        loss_backward(self.model, source_ids, target_in_ids, target_out_ids, self.smoothing, rng, self.spread)
         for grad, earlier in zip(gradients, before):
             grad[...] = earlier + dloss * (grad - earlier)  # loss_backward takes dloss to be 1
 
@@ -144,12 +145,9 @@ class ReluWatch(Ops):
 
 
 def distance_to_kink(layer: Layer, inputs: list, rng: DropoutKey | None) -> float:
-    usual, watch = OPS[np.ndarray], ReluWatch(np)
-    OPS[np.ndarray] = watch
-    try:
+    watch = ReluWatch(np)
+    with using(watch):
         layer.forward(*inputs, rng=rng)
-    finally:
-        OPS[np.ndarray] = usual
     return watch.nearest
 
 
@@ -242,7 +240,7 @@ def transformer_loss(adam_steps: int = 0, spread: Smoothing = "others", **change
         adam = Adam(model)
         for step in range(1, adam_steps + 1):
             model.zero_grad()
-            model.loss_backward(*batch, 0.1, DropoutKey(seed=5, step=step), spread)
+            loss_backward(model, *batch, 0.1, DropoutKey(seed=5, step=step), spread)
             adam.step(0.01)
         return TransformerLoss(model, 0.1, spread), *batch
 

@@ -102,7 +102,7 @@ class Unembedding(Layer):
         (y,) = cache
         ops = ops_of(dlogits)
         # logits = y E^T
-        ops.add_product(self.weight.grad, rows_of(dlogits).T, rows_of(y))
+        ops.add_product_inplace(self.weight.grad, rows_of(dlogits).T, rows_of(y))
         return ops.matmul(dlogits, self.weight.data)
 
 

@@ -1,11 +1,20 @@
-"""Label-smoothed cross-entropy (paper §5.4): what training minimises, and its gradient."""
+"""Label-smoothed cross-entropy (paper §5.4), which training minimises, and its gradient.
+
+`cross_entropy` is the loss of given logits. `forward_loss` and `loss_backward` are for training: they compute the loss
+of a whole model without ever keeping all logits, which would be by far the largest array.
+"""
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Iterator, Literal, get_args
 
-from scratchformer.nn.ops import PAD, ops_of, rows_of
+import numpy as np
+
+from scratchformer.nn.dropout import DropoutKey
+from scratchformer.nn.layers import Unembedding
+from scratchformer.nn.ops import PAD, chunks, ops_of, rows_of
 from scratchformer.nn.parameter import Array
+from scratchformer.nn.transformer import Transformer
 
 Smoothing = Literal["others", "uniform"]
 
@@ -13,19 +22,19 @@ Smoothing = Literal["others", "uniform"]
 def cross_entropy(
     logits: Array, target_ids: Array, smoothing: float = 0.0, spread: Smoothing = "others", out: Array | None = None
 ) -> tuple[Array, int, Array]:
-    """Sum of the cross-entropies, the number of tokens it runs over, and the gradient of the sum.
+    """The sum of the cross-entropies, the number of target tokens, and the gradient of the sum.
 
         loss = -sum_v q_v log softmax(logits)_v
 
     spread="others":   q is 1 - smoothing on the target and smoothing / (V - 1) on each other class (the paper's code).
     spread="uniform":  q is 1 - smoothing on the target, plus smoothing / V on every class (Szegedy et al. 2016).
 
-    logits (..., V), target_ids (...) int; a padded target counts for nothing. `out` receives dlogits and may be
+    logits (..., V), target_ids (...) int; padded targets do not count. dlogits is written into `out`, which may be
     `logits` itself. -> loss_sum in nats, n_tokens, dlogits (..., V)
 
-    The mean over any number of batches is sum(loss_sum) / sum(n_tokens), never a mean of means.
+    The mean over several batches is sum(loss_sum) / sum(n_tokens), not the mean of their means.
 
-    Raises: ValueError if smoothing, spread, a target or a shape is not one of these.
+    Raises ValueError for an invalid smoothing, spread, target or shape.
     """
     V = logits.shape[-1]
     if not 0 <= smoothing < 1:
@@ -38,9 +47,94 @@ def cross_entropy(
         raise ValueError(f"logits {logits.shape} and targets {target_ids.shape} do not belong together")
     if out is not None and not (out.shape == logits.shape and out.flags.c_contiguous):
         raise ValueError("out must have the shape of the logits and lie in memory row after row")
-    everywhere = smoothing / (V - 1 if spread == "others" else V)
-    on_target = 1 - smoothing - everywhere if spread == "others" else 1 - smoothing
+    off_target = smoothing / (V - 1 if spread == "others" else V)
+    on_target = 1 - smoothing - off_target if spread == "others" else 1 - smoothing
     loss_sum, dlogits = ops_of(logits).cross_entropy(
-        rows_of(logits), target_ids.reshape(-1), on_target, everywhere, None if out is None else rows_of(out)
+        rows_of(logits), target_ids.reshape(-1), on_target, off_target, None if out is None else rows_of(out)
     )
     return loss_sum, int((target_ids != PAD).sum()), dlogits.reshape(logits.shape)
+
+
+# The loss of a model --------------------------------------------------------------------------------------------------
+
+
+def forward_loss(
+    model: Transformer,
+    source_ids: Array,
+    target_in_ids: Array,
+    target_out_ids: Array,
+    smoothing: float = 0.0,
+    spread: Smoothing = "others",
+) -> tuple[float, int]:
+    """The loss without dropout and without gradients, for validation -> loss_sum in nats, n_tokens"""
+    model.check_ids("target_out_ids", target_out_ids, target_in_ids.shape)
+    states, _ = model.states(source_ids, target_in_ids)
+    loss_sum, n_tokens, _ = states_loss(model.unembedding, states, target_out_ids, smoothing, spread, gradient=False)
+    return loss_sum, n_tokens
+
+
+def loss_backward(
+    model: Transformer,
+    source_ids: Array,
+    target_in_ids: Array,
+    target_out_ids: Array,
+    smoothing: float = 0.0,
+    rng: DropoutKey | None = None,
+    spread: Smoothing = "others",
+) -> tuple[float, int]:
+    """Forward, loss and backward: the same as `model.forward`, `cross_entropy` and `model.backward`, with less memory.
+
+    -> loss_sum in nats, n_tokens; adds into Parameter.grad
+    """
+    loss_sum, n_tokens, backward = loss_backward_steps(
+        model, source_ids, target_in_ids, target_out_ids, smoothing, rng, spread
+    )
+    for _ in backward:
+        pass
+    return loss_sum, n_tokens
+
+
+def loss_backward_steps(
+    model: Transformer,
+    source_ids: Array,
+    target_in_ids: Array,
+    target_out_ids: Array,
+    smoothing: float = 0.0,
+    rng: DropoutKey | None = None,
+    spread: Smoothing = "others",
+) -> tuple[float, int, Iterator[int]]:
+    """`loss_backward` in steps: forward and loss now, backward as the caller iterates over the third result.
+
+    Each step yields an index: from there on `model.store.grad` is complete and can be sent to other devices.
+    """
+    model.check_ids("target_out_ids", target_out_ids, target_in_ids.shape)
+    states, cache = model.states(source_ids, target_in_ids, rng)
+    loss_sum, n_tokens, dstates = states_loss(model.unembedding, states, target_out_ids, smoothing, spread)
+    return loss_sum, n_tokens, model.states_backward(dstates, cache)
+
+
+def states_loss(
+    unembedding: Unembedding,
+    states: Array,
+    target_ids: Array,
+    smoothing: float,
+    spread: Smoothing,
+    gradient: bool = True,
+) -> tuple[float, int, Array]:
+    """The loss of the decoder's output: states (B, T, D), target_ids (B, T) -> loss_sum, n_tokens, dstates (B, T, D)
+
+    Logits are computed for real tokens only, some rows at a time, and their gradient overwrites them. Without
+    `gradient` there is no backward, and dstates is None.
+    """
+    ops, real = ops_of(states), np.flatnonzero(target_ids != PAD)
+    rows, targets = ops.gather_rows(states, real), target_ids.reshape(-1)[real]  # (n, D), (n,)
+    drows = ops.xp.empty(rows.shape, rows.dtype) if gradient else None
+    loss_sum = 0.0
+    for chunk in chunks(len(rows), max(1, ops.logits_at_once // unembedding.weight.shape[0])):
+        logits, cache = unembedding.forward(rows[chunk])  # (chunk, V)
+        loss, _, dlogits = cross_entropy(logits, targets[chunk], smoothing, spread, out=logits)
+        loss_sum = loss_sum + loss
+        if drows is not None:
+            drows[chunk] = unembedding.backward(dlogits, cache)
+    dstates = None if drows is None else ops.gather_rows_backward(drows, real, states.shape)
+    return loss_sum, len(rows), dstates

@@ -1,20 +1,23 @@
 """The arithmetic under the layers: each operation `f` beside its `f_backward`, as readable NumPy.
 
-An operation is a boundary at which a faster version may take over: another array library, or a kernel that does in one
-pass what takes several here. The code below is the specification every such version is tested against, and it runs with
-any module that has NumPy's interface. Layers find the operations of their data with `ops_of(x)`.
+This is the specification. A faster version of an operation, such as a CUDA kernel, overrides the method of the same
+name and is tested against the one here. Layers call `ops_of(x)` to get the operations in use for their arrays. By
+default that is this module; a program that trains or translates chooses faster ones with `using`.
 
     f(...)                 -> y, or (y, saved) where backward needs more than the inputs
     f_backward(dy, ...)    -> gradients of the float inputs; gradients of weights are added into the d... arguments
 
 Shapes: `...` any leading axes; B batch, T queries, S keys, H heads, D d_model, V vocabulary. Weights and activations
-are arrays of one library. Ids, lengths and numbers of rows are NumPy arrays, whatever the library: they come from the
-host, which makes decisions by them, and an operation sends them where it needs them (`xp.asarray`).
+are arrays of one library. Ids, lengths and row numbers are always NumPy arrays: the host needs them to make decisions,
+and an operation copies them to the device where it needs them (`xp.asarray`).
 """
 
 from __future__ import annotations
 
 import math
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import lru_cache
 from types import ModuleType
 from typing import Iterator
 
@@ -24,29 +27,41 @@ from scratchformer.nn.dropout import DropoutKey, keep_scale
 from scratchformer.nn.parameter import Array
 
 PAD = 0
-"""The id of padding. Its embedding is zero, and as a target it counts for nothing."""
+"""The id of padding. Its embedding is zero, and it adds nothing to the loss. (`text.tokenizer` has the same number.)"""
 
 
 class Ops:
-    """The reference operations on the arrays of one library; `xp` is its module."""
+    """The reference operations on the arrays of one library.
+
+    xp      the library's module: numpy or cupy
+    dtypes  of the arrays that these operations work on; None means all
+    """
 
     logits_at_once = 2**23
-    """The loss is computed for about as many logits at a time (32 MB in float32)."""
+    """The loss is computed for about this many logits at a time (32 MB in float32)."""
 
-    part = 1 << 20
-    """Numbers of a flat array that are worked on at a time, by whichever thread is free."""
+    elements_at_once = 1 << 20
+    """Elements of a flat array that one thread works on at a time."""
 
-    def __init__(self, xp: ModuleType) -> None:
-        self.xp = xp
+    def __init__(self, xp: ModuleType, dtypes: tuple[np.dtype, ...] | None = None) -> None:
+        self.xp, self.dtypes = xp, dtypes
+
+    def works_on(self, kind: type, dtype: np.dtype) -> bool:
+        """Whether arrays of this type and dtype are for these operations."""
+        return kind is self.xp.ndarray and (self.dtypes is None or dtype in self.dtypes)
+
+    def __repr__(self) -> str:
+        dtypes = "all dtypes" if self.dtypes is None else " and ".join(str(dtype) for dtype in self.dtypes)
+        return f"{type(self).__name__} for {self.xp.__name__} arrays of {dtypes}"
 
     # Products ---------------------------------------------------------------------------------------------------------
 
     def matmul(self, a: Array, b: Array, out: Array | None = None) -> Array:
-        """Matrix product over the last two axes. Transposed and strided views are read where they lie."""
+        """Matrix product over the last two axes. Transposed and strided views are read without a copy."""
         return self.xp.matmul(a, b, out=out)
 
-    def add_product(self, total: Array, a: Array, b: Array) -> None:
-        """total += a b, in place, for matrices: how a gradient collects its shares."""
+    def add_product_inplace(self, total: Array, a: Array, b: Array) -> None:
+        """total += a b, in place, for matrices. This is how gradients of weights are added up."""
         total += self.matmul(a, b)
 
     def linear(self, x: Array, W: Array, b: Array | None) -> Array:
@@ -57,9 +72,9 @@ class Ops:
         return y.reshape(*x.shape[:-1], W.shape[1])
 
     def linear_backward(self, dy: Array, x: Array, W: Array, dW: Array, db: Array | None) -> Array:
-        """dy (..., out) -> dx (..., in); adds into dW and db, in which every row of x has a share."""
+        """dy (..., out) -> dx (..., in); adds into dW and db, summed over all rows of x."""
         x_rows, dy_rows = rows_of(x), rows_of(dy)
-        self.add_product(dW, x_rows.T, dy_rows)
+        self.add_product_inplace(dW, x_rows.T, dy_rows)
         if db is not None:
             db += dy_rows.sum(axis=0)
         return self.matmul(dy_rows, W.T).reshape(x.shape)
@@ -71,18 +86,18 @@ class Ops:
         return self.xp.maximum(x, 0)
 
     def relu_backward(self, dy: Array, y: Array) -> Array:
-        """The gradient passes where the output is positive. At exactly 0 it is taken to be 0."""
+        """The gradient passes where the output is positive. At exactly 0 we take it to be 0."""
         return dy * (y > 0)
 
     def dropout(self, x: Array, P_drop: float, rng: DropoutKey | None) -> tuple[Array, Array | None]:
-        """Zero each element with probability P_drop and scale the others up. -> y, saved (the kept ones, None = all)"""
+        """Zero each element with probability P_drop and scale up the others. -> y, saved: what was kept (None = all)"""
         if rng is None or P_drop == 0:
             return x, None
         kept = self.xp.asarray(rng.keep(x.shape, P_drop))
         return self.dropout_backward(x, kept, P_drop), kept
 
     def dropout_backward(self, dy: Array, kept: Array | None, P_drop: float) -> Array:
-        """Dropout is a product with a constant mask, so backward is the same product."""
+        """Dropout multiplies by a constant mask, so backward multiplies by the same mask."""
         if kept is None:
             return dy
         dx = dy * kept
@@ -109,8 +124,8 @@ class Ops:
 
             dn = gamma dy,   dx = (dn - mean(dn) - n mean(dn n)) / sqrt(variance + eps)
 
-        To shift or to stretch x hardly changes n. So the share of dn along the all-ones direction and the share along n
-        are taken out.
+        n does not change when x is shifted, and hardly when x is stretched. So backward removes from dn its component
+        along the all-ones direction and its component along n.
         """
         normalized, inverse_std = saved
         dbeta += rows_of(dy).sum(axis=0)
@@ -144,9 +159,9 @@ class Ops:
         """weights = softmax(scale * scores) over the keys a query may attend to; every other weight is exactly 0.
 
         scores       (B, H, T, S)
-        key_lengths  (B,) int on the host, or None: sequence b has key_lengths[b] real keys, then padding
-        causal       the last query sees all keys, each query before it one key less
-        A query that may attend to nothing gets zeros.
+        key_lengths  (B,) int NumPy array, or None: sequence b has key_lengths[b] real keys, then padding
+        causal       the last query sees all keys, each earlier query one key less
+        A query that may attend to nothing gets weights of zero.
         """
         xp = self.xp
         scores = scores * scale
@@ -173,42 +188,42 @@ class Ops:
     # Words ------------------------------------------------------------------------------------------------------------
 
     def embedding(self, ids: Array, E: Array, scale: float) -> Array:
-        """x = scale E[ids], and zero for padding.   ids (B, T) int, E (V, D) -> x (B, T, D)"""
+        """x = scale E[ids], zero for padding.   ids (B, T) int, E (V, D) -> x (B, T, D)"""
         ids = self.xp.asarray(ids)
         x = E[ids]
         x *= (ids != PAD)[..., None] * x.dtype.type(scale)
         return x
 
     def embedding_backward(self, dx: Array, ids: Array, scale: float, dE: Array) -> None:
-        """Adds scale dx into the rows of dE (V, D). `dE[ids] += dx` would lose all but one of a repeated id."""
+        """Add scale dx into the rows of dE (V, D). `dE[ids] += dx` would keep only one share of a repeated id."""
         ids = self.xp.asarray(ids)
         real = ids != PAD
         self.xp.add.at(dE, ids[real], dx[real] * scale)
 
     def cross_entropy(
-        self, logits: Array, targets: Array, on_target: float, everywhere: float, out: Array | None = None
+        self, logits: Array, targets: Array, on_target: float, off_target: float, out: Array | None = None
     ) -> tuple[Array, Array]:
         """Cross-entropy against a smoothed target, and its gradient in the same pass.
 
-        The target distribution q is `everywhere` on each class and `on_target` more on the right one, and sums to 1.
+        The target distribution q is `off_target` on every class, plus `on_target` on the right one; it sums to 1.
 
             loss = -sum_v q_v log p_v,   p = softmax(logits),   dloss / dlogits = p - q
 
         logits (n, V), targets (n,) int -> sum of the losses in nats, dlogits (n, V). A padded target adds nothing to
-        either. `out` receives dlogits and may be `logits` itself.
+        either. dlogits is written into `out`, which may be `logits` itself.
         """
         xp = self.xp
         targets = xp.asarray(targets)
         row, real = xp.arange(len(targets)), targets != PAD
         dlogits = xp.subtract(logits, logits.max(axis=-1, keepdims=True), out=out)
         smoothed_score = on_target * dlogits[row, targets]
-        if everywhere:
-            smoothed_score += everywhere * dlogits.sum(axis=-1)
+        if off_target:
+            smoothed_score += off_target * dlogits.sum(axis=-1)
         p = xp.exp(dlogits, out=dlogits)
         total = p.sum(axis=-1, keepdims=True)
         losses = xp.log(total[:, 0]) - smoothed_score
         p /= total
-        dlogits -= everywhere  # p - q, in place of p
+        dlogits -= off_target  # p - q, in place of p
         dlogits[row, targets] -= on_target
         dlogits *= real[:, None]
         return (losses * real).sum(dtype=xp.float64), dlogits
@@ -220,28 +235,28 @@ class Ops:
 
     # Rows -------------------------------------------------------------------------------------------------------------
 
-    def take_rows(self, x: Array, index: Array) -> Array:
-        """The rows of x (..., D) whose numbers stand in index (n,) int -> (n, D)"""
+    def gather_rows(self, x: Array, index: Array) -> Array:
+        """The rows of x (..., D) with the numbers in index (n,) int -> (n, D)"""
         return rows_of(x)[self.xp.asarray(index)]
 
-    def take_rows_backward(self, drows: Array, index: Array, shape: tuple[int, ...]) -> Array:
-        """drows (n, D) -> dx (..., D) of this shape. A row that was not taken has no gradient; none was taken twice."""
+    def gather_rows_backward(self, drows: Array, index: Array, shape: tuple[int, ...]) -> Array:
+        """drows (n, D) -> dx of `shape` (..., D), zero in all other rows. index must not repeat a row."""
         dx = self.xp.zeros(shape, drows.dtype)
         rows_of(dx)[self.xp.asarray(index)] = drows
         return dx
 
     def on_host(self, x: Array) -> np.ndarray:
-        """The same numbers as a NumPy array. From another device this waits until they are computed."""
+        """The same numbers as a NumPy array. For a GPU this waits until they are computed."""
         return np.asarray(x)
 
     # Optimizer --------------------------------------------------------------------------------------------------------
 
-    def mean_inplace(self, total: Array, n: int) -> Array:
-        """total /= n, in place, for a flat array -> the sum of its squares then, 0-d float64"""
+    def divide_inplace(self, total: Array, n: int) -> Array:
+        """total /= n, in place, for a flat array -> the sum of the squares of the result, 0-d float64"""
         total /= n
         return (total @ total).astype(self.xp.float64)
 
-    def adam(
+    def adam_inplace(
         self,
         w: Array,
         dw: Array,
@@ -255,7 +270,7 @@ class Ops:
     ) -> None:
         """One step of Adam on flat arrays (n,), in place: w, m and v change, dw does not.
 
-        norm  of the whole gradient, 0-d: if it is given and not finite, nothing changes
+        norm  of the whole gradient, 0-d, or None: if it is not finite, nothing changes
         """
         if norm is not None and not self.xp.isfinite(norm):
             return
@@ -279,7 +294,7 @@ def rows_of(x: Array) -> Array:
 
 
 def chunks(length: int, size: int) -> Iterator[slice]:
-    """Slices that cut `length` things into pieces of `size`."""
+    """Slices that cut `length` elements into pieces of `size`."""
     return (slice(start, start + size) for start in range(0, length, size))
 
 
@@ -295,16 +310,40 @@ def allowed(xp: ModuleType, T: int, S: int, key_lengths: Array | None, causal: b
     return may
 
 
-OPS: dict[type, Ops] = {np.ndarray: Ops(np)}
-"""Array type -> its operations. A backend adds its own entry when it is chosen."""
+# Which operations are in use ------------------------------------------------------------------------------------------
 
-FAST: dict[tuple[type, np.dtype], Ops] = {}
-"""Array type and dtype -> operations that are quicker than those of OPS and tested against them."""
+_IN_USE: ContextVar[tuple[Ops, ...]] = ContextVar("operations in use", default=(Ops(np),))
 
 
 def ops_of(x: Array) -> Ops:
-    """The operations for this array: the data decide where they are worked on, and how."""
-    kind = type(x)
-    if kind not in OPS:
-        raise TypeError(f"no operations for arrays of type {kind.__module__}.{kind.__name__}")
-    return FAST.get((kind, x.dtype), OPS[kind])
+    """The operations in use for arrays like x: of those given to `using` the last that fit, else the reference.
+
+    To see which code runs, print the result.
+    """
+    return _chosen(_IN_USE.get(), type(x), getattr(x, "dtype", None))  # type: ignore[arg-type]  # a type is hashable
+
+
+@lru_cache(maxsize=256)
+def _chosen(in_use: tuple[Ops, ...], kind: type, dtype: np.dtype) -> Ops:
+    for ops in reversed(in_use):
+        if ops.works_on(kind, dtype):
+            return ops
+    raise TypeError(f"no operations in use for arrays of type {kind.__module__}.{kind.__name__} and dtype {dtype}")
+
+
+@contextmanager
+def using(*operations: Ops) -> Iterator[None]:
+    """Inside the block, these operations work on the arrays that they fit, in this thread.
+
+    Blocks may be nested, and other threads may use others: see `use_in_thread`.
+    """
+    token = _IN_USE.set((*_IN_USE.get(), *operations))
+    try:
+        yield
+    finally:
+        _IN_USE.reset(token)
+
+
+def use_in_thread(operations: tuple[Ops, ...]) -> None:
+    """For a worker thread, as long as it lives: a new thread begins with the reference alone."""
+    _IN_USE.set((*_IN_USE.get(), *operations))

@@ -1,13 +1,12 @@
-"""From gradients to better weights: the learning rate of §5.3, Adam, and clipping by the global norm."""
+"""From gradients to new weights: the learning rate of §5.3, Adam, and clipping by the global norm."""
 
 from __future__ import annotations
 
 import math
-from typing import Callable
+from typing import Callable, Protocol
 
 from scratchformer.nn.ops import chunks, ops_of
-from scratchformer.nn.parameter import Array
-from scratchformer.nn.transformer import Transformer
+from scratchformer.nn.parameter import Array, ParameterStore
 
 
 def noam(step: int, d_model: int = 512, warmup: int = 4000, factor: float = 1.0) -> float:
@@ -22,33 +21,45 @@ def noam(step: int, d_model: int = 512, warmup: int = 4000, factor: float = 1.0)
     return factor * d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
 
 
+class HasStore(Protocol):
+    """A model, or any other object with a `ParameterStore`."""
+
+    store: ParameterStore
+
+
 class Adam:
-    """Adam (Kingma & Ba 2015) with the constants of paper §5.3, on the model's flat buffers.
+    """Adam (Kingma & Ba 2015) with the constants of paper §5.3, on flat arrays.
 
         m = beta1 m + (1 - beta1) g
         v = beta2 v + (1 - beta2) g^2
         w = w - lr sqrt(1 - beta2^t) / (1 - beta1^t)  m / (sqrt(v) + eps)
 
-    m, v: (n_parameters,) arrays; t: steps taken.
-    map: how parts of the arrays are gone through, Python's or that of a team, whose threads share them.
+    store  the parameters and gradients, or a model, whose store it then is
+    m, v   (n_parameters,) arrays; t: steps taken
+    map    applies a function to parts of the arrays: Python's map, or that of a thread pool
 
-    Differs:  eps is added outside the bias correction, as in the paper's code (at 1e-9 it hardly matters).
+    Differs:  eps is added outside the bias correction, as in the paper's code (at 1e-9 the difference is negligible).
     """
 
     def __init__(
-        self, model: Transformer, betas: tuple[float, float] = (0.9, 0.98), eps: float = 1e-9, map: Callable = map
+        self,
+        store: ParameterStore | HasStore,
+        betas: tuple[float, float] = (0.9, 0.98),
+        eps: float = 1e-9,
+        map: Callable = map,
     ) -> None:
-        self.store, self.map = model.store, map
+        self.store = store if isinstance(store, ParameterStore) else store.store
+        self.map = map
         xp = ops_of(self.store.data).xp
         self.m, self.v = xp.zeros_like(self.store.data), xp.zeros_like(self.store.data)
         self.t = 0
         self.betas, self.eps = betas, eps
 
     def step(self, learning_rate: float, norm: Array | None = None) -> None:
-        """One step along the gradients that the model's parameters hold.
+        """One step along the gradients in the store.
 
-        norm  of all of them together: if it is given and not finite, weights and moments stay as they are; but the step
-              counts, since on a GPU the host does not know yet
+        norm  of the whole gradient, or None. If it is not finite, weights and moments do not change, but the step is
+              counted: on a GPU the host does not know the norm yet
         """
         self.t += 1
         beta1, beta2 = self.betas
@@ -56,11 +67,11 @@ class Adam:
         store, ops = self.store, ops_of(self.store.data)
 
         def update(part: slice) -> None:
-            ops.adam(
+            ops.adam_inplace(
                 store.data[part], store.grad[part], self.m[part], self.v[part], step_size, beta1, beta2, self.eps, norm
             )
 
-        list(self.map(update, chunks(store.data.size, ops.part)))  # `map` alone would not begin
+        list(self.map(update, chunks(store.data.size, ops.elements_at_once)))  # list, because map is lazy
         store.refresh()
 
 

@@ -1,4 +1,4 @@
-"""What a model is made of: parameters, the layers that own them, and the one flat buffer they live in."""
+"""Parameters, the layers that own them, and the flat arrays that hold all parameters of a model."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Array = Any
 class Parameter:
     """A weight and its gradient: two arrays of the same shape.
 
-    Both have one dtype; only where weights are stored with less precision, gradients stay float32. `grad` is only ever
-    added to (`+=`) or overwritten in place (`[...] =`): both arrays may be views into the flat buffers of a
-    `ParameterStore`, and `p.grad = p.grad + g` would cut the view loose.
+    Both have the same dtype, unless weights are stored with less precision than gradients. Both may be views into the
+    flat arrays of a `ParameterStore`. So change them in place only (`+=` or `[...] =`): `p.grad = p.grad + g` would
+    replace the view by another array.
     """
 
     def __init__(self, data: Array) -> None:
@@ -31,24 +31,24 @@ class Parameter:
 
 
 class Layer:
-    """Whatever has a forward and a backward.
+    """A part of the model with a forward and a backward.
 
         forward(*inputs, rng=None) -> (output, cache)
         backward(doutput, cache)   -> the gradients of the float inputs, in forward's order
 
-    A layer holds parameters, child layers and constants, and nothing about a call: all that backward needs travels in
-    the cache. So one layer may be called several times before its backward, in any order. A stack of layers empties its
-    cache on the way back, so a cache serves one backward.
+    The cache holds everything that backward needs. The layer itself keeps parameters, child layers and constants, and
+    nothing about a call, so forward may be called several times before backward. A cache serves one backward: stacks of
+    layers empty it as they go, to free memory.
 
-    `rng` is a `DropoutKey`; None means no dropout. `backward` adds into `Parameter.grad`, and returns one array for one
-    float input, a tuple for several.
+    `rng` is a `DropoutKey`; None means no dropout. `backward` adds into `Parameter.grad`. It returns one array for one
+    float input and a tuple for several.
     """
 
     forward: Callable[..., tuple[Array, Any]]
     backward: Callable[..., Any]
 
     def parameters(self) -> dict[str, Parameter]:
-        """Dotted name -> Parameter in order of definition; a Parameter that is shared appears once."""
+        """Dotted name -> Parameter, in order of definition. A Parameter that layers share appears once."""
         first_names: dict[int, tuple[str, Parameter]] = {}
         for name, parameter in self._named_parameters():
             first_names.setdefault(id(parameter), (name, parameter))
@@ -68,6 +68,11 @@ class Layer:
             parameter.grad[...] = 0
 
 
+def as_tuple(gradients: Any) -> tuple:
+    """What `Layer.backward` returns, as a tuple also for a layer with one float input."""
+    return gradients if isinstance(gradients, tuple) else (gradients,)
+
+
 def enumerate_named(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     """The value under its name, or the items of a list under `name.0`, `name.1`, ..."""
     if isinstance(value, list):
@@ -78,13 +83,13 @@ def enumerate_named(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 class ParameterStore:
-    """All parameters of a model in one flat array, all gradients in another.
+    """All parameters of a model in one flat array, and all their gradients in another.
 
-    Optimizer, norm and (across devices) all-reduce then work on one array instead of hundreds. The order is that of
-    definition, layer after layer as in forward: backward fills the gradient from the end to the beginning.
+    The optimizer, the norm and the all-reduce between devices then work on one array instead of hundreds. Parameters
+    stand in the order of forward, so backward completes the gradient from the end to the beginning.
 
-    data, grad: (n_parameters,) arrays of one dtype. Afterwards each Parameter's `data` and `grad` are views into them.
-    stored: what the parameters' `data` are views into: `data` itself, or a copy of it with less precision.
+    data, grad  (n_parameters,) arrays; each Parameter's `data` and `grad` are views into them
+    stored      the array that the layers read: `data` itself, or a copy of it with less precision
     """
 
     def __init__(self, parameters: dict[str, Parameter]) -> None:
@@ -93,7 +98,7 @@ class ParameterStore:
         self.hold(data, np.zeros_like(data))
 
     def hold(self, data: Array, grad: Array, stored: Array | None = None) -> None:
-        """Take these flat arrays, and let the parameters be views into them. Models may share `data`."""
+        """Use these flat arrays from now on, and make the parameters views into them. Models may share `data`."""
         self.data, self.grad, self.stored = data, grad, data if stored is None else stored
         self.refresh()
         grads = self.named_views(grad)
@@ -101,12 +106,12 @@ class ParameterStore:
             self.parameters[name].data, self.parameters[name].grad = view, grads[name]
 
     def refresh(self) -> None:
-        """After a change of `data`: let the copy that the layers see follow."""
+        """After a change of `data`: update the copy that the layers read, if there is one."""
         if self.stored is not self.data:
             self.stored[...] = self.data
 
-    def begin_of(self, layer: Layer) -> int:
-        """Where a layer's first parameter stands in the flat arrays."""
+    def offset_of(self, layer: Layer) -> int:
+        """The index of a layer's first parameter in the flat arrays."""
         first, offset = id(next(iter(layer.parameters().values()))), 0
         for parameter in self.parameters.values():
             if id(parameter) == first:
@@ -115,7 +120,7 @@ class ParameterStore:
         return offset
 
     def named_views(self, flat: Array) -> dict[str, Array]:
-        """Cut any flat array of this layout (Adam's moments, say) into views of the parameters' shapes, by name."""
+        """Views of a flat array of this layout (also of Adam's moments) with the parameters' names and shapes."""
         views, offset = {}, 0
         for name, parameter in self.parameters.items():
             end = offset + parameter.data.size

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 from weakref import WeakValueDictionary, finalize
 
 from scratchformer import config as configs
+from scratchformer.backends.device import Device
 from scratchformer.config import Config
 from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError
@@ -204,16 +205,24 @@ def parse_entry(line: str) -> dict[str, Any]:
 # Trained models -------------------------------------------------------------------------------------------------------
 
 
-def load_run(path: str | Path, checkpoint: str | Path | None = None, dtype: str = "float32") -> Translator:
+def load_run(
+    path: str | Path,
+    checkpoint: str | Path | None = None,
+    dtype: str = "float32",
+    threads: int = 1,
+    device: Device = Device(),
+) -> Translator:
     """The model of a run, ready to translate: `load_run("runs/tiny").translate(["A sentence ."])`.
 
-    checkpoint: "average", "best", "last" or a file; None takes the first of these that exists.
+    checkpoint  "average", "best", "last" or a file; None takes the first of these that exists
+    threads     cores to use on a CPU
     Raises UserError if there is no run, or its files are damaged or do not belong together.
     """
     file, trained, tokenizer = read_trained(RunDirectory(Path(path)), checkpoint)
     model = Transformer(trained.config.model, seed=0, dtype=dtype)
     checkpoints.copy_into(trained.weights, model.store.named_views(model.store.data), file)
-    return Translator(model, tokenizer, trained.config.decoding.extra_length)
+    device.to_device(model)
+    return Translator(model, tokenizer, trained.config.decoding.extra_length, threads, device)
 
 
 def read_trained(run: RunDirectory, checkpoint: str | Path | None) -> tuple[Path, Checkpoint, Tokenizer]:

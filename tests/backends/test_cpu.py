@@ -1,17 +1,18 @@
 """The fast operations compute what the reference computes; and float32 arrays get them."""
 
 import inspect
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 from scratchformer.backends import cpu as fast_ops
-from scratchformer.backends.cpu import FastOps
+from scratchformer.backends.cpu import FAST, FastOps
 from scratchformer.nn.dropout import DropoutKey
-from scratchformer.nn.ops import FAST, OPS, PAD, Ops, ops_of
+from scratchformer.nn.ops import PAD, Ops, ops_of, using
 
 REFERENCE, FASTER = Ops(np), FastOps(np)
-OVERRIDDEN = [name for name, value in vars(FastOps).items() if inspect.isfunction(value)]
+OVERRIDDEN = [name for name, value in vars(FastOps).items() if inspect.isfunction(value) and not name.startswith("_")]
 TOLERANCE = {"float64": 1e-13, "float32": 2e-5}
 
 
@@ -23,16 +24,19 @@ def calls(dtype):
     def normal(*shape):
         return random.standard_normal(shape).astype(dtype)
 
-    def cross_entropy(n, V, targets, everywhere):
-        return "cross_entropy", (10 * normal(n, V), targets, 0.9 - everywhere, everywhere), ()
+    def cross_entropy(n, V, targets, off_target):
+        return "cross_entropy", (10 * normal(n, V), targets, 0.9 - off_target, off_target), ()
 
     for shape in ((3, 5, 8), (1, 1, 1), (70, 3)):
         x, width = normal(*shape), shape[-1]
         dy = normal(*shape[:-1], 6)
-        yield "add_product", (normal(7, width), normal(7, 5), normal(5, width)), (0,)
+        yield "add_product_inplace", (normal(7, width), normal(7, 5), normal(5, width)), (0,)
         for bias in (normal(6), None):
             yield "linear_backward", (dy, x, normal(width, 6), normal(width, 6), bias), (3, 4)
         gamma, beta, dgamma, dbeta = (normal(width) for _ in range(4))
+        yield "layer_norm", (x, gamma, beta, 1e-6), ()
+        _, saved = REFERENCE.layer_norm(x, gamma, beta, 1e-6)
+        yield "layer_norm_backward", (normal(*shape), saved, gamma, dgamma, dbeta), (3, 4)
         for P_drop, rng in ((0.3, key), (0.3, None), (0.0, key)):
             forward = x, normal(*shape), gamma, beta, 1e-6, P_drop, rng
             yield "add_norm", forward, ()
@@ -101,7 +105,20 @@ def test_the_gradient_of_the_logits_may_take_their_place():
     assert in_place is logits and loss_in_place == loss and np.array_equal(in_place, dlogits)
 
 
-def test_float32_arrays_get_them_and_float64_arrays_the_reference():
-    assert ops_of(np.zeros(2, "float32")) is FAST[np.ndarray, np.dtype("float32")]
-    assert type(ops_of(np.zeros(2, "float32"))) is FastOps
-    assert ops_of(np.zeros(2)) is OPS[np.ndarray] and type(OPS[np.ndarray]) is Ops
+def test_they_are_in_use_where_they_are_asked_for_and_only_there():
+    single, double = np.zeros(2, "float32"), np.zeros(2)
+    with using(FAST):
+        assert ops_of(single) is FAST and type(ops_of(double)) is Ops
+        with ThreadPoolExecutor(1) as other_thread:
+            assert type(other_thread.submit(ops_of, single).result()) is Ops
+        with using(FASTER):
+            assert ops_of(single) is ops_of(double) is FASTER
+        assert ops_of(single) is FAST
+    assert type(ops_of(single)) is Ops
+    with pytest.raises(TypeError, match="no operations in use for arrays of type numpy.memmap and dtype float32"):
+        ops_of(single.view(np.memmap))
+
+
+def test_what_is_in_use_can_be_printed():
+    assert str(FAST) == "FastOps for numpy arrays of float32"
+    assert str(REFERENCE) == "Ops for numpy arrays of all dtypes"

@@ -7,6 +7,8 @@ import pytest
 
 from scratchformer.backends.cpu import FastOps
 from scratchformer.config import ModelConfig
+from scratchformer.decoding import search as module
+from scratchformer.decoding.incremental import begin_decoding, decoding_step
 from scratchformer.decoding.search import (
     TABLE_HEIGHT,
     beam_search,
@@ -111,9 +113,9 @@ def test_keys_and_values_outgrow_the_room_they_began_with():
     """70 positions. The hypotheses, one at first, then 2, change places, and from time to time a sentence leaves."""
     model, random = new_model(0), np.random.default_rng(0)
     sentences, written = np.arange(len(SOURCES)), np.full((len(SOURCES), 1, 1), BOS)
-    state = model.start(SOURCES, beam=2)
+    state = begin_decoding(model, SOURCES, beam=2)
     for t in range(1, 71):
-        logits, state = model.step(written[:, :, -1], state)
+        logits, state = decoding_step(model, written[:, :, -1], state)
         for sentence, hypotheses, rows in zip(sentences, written, logits):
             source = np.tile(SOURCES[sentence], (len(hypotheses), 1))
             np.testing.assert_allclose(rows, model.forward(source, hypotheses)[0][:, -1], rtol=1e-9)
@@ -241,8 +243,8 @@ def test_a_search_ends_as_soon_as_nothing_can_change(beam, monkeypatch):
     model.unembedding.weight.data[:] = 0
     model.unembedding.weight.data[EOS] = 5  # EOS, almost certainly
     steps = []
-    step = model.step
-    monkeypatch.setattr(model, "step", lambda ids, state: steps.append(len(ids)) or step(ids, state))
+    step = module.decoding_step
+    monkeypatch.setattr(module, "decoding_step", lambda m, ids, state: steps.append(len(ids)) or step(m, ids, state))
     found = search(model, SOURCES, beam)
     assert [hypothesis.ids for (hypothesis,) in found] == [[]] * len(SOURCES)
     assert steps == [len(SOURCES)]

@@ -216,7 +216,7 @@ def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch):
     monkeypatch.setattr(evaluation.os, "replace", no_space)
     for path in (tmp_path / "out", Path("/dev/full")):
         with pytest.raises(UserError, match=f"{path}: cannot write: No space left on device"):
-            with evaluation.lines_to(path) as write:
+            with evaluation.open_output(path) as write:
                 write(["a line"])
     assert [path.read_text() for path in tmp_path.iterdir()] == ["of last time"]
 
@@ -224,7 +224,7 @@ def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch):
 def test_a_pipe_is_written_to_and_not_replaced(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     descriptor = os.open(tmp_path / "pipe", os.O_RDWR)
-    with evaluation.lines_to(tmp_path / "pipe") as write:
+    with evaluation.open_output(tmp_path / "pipe") as write:
         write(["ä", ""])
     assert os.read(descriptor, 10) == "ä\n\n".encode()
     os.close(descriptor)

@@ -6,6 +6,7 @@ import pytest
 from scratchformer.config import BASE, ModelConfig
 from scratchformer.experiments.flops import training_flops, weights_per_token
 from scratchformer.experiments.sizes import parameter_counts
+from scratchformer.nn.loss import loss_backward
 from scratchformer.nn.ops import ops_of
 from scratchformer.nn.transformer import Transformer
 
@@ -22,7 +23,7 @@ def test_the_flops_of_a_step_are_those_of_its_matrix_products(sizes, monkeypatch
         return np.matmul(a, b, out=out)
 
     monkeypatch.setattr(ops, "matmul", matmul)
-    model.loss_backward(*(random.integers(4, 23, (n_pairs, length)) for length in (S, T, T)), 0.1, None, "others")
+    loss_backward(model, *(random.integers(4, 23, (n_pairs, length)) for length in (S, T, T)), 0.1, None, "others")
     assert sum(counted) == training_flops(config, n_pairs, S, T)
 
 

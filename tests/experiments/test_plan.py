@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from scratchformer import config as configs
-from scratchformer.backends.cuda.device import Device
+from scratchformer.backends.device import Device
 from scratchformer.config import BASE, BIG, TABLE3, preset
 from scratchformer.experiments import plan, sizes
 from scratchformer.experiments.flops import training_flops
@@ -185,16 +185,16 @@ def test_the_steps_that_are_measured_are_those_of_training(small_config, monkeyp
     load = plan.Load(10, 6.0, 7.0, 0.1, None, "", "", "")
     step, trainer = plan.training_step(config, Device(), load)
     seen, before = [], trainer.model.store.data.copy()
-    whole = trainer.team.loss_backward
+    whole = trainer.parallel.loss_backward
 
     def looked_at(batches, settings, number):
         seen.append([(batch.source_ids.shape, batch.target_out_ids.shape) for batch in batches])
         return whole(batches, settings, number)
 
-    monkeypatch.setattr(trainer.team, "loss_backward", looked_at)
+    monkeypatch.setattr(trainer.parallel, "loss_backward", looked_at)
     step(1, 3)
     step(2, 5)
-    assert len(trainer.team.models) == 2
+    assert len(trainer.parallel.replicas) == 2
     assert seen == [[((3, 6), (3, 7))] * 2, [((5, 6), (5, 7))] * 4]
     assert trainer.progress.step == 2 and (trainer.model.store.data != before).mean() > 0.5
     assert not RunDirectory(trainer.run.path).path.exists()

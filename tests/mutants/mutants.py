@@ -99,7 +99,7 @@ TOKENIZER = "scratchformer/text/tokenizer.py"
 CHECKPOINTS = "scratchformer/training/checkpoints.py"
 LOOP = "scratchformer/training/loop.py"
 GRADIENT = "scratchformer/parallel/gradient.py"
-TEAM = "scratchformer/training/team.py"
+TEAM = "scratchformer/training/data_parallel.py"
 DATA = "scratchformer/training/data.py"
 
 DIFFERENCES = "tests/nn/test_gradients.py::test_backward_agrees_with_finite_differences"
@@ -915,7 +915,7 @@ MUTANTS = [
         "The loss is a mean over tokens, its gradient over sentences: T times too large.",
         "Trainer.step",
         f"{IN_LOOP}a_step_divides_by_the_tokens_of_all_micro_batches",
-        [Patch(LOOP, "self.team.average_inplace(n_tokens)", "self.team.average_inplace(len(indices))")],
+        [Patch(LOOP, "self.parallel.average_inplace(n_tokens)", "self.parallel.average_inplace(len(indices))")],
     ),
     Mutant(
         "gradient-not-divided",
@@ -924,7 +924,7 @@ MUTANTS = [
         "constant factor.",
         "Trainer.step",
         f"{IN_LOOP}a_step_divides_by_the_tokens_of_all_micro_batches",
-        [Patch(LOOP, "self.team.average_inplace(n_tokens)", "self.team.average_inplace(1)")],
+        [Patch(LOOP, "self.parallel.average_inplace(n_tokens)", "self.parallel.average_inplace(1)")],
     ),
     Mutant(
         "mean-of-means",
@@ -959,7 +959,7 @@ MUTANTS = [
             return loss_sum
 """,
             ),
-            Patch(LOOP, "self.team.average_inplace(n_tokens)", "self.team.average_inplace(1)"),
+            Patch(LOOP, "self.parallel.average_inplace(n_tokens)", "self.parallel.average_inplace(1)"),
         ],
     ),
     Mutant(
@@ -971,8 +971,8 @@ MUTANTS = [
         [
             Patch(
                 LOOP,
-                "self.team.average_inplace(n_tokens)",
-                "self.team.average_inplace(n_tokens * settings.accumulation / len(batches))",
+                "self.parallel.average_inplace(n_tokens)",
+                "self.parallel.average_inplace(n_tokens * settings.accumulation / len(batches))",
             )
         ],
     ),
@@ -1062,12 +1062,12 @@ MUTANTS = [
             Patch(
                 LOOP,
                 """\
-        grad_norm = self.team.average_inplace(n_tokens)
+        grad_norm = self.parallel.average_inplace(n_tokens)
         if settings.clip_norm:
             clip_by_global_norm_inplace(model.store.grad, grad_norm, settings.clip_norm)
 """,
                 """\
-        grad_norm = self.team.average_inplace(1)
+        grad_norm = self.parallel.average_inplace(1)
         if settings.clip_norm:
             clip_by_global_norm_inplace(model.store.grad, grad_norm, settings.clip_norm)
         model.store.grad /= n_tokens

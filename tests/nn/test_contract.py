@@ -9,8 +9,8 @@ from scratchformer.nn.dropout import DropoutKey, keep_scale
 from scratchformer.nn.gradient_cases import CASES, FLOAT64, small
 from scratchformer.nn.layers import Linear
 from scratchformer.nn.ops import Ops, ops_of
-from scratchformer.nn.parameter import ParameterStore
-from scratchformer.nn.transformer import Transformer, as_tuple
+from scratchformer.nn.parameter import ParameterStore, as_tuple
+from scratchformer.nn.transformer import Transformer
 
 EVERY_CASE = pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.layer}: {case.description}")
 KEY = DropoutKey(seed=1, step=2, shard=3, site=4)

@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
+from scratchformer.decoding.incremental import begin_decoding, decoding_step
 from scratchformer.nn.attention import Mask, ScaledDotProductAttention, SelfAttention, attention_weights
 from scratchformer.nn.gradient_cases import FLOAT64
+from scratchformer.nn.loss import loss_backward
 from scratchformer.nn.transformer import lengths_of
 
 SOURCE = np.array([[3, 9, 4, 3, 7], [5, 2, 0, 0, 0], [8, 6, 1, 4, 0]])  # (B, S), ragged
@@ -61,8 +63,8 @@ def test_every_source_token_reaches_every_target_position(new_model, changes, po
 
 def test_the_encoder_reads_in_both_directions(new_model):
     model = new_model()
-    before, _, _ = model._encode(SOURCE, None)
-    after, _, _ = model._encode(with_token(SOURCE, 1, 10), None)
+    before, _, _ = model.encode(SOURCE)
+    after, _, _ = model.encode(with_token(SOURCE, 1, 10))
     assert (np.abs(before - after)[:, 0].max(axis=-1) > 1e-6).all()
 
 
@@ -87,11 +89,11 @@ def test_a_sentence_does_not_depend_on_its_batch(new_model, changes, row):
 def test_the_gradient_of_a_batch_is_the_sum_of_those_of_its_sentences(new_model):
     model = new_model()
     expected = np.roll(TARGET, -1, axis=1) * (np.arange(T) < T - 1)
-    model.loss_backward(SOURCE, TARGET, expected, 0.1)
+    loss_backward(model, SOURCE, TARGET, expected, 0.1)
     together = model.store.grad.copy()
     model.zero_grad()
     for row in range(B):
-        model.loss_backward(SOURCE[[row]], TARGET[[row]], expected[[row]], 0.1)
+        loss_backward(model, SOURCE[[row]], TARGET[[row]], expected[[row]], 0.1)
     np.testing.assert_allclose(model.store.grad, together, **EXACTLY)
 
 
@@ -100,7 +102,7 @@ def test_an_empty_source_gives_finite_numbers(new_model, changes):
     model = new_model(**changes)
     nothing = np.zeros_like(SOURCE)
     assert np.isfinite(logits(model, source=nothing)).all()
-    model.loss_backward(nothing, TARGET, TARGET, 0.1)
+    loss_backward(model, nothing, TARGET, TARGET, 0.1)
     assert np.isfinite(model.store.grad).all()
 
 
@@ -192,9 +194,9 @@ def test_the_model_knows_the_order(new_model, changes):
 def test_decoding_step_by_step_gives_the_logits_of_forward(new_model, changes):
     model = new_model(**changes)
     target = TARGET[:, :3]  # no padding
-    state, stepwise = model.start(SOURCE), []
+    state, stepwise = begin_decoding(model, SOURCE), []
     for position in range(target.shape[1]):
-        step_logits, state = model.step(target[:, position : position + 1], state)  # (B, 1, V)
+        step_logits, state = decoding_step(model, target[:, position : position + 1], state)  # (B, 1, V)
         stepwise.append(step_logits)
     np.testing.assert_allclose(np.concatenate(stepwise, axis=1), logits(model, target=target), **EXACTLY)
 
@@ -205,10 +207,10 @@ def test_hypotheses_may_change_places_and_sentences_may_finish(new_model, random
     model, W, V = new_model(**changes), 2, 11
     sentences = np.arange(B)
     written = np.empty((B, W, 0), int)  # the tokens of each hypothesis
-    state = model.start(SOURCE, beam=W)
+    state = begin_decoding(model, SOURCE, beam=W)
     for step in range(T):
         written = np.concatenate([written, random.integers(1, V, (len(sentences), W, 1))], axis=-1)
-        step_logits, state = model.step(written[..., -1], state)  # (sentences, W, V)
+        step_logits, state = decoding_step(model, written[..., -1], state)  # (sentences, W, V)
         for sentence, hypotheses, found in zip(sentences, written, step_logits, strict=True):
             for hypothesis, row in zip(hypotheses, found, strict=True):
                 expected = logits(model, SOURCE[[sentence]], hypothesis[None])[0, -1]
@@ -240,7 +242,7 @@ def test_wrong_source_ids_are_refused(new_model, ids, complaint):
     with pytest.raises(ValueError, match=complaint):
         model.forward(ids, TARGET[:1])
     with pytest.raises(ValueError, match=complaint):
-        model.start(ids)
+        begin_decoding(model, ids)
 
 
 WRONG_TARGETS = pytest.mark.parametrize(
@@ -259,7 +261,7 @@ def test_wrong_target_in_ids_are_refused(new_model, ids):
 @WRONG_TARGETS
 def test_wrong_target_out_ids_are_refused(new_model, ids):
     with pytest.raises(ValueError, match="target_out_ids"):
-        new_model().loss_backward(SOURCE[:1], TARGET[:1], ids)
+        loss_backward(new_model(), SOURCE[:1], TARGET[:1], ids)
 
 
 @pytest.mark.parametrize("rows", [1, 2])

@@ -11,7 +11,7 @@ from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.gradcheck import gradcheck
 from scratchformer.nn.gradient_cases import CASES, FLOAT64, SMALL, check
 from scratchformer.nn.layers import Embedding, FeedForward, LayerNorm, Linear, Unembedding
-from scratchformer.nn.ops import OPS, Ops, ops_of, rows_of
+from scratchformer.nn.ops import Ops, ops_of, rows_of, using
 from scratchformer.nn.parameter import Layer
 from scratchformer.nn.transformer import Transformer
 
@@ -92,12 +92,12 @@ class SoftmaxGradientOverBatch(Ops):
 
 
 @pytest.mark.parametrize("kind", [NoSoftmaxGradient, SoftmaxGradientOverBatch])
-def test_a_wrong_softmax_gradient_is_refused(kind, random, monkeypatch):
+def test_a_wrong_softmax_gradient_is_refused(kind, random):
     q, k, v = (random.normal(size=(B, length, H, K)) for length in (T, S, S))
     inputs = ScaledDotProductAttention(), q, k, v, Mask(np.array([S, 2, 1]))
     assert gradcheck(*inputs).passed
-    monkeypatch.setitem(OPS, np.ndarray, kind(np))
-    assert wrong(gradcheck(*inputs)) == {"input 0", "input 1"}
+    with using(kind(np)):
+        assert wrong(gradcheck(*inputs)) == {"input 0", "input 1"}
 
 
 class GammaOutsideTheMeans(Ops):
@@ -107,12 +107,12 @@ class GammaOutsideTheMeans(Ops):
         return gamma * super().layer_norm_backward(dy, saved, np.ones_like(gamma), dgamma, dbeta)
 
 
-def test_gamma_outside_the_means_of_layer_norm_is_refused(random, monkeypatch):
+def test_gamma_outside_the_means_of_layer_norm_is_refused(random):
     layer, x = LayerNorm(D, FLOAT64), random.normal(size=(B, T, D))
-    monkeypatch.setitem(OPS, np.ndarray, GammaOutsideTheMeans(np))
-    assert gradcheck(layer, x).passed  # gamma is 1: the reason why the table draws gamma at random
-    layer.gamma.data += random.normal(size=D)
-    assert wrong(gradcheck(layer, x)) == {"input 0"}
+    with using(GammaOutsideTheMeans(np)):
+        assert gradcheck(layer, x).passed  # gamma is 1: the reason why the table draws gamma at random
+        layer.gamma.data += random.normal(size=D)
+        assert wrong(gradcheck(layer, x)) == {"input 0"}
 
 
 class RepeatedWordsOverwrite(Ops):
@@ -128,12 +128,12 @@ class NoScaleInBackward(Ops):
 
 
 @pytest.mark.parametrize("kind", [RepeatedWordsOverwrite, NoScaleInBackward])
-def test_a_wrong_embedding_gradient_is_refused(kind, random, monkeypatch):
+def test_a_wrong_embedding_gradient_is_refused(kind, random):
     layer = Embedding(Embedding.new_weight(V, D, random, FLOAT64))
     ids = np.array([[4, 7, 4], [4, 2, 1]])
     assert gradcheck(layer, ids).passed
-    monkeypatch.setitem(OPS, np.ndarray, kind(np))
-    assert wrong(gradcheck(layer, ids)) == {"weight"}
+    with using(kind(np)):
+        assert wrong(gradcheck(layer, ids)) == {"weight"}
 
 
 class ForgetfulUnembedding(Unembedding):
@@ -172,18 +172,18 @@ def test_one_dropout_mask_for_two_sites_is_refused(random):
 class LossGradientByValue(Ops):
     """numpy-transformer: the target's logit is found by its value, so every equal logit takes its share."""
 
-    def cross_entropy(self, logits, targets, on_target, everywhere, out=None):
-        losses, dlogits = super().cross_entropy(logits, targets, on_target, everywhere)
+    def cross_entropy(self, logits, targets, on_target, off_target, out=None):
+        losses, dlogits = super().cross_entropy(logits, targets, on_target, off_target)
         target_logits = logits[np.arange(len(targets)), targets]
         equal = (logits == target_logits[:, None]) & (targets != 0)[:, None]
         equal[np.arange(len(targets)), targets] = False
         return losses, dlogits - on_target * equal
 
 
-def test_a_loss_gradient_that_confuses_equal_logits_is_refused(monkeypatch):
+def test_a_loss_gradient_that_confuses_equal_logits_is_refused():
     case = next(case for case in CASES if case.layer == "CrossEntropy")
-    monkeypatch.setitem(OPS, np.ndarray, LossGradientByValue(np))
-    assert not check(case).passed
+    with using(LossGradientByValue(np)):
+        assert not check(case).passed
 
 
 # What the checker asks for --------------------------------------------------------------------------------------------

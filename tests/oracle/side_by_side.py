@@ -17,8 +17,8 @@ import twins
 
 from scratchformer.config import ModelConfig
 from scratchformer.nn.gradient_cases import CASES, distance_to_kink
-from scratchformer.nn.loss import Smoothing, cross_entropy
-from scratchformer.nn.ops import OPS, Ops
+from scratchformer.nn.loss import Smoothing, cross_entropy, loss_backward
+from scratchformer.nn.ops import Ops
 from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.tokenizer import BOS, EOS, PAD, UNK
@@ -104,7 +104,7 @@ def gradients_of(layer):
 @contextmanager
 def taped_dropout():
     """A list that receives, while the block runs, what each of our dropouts keeps: an array, or None for all."""
-    ops, tape = OPS[np.ndarray], []
+    ops, tape = Ops(np), []
     dropout = ops.dropout
 
     def taped(x, P_drop, rng):
@@ -209,7 +209,7 @@ def model_differences(config, dtype, spread):
 
     model.zero_grad()
     with patch.object(Ops, "logits_at_once", ROWS_AT_ONCE * config.vocab_size):
-        loss, _ = model.loss_backward(*batch, SMOOTHING, spread=spread)
+        loss, _ = loss_backward(model, *batch, SMOOTHING, spread=spread)
     in_chunks = {"loss": difference(loss, twin_loss)} | differences(gradients_of(model), twins.gradients(twin))
     return found | {f"{name} by loss_backward": value for name, value in in_chunks.items()}
 
@@ -243,7 +243,7 @@ def training_differences(config, same_eps=True):
     for step in range(1, STEPS + 1):
         batch = random_batch(random)
         model.zero_grad()
-        loss, n_tokens = model.loss_backward(*batch, SMOOTHING)
+        loss, n_tokens = loss_backward(model, *batch, SMOOTHING)
         model.store.grad /= n_tokens
         ours.step(noam(step, config.d_model, WARMUP))
 

@@ -12,7 +12,7 @@ import numpy as np
 from scratchformer import cli
 from scratchformer.errors import UserError
 from scratchformer.parallel import launcher, mpi
-from scratchformer.training.loop import Trainer
+from scratchformer.training.trainer import Trainer
 
 
 def collectives(ranks):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from scratchformer.backends.cuda.device import dtype_named
+from scratchformer.backends.device import dtype_named
 from scratchformer.cli import main
 from scratchformer.parallel.communicator import Communicator
 from scratchformer.parallel.gradient import GradientSum
@@ -77,7 +77,9 @@ def test_two_ranks_on_one_gpu_equal_one_with_two_micro_batches(losses):
 
 
 @pytest.mark.multi_gpu
-@pytest.mark.parametrize("options, limit", [(["fp32"], 1e-3), (["bf16", "--set", "training.wire=bf16"], 5e-2)])
+@pytest.mark.parametrize(
+    "options, limit", [(["fp32"], 1e-3), (["bf16", "--set", "training.gradient_dtype=bf16"], 5e-2)]
+)
 def test_two_gpus_equal_one_with_two_micro_batches(losses, options, limit):
     one, two = (losses("--device", "gpu", "--nproc", nproc, "--precision", *options) for nproc in (1, 2))
     assert two == pytest.approx(one, rel=limit)

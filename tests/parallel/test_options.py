@@ -10,8 +10,8 @@ import pytest
 from scratchformer import config as configs
 from scratchformer.cli import main
 from scratchformer.experiments.sizes import step_summary
-from scratchformer.training.loop import Trainer
 from scratchformer.training.run import RunDirectory
+from scratchformer.training.trainer import Trainer
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,10 @@ from scratchformer.training.run import RunDirectory
         ),
         (["--nproc", 2, "--timeout", -1], "--timeout -1 must be at least 1 second, or 0"),
         (["--nproc", 2, "--timeout", "nan"], "--timeout nan must be at least 1 second, or 0"),
-        (["--nproc", 2, "--set", "training.wire=fp8"], "training.wire must be one of bf16, not 'fp8'"),
+        (
+            ["--nproc", 2, "--set", "training.gradient_dtype=fp8"],
+            "training.gradient_dtype must be one of bf16, not 'fp8'",
+        ),
         (["--nproc", 2, "--data", "/nowhere"], "/nowhere"),
     ],
 )
@@ -49,13 +52,13 @@ def test_config_prints_the_micro_batches_of_each_process(nproc, each, cli, refus
 
 def test_a_run_belongs_to_one_process(own_run, refused, cli):
     run = RunDirectory(own_run.path)
-    run.keep_others_out()
-    RunDirectory(own_run.path).keep_others_out()  # the same process may lock it twice
+    run.lock()
+    RunDirectory(own_run.path).lock()  # the same process may lock it twice
     command = [sys.executable, "-m", "scratchformer", "train", "--resume", str(own_run.path), "--minutes", "1"]
     refusal = subprocess.run(command, capture_output=True, text=True)
     assert refusal.returncode == 2
     assert refusal.stderr == f"scratchformer: {own_run.path}: another process is training in this run\n"
-    run.let_others_in()
+    run.unlock()
     assert subprocess.run(command, capture_output=True).returncode == 0
 
 

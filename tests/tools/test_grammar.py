@@ -42,7 +42,7 @@ def test_write_corpus_writes_the_annotations_asked_for(corpus, tmp_path):
 
 def test_writing_the_corpus_overwrites_nobody(corpus, tmp_path):
     (tmp_path / "val.en").write_text("my own\n", encoding="utf-8")
-    with pytest.raises(UserError, match="val.en: is there already, with other content"):
+    with pytest.raises(UserError, match="val.en: exists already, with other content"):
         bundled.write_corpus(tmp_path, corpus, annotations=())
     assert [path.name for path in tmp_path.iterdir()] == ["val.en"]
     (tmp_path / "val.en").unlink()

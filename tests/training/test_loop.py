@@ -7,11 +7,12 @@ import pytest
 from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError
 from scratchformer.nn.dropout import DropoutKey
-from scratchformer.nn.loss import cross_entropy
+from scratchformer.nn.loss import cross_entropy, loss_backward
 from scratchformer.text.batches import batches_in_order
 from scratchformer.training import checkpoints, loop
 from scratchformer.training.data import read_corpus, train_tokenizer
-from scratchformer.training.loop import Stop, reason_to_stop, train, validation_loss
+from scratchformer.training.loop import Stop, reason_to_stop, train
+from scratchformer.training.validation import validation_bleu, validation_loss
 
 NO_DROPOUT = {"P_drop": 0.0}
 
@@ -20,7 +21,7 @@ def gradient(trainer, batches):
     """The gradient of the mean loss per target token over some batches, as a step makes it."""
     trainer.model.zero_grad()
     counted = [
-        trainer.model.loss_backward(batch.source_ids, batch.target_in_ids, batch.target_out_ids, 0.1)
+        loss_backward(trainer.model, batch.source_ids, batch.target_in_ids, batch.target_out_ids, 0.1)
         for batch in batches
     ]
     return trainer.model.store.grad / sum(n for _, n in counted), sum(loss for loss, _ in counted)
@@ -137,7 +138,7 @@ def test_bleu_of_perfect_translations_is_100(begin, monkeypatch):
     text = trainer.data.val_text
     known = dict(zip(text.source, text.target))
     monkeypatch.setattr(Translator, "translate", lambda self, sentences, beam: [known[source] for source in sentences])
-    assert trainer.validation_bleu()["bleu"] == pytest.approx(100)
+    assert validation_bleu(trainer)["bleu"] == pytest.approx(100)
 
 
 # --- the text

@@ -204,12 +204,12 @@ def test_the_ids_are_not_read_to_open_them(own_prepared, on_prepared, tmp_path):
 
 
 def test_the_doctor_examines_the_prepared_text(cli, prepared, small_settings, monkeypatch):
-    monkeypatch.setattr("scratchformer.doctor.diagnosis.of_code", lambda config: iter(()))
+    monkeypatch.setattr("scratchformer.doctor.diagnosis.probe_code", lambda config: iter(()))
     monkeypatch.setattr("scratchformer.doctor.data_probes.train_tokenizer", None)
     _, printed, said = cli("doctor", *small_settings, "--data", prepared, "--json")
     findings = {entry["probe"]: entry for entry in map(json.loads, printed.splitlines())}
     assert "100 pairs" in findings["repeated pairs"]["seen"] and "60 pieces" in findings["vocabulary"]["seen"], said
-    assert "val" in findings["held-out text in training"]["seen"] and "the rest" not in findings
+    assert "val" in findings["held-out text in training"]["seen"] and "remaining probes" not in findings
 
 
 def test_the_doctor_does_without_validation_text(small_config, tmp_path, prepare_corpus):

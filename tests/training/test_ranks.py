@@ -8,13 +8,17 @@ import pytest
 
 from scratchformer import config as configs
 from scratchformer.errors import UserError
+from scratchformer.nn.loss import loss_backward_steps
 from scratchformer.nn.transformer import Transformer
-from scratchformer.parallel import gradient
+from scratchformer.parallel import cores, gradient
 from scratchformer.parallel.communicator import Communicator
 from scratchformer.text.batches import batches_in_order
-from scratchformer.training import loop, team
-from scratchformer.training.loop import INTERRUPTED, Stop, Trainer, reason_to_stop
+from scratchformer.training import loop
+from scratchformer.training.loop import INTERRUPTED, Stop, reason_to_stop
 from scratchformer.training.run import RunDirectory
+from scratchformer.training.saving import save
+from scratchformer.training.trainer import Trainer
+from scratchformer.training.validation import validate, validation_bleu
 
 VARIANTS = {
     "paper": {},
@@ -31,20 +35,21 @@ class Recorder(Communicator):
     def __init__(self):
         self.sent = []
 
-    def all_reduce_(self, x):
+    def all_reduce_inplace(self, x):
         self.sent.append((x, x.copy()))
 
 
 @pytest.mark.parametrize("bucket, n_sent", [(500, 6), (6000, 2)])
 @pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
 def test_what_is_sent_during_backward_does_not_change_any_more(changes, bucket, n_sent, begin, monkeypatch):
-    monkeypatch.setattr(gradient, "BUCKET", bucket)
+    monkeypatch.setattr(gradient, "BUCKET_SIZE", bucket)
     trainer = begin(N=3, **changes)
     batch, recorder = trainer.plan.micro_batches(max(trainer.plan.epoch(0), key=len))[0], Recorder()
     model = Transformer(trainer.config.model)
-    total = gradient.GradientSum(recorder, model.store.grad, model.layer_begins())
-    model.loss_backward(batch.source_ids, batch.target_in_ids, batch.target_out_ids, filled=total.filled)
-    assert len(recorder.sent) == n_sent  # layers; the embeddings come last
+    total = gradient.GradientSum(recorder, model.store.grad, model.layer_offsets())
+    _, _, backward = loss_backward_steps(model, batch.source_ids, batch.target_in_ids, batch.target_out_ids)
+    sent = [total.complete_from(offset) or len(recorder.sent) for offset in backward]
+    assert sent[-2:] == [n_sent, n_sent + 1]  # layers; the embeddings come last
     total.finish()
     assert len(recorder.sent) == n_sent + 1
     assert all(view.any() and np.array_equal(view, copy) for view, copy in recorder.sent)
@@ -71,7 +76,7 @@ def as_rank_of(trainer, **changes):
 @pytest.mark.parametrize("size", [2, 3, 4])
 @pytest.mark.parametrize("accumulation", [4, 7])
 def test_ranks_find_the_bits_that_threads_find(size, accumulation, together, begin, monkeypatch):
-    monkeypatch.setattr(gradient, "BUCKET", 500)
+    monkeypatch.setattr(gradient, "BUCKET_SIZE", 500)
     trainer = begin(accumulation=accumulation, N=2, P_drop=0.2, threads=size)
     entries, mean = steps_of(trainer)
     for found, found_mean in together(size, as_rank_of(trainer, threads=1)):
@@ -95,9 +100,9 @@ def test_validation_does_not_depend_on_the_number_of_ranks(together, begin):
 
     def work(ranks):
         trainer = Trainer(alone.run, alone.config, alone.data, alone.tokenizer, ranks=ranks)
-        return trainer.validate()["loss"], trainer.validation_bleu()["bleu"]
+        return validate(trainer)["loss"], validation_bleu(trainer)["bleu"]
 
-    expected = alone.validate()["loss"], alone.validation_bleu()["bleu"]
+    expected = validate(alone)["loss"], validation_bleu(alone)["bleu"]
     assert together(3, work) == [expected] * 3
 
 
@@ -105,7 +110,7 @@ def test_bf16_on_the_wire_rounds_a_little_and_on_all_ranks_alike(together, begin
     pytest.importorskip("ml_dtypes")
     alone = begin(threads=1)
     entries, _ = steps_of(alone)
-    (found, mean), (other, other_mean) = together(2, as_rank_of(alone, threads=1, wire="bf16"))
+    (found, mean), (other, other_mean) = together(2, as_rank_of(alone, threads=1, gradient_dtype="bf16"))
     assert found == other and np.array_equal(mean, other_mean)
     first, expected = found[0], entries[0]
     assert first != expected and first == pytest.approx(expected, rel=2**-8)
@@ -148,7 +153,10 @@ def test_a_rank_with_another_text_or_other_weights_is_named(together, begin):
         trainer.model.store.data[5] += ranks.rank
         text = alone.data._replace(val=None) if ranks.rank else alone.data
         refusals = []
-        for call in (trainer.save, lambda: Trainer(alone.run, alone.config, text, alone.tokenizer, ranks=ranks)):
+        for call in (
+            lambda: save(trainer),
+            lambda: Trainer(alone.run, alone.config, text, alone.tokenizer, ranks=ranks),
+        ):
             with pytest.raises(UserError) as refusal:
                 call()
             refusals.append(str(refusal.value).split(" is ")[0])
@@ -168,12 +176,12 @@ def test_a_rank_with_another_text_or_other_weights_is_named(together, begin):
 
 
 def test_ranks_share_the_cores_and_keep_none_without_work(together, begin, monkeypatch):
-    monkeypatch.setattr(team, "which_cores", lambda: list(range(12)))
+    monkeypatch.setattr(cores, "core_numbers", lambda: list(range(12)))
     alone = begin(accumulation=5)
 
     def members_of(ranks):
         trainer = Trainer(alone.run, alone.config, alone.data, alone.tokenizer, ranks=ranks)
-        return trainer.cores, len(trainer.team.models)
+        return trainer.cores, len(trainer.parallel.replicas)
 
     assert members_of(Communicator()) == (12, 5)
     assert together(2, members_of) == [(6, 3)] * 2 and together(4, members_of) == [(3, 2)] * 4
@@ -198,9 +206,9 @@ def test_only_the_first_rank_writes(together, begin):
     def work(ranks):
         run = RunDirectory(alone.run.path if ranks.rank == 0 else alone.run.path / "nowhere")
         trainer = Trainer(run, alone.config, alone.data, alone.tokenizer, ranks=ranks)
-        trainer.log("step", {"step": 1})
-        trainer.validate()
-        trainer.save()
+        with loop.show_progress(trainer) as progress:
+            progress.log_validation(validate(trainer))
+        save(trainer)
         return sorted(path.name for path in run.path.rglob("*.*"))
 
     first, second = together(2, work)

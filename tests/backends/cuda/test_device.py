@@ -12,7 +12,7 @@ import pytest
 
 from scratchformer.backends.cuda import device
 from scratchformer.backends.cuda.device import Device, Gpu, open_device
-from scratchformer.backends.cuda.kernels import C_TYPE, SOURCE, declared
+from scratchformer.backends.cuda.kernels import C_TYPE, SOURCE, parse_kernels
 from scratchformer.config import Config, load, with_settings
 from scratchformer.errors import UserError
 from scratchformer.parallel.communicator import Communicator
@@ -163,7 +163,9 @@ def nvrtc_and_headers():
 
 def compile_kernels(nvrtc, headers, architecture, source):
     """-> the length of what was made, the compiler's words"""
-    names = {name for kernel in declared(source).values() for stored in C_TYPE for name in kernel.instances(stored)}
+    names = {
+        name for kernel in parse_kernels(source).values() for stored in C_TYPE for name in kernel.instances(stored)
+    }
     program, text = ctypes.c_void_p(), ctypes.c_size_t()
     assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernels.cu", 0, None, None) == 0
     for name in sorted(names):
@@ -191,7 +193,7 @@ def test_the_kernels_compile_for_gpus_that_are_not_here(architecture):
     found = nvrtc_and_headers()
     if found is None:
         pytest.skip("no nvidia-cuda-nvrtc and nvidia-cuda-runtime")
-    size, log = compile_kernels(*found, architecture, SOURCE.read_text(encoding="utf-8"))
+    size, log = compile_kernels(*found, architecture, SOURCE)
     assert size > 10_000 and "error" not in log, log
     spills = dict(re.findall(r"entry function '(\w+)'.*?(\d+) bytes spill stores", log, re.DOTALL))
     assert len(spills) > 40
@@ -202,7 +204,7 @@ def test_the_compiler_s_complaints_are_seen():
     found = nvrtc_and_headers()
     if found is None:
         pytest.skip("no nvidia-cuda-nvrtc and nvidia-cuda-runtime")
-    source = SOURCE.read_text(encoding="utf-8").replace("warp_sum(sum)", "warp_sum()")
+    source = SOURCE.replace("warp_sum(sum)", "warp_sum()")
     size, log = compile_kernels(*found, "sm_80", source)
     assert size == 0 and "too few arguments" in log
 

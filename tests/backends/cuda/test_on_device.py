@@ -8,8 +8,7 @@ import pytest
 import strict_array
 
 from scratchformer.backends.cuda import device as module
-from scratchformer.backends.cuda import kernels
-from scratchformer.backends.cuda.kernels import declared
+from scratchformer.backends.cuda.kernels import KERNELS
 from scratchformer.config import ModelConfig
 from scratchformer.decoding.search import search
 from scratchformer.errors import UserError
@@ -69,7 +68,7 @@ def test_every_kernel_of_training_is_in_use(open_strict):
     device = open_strict("fp16")
     gradient_of(CONFIG, device)
     only_in_trainer = {"adam_inplace", "adapt_loss_scale"}
-    assert set(device.kernels.launches) == declared(kernels.SOURCE.read_text(encoding="utf-8")).keys() - only_in_trainer
+    assert set(device.kernels.launches) == KERNELS.keys() - only_in_trainer
 
 
 def test_the_reference_runs_there_as_it_is(open_there, monkeypatch):

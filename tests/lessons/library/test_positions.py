@@ -17,6 +17,7 @@ from library.positions import (
     shift_matrix,
 )
 from scratchformer.config import ModelConfig
+from scratchformer.decoding.incremental import begin_decoding, decoding_step
 from scratchformer.nn.attention import Mask, ScaledDotProductAttention
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.gradcheck import gradcheck
@@ -168,9 +169,9 @@ def test_a_model_writes_word_by_word_as_it_reads_at_once(random, kind):
     source, target = ids_of(random)
     model = model_with(kind)
     at_once, _ = model.forward(source, target)
-    state, steps = model.start(source), []
+    state, steps = begin_decoding(model, source), []
     for t in range(T):
-        logits, state = model.step(target[:, t : t + 1], state)
+        logits, state = decoding_step(model, target[:, t : t + 1], state)
         steps.append(logits[:, 0])
     assert np.allclose(np.stack(steps, axis=1), at_once, rtol=0, atol=1e-12)
 

@@ -1,0 +1,153 @@
+"""The decoder, one position at a time.
+
+The keys and values of earlier positions do not change when another position is written. So each layer keeps them in a
+cache, and a step computes only the new position: n steps cost about as much as one forward pass over n positions,
+instead of n passes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from scratchformer.nn.attention import CrossAttention, Mask, SelfAttention, join_heads, split_heads
+from scratchformer.nn.ops import ops_of
+from scratchformer.nn.parameter import Array
+from scratchformer.nn.transformer import DecoderLayer, Transformer
+
+INITIAL_POSITIONS = 32
+"""A new cache has room for this many positions. It doubles when it is full."""
+
+
+class KeyValueCache(NamedTuple):
+    """Keys (R, t, H, d_k) and values (R, t, H, d_v) of R hypotheses or sentences.
+
+    t counts the positions in use. The arrays have room for more rows and positions, and `extended` and
+    `copy_rows_inplace` write into them: a cache that shares these arrays must not be used after that.
+    """
+
+    t: int
+    keys: Array
+    values: Array
+
+    def first(self, rows: int) -> tuple[Array, Array]:
+        """The keys and values of the first rows."""
+        return self.keys[:rows, : self.t], self.values[:rows, : self.t]
+
+    def extended(self, k: Array, v: Array) -> KeyValueCache:
+        """With one more position of the R rows that are still in use: k (R, 1, H, d_k), v (R, 1, H, d_v)."""
+        t, keys, values = self
+        if t == keys.shape[1]:  # full: make room for twice as many
+            xp = ops_of(k).xp
+            keys, values = (xp.concatenate([x, xp.empty_like(x)], axis=1) for x in (keys, values))
+        keys[: len(k), t], values[: len(v), t] = k[:, 0], v[:, 0]
+        return KeyValueCache(t + 1, keys, values)
+
+    def copy_rows_inplace(self, source: Array, to: Array) -> None:
+        """Row source[i] becomes row to[i], for all i at once."""
+        xp = ops_of(self.keys).xp
+        source, to = xp.asarray(source), xp.asarray(to)
+        for x in (self.keys, self.values):
+            x[to, : self.t] = x[source, : self.t]
+
+
+class DecodingState(NamedTuple):
+    """What the decoder keeps between two steps, for B sentences with W hypotheses each.
+
+    memory       for each layer, the keys and values (B, S, H, .) of the encoder's output
+    memory_mask  the lengths of the sources
+    kv_cache     for each layer, the keys and values (B W, t, H, .) of the t positions written so far
+    position     t
+
+    A step and a selection write into the arrays of the state that they are given; only the new state may be used then.
+    """
+
+    memory: list[KeyValueCache]
+    memory_mask: Mask
+    kv_cache: list[KeyValueCache]
+    position: int
+
+    def select(self, sentences: Array, hypotheses: Array) -> DecodingState:
+        """Keep some sentences (indices into B) and hypotheses (indices into B W), in the given order."""
+        for index, caches in ((sentences, self.memory), (hypotheses, self.kv_cache)):
+            moved = np.flatnonzero(index != np.arange(len(index)))
+            if len(moved):
+                for cache in caches:
+                    cache.copy_rows_inplace(index[moved], moved)
+        return self._replace(memory_mask=Mask(self.memory_mask.key_lengths[sentences]))  # type: ignore[index]
+
+
+def begin_decoding(model: Transformer, source_ids: Array, beam: int = 1) -> DecodingState:
+    """Encode the sources (B, S). The state has room for `beam` hypotheses for each."""
+    memory, memory_mask, _ = model.encode(source_ids)
+    layers = model.decoder.layers
+    return DecodingState(
+        [memory_keys_values(layer.cross_attention.sublayer, memory) for layer in layers],
+        memory_mask,
+        [empty_cache(layer.self_attention.sublayer, len(memory) * beam) for layer in layers],
+        0,
+    )
+
+
+def decoding_step(model: Transformer, ids: Array, state: DecodingState) -> tuple[Array, DecodingState]:
+    """Read the last token of each hypothesis, ids (B, W) -> logits (B, W, V) for the next token, new state.
+
+    The logits are at least float32, whatever the weights are stored as. The ids are not checked: the caller chose them
+    among the columns of the logits.
+    """
+    x, _ = model.target_embedding.forward(ids)  # (B, W, D)
+    rows, _ = model.target_positions.forward(x.reshape(-1, 1, x.shape[-1]), state.position)  # (B W, 1, D)
+    x = rows.reshape(x.shape)
+    kv_cache = []
+    for layer, memory, cache in zip(model.decoder.layers, state.memory, state.kv_cache):
+        x, cache = layer_step(layer, x, memory, state.memory_mask, cache)
+        kv_cache.append(cache)
+    x, _ = model.decoder.finish(x)
+    logits, _ = model.unembedding.forward(x)  # (B, W, V)
+    logits = logits.astype(np.promote_types(logits.dtype, np.float32), copy=False)
+    return logits, state._replace(kv_cache=kv_cache, position=state.position + 1)
+
+
+def layer_step(
+    layer: DecoderLayer, x: Array, memory: KeyValueCache, memory_mask: Mask, cache: KeyValueCache
+) -> tuple[Array, KeyValueCache]:
+    """One position of a decoder layer, without dropout. x (B, W, D) -> y (B, W, D), the extended cache"""
+    residual = layer.self_attention
+    update, cache = self_attention_step(residual.sublayer, residual.before(x)[0], cache)
+    x, _ = residual.after(x, update)
+    residual = layer.cross_attention
+    update = cross_attention_step(residual.sublayer, residual.before(x)[0], memory, memory_mask)
+    x, _ = residual.after(x, update)
+    y, _ = layer.feed_forward.forward(x)
+    return y, cache
+
+
+def self_attention_step(layer: SelfAttention, x: Array, cache: KeyValueCache) -> tuple[Array, KeyValueCache]:
+    """One position of causal self-attention. x (B, W, D), cache of B W rows -> y (B, W, D), the extended cache"""
+    projected, _ = layer.qkv.forward(x.reshape(-1, 1, x.shape[-1]))  # (B W, 1, H (2 d_k + d_v))
+    q, k, v = split_heads(projected, layer.h, layer.d_k, layer.d_k, layer.d_v)
+    cache = cache.extended(k, v)
+    heads, _ = layer.attention.forward(q, *cache.first(len(q)))  # (B W, 1, H, d_v)
+    y, _ = layer.output.forward(join_heads(heads))
+    return y.reshape(x.shape), cache
+
+
+def cross_attention_step(layer: CrossAttention, x: Array, memory: KeyValueCache, mask: Mask) -> Array:
+    """x (B, W, D) -> y (B, W, D). The W hypotheses of a sentence are W queries to the same memory."""
+    (q,) = split_heads(layer.q.forward(x)[0], layer.h, layer.d_k)
+    heads, _ = layer.attention.forward(q, *memory.first(len(q)), mask)  # (B, W, H, d_v)
+    return layer.output.forward(join_heads(heads))[0]
+
+
+def memory_keys_values(layer: CrossAttention, memory: Array) -> KeyValueCache:
+    """The keys and values of the encoder's output, computed once. memory (B, S, D)"""
+    projected, _ = layer.kv.forward(memory)
+    return KeyValueCache(memory.shape[1], *split_heads(projected, layer.h, layer.d_k, layer.d_v))
+
+
+def empty_cache(layer: SelfAttention, rows: int) -> KeyValueCache:
+    """Room for the keys and values of `rows` hypotheses, before the first step."""
+    weight = layer.qkv.weight.data
+    xp, shape = ops_of(weight).xp, (rows, INITIAL_POSITIONS, layer.h)
+    return KeyValueCache(0, xp.empty((*shape, layer.d_k), weight.dtype), xp.empty((*shape, layer.d_v), weight.dtype))

@@ -1,0 +1,57 @@
+"""What the probes of `scratchformer doctor` share: a small model, a small batch, and operations that record dropout."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from scratchformer.config import ModelConfig
+from scratchformer.nn.dropout import DropoutKey
+from scratchformer.nn.gradient_cases import SMALL
+from scratchformer.nn.ops import Ops
+from scratchformer.nn.parameter import Array
+
+
+def small_config(config: ModelConfig) -> ModelConfig:
+    """Small sizes and no dropout, with the configuration's choice of normalization, tying, positions and biases."""
+    return replace(
+        SMALL, norm=config.norm, tied=config.tied, positions=config.positions, attention_bias=config.attention_bias
+    )
+
+
+def random() -> np.random.Generator:
+    """A new generator with a fixed seed: every run of doctor gets the same numbers."""
+    return np.random.default_rng(0)
+
+
+def with_random_vectors(layer: Any) -> Any:
+    """Change every gamma, beta and bias of a new layer, since some faults do not show at 1 or 0. Returns the layer."""
+    generator = random()
+    for parameter in layer.parameters().values():
+        if parameter.data.ndim == 1:
+            parameter.data += 0.5 * generator.standard_normal(parameter.shape)
+    return layer
+
+
+SOURCE = np.array([[3, 5, 2, 5, 7], [4, 1, 6, 0, 0], [9, 8, 9, 1, 0]])  # (B, S), with different padding in every row
+TARGET = np.array([[2, 6, 4, 8], [2, 7, 7, 3], [2, 10, 1, 5]])  # (B, T)
+
+
+def shifted(target: np.ndarray) -> np.ndarray:
+    """What the decoder should predict for `target` (B, T): the next token, and the end symbol 1 after the last."""
+    return np.concatenate([target[:, 1:], np.ones((len(target), 1), target.dtype)], axis=1)
+
+
+class DropoutRecorder(Ops):
+    """The NumPy operations. They record the keys with which dropout is applied."""
+
+    def __init__(self) -> None:
+        super().__init__(np)
+        self.keys: list[DropoutKey] = []
+
+    def dropout(self, x: Array, P_drop: float, rng: DropoutKey | None) -> tuple[Array, Array | None]:
+        if rng is not None and P_drop:
+            self.keys.append(rng)
+        return super().dropout(x, P_drop, rng)

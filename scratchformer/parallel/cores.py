@@ -1,0 +1,24 @@
+"""How many cores this process may use, and its share of them when several ranks run on one machine."""
+
+from __future__ import annotations
+
+import os
+import platform
+
+from scratchformer.parallel.communicator import Communicator
+
+
+def available_cores() -> int:
+    """How many cores this process may use."""
+    return len(core_numbers()) or os.cpu_count() or 1
+
+
+def core_numbers() -> list[int]:
+    """The numbers of these cores; empty where the system does not tell."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+
+
+def share_of_cores(ranks: Communicator) -> int:
+    """How many cores each rank should use: ranks that may use the same cores divide them. All ranks call this."""
+    mine = f"{platform.node()} {core_numbers()}".encode()
+    return max(1, available_cores() // ranks.all_gather_bytes(mine).count(mine))

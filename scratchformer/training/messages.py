@@ -1,0 +1,53 @@
+"""What to tell the user when a training step fails: where it happened, and what would help."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Sequence
+
+from scratchformer.nn.dropout import DropoutKey
+from scratchformer.nn.loss import loss_backward
+from scratchformer.text.batches import Batch
+
+if TYPE_CHECKING:
+    from scratchformer.training.trainer import PendingStep, Trainer
+
+
+def not_finite(trainer: Trainer, pending: PendingStep, loss: float, norm: float) -> str:
+    """The loss or the gradient of a step is not finite: name the step and the lines of its sentences."""
+    indices = trainer.plan.epoch(pending.epoch)[pending.batch_index]
+    lines = ", ".join(str(line) for line in sorted(trainer.data.train.line_numbers[indices])[:5])
+    return (
+        f"step {pending.step}: the loss is {loss}, the gradient's norm {norm}; batch {pending.batch_index} of epoch "
+        f"{pending.epoch}, lines {lines}{', ...' if len(indices) > 5 else ''} of the training text; "
+        f"{last_good_checkpoint(trainer)}"
+    )
+
+
+def too_large(trainer: Trainer, step: int, batches: Sequence[Batch]) -> str:
+    """A step needs too much memory: tell how large a batch would fit, by trying half of it, a quarter, and so on."""
+    settings = trainer.config.training
+    source_ids, target_in_ids, target_out_ids, _ = max(batches, key=lambda batch: batch.n_positions)
+    (n, S), T = source_ids.shape, target_out_ids.shape[1]
+    text = (
+        f"step {step}: not enough memory for {n} pairs of {S} source and {T} target tokens "
+        f"(training.tokens_per_batch={settings.tokens_per_batch})"
+    )
+    while n := n // 2:
+        with suppress(MemoryError):
+            loss_backward(
+                trainer.model,
+                source_ids[:n],
+                target_in_ids[:n],
+                target_out_ids[:n],
+                settings.eps_ls,
+                DropoutKey(settings.seed, step),
+                settings.smoothing,
+            )
+            return f"{text}; {n * max(S, T)} would fit"
+    return f"{text}; not one pair fits"
+
+
+def last_good_checkpoint(trainer: Trainer) -> str:
+    saved = trainer.run.checkpoints.steps()
+    return f"the last good checkpoint is {saved[-1]}" if saved else "there is no checkpoint yet"

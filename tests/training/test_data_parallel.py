@@ -1,0 +1,121 @@
+"""Several threads compute the same as one."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from scratchformer.nn.transformer import Transformer
+from scratchformer.parallel.cores import available_cores
+from scratchformer.training import data_parallel as module
+from scratchformer.training import loop
+from scratchformer.training import trainer as trainer_module
+from scratchformer.training import validation
+from scratchformer.training.data_parallel import DataParallel, replica_of
+from scratchformer.training.trainer import Trainer
+
+
+def step_of(begin, threads):
+    """A trainer with so many threads, and the largest step of its first epoch."""
+    trainer = begin(f"run{threads}", accumulation=4, threads=threads)
+    return trainer, max(trainer.plan.epoch(0), key=len)
+
+
+def gradient_of(begin, threads):
+    trainer, indices = step_of(begin, threads)
+    batches = trainer.plan.micro_batches(indices)
+    assert len(batches) == 4 and len(trainer.parallel.replicas) == threads
+    loss, n_tokens = trainer.parallel.loss_backward(batches, trainer.config.training, step=1)
+    assert not any(model.store.grad.any() for model in trainer.parallel.replicas[1:])
+    norm = trainer.parallel.average_inplace(n_tokens)
+    return loss, n_tokens, norm, trainer.model.store.grad
+
+
+@pytest.mark.parametrize("threads", [2, 3, 4])
+def test_threads_find_the_gradient_of_one_dropout_and_all(begin, threads):
+    loss, n_tokens, norm, gradient = gradient_of(begin, threads)
+    loss_alone, n_alone, norm_alone, alone = gradient_of(begin, 1)
+    assert n_tokens == n_alone and loss == pytest.approx(loss_alone, rel=1e-6)
+    assert norm == pytest.approx(norm_alone, rel=1e-5) == pytest.approx(np.linalg.norm(gradient), rel=1e-5)
+    np.testing.assert_allclose(gradient, alone, rtol=0, atol=1e-6 * np.abs(alone).max())
+
+
+def test_a_run_on_three_threads_repeats_itself_bit_for_bit(begin, monkeypatch):
+    """Whichever thread is the quicker: each is made the slowest once."""
+    trainer, indices = step_of(begin, 3)
+    loss_backward, first, gradients = module.loss_backward_steps, trainer.model.store.data.copy(), []
+    for slow in trainer.parallel.replicas:
+
+        def delayed(model, *arguments):
+            if model is slow:
+                time.sleep(0.02)
+            return loss_backward(model, *arguments)
+
+        monkeypatch.setattr(module, "loss_backward_steps", delayed)
+        _, n_tokens = trainer.parallel.loss_backward(
+            trainer.plan.micro_batches(indices), trainer.config.training, step=1
+        )
+        trainer.parallel.average_inplace(n_tokens)
+        gradients.append(trainer.model.store.grad.copy())
+        trainer.model.zero_grad()
+    assert gradients[0].any() and np.array_equal(trainer.model.store.data, first)
+    assert np.array_equal(gradients[0], gradients[1]) and np.array_equal(gradients[0], gradients[2])
+
+
+def test_the_micro_batches_are_divided_among_all_threads(begin, monkeypatch):
+    trainer, indices = step_of(begin, 2)
+    together, loss_backward, seen = threading.Barrier(2, timeout=60), module.loss_backward_steps, set()
+
+    def meet(model, *arguments):
+        together.wait()  # no one gets here alone
+        seen.add(threading.get_ident())
+        return loss_backward(model, *arguments)
+
+    monkeypatch.setattr(module, "loss_backward_steps", meet)
+    trainer.step(0, 0, indices)
+    assert len(seen) == 2
+
+
+def test_replicas_share_their_weights_and_not_their_gradients(small_config):
+    model = Transformer(small_config().model)
+    replica = replica_of(model)
+    parameter, other = (m.unembedding.weight for m in (model, replica))
+    assert parameter is not other and replica.store.data is model.store.data
+    parameter.data[0, 0] = 7
+    assert other.data[0, 0] == 7
+    other.grad[...] = 1
+    assert replica.store.grad.sum() == other.grad.size and not model.store.grad.any()
+    assert replica.source_embedding.weight is other  # tied, as in the first model
+
+
+def test_an_error_in_a_thread_is_raised(begin, monkeypatch):
+    trainer, indices = step_of(begin, 2)
+
+    def fail(model, *arguments):
+        raise ValueError("out of luck")
+
+    monkeypatch.setattr(module, "loss_backward_steps", fail)
+    with pytest.raises(ValueError, match="out of luck"):
+        trainer.step(0, 0, indices)
+
+
+def test_there_are_no_more_replicas_than_micro_batches(begin):
+    for accumulation, threads, size in ((2, 8, 2), (1, 8, 1), (64, 3, 3), (64, 0, min(64, available_cores()))):
+        trainer = begin(f"run{accumulation}{threads}", accumulation=accumulation, threads=threads)
+        assert len(trainer.parallel.replicas) == size
+
+
+@pytest.mark.parametrize("accumulation, of_blas", [(1, 2), (2, 1)])
+def test_replicas_and_blas_share_the_cores(begin, monkeypatch, blas_threads, accumulation, of_blas):
+    monkeypatch.setattr(trainer_module, "share_of_cores", lambda ranks: 2)
+    trainer = begin(accumulation=accumulation, threads=2, steps=1, validate_every=1)
+    step, seen = Trainer.step, []
+    monkeypatch.setattr(Trainer, "step", lambda *arguments: seen.append(blas_threads()) or step(*arguments))
+    monkeypatch.setattr(validation, "validation_loss", lambda *arguments: seen.append(blas_threads()) or 1.0)
+    loop.train(trainer)
+    assert seen == [{of_blas}, {2}]  # a step, then validation
+
+
+def test_one_thread_needs_no_pool(small_config):
+    assert DataParallel(Transformer(small_config().model), 1).map is map
