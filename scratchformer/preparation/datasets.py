@@ -30,10 +30,6 @@ class TextFile:
     member: str = ""
     n_bytes: int = 0
 
-    @property
-    def is_sgml(self) -> bool:
-        return self.member.endswith(".sgm")
-
     def path(self, directory: Path) -> Path:
         """Where `fetch` puts the text."""
         if not self.member:
@@ -92,7 +88,11 @@ def fetch(dataset: Dataset, directory: Path, mirror: str = "", tell: Callable[[s
             require_disk_space(missing, directory)
             for origin, texts in missing.items():
                 archive = download(origin, downloads, mirror, tell)
-                extract(archive, [text for text in texts if text.member], directory)
+                unpacked = directory / "unpacked"
+                unpack(archive, [text.member for text in texts if text.member], unpacked)
+                for text in texts:
+                    if text.member.endswith(".sgm"):
+                        text_of_sgml(unpacked / text.member, text.path(directory))
     except OSError as error:
         raise UserError(f"{error.filename or directory}: {error.strerror or error}") from error
     train = [pair.files(directory) for pair in dataset.train]
@@ -121,15 +121,6 @@ def require_disk_space(missing: dict[RemoteFile, list[TextFile]], directory: Pat
         raise UserError(
             f"{directory}: not enough space on this disk: {needed / 1e9:.1f} GB needed, {free / 1e9:.1f} GB free"
         )
-
-
-def extract(archive: Path, texts: list[TextFile], directory: Path) -> None:
-    """Unpack these texts, and turn those that are SGML into plain text."""
-    unpacked = directory / "unpacked"
-    unpack(archive, [text.member for text in texts], unpacked)
-    for text in texts:
-        if text.is_sgml:
-            text_of_sgml(unpacked / text.member, text.path(directory))
 
 
 # The data sets --------------------------------------------------------------------------------------------------------

@@ -167,16 +167,15 @@ def is_prepared(directory: Path) -> bool:
 
     Raises UserError if a file cannot be read.
     """
-    return any(_has_mark(directory / name) for name in (MANIFEST, STAGES))
-
-
-def _has_mark(path: Path) -> bool:
-    try:
-        return f'"{MADE_BY}"'.encode() in path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError as error:
-        raise cannot_read(path, error) from None
+    for path in (directory / MANIFEST, directory / STAGES):
+        try:
+            if f'"{MADE_BY}"'.encode() in path.read_bytes():
+                return True
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        except OSError as error:
+            raise cannot_read(path, error) from None
+    return False
 
 
 @dataclass(frozen=True, eq=False)

@@ -52,13 +52,11 @@ class Tokenizer:
         self._processor = processor
 
     @classmethod
-    def train(
-        cls, sentences: Iterable[str], vocab_size: int, byte_fallback: bool = False, model_path: Path | None = None
-    ) -> "Tokenizer":
+    def train(cls, sentences: Iterable[str], vocab_size: int, byte_fallback: bool = False) -> "Tokenizer":
         """Learn `vocab_size` pieces (special pieces, bytes and single characters included) from both languages.
 
         The same sentences give the same model, byte for byte. Every character of the text becomes a piece, so the
-        training text itself contains no UNK. With `model_path` the model is saved as well.
+        training text itself contains no UNK.
 
         Raises UserError if there is no text, or if `vocab_size` is impossible for it; the message names one that is
         possible.
@@ -92,10 +90,7 @@ class Tokenizer:
         except RuntimeError as error:
             _raise_if_size_impossible(vocab_size, str(error))
             raise
-        tokenizer = cls(model.getvalue())
-        if model_path is not None:
-            tokenizer.save(model_path)
-        return tokenizer
+        return cls(model.getvalue())
 
     def __reduce__(self) -> tuple[type["Tokenizer"], tuple[bytes]]:
         """Pickle it, for another process."""

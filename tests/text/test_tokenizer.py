@@ -189,11 +189,6 @@ def test_save_and_load(tokenizer, tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_training_saves_when_asked(tmp_path):
-    trained = Tokenizer.train(TEXT, vocab_size=90, model_path=tmp_path / "model")
-    assert Tokenizer.load(tmp_path / "model").serialized == trained.serialized
-
-
 def test_saving_where_nothing_can_be_written(tokenizer, tmp_path):
     (tmp_path / "file").touch()
     (tmp_path / "directory").mkdir()
