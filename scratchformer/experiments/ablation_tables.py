@@ -87,14 +87,14 @@ def student_quantile(freedom: int, confidence: float = CONFIDENCE) -> float:
 class Effects(NamedTuple):
     """A least-squares fit of: value = effect of its row + effect of its seed + chance.
 
-    index    row -> index of its effect
-    effects  of the rows, then of the seeds; only differences have a meaning
-    inverse  (effects, effects) of X^T X; X (runs, effects) has a 1 for the row and one for the seed of each run
-    chance   standard deviation, in the metric's unit
-    freedom  degrees of freedom: runs minus independent effects
+    row_index  row -> index of its effect
+    effects    of the rows, then of the seeds; only differences have a meaning
+    inverse    (effects, effects) of X^T X; X (runs, effects) has a 1 for the row and a 1 for the seed of each run
+    chance     standard deviation, in the metric's unit
+    freedom    degrees of freedom: runs minus independent effects
     """
 
-    index: dict[str, int]
+    row_index: dict[str, int]
     effects: np.ndarray
     inverse: np.ndarray
     chance: float
@@ -103,7 +103,7 @@ class Effects(NamedTuple):
     def difference(self, first: str, second: str) -> tuple[float, float]:
         """The first row minus the second, and half the width of its interval (NaN without degrees of freedom)."""
         contrast = np.zeros(len(self.effects))
-        contrast[self.index[first]], contrast[self.index[second]] = 1, -1
+        contrast[self.row_index[first]], contrast[self.row_index[second]] = 1, -1
         value = float(contrast @ self.effects)
         if not self.freedom:
             return value, math.nan
@@ -113,18 +113,18 @@ class Effects(NamedTuple):
 
 def fit_effects(runs: Sequence[dict[str, Any]], metric: str) -> Effects:
     """runs: each with its row, its seed and the metric. base needs every seed; another row may lack some."""
-    index = {row: i for i, row in enumerate(dict.fromkeys(run["row"] for run in runs))}
-    seeds = {seed: len(index) + i for i, seed in enumerate(dict.fromkeys(run["seed"] for run in runs))}
-    X = np.zeros((len(runs), len(index) + len(seeds)))
+    row_index = {row: i for i, row in enumerate(dict.fromkeys(run["row"] for run in runs))}
+    seeds = {seed: len(row_index) + i for i, seed in enumerate(dict.fromkeys(run["seed"] for run in runs))}
+    X = np.zeros((len(runs), len(row_index) + len(seeds)))
     for i, run in enumerate(runs):
-        X[i, index[run["row"]]] = X[i, seeds[run["seed"]]] = 1
+        X[i, row_index[run["row"]]] = X[i, seeds[run["seed"]]] = 1
     values = np.array([run[metric] for run in runs])
     inverse = np.linalg.pinv(X.T @ X)
     effects = inverse @ X.T @ values
     freedom = len(runs) - int(np.linalg.matrix_rank(X))
     residuals = values - X @ effects
     chance = math.sqrt(residuals @ residuals / freedom) if freedom else math.nan
-    return Effects(index, effects, inverse, chance, freedom)
+    return Effects(row_index, effects, inverse, chance, freedom)
 
 
 def verdict(claim: Claim, difference: float, margin: float) -> str:
@@ -174,7 +174,7 @@ def judge_claims(results: dict[str, Any]) -> list[dict[str, Any]]:
         effects = fit_effects(results["runs"], metric)
         sign = -1 if metric == "loss" else 1  # a lower loss is better
         for claim in CLAIMS:
-            if claim.metric == metric and effects.index.keys() >= set(claim.rows):
+            if claim.metric == metric and effects.row_index.keys() >= set(claim.rows):
                 first, second = claim.rows
                 difference, margin = effects.difference(first, second)
                 judgements.append(

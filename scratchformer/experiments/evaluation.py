@@ -26,13 +26,14 @@ N_SAMPLES = 1000
 """How many test sets the bootstrap draws."""
 
 SIGNIFICANT = 0.05
-"""Largest p-value at which two systems are called different. sacreBLEU computes p as Moses did, a little too small: of
-pairs of equally good systems, about one in ten is called different, not one in twenty."""
+"""Below this p-value two systems are called different. sacreBLEU computes p as Moses did, a little too small: of pairs
+of equally good systems, about one in ten is called different, not one in twenty."""
 
 NOT_PUBLISHED = (
     "  no published procedure: the script is for German (de); how the paper cut other text, as here {}, "
     "into tokens is not known"
 )
+"""Follows the score by the paper's script in languages other than German."""
 
 # The test set ---------------------------------------------------------------------------------------------------------
 
@@ -78,7 +79,7 @@ def read_parallel(one: Path, other: Path) -> tuple[list[str], list[str]]:
 
 @contextmanager
 def open_output(path: Path | None, inputs: tuple[Path, ...] = ()) -> Iterator[Callable[[list[str]], None]]:
-    """Open a file -> write(lines), which completes it: only then does it get its name. Nothing is written without a path.
+    """Open a file -> write(lines), which completes it: only then it gets its name. Without a path, nothing is written.
 
     Raises UserError if the file cannot be opened or is one of the `inputs`, and from `write` if the disk is full.
     """

@@ -173,7 +173,7 @@ def test_what_is_refused_before_anything_is_translated(
     assert "give both" in refused(*evaluate[:4])
     assert "no run here" in refused(*evaluate, "--against", tmp_path / "nowhere")
     assert "there is no checkpoint 'x'" in refused(*evaluate, "--against", own_run.path, "--against-checkpoint", "x")
-    assert "of the run --against" in refused(*evaluate, "--against-checkpoint", "best")
+    assert "--against-checkpoint needs --against" in refused(*evaluate, "--against-checkpoint", "best")
     assert "cannot write" in refused(*evaluate, "--output", tmp_path / "nowhere" / "file")
     assert "cannot write" in refused(*evaluate, "--output", tmp_path)
     assert "part of the test set" in refused(*evaluate, "--output", test_files / "test.de")
