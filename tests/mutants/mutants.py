@@ -262,7 +262,7 @@ MUTANTS = [
     Mutant(
         "causal-mask-one-too-far",
         CLASSIC,
-        "The causal mask lets each position see the next one: the word it is asked for.",
+        "The causal mask lets each position see the next one, which is the word it must predict.",
         "ScaledDotProductAttention",
         f"{IN_FLOW}the_causal_mask_is_a_triangle",
         [Patch(OPS, "key <= xp.arange(S - T, S)[:, None]", "key <= 1 + xp.arange(S - T, S)[:, None]")],
@@ -323,7 +323,7 @@ MUTANTS = [
     Mutant(
         "mask-inverted",
         CLASSIC,
-        "The mask says where padding is, attention takes it for where words are: a source without padding is "
+        "The mask says where padding is, but attention takes it for where words are: a source without padding is "
         "never read.",
         "Transformer",
         f"{IN_FLOW}every_source_token_reaches_every_target_position[0-post]",
@@ -338,7 +338,7 @@ MUTANTS = [
     Mutant(
         "padding-seen-by-cross-attention",
         CLASSIC,
-        "The source mask is given to the encoder and forgotten for cross-attention.",
+        "The encoder gets the source mask, cross-attention does not, so it attends to padding.",
         "Transformer",
         f"{IN_FLOW}more_padding_changes_nothing[post]",
         [
@@ -352,7 +352,7 @@ MUTANTS = [
     Mutant(
         "cross-attention-is-causal",
         CLASSIC,
-        "Cross-attention gets the decoder's own mask: it sees padding, and not the end of the source.",
+        "Cross-attention gets the decoder's own mask: it sees padding, and does not see the end of the source.",
         "DecoderLayer",
         f"{IN_FLOW}every_attention_of_the_model_obeys_its_mask",
         [
@@ -387,7 +387,7 @@ MUTANTS = [
     Mutant(
         "repeated-words-overwrite",
         CLASSIC,
-        "`dE[ids] += dx` adds once for a word that occurs twice: NumPy buffers the sum.",
+        "`dE[ids] += dx` adds only once for a word that occurs twice, because NumPy buffers the sum.",
         "Embedding",
         f"{DIFFERENCES}[Embedding: repeated words and padding, dropout 0.0]",
         [Patch(OPS, "self.xp.add.at(dE, ids[real], dx[real] * scale)", "dE[ids[real]] += dx[real] * scale")],
@@ -395,8 +395,8 @@ MUTANTS = [
     Mutant(
         "embedding-gradient-not-scaled",
         CSD81,
-        "sqrt(d_model) multiplies the embedding in forward and not its gradient; of a tied matrix only one share "
-        "is wrong.",
+        "sqrt(d_model) multiplies the embedding in forward but not its gradient; with a tied matrix only one of the "
+        "two contributions is wrong.",
         "Embedding",
         f"{DIFFERENCES}[Embedding: repeated words and padding, dropout 0.0]",
         [Patch(OPS, "self.xp.add.at(dE, ids[real], dx[real] * scale)", "self.xp.add.at(dE, ids[real], dx[real])")],
@@ -404,7 +404,7 @@ MUTANTS = [
     Mutant(
         "embedding-not-scaled",
         CLASSIC,
-        "sqrt(d_model) is missing altogether: the positions drown the words.",
+        "sqrt(d_model) is missing in forward and backward: the positions drown the words.",
         "Embedding",
         f"{IN_MODEL}words_become_scaled_rows_and_padding_becomes_zeros",
         [Patch(LAYERS, "self.scale = math.sqrt(weight.shape[1])", "self.scale = 1.0")],
@@ -427,7 +427,7 @@ MUTANTS = [
     Mutant(
         "tied-gradient-dropped",
         ULTRON09,
-        "The output layer's share in the gradient of the tied matrix is dropped.",
+        "The output layer's contribution to the gradient of the tied matrix is dropped.",
         "Unembedding",
         f"{DIFFERENCES}[Unembedding: a batch of sequences, dropout 0.0]",
         [Patch(LAYERS, "        ops.add_product_inplace(self.weight.grad, rows_of(dlogits).T, rows_of(y))\n", "")],
@@ -435,7 +435,7 @@ MUTANTS = [
     Mutant(
         "gradient-cut-loose",
         CLASSIC,
-        "`grad = grad + g` makes a new array: the right gradient, in a place where the optimizer does not look.",
+        "`grad = grad + g` makes a new array: the gradient is right, but the optimizer does not see it.",
         "Unembedding",
         f"{IN_CONTRACT}gradients_accumulate_in_their_store[Unembedding: a batch of sequences, " "dropout 0.0]",
         [
@@ -449,8 +449,8 @@ MUTANTS = [
     Mutant(
         "tied-only-at-first",
         ULTRON09,
-        "The output matrix is a copy of the embedding and goes its own way after the first step (there, after "
-        "loading).",
+        "The output matrix is a copy of the embedding and differs from it after the first step (in the original, "
+        "after loading).",
         "Transformer",
         f"{IN_MODEL}tied_embeddings_are_one_parameter[all-1]",
         [Patch(TRANSFORMER, "output = target if", "output = Parameter(target.data.copy()) if")],
@@ -475,7 +475,8 @@ MUTANTS = [
     Mutant(
         "positions-in-float64",
         CLASSIC,
-        "The table of positions is float64, and so is all that is computed after it: twice the memory, and no word.",
+        "The table of positions is float64, so everything computed after it is float64: twice the memory, and no "
+        "error message.",
         "PositionalEncoding",
         f"{IN_CONTRACT}float32_stays_float32[PositionalEncoding: from the start, " "dropout 0.0]",
         [
@@ -575,7 +576,7 @@ MUTANTS = [
     Mutant(
         "residual-gradient-dropped",
         CLASSIC,
-        "What comes back around the sublayer is forgotten: the lower layers hardly learn.",
+        "The gradient through the residual connection is forgotten: the lower layers hardly learn.",
         "PostNorm",
         f"{DIFFERENCES}[PostNorm: around feed-forward, dropout 0.0]",
         [Patch(TRANSFORMER, "one_or_tuple(dx_around + dx_through, *dothers)", "one_or_tuple(dx_through, *dothers)")],
@@ -583,7 +584,7 @@ MUTANTS = [
     Mutant(
         "residual-added-in-place",
         CLASSIC,
-        "`x += update` saves an array and spoils the x that the sublayer kept for its backward.",
+        "`x += update` saves an array and overwrites the x that the sublayer kept for its backward.",
         "AddNorm",
         f"{DIFFERENCES}[PostNorm: around feed-forward, dropout 0.0]",
         [
@@ -600,7 +601,7 @@ MUTANTS = [
     Mutant(
         "pre-norm-around-the-normalised",
         CLASSIC,
-        "With pre-norm, the way around starts after the LayerNorm: no signal comes through unchanged.",
+        "With pre-norm, the residual connection starts after the LayerNorm: no signal passes through unchanged.",
         "PreNorm",
         f"{IN_MODEL}post_norm_normalises_the_sum_and_pre_norm_what_the_sublayer_reads",
         [
@@ -617,7 +618,7 @@ MUTANTS = [
     Mutant(
         "memory-gradient-of-one-layer",
         CLASSIC,
-        "The encoder learns from one decoder layer only: the gradients of the others are overwritten.",
+        "The encoder gets its gradient from one decoder layer only: the gradients of the others are overwritten.",
         "Decoder",
         f"{DIFFERENCES}[Decoder: post-norm, dropout 0.0]",
         [Patch(TRANSFORMER, "dmemory = share if dmemory is None else dmemory + share", "dmemory = share")],
@@ -625,7 +626,7 @@ MUTANTS = [
     Mutant(
         "one-layer-n-times",
         CLASSIC,
-        "`[layer] * N` is one layer N times: every gradient is right, and the encoder has an N-th of its weights.",
+        "`[layer] * N` is one layer N times: every gradient is right, but the encoder has only an N-th of its weights.",
         "Encoder",
         f"{IN_MODEL}number_of_parameters[C1]",
         [
@@ -667,7 +668,7 @@ MUTANTS = [
     Mutant(
         "dropout-always-on",
         ULTRON09,
-        "Units are dropped at inference too: the same sentence is translated with holes.",
+        "Units are dropped at inference too: translations are made with random units missing.",
         "dropout",
         f"{IN_CONTRACT}without_a_key_the_rates_do_not_matter",
         [
@@ -685,7 +686,7 @@ MUTANTS = [
     Mutant(
         "dropout-not-scaled",
         CLASSIC,
-        "What is kept is not scaled up: at inference every unit is larger than the model was trained for.",
+        "The units that are kept are not scaled up: at inference every unit is larger than in training.",
         "dropout",
         f"{IN_CONTRACT}dropout_zeroes_or_scales",
         [Patch(OPS, "        dx *= keep_scale(P_drop)\n", "")],
@@ -693,7 +694,7 @@ MUTANTS = [
     Mutant(
         "one-mask-for-all-sites",
         CLASSIC,
-        "All layers draw with the same key: the same units are dropped everywhere.",
+        "All layers draw with the same key, so the same units are dropped everywhere.",
         "dropout",
         f"{IN_CONTRACT}no_two_places_of_the_model_draw_with_the_same_key",
         [Patch(DROPOUT, "return self._replace(site=self.site * CHILDREN + index + 1)", "return self")],
@@ -701,7 +702,7 @@ MUTANTS = [
     Mutant(
         "one-mask-for-all-steps",
         CLASSIC,
-        "The number of the step has no part in the mask: dropout becomes a fixed, smaller network.",
+        "The mask does not depend on the step: dropout becomes a fixed, smaller network.",
         "dropout",
         f"{IN_CONTRACT}a_different_key_draws_a_different_mask[{{'step': 9}}]",
         [Patch(DROPOUT, "[0, self.step, self.shard, 0]", "[0, 0, self.shard, 0]")],
@@ -731,8 +732,8 @@ MUTANTS = [
     Mutant(
         "stale-dropout-mask",
         CSD81,
-        "The layer remembers its last mask itself, and a forward without dropout leaves it: the next backward uses "
-        "the mask of another call.",
+        "The layer stores its last mask, and a forward without dropout does not clear it: the next backward uses the "
+        "mask of another call.",
         "PositionalEncoding",
         f"{IN_CONTRACT}a_forward_with_other_masks_in_between_changes_no_gradient"
         "[PositionalEncoding: from the start, dropout 0.3]",
@@ -772,7 +773,8 @@ MUTANTS = [
     Mutant(
         "target-found-by-value",
         AKIRUSPROD,
-        "The target's place in the gradient is found by its value: every class of equal score takes its share.",
+        "The gradient finds the target's class by the value of its score: every class with an equal score is treated "
+        "as the target.",
         "cross_entropy",
         f"{DIFFERENCES}[CrossEntropy: no smoothing, dropout 0.0]",
         [
@@ -786,7 +788,7 @@ MUTANTS = [
     Mutant(
         "log-of-softmax",
         RZIGA,
-        "The loss is the log of the softmax: infinite as soon as a probability underflows.",
+        "The loss is the log of the softmax: infinite when a probability underflows.",
         "cross_entropy",
         f"{IN_MODEL}extreme_logits_give_a_finite_loss[float64-others]",
         [
@@ -817,7 +819,7 @@ MUTANTS = [
     Mutant(
         "smoothing-not-in-the-gradient",
         CLASSIC,
-        "The loss that is shown is smoothed, the gradient is not.",
+        "The reported loss is smoothed, the gradient is not.",
         "cross_entropy",
         f"{DIFFERENCES}[CrossEntropy: smoothing spread over the others, dropout 0.0]",
         [
@@ -836,7 +838,7 @@ MUTANTS = [
     Mutant(
         "padding-is-a-target",
         CLASSIC,
-        "The loss asks for padding too: the model learns to write it.",
+        "Padding counts as a target in the loss: the model learns to write it.",
         "cross_entropy",
         f"{IN_MODEL}padding_counts_for_nothing_in_the_loss",
         [
@@ -851,7 +853,7 @@ MUTANTS = [
     Mutant(
         "loss-averaged-over-padding",
         AKIRUSPROD,
-        "Padding adds zeros to the loss and counts in its mean: half padding, half the loss.",
+        "Padding adds zeros to the loss but counts in its mean: with half padding, half the loss.",
         "Transformer",
         f"{IN_MODEL}loss_backward_is_forward_loss_and_backward[2 rows at once-others]",
         [
@@ -863,7 +865,8 @@ MUTANTS = [
     Mutant(
         "second-moment-with-beta1",
         RZIGA,
-        "The mean of the squares takes in (1 - beta1) of each instead of (1 - beta2): every step is too small.",
+        "The mean of the squares weights each new square by (1 - beta1) instead of (1 - beta2): every step is too "
+        "small.",
         "Adam",
         f"{IN_MODEL}adam_is_its_definition",
         [Patch(OPS, "v_block += (1 - beta2) * (g * g)", "v_block += (1 - beta1) * (g * g)")],
@@ -871,8 +874,8 @@ MUTANTS = [
     Mutant(
         "adam-never-counts",
         AKIRUSPROD,
-        "Adam's t is a constant instead of the number of the step: the bias correction of the first step stays for "
-        "ever. There, each layer had its index for t.",
+        "Adam's t is a constant instead of the number of the step, so the bias correction never changes. In the "
+        "original, t was the index of the layer.",
         "Adam",
         f"{IN_MODEL}adam_is_its_definition",
         [Patch(OPTIM, "self.t += 1", "self.t = 1")],
@@ -880,7 +883,8 @@ MUTANTS = [
     Mutant(
         "adam-counts-arrays",
         CLASSIC,
-        "Adam's t grows once for each parameter array, not once a step: the first steps are hardly corrected.",
+        "Adam's t grows once for each parameter array instead of once a step: the first steps get hardly any bias "
+        "correction.",
         "Adam",
         f"{IN_MODEL}the_first_step_of_adam_is_the_learning_rate_against_the_sign_of_the_gradient",
         [Patch(OPTIM, "self.t += 1", "self.t += len(self.store.parameters)")],
@@ -888,7 +892,7 @@ MUTANTS = [
     Mutant(
         "warmup-the-wrong-way-round",
         CLASSIC,
-        "max instead of min: the learning rate falls from a great height during the warm-up, and rises ever after.",
+        "max instead of min: the learning rate starts far too large, falls during warm-up, and rises ever after.",
         "noam",
         f"{IN_MODEL}the_learning_rate_rises_to_its_peak_and_falls",
         [Patch(OPTIM, "min(step**-0.5, step * warmup**-1.5)", "max(step**-0.5, step * warmup**-1.5)")],
@@ -896,7 +900,7 @@ MUTANTS = [
     Mutant(
         "schedule-advanced-per-array",
         AKIRUSPROD,
-        "The schedule's counter moves on for each parameter array: 4000 steps of warm-up are over after 39.",
+        "The schedule's counter advances for each parameter array: the 4000 warm-up steps are over after 39.",
         "Trainer.step",
         f"{IN_LOOP}a_step_divides_by_the_tokens_of_all_micro_batches",
         [Patch(LOOP, "noam(step, self.config", "noam(step * len(model.parameters()), self.config")],
@@ -904,7 +908,7 @@ MUTANTS = [
     Mutant(
         "schedule-advanced-per-micro-batch",
         ANNOTATED,
-        "The schedule's counter moves on for each micro-batch, also for those after which no step is taken.",
+        "The schedule's counter advances for each micro-batch, even when no step follows it.",
         "Trainer.step",
         f"{IN_LOOP}a_step_divides_by_the_tokens_of_all_micro_batches",
         [Patch(LOOP, "noam(step, self.config", "noam(step * len(batches), self.config")],
@@ -920,8 +924,8 @@ MUTANTS = [
     Mutant(
         "gradient-not-divided",
         ANNOTATED,
-        "The gradients of the micro-batches are added up and never divided. Adam hardly shows it: it forgives any "
-        "constant factor.",
+        "The gradients of the micro-batches are added up and never divided. This is hard to notice, since Adam "
+        "ignores a constant factor.",
         "Trainer.step",
         f"{IN_LOOP}a_step_divides_by_the_tokens_of_all_micro_batches",
         [Patch(LOOP, "self.parallel.average_inplace(n_tokens)", "self.parallel.average_inplace(1)")],
@@ -965,7 +969,7 @@ MUTANTS = [
     Mutant(
         "partial-accumulation-divided-in-full",
         CSD81,
-        "A step of fewer micro-batches than usual is divided by the usual number all the same.",
+        "A step with fewer micro-batches than usual is still divided by the usual number.",
         "Trainer.step",
         f"{IN_LOOP}a_step_of_fewer_micro_batches_is_divided_by_its_own_tokens",
         [
@@ -979,7 +983,7 @@ MUTANTS = [
     Mutant(
         "ranks-all-compute-everything",
         CLASSIC,
-        "Every process takes all micro-batches of the step: nothing is divided, and the sum is N times too large.",
+        "Every process computes all micro-batches of the step: no work is shared, and the sum is N times too large.",
         "",
         f"{IN_RANKS}any_division_is_that_of_one_thread_to_rounding",
         [
@@ -993,7 +997,7 @@ MUTANTS = [
     Mutant(
         "ranks-divide-by-their-own-tokens",
         CLASSIC,
-        "Each process divides by the tokens of its own micro-batches: the weights part, step by step.",
+        "Each process divides by the tokens of its own micro-batches: the weights of the processes drift apart.",
         "",
         f"{IN_RANKS}any_division_is_that_of_one_thread_to_rounding",
         [
@@ -1007,7 +1011,7 @@ MUTANTS = [
     Mutant(
         "ranks-share-their-dropout",
         CLASSIC,
-        "All processes draw the same masks: seeded alike, each counts its own micro-batches.",
+        "All processes draw the same masks: they have the same seed, and each counts only its own micro-batches.",
         "",
         f"{IN_RANKS}ranks_find_the_bits_that_threads_find",
         [Patch(TEAM, "DropoutKey(settings.seed, step, shard)", "DropoutKey(settings.seed, step, shard // size)")],
@@ -1015,7 +1019,8 @@ MUTANTS = [
     Mutant(
         "bucket-sent-before-it-is-full",
         CLASSIC,
-        "A bucket is sent when its last layer is done, not its first: part of the gradient never travels.",
+        "A bucket is sent when the first of its layers to finish is done, not the last: part of the gradient is "
+        "never sent.",
         "",
         f"{IN_RANKS}what_is_sent_during_backward_does_not_change_any_more",
         [Patch(GRADIENT, "self.buckets[self.n_sent].start >= offset", "self.buckets[self.n_sent].stop > offset")],
@@ -1023,7 +1028,7 @@ MUTANTS = [
     Mutant(
         "ranks-keep-their-loss",
         CLASSIC,
-        "The log shows the loss of the first process's share as that of the step.",
+        "The log shows the loss of the first process's share as the loss of the step.",
         "",
         f"{IN_RANKS}ranks_find_the_bits_that_threads_find",
         [Patch(TEAM, "        self.between_devices.all_reduce_inplace(total)\n", "")],
@@ -1031,7 +1036,7 @@ MUTANTS = [
     Mutant(
         "resumed-by-the-first-rank-alone",
         CLASSIC,
-        "The first process reads the checkpoint, the others go on with fresh weights.",
+        "Only the first process reads the checkpoint; the others go on with fresh weights.",
         "",
         f"{IN_RANKS}a_rank_learns_from_the_first_one_where_the_run_stands",
         [Patch(LOOP, "            self.between_devices.broadcast_inplace(array)\n", "            pass\n")],
@@ -1039,7 +1044,8 @@ MUTANTS = [
     Mutant(
         "validation-of-one-rank",
         CLASSIC,
-        "The validation text is dealt to the processes, and each takes its share's loss for the whole.",
+        "The validation text is divided among the processes, and each takes the loss of its share for that of the "
+        "whole text.",
         "",
         f"{IN_RANKS}validation_does_not_depend_on_the_number_of_ranks",
         [Patch(LOOP, "    ranks.all_reduce_inplace(losses)\n", "")],
@@ -1055,7 +1061,8 @@ MUTANTS = [
     Mutant(
         "clipped-before-divided",
         CLASSIC,
-        "The norm is clipped before the sum is divided by its tokens: the limit depends on the size of the batch.",
+        "The gradient is clipped before it is divided by the number of tokens: the limit depends on the size of the "
+        "batch.",
         "Trainer.step",
         f"{IN_LOOP}a_step_divides_by_the_tokens_of_all_micro_batches",
         [
@@ -1078,7 +1085,7 @@ MUTANTS = [
     Mutant(
         "training-without-dropout",
         CLASSIC,
-        "Training forgets to hand over the key: nothing is ever dropped.",
+        "Training does not pass the dropout key: nothing is ever dropped.",
         "Trainer.step",
         f"{IN_LOOP}every_micro_batch_of_every_step_draws_masks_of_its_own",
         [Patch(TEAM, "DropoutKey(settings.seed, step, shard),", "None,")],
@@ -1095,7 +1102,7 @@ MUTANTS = [
     Mutant(
         "target-not-shifted",
         CLASSIC,
-        "The decoder reads the very token it is to guess: the loss falls to nothing, and translation is noise.",
+        "The decoder reads the very token it is to predict: the loss falls to nothing, and translations are noise.",
         "batches",
         f"{IN_BATCHES}a_batch_written_out",
         [
@@ -1115,7 +1122,7 @@ MUTANTS = [
     Mutant(
         "same-order-every-epoch",
         CSD81,
-        "Every epoch deals out the same batches in the same order.",
+        "Every epoch has the same batches in the same order.",
         "batches",
         f"{IN_BATCHES}the_order_depends_on_seed_and_epoch_alone",
         [Patch(BATCHES, "np.random.PCG64([self.seed, epoch])", "np.random.PCG64([self.seed])")],
@@ -1152,7 +1159,7 @@ MUTANTS = [
     Mutant(
         "resume-updates-another-model",
         AKIRUSPROD,
-        "After loading, the optimizer still holds the weights of the model before: training goes on, and nothing "
+        "After loading, the optimizer still holds the weights of the previous model: training goes on, and nothing "
         "changes.",
         "",
         f"{IN_RESUME}a_resumed_run_is_an_uninterrupted_run[4]",
@@ -1186,7 +1193,7 @@ MUTANTS = [
     Mutant(
         "resume-repeats-a-batch",
         CLASSIC,
-        "The checkpoint names the batch that was, not the one that comes.",
+        "The checkpoint names the last batch, not the next one.",
         "",
         f"{IN_RESUME}a_resumed_run_is_an_uninterrupted_run[4]",
         [Patch(LOOP, "index=index + 1,", "index=index,")],
@@ -1194,7 +1201,7 @@ MUTANTS = [
     Mutant(
         "average-counts-the-last-twice",
         CLASSIC,
-        "The last checkpoint starts the sum and is added to it once more.",
+        "The sum starts with the last checkpoint, which is then added once more.",
         "",
         f"{IN_CHECKPOINTS}the_average_is_the_mean",
         [Patch(CHECKPOINTS, "for path in paths[:-1]:", "for path in paths:")],
@@ -1203,7 +1210,7 @@ MUTANTS = [
     Mutant(
         "validation-loss-smoothed",
         CLASSIC,
-        "The validation loss is smoothed like that of training: its exponential is no perplexity.",
+        "The validation loss is label-smoothed, like that of training, so its exponential is not the perplexity.",
         "",
         f"{IN_LOOP}the_validation_loss_is_plain_and_independent_of_batching",
         [
@@ -1231,7 +1238,8 @@ MUTANTS = [
     Mutant(
         "bleu-of-teacher-forced-guesses",
         HYUNWOONGKO,
-        "BLEU is taken of the likeliest next words where the decoder reads the reference: no translation was made.",
+        "BLEU is computed from the most likely next words while the decoder reads the reference: nothing was "
+        "translated.",
         "",
         f"{IN_LOOP}bleu_of_perfect_translations_is_100",
         [
@@ -1254,7 +1262,7 @@ MUTANTS = [
     Mutant(
         "tokenizer-trained-on-validation-text",
         NEUNET,
-        "The vocabulary is learnt from the text that is to judge the model, too.",
+        "The vocabulary is also learned from the validation text.",
         "",
         f"{IN_LOOP}the_tokenizer_learns_from_the_training_text_alone",
         [
@@ -1268,8 +1276,8 @@ MUTANTS = [
     Mutant(
         "merges-not-by-rank",
         CSD81,
-        "Pairs of pieces are merged from left to right instead of in the order they were learned: other pieces than "
-        "those of the training, though they spell the same text.",
+        "Pairs of pieces are merged from left to right instead of in the order they were learned: the pieces differ "
+        "from those in training, though they spell the same text.",
         "",
         f"{IN_TOKENIZER}pairs_merge_in_the_order_they_were_learned",
         [
@@ -1296,7 +1304,8 @@ MUTANTS = [
     Mutant(
         "past-not-extended",
         CLASSIC,
-        "A step of decoding attends to itself and forgets what it saw: each word knows nothing of those before.",
+        "A decoding step attends only to itself and forgets the earlier ones: each word is chosen without the words "
+        "before it.",
         "decoding step",
         f"{IN_FLOW}decoding_step_by_step_gives_the_logits_of_forward[post]",
         [
@@ -1316,7 +1325,7 @@ MUTANTS = [
     Mutant(
         "every-step-at-position-zero",
         CLASSIC,
-        "A step of decoding sees one token and encodes it as the first.",
+        "A decoding step sees one token and gives it position 0.",
         "decoding step",
         f"{IN_FLOW}decoding_step_by_step_gives_the_logits_of_forward[post]",
         [Patch(TRANSFORMER, "target_positions.forward(rows, position)", "target_positions.forward(rows)")],
@@ -1324,7 +1333,8 @@ MUTANTS = [
     Mutant(
         "masks-of-finished-sentences-stay",
         CLASSIC,
-        "When a sentence is done, its row leaves the cache but its length stays: the others get each other's masks.",
+        "When a sentence is finished, its row leaves the cache but its length stays: the other sentences get each "
+        "other's masks.",
         "decoding step",
         f"{IN_FLOW}hypotheses_may_change_places_and_sentences_may_finish[post]",
         [
@@ -1336,7 +1346,7 @@ MUTANTS = [
     Mutant(
         "past-not-reordered",
         CLASSIC,
-        "The beam chooses new parents, the cached keys and values stay with the old ones.",
+        "The beam chooses new parents, but the cached keys and values stay with the old ones.",
         "",
         f"{IN_SEARCH}cached_scores_are_those_of_the_full_decoder[5-post-sinusoidal-all0]",
         [
@@ -1350,7 +1360,7 @@ MUTANTS = [
     Mutant(
         "score-without-penalty",
         CLASSIC,
-        "Hypotheses are ranked by their log probability: short ones win.",
+        "Hypotheses are ranked by log probability alone: short ones win.",
         "",
         f"{IN_SEARCH}a_length_penalty_prefers_longer_translations",
         [Patch(SEARCH, "score = log_probability / length_penalty(len(ids), alpha)", "score = log_probability")],
@@ -1374,7 +1384,7 @@ MUTANTS = [
     Mutant(
         "finished-hypotheses-take-places",
         CSD81,
-        "Hypotheses that end keep their place in the beam: it gets narrower as translations are found.",
+        "Finished hypotheses keep their place in the beam, which gets narrower as translations are found.",
         "",
         f"{IN_SEARCH}a_small_beam_is_that_of_the_textbook[2-1-post-sinusoidal-all0]",
         [
@@ -1392,8 +1402,8 @@ MUTANTS = [
     Mutant(
         "beam-stops-too-early",
         CLASSIC,
-        "The search ends when no living hypothesis beats the finished ones at its present length, though a longer "
-        "one still could.",
+        "The search ends when no live hypothesis beats the finished ones at its present length, though it still "
+        "could when longer.",
         "",
         f"{IN_SEARCH}a_small_beam_is_that_of_the_textbook[2-1-pre-sinusoidal-all0]",
         [
@@ -1418,7 +1428,7 @@ MUTANTS = [
     Mutant(
         "logits-as-log-probabilities",
         CLASSIC,
-        "The beam adds up logits that were never normalised: the likeliest word costs nothing, however unlikely.",
+        "The beam adds up logits without normalising them: the most likely word costs nothing, however unlikely it is.",
         "",
         f"{IN_SEARCH}cached_scores_are_those_of_the_full_decoder[2-post-sinusoidal-all0]",
         [Patch(SEARCH, "xp.asarray(alive) - ops.log_sum_exp(logits)", "xp.asarray(alive)")],
@@ -1434,7 +1444,7 @@ MUTANTS = [
     Mutant(
         "greatest-length-of-the-batch",
         CLASSIC,
-        "How long a translation may become depends on the longest sentence of its batch.",
+        "The length limit of a translation depends on the longest sentence of its batch.",
         "",
         f"{IN_SEARCH}no_translation_is_longer_than_allowed[changes0-20-1]",
         [
@@ -1448,7 +1458,7 @@ MUTANTS = [
     Mutant(
         "translations-in-order-of-length",
         CLASSIC,
-        "Sentences are sorted by length for speed, and their translations are not sorted back.",
+        "Sentences are sorted by length for speed, and their translations are not put back in order.",
         "",
         f"{IN_TRANSLATOR}translations_come_in_the_order_of_the_sentences",
         [
