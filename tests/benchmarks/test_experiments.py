@@ -17,7 +17,7 @@ from scratchformer.training.validation import validation_loss
 TINY_MODEL = Path(__file__).parents[2] / "data" / "tiny_model"
 
 
-def test_another_factor_of_the_scores_comes_with_its_gradient(script):
+def test_attention_with_another_factor_has_the_right_gradient(script):
     attention = script("attention_scaling").DotProductAttention(0.7)
     random = np.random.default_rng(0)
     q, k, v = (random.standard_normal((2, length, 3, width)) for length, width in ((4, 6), (5, 6), (5, 7)))
@@ -28,7 +28,7 @@ def test_another_factor_of_the_scores_comes_with_its_gradient(script):
     assert report.passed, report
 
 
-def test_small_words_beside_small_places_are_the_paper_s_in_another_unit(script, small_config):
+def test_small_embeddings_and_small_positions_are_the_paper_s_up_to_a_factor(script, small_config):
     module, config = script("embeddings"), small_config()
     ids, D = np.array([[7, 8, 9, 10]]), config.model.d_model
     paper, small = (module.model_of(module.VARIANTS[name], config) for name in ("paper", "no factor, small positions"))
@@ -36,7 +36,7 @@ def test_small_words_beside_small_places_are_the_paper_s_in_another_unit(script,
     assert np.allclose(read[0], D**0.5 * read[1], atol=1e-5)
 
 
-def test_a_small_start_and_short_steps_are_told_apart(script, small_config):
+def test_the_start_and_the_steps_of_an_embedding_are_scaled_separately(script, small_config):
     module, config = script("embeddings"), small_config()
     ids, D = np.array([[7, 8, 9, PAD]]), config.model.d_model
     for name, variant in module.VARIANTS.items():
@@ -51,7 +51,7 @@ def test_a_small_start_and_short_steps_are_told_apart(script, small_config):
         assert (model.unembedding.weight is model.target_embedding.weight) == (variant.tied != "none")
 
 
-def test_rows_dealt_anew_are_other_ids_for_the_same_words(script, begin):
+def test_permuted_rows_give_the_same_words_other_ids(script, begin):
     pairs = begin().data.train
     module, vocab_size = script("embeddings"), int(pairs.target.ids.max()) + 1
     anew = module.dealt_anew(pairs, vocab_size)
@@ -61,7 +61,7 @@ def test_rows_dealt_anew_are_other_ids_for_the_same_words(script, begin):
     assert anew.source is pairs.source and np.array_equal(anew.lengths, pairs.lengths)
 
 
-def test_smaller_weights_make_up_for_the_factor_until_the_first_step(script, small_config):
+def test_smaller_weights_replace_the_factor_until_the_first_step(script, small_config):
     module, config = script("attention_scaling"), small_config()
     ids = np.array([[7, 8, 9, 10], [11, 12, 13, 14]])
     paper, small, unscaled = (
@@ -71,7 +71,7 @@ def test_smaller_weights_make_up_for_the_factor_until_the_first_step(script, sma
     assert not np.allclose(unscaled, paper, atol=1e-2)
 
 
-def test_the_gradients_of_queries_and_keys_are_not_those_of_values(script, small_config):
+def test_only_queries_and_keys_are_selected(script, small_config):
     module = script("attention_scaling")
     model = module.model_of("1", small_config())
     for layer in module.attention_layers(model).values():
@@ -85,7 +85,7 @@ def test_the_gradients_of_queries_and_keys_are_not_those_of_values(script, small
     assert all(np.ptp(module.scores(cache)) == 0 for cache in caches)  # no queries, no keys
 
 
-def test_other_steps_are_other_steps_of_queries_and_keys_alone(script, small_config):
+def test_only_the_steps_of_queries_and_keys_are_changed(script, small_config):
     module, config = script("attention_scaling"), small_config()
     moved = []
     for ratio in (1.0, 0.5):
@@ -106,7 +106,7 @@ def test_other_steps_are_other_steps_of_queries_and_keys_alone(script, small_con
     assert np.allclose(moved[1], [0.005, 0.005, 0.01], rtol=1e-3)
 
 
-def test_with_start_and_steps_both_smaller_training_goes_as_the_paper_s(script, begin):
+def test_with_smaller_start_and_steps_training_equals_the_paper_s(script, begin):
     module, trainer = script("attention_scaling"), begin()
     paper, both, start = (
         [loss for _, loss in module.run(variant, trainer.data, trainer.config)["curve"]]
@@ -125,7 +125,7 @@ def test_without_warm_up_only_the_rates_before_its_end_differ(script, small_conf
     assert rates["none"] == pytest.approx([0.01, 0.01, 0.01, 0.005])
 
 
-def test_averaging_v_moves_no_weight_and_leaves_the_first_step_its_length(script, begin):
+def test_averaging_v_moves_no_weight_and_keeps_the_length_of_the_first_step(script, begin):
     module, trainer = script("norm_and_warmup"), begin()
     store, config, optimizer = trainer.model.store, trainer.config, Adam(trainer.model)
     weights = store.data.copy()
@@ -139,7 +139,7 @@ def test_averaging_v_moves_no_weight_and_leaves_the_first_step_its_length(script
     assert np.allclose((store.data - weights)[used], expected, rtol=1e-2, atol=1e-5)
 
 
-def test_training_ends_where_the_loss_is_no_number(script, begin):
+def test_training_ends_when_the_loss_is_nan(script, begin):
     trainer, module = begin(), script("small_training")
     curve = module.train(trainer.model, Adam(trainer.model), trainer.data, trainer.config, lambda step: 1e30)
     assert module.numbers(curve)[-1][1] is None and curve[-1][0] < trainer.config.training.steps
@@ -157,7 +157,7 @@ def test_two_linear_maps_are_the_feed_forward_network_without_its_relu(script):
     assert report.passed, report
 
 
-def test_what_a_variant_of_the_feed_forward_network_leaves_out(script, small_config):
+def test_each_variant_of_the_feed_forward_network_leaves_out_what_it_says(script, small_config):
     module, config = script("feed_forward"), small_config()
     models = {name: module.build(module.VARIANTS[name], config) for name in ("none", "4 d_model, no ReLU", "4 d_model")}
     names = {name: set(model.parameters()) for name, model in models.items()}
@@ -175,7 +175,7 @@ def test_what_a_variant_of_the_feed_forward_network_leaves_out(script, small_con
 # How cost grows -------------------------------------------------------------------------------------------------------
 
 
-def test_more_long_sentences_are_new_and_long_and_of_known_words(script):
+def test_more_long_sentences_are_new_and_longer_than_those_of_training(script):
     module = script("longer")
     splits = module.bundled.read_all()
     sentences = module.more_long_sentences(splits, 5)
@@ -185,7 +185,7 @@ def test_more_long_sentences_are_new_and_long_and_of_known_words(script):
     assert all(module.bundled.length(example) > longest for example in sentences)
 
 
-def test_a_model_begins_where_it_is_told_and_afterwards_at_zero(script, small_config):
+def test_positions_start_at_the_given_place_and_afterwards_at_zero(script, small_config):
     module, ids = script("longer"), np.array([[7, 8, 9]])
     model = module.model_of(module.VARIANTS["sinusoidal"], small_config())
     before = model.forward(ids, ids)[0]
@@ -212,7 +212,7 @@ def test_losses_by_position_add_up_to_the_loss(script, monkeypatch):
     assert np.isclose(mean, validation_loss(model, pairs, 64))
 
 
-def test_every_weight_belongs_to_one_group_that_is_warmed_up_alone(script, small_config):
+def test_every_weight_is_in_exactly_one_group_of_warm_up(script, small_config):
     module, model = script("adam_and_warmup"), Transformer(small_config().model)
     sums = "none", "all", "attention", "all but values and output"
     groups = {which: module.marks(model, which).astype(int) for which in module.WARMED if which not in sums}
@@ -223,7 +223,7 @@ def test_every_weight_belongs_to_one_group_that_is_warmed_up_alone(script, small
     assert module.marks(model, "all").all() and not module.marks(model, "none").any()
 
 
-def test_adam_in_parts_is_adam_where_nothing_is_left_out(script, small_config):
+def test_adam_with_one_divisor_is_adam_when_all_gradients_are_equal(script, small_config):
     module, config = script("adam_and_warmup"), small_config()
     steps = {}
     for kind in "Adam", "one divisor for each array":
