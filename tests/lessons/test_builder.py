@@ -487,10 +487,12 @@ def change(root, name, before, after):
     path.write_text(text.replace(before, after), encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_pages_that_were_just_built_are_current(built):
     assert lessons.check(built) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "file, before, after, complaint",
     [
@@ -519,6 +521,7 @@ def test_check_notices_missing_and_left_over_pages_and_figures(own):
     assert lessons.check(own) == []
 
 
+@pytest.mark.slow
 def test_only_some_lessons_are_built_and_the_others_stay(own):
     change(own, "lessons/01_first.py", "print(", "1 / 0\nprint(")
     change(own, "lessons/02_second.py", "x = 6", "x = 5")

@@ -55,7 +55,7 @@ def plant(mutant: Mutant) -> None:
 
     Raises RuntimeError if one of them is imported already.
     """
-    imported = {getattr(module, "__file__", None) for module in sys.modules.values()}
+    imported = {getattr(module, "__file__", None) for module in tuple(sys.modules.values())}
     for patch in mutant.patches:
         if str(ROOT / patch.file) in imported:
             raise RuntimeError(f"{patch.file} is imported already: too late to plant {mutant.name}")

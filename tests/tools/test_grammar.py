@@ -11,6 +11,7 @@ from scratchformer.text import bundled
 from scratchformer.text.bundled import SPLITS, Example, coreference_score, words
 
 DIAGNOSTIC = SPLITS[1:]
+pytestmark = pytest.mark.slow  # it generates the whole corpus
 
 
 @pytest.fixture(scope="module")

@@ -232,7 +232,7 @@ def test_after_kill_9_at_a_random_moment(tmp_path, long_run, long_settings, smal
     same_run(run, long_run)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_polite_signal_saves_and_says_how_to_go_on(tmp_path, begin, long_settings, small_config, number):
     """The run does not end by itself: the signal finds it training, however late it comes."""
     run = RunDirectory(tmp_path / "run")
