@@ -15,8 +15,8 @@ from scratchformer.parallel.watchdog import Watchdog
 SLOT_BYTES = 1 << 20
 """What a rank copies at a time. Larger pieces do not stay in the cache, smaller ones need more barriers."""
 
-CACHE_LINE = 8
-"""In int64 numbers. Counters are 64 bytes apart, so that no two ranks write to the same line of the cache."""
+CACHE_LINE = 64
+"""Bytes between two counters, so that no two ranks write to the same line of the cache."""
 
 
 class SharedMemory(Communicator):
@@ -123,14 +123,13 @@ def create_file(path: Path, size: int) -> None:
 
 
 def map_file(path: Path, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Map the file into memory -> header (size + 1, CACHE_LINE) int64, slots (2, size + 1, SLOT_BYTES) uint8
+    """Map the file into memory -> header (size + 1, CACHE_LINE / 8) int64, slots (2, size + 1, SLOT_BYTES) uint8
 
     The header has a line for each rank's counter and one for the failure flag; each set of slots has one for each rank
     and one for the result.
     """
-    memory = np.memmap(path, np.uint8, "r+")
-    header, slots = memory[: header_bytes(size)], memory[header_bytes(size) :]
-    return header.view(np.int64).reshape(size + 1, CACHE_LINE), slots.reshape(2, size + 1, SLOT_BYTES)
+    header, slots = np.split(np.memmap(path, np.uint8, "r+"), [(size + 1) * CACHE_LINE])
+    return header.view(np.int64).reshape(size + 1, -1), slots.reshape(2, size + 1, SLOT_BYTES)
 
 
 def failure_flag(path: Path, size: int) -> np.ndarray:
@@ -139,8 +138,4 @@ def failure_flag(path: Path, size: int) -> np.ndarray:
 
 
 def file_bytes(size: int) -> int:
-    return header_bytes(size) + 2 * (size + 1) * SLOT_BYTES
-
-
-def header_bytes(size: int) -> int:
-    return (size + 1) * CACHE_LINE * 8
+    return (size + 1) * (CACHE_LINE + 2 * SLOT_BYTES)

@@ -7,13 +7,12 @@ argument is checked and cast here, according to the kernel's signature in kernel
 from __future__ import annotations
 
 import re
-from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-SOURCE = Path(__file__).with_name("kernels.cu")
+SOURCE = Path(__file__).with_name("kernels.cu").read_text(encoding="utf-8")
 SCALARS = {"int": np.int32, "float": np.float32, "i64": np.int64, "u64": np.uint64}
 FLOAT32 = np.dtype("float32")
 POINTERS = {"int": np.dtype("int32"), "float": FLOAT32, "double": np.dtype("float64")}
@@ -50,7 +49,7 @@ class Kernel(NamedTuple):
         return sorted({self.instance(dtype, steps) for steps in STEPS})
 
 
-def declared(source: str) -> dict[str, Kernel]:
+def parse_kernels(source: str) -> dict[str, Kernel]:
     """Parse the kernels declared in CUDA source -> name -> kernel. Raises ValueError for unsupported argument types."""
     for name, text in re.findall(r"^#define (\w+) (.+)$", source, re.MULTILINE):
         source = source.replace(name, text)
@@ -59,18 +58,21 @@ def declared(source: str) -> dict[str, Kernel]:
         name: Kernel(
             name,
             tuple(part.split()[1] for part in template.split(",")) if template else (),
-            tuple(argument_of(text) for text in arguments.split(",")),
+            tuple(parse_argument(text) for text in arguments.split(",")),
         )
         for template, name, arguments in found
     }
 
 
-def argument_of(text: str) -> Argument:
+def parse_argument(text: str) -> Argument:
     """Parse the declaration of an argument, such as `const T* x`."""
     match = re.fullmatch(r"\s*(?:const )?(\w+)(\*?) (\w+)\s*", text)
     if match is None or match[1] not in ({"T", *POINTERS} if match[2] else SCALARS):
         raise ValueError(f"kernels.cu: {text.strip()!r} is not a supported kernel argument")
     return Argument(match[1], bool(match[2]), match[3])
+
+
+KERNELS = parse_kernels(SOURCE)
 
 
 def checked(kernel: Kernel, given: tuple[Any, ...], dtype: np.dtype, array_type: Any) -> list[Any]:
@@ -101,15 +103,11 @@ class Kernels:
 
     array_type: Any
 
-    @cached_property
-    def declared(self) -> dict[str, Kernel]:
-        return declared(SOURCE.read_text(encoding="utf-8"))
-
     def __call__(
         self, name: str, grid: Shape, block: Shape, *arguments: Any, dtype: np.dtype = FLOAT32, steps: int = STEPS[0]
     ) -> None:
         """dtype: of T; steps: one of STEPS, for kernels with that template parameter."""
-        kernel = self.declared[name]
+        kernel = KERNELS[name]
         checked_arguments = checked(kernel, arguments, dtype, self.array_type)
         self.run(kernel.instance(dtype.name, steps), dtype, grid, block, checked_arguments)
 
@@ -136,10 +134,8 @@ class CupyKernels(Kernels):
     def module(self, dtype: np.dtype) -> Any:
         """Compile all kernels for T = this dtype, the first time."""
         if dtype not in self.modules:
-            names = [name for kernel in self.declared.values() for name in kernel.instances(dtype.name)]
-            module = self.cupy.RawModule(
-                code=SOURCE.read_text(encoding="utf-8"), options=("-std=c++17",), name_expressions=names
-            )
+            names = [name for kernel in KERNELS.values() for name in kernel.instances(dtype.name)]
+            module = self.cupy.RawModule(code=SOURCE, options=("-std=c++17",), name_expressions=names)
             module.compile()
             self.modules[dtype] = module
         return self.modules[dtype]

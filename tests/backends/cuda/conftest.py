@@ -1,4 +1,4 @@
-"""Two devices for the same tests: a GPU, where there is one; and everywhere, strict arrays with the kernels on the CPU
+"""Two devices for the same tests: a GPU, if there is one; and everywhere strict arrays, with the kernels run on the CPU
 and a model of cuBLAS."""
 
 import column_major
@@ -8,7 +8,6 @@ from kernels_on_cpu import COMPILER, CpuKernels
 
 from scratchformer.backends.cuda.device import Accelerator, Gpu
 from scratchformer.backends.cuda.gemm import Gemm
-from scratchformer.nn.ops import FAST, OPS
 
 
 def memory(array):
@@ -20,7 +19,7 @@ def exact(call, b, a, c, add):
 
 
 def rounded(call, b, a, c, add):
-    """As with tf32: factors in float32 keep 11 of their 24 bits."""
+    """As with tf32: float32 factors keep 11 of their 24 bits."""
     column_major.gemm(call, b, a, c, add, memory, bits=11)
 
 
@@ -30,17 +29,7 @@ def no_waits_yet():
 
 
 @pytest.fixture
-def registries():
-    """What a device adds to them is gone afterwards."""
-    before = [(registry, dict(registry)) for registry in (OPS, FAST)]
-    yield
-    for registry, entries in before:
-        registry.clear()
-        registry.update(entries)
-
-
-@pytest.fixture
-def open_strict(registries):
+def open_strict():
     """open_strict(precision="fp32") -> a device; its launches are in `device.kernels.launches`."""
     if COMPILER is None:
         pytest.skip("no C++ compiler")
@@ -60,13 +49,13 @@ def open_there(request):
 
 
 @pytest.fixture
-def open_gpu(cupy, registries):
+def open_gpu(cupy):
     return lambda precision="fp32": Gpu(0, precision)
 
 
 @pytest.fixture
 def cupy():
-    """The module, if it finds a GPU."""
+    """The module; skips the test if there is no GPU."""
     module = pytest.importorskip("cupy")
     try:
         found = module.cuda.runtime.getDeviceCount()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from scratchformer.backends.cuda.kernels import C_TYPE, SOURCE, Kernels, declared
+from scratchformer.backends.cuda.kernels import C_TYPE, SOURCE, Kernels, parse_kernels
 
 HERE = Path(__file__).parent
 COMPILER = shutil.which("g++") or shutil.which("clang++")
@@ -22,7 +22,7 @@ def entry_points(source):
     -> source, instance -> N
     """
     lines, number = [], {}
-    for kernel in declared(source).values():
+    for kernel in parse_kernels(source).values():
         body = re.search(rf"void {kernel.name}\((.*?)\n}}", source, re.DOTALL)[1]
         barriers = int(bool(re.search(r"warp_|drop\.|__sync|__shfl", body)))
         for dtype in C_TYPE:
@@ -65,9 +65,8 @@ class CpuKernels(Kernels):
     launches  names of the kernels launched so far
     """
 
-    def __init__(self, source=None, forward=True, array_type=np.ndarray, memory=lambda array: array):
-        self.source = SOURCE.read_text(encoding="utf-8") if source is None else source
-        self.forward, self.array_type, self.memory = forward, array_type, memory
+    def __init__(self, source=SOURCE, forward=True, array_type=np.ndarray, memory=lambda array: array):
+        self.source, self.forward, self.array_type, self.memory = source, forward, array_type, memory
         self.launches = []
 
     def run(self, instance, dtype, grid, block, arguments):

@@ -1,8 +1,8 @@
-// CUDA C on a CPU, one thread at a time, for the tests of kernels.cu.
+// Runs CUDA C on a CPU, one thread at a time, for the tests of kernels.cu.
 //
-// A thread of a block is a fiber. It runs until it meets a barrier, __syncthreads or a shuffle; when all that share the
-// barrier have come, they go on. Blocks follow each other. `forward` says in which order the threads of a block run: a
-// missing barrier shows in one order or in the other. Kernels without barriers need no fibers.
+// Each thread of a block is a fiber. It runs until it reaches a barrier, __syncthreads or a shuffle, and continues when
+// all threads that share the barrier have reached it. Blocks run one after the other. `forward` is the order in which the
+// threads of a block run: a missing barrier shows in one order or the other. Kernels without barriers need no fibers.
 #pragma once
 #define ON_CPU
 #define __global__
@@ -25,7 +25,7 @@ using std::min;
 
 typedef _Float16 __half;
 
-// The upper half of a float, rounded to the nearest, to even if there are two.
+// The upper half of a float, rounded to nearest, ties to even.
 struct __nv_bfloat16 {
     uint16_t bits;
     __nv_bfloat16(float value) {
@@ -50,7 +50,7 @@ enum Waiting { FOR_NOTHING, FOR_BLOCK, FOR_WARP, FOR_EVER };
 const size_t STACK = 1 << 16;
 
 struct Fiber {
-    ucontext_t beginning;                           // swapcontext enters a fiber; _longjmp, which is quicker, goes back to it
+    ucontext_t beginning;  // swapcontext enters a fiber first; later _longjmp, which is faster, returns to it
     jmp_buf place;
     bool begun;
     std::vector<char> stack = std::vector<char>(STACK);
@@ -59,7 +59,7 @@ struct Fiber {
 };
 
 static std::vector<Fiber> fibers;
-static std::vector<float> floats;                   // what each thread has to show the others
+static std::vector<float> floats;  // the values that threads exchange in shuffles
 static std::vector<unsigned> masks;
 static ucontext_t before;
 static jmp_buf scheduler;
@@ -72,7 +72,7 @@ static void wait(Waiting waiting) {
     if (!_setjmp(fibers[self].place)) _longjmp(scheduler, 1);
 }
 
-// Let a fiber run until it waits.
+// Run a fiber until it waits.
 static void resume(Fiber& fiber) {
     threadIdx = fiber.index;
     if (_setjmp(scheduler)) return;
@@ -91,7 +91,7 @@ static void fail(const char* why) {
     abort();
 }
 
-// Whether all fibers from `begin` to `end` that still run wait for the same thing; they are let go.
+// Release the fibers from `begin` to `end` if all that still run wait for the same barrier. Returns whether it did.
 static bool release(int begin, int end, Waiting waiting) {
     bool some = false, gone = false;
     for (int i = begin; i < end; i++) {
@@ -99,7 +99,7 @@ static bool release(int begin, int end, Waiting waiting) {
         some |= fibers[i].waiting == waiting;
         gone |= fibers[i].waiting == FOR_EVER;
     }
-    if (some && gone && waiting == FOR_WARP) fail("a lane has left that others want to read");
+    if (some && gone && waiting == FOR_WARP) fail("a shuffle reads a lane that has returned");
     for (int i = begin; i < end; i++)
         if (fibers[i].waiting == waiting) fibers[i].waiting = FOR_NOTHING;
     return some;

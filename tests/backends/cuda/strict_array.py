@@ -1,7 +1,7 @@
-"""An array library that is as strict as CuPy about where arrays lie, made of NumPy, for machines without a GPU.
+"""A stand-in for CuPy on machines without a GPU: NumPy arrays that count as being on a device.
 
-Its arrays do not mix with NumPy's: whatever would fail with CuPy, or secretly copy between host and device, fails here.
-What makes the host wait for the device is allowed and counted: see `waits`. `xp` stands for the module `cupy`.
+They do not mix with NumPy's own arrays: what would fail with CuPy, or silently copy between host and device, fails
+here. What makes the host wait for the device is allowed and recorded in `waits`. `xp` stands for the module `cupy`.
 """
 
 import functools
@@ -10,7 +10,7 @@ import types
 import numpy as np
 
 waits = []
-"""What made the host wait, by name, oldest first."""
+"""The names of the operations that made the host wait, oldest first."""
 
 IN_CUPY = {
     "add",
@@ -40,7 +40,7 @@ IN_CUPY = {
     "zeros",
     "zeros_like",
 }
-"""What the library asks of CuPy. A name is looked up in CuPy's reference before it comes here."""
+"""The functions of CuPy that the library uses. Look a name up in CuPy's reference before adding it."""
 
 METHODS = {
     "T",
@@ -64,11 +64,11 @@ METHODS = {
     "swapaxes",
     "transpose",
 }
-"""And of its arrays."""
+"""The attributes of CuPy arrays that the library uses."""
 
 
 class Array:
-    """A NumPy array, wrapped: NumPy would take a subclass as its own."""
+    """Wraps a NumPy array. NumPy would accept a subclass as one of its own arrays."""
 
     __hash__ = None
 
@@ -114,8 +114,8 @@ class Array:
         self.inside[index_of(index)] = unwrapped(value)
 
     def __getattr__(self, name):
-        if name not in METHODS:  # NumPy finds no other way in
-            raise AttributeError(f"do arrays of CuPy have {name}? Look it up, then say so in METHODS")
+        if name not in METHODS:  # such as __array_interface__, which NumPy tries
+            raise AttributeError(f"do CuPy arrays have {name}? Look it up, then add it to METHODS")
         value = getattr(self.inside, name)
         return functools.partial(call, value) if callable(value) else wrapped(value)
 
@@ -124,16 +124,16 @@ class Array:
 
 
 def unwrapped(value):
-    """For NumPy. Raises TypeError for what lies on the host."""
+    """The NumPy array inside. Raises TypeError for arrays on the host."""
     if isinstance(value, (np.ndarray, list)):
-        raise TypeError(f"unsupported type {type(value).__name__}: it lies on the host")
+        raise TypeError(f"unsupported type {type(value).__name__}: it is on the host")
     if isinstance(value, tuple):
         return tuple(unwrapped(part) for part in value)
     return value.inside if isinstance(value, Array) else value
 
 
 def wrapped(value):
-    """What NumPy returned: even a single number is an array on the device."""
+    """A result of NumPy as a device array. Even a single number is an array there."""
     if isinstance(value, (np.ndarray, np.generic)):
         return Array(np.asarray(value))
     if isinstance(value, tuple):
@@ -149,7 +149,7 @@ def call(function, *arguments, **options):
 
 
 def index_of(index):
-    """Choosing by a mask makes the host wait, since it must know how many are chosen."""
+    """Indexing with a mask makes the host wait, since it must know the size of the result."""
     for part in index if isinstance(index, tuple) else (index,):
         if isinstance(part, Array) and part.inside.dtype == bool:
             waits.append("mask")
@@ -188,19 +188,19 @@ for _name in ("neg", "abs", "invert"):
 
 
 class Module(types.ModuleType):
-    """Functions of NumPy that CuPy has, too, on arrays of this library."""
+    """The functions that NumPy and CuPy have in common, on the arrays of this file."""
 
     ndarray = Array
 
     def asarray(self, value, dtype=None):
-        """The only way in."""
+        """Copy an array from the host; there is no other way."""
         return Array(np.array(unwrapped(value) if isinstance(value, Array) else value, dtype))
 
     array = asarray
 
     def __getattr__(self, name):
         if name not in IN_CUPY:
-            raise AttributeError(f"does CuPy have {name}? Look it up, then say so in IN_CUPY")
+            raise AttributeError(f"does CuPy have {name}? Look it up, then add it to IN_CUPY")
         value = getattr(np, name)
         if isinstance(value, np.ufunc):
             return Ufunc(value)

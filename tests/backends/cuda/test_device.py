@@ -1,4 +1,4 @@
-"""Choosing a device: what is wrong is told in a line; and kernels.cu compiles for GPUs that are not here."""
+"""Choosing a device: errors are reported in one line. And kernels.cu compiles for several kinds of GPU."""
 
 import ctypes
 import importlib.util
@@ -20,7 +20,7 @@ from scratchformer.training import loop
 
 
 def pretended_cupy(count=None):
-    """A module that finds so many GPUs; None: it finds no driver."""
+    """A module that finds `count` GPUs; None: no driver."""
     cupy, runtime = types.ModuleType("cupy"), types.SimpleNamespace()
     runtime.CUDARuntimeError = type("CUDARuntimeError", (RuntimeError,), {})
 
@@ -52,7 +52,7 @@ def pretended_cupy(count=None):
         (pretended_cupy(2), "gpu:2", "gpu:2: there are 2 GPUs here, counted from 0"),
     ],
 )
-def test_what_is_missing_is_told_in_one_line(cupy, name, message, monkeypatch, refused, own_run, small_settings):
+def test_missing_parts_are_reported_in_one_line(cupy, name, message, monkeypatch, refused, own_run, small_settings):
     monkeypatch.setitem(sys.modules, "cupy", cupy)  # None: as if it were not installed
     assert message in refused("translate", own_run.path, "--device", name)
     assert message in refused("train", "tiny", *small_settings, "--device", name, "--out", own_run.path / "new")
@@ -69,12 +69,12 @@ def test_what_is_missing_is_told_in_one_line(cupy, name, message, monkeypatch, r
         (["--precision", "bf16"], "training.precision=bf16 is for a GPU; on the CPU everything is fp32"),
     ],
 )
-def test_what_is_no_device_or_precision_is_told(settings, message, refused, own_run, small_settings):
+def test_unknown_devices_and_precisions_are_reported(settings, message, refused, own_run, small_settings):
     assert message in refused("translate", own_run.path, *settings)
     assert message in refused("train", "tiny", *small_settings, *settings, "--out", own_run.path / "new")
 
 
-def test_what_breaks_when_cupy_is_imported_is_told(tmp_path, monkeypatch, refused, own_run):
+def test_errors_while_importing_cupy_are_reported(tmp_path, monkeypatch, refused, own_run):
     text = "CuPy is not right.\\n\\nOriginal error:\\n  libnvrtc.so missing"
     (tmp_path / "cupy.py").write_text(f"raise ImportError('{text}')")
     monkeypatch.syspath_prepend(tmp_path)
@@ -85,7 +85,7 @@ def test_what_breaks_when_cupy_is_imported_is_told(tmp_path, monkeypatch, refuse
 @pytest.mark.parametrize(
     "error, said", [("out of luck\nand more", "the GPU failed: out of luck"), ("", "the GPU failed: CUBLASError")]
 )
-def test_a_gpu_that_fails_on_the_way_is_told_in_one_line(monkeypatch, cli, own_run, error, said):
+def test_a_gpu_that_fails_later_is_reported_in_one_line(monkeypatch, cli, own_run, error, said):
     kind = type("CUBLASError", (RuntimeError,), {"__module__": "cupy_backends.cuda.libs.cublas"})
 
     def fail(*_):
@@ -102,7 +102,7 @@ def settings_of(run):
 
 @pytest.mark.slow
 def test_a_run_keeps_its_precision_until_it_moves_to_the_cpu(own_run, cli, monkeypatch):
-    monkeypatch.setattr(loop, "open_device", lambda *_: Device())  # what matters here is the file
+    monkeypatch.setattr(loop, "open_device", lambda *_: Device())  # only the configuration file matters here
 
     def resumed(*options):
         assert cli("train", "--resume", own_run.path, *options).code == 0
@@ -130,7 +130,7 @@ def test_the_cpu_is_the_default_and_takes_a_precision_of_its_own():
         with_settings(Config(), {"training.precision": "fp8"})
 
 
-def test_the_smoke_test_says_what_is_missing(monkeypatch, capsys, tmp_path):
+def test_the_smoke_test_reports_what_is_missing(monkeypatch, capsys, tmp_path):
     monkeypatch.syspath_prepend(Path(__file__).parents[3] / "benchmarks")
     monkeypatch.setitem(sys.modules, "cupy", None)
     monkeypatch.setattr(sys, "argv", ["gpu_smoke.py", "--out", str(tmp_path)])
@@ -144,13 +144,13 @@ def test_the_smoke_test_says_what_is_missing(monkeypatch, capsys, tmp_path):
 
 
 def wheel_directory(module):
-    """Where a wheel of NVIDIA's put its files, or None."""
+    """The directory of a package that is installed from a wheel, or None."""
     found = importlib.util.find_spec(module)
     return Path(next(iter(found.submodule_search_locations))) if found else None
 
 
 def nvrtc_and_headers():
-    """NVIDIA's run-time compiler as a library, and the directory of its headers; None if they are not installed."""
+    """The library of NVIDIA's run-time compiler and the directory of its headers; None if they are not installed."""
     nvidia = wheel_directory("nvidia")
     libraries = sorted(nvidia.glob("**/libnvrtc.so.*")) if nvidia else []
     headers = sorted(nvidia.glob("**/include/cuda_bf16.h")) if nvidia else []
@@ -162,7 +162,7 @@ def nvrtc_and_headers():
 
 
 def compile_kernels(nvrtc, headers, architecture, source):
-    """-> the length of what was made, the compiler's words"""
+    """-> bytes of the compiled code, the compiler's log"""
     names = {
         name for kernel in parse_kernels(source).values() for stored in C_TYPE for name in kernel.instances(stored)
     }
@@ -189,7 +189,7 @@ def compile_kernels(nvrtc, headers, architecture, source):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("architecture", ["sm_75", "sm_80", "sm_90"])
-def test_the_kernels_compile_for_gpus_that_are_not_here(architecture):
+def test_the_kernels_compile_for_several_kinds_of_gpu(architecture):
     found = nvrtc_and_headers()
     if found is None:
         pytest.skip("no nvidia-cuda-nvrtc and nvidia-cuda-runtime")
@@ -200,7 +200,7 @@ def test_the_kernels_compile_for_gpus_that_are_not_here(architecture):
     assert [kernel for kernel, spilled in spills.items() if spilled != "0" and "Li64" not in kernel] == []
 
 
-def test_the_compiler_s_complaints_are_seen():
+def test_errors_of_the_compiler_are_noticed():
     found = nvrtc_and_headers()
     if found is None:
         pytest.skip("no nvidia-cuda-nvrtc and nvidia-cuda-runtime")
@@ -213,9 +213,9 @@ def test_the_compiler_s_complaints_are_seen():
 
 
 @pytest.mark.parametrize("local_rank, number", [(0, 0), (1, 1), (3, 1)])
-def test_a_rank_takes_the_gpu_of_its_number(local_rank, number, monkeypatch):
+def test_a_rank_takes_the_gpu_of_its_local_rank(local_rank, number, monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", pretended_cupy(2))
-    with pytest.raises(UserError, match=f"^gpu:{number}: "):  # nothing more is pretended
+    with pytest.raises(UserError, match=f"^gpu:{number}: "):  # nothing more is simulated
         open_device("gpu", "", local_rank)
 
 
@@ -234,7 +234,7 @@ def a_gpu(number, was_named, cuda):
         (["0000:01", "0000:01"], False, "UserError: ranks 0, 1 would have to share a GPU: start fewer processes"),
     ],
 )
-def test_ranks_with_a_gpu_each_have_nccl_and_others_the_host(buses, was_named, kind, together, monkeypatch):
+def test_ranks_with_a_gpu_each_use_nccl_and_others_the_host(buses, was_named, kind, together, monkeypatch):
     monkeypatch.setattr(device, "Nccl", lambda host, xp: "NCCL")
 
     def work(ranks):
@@ -248,13 +248,13 @@ def test_ranks_with_a_gpu_each_have_nccl_and_others_the_host(buses, was_named, k
     assert all(said.startswith(kind) for said in together(2, work))
 
 
-def test_one_rank_talks_to_nobody_even_if_it_was_launched(together, open_strict):
+def test_a_single_rank_needs_no_communication(together, open_strict):
     for of_rank in (a_gpu(0, False, {}), open_strict()):
         (found,) = together(1, of_rank.communicator)
         assert type(found) is Communicator
 
 
-def test_who_waits_for_a_gpu_looks_whether_the_others_are_there(monkeypatch):
+def test_a_rank_that_waits_for_its_gpu_checks_the_other_ranks(monkeypatch):
     class Event:
         looks = 0
 

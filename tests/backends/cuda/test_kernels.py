@@ -16,7 +16,7 @@ from kernels_on_cpu import COMPILER, CpuKernels
 from scratchformer.backends.cuda import fused_ops
 from scratchformer.backends.cuda.fused_ops import FusedOps, group_by_id
 from scratchformer.backends.cuda.gemm import CuBlas, Gemm
-from scratchformer.backends.cuda.kernels import SOURCE, CupyKernels, argument_of, declared
+from scratchformer.backends.cuda.kernels import KERNELS, SOURCE, CupyKernels, parse_argument
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.ops import PAD, Ops
 
@@ -25,7 +25,6 @@ needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
 STORED = {"float32": np.dtype("float32"), "float16": np.dtype("float16"), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
 TOLERANCE = {"float32": 3e-6, "float16": 4e-3, "bfloat16": 3e-2}
 KEY = DropoutKey(seed=3, step=2, shard=1, site=77)
-SOURCE_TEXT = SOURCE.read_text(encoding="utf-8")
 
 
 class Poisoned:
@@ -41,7 +40,7 @@ class Poisoned:
         return self.xp.full(shape, np.nan, dtype)
 
 
-def fused(source=None, forward=True, loss_scale=None):
+def fused(source=SOURCE, forward=True, loss_scale=None):
     xp = Poisoned(np)
     gemm = Gemm(xp, column_major.gemm)
     return FusedOps(xp, CpuKernels(source, forward), gemm, gemm, loss_scale)
@@ -205,7 +204,7 @@ def disagreements(ops, stored, tolerance, of=lambda x: x):
 def test_every_kernel_computes_what_the_reference_computes(stored, forward):
     ops = fused(forward=forward)
     assert disagreements(ops, stored, TOLERANCE[stored]) == []
-    assert set(ops.kernels.launches) == declared(SOURCE_TEXT).keys() - {"adapt_loss_scale"}
+    assert set(ops.kernels.launches) == KERNELS.keys() - {"adapt_loss_scale"}
 
 
 @pytest.mark.gpu
@@ -276,10 +275,10 @@ FAULTS = {
 def test_a_planted_fault_is_found(fault, tmp_path):
     """In a process of its own, since some faults write outside of their arrays."""
     before, after = FAULTS[fault]
-    assert SOURCE_TEXT.count(before) == 1
+    assert SOURCE.count(before) == 1
     code = (
         "import sys, test_kernels as t\n"
-        "source = t.SOURCE_TEXT.replace(*t.FAULTS[sys.argv[1]])\n"
+        "source = t.SOURCE.replace(*t.FAULTS[sys.argv[1]])\n"
         "found = [t.disagreements(t.fused(source, forward), 'float32', 1e-4) for forward in (True, False)]\n"
         "sys.exit(3 if any(found) else 0)"
     )
@@ -334,7 +333,7 @@ def test_the_loss_scale_multiplies_the_gradient_and_is_divided_out():
 def test_python_and_cuda_agree_on_sizes():
     chunk = f"{fused_ops.DROPOUT_CHUNK // fused_ops.WARP} * WARP"
     for name, value in (("WARP", str(fused_ops.WARP)), ("DROPOUT_CHUNK", chunk)):
-        assert f"constexpr int {name} = {value};" in SOURCE_TEXT
+        assert f"constexpr int {name} = {value};" in SOURCE
 
 
 def test_ids_are_grouped_without_padding():
@@ -359,7 +358,7 @@ def test_wrong_arguments_are_refused(arguments, message):
 @pytest.mark.parametrize("text", ["long x", "const half* x", "int", "float** x", "T x"])
 def test_an_argument_of_an_unsupported_type_is_refused(text):
     with pytest.raises(ValueError, match="is not a supported kernel argument"):
-        argument_of(text)
+        parse_argument(text)
 
 
 @needs_compiler

@@ -1,4 +1,4 @@
-"""The whole model, training and search on a device: on a GPU, and on one that is strict about where arrays lie."""
+"""The whole model, training and search on a GPU, and on the strict arrays that stand in for one."""
 
 import json
 from dataclasses import replace
@@ -26,7 +26,7 @@ SOURCE = np.array([[5, 6, 7, 3, 2], [9, 2, 0, 0, 0], [4, 4, 8, 2, 0]])
 TARGET_IN = np.array([[1, 8, 9, 4], [1, 5, 0, 0], [1, 11, 12, 0]])
 TARGET_OUT = np.array([[8, 9, 4, 2], [5, 2, 0, 0], [11, 12, 2, 0]])
 TOLERANCE = {"fp32": 1e-5, "tf32": 5e-3, "fp16": 3e-2, "bf16": 1e-1}
-"""Of a whole gradient, by its length. A hidden unit near 0 may fall on the other side."""
+"""Relative error of the norm of a whole gradient. A hidden unit near 0 may fall on the other side."""
 
 VARIANTS = {
     "the paper's": {},
@@ -39,7 +39,7 @@ VARIANTS = {
 
 
 def gradient_of(config, device=None):
-    """-> loss, number of tokens, gradient, all on the host"""
+    """-> loss, number of tokens, norm of the mean gradient, mean gradient, all on the host"""
     model = Transformer(config, seed=3)
     if device:
         device.to_device(model)
@@ -47,7 +47,7 @@ def gradient_of(config, device=None):
     loss, n_tokens = loss_backward(model, SOURCE, TARGET_IN, TARGET_OUT, 0.1, KEY)
     if device:
         assert strict_array.waits == []
-    norm = ops_of(model.store.grad).divide_inplace(model.store.grad, n_tokens)  # what a loss scale did is undone
+    norm = ops_of(model.store.grad).divide_inplace(model.store.grad, n_tokens)  # this also divides by the loss scale
     return float(loss), n_tokens, np.sqrt(float(norm)), ops_of(model.store.grad).on_host(model.store.grad)
 
 
@@ -64,14 +64,14 @@ def test_loss_and_gradients_are_those_of_the_cpu(open_there, variant, precision)
     assert np.linalg.norm(gradient_there - gradient) < tolerance * np.linalg.norm(gradient)
 
 
-def test_every_kernel_of_training_is_in_use(open_strict):
+def test_every_kernel_is_used_in_training(open_strict):
     device = open_strict("fp16")
     gradient_of(CONFIG, device)
     only_in_trainer = {"adam_inplace", "adapt_loss_scale"}
     assert set(device.kernels.launches) == KERNELS.keys() - only_in_trainer
 
 
-def test_the_reference_runs_there_as_it_is(open_there, monkeypatch):
+def test_the_reference_runs_on_the_device_unchanged(open_there, monkeypatch):
     device = open_there()
     monkeypatch.delitem(FAST, (device.xp.ndarray, np.dtype("float32")))
     loss, _, _, gradient = gradient_of(CONFIG)
@@ -89,7 +89,7 @@ def test_two_runs_are_equal_bit_for_bit(open_there):
 
 
 @pytest.mark.parametrize("beam", [1, 3])
-def test_the_search_finds_what_it_finds_on_the_cpu(open_there, beam):
+def test_the_search_finds_the_same_as_on_the_cpu(open_there, beam):
     model, there = (Transformer(replace(CONFIG, P_drop=0.0), seed=5) for _ in range(2))
     device = open_there()
     device.to_device(there)
@@ -110,7 +110,7 @@ def test_the_search_runs_with_weights_of_less_precision(open_there, precision):
 
 
 def test_only_products_are_rounded_with_tf32(open_strict):
-    """Gradients of biases and of gamma and beta are sums, and sums are not."""
+    """Gradients of biases, gamma and beta are sums, which are not rounded."""
     exact, rounded = (gradient_of(replace(CONFIG, N=1), open_strict(precision))[3] for precision in ("fp32", "tf32"))
     assert 1e-5 < np.linalg.norm(rounded - exact) / np.linalg.norm(exact) < 5e-3
     open_strict("tf32")
@@ -121,7 +121,7 @@ def test_only_products_are_rounded_with_tf32(open_strict):
 
 
 @pytest.mark.parametrize("key", [KEY, DropoutKey(2**63 + 5, 2**40, 3, 2**50 + 1)])
-def test_the_masks_are_numpy_s_bit_for_bit(open_there, key):
+def test_dropout_masks_equal_those_of_numpy_bit_for_bit(open_there, key):
     ones = open_there().xp.ones((7, 100), np.float32)
     ops = ops_of(ones)
     assert np.array_equal(ops.on_host(ops.dropout(ones, 0.1, key)[0]) > 0, key.keep((7, 100), 0.1))
@@ -169,7 +169,7 @@ def test_a_step_never_makes_the_host_wait(begin, open_strict, monkeypatch):
         pytest.param("fp16", 5e-3, marks=pytest.mark.slow),
     ],
 )
-def test_a_run_there_is_a_run_on_the_cpu(begin, begin_there, precision, tolerance):
+def test_a_run_on_the_device_equals_a_run_on_the_cpu(begin, begin_there, precision, tolerance):
     here, there = begin("here"), begin_there("there", precision)
     assert loop.train(here) == loop.train(there) == "12 steps done"
     assert there.run.checkpoints.steps()[-1].name == here.run.checkpoints.steps()[-1].name
@@ -182,7 +182,7 @@ def test_a_run_there_is_a_run_on_the_cpu(begin, begin_there, precision, toleranc
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("precision, tolerance", [("fp32", 1e-3), ("tf32", 1e-2), ("bf16", 5e-2), ("fp16", 1e-2)])
-def test_fifty_steps_on_a_gpu_are_fifty_steps_on_the_cpu(begin, open_gpu, monkeypatch, precision, tolerance):
+def test_fifty_steps_on_a_gpu_equal_fifty_steps_on_the_cpu(begin, open_gpu, monkeypatch, precision, tolerance):
     here = begin("here", steps=50)
     loop.train(here)
     monkeypatch.setattr(loop, "open_device", lambda *_: open_gpu(precision))
@@ -193,7 +193,7 @@ def test_fifty_steps_on_a_gpu_are_fifty_steps_on_the_cpu(begin, open_gpu, monkey
 
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
-def test_a_run_that_stopped_goes_on_bit_for_bit(begin_there, precision, same_run):
+def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(begin_there, precision, same_run):
     whole = begin_there("whole", precision)
     loop.train(whole)
     stopped = begin_there("stopped", precision, steps=7)
@@ -205,7 +205,7 @@ def test_a_run_that_stopped_goes_on_bit_for_bit(begin_there, precision, same_run
 
 
 @pytest.mark.slow
-def test_a_checkpoint_moves_between_cpu_and_device(begin, begin_there, monkeypatch):
+def test_a_checkpoint_can_move_between_cpu_and_device(begin, begin_there, monkeypatch):
     def go_on(trainer, steps):
         config = replace(trainer.config, training=replace(trainer.config.training, steps=steps))
         return loop.resume(trainer.run, config)[0]
@@ -238,7 +238,7 @@ def test_weights_that_are_not_finite_end_the_run(begin_there):
     assert trainer.run.checkpoints.steps() == []
 
 
-def test_an_overflow_with_fp16_is_passed_over_and_the_scale_halves(begin_there):
+def test_a_step_that_overflows_with_fp16_is_skipped_and_the_scale_halves(begin_there):
     trainer = begin_there("overflow", "fp16", steps=3)
     trainer.device.restore([2.0**24, 0.0])
     before = trainer.model.store.data.get()
@@ -250,7 +250,7 @@ def test_an_overflow_with_fp16_is_passed_over_and_the_scale_halves(begin_there):
     assert norms and "NaN" not in json.dumps(norms)
 
 
-def test_the_loss_scale_halves_after_an_overflow_and_doubles_after_patience(open_there, monkeypatch):
+def test_the_loss_scale_halves_after_an_overflow_and_doubles_after_many_steps(open_there, monkeypatch):
     monkeypatch.setattr(module, "PATIENCE", 3)
     device, seen = open_there("fp16"), []
     device.restore([8.0, 0.0])
@@ -268,7 +268,7 @@ def test_gradients_that_overflow_whatever_the_scale_end_the_run(begin_there):
         trainer.finish(trainer.step(0, 0, trainer.plan.epoch(0)[0]))
 
 
-def test_too_large_a_batch_is_told_with_what_would_fit(begin_there, monkeypatch):
+def test_too_large_a_batch_is_reported_with_the_size_that_would_fit(begin_there, monkeypatch):
     trainer, whole = begin_there("large", tokens_per_batch=200, accumulation=1), Transformer.loss_backward
 
     def limited(model, source_ids, *rest):

@@ -1,4 +1,4 @@
-"""A plan measures its steps where training would take them."""
+"""`plan` measures steps on the device that training would use."""
 
 import json
 
@@ -27,7 +27,7 @@ def test_steps_are_taken_on_the_device_in_its_precision(cli, open_strict, monkey
     monkeypatch.setattr(plan, "open_device", open_device)
     found = json.loads(cli("plan", "tiny", "--device", "gpu", "--precision", "bf16", *SETTINGS).out)
     assert asked == [("gpu", "bf16")]
-    assert devices[0].kernels.launches.count("adam_inplace") >= 10  # to warm up, and 3 x 3
+    assert devices[0].kernels.launches.count("adam_inplace") >= 10  # the warm-up, and 3 x 3
     assert found["threads"] == 1 and found["turns"] == 2 and found["step_seconds"] > 0
     assert found["memory"]["weights, gradients, moments"] == 18 * found["n_parameters"]
     assert "gradients and activations of further threads" not in found["memory"]
@@ -44,6 +44,6 @@ def test_the_memory_of_a_gpu_decides(cli, open_strict, monkeypatch, free):
 
 
 @pytest.mark.gpu
-def test_a_gpu_tells_its_memory(open_gpu):
+def test_a_gpu_reports_its_free_memory(open_gpu):
     assert sizes.FLOAT_BYTES < open_gpu().memory_bytes() < 2**40
     assert isinstance(open_gpu(), Gpu)

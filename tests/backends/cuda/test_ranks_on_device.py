@@ -1,4 +1,4 @@
-"""Several ranks with a device each: the path that a job on GPUs takes, but for NCCL."""
+"""Several ranks with a device each: all of a job on GPUs except NCCL."""
 
 import threading
 from dataclasses import replace
@@ -15,7 +15,7 @@ from scratchformer.training.trainer import Trainer
 
 @pytest.fixture
 def open_shared(open_strict, monkeypatch):
-    """open_shared(precision) -> a device for all ranks; its kernels on the CPU run for one of them at a time."""
+    """open_shared(precision) -> a device for all ranks. Only one rank at a time runs a kernel on the CPU."""
 
     def open_(precision):
         device, turn = open_strict(precision), threading.Lock()
@@ -32,7 +32,7 @@ def open_shared(open_strict, monkeypatch):
 
 
 def steps_of(trainer):
-    """The log of three steps, one of them with a single pair, and the mean gradient then."""
+    """The log of three steps, the second with a single pair, and Adam's mean gradient afterwards."""
     largest = max(trainer.plan.epoch(0), key=len)
     begun = [trainer.step(0, 0, largest[:pairs]) for pairs in (len(largest), 1, len(largest))]
     entries = [trainer.finish(entry) for entry in begun]
@@ -47,7 +47,7 @@ def steps_of(trainer):
         pytest.param("fp32", "bf16", 1e-2, marks=pytest.mark.slow),
     ],
 )
-def test_two_ranks_are_one_with_two_micro_batches(
+def test_two_ranks_equal_one_with_two_micro_batches(
     precision, gradient_dtype, limit, together, begin, open_shared, monkeypatch
 ):
     monkeypatch.setattr(gradient, "BUCKET_SIZE", 500)
@@ -71,8 +71,8 @@ def test_two_ranks_are_one_with_two_micro_batches(
         assert np.array_equal(found_mean, results[0][1])
 
 
-def test_a_step_of_one_rank_among_several_waits_only_to_pass_the_gradient_on(begin, open_strict):
-    """What NCCL does by itself: nothing else makes the host wait."""
+def test_a_step_of_one_rank_among_several_waits_for_nothing(begin, open_strict):
+    """With a communicator that only queues sums, as NCCL does, nothing makes the host wait."""
     device = open_strict()
 
     class Queue(Communicator):
@@ -89,14 +89,14 @@ def test_a_step_of_one_rank_among_several_waits_only_to_pass_the_gradient_on(beg
     assert all(isinstance(each, strict_array.Array) for each in Queue.sent)
 
 
-def test_a_cpu_needs_no_other_communicator_and_one_rank_none(together, open_strict):
+def test_which_communicators_need_no_other(together, open_strict):
     device = open_strict("bf16")
     assert device.communicator(Communicator()).size == 1 and type(device.communicator(Communicator())) is Communicator
     assert all(together(2, lambda ranks: Device().communicator(ranks) is ranks))
     assert dtype_named("bfloat16").itemsize == 2
 
 
-def test_arrays_go_through_the_host_and_back(together):
+def test_arrays_are_sent_through_host_memory(together):
     def work(ranks):
         staged, xp = HostStaged(ranks, strict_array.xp), strict_array.xp
         total, other = xp.asarray(np.full(5, ranks.rank + 1.0)), xp.asarray(np.full((2, 3), ranks.rank, np.float32))
