@@ -1,7 +1,7 @@
-"""What a run has learnt, to look at: loss and BLEU, the learning rate, the position vectors, and attention.
+"""Draw what a run has learnt: loss and BLEU, the learning rate, the position vectors, and attention.
 
 Each function returns a matplotlib Figure that belongs to no window and no backend; `save` writes it as PNG or SVG. The
-same input gives the same file, byte for byte. Colours can be told apart by every reader, and in grey.
+same input gives the same file, byte for byte. The colours can be distinguished by colour-blind readers, and in grey.
 """
 
 from __future__ import annotations
@@ -30,17 +30,22 @@ from scratchformer.text.batches import encode_sequences
 from scratchformer.text.tokenizer import BOS, EOS
 
 DARK, LIGHT, ACCENT = "#00315c", "#9ecae1", "#d95f02"
-"""Blues and an orange (ColorBrewer) that also differ in lightness."""
+"""Two blues and an orange (ColorBrewer), which also differ in lightness."""
 
 COLOUR_MAP = "viridis"
 SHOWN_POSITIONS = 100
-"""Sinusoids have no last position; this many are drawn."""
+"""How many sinusoidal positions are drawn; there is no last one."""
+
+TOKENS_SEEN = "target tokens seen, in millions"
 
 METADATA: dict[str, dict[str, Any]] = {".png": {"Software": None}, ".svg": {"Date": None}}
-"""The formats that `save` writes, and what matplotlib would note in them that changes from day to day."""
+"""The formats that `save` writes, each without the metadata by which matplotlib would make every file different."""
 
 as_default_style = style.context("default")
-"""A decorator: whatever style the reader's notebook has, a figure looks like the ones in the lessons."""
+"""A decorator that gives a figure the style of the lessons, whatever style the reader's notebook has."""
+
+Entries = Sequence[dict[str, Any]]
+"""Entries of a run's log, oldest first."""
 
 
 @as_default_style
@@ -52,7 +57,7 @@ def save(figure: Figure, path: Path) -> Path:
     suffix = path.suffix.lower()
     if suffix not in METADATA:
         raise UserError(
-            f"{path}: a figure is saved as {' or '.join(METADATA)}, " f"not as {suffix or 'a file without suffix'}"
+            f"{path}: a figure is saved as {' or '.join(METADATA)}, not as {suffix or 'a file without suffix'}"
         )
     with whole_file(path, "cannot write the figure") as file, rc_context({"svg.hashsalt": "scratchformer"}):
         figure.savefig(file, format=suffix[1:], dpi=150, facecolor="white", metadata=METADATA[suffix])
@@ -63,15 +68,12 @@ def save(figure: Figure, path: Path) -> Path:
 
 
 @as_default_style
-def loss_figure(
-    step_entries: Sequence[dict[str, Any]],
-    validation_entries: Sequence[dict[str, Any]],
-    bleu_entries: Sequence[dict[str, Any]],
-) -> Figure:
-    """How well the model does, over millions of real target tokens: the log's `step`, `validation` and `bleu` entries.
+def loss_figure(step_entries: Entries, validation_entries: Entries, bleu_entries: Entries) -> Figure:
+    """Draw loss and BLEU over millions of real target tokens, from the log's `step`, `validation` and `bleu` entries.
 
-    Top:     training loss of each step and its running mean (what is minimised: smoothed, paper §5.4, with dropout)
-             and validation loss (neither), all in nats per target token. exp of the latter is Table 3's perplexity.
+    Top:     in nats per target token, the training loss of each step and its running mean (what is minimised: with
+             label smoothing, paper §5.4, and dropout), and the validation loss (without both). exp of the validation
+             loss is the perplexity of Table 3.
     Bottom:  BLEU of greedy translations of the validation text, 0 to 100, if there are any.
 
     Raises UserError if no step is logged yet.
@@ -85,41 +87,40 @@ def loss_figure(
     draw_training_loss(loss_axes, step_entries)
     if validation_entries:
         best = min(entry["loss"] for entry in validation_entries)
-        loss_axes.plot(
-            millions(validation_entries),
-            column(validation_entries, "loss"),
-            "o-",
-            color=ACCENT,
-            markersize=4,
-            label=f"validation (lowest {best:.3f}, perplexity {math.exp(min(best, 700)):.2f})",
-        )
+        name = f"validation (lowest {best:.3f}, perplexity {math.exp(min(best, 700)):.2f})"
+        draw_dots(loss_axes, millions(validation_entries), column(validation_entries, "loss"), name)
     label(loss_axes, "Loss", y="nats per target token")
     loss_axes.legend()
     for axes in bleu_axes:
-        axes.plot(millions(bleu_entries), column(bleu_entries, "bleu"), "o-", color=ACCENT, markersize=4)
-        axes.set_ylim(bottom=0)
-        label(axes, "Validation BLEU, greedy search", y="BLEU")
-    figure.axes[-1].set_xlabel("target tokens seen, in millions")
+        draw_bleu(axes, millions(bleu_entries), bleu_entries)
+    figure.axes[-1].set_xlabel(TOKENS_SEEN)
     return figure
 
 
-def draw_training_loss(axes: Axes, entries: Sequence[dict[str, Any]]) -> None:
+def draw_training_loss(axes: Axes, entries: Entries) -> None:
+    tokens, losses = millions(entries), column(entries, "loss")
     window = max(1, len(entries) // 50)
-    line = "o-" if len(entries) == 1 else "-"  # a line needs two points
-    axes.plot(millions(entries), column(entries, "loss"), color=LIGHT, linewidth=0.8, label="training, each step")
-    axes.plot(
-        millions(entries),
-        running_mean(column(entries, "loss"), column(entries, "target_tokens"), window),
-        line,
-        color=DARK,
-        label=f"training, running mean, window {window} (smoothed objective, with dropout)",
-    )
+    mean = running_mean(losses, column(entries, "target_tokens"), window)
+    name = f"training, running mean, window {window} (smoothed objective, with dropout)"
+    line = "o-" if len(entries) == 1 else "-"  # a single point makes no line
+    axes.plot(tokens, losses, color=LIGHT, linewidth=0.8, label="training, each step")
+    axes.plot(tokens, mean, line, color=DARK, label=name)
+
+
+def draw_bleu(axes: Axes, x: np.ndarray, bleu_entries: Entries, x_label: str = "") -> None:
+    draw_dots(axes, x, column(bleu_entries, "bleu"))
+    axes.set_ylim(bottom=0)
+    label(axes, "Validation BLEU, greedy search", x=x_label, y="BLEU")
+
+
+def draw_dots(axes: Axes, x: np.ndarray, y: np.ndarray, name: str | None = None) -> None:
+    axes.plot(x, y, "o-", color=ACCENT, markersize=4, label=name)
 
 
 def running_mean(values: np.ndarray, weights: np.ndarray, window: int) -> np.ndarray:
-    """At each place, the weighted mean of about `window` values around it.
+    """The weighted mean of about `window` values around each value.
 
-    The window is narrower at the beginning, where the loss falls so steeply that the mean would lie beside the curve.
+    The window is narrower at the beginning, where the loss falls so steeply that the mean would miss the curve.
     """
     sums, totals = (np.concatenate([[0.0], np.cumsum(x)]) for x in (values * weights, weights))
     at = np.arange(len(values))
@@ -128,57 +129,55 @@ def running_mean(values: np.ndarray, weights: np.ndarray, window: int) -> np.nda
     return (sums[end] - sums[start]) / (totals[end] - totals[start])
 
 
-def column(entries: Sequence[dict[str, Any]], name: str) -> np.ndarray:
+def column(entries: Entries, name: str) -> np.ndarray:
     return np.array([entry[name] for entry in entries], dtype=float)
 
 
-def millions(entries: Sequence[dict[str, Any]]) -> np.ndarray:
+def millions(entries: Entries) -> np.ndarray:
     """Real target tokens seen up to each entry, in millions."""
     return column(entries, "all_target_tokens") / 1e6
 
 
+def single_plot() -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    return figure, figure.subplots()
+
+
 @as_default_style
-def perplexity_figure(validation_entries: Sequence[dict[str, Any]]) -> Figure:
-    """Perplexity of the validation text a token, over millions of real target tokens: the log's `validation` entries.
+def perplexity_figure(validation_entries: Entries) -> Figure:
+    """Draw the validation perplexity per token over real target tokens, from the log's `validation` entries.
 
     Raises UserError if nothing is validated yet.
     """
     if not validation_entries:
         raise UserError("nothing is validated yet: there is no perplexity to draw")
-    figure = Figure(figsize=(8, 4.5), layout="constrained")
-    axes = figure.subplots()
-    axes.semilogy(
-        millions(validation_entries), column(validation_entries, "perplexity"), "o-", color=ACCENT, markersize=4
-    )
-    for which in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
-        which(StrMethodFormatter("{x:g}"))  # 20, not 2 x 10^1
-    label(axes, "Validation perplexity", x="target tokens seen, in millions", y="perplexity a token")
+    figure, axes = single_plot()
+    axes.set_yscale("log")
+    draw_dots(axes, millions(validation_entries), column(validation_entries, "perplexity"))
+    for set_formatter in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
+        set_formatter(StrMethodFormatter("{x:g}"))  # 20, not 2 x 10^1
+    label(axes, "Validation perplexity", x=TOKENS_SEEN, y="perplexity a token")
     return figure
 
 
 @as_default_style
-def bleu_figure(bleu_entries: Sequence[dict[str, Any]]) -> Figure:
-    """BLEU of greedy translations of the validation text, 0 to 100, over optimizer steps: the log's `bleu` entries.
+def bleu_figure(bleu_entries: Entries) -> Figure:
+    """Draw the BLEU of greedy translations of the validation text over optimizer steps, from the log's `bleu` entries.
 
     Raises UserError if nothing is translated yet.
     """
     if not bleu_entries:
         raise UserError("nothing is translated yet: there is no BLEU to draw")
-    figure = Figure(figsize=(8, 4.5), layout="constrained")
-    axes = figure.subplots()
-    axes.plot(column(bleu_entries, "step"), column(bleu_entries, "bleu"), "o-", color=ACCENT, markersize=4)
-    axes.set_ylim(bottom=0)
-    label(axes, "Validation BLEU, greedy search", x="optimizer step", y="BLEU")
+    figure, axes = single_plot()
+    draw_bleu(axes, column(bleu_entries, "step"), bleu_entries, "optimizer step")
     return figure
 
 
 @as_default_style
-def schedule_figure(
-    d_model: int, warmup: int, factor: float, steps: int, step_entries: Sequence[dict[str, Any]] = ()
-) -> Figure:
-    """The learning rate of each optimizer step (paper §5.3, equation 3), its largest value named.
+def schedule_figure(d_model: int, warmup: int, factor: float, steps: int, step_entries: Entries = ()) -> Figure:
+    """Draw the learning rate of each optimizer step (paper §5.3, equation 3), with its largest value as text.
 
-    Over it, if the log's `step` entries are given, the learning rates that the run took.
+    If the log's `step` entries are given, the learning rates that the run used are drawn behind the curve.
 
     Raises UserError if there is no step to draw.
     """
@@ -187,33 +186,16 @@ def schedule_figure(
     peak = min(warmup, steps)
     at = np.unique(np.append(np.linspace(1, steps, 1000).astype(int), peak))
     rates = [noam(int(step), d_model, warmup, factor) for step in at]
-    figure = Figure(figsize=(8, 4.5), layout="constrained")
-    axes = figure.subplots()
-    axes.plot(
-        at,
-        rates,
-        color=DARK,
-        label=f"equation 3: d_model = {d_model}, warmup = {warmup:,}, factor = {factor:g}",
-        zorder=3,
-    )
+    figure, axes = single_plot()
+    name = f"equation 3: d_model = {d_model}, warmup = {warmup:,}, factor = {factor:g}"
+    axes.plot(at, rates, color=DARK, label=name, zorder=3)
     if step_entries:
-        axes.plot(
-            column(step_entries, "step"),
-            column(step_entries, "learning_rate"),
-            color=ACCENT,
-            linewidth=6,
-            alpha=0.5,
-            solid_capstyle="butt",
-            label="the run's log",
-        )
+        logged = column(step_entries, "step"), column(step_entries, "learning_rate")
+        axes.plot(*logged, color=ACCENT, linewidth=6, alpha=0.5, solid_capstyle="butt", label="the run's log")
     highest = noam(peak, d_model, warmup, factor)
-    axes.annotate(
-        f"{'peak' if warmup <= steps else 'still rising'}: {highest:.3g} at step {peak:,}",
-        (peak, highest),
-        (0, 8),
-        textcoords="offset points",
-        ha="left" if peak < steps / 2 else "right",
-    )
+    text = f"{'peak' if warmup <= steps else 'still rising'}: {highest:.3g} at step {peak:,}"
+    side = "left" if peak < steps / 2 else "right"
+    axes.annotate(text, (peak, highest), (0, 8), textcoords="offset points", ha=side)
     axes.plot([peak], [highest], "o", color=DARK, zorder=3)
     axes.set_ylim(0, 1.15 * max([highest, *(entry["learning_rate"] for entry in step_entries)]))
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
@@ -223,7 +205,7 @@ def schedule_figure(
 
 
 def label(axes: Axes, title: str, x: str = "", y: str = "") -> None:
-    """The frame that the line plots share."""
+    """Set title, axis labels, grid and frame, alike for all line plots."""
     axes.set(title=title, xlabel=x, ylabel=y)
     axes.grid(color="0.9")
     axes.set_axisbelow(True)
@@ -235,36 +217,32 @@ def label(axes: Axes, title: str, x: str = "", y: str = "") -> None:
 
 @as_default_style
 def positions_figure(model: Transformer) -> Figure:
-    """The vectors that tell the model where a word stands (paper §3.5), sinusoidal or learned (Table 3, row E).
+    """Draw the vectors that encode positions (paper §3.5), sinusoidal or learned (Table 3, row E).
 
     Left:   position x channel of d_model; the values have no unit. Of sinusoids, the even channels (sines) come first,
-            then the odd ones (cosines): side by side as in the model, they would be a blur.
+            then the odd ones (cosines): in the model's order they alternate, and would blur.
     Right:  the dot product of each vector with the one in the middle, over their distance in positions.
 
-    Sinusoids serve encoder and decoder alike, so there is one row; learned tables differ, so there are two.
+    Encoder and decoder share the sinusoids, so there is one row; their learned tables differ, so there are two.
     """
     tables = position_tables(model)
     figure = Figure(figsize=(11, 4.2 * len(tables)), layout="constrained")
     for table, (map_axes, product_axes) in zip(tables, figure.subplots(len(tables), 2, squeeze=False)):
         vectors, middle = table.vectors, len(table.vectors) // 2
         largest = float(np.abs(vectors).max())
-        image = draw_map(map_axes, vectors[:, table.order], -largest, largest)
+        image = draw_matrix(map_axes, vectors[:, table.order], -largest, largest)
         ticks = np.unique(np.linspace(0, len(table.order), 5, dtype=int).clip(max=len(table.order) - 1))
         map_axes.set_xticks(ticks, table.order[ticks])
         map_axes.set(title=table.name, xlabel=table.channels, ylabel="position")
         figure.colorbar(image, ax=map_axes, label="value")
         product_axes.plot(np.arange(len(vectors)) - middle, vectors @ vectors[middle], color=DARK)
-        label(
-            product_axes,
-            f"Dot product with the vector of position {middle}",
-            x=f"distance from position {middle}",
-            y="dot product",
-        )
+        title, distance = f"Dot product with the vector of position {middle}", f"distance from position {middle}"
+        label(product_axes, title, x=distance, y="dot product")
     return figure
 
 
 class PositionTable(NamedTuple):
-    """vectors (positions, D); `order` (D,) is that in which the channels are drawn, `channels` says so."""
+    """vectors (positions, D); `order` (D,) in which the channels are drawn, and `channels`, its description."""
 
     name: str
     vectors: np.ndarray
@@ -273,24 +251,18 @@ class PositionTable(NamedTuple):
 
 
 def position_tables(model: Transformer) -> list[PositionTable]:
-    tables = []
-    order = np.arange(model.config.d_model)
+    order, tables = np.arange(model.config.d_model), []
     for name, layer in (("encoder", model.source_positions), ("decoder", model.target_positions)):
-        if not isinstance(layer, LearnedPositions):
-            return [
-                PositionTable(
-                    "Sinusoidal positions",
-                    sinusoids(0, SHOWN_POSITIONS, len(order)),
-                    np.concatenate([order[0::2], order[1::2]]),
-                    "channel: 0, 2, 4 ..., then 1, 3, 5 ...",
-                )
-            ]
-        vectors = np.asarray(layer.weight.data)
-        tables.append(PositionTable(f"Learned positions of the {name}", vectors, order, "channel"))
-    return tables
+        if isinstance(layer, LearnedPositions):
+            vectors = np.asarray(layer.weight.data)
+            tables.append(PositionTable(f"Learned positions of the {name}", vectors, order, "channel"))
+    if tables:
+        return tables
+    vectors, order = sinusoids(0, SHOWN_POSITIONS, len(order)), np.concatenate([order[0::2], order[1::2]])
+    return [PositionTable("Sinusoidal positions", vectors, order, "channel: 0, 2, 4 ..., then 1, 3, 5 ...")]
 
 
-def draw_map(axes: Axes, values: np.ndarray, lowest: float, highest: float) -> AxesImage:
+def draw_matrix(axes: Axes, values: np.ndarray, lowest: float, highest: float) -> AxesImage:
     """One cell for each value, row 0 on top."""
     return axes.imshow(values, COLOUR_MAP, aspect="auto", interpolation="none", vmin=lowest, vmax=highest)
 
@@ -298,12 +270,12 @@ def draw_map(axes: Axes, values: np.ndarray, lowest: float, highest: float) -> A
 # Attention ------------------------------------------------------------------------------------------------------------
 
 
-class Alignment(NamedTuple):
-    """Who looked where while a sentence was translated.
+class TranslationAttention(NamedTuple):
+    """Cross-attention while a sentence was translated.
 
-    source   pieces read, S of them, "</s>" included
-    target   pieces written, T of them, "</s>" included unless the translation was cut off at its greatest length
-    weights  cross-attention of each layer and head, (N, H, T, S); row t wrote piece t, and sums to 1
+    source   the S pieces of the source, "</s>" included
+    target   the T pieces written, "</s>" included unless the translation was cut off at its greatest length
+    weights  of each layer and head, (N, H, T, S); row t wrote piece t, and sums to 1
     text     the translation
     """
 
@@ -315,31 +287,31 @@ class Alignment(NamedTuple):
 
 @as_default_style
 def attention_figure(translator: Translator, sentence: str, beam: int = 4, alpha: float = 0.6) -> Figure:
-    """Where the decoder looks in the source while it writes the translation that the search finds (paper §3.2.3).
+    """Draw where the decoder looks in the source while it writes the best translation found (paper §3.2.3).
 
-    Left:   the mean over the heads of the last decoder layer; a row for each piece being written, which the decoder has
-            not seen yet, and a column for each piece of the source ("▁" begins a word). Rows sum to 1.
-    Right:  every head by itself, a row for each layer, the same axes in small.
+    Left:   the mean over the heads of the last decoder layer. A row is a piece being written, which the decoder has not
+            seen yet; a column is a piece of the source ("▁" begins a word). Rows sum to 1.
+    Right:  every head, smaller, with the same axes; the layers from top to bottom.
 
     All share one colour scale, from 0 to the largest weight of any head.
 
     Raises UserError if the sentence is empty.
     """
-    alignment = align(translator, sentence, beam, alpha)
-    N, H, T, S = alignment.weights.shape
+    attention = attention_of_translation(translator, sentence, beam, alpha)
+    N, H, T, S = attention.weights.shape
     width, height = max(3.5, 0.26 * S + 1.2), max(3.5, 0.26 * T + 1.0)  # inches, of the left part
     side = min(1.6, max(0.8, height / N))  # of a head
     figure = Figure(figsize=(width + side * H + 1.2, max(height, side * N) + 0.8), layout="constrained")
     halves = figure.add_gridspec(1, 2, width_ratios=[width, side * H + 1.2])
-    draw_mean(figure.add_subfigure(halves[0]).subplots(), alignment)
-    draw_heads(figure.add_subfigure(halves[1]), alignment.weights)
-    title = f"{' '.join(sentence.split())} → {alignment.text}"
+    draw_mean(figure.add_subfigure(halves[0]).subplots(), attention)
+    draw_heads(figure.add_subfigure(halves[1]), attention.weights)
+    title = f"{' '.join(sentence.split())} → {attention.text}"
     figure.suptitle(textwrap.fill(title, int(11 * figure.get_figwidth())), parse_math=False)
     return figure
 
 
-def align(translator: Translator, sentence: str, beam: int, alpha: float) -> Alignment:
-    """Translate, then run the model once over source and translation to see all attention weights."""
+def attention_of_translation(translator: Translator, sentence: str, beam: int, alpha: float) -> TranslationAttention:
+    """Translate, then run the model once on source and translation to collect all attention weights."""
     if not sentence.strip():
         raise UserError("the sentence is empty: there is nothing to translate")
     model, tokenizer = translator.model, translator.tokenizer
@@ -351,22 +323,22 @@ def align(translator: Translator, sentence: str, beam: int, alpha: float) -> Ali
     of_decoder = attention_weights(cache)[model.config.N :]  # self, cross, self, cross, ...
     weights = np.stack([np.asarray(cross[0]) for cross in of_decoder[1::2]])  # (N, H, T, S)
     source, target = tokenizer.pieces(source_ids[0]), tokenizer.pieces(written)
-    return Alignment(source, target, weights, tokenizer.decode([best.ids])[0])
+    return TranslationAttention(source, target, weights, tokenizer.decode([best.ids])[0])
 
 
-def draw_mean(axes: Axes, alignment: Alignment) -> None:
-    draw_map(axes, alignment.weights[-1].mean(axis=0), 0, alignment.weights.max())
-    axes.set_xticks(range(len(alignment.source)), alignment.source, rotation=90, parse_math=False)
-    axes.set_yticks(range(len(alignment.target)), alignment.target, parse_math=False)
-    axes.set(title=f"layer {len(alignment.weights)}, mean over heads", xlabel="source", ylabel="piece being written")
+def draw_mean(axes: Axes, attention: TranslationAttention) -> None:
+    draw_matrix(axes, attention.weights[-1].mean(axis=0), 0, attention.weights.max())
+    axes.set_xticks(range(len(attention.source)), attention.source, rotation=90, parse_math=False)
+    axes.set_yticks(range(len(attention.target)), attention.target, parse_math=False)
+    axes.set(title=f"layer {len(attention.weights)}, mean over heads", xlabel="source", ylabel="piece being written")
 
 
 def draw_heads(figure: SubFigure, weights: np.ndarray) -> None:
-    """Small multiples of weights (N, H, T, S), and the colour bar that holds for the left part too."""
+    """Draw every head of weights (N, H, T, S), and the colour bar for the whole figure."""
     N, H = weights.shape[:2]
     grid = figure.subplots(N, H, sharex=True, sharey=True, squeeze=False)
     for (layer, head), axes in np.ndenumerate(grid):
-        image = draw_map(axes, weights[layer, head], 0, weights.max())
+        image = draw_matrix(axes, weights[layer, head], 0, weights.max())
         axes.set(xticks=[], yticks=[])
         if layer == 0:
             axes.set_title(f"head {head + 1}", fontsize="medium")

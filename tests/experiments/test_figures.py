@@ -189,7 +189,7 @@ def test_attention_is_that_of_the_translation(translator):
     figure = figures.attention_figure(translator, SENTENCE, beam=3, alpha=0.5)
     mean_axes, *heads = [axes for axes in figure.axes if axes.get_label() != "<colorbar>"]
     assert len(heads) == N * H
-    alignment = figures.align(translator, SENTENCE, 3, 0.5)
+    alignment = figures.attention_of_translation(translator, SENTENCE, 3, 0.5)
     assert alignment.text == translator.translate([SENTENCE], beam=3, alpha=0.5)[0]
     assert " ".join(figure.get_suptitle().split()) == f"{SENTENCE} → {' '.join(alignment.text.split())}"
 
@@ -208,7 +208,7 @@ def test_attention_is_that_of_the_translation(translator):
 def test_rows_are_named_after_the_piece_they_write(translator, monkeypatch):
     ids = translator.tokenizer.encode(["der hund"])[0]
     monkeypatch.setattr(figures, "search", lambda *arguments: [[type("Found", (), {"ids": ids})]])
-    alignment = figures.align(translator, SENTENCE, 4, 0.6)
+    alignment = figures.attention_of_translation(translator, SENTENCE, 4, 0.6)
     assert alignment.target == translator.tokenizer.pieces([*ids, EOS])
     source = np.array([translator.tokenizer.encode([SENTENCE])[0] + [EOS]])
     _, cache = translator.model.forward(source, np.array([[BOS, *ids]]))
@@ -221,7 +221,7 @@ def test_a_translation_that_does_not_end_has_no_end_symbol(translator):
     model = make_model(positions="learned", max_positions=21)
     model.unembedding.weight.data[EOS] = 0
     model.decoder.layers[-1].feed_forward.norm.beta.data[:] = 10 * model.unembedding.weight.data[7]
-    alignment = figures.align(Translator(model, translator.tokenizer), SENTENCE, 1, 0.6)
+    alignment = figures.attention_of_translation(Translator(model, translator.tokenizer), SENTENCE, 1, 0.6)
     assert alignment.target == translator.tokenizer.pieces([7] * 21)
     assert alignment.weights.shape[2] == 21
 
