@@ -1,4 +1,4 @@
-"""Whatever a user does wrong ends in one line that says what, exit code 2, and nothing lost."""
+"""A mistake of the user ends with one line that says what is wrong, with exit code 2, and nothing is lost."""
 
 import io
 import os

@@ -56,17 +56,17 @@ def test_train_leaves_a_whole_run_and_says_where(cli, small_settings, trained, t
 
 def test_resume_takes_allowed_changes(cli, own_run):
     code, _, said = cli("train", "--resume", own_run.path, "--set", "steps=14", "--minutes", "5", "--threads", "1")
-    assert code == 0 and "going on after step 12" in said
+    assert code == 0 and "resumed after step 12" in said
     assert len(own_run.read_log("step")) == 14
     assert configs.load(own_run.config_file).training.minutes == 5
     assert configs.load(own_run.config_file).training.threads == 1
 
 
-def test_resume_says_what_it_passed_over(cli, own_run):
+def test_resume_says_what_it_skipped(cli, own_run):
     own_run.checkpoints.of_step(12).write_bytes(b"damaged")
     code, _, said = cli("train", "--resume", own_run.path)
     assert code == 0
-    assert "passed over" in said and "step_00000012" in said and "going on after step 9" in said
+    assert "skipped" in said and "step_00000012" in said and "resumed after step 9" in said
 
 
 def test_files_named_one_by_one_with_windows_line_ends(cli, corpus, small_settings, tmp_path):

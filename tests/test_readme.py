@@ -1,4 +1,4 @@
-"""What the README shows works as it stands there."""
+"""The example, the commands and the links of the README work, and the package has the names that it promises."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""Everything works from an installed package, far from the checkout."""
+"""The installed package works without the clone."""
 
 import os
 import shutil

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from scratchformer import config as configs
-from scratchformer.commands.configuration import changed, following_data
+from scratchformer.commands.configuration import adapt_to_data, with_options
 from scratchformer.commands.options import Commands, add_command, add_machine, add_settings
 from scratchformer.commands.terminal import tell
 from scratchformer.errors import UserError
@@ -33,7 +33,7 @@ def add(commands: Commands) -> None:
         type=Path,
         required=True,
         metavar="DIR",
-        help="directory of the runs and of the tables; after a stop the same command goes on there",
+        help="directory of the runs and of the tables; the same command continues there after a stop",
     )
     parser.add_argument(
         "--jobs",
@@ -58,7 +58,7 @@ def ablate(args: argparse.Namespace) -> int:
     args.threads = max(1, cores // jobs)
 
     def trial(row: str, seed: int) -> ablation.Trial:
-        config, _ = following_data(changed(task.config(row, seed), args), args)
+        config, _ = adapt_to_data(with_options(task.config(row, seed), args), args)
         return ablation.Trial(row, seed, config, args.out)
 
     def tabulate() -> None:
@@ -78,7 +78,7 @@ def ablate(args: argparse.Namespace) -> int:
         failures = ablation.run_trials(requested, jobs, tell)
     except KeyboardInterrupt:
         tabulate()
-        tell("the same command goes on")
+        tell("the same command continues")
         raise
     tabulate()
     return 1 if failures else 0

@@ -3,7 +3,7 @@
 import argparse
 
 from scratchformer import config as configs
-from scratchformer.commands.configuration import changed, named_config, require_processes
+from scratchformer.commands.configuration import load_config, require_processes, with_options
 from scratchformer.commands.options import Commands, add_command, add_settings
 
 
@@ -25,7 +25,7 @@ def add(commands: Commands) -> None:
 def show_config(args: argparse.Namespace) -> None:
     from scratchformer.experiments import sizes
 
-    config = changed(named_config(args.preset), args)
+    config = with_options(load_config(args.preset), args)
     require_processes(args.nproc, config)
     print(configs.to_toml(config))
     print("\n".join(f"# {line}" for line in [*sizes.summary(config), *sizes.step_summary(config, args.nproc)]))

@@ -12,12 +12,12 @@ PATHS = ["data.directory", "data.train_source", "data.train_target", "data.val_s
 """Settings that name files. They are stored as absolute paths, so that a run can be resumed from anywhere."""
 
 
-def named_config(name: str) -> Config:
+def load_config(name: str) -> Config:
     """A preset, or a TOML file if the name looks like one."""
     return configs.load(Path(name)) if name.endswith(".toml") else configs.preset(name)
 
 
-def changed(config: Config, args: argparse.Namespace) -> Config:
+def with_options(config: Config, args: argparse.Namespace) -> Config:
     """The configuration with the changes that --set and the options for single settings ask for."""
     settings = dict(configs.parse_setting(text) for text in args.settings)
     options = {
@@ -38,7 +38,7 @@ def changed(config: Config, args: argparse.Namespace) -> Config:
     return configs.with_settings(config, {key: os.path.abspath(path) for key, path in named.items()})
 
 
-def following_data(config: Config, args: argparse.Namespace) -> tuple[Config, str]:
+def adapt_to_data(config: Config, args: argparse.Namespace) -> tuple[Config, str]:
     """The configuration with the settings that its prepared text requires, and a line that says what this changes.
 
     Settings that --set names stay as they are.

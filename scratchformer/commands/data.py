@@ -52,7 +52,7 @@ def add(commands: Commands) -> None:
         type=Path,
         required=True,
         metavar="DIR",
-        help="where to write; after a stop the same command goes on there",
+        help="where to write; the same command continues there after a stop",
     )
     parser.add_argument("--mirror", metavar="URL", help="download from here: replaces scheme and host of every address")
     for side in ("source", "target"):

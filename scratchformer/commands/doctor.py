@@ -7,7 +7,7 @@ import textwrap
 from pathlib import Path
 
 from scratchformer import config as configs
-from scratchformer.commands.configuration import changed, following_data, named_config
+from scratchformer.commands.configuration import adapt_to_data, load_config, with_options
 from scratchformer.commands.options import Commands, add_command, add_data, add_settings
 from scratchformer.errors import UserError
 
@@ -46,11 +46,11 @@ def doctor(args: argparse.Namespace) -> int:
         run.require()
     elif os.sep in args.preset and not args.preset.endswith(".toml"):
         raise UserError(f"{args.preset}: neither a run's directory nor a preset nor a TOML file")
-    config = changed(configs.load(run.config_file) if run else named_config(args.preset), args)
+    config = with_options(configs.load(run.config_file) if run else load_config(args.preset), args)
     if run:
         configs.require_same(configs.load(run.config_file), config, run.config_file)
     else:
-        config, _ = following_data(config, args)
+        config, _ = adapt_to_data(config, args)
     findings = []
     for finding in examine(config, run, args.code):
         findings.append(finding)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from scratchformer import config as configs
 from scratchformer.commands.options import Commands, add_command, add_run, add_scores, add_search
 from scratchformer.commands.terminal import tell
-from scratchformer.commands.translate import search_options, trained_translator
+from scratchformer.commands.translate import load_translator, search_options
 from scratchformer.errors import UserError
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def evaluate(args: argparse.Namespace) -> None:
     sources, references = evaluation.read_parallel(*files)
     runs = [(args.path, args.checkpoint)] + ([(args.against, args.against_checkpoint)] if args.against else [])
     with evaluation.open_output(args.output, files) as write:
-        systems = [trained_system(args, *each) for each in runs]
+        systems = [load_system(args, *each) for each in runs]
         translations = [systems[0].translate(sources)]
         write(translations[0])
         translations += [system.translate(sources) for system in systems[1:]]
@@ -83,12 +83,12 @@ def evaluate(args: argparse.Namespace) -> None:
         for system, lines in zip(systems, translations)
     ]
     for result in results:
-        keep_scores(result.system.run, result.as_record())
+        record_scores(result.system.run, result.as_record())
     comparisons = evaluation.compare(translations[0], translations[1], references) if args.against else []
     print_scores(args.json, results, comparisons, [system.name for system in systems])
 
 
-def trained_system(args: argparse.Namespace, path: Path, checkpoint: str | None) -> System:
+def load_system(args: argparse.Namespace, path: Path, checkpoint: str | None) -> System:
     """The model of a run with its checkpoint and its search options."""
     from scratchformer.experiments.evaluation import System
     from scratchformer.training.checkpoints import step_of
@@ -97,16 +97,16 @@ def trained_system(args: argparse.Namespace, path: Path, checkpoint: str | None)
     run = RunDirectory(path)
     run.require()
     file, options = checkpoint_file(run.checkpoints, checkpoint), search_options(args, path)
-    translator = trained_translator(args, path, file)  # before `step_of`, which needs a sound file
+    translator = load_translator(args, path, file)  # before `step_of`, which needs a sound file
     return System(run, file, step_of(file), translator, **options)
 
 
-def keep_scores(run: RunDirectory, scores: dict[str, Any]) -> None:
+def record_scores(run: RunDirectory, scores: dict[str, Any]) -> None:
     """Append the scores to those of the run, or say why not: a run that is read-only can be evaluated all the same."""
     try:
         run.record_evaluation(scores)
     except UserError as error:
-        tell(f"scores not kept: {error}")
+        tell(f"scores not recorded: {error}")
 
 
 def score(args: argparse.Namespace) -> None:

@@ -3,7 +3,7 @@
 import argparse
 import json
 
-from scratchformer.commands.configuration import changed, following_data, named_config, require_processes
+from scratchformer.commands.configuration import adapt_to_data, load_config, require_processes, with_options
 from scratchformer.commands.options import Commands, add_command, add_data, add_machine, add_settings
 from scratchformer.commands.terminal import tell
 
@@ -37,7 +37,7 @@ def plan(args: argparse.Namespace) -> int:
     from scratchformer.backends.cpu import keep_freed_memory
     from scratchformer.experiments import plan as planning
 
-    config, _ = following_data(changed(named_config(args.preset), args), args)
+    config, _ = adapt_to_data(with_options(load_config(args.preset), args), args)
     require_processes(args.nproc, config)
     keep_freed_memory()
     made = planning.make(args.preset, config, config.data.names_text, args.nproc, args.seconds, tell)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scratchformer import config as configs
-from scratchformer.commands.configuration import PATHS, changed, following_data, named_config, require_processes
+from scratchformer.commands.configuration import PATHS, adapt_to_data, load_config, require_processes, with_options
 from scratchformer.commands.options import Commands, add_command, add_data, add_machine, add_settings
 from scratchformer.commands.terminal import SilencedWhenUnread, tell
 from scratchformer.config import Config
@@ -88,9 +88,9 @@ def requested_run(args: argparse.Namespace) -> tuple[RunDirectory, Config]:
         config = configs.with_settings(configs.load(run.config_file), {"training.minutes": 0.0})  # of the last time
     else:
         name = "tiny" if args.preset is None else args.preset
-        run, config = RunDirectory(args.out or Path("runs") / Path(name).stem), named_config(name)
-        require_text(name, changed(config, args))
-    return run, changed(config, args)
+        run, config = RunDirectory(args.out or Path("runs") / Path(name).stem), load_config(name)
+        require_text(name, with_options(config, args))
+    return run, with_options(config, args)
 
 
 def require_text(preset: str, config: Config) -> None:
@@ -135,12 +135,12 @@ def train_as_one(args: argparse.Namespace, run: RunDirectory, config: Config, ra
     if args.resume:
         trainer, complaints = loop.resume(run, config, ranks)
         for complaint in complaints:
-            say(f"passed over {complaint}")
-        say(f"{run.path}: going on after step {trainer.progress.step}")
+            say(f"skipped {complaint}")
+        say(f"{run.path}: resumed after step {trainer.progress.step}")
     else:
-        config, followed = following_data(config, args)
-        if followed:
-            say(followed)
+        config, message = adapt_to_data(config, args)
+        if message:
+            say(message)
         trainer = loop.begin(run, config, ranks)
     say(f"{run.path}: {trainer.summary()}")
     reason = loop.train(trainer)

@@ -40,7 +40,7 @@ def add(commands: Commands) -> None:
 
 
 def translate(args: argparse.Namespace) -> None:
-    translator = trained_translator(args, args.path, args.checkpoint)
+    translator = load_translator(args, args.path, args.checkpoint)
     options = search_options(args, args.path)
     if not 1 <= args.nbest <= options["beam"]:
         raise UserError(f"--nbest {args.nbest} must lie between 1 and the beam, {options['beam']}")
@@ -82,7 +82,7 @@ def search_options(args: argparse.Namespace, path: Path) -> dict[str, Any]:
     return {"beam": decoding.beam, "alpha": decoding.alpha}
 
 
-def trained_translator(args: argparse.Namespace, path: Path, checkpoint: str | Path | None) -> Translator:
+def load_translator(args: argparse.Namespace, path: Path, checkpoint: str | Path | None) -> Translator:
     """The model of a run, on the device, or on as many cores, as the options ask for."""
     from scratchformer.backends.cpu import keep_freed_memory
     from scratchformer.backends.device import open_device

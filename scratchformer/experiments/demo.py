@@ -31,7 +31,7 @@ def run_demo(out: Path) -> bool:
         print(f"{out} holds a run already: going on with it.\n")
         trainer, complaints = loop.resume(run, configs.TINY)  # refuses the run of another model
         for complaint in complaints:
-            print(f"passed over {complaint}")
+            print(f"skipped {complaint}")
     else:
         trainer = loop.begin(run, configs.TINY)
     print(f"Training a Transformer made of NumPy arrays: {trainer.summary()}.", flush=True)

@@ -117,7 +117,7 @@ def test_a_run_that_cannot_be_written_is_evaluated(cli, own_run, named):
     own_run.evaluations_file.mkdir()
     code, printed, said = cli("evaluate", own_run.path, *named, "--beam", 1)
     assert code == 0 and printed.startswith("BLEU ")
-    assert said.startswith("scores not kept: ") and said.count("\n") == 1
+    assert said.startswith("scores not recorded: ") and said.count("\n") == 1
 
 
 def test_two_runs(cli, own_run, named, tmp_path):
