@@ -49,10 +49,9 @@ def gradients(config: ModelConfig) -> CodeProbe:
         by_component.setdefault(renamed.get(case.layer, case.layer), []).append(case)
     return CodeProbe(
         "gradients",
-        "backward is the derivative of forward: it agrees with finite differences to 6 digits, with and without "
-        "dropout",
+        "backward is the derivative of forward: it agrees with finite differences to 6 digits, with or without dropout",
         "backward lacks a term or a factor; a gradient is overwritten instead of added to (`E[ids] += g` loses "
-        "repeated words); backward uses the mask or cache of another call. `scratchformer gradcheck` shows every number",
+        "repeated words); backward uses the mask or cache of another call; `scratchformer gradcheck` shows all numbers",
         [(component, partial(check_gradients, cases)) for component, cases in by_component.items()],
     )
 
@@ -72,10 +71,10 @@ def check_gradients(cases: list[GradientCase]) -> str:
             unused = entry.name.endswith("weight") and entry.analytic == entry.numeric == 0
             expect(not unused, f"{case.description}: the output does not depend on {entry.name}")
         largest = max(largest, report.worst.error)
-    return f"({largest:.0e})"
+    return f"(error {largest:.0e})"
 
 
-# The layer contract ---------------------------------------------------------------------------------------------------------
+# The layer contract ---------------------------------------------------------------------------------------------------
 
 
 def contract() -> CodeProbe:

@@ -49,12 +49,12 @@ COMPONENTS: dict[str, Component] = {
         "nn/transformer.py",
         ("Embedding", "Unembedding", "PositionalEncoding", "LearnedPositions", "Encoder", "Decoder", "cross_entropy"),
     ),
-    "decoding step": Component("nn/transformer.py", ("Transformer",)),
+    "decoding step": Component("decoding/incremental.py", ("Transformer",)),
     "Adam": Component("nn/optim.py", ("Transformer",)),
     "noam": Component("nn/optim.py"),
     "batches": Component("text/batches.py"),
-    "validation_loss": Component("training/loop.py", ("Transformer", "batches")),
-    "Trainer.step": Component("training/loop.py", ("Transformer", "Adam", "noam", "batches")),
+    "validation_loss": Component("training/validation.py", ("Transformer", "batches")),
+    "Trainer.step": Component("training/trainer.py", ("Transformer", "Adam", "noam", "batches")),
     "beam search": Component("decoding/search.py", ("decoding step", "Trainer.step")),
 }
 """Each component comes after its parts. An operation of `nn/ops.py` counts as part of the layer that calls it. Adam has

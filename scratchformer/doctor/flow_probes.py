@@ -1,7 +1,7 @@
-"""Probes of what flows where, for `scratchformer doctor`: who sees whom in a batch, and what must make no difference.
+"""Probes of information flow for `scratchformer doctor`: which outputs depend on which inputs.
 
-A backward that is exact says nothing about this: a model whose future leaks has the right gradients of the wrong model.
-So change one position at a time and look which outputs change.
+The gradient check cannot find such faults: a model that sees future tokens has exact gradients, but of the wrong
+function. So these probes change one position at a time and look at which outputs change.
 """
 
 from __future__ import annotations
@@ -13,72 +13,73 @@ from typing import Any, Callable
 import numpy as np
 
 from scratchformer.config import ModelConfig
-from scratchformer.doctor.findings import ROUNDING, CodeProbe, Complaints, differs
-from scratchformer.doctor.specimens import SOURCE, TARGET, random, shifted, with_random_vectors
+from scratchformer.doctor.findings import ROUNDING, CheckFailed, CodeProbe, expect, expect_close
+from scratchformer.doctor.fixtures import SOURCE, TARGET, random, shifted, with_random_vectors
 from scratchformer.nn import gradient_cases
 from scratchformer.nn.attention import Mask, ScaledDotProductAttention
 from scratchformer.nn.gradient_cases import FLOAT64, B, D, F, S, T, V, lengths
 from scratchformer.nn.layers import FeedForward, LayerNorm, Linear, PositionalEncoding
-from scratchformer.nn.loss import cross_entropy
+from scratchformer.nn.loss import cross_entropy, forward_loss, loss_backward
 from scratchformer.nn.ops import PAD
 from scratchformer.nn.parameter import Array
 from scratchformer.nn.transformer import Decoder, DecoderLayer, Encoder, EncoderLayer, Transformer
 
 
 def probes(config: ModelConfig) -> list[CodeProbe]:
-    """`config` is of a small model: it is built many times."""
+    """`config` should be of a small model, since it is built many times."""
     return [dependence(config), padding(config)]
 
 
-# What depends on what -------------------------------------------------------------------------------------------------
+# Dependence -----------------------------------------------------------------------------------------------------------
 
 
 def dependence(config: ModelConfig) -> CodeProbe:
     position_wise = np.eye(T, dtype=bool)
     causal, padded = np.tri(T, dtype=bool), np.arange(S) < lengths(S)[:, None, None]  # (T, T), (B, 1, S)
     itself, empty = np.eye(S, dtype=bool), (lengths(S) == 0)[:, None, None]
+    functions: list[tuple[str, Callable[[], Callable], np.ndarray]] = [
+        ("Linear", lambda: Linear(D, D, random(), FLOAT64).forward, position_wise),
+        ("LayerNorm", lambda: LayerNorm(D, FLOAT64).forward, position_wise),
+        ("FeedForward", lambda: FeedForward(D, F, random(), FLOAT64).forward, position_wise),
+        ("PositionalEncoding", lambda: PositionalEncoding().forward, position_wise),
+        ("ScaledDotProductAttention", lambda: attention(Mask()), np.ones((T, S), bool)),
+        ("ScaledDotProductAttention", lambda: attention(Mask(lengths(S))), padded),
+        ("ScaledDotProductAttention", lambda: attention(Mask(causal=True)), causal),
+        ("SelfAttention", lambda: self_attention(Mask(lengths(S))), padded | itself & ~empty),
+        ("SelfAttention", lambda: self_attention(Mask(causal=True)), causal),
+        ("CrossAttention", lambda: cross_attention_from_memory, padded),
+        ("CrossAttention", lambda: cross_attention_from_x, position_wise),
+        ("EncoderLayer", lambda: encoder(EncoderLayer(config, random(), FLOAT64)), padded | itself),
+        ("DecoderLayer", lambda: decoder_from_x(DecoderLayer(config, random(), FLOAT64)), causal),
+        ("DecoderLayer", lambda: decoder_from_memory(DecoderLayer(config, random(), FLOAT64)), padded),
+        ("Encoder", lambda: encoder(Encoder(config, random(), FLOAT64)), padded | itself),
+        ("Decoder", lambda: decoder_from_x(Decoder(config, random(), FLOAT64)), causal),
+        ("Decoder", lambda: decoder_from_memory(Decoder(config, random(), FLOAT64)), padded),
+    ]
     return CodeProbe(
-        "what depends on what",
-        "an output depends on each position it may see and on no other: not on later target tokens, on padding, or on "
-        "another sentence of the batch",
-        "a future that leaks: no causal mask, one that is added after the softmax or shifted by one, cross-attention "
-        "fed with the wrong side; a dead source: memory that never reaches the decoder; a padding mask over rows "
-        "instead of columns; statistics over the batch",
-        [
-            (place, partial(depends_as_it_should, make, expected))
-            for place, make, expected in [
-                ("Linear", lambda: Linear(D, D, random(), FLOAT64).forward, position_wise),
-                ("LayerNorm", lambda: LayerNorm(D, FLOAT64).forward, position_wise),
-                ("FeedForward", lambda: FeedForward(D, F, random(), FLOAT64).forward, position_wise),
-                ("PositionalEncoding", lambda: PositionalEncoding().forward, position_wise),
-                ("ScaledDotProductAttention", lambda: keys_and_values_to_heads(Mask()), np.ones((T, S), bool)),
-                ("ScaledDotProductAttention", lambda: keys_and_values_to_heads(Mask(lengths(S))), padded),
-                ("ScaledDotProductAttention", lambda: keys_and_values_to_heads(Mask(causal=True)), causal),
-                ("SelfAttention", lambda: self_attention_with(Mask(lengths(S))), padded | itself & ~empty),
-                ("SelfAttention", lambda: self_attention_with(Mask(causal=True)), causal),
-                ("CrossAttention", lambda: cross_attention_from_memory, padded),
-                ("CrossAttention", lambda: cross_attention_from_x, position_wise),
-                ("EncoderLayer", lambda: encoder(EncoderLayer(config, random(), FLOAT64)), padded | itself),
-                ("DecoderLayer", lambda: decoder_from_x(DecoderLayer(config, random(), FLOAT64)), causal),
-                ("DecoderLayer", lambda: decoder_from_memory(DecoderLayer(config, random(), FLOAT64)), padded),
-                ("Encoder", lambda: encoder(Encoder(config, random(), FLOAT64)), padded | itself),
-                ("Decoder", lambda: decoder_from_x(Decoder(config, random(), FLOAT64)), causal),
-                ("Decoder", lambda: decoder_from_memory(Decoder(config, random(), FLOAT64)), padded),
-            ]
-        ]
-        + [("Transformer", partial(tokens_matter, config)), ("Transformer", partial(order_matters, config))],
+        "dependence on positions",
+        "an output depends on each position it may attend to and on no other: not on later target tokens, on padding "
+        "or on other sentences of the batch",
+        "the decoder sees future tokens: the causal mask is missing, shifted by one or added after the softmax, or "
+        "cross-attention has its inputs exchanged; the source is ignored: memory does not reach the decoder; the "
+        "padding mask covers rows instead of columns; statistics are taken over the batch",
+        [(name, partial(check_dependence, make, allowed)) for name, make, allowed in functions]
+        + [
+            ("Transformer", partial(check_token_dependence, config)),
+            ("Transformer", partial(check_word_order, config)),
+        ],
     )
 
 
-def depends_as_it_should(make: Callable[[], Any], may: np.ndarray) -> Complaints:
-    """make() -> function (B, S, D) -> (B, T, ...) or (y, cache); may (T, S) or (B, T or 1, S), True = depends."""
-    function, n_positions = make(), may.shape[-1]
+def check_dependence(make: Callable[[], Callable], allowed: np.ndarray) -> None:
+    """make() -> function (B, S, D) -> (B, T, ...) or (y, cache); allowed (T, S) or (B, T or 1, S), True = depends."""
+    function, n_positions = make(), allowed.shape[-1]
     found = dependence_of(function, random().normal(size=(B, n_positions, D)))
-    yield unlike(found, np.broadcast_to(may, (B, found.shape[1], n_positions)))
+    expect_dependence(found, np.broadcast_to(allowed, (B, found.shape[1], n_positions)))
 
 
 def dependence_of(function: Callable[[np.ndarray], Any], x: np.ndarray) -> np.ndarray:
-    """Which output changes if an input does? x (B, S, ...) -> bool (B, T, B, S)"""
+    """Which outputs change when one input position changes? x (B, S, ...) -> bool (B, T, B, S)"""
 
     def output(x: np.ndarray) -> np.ndarray:
         y = function(x)
@@ -88,41 +89,37 @@ def dependence_of(function: Callable[[np.ndarray], Any], x: np.ndarray) -> np.nd
     depends = np.zeros((*y.shape[:2], *x.shape[:2]), bool)
     for b, s in np.ndindex(x.shape[:2]):
         changed = x.copy()
-        changed[b, s] = changed_id(int(x[b, s])) if x.dtype.kind == "i" else 1 - 2 * x[b, s]
+        changed[b, s] = another_id(int(x[b, s])) if x.dtype.kind == "i" else 1 - 2 * x[b, s]
         moved = np.abs(output(changed) - y) > ROUNDING
         depends[:, :, b, s] = moved.reshape(*y.shape[:2], -1).any(axis=-1)
     return depends
 
 
-def changed_id(token: int) -> int:
+def another_id(token: int) -> int:
     """Another word; padding stays padding."""
     return token if token == PAD else token % (V - 1) + 1
 
 
-def unlike(found: np.ndarray, may: np.ndarray) -> str:
-    """Where dependence (B, T, B, S) is not what it may be (B, T, S) within each sentence, in words; "" if nowhere."""
-    n_sentences, _, n_positions = may.shape
+def expect_dependence(found: np.ndarray, allowed: np.ndarray, what: str = "") -> None:
+    """Raise CheckFailed unless dependence (B, T, B, S) is as allowed (B, T, S), which is within each sentence."""
+    n_sentences = len(allowed)
     expected = np.zeros_like(found)
-    expected[np.arange(n_sentences), :, np.arange(n_sentences)] = may
+    expected[np.arange(n_sentences), :, np.arange(n_sentences)] = allowed
     for b, t, other, s in np.argwhere(found & ~expected):
-        if other != b:
-            return "a sentence depends on the others of its batch"
-        if not may[b, :, s].any():
-            return f"output {t} depends on position {s}, which is padding"
-        later = ", a later one: the future leaks" if s > t else ""
-        return f"output {t} depends on position {s}{later}"
-    for b, t, _, s in np.argwhere(expected & ~found):
-        return f"output {t} does not depend on position {s}"
-    return ""
+        expect(other == b, f"{what}a sentence depends on other sentences of its batch")
+        expect(allowed[b, :, s].any(), f"{what}output {t} depends on position {s}, which is padding")
+        raise CheckFailed(f"{what}output {t} depends on {'the later ' if s > t else ''}position {s}")
+    for _, t, _, s in np.argwhere(expected & ~found):
+        raise CheckFailed(f"{what}output {t} does not depend on position {s}")
 
 
-def keys_and_values_to_heads(mask: Mask) -> Callable:
-    """x (B, S, D), which serves as keys and values of one head -> y (B, T, 1, D)"""
+def attention(mask: Mask) -> Callable:
+    """One head whose keys and values are x: x (B, S, D) -> y (B, T, 1, D)"""
     q = random().normal(size=(B, T, 1, D))
     return lambda x: ScaledDotProductAttention().forward(q, x[:, :, None], x[:, :, None], mask)
 
 
-def self_attention_with(mask: Mask) -> Callable:
+def self_attention(mask: Mask) -> Callable:
     layer = gradient_cases.self_attention(random(), 0.0)
     return lambda x: layer.forward(x, mask)
 
@@ -151,33 +148,25 @@ def decoder_from_memory(layer: DecoderLayer | Decoder) -> Callable:
     return lambda memory: layer.forward(x, memory, memory_mask=Mask(lengths(S)))
 
 
-def tokens_matter(config: ModelConfig) -> Complaints:
+def check_token_dependence(config: ModelConfig) -> None:
     model = with_random_vectors(Transformer(config, dtype=FLOAT64))
     found = dependence_of(lambda target: model.forward(SOURCE, target), TARGET)
-    yield prefixed("from target to logits: ", unlike(found, np.broadcast_to(np.tri(T, dtype=bool), (B, T, T))))
+    expect_dependence(found, np.broadcast_to(np.tri(T, dtype=bool), (B, T, T)), "from target to logits: ")
     found = dependence_of(lambda source: model.forward(source, TARGET), SOURCE)
-    yield prefixed("from source to logits: ", unlike(found, np.broadcast_to((SOURCE != PAD)[:, None], (B, T, S))))
+    expect_dependence(found, np.broadcast_to((SOURCE != PAD)[:, None], (B, T, S)), "from source to logits: ")
 
 
-def prefixed(prefix: str, complaint: str) -> str:
-    return complaint and prefix + complaint
-
-
-def order_matters(config: ModelConfig) -> Complaints:
-    """With one layer: in a second one, the causal mask alone would tell the order of the target."""
+def check_word_order(config: ModelConfig) -> None:
+    """Use one layer only: from the second layer on, the causal mask alone is enough to tell the order of the target."""
     model = with_random_vectors(Transformer(replace(config, N=1), dtype=FLOAT64))
     logits = model.forward(SOURCE, TARGET)[0]
     for side, source, target in [("source", swapped(SOURCE), TARGET), ("target", SOURCE, swapped(TARGET))]:
-        moved = np.abs(model.forward(source, target)[0] - logits)[:, 2:]
-        yield (
-            ""
-            if (moved.max(axis=(1, 2)) > ROUNDING).all()
-            else (f"the order of the {side}'s words makes no difference")
-        )
+        change = np.abs(model.forward(source, target)[0] - logits)[:, 2:].max(axis=(1, 2))
+        expect((change > ROUNDING).all(), f"the order of the {side}'s words makes no difference")
 
 
 def swapped(ids: np.ndarray) -> np.ndarray:
-    """The first two words of each sentence exchanged."""
+    """Swap the first two words of each sentence."""
     return np.concatenate([ids[:, 1::-1], ids[:, 2:]], axis=1)
 
 
@@ -185,66 +174,64 @@ def swapped(ids: np.ndarray) -> np.ndarray:
 
 
 def padding(config: ModelConfig) -> CodeProbe:
+    checks = (check_extra_padding, check_sentence_alone, check_empty_source, check_losses_agree)
     return CodeProbe(
         "padding and batch",
-        "more padding, other sentences in the batch, a source without a word: logits, loss, number of tokens and "
-        "gradient stay the same, and finite",
-        "a mask that misses a place; a loss averaged over padding; positions counted from the right; a softmax over "
-        "nothing, which is 0/0",
-        [
-            ("Transformer", partial(check, config))
-            for check in (padding_changes_nothing, batch_changes_nothing, empty_source_is_harmless, losses_agree)
-        ],
+        "more padding and other sentences in the batch do not change logits, loss, number of tokens or gradient; a "
+        "source of padding only gives finite numbers",
+        "a place without the padding mask; a loss averaged over padding; positions counted from the right; a softmax "
+        "over no keys, which is 0/0",
+        [("Transformer", partial(check, config)) for check in checks],
     )
-
-
-def padded_to(ids: np.ndarray, width: int) -> np.ndarray:
-    return np.pad(ids, ((0, 0), (0, width - ids.shape[1])))
 
 
 def loss_and_gradient(
     model: Transformer, source: np.ndarray, target_in: np.ndarray, target_out: np.ndarray
 ) -> tuple[float, int, np.ndarray]:
     model.zero_grad()
-    loss, n_tokens = model.loss_backward(source, target_in, target_out, 0.1)
+    loss, n_tokens = loss_backward(model, source, target_in, target_out, 0.1)
     return loss, n_tokens, model.store.grad.copy()
 
 
-def padding_changes_nothing(config: ModelConfig) -> Complaints:
+def check_extra_padding(config: ModelConfig) -> None:
+    def pad(ids: np.ndarray, n_columns: int) -> np.ndarray:
+        return np.pad(ids, ((0, 0), (0, n_columns)))
+
     model = with_random_vectors(Transformer(config, dtype=FLOAT64))
     logits = model.forward(SOURCE, TARGET)[0]
     loss, n_tokens, gradient = loss_and_gradient(model, SOURCE, TARGET, shifted(TARGET))
-    for what, source, width in [("source", padded_to(SOURCE, S + 2), T), ("target", SOURCE, T + 2)]:
-        target_in, target_out = padded_to(TARGET, width), padded_to(shifted(TARGET), width)
-        more = f"with two more columns of padding in the {what}"
-        yield differs(f"logits {more}", model.forward(source, target_in)[0][:, :T], logits)
-        found = loss_and_gradient(model, source, target_in, target_out)
-        yield "" if found[1] == n_tokens else f"{found[1]} tokens counted {more}, {n_tokens} without"
-        yield differs(f"loss {more}", found[0], loss)
-        yield differs(f"gradient {more}", found[2], gradient)
+    for side, in_source, in_target in [("source", 2, 0), ("target", 0, 2)]:
+        source, target_in, target_out = pad(SOURCE, in_source), pad(TARGET, in_target), pad(shifted(TARGET), in_target)
+        padded = f"with two more columns of padding in the {side}"
+        expect_close(f"logits {padded}", model.forward(source, target_in)[0][:, :T], logits)
+        new_loss, new_n_tokens, new_gradient = loss_and_gradient(model, source, target_in, target_out)
+        expect(new_n_tokens == n_tokens, f"{new_n_tokens} tokens counted {padded}, {n_tokens} without")
+        expect_close(f"loss {padded}", new_loss, loss)
+        expect_close(f"gradient {padded}", new_gradient, gradient)
 
 
-def batch_changes_nothing(config: ModelConfig) -> Complaints:
+def check_sentence_alone(config: ModelConfig) -> None:
     model = with_random_vectors(Transformer(config, dtype=FLOAT64))
     logits = model.forward(SOURCE, TARGET)[0]
     for b, length in enumerate((SOURCE != PAD).sum(axis=1)):
         alone = model.forward(SOURCE[b : b + 1, :length], TARGET[b : b + 1])[0]
-        yield differs("logits of a sentence alone and in a batch", alone[0], logits[b])
+        expect_close("logits of a sentence alone, compared with those in a batch", alone[0], logits[b])
 
 
-def empty_source_is_harmless(config: ModelConfig) -> Complaints:
+def check_empty_source(config: ModelConfig) -> None:
     model = with_random_vectors(Transformer(config, dtype=FLOAT64))
     source = SOURCE * [[1], [0], [1]]
-    yield "" if np.isfinite(model.forward(source, TARGET)[0]).all() else "a source that is all padding makes NaN"
+    logits = model.forward(source, TARGET)[0]
+    expect(np.isfinite(logits).all(), "a source of padding only gives NaN or infinity in the logits")
     gradient = loss_and_gradient(model, source, TARGET, shifted(TARGET))[2]
-    yield "" if np.isfinite(gradient).all() else "a source that is all padding makes NaN in the gradient"
+    expect(np.isfinite(gradient).all(), "a source of padding only gives NaN or infinity in the gradient")
 
 
-def losses_agree(config: ModelConfig) -> Complaints:
+def check_losses_agree(config: ModelConfig) -> None:
     model = with_random_vectors(Transformer(config, dtype=FLOAT64))
     batch = SOURCE, TARGET, shifted(TARGET)
     expected, n_tokens, _ = cross_entropy(model.forward(SOURCE, TARGET)[0], batch[2], 0.1)
-    for name, method in [("loss", model.loss), ("loss_backward", model.loss_backward)]:
-        found, counted = method(*batch, 0.1)
-        yield differs(f"Transformer.{name} and the loss of Transformer.forward", found, expected)
-        yield "" if counted == n_tokens else f"Transformer.{name} counts {counted} tokens of {n_tokens}"
+    for function in (forward_loss, loss_backward):
+        found, counted = function(model, *batch, 0.1)
+        expect_close(f"loss of {function.__name__}, compared with that of the logits", found, expected)
+        expect(counted == n_tokens, f"{function.__name__} counts {counted} tokens instead of {n_tokens}")

@@ -173,7 +173,7 @@ def formulas() -> CodeProbe:
         "formulas",
         "each layer's output is what the formula in the paper gives",
         "a transpose, a term or a scale is missing; heads are split or joined in the wrong order; the mask is added "
-        "after the softmax; another base or exponent in the positions; queries, keys or values come from the wrong side",
+        "after the softmax; another base or exponent in the positions; queries, keys or values from the wrong side",
         [
             ("Linear", check_linear),
             ("Embedding", check_embedding),

@@ -14,6 +14,7 @@ from typing import Any, Callable
 import numpy as np
 
 from scratchformer import config as configs
+from scratchformer.backends.device import Device
 from scratchformer.config import Config, ModelConfig
 from scratchformer.decoding.incremental import begin_decoding, decoding_step
 from scratchformer.decoding.search import search
@@ -153,11 +154,12 @@ def practice_config(config: Config, **changes: Any) -> Config:
     return configs.with_settings(config, settings | changes)
 
 
-def practice_trainer(config: Config, **changes: Any) -> Trainer:
+def practice_trainer(config: Config, device: Device | None = None, **changes: Any) -> Trainer:
     """A trainer on the practice corpus. It writes no file."""
     config, corpus = practice_config(config, **changes), practice_corpus()
     tokenizer = train_tokenizer(corpus, config)
-    return Trainer(RunDirectory(Path("practice")), config, encode_corpus(corpus, tokenizer, config), tokenizer)
+    data = encode_corpus(corpus, tokenizer, config)
+    return Trainer(RunDirectory(Path("practice")), config, data, tokenizer, device)
 
 
 def practice_plan(config: Config) -> tuple[Tokenizer, BatchPlan]:
@@ -307,10 +309,10 @@ def check_clipping(config: Config) -> None:
 
 
 def check_dropout_of_steps(config: Config) -> None:
-    trainer = practice_trainer(config, P_drop=0.3)
+    device, recorder = Device(), DropoutRecorder()
+    device.ops = (recorder,)
+    trainer = practice_trainer(config, device, P_drop=0.3)
     n_micro_batches = 0
-    recorder = DropoutRecorder()
-    trainer.device.ops = (recorder,)
     for index, indices in enumerate(trainer.plan.epoch(0)[:2]):
         n_micro_batches += len(trainer.plan.micro_batches(indices))
         trainer.step(0, index, indices)
@@ -339,7 +341,7 @@ Trained = Callable[[], tuple[Trainer, list[float]]]
 
 def train_by_heart(config: Config) -> tuple[Trainer, list[float]]:
     """Train a small model on eight sentences. Returns it with the loss of each step."""
-    model = {"N": 2, "d_model": 32, "d_ff": 64, "d_k": 16, "d_v": 16}
+    model: dict[str, Any] = {"N": 2, "d_model": 32, "d_ff": 64, "d_k": 16, "d_v": 16}
     training = {"warmup": 20, "lr_factor": 0.15, "eps_ls": 0.0, "tokens_per_batch": 100, "accumulation": 1}
     trainer = practice_trainer(config, **model | training)
     return trainer, [trainer.finish(trainer.step(0, step, BY_HEART))["loss"] for step in range(LEARNING_STEPS)]

@@ -1,4 +1,4 @@
-"""Doctor finds what is wrong, in code and setup, and does not cry wolf."""
+"""Doctor finds what is wrong with code and setup, and raises no false alarm."""
 
 import gzip
 import json
@@ -24,7 +24,7 @@ GIB = 2**30
 
 @pytest.fixture(autouse=True)
 def roomy_machine(monkeypatch):
-    """What the tests see does not depend on where they run."""
+    """Let the tests see the same memory and disk on every machine."""
     monkeypatch.setattr(setup_probes, "machine_memory_bytes", lambda: 64 * GIB)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=500 * GIB))
 
@@ -43,25 +43,25 @@ def sound_corpus(tmp_path_factory):
 
 @pytest.fixture
 def examined(small_config, sound_corpus, corpus):
-    """examined(run, **changes) -> probe's name -> Finding, without the probes of the code"""
+    """examined(run, **changes) -> {name of the probe: Finding}, without the probes of the code"""
 
     def examine(run=None, **changes):
         where = {"directory": str(corpus)} if run else {"directory": str(sound_corpus), "vocab_size": 40}
         config = small_config(**where | SOUND | changes)
         text = data_probes.read_text(config.data)
         tokenizer = Tokenizer.load(run.tokenizer_file) if run else None
-        return {finding.probe: finding for finding in diagnosis.of_setup(config, run, text, tokenizer)}
+        return {finding.probe: finding for finding in diagnosis.probe_setup(config, run, text, tokenizer)}
 
     return examine
 
 
 SOUND = {"steps": 1000, "warmup": 200}
-"""With these, the configuration of the small runs is one that doctor is content with."""
+"""With these settings, the configuration of the small runs passes all probes."""
 
 
 @pytest.fixture
 def spoil(sound_corpus, tmp_path):
-    """spoil(train=function of the lines of both sides) -> the directory of a copy with other text"""
+    """spoil(train=function of the lines of both sides) -> directory with a changed copy of the text"""
 
     def copy(**changes):
         directory = shutil.copytree(sound_corpus, tmp_path / "spoiled")
@@ -75,7 +75,7 @@ def spoil(sound_corpus, tmp_path):
     return copy
 
 
-# Healthy --------------------------------------------------------------------------------------------------------------
+# Nothing wrong --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -139,9 +139,9 @@ def test_each_probe_says_what_was_expected_and_seen(cli):
     assert max(map(len, printed.splitlines())) <= 120
 
 
-def test_without_text_its_probes_are_skipped_with_the_reason(small_config):
+def test_without_text_its_probes_are_skipped_with_a_reason(small_config):
     config = small_config(directory="", vocab_size=6000)
-    found = {finding.probe: finding for finding in diagnosis.of_setup(config, None, None, None)}
+    found = {finding.probe: finding for finding in diagnosis.probe_setup(config, None, None, None)}
     assert found["text"].verdict == "skipped" and "--data" in found["text"].seen
     assert "repeated pairs" not in found and "warm-up" in found
 
@@ -149,7 +149,7 @@ def test_without_text_its_probes_are_skipped_with_the_reason(small_config):
 # Faults of the code ---------------------------------------------------------------------------------------------------
 
 
-def test_a_fault_is_named_with_its_place_causes_and_file(cli, monkeypatch):
+def test_a_fault_is_named_with_its_component_causes_and_file(cli, monkeypatch):
     right = Linear.backward
     monkeypatch.setattr(Linear, "backward", lambda self, dy, cache: 1.001 * right(self, dy, cache))
     code, printed, _ = cli("doctor", "--code")
@@ -168,11 +168,11 @@ def test_code_that_raises_is_a_fault_and_not_the_end(cli, monkeypatch, trained):
     assert (code, said) == (1, "")
     assert findings[-1]["suspects"] == ["Linear"]
     assert any("Linear: raises IndexError: no such thing" in finding["seen"] for finding in findings)
-    assert findings[-2]["probe"] == "the rest" and "IndexError" in findings[-2]["seen"]
+    assert findings[-2]["probe"] == "remaining probes" and "IndexError" in findings[-2]["seen"]
 
 
 @pytest.mark.parametrize(
-    "places, expected",
+    "components, expected",
     [
         (["Transformer", "SelfAttention", "Linear", "Decoder"], ["Linear"]),
         (["Transformer", "Decoder", "DecoderLayer", "CrossAttention"], ["CrossAttention"]),
@@ -182,11 +182,11 @@ def test_code_that_raises_is_a_fault_and_not_the_end(cli, monkeypatch, trained):
         ([], []),
     ],
 )
-def test_the_suspects_are_the_lowest_parts_at_fault(places, expected):
-    assert suspects(Fault(place, "wrong") for place in places) == expected
+def test_the_suspects_are_the_faulty_components_whose_parts_are_sound(components, expected):
+    assert suspects(Fault(component, "wrong") for component in components) == expected
 
 
-def test_what_may_be_confused_comes_last():
+def test_other_possible_causes_come_last():
     faults = [Fault("FeedForward", "wrong", ("dropout",)), Fault("EncoderLayer", "wrong", ("noam",)), Fault("noam", "")]
     assert suspects(faults) == ["FeedForward", "noam", "dropout"]
 
@@ -195,7 +195,7 @@ def test_what_may_be_confused_comes_last():
     "value, expected",
     [(0.0, "ok"), (1.0, "ok"), (1.5, "note"), (2.0, "note"), (2.1, "FAIL"), (np.inf, "FAIL"), (np.nan, "FAIL")],
 )
-def test_a_number_is_judged(value, expected):
+def test_the_verdict_on_a_number(value, expected):
     assert verdict(value, 1.0, 2.0) == expected
 
 
@@ -210,7 +210,7 @@ def test_a_number_is_judged(value, expected):
         ({"lr_factor": 100.0}, "peak learning rate", "FAIL"),
         ({"lr_factor": 2.0}, "peak learning rate", "note"),
         ({"lr_factor": 0.001}, "peak learning rate", "note"),
-        ({"lr_factor": 0.001}, "how far weights can go", "FAIL"),
+        ({"lr_factor": 0.001}, "sum of learning rates", "FAIL"),
         ({"max_tokens": 2000}, "warm-up", "FAIL"),
         ({"steps": 3, "warmup": 1}, "epochs", "note"),
         ({"N": 24}, "gradient norm by layer", "note"),
@@ -222,7 +222,7 @@ def test_a_number_is_judged(value, expected):
     ],
     ids=str,
 )
-def test_a_bad_configuration_is_told(examined, changes, probe, expected):
+def test_a_bad_configuration_is_found(examined, changes, probe, expected):
     assert examined(**changes)[probe].verdict == expected
 
 
@@ -238,7 +238,7 @@ def test_a_memory_that_is_too_small(examined, monkeypatch):
     assert found["before the first step"].verdict == "skipped" and "loss before the first step" not in found
 
 
-def test_a_system_that_does_not_tell_its_memory(examined, monkeypatch):
+def test_a_system_that_does_not_report_its_memory(examined, monkeypatch):
     monkeypatch.setattr(setup_probes, "machine_memory_bytes", lambda: None)
     assert examined()["memory"].verdict == "skipped"
 
@@ -248,7 +248,7 @@ def test_a_tied_model_that_repeats_what_it_reads_is_no_fault(examined):
     assert finding.verdict == "ok" and "repeats what it reads" in finding.seen
 
 
-def test_first_weights_that_are_too_large_are_told(examined, monkeypatch):
+def test_initial_weights_that_are_too_large_are_found(examined, monkeypatch):
     small = setup_probes.Transformer
 
     def large(*arguments):
@@ -284,11 +284,11 @@ def test_first_weights_that_are_too_large_are_told(examined, monkeypatch):
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_bad_training_text_is_told(examined, spoil, change, probe, expected):
+def test_bad_training_text_is_found(examined, spoil, change, probe, expected):
     assert examined(directory=spoil(train=change))[probe].verdict == expected
 
 
-def test_a_test_set_in_the_training_text_is_told(examined, spoil):
+def test_a_test_set_in_the_training_text_is_found(examined, spoil):
     directory = Path(spoil())
     for language in ("en", "de"):
         lines = (directory / f"train.{language}").read_bytes().splitlines(keepends=True)[:20]
@@ -299,7 +299,7 @@ def test_a_test_set_in_the_training_text_is_told(examined, spoil):
     assert "test_2: 20 of 20 pairs" in finding.seen and "val: 0 of 20" in finding.seen and "test_3" not in finding.seen
 
 
-def test_held_out_text_of_other_letters_is_told(examined, spoil):
+def test_held_out_text_in_another_script_is_found(examined, spoil):
     directory = spoil(val=lambda source, target: (["собака спит"] * 20, target))
     finding = examined(directory=directory)["unknown tokens"]
     assert finding.verdict == "FAIL" and "training text 0.00%" in finding.seen
@@ -320,7 +320,7 @@ def test_of_a_large_corpus_the_first_lines_are_examined(examined, spoil, monkeyp
         path.unlink()
     monkeypatch.setattr(data_probes, "LARGE_FILE_BYTES", 10)
     monkeypatch.setattr(data_probes, "FIRST_LINES", 100)
-    monkeypatch.setattr(data_probes, "ENCODED_PAIRS", 25)
+    monkeypatch.setattr(data_probes, "MAX_ENCODED_PAIRS", 25)
     found = examined(directory=str(directory), vocab_size=50)
     assert found["repeated pairs"].seen == "0.0% of 100 pairs are repetitions (the first 100 lines)"
     assert "(25 pairs taken evenly from the first 100 lines)" in found["lengths"].seen
@@ -328,18 +328,18 @@ def test_of_a_large_corpus_the_first_lines_are_examined(examined, spoil, monkeyp
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
-def test_the_share_of_a_large_file_that_was_read_is_known(tmp_path, monkeypatch, suffix):
+def test_the_fraction_of_a_large_file_that_was_read_is_known(tmp_path, monkeypatch, suffix):
     path, numbers = tmp_path / f"numbers{suffix}", random.Random(0)
     text = "".join(f"{numbers.getrandbits(80)}\r\n" for _ in range(100_000)).encode()
     path.write_bytes(gzip.compress(b"\xef\xbb\xbf" + text, 1) if suffix else b"\xef\xbb\xbf" + text)
     monkeypatch.setattr(data_probes, "FIRST_LINES", 40_000)
-    lines, share = data_probes.first_lines(path)
+    lines, fraction = data_probes.first_lines(path)
     assert lines == text.decode().split("\r\n")[:40_000]
-    assert 0.39 < share < 0.6
+    assert 0.39 < fraction < 0.6
 
 
 def test_a_sample_that_is_too_small_for_the_vocabulary_is_no_fault(examined, monkeypatch):
-    monkeypatch.setattr(data_probes, "ENCODED_PAIRS", 25)
+    monkeypatch.setattr(data_probes, "MAX_ENCODED_PAIRS", 25)
     finding = examined(vocab_size=3000)["tokens"]
     assert finding.verdict == "skipped" and "in a sample of 25 pairs" in finding.seen
 
@@ -348,20 +348,20 @@ def test_a_sample_that_is_too_small_for_the_vocabulary_is_no_fault(examined, mon
 
 
 def spoil_weights(run, change):
-    """Write the last checkpoint anew with change(weights)."""
+    """Replace the best checkpoint by one with change(weights)."""
     path = run.checkpoints.best
     good = checkpoints.load(path)
     checkpoints.save(path, replace(good, weights=change(dict(good.weights))))
 
 
-def test_weights_that_are_not_finite_are_told(examined, own_run):
+def test_weights_that_are_not_finite_are_found(examined, own_run):
     name = "decoder.layers.0.feed_forward.inner.weight"
     spoil_weights(own_run, lambda weights: weights | {name: weights[name] * np.nan})
     found = examined(own_run)
     assert found["weights"].verdict == "FAIL" and "hidden units after training" not in found
 
 
-def test_hidden_units_that_are_dead_are_told(examined, own_run):
+def test_dead_hidden_units_are_found(examined, own_run):
     name = "encoder.layers.0.feed_forward.inner.bias"
     assert examined(own_run)["hidden units after training"].verdict == "ok"
     spoil_weights(own_run, lambda weights: weights | {name: weights[name] - 100})
@@ -369,12 +369,12 @@ def test_hidden_units_that_are_dead_are_told(examined, own_run):
     assert finding.verdict == "FAIL" and "100%" in finding.seen
 
 
-def test_a_damaged_checkpoint_is_told(examined, own_run):
+def test_a_damaged_checkpoint_is_found(examined, own_run):
     own_run.checkpoints.best.write_bytes(b"damaged")
     assert examined(own_run)["weights"].verdict == "FAIL"
 
 
-def test_a_damaged_best_checkpoint_alone_is_told(examined, own_run):
+def test_a_damaged_best_checkpoint_alone_is_found(examined, own_run):
     for path in own_run.checkpoints.steps():
         path.unlink()
     os.truncate(own_run.checkpoints.best, 100)
@@ -389,10 +389,10 @@ def test_a_run_without_checkpoints(examined, own_run):
 @pytest.mark.parametrize(
     "losses, expected, seen",
     [
-        (np.linspace(8, 2, 200), "ok", "loss 7.86 at first, 2.14 at last (200 steps)"),
+        (np.linspace(8, 2, 200), "ok", "loss 7.86 at the start, 2.14 at the end (200 steps)"),
         (np.concatenate([np.linspace(8, 2, 150), np.linspace(2, 6, 50)]), "FAIL", "it rose by 3."),
         (np.full(200, 8.0), "FAIL", "it did not fall"),
-        (np.where(np.arange(200) == 100, 12, np.linspace(8, 2, 200)), "note", "1 steps 3 nats above"),
+        (np.where(np.arange(200) == 100, 12, np.linspace(8, 2, 200)), "note", "1 spikes of more than 3 nats"),
         (np.where(np.arange(200) == 120, np.nan, np.linspace(8, 2, 200)), "FAIL", "not finite at step 121"),
         (np.linspace(8, 2, 10), "skipped", "10 steps"),
     ],
@@ -409,11 +409,11 @@ def test_the_log_of_a_run_is_judged(examined, own_run, losses, expected, seen):
     "content, seen",
     [
         (b"\xff\xfe\x00" * 50, "not UTF-8"),
-        (b'{"event": "step", "step": 1}\n', "an entry without a sound number"),
-        (b'{"event": "step", "loss": "abc", "grad_norm": 1}\n', "an entry without a sound number"),
+        (b'{"event": "step", "step": 1}\n', "an entry without a valid number"),
+        (b'{"event": "step", "loss": "abc", "grad_norm": 1}\n', "an entry without a valid number"),
     ],
 )
-def test_a_log_that_cannot_be_read_is_told_and_the_rest_examined(examined, own_run, content, seen):
+def test_a_log_that_cannot_be_read_does_not_stop_the_other_probes(examined, own_run, content, seen):
     own_run.log_file.write_bytes(content)
     findings = examined(own_run)
     assert findings["log of the run"].verdict == "FAIL" and seen in findings["log of the run"].seen
@@ -427,30 +427,30 @@ def test_a_validation_loss_that_rises_is_noted(examined, own_run):
     for step, loss in ((50, 3.0), (100, 3.5)):
         own_run.log("validation", {"step": step, "loss": loss})
     finding = examined(own_run)["log of the run"]
-    assert finding.verdict == "note" and "validation 3.00 at best, 3.50 at last" in finding.seen
+    assert finding.verdict == "note" and "validation loss 3.00 at best, 3.50 at the end" in finding.seen
 
 
 # Output ---------------------------------------------------------------------------------------------------------------
 
 
-def test_the_diagnosis_tells_setup_from_code():
+def test_the_diagnosis_distinguishes_setup_from_code():
     fine = Finding("a", "e", "s", "ok")
     setup = Finding("b", "e", "too much", "FAIL", "causes")
     code = Finding("c", "e", "s", "FAIL", "causes", (Fault("Linear", "x"), Fault("Encoder", "x")))
-    assert str(diagnosis.Diagnosis([fine, Finding("n", "e", "s", "note")])) == "No probe failed. Worth a thought: n."
-    assert str(diagnosis.Diagnosis([fine, setup])) == "The code is sound, but not the setup: b (too much)."
+    assert str(diagnosis.Diagnosis([fine, Finding("n", "e", "s", "note")])) == "No probe failed. Worth a look: n."
+    assert str(diagnosis.Diagnosis([fine, setup])) == "The code passed, the setup did not: b (too much)."
     assert str(diagnosis.Diagnosis([code, setup])) == (
-        "Look first at Linear (scratchformer/nn/layers.py): x. What else failed is built on parts that are at fault. "
-        "Then look again at: b."
+        "Look first at Linear (scratchformer/nn/layers.py): x. Other components failed too, probably as a consequence. "
+        "After that, check the setup: b."
     )
     passed = [diagnosis.Diagnosis(findings).passed for findings in ([fine], [fine, setup], [code])]
     assert passed == [True, False, False]
 
 
-def test_code_1_if_a_probe_fails(cli, small_settings):
+def test_the_exit_code_is_1_if_a_probe_fails(cli, small_settings):
     code, printed, _ = cli("doctor", "tiny", *small_settings)  # 20 steps of warm-up in 12
     assert code == 1 and "FAIL    warm-up" in printed
-    assert "The code is sound, but not the setup:" in " ".join(printed.split("\n\n")[-1].split())
+    assert "The code passed, the setup did not:" in " ".join(printed.split("\n\n")[-1].split())
 
 
 @pytest.mark.parametrize(
@@ -476,7 +476,7 @@ def test_a_directory_without_a_run_is_refused(refused, tmp_path):
     assert "no run here" in refused("doctor", tmp_path)
 
 
-def test_a_preset_is_meant_where_a_directory_has_its_name(cli, tmp_path, monkeypatch):
+def test_a_preset_is_used_even_if_a_directory_has_its_name(cli, tmp_path, monkeypatch):
     (tmp_path / "tiny").mkdir()
     monkeypatch.chdir(tmp_path)
     assert cli("doctor", "tiny", "--code").code == 0
