@@ -1,4 +1,4 @@
-"""The public homes of the data sets, on this machine: archives of the real layout, and a server that can fail.
+"""Stand-ins for the public sites of the data sets: archives with the real layout, and a local server that can fail.
 
 dataset = write_dataset(root, "wmt14-en-de", train, val, test)
 with LocalServer(root) as server:
@@ -27,11 +27,11 @@ LANGUAGE_OF_NEIGHBOURS = "cs"
 
 
 def write_dataset(root, name, train, val, test):
-    """Write below `root` what the data set consists of, each file where its URL says.
+    """Write the files of a data set below `root`, each at the path of its URL.
 
-    train, val, test: lists of (source, target) sentences; `train` is dealt out to the parts in turn.
+    train, val, test: lists of (source, target) sentences; those of `train` go to the parts in turn.
 
-    Returns: the entry of DATASETS, with the checksums and the lengths of these files.
+    Returns the entry of DATASETS, with the checksums and the lengths of these files.
     """
     dataset = DATASETS[name]
     n_parts = len(dataset.train)
@@ -59,7 +59,7 @@ def write_dataset(root, name, train, val, test):
 
 
 def encoded(name, lines):
-    """The bytes of a text file of this name."""
+    """The bytes of a text file with this name."""
     if name.endswith(".sgm"):
         segments = "".join(f'<seg id="{number}">{line}</seg>\n' for number, line in enumerate(lines, start=1))
         return f'<srcset setid="test">\n<doc docid="one">\n<p>\n{segments}</p>\n</doc>\n</srcset>\n'.encode()
@@ -68,7 +68,7 @@ def encoded(name, lines):
 
 
 def write_origin(root, origin, members):
-    """Write one downloadable file and -> its RemoteFile; an archive holds other languages as well."""
+    """Write a downloadable file, which also contains other languages if it is an archive -> its RemoteFile"""
     path = root / urlsplit(origin.url).path.lstrip("/")
     path.parent.mkdir(parents=True, exist_ok=True)
     if list(members) == [""]:
@@ -105,9 +105,9 @@ def write_tar(path, members):
 class LocalServer:
     """Serves the files below `root` at `url` until the end of the with statement.
 
-    next_answers: what it does instead at the next requests, one function of the handler for each.
-    always: what it does instead at all later requests.
-    received: (path, headers) of all requests, oldest first.
+    next_answers  functions of the handler that answer the next requests instead, one for each
+    always        the function that answers all later requests
+    received      (path, headers) of all requests, the oldest first
     """
 
     def __init__(self, root):
@@ -149,10 +149,10 @@ class LocalServer:
 
 
 def serve(handler, ranges=True, n_bytes=None, content_encoding=None, validators=True):
-    """Send the file, or the range asked for if it is unchanged.
+    """Send the file, or the requested range if the file is unchanged.
 
-    ranges: False for a server that sends the whole whatever it is asked for.
-    n_bytes: how much of the body is sent before the connection ends; None for all.
+    ranges   False for a server that always sends the whole file
+    n_bytes  how much of the body is sent before the connection ends; None for all
     """
     path = handler.local_server.root / handler.path.lstrip("/")
     if not path.is_file():
@@ -181,7 +181,7 @@ def serve(handler, ranges=True, n_bytes=None, content_encoding=None, validators=
 
 
 def asked_from(headers):
-    """The first byte of the range asked for."""
+    """The first byte of the requested range."""
     return int(headers["Range"].removeprefix("bytes=").removesuffix("-")) if "Range" in headers else 0
 
 
@@ -203,7 +203,7 @@ def redirect(location):
 
 
 def broken_off(n_bytes):
-    """The connection ends after so many bytes of the body."""
+    """The connection ends after `n_bytes` of the body."""
     return lambda handler: serve(handler, n_bytes=n_bytes)
 
 
@@ -212,12 +212,12 @@ def without_ranges(handler):
 
 
 def silent(handler):
-    """Nothing is said until the server closes."""
+    """Send nothing until the server closes."""
     handler.local_server.closing.wait()
 
 
 def stalled(n_bytes):
-    """Nothing more is said after so many bytes of the body."""
+    """Send `n_bytes` of the body, then nothing until the server closes."""
 
     def answer(handler):
         serve(handler, n_bytes=n_bytes)

@@ -32,7 +32,7 @@ LIMITS = Limits(max_words=80, max_ratio=9.0)
         ("東京 🙂", "東京 🙂"),
     ],
 )
-def test_normalized_lines_are_one_line_for_everybody(line, expected):
+def test_every_program_sees_a_normalized_line_as_one_line(line, expected):
     assert normalized(line) == expected
     assert len(normalized(line).splitlines()) <= 1
 
@@ -84,7 +84,7 @@ def test_a_block_is_cleaned_and_counted(tmp_path, drop):
     assert np.array_equal(found.hashes, hashes_of(kept))
 
 
-def test_bytes_that_are_no_text_are_found_by_file_and_line(tmp_path):
+def test_an_encoding_error_names_file_and_line(tmp_path):
     cleaner = Cleaner(ParallelFiles(tmp_path / "a", tmp_path / "b"), LIMITS, (), False)
     with pytest.raises(UserError, match="/b, line 12: not valid UTF-8"):
         cleaner(Block(b"fine\nfine\n", b"fine\nStra\xdfe\n", first_line=11))

@@ -1,20 +1,21 @@
-"""`scratchformer data NAME`: from the name of a public data set to a directory that training can start from."""
+"""The command `scratchformer data NAME`: download a public data set and prepare it for training."""
+
+import re
 
 import pytest
 from local_server import LocalServer, write_dataset
 
+from scratchformer.cli import main
 from scratchformer.config import PRESETS, PUBLIC_CORPORA
 from scratchformer.preparation.datasets import DATASETS
+from scratchformer.preparation.pipeline import Options
 from scratchformer.preparation.prepared import read_manifest
 
 
 def test_the_command_line_knows_every_data_set():
     assert PUBLIC_CORPORA == list(DATASETS)
-    assert {name for name in PRESETS if any(name.startswith(corpus) for corpus in PUBLIC_CORPORA)} == PRESETS.keys() - {
-        "tiny",
-        "base",
-        "big",
-    }
+    presets = {name for name in PRESETS if any(name.startswith(corpus) for corpus in PUBLIC_CORPORA)}
+    assert presets == PRESETS.keys() - {"tiny", "base", "big"}
 
 
 @pytest.mark.parametrize(("name", "source", "target"), [("multi30k", "en", "de"), ("wmt14-en-fr", "en", "fr")])
@@ -36,20 +37,31 @@ def test_one_command_downloads_and_prepares(cli, tmp_path, monkeypatch, name, so
     manifest = read_manifest(out)
     assert (manifest.dataset, manifest.languages, manifest.vocab_size) == (name, (source, target), 60)
     assert manifest.clean["total"]["kept"] == manifest.splits["train"].pairs == len(pairs)
-    again = cli(*command)  # and the server is gone
+    again = cli(*command)  # without a server
     assert again.code == 0 and again.err.count("done before") == 3 and again.out == first.out
 
 
-def test_options_that_belong_to_other_data(refused, tmp_path):
+def test_options_for_other_data(refused, tmp_path):
     assert "data multi30k: takes no --source" in refused("data", "multi30k", "--out", tmp_path / "a", "--source", "x")
     assert "data tiny: takes no --mirror" in refused("data", "tiny", "--out", tmp_path / "a", "--mirror", "http://x")
+    assert "data tiny: takes no --vocab-size" in refused("data", "tiny", "--out", tmp_path / "a", "--vocab-size", 5)
+    assert "come in pairs" in refused("data", "files", "--out", tmp_path / "a")
     assert "data tiny: takes no --workers" in refused("data", "tiny", "--out", tmp_path / "a", "--workers", 0)
     assert "data files: takes no --mirror" in refused("data", "files", "--out", tmp_path / "a", "--mirror", "http://x")
     assert not (tmp_path / "a").exists()
 
 
+def test_the_help_names_the_defaults(capfd):
+    with pytest.raises(SystemExit):
+        main(["data", "--help"])
+    printed = " ".join(capfd.readouterr().out.partition("options:")[2].split())
+    for name in ("vocab_size", "max_words", "max_ratio", "max_length", "sample"):
+        said = re.search(rf"--{name.replace('_', '-')} .*?\(default: (\d+)[;)]", printed)
+        assert said and float(said[1]) == getattr(Options(), name)
+
+
 @pytest.mark.parametrize("mirror", ["nonsense", "ftp://mirror.example"])
-def test_a_mirror_that_is_no_address(refused, tmp_path, mirror):
+def test_a_mirror_that_is_not_an_address(refused, tmp_path, mirror):
     said = refused("data", "multi30k", "--out", tmp_path / "a", "--mirror", mirror)
     assert said == f"scratchformer: --mirror {mirror}: does not begin with http:// or https://\n"
 

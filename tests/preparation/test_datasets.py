@@ -1,4 +1,4 @@
-"""From the name of a data set to its text, served from this machine."""
+"""Downloading data sets, from a server on this machine."""
 
 import re
 import shutil
@@ -73,7 +73,7 @@ def pairs(files):
     return list(zip(found.source, found.target))
 
 
-def test_the_text_of_every_data_set_arrives(dataset, fetched):
+def test_fetch_returns_the_text_of_every_data_set(dataset, fetched):
     files, lines = fetched(dataset)
     n_parts = len(files.train)
     assert [pairs(part) for part in files.train] == [TRAIN[index::n_parts] for index in range(n_parts)]
@@ -87,7 +87,7 @@ def test_nothing_but_the_text_is_unpacked(dataset, fetched, tmp_path):
     assert [path for path in (tmp_path / "out").rglob("*.partial*")] == []
 
 
-def test_a_second_time_nothing_is_done(dataset, fetched, server, tmp_path):
+def test_nothing_is_fetched_twice(dataset, fetched, server, tmp_path):
     first, _ = fetched(dataset)
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*")}
     server.received.clear()
@@ -96,14 +96,14 @@ def test_a_second_time_nothing_is_done(dataset, fetched, server, tmp_path):
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*")} == before
 
 
-def test_archives_may_go_once_they_are_unpacked(small, fetched, server, tmp_path):
+def test_archives_may_be_deleted_after_unpacking(small, fetched, server, tmp_path):
     first, _ = fetched(small)
     shutil.rmtree(tmp_path / "out" / "downloads")
     server.received.clear()
     assert fetched(small)[0] == first and server.received == []
 
 
-def test_a_text_that_was_lost_is_unpacked_again(small, fetched, server):
+def test_a_deleted_text_is_unpacked_again(small, fetched, server):
     files, _ = fetched(small)
     server.received.clear()
     for path in (files.train[1].target, files.test.source):
@@ -112,13 +112,13 @@ def test_a_text_that_was_lost_is_unpacked_again(small, fetched, server):
     assert pairs(files.test) == TEST and len(pairs(files.train[1])) > 0 and server.received == []
 
 
-def test_the_licence_is_told_before_the_first_request(small, server, tmp_path):
+def test_the_licence_is_shown_before_the_first_request(small, server, tmp_path):
     n_requests = []
     fetch(small, tmp_path / "out", server.url, lambda line: n_requests.append(len(server.received)))
     assert n_requests == [0]
 
 
-def test_a_failure_is_told_and_the_next_call_goes_on(small, fetched, refused, server):
+def test_after_a_failure_the_next_call_resumes(small, fetched, refused, server):
     server.next_answers = [status(503)] * 2
     assert "given up" in refused(small)
     server.next_answers = [status(503)]
@@ -128,7 +128,7 @@ def test_a_failure_is_told_and_the_next_call_goes_on(small, fetched, refused, se
 
 
 def test_a_truncated_archive_whose_checksum_is_right(small, refused, server):
-    """It was made so at its home; what to do about it is said."""
+    """It is damaged on the server already."""
     origin = small.train[1].source.origin
     path = server.root / origin.url.split("/", 3)[3]
     path.write_bytes(path.read_bytes()[:150])
@@ -157,23 +157,23 @@ def test_an_archive_that_was_damaged_on_disk(small, fetched, refused, tmp_path):
 # --- the disk
 
 
-@pytest.mark.parametrize("name, room", [("wmt14-en-de", 3.1e9), ("wmt14-en-fr", 15.5e9), ("multi30k", 1e6)])
-def test_the_room_is_counted_before_the_download(name, room, server, tmp_path, monkeypatch):
+@pytest.mark.parametrize("name, free", [("wmt14-en-de", 3.1e9), ("wmt14-en-fr", 15.5e9), ("multi30k", 1e6)])
+def test_disk_space_is_checked_before_the_download(name, free, server, tmp_path, monkeypatch):
     usage = shutil.disk_usage(tmp_path)
-    monkeypatch.setattr(datasets.shutil, "disk_usage", lambda path: usage._replace(free=int(room)))
+    monkeypatch.setattr(datasets.shutil, "disk_usage", lambda path: usage._replace(free=int(free)))
     with pytest.raises(UserError, match=r"not enough space on this disk: [\d.]+ GB needed, [\d.]+ GB free"):
         fetch(DATASETS[name], tmp_path / "out", server.url, print)
     assert server.received == []
 
 
-def test_what_is_there_needs_no_room(dataset, fetched, monkeypatch, tmp_path):
+def test_existing_files_need_no_disk_space(dataset, fetched, monkeypatch, tmp_path):
     fetched(dataset)
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(datasets.shutil, "disk_usage", lambda path: usage._replace(free=0))
     fetched(dataset)
 
 
-def test_the_room_of_a_partial_download_counts(small, refused, server, tmp_path, monkeypatch):
+def test_a_partial_download_needs_less_disk_space(small, refused, server, tmp_path, monkeypatch):
     (tmp_path / "out" / "downloads").mkdir(parents=True)
     needed = sum(origin.n_bytes for origin in {text.origin for text in small.texts}) + sum(
         text.n_bytes for text in small.texts
@@ -183,7 +183,7 @@ def test_the_room_of_a_partial_download_counts(small, refused, server, tmp_path,
     assert "not enough space" in refused(small)
     name = small.train[0].source.origin.name
     (tmp_path / "out" / "downloads" / f"{name}.partial").write_bytes(b"x")
-    assert "checksum" in refused(small)  # there is room: it was loaded
+    assert "checksum" in refused(small)  # there is enough space, so it was downloaded
 
 
 @pytest.mark.parametrize("place", ["out", "out/downloads", "out/unpacked"])
@@ -194,18 +194,18 @@ def test_a_file_where_a_directory_should_be(small, refused, tmp_path, place):
     assert place in refused(small) and path.read_bytes() == b"a file"
 
 
-def test_two_at_once(small, server, fetched, tmp_path):
-    """The second comes while the first downloads: it is refused, and the first does not notice."""
+def test_two_downloads_at_once(small, server, fetched, tmp_path):
+    """The second one starts while the first one downloads: it is refused, and the first one is not affected."""
     refusals = []
 
-    def come_in_between(handler):
+    def second_download(handler):
         try:
             fetch(small, tmp_path / "out", server.url, lambda line: None)
         except UserError as error:
             refusals.append(str(error))
         serve(handler)
 
-    server.next_answers = [come_in_between]
+    server.next_answers = [second_download]
     assert pairs(fetched(small)[0].test) == TEST
     assert len(refusals) == 1 and "another process is downloading" in refusals[0]
     assert pairs(fetched(small)[0].test) == TEST  # the directory is free again
@@ -226,12 +226,12 @@ def test_the_table_is_consistent(name):
 
 
 def test_data_sets_may_share_a_directory():
-    """Files of the same name are the same, be it within a data set or of two."""
+    """Files with the same name are the same file, within a data set and across data sets."""
     origins = {text.origin for dataset in DATASETS.values() for text in dataset.texts}
     assert len({origin.name for origin in origins}) == len(origins)
 
 
-def test_a_preset_fits_the_data_set_that_it_is_named_after(name):
+def test_a_preset_fits_the_data_set_in_its_name(name):
     dataset, presets = DATASETS[name], [PRESETS[preset] for preset in PRESETS if preset.startswith(name)]
     assert presets and {
         (config.data.source_language, config.data.target_language, config.model.vocab_size) for config in presets

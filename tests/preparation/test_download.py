@@ -1,4 +1,4 @@
-"""Downloads through a network that fails in every way it can; the server is on this machine."""
+"""Downloads over a network that fails in many ways; the server is on this machine."""
 
 import errno
 import io
@@ -34,7 +34,7 @@ def server(tmp_path, monkeypatch):
 
 @pytest.fixture
 def pauses(monkeypatch):
-    """The pauses that were made, in seconds; nobody waits for them."""
+    """The pauses in seconds; time.sleep only records them."""
     made = []
     monkeypatch.setattr(downloads, "PAUSES_SECONDS", (1.0, 2.0, 4.0)[:N_PAUSES])
     monkeypatch.setattr(time, "sleep", made.append)
@@ -43,7 +43,7 @@ def pauses(monkeypatch):
 
 @pytest.fixture
 def load(server, pauses, tmp_path):
-    """load(url=..., checksum=...) -> the path and the lines that were told"""
+    """load(url=..., checksum=...) -> the path, and the lines that were told"""
 
     def call(mirror="", tell=None, **changes):
         remote = described(RemoteFile(f"{server.url}/file.tgz", "sha256:"), server.root / "file.tgz")
@@ -56,7 +56,7 @@ def load(server, pauses, tmp_path):
 
 @pytest.fixture
 def refused(load):
-    """refused(...) -> the line that the download ends with"""
+    """refused(...) -> the error message of the download"""
 
     def call(**changes):
         with pytest.raises(UserError) as caught:
@@ -80,10 +80,10 @@ def left_behind(tmp_path):
     return sorted(path.name for path in tmp_path.iterdir() if path.name != "root")
 
 
-# --- when all is well
+# --- success
 
 
-def test_a_file_comes_whole_and_only_once(server, load, tmp_path):
+def test_a_file_is_downloaded_once(server, load, tmp_path):
     path, lines = load()
     assert path == tmp_path / "file.tgz" and path.read_bytes() == CONTENT and lines == []
     assert left_behind(tmp_path) == ["file.tgz", "file.tgz.verified"]
@@ -97,7 +97,7 @@ def test_a_verified_file_is_not_read_again(load, monkeypatch):
     load()
 
 
-def test_a_file_that_somebody_put_there_is_verified_once(server, load, tmp_path, monkeypatch):
+def test_a_file_of_the_user_is_verified_once(server, load, tmp_path, monkeypatch):
     (tmp_path / "file.tgz").write_bytes(CONTENT)
     load()
     monkeypatch.setattr(downloads, "checksum_of", lambda path, like: pytest.fail("read again"))
@@ -105,7 +105,7 @@ def test_a_file_that_somebody_put_there_is_verified_once(server, load, tmp_path,
     assert server.received == []
 
 
-def test_a_file_that_has_changed_on_disk_is_refused_and_left_alone(server, load, refused):
+def test_a_file_that_has_changed_on_disk_is_refused_and_kept(server, load, refused):
     path, _ = load()
     path.write_bytes(b"edited" + CONTENT[6:])
     os.utime(path, ns=(0, 0))
@@ -133,7 +133,7 @@ def test_the_length_may_be_unknown(load):
     assert load(n_bytes=0)[0].read_bytes() == CONTENT
 
 
-def test_a_mirror_takes_the_place_of_scheme_and_host(server, load):
+def test_a_mirror_replaces_scheme_and_host(server, load):
     (server.root / "wmt13").mkdir()
     (server.root / "file.tgz").rename(server.root / "wmt13" / "file.tgz")
     (server.root / "file.tgz").symlink_to(server.root / "wmt13" / "file.tgz")
@@ -142,8 +142,8 @@ def test_a_mirror_takes_the_place_of_scheme_and_host(server, load):
 
 
 @pytest.mark.parametrize("label", ["gzip", "x-gzip"])
-def test_a_label_that_says_gzip_changes_no_byte(server, load, label):
-    """Some servers declare a .tgz to be a compressed transfer of a .tar."""
+def test_a_content_encoding_is_ignored(server, load, label):
+    """Some servers declare that a .tgz is a .tar in compressed transfer."""
     server.always = lambda handler: serve(handler, content_encoding=label)
     assert load()[0].read_bytes() == CONTENT
     assert server.received[0][1]["Accept-Encoding"] == "identity"
@@ -155,11 +155,11 @@ def test_a_redirect_is_followed(server, load):
     assert load()[0].read_bytes() == CONTENT
 
 
-# --- what is tried again
+# --- temporary failures
 
 
 def without_length(handler):
-    """An answer that ends with the connection, so that only we can know that it ended too early."""
+    """An answer without a length, so that only the client knows that it ended too early."""
     handler.send_response(200)
     handler.end_headers()
     handler.wfile.write(CONTENT[:100_000])
@@ -179,7 +179,7 @@ def without_length(handler):
         (without_length, "the connection ended after 100000 of 300000 bytes"),
     ],
 )
-def test_one_failure_is_told_and_overcome(server, load, pauses, monkeypatch, fault, complaint):
+def test_one_failure_is_told_and_followed_by_success(server, load, pauses, monkeypatch, fault, complaint):
     lines = []
 
     def tell(line):
@@ -194,14 +194,14 @@ def test_one_failure_is_told_and_overcome(server, load, pauses, monkeypatch, fau
     assert pauses == [1.0]
 
 
-def test_an_interrupted_transfer_goes_on_where_it_stopped(server, load):
+def test_an_interrupted_transfer_resumes(server, load):
     server.next_answers = [broken_off(100_000), broken_off(50_000)]
     assert load()[0].read_bytes() == CONTENT
     assert ranges(server) == [None, "bytes=100000-", "bytes=150000-"]
     assert all("If-Range" in headers for _, headers in server.received[1:])
 
 
-def test_progress_renews_the_patience(server, load, pauses):
+def test_after_progress_the_pauses_start_again(server, load, pauses):
     server.next_answers = [broken_off(30_000)] * 9
     assert load()[0].read_bytes() == CONTENT
     assert pauses == [1.0] * 9
@@ -214,7 +214,7 @@ def test_the_pauses_grow(server, load, pauses):
 
 
 @pytest.mark.parametrize("fault", [status(503), hung_up, broken_off(0)])
-def test_a_failure_that_stays_is_the_end(server, refused, tmp_path, fault):
+def test_a_repeated_failure_ends_the_download(server, refused, tmp_path, fault):
     server.next_answers = [broken_off(500)] * 2
     server.always = fault
     said = refused()
@@ -223,7 +223,7 @@ def test_a_failure_that_stays_is_the_end(server, refused, tmp_path, fault):
     assert partial(tmp_path) == CONTENT[:1000]
 
 
-def test_a_server_without_ranges_that_always_breaks_off_is_the_end(server, refused, pauses):
+def test_a_server_without_ranges_that_always_breaks_off(server, refused, pauses):
     server.always = lambda handler: serve(handler, ranges=False, n_bytes=100_000)
     assert "given up" in refused()
     assert len(server.received) == N_PAUSES + 1
@@ -246,16 +246,16 @@ def test_the_pause_may_be_given_as_a_date(server, load, pauses):
     assert 80 < pauses[0] <= 100
 
 
-def test_a_server_that_asks_for_a_day_is_not_waited_for(server, refused, pauses):
+def test_too_long_a_pause_ends_the_download(server, refused, pauses):
     server.next_answers = [status(503, [("Retry-After", "86400")])]
     assert "answers 503" in (said := refused()) and "a pause of more than 10 minutes" in said
     assert pauses == []
 
 
-# --- going on in another run
+# --- resuming in another run
 
 
-def test_the_next_run_goes_on(server, load, refused):
+def test_the_next_run_resumes(server, load, refused):
     server.next_answers = [broken_off(100_000), *[status(503)] * N_PAUSES]
     refused()
     server.received.clear()
@@ -263,7 +263,7 @@ def test_the_next_run_goes_on(server, load, refused):
     assert ranges(server) == ["bytes=100000-"]
 
 
-def test_ctrl_c_leaves_what_has_come(server, load, tmp_path):
+def test_ctrl_c_keeps_the_partial_file(server, load, tmp_path):
     """A signal in the middle of a transfer, to a process of its own."""
     server.next_answers = [stalled(200_000)]
     checksum = described(RemoteFile("", "sha256:"), server.root / "file.tgz").checksum
@@ -284,14 +284,14 @@ def test_ctrl_c_leaves_what_has_come(server, load, tmp_path):
 
 
 @pytest.mark.parametrize("validators", [True, False])
-def test_a_server_without_ranges_begins_anew(server, load, tmp_path, validators):
+def test_a_server_without_ranges_starts_again(server, load, tmp_path, validators):
     (tmp_path / "file.tgz.partial").write_bytes(CONTENT[:1000])
     server.always = lambda handler: serve(handler, ranges=False, validators=validators)
     assert load()[0].read_bytes() == CONTENT
     assert ranges(server) == ["bytes=1000-"]
 
 
-def test_a_file_that_changed_between_two_attempts_begins_anew(server, load):
+def test_a_file_that_changed_between_two_attempts_starts_again(server, load):
     new = CONTENT[::-1]
 
     def change(handler):
@@ -319,20 +319,20 @@ def test_a_weak_etag_is_not_used_as_a_condition(server, load):
     assert server.received[1][1]["If-Range"] == "Thu, 01 Jan 1970 00:00:00 GMT"
 
 
-def test_what_was_complete_when_the_process_ended_is_only_verified(server, load, tmp_path):
+def test_a_complete_partial_file_is_only_verified(server, load, tmp_path):
     (tmp_path / "file.tgz.partial").write_bytes(CONTENT)
     assert load()[0].read_bytes() == CONTENT
     assert server.received == []
 
 
 @pytest.mark.parametrize("held", [CONTENT, CONTENT + b"surplus"])
-def test_a_range_behind_the_end_begins_anew(server, load, tmp_path, held):
+def test_a_partial_file_that_is_too_long_starts_again(server, load, tmp_path, held):
     (tmp_path / "file.tgz.partial").write_bytes(held)
     path, lines = load(n_bytes=0)
     assert path.read_bytes() == CONTENT and "loaded anew" in lines[0]
 
 
-def test_a_range_that_was_not_asked_for_begins_anew(server, load, tmp_path):
+def test_a_range_that_was_not_requested_starts_again(server, load, tmp_path):
     def other_range(handler):
         handler.headers.replace_header("Range", "bytes=500-")
         serve(handler)
@@ -343,18 +343,18 @@ def test_a_range_that_was_not_asked_for_begins_anew(server, load, tmp_path):
     assert path.read_bytes() == CONTENT and "another range" in lines[0]
 
 
-# --- what is the end at once
+# --- permanent failures
 
 
 @pytest.mark.parametrize("code", [400, 401, 403, 404, 410, 451, 204])
-def test_an_answer_that_will_not_change(server, refused, pauses, tmp_path, code):
+def test_a_permanent_status(server, refused, pauses, tmp_path, code):
     server.always = status(code)
     assert refused().startswith(f"{server.url}/file.tgz: the server answers {code}")
     assert pauses == [] and len(server.received) == 1 and partial(tmp_path) is None
 
 
 @pytest.mark.parametrize("code", [408, 425, 429, 500, 503])
-def test_an_answer_that_may_change(server, load, pauses, code):
+def test_a_temporary_status(server, load, pauses, code):
     server.next_answers = [status(code)]
     assert load()[0].read_bytes() == CONTENT and pauses == [1.0]
 
@@ -370,18 +370,18 @@ def test_a_redirect_loop(server, refused, pauses):
 
 
 @pytest.mark.parametrize("address", ["http://[bad", "http://", "ftp://elsewhere"])
-def test_a_redirect_to_what_is_no_address(server, refused, pauses, address):
+def test_a_redirect_to_an_invalid_address(server, refused, pauses, address):
     server.always = redirect(address)
     assert refused().startswith(f"{server.url}/file.tgz: ") and pauses == []
 
 
 @pytest.mark.parametrize("mirror", ["mirror.example", "ftp://mirror.example", "http://", "http://[::1"])
-def test_a_mirror_that_is_no_url(refused, pauses, mirror):
+def test_a_mirror_that_is_not_a_url(refused, pauses, mirror):
     refused(mirror=mirror)
     assert pauses == []
 
 
-def test_a_wrong_checksum_names_both_and_leaves_nothing(server, refused, tmp_path):
+def test_a_wrong_checksum(server, refused, tmp_path):
     expected = "sha256:" + "0" * 64
     found = described(RemoteFile("", "sha256:"), server.root / "file.tgz").checksum
     said = refused(checksum=expected)
@@ -389,13 +389,13 @@ def test_a_wrong_checksum_names_both_and_leaves_nothing(server, refused, tmp_pat
     assert left_behind(tmp_path) == []
 
 
-def test_a_wrong_beginning_is_found_by_the_checksum(server, load, refused, tmp_path):
+def test_a_wrong_partial_file_is_found_by_the_checksum(server, load, refused, tmp_path):
     (tmp_path / "file.tgz.partial").write_bytes(b"x" * 1000)
     assert "checksum" in refused()
     assert load()[0].read_bytes() == CONTENT
 
 
-def test_another_length_is_found_before_it_is_loaded(server, refused, tmp_path):
+def test_a_wrong_length_is_found_before_the_download(server, refused, tmp_path):
     assert f"{len(CONTENT)} bytes, expected 5000" in refused(n_bytes=5000)
     assert partial(tmp_path) is None
 
@@ -404,7 +404,7 @@ def test_another_length_is_found_before_it_is_loaded(server, refused, tmp_path):
 
 
 class FullDisk:
-    """A file on a disk that takes only so many more bytes."""
+    """A file on a disk with space for `room` more bytes."""
 
     def __init__(self, file, room):
         self.file, self.room = file, room
@@ -422,7 +422,7 @@ class FullDisk:
         self.room -= len(data)
 
 
-def test_a_full_disk_keeps_what_fits(server, load, refused, tmp_path, monkeypatch):
+def test_a_full_disk_keeps_the_partial_file(server, load, refused, tmp_path, monkeypatch):
     monkeypatch.setattr(downloads, "open", lambda path, mode: FullDisk(open(path, mode), 70_000), raising=False)
     said = refused()
     assert "No space left on device" in said and "file.tgz.partial" in said

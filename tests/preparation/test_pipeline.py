@@ -13,7 +13,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from scratchformer.cli import main
 from scratchformer.errors import UserError
 from scratchformer.locks import locked
 from scratchformer.preparation import pipeline, stages
@@ -36,7 +35,7 @@ DIRT = [
     ("twice", "zweimal"),
     ("an unheard of bird .", "ganz neu ."),
 ]
-"""Of these pairs 4 are dropped, 2 are equal, and the last has a side of the test text."""
+"""Of these pairs 4 are dropped, 2 are equal, and a side of the last one occurs in the test text."""
 
 
 def write_pair(directory, name, pairs, packed=False):
@@ -61,7 +60,7 @@ TEXT = sentences(N_PAIRS, 0)
 
 
 def write_corpus(directory, packed=False):
-    """Two parts, the second with all kinds of dirt; validation text, and test text with a blank line."""
+    """Training text in two parts, the second of which needs cleaning; validation text; test text with a blank line."""
     parts = [write_pair(directory, "first", TEXT, packed), write_pair(directory, "second", DIRT, packed)]
     val = write_pair(directory, "dev", sentences(20, 1, " and and"), packed)
     unseen = [*sentences(8, 2, " and and"), ("an unheard of bird .", "x"), ("", "")]
@@ -81,7 +80,7 @@ def files(tmp_path_factory):
 
 @pytest.fixture
 def prepared(files, tmp_path):
-    """prepared(**options) -> the directory, the lines it told"""
+    """prepared(**options) -> the directory, the lines that were told"""
 
     def call(name="out", files=files, **options):
         told = []
@@ -91,7 +90,7 @@ def prepared(files, tmp_path):
     return call
 
 
-# --- what comes out
+# --- the result
 
 
 def test_the_training_text_is_cleaned_and_counted(prepared):
@@ -180,21 +179,21 @@ def same_files(files_of, out, other, but=("stages.json",)):
     return mine == theirs
 
 
-def test_packed_files_give_the_same(prepared, tmp_path, files_of):
+def test_gzipped_files_give_the_same_result(prepared, tmp_path, files_of):
     out, _ = prepared()
     packed, _ = prepared("packed", write_corpus(tmp_path / "files", packed=True))
     assert same_files(files_of, out, packed, ("stages.json", "manifest.json"))
     assert read_manifest(out).ids_crc32 == read_manifest(packed).ids_crc32
 
 
-def test_the_number_of_workers_leaves_no_trace(prepared, files_of):
+def test_the_result_does_not_depend_on_the_number_of_workers(prepared, files_of):
     out, _ = prepared()
     other, _ = prepared("two", workers=2)
     assert same_files(files_of, out, other, but=())
 
 
-def test_the_vocabulary_is_learnt_where_ctrl_c_is_heard(prepared, monkeypatch):
-    """With workers, in another process: this one does not know of the change."""
+def test_the_vocabulary_is_learnt_in_another_process(prepared, monkeypatch):
+    """With several workers, so that Ctrl-C has an effect. The other process does not see the monkeypatch."""
     monkeypatch.setattr(Tokenizer, "train", None)
     with pytest.raises(TypeError):
         prepared()
@@ -203,10 +202,11 @@ def test_the_vocabulary_is_learnt_where_ctrl_c_is_heard(prepared, monkeypatch):
         prepared(workers=2, vocab_size=9999)
 
 
-# --- again
+# --- preparing again
 
 
-def done_again(told):
+def stages_run(told):
+    """The stages that were not skipped, from the lines that were told."""
     return [line.split(":")[0] for line in told if not line.endswith(("done before", "it is done again"))]
 
 
@@ -214,7 +214,7 @@ def test_nothing_is_done_twice(prepared):
     out, _ = prepared()
     times = {path: path.stat().st_mtime_ns for path in out.iterdir()}
     _, told = prepared(workers=1)
-    assert done_again(told) == [] and len(told) == 3
+    assert stages_run(told) == [] and len(told) == 3
     assert {path: path.stat().st_mtime_ns for path in out.iterdir()} == times
 
 
@@ -232,7 +232,7 @@ def test_nothing_is_done_twice(prepared):
 def test_a_changed_option_redoes_what_depends_on_it(prepared, files_of, options, stages):
     out, _ = prepared()
     _, told = prepared(**options)
-    assert done_again(told) == stages
+    assert stages_run(told) == stages
     assert [line.split(":")[0] for line in told if line.endswith("it is done again")] == stages
     fresh, _ = prepared("fresh", **options)
     assert same_files(files_of, out, fresh)
@@ -242,18 +242,18 @@ def test_a_changed_or_missing_file_redoes_what_depends_on_it(tmp_path, prepared,
     corpus = write_corpus(tmp_path / "files")
     out, _ = prepared(files=corpus)
     write_pair(tmp_path / "files", "second", [("something else", "etwas anderes")])
-    assert done_again(prepared(files=corpus)[1]) == ["clean", "vocabulary", "encode"]
+    assert stages_run(prepared(files=corpus)[1]) == ["clean", "vocabulary", "encode"]
     (out / "train.target.ids.npy").unlink()
-    assert done_again(prepared(files=corpus)[1]) == ["encode"]
+    assert stages_run(prepared(files=corpus)[1]) == ["encode"]
     ids = bytearray((out / "train.source.ids.npy").read_bytes())
-    ids[-1] ^= 1  # a bit of the disk
+    ids[-1] ^= 1  # one wrong bit on the disk
     (out / "train.source.ids.npy").write_bytes(ids)
-    assert done_again(prepared(files=corpus)[1]) == ["encode"]
+    assert stages_run(prepared(files=corpus)[1]) == ["encode"]
     stages = (out / "stages.json").read_text(encoding="utf-8")
     for damaged in ("{", stages.replace('"bytes"', '"bites"')):
         (out / "stages.json").write_text(damaged)
-        assert done_again(prepared(files=corpus)[1]) == ["clean", "vocabulary", "encode"]
-    assert done_again(prepared(files=corpus._replace(test=None))[1]) == ["clean"]
+        assert stages_run(prepared(files=corpus)[1]) == ["clean", "vocabulary", "encode"]
+    assert stages_run(prepared(files=corpus._replace(test=None))[1]) == ["clean"]
     fresh, _ = prepared("fresh", corpus._replace(test=None))
     assert same_files(files_of, out, fresh) and not (out / "test.en").exists()
 
@@ -282,7 +282,7 @@ prepare({files!r}, Path({out!r}), {options!r}, lambda line: None)
 
 
 def kill(place, calls, files, out):
-    """Prepare these files in another process, which dies when it comes to this place for the nth time."""
+    """Prepare these files in another process, which is killed when it calls the function `place` for the nth time."""
     script = KILLED.format(place=place, calls=calls, files=files, out=str(out), options=OPTIONS)
     script = "from pathlib import PosixPath\n" + script
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
@@ -300,14 +300,16 @@ def kill(place, calls, files, out):
         ("pipeline.manifest_of", 1, 3),
     ],
 )
-def test_a_killed_preparation_goes_on_and_ends_the_same(prepared, files, tmp_path, files_of, place, calls, done_before):
+def test_a_killed_preparation_resumes_with_the_same_result(
+    prepared, files, tmp_path, files_of, place, calls, done_before
+):
     expected, _ = prepared()
     out = tmp_path / "killed"
     kill(place, calls, files, out)
     with pytest.raises(UserError, match="not finished"):
         read_manifest(out)
     _, told = prepared("killed")
-    assert done_again(told) == ["clean", "vocabulary", "encode"][done_before:]
+    assert stages_run(told) == ["clean", "vocabulary", "encode"][done_before:]
     assert same_files(files_of, expected, out, but=())
 
 
@@ -320,7 +322,7 @@ def test_a_killed_preparation_goes_on_and_ends_the_same(prepared, files, tmp_pat
         ({"max_length": 6}, "val.en: none of its 20 pairs"),
     ],
 )
-def test_a_mistaken_option_leaves_the_finished_preparation_as_it_was(
+def test_a_wrong_option_leaves_the_finished_preparation_unchanged(
     prepared, files, tmp_path, files_of, mistake, complaint
 ):
     val = write_pair(tmp_path / "files", "dev", [("a bird " * 4, "ein Vogel " * 3)] * 20)
@@ -329,17 +331,17 @@ def test_a_mistaken_option_leaves_the_finished_preparation_as_it_was(
     before = files_of(out)
     with pytest.raises(UserError, match=complaint):
         prepared(files=hard, **mistake)
-    assert files_of(out) == before and done_again(prepared(files=hard)[1]) == []
+    assert files_of(out) == before and stages_run(prepared(files=hard)[1]) == []
 
 
-def test_text_that_is_all_held_out_is_told(prepared, files):
+def test_training_text_that_is_all_held_out(prepared, files):
     with pytest.raises(UserError, match=f"above 9, {N_PAIRS} with a sentence of the val or test text$"):
         prepared(files=files._replace(train=files.train[:1], val=files.train[0]), max_words=80, drop_overlap=True)
 
 
 @pytest.mark.parametrize("had_test_text", [True, False])
-def test_no_test_text_outlives_a_killed_preparation(prepared, files, tmp_path, files_of, had_test_text):
-    """Whether it was prepared before, or the one that was killed had just copied it."""
+def test_a_killed_preparation_leaves_no_old_test_text(prepared, files, tmp_path, files_of, had_test_text):
+    """Neither from an earlier preparation, nor from the killed one, which had just copied it."""
     fresh, _ = prepared("fresh", files._replace(test=None))
     out, without = tmp_path / "killed", files._replace(test=None)
     if had_test_text:
@@ -347,63 +349,52 @@ def test_no_test_text_outlives_a_killed_preparation(prepared, files, tmp_path, f
     kill("pipeline.count_repeated_inplace", 1, without if had_test_text else files, out)
     assert (out / "test.en").exists()
     _, told = prepared("killed", without)
-    assert "clean" in done_again(told) and same_files(files_of, out, fresh, but=())
+    assert "clean" in stages_run(told) and same_files(files_of, out, fresh, but=())
 
 
-def test_the_test_text_that_somebody_has_put_there_stays(prepared, files):
+def test_test_text_of_the_user_is_kept(prepared, files):
     out, _ = prepared(files=files._replace(test=None))
     (out / "test.en").write_text("mine")
     prepared(files=files._replace(test=None), max_words=11)
     assert (out / "test.en").read_text() == "mine"
 
 
-def test_another_format_redoes_everything(prepared, monkeypatch):
+def test_another_format_repeats_every_stage(prepared, monkeypatch):
     prepared()
     monkeypatch.setattr(stages, "FORMAT", stages.FORMAT + 1)
-    assert done_again(prepared()[1]) == ["clean", "vocabulary", "encode"]
+    assert stages_run(prepared()[1]) == ["clean", "vocabulary", "encode"]
 
 
-def test_the_manifest_follows_what_needs_no_stage(prepared):
+def test_the_manifest_changes_without_a_stage(prepared):
     out, _ = prepared()
     manifest = read_manifest(out)
     older = replace(manifest, versions=manifest.versions | {"numpy": "1.0"})
     (out / "manifest.json").write_text(older.to_json())
-    assert done_again(prepared(dataset="multi30k")[1]) == []
-    assert read_manifest(out) == replace(older, dataset="multi30k"), "the versions are of what has made it"
+    assert stages_run(prepared(dataset="multi30k")[1]) == []
+    assert read_manifest(out) == replace(older, dataset="multi30k"), "the versions are those that made the files"
     (out / "manifest.json").write_text("{")
-    assert done_again(prepared()[1]) == [] and read_manifest(out) == manifest
+    assert stages_run(prepared()[1]) == [] and read_manifest(out) == manifest
 
 
-# --- whatever is wrong
+# --- bad input
+
+
+def flags(**values):
+    """source=path, vocab_size=60 -> ["--source", path, "--vocab-size", 60]"""
+    return [part for name, value in values.items() for part in (f"--{name.replace('_', '-')}", value)]
 
 
 @pytest.fixture
-def spoilt(tmp_path, cli):
-    """spoilt(change, ...) -> what the command says of a corpus that `change(directory)` has spoilt"""
+def complaint_after(tmp_path, cli):
+    """complaint_after(change, ...) -> the error message after `change(directory)` has spoiled the files of a corpus"""
 
     def call(change, *arguments, out=tmp_path / "out", is_foreign=False):
         directory = tmp_path / "files"
         write_corpus(directory)
         change(directory)
-        code, _, said = cli(
-            "data",
-            "files",
-            "--source",
-            directory / "first.en",
-            "--target",
-            directory / "first.de",
-            "--val-source",
-            directory / "dev.en",
-            "--val-target",
-            directory / "dev.de",
-            "--out",
-            out,
-            "--vocab-size",
-            "60",
-            "--workers",
-            "1",
-            *arguments,
-        )
+        train = flags(source=directory / "first.en", target=directory / "first.de")
+        val = flags(val_source=directory / "dev.en", val_target=directory / "dev.de")
+        code, _, said = cli("data", "files", *train, *val, *flags(out=out, vocab_size=60, workers=1), *arguments)
         *stages, said = said.splitlines()
         assert code == 2 and said.startswith("scratchformer: ")
         assert all(line.split(":")[0] in ("clean", "vocabulary") for line in stages)
@@ -433,19 +424,19 @@ def put(name, data):
         (lambda directory: (directory / "dev.en").unlink(), "cannot read .*dev.en: No such file"),
     ],
 )
-def test_spoilt_files(spoilt, change, complaint):
-    assert re.search(complaint, spoilt(change))
+def test_bad_files(complaint_after, change, complaint):
+    assert re.search(complaint, complaint_after(change))
 
 
 @pytest.mark.parametrize("name", ["first.en", "dev.en"])
-def test_a_pipe_is_refused(spoilt, name):
-    """Nobody writes into it: if it were opened, this would wait for ever."""
+def test_a_pipe_is_refused(complaint_after, name):
+    """Nothing writes into it, so opening it would wait forever."""
 
     def replace_by_pipe(directory):
         (directory / name).unlink()
         os.mkfifo(directory / name)
 
-    assert f"{name}: not a file on disk; it is read more than once" in spoilt(replace_by_pipe)
+    assert f"{name}: not a file on disk; it is read more than once" in complaint_after(replace_by_pipe)
 
 
 @pytest.mark.parametrize(
@@ -468,83 +459,49 @@ def test_a_pipe_is_refused(spoilt, name):
         (["--source", "x"], "come in pairs"),
     ],
 )
-def test_options_out_of_range(spoilt, arguments, complaint):
-    assert complaint in spoilt(lambda directory: None, *arguments)
+def test_options_out_of_range(complaint_after, arguments, complaint):
+    assert complaint in complaint_after(lambda directory: None, *arguments)
 
 
-def test_the_help_names_the_defaults(capfd):
-    with pytest.raises(SystemExit):
-        main(["data", "--help"])
-    printed = " ".join(capfd.readouterr().out.partition("options:")[2].split())
-    for name in ("vocab_size", "max_words", "max_ratio", "max_length", "sample"):
-        said = re.search(rf"--{name.replace('_', '-')} .*?\(default: (\d+)[;)]", printed)
-        assert said and float(said[1]) == getattr(Options(), name)
-
-
-def test_files_are_for_files(refused, tmp_path):
-    assert "takes no --vocab-size" in refused("data", "tiny", "--out", tmp_path / "out", "--vocab-size", "5")
-    assert "come in pairs" in refused("data", "files", "--out", tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-
-
-def test_nothing_of_others_is_overwritten(spoilt, tmp_path, files_of):
+def test_files_of_the_user_are_not_overwritten(complaint_after, tmp_path, files_of):
     out = tmp_path / "files"
-    assert "lies in the directory that is to be written" in spoilt(lambda directory: None, out=out)
+    assert "lies in the directory that is to be written" in complaint_after(lambda directory: None, out=out)
     own = tmp_path / "own"
     own.mkdir()
     (own / "val.de").write_text("mine")
-    assert "holds val.de, which no preparation has made" in spoilt(lambda directory: None, out=own)
+    assert "holds val.de, which no preparation has made" in complaint_after(lambda directory: None, out=own)
     assert files_of(own) == {own / "val.de": b"mine"}
     (own / "val.de").unlink()
-    shutil.copytree(tmp_path / "files", own / "downloads")  # these may be there
+    shutil.copytree(tmp_path / "files", own / "downloads")  # these are allowed
     require_own_directory(own, ("en", "de"))
     (own / "manifest.json").write_text('{"name": "my corpus"}')
     (own / "train.en").write_text("mine")
     before = files_of(own)
-    said = spoilt(lambda directory: None, out=own, is_foreign=True)
+    said = complaint_after(lambda directory: None, out=own, is_foreign=True)
     assert "holds manifest.json, which no preparation has made" in said
     with pytest.raises(UserError, match="holds manifest.json"):  # before there is any corpus
         require_own_directory(own, ("xx", "yy"))
     assert files_of(own) == before
     (tmp_path / "file").write_text("in the way")
-    assert "cannot make the directory" in spoilt(lambda directory: None, out=tmp_path / "file" / "out")
+    assert "cannot make the directory" in complaint_after(lambda directory: None, out=tmp_path / "file" / "out")
 
 
-def test_a_text_that_is_lost_on_the_way(tmp_path):
+def test_a_text_that_disappears(tmp_path):
     with pytest.raises(UserError, match=r"^cannot read \S*/lost: No such file or directory$"):
         copy_text(tmp_path / "lost", tmp_path / "copy")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_two_at_once(spoilt, tmp_path):
+def test_two_preparations_at_once(complaint_after, tmp_path):
     (tmp_path / "out").mkdir()
     with locked(tmp_path / "out", ""):
-        assert "another process is preparing it" in spoilt(lambda directory: None)
+        assert "another process is preparing it" in complaint_after(lambda directory: None)
 
 
-def test_the_command_tells_what_comes_next(cli, files, tmp_path):
-    code, printed, said = cli(
-        "data",
-        "files",
-        "--source",
-        files.train[0].source,
-        "--target",
-        files.train[0].target,
-        "--source",
-        files.train[1].source,
-        "--target",
-        files.train[1].target,
-        "--out",
-        tmp_path / "out",
-        "--workers",
-        "1",
-        "--byte-fallback",
-        "--vocab-size",
-        "350",
-        "--languages",
-        "xx",
-        "yy",
-    )
+def test_the_command_says_how_to_train(cli, files, tmp_path):
+    train = [flag for part in files.train for flag in flags(source=part.source, target=part.target)]
+    others = [*flags(out=tmp_path / "out", workers=1, vocab_size=350), "--byte-fallback", "--languages", "xx", "yy"]
+    code, printed, said = cli("data", "files", *train, *others)
     assert code == 0, said
     assert [line.split(":")[0] for line in said.splitlines()] == ["clean", "vocabulary", "encode"]
     train = read_manifest(tmp_path / "out").splits["train"]
@@ -558,7 +515,7 @@ def test_the_command_tells_what_comes_next(cli, files, tmp_path):
     assert (tmp_path / "out" / "train.yy").exists()
 
 
-def test_a_terminal_shows_how_far_a_stage_is(files, tmp_path, monkeypatch):
+def test_a_terminal_shows_the_progress_of_a_stage(files, tmp_path, monkeypatch):
     class Terminal(io.StringIO):
         def isatty(self):
             return True
@@ -583,26 +540,15 @@ def endless(*arguments, stream_blocks=pipeline.stream_blocks):
 pipeline.stream_blocks = endless
 sys.exit(cli.main(sys.argv[1:]))
 """
-"""`scratchformer`, which finds no end of the text: a signal finds it at work, however late it comes."""
+"""`scratchformer` with a text that never ends, so that a signal always arrives while it is working."""
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="looks for processes in /proc")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_workers_end_with_the_command(tmp_path, number):
-    """Ctrl-C goes to the workers as well; a kill does not."""
+    """Ctrl-C reaches the workers as well; killing the command does not."""
     files = write_pair(tmp_path, "long", sentences(20, 0) * 2000)
-    command = [
-        "data",
-        "files",
-        "--source",
-        files.source,
-        "--target",
-        files.target,
-        "--out",
-        tmp_path / "out",
-        "--workers",
-        "2",
-    ]
+    command = ["data", "files", *flags(source=files.source, target=files.target, out=tmp_path / "out", workers=2)]
     partial = tmp_path / "out" / ".train.en.partial"
     with subprocess.Popen(
         [sys.executable, "-c", ENDLESS, *map(str, command)], start_new_session=True, stderr=subprocess.PIPE, text=True
@@ -629,7 +575,7 @@ def wait_until(true, seconds=60):
 
 
 def session_of(leader):
-    """The processes of a session that are alive."""
+    """The living processes of a session."""
     found = []
     for entry in os.listdir("/proc"):
         if entry.isdigit():

@@ -32,7 +32,7 @@ def whole(tmp_path_factory, corpus):
 
 @pytest.fixture
 def own(whole, tmp_path):
-    """A copy that a test may spoil."""
+    """A copy that a test may change."""
     for path in whole.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     return tmp_path
@@ -43,7 +43,7 @@ def own(whole, tmp_path):
 
 @pytest.mark.parametrize("dtype", [np.uint16, np.int32, np.int64])
 @pytest.mark.parametrize("sizes", [[], [0], [1], [3, 0, 100_000, 7]])
-def test_a_growing_array_is_an_npy_file(tmp_path, dtype, sizes):
+def test_a_growing_array_becomes_an_npy_file(tmp_path, dtype, sizes):
     rng = np.random.default_rng(0)
     pieces = [rng.integers(0, 2**15, size).astype(dtype) for size in sizes]
     with growing_array(tmp_path / "a.npy", np.dtype(dtype)) as array:
@@ -62,7 +62,7 @@ def test_values_that_do_not_fit_are_refused(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_checksum_is_that_of_ids_in_memory(monkeypatch):
+def test_the_checksum_equals_that_of_ids_in_memory(monkeypatch):
     ids = np.random.default_rng(0).integers(0, 2**16, 1000)
     expected = prepared.zlib.crc32(ids.astype(np.int32).tobytes(), 5)
     monkeypatch.setattr(prepared, "CHUNK_IDS", 77)
@@ -72,7 +72,7 @@ def test_the_checksum_is_that_of_ids_in_memory(monkeypatch):
 # --- opening
 
 
-def test_the_manifest_comes_back(whole):
+def test_the_manifest_survives_json(whole):
     manifest = read_manifest(whole)
     assert Manifest.from_json(manifest.to_json()) == manifest
     assert manifest.languages == ("en", "de") and manifest.vocab_size == 60
@@ -80,7 +80,7 @@ def test_the_manifest_comes_back(whole):
     assert "100 training pairs of 100" in manifest.summary()
 
 
-def test_arrays_are_maps_and_lengths_are_read(whole):
+def test_arrays_are_memory_maps(whole):
     pairs = PreparedCorpus(whole).pairs("train", MAX_LENGTH)
     assert isinstance(pairs.source.ids.base, np.memmap) and pairs.source.ids.dtype == np.uint16
     assert not pairs.source.ids.flags.writeable
@@ -167,25 +167,25 @@ def flip(place):
         ("manifest.json", deeper("files", "tokenizer.model", "bytes", -1), "damaged: ValueError: bytes is -1"),
     ],
 )
-def test_a_damaged_directory_is_told_in_one_line(own, name, damage, complaint):
+def test_damage_is_reported_in_one_line(own, name, damage, complaint):
     damage(own / name)
     assert is_prepared(own)
 
-    def look():
+    def open_all():
         opened = PreparedCorpus(own)
         opened.tokenizer()
         for split in ("train", "val"):
             opened.pairs(split, MAX_LENGTH)
 
     if complaint is None:
-        return look()
+        return open_all()
     with pytest.raises(UserError, match=complaint) as refusal:
-        look()
+        open_all()
     assert "\n" not in str(refusal.value)
 
 
 @pytest.mark.parametrize("wrong", [0, 60, 2**16 - 1])
-def test_an_id_that_cannot_be_is_noticed_when_it_is_read(own, wrong):
+def test_an_impossible_id_is_found_when_it_is_read(own, wrong):
     ids = np.load(own / "train.source.ids.npy", mmap_mode="r+")
     ids[5] = wrong  # of the first pair
     ids.flush()
@@ -195,8 +195,8 @@ def test_an_id_that_cannot_be_is_noticed_when_it_is_read(own, wrong):
         pairs.batch(np.arange(3))
 
 
-def test_arrays_of_different_corpora_are_noticed(own):
-    """Sizes may agree with a manifest that somebody has mended."""
+def test_arrays_of_different_corpora_are_found(own):
+    """The sizes agree with the manifest if somebody has edited it."""
     manifest = read_manifest(own)
     np.save(own / "train.lines.npy", np.arange(99))
     changed = manifest.files | {"train.lines.npy": {"bytes": (own / "train.lines.npy").stat().st_size, "crc32": 0}}
@@ -213,8 +213,8 @@ def test_a_plain_directory_is_not_prepared(corpus, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "stages.json"])
-def test_what_is_left_of_a_damaged_directory_is_told_from_a_plain_one(own, name):
-    """Training must not take the text for that of a stranger, and learn another vocabulary."""
+def test_a_damaged_prepared_directory_is_recognized(own, name):
+    """Otherwise training would take it for plain text and learn another vocabulary."""
     head = (own / name).read_bytes()[:60]
     (own / "manifest.json").unlink()
     (own / "stages.json").unlink()

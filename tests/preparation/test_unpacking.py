@@ -1,4 +1,4 @@
-"""Archives that are not what they should be, and WMT's SGML."""
+"""Unpacking of damaged and hostile archives, and WMT's SGML."""
 
 import errno
 import gzip
@@ -22,7 +22,7 @@ TEXT = "".join(f"line {number} of some text\n" for number in range(5000)).encode
 
 @pytest.fixture
 def archive(tmp_path):
-    """archive(member, ...) -> the path of an archive with these before the wanted one"""
+    """archive(member, ...) -> the path of an archive with these members before the wanted one"""
 
     def write(*members, name="archive.tgz", wanted=True):
         path = tmp_path / name
@@ -34,7 +34,7 @@ def archive(tmp_path):
 
 @pytest.fixture
 def refused(tmp_path, files_of):
-    """The line that unpacking ends with; nothing must have been written anywhere."""
+    """refused(path) -> the error message of unpacking, which must not have written anything"""
 
     def call(path, members=(WANTED,)):
         before = files_of(tmp_path)
@@ -56,7 +56,7 @@ def special(name, kind, link=""):
 
 
 @pytest.mark.parametrize("name", ["archive.tgz", "archive.tar"])
-def test_only_what_is_wanted_is_unpacked(archive, tmp_path, name):
+def test_only_wanted_members_are_unpacked(archive, tmp_path, name):
     path = archive(
         regular("training/corpus.cs", b"jina rec\n"),
         special("training", tarfile.DIRTYPE),
@@ -73,7 +73,7 @@ def test_a_name_may_begin_with_a_dot(archive, tmp_path):
     assert (tmp_path / "training/other.en").read_bytes() == b"x"
 
 
-def test_what_is_there_is_not_unpacked_again(archive, tmp_path):
+def test_existing_files_are_not_unpacked_again(archive, tmp_path):
     path = archive()
     unpack(path, [WANTED], tmp_path)
     (tmp_path / WANTED).write_bytes(b"kept")
@@ -83,7 +83,7 @@ def test_what_is_there_is_not_unpacked_again(archive, tmp_path):
 
 
 def test_the_rest_of_an_archive_is_not_read(archive, tmp_path):
-    """It breaks off a megabyte after what is wanted: further than any buffer is filled in advance."""
+    """It is truncated a megabyte after the wanted member, which is more than any buffer reads ahead."""
     path = archive(regular("a", b"x"), regular("rest", random.Random(0).randbytes(2_000_000)))
     path.write_bytes(path.read_bytes()[:1_000_000])
     unpack(path, ["a"], tmp_path / "unpacked")
@@ -113,12 +113,12 @@ NAMES = [f"{member.type.decode()} {member.name} {member.linkname}" for member, _
 
 
 @pytest.mark.parametrize("member", HOSTILE, ids=NAMES)
-def test_a_member_that_leads_out(archive, refused, member):
+def test_a_member_outside_the_directory(archive, refused, member):
     assert "refused" in refused(archive(member))
 
 
 @pytest.mark.parametrize("member", HOSTILE, ids=NAMES)
-def test_without_pythons_filter_nothing_but_the_wanted_is_written(archive, tmp_path, monkeypatch, member):
+def test_without_pythons_filter_only_wanted_members_are_written(archive, tmp_path, monkeypatch, member):
     monkeypatch.delattr(tarfile, "data_filter", raising=False)
     path = archive(member)
     with suppress(UserError):
@@ -137,13 +137,13 @@ def test_without_pythons_filter_nothing_but_the_wanted_is_written(archive, tmp_p
         (tarfile.FIFOTYPE, ""),
     ],
 )
-def test_a_wanted_member_that_is_no_file(archive, refused, kind, link):
+def test_a_wanted_member_that_is_not_a_file(archive, refused, kind, link):
     path = archive(regular("training/corpus.de", b"x"), special(WANTED, kind, link), wanted=False)
     assert "refused" in (said := refused(path)) and (WANTED in said or "passwd" in said)
 
 
-def test_a_link_in_the_way_is_not_followed(archive, tmp_path):
-    """The archive lays a link where the directory of the wanted member should be; it is simply not made."""
+def test_a_link_in_place_of_a_directory_is_not_followed(archive, tmp_path):
+    """The archive has a link where the directory of the wanted member should be; the link is not created."""
     (tmp_path / "elsewhere").mkdir()
     path = archive(special("training", tarfile.SYMTYPE, "elsewhere"))
     unpack(path, [WANTED], tmp_path)
@@ -185,7 +185,7 @@ def test_an_archive_that_is_damaged_in_the_middle(archive, refused):
 @pytest.mark.parametrize(
     "content", [b"<html>please log in</html>", b"", gzip.compress(b"no tar", mtime=0), b"\0" * 2000]
 )
-def test_what_is_no_archive(tmp_path, refused, content):
+def test_files_that_are_not_archives(tmp_path, refused, content):
     path = tmp_path / "archive.tgz"
     path.write_bytes(content)
     assert WANTED in refused(path)
@@ -200,7 +200,7 @@ def test_a_truncated_plain_archive(archive, refused):
 # --- the disk
 
 
-def test_a_full_disk_leaves_nothing_half_written(archive, tmp_path, monkeypatch):
+def test_a_full_disk_leaves_no_partial_file(archive, tmp_path, monkeypatch):
     def full(descriptor):
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -214,7 +214,7 @@ def test_a_full_disk_leaves_nothing_half_written(archive, tmp_path, monkeypatch)
     assert (tmp_path / "unpacked" / WANTED).read_bytes() == TEXT
 
 
-def test_ctrl_c_leaves_nothing_half_written(archive, tmp_path, monkeypatch):
+def test_ctrl_c_leaves_no_partial_file(archive, tmp_path, monkeypatch):
     def interrupted(*arguments, length):
         raise KeyboardInterrupt
 

@@ -1,4 +1,4 @@
-"""Processes that share the work on a text, and Ctrl-C."""
+"""Processes that share the work on a text, and how they react to Ctrl-C."""
 
 import multiprocessing
 import os
@@ -15,7 +15,7 @@ from scratchformer.preparation.workers import BLOCKS_PER_WORKER, in_another_proc
 
 
 def square(number):
-    time.sleep(0.02 if number == 0 else 0)  # the first is ready last
+    time.sleep(0.02 if number == 0 else 0)  # the first one finishes last
     return number, os.getpid()
 
 
@@ -31,7 +31,7 @@ def die_at_three(number):
     return number
 
 
-def test_results_come_in_order_from_several_processes_and_few_are_under_way():
+def test_results_come_in_order_and_few_blocks_are_in_progress():
     taken = []
 
     def blocks():
@@ -51,7 +51,7 @@ def test_one_worker_is_this_process():
     assert list(map_in_order(square, range(3), 1)) == [(number, os.getpid()) for number in range(3)]
 
 
-def test_what_a_worker_raises_is_raised_here():
+def test_an_exception_of_a_worker_is_raised_here():
     results = map_in_order(fail_at_three, range(10), 2)
     with pytest.raises(UserError, match="line 3 is wrong"):
         list(results)
@@ -71,19 +71,19 @@ def interrupt_and_sleep(pid):
 
 
 def test_ctrl_c_ends_the_other_process():
-    """It comes when that one is at work, and finds this process waiting."""
+    """It arrives while the other process works and this one waits."""
     with pytest.raises(KeyboardInterrupt):
         in_another_process(partial(interrupt_and_sleep, os.getpid()))
     assert multiprocessing.active_children() == []
 
 
-def test_a_worker_that_dies_ends_the_job():
+def test_a_worker_that_dies_ends_the_work():
     with pytest.raises(UserError, match="one of the 2 worker processes has died"):
         list(map_in_order(die_at_three, range(10), 2))
 
 
-def test_ctrl_c_while_a_process_is_started_is_heard_when_it_has_been(monkeypatch):
-    """In mid-start it would leave half a process."""
+def test_ctrl_c_during_the_start_of_a_process_is_handled_after_it(monkeypatch):
+    """Otherwise the process would be only half started."""
     started = []
 
     def start(process, original=multiprocessing.process.BaseProcess.start):
@@ -101,8 +101,8 @@ def test_ctrl_c_while_a_process_is_started_is_heard_when_it_has_been(monkeypatch
 @pytest.mark.parametrize(
     "call", ["next(map_in_order(change_mask, [signal.SIG_BLOCK] * 2, 2))", "in_another_process(mask)"]
 )
-def test_not_even_the_first_process_hears_ctrl_c(call):
-    """Python's own helper, which is started before it, sets this process's mask as well."""
+def test_not_even_the_first_process_receives_ctrl_c(call):
+    """Python starts its resource tracker before it, which changes the signal mask of this process."""
     program = f"""
 import signal
 from functools import partial

@@ -22,7 +22,7 @@ BUDGET = 100
 
 
 def encode(sentences):
-    """A tokenizer for tests: every word is a number, and its own id."""
+    """A tokenizer for tests: every word is a number, which is its id."""
     return [[int(word) for word in sentence.split()] for sentence in sentences]
 
 
@@ -31,7 +31,7 @@ def pairs_of(source, target):
 
 
 def pairs_of_lengths(source_lengths, target_lengths):
-    """Pairs of these numbers of words; EOS is not counted yet. Every word of the corpus is another number."""
+    """Pairs with these numbers of words, EOS not included. Every word of the corpus is another number."""
     words = itertools.count(10)
     sentences = [" ".join(str(next(words)) for _ in range(n)) for n in [*source_lengths, *target_lengths]]
     return pairs_of(sentences[: len(source_lengths)], sentences[len(source_lengths) :])
@@ -252,7 +252,7 @@ def test_pairs_of_similar_length_make_a_micro_batch():
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4])
-def test_no_other_cut_makes_the_costliest_part_cheaper(n):
+def test_no_other_cut_makes_the_largest_part_smaller(n):
     random = np.random.default_rng(n)
     for _ in range(50):
         lengths = np.sort(random.integers(1, 30, random.integers(n, 9)))[::-1]
@@ -268,7 +268,7 @@ def test_micro_batches_do_not_depend_on_the_order_of_the_step(encoded):
     assert same_batches(plan.micro_batches(step), plan.micro_batches(step[::-1]))
 
 
-def test_the_step_is_the_same_text_however_it_is_split(encoded):
+def test_a_step_is_the_same_text_however_it_is_split(encoded):
     step = max(BatchPlan(encoded, BUDGET, accumulation=6, seed=0).epoch(0), key=len)
     contents = []
     for accumulation in (1, 2, 6):
@@ -300,7 +300,7 @@ def test_the_end_of_an_epoch_is_the_start_of_the_next(encoded):
     assert np.array_equal(indices, plan.epoch(3)[0])
 
 
-def test_starting_where_no_step_is(encoded):
+def test_starting_at_a_step_that_does_not_exist(encoded):
     plan = BatchPlan(encoded, BUDGET, 1, seed=0)
     n_steps = len(plan.epoch(2))
     for index in (-1, n_steps + 1):
@@ -338,7 +338,7 @@ def test_a_pair_over_the_budget_in_order(encoded):
 
 
 def test_the_order_of_an_epoch_is_that_of_numpy_s_permutation():
-    """Runs begun before pairs were counted in 32 bits go on with the same batches."""
+    """Runs from before pairs were numbered in 32 bits continue with the same batches."""
     encoded = encode_pairs(encode, pairs_of_lengths([1, 5, 9, 20] * 10, [2, 3, 8, 9] * 10), MAX_LENGTH, BUDGET)
     rng = np.random.Generator(np.random.PCG64([3, 1]))
     shuffled = rng.permutation(40)
@@ -353,7 +353,7 @@ def test_the_order_of_an_epoch_is_that_of_numpy_s_permutation():
     assert [step.tolist() for step in found] == [step.tolist() for step in expected]
 
 
-def test_sequences_in_files_give_the_batches_of_those_in_memory(tmp_path):
+def test_sequences_in_files_give_the_same_batches_as_in_memory(tmp_path):
     encoded = encode_pairs(encode, pairs_of_lengths([1, 5, 9, 20] * 3, [2, 3, 8, 9] * 3), MAX_LENGTH, BUDGET)
 
     def in_files(sequences, name):

@@ -87,7 +87,7 @@ def test_a_broken_archive(tmp_path, damage):
         read_lines(path)
 
 
-def test_an_archive_under_the_name_of_text(tmp_path):
+def test_a_gzipped_file_without_gz_in_its_name(tmp_path):
     (tmp_path / "train.en").write_bytes(gzip.compress(b"a sentence\n"))
     with pytest.raises(UserError, match=r"train\.en: is gzipped; name it train\.en\.gz$"):
         read_lines(tmp_path / "train.en")
@@ -113,7 +113,7 @@ def test_files_of_different_length(tmp_path):
 
 
 @pytest.mark.parametrize("source, target", [("", ""), ("\n\n", "\n\n"), ("a\n\n", "\nb\n")])
-def test_nothing_but_blank_lines(tmp_path, source, target):
+def test_only_blank_lines(tmp_path, source, target):
     with pytest.raises(UserError, match=r"no sentence pairs in .*text\.en and .*text\.de"):
         read_pairs(write(tmp_path / "text.en", source), write(tmp_path / "text.de", target))
 
@@ -123,7 +123,7 @@ def test_nothing_but_blank_lines(tmp_path, source, target):
 
 @pytest.mark.parametrize("n_lines", [1, 2, 3, 100])
 @pytest.mark.parametrize("packed", [False, True])
-def test_blocks_put_together_are_the_file(tmp_path, n_lines, packed):
+def test_joined_blocks_are_the_file(tmp_path, n_lines, packed):
     text = "\ufeffa\r\n\n\u2028 b\x0b\nc\nd"
     files = ParallelFiles(*((write_gz if packed else write)(tmp_path / (name + ".gz" * packed), text) for name in "ab"))
     blocks = list(stream_blocks(files, n_lines))
@@ -134,13 +134,13 @@ def test_blocks_put_together_are_the_file(tmp_path, n_lines, packed):
 
 
 @pytest.mark.parametrize("n_source, n_target", [(5, 4), (4, 5), (0, 1), (3, 90), (90, 0)])
-def test_files_of_unequal_length_are_told_with_their_lines(tmp_path, n_source, n_target):
+def test_blocks_of_files_of_different_length(tmp_path, n_source, n_target):
     files = ParallelFiles(write(tmp_path / "a", "x\n" * n_source), write(tmp_path / "b", "x\n" * n_target))
     with pytest.raises(UserError, match=f"not parallel: .*a has {n_source} lines, .*b has {n_target}$"):
         list(stream_blocks(files, 3))
 
 
-def test_an_archive_that_breaks_off(tmp_path):
+def test_a_truncated_archive(tmp_path):
     text = "".join(f"{number} {number * 7919 % 10007}\n" for number in range(20_000))
     whole = gzip.compress(text.encode())
     files = ParallelFiles(write(tmp_path / "a.gz", whole[: len(whole) // 2]), write(tmp_path / "b", text))

@@ -219,7 +219,7 @@ def test_empty_lines():
     assert score(["ein Hund", ""], ["", ""])[:3] == (0, (0, 0, 0, 0), 1)
 
 
-def test_what_cannot_be_scored():
+def test_nothing_to_score():
     with pytest.raises(UserError, match="1 translations .* 2 references"):
         score(["a"], ["a", "b"])
     with pytest.raises(UserError, match="no translations"):

@@ -32,7 +32,7 @@ def byte_tokenizer():
 
 
 def possible_size(error):
-    """The last number of the message: the size that would do."""
+    """The last number of the message, which is a possible size."""
     return int(re.findall(r"\d+", str(error.value))[-1])
 
 
@@ -198,7 +198,7 @@ def test_saving_where_nothing_can_be_written(tokenizer, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["directory", "file"]
 
 
-def test_loading_what_cannot_be_read(tmp_path):
+def test_loading_an_unreadable_file(tmp_path):
     with pytest.raises(UserError, match="cannot read the tokenizer .*missing"):
         Tokenizer.load(tmp_path / "missing")
     with pytest.raises(UserError, match="cannot read the tokenizer"):
