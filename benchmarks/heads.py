@@ -56,7 +56,7 @@ def pronouns(translator: Translator, pairs: list[Example]) -> dict[str, Any]:
     """looks: each view, [layer][head]: PronounScore, and of the mean over a layer's heads. adjective: [layer][head] of
     cross-attention, the mean weight, while the pronoun is being written, of the word that decides what it stands for.
     Then PronounChoice of the whole model and of the model without a head, a layer's heads, all heads of a kind."""
-    attended = [heads.attend(translator, example) for example in pairs]
+    attended = [heads.sentence_attention(translator, example) for example in pairs]
     weights = [heads.pronoun_weights(each, example) for each, example in zip(attended, pairs)]
     looks = {}
     for view in heads.PRONOUN_VIEWS:
@@ -67,7 +67,7 @@ def pronouns(translator: Translator, pairs: list[Example]) -> dict[str, Any]:
         }
     deciding = np.mean(
         [
-            heads.writing_pronoun(each, example)[..., deciding_word(example, pairs)]
+            heads.cross_attention_at_pronoun(each, example)[..., deciding_word(example, pairs)]
             for each, example in zip(attended, pairs)
         ],
         axis=0,
@@ -109,7 +109,7 @@ def deciding_word(example: Example, pairs: list[Example]) -> int:
 
 def alignment(translator: Translator, test: list[Example]) -> dict[str, Any]:
     """heads: [layer][head]: AlignmentScore of cross-attention; of the mean over a layer's heads; of two baselines"""
-    attended = [heads.attend(translator, example) for example in test]
+    attended = [heads.sentence_attention(translator, example) for example in test]
     chosen = [heads.aligned_words(each.cross, each) for each in attended]
     blurred = [heads.aligned_words(each.cross.mean(axis=1), each) for each in attended]
     lengths = [(len(words(example.target)), len(words(example.source))) for example in test]
@@ -120,8 +120,8 @@ def alignment(translator: Translator, test: list[Example]) -> dict[str, Any]:
             for layer in range(N)
         ],
         "mean_of_layer": [plain(heads.alignment_score([each[layer] for each in blurred], test)) for layer in range(N)],
-        "diagonal": plain(heads.alignment_score([heads.diagonal(*each) for each in lengths], test)),
-        "by_chance": number(heads.alignment_by_chance(test)),
+        "diagonal": plain(heads.alignment_score([heads.diagonal_alignment(*each) for each in lengths], test)),
+        "by_chance": number(heads.chance_accuracy(test)),
     }
 
 

@@ -214,7 +214,7 @@ def look(attended):
 
 
 example = test[4]
-weights = look(heads.attend(translator, example))
+weights = look(heads.sentence_attention(translator, example))
 pieces = tokenizer.pieces(ids_of(example.target)[0])
 figure, axes = plt.subplots(figsize=(6.6, 5.6), layout="constrained")
 image = axes.imshow(weights, "viridis", aspect="auto", vmin=0, vmax=1)
@@ -233,10 +233,10 @@ print(f"{example.source}\n{example.target}")
 measure("weight of 'placed' when the first piece of 'gestellt' is written",
         weights[pieces.index("▁ges"), words(example.source).index("placed")], 0.4, 0.8)
 chosen = [heads.aligned_words(each.cross[-1].mean(axis=0), each)
-          for each in (heads.attend(translator, example) for example in test[:200])]
+          for each in (heads.sentence_attention(translator, example) for example in test[:200])]
 measure("200 sentences: German words that look most at an English word they render",
         heads.alignment_score(chosen, test[:200]).accuracy, 0.92, 0.98)
-measure("by chance", heads.alignment_by_chance(test[:200]), 0.11, 0.13)
+measure("by chance", heads.chance_accuracy(test[:200]), 0.11, 0.13)
 
 # %% [markdown]
 # Nobody told the model which word renders which. It was trained on sentence pairs alone, and found that it helps to
@@ -404,7 +404,7 @@ measure("training sentences with 'too wide' in which something does not fit", np
 # decoder's heads look while the pronoun is written?
 
 # %% Asking the heads
-attended = [heads.attend(translator, example) for example in pairs]
+attended = [heads.sentence_attention(translator, example) for example in pairs]
 views = [heads.pronoun_weights(each, example) for each, example in zip(attended, pairs)]
 
 

@@ -374,7 +374,7 @@ source, target = [*words(example.source), "</s>"], [*words(example.target), "</s
 
 # %%
 translator = load_run(ROOT / "data/tiny_model")
-cross = heads.attend(translator, example).cross[1]             # layer 2: (4 heads, T, S)
+cross = heads.sentence_attention(translator, example).cross[1]  # layer 2: (4 heads, T, S)
 assert cross.shape == (4, len(target), len(source))            # each word of this sentence is one piece
 verb = target.index("überquert")
 rendered = [source[i] for i, t in example.alignment if t == verb]

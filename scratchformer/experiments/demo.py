@@ -1,4 +1,4 @@
-"""The first thing a newcomer runs: train `tiny` on the bundled corpus, then look at what it has learnt."""
+"""The demo: train `tiny` on the bundled corpus, then show what it has learnt. Newcomers run this first."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ ATTENTION_SENTENCE = "The animal did not cross the street because it was too tir
 
 
 def run_demo(out: Path) -> bool:
-    """Train (or go on with a demo that was interrupted), average, translate, score; print all of it.
+    """Train, or continue a demo that was interrupted; average checkpoints, translate, score, and print the results.
 
-    -> whether it came to its end: False if it was interrupted
+    Returns False if it was interrupted.
     """
     run = RunDirectory(out)
     if run.config_file.exists():
@@ -50,25 +50,21 @@ def run_demo(out: Path) -> bool:
 
 
 def report(translator: Translator, run: RunDirectory) -> None:
-    """Translate the held-out sets of the bundled corpus, and say how well that went."""
+    """Translate the held-out sets of the bundled corpus, and print examples, scores and the attention figure's path."""
     corpus = {split: bundled.read(split) for split in TEST_SETS}
     translations = {split: translator.translate([example.source for example in corpus[split]]) for split in TEST_SETS}
 
     test = corpus["test"]
     for index in range(0, len(test), len(test) // SENTENCES_SHOWN):
-        same = translations["test"][index] == test[index].target
-        print(
-            f"  source      {test[index].source}\n  translation {translations['test'][index]}\n"
-            f"  reference   {'the same' if same else test[index].target}\n"
-        )
+        example, translation = test[index], translations["test"][index]
+        reference = "the same" if translation == example.target else example.target
+        print(f"  source      {example.source}\n  translation {translation}\n  reference   {reference}\n")
 
     print_by_construction(test, translations["test"])
     for split in ("test", "test_compositional", "test_long"):
         scores = corpus_scores(translations[split], [example.target for example in corpus[split]])
-        print(
-            f"BLEU on {split + ':':20} {scores.bleu:5.1f}   ({scores.n_sentences} sentences, "
-            f"{scores.bleu_signature})"
-        )
+        basis = f"({scores.n_sentences} sentences, {scores.bleu_signature})"
+        print(f"BLEU on {split + ':':20} {scores.bleu:5.1f}   {basis}")
     pronouns = coreference_score(translations["test_coreference"], corpus["test_coreference"])
     print(
         f"Pronouns, test_coreference: {pronouns['accuracy']:6.1%} right, {pronouns['pair_accuracy']:.1%} of the "
@@ -80,7 +76,7 @@ def report(translator: Translator, run: RunDirectory) -> None:
 
 
 def print_by_construction(examples: list[Example], translations: list[str]) -> None:
-    """A table: how many sentences of each construction are translated exactly as the reference."""
+    """Print a table: how many sentences of each construction are translated exactly as in the reference."""
     exact: dict[str, list[bool]] = defaultdict(list)
     for example, translation in zip(examples, translations):
         exact[example.construction].append(translation == example.target)

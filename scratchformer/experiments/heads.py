@@ -1,12 +1,12 @@
-"""What does each attention head do? Scores against the answers that come with the bundled corpus.
+"""Find out what each attention head does, by comparison with the annotations of the bundled corpus.
 
-The corpus knows which German word renders which English word, and which noun a pronoun stands for; a trained model
-knows neither. So every head can be asked whether it looks at the right word, on a whole test set, and be compared with
-baselines that have learnt nothing.
+The corpus says which German word translates which English word, and which noun a pronoun stands for; a trained model
+was told neither. So it can be measured on a whole test set how often a head attends to the right word, and compared
+with baselines that have learnt nothing.
 
-The weights are those of `attend`: the model reads the source and writes the reference (teacher forcing), without a
-search. A row is a piece that looks, a column a piece that is looked at. Rows of the decoder are named by the piece they
-are about to write, which they have not seen. Words are those of `text.bundled.words`.
+The weights come from `sentence_attention`: the model reads the source and the reference (teacher forcing), without a
+search. A row is the piece that attends (the query), a column the piece attended to (the key). A row of the decoder is
+named by the piece it is about to write, which it has not seen. Words are those of `text.bundled.words`.
 
 Shapes: N layers, H heads, S source pieces, T target pieces, </s> included.
 """
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager
-from typing import Iterator, NamedTuple, Sequence
+from typing import Any, Iterator, NamedTuple, Sequence
 
 import numpy as np
 
@@ -28,17 +28,17 @@ from scratchformer.text.batches import encode_sequences
 from scratchformer.text.bundled import PERSONAL, Example, words
 from scratchformer.text.tokenizer import BOS, Tokenizer
 
-# Where the heads look -------------------------------------------------------------------------------------------------
+# Attention weights ----------------------------------------------------------------------------------------------------
 
 
-class Attended(NamedTuple):
+class SentenceAttention(NamedTuple):
     """All attention weights of one sentence pair; each row sums to 1.
 
     encoder      (N, H, S, S)
     decoder      (N, H, T, T), causal; column u is the piece *read* at step u, <s> first
     cross        (N, H, T, S)
-    source_word  (S,) the word that each piece of the source belongs to, -1 for </s>
-    target_word  (T,) likewise for the pieces written
+    source_word  (S,) index of the word that each piece of the source belongs to, -1 for </s>
+    target_word  (T,) the same for the pieces written
     """
 
     encoder: np.ndarray
@@ -48,13 +48,13 @@ class Attended(NamedTuple):
     target_word: np.ndarray
 
 
-def attend(translator: Translator, example: Example) -> Attended:
-    """Read the source and write the reference: where did every head look?"""
+def sentence_attention(translator: Translator, example: Example) -> SentenceAttention:
+    """The attention weights of every head while the model reads the source and the reference."""
     source_ids, target_in_ids, _ = teacher_forced(translator.tokenizer, [example])
     _, cache = translator.model.forward(source_ids, target_in_ids)
     weights = [np.asarray(layer[0]) for layer in attention_weights(cache)]
     N = translator.model.config.N
-    return Attended(
+    return SentenceAttention(
         np.stack(weights[:N]),
         np.stack(weights[N::2]),
         np.stack(weights[N + 1 :: 2]),
@@ -73,12 +73,12 @@ def teacher_forced(tokenizer: Tokenizer, examples: Sequence[Example]) -> tuple[n
 
 
 def words_of_pieces(tokenizer: Tokenizer, sentence: str) -> np.ndarray:
-    """The number of the word that each piece of the sentence belongs to, and -1 for the </s> behind them.
+    """The index of the word that each piece of the sentence belongs to, and -1 for the final </s>.
 
-    A piece that is nothing but the mark of a word's beginning belongs to the word that begins.
+    A piece that only marks the beginning of a word belongs to that word.
     """
     [ids] = tokenizer.encode([sentence])
-    ends = np.cumsum([len(word) for word in words(sentence)])  # in letters, spaces left out
+    ends = np.cumsum([len(word) for word in words(sentence)])  # in letters, without spaces
     letters, word_of = 0, []
     for piece in tokenizer.pieces(ids):
         word_of.append(int(np.searchsorted(ends, letters, side="right")))
@@ -87,43 +87,43 @@ def words_of_pieces(tokenizer: Tokenizer, sentence: str) -> np.ndarray:
 
 
 def sum_over_words(weights: np.ndarray, word_of: np.ndarray) -> np.ndarray:
-    """(..., pieces) -> (..., words): a word is given what its pieces are given. </s> is left out."""
+    """(..., pieces) -> (..., words): the weight of a word is the sum over its pieces. </s> is left out."""
     return weights @ (word_of[:, None] == np.arange(word_of.max() + 1)).astype(weights.dtype)
 
 
-# Alignment: does cross-attention look at the word that is being translated? -------------------------------------------
+# Alignment: does cross-attention attend to the word that is being translated? -----------------------------------------
 
 
 class AlignmentScore(NamedTuple):
-    """How well the most attended source words agree with the corpus.
+    """How well the most attended source words agree with the alignment of the corpus.
 
-    accuracy    of the target words that render a source word, the share for which it is one of those they render
-    error_rate  1 - 2 (links in common) / (all links of both), after Och & Ney 2003; each such word has one link here
+    accuracy    share of the aligned target words whose most attended source word is one of those they translate
+    error_rate  1 - 2 (common links) / (links of both), after Och & Ney 2003; an aligned target word has one link here
     """
 
     accuracy: float
     error_rate: float
 
 
-def aligned_words(cross: np.ndarray, attended: Attended) -> np.ndarray:
-    """The most attended source word of every target word: weights (..., T, S) of any heads -> (..., target words).
+def aligned_words(cross: np.ndarray, attention: SentenceAttention) -> np.ndarray:
+    """The most attended source word of every target word: weights (..., T, S) of any heads -> (..., target words)
 
-    A target word of several pieces is decided by the mean of their rows. </s> is not a word, and never chosen.
+    For a target word of several pieces, the mean of their rows decides. </s> is not a word, and never chosen.
     """
-    by_source_word = sum_over_words(cross, attended.source_word)  # (..., T, source words)
-    pieces_of = attended.target_word == np.arange(attended.target_word.max() + 1)[:, None]
+    by_source_word = sum_over_words(cross, attention.source_word)  # (..., T, source words)
+    pieces_of = attention.target_word == np.arange(attention.target_word.max() + 1)[:, None]
     return (pieces_of / pieces_of.sum(axis=1, keepdims=True) @ by_source_word).argmax(axis=-1)
 
 
-def diagonal(n_target: int, n_source: int) -> np.ndarray:
-    """A baseline that reads nothing: the source word as far along its sentence as the target word is. (n_target,)"""
+def diagonal_alignment(n_target: int, n_source: int) -> np.ndarray:
+    """A baseline that reads nothing: the source word at the same relative position as the target word. (n_target,)"""
     return ((np.arange(n_target) + 0.5) * n_source / n_target).astype(int)
 
 
 def alignment_score(chosen: Sequence[np.ndarray], examples: Sequence[Example]) -> AlignmentScore:
-    """chosen: for each example the source word of each target word, (target words,)
+    """chosen: for each example, the source word of each target word, (target words,)
 
-    Raises ValueError if they are not as many as the target has words.
+    Raises ValueError if an example has more or fewer choices than target words.
     """
     chosen_links = right = gold_links = 0
     for choice, example in zip(chosen, examples, strict=True):
@@ -131,34 +131,34 @@ def alignment_score(chosen: Sequence[np.ndarray], examples: Sequence[Example]) -
         if np.shape(choice) != (n_words,):
             raise ValueError(f"choices of shape {np.shape(choice)} for the {n_words} words of {example.target!r}")
         gold = {(source, target) for source, target in example.alignment}
-        rendering = {target for _, target in gold}
-        chosen_links += len(rendering)
-        right += sum((int(choice[target]), target) in gold for target in rendering)
+        aligned = {target for _, target in gold}
+        chosen_links += len(aligned)
+        right += sum((int(choice[target]), target) in gold for target in aligned)
         gold_links += len(gold)
     return AlignmentScore(right / chosen_links, 1 - 2 * right / (chosen_links + gold_links))
 
 
-def alignment_by_chance(examples: Sequence[Example]) -> float:
-    """The accuracy to expect of source words drawn blindly, which is what uniform attention is worth."""
+def chance_accuracy(examples: Sequence[Example]) -> float:
+    """The accuracy to expect of source words drawn at random, and so of uniform attention."""
     shares = [
-        len(sources(example, target)) / len(words(example.source))
+        len(source_words_of(example, target)) / len(words(example.source))
         for example in examples
         for target in {target for _, target in example.alignment}
     ]
     return float(np.mean(shares))
 
 
-def sources(example: Example, target_word: int) -> list[int]:
-    """The source words that a target word renders."""
+def source_words_of(example: Example, target_word: int) -> list[int]:
+    """The source words that a target word translates."""
     return [source for source, target in example.alignment if target == target_word]
 
 
-def renderings(example: Example, source_word: int) -> list[int]:
-    """The target words that render a source word."""
+def target_words_of(example: Example, source_word: int) -> list[int]:
+    """The target words that translate a source word."""
     return [target for source, target in example.alignment if source == source_word]
 
 
-# Pronouns: which of two nouns is looked at? ---------------------------------------------------------------------------
+# Pronouns: which of two nouns is attended to? -------------------------------------------------------------------------
 
 
 PRONOUN_VIEWS = (
@@ -167,15 +167,15 @@ PRONOUN_VIEWS = (
     "decoder, er/sie/es: German nouns",
     "decoder, er/sie/es: German articles",
 )
-"""Where a head might settle what a pronoun stands for: which row looks, and at what.
+"""Where a head might find out what a pronoun stands for: the row that attends, and the columns it attends to.
 
-The rows of er/sie/es are those that write it. In the decoder, the German nouns and their articles (which tell the
-gender) have been read by then.
+The row of er/sie/es is the one that writes it. By then, the decoder has read the German nouns and their articles, which
+show the gender.
 """
 
 
-def pronoun_weights(attended: Attended, example: Example) -> dict[str, np.ndarray]:
-    """What a pronoun gives to the noun meant and to the other one, by layer and head: (N, H, 2) for each view.
+def pronoun_weights(attention: SentenceAttention, example: Example) -> dict[str, np.ndarray]:
+    """The weights of the noun that a pronoun means and of the other noun: (N, H, 2) for each of PRONOUN_VIEWS.
 
     Raises ValueError if the example has no pronoun with two nouns to choose from.
     """
@@ -183,49 +183,46 @@ def pronoun_weights(attended: Attended, example: Example) -> dict[str, np.ndarra
     if link is None or link["rival"] is None:
         raise ValueError(f"no pronoun with two nouns to choose from: {example.source!r}")
     nouns = [link["antecedent"], link["rival"]]
-    it = attended.encoder[:, :, attended.source_word == link["pronoun"]].mean(axis=2)  # (N, H, S)
-    writing = np.flatnonzero(attended.target_word == link["target_pronoun"])[0]
-    read_word = np.concatenate([[-1], attended.target_word[:-1]])
-    german = sum_over_words(attended.decoder[:, :, writing], read_word)  # (N, H, target words)
+    it = attention.encoder[:, :, attention.source_word == link["pronoun"]].mean(axis=2)  # (N, H, S)
+    english = sum_over_words(it, attention.source_word)
+    cross = cross_attention_at_pronoun(attention, example)
+    read_word = np.concatenate([[-1], attention.target_word[:-1]])
+    decoder = attention.decoder[:, :, pronoun_row(attention, link)]
+    german = sum_over_words(decoder, read_word)  # (N, H, target words)
     german_nouns, german_articles = (
-        np.stack([german[..., renderings(example, noun - before)].sum(axis=-1) for noun in nouns], axis=-1)
+        np.stack([german[..., target_words_of(example, noun - before)].sum(axis=-1) for noun in nouns], axis=-1)
         for before in (0, 1)
     )
-    return dict(
-        zip(
-            PRONOUN_VIEWS,
-            (
-                sum_over_words(it, attended.source_word)[..., nouns],
-                writing_pronoun(attended, example)[..., nouns],
-                german_nouns,
-                german_articles,
-            ),
-            strict=True,
-        )
-    )
+    views = english[..., nouns], cross[..., nouns], german_nouns, german_articles
+    return dict(zip(PRONOUN_VIEWS, views, strict=True))
 
 
-def writing_pronoun(attended: Attended, example: Example) -> np.ndarray:
-    """Cross-attention while er, sie or es is being written (its first piece, if it has several): (N, H, source words)
+def cross_attention_at_pronoun(attention: SentenceAttention, example: Example) -> np.ndarray:
+    """Cross-attention of the row that writes er, sie or es, or its first piece: (N, H, source words)
 
     Raises ValueError if the example has no pronoun.
     """
     if example.coreference is None:
         raise ValueError(f"no pronoun: {example.source!r}")
-    writing = np.flatnonzero(attended.target_word == example.coreference["target_pronoun"])[0]
-    return sum_over_words(attended.cross[:, :, writing], attended.source_word)
+    row = pronoun_row(attention, example.coreference)
+    return sum_over_words(attention.cross[:, :, row], attention.source_word)
+
+
+def pronoun_row(attention: SentenceAttention, link: dict[str, Any]) -> int:
+    """The row that writes the first piece of er, sie or es."""
+    return int(np.flatnonzero(attention.target_word == link["target_pronoun"])[0])
 
 
 class PronounScore(NamedTuple):
-    """How a head decides between the noun meant and the other one, on minimal pairs.
+    """How well a head chooses between the noun that a pronoun means and the other noun, on minimal pairs.
 
-    antecedent, rival  the mean weight of the two nouns, 0 to 1
+    antecedent, rival  mean weight of the noun that is meant, and of the other one, 0 to 1
     accuracy           share of the sentences in which the antecedent has more weight
-    pair_accuracy      share of the minimal pairs in which it has in both sentences
+    pair_accuracy      share of the minimal pairs in which it has more weight in both sentences
 
-    Whatever always prefers the first noun, or the nearest, has an accuracy of one half and no pair, since the two
-    sentences of a pair differ in the noun that is meant. Drawing lots gets half of the sentences and a quarter of the
-    pairs.
+    The two sentences of a pair differ in the noun that is meant. So a head that always prefers the first noun, or the
+    nearest, is right in half of the sentences and in no pair; a random choice in half of the sentences and in a quarter
+    of the pairs.
     """
 
     antecedent: float
@@ -237,21 +234,19 @@ class PronounScore(NamedTuple):
 def pronoun_score(weights: np.ndarray, examples: Sequence[Example]) -> PronounScore:
     """weights: (examples, 2), of the antecedent and of the rival
 
-    Raises ValueError if an example is no member of a minimal pair.
+    Raises ValueError if an example is not part of a minimal pair.
     """
-    antecedent, rival = weights.T
-    right = antecedent > rival
-    return PronounScore(
-        float(antecedent.mean()), float(rival.mean()), float(right.mean()), share_of_pairs(right, examples)
-    )
+    right = weights[:, 0] > weights[:, 1]
+    antecedent, rival = weights.mean(axis=0).tolist()
+    return PronounScore(antecedent, rival, float(right.mean()), pair_accuracy(right, examples))
 
 
-def share_of_pairs(right: np.ndarray, examples: Sequence[Example]) -> float:
+def pair_accuracy(right: np.ndarray, examples: Sequence[Example]) -> float:
     """right: (examples,) bool -> the share of the minimal pairs with both sentences right"""
     pairs: dict[int, list[bool]] = {}
     for example, is_right in zip(examples, right, strict=True):
         if example.coreference is None or "pair" not in example.coreference:
-            raise ValueError(f"not of a minimal pair, as those of test_coreference are: {example.source!r}")
+            raise ValueError(f"not in a minimal pair, as the examples of test_coreference are: {example.source!r}")
         pairs.setdefault(example.coreference["pair"], []).append(bool(is_right))
     return sum(all(members) for members in pairs.values()) / len(pairs)
 
@@ -260,28 +255,28 @@ def share_of_pairs(right: np.ndarray, examples: Sequence[Example]) -> float:
 
 
 def weight_at_offset(weights: np.ndarray, offset: int) -> np.ndarray:
-    """The mean weight of the piece `offset` places after the one that looks, before it if negative.
+    """The mean weight of the piece that comes `offset` places after the attending one, or before it if negative.
 
     weights (..., T, S) -> (...). Rows that have no such piece are left out.
 
     Raises ValueError if no row is left.
     """
-    there = np.diagonal(weights, offset, axis1=-2, axis2=-1)
-    if not there.shape[-1]:
+    diagonal = np.diagonal(weights, offset, axis1=-2, axis2=-1)
+    if not diagonal.shape[-1]:
         raise ValueError(f"of {weights.shape[-2]} pieces, none has another at {offset:+d} places")
-    return there.mean(axis=-1)
+    return diagonal.mean(axis=-1)
 
 
 def uniform_weights(T: int, causal: bool = False) -> np.ndarray:
-    """A baseline that reads nothing: each row spreads its weight evenly over what it may see. (T, T)"""
+    """A baseline that reads nothing: each row spreads its weight evenly over the positions it may attend to. (T, T)"""
     return np.tri(T) / np.arange(1, T + 1)[:, None] if causal else np.full((T, T), 1 / T)
 
 
-# Taking heads away ----------------------------------------------------------------------------------------------------
+# Removing heads -------------------------------------------------------------------------------------------------------
 
 
 def attention_layers(model: Transformer) -> dict[str, list[SelfAttention | CrossAttention]]:
-    """The model's attentions: "encoder", "decoder" (both self-attention) and "cross", a list over layers of each."""
+    """ "encoder" and "decoder" (self-attention) and "cross" -> the attention of each layer."""
     return {
         "encoder": [layer.self_attention.sublayer for layer in model.encoder.layers],
         "decoder": [layer.self_attention.sublayer for layer in model.decoder.layers],
@@ -291,10 +286,10 @@ def attention_layers(model: Transformer) -> dict[str, list[SelfAttention | Cross
 
 @contextmanager
 def without_heads(attention: SelfAttention | CrossAttention, heads: Sequence[int]) -> Iterator[None]:
-    """Inside the `with`, the slices of these heads count as 0 when W_O reads them: its rows for them are 0.
+    """Remove heads for the duration of a block, by setting the rows of W_O that read them to 0.
 
-    Afterwards all is as before. The rest of the model was trained with the head and never saw a 0 in its place, so the
-    damage says what the model loses unprepared, not what it could do without the head.
+    The rest of the model was trained with the heads, and has never seen a 0 in their place. So the damage shows what
+    the model loses without preparation, not what it could have learnt to do without the heads.
     """
     W = attention.output.weight.data
     before = W.copy()
@@ -306,11 +301,11 @@ def without_heads(attention: SelfAttention | CrossAttention, heads: Sequence[int
 
 
 class PronounChoice(NamedTuple):
-    """Whether a model writes the right one of er, sie and es, with the reference up to there before its eyes.
+    """Whether a model that has read the reference so far writes the right one of er, sie and es.
 
-    accuracy       share of the sentences in which it is the most probable of the three
+    accuracy       share of the sentences in which the right one is the most probable of the three
     pair_accuracy  share of the minimal pairs in which it is in both sentences
-    other_loss     of all other pieces, in nats per piece: is anything but the pronoun the matter?
+    other_loss     loss of all other pieces, in nats per piece: shows whether more than the pronoun has suffered
     """
 
     accuracy: float
@@ -319,7 +314,7 @@ class PronounChoice(NamedTuple):
 
 
 def pronoun_choice(translator: Translator, examples: Sequence[Example]) -> PronounChoice:
-    """Raises ValueError if an example is no member of a minimal pair, or if two pronouns begin with the same piece."""
+    """Raises ValueError if an example is not part of a minimal pair, or if two pronouns begin with the same piece."""
     tokenizer, rows = translator.tokenizer, np.arange(len(examples))
     source_ids, target_in_ids, target_out_ids = teacher_forced(tokenizer, examples)
     logits, _ = translator.model.forward(source_ids, target_in_ids)  # (B, T, V)
@@ -327,15 +322,11 @@ def pronoun_choice(translator: Translator, examples: Sequence[Example]) -> Prono
     if len(set(candidates.values())) < len(candidates):
         raise ValueError(f"the first pieces of {', '.join(candidates)} are not distinct in this vocabulary")
     links = [example.coreference or {} for example in examples]
-    writing = np.array(
-        [
-            np.flatnonzero(words_of_pieces(tokenizer, example.target) == link.get("target_pronoun"))[0]
-            for example, link in zip(examples, links)
-        ]
-    )
+    target_words = [words_of_pieces(tokenizer, example.target) for example in examples]
+    at_pronoun = rows, [list(each).index(link.get("target_pronoun")) for each, link in zip(target_words, links)]
     expected = [list(candidates).index(link["expected"]) for link in links]
-    right = logits[rows, writing][:, list(candidates.values())].argmax(axis=-1) == expected
+    right = logits[at_pronoun][:, list(candidates.values())].argmax(axis=-1) == expected
     others = target_out_ids.copy()
-    others[rows, writing] = PAD
+    others[at_pronoun] = PAD
     loss_sum, n_tokens, _ = cross_entropy(logits, others)
-    return PronounChoice(float(right.mean()), share_of_pairs(right, examples), float(loss_sum) / n_tokens)
+    return PronounChoice(float(right.mean()), pair_accuracy(right, examples), float(loss_sum) / n_tokens)

@@ -6,7 +6,7 @@ import pytest
 from scratchformer.config import ModelConfig
 from scratchformer.decoding.translator import Translator
 from scratchformer.experiments import heads
-from scratchformer.nn.attention import Mask
+from scratchformer.nn.attention import Mask, join_heads
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.bundled import Example, words
 from scratchformer.text.tokenizer import Tokenizer
@@ -75,7 +75,7 @@ def test_a_word_is_given_what_its_pieces_are_given_and_the_end_belongs_to_none()
 
 
 def test_weights_have_rows_of_sum_one_and_the_decoder_sees_no_future(translator):
-    attended = heads.attend(translator, PAIR[0])
+    attended = heads.sentence_attention(translator, PAIR[0])
     S, T = len(attended.source_word), len(attended.target_word)
     assert attended.encoder.shape == (N, H, S, S) and attended.cross.shape == (N, H, T, S)
     assert attended.decoder.shape == (N, H, T, T) and not np.triu(attended.decoder, 1).any()
@@ -85,7 +85,7 @@ def test_weights_have_rows_of_sum_one_and_the_decoder_sees_no_future(translator)
 
 def test_each_kind_of_attention_is_the_one_its_name_says(translator):
     source_only = PAIR[0]._replace(source=PAIR[1].source)
-    ours, other = heads.attend(translator, PAIR[0]), heads.attend(translator, source_only)
+    ours, other = heads.sentence_attention(translator, PAIR[0]), heads.sentence_attention(translator, source_only)
     np.testing.assert_array_equal(ours.decoder[0], other.decoder[0])
     assert ours.encoder.shape != other.encoder.shape or not np.array_equal(ours.encoder, other.encoder)
 
@@ -94,7 +94,7 @@ def test_each_kind_of_attention_is_the_one_its_name_says(translator):
 
 
 def attended_with(cross, source_word, target_word):
-    return heads.Attended(np.zeros(0), np.zeros(0), cross, np.array(source_word), np.array(target_word))
+    return heads.SentenceAttention(np.zeros(0), np.zeros(0), cross, np.array(source_word), np.array(target_word))
 
 
 def test_pieces_of_a_word_are_summed_as_keys_and_averaged_as_queries():
@@ -112,7 +112,7 @@ def test_pieces_of_a_word_are_summed_as_keys_and_averaged_as_queries():
 
 
 def test_the_gold_alignment_is_right_throughout():
-    gold = [heads.sources(PAIR[0], target)[:1] or [0] for target in range(len(words(PAIR[0].target)))]
+    gold = [heads.source_words_of(PAIR[0], target)[:1] or [0] for target in range(len(words(PAIR[0].target)))]
     assert heads.alignment_score([np.array(gold)[:, 0]], PAIR[:1]) == (1, 0)
 
 
@@ -120,7 +120,7 @@ def test_one_link_of_a_word_with_two_counts_as_right_but_misses_a_link():
     score = heads.alignment_score([np.array([0, 3, 0, 0])], [TWO_TO_ONE])  # "ein" wrong, "." renders nothing
     assert score.accuracy == pytest.approx(2 / 3)
     assert score.error_rate == pytest.approx(1 - 2 * 2 / (3 + 4))
-    assert heads.alignment_by_chance([TWO_TO_ONE]) == pytest.approx((1 + 2 + 1) / 5 / 3)
+    assert heads.chance_accuracy([TWO_TO_ONE]) == pytest.approx((1 + 2 + 1) / 5 / 3)
 
 
 def test_choices_that_are_not_one_for_each_word_are_refused():
@@ -129,9 +129,9 @@ def test_choices_that_are_not_one_for_each_word_are_refused():
 
 
 def test_the_diagonal_goes_from_corner_to_corner():
-    np.testing.assert_array_equal(heads.diagonal(4, 4), [0, 1, 2, 3])
-    np.testing.assert_array_equal(heads.diagonal(2, 6), [1, 4])
-    np.testing.assert_array_equal(heads.diagonal(6, 2), [0, 0, 0, 1, 1, 1])
+    np.testing.assert_array_equal(heads.diagonal_alignment(4, 4), [0, 1, 2, 3])
+    np.testing.assert_array_equal(heads.diagonal_alignment(2, 6), [1, 4])
+    np.testing.assert_array_equal(heads.diagonal_alignment(6, 2), [0, 0, 0, 1, 1, 1])
 
 
 # Pronouns -------------------------------------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ def test_the_diagonal_goes_from_corner_to_corner():
 
 def test_the_weights_of_a_pronoun_are_read_off_where_it_looks(translator):
     example = PAIR[0]
-    attended = heads.attend(translator, example)
+    attended = heads.sentence_attention(translator, example)
     blank = [np.zeros_like(weights) for weights in attended[:3]]
     pieces = {
         name: np.flatnonzero(attended.source_word == example.coreference[name])
@@ -161,14 +161,14 @@ def test_the_weights_of_a_pronoun_are_read_off_where_it_looks(translator):
     expected[2, 1, 1, 0] = 2 * len(german[2])
     expected[3, 1, 1, 1] = 3 * len(german[4])
     np.testing.assert_allclose([encoder, cross, nouns, articles], expected)
-    written = heads.writing_pronoun(attended._replace(cross=blank[2]), example)
+    written = heads.cross_attention_at_pronoun(attended._replace(cross=blank[2]), example)
     np.testing.assert_allclose(written[..., 5], expected[1, ..., 1])
 
 
 def test_a_head_of_the_first_encoder_layer_cannot_tell_the_two_sentences_of_a_pair_apart(translator):
     weights = np.stack(
         [
-            heads.pronoun_weights(heads.attend(translator, example), example)[heads.PRONOUN_VIEWS[0]][0]
+            heads.pronoun_weights(heads.sentence_attention(translator, example), example)[heads.PRONOUN_VIEWS[0]][0]
             for example in PAIR
         ]
     )  # (2, H, 2)
@@ -184,7 +184,7 @@ def test_the_same_preference_in_both_sentences_gets_no_pair():
 
 def test_sentences_without_a_rival_or_a_pair_are_refused(translator):
     with pytest.raises(ValueError, match="two nouns"):
-        heads.pronoun_weights(heads.attend(translator, PAIR[0]), PAIR[0]._replace(coreference=None))
+        heads.pronoun_weights(heads.sentence_attention(translator, PAIR[0]), PAIR[0]._replace(coreference=None))
     alone = PAIR[0]._replace(coreference={key: value for key, value in PAIR[0].coreference.items() if key != "pair"})
     with pytest.raises(ValueError, match="minimal pair"):
         heads.pronoun_score(np.zeros((1, 2)), [alone])
@@ -221,10 +221,15 @@ def test_a_head_taken_away_is_missing_from_what_enters_the_output_projection(tra
     q, k, v = (random.normal(size=shape) for shape in shapes)
     silent = v.copy()
     silent[:, :, 1] = 0  # a head without values says 0
-    expected, _ = layer._attend(q, k, silent, Mask(), None)
+
+    def output(values):
+        attended, _ = layer.attention.forward(q, k, values, Mask())
+        return layer.output.forward(join_heads(attended))[0]
+
+    expected = output(silent)
     before = layer.output.weight.data.copy()
     with heads.without_heads(layer, [1]):
-        np.testing.assert_allclose(layer._attend(q, k, v, Mask(), None)[0], expected, rtol=0, atol=1e-14)
+        np.testing.assert_allclose(output(v), expected, rtol=0, atol=1e-14)
     np.testing.assert_array_equal(layer.output.weight.data, before)
 
 
