@@ -34,8 +34,8 @@ def probes(config: ModelConfig) -> list[CodeProbe]:
 
 
 def gradients(config: ModelConfig) -> CodeProbe:
-    """Run the cases of `scratchformer gradcheck`, in one random direction each: almost any direction shows a wrong
-    gradient. The whole model, which takes longest, is checked only as configured."""
+    """Run the cases of `scratchformer gradcheck` in one random direction each, since a wrong gradient shows in almost
+    every direction. The whole model, which takes longest, is checked only as configured."""
     changes = {name: getattr(config, name) for name in ("norm", "tied", "positions", "attention_bias")}
     cases = [case for case in CASES if case.layer not in ("Transformer", "TransformerLoss")] + [
         gradient_cases.case(Transformer, "as configured", gradient_cases.transformer(**changes), 0.0),
@@ -116,9 +116,7 @@ def check_contract(case: GradientCase) -> None:
         if first is not None:
             expect_close("gradient of an input after another call of forward", second, first)
     for name, parameter in parameters.items():
-        what = (
-            f"gradient of {name} after two equal calls, with another forward between, compared with twice that of one"
-        )
+        what = f"gradient of {name} after two equal calls and another in between, compared with twice that of one"
         expect_close(what, parameter.grad, 2 * gradient[name])
 
     for parameter in parameters.values():

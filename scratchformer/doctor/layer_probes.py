@@ -121,8 +121,8 @@ def initial_sizes() -> CodeProbe:
 def expect_variance(what: str, x: np.ndarray, expected: float) -> None:
     """Raise CheckFailed unless the variance of x, an array of 10,000 random numbers or more, is the expected one.
 
-    The estimate of a variance from n numbers has a relative error of sqrt(2 / n), here about 1 %. So a deviation of
-    10 % is no chance; a missing factor gives more.
+    A variance estimated from n numbers has a relative error of sqrt(2 / n), here about 1 %, so a deviation of 10 % is
+    not chance. A missing factor causes a larger one.
     """
     found = float(np.var(x))
     expect(abs(found / expected - 1) <= 0.1, f"{what}: variance {found:.3g}, expected {expected:.3g}")

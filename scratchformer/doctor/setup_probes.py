@@ -53,7 +53,7 @@ class FirstPass(NamedTuple):
     seconds_per_position: float
 
 
-LENGTH = 16
+SENTENCE_LENGTH = 16
 MIN_POSITIONS = 128
 MAX_MULTIPLICATIONS = 5e10
 """The pass takes as many positions as cost about this many multiplications: a second or two on one core."""
@@ -62,7 +62,8 @@ MAX_MULTIPLICATIONS = 5e10
 @np.errstate(all="ignore")  # in broken code; the result shows it
 def first_pass(config: Config) -> FirstPass:
     model, random = Transformer(config.model, config.training.seed), np.random.default_rng(config.training.seed)
-    length = min(LENGTH, config.model.max_positions) if config.model.positions == "learned" else LENGTH
+    longest = config.model.max_positions if config.model.positions == "learned" else SENTENCE_LENGTH
+    length = min(SENTENCE_LENGTH, longest)
     n_positions = int(min(config.training.tokens_per_batch, MAX_MULTIPLICATIONS / (6 * model.store.data.size)))
     shape = max(MIN_POSITIONS, n_positions) // length, length
     source, target_in, target_out = random.integers(1, config.model.vocab_size, (3, *shape))
