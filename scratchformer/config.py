@@ -1,4 +1,4 @@
-"""Every number a run depends on: dataclasses with the paper's values as defaults, presets, and TOML in and out."""
+"""All settings of a run: dataclasses with the paper's values as defaults, presets, and TOML files."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ModelConfig:
     relu_dropout: float = 0.0  # on the hidden units of the feed-forward network
     norm: Literal["post", "pre"] = "post"
     ln_eps: float = 1e-6
-    tied: Literal["all", "target", "none"] = "all"  # which of source, target and output embedding are one matrix
+    tied: Literal["all", "target", "none"] = "all"  # which of the source, target and output embeddings are one matrix
     attention_bias: bool = True
     positions: Literal["sinusoidal", "learned"] = "sinusoidal"
     max_positions: int = 256  # rows of the table of learned positions
@@ -61,17 +61,17 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class DataConfig:
-    """Where the sentences come from. A directory holds `train.en`, `val.de`, ...; each file may end in .gz."""
+    """Where the sentences come from. A directory holds `train.en`, `val.de`, ...; each file may be gzipped (.gz)."""
 
-    directory: str = ""  # empty: the corpus that the package generates
+    directory: str = ""  # empty: the bundled corpus
     source_language: str = "en"
     target_language: str = "de"
-    train_source: str = ""  # files named one by one; the directory is then ignored
+    train_source: str = ""  # single files; if given, the directory is ignored
     train_target: str = ""
     val_source: str = ""
     val_target: str = ""
-    byte_fallback: bool = False  # spell unknown characters as bytes instead of <unk>
-    max_length: int = 256  # longer pairs (tokens of the longer side, EOS counted) are dropped
+    byte_fallback: bool = False  # encode unknown characters as bytes instead of <unk>
+    max_length: int = 256  # longer pairs (tokens of the longer side, EOS included) are dropped
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -79,7 +79,7 @@ class DataConfig:
 
     @property
     def files(self) -> list[str]:
-        """Those that are named one by one."""
+        """The files that are given one by one."""
         return [file for file in (self.train_source, self.train_target, self.val_source, self.val_target) if file]
 
     @property
@@ -89,7 +89,7 @@ class DataConfig:
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """How the model learns (paper §5). Where nothing ends training early, it runs for `steps`."""
+    """How the model learns (paper §5). Training runs for `steps`, unless another limit ends it earlier."""
 
     seed: int = 0
     steps: int = 100_000
@@ -107,15 +107,15 @@ class TrainingConfig:
     device: str = "cpu"  # cpu, gpu or gpu:N, the N-th from 0
     precision: Literal["", "fp32", "tf32", "bf16", "fp16"] = ""  # empty: tf32 on a GPU, fp32 on the CPU
     gradient_dtype: Literal["", "bf16"] = ""  # in which gradients are sent between processes; empty: fp32
-    threads: int = 0  # cores to use; 0: all there are, divided among this machine's processes
+    threads: int = 0  # cores to use; 0: all cores, divided among the processes on this machine
     max_tokens: int = 0  # stop after this many real target tokens; 0: no limit
     minutes: float = 0.0  # stop after this much wall time; 0: no limit
     patience: int = 0  # stop after this many validations without a better loss; 0: never
     validate_every: int = 1500  # steps between validations
     bleu_every: int = 0  # steps between validation BLEU scores; 0: never
     save_every: int = 1500  # steps between checkpoints
-    keep: int = 20  # how many of the last checkpoints stay
-    average_last: int = 5  # how many checkpoints `average` and the demo take
+    keep: int = 20  # how many of the last checkpoints are kept
+    average_last: int = 5  # how many checkpoints `average` and the demo average
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -143,24 +143,24 @@ class TrainingConfig:
 
 @dataclass(frozen=True)
 class DecodingConfig:
-    """How a translation is searched (paper §6.1)."""
+    """How translations are searched for (paper §6.1)."""
 
     beam: int = 4
     alpha: float = 0.6  # exponent of the length penalty
-    extra_length: int = 50  # a translation has at most this many tokens more than the source
+    extra_length: int = 50  # the most tokens by which a translation may exceed the source
 
     def __post_init__(self) -> None:
         check_types(self)
         at_least(self, 1, "beam")
         at_least(self, 0, "alpha", "extra_length")
-        for name, most in (("beam", 1000), ("alpha", 10)):  # memory ends, the penalty overflows
+        for name, most in (("beam", 1000), ("alpha", 10)):  # bounds memory; the penalty must not overflow
             if getattr(self, name) > most:
                 raise UserError(f"decoding.{name}={getattr(self, name)} must be at most {most}")
 
 
 @dataclass(frozen=True)
 class Config:
-    """All of a run. In TOML, each part is a table of this name."""
+    """The whole configuration of a run. In TOML, each field is a table."""
 
     model: ModelConfig = field(default_factory=ModelConfig)
     data: DataConfig = field(default_factory=DataConfig)
@@ -190,7 +190,7 @@ def part_of(config: Any) -> str:
 
 
 def check_types(config: Any) -> None:
-    """Every field holds a value of its type (a whole number may stand for a float) that a file can hold, too."""
+    """Raises UserError unless each field has a value of its type that TOML can store; integers become floats."""
     for name, hint in get_type_hints(type(config)).items():
         value = getattr(config, name)
         if get_origin(hint) is Literal:
@@ -243,7 +243,7 @@ TINY = Config(
         average_last=5,
     ),
 )
-"""The bundled corpus, on a laptop, in minutes. Its sentences are exact and it sees each but a few times: no dropout."""
+"""The bundled corpus, on a laptop, in minutes. Without dropout: the corpus has no noise, and there are few epochs."""
 
 MULTI30K = Config(
     model=ModelConfig(vocab_size=6000, N=4, d_model=128, d_ff=256, h=4, P_drop=0.3),
@@ -262,7 +262,7 @@ MULTI30K = Config(
         average_last=10,
     ),
 )
-"""29,000 captions of photographs, English to German: real text that a CPU can learn."""
+"""29,000 captions of photographs, English to German: real text that a CPU can learn from."""
 
 BASE = Config()
 """The paper's base model and recipe (Table 3): 25,000 source and 25,000 target tokens a step."""
@@ -298,7 +298,7 @@ TABLE3: dict[str, dict[str, Any]] = {
 
 
 def to_french(config: Config) -> Config:
-    """English to French: 32,000 word pieces (paper §5.1), and little dropout for the big model, too (§6.1)."""
+    """Change a configuration to English-French: 32,000 word pieces (paper §5.1), dropout 0.1 also if big (§6.1)."""
     return replace(
         config,
         model=replace(config.model, vocab_size=32000, P_drop=0.1),
@@ -317,22 +317,22 @@ PRESETS: dict[str, Config] = {
     "wmt14-en-fr-big": to_french(BIG),
 }
 PUBLIC_CORPORA = ["multi30k", "wmt14-en-de", "wmt14-en-fr"]
-"""What `scratchformer data` can download, `text.datasets.DATASETS`; presets that learn from one begin with its name."""
+"""What `scratchformer data` can download (`preparation.datasets`); their presets have names that begin with these."""
 
 
 def preset(name: str) -> Config:
-    """One of PRESETS, or a row of Table 3 (A1 ... E)."""
+    """Return one of PRESETS, or a row of Table 3 (A1 ... E). Raises UserError if there is none of this name."""
     if name in PRESETS:
         return PRESETS[name]
     if name in TABLE3:
         return with_settings(BASE, {full_key(key): value for key, value in TABLE3[name].items()})
     raise UserError(
-        f"no preset {name!r}{nearest(name, [*PRESETS, *TABLE3])}; " f"there are {', '.join([*PRESETS, *TABLE3])}"
+        f"no preset {name!r}{nearest(name, [*PRESETS, *TABLE3])}; there are {', '.join([*PRESETS, *TABLE3])}"
     )
 
 
 def require_work_for(config: Config, nproc: int) -> None:
-    """Raises UserError if a step has fewer micro-batches than there are processes to share them."""
+    """Raises UserError if a step has fewer micro-batches than there are processes."""
     settings = config.training
     if nproc > settings.accumulation:
         positions = max(1, settings.tokens_per_batch * settings.accumulation // nproc)
@@ -355,7 +355,7 @@ RENAMED = {"wire": "training.gradient_dtype", "training.wire": "training.gradien
 
 
 def full_key(key: str) -> str:
-    """`P_drop` -> `model.P_drop`; every field name occurs in one part only."""
+    """`P_drop` -> `model.P_drop`; each field name occurs in only one part."""
     keys = {name: name for name in all_keys()} | {name.split(".")[1]: name for name in all_keys()}
     key = RENAMED.get(key, key)
     if key not in keys:
@@ -369,9 +369,9 @@ def nearest(name: str, names: list[str]) -> str:
 
 
 def with_settings(config: Config, settings: dict[str, Any]) -> Config:
-    """A copy with some settings changed: full key (`model.P_drop`) -> value.
+    """Return a copy with some settings changed; settings: key (`model.P_drop` or `P_drop`) -> value.
 
-    When d_model or h changes and d_k or d_v is not named, these follow from them anew if they did so before.
+    If d_model or h changes, d_k and d_v become d_model / h again, unless they are given or had another value before.
     """
     changes: dict[str, dict[str, Any]] = {part: {} for part in PARTS}
     for key, value in settings.items():
@@ -385,7 +385,7 @@ def with_settings(config: Config, settings: dict[str, Any]) -> Config:
 
 
 def parse_setting(text: str) -> tuple[str, Any]:
-    """`model.P_drop=0.3` -> full key and value, the value as TOML reads it; what is no TOML value is a string."""
+    """`model.P_drop=0.3` -> full key and value. The value is parsed as TOML; if that fails, it is a string."""
     key, equals, value = text.partition("=")
     if not equals:
         raise UserError(f"--set {text!r}: expected key=value")
@@ -419,12 +419,12 @@ MAY_CHANGE = {
     "data.val_source",
     "data.val_target",
 }
-"""Settings that say where the text lies (a checksum tells whether it is the same), when to stop, look and save, and on
-what to compute: a run may go on with others. All else would make it another run."""
+"""Settings with which a run may be resumed even if they differ: where the text is (a checksum verifies that it is the
+same), when to stop, validate and save, and the hardware. Any other difference would make it another run."""
 
 
 def require_same(made_with: Config, config: Config, path: Path, may_change: Collection[str] = MAY_CHANGE) -> None:
-    """Raises UserError naming the settings outside `may_change` in which `config` differs from what `path` says."""
+    """Raises UserError if settings outside `may_change` differ between `config` and `made_with`, read from `path`."""
     then, now = flat(made_with), flat(config)
     changed = [
         f"{key} is {now[key]!r}, was {then[key]!r}" for key in now if now[key] != then[key] and key not in may_change
@@ -439,10 +439,10 @@ def flat(config: Config) -> dict[str, Any]:
 
 
 def from_dict(parts: dict[str, Any], where: str) -> Config:
-    """A Config from nested dictionaries; what is missing takes the defaults of base. `where` is named in errors."""
+    """Make a Config from nested dictionaries, with defaults for what is missing; error messages begin with `where`."""
     settings = {}
     if not isinstance(parts, dict):
-        raise UserError(f"{where}: no configuration, but {parts!r:.40}")
+        raise UserError(f"{where}: not a configuration, but {parts!r:.40}")
     for part, values in parts.items():
         if part not in PARTS:
             raise UserError(f"{where}: no table [{part}]{nearest(part, list(PARTS))}")
