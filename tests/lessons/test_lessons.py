@@ -111,6 +111,7 @@ def test_a_script_that_warns_or_uses_the_network_fails(line, complaint, no_netwo
     assert ended.returncode == 1 and complaint in ended.stderr
 
 
+@pytest.mark.slow
 def test_the_table_of_contents_is_current():
     assert (DOCS / "README.md").read_text(encoding="utf-8") == lessons.index(ROOT), "make lessons"
 
