@@ -251,27 +251,6 @@ def pair_accuracy(right: np.ndarray, examples: Sequence[Example]) -> float:
     return sum(all(members) for members in pairs.values()) / len(pairs)
 
 
-# Positions ------------------------------------------------------------------------------------------------------------
-
-
-def weight_at_offset(weights: np.ndarray, offset: int) -> np.ndarray:
-    """The mean weight of the piece that comes `offset` places after the attending one, or before it if negative.
-
-    weights (..., T, S) -> (...). Rows that have no such piece are left out.
-
-    Raises ValueError if no row is left.
-    """
-    diagonal = np.diagonal(weights, offset, axis1=-2, axis2=-1)
-    if not diagonal.shape[-1]:
-        raise ValueError(f"of {weights.shape[-2]} pieces, none has another at {offset:+d} places")
-    return diagonal.mean(axis=-1)
-
-
-def uniform_weights(T: int, causal: bool = False) -> np.ndarray:
-    """A baseline that reads nothing: each row spreads its weight evenly over the positions it may attend to. (T, T)"""
-    return np.tri(T) / np.arange(1, T + 1)[:, None] if causal else np.full((T, T), 1 / T)
-
-
 # Removing heads -------------------------------------------------------------------------------------------------------
 
 

@@ -333,17 +333,12 @@ def _chosen(in_use: tuple[Ops, ...], kind: type, dtype: np.dtype) -> Ops:
 
 @contextmanager
 def using(*operations: Ops) -> Iterator[None]:
-    """Inside the block, these operations work on the arrays that they fit, in this thread.
+    """Inside the block, these operations work on the arrays that they fit. It holds for this thread only.
 
-    Blocks may be nested, and other threads may use others: see `use_in_thread`.
+    Blocks may be nested: the inner one comes first.
     """
     token = _IN_USE.set((*_IN_USE.get(), *operations))
     try:
         yield
     finally:
         _IN_USE.reset(token)
-
-
-def use_in_thread(operations: tuple[Ops, ...]) -> None:
-    """For a worker thread, as long as it lives: a new thread begins with the reference alone."""
-    _IN_USE.set((*_IN_USE.get(), *operations))

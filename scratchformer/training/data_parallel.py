@@ -17,7 +17,7 @@ import numpy as np
 from scratchformer.config import TrainingConfig
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.loss import loss_backward_steps
-from scratchformer.nn.ops import Ops, chunks, ops_of, use_in_thread
+from scratchformer.nn.ops import Ops, chunks, ops_of, using
 from scratchformer.nn.parameter import Array
 from scratchformer.nn.transformer import Transformer
 from scratchformer.parallel.communicator import Communicator
@@ -47,12 +47,12 @@ class DataParallel:
         gradient_dtype: Any = None,
         ops: tuple[Ops, ...] = (),
     ) -> None:
-        self.between_devices = between_devices
+        self.between_devices, self.ops = between_devices, ops
         self.gradient = GradientSum(between_devices, model.store.grad, model.layer_offsets(), gradient_dtype)
         self.replicas = [model, *(replica_of(model) for _ in range(threads - 1))]
         self.map: Callable = map
         if threads > 1:
-            self.map = ThreadPoolExecutor(threads, "replica", initializer=begin_thread, initargs=(ops,)).map
+            self.map = ThreadPoolExecutor(threads, "replica", ignore_overflow).map
 
     def loss_backward(self, batches: Sequence[Batch], settings: TrainingConfig, step: int) -> tuple[Array, int]:
         """Loss and gradient of the micro-batches of a step -> loss_sum in nats, n_tokens, both over all ranks.
@@ -66,18 +66,12 @@ class DataParallel:
         shares = [range(rank + n_ranks * replica, len(batches), n_ranks * n_replicas) for replica in range(n_replicas)]
 
         def work(replica: int) -> Array:
-            loss_sum = 0.0
+            model, loss_sum = self.replicas[replica], 0.0
             for shard in shares[replica]:
                 source_ids, target_in_ids, target_out_ids, _ = batches[shard]
                 key = DropoutKey(settings.seed, step, shard)
                 loss, _, backward = loss_backward_steps(
-                    self.replicas[replica],
-                    source_ids,
-                    target_in_ids,
-                    target_out_ids,
-                    settings.eps_ls,
-                    key,
-                    settings.smoothing,
+                    model, source_ids, target_in_ids, target_out_ids, settings.eps_ls, key, settings.smoothing
                 )
                 is_last = n_replicas == 1 and shard == shares[replica][-1]
                 for complete_from in backward:
@@ -86,7 +80,11 @@ class DataParallel:
                 loss_sum = loss_sum + loss
             return loss_sum
 
-        loss_sum = sum(self.map(work, range(n_replicas)))
+        def work_in_thread(replica: int) -> Array:
+            with using(*self.ops):  # a choice made in another thread does not hold here
+                return work(replica)
+
+        loss_sum = sum(self.map(work_in_thread, range(n_replicas)))
         self._add_replicas_inplace()
         self.gradient.finish()
         total = ops_of(self.gradient.grad).xp.zeros(1, np.float64)
@@ -115,9 +113,8 @@ class DataParallel:
         return ops.xp.sqrt(sum(squares))
 
 
-def begin_thread(ops: tuple[Ops, ...]) -> None:
-    """In a new thread: use these operations, and do not warn of an overflow, which the training reports itself."""
-    use_in_thread(ops)
+def ignore_overflow() -> None:
+    """In a new thread: do not warn of an overflow, which the training reports itself."""
     np.seterr(over="ignore", invalid="ignore")
 
 

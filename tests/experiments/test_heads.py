@@ -190,27 +190,7 @@ def test_sentences_without_a_rival_or_a_pair_are_refused(translator):
         heads.pronoun_score(np.zeros((1, 2)), [alone])
 
 
-# Positions ------------------------------------------------------------------------------------------------------------
-
-
-def test_a_previous_token_head_is_found_and_a_uniform_one_is_not():
-    previous = np.eye(5, k=-1)
-    previous[0, 0] = 1
-    assert heads.weight_at_offset(previous, -1) == 1
-    assert heads.weight_at_offset(previous, 1) == 0
-    assert heads.weight_at_offset(heads.uniform_weights(5), -1) == pytest.approx(1 / 5)
-    causal = heads.uniform_weights(4, causal=True)
-    np.testing.assert_allclose(causal.sum(axis=1), 1)
-    assert heads.weight_at_offset(causal, -1) == pytest.approx((1 / 2 + 1 / 3 + 1 / 4) / 3)
-    assert heads.weight_at_offset(np.stack([previous, np.eye(5)]), 0) == pytest.approx([1 / 5, 1])
-
-
-def test_an_offset_longer_than_the_sentence_is_refused():
-    with pytest.raises(ValueError, match=r"3 pieces.*\+3"):
-        heads.weight_at_offset(np.eye(3), 3)
-
-
-# Taking heads away ----------------------------------------------------------------------------------------------------
+# Removing heads -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])

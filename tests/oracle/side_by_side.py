@@ -18,7 +18,7 @@ import twins
 from scratchformer.config import ModelConfig
 from scratchformer.nn.gradient_cases import CASES, distance_to_kink
 from scratchformer.nn.loss import Smoothing, cross_entropy, loss_backward
-from scratchformer.nn.ops import Ops
+from scratchformer.nn.ops import Ops, ops_of
 from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.tokenizer import BOS, EOS, PAD, UNK
@@ -104,7 +104,7 @@ def gradients_of(layer):
 @contextmanager
 def taped_dropout():
     """A list that receives, while the block runs, what each of our dropouts keeps: an array, or None for all."""
-    ops, tape = Ops(np), []
+    ops, tape = ops_of(np.zeros(1)), []
     dropout = ops.dropout
 
     def taped(x, P_drop, rng):

@@ -16,6 +16,8 @@ from torch import nn
 
 from scratchformer.nn import attention, gradient_cases, layers, transformer
 from scratchformer.nn.attention import Mask
+from scratchformer.nn.residual import PostNorm as OurPostNorm
+from scratchformer.nn.residual import PreNorm as OurPreNorm
 
 PAD = 0
 
@@ -344,7 +346,7 @@ def config_of(layer, N=1):
         N=N,
         h=sublayer.h,
         attention_bias=sublayer.qkv.bias is not None,
-        norm="post" if isinstance(layer.self_attention, transformer.PostNorm) else "pre",
+        norm="post" if isinstance(layer.self_attention, OurPostNorm) else "pre",
     )
 
 
@@ -360,8 +362,8 @@ TWINS = {
     attention.ScaledDotProductAttention: lambda layer: ScaledDotProductAttention(layer.attention_dropout),
     attention.SelfAttention: lambda layer: SelfAttention(*sizes_of(layer)),
     attention.CrossAttention: lambda layer: CrossAttention(*sizes_of(layer)),
-    transformer.PostNorm: lambda layer: PostNorm(twin_of(layer.sublayer), gradient_cases.small(layer.norm.P_drop)),
-    transformer.PreNorm: lambda layer: PreNorm(twin_of(layer.sublayer), gradient_cases.small(layer.P_drop)),
+    OurPostNorm: lambda layer: PostNorm(twin_of(layer.sublayer), gradient_cases.small(layer.norm.P_drop)),
+    OurPreNorm: lambda layer: PreNorm(twin_of(layer.sublayer), gradient_cases.small(layer.P_drop)),
     transformer.EncoderLayer: lambda layer: EncoderLayer(config_of(layer)),
     transformer.DecoderLayer: lambda layer: DecoderLayer(config_of(layer)),
     transformer.Encoder: lambda layer: Encoder(config_of(layer.layers[0], len(layer.layers))),

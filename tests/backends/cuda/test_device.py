@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from scratchformer.backends.cuda import device
-from scratchformer.backends.cuda.device import Device, Gpu, open_device
+from scratchformer.backends.cuda.device import Gpu
 from scratchformer.backends.cuda.kernels import C_TYPE, SOURCE, parse_kernels
+from scratchformer.backends.device import Device, open_device
 from scratchformer.config import Config, load, with_settings
 from scratchformer.errors import UserError
 from scratchformer.parallel.communicator import Communicator

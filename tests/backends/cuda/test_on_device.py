@@ -9,17 +9,19 @@ import strict_array
 
 from scratchformer.backends.cuda import device as module
 from scratchformer.backends.cuda.kernels import KERNELS
+from scratchformer.backends.device import Device
 from scratchformer.config import ModelConfig
 from scratchformer.decoding.search import search
 from scratchformer.errors import UserError
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.loss import loss_backward
-from scratchformer.nn.ops import FAST, OPS, ops_of
+from scratchformer.nn.ops import Ops, ops_of, using
 from scratchformer.nn.transformer import Transformer
 from scratchformer.training import loop
 from scratchformer.training.run import load_run
 from scratchformer.training.validation import validation_bleu
 
+CPU = Device()
 CONFIG = ModelConfig(vocab_size=40, N=2, d_model=16, d_ff=24, h=2, P_drop=0.2, attention_dropout=0.1, relu_dropout=0.1)
 KEY = DropoutKey(seed=1, step=2)
 SOURCE = np.array([[5, 6, 7, 3, 2], [9, 2, 0, 0, 0], [4, 4, 8, 2, 0]])
@@ -38,17 +40,17 @@ VARIANTS = {
 }
 
 
-def gradient_of(config, device=None):
+def gradient_of(config, device=CPU):
     """-> loss, number of tokens, norm of the mean gradient, mean gradient, all on the host"""
     model = Transformer(config, seed=3)
-    if device:
-        device.to_device(model)
+    device.to_device(model)
     strict_array.waits.clear()
-    loss, n_tokens = loss_backward(model, SOURCE, TARGET_IN, TARGET_OUT, 0.1, KEY)
-    if device:
+    with using(*device.ops):
+        loss, n_tokens = loss_backward(model, SOURCE, TARGET_IN, TARGET_OUT, 0.1, KEY)
         assert strict_array.waits == []
-    norm = ops_of(model.store.grad).divide_inplace(model.store.grad, n_tokens)  # this also divides by the loss scale
-    return float(loss), n_tokens, np.sqrt(float(norm)), ops_of(model.store.grad).on_host(model.store.grad)
+        ops, grad = ops_of(model.store.grad), model.store.grad
+        squares = ops.divide_inplace(grad, n_tokens)  # this also divides by the loss scale
+        return float(loss), n_tokens, np.sqrt(float(squares)), ops.on_host(grad)
 
 
 @pytest.mark.parametrize("precision", TOLERANCE)
@@ -71,16 +73,24 @@ def test_every_kernel_is_used_in_training(open_strict):
     assert set(device.kernels.launches) == KERNELS.keys() - only_in_trainer
 
 
-def test_the_reference_runs_on_the_device_unchanged(open_there, monkeypatch):
+def test_the_reference_runs_on_the_device_unchanged(open_there):
     device = open_there()
-    monkeypatch.delitem(FAST, (device.xp.ndarray, np.dtype("float32")))
     loss, _, _, gradient = gradient_of(CONFIG)
     model = Transformer(CONFIG, seed=3)
     device.to_device(model)
-    assert ops_of(model.store.data) is OPS[device.xp.ndarray]
-    loss_there, n_tokens = loss_backward(model, SOURCE, TARGET_IN, TARGET_OUT, 0.1, KEY)
+    with using(Ops(device.xp)):
+        loss_there, n_tokens = loss_backward(model, SOURCE, TARGET_IN, TARGET_OUT, 0.1, KEY)
     assert float(loss_there) == pytest.approx(loss, rel=1e-6)
     np.testing.assert_allclose(model.store.grad.get() / n_tokens, gradient, atol=1e-6)
+
+
+def test_two_precisions_in_one_process_keep_apart(open_there):
+    """Neither replaces the other, whichever was opened last."""
+    exact, rounded = open_there("fp32"), open_there("tf32")
+    alone = [gradient_of(CONFIG, open_there(precision))[3] for precision in ("fp32", "tf32")]
+    assert np.array_equal(gradient_of(CONFIG, exact)[3], alone[0])
+    assert np.array_equal(gradient_of(CONFIG, rounded)[3], alone[1])
+    assert not np.array_equal(*alone)
 
 
 def test_two_runs_are_equal_bit_for_bit(open_there):
@@ -94,7 +104,9 @@ def test_the_search_finds_the_same_as_on_the_cpu(open_there, beam):
     device = open_there()
     device.to_device(there)
     for source in (SOURCE, SOURCE[:1]):
-        here, found = (search(each, source, beam, extra_length=4, nbest=beam) for each in (model, there))
+        here = search(model, source, beam, extra_length=4, nbest=beam)
+        with using(*device.ops):
+            found = search(there, source, beam, extra_length=4, nbest=beam)
         assert [[each.ids for each in nbest] for nbest in found] == [[each.ids for each in nbest] for nbest in here]
         scores, expected = ([[each.score for each in nbest] for nbest in of] for of in (found, here))
         np.testing.assert_allclose(scores, expected, atol=1e-5)
@@ -102,10 +114,11 @@ def test_the_search_finds_the_same_as_on_the_cpu(open_there, beam):
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 def test_the_search_runs_with_weights_of_less_precision(open_there, precision):
-    model = Transformer(replace(CONFIG, P_drop=0.0), seed=5)
-    open_there(precision).to_device(model)
+    model, device = Transformer(replace(CONFIG, P_drop=0.0), seed=5), open_there(precision)
+    device.to_device(model)
     assert model.unembedding.weight.data.itemsize == 2
-    found = search(model, SOURCE, 3, extra_length=4)
+    with using(*device.ops):
+        found = search(model, SOURCE, 3, extra_length=4)
     assert len(found) == 3 and all(np.isfinite(nbest[0].score) for nbest in found)
 
 
@@ -113,17 +126,17 @@ def test_only_products_are_rounded_with_tf32(open_strict):
     """Gradients of biases, gamma and beta are sums, which are not rounded."""
     exact, rounded = (gradient_of(replace(CONFIG, N=1), open_strict(precision))[3] for precision in ("fp32", "tf32"))
     assert 1e-5 < np.linalg.norm(rounded - exact) / np.linalg.norm(exact) < 5e-3
-    open_strict("tf32")
+    device = open_strict("tf32")
     dy, x = (strict_array.xp.asarray(np.full((3, 2), value, np.float32)) for value in (1 + 2**-20, 1))
     dW, db = strict_array.xp.zeros((2, 2), np.float32), strict_array.xp.zeros(2, np.float32)
-    ops_of(dy).linear_backward(dy, x, strict_array.xp.ones((2, 2), np.float32), dW, db)
+    device.ops[-1].linear_backward(dy, x, strict_array.xp.ones((2, 2), np.float32), dW, db)
     assert dW.get().tolist() == [[3, 3]] * 2 and (db.get() > 3).all()
 
 
 @pytest.mark.parametrize("key", [KEY, DropoutKey(2**63 + 5, 2**40, 3, 2**50 + 1)])
 def test_dropout_masks_equal_those_of_numpy_bit_for_bit(open_there, key):
-    ones = open_there().xp.ones((7, 100), np.float32)
-    ops = ops_of(ones)
+    device = open_there()
+    ones, ops = device.xp.ones((7, 100), np.float32), device.ops[-1]
     assert np.array_equal(ops.on_host(ops.dropout(ones, 0.1, key)[0]) > 0, key.keep((7, 100), 0.1))
 
 
@@ -251,7 +264,7 @@ def test_a_step_that_overflows_with_fp16_is_skipped_and_the_scale_halves(begin_t
 
 
 def test_the_loss_scale_halves_after_an_overflow_and_doubles_after_many_steps(open_there, monkeypatch):
-    monkeypatch.setattr(module, "PATIENCE", 3)
+    monkeypatch.setattr(module, "STEPS_TO_DOUBLE", 3)
     device, seen = open_there("fp16"), []
     device.restore([8.0, 0.0])
     for norm in (1, np.inf, 1, 1, np.nan, 1, 1, 1, 1):
@@ -269,14 +282,14 @@ def test_gradients_that_overflow_whatever_the_scale_end_the_run(begin_there):
 
 
 def test_too_large_a_batch_is_reported_with_the_size_that_would_fit(begin_there, monkeypatch):
-    trainer, whole = begin_there("large", tokens_per_batch=200, accumulation=1), Transformer.loss_backward
+    trainer, whole = begin_there("large", tokens_per_batch=200, accumulation=1), Transformer.states
 
     def limited(model, source_ids, *rest):
         if len(source_ids) > 5:
             raise MemoryError("Out of memory allocating 1,000,000 bytes")
         return whole(model, source_ids, *rest)
 
-    monkeypatch.setattr(Transformer, "loss_backward", limited)
+    monkeypatch.setattr(Transformer, "states", limited)
     indices = max(trainer.plan.epoch(0), key=len)
     batch = trainer.plan.micro_batches(indices)[0]
     (n, S), T = batch.source_ids.shape, batch.target_out_ids.shape[1]
@@ -289,6 +302,6 @@ def test_too_large_a_batch_is_reported_with_the_size_that_would_fit(begin_there,
         f"step 1: not enough memory for {n} pairs of {S} source and {T} target tokens "
         f"(training.tokens_per_batch=200); {fits * max(S, T)} would fit"
     )
-    monkeypatch.setattr(Transformer, "loss_backward", lambda *_: [][0:0] or (_ for _ in ()).throw(MemoryError()))
+    monkeypatch.setattr(Transformer, "states", lambda *_: [][0:0] or (_ for _ in ()).throw(MemoryError()))
     with pytest.raises(UserError, match="; not one pair fits$"):
         trainer.step(0, 0, indices)
