@@ -225,41 +225,30 @@ def positions_figure(model: Transformer) -> Figure:
 
     Encoder and decoder share the sinusoids, so there is one row; their learned tables differ, so there are two.
     """
-    tables = position_tables(model)
+    D = model.config.d_model
+    order, channels = np.arange(D), "channel"
+    layers = {"encoder": model.source_positions, "decoder": model.target_positions}
+    tables = {
+        f"Learned positions of the {stack}": np.asarray(layer.weight.data)
+        for stack, layer in layers.items()
+        if isinstance(layer, LearnedPositions)
+    }
+    if not tables:
+        tables = {"Sinusoidal positions": sinusoids(0, SHOWN_POSITIONS, D)}
+        order, channels = np.concatenate([order[0::2], order[1::2]]), "channel: 0, 2, 4 ..., then 1, 3, 5 ..."
     figure = Figure(figsize=(11, 4.2 * len(tables)), layout="constrained")
-    for table, (map_axes, product_axes) in zip(tables, figure.subplots(len(tables), 2, squeeze=False)):
-        vectors, middle = table.vectors, len(table.vectors) // 2
-        largest = float(np.abs(vectors).max())
-        image = draw_matrix(map_axes, vectors[:, table.order], -largest, largest)
-        ticks = np.unique(np.linspace(0, len(table.order), 5, dtype=int).clip(max=len(table.order) - 1))
-        map_axes.set_xticks(ticks, table.order[ticks])
-        map_axes.set(title=table.name, xlabel=table.channels, ylabel="position")
+    rows = figure.subplots(len(tables), 2, squeeze=False)
+    for (title, vectors), (map_axes, product_axes) in zip(tables.items(), rows):
+        middle, largest = len(vectors) // 2, float(np.abs(vectors).max())
+        image = draw_matrix(map_axes, vectors[:, order], -largest, largest)
+        ticks = np.unique(np.linspace(0, D, 5, dtype=int).clip(max=D - 1))
+        map_axes.set_xticks(ticks, order[ticks])
+        map_axes.set(title=title, xlabel=channels, ylabel="position")
         figure.colorbar(image, ax=map_axes, label="value")
         product_axes.plot(np.arange(len(vectors)) - middle, vectors @ vectors[middle], color=DARK)
         title, distance = f"Dot product with the vector of position {middle}", f"distance from position {middle}"
         label(product_axes, title, x=distance, y="dot product")
     return figure
-
-
-class PositionTable(NamedTuple):
-    """vectors (positions, D); `order` (D,) in which the channels are drawn, and `channels`, its description."""
-
-    name: str
-    vectors: np.ndarray
-    order: np.ndarray
-    channels: str
-
-
-def position_tables(model: Transformer) -> list[PositionTable]:
-    order, tables = np.arange(model.config.d_model), []
-    for name, layer in (("encoder", model.source_positions), ("decoder", model.target_positions)):
-        if isinstance(layer, LearnedPositions):
-            vectors = np.asarray(layer.weight.data)
-            tables.append(PositionTable(f"Learned positions of the {name}", vectors, order, "channel"))
-    if tables:
-        return tables
-    vectors, order = sinusoids(0, SHOWN_POSITIONS, len(order)), np.concatenate([order[0::2], order[1::2]])
-    return [PositionTable("Sinusoidal positions", vectors, order, "channel: 0, 2, 4 ..., then 1, 3, 5 ...")]
 
 
 def draw_matrix(axes: Axes, values: np.ndarray, lowest: float, highest: float) -> AxesImage:
@@ -303,7 +292,11 @@ def attention_figure(translator: Translator, sentence: str, beam: int = 4, alpha
     side = min(1.6, max(0.8, height / N))  # of a head
     figure = Figure(figsize=(width + side * H + 1.2, max(height, side * N) + 0.8), layout="constrained")
     halves = figure.add_gridspec(1, 2, width_ratios=[width, side * H + 1.2])
-    draw_mean(figure.add_subfigure(halves[0]).subplots(), attention)
+    axes = figure.add_subfigure(halves[0]).subplots()
+    draw_matrix(axes, attention.weights[-1].mean(axis=0), 0, attention.weights.max())
+    axes.set_xticks(range(S), attention.source, rotation=90, parse_math=False)
+    axes.set_yticks(range(T), attention.target, parse_math=False)
+    axes.set(title=f"layer {N}, mean over heads", xlabel="source", ylabel="piece being written")
     draw_heads(figure.add_subfigure(halves[1]), attention.weights)
     title = f"{' '.join(sentence.split())} → {attention.text}"
     figure.suptitle(textwrap.fill(title, int(11 * figure.get_figwidth())), parse_math=False)
@@ -324,13 +317,6 @@ def attention_of_translation(translator: Translator, sentence: str, beam: int, a
     weights = np.stack([np.asarray(cross[0]) for cross in of_decoder[1::2]])  # (N, H, T, S)
     source, target = tokenizer.pieces(source_ids[0]), tokenizer.pieces(written)
     return TranslationAttention(source, target, weights, tokenizer.decode([best.ids])[0])
-
-
-def draw_mean(axes: Axes, attention: TranslationAttention) -> None:
-    draw_matrix(axes, attention.weights[-1].mean(axis=0), 0, attention.weights.max())
-    axes.set_xticks(range(len(attention.source)), attention.source, rotation=90, parse_math=False)
-    axes.set_yticks(range(len(attention.target)), attention.target, parse_math=False)
-    axes.set(title=f"layer {len(attention.weights)}, mean over heads", xlabel="source", ylabel="piece being written")
 
 
 def draw_heads(figure: SubFigure, weights: np.ndarray) -> None:

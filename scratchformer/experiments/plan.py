@@ -30,16 +30,8 @@ from scratchformer.backends.cuda.fused_ops import FusedOps
 from scratchformer.backends.device import Device, open_device
 from scratchformer.config import BASE, Config
 from scratchformer.errors import UserError
-from scratchformer.experiments import sizes
+from scratchformer.experiments import paper, sizes
 from scratchformer.experiments.flops import training_flops
-from scratchformer.experiments.paper import (
-    ASSUMED_LENGTH,
-    GPUS,
-    PAPER_TRAINING,
-    TOKENS_PER_STEP,
-    PaperTraining,
-    paper_model,
-)
 from scratchformer.parallel.cores import available_cores
 from scratchformer.text.batches import BatchPlan, EncodedPairs, Sequences
 from scratchformer.text.tokenizer import EOS, N_SPECIALS, Tokenizer
@@ -59,17 +51,12 @@ NOT_COUNTED = "Not counted: validation, translating for BLEU, writing checkpoint
 Tell = Callable[[str], None]
 """Is called with a line before each phase that takes time."""
 
-
-def say_nothing(line: str) -> None:
-    pass
-
-
 # How much text a step has ---------------------------------------------------------------------------------------------
 
 ASSUMED_PADDING = 0.1
-"""Share of all positions: what batches have when sentences of ASSUMED_LENGTH vary in length as in ordinary text."""
+"""Share of all positions, for sentences of `paper.ASSUMED_LENGTH` whose lengths vary as in ordinary text."""
 
-ASSUMED_FILL = TOKENS_PER_STEP / (BASE.training.tokens_per_batch * BASE.training.accumulation)
+ASSUMED_FILL = paper.TOKENS_PER_STEP / (BASE.training.tokens_per_batch * BASE.training.accumulation)
 """Real tokens per position that a step may have at most: it gives the paper's presets the paper's 25,000 tokens."""
 
 COUNTED_STEPS = 200
@@ -112,13 +99,13 @@ class Load:
 def assumed_load(config: Config) -> Load:
     """25,000 tokens a side for the paper's models (§5.1); for others, in proportion to the positions of a step."""
     settings = config.training
-    length = min(ASSUMED_LENGTH, config.data.max_length, settings.tokens_per_batch)
+    length = min(paper.ASSUMED_LENGTH, config.data.max_length, settings.tokens_per_batch)
     pairs = settings.tokens_per_batch * settings.accumulation * ASSUMED_FILL / length
     basis = f"assumed: {ASSUMED_FILL:.0%} of training.tokens_per_batch x accumulation, as in base"
     return Load(pairs, length, length, ASSUMED_PADDING, None, basis, "assumed", "assumed")
 
 
-def counted_load(config: Config, tell: Tell = say_nothing) -> Load:
+def counted_load(config: Config, tell: Tell) -> Load:
     """Count the configuration's text, split into steps as `train` does. Padding is counted in the first steps only."""
     train, settings = training_pairs(config, tell), config.training
     plan = BatchPlan(train, settings.tokens_per_batch, settings.accumulation, settings.seed, settings.bucket_fineness)
@@ -255,7 +242,8 @@ class Plan:
     micro_batches  of a step; one thread computes `turns` of them, one after another
     flops          of a step's matrix products, forward and backward, for real tokens
     memory         bytes by purpose, of all processes that share it
-    memory_there   bytes; None if unknown
+    memory_there   bytes, free or not, of the device, or of the machine if the device has none of its own; None if
+                   unknown
     checkpoints    bytes on disk;  disk_free: bytes
     timed          None if the model does not fit into memory
     paper          the paper's training of a model of these sizes, if there is one
@@ -276,7 +264,7 @@ class Plan:
     checkpoints: int
     disk_free: int
     timed: StepTime | None
-    paper: PaperTraining | None
+    paper: paper.PaperTraining | None
 
     @property
     def fits(self) -> bool:
@@ -296,9 +284,7 @@ class Plan:
         return None if self.step_seconds is None else self.step_seconds * self.steps / 3600
 
 
-def make(
-    name: str, config: Config, has_text: bool, processes: int = 1, seconds: float = 20.0, tell: Tell = say_nothing
-) -> Plan:
+def make(name: str, config: Config, has_text: bool, processes: int, seconds: float, tell: Tell) -> Plan:
     """Plan a run: count, and take training steps for about so many seconds, unless the model does not fit into memory.
 
     has_text   whether the configuration names text to count
@@ -315,6 +301,10 @@ def make(
     own_config = configs.with_settings(config, {"training.accumulation": share, "training.threads": threads})
     busy_threads = min(threads, share)
     load = counted_load(config, tell) if has_text else assumed_load(config)
+    steps = settings.steps
+    if settings.max_tokens:
+        steps = min(steps, math.ceil(settings.max_tokens / load.target_tokens))
+    own_memory = device.memory_bytes()
     plan = Plan(
         name=name,
         device=device.describe(),
@@ -322,16 +312,16 @@ def make(
         threads=threads,
         parameters=sizes.parameter_counts(config.model),
         load=load,
-        steps=planned_steps(config, load),
+        steps=steps,
         micro_batches=settings.accumulation,
         turns=-(-share // busy_threads),
         flops=training_flops(config.model, load.pairs, load.source_length, load.target_length),
         memory=memory_needed(own_config, device, load, busy_threads, processes),
-        memory_there=existing_memory(device),
+        memory_there=sizes.machine_memory_bytes() if own_memory is None else own_memory,
         checkpoints=sizes.checkpoint_bytes(config),
         disk_free=shutil.disk_usage(".").free,
         timed=None,
-        paper=PAPER_TRAINING.get(paper_model(config) or ""),
+        paper=paper.PAPER_TRAINING.get(paper.paper_model(config) or ""),
     )
     if not plan.fits:
         return plan
@@ -340,13 +330,6 @@ def make(
     tell(f"measuring training steps for about {seconds:g} seconds, or longer if a step is slow ...")
     with threadpool_limits(max(1, trainer.cores // len(trainer.parallel.replicas)), "blas"):  # as `loop.train`
         return replace(plan, timed=measure(step, math.ceil(plan.pairs_at_once), seconds))
-
-
-def planned_steps(config: Config, load: Load) -> int:
-    settings = config.training
-    if not settings.max_tokens:
-        return settings.steps
-    return min(settings.steps, math.ceil(settings.max_tokens / load.target_tokens))
 
 
 def memory_needed(own_config: Config, device: Device, load: Load, threads: int, processes: int) -> dict[str, int]:
@@ -363,12 +346,6 @@ def memory_needed(own_config: Config, device: Device, load: Load, threads: int, 
         further = (threads - 1) * sizes.further_thread_bytes(own_config, length)
         needed["gradients and activations of further threads"] = further
     return {part: processes * size for part, size in needed.items()}
-
-
-def existing_memory(device: Device) -> int | None:
-    """Bytes of memory, free or not, of the device, or of the machine if the device has none of its own."""
-    own = device.memory_bytes()
-    return sizes.machine_memory_bytes() if own is None else own
 
 
 # As text --------------------------------------------------------------------------------------------------------------
@@ -441,7 +418,7 @@ def time_rows(plan: Plan) -> list[Row]:
         ]
     if plan.paper:
         rows += [
-            ("time of a step, in the paper", f"{plan.paper.step_seconds:g} s", f"{GPUS} P100 (paper §5.2)"),
+            ("time of a step, in the paper", f"{plan.paper.step_seconds:g} s", f"{paper.GPUS} P100 (paper §5.2)"),
             ("time of the run, in the paper", f"{plan.paper.hours:,.2f} hours", f"{plan.paper.steps:,} steps"),
         ]
     return rows

@@ -14,20 +14,10 @@ from typing import Any, NamedTuple, Sequence
 from scratchformer import config as configs
 from scratchformer.config import PRESETS, TABLE3, Config
 from scratchformer.errors import UserError
-from scratchformer.experiments import figures
+from scratchformer.experiments import figures, paper
 from scratchformer.experiments.flops import BACKWARD, FORWARD, attention_products, weights_per_token
 from scratchformer.experiments.markdown import table
-from scratchformer.experiments.paper import (
-    GPUS,
-    P100_TFLOPS,
-    PAPER_TABLE2,
-    PAPER_TABLE3,
-    PAPER_TRAINING,
-    TOKENS_PER_STEP,
-    capacity_flops,
-    paper_matrix_flops,
-    paper_model,
-)
+from scratchformer.experiments.paper import PAPER_TABLE2, PAPER_TABLE3, TOKENS_PER_STEP, capacity_flops
 from scratchformer.experiments.sizes import format_duration, parameter_counts
 from scratchformer.files import make_directory, replace_text
 from scratchformer.preparation.prepared import Manifest, read_manifest
@@ -209,28 +199,28 @@ def deviations_section(config: Config) -> list[str]:
     return [f"From {label}, the paper's configuration that is nearest:", table(["setting", "this run", label], rows)]
 
 
-def deviations(config: Config, paper: Config) -> dict[str, tuple[Any, Any]]:
+def deviations(config: Config, preset: Config) -> dict[str, tuple[Any, Any]]:
     """Key -> value here, value of the paper's preset. Names of files, and what changes no result, are left out."""
     here = configs.flat(config) | {"training.precision": precision(config)}
-    there = configs.flat(paper) | {"training.precision": precision(paper)}
+    there = configs.flat(preset) | {"training.precision": precision(preset)}
     ignored = configs.MAY_CHANGE - AFFECT_THE_RESULT
     return {key: (here[key], there[key]) for key in here if here[key] != there[key] and key not in ignored}
 
 
 def nearest_preset(config: Config) -> str:
     """The paper's preset that has this model (but for the vocabulary), else the one of its language nearest in size."""
-    papers = ["wmt14-en-fr-base", "wmt14-en-fr-big"] if config.data.target_language == "fr" else ["base", "big"]
-    for name in [*papers, *TABLE3]:
+    presets = ["wmt14-en-fr-base", "wmt14-en-fr-big"] if config.data.target_language == "fr" else ["base", "big"]
+    for name in [*presets, *TABLE3]:
         if is_same_model(config, configs.preset(name)):
             return name
-    return min(papers, key=lambda name: abs(math.log(n_parameters(config) / n_parameters(configs.preset(name)))))
+    return min(presets, key=lambda name: abs(math.log(n_parameters(config) / n_parameters(configs.preset(name)))))
 
 
-def is_same_model(config: Config, paper: Config) -> bool:
+def is_same_model(config: Config, preset: Config) -> bool:
     """Whether model and label smoothing agree. The vocabulary may differ: the paper says "about 37000" of it."""
     return not any(
         key.startswith("model.") and key != "model.vocab_size" or key == "training.eps_ls"
-        for key in deviations(config, paper)
+        for key in deviations(config, preset)
     )
 
 
@@ -513,18 +503,18 @@ def cost_section(config: Config, manifest: Manifest | None, log: Log, tflops: fl
 
 def paper_cost(config: Config) -> str:
     """Table 2's FLOPs, and why the products counted above are fewer."""
-    name = paper_model(config)
+    name = paper.paper_model(config)
     if name is None:
         return "The paper does not say what a model of these sizes cost."
-    paper, products = PAPER_TRAINING[name], paper_matrix_flops(name)
-    capacity = capacity_flops(paper.hours, GPUS, P100_TFLOPS)
+    training, products = paper.PAPER_TRAINING[name], paper.paper_matrix_flops(name)
+    capacity = capacity_flops(training.hours, paper.GPUS, paper.P100_TFLOPS)
     return (
-        f"The paper's {name} model: {scientific(paper.flops)} FLOPs (Table 2). That is not a count of operations but "
-        f"what the machine could have computed in the time: {paper.hours:g} hours x {GPUS} GPUs x {P100_TFLOPS} "
-        f"TFLOPS = {scientific(capacity)}. The matrix products of {paper.steps:,} steps of {TOKENS_PER_STEP:,} source "
-        f"and as many target tokens are {scientific(products)} FLOPs, {products / capacity:.0%} of it. So compare the "
-        f"products counted for a run with {scientific(products)}, and its machine's capacity with "
-        f"{scientific(paper.flops)}."
+        f"The paper's {name} model: {scientific(training.flops)} FLOPs (Table 2). That is not a count of operations "
+        f"but what the machine could have computed in the time: {training.hours:g} hours x {paper.GPUS} GPUs x "
+        f"{paper.P100_TFLOPS} TFLOPS = {scientific(capacity)}. The matrix products of {training.steps:,} steps of "
+        f"{TOKENS_PER_STEP:,} source and as many target tokens are {scientific(products)} FLOPs, "
+        f"{products / capacity:.0%} of it. So compare the products counted for a run with {scientific(products)}, "
+        f"and its machine's capacity with {scientific(training.flops)}."
     )
 
 

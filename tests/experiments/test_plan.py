@@ -65,7 +65,7 @@ def test_only_the_papers_sizes_are_the_papers_model():
 
 def test_the_load_of_text_is_that_of_training(small_config):
     config = small_config()
-    load = plan.counted_load(config)
+    load = plan.counted_load(config, print)
     corpus = loop.read_corpus(config.data)
     pairs = loop.encode_corpus(corpus, loop.train_tokenizer(corpus, config), config).train
     steps = BatchPlan(pairs, 80, 2, config.training.seed, config.training.bucket_fineness).epoch(0)
@@ -92,13 +92,15 @@ def test_the_padding_that_is_assumed_is_that_of_scattered_lengths():
     tokens = [sum(batch.n_target_tokens for batch in step) for step in whole]
     real = sum(batch.n_source_tokens + batch.n_target_tokens for step in whole for batch in step)
     padding = 1 - real / sum(batch.n_positions for step in whole for batch in step)
-    assert lengths[0].mean() == pytest.approx(plan.ASSUMED_LENGTH, rel=0.02)
+    assert lengths[0].mean() == pytest.approx(plan.paper.ASSUMED_LENGTH, rel=0.02)
     assert np.mean(tokens) == pytest.approx(25_000, rel=0.08)
     assert padding == pytest.approx(plan.ASSUMED_PADDING, abs=0.03)
 
 
 def test_the_load_of_prepared_text_is_that_of_the_text(small_config, prepared):
-    assert plan.counted_load(small_config(**{"data.directory": str(prepared)})) == plan.counted_load(small_config())
+    assert plan.counted_load(small_config(**{"data.directory": str(prepared)}), print) == plan.counted_load(
+        small_config(), print
+    )
 
 
 # How long a step takes ------------------------------------------------------------------------------------------------
