@@ -135,7 +135,9 @@ def load_rest(url: str, partial: Path, n_bytes: int) -> None:
         with requests.get(url, headers=request_headers(partial), stream=True, timeout=TIMEOUT_SECONDS) as response:
             if response.status_code == requests.codes.requested_range_not_satisfiable:
                 delete(partial)
-                raise TemporaryFailure("the partial file is as long as the whole file or longer, so it is loaded anew")
+                raise TemporaryFailure(
+                    "the partial file is as long as the whole file or longer, so it is downloaded again"
+                )
             require_success(url, response)
             start = first_byte(response)
             if start not in (0, size_of(partial)):

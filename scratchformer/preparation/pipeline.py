@@ -35,12 +35,12 @@ from scratchformer.preparation.prepared import (
     STAGES,
     TOKENIZER,
     Manifest,
+    SequencesFile,
     SplitCounts,
     crc32_of_ids,
     growing_array,
     is_prepared,
     read_manifest,
-    sequences_file,
 )
 from scratchformer.preparation.stages import Invalidate, StageRecord, StageResult, Stages, Tell
 from scratchformer.preparation.workers import in_another_process, map_in_order
@@ -340,9 +340,7 @@ def encode_split(
     files = ParallelFiles(*(out / name for name in text_names([split], options.languages)))
     encoder, dtype = Encoder(files, tokenizer, options.max_length), dtype_of_ids(tokenizer)
     n_empty, n_longer, n_unknown, longest = 0, 0, 0, 0
-    source, target = (
-        arrays.enter_context(sequences_file(out, f"{split}.{side}", dtype)) for side in ("source", "target")
-    )
+    source, target = (SequencesFile(arrays, out, f"{split}.{side}", dtype) for side in ("source", "target"))
     lines = arrays.enter_context(growing_array(out / f"{split}.lines.npy", np.dtype(np.int64)))
     with closing(map_in_order(encoder, stream_blocks(files, LINES_PER_BLOCK), options.workers)) as blocks, progress_bar(
         f"encode {split}", n_lines
@@ -444,7 +442,7 @@ def fingerprints(files: CorpusFiles) -> list[list[Any]]:
 def require_own_directory(out: Path, languages: tuple[str, str]) -> None:
     """Make the directory, or check that we may write into it. It needs no corpus, so call it before a download.
 
-    Raises UserError if it cannot be made, or if it holds a file of ours that no preparation has written.
+    Raises UserError if it cannot be made, or if a file has one of our names and no preparation has written it.
     """
     make_directory(out)
     ours = [MANIFEST, STAGES, TOKENIZER, *array_names(SPLITS), *text_names([*SPLITS, "test"], languages)]

@@ -17,7 +17,7 @@ from the manifest. Impossible ids are found when a batch reads them.
 import json
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -163,7 +163,7 @@ def _require_counts(counts: dict[str, Any], least: int = 0) -> None:
 def is_prepared(directory: Path) -> bool:
     """Whether a preparation has made this directory, or has begun to; other programs write a manifest.json, too.
 
-    The search for our mark is one for bytes, so that a damaged file of ours is still recognized as ours.
+    Our mark is searched for in the bytes, so that it is found in a damaged file, too.
 
     Raises UserError if a file cannot be read.
     """
@@ -320,21 +320,12 @@ class GrowingArray:
         self.size += values.size
 
 
-@contextmanager
-def sequences_file(out: Path, name: str, dtype: np.dtype) -> Iterator["SequencesFile"]:
-    """Open new files NAME.ids.npy and NAME.offsets.npy, written atomically."""
-    with growing_array(out / f"{name}.ids.npy", dtype) as ids, growing_array(
-        out / f"{name}.offsets.npy", np.dtype(np.int64)
-    ) as offsets:
-        yield SequencesFile(ids, offsets)
-
-
 class SequencesFile:
-    """Sequences on disk, written block by block."""
+    """Sequences written block by block to NAME.ids.npy and NAME.offsets.npy, which appear when `stack` is closed."""
 
-    def __init__(self, ids: GrowingArray, offsets: GrowingArray):
-        self.ids = ids
-        self.offsets = offsets
+    def __init__(self, stack: ExitStack, out: Path, name: str, dtype: np.dtype):
+        self.ids = stack.enter_context(growing_array(out / f"{name}.ids.npy", dtype))
+        self.offsets = stack.enter_context(growing_array(out / f"{name}.offsets.npy", np.dtype(np.int64)))
         self.offsets.append(np.zeros(1, np.int64))
 
     def append(self, sequences: Sequences) -> None:

@@ -329,7 +329,7 @@ def test_a_complete_partial_file_is_only_verified(server, load, tmp_path):
 def test_a_partial_file_that_is_too_long_starts_again(server, load, tmp_path, held):
     (tmp_path / "file.tgz.partial").write_bytes(held)
     path, lines = load(n_bytes=0)
-    assert path.read_bytes() == CONTENT and "loaded anew" in lines[0]
+    assert path.read_bytes() == CONTENT and "downloaded again" in lines[0]
 
 
 def test_a_range_that_was_not_requested_starts_again(server, load, tmp_path):
