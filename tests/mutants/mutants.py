@@ -73,8 +73,8 @@ SUSPECTS = (
     "Trainer.step",
     "batches",
 )
-"""A class or function includes its operations in `nn/ops.py`; "decoding step" is `Transformer.start` and `step` with
-all that they call; "batches" is `text/batches.py`."""
+"""A class or function includes its operations in `nn/ops.py`; "decoding step" is `decoding/incremental.py` with all
+that it calls; "batches" is `text/batches.py`."""
 
 CLASSIC = "classic"
 AKIRUSPROD = "AkiRusProd/numpy-transformer"
@@ -91,15 +91,21 @@ DROPOUT = "scratchformer/nn/dropout.py"
 LAYERS = "scratchformer/nn/layers.py"
 ATTENTION = "scratchformer/nn/attention.py"
 TRANSFORMER = "scratchformer/nn/transformer.py"
+RESIDUAL = "scratchformer/nn/residual.py"
+LOSS = "scratchformer/nn/loss.py"
 OPTIM = "scratchformer/nn/optim.py"
+INCREMENTAL = "scratchformer/decoding/incremental.py"
 SEARCH = "scratchformer/decoding/search.py"
 TRANSLATOR = "scratchformer/decoding/translator.py"
 BATCHES = "scratchformer/text/batches.py"
 TOKENIZER = "scratchformer/text/tokenizer.py"
 CHECKPOINTS = "scratchformer/training/checkpoints.py"
 LOOP = "scratchformer/training/loop.py"
+TRAINER = "scratchformer/training/trainer.py"
+SAVING = "scratchformer/training/saving.py"
+VALIDATION = "scratchformer/training/validation.py"
 GRADIENT = "scratchformer/parallel/gradient.py"
-TEAM = "scratchformer/training/data_parallel.py"
+DATA_PARALLEL = "scratchformer/training/data_parallel.py"
 DATA = "scratchformer/training/data.py"
 
 DIFFERENCES = "tests/nn/test_gradients.py::test_backward_agrees_with_finite_differences"
@@ -205,7 +211,7 @@ MUTANTS = [
         "The gradients of queries and keys go back in the wrong order: all shapes fit.",
         "SelfAttention",
         f"{DIFFERENCES}[SelfAttention: ragged padding, dropout 0.0]",
-        [Patch(ATTENTION, "self._joined(dq, dk, dv)", "self._joined(dk, dq, dv)")],
+        [Patch(ATTENTION, "join_heads(dq, dk, dv)", "join_heads(dk, dq, dv)")],
     ),
     Mutant(
         "cross-attention-mixes-its-inputs",
@@ -219,27 +225,27 @@ MUTANTS = [
             Patch(
                 ATTENTION,
                 """\
-        k, v = self._split(kv, self.d_k, self.d_v)
+        k, v = split_heads(projected, self.h, self.d_k, self.d_v)
 """,
                 """\
-        k, _ = self._split(kv, self.d_k, self.d_v)
+        k, _ = split_heads(projected, self.h, self.d_k, self.d_v)
         of_x, x_cache = self.kv.forward(x)
-        _, v = self._split(of_x, self.d_k, self.d_v)
+        _, v = split_heads(of_x, self.h, self.d_k, self.d_v)
 """,
             ),
-            Patch(ATTENTION, "(q_cache, kv_cache, attend_cache)\n", "(q_cache, (kv_cache, x_cache), attend_cache)\n"),
+            Patch(ATTENTION, "return y, (q_cache, kv_cache,", "return y, (q_cache, (kv_cache, x_cache),"),
             Patch(
                 ATTENTION,
                 """\
-        dmemory = self.kv.backward(self._joined(dk, dv), kv_cache)
-        # q = x W_Q + b_Q
-        return self.q.backward(self._joined(dq), q_cache), dmemory
+        dmemory = self.kv.backward(join_heads(dk, dv), kv_cache)
+        # q = split_heads(x W_Q + b_Q)
+        return self.q.backward(join_heads(dq), q_cache), dmemory
 """,
                 """\
         memory_cache, x_cache = kv_cache
-        dmemory = self.kv.backward(self._joined(dk, 0 * dv), memory_cache)
-        dx = self.kv.backward(self._joined(0 * dk, dv), x_cache)
-        return dx, dmemory + self.q.backward(self._joined(dq), q_cache)
+        dmemory = self.kv.backward(join_heads(dk, 0 * dv), memory_cache)
+        dx = self.kv.backward(join_heads(0 * dk, dv), x_cache)
+        return dx, dmemory + self.q.backward(join_heads(dq), q_cache)
 """,
             ),
         ],
@@ -579,7 +585,7 @@ MUTANTS = [
         "The gradient through the residual connection is forgotten: the lower layers hardly learn.",
         "PostNorm",
         f"{DIFFERENCES}[PostNorm: around feed-forward, dropout 0.0]",
-        [Patch(TRANSFORMER, "one_or_tuple(dx_around + dx_through, *dothers)", "one_or_tuple(dx_through, *dothers)")],
+        [Patch(RESIDUAL, "return self.norm.backward(dy, cache)", "return 0 * dy, self.norm.backward(dy, cache)[1]")],
     ),
     Mutant(
         "residual-added-in-place",
@@ -605,13 +611,16 @@ MUTANTS = [
         "PreNorm",
         f"{IN_MODEL}post_norm_normalises_the_sum_and_pre_norm_what_the_sublayer_reads",
         [
-            Patch(TRANSFORMER, "        return x + dropped, (", "        return normalized + dropped, ("),
             Patch(
-                TRANSFORMER,
-                "one_or_tuple(dy + self.norm.backward(dnormalized, norm_cache), *dothers)",
-                "one_or_tuple(self.norm.backward(dy + dnormalized, norm_cache), *dothers)",
+                RESIDUAL,
+                "        return x + dropped, kept\n",
+                "        return self.norm.forward(x)[0] + dropped, kept\n",
             ),
-            Patch(TRANSFORMER, "        return x + update\n", "        return self.norm.forward(x)[0] + update\n"),
+            Patch(
+                RESIDUAL,
+                "dx = dx + self.before_backward(dh, before_cache)",
+                "dx = self.before_backward(dx + dh, before_cache)",
+            ),
         ],
     ),
     # Stacks -----------------------------------------------------------------------------------------------------------
@@ -856,10 +865,7 @@ MUTANTS = [
         "Padding adds zeros to the loss but counts in its mean: with half padding, half the loss.",
         "Transformer",
         f"{IN_MODEL}loss_backward_is_forward_loss_and_backward[2 rows at once-others]",
-        [
-            Patch(TRANSFORMER, "return loss_sum, len(rows)", "return loss_sum, target_out_ids.size"),
-            Patch(TRANSFORMER, "start=0.0), len(rows)", "start=0.0), target_out_ids.size"),
-        ],
+        [Patch(LOSS, "return loss_sum, len(rows), dstates", "return loss_sum, target_ids.size, dstates")],
     ),
     # The optimizer and the step ---------------------------------------------------------------------------------------
     Mutant(
@@ -903,7 +909,7 @@ MUTANTS = [
         "The schedule's counter advances for each parameter array: the 4000 warm-up steps are over after 39.",
         "Trainer.step",
         f"{IN_LOOP}a_step_divides_by_the_tokens_of_all_micro_batches",
-        [Patch(LOOP, "noam(step, self.config", "noam(step * len(model.parameters()), self.config")],
+        [Patch(TRAINER, "noam(step, self.config", "noam(step * len(self.model.parameters()), self.config")],
     ),
     Mutant(
         "schedule-advanced-per-micro-batch",
@@ -911,7 +917,7 @@ MUTANTS = [
         "The schedule's counter advances for each micro-batch, even when no step follows it.",
         "Trainer.step",
         f"{IN_LOOP}a_step_divides_by_the_tokens_of_all_micro_batches",
-        [Patch(LOOP, "noam(step, self.config", "noam(step * len(batches), self.config")],
+        [Patch(TRAINER, "noam(step, self.config", "noam(step * len(batches), self.config")],
     ),
     Mutant(
         "gradient-over-sentences",
@@ -919,7 +925,7 @@ MUTANTS = [
         "The loss is a mean over tokens, its gradient over sentences: T times too large.",
         "Trainer.step",
         f"{IN_LOOP}a_step_divides_by_the_tokens_of_all_micro_batches",
-        [Patch(LOOP, "self.parallel.average_inplace(n_tokens)", "self.parallel.average_inplace(len(indices))")],
+        [Patch(TRAINER, "self.parallel.average_inplace(n_tokens)", "self.parallel.average_inplace(len(indices))")],
     ),
     Mutant(
         "gradient-not-divided",
@@ -928,7 +934,7 @@ MUTANTS = [
         "ignores a constant factor.",
         "Trainer.step",
         f"{IN_LOOP}a_step_divides_by_the_tokens_of_all_micro_batches",
-        [Patch(LOOP, "self.parallel.average_inplace(n_tokens)", "self.parallel.average_inplace(1)")],
+        [Patch(TRAINER, "self.parallel.average_inplace(n_tokens)", "self.parallel.average_inplace(1)")],
     ),
     Mutant(
         "mean-of-means",
@@ -939,31 +945,31 @@ MUTANTS = [
         f"{IN_LOOP}a_step_divides_by_the_tokens_of_all_micro_batches",
         [
             Patch(
-                TEAM,
+                DATA_PARALLEL,
                 "                loss_sum = loss_sum + loss\n",
                 """\
                 loss_sum = loss_sum + loss
-                mean += self.models[member].store.grad / batches[shard].n_target_tokens / len(batches)
-                self.models[member].zero_grad()
+                mean += model.store.grad / batches[shard].n_target_tokens / len(batches)
+                model.zero_grad()
 """,
             ),
             Patch(
-                TEAM,
-                "            loss_sum = 0.0\n",
+                DATA_PARALLEL,
+                "model, loss_sum = self.replicas[replica], 0.0\n",
                 """\
-            loss_sum = 0.0
-            mean = np.zeros_like(self.models[member].store.grad)
+model, loss_sum = self.replicas[replica], 0.0
+            mean = np.zeros_like(model.store.grad)
 """,
             ),
             Patch(
-                TEAM,
+                DATA_PARALLEL,
                 "            return loss_sum\n",
                 """\
-            self.models[member].store.grad[...] = mean
+            model.store.grad[...] = mean
             return loss_sum
 """,
             ),
-            Patch(LOOP, "self.parallel.average_inplace(n_tokens)", "self.parallel.average_inplace(1)"),
+            Patch(TRAINER, "self.parallel.average_inplace(n_tokens)", "self.parallel.average_inplace(1)"),
         ],
     ),
     Mutant(
@@ -974,7 +980,7 @@ MUTANTS = [
         f"{IN_LOOP}a_step_of_fewer_micro_batches_is_divided_by_its_own_tokens",
         [
             Patch(
-                LOOP,
+                TRAINER,
                 "self.parallel.average_inplace(n_tokens)",
                 "self.parallel.average_inplace(n_tokens * settings.accumulation / len(batches))",
             )
@@ -988,9 +994,9 @@ MUTANTS = [
         f"{IN_RANKS}any_division_is_that_of_one_thread_to_rounding",
         [
             Patch(
-                TEAM,
-                "range(rank + size * member, len(batches), size * members)",
-                "range(member, len(batches), members)",
+                DATA_PARALLEL,
+                "range(rank + n_ranks * replica, len(batches), n_ranks * n_replicas)",
+                "range(replica, len(batches), n_replicas)",
             )
         ],
     ),
@@ -1002,7 +1008,7 @@ MUTANTS = [
         f"{IN_RANKS}any_division_is_that_of_one_thread_to_rounding",
         [
             Patch(
-                TEAM,
+                DATA_PARALLEL,
                 "sum(batch.n_target_tokens for batch in batches)",
                 "sum(batches[shard].n_target_tokens for share in shares for shard in share)",
             )
@@ -1014,7 +1020,13 @@ MUTANTS = [
         "All processes draw the same masks: they have the same seed, and each counts only its own micro-batches.",
         "",
         f"{IN_RANKS}ranks_find_the_bits_that_threads_find",
-        [Patch(TEAM, "DropoutKey(settings.seed, step, shard)", "DropoutKey(settings.seed, step, shard // size)")],
+        [
+            Patch(
+                DATA_PARALLEL,
+                "DropoutKey(settings.seed, step, shard)",
+                "DropoutKey(settings.seed, step, shard // size)",
+            )
+        ],
     ),
     Mutant(
         "bucket-sent-before-it-is-full",
@@ -1031,7 +1043,7 @@ MUTANTS = [
         "The log shows the loss of the first process's share as the loss of the step.",
         "",
         f"{IN_RANKS}ranks_find_the_bits_that_threads_find",
-        [Patch(TEAM, "        self.between_devices.all_reduce_inplace(total)\n", "")],
+        [Patch(DATA_PARALLEL, "        self.between_devices.all_reduce_inplace(total)\n", "")],
     ),
     Mutant(
         "resumed-by-the-first-rank-alone",
@@ -1039,7 +1051,7 @@ MUTANTS = [
         "Only the first process reads the checkpoint; the others go on with fresh weights.",
         "",
         f"{IN_RANKS}a_rank_learns_from_the_first_one_where_the_run_stands",
-        [Patch(LOOP, "            self.between_devices.broadcast_inplace(array)\n", "            pass\n")],
+        [Patch(SAVING, "            trainer.between_devices.broadcast_inplace(array)\n", "            pass\n")],
     ),
     Mutant(
         "validation-of-one-rank",
@@ -1048,7 +1060,7 @@ MUTANTS = [
         "whole text.",
         "",
         f"{IN_RANKS}validation_does_not_depend_on_the_number_of_ranks",
-        [Patch(LOOP, "    ranks.all_reduce_inplace(losses)\n", "")],
+        [Patch(VALIDATION, "    ranks.all_reduce_inplace(losses)\n", "")],
     ),
     Mutant(
         "gradient-not-zeroed",
@@ -1056,7 +1068,7 @@ MUTANTS = [
         "The gradient of the last step is still there when the next begins.",
         "Trainer.step",
         f"{IN_LOOP}a_step_divides_by_the_tokens_of_all_micro_batches",
-        [Patch(LOOP, "        model.zero_grad()\n", "")],
+        [Patch(TRAINER, "            self.model.zero_grad()\n", "")],
     ),
     Mutant(
         "clipped-before-divided",
@@ -1067,17 +1079,17 @@ MUTANTS = [
         f"{IN_LOOP}a_step_divides_by_the_tokens_of_all_micro_batches",
         [
             Patch(
-                LOOP,
+                TRAINER,
                 """\
-        grad_norm = self.parallel.average_inplace(n_tokens)
-        if settings.clip_norm:
-            clip_by_global_norm_inplace(model.store.grad, grad_norm, settings.clip_norm)
+            grad_norm = self.parallel.average_inplace(n_tokens)
+            if settings.clip_norm:
+                clip_by_global_norm_inplace(self.model.store.grad, grad_norm, settings.clip_norm)
 """,
                 """\
-        grad_norm = self.parallel.average_inplace(1)
-        if settings.clip_norm:
-            clip_by_global_norm_inplace(model.store.grad, grad_norm, settings.clip_norm)
-        model.store.grad /= n_tokens
+            grad_norm = self.parallel.average_inplace(1)
+            if settings.clip_norm:
+                clip_by_global_norm_inplace(self.model.store.grad, grad_norm, settings.clip_norm)
+            self.model.store.grad /= n_tokens
 """,
             )
         ],
@@ -1088,7 +1100,7 @@ MUTANTS = [
         "Training does not pass the dropout key: nothing is ever dropped.",
         "Trainer.step",
         f"{IN_LOOP}every_micro_batch_of_every_step_draws_masks_of_its_own",
-        [Patch(TEAM, "DropoutKey(settings.seed, step, shard),", "None,")],
+        [Patch(DATA_PARALLEL, "DropoutKey(settings.seed, step, shard)", "None")],
     ),
     Mutant(
         "one-mask-for-all-micro-batches",
@@ -1096,7 +1108,7 @@ MUTANTS = [
         "The micro-batches of a step draw the same masks.",
         "Trainer.step",
         f"{IN_LOOP}every_micro_batch_of_every_step_draws_masks_of_its_own",
-        [Patch(TEAM, "DropoutKey(settings.seed, step, shard),", "DropoutKey(settings.seed, step),")],
+        [Patch(DATA_PARALLEL, "DropoutKey(settings.seed, step, shard)", "DropoutKey(settings.seed, step)")],
     ),
     # Batches ----------------------------------------------------------------------------------------------------------
     Mutant(
@@ -1165,11 +1177,11 @@ MUTANTS = [
         f"{IN_RESUME}a_resumed_run_is_an_uninterrupted_run[4]",
         [
             Patch(
-                LOOP,
-                "            checkpoints.copy_into(found.weights, self._weights(), path)\n",
+                SAVING,
+                "    checkpoints.copy_into(found.weights, weight_views(trainer), path)\n",
                 """\
-            self.model = Transformer(self.config.model, self.config.training.seed)
-            checkpoints.copy_into(found.weights, self._weights(), path)
+    trainer.model = type(trainer.model)(trainer.config.model, trainer.config.training.seed)
+    checkpoints.copy_into(found.weights, weight_views(trainer), path)
 """,
             )
         ],
@@ -1180,7 +1192,7 @@ MUTANTS = [
         "Adam's moments are saved and not read back.",
         "",
         f"{IN_RESUME}a_resumed_run_is_an_uninterrupted_run[4]",
-        [Patch(LOOP, "            checkpoints.copy_into(found.moments, self._moments(), path)\n", "")],
+        [Patch(SAVING, "    checkpoints.copy_into(found.moments, moment_views(trainer), path)\n", "")],
     ),
     Mutant(
         "resume-restarts-adams-clock",
@@ -1188,7 +1200,7 @@ MUTANTS = [
         "Adam's t is 0 again after loading: the bias correction of the first steps comes a second time.",
         "",
         f"{IN_RESUME}a_resumed_run_is_an_uninterrupted_run[4]",
-        [Patch(LOOP, "        self.optimizer.t = self.progress.step\n", "")],
+        [Patch(SAVING, "    trainer.optimizer.t = trainer.progress.step\n", "")],
     ),
     Mutant(
         "resume-repeats-a-batch",
@@ -1196,7 +1208,7 @@ MUTANTS = [
         "The checkpoint names the last batch, not the next one.",
         "",
         f"{IN_RESUME}a_resumed_run_is_an_uninterrupted_run[4]",
-        [Patch(LOOP, "index=index + 1,", "index=index,")],
+        [Patch(TRAINER, "index=index + 1,", "index=index,")],
     ),
     Mutant(
         "average-counts-the-last-twice",
@@ -1215,9 +1227,9 @@ MUTANTS = [
         f"{IN_LOOP}the_validation_loss_is_plain_and_independent_of_batching",
         [
             Patch(
-                LOOP,
-                "model.loss(source_ids, target_in_ids, target_out_ids)",
-                "model.loss(source_ids, target_in_ids, target_out_ids, 0.1)",
+                VALIDATION,
+                "forward_loss(model, source_ids, target_in_ids, target_out_ids)",
+                "forward_loss(model, source_ids, target_in_ids, target_out_ids, 0.1)",
             )
         ],
     ),
@@ -1229,7 +1241,7 @@ MUTANTS = [
         f"{IN_LOOP}bleu_of_perfect_translations_is_100",
         [
             Patch(
-                LOOP,
+                VALIDATION,
                 "corpus_scores(translations, target)",
                 "corpus_scores([f'<s>{text} </s>' for text in translations], target)",
             )
@@ -1244,16 +1256,16 @@ MUTANTS = [
         f"{IN_LOOP}bleu_of_perfect_translations_is_100",
         [
             Patch(
-                LOOP,
+                VALIDATION,
                 """\
-        scores = corpus_scores(translations, target)
+    scores = corpus_scores(translations, target)
 """,
                 """\
-        guesses = {}
-        for batch in batches_in_order(self.data.val, self.config.training.tokens_per_batch):
-            logits, _ = self.model.forward(batch.source_ids, batch.target_in_ids)
-            guesses.update(zip(batch.indices, self.tokenizer.decode(logits.argmax(axis=-1))))
-        scores = corpus_scores([guesses[i] for i in range(len(guesses))], target)
+    guesses = {}
+    for batch in batches_in_order(trainer.data.val, trainer.config.training.tokens_per_batch):
+        logits, _ = trainer.model.forward(batch.source_ids, batch.target_in_ids)
+        guesses.update(zip(batch.indices, trainer.tokenizer.decode(logits.argmax(axis=-1))))
+    scores = corpus_scores([guesses[i] for i in range(len(guesses))], target)
 """,
             )
         ],
@@ -1310,15 +1322,13 @@ MUTANTS = [
         f"{IN_FLOW}decoding_step_by_step_gives_the_logits_of_forward[post]",
         [
             Patch(
-                ATTENTION,
+                INCREMENTAL,
                 """\
-        past = past.extended(k, v)
-        y, _ = self._attend(q, *past.first(len(q)), Mask(), None)
-""",
+    cache = cache.extended(k, v)
+    heads, _ = layer.attention.forward(q, *cache.first(len(q)))""",
                 """\
-        now = past.extended(k, v)
-        y, _ = self._attend(q, *now.first(len(q)), Mask(), None)
-""",
+    now = cache.extended(k, v)
+    heads, _ = layer.attention.forward(q, *now.first(len(q)))""",
             )
         ],
     ),
@@ -1328,7 +1338,7 @@ MUTANTS = [
         "A decoding step sees one token and gives it position 0.",
         "decoding step",
         f"{IN_FLOW}decoding_step_by_step_gives_the_logits_of_forward[post]",
-        [Patch(TRANSFORMER, "target_positions.forward(rows, position)", "target_positions.forward(rows)")],
+        [Patch(INCREMENTAL, "x.shape[-1]), state.position)", "x.shape[-1]))")],
     ),
     Mutant(
         "masks-of-finished-sentences-stay",
@@ -1339,7 +1349,7 @@ MUTANTS = [
         f"{IN_FLOW}hypotheses_may_change_places_and_sentences_may_finish[post]",
         [
             Patch(
-                TRANSFORMER, "self.memory_mask.key_lengths[sentences]", "self.memory_mask.key_lengths[:len(sentences)]"
+                INCREMENTAL, "self.memory_mask.key_lengths[sentences]", "self.memory_mask.key_lengths[:len(sentences)]"
             )
         ],
     ),
