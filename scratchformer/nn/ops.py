@@ -27,7 +27,7 @@ from scratchformer.nn.dropout import DropoutKey, keep_scale
 from scratchformer.nn.parameter import Array
 
 PAD = 0
-"""The id of padding. Its embedding is zero, and it adds nothing to the loss. (`text.tokenizer` has the same number.)"""
+"""The id of padding, whose embedding and loss are zero. `text.tokenizer` defines it too: neither imports the other."""
 
 
 class Ops:
