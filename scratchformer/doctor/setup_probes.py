@@ -297,7 +297,7 @@ def judge_losses(losses: np.ndarray, norms: np.ndarray, validations: list[float]
     elif spikes or norms.max() > 100 * np.median(norms):
         judged = "note"
         largest, median = norms.max(), np.median(norms)
-        seen.append(f"{spikes} spikes of more than 3 nats; largest gradient norm {largest:.3g}, median {median:.3g}")
+        seen.append(f"spikes of more than 3 nats: {spikes}; largest gradient norm {largest:.3g}, median {median:.3g}")
     if validations:
         seen.append(f"validation loss {min(validations):.2f} at best, {validations[-1]:.2f} at the end")
         if judged == "ok" and validations[-1] > min(validations) + 0.1:
@@ -322,8 +322,7 @@ def probe_machine(config: Config, run: RunDirectory | None) -> Iterator[Finding]
     yield Finding(
         "disk",
         f"space for {config.training.keep} checkpoints, the best, an average, and one that is being written",
-        f"{needed / GIB:.2f} GiB needed{f', {used / GIB:.2f} used so far' if used else ''}; {free / GIB:.1f} GiB free "
-        f"in {path.resolve()}",
+        f"{needed / GIB:.2f} GiB needed, {used / GIB:.2f} used so far; {free / GIB:.1f} GiB free in {path.resolve()}",
         verdict((needed - used) / max(free, 1), 0.8, 1.0),
         "lower training.keep, or choose another --out",
     )

@@ -1,4 +1,4 @@
-"""Probes of training and decoding for `scratchformer doctor`: loss, optimizer, batches, training step, search.
+"""Probes of training and decoding for `scratchformer doctor`: loss, optimizer, batches, training steps and search.
 
 Most faults here raise no error and give no NaN: the model learns, only worse than it could. So each component is
 compared with its definition, and a small model must learn a few sentences by heart.

@@ -23,16 +23,16 @@ GIB = 2**30
 
 
 @pytest.fixture(autouse=True)
-def roomy_machine(monkeypatch):
+def large_machine(monkeypatch):
     """Let the tests see the same memory and disk on every machine."""
     monkeypatch.setattr(setup_probes, "machine_memory_bytes", lambda: 64 * GIB)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=500 * GIB))
 
 
 @pytest.fixture(scope="session")
-def sound_corpus(tmp_path_factory):
+def good_corpus(tmp_path_factory):
     """Like the small corpus, but without repetitions."""
-    directory, rng = tmp_path_factory.mktemp("sound"), random.Random(0)
+    directory, rng = tmp_path_factory.mktemp("good"), random.Random(0)
     words = {"the": "der", "dog": "Hund", "cat": "Kater", "sees": "sieht", "hears": "hört", "a": "ein", "big": "großer"}
     for split, n_lines in (("train", 300), ("val", 20)):
         lines = [rng.choices(list(words), k=rng.randint(5, 14)) for _ in range(n_lines)]
@@ -42,12 +42,12 @@ def sound_corpus(tmp_path_factory):
 
 
 @pytest.fixture
-def examined(small_config, sound_corpus, corpus):
-    """examined(run, **changes) -> {name of the probe: Finding}, without the probes of the code"""
+def probe_setup(small_config, good_corpus, corpus):
+    """probe_setup(run, **changes) -> {name of the probe: Finding}, without the probes of the code"""
 
     def examine(run=None, **changes):
-        where = {"directory": str(corpus)} if run else {"directory": str(sound_corpus), "vocab_size": 40}
-        config = small_config(**where | SOUND | changes)
+        where = {"directory": str(corpus)} if run else {"directory": str(good_corpus), "vocab_size": 40}
+        config = small_config(**where | GOOD_SETTINGS | changes)
         text = data_probes.read_text(config.data)
         tokenizer = Tokenizer.load(run.tokenizer_file) if run else None
         return {finding.probe: finding for finding in diagnosis.probe_setup(config, run, text, tokenizer)}
@@ -55,16 +55,16 @@ def examined(small_config, sound_corpus, corpus):
     return examine
 
 
-SOUND = {"steps": 1000, "warmup": 200}
+GOOD_SETTINGS = {"steps": 1000, "warmup": 200}
 """With these settings, the configuration of the small runs passes all probes."""
 
 
 @pytest.fixture
-def spoil(sound_corpus, tmp_path):
-    """spoil(train=function of the lines of both sides) -> directory with a changed copy of the text"""
+def changed_copy(good_corpus, tmp_path):
+    """changed_copy(train=function of the lines of both sides) -> directory with a changed copy of the text"""
 
     def copy(**changes):
-        directory = shutil.copytree(sound_corpus, tmp_path / "spoiled")
+        directory = shutil.copytree(good_corpus, tmp_path / "changed")
         for split, change in changes.items():
             paths = [directory / f"{split}.{language}" for language in ("en", "de")]
             sides = [path.read_text("utf-8").splitlines() for path in paths]
@@ -100,8 +100,8 @@ def test_nothing_is_wrong_with_the_presets(cli, arguments):
     assert findings[-1] == {"probe": "diagnosis", "verdict": "ok", "seen": findings[-1]["seen"], "suspects": []}
 
 
-def test_a_sound_setup_has_no_failures_and_no_notes(examined):
-    found = examined()
+def test_a_good_setup_has_no_failures_and_no_notes(probe_setup):
+    found = probe_setup()
     assert [finding for finding in found.values() if finding.verdict in ("FAIL", "note")] == []
     assert {
         "repeated pairs",
@@ -120,9 +120,9 @@ def test_a_sound_setup_has_no_failures_and_no_notes(examined):
     } <= found.keys()
 
 
-def test_a_trained_run_passes(cli, small_config, sound_corpus, tmp_path):
+def test_a_trained_run_passes(cli, small_config, good_corpus, tmp_path):
     run = RunDirectory(tmp_path / "run")
-    loop.train(loop.begin(run, small_config(directory=str(sound_corpus), vocab_size=40, steps=100)))
+    loop.train(loop.begin(run, small_config(directory=str(good_corpus), vocab_size=40, steps=100)))
     code, printed, said = cli("doctor", run.path)
     assert (code, said) == (0, "")
     assert "No probe failed." in printed and "FAIL" not in printed
@@ -222,33 +222,33 @@ def test_the_verdict_on_a_number(value, expected):
     ],
     ids=str,
 )
-def test_a_bad_configuration_is_found(examined, changes, probe, expected):
-    assert examined(**changes)[probe].verdict == expected
+def test_a_bad_configuration_is_found(probe_setup, changes, probe, expected):
+    assert probe_setup(**changes)[probe].verdict == expected
 
 
-def test_a_disk_that_is_too_small(examined, monkeypatch):
+def test_a_disk_that_is_too_small(probe_setup, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=100_000))
-    assert examined()["disk"].verdict == "FAIL"
+    assert probe_setup()["disk"].verdict == "FAIL"
 
 
-def test_a_memory_that_is_too_small(examined, monkeypatch):
+def test_a_memory_that_is_too_small(probe_setup, monkeypatch):
     monkeypatch.setattr(setup_probes, "machine_memory_bytes", lambda: 10_000)
-    found = examined()
+    found = probe_setup()
     assert found["memory"].verdict == "FAIL"
     assert found["before the first step"].verdict == "skipped" and "loss before the first step" not in found
 
 
-def test_a_system_that_does_not_report_its_memory(examined, monkeypatch):
+def test_a_system_that_does_not_report_its_memory(probe_setup, monkeypatch):
     monkeypatch.setattr(setup_probes, "machine_memory_bytes", lambda: None)
-    assert examined()["memory"].verdict == "skipped"
+    assert probe_setup()["memory"].verdict == "skipped"
 
 
-def test_a_tied_model_that_repeats_what_it_reads_is_no_fault(examined):
-    finding = examined(norm="pre", d_model=256, h=4)["loss before the first step"]
+def test_a_tied_model_that_repeats_what_it_reads_is_no_fault(probe_setup):
+    finding = probe_setup(norm="pre", d_model=256, h=4)["loss before the first step"]
     assert finding.verdict == "ok" and "repeats what it reads" in finding.seen
 
 
-def test_initial_weights_that_are_too_large_are_found(examined, monkeypatch):
+def test_initial_weights_that_are_too_large_are_found(probe_setup, monkeypatch):
     small = setup_probes.Transformer
 
     def large(*arguments):
@@ -257,7 +257,7 @@ def test_initial_weights_that_are_too_large_are_found(examined, monkeypatch):
         return model
 
     monkeypatch.setattr(setup_probes, "Transformer", large)
-    assert examined()["loss before the first step"].verdict == "FAIL"
+    assert probe_setup()["loss before the first step"].verdict == "FAIL"
 
 
 # Faults of the text ---------------------------------------------------------------------------------------------------
@@ -284,44 +284,44 @@ def test_initial_weights_that_are_too_large_are_found(examined, monkeypatch):
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_bad_training_text_is_found(examined, spoil, change, probe, expected):
-    assert examined(directory=spoil(train=change))[probe].verdict == expected
+def test_bad_training_text_is_found(probe_setup, changed_copy, change, probe, expected):
+    assert probe_setup(directory=changed_copy(train=change))[probe].verdict == expected
 
 
-def test_a_test_set_in_the_training_text_is_found(examined, spoil):
-    directory = Path(spoil())
+def test_a_test_set_in_the_training_text_is_found(probe_setup, changed_copy):
+    directory = Path(changed_copy())
     for language in ("en", "de"):
         lines = (directory / f"train.{language}").read_bytes().splitlines(keepends=True)[:20]
         (directory / f"test_2.{language}.gz").write_bytes(gzip.compress(b"".join(lines)))
     (directory / "test_3.en").write_bytes(b"without its other side\n")
-    finding = examined(directory=str(directory))["held-out text in training"]
+    finding = probe_setup(directory=str(directory))["held-out text in training"]
     assert finding.verdict == "FAIL"
     assert "test_2: 20 of 20 pairs" in finding.seen and "val: 0 of 20" in finding.seen and "test_3" not in finding.seen
 
 
-def test_held_out_text_in_another_script_is_found(examined, spoil):
-    directory = spoil(val=lambda source, target: (["собака спит"] * 20, target))
-    finding = examined(directory=directory)["unknown tokens"]
+def test_held_out_text_in_another_script_is_found(probe_setup, changed_copy):
+    directory = changed_copy(val=lambda source, target: (["собака спит"] * 20, target))
+    finding = probe_setup(directory=directory)["unknown tokens"]
     assert finding.verdict == "FAIL" and "training text 0.00%" in finding.seen
 
 
-def test_no_held_out_text(examined, sound_corpus):
-    found = examined(
-        directory="", train_source=str(sound_corpus / "train.en"), train_target=str(sound_corpus / "train.de")
+def test_no_held_out_text(probe_setup, good_corpus):
+    found = probe_setup(
+        directory="", train_source=str(good_corpus / "train.en"), train_target=str(good_corpus / "train.de")
     )
     assert found["held-out text in training"].verdict == "skipped" and found["lengths"].verdict == "ok"
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
-def test_of_a_large_corpus_the_first_lines_are_examined(examined, spoil, monkeypatch, suffix):
-    directory = Path(spoil(train=lambda source, target: ([*source, *source], [*target, *target])))
+def test_of_a_large_corpus_the_first_lines_are_examined(probe_setup, changed_copy, monkeypatch, suffix):
+    directory = Path(changed_copy(train=lambda source, target: ([*source, *source], [*target, *target])))
     for path in list(directory.glob("train.*")) if suffix else []:
         path.with_name(path.name + ".gz").write_bytes(gzip.compress(path.read_bytes()))
         path.unlink()
     monkeypatch.setattr(data_probes, "LARGE_FILE_BYTES", 10)
     monkeypatch.setattr(data_probes, "FIRST_LINES", 100)
     monkeypatch.setattr(data_probes, "MAX_ENCODED_PAIRS", 25)
-    found = examined(directory=str(directory), vocab_size=50)
+    found = probe_setup(directory=str(directory), vocab_size=50)
     assert found["repeated pairs"].seen == "0.0% of 100 pairs are repetitions (the first 100 lines)"
     assert "(25 pairs taken evenly from the first 100 lines)" in found["lengths"].seen
     assert found["held-out text in training"].verdict == "ok"
@@ -338,52 +338,52 @@ def test_the_fraction_of_a_large_file_that_was_read_is_known(tmp_path, monkeypat
     assert 0.39 < fraction < 0.6
 
 
-def test_a_sample_that_is_too_small_for_the_vocabulary_is_no_fault(examined, monkeypatch):
+def test_a_sample_that_is_too_small_for_the_vocabulary_is_no_fault(probe_setup, monkeypatch):
     monkeypatch.setattr(data_probes, "MAX_ENCODED_PAIRS", 25)
-    finding = examined(vocab_size=3000)["tokens"]
+    finding = probe_setup(vocab_size=3000)["tokens"]
     assert finding.verdict == "skipped" and "in a sample of 25 pairs" in finding.seen
 
 
 # Faults of a run ------------------------------------------------------------------------------------------------------
 
 
-def spoil_weights(run, change):
+def change_weights(run, change):
     """Replace the best checkpoint by one with change(weights)."""
     path = run.checkpoints.best
     good = checkpoints.load(path)
     checkpoints.save(path, replace(good, weights=change(dict(good.weights))))
 
 
-def test_weights_that_are_not_finite_are_found(examined, own_run):
+def test_weights_that_are_not_finite_are_found(probe_setup, own_run):
     name = "decoder.layers.0.feed_forward.inner.weight"
-    spoil_weights(own_run, lambda weights: weights | {name: weights[name] * np.nan})
-    found = examined(own_run)
+    change_weights(own_run, lambda weights: weights | {name: weights[name] * np.nan})
+    found = probe_setup(own_run)
     assert found["weights"].verdict == "FAIL" and "hidden units after training" not in found
 
 
-def test_dead_hidden_units_are_found(examined, own_run):
+def test_dead_hidden_units_are_found(probe_setup, own_run):
     name = "encoder.layers.0.feed_forward.inner.bias"
-    assert examined(own_run)["hidden units after training"].verdict == "ok"
-    spoil_weights(own_run, lambda weights: weights | {name: weights[name] - 100})
-    finding = examined(own_run)["hidden units after training"]
+    assert probe_setup(own_run)["hidden units after training"].verdict == "ok"
+    change_weights(own_run, lambda weights: weights | {name: weights[name] - 100})
+    finding = probe_setup(own_run)["hidden units after training"]
     assert finding.verdict == "FAIL" and "100%" in finding.seen
 
 
-def test_a_damaged_checkpoint_is_found(examined, own_run):
+def test_a_damaged_checkpoint_is_found(probe_setup, own_run):
     own_run.checkpoints.best.write_bytes(b"damaged")
-    assert examined(own_run)["weights"].verdict == "FAIL"
+    assert probe_setup(own_run)["weights"].verdict == "FAIL"
 
 
-def test_a_damaged_best_checkpoint_alone_is_found(examined, own_run):
+def test_a_damaged_best_checkpoint_alone_is_found(probe_setup, own_run):
     for path in own_run.checkpoints.steps():
         path.unlink()
     os.truncate(own_run.checkpoints.best, 100)
-    assert examined(own_run)["weights"].verdict == "FAIL"
+    assert probe_setup(own_run)["weights"].verdict == "FAIL"
 
 
-def test_a_run_without_checkpoints(examined, own_run):
+def test_a_run_without_checkpoints(probe_setup, own_run):
     shutil.rmtree(own_run.checkpoints.directory)
-    assert examined(own_run)["weights"].verdict == "skipped"
+    assert probe_setup(own_run)["weights"].verdict == "skipped"
 
 
 @pytest.mark.parametrize(
@@ -392,16 +392,16 @@ def test_a_run_without_checkpoints(examined, own_run):
         (np.linspace(8, 2, 200), "ok", "loss 7.86 at the start, 2.14 at the end (200 steps)"),
         (np.concatenate([np.linspace(8, 2, 150), np.linspace(2, 6, 50)]), "FAIL", "it rose by 3."),
         (np.full(200, 8.0), "FAIL", "it did not fall"),
-        (np.where(np.arange(200) == 100, 12, np.linspace(8, 2, 200)), "note", "1 spikes of more than 3 nats"),
+        (np.where(np.arange(200) == 100, 12, np.linspace(8, 2, 200)), "note", "spikes of more than 3 nats: 1"),
         (np.where(np.arange(200) == 120, np.nan, np.linspace(8, 2, 200)), "FAIL", "not finite at step 121"),
         (np.linspace(8, 2, 10), "skipped", "10 steps"),
     ],
 )
-def test_the_log_of_a_run_is_judged(examined, own_run, losses, expected, seen):
+def test_the_log_of_a_run_is_judged(probe_setup, own_run, losses, expected, seen):
     own_run.log_file.unlink()
     for step, loss in enumerate(losses, 1):
         own_run.log("step", {"step": step, "loss": float(loss), "grad_norm": 1.0})
-    finding = examined(own_run)["log of the run"]
+    finding = probe_setup(own_run)["log of the run"]
     assert finding.verdict == expected and seen in finding.seen, finding
 
 
@@ -413,20 +413,20 @@ def test_the_log_of_a_run_is_judged(examined, own_run, losses, expected, seen):
         (b'{"event": "step", "loss": "abc", "grad_norm": 1}\n', "an entry without a valid number"),
     ],
 )
-def test_a_log_that_cannot_be_read_does_not_stop_the_other_probes(examined, own_run, content, seen):
+def test_a_log_that_cannot_be_read_does_not_stop_the_other_probes(probe_setup, own_run, content, seen):
     own_run.log_file.write_bytes(content)
-    findings = examined(own_run)
+    findings = probe_setup(own_run)
     assert findings["log of the run"].verdict == "FAIL" and seen in findings["log of the run"].seen
     assert findings["weights"].verdict == "ok" and "disk" in findings
 
 
-def test_a_validation_loss_that_rises_is_noted(examined, own_run):
+def test_a_validation_loss_that_rises_is_noted(probe_setup, own_run):
     own_run.log_file.unlink()
     for step in range(1, 101):
         own_run.log("step", {"step": step, "loss": 8 - step / 20, "grad_norm": 1.0})
     for step, loss in ((50, 3.0), (100, 3.5)):
         own_run.log("validation", {"step": step, "loss": loss})
-    finding = examined(own_run)["log of the run"]
+    finding = probe_setup(own_run)["log of the run"]
     assert finding.verdict == "note" and "validation loss 3.00 at best, 3.50 at the end" in finding.seen
 
 
