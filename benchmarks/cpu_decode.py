@@ -30,10 +30,11 @@ from small_training import write
 from threadpoolctl import threadpool_limits
 
 from scratchformer import config as configs
-from scratchformer.backends.cpu import keep_freed_memory
+from scratchformer.backends.cpu import FAST, keep_freed_memory
 from scratchformer.decoding.incremental import begin_decoding
 from scratchformer.decoding.search import Hypothesis, search
 from scratchformer.decoding.translator import LINES_AT_ONCE, SENTENCES_AT_ONCE
+from scratchformer.nn.ops import using
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import Sequences, encode_sequences
 from scratchformer.text.corpora import read_lines
@@ -119,7 +120,8 @@ def our_decode(
     """A batch to each thread, as `Translator` does it."""
 
     def work(batch: np.ndarray) -> list[list[Hypothesis]]:
-        return search(model, batch, beam, ALPHA, extra_length)
+        with using(FAST):
+            return search(model, batch, beam, ALPHA, extra_length)
 
     with threadpool_limits(1, "blas"), ThreadPoolExecutor(threads) as pool:
         found = list(pool.map(work, batches[::-1]))[::-1]  # the longest first

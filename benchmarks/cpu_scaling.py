@@ -32,11 +32,11 @@ from provenance import surroundings
 from small_training import arguments_of, write
 from threadpoolctl import threadpool_limits
 
-from scratchformer.backends.cpu import PRODUCT_BLOCK, keep_freed_memory
+from scratchformer.backends.cpu import FAST, PRODUCT_BLOCK, keep_freed_memory
 from scratchformer.config import Config, ModelConfig
 from scratchformer.nn.attention import ScaledDotProductAttention
 from scratchformer.nn.layers import FeedForward
-from scratchformer.nn.ops import Ops
+from scratchformer.nn.ops import Ops, using
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import EncodedPairs
 
@@ -247,7 +247,7 @@ def main() -> None:
     n_sizes = QUICK_SIZES if arguments.quick else None
     rows = []
     keep_freed_memory()  # as the command line does
-    with threadpool_limits(1):
+    with threadpool_limits(1), using(FAST):
         provenance = surroundings()  # now: git may move while we measure
         for name, subject in SUBJECTS.items():
             for axis, values in subject.axes.items():

@@ -30,8 +30,9 @@ from provenance import surroundings
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from scratchformer import config as configs
-from scratchformer.backends.cpu import keep_freed_memory
+from scratchformer.backends.cpu import FAST, keep_freed_memory
 from scratchformer.config import Config, ModelConfig
+from scratchformer.nn.ops import Ops, using
 from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import Batch, BatchPlan, EncodedPairs, Sequences
@@ -143,18 +144,19 @@ def micro_batches(pairs: EncodedPairs, cut: int) -> list[Batch]:
     return plan.micro_batches(np.arange(len(pairs)))
 
 
-def our_step(model: Transformer, config: Config, cut: int, threads: int) -> Step:
+def our_step(model: Transformer, config: Config, cut: int, threads: int, ops: Ops = FAST) -> Step:
     """What `Trainer.step` does. Micro-batches go to so many threads; the BLAS has those that are left, at least one."""
-    members = min(cut, threads)
-    threadpool_limits(threads // members, "blas")
-    training, team = config.training, DataParallel(model, members)
-    optimizer = Adam(model, (training.beta1, training.beta2), training.eps, team.map)
+    n_replicas = min(cut, threads)
+    threadpool_limits(threads // n_replicas, "blas")
+    training, parallel = config.training, DataParallel(model, n_replicas, ops=(ops,))
+    optimizer = Adam(model, (training.beta1, training.beta2), training.eps, parallel.map)
 
     def step(pairs: EncodedPairs) -> float:
-        loss, n_tokens = team.loss_backward(micro_batches(pairs, cut), training, optimizer.t + 1)
-        team.average_inplace(n_tokens)
-        optimizer.step(noam(optimizer.t + 1, config.model.d_model, training.warmup, training.lr_factor))
-        model.zero_grad()
+        with using(ops):
+            loss, n_tokens = parallel.loss_backward(micro_batches(pairs, cut), training, optimizer.t + 1)
+            parallel.average_inplace(n_tokens)
+            optimizer.step(noam(optimizer.t + 1, config.model.d_model, training.warmup, training.lr_factor))
+            model.zero_grad()
         return loss / n_tokens
 
     return step

@@ -24,12 +24,15 @@ from small_training import write
 from threadpoolctl import threadpool_limits
 
 from scratchformer.backends.cpu import FastOps, keep_freed_memory
-from scratchformer.nn.ops import FAST, Ops
+from scratchformer.nn.ops import Ops
 from scratchformer.nn.transformer import Transformer
-from scratchformer.text.batches import EncodedPairs, even_parts
+from scratchformer.text.batches import even_parts
 
-FLOAT32 = np.ndarray, np.dtype("float32")
-OPERATIONS = {name: function for name, function in vars(FastOps).items() if inspect.isfunction(function)}
+OPERATIONS = {
+    name: function
+    for name, function in vars(FastOps).items()
+    if inspect.isfunction(function) and not name.startswith("_")
+}
 
 
 def variants(cell: Cell) -> dict[str, Step]:
@@ -37,13 +40,7 @@ def variants(cell: Cell) -> dict[str, Step]:
     config, cut = cell.task().config, cell.cut()
 
     def step_with(ops: Ops, cut: int = cut, threads: int = 1) -> Step:
-        step = our_step(Transformer(config.model), config, cut, threads)
-
-        def with_these(pairs: EncodedPairs) -> float:
-            FAST[FLOAT32] = ops
-            return step(pairs)
-
-        return with_these
+        return our_step(Transformer(config.model), config, cut, threads, ops)
 
     without = {name: type("Without", (FastOps,), {name: getattr(Ops, name)})(np) for name in OPERATIONS}
     return {

@@ -32,10 +32,11 @@ from provenance import surroundings
 from small_training import write
 
 from scratchformer import config as configs
-from scratchformer.backends.cuda.device import STORED_AS, Gpu, dtype_named
+from scratchformer.backends.cuda.device import STORED_AS, Gpu
+from scratchformer.backends.device import dtype_named
 from scratchformer.config import Config
 from scratchformer.nn.dropout import DropoutKey
-from scratchformer.nn.ops import ops_of
+from scratchformer.nn.ops import using
 from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import Batch
@@ -83,8 +84,8 @@ def ceilings(device: Gpu) -> dict[str, float]:
 
 
 def ops_for(device: Gpu, precision: str) -> Any:
-    """The operations in this precision; from now on it is that of the GPU."""
-    return ops_of(Gpu(device.number, precision).xp.zeros(1, dtype_named(STORED_AS[precision])))
+    """The operations in this precision."""
+    return Gpu(device.number, precision).ops[-1]
 
 
 # Kernels --------------------------------------------------------------------------------------------------------------
@@ -130,15 +131,18 @@ def batch_of(config: Config, pairs: int, length: int) -> Batch:
     return batch
 
 
-def our_step(model: Transformer, config: Config, batch: Batch) -> Callable[[], None]:
-    training, team = config.training, DataParallel(model, 1)
-    optimizer = Adam(model, (training.beta1, training.beta2), training.eps)
+def our_step(model: Transformer, config: Config, batch: Batch, device: Gpu) -> Callable[[], None]:
+    training = config.training
+    with using(*device.ops):
+        parallel = DataParallel(model, 1, ops=device.ops)
+        optimizer = Adam(model, (training.beta1, training.beta2), training.eps)
 
     def step() -> None:
-        _, n_tokens = team.loss_backward([batch], training, optimizer.t + 1)
-        norm = team.average_inplace(n_tokens)
-        optimizer.step(noam(optimizer.t + 1, config.model.d_model, training.warmup), norm)
-        model.zero_grad()
+        with using(*device.ops):
+            _, n_tokens = parallel.loss_backward([batch], training, optimizer.t + 1)
+            norm = parallel.average_inplace(n_tokens)
+            optimizer.step(noam(optimizer.t + 1, config.model.d_model, training.warmup), norm)
+            model.zero_grad()
 
     return step
 
@@ -149,7 +153,7 @@ def measure_ours(config: Config, precision: str, pairs: int, length: int) -> dic
     pool.free_all_blocks()
     model = Transformer(config.model)
     device.to_device(model)
-    step = our_step(model, config, batch)
+    step = our_step(model, config, batch, device)
     step()
     device.xp.cuda.Device().synchronize()
     began = time.perf_counter()

@@ -32,6 +32,7 @@ from scratchformer import config as configs
 from scratchformer.backends.device import open_device
 from scratchformer.config import Config
 from scratchformer.experiments.sizes import parameter_counts
+from scratchformer.nn.ops import using
 from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.transformer import Transformer
 from scratchformer.parallel import launcher
@@ -76,27 +77,29 @@ def work(task: Task, ranks: Communicator) -> None:
     model = Transformer(config.model)
     device.to_device(model)
     between = device.communicator(ranks)
-    team, optimizer = DataParallel(model, 1, between), Adam(model)
+    with using(*device.ops):
+        parallel, optimizer = DataParallel(model, 1, between, ops=device.ops), Adam(model)
     pairs = pairs_of(task.pairs, LENGTH, LENGTH, config.model.vocab_size, 1)
     batches, settings = micro_batches(pairs, ranks.size), config.training
     seconds: dict[str, list[float]] = {"step": [], "forward and backward": [], "sum": []}
-    for _ in range(task.repetitions + 1):  # the first one warms up
-        ranks.barrier()
-        began = time.perf_counter()
-        loss, n_tokens = team.loss_backward(batches, settings, optimizer.t + 1)
-        device.read_back(loss)()
-        seconds["forward and backward"].append(time.perf_counter() - began)
-        norm = team.average_inplace(n_tokens)
-        optimizer.step(noam(optimizer.t + 1, config.model.d_model, settings.warmup), norm)
-        device.read_back(norm)()
-        seconds["step"].append(time.perf_counter() - began)
-        model.zero_grad()
-        ranks.barrier()
-        began = time.perf_counter()
-        between.all_reduce_inplace(model.store.grad)
-        between.wait()
-        device.read_back(model.store.grad[0])()
-        seconds["sum"].append(time.perf_counter() - began)
+    with using(*device.ops):
+        for _ in range(task.repetitions + 1):  # the first one warms up
+            ranks.barrier()
+            began = time.perf_counter()
+            loss, n_tokens = parallel.loss_backward(batches, settings, optimizer.t + 1)
+            device.read_back(loss)()
+            seconds["forward and backward"].append(time.perf_counter() - began)
+            norm = parallel.average_inplace(n_tokens)
+            optimizer.step(noam(optimizer.t + 1, config.model.d_model, settings.warmup), norm)
+            device.read_back(norm)()
+            seconds["step"].append(time.perf_counter() - began)
+            model.zero_grad()
+            ranks.barrier()
+            began = time.perf_counter()
+            between.all_reduce_inplace(model.store.grad)
+            between.wait()
+            device.read_back(model.store.grad[0])()
+            seconds["sum"].append(time.perf_counter() - began)
     if ranks.rank == 0:
         found = {name: min(each[1:]) for name, each in seconds.items()}
         Path(task.file).write_text(

@@ -15,9 +15,11 @@ from provenance import surroundings
 from threadpoolctl import threadpool_limits
 
 import scratchformer.config as configs
+from scratchformer.backends.cpu import FAST
 from scratchformer.config import Config
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.loss import loss_backward
+from scratchformer.nn.ops import using
 from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import Batch, BatchPlan, EncodedPairs, steps
@@ -50,15 +52,16 @@ def add_gradient(model: Transformer, batch: Batch, config: Config, step: int) ->
     """Set the gradient to that of the batch's mean loss per target token. -> that loss, in nats, smoothed"""
     settings = config.training
     model.zero_grad()
-    loss, n_tokens = loss_backward(
-        model,
-        batch.source_ids,
-        batch.target_in_ids,
-        batch.target_out_ids,
-        settings.eps_ls,
-        DropoutKey(settings.seed, step),
-        settings.smoothing,
-    )
+    with using(FAST):
+        loss, n_tokens = loss_backward(
+            model,
+            batch.source_ids,
+            batch.target_in_ids,
+            batch.target_out_ids,
+            settings.eps_ls,
+            DropoutKey(settings.seed, step),
+            settings.smoothing,
+        )
     model.store.grad /= n_tokens
     return float(loss) / n_tokens
 
