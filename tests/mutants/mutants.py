@@ -1024,7 +1024,7 @@ model, loss_sum = self.replicas[replica], 0.0
             Patch(
                 DATA_PARALLEL,
                 "DropoutKey(settings.seed, step, shard)",
-                "DropoutKey(settings.seed, step, shard // size)",
+                "DropoutKey(settings.seed, step, shard // n_ranks)",
             )
         ],
     ),
