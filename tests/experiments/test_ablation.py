@@ -1,4 +1,4 @@
-"""The ablations of Table 3: rows at another scale, trials that survive a stop, intervals, verdicts."""
+"""The ablations of Table 3: rows at another scale, runs that continue after a stop, intervals, verdicts."""
 
 import json
 import math
@@ -40,8 +40,8 @@ def test_on_wmt14_the_rows_are_the_papers():
 
 @pytest.mark.parametrize("name", TASKS)
 @pytest.mark.parametrize("row", ROWS)
-def test_a_row_changes_in_the_papers_proportion(name, row):
-    """What a row multiplies or divides in the paper, it multiplies or divides by as much here; the rest stays."""
+def test_a_row_changes_settings_in_the_papers_proportion(name, row):
+    """A row multiplies or divides a setting by the same factor as in the paper, and leaves the other settings alone."""
     base, here = (configs.flat(TASKS[name].config(which, seed=7)) for which in ("base", row))
     in_paper = configs.flat(configs.with_settings(BASE, {configs.full_key(key): ROWS[row][key] for key in ROWS[row]}))
     for key, paper in in_paper.items():
@@ -54,7 +54,7 @@ def test_a_row_changes_in_the_papers_proportion(name, row):
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_every_task_looks_at_its_last_step(name):
+def test_every_task_validates_its_last_step(name):
     for row in ROWS:
         settings = TASKS[name].config(row, 0).training
         assert settings.steps % settings.validate_every == 0
@@ -112,7 +112,7 @@ QUICK = {
 
 @pytest.fixture
 def trials_in(corpus, tmp_path):
-    """trials_in(seeds, **changes) -> trials of the small corpus; a row is told apart by its P_drop alone"""
+    """trials_in(seeds, **changes) -> trials of the small corpus; rows differ in P_drop only"""
 
     def build(seeds=1, **changes):
         settings = QUICK | {"data.directory": str(corpus)} | changes
@@ -127,7 +127,7 @@ def trials_in(corpus, tmp_path):
 
 
 @pytest.mark.slow
-def test_trials_are_carried_out_once_and_judged(trials_in, corpus, tmp_path):
+def test_trials_run_once_and_claims_are_judged(trials_in, corpus, tmp_path):
     told = []
     other_text = shutil.copytree(corpus, tmp_path / "other")
     trials = trials_in(seeds=2)
@@ -137,7 +137,7 @@ def test_trials_are_carried_out_once_and_judged(trials_in, corpus, tmp_path):
 
     other_search = trials[0].scores() | {"beam": 1, "bleu": 77.7}
     for changes in ({"beam": 1}, {"checkpoint": "average.safetensors"}, {"alpha": 0.0}, {"reference": "/other"}):
-        trials[0].run.record_evaluation(other_search | {"beam": 4} | changes)  # somebody looks at the run
+        trials[0].run.record_evaluation(other_search | {"beam": 4} | changes)  # evaluations by the user
     ablation_tables.write("tiny", trials, tmp_path / "out")
     found = json.loads((tmp_path / "out" / "ablations.json").read_text(encoding="utf-8"))
     assert [(run["row"], run["seed"]) for run in found["runs"]] == [("base", 0), ("D1", 0), ("base", 1), ("D1", 1)]
@@ -151,7 +151,7 @@ def test_trials_are_carried_out_once_and_judged(trials_in, corpus, tmp_path):
     assert found["runs"][0]["loss"] != found["runs"][1]["loss"] != found["runs"][3]["loss"]
     trials[0].run.checkpoints.of_step(4).rename(tmp_path / "aside")  # killed before it was saved
     assert trials[0].next_command()[:2] == ["train", "--resume"] and not trials[0].done
-    ablation_tables.write("tiny", [trials[0], *trials[1::2]], tmp_path / "out")  # of base, there is nothing yet
+    ablation_tables.write("tiny", [trials[0], *trials[1::2]], tmp_path / "out")  # nothing of base yet
     (tmp_path / "aside").rename(trials[0].run.checkpoints.of_step(4))
     for damaged in ({"bleu": 1}, trials[0].scores() | {"step": None}, {"step": 4}):
         trials[0].run.record_evaluation(damaged)
@@ -172,8 +172,8 @@ def test_trials_are_carried_out_once_and_judged(trials_in, corpus, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_stop_leaves_runs_that_the_next_call_takes_up(trials_in):
-    """Told to stop, the command waits for its runs to save."""
+def test_the_next_call_continues_what_a_stop_left(trials_in):
+    """After a signal, the command waits until its runs have saved."""
     told, settings = [], {"steps": 4000, "validate_every": 4000, "save_every": 4000}
     trial = trials_in(**settings)[0]
 
@@ -193,7 +193,7 @@ def test_a_stop_leaves_runs_that_the_next_call_takes_up(trials_in):
 
 
 @pytest.mark.slow
-def test_a_trial_that_fails_leaves_the_others_alone(trials_in):
+def test_a_failed_trial_does_not_stop_the_others(trials_in):
     told = []
     trials = trials_in()
     trials[0].run.path.mkdir()
@@ -203,7 +203,7 @@ def test_a_trial_that_fails_leaves_the_others_alone(trials_in):
     assert trials[1].next_command() == [] and failure in told
 
 
-def test_after_an_exception_no_run_goes_on(trials_in, monkeypatch):
+def test_an_exception_ends_all_runs(trials_in, monkeypatch):
     trials = trials_in(steps=4000, validate_every=4000, save_every=4000)
     trials[1].settings_file.with_suffix(".txt").mkdir()
     begun = []
@@ -213,7 +213,7 @@ def test_after_an_exception_no_run_goes_on(trials_in, monkeypatch):
     assert trials[0].run.path.exists() is False or trials[0].run.lock() is None
 
 
-def test_prepared_text_settles_the_vocabulary(cli, prepared, tmp_path):
+def test_the_vocabulary_is_that_of_the_prepared_text(cli, prepared, tmp_path):
     settings = [f"--set={key}={value}" for key, value in QUICK.items() if key not in ("threads", "vocab_size")]
     out = tmp_path / "out"
     command = ["ablate", "--rows", "D1", "--seeds", 1, "--on", "multi30k", "--data", prepared, "--out", out, *settings]
@@ -221,13 +221,13 @@ def test_prepared_text_settles_the_vocabulary(cli, prepared, tmp_path):
     found = json.loads((out / "ablations.json").read_text(encoding="utf-8"))
     assert found["config"]["model.vocab_size"] == 60 and len(found["runs"]) == 2
     assert found["rows"]["base"]["parameters"] < 10_000
-    again = cli(*[word if word != "D1" else "base" for word in command])  # fewer rows: what is there stays
+    again = cli(*[word if word != "D1" else "base" for word in command])  # fewer rows: the other results stay
     assert again.code == 0 and "1 runs, 0 of them not done yet" in again.err and "2 runs that are done" in again.err
 
 
 @pytest.mark.slow
-def test_the_command_goes_on_where_it_was_killed(corpus, tmp_path):
-    """As a user types it: kill -9 of the whole, then the same command again."""
+def test_the_command_continues_where_it_was_killed(corpus, tmp_path):
+    """The process is killed by SIGKILL, then the user repeats the command."""
     settings = [
         f"--set={key}={value}"
         for key, value in (QUICK | {"steps": 60, "validate_every": 30}).items()
@@ -283,7 +283,7 @@ def runs_of(values):
     ]
 
 
-def test_a_difference_is_that_of_the_means():
+def test_a_difference_is_the_difference_of_the_means():
     values = np.random.default_rng(1).normal(size=(5, 3))
     difference, margin = fit_effects(runs_of(values), "loss").difference("row 4", "row 2")
     assert difference == pytest.approx(values[4].mean() - values[2].mean())
@@ -291,16 +291,16 @@ def test_a_difference_is_that_of_the_means():
     assert margin == pytest.approx(2.306 * math.sqrt((left_over**2).sum() / 8 * 2 / 3), rel=1e-3)  # t of 8
 
 
-def test_a_seed_that_is_missing_is_no_advantage():
-    """A row without the unlucky seed is compared within the others."""
+def test_a_missing_seed_is_no_advantage():
+    """A row that lacks the unlucky seed is compared within the other seeds."""
     values = np.array([[1.0, 2.0, 9.0], [2.0, 3.0, math.nan], [1.5, 2.5, 9.5]])
     effects = fit_effects(runs_of(values), "loss")
     assert effects.difference("row 1", "row 0")[0] == pytest.approx(1.0)
     assert effects.difference("row 1", "row 2")[0] == pytest.approx(0.5) and effects.freedom == 3
 
 
-def test_intervals_hold_what_they_promise():
-    """Of many sets of rows and seeds with normal chance, 95 % of the intervals of a difference hold the true one."""
+def test_intervals_contain_the_true_difference_as_often_as_they_should():
+    """With normally distributed chance, 95 % of the intervals of a difference contain the true one."""
     random = np.random.default_rng(0)
     held = 0
     for _ in range(1000):
@@ -333,8 +333,8 @@ def test_verdicts(better, difference, margin, expected):
     assert verdict(Claim("", ("base", "E"), better, "loss"), difference, margin) == expected
 
 
-def test_the_papers_own_numbers_bear_its_claims_out():
-    """With one exception, of which the module speaks: the step from N = 6 to 8 gains perplexity, but no BLEU."""
+def test_the_papers_own_numbers_support_its_claims():
+    """With one exception, which the module mentions: from N = 6 to 8, perplexity improves but BLEU does not."""
     found = {
         "rows": dict.fromkeys(PAPER_TABLE3),
         "runs": [

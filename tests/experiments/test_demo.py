@@ -1,4 +1,4 @@
-"""The demo, with little text and a model too small to learn: what it prints and leaves behind."""
+"""The demo, with little text and a model too small to learn: what it prints and writes."""
 
 import re
 
@@ -6,7 +6,7 @@ from scratchformer.experiments import demo
 from scratchformer.text import bundled
 
 
-def test_demo_trains_translates_scores_and_goes_on(tmp_path, small_config, monkeypatch, capsys):
+def test_demo_trains_translates_scores_and_can_be_run_again(tmp_path, small_config, monkeypatch, capsys):
     small = small_config(**{"data.directory": "", "vocab_size": 300, "tokens_per_batch": 512, "steps": 4})
     monkeypatch.setattr(demo.configs, "TINY", small)
     corpus = {split: bundled.read(split)[:50] for split in bundled.SPLITS}

@@ -1,4 +1,4 @@
-"""What `evaluate` and `score` print, keep and refuse."""
+"""What `evaluate` and `score` print, record and refuse."""
 
 import json
 import os
@@ -60,7 +60,7 @@ def named(test_files):
 @pytest.fixture
 def nothing_is_translated(monkeypatch):
     def fail(*arguments):
-        raise AssertionError("translated, though it was in vain")
+        raise AssertionError("translated before the arguments were checked")
 
     monkeypatch.setattr(Translator, "stream", fail)
 
@@ -86,7 +86,7 @@ def test_the_test_split_of_the_runs_data_is_the_default(cli, own_run, test_files
     assert scores["source"] == str(test_files / "test.en") and scores["paper"] is None
 
 
-def test_what_is_kept(cli, own_run, named, test_files, monkeypatch):
+def test_what_is_recorded(cli, own_run, named, test_files, monkeypatch):
     monkeypatch.chdir(test_files)
     assert cli("evaluate", own_run.path, "--source", "test.en", "--reference", "test.de", "--beam", 1).code == 0
     assert cli("evaluate", own_run.path, *named, "--paper", "--checkpoint", "last", "--alpha", 1).code == 0
@@ -113,7 +113,7 @@ def test_the_language_of_the_papers_score_is_the_runs(cli, begin, corpus, named)
     assert "|tok:moses-fr|" in printed and printed.count("no published procedure") == 1 and "here fr," in printed
 
 
-def test_a_run_that_cannot_be_written_is_evaluated(cli, own_run, named):
+def test_a_read_only_run_can_be_evaluated(cli, own_run, named):
     own_run.evaluations_file.mkdir()
     code, printed, said = cli("evaluate", own_run.path, *named, "--beam", 1)
     assert code == 0 and printed.startswith("BLEU ")
@@ -196,7 +196,7 @@ def test_translations_are_written_even_if_scoring_fails(refused, own_run, named,
     assert lines == [*load_run(own_run.path).translate(SOURCES), ""]
 
 
-def test_what_was_there_stays_if_translating_fails(cli, own_run, named, tmp_path, monkeypatch):
+def test_an_older_file_stays_if_translating_fails(cli, own_run, named, tmp_path, monkeypatch):
     def interrupted(*arguments):
         raise KeyboardInterrupt
 
@@ -208,7 +208,7 @@ def test_what_was_there_stays_if_translating_fails(cli, own_run, named, tmp_path
     assert [path.read_text() for path in out.parent.iterdir()] == ["of last time"]
 
 
-def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch):
+def test_an_older_file_stays_if_the_disk_is_full(tmp_path, monkeypatch):
     def no_space(*arguments):
         raise OSError(28, "No space left on device")
 
@@ -221,7 +221,7 @@ def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch):
     assert [path.read_text() for path in tmp_path.iterdir()] == ["of last time"]
 
 
-def test_a_pipe_is_written_to_and_not_replaced(tmp_path):
+def test_a_pipe_is_written_to_not_replaced(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     descriptor = os.open(tmp_path / "pipe", os.O_RDWR)
     with evaluation.open_output(tmp_path / "pipe") as write:
@@ -234,7 +234,7 @@ def test_a_pipe_is_written_to_and_not_replaced(tmp_path):
 # --- score
 
 
-def test_score_says_what_evaluate_said(cli, own_run, named, tmp_path):
+def test_score_agrees_with_evaluate(cli, own_run, named, tmp_path):
     out = tmp_path / "out"
     evaluated = json.loads(cli("evaluate", own_run.path, *named, "--paper", "--output", out, "--json").out)
     scored = json.loads(cli("score", out, *named[2:], "--paper", "--json").out)
@@ -242,7 +242,7 @@ def test_score_says_what_evaluate_said(cli, own_run, named, tmp_path):
     assert {"bleu", "chrf", "paper_bleu", "paper", "gap", "n_sentences"} < scored.keys()
 
 
-def test_score_for_people(cli, test_files):
+def test_score_as_text(cli, test_files):
     code, printed, said = cli(
         "score",
         test_files / "test.de",

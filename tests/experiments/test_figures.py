@@ -1,4 +1,4 @@
-"""Do the figures draw what they say?"""
+"""The figures draw the right numbers, and files are reproducible."""
 
 import math
 
@@ -70,7 +70,7 @@ def texts(figure):
 # Loss -----------------------------------------------------------------------------------------------------------------
 
 
-def test_losses_stand_over_millions_of_target_tokens():
+def test_losses_are_drawn_over_millions_of_target_tokens():
     steps = step_entries(3)
     validation = [
         {"step": 2, "loss": 2.0, "all_target_tokens": 2010},
@@ -85,7 +85,7 @@ def test_losses_stand_over_millions_of_target_tokens():
     assert f"lowest 1.500, perplexity {math.exp(1.5):.2f}" in texts(axes)
 
 
-def test_perplexities_stand_over_tokens_and_bleu_over_steps():
+def test_perplexity_is_drawn_over_tokens_and_bleu_over_steps():
     entries = [
         {"step": 2, "perplexity": 40.0, "bleu": 10.0, "all_target_tokens": 2010},
         {"step": 3, "perplexity": 20.0, "bleu": 12.0, "all_target_tokens": 3030},
@@ -111,7 +111,7 @@ def test_bleu_has_a_panel_of_its_own():
     assert not loss_axes.get_xlabel() and "millions" in bleu_axes.get_xlabel()
 
 
-def test_the_running_mean_is_one_over_tokens():
+def test_the_running_mean_is_weighted_by_tokens():
     values, weights = np.array([4.0, 1.0, 1.0, 6.0]), np.array([1.0, 3.0, 1.0, 1.0])
     np.testing.assert_allclose(figures.running_mean(values, weights, 1), values)
     np.testing.assert_allclose(figures.running_mean(values, weights, 3), [4, 8 / 5, 10 / 5, 7 / 2])
@@ -217,7 +217,7 @@ def test_rows_are_named_after_the_piece_they_write(translator, monkeypatch):
 
 
 def test_a_translation_that_does_not_end_has_no_end_symbol(translator):
-    """With learned positions there would be no vector for one more."""
+    """With learned positions there would be no vector for another position."""
     model = make_model(positions="learned", max_positions=21)
     model.unembedding.weight.data[EOS] = 0
     model.decoder.layers[-1].feed_forward.norm.beta.data[:] = 10 * model.unembedding.weight.data[7]
@@ -226,7 +226,7 @@ def test_a_translation_that_does_not_end_has_no_end_symbol(translator):
     assert alignment.weights.shape[2] == 21
 
 
-def test_dollars_are_text(translator):
+def test_dollar_signs_are_drawn_as_text(translator):
     figure = figures.attention_figure(translator, r"$\frac$ _ ^ $")
     assert figure.get_suptitle().startswith(r"$\frac$ _ ^ $")
     figure.draw_without_rendering()  # mathtext would raise ValueError

@@ -1,4 +1,4 @@
-"""The FLOPs that `flops` predicts are those that NumPy is asked for."""
+"""The FLOPs that `flops` predicts are those of the products that the model asks for."""
 
 import numpy as np
 import pytest
@@ -27,8 +27,8 @@ def test_the_flops_of_a_step_are_those_of_its_matrix_products(sizes, monkeypatch
     assert sum(counted) == training_flops(config, n_pairs, S, T)
 
 
-def test_every_weight_of_a_matrix_is_met_by_a_source_or_a_target_token():
-    """All but biases and LayerNorms; the shared matrix once, as the output."""
+def test_every_matrix_weight_multiplies_a_source_or_a_target_token():
+    """That is all parameters but biases and LayerNorms; the shared embedding counts once, as the output matrix."""
     matrices = sum(weights_per_token(BASE.model))
     counts = parameter_counts(BASE.model)
     vectors = counts["layer norms"] + 6 * (3 * 4 * 512 + 2 * (2048 + 512))

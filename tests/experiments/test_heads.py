@@ -1,4 +1,4 @@
-"""Do the head scores find what is there? On a model that has learnt nothing, and on weights made up for the purpose."""
+"""The head statistics, on an untrained model and on weights made up for the purpose."""
 
 import numpy as np
 import pytest
@@ -56,7 +56,7 @@ def test_every_piece_is_a_part_of_its_word(translator):
         assert spelt == words(sentence)
 
 
-def test_a_lone_mark_of_a_beginning_belongs_to_the_word_behind_it():
+def test_a_piece_that_only_begins_a_word_belongs_to_that_word():
     tokenizer = Tokenizer.train(["ab ac ad", "b c d"], 9)  # single characters
     [ids] = tokenizer.encode(["b a"])
     assert "▁" in tokenizer.pieces(ids)
@@ -66,7 +66,7 @@ def test_a_lone_mark_of_a_beginning_belongs_to_the_word_behind_it():
     assert spelt == {0: "▁b", 1: "▁a"}
 
 
-def test_a_word_is_given_what_its_pieces_are_given_and_the_end_belongs_to_none():
+def test_the_weight_of_a_word_is_the_sum_over_its_pieces():
     weights = np.array([[0.1, 0.2, 0.3, 0.4]])
     np.testing.assert_allclose(heads.sum_over_words(weights, np.array([0, 0, 1, -1])), [[0.3, 0.3]])
 
@@ -83,7 +83,7 @@ def test_weights_have_rows_of_sum_one_and_the_decoder_sees_no_future(translator)
         np.testing.assert_allclose(weights.sum(axis=-1), 1)
 
 
-def test_each_kind_of_attention_is_the_one_its_name_says(translator):
+def test_encoder_and_decoder_attention_are_not_confused(translator):
     source_only = PAIR[0]._replace(source=PAIR[1].source)
     ours, other = heads.sentence_attention(translator, PAIR[0]), heads.sentence_attention(translator, source_only)
     np.testing.assert_array_equal(ours.decoder[0], other.decoder[0])
@@ -111,24 +111,24 @@ def test_pieces_of_a_word_are_summed_as_keys_and_averaged_as_queries():
     np.testing.assert_array_equal(heads.aligned_words(np.stack([cross, cross]), attended), [[0, 0, 1]] * 2)
 
 
-def test_the_gold_alignment_is_right_throughout():
+def test_the_gold_alignment_has_no_error():
     gold = [heads.source_words_of(PAIR[0], target)[:1] or [0] for target in range(len(words(PAIR[0].target)))]
     assert heads.alignment_score([np.array(gold)[:, 0]], PAIR[:1]) == (1, 0)
 
 
 def test_one_link_of_a_word_with_two_counts_as_right_but_misses_a_link():
-    score = heads.alignment_score([np.array([0, 3, 0, 0])], [TWO_TO_ONE])  # "ein" wrong, "." renders nothing
+    score = heads.alignment_score([np.array([0, 3, 0, 0])], [TWO_TO_ONE])  # "ein" wrong, "." not aligned
     assert score.accuracy == pytest.approx(2 / 3)
     assert score.error_rate == pytest.approx(1 - 2 * 2 / (3 + 4))
     assert heads.chance_accuracy([TWO_TO_ONE]) == pytest.approx((1 + 2 + 1) / 5 / 3)
 
 
-def test_choices_that_are_not_one_for_each_word_are_refused():
+def test_a_wrong_number_of_choices_is_refused():
     with pytest.raises(ValueError, match="3,.*4 words"):
         heads.alignment_score([np.zeros(3)], [TWO_TO_ONE])
 
 
-def test_the_diagonal_goes_from_corner_to_corner():
+def test_the_diagonal_alignment():
     np.testing.assert_array_equal(heads.diagonal_alignment(4, 4), [0, 1, 2, 3])
     np.testing.assert_array_equal(heads.diagonal_alignment(2, 6), [1, 4])
     np.testing.assert_array_equal(heads.diagonal_alignment(6, 2), [0, 0, 0, 1, 1, 1])
@@ -137,7 +137,7 @@ def test_the_diagonal_goes_from_corner_to_corner():
 # Pronouns -------------------------------------------------------------------------------------------------------------
 
 
-def test_the_weights_of_a_pronoun_are_read_off_where_it_looks(translator):
+def test_pronoun_weights_come_from_the_right_rows_and_columns(translator):
     example = PAIR[0]
     attended = heads.sentence_attention(translator, example)
     blank = [np.zeros_like(weights) for weights in attended[:3]]
@@ -165,7 +165,7 @@ def test_the_weights_of_a_pronoun_are_read_off_where_it_looks(translator):
     np.testing.assert_allclose(written[..., 5], expected[1, ..., 1])
 
 
-def test_a_head_of_the_first_encoder_layer_cannot_tell_the_two_sentences_of_a_pair_apart(translator):
+def test_the_first_encoder_layer_cannot_distinguish_the_sentences_of_a_pair(translator):
     weights = np.stack(
         [
             heads.pronoun_weights(heads.sentence_attention(translator, example), example)[heads.PRONOUN_VIEWS[0]][0]
@@ -176,7 +176,7 @@ def test_a_head_of_the_first_encoder_layer_cannot_tell_the_two_sentences_of_a_pa
         assert heads.pronoun_score(weights[:, head], PAIR)[2:] == (0.5, 0)
 
 
-def test_the_same_preference_in_both_sentences_gets_no_pair():
+def test_the_same_preference_in_both_sentences_gets_no_pair_right():
     knowing, always_the_first = np.array([[0.3, 0.1], [0.2, 0.1]]), np.array([[0.3, 0.1], [0.1, 0.3]])
     assert heads.pronoun_score(knowing, PAIR) == pytest.approx((0.25, 0.1, 1, 1))
     assert heads.pronoun_score(always_the_first, PAIR) == pytest.approx((0.2, 0.2, 0.5, 0))
@@ -194,13 +194,13 @@ def test_sentences_without_a_rival_or_a_pair_are_refused(translator):
 
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
-def test_a_head_taken_away_is_missing_from_what_enters_the_output_projection(translator, kind):
+def test_a_removed_head_does_not_reach_the_output_projection(translator, kind):
     layer = heads.attention_layers(translator.model)[kind][1]
     random = np.random.default_rng(0)
     shapes = [(2, 4, H, layer.d_k), (2, 4, H, layer.d_k), (2, 4, H, layer.d_v)]
     q, k, v = (random.normal(size=shape) for shape in shapes)
     silent = v.copy()
-    silent[:, :, 1] = 0  # a head without values says 0
+    silent[:, :, 1] = 0  # a head whose values are 0 contributes 0
 
     def output(values):
         attended, _ = layer.attention.forward(q, k, values, Mask())
@@ -221,7 +221,7 @@ def test_weights_come_back_even_after_an_error(translator):
     np.testing.assert_array_equal(layer.output.weight.data, before)
 
 
-def test_the_choice_of_a_pronoun_is_that_of_the_logits_at_its_place(translator, monkeypatch):
+def test_the_pronoun_is_chosen_by_the_logits_at_its_position(translator, monkeypatch):
     tokenizer = translator.tokenizer
     source_ids, target_in_ids, target_out_ids = heads.teacher_forced(tokenizer, PAIR)
     assert (target_in_ids[:, 1:] == target_out_ids[:, :-1]).all()
@@ -229,12 +229,12 @@ def test_the_choice_of_a_pronoun_is_that_of_the_logits_at_its_place(translator, 
     for row, (example, pronoun) in enumerate(zip(PAIR, ["sie", "es"])):  # right, then wrong
         writing = np.flatnonzero(heads.words_of_pieces(tokenizer, example.target) == 8)[0]
         logits[row, writing, tokenizer.encode([pronoun])[0][0]] = 5
-        logits[row, writing, 0] = 9  # more probable than they: no matter
+        logits[row, writing, 0] = 9  # more probable than the pronouns, which does not matter
     monkeypatch.setattr(translator.model, "forward", lambda *ids: (logits, None))
     assert heads.pronoun_choice(translator, PAIR) == pytest.approx((0.5, 0, np.log(60)))
 
 
-def test_pronouns_that_begin_with_the_same_piece_cannot_be_told_apart():
+def test_pronouns_that_begin_with_the_same_piece_are_refused():
     letters = Tokenizer.train([sentence for example in PAIR for sentence in (example.source, example.target)], 40)
     assert letters.pieces(letters.encode(["er"])[0])[0] == letters.pieces(letters.encode(["es"])[0])[0]
     model = Transformer(ModelConfig(vocab_size=40, N=1, d_model=12, d_ff=8, h=2), seed=0)

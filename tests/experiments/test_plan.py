@@ -1,4 +1,4 @@
-"""What a run will cost: the arithmetic of the paper's models, the fit of a step's time, and what is measured really."""
+"""The plan of a run: the arithmetic of the paper's models, the fit of a step's time, and real measurements."""
 
 import json
 from dataclasses import replace
@@ -27,7 +27,7 @@ from scratchformer.training.run import RunDirectory
 # The paper ------------------------------------------------------------------------------------------------------------
 
 
-def test_table_3_has_a_line_for_every_row():
+def test_the_papers_table_3_has_every_row():
     assert PAPER_TABLE3.keys() == {"base", *TABLE3, "big"}
 
 
@@ -55,7 +55,7 @@ def test_matrix_products_of_the_papers_models(config, a_step, all_steps, share):
     assert paper_matrix_flops(name) / capacity == pytest.approx(share, abs=0.005)
 
 
-def test_only_the_papers_sizes_are_the_papers_model():
+def test_the_papers_model_is_recognised_by_its_sizes():
     names = ("wmt14-en-fr-big", "D1", "C1", "tiny")
     assert [paper_model(preset(name)) for name in names] == ["big", "base", None, None]
 
@@ -63,7 +63,7 @@ def test_only_the_papers_sizes_are_the_papers_model():
 # How much text a step has ---------------------------------------------------------------------------------------------
 
 
-def test_the_load_of_text_is_that_of_training(small_config):
+def test_counted_text_agrees_with_training(small_config):
     config = small_config()
     load = plan.counted_load(config, print)
     corpus = loop.read_corpus(config.data)
@@ -75,8 +75,8 @@ def test_the_load_of_text_is_that_of_training(small_config):
     assert 0 < load.padding_share < 0.5
 
 
-def test_the_padding_that_is_assumed_is_that_of_scattered_lengths():
-    """Lengths of mean 29 that scatter as text does, in the paper's batches: 25,000 tokens, a tenth of all padding."""
+def test_the_assumed_padding_fits_ordinary_lengths():
+    """Log-normal lengths of mean 29 in the paper's batches: about 25,000 tokens a step, a tenth of it padding."""
     random = np.random.default_rng(0)
     both = random.normal(size=60_000)
     lengths = [
@@ -97,7 +97,7 @@ def test_the_padding_that_is_assumed_is_that_of_scattered_lengths():
     assert padding == pytest.approx(plan.ASSUMED_PADDING, abs=0.03)
 
 
-def test_the_load_of_prepared_text_is_that_of_the_text(small_config, prepared):
+def test_prepared_text_is_counted_like_the_text_itself(small_config, prepared):
     assert plan.counted_load(small_config(**{"data.directory": str(prepared)}), print) == plan.counted_load(
         small_config(), print
     )
@@ -107,7 +107,7 @@ def test_the_load_of_prepared_text_is_that_of_the_text(small_config, prepared):
 
 
 class FakeMachine:
-    """Its clock goes on only while it takes steps, and each takes what the model of `StepTime` says."""
+    """Its clock runs only during steps, each of which takes as long as `StepTime` says."""
 
     def __init__(self, once, each, per_pair, noise=0.0):
         self.once, self.each, self.per_pair, self.noise = once, each, per_pair, noise
@@ -130,7 +130,7 @@ def test_the_three_times_are_found(once, each, per_pair):
     assert timed.seconds(8, 120) == pytest.approx(once + 8 * (each + 120 * per_pair))
 
 
-def test_a_time_that_was_not_measured_is_extrapolated_well_through_noise():
+def test_extrapolation_copes_with_noise():
     machine = FakeMachine(0.2, 0.05, 0.02, noise=0.05)
     timed = plan.measure(machine.step, 1000, 20, machine.clock)
     assert timed.large < 200
@@ -138,20 +138,20 @@ def test_a_time_that_was_not_measured_is_extrapolated_well_through_noise():
 
 
 @pytest.mark.parametrize("per_pair, largest, seconds", [(0.001, 100, 20), (0.05, 1000, 20), (0.001, 7, 1)])
-def test_measuring_keeps_to_its_time_and_sizes(per_pair, largest, seconds):
+def test_measuring_keeps_to_the_allowed_time_and_sizes(per_pair, largest, seconds):
     machine = FakeMachine(0.01, 0.01, per_pair)
     timed = plan.measure(machine.step, largest, seconds, machine.clock)
     assert machine.now < 1.5 * seconds
     assert timed.rounds >= plan.MIN_ROUNDS and max(pairs for _, pairs in machine.steps) == timed.large <= largest
 
 
-def test_a_step_that_takes_too_long_is_measured_three_times_nevertheless():
+def test_a_slow_step_is_measured_three_times_nevertheless():
     machine = FakeMachine(1.0, 1.0, 1.0)
     timed = plan.measure(machine.step, 100, 0.001, machine.clock)
     assert (timed.rounds, timed.small, timed.large) == (3, 1, 4)
 
 
-def test_noise_makes_no_time_of_adam_negative():
+def test_noise_makes_no_part_of_the_time_negative():
     timed = plan.fit_step_time(1, 4, [(1.0, 0.9, 3.0)])
     assert (timed.once, timed.each, timed.per_pair) == pytest.approx((0, 7.9 / 6, 0))
 
@@ -159,8 +159,8 @@ def test_noise_makes_no_time_of_adam_negative():
 @pytest.mark.parametrize(
     "seconds", [(1.0, 5.5, 1.9), (1.0, 5.0, 2.2), (2.0, 30.0, 2.1), (1.0, 0.5, 1.5), (1.0, 9.0, 0.5)]
 )
-def test_no_time_is_negative_and_what_was_measured_is_matched_as_well_as_may_be(seconds):
-    """The first three are machines on which a larger micro-batch costs more than in proportion."""
+def test_the_fit_is_the_best_without_negative_parts(seconds):
+    """In the first three cases, time grows faster than the size of a micro-batch."""
     timed = plan.fit_step_time(1, 4, [seconds])
     found = timed.once, timed.each, timed.per_pair
     assert min(found) >= 0
@@ -174,15 +174,15 @@ def test_no_time_is_negative_and_what_was_measured_is_matched_as_well_as_may_be(
         assert error(*np.maximum(0, found + change)) >= error(*found) - 1e-9
 
 
-def test_a_machine_that_larger_batches_slow_down_is_told_by_the_large_ones():
-    """Seconds that grow with the square of the pairs: no such line meets all, and it is nearest to the large ones."""
+def test_the_fit_follows_the_large_batches_if_time_grows_with_their_square():
+    """No line meets all three measurements then; it comes nearest to the large one."""
     timed = plan.fit_step_time(8, 32, [tuple(0.1 + n * 0.01 * pairs**2 for n, pairs in ((1, 8), (1, 32), (2, 8)))])
     assert min(timed.once, timed.each, timed.per_pair) == 0
     assert timed.seconds(1, 32) == pytest.approx(0.1 + 0.01 * 32**2, rel=0.2)
 
 
-def test_the_steps_that_are_measured_are_those_of_training(small_config, monkeypatch):
-    """Of as many micro-batches and pairs as asked for, and each changes the weights as a step of Adam."""
+def test_measured_steps_are_training_steps(small_config, monkeypatch):
+    """They have the requested numbers of micro-batches and pairs, and each changes the weights as Adam does."""
     config = small_config(threads=2)
     load = plan.Load(10, 6.0, 7.0, 0.1, None, "", "", "")
     step, trainer = plan.training_step(config, Device(), load)
@@ -207,7 +207,7 @@ def test_the_steps_that_are_measured_are_those_of_training(small_config, monkeyp
 
 @pytest.fixture
 def planned(cli):
-    """planned("tiny", ...) -> the JSON of a plan that took no longer than it had to"""
+    """planned("tiny", ...) -> the JSON of a plan, measured for as short a time as possible"""
 
     def call(*arguments):
         outcome = cli("plan", *arguments, "--seconds", 0.01, "--json")
@@ -231,7 +231,7 @@ def test_a_plan_of_text(planned, small_settings, small_config):
     assert found["paper"] is None
 
 
-def test_tokens_end_a_run_before_its_steps(planned, small_settings):
+def test_max_tokens_can_end_a_run_before_its_steps(planned, small_settings):
     found = planned("tiny", *small_settings, "--set", "max_tokens=500")
     assert found["steps"] == int(np.ceil(500 / found["load"]["target_tokens"])) < 12
 
@@ -244,8 +244,8 @@ def test_processes_share_micro_batches_and_cores(planned, small_settings):
     assert shared["flops"] == alone["flops"]
 
 
-def test_what_is_measured_is_no_larger_than_a_real_micro_batch(planned, small_settings, monkeypatch):
-    """However many processes share the step."""
+def test_no_measured_micro_batch_is_larger_than_a_real_one(planned, small_settings, monkeypatch):
+    """This holds for any number of processes."""
     monkeypatch.setattr(plan, "measure", lambda step, largest, seconds: plan.StepTime(0, 0, 1.0, 1, largest, 3))
     for n in (1, 2, 4):
         found = planned("tiny", *small_settings, "--set", "accumulation=4", "--threads", 1, "--nproc", n)
@@ -254,7 +254,7 @@ def test_what_is_measured_is_no_larger_than_a_real_micro_batch(planned, small_se
         assert found["step_seconds"] == pytest.approx(4 / n * pairs)
 
 
-def test_a_thread_more_takes_another_gradient_and_another_micro_batch(planned, small_settings):
+def test_each_further_thread_needs_a_gradient_and_a_micro_batch(planned, small_settings):
     one, two = (planned("tiny", *small_settings, "--threads", n) for n in (1, 2))
     parts = one["memory"]
     assert (
@@ -287,9 +287,9 @@ def test_the_table_says_how_each_number_is_known(cli, small_settings):
 @pytest.mark.parametrize(
     "name, steps, hours", [("base", "100,000 steps", "12.00 hours"), ("big", "300,000 steps", "84.00 hours")]
 )
-def test_the_papers_hours_stand_beside_and_a_model_too_large_is_not_built(cli, monkeypatch, name, steps, hours):
+def test_the_papers_hours_are_shown_and_a_model_too_large_is_not_built(cli, monkeypatch, name, steps, hours):
     monkeypatch.setattr(sizes, "machine_memory_bytes", lambda: 2**29)
-    monkeypatch.setattr(plan, "Trainer", None)  # whoever builds it fails
+    monkeypatch.setattr(plan, "Trainer", None)  # building a model would fail
     outcome = cli("plan", name)
     assert outcome.code == 1
     assert "NOT ENOUGH" in outcome.out and "not measured: there is not enough memory" in outcome.out
@@ -298,7 +298,7 @@ def test_the_papers_hours_stand_beside_and_a_model_too_large_is_not_built(cli, m
 
 
 def test_memory_on_a_gpu_by_precision():
-    """What the design of the GPU expects of 25,000 tokens at once: 15 GB in fp32, 8 in bf16; of big 27.5 and 16."""
+    """With 25,000 tokens at once, base should need 15 GB in fp32 and 8 in bf16, big 27.5 and 16."""
     for config, expected in ((BASE, (15e9, 8e9)), (BIG, (27.5e9, 16e9))):
         at_once = configs.with_settings(config, {"tokens_per_batch": 25_000, "vocab_size": 37_120})
         for precision, size in zip(("fp32", "bf16"), expected):
@@ -321,7 +321,7 @@ def test_memory_on_a_gpu_by_precision():
         (2000 * 365 * 86400, "2,000.0 years"),
     ],
 )
-def test_a_time_is_told_in_the_unit_that_suits(seconds, said):
+def test_durations_have_a_suitable_unit(seconds, said):
     assert sizes.format_duration(seconds) == said
 
 
@@ -351,6 +351,6 @@ def test_a_damaged_manifest(refused, prepared, tmp_path):
     assert "manifest.json: damaged" in refused("plan", "tiny", "--data", tmp_path)
 
 
-def test_what_is_planned_is_what_a_prepared_vocabulary_makes(prepared, planned):
+def test_the_plan_has_the_vocabulary_of_the_prepared_text(prepared, planned):
     small = replace(configs.TINY.model, vocab_size=60)
     assert planned("tiny", "--data", prepared)["n_parameters"] == sum(sizes.parameter_counts(small).values())

@@ -1,4 +1,4 @@
-"""The report of a run says what its log says, and what it cannot know it calls unknown."""
+"""The report of a run agrees with its log, and calls unknown what is not there."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from scratchformer.experiments import report
 from scratchformer.preparation.prepared import read_manifest
 from scratchformer.training.run import RunDirectory
 
-DRAWN = {"test_the_same_run_gives_the_same_bytes", "test_a_place_that_cannot_be_written"}
+DRAWN = {"test_the_same_run_gives_the_same_bytes", "test_an_output_that_cannot_be_written"}
 
 
 @pytest.fixture
@@ -45,15 +45,15 @@ def section(text, title):
 
 @pytest.fixture(autouse=True)
 def undrawn(request, monkeypatch):
-    """To draw a figure takes a second: only these tests do it."""
+    """Save figures in the tests DRAWN only: drawing one takes a second."""
     if request.node.originalname not in DRAWN:
         monkeypatch.setattr(report.figures, "save", lambda figure, path: path.write_bytes(b"a figure"))
 
 
-# What is in it --------------------------------------------------------------------------------------------------------
+# Contents -------------------------------------------------------------------------------------------------------------
 
 
-def test_the_course_is_that_of_the_log(page, own_run):
+def test_the_course_agrees_with_the_log(page, own_run):
     found = cells(page(own_run, "--tflops", 0.5))
     steps = [line for line in log_lines(own_run) if line["event"] == "step"]
     total = {name: sum(step[name] for step in steps) for name in ("source_tokens", "target_tokens", "positions")}
@@ -68,8 +68,8 @@ def test_the_course_is_that_of_the_log(page, own_run):
     assert found["training pairs"] == ["100"] and found["validation pairs"] == ["20"]
 
 
-def test_the_cost_is_counted_by_hand(page, own_run):
-    """N = 1, d_model = 16, d_ff = 32, two heads, V = 60: each token meets these weights, six FLOPs each."""
+def test_the_cost_agrees_with_a_count_by_hand(page, own_run):
+    """N = 1, d_model = 16, d_ff = 32, two heads, V = 60: six FLOPs for each token and weight."""
     found = cells(page(own_run, "--tflops", 0.5))
     steps = [line for line in log_lines(own_run) if line["event"] == "step"]
     of_source = 4 * 16 * 16 + 2 * 16 * 32 + 2 * 16 * 16  # encoder; keys, values for decoder
@@ -82,7 +82,7 @@ def test_the_cost_is_counted_by_hand(page, own_run):
     assert found["of queries with keys, and weights with values"][0] == "unknown"
 
 
-def test_every_setting_that_departs_from_the_paper_is_told(page, own_run, small_config):
+def test_every_deviation_from_the_paper_is_listed(page, own_run, small_config):
     found = cells(section(page(own_run), "Deviations"))
     here, base = configs.flat(small_config()), configs.flat(preset("base"))
     for key in here:
@@ -96,7 +96,7 @@ def test_every_setting_that_departs_from_the_paper_is_told(page, own_run, small_
 
 
 @pytest.mark.parametrize("name", ["base", "big", "wmt14-en-fr-base", "wmt14-en-fr-big", *TABLE3])
-def test_the_papers_presets_do_not_depart_from_themselves(name):
+def test_the_papers_presets_have_no_deviations(name):
     assert report.nearest_preset(preset(name)) == name
     assert "None from" in " ".join(report.deviations_section(preset(name)))
 
@@ -119,7 +119,7 @@ def test_the_same_run_gives_the_same_bytes(page, own_run, files_of):
     assert files_of(own_run.path / "report") == before
 
 
-def test_a_run_is_only_read(cli, own_run, files_of, tmp_path):
+def test_the_report_changes_nothing_in_the_run(cli, own_run, files_of, tmp_path):
     before = files_of(own_run.path)
     outcome = cli("report", own_run.path, "--out", tmp_path / "elsewhere")
     assert outcome.out == f"{tmp_path / 'elsewhere' / 'report.md'}\n"
@@ -172,7 +172,7 @@ def of_dataset(prepared):
         (of_wmt("tiny"), "test", "–", "it has none"),
     ],
 )
-def test_the_papers_scores_stand_where_task_and_model_are_the_papers(of_dataset, config, text, printed, said):
+def test_the_papers_scores_are_shown_only_for_its_texts_and_models(of_dataset, config, text, printed, said):
     entry = NEWSTEST2014 | {"source": f"/data/wmt14/{text}.en"}
     language, other = ("fr", "de") if config.data.target_language == "fr" else ("de", "fr")
     found, remark = report.paper_score(entry, config, of_dataset(f"wmt14-en-{language}"))
@@ -210,7 +210,7 @@ def test_the_papers_cost_is_explained(config, expected):
     assert all(number in text for number in expected), text
 
 
-def test_the_papers_perplexity_stands_beside_that_on_its_text_only(of_dataset):
+def test_the_papers_perplexity_is_compared_on_its_text_only(of_dataset):
     log = report.Log(True, [], [{"step": 5, "loss": 1.6, "perplexity": 4.95, "all_target_tokens": 9}], [])
     wmt = of_dataset("wmt14-en-de")
     said = report.perplexity_section(preset("base"), wmt, log)[-1]
@@ -220,7 +220,7 @@ def test_the_papers_perplexity_stands_beside_that_on_its_text_only(of_dataset):
     assert "no perplexity for this model" in report.perplexity_section(preset("tiny"), wmt, log)[-1]
 
 
-def test_a_prepared_text_tells_what_it_is(page, own_run, small_config, prepared, tmp_path):
+def test_a_prepared_text_is_described(page, own_run, small_config, prepared, tmp_path):
     directory = shutil.copytree(prepared, tmp_path / "copy")
     own_run.write_config(small_config(**{"data.directory": str(directory)}))
     text, train = page(own_run), read_manifest(prepared).splits["train"]
@@ -251,7 +251,7 @@ def test_a_prepared_text_tells_what_it_is(page, own_run, small_config, prepared,
     assert "The directory copy, as it is now" in page(own_run)
 
 
-# Runs that are not whole ----------------------------------------------------------------------------------------------
+# Incomplete runs ------------------------------------------------------------------------------------------------------
 
 
 def test_an_imported_run_has_no_log(page, cli, trained, tmp_path):
@@ -331,7 +331,7 @@ def test_bad_input(refused, own_run, tmp_path):
     assert "not UTF-8" in refused("report", own_run.path)
 
 
-def test_a_place_that_cannot_be_written(refused, own_run, tmp_path, monkeypatch):
+def test_an_output_that_cannot_be_written(refused, own_run, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("in the way")
     assert "cannot make the directory" in refused("report", own_run.path, "--out", tmp_path / "file")
     assert (tmp_path / "file").read_text() == "in the way"

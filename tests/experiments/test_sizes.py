@@ -12,7 +12,7 @@ from scratchformer.nn.transformer import Transformer
 
 SMALL = ModelConfig(vocab_size=50, N=3, d_model=32, d_ff=72, h=4, max_positions=20)
 PAPERS_VOCABULARY = 40960
-"""The paper says "about 37000", but only a larger one gives all the counts it prints (at this one big has 218)."""
+"""The paper says "about 37000", but only a larger one gives the counts that it prints (big has 218 million with it)."""
 
 VARIATIONS = [
     {},
@@ -80,7 +80,7 @@ def test_counts_agree_with_table_3(row, millions):
     ids=str,
 )
 @pytest.mark.parametrize("B, length", [(16, 10), (4, 60)])
-def test_activations_are_what_a_forward_pass_keeps(changes, B, length):
+def test_the_estimated_activations_fit_what_forward_keeps(changes, B, length):
     config = ModelConfig(**({"vocab_size": 20, "N": 2, "d_model": 64, "d_ff": 256, "h": 4} | changes))
     model = Transformer(config)
     ids = np.full((B, length), 5)
@@ -104,7 +104,7 @@ def test_the_memory_of_training_has_four_arrays_of_the_model():
     )
 
 
-def test_the_summary_says_the_sum():
+def test_the_summary_has_the_total():
     total = sum(parameter_counts(preset("base").model).values())
     assert summary(preset("base"))[0].split() == ["parameters", f"{total:,}"]
     assert len({len(line) for line in summary(preset("base"))[1:7] if "%" in line}) == 1
