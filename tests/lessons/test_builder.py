@@ -159,6 +159,7 @@ def test_cells_share_one_namespace(built):
     assert "```text\n42 <b>\n```" in (built / "docs/lessons/02_second.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_code_with_a_title_is_folded_away_and_still_runs(tmp_path):
     source = SECOND.replace("# %%\nx = 6", "# %% Setting up\nx = 6")
     root = write_lessons(tmp_path, FIRST, source)
@@ -209,12 +210,14 @@ def test_a_lesson_that_does_not_end_is_stopped(tmp_path, monkeypatch):
         lessons.run_lesson(path, tmp_path / "folder")
 
 
+@pytest.mark.slow
 def test_output_that_names_this_machine_is_refused(tmp_path):
     root = write_lessons(tmp_path, SECOND.replace("x * 7", repr(str(lessons.ROOT / "setup.cfg"))))
     with pytest.raises(LessonError, match="line 10: the output names a directory of this machine"):
         lessons.build(root)
 
 
+@pytest.mark.slow
 def test_a_figure_has_a_name_of_its_own(tmp_path):
     shows = "show(figure, '01_line', 'The same line again, drawn for the second time.')\n"
     root = write_lessons(tmp_path, FIRST.replace("duration(", shows + "duration(", 1))

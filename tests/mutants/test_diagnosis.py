@@ -3,11 +3,12 @@
 import json
 
 import pytest
-from forked import in_tiers, run_planted
+from forked import run_planted
 from mutants import MUTANTS
 
 
-@pytest.mark.parametrize("mutant", in_tiers([mutant for mutant in MUTANTS if mutant.suspect]))
+@pytest.mark.slow
+@pytest.mark.parametrize("mutant", [mutant for mutant in MUTANTS if mutant.suspect], ids=lambda mutant: mutant.name)
 def test_doctor_suspects_the_broken_part(mutant, tmp_path):
     ended = run_planted(mutant, "scratchformer", ["doctor", "--code", "--json"], tmp_path)
     assert ended.returncode == 1 and ended.stderr == ""

@@ -86,7 +86,7 @@ def test_stray_environment_variables_are_reported_and_do_no_harm(variables, refu
     assert (tmp_path / "precious").exists()
 
 
-@pytest.mark.parametrize("closed", ["2>&-", "2>/dev/full"])
+@pytest.mark.parametrize("closed", ["2>&-", pytest.param("2>/dev/full", marks=pytest.mark.slow)])
 def test_training_continues_when_stderr_is_closed_or_full(closed, small_settings, tmp_path):
     command = [sys.executable, "-m", "scratchformer", "train", "--out", tmp_path / "run", *small_settings, "--nproc", 2]
     done = subprocess.run(f"{shlex.join(map(str, command))} {closed}", shell=True, stdout=subprocess.PIPE)

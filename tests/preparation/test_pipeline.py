@@ -186,6 +186,7 @@ def test_gzipped_files_give_the_same_result(prepared, tmp_path, files_of):
     assert read_manifest(out).ids_crc32 == read_manifest(packed).ids_crc32
 
 
+@pytest.mark.slow
 def test_the_result_does_not_depend_on_the_number_of_workers(prepared, files_of):
     out, _ = prepared()
     other, _ = prepared("two", workers=2)
@@ -292,11 +293,11 @@ def kill(place, calls, files, out):
 @pytest.mark.parametrize(
     "place, calls, done_before",
     [
-        ("pipeline.Cleaner.__call__", 3, 0),
-        ("files.os.replace", 7, 0),
-        ("pipeline.Tokenizer.train", 1, 1),
+        pytest.param("pipeline.Cleaner.__call__", 3, 0, marks=pytest.mark.slow),
+        pytest.param("files.os.replace", 7, 0, marks=pytest.mark.slow),
+        pytest.param("pipeline.Tokenizer.train", 1, 1, marks=pytest.mark.slow),
         ("pipeline.Encoder.__call__", 4, 2),
-        ("files.os.replace", 14, 2),
+        pytest.param("files.os.replace", 14, 2, marks=pytest.mark.slow),
         ("pipeline.manifest_of", 1, 3),
     ],
 )
@@ -544,7 +545,7 @@ sys.exit(cli.main(sys.argv[1:]))
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="looks for processes in /proc")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)])
 def test_workers_end_with_the_command(tmp_path, number):
     """Ctrl-C reaches the workers as well; killing the command does not."""
     files = write_pair(tmp_path, "long", sentences(20, 0) * 2000)
