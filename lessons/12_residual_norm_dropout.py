@@ -436,7 +436,7 @@ for depth, way, rates, lo, hi in (
         (12, "norm only", (0.003, 0.01, 0.03, 0.1), 0.1, 0.4), (12, "residual only", (0.01, 0.03, 0.1), 0.33, 0.65),
         (12, "post-LN", (0.01, 0.03, 0.1, 0.3), 0.4, 0.68), (12, "pre-LN", (0.03, 0.1, 0.3, 1), 0.48, 0.75),
         (48, "residual only", (1e-7, 1e-6, 1e-5, 1e-4), 0, 0.2), (48, "post-LN", (0.003, 0.01, 0.03, 0.1), 0.1, 0.36),
-        (48, "pre-LN", (0.03, 0.1, 0.3), 0.36, 0.7)):
+        (48, "pre-LN", (0.01, 0.03, 0.1, 0.3), 0.36, 0.7)):
     best, share = best_rate(feed_forwards(way, depth), rates)
     assert rates[0] < best < rates[-1], "the best rate may lie outside those tried"
     reached[depth, way] = measure(f"{depth} sublayers, {way}", share, lo, hi)

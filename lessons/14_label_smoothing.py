@@ -524,7 +524,7 @@ both_signs(1_000, 0.3, "nats_at_temperature")
 # - In the library: `cross_entropy` in [nn/loss.py](../scratchformer/nn/loss.py) on that of
 #   [nn/ops.py](../scratchformer/nn/ops.py); `loss_floor` and `reliability` in
 #   [lessons/library/calibration.py](../lessons/library/calibration.py); tests in
-#   [tests/nn/test_model.py](../tests/nn/test_model.py). `Transformer.loss_backward` makes the scores a few rows at a
+#   [tests/nn/test_model.py](../tests/nn/test_model.py). `loss_backward` makes the scores a few rows at a
 #   time and turns them into their gradient in place: at $V = 37{,}000$, the scores of a batch are the largest array.
 # - Müller, Kornblith and Hinton (2019), *When Does Label Smoothing Help?*, measure calibration with and without it;
 #   Guo et al. (2017), *On Calibration of Modern Neural Networks*, calibrate with one temperature.

@@ -307,10 +307,10 @@ step = example[:24]
 at_once, N = add_up(model, [pairs.batch(step)])
 in_four, _ = add_up(model, [pairs.batch(part) for part in cut(step, 6)])
 same("float64: four micro-batches and one batch", in_four, at_once)
-library_plan, team = BatchPlan(pairs, 128, accumulation=4, seed=0), DataParallel(model, threads=1)
+library_plan, parallel = BatchPlan(pairs, 128, accumulation=4, seed=0), DataParallel(model, threads=1)
 model.zero_grad()
-_, n_tokens = team.loss_backward(library_plan.micro_batches(step), TrainingConfig(eps_ls=0.1), step=1)
-team.average_inplace(n_tokens)
+_, n_tokens = parallel.loss_backward(library_plan.micro_batches(step), TrainingConfig(eps_ls=0.1), step=1)
+parallel.average_inplace(n_tokens)
 same("float64: the library's step and one batch", model.store.grad, at_once)
 single = small_model(0)
 coarse = [add_up(single, [pairs.batch(part) for part in cut(step, size)])[0] for size in (24, 6)]
@@ -374,7 +374,8 @@ def trained(seed, steps, gradient=divided):
 
 def by_thirds(model):
     """-> loss of the short, middle and long third (3,)"""
-    return np.array([float(loss) / n for loss, n in (forward_loss(model, *validation.batch(third)[:3]) for third in thirds)])
+    losses = (forward_loss(model, *validation.batch(third)[:3]) for third in thirds)
+    return np.array([float(loss) / n for loss, n in losses])
 
 
 def in_order(batches, sign):
@@ -550,10 +551,11 @@ measure("never divided: the long third changes by, mean", long_third[never_divid
 #   number of pairs; here such that the costliest micro-batch is as small as can be.
 # - The *Annotated Transformer* divides each micro-batch by its own tokens and adds up the means.
 # - In the library: `BatchPlan` in [text/batches.py](../scratchformer/text/batches.py), `Trainer.step` in
-#   [training/loop.py](../scratchformer/training/loop.py), threads that take a micro-batch each in
-#   [training/data_parallel.py](../scratchformer/training/data_parallel.py), tests in [test_batches.py](../tests/text/test_batches.py) and
-#   [test_loop.py](../tests/training/test_loop.py). Bugs of others: `mean-of-means`, `short-sentences-first`,
-#   `partial-accumulation-divided-in-full` and `remainder-dropped` in [the correctness report](../docs/correctness.md).
+#   [training/trainer.py](../scratchformer/training/trainer.py), threads that take a micro-batch each in
+#   [training/data_parallel.py](../scratchformer/training/data_parallel.py), tests in
+#   [test_batches.py](../tests/text/test_batches.py) and [test_loop.py](../tests/training/test_loop.py). Bugs of others:
+#   `mean-of-means`, `short-sentences-first`, `partial-accumulation-divided-in-full` and `remainder-dropped` in [the
+#   correctness report](../docs/correctness.md).
 #
 # ## Exercises
 #

@@ -32,6 +32,7 @@ from scratchformer.text.batches import steps
 from scratchformer.text.bleu import corpus_scores
 from scratchformer.training import checkpoints, loop
 from scratchformer.training.run import RunDirectory, load_run
+from scratchformer.training.validation import validate
 
 # %% [markdown]
 # ## Question
@@ -542,14 +543,14 @@ if not QUICK:
 # - The paper's training is §5: batches 5.1, hardware and schedule 5.2, optimizer 5.3, regularisation 5.4. Checkpoints
 #   come up where they are averaged (§6.1), resuming nowhere. Its perplexities are per piece, as ours, and Table 3 says
 #   that they are not to be compared with those per word.
-# - In the library: `begin`, `resume`, `train` and `Trainer` in [training/loop.py](../scratchformer/training/loop.py);
-#   the file format, and how it survives a power cut, in
+# - In the library: `begin`, `resume` and `train` in [training/loop.py](../scratchformer/training/loop.py), `Trainer` in
+#   [training/trainer.py](../scratchformer/training/trainer.py); the file format, and how it survives a power cut, in
 #   [training/checkpoints.py](../scratchformer/training/checkpoints.py); the count of FLOPs in
 #   [experiments/flops.py](../scratchformer/experiments/flops.py), against the products that NumPy is asked for in [its
 #   test](../tests/experiments/test_flops.py).
 # - *Differs from this page:* `loss_backward` never makes all logits at once, and leaves padded targets out;
-#   micro-batches are shared among threads ([training/data_parallel.py](../scratchformer/training/data_parallel.py)). `train` also
-#   writes the log, stops at Ctrl-C after the step, and refuses to go on when the loss is not finite.
+#   micro-batches are shared among threads ([training/data_parallel.py](../scratchformer/training/data_parallel.py)).
+#   `train` also writes the log, stops at Ctrl-C after the step, and refuses to go on when the loss is not finite.
 # - *Differs from the paper:* the presets `tiny` and `multi30k` are smaller in every size, and take fewer tokens a
 #   step.
 
