@@ -17,8 +17,8 @@ demo: .venv/installed
 	.venv/bin/scratchformer demo --out runs/demo
 
 # The short proof, in minutes: lint, types, and all tests that are not marked slow.
-test: BIN = .venv/bin/
-test: .venv/extras-$(EXTRAS) check
+test: .venv/extras-$(EXTRAS)
+	$(MAKE) check BIN=.venv/bin/
 
 # Everything: the short proof, then the tests that are marked slow.
 test-all: BIN = .venv/bin/
