@@ -16,10 +16,10 @@ from tqdm import tqdm
 from scratchformer.config import DataConfig
 from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError
+from scratchformer.experiments.paper_bleu import PaperScore, paper_bleu_and_gap
 from scratchformer.files import whole_file
 from scratchformer.text.bleu import Scores, corpus_scores
 from scratchformer.text.corpora import ParallelFiles, find_split, plain_or_gz, read_lines
-from scratchformer.text.paper_bleu import PaperScore, paper_bleu_and_gap
 from scratchformer.training.run import RunDirectory
 
 N_SAMPLES = 1000

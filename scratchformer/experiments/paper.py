@@ -59,7 +59,7 @@ class PaperTest(NamedTuple):
     """A score of Table 2: newstest2014, the last checkpoints averaged (5 of base, 20 of big), beam 4, alpha 0.6.
 
     bleu     of tokenized text, which is not what sacreBLEU measures. English to German is scored by the script that
-             `text.paper_bleu` follows; how the paper tokenized French is not known
+             `experiments.paper_bleu` follows; how the paper tokenized French is not known
     in_text  the score that §6.1 gives, where it differs from the table
     """
 

@@ -1,7 +1,7 @@
 """Score translations by BLEU (Papineni et al. 2002) and chrF (Popović 2015), as sacreBLEU computes them.
 
 A BLEU score is only meaningful together with its tokenization and smoothing, so every score comes with sacreBLEU's
-signature. The paper's own scores (§6.1) come from another script, which `paper_bleu` reproduces.
+signature. The paper's own scores (§6.1) come from another script, which `experiments.paper_bleu` reproduces.
 """
 
 from typing import NamedTuple

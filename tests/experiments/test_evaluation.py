@@ -15,8 +15,8 @@ from scratchformer import config as configs
 from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError
 from scratchformer.experiments import evaluation
+from scratchformer.experiments.paper_bleu import paper_bleu_and_gap
 from scratchformer.text.bleu import corpus_scores
-from scratchformer.text.paper_bleu import paper_bleu_and_gap
 from scratchformer.training import loop
 from scratchformer.training.run import RunDirectory, load_run
 
@@ -326,6 +326,8 @@ def test_empty_lines_can_be_compared():
 
 
 def test_scorers_are_imported_when_something_is_scored():
-    modules = "scratchformer.commands.evaluate, scratchformer.experiments.evaluation, scratchformer.text.paper_bleu"
+    modules = (
+        "scratchformer.commands.evaluate, scratchformer.experiments.evaluation, scratchformer.experiments.paper_bleu"
+    )
     found = f"import sys, {modules}; print({{'sacremoses', 'sacrebleu'}} & sys.modules.keys())"
     assert subprocess.run([sys.executable, "-c", found], capture_output=True, text=True).stdout == "set()\n"

@@ -13,9 +13,9 @@ import pytest
 import sacremoses
 
 from scratchformer.errors import UserError
-from scratchformer.text import paper_bleu as module
+from scratchformer.experiments import paper_bleu as module
+from scratchformer.experiments.paper_bleu import moses_tokens, paper_bleu_and_gap, plain_quotes, split_at_hyphens
 from scratchformer.text.bleu import corpus_scores
-from scratchformer.text.paper_bleu import moses_tokens, paper_bleu_and_gap, plain_quotes, split_at_hyphens
 
 WORDS = (
     "der Hund sieht ein Haus und läuft über die Straße Nord-Süd-Dialog 16-jährige E-Mail a-b-c-d ü-ö-ä à-Å-é "
