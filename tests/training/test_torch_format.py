@@ -136,7 +136,7 @@ def test_files_that_are_no_export_are_refused(refused, exported, trained, tmp_pa
     assert "not a sentencepiece model" in refused_import(path)
     for config, complaint in (
         ({"model": {"N": 0}}, "N=0"),
-        ([], "no configuration"),
+        ([], "not a configuration"),
         ({"model": 3}, "must be a table"),
     ):
         save_file(tensors, path, header | {"config": json.dumps(config)})
