@@ -31,8 +31,9 @@ from scratchformer.text.batches import even_parts
 OPERATIONS = {
     name: function
     for name, function in vars(FastOps).items()
-    if inspect.isfunction(function) and not name.startswith("_")
+    if inspect.isfunction(function) and not name.startswith(("_", "layer_norm"))
 }
+"""Name of a trick -> its operation. `layer_norm` belongs to `add_norm`: in FastOps the one calls the other."""
 
 
 def variants(cell: Cell) -> dict[str, Step]:
@@ -42,10 +43,13 @@ def variants(cell: Cell) -> dict[str, Step]:
     def step_with(ops: Ops, cut: int = cut, threads: int = 1) -> Step:
         return our_step(Transformer(config.model), config, cut, threads, ops)
 
-    without = {name: type("Without", (FastOps,), {name: getattr(Ops, name)})(np) for name in OPERATIONS}
+    def ops_without(name: str) -> Ops:
+        replaced = {each: getattr(Ops, each) for each in (name, name.replace("add_norm", "layer_norm"))}
+        return type("Without", (FastOps,), replaced)(np)
+
     return {
         OURS: step_with(FastOps(np)),
-        **{name: step_with(ops) for name, ops in without.items()},
+        **{name: step_with(ops_without(name)) for name in OPERATIONS},
         "all of these": step_with(Ops(np)),
         "micro-batches of similar length": step_with(FastOps(np), cut=1),
         "(with a second thread)": step_with(FastOps(np), threads=2),
@@ -55,7 +59,12 @@ def variants(cell: Cell) -> dict[str, Step]:
 
 def lines_of(trick: str) -> int | None:
     """How many lines of code a trick costs, comments and docstrings included."""
-    sources = {**OPERATIONS, "all of these": FastOps, "micro-batches of similar length": even_parts}
+    sources = {
+        **OPERATIONS,
+        "add_norm": FastOps._norm,
+        "all of these": FastOps,
+        "micro-batches of similar length": even_parts,
+    }
     return len(inspect.getsource(sources[trick]).splitlines()) if trick in sources else None
 
 
