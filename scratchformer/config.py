@@ -46,13 +46,11 @@ class ModelConfig:
         check_types(self)
         at_least(self, 1, "N", "d_model", "d_ff", "h", "max_positions")
         at_least(self, 5, "vocab_size")
+        if None in (self.d_k, self.d_v) and self.d_model % self.h:
+            numbers = f"model.d_model={self.d_model} is not a multiple of model.h={self.h}"
+            raise UserError(f"{numbers}: set model.d_k and model.d_v")
         for name in ("d_k", "d_v"):
             if getattr(self, name) is None:
-                if self.d_model % self.h:
-                    raise UserError(
-                        f"model.d_model={self.d_model} is not a multiple of model.h={self.h}: "
-                        f"set model.d_k and model.d_v"
-                    )
                 object.__setattr__(self, name, self.d_model // self.h)
         at_least(self, 1, "d_k", "d_v")
         probability(self, "P_drop", "attention_dropout", "relu_dropout")
@@ -120,19 +118,8 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         check_types(self)
         at_least(self, 0, "seed", "max_tokens", "minutes", "patience", "bleu_every", "clip_norm", "threads")
-        at_least(
-            self,
-            1,
-            "steps",
-            "tokens_per_batch",
-            "accumulation",
-            "bucket_fineness",
-            "warmup",
-            "validate_every",
-            "save_every",
-            "keep",
-            "average_last",
-        )
+        at_least(self, 1, "steps", "tokens_per_batch", "accumulation", "bucket_fineness", "warmup")
+        at_least(self, 1, "validate_every", "save_every", "keep", "average_last")
         positive(self, "lr_factor", "eps")
         if not re.fullmatch(r"cpu|gpu(:[0-9]{1,4})?", self.device):
             raise UserError(f"training.device={self.device!r} must be cpu, gpu or gpu:N")
@@ -169,18 +156,12 @@ class Config:
 
     def __post_init__(self) -> None:
         if self.model.positions == "learned" and self.data.max_length > self.model.max_positions:
-            raise UserError(
-                f"data.max_length={self.data.max_length} must be at most "
-                f"model.max_positions={self.model.max_positions} if model.positions is learned"
-            )
+            limit = f"model.max_positions={self.model.max_positions} if model.positions is learned"
+            raise UserError(f"data.max_length={self.data.max_length} must be at most {limit}")
 
 
-PARTS: dict[str, type] = {
-    "model": ModelConfig,
-    "data": DataConfig,
-    "training": TrainingConfig,
-    "decoding": DecodingConfig,
-}
+PARTS: dict[str, type] = get_type_hints(Config)
+"""Name of a table -> its dataclass."""
 
 # Checks ---------------------------------------------------------------------------------------------------------------
 
@@ -325,10 +306,9 @@ def preset(name: str) -> Config:
     if name in PRESETS:
         return PRESETS[name]
     if name in TABLE3:
-        return with_settings(BASE, {full_key(key): value for key, value in TABLE3[name].items()})
-    raise UserError(
-        f"no preset {name!r}{nearest(name, [*PRESETS, *TABLE3])}; there are {', '.join([*PRESETS, *TABLE3])}"
-    )
+        return with_settings(BASE, TABLE3[name])
+    names = [*PRESETS, *TABLE3]
+    raise UserError(f"no preset {name!r}{nearest(name, names)}; there are {', '.join(names)}")
 
 
 def require_work_for(config: Config, nproc: int) -> None:
@@ -336,10 +316,10 @@ def require_work_for(config: Config, nproc: int) -> None:
     settings = config.training
     if nproc > settings.accumulation:
         positions = max(1, settings.tokens_per_batch * settings.accumulation // nproc)
+        remedy = f"--set training.accumulation={nproc} --set training.tokens_per_batch={positions}"
         raise UserError(
-            f"{nproc} processes, but training.accumulation={settings.accumulation}: a step has fewer "
-            f"micro-batches than that; a step of the same size with one for each would be "
-            f"--set training.accumulation={nproc} --set training.tokens_per_batch={positions}"
+            f"{nproc} processes, but training.accumulation={settings.accumulation}: a step has fewer micro-batches "
+            f"than that; a step of the same size with one for each would be {remedy}"
         )
 
 
@@ -396,41 +376,26 @@ def parse_setting(text: str) -> tuple[str, Any]:
         return key, value.strip()
 
 
-MAY_CHANGE = {
-    "training.steps",
-    "training.max_tokens",
-    "training.minutes",
-    "training.patience",
-    "training.validate_every",
-    "training.bleu_every",
-    "training.save_every",
-    "training.keep",
-    "training.average_last",
-    "training.threads",
-    "training.device",
-    "training.precision",
-    "training.gradient_dtype",
-    "decoding.beam",
-    "decoding.alpha",
-    "decoding.extra_length",
-    "data.directory",
-    "data.train_source",
-    "data.train_target",
-    "data.val_source",
-    "data.val_target",
-}
-"""Settings with which a run may be resumed even if they differ: where the text is (a checksum verifies that it is the
-same), when to stop, validate and save, and the hardware. Any other difference would make it another run."""
+PATHS = {f"data.{name}" for name in ("directory", "train_source", "train_target", "val_source", "val_target")}
+"""Settings that name files. They are stored as absolute paths, so that a run can be resumed from anywhere."""
+
+WHEN_TO_STOP = {f"training.{name}" for name in ("steps", "max_tokens", "minutes", "patience")}
+WHEN_TO_SAVE = {f"training.{name}" for name in ("validate_every", "bleu_every", "save_every", "keep", "average_last")}
+HARDWARE = {f"training.{name}" for name in ("threads", "device", "precision", "gradient_dtype")}
+SEARCH = {f"decoding.{item.name}" for item in fields(DecodingConfig)}
+
+MAY_CHANGE = PATHS | WHEN_TO_STOP | WHEN_TO_SAVE | HARDWARE | SEARCH
+"""Settings with which a run may be resumed even if they differ (a checksum verifies that the text is the same). Any
+other difference would make it another run."""
 
 
 def require_same(made_with: Config, config: Config, path: Path, may_change: Collection[str] = MAY_CHANGE) -> None:
     """Raises UserError if settings outside `may_change` differ between `config` and `made_with`, read from `path`."""
     then, now = flat(made_with), flat(config)
-    changed = [
-        f"{key} is {now[key]!r}, was {then[key]!r}" for key in now if now[key] != then[key] and key not in may_change
-    ]
+    changed = [key for key in now if now[key] != then[key] and key not in may_change]
     if changed:
-        raise UserError(f"{path}: made with other settings: {'; '.join(changed)}")
+        differences = "; ".join(f"{key} is {now[key]!r}, was {then[key]!r}" for key in changed)
+        raise UserError(f"{path}: made with other settings: {differences}")
 
 
 def flat(config: Config) -> dict[str, Any]:
@@ -451,16 +416,13 @@ def from_dict(parts: dict[str, Any], where: str) -> Config:
         for name, value in values.items():
             key = RENAMED.get(f"{part}.{name}", f"{part}.{name}")
             if key not in all_keys():
-                raise UserError(f"{where}: no setting {name!r} in [{part}]{nearest(name, [*all_names(part)])}")
+                names = [item.name for item in fields(PARTS[part])]
+                raise UserError(f"{where}: no setting {name!r} in [{part}]{nearest(name, names)}")
             settings[key] = value
     try:
         return with_settings(Config(), settings)
     except UserError as error:
         raise UserError(f"{where}: {error}") from None
-
-
-def all_names(part: str) -> list[str]:
-    return [item.name for item in fields(PARTS[part])]
 
 
 def to_dict(config: Config) -> dict[str, Any]:

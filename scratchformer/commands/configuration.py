@@ -8,9 +8,6 @@ from scratchformer import config as configs
 from scratchformer.config import Config
 from scratchformer.errors import UserError
 
-PATHS = ["data.directory", "data.train_source", "data.train_target", "data.val_source", "data.val_target"]
-"""Settings that name files. They are stored as absolute paths, so that a run can be resumed from anywhere."""
-
 
 def load_config(name: str) -> Config:
     """A preset, or a TOML file if the name looks like one."""
@@ -26,7 +23,7 @@ def with_options(config: Config, args: argparse.Namespace) -> Config:
         "training.threads": "threads",
         "training.device": "device",
         "training.precision": "precision",
-        **{path: path[5:] for path in PATHS},
+        **{path: path.removeprefix("data.") for path in configs.PATHS},
     }
     for key, option in options.items():
         if getattr(args, option, None) is not None:
@@ -34,7 +31,7 @@ def with_options(config: Config, args: argparse.Namespace) -> Config:
     if settings.get("training.device") == "cpu":  # where a precision for a GPU means nothing
         settings.setdefault("training.precision", "")
     config = configs.with_settings(config, settings)
-    named = {key: path for key, path in configs.flat(config).items() if key in PATHS and path}
+    named = {key: path for key, path in configs.flat(config).items() if key in configs.PATHS and path}
     return configs.with_settings(config, {key: os.path.abspath(path) for key, path in named.items()})
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scratchformer import config as configs
-from scratchformer.commands.configuration import PATHS, adapt_to_data, load_config, require_processes, with_options
+from scratchformer.commands.configuration import adapt_to_data, load_config, require_processes, with_options
 from scratchformer.commands.options import Commands, add_command, add_data, add_machine, add_settings
 from scratchformer.commands.terminal import SilencedWhenUnread, tell
 from scratchformer.config import Config
@@ -109,7 +109,7 @@ def train_as_ranks(args: argparse.Namespace, run: RunDirectory, config: Config) 
     from scratchformer.parallel import launcher
 
     for key, path in configs.flat(config).items():
-        if key in PATHS and path and Path(path).exists() and not (Path(path).is_file() or Path(path).is_dir()):
+        if key in configs.PATHS and path and Path(path).exists() and not (Path(path).is_file() or Path(path).is_dir()):
             raise UserError(f"{path}: {args.nproc} processes cannot all read it, since it is not a file on disk")
     code = launcher.launch(launcher.command_of(args.arguments), args.nproc)
     if code not in (0, 2):  # 2: the run may be in use by another job
