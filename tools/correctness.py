@@ -95,7 +95,7 @@ def coverage() -> dict[str, Any]:
         report = Path(folder) / "coverage.json"
         for command in (
             ["run", "--source", "scratchformer/nn", "-m", "pytest", "tests/nn", "tests/oracle"],
-            ["json", "-o", str(report)],
+            ["json", "--quiet", "-o", str(report)],
         ):
             subprocess.run(
                 [sys.executable, "-m", "coverage", *command],
