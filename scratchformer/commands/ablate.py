@@ -5,47 +5,32 @@ from pathlib import Path
 
 from scratchformer import config as configs
 from scratchformer.commands.configuration import adapt_to_data, with_options
-from scratchformer.commands.options import Commands, add_command, add_machine, add_settings
+from scratchformer.commands.options import Commands, add_command, add_machine, add_option, add_settings
 from scratchformer.commands.terminal import tell
 from scratchformer.errors import UserError
 
 
 def add(commands: Commands) -> None:
-    parser = add_command(
-        commands,
-        "ablate",
-        ablate,
-        "train the rows of the paper's Table 3 at a smaller scale, and check its claims",
-        "ablate --rows A,D1 --on tiny --seeds 3 --out runs/ablations\n"
-        "  scratchformer ablate --on multi30k --data DIR --out runs/ablations-m30k --device gpu",
-    )
-    parser.add_argument(
-        "--rows",
-        default="A,B,C,D,E",
-        metavar="LIST",
-        help="groups or rows of Table 3, for example A,C1,big (default: A,B,C,D,E); the base model is always included",
-    )
+    parser = add_command(commands, "ablate", ablate)
+    rows = "groups or rows of Table 3, for example A,C1,big (default: A,B,C,D,E); the base model is always included"
+    add_option(parser, "--rows LIST", str, rows, "A,B,C,D,E")
     parser.add_argument("--on", choices=["tiny", "multi30k", "wmt14"], default="tiny", help="the text (default: tiny)")
-    parser.add_argument("--seeds", type=int, default=3, metavar="N", help="runs of each row (default: 3)")
-    parser.add_argument("--data", metavar="DIR", help="the text; tiny has its own")
-    parser.add_argument(
-        "--out",
-        type=Path,
-        required=True,
-        metavar="DIR",
-        help="directory of the runs and of the tables; the same command continues there after a stop",
-    )
-    parser.add_argument(
-        "--jobs",
-        type=int,
-        metavar="N",
-        help="runs at a time, each on its share of the cores (default: one for each core; one on a GPU)",
-    )
+    add_option(parser, "--seeds N", int, "runs of each row (default: 3)", 3)
+    add_option(parser, "--data DIR", str, "the text; tiny has its own")
+    out = "directory of the runs and of the tables; the same command continues there after a stop"
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help=out)
+    jobs = "runs at a time, each on its share of the cores (default: one for each core; one on a GPU)"
+    add_option(parser, "--jobs N", int, jobs)
     add_machine(parser, "tf32", threads=False)
     add_settings(parser)
 
 
 def ablate(args: argparse.Namespace) -> int:
+    """Train the rows of the paper's Table 3 at a smaller scale, and check its claims.
+
+    scratchformer ablate --rows A,D1 --on tiny --seeds 3 --out runs/ablations
+    scratchformer ablate --on multi30k --data DIR --out runs/ablations-m30k --device gpu
+    """
     from scratchformer.backends.device import open_device
     from scratchformer.experiments import ablation, ablation_tables
     from scratchformer.parallel.cores import available_cores

@@ -3,23 +3,21 @@
 import argparse
 
 from scratchformer import config as configs
-from scratchformer.commands.options import Commands, add_command, add_run
+from scratchformer.commands.options import Commands, add_command, add_option, add_run
 from scratchformer.errors import UserError
 
 
 def add(commands: Commands) -> None:
-    parser = add_command(
-        commands,
-        "average",
-        average,
-        "average the weights of a run's last checkpoints; later commands use the average",
-        "average runs/m30k --last 10",
-    )
-    parser.add_argument("--last", type=int, metavar="N", help="how many (default: the run's training.average_last)")
+    parser = add_command(commands, "average", average)
+    add_option(parser, "--last N", int, "how many (default: the run's training.average_last)")
     add_run(parser, checkpoint=False)
 
 
 def average(args: argparse.Namespace) -> None:
+    """Average the weights of a run's last checkpoints; later commands use the average.
+
+    scratchformer average runs/m30k --last 10
+    """
     from scratchformer.training import checkpoints
     from scratchformer.training.run import RunDirectory
 

@@ -4,25 +4,21 @@ import argparse
 
 from scratchformer import config as configs
 from scratchformer.commands.configuration import load_config, require_processes, with_options
-from scratchformer.commands.options import Commands, add_command, add_settings
+from scratchformer.commands.options import Commands, add_command, add_option, add_settings
 
 
 def add(commands: Commands) -> None:
-    parser = add_command(
-        commands,
-        "config",
-        show_config,
-        "print a configuration as TOML, with its parameter count and memory",
-        "config base --set h=16 > base16.toml",
-    )
+    parser = add_command(commands, "config", show_config)
     parser.add_argument("preset", metavar="PRESET|FILE.toml")
-    parser.add_argument(
-        "--nproc", type=int, default=1, metavar="N", help="also show how N processes would share a step"
-    )
+    add_option(parser, "--nproc N", int, "also show how N processes would share a step", 1)
     add_settings(parser)
 
 
 def show_config(args: argparse.Namespace) -> None:
+    """Print a configuration as TOML, with its parameter count and memory.
+
+    scratchformer config base --set h=16 > base16.toml
+    """
     from scratchformer.experiments import sizes
 
     config = with_options(load_config(args.preset), args)

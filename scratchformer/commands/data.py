@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scratchformer import config as configs
-from scratchformer.commands.options import Commands, add_command
+from scratchformer.commands.options import Commands, add_command, add_option
 from scratchformer.commands.terminal import tell
 from scratchformer.errors import UserError
 
@@ -16,16 +16,19 @@ if TYPE_CHECKING:
     from scratchformer.preparation.pipeline import Options
     from scratchformer.text.corpora import CorpusFiles
 
-PREPARATION = [
-    "vocab_size",
-    "max_words",
-    "max_ratio",
-    "max_length",
-    "sample",
-    "byte_fallback",
-    "drop_overlap",
-    "workers",
-]
+NUMBERS = {
+    "vocab_size": (int, "pieces of the vocabulary (default: 37000; for a public data set the usual number)"),
+    "max_words": (int, "drop longer training pairs (default: 80)"),
+    "max_ratio": (float, "drop training pairs if a side has more than N times the words of the other (default: 9)"),
+    "max_length": (int, "drop pairs with more tokens than this on a side (default: 256)"),
+    "sample": (int, "pairs to train the vocabulary on (default: 1000000)"),
+    "workers": (int, "processes (default: one for each core)"),
+}
+SWITCHES = {
+    "byte_fallback": "spell characters that are not in the sample as bytes, instead of <unk>",
+    "drop_overlap": "drop training pairs with a sentence of the validation or test text, instead of only counting them",
+}
+PREPARATION = [*NUMBERS, *SWITCHES]
 """The options that say how text is prepared; fields of `preparation.pipeline.Options`, which has the defaults."""
 
 FILES = ["source", "target", "val_source", "val_target", "test_source", "test_target", "languages"]
@@ -33,76 +36,39 @@ FILES = ["source", "target", "val_source", "val_target", "test_source", "test_ta
 
 
 def add(commands: Commands) -> None:
-    parser = add_command(
-        commands,
-        "data",
-        data,
-        "download a public corpus, or take text files, and prepare them for training",
-        "data wmt14-en-de --out data/wmt14-en-de\n  scratchformer data tiny --out text/tiny\n"
-        "  scratchformer data files --source big.en.gz --target big.de.gz --val-source val.en "
-        "--val-target val.de --out DIR",
-    )
-    parser.add_argument(
-        "name",
-        choices=[*configs.PUBLIC_CORPORA, "files", "tiny"],
-        help="a public data set; files: your own; tiny: the bundled corpus, as plain text",
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        required=True,
-        metavar="DIR",
-        help="where to write; the same command continues there after a stop",
-    )
-    parser.add_argument("--mirror", metavar="URL", help="download from here: replaces scheme and host of every address")
+    parser = add_command(commands, "data", data)
+    names = [*configs.PUBLIC_CORPORA, "files", "tiny"]
+    which = "a public data set; files: your own; tiny: the bundled corpus, as plain text"
+    parser.add_argument("name", choices=names, help=which)
+    out = "where to write; the same command continues there after a stop"
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help=out)
+    add_option(parser, "--mirror URL", str, "download from here: replaces scheme and host of every address")
+    text = "training text, UTF-8, one sentence a line, plain or .gz; may be given several times"
     for side in ("source", "target"):
-        parser.add_argument(
-            f"--{side}",
-            type=Path,
-            action="append",
-            default=[],
-            metavar="F",
-            help="training text, UTF-8, one sentence a line, plain or .gz; may be given several times",
-        )
-    for name, kind in (("val", "validation"), ("test", "test")):
+        parser.add_argument(f"--{side}", type=Path, action="append", default=[], metavar="F", help=text)
+    for split, full_name in (("val", "validation"), ("test", "test")):
         for side in ("source", "target"):
-            parser.add_argument(f"--{name}-{side}", type=Path, metavar="F", help=f"{kind} text; it is not cleaned")
-    parser.add_argument(
-        "--languages", nargs=2, metavar=("SOURCE", "TARGET"), help="endings of the files (default: en de)"
-    )
-    parser.add_argument(
-        "--vocab-size",
-        type=int,
-        metavar="N",
-        help="pieces of the vocabulary (default: 37000; for a public data set the usual number)",
-    )
-    parser.add_argument("--max-words", type=int, metavar="N", help="drop longer training pairs (default: 80)")
-    parser.add_argument(
-        "--max-ratio",
-        type=float,
-        metavar="R",
-        help="drop training pairs in which one side has more than R times as many words as the other (default: 9)",
-    )
-    parser.add_argument(
-        "--max-length", type=int, metavar="N", help="drop pairs with more tokens than this on a side (default: 256)"
-    )
-    parser.add_argument("--sample", type=int, metavar="N", help="pairs to train the vocabulary on (default: 1000000)")
-    parser.add_argument(
-        "--byte-fallback",
-        action="store_true",
-        default=None,
-        help="spell characters that are not in the sample as bytes, instead of <unk>",
-    )
-    parser.add_argument(
-        "--drop-overlap",
-        action="store_true",
-        default=None,
-        help="drop training pairs with a sentence of the validation or test text, instead of only counting them",
-    )
-    parser.add_argument("--workers", type=int, metavar="N", help="processes (default: one for each core)")
+            add_option(parser, f"--{split}-{side} F", Path, f"{full_name} text; it is not cleaned")
+    endings = "endings of the files (default: en de)"
+    parser.add_argument("--languages", nargs=2, metavar=("SOURCE", "TARGET"), help=endings)
+    for name, (kind, summary) in NUMBERS.items():
+        add_option(parser, f"{option(name)} N", kind, summary)
+    for name, summary in SWITCHES.items():
+        parser.add_argument(option(name), action="store_true", default=None, help=summary)
+
+
+def option(name: str) -> str:
+    """val_source -> --val-source"""
+    return f"--{name.replace('_', '-')}"
 
 
 def data(args: argparse.Namespace) -> None:
+    """Download a public corpus, or take text files, and prepare them for training.
+
+    scratchformer data wmt14-en-de --out data/wmt14-en-de
+    scratchformer data tiny --out text/tiny
+    scratchformer data files --source big.en.gz --target big.de.gz --val-source val.en --val-target val.de --out DIR
+    """
     from scratchformer.preparation.datasets import DATASETS, fetch
     from scratchformer.preparation.pipeline import require_own_directory
     from scratchformer.text import bundled
@@ -112,19 +78,14 @@ def data(args: argparse.Namespace) -> None:
         print("\n".join(bundled.write_corpus(args.out, bundled.read_all())))
     elif args.name == "files":
         refuse(args, "mirror")
-        languages = {"languages": tuple(args.languages)} if args.languages else {}
-        prepare(args, named_files(args), preparation_options(args, languages))
+        options = preparation_options(args, {"languages": tuple(args.languages)} if args.languages else {})
+        prepare(args, named_files(args), options)
     else:
         refuse(args, *FILES)
         dataset = DATASETS[args.name]
-        options = preparation_options(
-            args,
-            {
-                "dataset": args.name,
-                "vocab_size": dataset.vocab_size,
-                "languages": (dataset.source_language, dataset.target_language),
-            },
-        )
+        languages = dataset.source_language, dataset.target_language
+        defaults: dict[str, Any] = {"dataset": args.name, "vocab_size": dataset.vocab_size, "languages": languages}
+        options = preparation_options(args, defaults)
         require_own_directory(args.out, options.languages)  # before gigabytes are downloaded
         prepare(args, fetch(dataset, args.out, args.mirror or "", tell), options)
 
@@ -133,7 +94,7 @@ def refuse(args: argparse.Namespace, *names: str) -> None:
     """Raises UserError if one of these options was given."""
     for name in names:
         if getattr(args, name) not in (None, []):
-            raise UserError(f"data {args.name}: takes no --{name.replace('_', '-')}")
+            raise UserError(f"data {args.name}: takes no {option(name)}")
 
 
 def named_files(args: argparse.Namespace) -> CorpusFiles:
@@ -143,12 +104,9 @@ def named_files(args: argparse.Namespace) -> CorpusFiles:
     def pair(source: Path | None, target: Path | None) -> ParallelFiles | None:
         return ParallelFiles(source, target) if source and target else None
 
-    counts = {
-        (len(args.source), len(args.target)),
-        (bool(args.val_source), bool(args.val_target)),
-        (bool(args.test_source), bool(args.test_target)),
-    }
-    if any(n_source != n_target for n_source, n_target in counts) or not args.source:
+    sides = [(args.val_source, args.val_target), (args.test_source, args.test_target)]
+    one_sided = len(args.source) != len(args.target) or any(bool(source) != bool(target) for source, target in sides)
+    if one_sided or not args.source:
         raise UserError(
             "source and target files come in pairs: give --source with --target, --val-source with "
             "--val-target, --test-source with --test-target"

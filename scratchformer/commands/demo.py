@@ -3,19 +3,19 @@
 import argparse
 from pathlib import Path
 
-from scratchformer.commands.options import Commands, add_command
+from scratchformer.commands.options import Commands, add_command, add_option
 
 
 def add(commands: Commands) -> None:
-    parser = add_command(
-        commands, "demo", demo, "train tiny, translate held-out sentences, score them", "demo --out runs/demo"
-    )
-    parser.add_argument(
-        "--out", type=Path, default=Path("runs/demo"), metavar="RUN", help="the run's directory (default: runs/demo)"
-    )
+    parser = add_command(commands, "demo", demo)
+    add_option(parser, "--out RUN", Path, "the run's directory (default: runs/demo)", Path("runs/demo"))
 
 
 def demo(args: argparse.Namespace) -> int:
+    """Train tiny, translate held-out sentences, score them.
+
+    scratchformer demo --out runs/demo
+    """
     from scratchformer.backends.cpu import keep_freed_memory
     from scratchformer.experiments.demo import run_demo
     from scratchformer.parallel import launcher

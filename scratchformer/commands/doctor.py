@@ -13,31 +13,23 @@ from scratchformer.errors import UserError
 
 
 def add(commands: Commands) -> None:
-    parser = add_command(
-        commands,
-        "doctor",
-        doctor,
-        "find out why a model does not learn: examine the code, a configuration, the text and the machine",
-        "doctor multi30k --data DIR --set training.warmup=100\n  scratchformer doctor runs/tiny --json",
-    )
-    parser.add_argument(
-        "preset",
-        nargs="?",
-        default="tiny",
-        metavar="PRESET|FILE.toml|RUN",
-        help="as for train, or a run's directory: then its weights and its log are examined, too",
-    )
+    parser = add_command(commands, "doctor", doctor)
+    preset = "as for train, or a run's directory: then its weights and its log are examined, too"
+    parser.add_argument("preset", nargs="?", default="tiny", metavar="PRESET|FILE.toml|RUN", help=preset)
     add_data(parser)
-    parser.add_argument(
-        "--code", action="store_true", help="examine only the code, not the configuration, the text and the machine"
-    )
-    parser.add_argument(
-        "--json", action="store_true", help="print one JSON object per probe, and one for the diagnosis"
-    )
+    only_code = "examine only the code, not the configuration, the text and the machine"
+    parser.add_argument("--code", action="store_true", help=only_code)
+    records = "print one JSON object per probe, and one for the diagnosis"
+    parser.add_argument("--json", action="store_true", help=records)
     add_settings(parser)
 
 
 def doctor(args: argparse.Namespace) -> int:
+    """Find out why a model does not learn: examine the code, a configuration, the text and the machine.
+
+    scratchformer doctor multi30k --data DIR --set training.warmup=100
+    scratchformer doctor runs/tiny --json
+    """
     from scratchformer.doctor.diagnosis import Diagnosis, as_record, as_text, examine
     from scratchformer.training.run import RunDirectory
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scratchformer import config as configs
-from scratchformer.commands.options import Commands, add_command, add_run, add_scores, add_search
+from scratchformer.commands.options import Commands, add_command, add_option, add_run, add_scores, add_search
 from scratchformer.commands.terminal import tell
 from scratchformer.commands.translate import load_translator, search_options
 from scratchformer.errors import UserError
@@ -20,47 +20,35 @@ if TYPE_CHECKING:
 
 
 def add(commands: Commands) -> None:
-    parser = add_command(
-        commands,
-        "evaluate",
-        evaluate,
-        "translate a test set and score it: sacreBLEU and chrF",
-        "evaluate runs/m30k --paper\n"
-        "  scratchformer evaluate runs/m30k --source test.en.gz --reference test.de.gz --json\n"
-        "  scratchformer evaluate runs/big --against runs/base",
-    )
+    parser = add_command(commands, "evaluate", evaluate)
     add_run(parser)
-    parser.add_argument(
-        "--source",
-        type=Path,
-        metavar="F",
-        help="text to translate, one sentence a line; with "
-        "--reference (default: the test split of the run's data directory)",
+    default = "the test split of the run's data directory"
+    add_option(
+        parser, "--source F", Path, f"text to translate, one sentence a line; with --reference (default: {default})"
     )
-    parser.add_argument("--reference", type=Path, metavar="F", help="its translation, line by line")
-    parser.add_argument("--output", type=Path, metavar="F", help="also write the translations to this file")
+    add_option(parser, "--reference F", Path, "its translation, line by line")
+    add_option(parser, "--output F", Path, "also write the translations to this file")
     add_scores(parser, "RUN", "compare with the translations of this run")
-    parser.add_argument("--against-checkpoint", metavar="C", help="as --checkpoint, of the other run")
+    add_option(parser, "--against-checkpoint C", str, "as --checkpoint, of the other run")
     add_search(parser)
 
 
 def add_score(commands: Commands) -> None:
-    parser = add_command(
-        commands,
-        "score",
-        score,
-        "score translations in a file: sacreBLEU and chrF",
-        "score translations.de --reference test.de --paper",
-    )
+    parser = add_command(commands, "score", score)
     parser.add_argument("hypotheses", type=Path, metavar="FILE", help="translations, plain text, one sentence a line")
-    parser.add_argument(
-        "--reference", type=Path, required=True, metavar="F", help="the reference translations, line by line"
-    )
+    reference = "the reference translations, line by line"
+    parser.add_argument("--reference", type=Path, required=True, metavar="F", help=reference)
     add_scores(parser, "FILE", "compare with the translations in this file")
-    parser.add_argument("--language", default="de", metavar="L", help="of the text, for --paper (default: de)")
+    add_option(parser, "--language L", str, "of the text, for --paper (default: de)", "de")
 
 
 def evaluate(args: argparse.Namespace) -> None:
+    """Translate a test set and score it: sacreBLEU and chrF.
+
+    scratchformer evaluate runs/m30k --paper
+    scratchformer evaluate runs/m30k --source test.en.gz --reference test.de.gz --json
+    scratchformer evaluate runs/big --against runs/base
+    """
     from scratchformer.experiments import evaluation
     from scratchformer.training.run import RunDirectory
 
@@ -78,10 +66,9 @@ def evaluate(args: argparse.Namespace) -> None:
         write(translations[0])
         translations += [system.translate(sources) for system in systems[1:]]
     language = data.target_language if args.paper else None
-    results = [
-        evaluation.Evaluation(system, files, evaluation.assess(lines, references, language))
-        for system, lines in zip(systems, translations)
-    ]
+    results = []
+    for system, lines in zip(systems, translations):
+        results.append(evaluation.Evaluation(system, files, evaluation.assess(lines, references, language)))
     for result in results:
         record_scores(result.system.run, result.as_record())
     comparisons = evaluation.compare(translations[0], translations[1], references) if args.against else []
@@ -110,6 +97,10 @@ def record_scores(run: RunDirectory, scores: dict[str, Any]) -> None:
 
 
 def score(args: argparse.Namespace) -> None:
+    """Score translations in a file: sacreBLEU and chrF.
+
+    scratchformer score translations.de --reference test.de --paper
+    """
     from scratchformer.experiments import evaluation
 
     files = [args.hypotheses, args.against] if args.against else [args.hypotheses]

@@ -8,32 +8,24 @@ from scratchformer.commands.terminal import tell
 
 
 def add(commands: Commands) -> None:
-    parser = add_command(
-        commands,
-        "export",
-        export,
-        "write a run's weights as a safetensors file that another library can load",
-        "export runs/tiny --to torch tiny.safetensors",
-    )
+    parser = add_command(commands, "export", export)
     add_run(parser)
-    parser.add_argument(
-        "--to",
-        choices=["torch"],
-        required=True,
-        help="torch: the state dict of nn.TransformerEncoder, nn.TransformerDecoder and the embeddings",
-    )
+    torch = "torch: the state dict of nn.TransformerEncoder, nn.TransformerDecoder and the embeddings"
+    parser.add_argument("--to", choices=["torch"], required=True, help=torch)
     parser.add_argument("file", type=Path, metavar="FILE")
 
 
 def add_import(commands: Commands) -> None:
-    parser = add_command(
-        commands, "import", import_, "make a run of an exported file", "import tiny.safetensors --out runs/imported"
-    )
+    parser = add_command(commands, "import", import_)
     parser.add_argument("file", type=Path, metavar="FILE")
     parser.add_argument("--out", type=Path, required=True, metavar="RUN", help="the directory of the new run")
 
 
 def export(args: argparse.Namespace) -> None:
+    """Write a run's weights as a safetensors file that another library can load.
+
+    scratchformer export runs/tiny --to torch tiny.safetensors
+    """
     from scratchformer.training.run import RunDirectory
     from scratchformer.training.torch_format import export_run, how_to_load
 
@@ -43,6 +35,10 @@ def export(args: argparse.Namespace) -> None:
 
 
 def import_(args: argparse.Namespace) -> None:
+    """Make a run of an exported file.
+
+    scratchformer import tiny.safetensors --out runs/imported
+    """
     from scratchformer.training.run import RunDirectory
     from scratchformer.training.torch_format import import_run
 

@@ -9,18 +9,16 @@ from scratchformer.commands.options import Commands, add_command
 
 
 def add(commands: Commands) -> None:
-    parser = add_command(
-        commands,
-        "gradcheck",
-        gradcheck,
-        "compare every hand-written gradient with finite differences",
-        "gradcheck SelfAttention LayerNorm",
-    )
+    parser = add_command(commands, "gradcheck", gradcheck)
     parser.add_argument("layers", nargs="*", metavar="LAYER", help="class names (default: all)")
     parser.add_argument("--json", action="store_true", help="print one JSON object per line")
 
 
 def gradcheck(args: argparse.Namespace) -> int:
+    """Compare every hand-written gradient with finite differences.
+
+    scratchformer gradcheck SelfAttention LayerNorm
+    """
     from scratchformer.nn import gradient_cases
 
     reports = gradient_cases.run(args.layers or None)

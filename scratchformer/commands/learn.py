@@ -13,49 +13,28 @@ LESSONS = Path(__file__).parents[2] / "lessons"
 
 
 def add(commands: Commands) -> None:
-    parser = add_command(
-        commands,
-        "learn",
-        learn,
-        "write the backward passes yourself, with a checker that says what is wrong",
-        "learn start\n  scratchformer learn check 01_linear_backward\n"
-        "  scratchformer learn hint 01_linear_backward 2",
-    )
+    parser = add_command(commands, "learn", learn)
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
 
     def action(name: str, summary: str) -> argparse.ArgumentParser:
         return actions.add_parser(name, help=summary, description=summary)
 
-    def add_directory(of: argparse.ArgumentParser) -> None:
-        of.add_argument(
-            "--dir",
-            type=Path,
-            metavar="DIR",
-            dest="exercises",
-            default=Path("exercises"),
-            help="the directory of the exercises (default: exercises)",
-        )
-
+    directory = Path("exercises")
     start = action("start", "write the exercises into a directory; existing files stay as they are")
-    start.add_argument(
-        "exercises",
-        nargs="?",
-        type=Path,
-        metavar="DIR",
-        default=Path("exercises"),
-        help="the directory (default: exercises)",
-    )
-    add_directory(action("list", "check all exercises, and list them with the result"))
+    where = "the directory (default: exercises)"
+    start.add_argument("exercises", nargs="?", type=Path, metavar="DIR", default=directory, help=where)
+    exercises = action("list", "check all exercises, and list them with the result")
     check = action("check", "check your answers; exit code 0 if all pass, 1 if not")
     check.add_argument("name", nargs="?", metavar="ID|NN|FILE", help="an exercise, a lesson's number (default: all)")
-    add_directory(check)
     hint = action("hint", "help in three steps: shapes, the rule in words, the formula")
     hint.add_argument("name", metavar="ID")
     hint.add_argument("number", nargs="?", type=int, choices=[1, 2, 3], default=1)
     action("solution", "the library's own code, and how it answers the exercise").add_argument("name", metavar="ID")
     reset = action("reset", "start an exercise again; your old answer is kept beside it")
     reset.add_argument("name", metavar="ID")
-    add_directory(reset)
+    where = "the directory of the exercises (default: exercises)"
+    for each in (exercises, check, reset):
+        each.add_argument("--dir", type=Path, metavar="DIR", dest="exercises", default=directory, help=where)
 
 
 def workbook() -> Any:
@@ -80,6 +59,12 @@ def check_file(path: str) -> int:
 
 
 def learn(args: argparse.Namespace) -> int:
+    """Write the backward passes yourself, with a checker that says what is wrong.
+
+    scratchformer learn start
+    scratchformer learn check 01_linear_backward
+    scratchformer learn hint 01_linear_backward 2
+    """
     book = workbook()
     if args.action == "start":
         book.say("\n".join(book.start(args.exercises)))

@@ -4,36 +4,27 @@ import argparse
 import json
 
 from scratchformer.commands.configuration import adapt_to_data, load_config, require_processes, with_options
-from scratchformer.commands.options import Commands, add_command, add_data, add_machine, add_settings
+from scratchformer.commands.options import Commands, add_command, add_data, add_machine, add_option, add_settings
 from scratchformer.commands.terminal import tell
 
 
 def add(commands: Commands) -> None:
-    parser = add_command(
-        commands,
-        "plan",
-        plan,
-        "estimate what a run will cost: FLOPs, memory, and hours from a few measured steps",
-        "plan base --device gpu --precision bf16\n  scratchformer plan multi30k --data DIR --json",
-    )
+    parser = add_command(commands, "plan", plan)
     parser.add_argument("preset", metavar="PRESET|FILE.toml")
     add_data(parser)
     add_machine(parser, "tf32")
-    parser.add_argument(
-        "--nproc",
-        type=int,
-        default=1,
-        metavar="N",
-        help="processes that would share a step; the share of one is measured",
-    )
-    parser.add_argument(
-        "--seconds", type=float, default=20, metavar="S", help="how long to measure training steps (default: about 20)"
-    )
+    add_option(parser, "--nproc N", int, "processes that would share a step; the share of one is measured", 1)
+    add_option(parser, "--seconds S", float, "how long to measure training steps (default: about 20)", 20)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     add_settings(parser)
 
 
 def plan(args: argparse.Namespace) -> int:
+    """Estimate what a run will cost: FLOPs, memory, and hours from a few measured steps.
+
+    scratchformer plan base --device gpu --precision bf16
+    scratchformer plan multi30k --data DIR --json
+    """
     from scratchformer.backends.cpu import keep_freed_memory
     from scratchformer.experiments import plan as planning
 

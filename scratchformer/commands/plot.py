@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scratchformer import config as configs
-from scratchformer.commands.options import Commands, add_command, add_run
-from scratchformer.config import Config
+from scratchformer.commands.options import Commands, add_command, add_option, add_run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -17,27 +16,26 @@ if TYPE_CHECKING:
 
 
 def add(commands: Commands) -> None:
-    parser = add_command(commands, "plot", plot, "draw a figure of a run", "plot runs/tiny loss --out loss.svg")
+    parser = add_command(commands, "plot", plot)
     add_run(parser)
     parser.add_argument("figure", choices=["attention", "positions", "schedule", "loss"])
-    parser.add_argument(
-        "--sentence",
-        default="The animal did not cross the street because it was too tired.",
-        help="for attention: the sentence to translate",
-    )
-    parser.add_argument("--out", type=Path, metavar="FILE", help="PNG or SVG (default: RUN/figures/FIGURE.png)")
+    sentence = "The animal did not cross the street because it was too tired."
+    parser.add_argument("--sentence", default=sentence, help="for attention: the sentence to translate")
+    add_option(parser, "--out FILE", Path, "PNG or SVG (default: RUN/figures/FIGURE.png)")
 
 
 def plot(args: argparse.Namespace) -> None:
+    """Draw a figure of a run.
+
+    scratchformer plot runs/tiny loss --out loss.svg
+    """
     from scratchformer.experiments import figures
     from scratchformer.training.run import RunDirectory, load_run
 
     run = RunDirectory(args.path)
     run.require()
-    if args.figure == "loss":
-        figure = loss_figure(run)
-    elif args.figure == "schedule":
-        figure = schedule_figure(run, configs.load(run.config_file))
+    if args.figure in ("loss", "schedule"):
+        figure = training_figure(args.figure, run)
     elif args.figure == "positions":
         figure = figures.positions_figure(load_run(args.path, args.checkpoint).model)
     else:
@@ -45,25 +43,22 @@ def plot(args: argparse.Namespace) -> None:
     print(figures.save(figure, args.out or run.figures / f"{args.figure}.png"))
 
 
-def draw_training(run: RunDirectory, config: Config) -> None:
+def draw_training(run: RunDirectory) -> None:
     """Save the loss and learning-rate figures of a run that has taken at least one step."""
     from scratchformer.experiments import figures
 
     if run.read_log("step"):
-        figures.save(loss_figure(run), run.figures / "loss.png")
-        figures.save(schedule_figure(run, config), run.figures / "schedule.png")
+        for name in ("loss", "schedule"):
+            figures.save(training_figure(name, run), run.figures / f"{name}.png")
 
 
-def loss_figure(run: RunDirectory) -> Figure:
+def training_figure(name: str, run: RunDirectory) -> Figure:
+    """Draw the loss or the learning rate ("schedule") of the steps in the run's log."""
     from scratchformer.experiments import figures
 
-    return figures.loss_figure(run.read_log("step"), run.read_log("validation"), run.read_log("bleu"))
-
-
-def schedule_figure(run: RunDirectory, config: Config) -> Figure:
-    from scratchformer.experiments import figures
-
+    steps = run.read_log("step")
+    if name == "loss":
+        return figures.loss_figure(steps, run.read_log("validation"), run.read_log("bleu"))
+    config = configs.load(run.config_file)
     settings = config.training
-    return figures.schedule_figure(
-        config.model.d_model, settings.warmup, settings.lr_factor, settings.steps, run.read_log("step")
-    )
+    return figures.schedule_figure(config.model.d_model, settings.warmup, settings.lr_factor, settings.steps, steps)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from scratchformer import config as configs
 from scratchformer.commands.configuration import adapt_to_data, load_config, require_processes, with_options
-from scratchformer.commands.options import Commands, add_command, add_data, add_machine, add_settings
+from scratchformer.commands.options import Commands, add_command, add_data, add_machine, add_option, add_settings
 from scratchformer.commands.terminal import SilencedWhenUnread, tell
 from scratchformer.config import Config
 from scratchformer.errors import UserError
@@ -22,46 +22,32 @@ if TYPE_CHECKING:
 
 
 def add(commands: Commands) -> None:
-    parser = add_command(
-        commands,
-        "train",
-        train,
-        "train a model, or resume a run",
-        "train multi30k --data DIR --out runs/m30k --set P_drop=0.2 --set training.steps=5000\n"
-        "  scratchformer train --resume runs/m30k --minutes 30",
-    )
-    parser.add_argument(
-        "preset",
-        nargs="?",
-        metavar="PRESET|FILE.toml",
-        help=f"{', '.join(configs.PRESETS)}, a row of Table 3 ({', '.join(configs.TABLE3)}), "
-        "or a TOML file (default: tiny)",
-    )
+    parser = add_command(commands, "train", train)
+    row = f"a row of Table 3 ({', '.join(configs.TABLE3)})"
+    preset = f"{', '.join(configs.PRESETS)}, {row}, or a TOML file (default: tiny)"
+    parser.add_argument("preset", nargs="?", metavar="PRESET|FILE.toml", help=preset)
     add_data(parser)
-    parser.add_argument("--out", type=Path, metavar="RUN", help="the run's directory (default: runs/PRESET)")
-    parser.add_argument("--resume", type=Path, metavar="RUN", help="resume the run in this directory")
-    parser.add_argument("--seed", type=int, metavar="N", help="of weights, batches and dropout (default: 0)")
-    parser.add_argument("--minutes", type=float, metavar="M", help="stop after this much wall time")
+    add_option(parser, "--out RUN", Path, "the run's directory (default: runs/PRESET)")
+    add_option(parser, "--resume RUN", Path, "resume the run in this directory")
+    add_option(parser, "--seed N", int, "of weights, batches and dropout (default: 0)")
+    add_option(parser, "--minutes M", float, "stop after this much wall time")
     add_machine(parser, "tf32", resumed="; with --resume as before")
-    parser.add_argument(
-        "--nproc",
-        type=int,
-        default=1,
-        metavar="N",
-        help="train with N processes on this machine, each with its own GPU or its share of the cores",
+    share = "each with its own GPU or its share of the cores"
+    add_option(parser, "--nproc N", int, f"train with N processes on this machine, {share}", 1)
+    timeout = (
+        "end the job when one of its processes shows no sign of life for S seconds; S must be more than it takes "
+        "to read the text, to train the tokenizer, to validate or to save (default: 1800; 0: never)"
     )
-    parser.add_argument(
-        "--timeout",
-        type=float,
-        default=1800,
-        metavar="S",
-        help="end the job when one of its processes shows no sign of life for S seconds; S must be more than it takes "
-        "to read the text, to train the tokenizer, to validate or to save (default: 1800; 0: never)",
-    )
+    add_option(parser, "--timeout S", float, timeout, 1800)
     add_settings(parser)
 
 
 def train(args: argparse.Namespace) -> int:
+    """Train a model, or resume a run.
+
+    scratchformer train multi30k --data DIR --out runs/m30k --set P_drop=0.2 --set training.steps=5000
+    scratchformer train --resume runs/m30k --minutes 30
+    """
     from scratchformer.parallel import launcher
 
     if not (args.timeout == 0 or args.timeout >= 1):
@@ -98,10 +84,8 @@ def require_text(preset: str, config: Config) -> None:
     if not config.data.names_text:
         for corpus in configs.PUBLIC_CORPORA:
             if preset.startswith(corpus):
-                raise UserError(
-                    f"{preset}: from which text? `scratchformer data {corpus} --out DIR` prepares its own; "
-                    "then give --data DIR"
-                )
+                own = f"`scratchformer data {corpus} --out DIR` prepares its own"
+                raise UserError(f"{preset}: from which text? {own}; then give --data DIR")
 
 
 def train_as_ranks(args: argparse.Namespace, run: RunDirectory, config: Config) -> int:
@@ -147,7 +131,7 @@ def train_as_one(args: argparse.Namespace, run: RunDirectory, config: Config, ra
     if ranks.rank == 0:
         from scratchformer.commands.plot import draw_training  # Matplotlib is only for rank 0
 
-        draw_training(run, config)
+        draw_training(run)
     say(
         f"{run.path}: {reason}; step {trainer.progress.step}, {trainer.progress.target_tokens} target tokens. "
         f"Figures are in {run.figures}; {how_to_resume(args, run)}"

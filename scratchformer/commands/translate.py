@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scratchformer import config as configs
-from scratchformer.commands.options import Commands, add_command, add_run, add_search
-from scratchformer.config import Config
+from scratchformer.commands.options import Commands, add_command, add_option, add_run, add_search
+from scratchformer.config import TrainingConfig
 from scratchformer.errors import UserError
 
 if TYPE_CHECKING:
@@ -18,28 +19,20 @@ if TYPE_CHECKING:
 
 
 def add(commands: Commands) -> None:
-    parser = add_command(
-        commands,
-        "translate",
-        translate,
-        "translate files, or standard input, to standard output",
-        "translate runs/tiny --beam 4 sentences.en > sentences.de",
-    )
+    parser = add_command(commands, "translate", translate)
     add_run(parser)
-    parser.add_argument(
-        "files", nargs="*", type=Path, metavar="FILE", help="text to translate (default: standard input)"
-    )
-    parser.add_argument(
-        "--nbest",
-        type=int,
-        default=1,
-        metavar="N",
-        help="print the N best translations of each line, as line number, score and text, tab-separated",
-    )
+    text = "text to translate (default: standard input)"
+    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help=text)
+    nbest = "print the N best translations of each line, as line number, score and text, tab-separated"
+    add_option(parser, "--nbest N", int, nbest, 1)
     add_search(parser)
 
 
 def translate(args: argparse.Namespace) -> None:
+    """Translate files, or standard input, to standard output.
+
+    scratchformer translate runs/tiny --beam 4 sentences.en > sentences.de
+    """
     translator = load_translator(args, args.path, args.checkpoint)
     options = search_options(args, args.path)
     if not 1 <= args.nbest <= options["beam"]:
@@ -47,10 +40,8 @@ def translate(args: argparse.Namespace) -> None:
     lines, interactive = input_lines(args.files), is_interactive(args.files)
     for number, best in enumerate(translator.stream(lines, **options, nbest=args.nbest, interactive=interactive), 1):
         for translation in best:
-            print(
-                f"{number}\t{translation.score:.4f}\t{translation.text}" if args.nbest > 1 else translation.text,
-                flush=interactive,
-            )
+            place = f"{number}\t{translation.score:.4f}\t" if args.nbest > 1 else ""
+            print(place + translation.text, flush=interactive)
 
 
 def is_interactive(files: list[Path]) -> bool:
@@ -77,8 +68,8 @@ def input_lines(files: list[Path]) -> Iterator[str]:
 def search_options(args: argparse.Namespace, path: Path) -> dict[str, Any]:
     """Beam and alpha, from the options or else from the run's configuration."""
     decoding = configs.load(path / "config.toml").decoding
-    changes = {f"decoding.{name}": getattr(args, name) for name in ("beam", "alpha") if getattr(args, name) is not None}
-    decoding = configs.with_settings(Config(decoding=decoding), changes).decoding
+    given = {name: getattr(args, name) for name in ("beam", "alpha") if getattr(args, name) is not None}
+    decoding = replace(decoding, **given)
     return {"beam": decoding.beam, "alpha": decoding.alpha}
 
 
@@ -92,9 +83,7 @@ def load_translator(args: argparse.Namespace, path: Path, checkpoint: str | Path
     if args.threads is not None and args.threads < 0:
         raise UserError(f"--threads {args.threads} must be at least 0")
     keep_freed_memory()
-    machine = configs.with_settings(
-        Config(),
-        {"training.device": "cpu" if args.device is None else args.device, "training.precision": args.precision or ""},
-    ).training
+    name = "cpu" if args.device is None else args.device
+    machine = TrainingConfig(device=name, precision=args.precision or "")
     device = open_device(machine.device, machine.precision or "fp32")
     return load_run(path, checkpoint, threads=args.threads or available_cores(), device=device)
