@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import replace
+from functools import partial
 from typing import Any, Callable, Iterator, NamedTuple
 
 import numpy as np
@@ -33,7 +34,7 @@ from scratchformer.nn.layers import (
 from scratchformer.nn.loss import Smoothing, cross_entropy, loss_backward
 from scratchformer.nn.ops import PAD, Ops, using
 from scratchformer.nn.optim import Adam
-from scratchformer.nn.parameter import Array, Layer
+from scratchformer.nn.parameter import Array, Layer, Parameter
 from scratchformer.nn.residual import PostNorm, PreNorm
 from scratchformer.nn.transformer import Decoder, DecoderLayer, Encoder, EncoderLayer, Transformer
 
@@ -163,6 +164,15 @@ def padded_ids(random: np.random.Generator, longest: int) -> np.ndarray:
     return ids
 
 
+def one_word(random: np.random.Generator) -> np.ndarray:
+    """(1, 1) int"""
+    return random.integers(1, V, (1, 1))
+
+
+def word_vectors(random: np.random.Generator) -> Parameter:
+    return Embedding.new_weight(V, D, random, FLOAT64)
+
+
 def tied_logits(random: np.random.Generator) -> np.ndarray:
     """(B, T, V) of a few values only, so that the largest logit and the target's logit have equals; one row is flat."""
     logits = np.round(random.standard_normal((B, T, V)))
@@ -175,6 +185,10 @@ def small(dropout: float, **changes: Any) -> ModelConfig:
     return replace(SMALL, P_drop=dropout, attention_dropout=dropout, relu_dropout=dropout, **changes)
 
 
+def learned_positions(random: np.random.Generator, dropout: float) -> LearnedPositions:
+    return LearnedPositions(S, D, random, FLOAT64, dropout)
+
+
 def self_attention(random: np.random.Generator, dropout: float, h: int = H, bias: bool = True) -> SelfAttention:
     return SelfAttention(D, h, random, FLOAT64, D_K, D_V, bias, dropout)
 
@@ -183,40 +197,36 @@ def cross_attention(random: np.random.Generator, dropout: float, h: int = H, bia
     return CrossAttention(D, h, random, FLOAT64, D_K, D_V, bias, dropout)
 
 
-def around_feed_forward(kind: type[PostNorm] | type[PreNorm]) -> Build:
+def on(layer: Callable[[np.random.Generator, float], Layer], *inputs: Any) -> Build:
+    """The layer that this builds, on random inputs of these shapes. What is not a shape is passed on as it is."""
     return lambda random, dropout: (
-        kind(FeedForward(D, F, random, FLOAT64, dropout), small(dropout), FLOAT64),
-        random.normal(size=(B, T, D)),
+        layer(random, dropout),
+        *(random.normal(size=value) if type(value) is tuple else value for value in inputs),
     )
+
+
+def dot_product_attention(b: int, t: int, s: int, h: int, mask: Mask) -> Build:
+    return on(lambda r, P: ScaledDotProductAttention(P), (b, t, h, D_K), (b, s, h, D_K), (b, s, h, D_V), mask)
+
+
+def around_feed_forward(kind: type[PostNorm] | type[PreNorm]) -> Build:
+    return on(lambda r, P: kind(FeedForward(D, F, r, FLOAT64, P), small(P), FLOAT64), (B, T, D))
 
 
 def around_cross_attention(kind: type[PostNorm] | type[PreNorm]) -> Build:
-    return lambda random, dropout: (
-        kind(cross_attention(random, dropout), small(dropout), FLOAT64),
-        random.normal(size=(B, T, D)),
-        random.normal(size=(B, S, D)),
-        Mask(lengths(S)),
-    )
+    inputs = (B, T, D), (B, S, D), Mask(lengths(S))
+    return on(lambda r, P: kind(cross_attention(r, P), small(P), FLOAT64), *inputs)
 
 
 def encoder(kind: type[EncoderLayer] | type[Encoder], **changes: Any) -> Build:
     """An EncoderLayer or Encoder on a padded batch."""
-    return lambda random, dropout: (
-        kind(small(dropout, **changes), random, FLOAT64),
-        random.normal(size=(B, S, D)),
-        Mask(lengths(S)),
-    )
+    return on(lambda r, P: kind(small(P, **changes), r, FLOAT64), (B, S, D), Mask(lengths(S)))
 
 
 def decoder(kind: type[DecoderLayer] | type[Decoder], **changes: Any) -> Build:
     """A DecoderLayer or Decoder on a padded batch."""
-    return lambda random, dropout: (
-        kind(small(dropout, **changes), random, FLOAT64),
-        random.normal(size=(B, T, D)),
-        random.normal(size=(B, S, D)),
-        Mask(lengths(T), causal=True),
-        Mask(lengths(S)),
-    )
+    inputs = (B, T, D), (B, S, D), Mask(lengths(T), causal=True), Mask(lengths(S))
+    return on(lambda r, P: kind(small(P, **changes), r, FLOAT64), *inputs)
 
 
 def transformer(**changes: Any) -> Build:
@@ -250,110 +260,45 @@ def transformer_loss(adam_steps: int = 0, spread: Smoothing = "others", **change
 # The table ------------------------------------------------------------------------------------------------------------
 
 TABLE: list[tuple[type[Layer], str, Build]] = [
-    (Linear, "a batch of sequences", lambda r, _: (Linear(D, F, r, FLOAT64), r.normal(size=(B, T, D)))),
-    (Linear, "square, no bias", lambda r, _: (Linear(D, D, r, FLOAT64, bias=False), r.normal(size=(B, D)))),
-    (Linear, "B = T = 1", lambda r, _: (Linear(D, F, r, FLOAT64), r.normal(size=(1, 1, D)))),
+    (Linear, "a batch of sequences", on(lambda r, P: Linear(D, F, r, FLOAT64), (B, T, D))),
+    (Linear, "square, no bias", on(lambda r, P: Linear(D, D, r, FLOAT64, bias=False), (B, D))),
+    (Linear, "B = T = 1", on(lambda r, P: Linear(D, F, r, FLOAT64), (1, 1, D))),
+    (Embedding, "repeated words and padding", lambda r, P: (Embedding(word_vectors(r)), padded_ids(r, T))),
+    (Embedding, "B = T = 1", lambda r, P: (Embedding(word_vectors(r)), one_word(r))),
+    (Unembedding, "a batch of sequences", on(lambda r, P: Unembedding(word_vectors(r)), (B, T, D))),
+    (PositionalEncoding, "from the start", on(lambda r, P: PositionalEncoding(P), (B, T, D))),
+    (PositionalEncoding, "one later position, B = 1", on(lambda r, P: PositionalEncoding(P), (1, 1, D), 3)),
+    (LearnedPositions, "from the start", on(learned_positions, (B, T, D))),
+    (LearnedPositions, "the last position, B = 1", on(learned_positions, (1, 1, D), S - 1)),
+    (LayerNorm, "far from mean 0", lambda r, P: (LayerNorm(D, FLOAT64), 5 + r.normal(size=(B, T, D)))),
+    (LayerNorm, "eps as large as the variance", on(lambda r, P: LayerNorm(D, FLOAT64, eps=1.0), (B, D))),
+    (LayerNorm, "B = T = 1", on(lambda r, P: LayerNorm(D, FLOAT64), (1, 1, D))),
+    (AddNorm, "a batch of sequences", on(lambda r, P: AddNorm(D, FLOAT64, P_drop=P), (B, T, D), (B, T, D))),
+    (AddNorm, "B = T = 1", on(lambda r, P: AddNorm(D, FLOAT64, P_drop=P), (1, 1, D), (1, 1, D))),
+    (FeedForward, "a batch of sequences", on(lambda r, P: FeedForward(D, F, r, FLOAT64, P), (B, T, D))),
+    (FeedForward, "B = T = 1", on(lambda r, P: FeedForward(D, F, r, FLOAT64, P), (1, 1, D))),
+    (ScaledDotProductAttention, "all see all, T != S", dot_product_attention(B, T, S, H, Mask())),
+    (ScaledDotProductAttention, "ragged padding", dot_product_attention(B, T, S, H, Mask(lengths(S)))),
+    (ScaledDotProductAttention, "causal", dot_product_attention(B, T, T, H, Mask(causal=True))),
     (
-        Embedding,
-        "repeated words and padding",
-        lambda r, _: (Embedding(Embedding.new_weight(V, D, r, FLOAT64)), padded_ids(r, T)),
-    ),
-    (
-        Embedding,
-        "B = T = 1",
-        lambda r, _: (Embedding(Embedding.new_weight(V, D, r, FLOAT64)), r.integers(1, V, (1, 1))),
-    ),
-    (
-        Unembedding,
-        "a batch of sequences",
-        lambda r, _: (Unembedding(Embedding.new_weight(V, D, r, FLOAT64)), r.normal(size=(B, T, D))),
-    ),
-    (PositionalEncoding, "from the start", lambda r, P: (PositionalEncoding(P), r.normal(size=(B, T, D)))),
-    (
-        PositionalEncoding,
-        "one later position, B = 1",
-        lambda r, P: (PositionalEncoding(P), r.normal(size=(1, 1, D)), 3),
-    ),
-    (
-        LearnedPositions,
-        "from the start",
-        lambda r, P: (LearnedPositions(S, D, r, FLOAT64, P), r.normal(size=(B, T, D))),
-    ),
-    (
-        LearnedPositions,
-        "the last position, B = 1",
-        lambda r, P: (LearnedPositions(S, D, r, FLOAT64, P), r.normal(size=(1, 1, D)), S - 1),
-    ),
-    (LayerNorm, "far from mean 0", lambda r, _: (LayerNorm(D, FLOAT64), 5 + r.normal(size=(B, T, D)))),
-    (LayerNorm, "eps as large as the variance", lambda r, _: (LayerNorm(D, FLOAT64, eps=1.0), r.normal(size=(B, D)))),
-    (LayerNorm, "B = T = 1", lambda r, _: (LayerNorm(D, FLOAT64), r.normal(size=(1, 1, D)))),
-    (
-        AddNorm,
-        "a batch of sequences",
-        lambda r, P: (AddNorm(D, FLOAT64, P_drop=P), r.normal(size=(B, T, D)), r.normal(size=(B, T, D))),
-    ),
-    (
-        AddNorm,
-        "B = T = 1",
-        lambda r, P: (AddNorm(D, FLOAT64, P_drop=P), r.normal(size=(1, 1, D)), r.normal(size=(1, 1, D))),
-    ),
-    (FeedForward, "a batch of sequences", lambda r, P: (FeedForward(D, F, r, FLOAT64, P), r.normal(size=(B, T, D)))),
-    (FeedForward, "B = T = 1", lambda r, P: (FeedForward(D, F, r, FLOAT64, P), r.normal(size=(1, 1, D)))),
-    *(
-        (
-            ScaledDotProductAttention,
-            description,
-            lambda r, P, t=t, s=s, mask=mask: (
-                ScaledDotProductAttention(P),
-                r.normal(size=(B, t, H, D_K)),
-                r.normal(size=(B, s, H, D_K)),
-                r.normal(size=(B, s, H, D_V)),
-                mask,
-            ),
-        )
-        for description, t, s, mask in [
-            ("all see all, T != S", T, S, Mask()),
-            ("ragged padding", T, S, Mask(lengths(S))),
-            ("causal", T, T, Mask(causal=True)),
-            ("causal, the last queries of more keys", T, S, Mask(causal=True)),
-            ("causal and ragged padding", T, T, Mask(lengths(T), causal=True)),
-            ("T = 1", 1, S, Mask(lengths(S))),
-        ]
+        ScaledDotProductAttention,
+        "causal, the last queries of more keys",
+        dot_product_attention(B, T, S, H, Mask(causal=True)),
     ),
     (
         ScaledDotProductAttention,
-        "B = H = 1",
-        lambda r, P: (
-            ScaledDotProductAttention(P),
-            r.normal(size=(1, T, 1, D_K)),
-            r.normal(size=(1, S, 1, D_K)),
-            r.normal(size=(1, S, 1, D_V)),
-            Mask(),
-        ),
-    ),
-    (SelfAttention, "ragged padding", lambda r, P: (self_attention(r, P), r.normal(size=(B, S, D)), Mask(lengths(S)))),
-    (
-        SelfAttention,
         "causal and ragged padding",
-        lambda r, P: (self_attention(r, P), r.normal(size=(B, T, D)), Mask(lengths(T), causal=True)),
+        dot_product_attention(B, T, T, H, Mask(lengths(T), causal=True)),
     ),
-    (SelfAttention, "no bias", lambda r, P: (self_attention(r, P, bias=False), r.normal(size=(B, T, D)))),
-    (SelfAttention, "B = T = H = 1", lambda r, P: (self_attention(r, P, h=1), r.normal(size=(1, 1, D)))),
-    (
-        CrossAttention,
-        "ragged padding, T != S",
-        lambda r, P: (cross_attention(r, P), r.normal(size=(B, T, D)), r.normal(size=(B, S, D)), Mask(lengths(S))),
-    ),
-    (
-        CrossAttention,
-        "no bias, T = 1",
-        lambda r, P: (cross_attention(r, P, bias=False), r.normal(size=(B, 1, D)), r.normal(size=(B, S, D))),
-    ),
-    (
-        CrossAttention,
-        "B = H = 1",
-        lambda r, P: (cross_attention(r, P, h=1), r.normal(size=(1, T, D)), r.normal(size=(1, S, D))),
-    ),
+    (ScaledDotProductAttention, "T = 1", dot_product_attention(B, 1, S, H, Mask(lengths(S)))),
+    (ScaledDotProductAttention, "B = H = 1", dot_product_attention(1, T, S, 1, Mask())),
+    (SelfAttention, "ragged padding", on(self_attention, (B, S, D), Mask(lengths(S)))),
+    (SelfAttention, "causal and ragged padding", on(self_attention, (B, T, D), Mask(lengths(T), causal=True))),
+    (SelfAttention, "no bias", on(partial(self_attention, bias=False), (B, T, D))),
+    (SelfAttention, "B = T = H = 1", on(partial(self_attention, h=1), (1, 1, D))),
+    (CrossAttention, "ragged padding, T != S", on(cross_attention, (B, T, D), (B, S, D), Mask(lengths(S)))),
+    (CrossAttention, "no bias, T = 1", on(partial(cross_attention, bias=False), (B, 1, D), (B, S, D))),
+    (CrossAttention, "B = H = 1", on(partial(cross_attention, h=1), (1, T, D), (1, S, D))),
     (PostNorm, "around feed-forward", around_feed_forward(PostNorm)),
     (PostNorm, "around cross-attention", around_cross_attention(PostNorm)),
     (PreNorm, "around feed-forward", around_feed_forward(PreNorm)),
@@ -376,11 +321,7 @@ TABLE: list[tuple[type[Layer], str, Build]] = [
     (
         Transformer,
         "B = T = S = N = H = 1",
-        lambda r, P: (
-            Transformer(small(P, N=1, h=1), dtype=FLOAT64),
-            r.integers(1, V, (1, 1)),
-            r.integers(1, V, (1, 1)),
-        ),
+        lambda r, P: (Transformer(small(P, N=1, h=1), dtype=FLOAT64), one_word(r), one_word(r)),
     ),
     (CrossEntropy, "no smoothing", cross_entropy_of(0.0, "others")),
     (CrossEntropy, "smoothing spread over the others", cross_entropy_of(0.1, "others")),
