@@ -506,7 +506,7 @@ for name in ("Multi30k", *COUNT):
 # - Beam 1 of this library is greedy search by definition, and stops at the first `</s>` that is best; `beam_by_hand`
 #   with $K = 1$ may go on with the second best piece. At the greatest length the library adds what is unfinished
 #   behind what is finished; ours drops it.
-# - In the library: `beam_search`, `length_penalty` and `likeliest` in
+# - In the library: `beam_search`, `length_penalty` and `best_continuations` in
 #   [decoding/search.py](../scratchformer/decoding/search.py), which does many sentences at once; `start`, `step` and
 #   `select` in [nn/transformer.py](../scratchformer/nn/transformer.py); brute force and equalities in
 #   [tests/decoding/test_search.py](../tests/decoding/test_search.py). The recorded rows come from

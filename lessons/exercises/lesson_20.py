@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from exercises.exercise import Break, Build, Result, Values
-from scratchformer.decoding.search import beam_search, greedy_search, length_penalty, likeliest, search
+from scratchformer.decoding.search import beam_search, best_continuations, greedy_search, length_penalty, search
 from scratchformer.text.tokenizer import BOS, EOS, PAD
 
 # 20_beam_step ---------------------------------------------------------------------------------------------------------
 
 
 def beam_step(alive, log_p, n):
-    totals, parents, tokens = likeliest(log_p[None].copy(), alive[None], n)
+    totals, parents, tokens = best_continuations(log_p[None].copy(), alive[None], n)
     return totals[0], parents[0], tokens[0]
 
 
@@ -93,7 +93,7 @@ BEAM_STEP = Build(
         "probabilities are returned; the next step needs their logarithms":
             lambda truth: np.stack([np.exp(truth[0]), *truth[1:]])}),
     solution=beam_step,
-    library=(likeliest,),
+    library=(best_continuations,),
     hints=(
         "alive (W,), log_p (W, V). alive[:, None] + log_p is (W, V). Three arrays of n numbers are returned.",
         "The log probability of a longer beginning is that of the shorter one plus that of the piece. Compare all W V "

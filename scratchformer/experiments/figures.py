@@ -18,7 +18,7 @@ from matplotlib.figure import Figure, SubFigure
 from matplotlib.image import AxesImage
 from matplotlib.ticker import StrMethodFormatter
 
-from scratchformer.decoding.search import greatest_lengths, search
+from scratchformer.decoding.search import max_lengths, search
 from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError
 from scratchformer.files import whole_file
@@ -310,7 +310,7 @@ def attention_of_translation(translator: Translator, sentence: str, beam: int, a
     model, tokenizer = translator.model, translator.tokenizer
     source_ids = encode_sequences(tokenizer.encode, [sentence]).padded(np.array([0]))  # (1, S)
     [[best]] = search(model, source_ids, beam, alpha, translator.extra_length)
-    longest = greatest_lengths(model, source_ids, translator.extra_length)[0]
+    longest = max_lengths(model, source_ids, translator.extra_length)[0]
     written = [*best.ids, EOS][:longest]  # cut off, it has no end symbol
     _, cache = model.forward(source_ids, np.array([[BOS, *written[:-1]]]))
     of_decoder = attention_weights(cache)[model.config.N :]  # self, cross, self, cross, ...

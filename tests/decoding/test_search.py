@@ -12,10 +12,10 @@ from scratchformer.decoding.incremental import begin_decoding, decoding_step
 from scratchformer.decoding.search import (
     TABLE_HEIGHT,
     beam_search,
+    best_continuations,
     greedy_search,
     length_penalty,
-    likeliest,
-    remaining,
+    rows_to_keep,
     search,
 )
 from scratchformer.nn.ops import Ops
@@ -121,7 +121,7 @@ def test_keys_and_values_outgrow_the_room_they_began_with():
             np.testing.assert_allclose(rows, model.forward(source, hypotheses)[0][:, -1], rtol=1e-9)
         W, stays = written.shape[1], np.ones(len(sentences), bool)
         stays[1] = t not in (3, 33, 65)
-        kept = remaining(stays)
+        kept = rows_to_keep(stays)
         parents = random.integers(0, W, (len(kept), 2))
         state = state.select(kept, (kept[:, None] * W + parents).reshape(-1))
         tokens = random.choice(WORDS, (len(kept), 2, 1))
@@ -292,7 +292,7 @@ def test_the_likeliest_are_those_of_a_sort(V, W, n, ties):
     totals[:, :, [PAD, BOS]] = -np.inf
     n_found = min(n, W * V)
 
-    best, parents, tokens = likeliest(logits.copy(), alive, n)
+    best, parents, tokens = best_continuations(logits.copy(), alive, n)
     assert best.shape == parents.shape == tokens.shape == (B, n_found)
     np.testing.assert_allclose(best, -np.sort(-totals.reshape(B, -1))[:, :n_found], rtol=1e-12)
     np.testing.assert_allclose(totals[np.arange(B)[:, None], parents, tokens], best, rtol=1e-12)
@@ -302,6 +302,6 @@ def test_the_likeliest_are_those_of_a_sort(V, W, n, ties):
 @pytest.mark.parametrize("stays", ["", "x", ".", "x.x", "..xx", "xx..", ".x.x.x", "xxxx", "x..xx.xx"])
 def test_what_remains_moves_little(stays):
     stays = np.array([mark == "x" for mark in stays], bool)
-    index = remaining(stays)
+    index = rows_to_keep(stays)
     assert sorted(index) == np.flatnonzero(stays).tolist()
     assert [index[row] for row in range(len(index)) if stays[row]] == [row for row in range(len(index)) if stays[row]]

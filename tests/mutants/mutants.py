@@ -1359,13 +1359,7 @@ model, loss_sum = self.replicas[replica], 0.0
         "The beam chooses new parents, but the cached keys and values stay with the old ones.",
         "",
         f"{IN_SEARCH}cached_scores_are_those_of_the_full_decoder[5-post-sinusoidal-all0]",
-        [
-            Patch(
-                SEARCH,
-                "(going_on[:, None] * W + parents[going_on])",
-                "(going_on[:, None] * W + np.arange(alive.shape[1]) % W)",
-            )
-        ],
+        [Patch(SEARCH, "(kept[:, None] * W + parents[kept])", "(kept[:, None] * W + np.arange(alive.shape[1]) % W)")],
     ),
     Mutant(
         "score-without-penalty",
@@ -1398,7 +1392,7 @@ model, loss_sum = self.replicas[replica], 0.0
         "",
         f"{IN_SEARCH}a_small_beam_is_that_of_the_textbook[2-1-post-sinusoidal-all0]",
         [
-            Patch(SEARCH, "likeliest(logits, alive, 2 * beam)", "likeliest(logits, alive, beam)"),
+            Patch(SEARCH, "best_continuations(logits, alive, 2 * beam)", "best_continuations(logits, alive, beam)"),
             Patch(SEARCH, "min(beam, best.shape[1] - W)", "beam"),
             Patch(
                 SEARCH,
@@ -1419,7 +1413,7 @@ model, loss_sum = self.replicas[replica], 0.0
         [
             Patch(
                 SEARCH,
-                "length_penalty(longest[going], alpha)\n        at_end",
+                "length_penalty(longest[active], alpha)\n        at_end",
                 "length_penalty(state.position, alpha)\n        at_end",
             )
         ],
@@ -1431,8 +1425,8 @@ model, loss_sum = self.replicas[replica], 0.0
         "",
         f"{IN_SEARCH}nbest_is_sorted_and_without_doubles[post-sinusoidal-all0]",
         [
-            Patch(SEARCH, "ids = np.full((len(going), 1, 1), BOS)", "ids = np.full((len(going), beam, 1), BOS)"),
-            Patch(SEARCH, "alive = np.zeros((len(going), 1))", "alive = np.zeros((len(going), beam))"),
+            Patch(SEARCH, "ids = np.full((len(active), 1, 1), BOS)", "ids = np.full((len(active), beam, 1), BOS)"),
+            Patch(SEARCH, "alive = np.zeros((len(active), 1))", "alive = np.zeros((len(active), beam))"),
         ],
     ),
     Mutant(
