@@ -6,7 +6,7 @@ of a whole model without ever keeping all logits, which would be by far the larg
 
 from __future__ import annotations
 
-from typing import Iterator, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -86,31 +86,12 @@ def loss_backward(
 
     -> loss_sum in nats, n_tokens; adds into Parameter.grad
     """
-    loss_sum, n_tokens, backward = loss_backward_steps(
-        model, source_ids, target_in_ids, target_out_ids, smoothing, rng, spread
-    )
-    for _ in backward:
-        pass
-    return loss_sum, n_tokens
-
-
-def loss_backward_steps(
-    model: Transformer,
-    source_ids: Array,
-    target_in_ids: Array,
-    target_out_ids: Array,
-    smoothing: float = 0.0,
-    rng: DropoutKey | None = None,
-    spread: Smoothing = "others",
-) -> tuple[float, int, Iterator[int]]:
-    """`loss_backward` in steps: forward and loss now, backward as the caller iterates over the third result.
-
-    Each step yields an index: from there on `model.store.grad` is complete and can be sent to other devices.
-    """
     model.check_ids("target_out_ids", target_out_ids, target_in_ids.shape)
     states, cache = model.states(source_ids, target_in_ids, rng)
     loss_sum, n_tokens, dstates = states_loss(model.unembedding, states, target_out_ids, smoothing, spread)
-    return loss_sum, n_tokens, model.states_backward(dstates, cache)
+    for _ in model.states_backward(dstates, cache):
+        pass
+    return loss_sum, n_tokens
 
 
 def states_loss(

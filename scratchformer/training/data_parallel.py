@@ -16,7 +16,7 @@ import numpy as np
 
 from scratchformer.config import TrainingConfig
 from scratchformer.nn.dropout import DropoutKey
-from scratchformer.nn.loss import loss_backward_steps
+from scratchformer.nn.loss import states_loss
 from scratchformer.nn.ops import Ops, chunks, ops_of, using
 from scratchformer.nn.parameter import Array
 from scratchformer.nn.transformer import Transformer
@@ -67,24 +67,22 @@ class DataParallel:
 
         def work(replica: int) -> Array:
             model, loss_sum = self.replicas[replica], 0.0
-            for shard in shares[replica]:
-                source_ids, target_in_ids, target_out_ids, _ = batches[shard]
-                key = DropoutKey(settings.seed, step, shard)
-                loss, _, backward = loss_backward_steps(
-                    model, source_ids, target_in_ids, target_out_ids, settings.eps_ls, key, settings.smoothing
-                )
-                is_last = n_replicas == 1 and shard == shares[replica][-1]
-                for complete_from in backward:
-                    if is_last:  # the gradient of this rank is complete from here on: send it meanwhile
-                        self.gradient.complete_from(complete_from)
-                loss_sum = loss_sum + loss
+            with using(*self.ops):  # also in a thread of its own
+                for shard in shares[replica]:
+                    source_ids, target_in_ids, target_out_ids, _ = batches[shard]
+                    rng = DropoutKey(settings.seed, step, shard)
+                    states, cache = model.states(source_ids, target_in_ids, rng)
+                    loss, _, dstates = states_loss(
+                        model.unembedding, states, target_out_ids, settings.eps_ls, settings.smoothing
+                    )
+                    is_last = n_replicas == 1 and shard == shares[replica][-1]
+                    for complete_from in model.states_backward(dstates, cache):
+                        if is_last:  # the gradient of this rank is complete from here on: send it meanwhile
+                            self.gradient.complete_from(complete_from)
+                    loss_sum = loss_sum + loss
             return loss_sum
 
-        def work_in_thread(replica: int) -> Array:
-            with using(*self.ops):  # a choice made in another thread does not hold here
-                return work(replica)
-
-        loss_sum = sum(self.map(work_in_thread, range(n_replicas)))
+        loss_sum = sum(self.map(work, range(n_replicas)))
         self._add_replicas_inplace()
         self.gradient.finish()
         total = ops_of(self.gradient.grad).xp.zeros(1, np.float64)

@@ -946,11 +946,11 @@ MUTANTS = [
         [
             Patch(
                 DATA_PARALLEL,
-                "                loss_sum = loss_sum + loss\n",
+                "                    loss_sum = loss_sum + loss\n",
                 """\
-                loss_sum = loss_sum + loss
-                mean += model.store.grad / batches[shard].n_target_tokens / len(batches)
-                model.zero_grad()
+                    loss_sum = loss_sum + loss
+                    mean += model.store.grad / batches[shard].n_target_tokens / len(batches)
+                    model.zero_grad()
 """,
             ),
             Patch(

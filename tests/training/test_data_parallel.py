@@ -8,7 +8,6 @@ import pytest
 
 from scratchformer.nn.transformer import Transformer
 from scratchformer.parallel.cores import available_cores
-from scratchformer.training import data_parallel as module
 from scratchformer.training import loop
 from scratchformer.training import trainer as trainer_module
 from scratchformer.training import validation
@@ -44,15 +43,15 @@ def test_threads_find_the_gradient_of_one_dropout_and_all(begin, threads):
 def test_a_run_on_three_threads_repeats_itself_bit_for_bit(begin, monkeypatch):
     """Whichever thread is the quicker: each is made the slowest once."""
     trainer, indices = step_of(begin, 3)
-    loss_backward, first, gradients = module.loss_backward_steps, trainer.model.store.data.copy(), []
+    states, first, gradients = Transformer.states, trainer.model.store.data.copy(), []
     for slow in trainer.parallel.replicas:
 
         def delayed(model, *arguments):
             if model is slow:
                 time.sleep(0.02)
-            return loss_backward(model, *arguments)
+            return states(model, *arguments)
 
-        monkeypatch.setattr(module, "loss_backward_steps", delayed)
+        monkeypatch.setattr(Transformer, "states", delayed)
         _, n_tokens = trainer.parallel.loss_backward(
             trainer.plan.micro_batches(indices), trainer.config.training, step=1
         )
@@ -65,14 +64,14 @@ def test_a_run_on_three_threads_repeats_itself_bit_for_bit(begin, monkeypatch):
 
 def test_the_micro_batches_are_divided_among_all_threads(begin, monkeypatch):
     trainer, indices = step_of(begin, 2)
-    together, loss_backward, seen = threading.Barrier(2, timeout=60), module.loss_backward_steps, set()
+    together, states, seen = threading.Barrier(2, timeout=60), Transformer.states, set()
 
     def meet(model, *arguments):
         together.wait()  # no one gets here alone
         seen.add(threading.get_ident())
-        return loss_backward(model, *arguments)
+        return states(model, *arguments)
 
-    monkeypatch.setattr(module, "loss_backward_steps", meet)
+    monkeypatch.setattr(Transformer, "states", meet)
     trainer.step(0, 0, indices)
     assert len(seen) == 2
 
@@ -95,7 +94,7 @@ def test_an_error_in_a_thread_is_raised(begin, monkeypatch):
     def fail(model, *arguments):
         raise ValueError("out of luck")
 
-    monkeypatch.setattr(module, "loss_backward_steps", fail)
+    monkeypatch.setattr(Transformer, "states", fail)
     with pytest.raises(ValueError, match="out of luck"):
         trainer.step(0, 0, indices)
 

@@ -8,7 +8,7 @@ import pytest
 
 from scratchformer import config as configs
 from scratchformer.errors import UserError
-from scratchformer.nn.loss import loss_backward_steps
+from scratchformer.nn.loss import states_loss
 from scratchformer.nn.transformer import Transformer
 from scratchformer.parallel import cores, gradient
 from scratchformer.parallel.communicator import Communicator
@@ -47,7 +47,10 @@ def test_what_is_sent_during_backward_does_not_change_any_more(changes, bucket, 
     batch, recorder = trainer.plan.micro_batches(max(trainer.plan.epoch(0), key=len))[0], Recorder()
     model = Transformer(trainer.config.model)
     total = gradient.GradientSum(recorder, model.store.grad, model.layer_offsets())
-    _, _, backward = loss_backward_steps(model, batch.source_ids, batch.target_in_ids, batch.target_out_ids)
+    states, cache = model.states(batch.source_ids, batch.target_in_ids)
+    backward = model.states_backward(
+        states_loss(model.unembedding, states, batch.target_out_ids, 0.0, "others")[2], cache
+    )
     sent = [total.complete_from(offset) or len(recorder.sent) for offset in backward]
     assert sent[-2:] == [n_sent, n_sent + 1]  # layers; the embeddings come last
     total.finish()
