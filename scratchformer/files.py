@@ -25,9 +25,9 @@ def whole_file(path: Path, complaint: str = "cannot write") -> Iterator[BinaryIO
         with io.BufferedWriter(_RawFile(temporary, path, complaint)) as file:
             yield file
             file.flush()
-            with _user_error(path, complaint):
+            with user_error(path, complaint):
                 os.fsync(file.fileno())
-        with _user_error(path, complaint):
+        with user_error(path, complaint):
             os.replace(temporary, path)
             _fsync_directory(path.parent)
     finally:
@@ -43,13 +43,13 @@ def replace_text(path: Path, text: str) -> None:
 
 def make_directory(path: Path) -> None:
     """Make the directory and its parents, unless they exist. Raises UserError if that fails."""
-    with _user_error(path, "cannot make the directory"):
+    with user_error(path, "cannot make the directory"):
         path.mkdir(parents=True, exist_ok=True)
 
 
 @contextmanager
-def _user_error(path: Path, complaint: str) -> Iterator[None]:
-    """Turn an OSError of the block into a UserError."""
+def user_error(path: Path, complaint: str) -> Iterator[None]:
+    """Turn an OSError of the block into a UserError, "PATH: complaint: reason"."""
     try:
         yield
     except OSError as error:
@@ -62,11 +62,11 @@ class _RawFile(io.FileIO):
     def __init__(self, temporary: Path, path: Path, complaint: str):
         self.path = path
         self.complaint = complaint
-        with _user_error(path, complaint):
+        with user_error(path, complaint):
             super().__init__(str(temporary), "wb")
 
     def write(self, data: Any) -> int:  # called whenever the buffer is full or flushed
-        with _user_error(self.path, self.complaint):
+        with user_error(self.path, self.complaint):
             return super().write(data)
 
 

@@ -41,6 +41,11 @@ class Batch(NamedTuple):
     indices: np.ndarray  # (B,) int64: where the pairs stand in EncodedPairs
 
     @property
+    def ids(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """What the loss of a model takes: source_ids, target_in_ids, target_out_ids."""
+        return self[:3]
+
+    @property
     def n_source_tokens(self) -> int:
         """Real source tokens, EOS included."""
         return int(np.count_nonzero(self.source_ids != PAD))

@@ -61,13 +61,19 @@ def save(path: Path, checkpoint: Checkpoint) -> None:
     """Write the file whole or not at all. Raises UserError if the disk is full or the directory not writable."""
     tensors = {f"model.{name}": array for name, array in checkpoint.weights.items()}
     tensors |= {f"adam.{name}": array for name, array in checkpoint.moments.items()}
-    header = {
-        "format": FORMAT,
-        "progress": json.dumps(asdict(checkpoint.progress)),
-        "config": json.dumps(configs.to_dict(checkpoint.config)),
-    }
+    header = header_of(FORMAT, checkpoint)
     header["checksum"] = checksum(header, tensors)
     write_tensors(path, tensors, header)
+
+
+def header_of(form: str, checkpoint: Checkpoint) -> dict[str, str]:
+    """What a file says about its tensors: its format, progress and configuration; `read_header` reads it again."""
+    progress, config = asdict(checkpoint.progress), configs.to_dict(checkpoint.config)
+    return {"format": form, "progress": json.dumps(progress), "config": json.dumps(config)}
+
+
+def read_header(header: dict[str, str], path: Path) -> tuple[Progress, configs.Config]:
+    return Progress(**json.loads(header["progress"])), configs.from_dict(json.loads(header["config"]), str(path))
 
 
 def write_tensors(path: Path, tensors: dict[str, np.ndarray], header: dict[str, str]) -> None:
@@ -85,12 +91,7 @@ def load(path: Path) -> Checkpoint:
     header, tensors = read_tensors(path, FORMAT)
     if header.pop("checksum", None) != checksum(header, tensors):
         raise UserError(f"{path}: damaged: its checksum is wrong")
-    return Checkpoint(
-        with_prefix(tensors, "model."),
-        with_prefix(tensors, "adam."),
-        Progress(**json.loads(header["progress"])),
-        configs.from_dict(json.loads(header["config"]), str(path)),
-    )
+    return Checkpoint(with_prefix(tensors, "model."), with_prefix(tensors, "adam."), *read_header(header, path))
 
 
 def step_of(path: Path) -> int:
@@ -134,9 +135,8 @@ def copy_into(arrays: dict[str, np.ndarray], views: dict[str, Array], path: Path
     """Fill `views` (of a model, of Adam's moments) where they lie. Raises UserError naming what does not fit."""
     missing, surplus = sorted(views.keys() - arrays.keys()), sorted(arrays.keys() - views.keys())
     if missing or surplus:
-        raise UserError(
-            f"{path}: does not fit the model: missing {listed(missing)}; " f"not in the model {listed(surplus)}"
-        )
+        differences = f"missing {listed(missing)}; not in the model {listed(surplus)}"
+        raise UserError(f"{path}: does not fit the model: {differences}")
     for name, view in views.items():
         if arrays[name].shape != view.shape:
             raise UserError(f"{path}: {name} has shape {arrays[name].shape}, the model's has {view.shape}")

@@ -34,10 +34,8 @@ def read_corpus(data: DataConfig) -> Corpus:
         return Corpus(read_pairs(Path(data.train_source), Path(data.train_target)), val)
     if data.directory:
         directory, languages = Path(data.directory), (data.source_language, data.target_language)
-        return Corpus(
-            read_pairs(*find_split(directory, "train", *languages)),
-            read_pairs(*find_split(directory, "val", *languages)),
-        )
+        train, val = (read_pairs(*find_split(directory, split, *languages)) for split in ("train", "val"))
+        return Corpus(train, val)
     return Corpus(bundled.read_text("train"), bundled.read_text("val"))
 
 
@@ -72,9 +70,8 @@ def encode_corpus(corpus: Corpus, tokenizer: Tokenizer, config: Config) -> Train
 
 def train_tokenizer(corpus: Corpus, config: Config) -> Tokenizer:
     """One vocabulary for both languages, learnt from the training text (paper §5.1)."""
-    return Tokenizer.train(
-        [*corpus.train.source, *corpus.train.target], config.model.vocab_size, config.data.byte_fallback
-    )
+    sentences = [*corpus.train.source, *corpus.train.target]
+    return Tokenizer.train(sentences, config.model.vocab_size, config.data.byte_fallback)
 
 
 # Prepared data --------------------------------------------------------------------------------------------------------
@@ -89,12 +86,8 @@ def prepared_directory(data: DataConfig) -> Path | None:
 def settled(manifest: Manifest) -> dict[str, Any]:
     """The settings that a preparation has decided: they cannot be others in a run on it."""
     source, target = manifest.languages
-    return {
-        "model.vocab_size": manifest.vocab_size,
-        "data.byte_fallback": manifest.byte_fallback,
-        "data.source_language": source,
-        "data.target_language": target,
-    }
+    vocabulary = {"model.vocab_size": manifest.vocab_size, "data.byte_fallback": manifest.byte_fallback}
+    return vocabulary | {"data.source_language": source, "data.target_language": target}
 
 
 def follow_preparation(config: Config, named: Collection[str] = ()) -> tuple[Config, str]:
@@ -106,11 +99,8 @@ def follow_preparation(config: Config, named: Collection[str] = ()) -> tuple[Con
     if not directory:
         return config, ""
     values = configs.flat(config)
-    changes = {
-        key: value
-        for key, value in settled(read_manifest(directory)).items()
-        if value != values[key] and key not in named
-    }
+    wanted = settled(read_manifest(directory))
+    changes = {key: value for key, value in wanted.items() if value != values[key] and key not in named}
     told = ", ".join(f"{key}={value} (not {values[key]})" for key, value in changes.items())
     return configs.with_settings(config, changes), f"{directory}: as its preparation says, {told}" if told else ""
 
@@ -136,11 +126,10 @@ def open_prepared(directory: Path, config: Config) -> tuple[Tokenizer, TrainingD
     train = corpus.pairs("train", data.max_length)
     val = corpus.pairs("val", data.max_length) if corpus.has("val") else None
     if manifest.longest > config.training.tokens_per_batch:
-        budget = f"tokens_per_batch = {config.training.tokens_per_batch}"
+        budget = config.training.tokens_per_batch
         raise UserError(
             f"{directory}: its longest pair has {manifest.longest} tokens and does not fit into a batch of "
-            f"{budget}: raise that, or prepare the text again with --max-length "
-            f"{config.training.tokens_per_batch}"
+            f"tokens_per_batch = {budget}: raise that, or prepare the text again with --max-length {budget}"
         )
     n_empty = manifest.clean["total"]["empty"] + (manifest.splits["val"].empty if val else 0)
     val_text = read_pairs(*corpus.text_files("val")) if val else None

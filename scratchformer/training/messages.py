@@ -27,7 +27,7 @@ def not_finite(trainer: Trainer, pending: PendingStep, loss: float, norm: float)
 def too_large(trainer: Trainer, step: int, batches: Sequence[Batch]) -> str:
     """A step needs too much memory: tell how large a batch would fit, by trying half of it, a quarter, and so on."""
     settings = trainer.config.training
-    source_ids, target_in_ids, target_out_ids, _ = max(batches, key=lambda batch: batch.n_positions)
+    source_ids, target_in_ids, target_out_ids = max(batches, key=lambda batch: batch.n_positions).ids
     (n, S), T = source_ids.shape, target_out_ids.shape[1]
     text = (
         f"step {step}: not enough memory for {n} pairs of {S} source and {T} target tokens "
@@ -35,15 +35,9 @@ def too_large(trainer: Trainer, step: int, batches: Sequence[Batch]) -> str:
     )
     while n := n // 2:
         with suppress(MemoryError):
-            loss_backward(
-                trainer.model,
-                source_ids[:n],
-                target_in_ids[:n],
-                target_out_ids[:n],
-                settings.eps_ls,
-                DropoutKey(settings.seed, step),
-                settings.smoothing,
-            )
+            first_pairs = source_ids[:n], target_in_ids[:n], target_out_ids[:n]
+            key = DropoutKey(settings.seed, step)
+            loss_backward(trainer.model, *first_pairs, settings.eps_ls, key, settings.smoothing)
             return f"{text}; {n * max(S, T)} would fit"
     return f"{text}; not one pair fits"
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 from weakref import WeakValueDictionary, finalize
 
 from scratchformer import config as configs
@@ -18,7 +18,7 @@ from scratchformer.backends.device import Device
 from scratchformer.config import Config
 from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError
-from scratchformer.files import replace_text
+from scratchformer.files import replace_text, user_error
 from scratchformer.locks import lock
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.tokenizer import Tokenizer
@@ -60,12 +60,13 @@ class RunDirectory:
         Raises UserError if the directory already holds a run, cannot be written, or another process trains in it.
         """
         self.require_free()
+        complaint = "cannot write the run's directory"
         with ExitStack() as undo:
-            with self._unwritable_refused():
+            with user_error(self.path, complaint):
                 make_directory(self.path, undo)
             self.lock()
             undo.callback(self.unlock)
-            with self._unwritable_refused():
+            with user_error(self.path, complaint):
                 for directory in (self.checkpoints.directory, self.figures):
                     make_directory(directory, undo)
                 probe = self.path / ".probe"
@@ -81,19 +82,10 @@ class RunDirectory:
     def require_free(self) -> None:
         """Raises UserError if the directory already holds a run."""
         if self.config_file.exists():
-            raise UserError(
-                f"{self.path}: holds a run already; resume it with "
-                f"train --resume {shlex.quote(str(self.path))}, or choose another --out"
-            )
+            resume = f"train --resume {shlex.quote(str(self.path))}"
+            raise UserError(f"{self.path}: holds a run already; resume it with {resume}, or choose another --out")
         if self.checkpoints.steps():
             raise UserError(f"{self.path}: holds checkpoints already, but no config.toml; choose another --out")
-
-    @contextmanager
-    def _unwritable_refused(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise UserError(f"{self.path}: cannot write the run's directory: {error.strerror}") from None
 
     def lock(self) -> None:
         """Keep other processes from training in this run, as long as this object exists or until `unlock`.
@@ -139,11 +131,8 @@ class RunDirectory:
         """Remove the log entries of later steps, which will be repeated."""
         if not self.log_file.exists():
             return
-        kept = [
-            line
-            for line in self.log_file.read_text(encoding="utf-8").split("\n")
-            if parse_entry(line).get("step", math.inf) <= step
-        ]
+        lines = self.log_file.read_text(encoding="utf-8").split("\n")
+        kept = [line for line in lines if parse_entry(line).get("step", math.inf) <= step]
         replace_text(self.log_file, "".join(line + "\n" for line in kept))
 
 
@@ -170,18 +159,12 @@ def append_entry(path: Path, entry: dict[str, Any]) -> None:
 
     Raises UserError if it cannot be written.
     """
-    try:
-        with open(path, "a+b") as file:
-            if file.tell() and last_byte(file) != b"\n":
+    with user_error(path, "cannot write"), open(path, "a+b") as file:
+        if file.tell():
+            file.seek(-1, os.SEEK_END)
+            if file.read() != b"\n":
                 file.write(b"\n")
-            file.write(json.dumps(entry).encode() + b"\n")
-    except OSError as error:
-        raise UserError(f"{path}: cannot write: {error.strerror}") from None
-
-
-def last_byte(file: BinaryIO) -> bytes:
-    file.seek(-1, os.SEEK_END)
-    return file.read()
+        file.write(json.dumps(entry).encode() + b"\n")
 
 
 def read_entries(path: Path) -> list[dict[str, Any]]:
@@ -237,10 +220,8 @@ def read_trained(run: RunDirectory, checkpoint: str | Path | None) -> tuple[Path
     configs.require_same(trained.config, config, file)
     tokenizer = Tokenizer.load(run.tokenizer_file)
     if tokenizer.vocab_size != config.model.vocab_size:
-        raise UserError(
-            f"{run.tokenizer_file}: {tokenizer.vocab_size} pieces, "
-            f"but model.vocab_size={config.model.vocab_size} in {run.config_file}"
-        )
+        wanted = f"model.vocab_size={config.model.vocab_size} in {run.config_file}"
+        raise UserError(f"{run.tokenizer_file}: {tokenizer.vocab_size} pieces, but {wanted}")
     return file, replace(trained, config=config), tokenizer
 
 

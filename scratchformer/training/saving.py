@@ -31,10 +31,8 @@ def save(trainer: Trainer) -> Path:
     with using(*trainer.device.ops):
         weights = ops_of(data).on_host(data)
     if not np.isfinite(weights).all():
-        raise UserError(
-            f"step {trainer.progress.step}: the weights are not finite any more; "
-            f"{messages.last_good_checkpoint(trainer)}"
-        )
+        last = messages.last_good_checkpoint(trainer)
+        raise UserError(f"step {trainer.progress.step}: the weights are not finite any more; {last}")
     what = f"the weights' checksum after step {trainer.progress.step}"
     require_agreement(trainer.ranks, {what: zlib.crc32(weights.data)})
     if trainer.is_main:
@@ -60,12 +58,11 @@ def weight_views(trainer: Trainer) -> dict[str, Array]:
 
 def moment_views(trainer: Trainer) -> dict[str, Array]:
     """Adam's moments: m.NAME and v.NAME for each parameter."""
-    named_views, adam = trainer.model.store.named_views, trainer.optimizer
-    return {
-        f"{moment}.{name}": view
-        for moment, flat in (("m", adam.m), ("v", adam.v))
-        for name, view in named_views(flat).items()
-    }
+    views = {}
+    for moment, flat in (("m", trainer.optimizer.m), ("v", trainer.optimizer.v)):
+        for name, view in trainer.model.store.named_views(flat).items():
+            views[f"{moment}.{name}"] = view
+    return views
 
 
 def restore(trainer: Trainer) -> list[str]:
@@ -97,10 +94,8 @@ def read_newest(trainer: Trainer) -> list[str]:
         if complaints:
             raise UserError(f"no sound checkpoint to resume from: {'; '.join(complaints)}")
         if not run.log_file.exists() and run.checkpoints.best.exists():
-            raise UserError(
-                f"{run.path}: imported weights, without the optimizer's state: "
-                "they translate, but training cannot go on from them"
-            )
+            reason = "they translate, but training cannot go on from them"
+            raise UserError(f"{run.path}: imported weights, without the optimizer's state: {reason}")
         if run.log_file.exists() and run.read_log("step"):
             print(f"{run.path}: there is no checkpoint, so it begins anew", file=sys.stderr)
         return complaints

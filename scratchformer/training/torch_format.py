@@ -7,19 +7,16 @@ matrix everywhere, so each of its arrays is one or two of ours side by side, tra
 from __future__ import annotations
 
 import base64
-import json
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 
-from scratchformer import config as configs
 from scratchformer.config import Config, ModelConfig
 from scratchformer.errors import UserError
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.training import checkpoints
-from scratchformer.training.checkpoints import Checkpoint, Progress
+from scratchformer.training.checkpoints import Checkpoint
 from scratchformer.training.run import RunDirectory, read_trained
 
 FORMAT = "scratchformer for torch 1"
@@ -125,13 +122,9 @@ def export_run(run: RunDirectory, checkpoint: str | None, path: Path) -> Config:
     _, trained, tokenizer = read_trained(run, checkpoint)
     require_place(path, run)
     tensors = to_torch(trained.weights, trained.config.model)
-    header = {
-        "format": FORMAT,
-        "config": json.dumps(configs.to_dict(trained.config)),
-        "progress": json.dumps(asdict(trained.progress)),
-        "tokenizer": base64.b64encode(tokenizer.serialized).decode(),
-        "checksum": checkpoints.checksum({}, tensors),
-    }
+    header = checkpoints.header_of(FORMAT, trained)
+    header["tokenizer"] = base64.b64encode(tokenizer.serialized).decode()
+    header["checksum"] = checkpoints.checksum({}, tensors)
     checkpoints.write_tensors(path, tensors, header)
     return trained.config
 
@@ -155,8 +148,7 @@ def import_run(path: Path, run: RunDirectory) -> bool:
     """
     header, tensors = checkpoints.read_tensors(path, FORMAT)
     try:
-        config = configs.from_dict(json.loads(header["config"]), str(path))
-        progress = Progress(**json.loads(header["progress"]))
+        progress, config = checkpoints.read_header(header, path)
         tokenizer = Tokenizer(base64.b64decode(header["tokenizer"]), str(path))
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, UserError):

@@ -133,18 +133,9 @@ class Trainer:
         self.n_pending += 1
         n_seen = self.progress.target_tokens + n_tokens
         self.progress = replace(self.progress, step=step, epoch=epoch, index=index + 1, target_tokens=n_seen)
-        return PendingStep(
-            step,
-            epoch,
-            index,
-            loss,
-            learning_rate,
-            norm,
-            n_tokens,
-            source_tokens=sum(batch.n_source_tokens for batch in batches),
-            positions=sum(batch.n_positions for batch in batches),
-            all_target_tokens=n_seen,
-        )
+        source_tokens = sum(batch.n_source_tokens for batch in batches)
+        n_positions = sum(batch.n_positions for batch in batches)
+        return PendingStep(step, epoch, index, loss, learning_rate, norm, n_tokens, source_tokens, n_positions, n_seen)
 
     def finish(self, pending: PendingStep) -> dict[str, Any]:
         """Wait for a step -> its entry in the log, with the seconds it took.

@@ -48,7 +48,7 @@ def validation_loss(
     batches = list(batches_in_order(pairs, tokens_per_batch))
     losses, n_tokens = np.zeros(len(batches)), np.zeros(len(batches))
     for index in range(ranks.rank, len(batches), ranks.size):
-        source_ids, target_in_ids, target_out_ids, _ = batches[index]
+        source_ids, target_in_ids, target_out_ids = batches[index].ids
         loss, n_tokens[index] = forward_loss(model, source_ids, target_in_ids, target_out_ids)
         losses[index] = float(loss)
     ranks.all_reduce_inplace(losses)
