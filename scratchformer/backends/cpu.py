@@ -50,7 +50,7 @@ class FastOps(Ops):
         return self.matmul(dy_rows, W.T).reshape(x.shape)
 
     def layer_norm(self, x: Array, gamma: Array, beta: Array, eps: float) -> tuple[Array, tuple]:
-        y, (_, saved) = self._norm(x, None, gamma, beta, eps, 0.0, None)
+        y, (_, saved) = self.add_norm(x, None, gamma, beta, eps, 0.0, None)
         return y, saved
 
     def layer_norm_backward(self, dy: Array, saved: tuple, gamma: Array, dgamma: Array, dbeta: Array) -> Array:
@@ -59,19 +59,7 @@ class FastOps(Ops):
     def add_norm(
         self, x: Array, update: Array, gamma: Array, beta: Array, eps: float, P_drop: float, rng: DropoutKey | None
     ) -> tuple[Array, tuple]:
-        return self._norm(x, update, gamma, beta, eps, P_drop, rng)
-
-    def _norm(
-        self,
-        x: Array,
-        update: Array | None,
-        gamma: Array,
-        beta: Array,
-        eps: float,
-        P_drop: float,
-        rng: DropoutKey | None,
-    ) -> tuple[Array, tuple]:
-        """LayerNorm(x + dropout(update)), or LayerNorm(x) without an update."""
+        """LayerNorm(x + dropout(update)), or LayerNorm(x) if the update is None."""
         x_rows, update_rows = rows_of(x), None if update is None else rows_of(update)
         kept = None if rng is None or P_drop == 0 else rng.keep(x_rows.shape, P_drop)
         D = x.shape[-1]

@@ -176,17 +176,15 @@ class Job:
         self.exit_stack.close()
 
     def start(self, rank: int) -> None:
+        """In a session of its own, so that only the launcher receives Ctrl-C."""
         variables = {RANK: str(rank), SIZE: str(self.size), DIRECTORY: str(self.directory)}
+        environment = {**os.environ, **variables}
         with open(self.stderr_file(rank), "wb") as file:
-            self.processes.append(
-                subprocess.Popen(
-                    self.command,
-                    env={**os.environ, **variables},
-                    stdin=subprocess.PIPE,
-                    stderr=file if rank else None,
-                    start_new_session=True,  # so that only the launcher receives Ctrl-C
-                )
+            stderr = file if rank else None
+            process = subprocess.Popen(
+                self.command, env=environment, stdin=subprocess.PIPE, stderr=stderr, start_new_session=True
             )
+            self.processes.append(process)
 
     def forward_signal(self, number: int, frame: Any) -> None:
         """Until all ranks have opened the shared memory, they have nothing to save: SIGTERM ends them at once."""

@@ -57,10 +57,8 @@ class Mpi(Communicator):
         self.world = self.MPI.COMM_WORLD
         self.rank, self.size = self.world.rank, self.world.size
         if self.size != launched_size():
-            raise UserError(
-                f"{launch_description()}, but MPI reports {self.size}: start them by the launcher of the MPI that "
-                "mpi4py uses (under SLURM: srun --mpi=pmix)"
-            )
+            remedy = "start them by the launcher of the MPI that mpi4py uses (under SLURM: srun --mpi=pmix)"
+            raise UserError(f"{launch_description()}, but MPI reports {self.size}: {remedy}")
         machine = self.world.Split_type(self.MPI.COMM_TYPE_SHARED)
         self.local_rank = machine.rank
         machine.Barrier()
@@ -119,10 +117,10 @@ def import_mpi() -> Any:
     """Returns the module mpi4py.MPI, which loads the MPI library when it is imported."""
     try:
         from mpi4py import MPI
+
+        return MPI
     except ModuleNotFoundError:
-        raise UserError(
-            f"{launch_description()}, but mpi4py is not installed: pip install 'scratchformer[mpi]'"
-        ) from None
+        problem = "is not installed: pip install 'scratchformer[mpi]'"
     except (ImportError, RuntimeError) as error:
-        raise UserError(f"{launch_description()}, but mpi4py finds no MPI library: {in_one_line(error)}") from None
-    return MPI
+        problem = f"finds no MPI library: {in_one_line(error)}"
+    raise UserError(f"{launch_description()}, but mpi4py {problem}")

@@ -34,10 +34,8 @@ class Nccl(Communicator):
             shared_id = host.broadcast_bytes(self.nccl.get_unique_id() if self.rank == 0 else b"")
             self.world = self.nccl.NcclCommunicator(self.size, shared_id, self.rank)
         except (self.nccl.NcclError, KeyError) as error:
-            raise UserError(
-                f"NCCL cannot connect the GPUs: {in_one_line(error)}; "
-                "for details, set NCCL_DEBUG=WARN in the environment"
-            ) from None
+            details = "for details, set NCCL_DEBUG=WARN in the environment"
+            raise UserError(f"NCCL cannot connect the GPUs: {in_one_line(error)}; {details}") from None
         atexit.register(self.world.abort)  # otherwise CuPy destroys it, which may wait for other ranks
 
     def all_reduce_inplace(self, x: Any) -> None:
@@ -82,7 +80,6 @@ def import_nccl() -> Any:
         warnings.simplefilter("ignore")  # a missing library is reported below
         nccl = importlib.import_module("cupy.cuda.nccl")
     if not nccl.available:
-        raise UserError(
-            "several GPUs need NCCL, which CuPy cannot find; pip install nvidia-nccl-cu13, or cu12, installs it"
-        )
+        remedy = "pip install nvidia-nccl-cu13, or cu12, installs it"
+        raise UserError(f"several GPUs need NCCL, which CuPy cannot find; {remedy}")
     return nccl

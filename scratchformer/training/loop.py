@@ -210,11 +210,9 @@ class ProgressLog:
             entry = self.trainer.finish(pending.pop(0))
             self._log("step", entry)
             self.bar.update()
-            self.bar.set_postfix_str(
-                f"loss {entry['loss']:.3f}, lr {entry['learning_rate']:.1e}, "
-                f"{entry['target_tokens'] / entry['seconds']:.0f} tok/s",
-                refresh=False,
-            )
+            speed = f"{entry['target_tokens'] / entry['seconds']:.0f} tok/s"
+            state = f"loss {entry['loss']:.3f}, lr {entry['learning_rate']:.1e}, {speed}"
+            self.bar.set_postfix_str(state, refresh=False)
 
     def log_validation(self, entry: dict[str, Any]) -> None:
         self._log("validation", entry)

@@ -110,9 +110,8 @@ class Gpu(Accelerator):
         except (UserError, MemoryError):
             raise
         except Exception as error:  # from a driver, a library or a compiler
-            raise UserError(
-                f"gpu:{self.number}: {in_one_line(error)}; if a library is missing, {HOW_TO_INSTALL}"
-            ) from None
+            remedy = f"if a library is missing, {HOW_TO_INSTALL}"
+            raise UserError(f"gpu:{self.number}: {in_one_line(error)}; {remedy}") from None
 
     def communicator(self, host: Communicator) -> Communicator:
         """NCCL; or through host memory for ranks that share a GPU because the user named it.
