@@ -11,7 +11,7 @@ from scratchformer.decoding.translator import Translator
 from scratchformer.experiments import figures
 from scratchformer.text import bundled
 from scratchformer.text.bleu import corpus_scores
-from scratchformer.text.bundled import Example, coreference_score
+from scratchformer.text.bundled import Example, spoken_pronoun
 from scratchformer.training import checkpoints, loop
 from scratchformer.training.run import RunDirectory, load_run
 
@@ -85,3 +85,27 @@ def print_by_construction(examples: list[Example], translations: list[str]) -> N
         right = exact[construction]
         print(f"{construction:25} {len(right):9} {sum(right) / len(right):15.0%}")
     print()
+
+
+def coreference_score(translations: list[str], examples: list[Example]) -> dict[str, float]:
+    """Measure how often the German pronoun agrees with its antecedent; other errors do not count.
+
+    accuracy       share of correct sentences, among those with a coreference link
+    pair_accuracy  share of minimal pairs with both sentences correct; 0 if there are no pairs
+
+    Raises ValueError if the two lists differ in length, or no example has a coreference link.
+    """
+    if len(translations) != len(examples):
+        raise ValueError(f"{len(translations)} translations for {len(examples)} examples")
+    right: list[bool] = []
+    pairs: dict[int, list[bool]] = {}
+    for translation, example in zip(translations, examples, strict=True):
+        if example.coreference is None:
+            continue
+        right.append(spoken_pronoun(translation) == example.coreference["expected"])
+        if "pair" in example.coreference:
+            pairs.setdefault(example.coreference["pair"], []).append(right[-1])
+    if not right:
+        raise ValueError("no example has a coreference link")
+    both = [all(members) for members in pairs.values()]
+    return {"accuracy": sum(right) / len(right), "pair_accuracy": sum(both) / len(both) if both else 0.0}

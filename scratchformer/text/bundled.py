@@ -82,6 +82,19 @@ def length(example: Example) -> int:
     return max(len(words(example.source)), len(words(example.target)))
 
 
+def spoken_pronoun(translation: str) -> str:
+    """Return the er, sie or es of the subordinate clause: the first one after "weil", or else after the last comma.
+
+    If there is neither a "weil" nor a comma, it is the first one of the sentence; "" if there is none.
+    """
+    spoken = [word.lower() for word in words(translation)]
+    if "weil" in spoken[:-1]:
+        _, _, clause = " ".join(spoken).partition("weil ")
+    else:
+        clause = " ".join(spoken).rpartition(",")[2]
+    return next((word for word in clause.split() if word in PERSONAL.values()), "")
+
+
 # Writing --------------------------------------------------------------------------------------------------------------
 
 
@@ -121,43 +134,3 @@ def overlap_report(corpus: dict[str, list[Example]]) -> list[str]:
             line += f", {shared} in train"
         lines.append(line)
     return lines
-
-
-# Scoring --------------------------------------------------------------------------------------------------------------
-
-
-def spoken_pronoun(translation: str) -> str:
-    """Return the er, sie or es of the subordinate clause: the first one after "weil", or else after the last comma.
-
-    If there is neither a "weil" nor a comma, it is the first one of the sentence; "" if there is none.
-    """
-    spoken = [word.lower() for word in words(translation)]
-    if "weil" in spoken[:-1]:
-        _, _, clause = " ".join(spoken).partition("weil ")
-    else:
-        clause = " ".join(spoken).rpartition(",")[2]
-    return next((word for word in clause.split() if word in PERSONAL.values()), "")
-
-
-def coreference_score(translations: list[str], examples: list[Example]) -> dict[str, float]:
-    """Measure how often the German pronoun agrees with its antecedent; other errors do not count.
-
-    accuracy       share of correct sentences, among those with a coreference link
-    pair_accuracy  share of minimal pairs with both sentences correct; 0 if there are no pairs
-
-    Raises ValueError if the two lists differ in length, or no example has a coreference link.
-    """
-    if len(translations) != len(examples):
-        raise ValueError(f"{len(translations)} translations for {len(examples)} examples")
-    right: list[bool] = []
-    pairs: dict[int, list[bool]] = {}
-    for translation, example in zip(translations, examples, strict=True):
-        if example.coreference is None:
-            continue
-        right.append(spoken_pronoun(translation) == example.coreference["expected"])
-        if "pair" in example.coreference:
-            pairs.setdefault(example.coreference["pair"], []).append(right[-1])
-    if not right:
-        raise ValueError("no example has a coreference link")
-    both = [all(members) for members in pairs.values()]
-    return {"accuracy": sum(right) / len(right), "pair_accuracy": sum(both) / len(both) if both else 0.0}

@@ -7,8 +7,9 @@ import pytest
 import grammar
 from grammar import Derivation
 from scratchformer.errors import UserError
+from scratchformer.experiments.demo import coreference_score
 from scratchformer.text import bundled
-from scratchformer.text.bundled import SPLITS, Example, coreference_score, words
+from scratchformer.text.bundled import SPLITS, Example, words
 
 DIAGNOSTIC = SPLITS[1:]
 pytestmark = pytest.mark.slow  # it generates the whole corpus
