@@ -47,11 +47,8 @@ def ablate(args: argparse.Namespace) -> int:
         return ablation.Trial(row, seed, config, args.out)
 
     def tabulate() -> None:
-        others = [
-            trial(row, seed)
-            for row, seed in ablation.existing_trials(args.out)
-            if row not in rows or seed >= args.seeds
-        ]
+        existing = ablation.existing_trials(args.out)
+        others = [trial(row, seed) for row, seed in existing if row not in rows or seed >= args.seeds]
         trials = [*requested, *(each for each in others if each.is_same())]
         for line in ablation_tables.write(args.on, trials, args.out):
             tell(line)

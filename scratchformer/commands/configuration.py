@@ -17,14 +17,8 @@ def load_config(name: str) -> Config:
 def with_options(config: Config, args: argparse.Namespace) -> Config:
     """The configuration with the changes that --set and the options for single settings ask for."""
     settings = dict(configs.parse_setting(text) for text in args.settings)
-    options = {
-        "training.seed": "seed",
-        "training.minutes": "minutes",
-        "training.threads": "threads",
-        "training.device": "device",
-        "training.precision": "precision",
-        **{path: path.removeprefix("data.") for path in configs.PATHS},
-    }
+    options = {f"training.{name}": name for name in ("seed", "minutes", "threads", "device", "precision")}
+    options |= {path: path.removeprefix("data.") for path in configs.PATHS}
     for key, option in options.items():
         if getattr(args, option, None) is not None:
             settings[key] = getattr(args, option)

@@ -46,12 +46,9 @@ def add_run(parser: argparse.ArgumentParser, checkpoint: bool = True) -> None:
 
 
 def add_data(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--data",
-        metavar="DIR",
-        dest="directory",
-        help="directory with train.en, train.de, val.en, val.de (or .gz), or one that the command `data` has prepared",
-    )
+    files = "train.en, train.de, val.en, val.de (or .gz)"
+    summary = f"directory with {files}, or one that the command `data` has prepared"
+    parser.add_argument("--data", metavar="DIR", dest="directory", help=summary)
     for name in ("train-source", "train-target", "val-source", "val-target"):
         add_option(parser, f"--{name} F", str, "a UTF-8 file, one sentence a line, instead of --data")
 
