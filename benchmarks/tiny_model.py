@@ -21,8 +21,9 @@ from small_training import arguments_of, number, write
 from threadpoolctl import threadpool_limits
 
 from grammar import SEED
+from scratchformer.experiments.demo import coreference_score
 from scratchformer.text.bleu import corpus_scores
-from scratchformer.text.bundled import Example, coreference_score, read
+from scratchformer.text.bundled import Example, read
 from scratchformer.training.run import RunDirectory, load_run
 
 RUN = RunDirectory(Path(__file__).parents[1] / "data" / "tiny_model")
