@@ -153,7 +153,7 @@ def our_step(model: Transformer, config: Config, cut: int, threads: int, ops: Op
 
     def step(pairs: EncodedPairs) -> float:
         with using(ops):
-            loss, n_tokens = parallel.loss_backward(micro_batches(pairs, cut), training, optimizer.t + 1)
+            loss, n_tokens = parallel.step_gradient(micro_batches(pairs, cut), training, optimizer.t + 1)
             parallel.average_inplace(n_tokens)
             optimizer.step(noam(optimizer.t + 1, config.model.d_model, training.warmup, training.lr_factor))
             model.zero_grad()

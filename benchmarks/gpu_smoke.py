@@ -139,7 +139,7 @@ def our_step(model: Transformer, config: Config, batch: Batch, device: Gpu) -> C
 
     def step() -> None:
         with using(*device.ops):
-            _, n_tokens = parallel.loss_backward([batch], training, optimizer.t + 1)
+            _, n_tokens = parallel.step_gradient([batch], training, optimizer.t + 1)
             norm = parallel.average_inplace(n_tokens)
             optimizer.step(noam(optimizer.t + 1, config.model.d_model, training.warmup), norm)
             model.zero_grad()

@@ -97,7 +97,7 @@ class Rival(nn.Module):
         logits = F.linear(states, self.embedding.weight)
         V = logits.shape[-1]
         # PyTorch spreads the smoothing over all V classes; "others" leaves out the right one.
-        smoothing = training.eps_ls * (V / (V - 1) if training.smoothing == "others" else 1)
+        smoothing = training.eps_ls * (V / (V - 1) if training.spread == "others" else 1)
         return F.cross_entropy(
             logits.view(-1, V), targets.view(-1), ignore_index=PAD, reduction="sum", label_smoothing=smoothing
         )
@@ -149,7 +149,7 @@ def copy_weights(model: Transformer, rival: Rival) -> None:
 def assert_same(model: Transformer, rival: Rival, batch: Batch, training: TrainingConfig, rtol: float = 1e-4) -> None:
     """Without dropout, both must give the same loss and a gradient of the same length: else the times mean nothing."""
     loss, _ = loss_backward(
-        model, batch.source_ids, batch.target_in_ids, batch.target_out_ids, training.eps_ls, spread=training.smoothing
+        model, batch.source_ids, batch.target_in_ids, batch.target_out_ids, training.eps_ls, spread=training.spread
     )
     norm = np.linalg.norm(model.store.grad.astype(np.float64))  # sixty million squares
     model.zero_grad()

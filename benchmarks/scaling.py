@@ -86,7 +86,7 @@ def work(task: Task, ranks: Communicator) -> None:
         for _ in range(task.repetitions + 1):  # the first one warms up
             ranks.barrier()
             began = time.perf_counter()
-            loss, n_tokens = parallel.loss_backward(batches, settings, optimizer.t + 1)
+            loss, n_tokens = parallel.step_gradient(batches, settings, optimizer.t + 1)
             device.read_back(loss)()
             seconds["forward and backward"].append(time.perf_counter() - began)
             norm = parallel.average_inplace(n_tokens)

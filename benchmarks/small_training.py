@@ -60,7 +60,7 @@ def add_gradient(model: Transformer, batch: Batch, config: Config, step: int) ->
             batch.target_out_ids,
             settings.eps_ls,
             DropoutKey(settings.seed, step),
-            settings.smoothing,
+            settings.spread,
         )
     model.store.grad /= n_tokens
     return float(loss) / n_tokens

@@ -517,7 +517,7 @@ both_signs(1_000, 0.3, "nats_at_temperature")
 #   Architecture for Computer Vision*), who spread $\epsilon$ over all classes. Table 3 (D) has the runs with 0 and
 #   0.2. The perplexities there are per piece of a word.
 # - *Differs from the citation:* Tensor2Tensor, the authors' code, spreads $\epsilon$ over the other $V - 1$ classes;
-#   so do we by default (`smoothing = "others"` in the configuration). Padding and the start symbol are among these.
+#   so do we by default (`spread = "others"` in the configuration). Padding and the start symbol are among these.
 #   The Annotated Transformer leaves padding out and divides by $V - 2$.
 # - Tensor2Tensor subtracts the floor from the smoothed loss. We leave it in: the gradient is the same.
 # - The paper does not say what the loss is divided by; here as in the authors' code, the step's real target tokens.

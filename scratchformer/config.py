@@ -100,7 +100,7 @@ class TrainingConfig:
     beta2: float = 0.98
     eps: float = 1e-9
     eps_ls: float = 0.1
-    smoothing: Literal["others", "uniform"] = "others"
+    spread: Literal["others", "uniform"] = "others"  # over which classes eps_ls is spread
     clip_norm: float = 0.0  # 0: no clipping, as in the paper
     device: str = "cpu"  # cpu, gpu or gpu:N, the N-th from 0
     precision: Literal["", "fp32", "tf32", "bf16", "fp16"] = ""  # empty: tf32 on a GPU, fp32 on the CPU
@@ -330,7 +330,12 @@ def all_keys() -> list[str]:
     return [f"{part}.{item.name}" for part, kind in PARTS.items() for item in fields(kind)]
 
 
-RENAMED = {"wire": "training.gradient_dtype", "training.wire": "training.gradient_dtype"}
+RENAMED = {
+    "wire": "training.gradient_dtype",
+    "training.wire": "training.gradient_dtype",
+    "smoothing": "training.spread",
+    "training.smoothing": "training.spread",
+}
 """Old name of a setting -> its name now; old runs have the old one."""
 
 

@@ -22,7 +22,7 @@ class Device:
 
     ops           the operations for its arrays: whoever computes there does so inside `using(*device.ops)`
     is_async      whether it computes in the background, so that the host should begin a step before the last one ends
-    batch_factor  how many times as many sentences it should translate at once as a CPU
+    batch_factor  sentences to translate at once, as a multiple of the CPU's
     """
 
     ops: tuple[Ops, ...] = (FAST,)

@@ -134,6 +134,7 @@ def train_as_one(args: argparse.Namespace, run: RunDirectory, config: Config, ra
         draw_training(run)
     say(
         f"{run.path}: {reason}; step {trainer.progress.step}, {trainer.progress.target_tokens} target tokens. "
-        f"Figures are in {run.figures}; {how_to_resume(args, run)}"
+        f"Figures are in {run.figures}; translate with: scratchformer translate {shlex.quote(str(run.path))}; "
+        f"{how_to_resume(args, run)}"
     )
     return launcher.INTERRUPTED if reason == loop.INTERRUPTED else 0

@@ -2,7 +2,7 @@
 
 The keys and values of earlier positions do not change when another position is written. So each layer keeps them in a
 cache, and a step computes only the new position: n steps cost about as much as one forward pass over n positions,
-instead of n passes.
+instead of n passes. The layers are those of `nn`: what is here repeats their forward for one position.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class DecodingState(NamedTuple):
     kv_cache     for each layer, the keys and values (B W, t, H, .) of the t positions written so far
     position     t
 
-    A step and a selection write into the arrays of the state that they are given; only the new state may be used then.
+    `decoding_step` and `select` overwrite the old state: use only what they return.
     """
 
     memory: list[KeyValueCache]

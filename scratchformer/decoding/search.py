@@ -66,7 +66,7 @@ def forbid_inplace(logits: Array) -> None:
 
 
 def rows_to_keep(keep: np.ndarray) -> np.ndarray:
-    """The indices where keep (n,) is True -> (k,) int. The last ones fill the gaps, so that few rows are copied."""
+    """The indices where keep (n,) is True -> (k,) int. Kept rows stay in place if they can; the last ones fill gaps."""
     where = np.flatnonzero(keep)
     n = len(where)
     index = np.arange(n)

@@ -263,7 +263,7 @@ def gradient_of_one_batch(trainer: Trainer, indices: np.ndarray) -> tuple[np.nda
     """Gradient and value of the mean loss per target token, computed with all pairs in one batch."""
     batch, settings = trainer.data.train.batch(indices), trainer.config.training
     trainer.model.zero_grad()
-    loss_sum, n_tokens = loss_backward(trainer.model, *batch[:3], settings.eps_ls, None, settings.smoothing)
+    loss_sum, n_tokens = loss_backward(trainer.model, *batch[:3], settings.eps_ls, None, settings.spread)
     gradient = trainer.model.store.grad / n_tokens
     trainer.model.zero_grad()
     return gradient, loss_sum / n_tokens

@@ -17,11 +17,11 @@ RESOLUTION = 2**16
 """Each decision uses 16 random bits, so a probability is rounded to a multiple of 1/65536."""
 
 CHILDREN = 1024
-"""A layer has fewer children with dropout than this. A layer's site is its path of child numbers in this base."""
+"""A site is the path from the model to a layer: child numbers, each plus 1, as digits in this base."""
 
 
 class DropoutKey(NamedTuple):
-    """The value of `rng`: it names one random draw, of one layer in one step of one run.
+    """The address of one dropout mask: which run, step, micro-batch and layer. Layers take it as `rng`.
 
     seed   of the run
     step   of the optimizer, from 1

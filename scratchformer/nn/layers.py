@@ -107,7 +107,7 @@ class Unembedding(Layer):
 
 
 class PositionalEncoding(Layer):
-    """Where a word stands, added to what it means (paper §3.5), and the dropout on the sum (§5.4).
+    """Sinusoids that encode the position, added to the embedding (paper §3.5), and dropout on the sum (§5.4).
 
         PE(pos, 2i) = sin(pos / 10000^(2i / d_model)),   PE(pos, 2i + 1) = cos(pos / 10000^(2i / d_model))
         y = dropout(x + PE)
@@ -180,7 +180,7 @@ class LearnedPositions(Layer):
 
 
 class LayerNorm(Layer):
-    """Layer normalisation (Ba et al. 2016), as the paper uses it around every sublayer (§3.1).
+    """Layer normalisation (Ba et al. 2016, paper §3.1). Post-norm models, the default, run `AddNorm` instead.
 
         y = gamma (x - mean(x)) / sqrt(var(x) + eps) + beta     over the last axis, biased variance
 

@@ -102,8 +102,9 @@ def states_loss(
     spread: Smoothing,
     gradient: bool = True,
 ) -> tuple[float, int, Array]:
-    """The loss of the decoder's output: states (B, T, D), target_ids (B, T) -> loss_sum, n_tokens, dstates (B, T, D)
+    """From the decoder's output to the loss and back.
 
+    states (B, T, D), target_ids (B, T) -> loss_sum, n_tokens, dstates (B, T, D)
     Logits are computed for real tokens only, some rows at a time, and their gradient overwrites them. Without
     `gradient` there is no backward, and dstates is None.
     """

@@ -160,7 +160,7 @@ class Ops:
 
         scores       (B, H, T, S)
         key_lengths  (B,) int NumPy array, or None: sequence b has key_lengths[b] real keys, then padding
-        causal       the last query sees all keys, each earlier query one key less
+        causal       query t sees keys 0 to t; if T < S, the queries are the last T positions
         A query that may attend to nothing gets weights of zero.
         """
         xp = self.xp
@@ -316,7 +316,7 @@ _IN_USE: ContextVar[tuple[Ops, ...]] = ContextVar("operations in use", default=(
 
 
 def ops_of(x: Array) -> Ops:
-    """The operations in use for arrays like x: of those given to `using` the last that fit, else the reference.
+    """The operations that run on x: the latest given to `using` that fit its type and dtype, otherwise the reference.
 
     To see which code runs, print the result.
     """

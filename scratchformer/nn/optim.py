@@ -34,7 +34,7 @@ class Adam:
         v = beta2 v + (1 - beta2) g^2
         w = w - lr sqrt(1 - beta2^t) / (1 - beta1^t)  m / (sqrt(v) + eps)
 
-    store  the parameters and gradients, or a model, whose store it then is
+    store  a ParameterStore, or a model that has one
     m, v   (n_parameters,) arrays; t: steps taken
     map    applies a function to parts of the arrays: Python's map, or that of a thread pool
 

@@ -20,8 +20,8 @@ class Residual(Layer, ABC):
     forward(x (B, T, D), *others) -> y (B, T, D), cache;   others (memory, masks) go to the sublayer unchanged
     backward(dy (B, T, D), cache) -> dx, or (dx, dmemory) if the sublayer reads a memory
 
-    The names of the sublayer's parameters leave out `sublayer`: the parameter `self_attention.qkv.weight` is
-    `self_attention.sublayer.qkv.weight` in Python.
+    Names of parameters leave out `sublayer`: `self_attention.sublayer.qkv.weight` is `self_attention.qkv.weight` in
+    checkpoints.
     """
 
     sublayer: Any
@@ -57,7 +57,7 @@ class Residual(Layer, ABC):
 
     @abstractmethod
     def after_backward(self, dy: Array, cache: Any) -> tuple[Array, Array]:
-        """dy -> the share of dx that did not pass the sublayer, dupdate"""
+        """dy -> the part of dx that goes around the sublayer, dupdate"""
 
     def _named_parameters(self) -> Iterator[tuple[str, Parameter]]:
         yield from self.sublayer._named_parameters()

@@ -124,7 +124,7 @@ class Encoder(Stack):
         return dx
 
     def backward_by_layer(self, dy: Array, cache: Any) -> Iterator[tuple[Layer, Array]]:
-        """The steps of backward: after each layer it yields that layer, whose gradients are complete, and dx."""
+        """Backward, last layer first. Yields each layer when its gradients are complete, with dx of its input."""
         caches, norm_cache = cache
         dx = self.finish_backward(dy, norm_cache)
         for layer in reversed(self.layers):
@@ -163,7 +163,7 @@ class Decoder(Stack):
         return dx, dmemory
 
     def backward_by_layer(self, dy: Array, cache: Any) -> Iterator[tuple[Layer, Array, Array]]:
-        """The steps of backward: after each layer it yields that layer, whose gradients are complete, dx, dmemory."""
+        """Backward, last layer first. Yields each layer when its gradients are complete, with dx and dmemory so far."""
         caches, norm_cache = cache
         dx = self.finish_backward(dy, norm_cache)
         dmemory = None
@@ -241,24 +241,20 @@ class Transformer(Layer):
         )
         return states, (encoder_cache, embedding_cache, positions_cache, decoder_cache)
 
-    def states_backward(self, dstates: Array, cache: Any) -> Iterator[int]:
-        """Backward from the decoder's output, in steps, so that the caller can send gradients in between.
-
-        After each layer it yields an index into `store.grad`: from there on the gradient is complete.
-        """
+    def states_backward(self, dstates: Array, cache: Any) -> Iterator[Layer]:
+        """Backward from the decoder's output, layer by layer. It yields each layer when its gradients are complete."""
         encoder_cache, embedding_cache, positions_cache, decoder_cache = cache
         # states = decoder(target_positions(target_embedding(target_in_ids)), memory)
         for layer, dx, dmemory in self.decoder.backward_by_layer(dstates, decoder_cache):
-            yield self.store.offset_of(layer)
+            yield layer
         dx = self.target_positions.backward(dx, positions_cache)
         self.target_embedding.backward(dx, embedding_cache)
         # memory = encoder(source_positions(source_embedding(source_ids)))
         embedding_cache, positions_cache, stack_cache = encoder_cache
         for layer, dx in self.encoder.backward_by_layer(dmemory, stack_cache):
-            yield self.store.offset_of(layer)
+            yield layer
         dx = self.source_positions.backward(dx, positions_cache)
         self.source_embedding.backward(dx, embedding_cache)
-        yield 0
 
     def encode(self, source_ids: Array, rng: DropoutKey | None = None) -> tuple[Array, Mask, Any]:
         """source_ids (B, S) -> memory (B, S, D), the mask of its padding, cache"""

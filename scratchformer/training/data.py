@@ -1,4 +1,4 @@
-"""What does the configuration's text become: the sentences it names, their ids, or those of a prepared directory?"""
+"""The training data of a configuration: read and encode its text, or open a prepared directory."""
 
 from __future__ import annotations
 

@@ -54,11 +54,15 @@ class DataParallel:
         if threads > 1:
             self.map = ThreadPoolExecutor(threads, "replica", ignore_overflow).map
 
-    def loss_backward(self, batches: Sequence[Batch], settings: TrainingConfig, step: int) -> tuple[Array, int]:
+    def step_gradient(self, batches: Sequence[Batch], settings: TrainingConfig, step: int) -> tuple[Array, int]:
         """Loss and gradient of the micro-batches of a step -> loss_sum in nats, n_tokens, both over all ranks.
 
-        The first replica's gradient becomes the sum over all replicas and ranks; those of the others become zero. Every
-        rank is given the micro-batches of all ranks, so none has to ask how many tokens there are.
+        The first replica's gradient becomes the sum over all replicas and ranks; those of the others become zero.
+
+        Each replica does what `nn.loss.loss_backward` does, but sends gradients while backward is still running. (To
+        follow it in a debugger, train with --threads 1.)
+
+        batches  of all ranks, so that each rank can count the tokens itself
 
         step  of the optimizer, from 1: dropout depends on it
         """
@@ -73,12 +77,12 @@ class DataParallel:
                     rng = DropoutKey(settings.seed, step, shard)
                     states, cache = model.states(source_ids, target_in_ids, rng)
                     loss, _, dstates = states_loss(
-                        model.unembedding, states, target_out_ids, settings.eps_ls, settings.smoothing
+                        model.unembedding, states, target_out_ids, settings.eps_ls, settings.spread
                     )
                     is_last = n_replicas == 1 and shard == shares[replica][-1]
-                    for complete_from in model.states_backward(dstates, cache):
-                        if is_last:  # the gradient of this rank is complete from here on: send it meanwhile
-                            self.gradient.complete_from(complete_from)
+                    for layer in model.states_backward(dstates, cache):
+                        if is_last:  # from this layer on, the gradient of this rank is complete: send it meanwhile
+                            self.gradient.complete_from(model.store.offset_of(layer))
                     loss_sum = loss_sum + loss
             return loss_sum
 

@@ -29,7 +29,7 @@ from scratchformer.training.trainer import PendingStep, Trainer
 from scratchformer.training.validation import validate, validation_bleu
 
 INTERRUPTED = "interrupted"
-"""The reason to stop that is not an end of the training."""
+"""What `train` returns when the user stopped it."""
 
 
 def begin(run: RunDirectory, config: Config, ranks: Communicator = Communicator()) -> Trainer:
@@ -93,7 +93,7 @@ def open_same_device(ranks: Communicator, config: Config, job: str) -> Device:
 def train(trainer: Trainer) -> str:
     """Train until there is a reason to stop, save, and return the reason.
 
-    What happens at a step depends on its number, never on where an earlier process stopped. Raises UserError, without
+    A resumed run does at each step what an uninterrupted one does. Raises UserError, without
     saving, if the loss is not finite.
     """
     settings, began = trainer.config.training, time.perf_counter()

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 def not_finite(trainer: Trainer, pending: PendingStep, loss: float, norm: float) -> str:
     """The loss or the gradient of a step is not finite: name the step and the lines of its sentences."""
-    indices = trainer.plan.epoch(pending.epoch)[pending.batch_index]
+    indices = trainer.plan.epoch(pending.epoch)[pending.index]
     lines = ", ".join(str(line) for line in sorted(trainer.data.train.line_numbers[indices])[:5])
     return (
-        f"step {pending.step}: the loss is {loss}, the gradient's norm {norm}; batch {pending.batch_index} of epoch "
+        f"step {pending.step}: the loss is {loss}, the gradient's norm {norm}; batch {pending.index} of epoch "
         f"{pending.epoch}, lines {lines}{', ...' if len(indices) > 5 else ''} of the training text; "
         f"{last_good_checkpoint(trainer)}"
     )
@@ -37,7 +37,7 @@ def too_large(trainer: Trainer, step: int, batches: Sequence[Batch]) -> str:
         with suppress(MemoryError):
             first_pairs = source_ids[:n], target_in_ids[:n], target_out_ids[:n]
             key = DropoutKey(settings.seed, step)
-            loss_backward(trainer.model, *first_pairs, settings.eps_ls, key, settings.smoothing)
+            loss_backward(trainer.model, *first_pairs, settings.eps_ls, key, settings.spread)
             return f"{text}; {n * max(S, T)} would fit"
     return f"{text}; not one pair fits"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import time
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable
 
 import numpy as np
 
@@ -30,12 +30,13 @@ from scratchformer.training.data_parallel import DataParallel
 from scratchformer.training.run import RunDirectory
 
 
-class PendingStep(NamedTuple):
+@dataclass(frozen=True)
+class PendingStep:
     """A step that has begun. A GPU may still be computing it: `loss` and `grad_norm` wait for their numbers."""
 
     step: int
     epoch: int
-    batch_index: int
+    index: int
     loss: Callable[[], float]
     learning_rate: float
     grad_norm: Callable[[], float]
@@ -51,7 +52,7 @@ class Trainer:
     Each of the processes (ranks) that train together has a trainer. All do the same, each with its share of the
     micro-batches and of the validation text. Only rank 0, the main one, writes files and prints messages.
 
-    device  where to compute; None is the CPU, whatever the configuration says
+    device  where to compute (default: the CPU; `config.training.device` is not read here)
     ranks   connects the processes; all of them call the same methods in the same order
     """
 
@@ -79,7 +80,7 @@ class Trainer:
         cores = share_of_cores(ranks)
         threads = 1 if self.device.is_async else settings.threads or cores
         self.cores = min(threads, cores)
-        self.between_devices = self.device.communicator(ranks)
+        self.between_devices = self.device.communicator(ranks)  # on a CPU these are the ranks themselves
         gradient_dtype = dtype_named("bfloat16") if settings.gradient_dtype and ranks.size > 1 else None
         n_replicas = min(threads, -(-settings.accumulation // ranks.size))
         with using(*self.device.ops):
@@ -104,7 +105,7 @@ class Trainer:
     def step(self, epoch: int, index: int, indices: np.ndarray) -> PendingStep:
         """Begin an optimizer step on the pairs `indices`, which are batch `index` of the epoch.
 
-        The gradient is that of the sum over all micro-batches, divided once by the number of their target tokens. The
+        Micro-batches add up their gradients; the sum is divided once, by the number of all their target tokens. The
         loss and the gradient's norm are not waited for: a GPU may compute while the next step begins.
         Raises UserError if there is not enough memory.
         """
@@ -114,7 +115,7 @@ class Trainer:
         fits = False
         with using(*self.device.ops):
             with suppress(MemoryError):
-                loss_sum, n_tokens = self.parallel.loss_backward(batches, settings, step)
+                loss_sum, n_tokens = self.parallel.step_gradient(batches, settings, step)
                 fits = True
             if not fits:  # here, outside the block above, its arrays are freed
                 raise UserError(messages.too_large(self, step, batches))
@@ -133,9 +134,18 @@ class Trainer:
         self.n_pending += 1
         n_seen = self.progress.target_tokens + n_tokens
         self.progress = replace(self.progress, step=step, epoch=epoch, index=index + 1, target_tokens=n_seen)
-        source_tokens = sum(batch.n_source_tokens for batch in batches)
-        n_positions = sum(batch.n_positions for batch in batches)
-        return PendingStep(step, epoch, index, loss, learning_rate, norm, n_tokens, source_tokens, n_positions, n_seen)
+        return PendingStep(
+            step=step,
+            epoch=epoch,
+            index=index,
+            loss=loss,
+            learning_rate=learning_rate,
+            grad_norm=norm,
+            target_tokens=n_tokens,
+            source_tokens=sum(batch.n_source_tokens for batch in batches),
+            positions=sum(batch.n_positions for batch in batches),
+            all_target_tokens=n_seen,
+        )
 
     def finish(self, pending: PendingStep) -> dict[str, Any]:
         """Wait for a step -> its entry in the log, with the seconds it took.
@@ -151,5 +161,4 @@ class Trainer:
         skipped = math.isfinite(loss) and not math.isfinite(norm) and self.device.overflow_is_normal()
         if not skipped and not (math.isfinite(loss) and math.isfinite(norm)):
             raise UserError(messages.not_finite(self, pending, loss, norm))
-        entry = {"index" if name == "batch_index" else name: value for name, value in pending._asdict().items()}
-        return entry | {"loss": loss, "grad_norm": None if skipped else norm, "seconds": seconds}
+        return vars(pending) | {"loss": loss, "grad_norm": None if skipped else norm, "seconds": seconds}

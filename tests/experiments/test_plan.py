@@ -187,13 +187,13 @@ def test_measured_steps_are_training_steps(small_config, monkeypatch):
     load = plan.Load(10, 6.0, 7.0, 0.1, None, "", "", "")
     step, trainer = plan.training_step(config, Device(), load)
     seen, before = [], trainer.model.store.data.copy()
-    whole = trainer.parallel.loss_backward
+    whole = trainer.parallel.step_gradient
 
     def looked_at(batches, settings, number):
         seen.append([(batch.source_ids.shape, batch.target_out_ids.shape) for batch in batches])
         return whole(batches, settings, number)
 
-    monkeypatch.setattr(trainer.parallel, "loss_backward", looked_at)
+    monkeypatch.setattr(trainer.parallel, "step_gradient", looked_at)
     step(1, 3)
     step(2, 5)
     assert len(trainer.parallel.replicas) == 2

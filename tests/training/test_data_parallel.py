@@ -25,7 +25,7 @@ def gradient_of(begin, threads):
     trainer, indices = step_of(begin, threads)
     batches = trainer.plan.micro_batches(indices)
     assert len(batches) == 4 and len(trainer.parallel.replicas) == threads
-    loss, n_tokens = trainer.parallel.loss_backward(batches, trainer.config.training, step=1)
+    loss, n_tokens = trainer.parallel.step_gradient(batches, trainer.config.training, step=1)
     assert not any(model.store.grad.any() for model in trainer.parallel.replicas[1:])
     norm = trainer.parallel.average_inplace(n_tokens)
     return loss, n_tokens, norm, trainer.model.store.grad
@@ -52,7 +52,7 @@ def test_a_run_on_three_threads_repeats_itself_bit_for_bit(begin, monkeypatch):
             return states(model, *arguments)
 
         monkeypatch.setattr(Transformer, "states", delayed)
-        _, n_tokens = trainer.parallel.loss_backward(
+        _, n_tokens = trainer.parallel.step_gradient(
             trainer.plan.micro_batches(indices), trainer.config.training, step=1
         )
         trainer.parallel.average_inplace(n_tokens)
