@@ -42,10 +42,10 @@ class NoUpdate(Layer):
 class OtherMasks(Layer):
     """A stack that gets other masks than it is given. forward and backward are the stack's."""
 
-    def __init__(self, stack: Layer, changes: dict[str, Any]) -> None:
+    def __init__(self, stack: Any, changes: dict[str, Any]) -> None:
         self.stack = stack
         self.changes = changes
-        self.backward = stack.backward
+        self.backward, self.backward_by_layer = stack.backward, stack.backward_by_layer
 
     def forward(self, *inputs: Any, rng: DropoutKey | None = None) -> tuple[Array, Any]:
         changed = [value._replace(**self.changes) if isinstance(value, Mask) else value for value in inputs]

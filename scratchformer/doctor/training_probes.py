@@ -148,15 +148,15 @@ SMALL_BATCHES = {"tokens_per_batch": 40, "accumulation": 3, "bucket_fineness": 1
 SHORT_SCHEDULE = {"warmup": 2, "lr_factor": 1.0, "eps_ls": 0.1, "clip_norm": 0.0}
 
 
-def practice_config(config: Config, **changes: Any) -> Config:
-    """The choices of this configuration in sizes so small that a training step takes milliseconds."""
+def practice_config(config: Config, changes: dict[str, Any]) -> Config:
+    """The choices of this configuration, in sizes so small that a training step takes milliseconds."""
     settings = SMALL_MODEL | NO_DROPOUT | SMALL_TEXT | SMALL_BATCHES | SHORT_SCHEDULE
     return configs.with_settings(config, settings | changes)
 
 
-def practice_trainer(config: Config, device: Device | None = None, **changes: Any) -> Trainer:
+def practice_trainer(config: Config, changes: dict[str, Any], device: Device | None = None) -> Trainer:
     """A trainer on the practice corpus. It writes no file."""
-    config, corpus = practice_config(config, **changes), practice_corpus()
+    config, corpus = practice_config(config, changes), practice_corpus()
     tokenizer = train_tokenizer(corpus, config)
     data = encode_corpus(corpus, tokenizer, config)
     return Trainer(RunDirectory(Path("practice")), config, data, tokenizer, device)
@@ -164,7 +164,7 @@ def practice_trainer(config: Config, device: Device | None = None, **changes: An
 
 def practice_plan(config: Config) -> tuple[Tokenizer, BatchPlan]:
     """The batches of a practice trainer, without a model."""
-    config, corpus = practice_config(config), practice_corpus()
+    config, corpus = practice_config(config, {}), practice_corpus()
     tokenizer, training = train_tokenizer(corpus, config), config.training
     return tokenizer, BatchPlan(
         encode_corpus(corpus, tokenizer, config).train,
@@ -270,7 +270,7 @@ def gradient_of_one_batch(trainer: Trainer, indices: np.ndarray) -> tuple[np.nda
 
 
 def check_steps(config: Config) -> None:
-    trainer = practice_trainer(config)
+    trainer = practice_trainer(config, {})
     expect(trainer.optimizer.store is trainer.model.store, "the optimizer has the weights of another model")
     settings = trainer.config.training
     constants = (*trainer.optimizer.betas, trainer.optimizer.eps)
@@ -291,7 +291,7 @@ def check_steps(config: Config) -> None:
 
 
 def check_clipping(config: Config) -> None:
-    trainer = practice_trainer(config, clip_norm=0.01)
+    trainer = practice_trainer(config, {"clip_norm": 0.01})
     adam, indices = RecordingAdam(trainer), trainer.plan.epoch(0)[0]
     gradient, _ = gradient_of_one_batch(trainer, indices)
     trainer.optimizer = adam
@@ -303,7 +303,7 @@ def check_clipping(config: Config) -> None:
 def check_dropout_of_steps(config: Config) -> None:
     device, recorder = Device(), DropoutRecorder()
     device.ops = (recorder,)
-    trainer = practice_trainer(config, device, P_drop=0.3)
+    trainer = practice_trainer(config, {"P_drop": 0.3}, device)
     n_micro_batches = 0
     for index, indices in enumerate(trainer.plan.epoch(0)[:2]):
         n_micro_batches += len(trainer.plan.micro_batches(indices))
@@ -315,7 +315,7 @@ def check_dropout_of_steps(config: Config) -> None:
 
 
 def check_validation_loss(config: Config) -> None:
-    trainer = practice_trainer(config, P_drop=0.3, eps_ls=0.3)
+    trainer = practice_trainer(config, {"P_drop": 0.3, "eps_ls": 0.3})
     pairs, model = trainer.data.train, trainer.model
     batch = pairs.batch(np.arange(len(pairs)))
     logits, _ = model.forward(batch.source_ids, batch.target_in_ids)
@@ -335,7 +335,7 @@ def train_by_heart(config: Config) -> tuple[Trainer, list[float]]:
     """Train a small model on eight sentences. Returns it with the loss of each step."""
     model: dict[str, Any] = {"N": 2, "d_model": 32, "d_ff": 64, "d_k": 16, "d_v": 16}
     training = {"warmup": 20, "lr_factor": 0.15, "eps_ls": 0.0, "tokens_per_batch": 100, "accumulation": 1}
-    trainer = practice_trainer(config, **model | training)
+    trainer = practice_trainer(config, model | training)
     return trainer, [trainer.finish(trainer.step(0, step, BY_HEART))["loss"] for step in range(LEARNING_STEPS)]
 
 
