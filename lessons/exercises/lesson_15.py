@@ -25,7 +25,7 @@ class Weights(Layer):
 def train(gradients: Array, w: Array, rate: float, beta1: float, beta2: float, eps: float) -> Array:
     """The library's Adam. gradients (T, n), w (n,) -> the weights after each of the T steps, (T, n)"""
     model = Weights(w)
-    adam, path = Adam(model, (beta1, beta2), eps), []                            
+    adam, path = Adam(model, (beta1, beta2), eps), []
     for gradient in gradients:
         model.store.grad[...] = gradient
         adam.step(rate)
