@@ -1,6 +1,6 @@
 """Is a training step as fast as at an earlier commit? Both take turns, step by step, each in a process of its own.
 
-    python benchmarks/cpu_commits.py COMMIT [--models tiny,multi30k,small,base] [--repetitions N] [--out DIR]
+    python benchmarks/cpu_commits.py COMMIT [--models tiny,multi30k,small] [--repetitions N] [--out DIR]
 
 The earlier commit is checked out into a temporary directory; both run with the packages that are installed here. A cell
 is one of `cpu_step.py`'s, on one thread. The first two steps are not counted.
@@ -25,9 +25,9 @@ import sys, time
 from threadpoolctl import threadpool_limits
 import cpu_step
 try:
+    from scratchformer.nn.fast_ops import keep_freed_memory  # where it was before 22 November 2026
+except ImportError:
     from scratchformer.backends.cpu import keep_freed_memory
-except ImportError:  # where it was before 22 November 2026
-    from scratchformer.nn.fast_ops import keep_freed_memory
 from scratchformer.nn.transformer import Transformer
 cell = cpu_step.Cell(sys.argv[1], sys.argv[2], 1, False)
 config, pairs = cell.task().config, cell.steps()
@@ -99,8 +99,7 @@ def main() -> None:
             for model in arguments.models
             for padding in ("without", "with")
         ]
-    command = f"python benchmarks/cpu_commits.py {arguments.commit}"
-    result = {"provenance": around, "command": command, "before": arguments.commit, "threads": 1, "results": rows}
+    result = {"provenance": around, "before": arguments.commit, "threads": 1, "results": rows}
     write(arguments.out, "cpu_commits", result)
 
 
