@@ -45,7 +45,11 @@ class OtherMasks(Layer):
     def __init__(self, stack: Any, changes: dict[str, Any]) -> None:
         self.stack = stack
         self.changes = changes
-        self.backward, self.backward_by_layer = stack.backward, stack.backward_by_layer
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("backward", "backward_by_layer"):
+            raise AttributeError(name)
+        return getattr(self.stack, name)
 
     def forward(self, *inputs: Any, rng: DropoutKey | None = None) -> tuple[Array, Any]:
         changed = [value._replace(**self.changes) if isinstance(value, Mask) else value for value in inputs]
