@@ -1,4 +1,4 @@
-"""What the tests of the upper rooms share: a small corpus, small runs, and the command line."""
+"""What tests of several packages share: a small corpus, small runs, and the command line."""
 
 import random
 import shutil

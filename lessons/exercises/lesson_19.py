@@ -91,11 +91,11 @@ def step_each_micro_batch(w: Array, grads: Array, n_tokens: Array, d_model: int,
 def library_steps(w: Array, grads: Array, n_tokens: Array, d_model: int, warmup: int) -> Array:
     parameter = Parameter(w.copy())
     model: Any = SimpleNamespace(store=ParameterStore({"w": parameter}), layer_offsets=list)
-    team, optimizer = DataParallel(model, 1), Adam(model, BETAS, EPS)
+    parallel, optimizer = DataParallel(model, 1), Adam(model, BETAS, EPS)
     for step, (of_step, n) in enumerate(zip(grads, n_tokens), start=1):
         for grad in of_step:
             parameter.grad += grad
-        norm = team.average_inplace(int(n.sum()))
+        norm = parallel.average_inplace(int(n.sum()))
         optimizer.step(noam(step, d_model, warmup), norm)
         parameter.grad[...] = 0
     return parameter.data
