@@ -31,7 +31,7 @@ from scratchformer.text.batches import even_parts
 OPERATIONS = {
     name: function
     for name, function in vars(FastOps).items()
-    if inspect.isfunction(function) and not name.startswith(("_", "layer_norm"))
+    if inspect.isfunction(function) and not name.startswith("layer_norm")
 }
 """Name of a trick -> its operation. `layer_norm` belongs to `add_norm`: in FastOps the one calls the other."""
 
@@ -59,12 +59,7 @@ def variants(cell: Cell) -> dict[str, Step]:
 
 def lines_of(trick: str) -> int | None:
     """How many lines of code a trick costs, comments and docstrings included."""
-    sources = {
-        **OPERATIONS,
-        "add_norm": FastOps._norm,
-        "all of these": FastOps,
-        "micro-batches of similar length": even_parts,
-    }
+    sources = {**OPERATIONS, "all of these": FastOps, "micro-batches of similar length": even_parts}
     return len(inspect.getsource(sources[trick]).splitlines()) if trick in sources else None
 
 
