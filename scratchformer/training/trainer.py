@@ -95,10 +95,11 @@ class Trainer:
         train = self.data.train
         dropped = train.n_dropped + (self.data.val.n_dropped if self.data.val else 0)
         processes = f"{self.ranks.size} processes, " if self.ranks.size > 1 else ""
+        left_out = f"{dropped} pairs longer than {train.max_length} tokens, {self.data.n_empty} with an empty side"
         return (
             f"{processes}{self.model.store.data.size:,} parameters, {len(train):,} sentence pairs, "
-            f"{train.target.ids.size:,} target tokens an epoch (left out: {dropped} pairs longer than "
-            f"{train.max_length} tokens, {self.data.n_empty} with an empty side)"
+            f"{train.target.ids.size:,} target tokens an epoch"
+            + (f" (left out: {left_out})" if dropped or self.data.n_empty else "")
         )
 
     @np.errstate(over="ignore", invalid="ignore")  # `finish` reports it in one line
