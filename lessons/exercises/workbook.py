@@ -236,6 +236,8 @@ def check_files(files: dict[Exercise, Path]) -> bool:
 
 def say(text: str) -> None:
     """Print what may hold any character, whatever standard output can show."""
+    if sys.stdout is None:  # closed
+        return
     encoding = sys.stdout.encoding or "utf-8"
     print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
 
