@@ -1,8 +1,8 @@
-"""A checkpoint is the whole state of a run after a step: stop here, go on from it, and nobody can tell.
+"""A checkpoint is the whole state of a run after a step: a run resumed from it repeats the uninterrupted one.
 
 One safetensors file (weights, Adam's moments; never pickle, which would run code from the file) with a JSON header
-(step, place in the batch plan, configuration, checksum). It is written beside its place, forced to disk and renamed, so
-a checkpoint is there whole or not at all, whatever kills the process.
+(step, place in the batch plan, configuration, checksum). It is written under a temporary name, flushed to disk and then
+renamed. So a file with a checkpoint's name is always complete, even if the process is killed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FORMAT = "scratchformer checkpoint 2"
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run stands after `step` steps: what the loop needs to go on, apart from weights and moments.
+    """How far a run has come after `step` steps: what the loop needs to resume, apart from weights and moments.
 
     epoch, index     the place of the next step in the batch plan
     target_tokens    real target tokens seen so far; seconds: wall time spent in steps
@@ -67,7 +67,7 @@ def save(path: Path, checkpoint: Checkpoint) -> None:
 
 
 def header_of(form: str, checkpoint: Checkpoint) -> dict[str, str]:
-    """What a file says about its tensors: its format, progress and configuration; `read_header` reads it again."""
+    """The header of a file: its format, progress and configuration. `read_header` reads it."""
     progress, config = asdict(checkpoint.progress), configs.to_dict(checkpoint.config)
     return {"format": form, "progress": json.dumps(progress), "config": json.dumps(config)}
 
@@ -132,7 +132,7 @@ def checksum(header: dict[str, str], tensors: dict[str, np.ndarray]) -> str:
 
 
 def copy_into(arrays: dict[str, np.ndarray], views: dict[str, Array], path: Path) -> None:
-    """Fill `views` (of a model, of Adam's moments) where they lie. Raises UserError naming what does not fit."""
+    """Copy arrays into `views` (of a model or of Adam's moments). Raises UserError naming what does not fit."""
     missing, surplus = sorted(views.keys() - arrays.keys()), sorted(arrays.keys() - views.keys())
     if missing or surplus:
         differences = f"missing {listed(missing)}; not in the model {listed(surplus)}"
@@ -166,7 +166,7 @@ class CheckpointDirectory:
         return sorted(self.directory.glob("step_*.safetensors"))
 
     def set_aside_after(self, step: int) -> None:
-        """Rename the checkpoints of later steps: they are unsound and will be made again. Nothing is deleted."""
+        """Rename the checkpoints of later steps, which are damaged and will be written again. Nothing is deleted."""
         for path in self.steps():
             if path > self.of_step(step):
                 path.replace(path.with_name(f"{path.name}.unsound"))
@@ -186,7 +186,7 @@ class CheckpointDirectory:
         return None, None, complaints
 
     def preferred(self) -> Path:
-        """What to translate with: the average if one was made, else the best by validation loss, else the last step."""
+        """The checkpoint to translate with: the average, else the best by validation loss, else the last."""
         for path in (self.average, self.best, *reversed(self.steps())):
             if path.exists():
                 return path

@@ -69,7 +69,7 @@ def encode_corpus(corpus: Corpus, tokenizer: Tokenizer, config: Config) -> Train
 
 
 def train_tokenizer(corpus: Corpus, config: Config) -> Tokenizer:
-    """One vocabulary for both languages, learnt from the training text (paper §5.1)."""
+    """One vocabulary for both languages, learned from the training text (paper §5.1)."""
     sentences = [*corpus.train.source, *corpus.train.target]
     return Tokenizer.train(sentences, config.model.vocab_size, config.data.byte_fallback)
 
@@ -84,16 +84,16 @@ def prepared_directory(data: DataConfig) -> Path | None:
 
 
 def settled(manifest: Manifest) -> dict[str, Any]:
-    """The settings that a preparation has decided: they cannot be others in a run on it."""
+    """The settings that a preparation has fixed: every run on its text must have the same values."""
     source, target = manifest.languages
     vocabulary = {"model.vocab_size": manifest.vocab_size, "data.byte_fallback": manifest.byte_fallback}
     return vocabulary | {"data.source_language": source, "data.target_language": target}
 
 
 def follow_preparation(config: Config, named: Collection[str] = ()) -> tuple[Config, str]:
-    """The configuration with what its prepared directory, if it has one, has settled -> it, a line on what that changes
+    """Take vocabulary and languages from the prepared directory, if any -> configuration, a line on what changed
 
-    named  the settings that the user gave himself, which are left as they are: if they contradict, the run is refused
+    named  settings that the user gave: they are not changed, and a contradiction is refused later
     """
     directory = prepared_directory(config.data)
     if not directory:
@@ -108,7 +108,7 @@ def follow_preparation(config: Config, named: Collection[str] = ()) -> tuple[Con
 def open_prepared(directory: Path, config: Config) -> tuple[Tokenizer, TrainingData]:
     """Tokenizer and ids of a prepared directory; only the validation text is read.
 
-    Raises UserError if it is not whole, or was prepared with other settings than the configuration's.
+    Raises UserError if it is incomplete, or was prepared with other settings than the configuration's.
     """
     corpus = PreparedCorpus(directory)
     manifest, data, values = corpus.manifest, config.data, configs.flat(config)

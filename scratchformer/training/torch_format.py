@@ -1,7 +1,7 @@
-"""A trained model as PyTorch stores one: the state dict of `nn.TransformerEncoder`, `nn.TransformerDecoder` and tables.
+"""Export a trained model as PyTorch stores one, and import it: encoder, decoder and embeddings as a state dict.
 
-PyTorch's linear maps are (out, in), ours (in, out), and it keeps the projections of queries, keys and values in one
-matrix everywhere, so each of its arrays is one or two of ours side by side, transposed. docs/names.md has the table.
+PyTorch's weights are (out, in), ours (in, out), and it always keeps the projections of queries, keys and values in one
+matrix. So each of its arrays is one or two of ours side by side, transposed. docs/names.md has the table.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ PARTS = {
 
 
 def layout(config: ModelConfig) -> dict[str, list[str]]:
-    """PyTorch's name of an array -> our names of those that lie in it side by side."""
+    """PyTorch's name of an array -> our names of the arrays that it holds side by side."""
     places = {f"{table}.weight": [f"{table}.weight"] for table in tables(config)}
     for stack, sublayers in SUBLAYERS.items():
         for layer in (f"{stack}.layers.{index}." for index in range(config.N)):
@@ -54,7 +54,7 @@ def layout(config: ModelConfig) -> dict[str, list[str]]:
 
 
 def tables(config: ModelConfig) -> list[str]:
-    """The embeddings: as many as there are untied matrices, and those of learned positions."""
+    """The embedding tables: one for each untied matrix, and those of learned positions."""
     words = ["source_embedding", "target_embedding", "unembedding"]
     number = {"all": 1, "target": 2, "none": 3}[config.tied]
     return words[:number] + (["source_positions", "target_positions"] if config.positions == "learned" else [])
@@ -130,7 +130,7 @@ def export_run(run: RunDirectory, checkpoint: str | None, path: Path) -> Config:
 
 
 def require_place(path: Path, run: RunDirectory) -> None:
-    """Raises UserError if a file written here would replace what is no file, or a part of the run."""
+    """Raises UserError if a file written here would replace a directory or device, or a part of the run."""
     if path.is_symlink() or path.exists() and not path.is_file():
         raise UserError(f"{path}: not a plain file; choose another")
     if not path.parent.is_dir():
@@ -140,11 +140,11 @@ def require_place(path: Path, run: RunDirectory) -> None:
 
 
 def import_run(path: Path, run: RunDirectory) -> bool:
-    """Make a run of an exported file: it translates and is scored like the one it came from, bit for bit.
+    """Make a run from an exported file. It translates exactly like the run that was exported.
 
-    The weights become its best checkpoint. -> whether they are those that were exported, and not changed since
+    The weights become its best checkpoint. -> whether they are unchanged since the export
 
-    Raises UserError if the file is damaged or another's, or if there is anything in the run's directory.
+    Raises UserError if the file is damaged or not an export, or if the run's directory already holds a run.
     """
     header, tensors = checkpoints.read_tensors(path, FORMAT)
     try:
