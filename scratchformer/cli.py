@@ -22,7 +22,7 @@ from scratchformer.commands import (
     train,
     translate,
 )
-from scratchformer.commands.terminal import redirect_to_null
+from scratchformer.commands.terminal import redirect_to_null, speak_utf8, tell
 from scratchformer.errors import UserError, in_one_line
 
 EXAMPLES = """\
@@ -44,34 +44,35 @@ def main(arguments: list[str] | None = None) -> int:
     if sys.stderr is None:  # closed; another file that is opened would get its number, and the messages
         redirect_to_null(2)
         sys.stderr = open(2, "w")
+    speak_utf8()
     args = parse(arguments)
     try:
         code = args.run(args) or 0
         print(end="", flush=True)  # so that an error in writing is reported below
         return code
     except UserError as error:
-        print(f"scratchformer: {error}", file=sys.stderr)
+        tell(f"scratchformer: {error}")
         return 2
     except BrokenPipeError:  # `... | head` has read enough
         discard_unwritable_output()
         return 0
     except (OSError, MemoryError) as error:  # a full disk, a model that is too large
         discard_unwritable_output()
-        print(f"scratchformer: {error or 'not enough memory'}", file=sys.stderr)
+        tell(f"scratchformer: {str(error) or 'not enough memory'}")
         return 2
     except RuntimeError as error:
         from scratchformer.parallel import launcher  # here, because it imports NumPy
 
         if launcher.exit_code(error) == launcher.GAVE_UP:  # another rank does not answer, or has failed and says why
             if str(error):
-                print(f"scratchformer: {error}", file=sys.stderr)
+                tell(f"scratchformer: {error}")
             return launcher.GAVE_UP
         if not type(error).__module__.startswith("cupy"):
             raise
-        print(f"scratchformer: the GPU failed: {in_one_line(error)}", file=sys.stderr)
+        tell(f"scratchformer: the GPU failed: {in_one_line(error)}")
         return 1
     except KeyboardInterrupt:
-        print("scratchformer: interrupted", file=sys.stderr)
+        tell("scratchformer: interrupted")
         return 130
 
 

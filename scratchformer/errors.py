@@ -1,4 +1,4 @@
-"""The exception for mistakes of the user, and the messages of other exceptions in one line."""
+"""The exception for mistakes of the user, and messages in one line that a terminal can show."""
 
 
 class UserError(ValueError):
@@ -15,3 +15,13 @@ def in_one_line(error: BaseException) -> str:
     if not lines:
         return type(error).__name__
     return lines[-1] if "Original error" in str(error) else lines[0]
+
+
+def printable(text: str) -> str:
+    r"""The text with control characters and undecodable bytes as escapes: a message stays one line, whatever it quotes.
+
+    Names of files and answers of servers may contain line breaks, or codes that a terminal obeys.
+    """
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode() for character in text
+    )

@@ -1,4 +1,7 @@
-"""Write files atomically: a reader never sees an incomplete file, even if the writing process is killed."""
+"""Write files atomically: a reader never sees an incomplete file, even if the writing process is killed.
+
+Nothing is written through a link: its target may be a file of somebody else.
+"""
 
 import io
 import os
@@ -41,6 +44,22 @@ def replace_text(path: Path, text: str) -> None:
         file.write(text.encode("utf-8"))
 
 
+def append_line(path: Path, line: str) -> None:
+    """Append a line of UTF-8 text, after a line break if a crash has cut the last line short.
+
+    Raises UserError if it cannot be written, or if the path is a link or anything else but a plain file.
+    """
+    with user_error(path, "cannot write"):
+        if path.is_symlink() or path.exists() and not path.is_file():
+            raise UserError(f"{path}: cannot write: not a plain file")
+        with open(path, "a+b", opener=_open_plainly) as file:
+            if file.tell():
+                file.seek(-1, os.SEEK_END)
+                if file.read() != b"\n":
+                    file.write(b"\n")
+            file.write(line.encode("utf-8") + b"\n")
+
+
 def make_directory(path: Path) -> None:
     """Make the directory and its parents, unless they exist. Raises UserError if that fails."""
     with user_error(path, "cannot make the directory"):
@@ -56,6 +75,11 @@ def user_error(path: Path, complaint: str) -> Iterator[None]:
         raise UserError(f"{path}: {complaint}: {error.strerror or error}") from error
 
 
+def _open_plainly(path: str, flags: int) -> int:
+    """Open a file as `open` does, but follow no link and do not wait for the other end of a pipe."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+
+
 class _RawFile(io.FileIO):
     """The unbuffered file; its errors name the path that the file will have in the end."""
 
@@ -63,7 +87,8 @@ class _RawFile(io.FileIO):
         self.path = path
         self.complaint = complaint
         with user_error(path, complaint):
-            super().__init__(str(temporary), "wb")
+            temporary.unlink(missing_ok=True)
+            super().__init__(str(temporary), "xb")  # fails if the name exists, so it follows no link
 
     def write(self, data: Any) -> int:  # called whenever the buffer is full or flushed
         with user_error(self.path, self.complaint):

@@ -1,8 +1,21 @@
 """Messages on standard error, and streams that cannot be written."""
 
+import io
 import os
 import sys
 from typing import Any
+
+from scratchformer.errors import printable
+
+
+def speak_utf8() -> None:
+    """Write UTF-8 to the terminal, a file or a pipe, whatever the locale: translations are UTF-8, as all text is.
+
+    What is not Unicode, as in a file name of other bytes, is written as an escape.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
 def redirect_to_null(descriptor: int) -> None:
@@ -37,4 +50,4 @@ class SilencedWhenUnread:
 
 def tell(line: str) -> None:
     """Print a message while a command works. Messages go to standard error, results to standard output."""
-    print(line, file=sys.stderr, flush=True)
+    print(printable(line), file=sys.stderr, flush=True)

@@ -18,9 +18,10 @@ from scratchformer.backends.device import Device
 from scratchformer.config import Config
 from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError
-from scratchformer.files import replace_text, user_error
+from scratchformer.files import append_line, replace_text, user_error
 from scratchformer.locks import lock
 from scratchformer.nn.transformer import Transformer
+from scratchformer.preparation.prepared import is_prepared
 from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.training import checkpoints
 from scratchformer.training.checkpoints import Checkpoint, CheckpointDirectory
@@ -87,6 +88,11 @@ class RunDirectory:
         if self.checkpoints.steps():
             raise UserError(f"{self.path}: holds checkpoints already, but no config.toml; choose another --out")
 
+    def owns(self, path: Path) -> bool:
+        """Whether this is, or would be, a file that training or an evaluation writes in this directory."""
+        own = (self.config_file, self.tokenizer_file, self.log_file, self.evaluations_file, self.checkpoints.directory)
+        return path in own or path.parent == self.checkpoints.directory
+
     def lock(self) -> None:
         """Keep other processes from training in this run, as long as this object exists or until `unlock`.
 
@@ -108,7 +114,7 @@ class RunDirectory:
 
     def log(self, event: str, values: dict[str, Any]) -> None:
         """Append one line of JSON to the log of the training."""
-        append_entry(self.log_file, {"event": event, **values})
+        append_line(self.log_file, json.dumps({"event": event, **values}))
 
     def read_log(self, event: str) -> list[dict[str, Any]]:
         """All entries of one kind, oldest first."""
@@ -116,7 +122,7 @@ class RunDirectory:
 
     def record_evaluation(self, scores: dict[str, Any]) -> None:
         """Append the scores of a test set; the command `report` shows them."""
-        append_entry(self.evaluations_file, scores)
+        append_line(self.evaluations_file, json.dumps(scores))
 
     def read_evaluations(self) -> list[dict[str, Any]]:
         """The scores that `record_evaluation` has appended, oldest first."""
@@ -136,6 +142,16 @@ class RunDirectory:
         replace_text(self.log_file, "".join(line + "\n" for line in kept))
 
 
+def require_place(path: Path) -> None:
+    """Raises UserError if a file written here would replace one of a run, or one of a prepared corpus."""
+    directory = path.resolve().parent
+    for run in (RunDirectory(directory), RunDirectory(directory.parent)):
+        if run.config_file.exists() and run.owns(path.resolve()):
+            raise UserError(f"{path}: belongs to the run {run.path}; choose another place")
+    if is_prepared(directory):
+        raise UserError(f"{path}: lies in the prepared corpus {directory}; choose another place")
+
+
 def make_directory(path: Path, undo: ExitStack) -> None:
     """Make a directory and those above it. `undo` will remove the new ones, if they are empty by then."""
     for directory in reversed([path, *path.parents]):
@@ -152,19 +168,6 @@ def remove(path: Path) -> None:
     """Remove a file or an empty directory, if that is possible."""
     with suppress(OSError):
         path.rmdir() if path.is_dir() else path.unlink()
-
-
-def append_entry(path: Path, entry: dict[str, Any]) -> None:
-    """Append an object as one line of JSON, after a line break if a crash has cut the last line short.
-
-    Raises UserError if it cannot be written.
-    """
-    with user_error(path, "cannot write"), open(path, "a+b") as file:
-        if file.tell():
-            file.seek(-1, os.SEEK_END)
-            if file.read() != b"\n":
-                file.write(b"\n")
-        file.write(json.dumps(entry).encode() + b"\n")
 
 
 def read_entries(path: Path) -> list[dict[str, Any]]:
