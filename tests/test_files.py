@@ -2,12 +2,14 @@
 
 import errno
 import os
+import resource
+from contextlib import suppress
 
 import pytest
 
 from scratchformer import files
 from scratchformer.errors import UserError
-from scratchformer.files import make_directory, replace_text, whole_file
+from scratchformer.files import append_line, make_directory, replace_text, whole_file
 
 
 def content(directory):
@@ -43,14 +45,41 @@ def test_what_fails_at_the_end_is_told_with_the_file(tmp_path, monkeypatch, func
     assert content(tmp_path) == {}
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 @pytest.mark.parametrize("n_bytes", [1, 1_000_000])
-def test_a_full_disk_is_told_with_the_file(tmp_path, n_bytes):
-    (tmp_path / ".a.partial").symlink_to("/dev/full")
-    with pytest.raises(UserError, match="^.*/a: cannot draw: No space left on device$"):
-        with whole_file(tmp_path / "a", "cannot draw") as file:
-            file.write(b"x" * n_bytes)
+def test_a_disk_that_takes_no_byte_is_told_with_the_file(tmp_path, n_bytes):
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+    try:
+        with pytest.raises(UserError, match="^.*/a: cannot draw: File too large$"):
+            with whole_file(tmp_path / "a", "cannot draw") as file:
+                file.write(b"x" * n_bytes)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert content(tmp_path) == {}
+
+
+@pytest.mark.parametrize("link", ["a", ".a.partial"])
+@pytest.mark.parametrize("write", [replace_text, append_line])
+def test_nothing_is_written_through_a_link(tmp_path, link, write):
+    (tmp_path / "theirs").write_text("theirs")
+    (tmp_path / link).symlink_to("theirs")
+    with suppress(UserError):
+        write(tmp_path / "a", "ours")
+    assert (tmp_path / "theirs").read_text() == "theirs"
+
+
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo, lambda path: os.symlink("nowhere", path)])
+def test_only_a_plain_file_is_appended_to(tmp_path, make):
+    make(tmp_path / "log")
+    with pytest.raises(UserError, match="log: cannot write: not a plain file"):
+        append_line(tmp_path / "log", "entry")
+
+
+def test_an_appended_line_begins_on_a_line_of_its_own(tmp_path):
+    (tmp_path / "log").write_text("cut sho")
+    append_line(tmp_path / "log", "ü")
+    append_line(tmp_path / "log", "z")
+    assert (tmp_path / "log").read_text(encoding="utf-8") == "cut sho\nü\nz\n"
 
 
 def test_a_place_where_nothing_can_be_written(tmp_path):
