@@ -16,7 +16,6 @@ import numpy as np
 from scratchformer.config import ModelConfig
 from scratchformer.doctor.findings import CodeProbe, expect, expect_close
 from scratchformer.doctor.fixtures import random, with_random_vectors
-from scratchformer.experiments.sizes import parameter_counts
 from scratchformer.nn import gradient_cases
 from scratchformer.nn.attention import Mask, ScaledDotProductAttention
 from scratchformer.nn.gradient_cases import D_K, D_V, FLOAT64, SMALL, B, D, F, H, S, T, V, lengths
@@ -33,6 +32,7 @@ from scratchformer.nn.layers import (
 from scratchformer.nn.ops import PAD
 from scratchformer.nn.parameter import Layer
 from scratchformer.nn.residual import PostNorm, PreNorm
+from scratchformer.nn.sizes import parameter_counts
 from scratchformer.nn.transformer import Decoder, Encoder, Transformer
 
 

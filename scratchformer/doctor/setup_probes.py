@@ -14,18 +14,12 @@ import numpy as np
 from scratchformer.config import Config, ModelConfig
 from scratchformer.doctor.findings import Finding, Verdict, verdict
 from scratchformer.errors import UserError
-from scratchformer.experiments.sizes import (
-    FLOAT_BYTES,
-    checkpoint_bytes,
-    format_duration,
-    machine_memory_bytes,
-    parameter_counts,
-    training_bytes,
-)
+from scratchformer.experiments.sizes import checkpoint_bytes, format_duration, training_bytes
 from scratchformer.nn.loss import forward_loss, loss_backward
 from scratchformer.nn.ops import Ops, using
 from scratchformer.nn.optim import noam
 from scratchformer.nn.parameter import Array
+from scratchformer.nn.sizes import FLOAT_BYTES, machine_memory_bytes, parameter_counts
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import Batch
 from scratchformer.training.run import RunDirectory, load_run

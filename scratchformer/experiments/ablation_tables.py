@@ -25,8 +25,8 @@ from scratchformer.experiments import figures
 from scratchformer.experiments.ablation import ROWS, Trial
 from scratchformer.experiments.markdown import table
 from scratchformer.experiments.paper import PAPER_TABLE3
-from scratchformer.experiments.sizes import parameter_counts
 from scratchformer.files import replace_text
+from scratchformer.nn.sizes import parameter_counts
 
 CONFIDENCE = 0.95
 METRICS = {"loss": "nats", "bleu": "BLEU"}

@@ -7,7 +7,7 @@ out: it is little arithmetic, though not always little time.
 from __future__ import annotations
 
 from scratchformer.config import ModelConfig
-from scratchformer.experiments.sizes import head_sizes
+from scratchformer.nn.sizes import head_sizes
 
 FORWARD, BACKWARD = 2, 4
 """FLOPs per token and weight. Forward multiplies and adds once, in y = xW; backward has two products of that size, for

@@ -32,6 +32,7 @@ from scratchformer.config import BASE, Config
 from scratchformer.errors import UserError
 from scratchformer.experiments import paper, sizes
 from scratchformer.experiments.flops import training_flops
+from scratchformer.nn.sizes import machine_memory_bytes, parameter_counts
 from scratchformer.parallel.cores import available_cores
 from scratchformer.text.batches import BatchPlan, EncodedPairs, Sequences
 from scratchformer.text.tokenizer import EOS, N_SPECIALS, Tokenizer
@@ -310,14 +311,14 @@ def make(name: str, config: Config, has_text: bool, processes: int, seconds: flo
         device=device.describe(),
         processes=processes,
         threads=threads,
-        parameters=sizes.parameter_counts(config.model),
+        parameters=parameter_counts(config.model),
         load=load,
         steps=steps,
         micro_batches=settings.accumulation,
         turns=-(-share // busy_threads),
         flops=training_flops(config.model, load.pairs, load.source_length, load.target_length),
         memory=memory_needed(own_config, device, load, busy_threads, processes),
-        memory_there=sizes.machine_memory_bytes() if own_memory is None else own_memory,
+        memory_there=machine_memory_bytes() if own_memory is None else own_memory,
         checkpoints=sizes.checkpoint_bytes(config),
         disk_free=shutil.disk_usage(".").free,
         timed=None,

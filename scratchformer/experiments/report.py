@@ -18,8 +18,9 @@ from scratchformer.experiments import figures, paper
 from scratchformer.experiments.flops import BACKWARD, FORWARD, attention_products, weights_per_token
 from scratchformer.experiments.markdown import table
 from scratchformer.experiments.paper import PAPER_TABLE2, PAPER_TABLE3, TOKENS_PER_STEP, capacity_flops
-from scratchformer.experiments.sizes import format_duration, parameter_counts
+from scratchformer.experiments.sizes import format_duration
 from scratchformer.files import make_directory, replace_text
+from scratchformer.nn.sizes import parameter_counts
 from scratchformer.preparation.prepared import Manifest, read_manifest
 from scratchformer.training.data import prepared_directory, read_corpus
 from scratchformer.training.run import RunDirectory

@@ -1,42 +1,11 @@
-"""Count parameters, and estimate the memory and disk that training takes. This is arithmetic: nothing is built."""
+"""Estimate the memory and disk that training takes. This is arithmetic: nothing is built."""
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
-from pathlib import Path
 
 from scratchformer.config import Config, ModelConfig
-
-FLOAT_BYTES = 4
-"""Training is in float32."""
-
-
-def head_sizes(config: ModelConfig) -> tuple[int, int]:
-    """Return d_k and d_v, which the configuration has set by now."""
-    assert config.d_k and config.d_v
-    return config.d_k, config.d_v
-
-
-def parameter_counts(config: ModelConfig) -> dict[str, int]:
-    """Parameters by part of the model; their sum is the size of `Transformer(config)` (paper §3, Table 3)."""
-    D, F, H, V = config.d_model, config.d_ff, config.h, config.vocab_size
-    d_k, d_v = head_sizes(config)
-    attention = 2 * D * H * d_k + 2 * D * H * d_v  # W_Q, W_K, W_V, W_O
-    if config.attention_bias:
-        attention += 2 * H * d_k + H * d_v + D
-    feed_forward = D * F + F + F * D + D
-    norm = 2 * D
-    final_norms = 2 * norm if config.norm == "pre" else 0
-    return {
-        "embeddings": {"all": 1, "target": 2, "none": 3}[config.tied] * V * D,
-        "positions": 2 * config.max_positions * D if config.positions == "learned" else 0,
-        "encoder attention": config.N * attention,
-        "encoder feed-forward": config.N * feed_forward,
-        "decoder attention": config.N * 2 * attention,
-        "decoder feed-forward": config.N * feed_forward,
-        "layer norms": config.N * 5 * norm + final_norms,
-    }
+from scratchformer.nn.sizes import FLOAT_BYTES, head_sizes, parameter_counts
 
 
 def activation_floats(config: ModelConfig, n_positions: int, length: int) -> int:
@@ -101,20 +70,6 @@ def checkpoint_bytes(config: Config) -> int:
     without moments."""
     weights = sum(parameter_counts(config.model).values()) * FLOAT_BYTES
     return (config.training.keep + 1) * 3 * weights + 2 * weights
-
-
-def machine_memory_bytes() -> int | None:
-    """Memory of this machine, or the limit of the container we run in. None if the system does not say."""
-    try:
-        limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
-    except (AttributeError, ValueError, OSError):  # not a POSIX system
-        return None
-    for file in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        try:
-            limits.append(int(Path(file).read_text()))
-        except (OSError, ValueError):  # no such file, or "max": no limit
-            pass
-    return min(limits)
 
 
 # As text --------------------------------------------------------------------------------------------------------------

@@ -271,7 +271,7 @@ def test_what_takes_time_is_announced_on_standard_error(cli, small_settings, mon
     assert tokenizing.startswith("tokenizing the training text") and building == "building the model ..."
     assert measuring.startswith("measuring training steps for about 7 seconds") and json.loads(of_text.out)["fits"]
     assert cli("plan", "tiny", "--seconds", 7).err.splitlines() == [building, measuring]
-    monkeypatch.setattr(sizes, "machine_memory_bytes", lambda: 1000)
+    monkeypatch.setattr(plan, "machine_memory_bytes", lambda: 1000)
     assert cli("plan", "tiny").err == ""
 
 
@@ -288,7 +288,7 @@ def test_the_table_says_how_each_number_is_known(cli, small_settings):
     "name, steps, hours", [("base", "100,000 steps", "12.00 hours"), ("big", "300,000 steps", "84.00 hours")]
 )
 def test_the_papers_hours_are_shown_and_a_model_too_large_is_not_built(cli, monkeypatch, name, steps, hours):
-    monkeypatch.setattr(sizes, "machine_memory_bytes", lambda: 2**29)
+    monkeypatch.setattr(plan, "machine_memory_bytes", lambda: 2**29)
     monkeypatch.setattr(plan, "Trainer", None)  # building a model would fail
     outcome = cli("plan", name)
     assert outcome.code == 1
