@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
-from contextlib import redirect_stderr
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scratchformer import config as configs
-from scratchformer.commands.configuration import adapt_to_data, load_config, require_processes, with_options
-from scratchformer.commands.options import Commands, add_command, add_data, add_machine, add_option, add_settings
-from scratchformer.commands.terminal import SilencedWhenUnread, tell
+from scratchformer.commands.configuration import adapt_to_data, load_config, with_options
+from scratchformer.commands.options import (
+    Commands,
+    add_command,
+    add_data,
+    add_machine,
+    add_nproc,
+    add_option,
+    add_settings,
+    path,
+    setting,
+    whole,
+    word,
+)
+from scratchformer.commands.terminal import tell
 from scratchformer.config import Config
-from scratchformer.errors import UserError
+from scratchformer.errors import UserError, in_one_line
 
 if TYPE_CHECKING:
     from scratchformer.parallel.communicator import Communicator
@@ -25,20 +35,20 @@ def add(commands: Commands) -> None:
     parser = add_command(commands, "train", train)
     row = f"a row of Table 3 ({', '.join(configs.TABLE3)})"
     preset = f"{', '.join(configs.PRESETS)}, {row}, or a TOML file (default: tiny)"
-    parser.add_argument("preset", nargs="?", metavar="PRESET|FILE.toml", help=preset)
+    parser.add_argument("preset", type=word, nargs="?", metavar="PRESET|FILE.toml", help=preset)
     add_data(parser)
-    add_option(parser, "--out RUN", Path, "the run's directory (default: runs/PRESET)")
-    add_option(parser, "--resume RUN", Path, "resume the run in this directory")
-    add_option(parser, "--seed N", int, "of weights, batches and dropout (default: 0)")
-    add_option(parser, "--minutes M", float, "stop after this much wall time")
+    add_option(parser, "--out RUN", path, "the run's directory (default: runs/PRESET)")
+    add_option(parser, "--resume RUN", path, "resume the run in this directory")
+    add_option(parser, "--seed N", setting("seed"), "of weights, batches and dropout (default: 0)")
+    add_option(parser, "--minutes M", setting("minutes"), "stop after this much wall time")
     add_machine(parser, "tf32", resumed="; with --resume as before")
     share = "each with its own GPU or its share of the cores"
-    add_option(parser, "--nproc N", int, f"train with N processes on this machine, {share}", 1)
+    add_nproc(parser, f"train with N processes on this machine, {share}")
     timeout = (
         "end the job when one of its processes shows no sign of life for S seconds; S must be more than it takes "
         "to read the text, to train the tokenizer, to validate or to save (default: 1800; 0: never)"
     )
-    add_option(parser, "--timeout S", float, timeout, 1800)
+    add_option(parser, "--timeout S", whole(0, 10**7), timeout, 1800)
     add_settings(parser)
 
 
@@ -48,18 +58,17 @@ def train(args: argparse.Namespace) -> int:
     scratchformer train multi30k --data DIR --out runs/m30k --set P_drop=0.2 --set training.steps=5000
     scratchformer train --resume runs/m30k --minutes 30
     """
+    from scratchformer.nn.sizes import require_memory
     from scratchformer.parallel import launcher
 
-    if not (args.timeout == 0 or args.timeout >= 1):
-        raise UserError(f"--timeout {args.timeout:g} must be at least 1 second, or 0")
     # First of all: if anything fails from here on, all ranks end and one of them says why.
     with launcher.join_job(args.timeout) as ranks:
         run, config = requested_run(args)
-        require_processes(args.nproc, config)
+        configs.require_work_for(config, args.nproc)
+        require_memory(config)
         if args.nproc > 1 and not launcher.is_rank():
             return train_as_ranks(args, run, config)
-        with redirect_stderr(SilencedWhenUnread(sys.stderr)):
-            return train_as_one(args, run, config, ranks)
+        return train_as_one(args, run, config, ranks)
 
 
 def requested_run(args: argparse.Namespace) -> tuple[RunDirectory, Config]:
@@ -95,7 +104,7 @@ def train_as_ranks(args: argparse.Namespace, run: RunDirectory, config: Config) 
     for key, path in configs.flat(config).items():
         if key in configs.PATHS and path and Path(path).exists() and not (Path(path).is_file() or Path(path).is_dir()):
             raise UserError(f"{path}: {args.nproc} processes cannot all read it, since it is not a file on disk")
-    code = launcher.launch(launcher.command_of(args.arguments), args.nproc)
+    code = launcher.launch(launcher.command_of(args.arguments), args.nproc, args.timeout)
     if code not in (0, 2):  # 2: the run may be in use by another job
         run.remove_unfinished()
     if code == 1 and run.config_file.exists():
@@ -117,10 +126,9 @@ def train_as_one(args: argparse.Namespace, run: RunDirectory, config: Config, ra
     say = tell if ranks.rank == 0 else lambda line: None
     keep_freed_memory()
     if args.resume:
-        trainer, complaints = loop.resume(run, config, ranks)
-        for complaint in complaints:
-            say(f"skipped {complaint}")
-        say(f"{run.path}: resumed after step {trainer.progress.step}")
+        trainer, remarks = loop.resume(run, config, ranks)
+        for remark in [*remarks, f"resumed after step {trainer.progress.step}"]:
+            say(f"{run.path}: {remark}")
     else:
         config, message = adapt_to_data(config, args)
         if message:
@@ -131,7 +139,10 @@ def train_as_one(args: argparse.Namespace, run: RunDirectory, config: Config, ra
     if ranks.rank == 0:
         from scratchformer.commands.plot import draw_training  # Matplotlib is only for rank 0
 
-        draw_training(run)
+        try:
+            draw_training(run)
+        except Exception as error:  # the model is trained and saved, whatever may be wrong with Matplotlib or the log
+            say(f"no figures: {in_one_line(error)}")
     say(
         f"{run.path}: {reason}; step {trainer.progress.step}, {trainer.progress.target_tokens} target tokens. "
         f"Figures are in {run.figures}; translate with: scratchformer translate {shlex.quote(str(run.path))}; "

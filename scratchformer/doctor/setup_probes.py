@@ -257,6 +257,8 @@ def probe_log(run: RunDirectory) -> Finding:
     except (KeyError, TypeError, ValueError) as error:
         seen = f"{run.log_file}: an entry without a valid number ({error})"
         return Finding(probe, expected, seen, "FAIL", "a damaged file")
+    if not entries and run.log_file.exists() and run.log_file.stat().st_size:
+        return Finding(probe, expected, f"{run.log_file}: no entry of a step", "FAIL", "a damaged file")
     if len(entries) < MIN_STEPS:
         return Finding(probe, expected, f"{len(entries)} steps are logged, which is too few to judge", "skipped")
     finite = np.isfinite(losses) & np.isfinite(norms)

@@ -329,7 +329,7 @@ def make(name: str, config: Config, has_text: bool, processes: int, seconds: flo
     tell("building the model ...")
     step, trainer = training_step(own_config, device, load)
     tell(f"measuring training steps for about {seconds:g} seconds, or longer if a step is slow ...")
-    with threadpool_limits(max(1, trainer.cores // len(trainer.parallel.replicas)), "blas"):  # as `loop.train`
+    with threadpool_limits(trainer.blas_threads, "blas"):  # as `loop.train`
         return replace(plan, timed=measure(step, math.ceil(plan.pairs_at_once), seconds))
 
 

@@ -7,6 +7,7 @@ does the work; this file chooses its options.
 
 import io
 import re
+import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -109,6 +110,11 @@ class Tokenizer:
         """Write the model atomically. Raises UserError if it cannot be written."""
         with whole_file(path, "cannot write the tokenizer") as file:
             file.write(self.serialized)
+
+    @property
+    def checksum(self) -> int:
+        """CRC-32 of the serialized model."""
+        return zlib.crc32(self.serialized)
 
     @property
     def vocab_size(self) -> int:

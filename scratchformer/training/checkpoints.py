@@ -8,19 +8,24 @@ renamed. So a file with a checkpoint's name is always complete, even if the proc
 from __future__ import annotations
 
 import json
+import re
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as serialized
 
 from scratchformer import config as configs
-from scratchformer.errors import UserError
+from scratchformer.errors import UserError, in_one_line
 from scratchformer.files import whole_file
 from scratchformer.nn.ops import ops_of
 from scratchformer.nn.parameter import Array
+from scratchformer.nn.sizes import parameter_counts
 
 FORMAT = "scratchformer checkpoint 2"
 
@@ -32,8 +37,11 @@ class Progress:
     epoch, index     the place of the next step in the batch plan
     target_tokens    real target tokens seen so far; seconds: wall time spent in steps
     best_loss        lowest validation loss so far, in nats per token, and the validations since (`unimproved`)
-    data_checksum    of the encoded training text, to notice that it has changed
+    data_checksum    of the encoded training text, to notice that it has changed; tokenizer_checksum: of the tokenizer
+    threads          of all ranks together, since the last bits of a sum depend on how it is divided
     device_state     what the device needs to go on, see `Device.state`
+
+    A file of an older version lacks `tokenizer_checksum` and `threads`: they are 0, which means unknown.
     """
 
     step: int = 0
@@ -44,6 +52,8 @@ class Progress:
     best_loss: float = float("inf")
     unimproved: int = 0
     data_checksum: int = 0
+    tokenizer_checksum: int = 0
+    threads: int = 0
     device_state: list[float] = field(default_factory=list)
 
 
@@ -73,7 +83,25 @@ def header_of(form: str, checkpoint: Checkpoint) -> dict[str, str]:
 
 
 def read_header(header: dict[str, str], path: Path) -> tuple[Progress, configs.Config]:
-    return Progress(**json.loads(header["progress"])), configs.from_dict(json.loads(header["config"]), str(path))
+    """Undo `header_of`. Raises UserError if something is missing, or not what `header_of` writes."""
+    try:
+        progress = Progress(**json.loads(header["progress"]))
+        for name, value in vars(progress).items():
+            if not is_sound(name, value):
+                raise ValueError(f"{name} is {value!r:.40}")
+        config = json.loads(header["config"])
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise UserError(f"{path}: its header is damaged ({type(error).__name__}: {in_one_line(error)})") from None
+    return progress, configs.from_dict(config, str(path))
+
+
+def is_sound(name: str, value: Any) -> bool:
+    """Whether a field of Progress can have this value."""
+    if name == "device_state":
+        return isinstance(value, list) and all(type(each) is float and 0 <= each < 2**63 for each in value)
+    if name in ("seconds", "best_loss"):
+        return type(value) in (int, float) and (0 <= value < 2**63 or value == float("inf"))
+    return type(value) is int and 0 <= value < 2**63
 
 
 def write_tensors(path: Path, tensors: dict[str, np.ndarray], header: dict[str, str]) -> None:
@@ -95,27 +123,33 @@ def load(path: Path) -> Checkpoint:
 
 
 def step_of(path: Path) -> int:
-    """The step after which a checkpoint was taken. Reads the header alone; the file must be one that `load` reads."""
-    with safe_open(path, framework="numpy") as file:
-        return json.loads(file.metadata()["progress"])["step"]
+    """The step after which a checkpoint was taken. Reads the header alone. Raises UserError as `load` does."""
+    with open_tensors(path, FORMAT) as file:
+        return read_header(file.metadata(), path)[0].step
 
 
 def read_tensors(path: Path, form: str) -> tuple[dict[str, str], dict[str, np.ndarray]]:
-    """The header and the arrays of a safetensors file whose header says `form`.
+    """The header and the arrays of a safetensors file whose header says `form`. Raises UserError as `load` does."""
+    with open_tensors(path, form) as file:
+        return file.metadata(), {name: file.get_tensor(name) for name in file.keys()}
 
-    Raises UserError, naming the file, if it is missing, truncated, or of another form.
-    """
+
+@contextmanager
+def open_tensors(path: Path, form: str) -> Iterator[Any]:
+    """Open a safetensors file, and turn what is wrong with it, also while the block reads, into a UserError."""
+    if not path.is_file():  # a pipe would be waited for
+        raise UserError(f"{path}: {'not a plain file' if path.exists() else 'no such file'}")
     try:
         with safe_open(path, framework="numpy") as file:
-            header = file.metadata() or {}
-            is_ours = header.get("format") == form
-            tensors = {name: file.get_tensor(name) for name in file.keys()} if is_ours else {}
-    except (OSError, SafetensorError, ValueError, TypeError) as error:
-        reason = " ".join(str(error).split())[:200]  # on one line
-        raise UserError(f"{path}: not a sound safetensors file ({reason})") from None
-    if not is_ours:
-        raise UserError(f"{path}: a safetensors file, but not one that this program wrote as {form!r}")
-    return header, tensors
+            if (file.metadata() or {}).get("format") != form:
+                raise UserError(f"{path}: a safetensors file, but not one that this program wrote as {form!r}")
+            yield file
+    except UserError:
+        raise
+    except OSError as error:
+        raise UserError(f"{path}: cannot read: {error.strerror or in_one_line(error)}") from None
+    except (SafetensorError, ValueError, TypeError, AttributeError, KeyError) as error:
+        raise UserError(f"{path}: not a sound safetensors file ({in_one_line(error):.200})") from None
 
 
 def with_prefix(tensors: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
@@ -129,6 +163,19 @@ def checksum(header: dict[str, str], tensors: dict[str, np.ndarray]) -> str:
         crc = zlib.crc32(f"{name}{tensors[name].shape}".encode(), crc)
         crc = zlib.crc32(np.ascontiguousarray(tensors[name]).data, crc)
     return str(crc)
+
+
+def require_weights(weights: dict[str, np.ndarray], config: configs.ModelConfig, path: Path) -> None:
+    """Raises UserError unless these are finite numbers, as many as a model of this configuration has.
+
+    Nothing is built for that: a configuration that somebody else wrote may ask for more than the memory.
+    """
+    found, wanted = sum(array.size for array in weights.values()), sum(parameter_counts(config).values())
+    if found != wanted:
+        raise UserError(f"{path}: {found:,} weights, but a model of its configuration has {wanted:,}")
+    for name, array in weights.items():
+        if array.dtype.kind != "f" or not np.isfinite(array).all():
+            raise UserError(f"{path}: {name} holds what is no finite number")
 
 
 def copy_into(arrays: dict[str, np.ndarray], views: dict[str, Array], path: Path) -> None:
@@ -162,13 +209,13 @@ class CheckpointDirectory:
         return self.directory / f"step_{step:08d}.safetensors"
 
     def steps(self) -> list[Path]:
-        """The checkpoints of single steps, oldest first."""
-        return sorted(self.directory.glob("step_*.safetensors"))
+        """The checkpoints of single steps, oldest first. Files with other names than ours are left out."""
+        return sorted(filter(number_of, self.directory.glob("step_*")), key=number_of)
 
     def set_aside_after(self, step: int) -> None:
         """Rename the checkpoints of later steps, which are damaged and will be written again. Nothing is deleted."""
         for path in self.steps():
-            if path > self.of_step(step):
+            if number_of(path) > step:
                 path.replace(path.with_name(f"{path.name}.unsound"))
 
     def keep_last(self, n: int) -> None:
@@ -186,11 +233,22 @@ class CheckpointDirectory:
         return None, None, complaints
 
     def preferred(self) -> Path:
-        """The checkpoint to translate with: the average, else the best by validation loss, else the last."""
-        for path in (self.average, self.best, *reversed(self.steps())):
+        """The checkpoint to translate with: the average, else the best by validation loss, else the last.
+
+        An average is passed over if training has gone on since. Raises UserError if there is no checkpoint.
+        """
+        last = self.steps()[-1:]
+        has_average = self.average.exists() and not (last and step_of(self.average) < number_of(last[0]))
+        for path in (*([self.average] if has_average else []), self.best, *last):
             if path.exists():
                 return path
         raise UserError(f"{self.directory}: no checkpoint here")
+
+
+def number_of(path: Path) -> int:
+    """The step in a name that `CheckpointDirectory.of_step` gives; 0 for other names."""
+    found = re.fullmatch(r"step_(\d{8,10})\.safetensors", path.name)
+    return int(found[1]) if found else 0
 
 
 def average(paths: list[Path]) -> Checkpoint:

@@ -23,8 +23,8 @@ from scratchformer.parallel.launcher import stop_signals
 from scratchformer.text.batches import steps
 from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.training.data import encode_corpus, open_prepared, prepared_directory, read_corpus, train_tokenizer
-from scratchformer.training.run import RunDirectory
-from scratchformer.training.saving import restore, save
+from scratchformer.training.run import RunDirectory, require_tokenizer
+from scratchformer.training.saving import broadcast_progress, find_newest, restore, save
 from scratchformer.training.trainer import PendingStep, Trainer
 from scratchformer.training.validation import validate, validation_bleu
 
@@ -56,16 +56,22 @@ def begin(run: RunDirectory, config: Config, ranks: Communicator = Communicator(
 
 
 def resume(run: RunDirectory, config: Config, ranks: Communicator = Communicator()) -> tuple[Trainer, list[str]]:
-    """Continue a run from its newest sound checkpoint -> trainer, complaints about damaged checkpoints
+    """Continue a run from its newest sound checkpoint -> trainer, what the user should know about it
 
     `config` may differ from the run's in the settings of `config.MAY_CHANGE`, and there may be more or fewer ranks.
     Raises UserError if it differs in others, or if the text has changed.
     """
     device, is_main = open_same_device(ranks, config, "a run resumed"), ranks.rank == 0
+    path, found, remarks = None, None, []
     if is_main:
         run.lock()
         configs.require_same(configs.load(run.config_file), config, run.config_file)
+        path, found, complaints = find_newest(run, config)
+        remarks = [f"skipped {complaint}" for complaint in complaints]
+    progress = broadcast_progress(ranks, found)
     tokenizer = Tokenizer(ranks.broadcast_bytes(Tokenizer.load(run.tokenizer_file).serialized if is_main else b""))
+    if path:
+        require_tokenizer(run.tokenizer_file, tokenizer, progress, path)
     directory = prepared_directory(config.data)
     if directory:
         own, data = open_prepared(directory, config)
@@ -73,11 +79,11 @@ def resume(run: RunDirectory, config: Config, ranks: Communicator = Communicator
             raise UserError(f"{directory}: its vocabulary is not the one this run began with")
     else:
         data = encode_corpus(read_corpus(config.data), tokenizer, config)
-    trainer = Trainer(run, config, data, tokenizer, device, ranks)
-    complaints = restore(trainer)
+    trainer = Trainer(run, config, data, tokenizer, device, ranks, progress)
+    restore(trainer, path, found)
     if is_main:
         run.write_config(config)
-    return trainer, complaints
+    return trainer, remarks + ([trainer.remark] if trainer.remark else [])
 
 
 def open_same_device(ranks: Communicator, config: Config, job: str) -> Device:
@@ -100,11 +106,9 @@ def train(trainer: Trainer) -> str:
     reason = reason_to_stop(trainer, Stop(), began)
     if reason:
         return reason
-    remove_old_average(trainer)
     pending: list[PendingStep] = []  # steps that have begun; a GPU computes them while the host goes on
     n_in_background = 1 if trainer.device.is_async else 0
-    blas_threads = max(1, trainer.cores // len(trainer.parallel.replicas))
-    with threadpool_limits(blas_threads, "blas"), stop_on_signals() as stop, show_progress(trainer) as progress:
+    with threadpool_limits(trainer.blas_threads, "blas"), stop_on_signals() as stop, show_progress(trainer) as progress:
         for epoch, index, indices in steps(trainer.plan, trainer.progress.epoch, trainer.progress.index):
             try:
                 pending.append(trainer.step(epoch, index, indices))
@@ -127,13 +131,6 @@ def train(trainer: Trainer) -> str:
             if reason:
                 break
     return reason
-
-
-def remove_old_average(trainer: Trainer) -> None:
-    average = trainer.run.checkpoints.average
-    if trainer.is_main and average.exists():
-        print(f"{average}: removed, because it is of an earlier step", file=sys.stderr)
-        average.unlink()
 
 
 # When to stop ---------------------------------------------------------------------------------------------------------

@@ -42,6 +42,15 @@ def too_large(trainer: Trainer, step: int, batches: Sequence[Batch]) -> str:
     return f"{text}; not one pair fits"
 
 
+def other_threads(n_threads: int, n_before: int, n_cores: int) -> str:
+    """What to say if a run is resumed with other threads than before, or with other threads than there are cores."""
+    if n_threads not in (0, n_before):
+        return f"{n_threads} instead of {n_before} threads: the last bits differ from those of an uninterrupted run"
+    if n_threads not in (0, n_cores):
+        return f"uses {n_threads} threads, as before, so that no bit differs; --threads sets another number"
+    return ""
+
+
 def last_good_checkpoint(trainer: Trainer) -> str:
     saved = trainer.run.checkpoints.steps()
     return f"the last good checkpoint is {saved[-1]}" if saved else "there is no checkpoint yet"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import shlex
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
@@ -18,13 +18,13 @@ from scratchformer.backends.device import Device
 from scratchformer.config import Config
 from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError
-from scratchformer.files import append_line, replace_text, user_error
+from scratchformer.files import append_line, replace_text, user_error, whole_file
 from scratchformer.locks import lock
 from scratchformer.nn.transformer import Transformer
 from scratchformer.preparation.prepared import is_prepared
 from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.training import checkpoints
-from scratchformer.training.checkpoints import Checkpoint, CheckpointDirectory
+from scratchformer.training.checkpoints import Checkpoint, CheckpointDirectory, Progress
 
 
 class Lock:
@@ -48,6 +48,7 @@ class RunDirectory:
         self.log_file = path / "log.jsonl"
         self.evaluations_file = path / "evaluations.jsonl"
         self.figures = path / "figures"
+        self.probe = path / ".probe"
         self.checkpoints = CheckpointDirectory(path / "checkpoints")
         self.held: Lock | None = None
 
@@ -70,10 +71,11 @@ class RunDirectory:
             with user_error(self.path, complaint):
                 for directory in (self.checkpoints.directory, self.figures):
                     make_directory(directory, undo)
-                probe = self.path / ".probe"
-                undo.callback(remove, probe)
-                probe.write_bytes(b"\0" * 4096)
-                probe.unlink()
+                undo.callback(remove, self.probe)
+                self.probe.unlink(missing_ok=True)
+                with open(self.probe, "xb") as file:
+                    file.write(b"\0" * 4096)
+                self.probe.unlink()
             for path in (self.tokenizer_file, self.checkpoints.best, self.config_file):
                 if not path.exists():
                     undo.callback(remove, path)
@@ -81,17 +83,32 @@ class RunDirectory:
             undo.pop_all()
 
     def require_free(self) -> None:
-        """Raises UserError if the directory already holds a run."""
+        """Raises UserError if the directory holds a run, or anything that is not ours."""
         if self.config_file.exists():
             resume = f"train --resume {shlex.quote(str(self.path))}"
             raise UserError(f"{self.path}: holds a run already; resume it with {resume}, or choose another --out")
         if self.checkpoints.steps():
             raise UserError(f"{self.path}: holds checkpoints already, but no config.toml; choose another --out")
+        foreign = sorted(path.name for path in self.path.glob("*") if not self.is_left_over(path))
+        if foreign:
+            raise UserError(f"{self.path}: holds {foreign[0]}, which no training wrote; choose another --out")
+
+    def is_left_over(self, path: Path) -> bool:
+        """Whether this is what a process may leave that was killed before its run began: see `reserved`."""
+        if path in (self.checkpoints.directory, self.figures):
+            return path.is_dir() and not any(path.iterdir())
+        begun = self.checkpoints.directory.is_dir() and self.figures.is_dir()
+        return begun and (path == self.tokenizer_file or path == self.probe or path.suffix == ".partial")
 
     def owns(self, path: Path) -> bool:
         """Whether this is, or would be, a file that training or an evaluation writes in this directory."""
         own = (self.config_file, self.tokenizer_file, self.log_file, self.evaluations_file, self.checkpoints.directory)
         return path in own or path.parent == self.checkpoints.directory
+
+    def holds(self, path: Path) -> bool:
+        """Whether this file is also one of `owns`, under another name."""
+        own = [*self.path.iterdir(), *self.checkpoints.directory.glob("*")]
+        return any(self.owns(each) and each.exists() and each.samefile(path) for each in own)
 
     def lock(self) -> None:
         """Keep other processes from training in this run, as long as this object exists or until `unlock`.
@@ -108,9 +125,12 @@ class RunDirectory:
         replace_text(self.config_file, configs.to_toml(config))
 
     def require(self) -> None:
-        """Raises UserError unless the directory holds a run."""
+        """Raises UserError unless the directory holds a run, whose files are plain files."""
         if not self.config_file.exists():
             raise UserError(f"{self.path}: no run here (config.toml is missing)")
+        for path in (self.config_file, self.tokenizer_file, self.log_file, self.evaluations_file):
+            if path.exists() and not path.is_file():
+                raise UserError(f"{path}: not a plain file")
 
     def log(self, event: str, values: dict[str, Any]) -> None:
         """Append one line of JSON to the log of the training."""
@@ -130,26 +150,33 @@ class RunDirectory:
 
     def remove_unfinished(self) -> None:
         """Remove the files that a killed process left half-written, wherever they are in the directory."""
-        for path in [*self.path.rglob(".*.partial"), *self.path.glob(".probe")]:
+        for path in [*self.path.rglob(".*.partial"), self.probe]:
             path.unlink(missing_ok=True)
 
     def drop_log_after(self, step: int) -> None:
         """Remove the log entries of later steps, which will be repeated."""
         if not self.log_file.exists():
             return
-        lines = self.log_file.read_text(encoding="utf-8").split("\n")
-        kept = [line for line in lines if parse_entry(line).get("step", math.inf) <= step]
-        replace_text(self.log_file, "".join(line + "\n" for line in kept))
+        with user_error(self.log_file, "cannot read"):
+            lines = self.log_file.read_bytes().split(b"\n")
+        with whole_file(self.log_file) as file:
+            file.writelines(line + b"\n" for line in lines if is_until(parse_entry(line), step))
 
 
-def require_place(path: Path) -> None:
-    """Raises UserError if a file written here would replace one of a run, or one of a prepared corpus."""
-    directory = path.resolve().parent
-    for run in (RunDirectory(directory), RunDirectory(directory.parent)):
-        if run.config_file.exists() and run.owns(path.resolve()):
-            raise UserError(f"{path}: belongs to the run {run.path}; choose another place")
-    if is_prepared(directory):
-        raise UserError(f"{path}: lies in the prepared corpus {directory}; choose another place")
+def require_place(path: Path, *runs: RunDirectory) -> None:
+    """Raises UserError unless a file can be written here that replaces nothing, or a plain file that is not a run's.
+
+    Files of all runs and prepared corpora are recognised by their place, those of `runs` behind links, too.
+    """
+    with user_error(path, "cannot write"):
+        if path.is_symlink() or path.exists() and not path.is_file():
+            raise UserError(f"{path}: cannot write: not a plain file")
+        place = Path(os.path.realpath(path))
+        for run in (RunDirectory(place.parent), RunDirectory(place.parent.parent), *runs):
+            if run.config_file.exists() and (run.owns(place) or path.exists() and run.holds(path)):
+                raise UserError(f"{path}: belongs to the run {run.path}; choose another place")
+        if is_prepared(place.parent):
+            raise UserError(f"{path}: lies in the prepared corpus {place.parent}; choose another place")
 
 
 def make_directory(path: Path, undo: ExitStack) -> None:
@@ -170,20 +197,26 @@ def remove(path: Path) -> None:
         path.rmdir() if path.is_dir() else path.unlink()
 
 
+def is_until(entry: dict[str, Any], step: int) -> bool:
+    """Whether an entry of the log is of this step or an earlier one."""
+    return type(entry.get("step")) is int and entry["step"] <= step
+
+
 def read_entries(path: Path) -> list[dict[str, Any]]:
-    """The objects in a file with one line of JSON for each. Lines that a crash cut short are left out."""
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: {getattr(error, 'strerror', 'not UTF-8')}") from None
+    """The objects in a file with one line of JSON for each. Lines that a crash has damaged are left out.
+
+    Raises UserError if the file cannot be read.
+    """
+    with user_error(path, "cannot read"):
+        lines = path.read_bytes().split(b"\n")
     return [entry for entry in map(parse_entry, lines) if entry]
 
 
-def parse_entry(line: str) -> dict[str, Any]:
-    """The object in a line of the log; {} for an empty line, and for one that a crash cut short."""
+def parse_entry(line: bytes) -> dict[str, Any]:
+    """The object in a line of JSON; {} for an empty line, and for one that a crash has damaged."""
     try:
         entry = json.loads(line)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):
         return {}
     return entry if isinstance(entry, dict) else {}
 
@@ -200,7 +233,8 @@ def load_run(
 ) -> Translator:
     """The model of a run, ready to translate: `load_run("runs/tiny").translate(["A sentence ."])`.
 
-    checkpoint  "average", "best", "last" or a file; None takes the first of these that exists
+    checkpoint  "average", "best", "last" or a file; None takes the first of these that exists, but not an average that
+                is older than the last checkpoint
     threads     cores to use on a CPU
     Raises UserError if there is no run, or its files are damaged or do not belong together.
     """
@@ -221,17 +255,31 @@ def read_trained(run: RunDirectory, checkpoint: str | Path | None) -> tuple[Path
     file = checkpoint_file(run.checkpoints, checkpoint)
     trained = checkpoints.load(file)
     configs.require_same(trained.config, config, file)
+    checkpoints.require_weights(trained.weights, config.model, file)
     tokenizer = Tokenizer.load(run.tokenizer_file)
+    require_tokenizer(run.tokenizer_file, tokenizer, trained.progress, file)
     if tokenizer.vocab_size != config.model.vocab_size:
         wanted = f"model.vocab_size={config.model.vocab_size} in {run.config_file}"
         raise UserError(f"{run.tokenizer_file}: {tokenizer.vocab_size} pieces, but {wanted}")
     return file, replace(trained, config=config), tokenizer
 
 
+def require_tokenizer(path: Path, tokenizer: Tokenizer, progress: Progress, checkpoint: Path) -> None:
+    """Raises UserError unless this is the tokenizer with which the checkpoint was trained, as far as it says."""
+    if progress.tokenizer_checksum not in (0, tokenizer.checksum):
+        raise UserError(f"{path}: damaged, or not the tokenizer with which {checkpoint} was trained")
+
+
 def checkpoint_file(directory: CheckpointDirectory, wanted: str | Path | None) -> Path:
-    """The file of a checkpoint that is named as for `load_run`. Raises UserError if there is none."""
+    """The file of a checkpoint that is named as for `load_run`; says so if an average is passed over.
+
+    Raises UserError if there is none.
+    """
     if wanted is None:
-        return directory.preferred()
+        path = directory.preferred()
+        if path != directory.average and directory.average.exists():
+            print(f"{directory.average}: older than the last checkpoint; {path.name} is used", file=sys.stderr)
+        return path
     named = {"average": [directory.average], "best": [directory.best], "last": directory.steps()[-1:]}
     for path in named.get(str(wanted), [Path(wanted)]):
         if path.exists():

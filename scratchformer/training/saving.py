@@ -11,12 +11,15 @@ from pathlib import Path
 import numpy as np
 
 from scratchformer import config as configs
+from scratchformer.config import Config
 from scratchformer.errors import UserError
 from scratchformer.nn.ops import ops_of, using
 from scratchformer.nn.parameter import Array
 from scratchformer.parallel.agreement import require_agreement
+from scratchformer.parallel.communicator import Communicator
 from scratchformer.training import checkpoints, messages
 from scratchformer.training.checkpoints import Checkpoint, Progress
+from scratchformer.training.run import RunDirectory
 from scratchformer.training.trainer import Trainer
 
 
@@ -43,7 +46,8 @@ def save(trainer: Trainer) -> Path:
 
 def checkpoint(trainer: Trainer) -> Checkpoint:
     """Everything that a run needs to go on as if it had not stopped."""
-    trainer.progress = replace(trainer.progress, device_state=trainer.device.state())
+    state, tokenizer_checksum = trainer.device.state(), trainer.tokenizer.checksum
+    trainer.progress = replace(trainer.progress, device_state=state, tokenizer_checksum=tokenizer_checksum)
     with using(*trainer.device.ops):
         weights, moments = (
             {name: ops_of(view).on_host(view) for name, view in views.items()}
@@ -65,15 +69,42 @@ def moment_views(trainer: Trainer) -> dict[str, Array]:
     return views
 
 
-def restore(trainer: Trainer) -> list[str]:
-    """Go back to the newest sound checkpoint, or to the beginning if there is none -> complaints about damaged ones
+def find_newest(run: RunDirectory, config: Config) -> tuple[Path | None, Checkpoint | None, list[str]]:
+    """The newest sound checkpoint of a run, or None -> its path, its contents, complaints about damaged ones
 
-    Rank 0 reads it and sends it to the others. Raises UserError if it was made with other settings or other text.
+    Raises UserError if it was made with other settings, or if the run has none from which training can go on.
+    """
+    path, found, complaints = run.checkpoints.newest_sound()
+    if path is not None and found is not None:
+        configs.require_same(found.config, config, path)
+        checkpoints.require_weights(found.weights, config.model, path)
+    elif complaints:
+        raise UserError(f"no sound checkpoint to resume from: {'; '.join(complaints)}")
+    elif not run.log_file.exists() and run.checkpoints.best.exists():
+        reason = "they translate, but training cannot go on from them"
+        raise UserError(f"{run.path}: imported weights, without the optimizer's state: {reason}")
+    elif run.log_file.exists() and run.log_file.stat().st_size:
+        print(f"{run.path}: there is no checkpoint, so it begins anew", file=sys.stderr)
+    return path, found, complaints
+
+
+def broadcast_progress(ranks: Communicator, found: Checkpoint | None) -> Progress:
+    """The progress of the checkpoint that rank 0 has found, on every rank."""
+    progress = found.progress if found else Progress()
+    return Progress(**json.loads(ranks.broadcast_bytes(json.dumps(asdict(progress)).encode())))
+
+
+def restore(trainer: Trainer, path: Path | None, found: Checkpoint | None) -> None:
+    """Go back to a checkpoint, which rank 0 has read and sends to the others, or to the beginning if there is none.
+
+    Raises UserError if it was made with another text.
     """
     with using(*trainer.device.ops):
-        complaints = read_newest(trainer) if trainer.is_main else []
-        progress = trainer.ranks.broadcast_bytes(json.dumps(asdict(trainer.progress)).encode())
-        trainer.progress = Progress(**json.loads(progress))
+        if path is not None and found is not None:
+            if found.progress.data_checksum != trainer.data.checksum:
+                raise UserError(f"{path}: the training text is not the one this run began with")
+            checkpoints.copy_into(found.weights, weight_views(trainer), path)
+            checkpoints.copy_into(found.moments, moment_views(trainer), path)
         for array in (trainer.model.store.data, trainer.optimizer.m, trainer.optimizer.v):
             trainer.between_devices.broadcast_inplace(array)
         trainer.model.store.refresh()
@@ -83,26 +114,3 @@ def restore(trainer: Trainer) -> list[str]:
         trainer.run.remove_unfinished()
         trainer.run.checkpoints.set_aside_after(trainer.progress.step)
         trainer.run.drop_log_after(trainer.progress.step)
-    return complaints
-
-
-def read_newest(trainer: Trainer) -> list[str]:
-    """Load the newest sound checkpoint, if there is one, into model, optimizer and progress -> complaints"""
-    run = trainer.run
-    path, found, complaints = run.checkpoints.newest_sound()
-    if path is None or found is None:
-        if complaints:
-            raise UserError(f"no sound checkpoint to resume from: {'; '.join(complaints)}")
-        if not run.log_file.exists() and run.checkpoints.best.exists():
-            reason = "they translate, but training cannot go on from them"
-            raise UserError(f"{run.path}: imported weights, without the optimizer's state: {reason}")
-        if run.log_file.exists() and run.read_log("step"):
-            print(f"{run.path}: there is no checkpoint, so it begins anew", file=sys.stderr)
-        return complaints
-    configs.require_same(found.config, trainer.config, path)
-    if found.progress.data_checksum != trainer.data.checksum:
-        raise UserError(f"{path}: the training text is not the one this run began with")
-    checkpoints.copy_into(found.weights, weight_views(trainer), path)
-    checkpoints.copy_into(found.moments, moment_views(trainer), path)
-    trainer.progress = found.progress
-    return complaints

@@ -54,6 +54,8 @@ class Trainer:
 
     device  where to compute (default: the CPU; `config.training.device` is not read here)
     ranks   connects the processes; all of them call the same methods in the same order
+    before  what a run that is resumed has reached. It keeps its number of threads, unless the configuration gives one:
+            the last bits of a sum depend on how many threads divide it. `remark` says so if it is not the usual number
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class Trainer:
         tokenizer: Tokenizer,
         device: Device | None = None,
         ranks: Communicator = Communicator(),
+        before: Progress = Progress(),
     ) -> None:
         self.run, self.config, self.data, self.tokenizer = run, config, data, tokenizer
         self.ranks, self.is_main = ranks, ranks.rank == 0
@@ -78,15 +81,17 @@ class Trainer:
         self.device.to_device(self.model)
 
         cores = share_of_cores(ranks)
-        threads = 1 if self.device.is_async else settings.threads or cores
-        self.cores = min(threads, cores)
+        self.threads = 1 if self.device.is_async else settings.threads or before.threads // ranks.size or cores
         self.between_devices = self.device.communicator(ranks)  # on a CPU these are the ranks themselves
         gradient_dtype = dtype_named("bfloat16") if settings.gradient_dtype and ranks.size > 1 else None
-        n_replicas = min(threads, -(-settings.accumulation // ranks.size))
+        n_replicas = min(self.threads, -(-settings.accumulation // ranks.size))
         with using(*self.device.ops):
             self.parallel = DataParallel(self.model, n_replicas, self.between_devices, gradient_dtype, self.device.ops)
             self.optimizer = Adam(self.model.store, (settings.beta1, settings.beta2), settings.eps, self.parallel.map)
-        self.progress = Progress(data_checksum=data.checksum)
+        self.blas_threads = self.threads // n_replicas
+        n_threads = 0 if self.device.is_async else self.threads * ranks.size
+        self.remark = messages.other_threads(n_threads, before.threads, cores * ranks.size) if before.threads else ""
+        self.progress = replace(before, data_checksum=data.checksum, threads=n_threads)
         self.n_pending = 0  # steps that have begun and not ended
         self.busy_since = 0.0
 

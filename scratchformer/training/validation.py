@@ -26,7 +26,7 @@ def validate(trainer: Trainer) -> dict[str, Any]:
     """The loss on the validation text -> the entry for the log. Saves the weights if they are the best so far."""
     assert trainer.data.val is not None
     tokens_per_batch = trainer.config.training.tokens_per_batch
-    with using(*trainer.device.ops), threadpool_limits(trainer.cores, "blas"):  # the other threads are idle now
+    with using(*trainer.device.ops), threadpool_limits(trainer.threads, "blas"):  # the other threads are idle now
         loss = validation_loss(trainer.model, trainer.data.val, tokens_per_batch, trainer.ranks)
     progress = trainer.progress
     improved = loss < progress.best_loss
@@ -61,7 +61,7 @@ def validation_bleu(trainer: Trainer) -> dict[str, Any]:
     assert trainer.data.val_text is not None
     source, target, ranks = trainer.data.val_text.source, trainer.data.val_text.target, trainer.ranks
     translator = Translator(
-        trainer.model, trainer.tokenizer, trainer.config.decoding.extra_length, trainer.cores, trainer.device
+        trainer.model, trainer.tokenizer, trainer.config.decoding.extra_length, trainer.threads, trainer.device
     )
     share = translator.translate(source[ranks.rank :: ranks.size], beam=1)
     translations = [""] * len(source)

@@ -1178,10 +1178,10 @@ model, loss_sum = self.replicas[replica], 0.0
         [
             Patch(
                 SAVING,
-                "    checkpoints.copy_into(found.weights, weight_views(trainer), path)\n",
+                "            checkpoints.copy_into(found.weights, weight_views(trainer), path)\n",
                 """\
-    trainer.model = type(trainer.model)(trainer.config.model, trainer.config.training.seed)
-    checkpoints.copy_into(found.weights, weight_views(trainer), path)
+            trainer.model = type(trainer.model)(trainer.config.model, trainer.config.training.seed)
+            checkpoints.copy_into(found.weights, weight_views(trainer), path)
 """,
             )
         ],
@@ -1192,7 +1192,7 @@ model, loss_sum = self.replicas[replica], 0.0
         "Adam's moments are saved and not read back.",
         "",
         f"{IN_RESUME}a_resumed_run_is_an_uninterrupted_run[4]",
-        [Patch(SAVING, "    checkpoints.copy_into(found.moments, moment_views(trainer), path)\n", "")],
+        [Patch(SAVING, "            checkpoints.copy_into(found.moments, moment_views(trainer), path)\n", "")],
     ),
     Mutant(
         "resume-restarts-adams-clock",

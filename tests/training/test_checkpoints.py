@@ -220,8 +220,10 @@ def test_average_then_best_then_last_is_preferred(directory):
     assert directory.preferred() == directory.of_step(30)
     save(directory.best, new_checkpoint())
     assert directory.preferred() == directory.best
-    save(directory.average, new_checkpoint())
+    save(directory.average, new_checkpoint(step=30))
     assert directory.preferred() == directory.average
+    save(directory.average, new_checkpoint(step=25))
+    assert directory.preferred() == directory.best
     with pytest.raises(UserError, match="no checkpoint here"):
         CheckpointDirectory(directory.directory / "nowhere").preferred()
 

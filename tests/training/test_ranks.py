@@ -155,7 +155,7 @@ def test_a_rank_with_another_text_or_other_weights_is_named(together, begin):
     def work(ranks):
         trainer = Trainer(alone.run, alone.config, alone.data, alone.tokenizer, ranks=ranks)
         trainer.model.store.data[5] += ranks.rank
-        text = alone.data._replace(val=None) if ranks.rank else alone.data
+        text = alone.data._replace(checksum=1) if ranks.rank else alone.data
         refusals = []
         for call in (
             lambda: save(trainer),
@@ -185,7 +185,7 @@ def test_ranks_share_the_cores_and_keep_none_without_work(together, begin, monke
 
     def members_of(ranks):
         trainer = Trainer(alone.run, alone.config, alone.data, alone.tokenizer, ranks=ranks)
-        return trainer.cores, len(trainer.parallel.replicas)
+        return trainer.threads, len(trainer.parallel.replicas)
 
     assert members_of(Communicator()) == (12, 5)
     assert together(2, members_of) == [(6, 3)] * 2 and together(4, members_of) == [(3, 2)] * 4

@@ -10,7 +10,8 @@ import pytest
 
 from scratchformer.errors import UserError
 from scratchformer.training import checkpoints, loop
-from scratchformer.training.run import RunDirectory
+from scratchformer.training import trainer as trainer_module
+from scratchformer.training.run import RunDirectory, checkpoint_file, load_run
 
 LONG = {"steps": 90, "save_every": 7, "validate_every": 10, "accumulation": 3}
 
@@ -70,10 +71,14 @@ def test_a_finished_run_stays_as_it_is(own_run, small_config, files_of):
     assert files_of(own_run.path) == before
 
 
-def test_an_average_does_not_outlive_the_steps_it_was_made_of(own_run, small_config):
+def test_an_average_is_used_until_training_has_gone_on(own_run, small_config, capsys):
     checkpoints.save(own_run.checkpoints.average, checkpoints.average(own_run.checkpoints.steps()))
+    assert checkpoint_file(own_run.checkpoints, None) == own_run.checkpoints.average
+    assert capsys.readouterr().err == ""
     finish(own_run, small_config(steps=13))
-    assert not own_run.checkpoints.average.exists()
+    assert checkpoint_file(own_run.checkpoints, None) == own_run.checkpoints.best
+    assert "average.safetensors: older than the last checkpoint; best.safetensors is used" in capsys.readouterr().err
+    assert checkpoint_file(own_run.checkpoints, "average") == own_run.checkpoints.average
 
 
 # --- what a killed process leaves
@@ -120,15 +125,70 @@ def test_when_all_checkpoints_are_damaged_nothing_is_begun_anew(own_run, small_c
     assert files_of(own_run.path) == before
 
 
-@pytest.mark.parametrize("tail", ['{"event": "step", "st', "\0" * 100, "\n\n"])
-def test_a_log_cut_short_by_a_crash_is_repaired(own_run, trained, small_config, same_run, tail):
+DAMAGE_TO_THE_LOG = [
+    b'{"event": "step", "st',
+    b"\0" * 100,
+    b"\n\n",
+    b'\xff{"ev',
+    b'{"event": "step", "step": "twelve"}\n',
+    b'{"event": "step", "step": null}\n',
+    b'{"event": "step", "step": [1]}\n',
+    b'{"event": "step"}\n',
+    b'["event"]\n3\n"step"\n',
+    b"[" * 100_000,
+    b"9" * 10_000,
+]
+
+
+@pytest.mark.parametrize("tail", DAMAGE_TO_THE_LOG, ids=lambda tail: repr(tail[:20]))
+def test_a_log_damaged_by_a_crash_is_repaired(own_run, trained, small_config, same_run, tail):
     own_run.checkpoints.of_step(12).unlink()
-    with open(own_run.log_file, "a") as log:
+    with open(own_run.log_file, "ab") as log:
         log.write(tail)
     finish(own_run, small_config())
     same_run(own_run, trained)
     for line in own_run.log_file.read_text().splitlines():
         assert json.loads(line)["event"] in ("step", "validation")
+
+
+def test_a_damaged_tokenizer_is_noticed(own_run, small_config):
+    """Another tokenizer, with as many pieces, in which two words have changed places."""
+    serialized = own_run.tokenizer_file.read_bytes()
+    at = serialized.index("Hund".encode()) + 3
+    own_run.tokenizer_file.write_bytes(serialized[:at] + b"t" + serialized[at + 1 :])
+    for use in (lambda: load_run(own_run.path), lambda: finish(own_run, small_config())):
+        with pytest.raises(UserError, match="tokenizer.model: damaged, or not the tokenizer with which .* was trained"):
+            use()
+
+
+# --- other cores
+
+
+@pytest.mark.parametrize("then, now", [(2, 1), (1, 2), (2, 5)])
+def test_a_run_keeps_its_number_of_threads(begin, small_config, same_run, monkeypatch, then, now):
+    """Else the last bits would differ, as the test after this one shows."""
+    monkeypatch.setattr(trainer_module, "share_of_cores", lambda ranks: then)
+    whole = begin("whole")
+    loop.train(whole)
+    part = begin("part", steps=6)
+    loop.train(part)
+    monkeypatch.setattr(trainer_module, "share_of_cores", lambda ranks: now)
+    assert finish(part.run, small_config()) == [
+        f"uses {then} threads, as before, so that no bit differs; --threads sets another number"
+    ]
+    same_run(part.run, whole.run)
+
+
+def test_other_threads_are_told_and_change_bits(begin, small_config, monkeypatch):
+    monkeypatch.setattr(trainer_module, "share_of_cores", lambda ranks: 2)
+    whole = begin("whole")
+    loop.train(whole)
+    part = begin("part", steps=6)
+    loop.train(part)
+    (remark,) = finish(part.run, small_config(threads=1))
+    assert remark == "1 instead of 2 threads: the last bits differ from those of an uninterrupted run"
+    one, other = (checkpoints.load(run.checkpoints.of_step(12)).weights for run in (part.run, whole.run))
+    assert any((one[name] != other[name]).any() for name in one)
 
 
 # --- not the same run any more
@@ -180,7 +240,7 @@ def test_changed_text_is_noticed(begin, small_config, corpus, tmp_path):
 KILLED = """
 import os, signal, sys, threading
 from scratchformer import cli
-from scratchformer.training.run import RunDirectory
+from scratchformer.training.run import RunDirectory, checkpoint_file, load_run
 
 def die():
     os.kill(os.getpid(), signal.SIGKILL)
