@@ -456,7 +456,8 @@ measure("its pairs with neither right", 1 - 2 * best.accuracy + best.pair_accura
 #   [benchmarks/tiny_model.py](../benchmarks/tiny_model.py).
 # - *Differs from this page:* the library searches for many sentences at once, never writes padding or `<s>`, and
 #   stops at 50 pieces more than the source has (§6.1) where `greedy` above stops at 80.
-# - The shipped model was made by `scratchformer demo`, which takes a few minutes. You can make your own.
+# - The shipped model was made by an earlier `scratchformer demo`, whose steps had one batch of 1,024 positions. Today
+#   they have two of 512, and the scores differ a little. It takes a few minutes: you can make your own.
 #
 # ## Exercises
 #
