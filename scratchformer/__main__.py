@@ -24,7 +24,7 @@ def main() -> int:
 
         return run()
     except KeyboardInterrupt:
-        print("scratchformer: interrupted", file=sys.stderr)
+        say_interrupted()
         return 130
 
 
@@ -36,10 +36,17 @@ def interrupt(number: int, frame: FrameType | None) -> None:
     """
     while frame is not None:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
-            os.write(2, b"scratchformer: interrupted\n")
+            say_interrupted()
             os._exit(130)
         frame = frame.f_back
     raise KeyboardInterrupt
+
+
+def say_interrupted() -> None:
+    try:
+        os.write(2, b"scratchformer: interrupted\n")
+    except OSError:  # nobody can read it
+        pass
 
 
 if __name__ == "__main__":

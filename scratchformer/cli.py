@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from pathlib import Path
+from contextlib import redirect_stderr
 
 import scratchformer
 from scratchformer.commands import (
@@ -22,7 +22,9 @@ from scratchformer.commands import (
     train,
     translate,
 )
-from scratchformer.commands.terminal import redirect_to_null, speak_utf8, tell
+from scratchformer.commands.options import Parser, Version, path
+from scratchformer.commands.terminal import SilencedWhenUnread, is_unread, redirect_to_null, speak_utf8, tell
+from scratchformer.config import nearest, shown
 from scratchformer.errors import UserError, in_one_line
 
 EXAMPLES = """\
@@ -45,19 +47,26 @@ def main(arguments: list[str] | None = None) -> int:
         redirect_to_null(2)
         sys.stderr = open(2, "w")
     speak_utf8()
-    args = parse(arguments)
+    with redirect_stderr(SilencedWhenUnread(sys.stderr)):
+        return run(arguments)
+
+
+def run(arguments: list[str] | None) -> int:
+    """`main`, once messages can be written."""
+    code = 0
     try:
+        args = parse(arguments)
         code = args.run(args) or 0
         print(end="", flush=True)  # so that an error in writing is reported below
         return code
     except UserError as error:
         tell(f"scratchformer: {error}")
         return 2
-    except BrokenPipeError:  # `... | head` has read enough
-        discard_unwritable_output()
-        return 0
     except (OSError, MemoryError) as error:  # a full disk, a model that is too large
+        unread = isinstance(error, OSError) and is_unread(error)
         discard_unwritable_output()
+        if unread:
+            return code
         tell(f"scratchformer: {str(error) or 'not enough memory'}")
         return 2
     except RuntimeError as error:
@@ -79,25 +88,27 @@ def main(arguments: list[str] | None = None) -> int:
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     """The parsed arguments; `arguments` among them is the list of words, for processes that run the same command.
 
-    argparse takes no FILE of `translate` that comes after an option, so these are added here.
+    argparse takes no FILE of `translate` that comes after an option, so these are added here. Raises UserError for
+    words that mean nothing.
     """
     top = parser()
     args, rest = top.parse_known_args(arguments)
     args.arguments = sys.argv[1:] if arguments is None else [str(word) for word in arguments]
-    if rest and args.command == "translate" and not any(word.startswith("-") for word in rest):
-        args.files += [Path(word) for word in rest]
+    if rest and args.command == "translate" and not any(word.startswith("-") and word != "-" for word in rest):
+        args.files += [path(word) for word in rest]
     elif rest:
-        top.error(f"unrecognized arguments: {' '.join(rest)}")
+        args.parser.error(f"no argument {shown(rest[0])}{nearest(rest[0], args.parser._option_string_actions)}")
     return args
 
 
 def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(
+    top = Parser(
         prog="scratchformer",
         description=scratchformer.__doc__,
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,  # keeps the lines of the examples
     )
+    top.add_argument("--version", action=Version, nargs=0, help="print the version")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     train.add(commands)
     translate.add(commands)

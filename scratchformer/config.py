@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import difflib
-import math
 import re
+import stat
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import tomli_w
 
-from scratchformer.errors import UserError
+from scratchformer.errors import UserError, in_one_line
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -43,18 +43,13 @@ class ModelConfig:
     max_positions: int = 256  # rows of the table of learned positions
 
     def __post_init__(self) -> None:
-        check_types(self)
-        at_least(self, 1, "N", "d_model", "d_ff", "h", "max_positions")
-        at_least(self, 5, "vocab_size")
+        check(self)
         if None in (self.d_k, self.d_v) and self.d_model % self.h:
             numbers = f"model.d_model={self.d_model} is not a multiple of model.h={self.h}"
             raise UserError(f"{numbers}: set model.d_k and model.d_v")
         for name in ("d_k", "d_v"):
             if getattr(self, name) is None:
                 object.__setattr__(self, name, self.d_model // self.h)
-        at_least(self, 1, "d_k", "d_v")
-        probability(self, "P_drop", "attention_dropout", "relu_dropout")
-        positive(self, "ln_eps")
 
 
 @dataclass(frozen=True)
@@ -72,8 +67,7 @@ class DataConfig:
     max_length: int = 256  # longer pairs (tokens of the longer side, EOS included) are dropped
 
     def __post_init__(self) -> None:
-        check_types(self)
-        at_least(self, 1, "max_length")
+        check(self)
 
     @property
     def files(self) -> list[str]:
@@ -116,16 +110,11 @@ class TrainingConfig:
     average_last: int = 5  # how many checkpoints `average` and the demo average
 
     def __post_init__(self) -> None:
-        check_types(self)
-        at_least(self, 0, "seed", "max_tokens", "minutes", "patience", "bleu_every", "clip_norm", "threads")
-        at_least(self, 1, "steps", "tokens_per_batch", "accumulation", "bucket_fineness", "warmup")
-        at_least(self, 1, "validate_every", "save_every", "keep", "average_last")
-        positive(self, "lr_factor", "eps")
+        check(self)
         if not re.fullmatch(r"cpu|gpu(:[0-9]{1,4})?", self.device):
             raise UserError(f"training.device={self.device!r} must be cpu, gpu or gpu:N")
         if self.device == "cpu" and self.precision not in ("", "fp32"):
             raise UserError(f"training.precision={self.precision} is for a GPU; on the CPU everything is fp32")
-        probability(self, "beta1", "beta2", "eps_ls")
 
 
 @dataclass(frozen=True)
@@ -137,12 +126,7 @@ class DecodingConfig:
     extra_length: int = 50  # the most tokens by which a translation may exceed the source
 
     def __post_init__(self) -> None:
-        check_types(self)
-        at_least(self, 1, "beam")
-        at_least(self, 0, "alpha", "extra_length")
-        for name, most in (("beam", 1000), ("alpha", 10)):  # bounds memory; the penalty must not overflow
-            if getattr(self, name) > most:
-                raise UserError(f"decoding.{name}={getattr(self, name)} must be at most {most}")
+        check(self)
 
 
 @dataclass(frozen=True)
@@ -170,42 +154,85 @@ def part_of(config: Any) -> str:
     return next(name for name, kind in PARTS.items() if kind is type(config))
 
 
-def check_types(config: Any) -> None:
-    """Raises UserError unless each field has a value of its type that TOML can store; integers become floats."""
+BELOW_ONE = 0.999999
+SMALLEST = 1e-30  # for what must be above 0, and not vanish in float32
+LARGEST = 2**63 - 1
+
+RANGES: dict[str, tuple[float, float]] = {
+    "vocab_size": (5, 2**24),
+    "N": (1, 1000),
+    "d_model": (1, 2**20),
+    "d_ff": (1, 2**20),
+    "h": (1, 2**16),
+    "d_k": (1, 2**20),
+    "d_v": (1, 2**20),
+    "P_drop": (0, BELOW_ONE),
+    "attention_dropout": (0, BELOW_ONE),
+    "relu_dropout": (0, BELOW_ONE),
+    "ln_eps": (SMALLEST, 1),
+    "max_positions": (1, 2**20),
+    "max_length": (1, 2**20),
+    "seed": (0, LARGEST),
+    "steps": (1, 10**9),
+    "tokens_per_batch": (1, 2**30),
+    "accumulation": (1, 2**16),
+    "bucket_fineness": (1, 1000),
+    "warmup": (1, 10**9),
+    "lr_factor": (1e-9, 1e9),
+    "beta1": (0, BELOW_ONE),
+    "beta2": (0, BELOW_ONE),
+    "eps": (SMALLEST, 1),
+    "eps_ls": (0, BELOW_ONE),
+    "clip_norm": (0, 1e9),
+    "threads": (0, 1024),
+    "max_tokens": (0, 10**15),
+    "minutes": (0, 10**7),
+    "patience": (0, 10**9),
+    "validate_every": (1, 10**9),
+    "bleu_every": (0, 10**9),
+    "save_every": (1, 10**9),
+    "keep": (1, 10**6),
+    "average_last": (1, 10**6),
+    "beam": (1, 1000),
+    "alpha": (0, 10),
+    "extra_length": (0, 10_000),
+}
+"""Name of a number -> the smallest and the largest value it may have: no product of them overflows 64 bits."""
+
+
+def check(config: Any) -> None:
+    """Raises UserError unless each field has a value of its type, in its range; integers become floats."""
     for name, hint in get_type_hints(type(config)).items():
-        value = getattr(config, name)
+        value, key = getattr(config, name), f"{part_of(config)}.{name}"
         if get_origin(hint) is Literal:
+            choices = [choice for choice in get_args(hint) if choice]
             if value not in get_args(hint):
-                choices = ", ".join(choice for choice in get_args(hint) if choice)
-                raise UserError(f"{part_of(config)}.{name} must be one of {choices}, not {value!r}")
+                hint = nearest(value, choices) if isinstance(value, str) else ""
+                raise UserError(f"{key} must be one of {', '.join(choices)}, not {shown(value)}{hint}")
             continue
         kinds = get_args(hint) or (hint,)
-        if type(value) is int and not -(2**63) <= value < 2**63 or type(value) is float and not math.isfinite(value):
-            raise UserError(f"{part_of(config)}.{name} must be a finite number of 64 bits, not {value}")
-        if type(value) is int and float in kinds:
-            object.__setattr__(config, name, float(value))
-        elif type(value) not in kinds:
-            raise UserError(f"{part_of(config)}.{name} must be of type {kinds[0].__name__}, not {value!r}")
-        elif type(value) is str and ("\0" in value or value != value.encode("utf-8", "ignore").decode("utf-8")):
-            raise UserError(f"{part_of(config)}.{name} must be valid text, not {value!r}")
+        if type(value) is int and float in kinds and abs(value) <= LARGEST:
+            value = float(value)
+            object.__setattr__(config, name, value)
+        if type(value) in (int, float) and name in RANGES and not RANGES[name][0] <= value <= RANGES[name][1]:
+            raise UserError(f"{key}={shown(value)} {must_lie(*RANGES[name])}")
+        if type(value) not in kinds:
+            raise UserError(f"{key} must be of type {kinds[0].__name__}, not {shown(value)}")
+        if type(value) is str and ("\0" in value or value != value.encode("utf-8", "ignore").decode("utf-8")):
+            raise UserError(f"{key} must be valid text, not {value!r}")
 
 
-def at_least(config: Any, lowest: int, *names: str) -> None:
-    for name in names:
-        if not getattr(config, name) >= lowest:
-            raise UserError(f"{part_of(config)}.{name}={getattr(config, name)} must be at least {lowest}")
+def must_lie(low: float, high: float) -> str:
+    return f"must lie between {low} and {high}"
 
 
-def positive(config: Any, *names: str) -> None:
-    for name in names:
-        if not getattr(config, name) > 0:
-            raise UserError(f"{part_of(config)}.{name}={getattr(config, name)} must be above 0")
-
-
-def probability(config: Any, *names: str) -> None:
-    for name in names:
-        if not 0 <= getattr(config, name) < 1:
-            raise UserError(f"{part_of(config)}.{name}={getattr(config, name)} must be at least 0 and below 1")
+def shown(value: Any) -> str:
+    """A value in a message: short, whatever it is."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # a number of thousands of digits; a list in a list in a list ...
+        return f"a very large {type(value).__name__}"
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 # Presets --------------------------------------------------------------------------------------------------------------
@@ -316,10 +343,13 @@ def require_work_for(config: Config, nproc: int) -> None:
     settings = config.training
     if nproc > settings.accumulation:
         positions = max(1, settings.tokens_per_batch * settings.accumulation // nproc)
-        remedy = f"--set training.accumulation={nproc} --set training.tokens_per_batch={positions}"
+        remedy = ""
+        if positions >= config.data.max_length:  # so that each pair fits into a batch
+            remedy = f"--set training.accumulation={nproc} --set training.tokens_per_batch={positions}"
+            remedy = f"; a step of the same size with one for each would be {remedy}"
         raise UserError(
             f"{nproc} processes, but training.accumulation={settings.accumulation}: a step has fewer micro-batches "
-            f"than that; a step of the same size with one for each would be {remedy}"
+            f"than that{remedy}"
         )
 
 
@@ -344,13 +374,15 @@ def full_key(key: str) -> str:
     keys = {name: name for name in all_keys()} | {name.split(".")[1]: name for name in all_keys()}
     key = RENAMED.get(key, key)
     if key not in keys:
-        raise UserError(f"no setting {key!r}{nearest(key, list(keys))}")
+        raise UserError(f"no setting {shown(key)}{nearest(key, list(keys))}")
     return keys[key]
 
 
-def nearest(name: str, names: list[str]) -> str:
-    close = difflib.get_close_matches(name, names, n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
+def nearest(name: str, names: Iterable[str]) -> str:
+    """The end of a message about an unknown name: the one of `names` that it resembles, if there is one."""
+    spelled = {each.lower(): each for each in names}
+    close = difflib.get_close_matches(name.lower(), spelled, n=1)
+    return f"; did you mean {spelled[close[0]]!r}?" if close else ""
 
 
 def with_settings(config: Config, settings: dict[str, Any]) -> Config:
@@ -370,14 +402,17 @@ def with_settings(config: Config, settings: dict[str, Any]) -> Config:
 
 
 def parse_setting(text: str) -> tuple[str, Any]:
-    """`model.P_drop=0.3` -> full key and value. The value is parsed as TOML; if that fails, it is a string."""
+    """`model.P_drop=0.3` -> full key and value. The value is parsed as TOML; if that fails, it is a string.
+
+    Raises UserError for an unknown key, and unless the text is one line with an equals sign.
+    """
     key, equals, value = text.partition("=")
-    if not equals:
-        raise UserError(f"--set {text!r}: expected key=value")
+    if not equals or len(text.splitlines()) > 1:
+        raise UserError(f"--set {shown(text)}: expected key=value, in one line")
     key = full_key(key.strip())
     try:
         return key, tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # the former also for a number of thousands of digits
         return key, value.strip()
 
 
@@ -412,12 +447,12 @@ def from_dict(parts: dict[str, Any], where: str) -> Config:
     """Make a Config from nested dictionaries, with defaults for what is missing; error messages begin with `where`."""
     settings = {}
     if not isinstance(parts, dict):
-        raise UserError(f"{where}: not a configuration, but {parts!r:.40}")
+        raise UserError(f"{where}: not a configuration, but {shown(parts)}")
     for part, values in parts.items():
         if part not in PARTS:
             raise UserError(f"{where}: no table [{part}]{nearest(part, list(PARTS))}")
         if not isinstance(values, dict):
-            raise UserError(f"{where}: {part} must be a table, not {values!r:.40}")
+            raise UserError(f"{where}: {part} must be a table, not {shown(values)}")
         for name, value in values.items():
             key = RENAMED.get(f"{part}.{name}", f"{part}.{name}")
             if key not in all_keys():
@@ -434,14 +469,28 @@ def to_dict(config: Config) -> dict[str, Any]:
     return asdict(config)
 
 
+MAX_FILE_BYTES = 2**20
+"""A configuration takes two kilobytes; more than this is something else."""
+
+
 def load(path: Path) -> Config:
     """Read a TOML file. Raises UserError for a missing or malformed file, unknown names and impossible values."""
     try:
-        return from_dict(tomllib.loads(path.read_text(encoding="utf-8")), str(path))
+        if not stat.S_ISREG(path.stat().st_mode) and not path.is_dir():
+            raise UserError(f"{path}: not a file on disk")
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: not a TOML file: {error}") from None
+    if len(data) > MAX_FILE_BYTES:
+        raise UserError(f"{path}: too large for a configuration, more than {MAX_FILE_BYTES} bytes")
+    try:
+        parts = tomllib.loads(data.decode("utf-8-sig"))
+    except RecursionError:
+        raise UserError(f"{path}: not a configuration: brackets within brackets, too many of them") from None
+    except ValueError as error:  # no TOML, no UTF-8, a number of thousands of digits
+        raise UserError(f"{path}: not a TOML file: {in_one_line(error)}") from None
+    return from_dict(parts, str(path))
 
 
 def to_toml(config: Config) -> str:

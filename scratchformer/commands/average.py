@@ -3,13 +3,13 @@
 import argparse
 
 from scratchformer import config as configs
-from scratchformer.commands.options import Commands, add_command, add_option, add_run
+from scratchformer.commands.options import Commands, add_command, add_option, add_run, setting
 from scratchformer.errors import UserError
 
 
 def add(commands: Commands) -> None:
     parser = add_command(commands, "average", average)
-    add_option(parser, "--last N", int, "how many (default: the run's training.average_last)")
+    add_option(parser, "--last N", setting("average_last"), "how many (default: the run's training.average_last)")
     add_run(parser, checkpoint=False)
 
 

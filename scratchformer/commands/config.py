@@ -3,14 +3,14 @@
 import argparse
 
 from scratchformer import config as configs
-from scratchformer.commands.configuration import load_config, require_processes, with_options
-from scratchformer.commands.options import Commands, add_command, add_option, add_settings
+from scratchformer.commands.configuration import load_config, with_options
+from scratchformer.commands.options import Commands, add_command, add_nproc, add_settings, word
 
 
 def add(commands: Commands) -> None:
     parser = add_command(commands, "config", show_config)
-    parser.add_argument("preset", metavar="PRESET|FILE.toml")
-    add_option(parser, "--nproc N", int, "also show how N processes would share a step", 1)
+    parser.add_argument("preset", type=word, metavar="PRESET|FILE.toml")
+    add_nproc(parser, "also show how N processes would share a step")
     add_settings(parser)
 
 
@@ -22,6 +22,6 @@ def show_config(args: argparse.Namespace) -> None:
     from scratchformer.experiments import sizes
 
     config = with_options(load_config(args.preset), args)
-    require_processes(args.nproc, config)
+    configs.require_work_for(config, args.nproc)
     print(configs.to_toml(config))
     print("\n".join(f"# {line}" for line in [*sizes.summary(config), *sizes.step_summary(config, args.nproc)]))

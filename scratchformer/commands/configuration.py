@@ -19,9 +19,13 @@ def with_options(config: Config, args: argparse.Namespace) -> Config:
     settings = dict(configs.parse_setting(text) for text in args.settings)
     options = {f"training.{name}": name for name in ("seed", "minutes", "threads", "device", "precision")}
     options |= {path: path.removeprefix("data.") for path in configs.PATHS}
-    for key, option in options.items():
-        if getattr(args, option, None) is not None:
-            settings[key] = getattr(args, option)
+    given = {key: getattr(args, option) for key, option in options.items() if getattr(args, option, None) is not None}
+    for key in given:
+        if key in settings:
+            raise UserError(f"--set {key}: an option sets the same; give one of them")
+    if "data.directory" in given and len(configs.PATHS & given.keys()) > 1:
+        raise UserError("--data names a directory, --train-source and the like single files: give one or the other")
+    settings |= given
     if settings.get("training.device") == "cpu":  # where a precision for a GPU means nothing
         settings.setdefault("training.precision", "")
     config = configs.with_settings(config, settings)
@@ -37,10 +41,3 @@ def adapt_to_data(config: Config, args: argparse.Namespace) -> tuple[Config, str
     from scratchformer.training.data import follow_preparation
 
     return follow_preparation(config, [configs.parse_setting(text)[0] for text in args.settings])
-
-
-def require_processes(nproc: int, config: Config) -> None:
-    """Raises UserError if a step of this configuration cannot be shared by so many processes."""
-    if nproc < 1:
-        raise UserError(f"--nproc {nproc} must be at least 1")
-    configs.require_work_for(config, nproc)

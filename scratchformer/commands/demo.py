@@ -3,12 +3,12 @@
 import argparse
 from pathlib import Path
 
-from scratchformer.commands.options import Commands, add_command, add_option
+from scratchformer.commands.options import Commands, add_command, add_option, path
 
 
 def add(commands: Commands) -> None:
     parser = add_command(commands, "demo", demo)
-    add_option(parser, "--out RUN", Path, "the run's directory (default: runs/demo)", Path("runs/demo"))
+    add_option(parser, "--out RUN", path, "the run's directory (default: runs/demo)", Path("runs/demo"))
 
 
 def demo(args: argparse.Namespace) -> int:

@@ -8,14 +8,14 @@ from pathlib import Path
 
 from scratchformer import config as configs
 from scratchformer.commands.configuration import adapt_to_data, load_config, with_options
-from scratchformer.commands.options import Commands, add_command, add_data, add_settings
+from scratchformer.commands.options import Commands, add_command, add_data, add_settings, word
 from scratchformer.errors import UserError
 
 
 def add(commands: Commands) -> None:
     parser = add_command(commands, "doctor", doctor)
     preset = "as for train, or a run's directory: then its weights and its log are examined, too"
-    parser.add_argument("preset", nargs="?", default="tiny", metavar="PRESET|FILE.toml|RUN", help=preset)
+    parser.add_argument("preset", type=word, nargs="?", default="tiny", metavar="PRESET|FILE.toml|RUN", help=preset)
     add_data(parser)
     only_code = "examine only the code, not the configuration, the text and the machine"
     parser.add_argument("--code", action="store_true", help=only_code)
@@ -33,6 +33,8 @@ def doctor(args: argparse.Namespace) -> int:
     from scratchformer.doctor.diagnosis import Diagnosis, as_record, as_text, examine
     from scratchformer.training.run import RunDirectory
 
+    if args.code and any(getattr(args, path.removeprefix("data.")) for path in configs.PATHS):
+        raise UserError("--code examines only the code: give no text, neither --data nor single files")
     run = RunDirectory(Path(args.preset)) if names_a_run(args.preset) else None
     if run:
         run.require()

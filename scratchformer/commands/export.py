@@ -1,9 +1,8 @@
 """`scratchformer export` writes a run's weights for PyTorch; `scratchformer import` makes a run of such a file."""
 
 import argparse
-from pathlib import Path
 
-from scratchformer.commands.options import Commands, add_command, add_run
+from scratchformer.commands.options import Commands, add_command, add_run, path
 from scratchformer.commands.terminal import tell
 
 
@@ -12,13 +11,13 @@ def add(commands: Commands) -> None:
     add_run(parser)
     torch = "torch: the state dict of nn.TransformerEncoder, nn.TransformerDecoder and the embeddings"
     parser.add_argument("--to", choices=["torch"], required=True, help=torch)
-    parser.add_argument("file", type=Path, metavar="FILE")
+    parser.add_argument("file", type=path, metavar="FILE")
 
 
 def add_import(commands: Commands) -> None:
     parser = add_command(commands, "import", import_)
-    parser.add_argument("file", type=Path, metavar="FILE")
-    parser.add_argument("--out", type=Path, required=True, metavar="RUN", help="the directory of the new run")
+    parser.add_argument("file", type=path, metavar="FILE")
+    parser.add_argument("--out", type=path, required=True, metavar="RUN", help="the directory of the new run")
 
 
 def export(args: argparse.Namespace) -> None:

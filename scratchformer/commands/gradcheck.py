@@ -5,12 +5,12 @@ import json
 from itertools import groupby
 from typing import Any
 
-from scratchformer.commands.options import Commands, add_command
+from scratchformer.commands.options import Commands, add_command, word
 
 
 def add(commands: Commands) -> None:
     parser = add_command(commands, "gradcheck", gradcheck)
-    parser.add_argument("layers", nargs="*", metavar="LAYER", help="class names (default: all)")
+    parser.add_argument("layers", type=word, nargs="*", metavar="LAYER", help="class names (default: all)")
     parser.add_argument("--json", action="store_true", help="print one JSON object per line")
 
 

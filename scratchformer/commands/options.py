@@ -2,13 +2,100 @@
 
 import argparse
 import inspect
+import sys
 import textwrap
+from argparse import ArgumentTypeError
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
+
+from scratchformer import config as configs
+from scratchformer.config import nearest, shown
+from scratchformer.errors import UserError
 
 Commands = argparse._SubParsersAction
 """The subcommands of a parser: what `ArgumentParser.add_subparsers` returns. argparse has no public name for it."""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are UserErrors, so that they read as all others, and which suggests the nearest name."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message}; see {self.prog} --help")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            choices = [str(choice) for choice in action.choices]
+            hint = nearest(str(value), choices)
+            raise argparse.ArgumentError(action, f"no {shown(value)}{hint or '; there are ' + ', '.join(choices)}")
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """argparse ignores that a disk is full."""
+        print(message, end="", file=file or sys.stderr, flush=True)
+
+
+class Version(argparse.Action):
+    """Print the version and exit. The version stands in setup.cfg, and from there in the installed package."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        from importlib.metadata import PackageNotFoundError, version  # here, because this takes a while
+
+        try:
+            print(f"scratchformer {version('scratchformer')}", flush=True)
+        except PackageNotFoundError:
+            raise UserError("the version is unknown, because the package is not installed") from None
+        parser.exit()
+
+
+# Types of values: functions that check a word of the command line, and raise ArgumentTypeError with what is wrong.
+
+
+def whole(low: float, high: float) -> Callable[[str], int]:
+    """A whole number from `low` to `high`."""
+    return lambda text: number(int, text, low, high)
+
+
+def real(low: float, high: float) -> Callable[[str], float]:
+    """A number from `low` to `high`."""
+    return lambda text: number(float, text, low, high)
+
+
+def number(kind: Callable[[str], Any], text: str, low: float, high: float) -> Any:
+    try:
+        value = kind(text)
+    except ValueError:
+        raise ArgumentTypeError(f"{shown(text)} is no{' whole' if kind is int else ''} number") from None
+    if not low <= value <= high:
+        raise ArgumentTypeError(f"{shown(value)} {configs.must_lie(low, high)}")
+    return value
+
+
+def setting(name: str) -> Callable[[str], Any]:
+    """A value for this setting, a number."""
+    kind = whole if isinstance(configs.flat(configs.BASE)[configs.full_key(name)], int) else real
+    return kind(*configs.RANGES[name])
+
+
+def word(text: str) -> str:
+    """Text that is not empty."""
+    if not text:
+        raise ArgumentTypeError("it is empty")
+    return text
+
+
+def sentence(text: str) -> str:
+    """Text that can be translated: the command line may hold bytes that are no UTF-8."""
+    if text != text.encode("utf-8", "ignore").decode("utf-8"):
+        raise ArgumentTypeError(f"{shown(text)} is not valid UTF-8")
+    return word(text)
+
+
+def path(text: str) -> Path:
+    """The name of a file or directory."""
+    return Path(word(text))
+
+
+# Arguments
 
 
 def add_command(
@@ -22,7 +109,7 @@ def add_command(
     examples = f"example:\n{textwrap.indent(examples, '  ')}"
     keep_lines = argparse.RawDescriptionHelpFormatter
     parser = commands.add_parser(name, help=summary, description=summary, epilog=examples, formatter_class=keep_lines)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, parser=parser)
     return parser
 
 
@@ -39,18 +126,18 @@ def add_option(
 
 
 def add_run(parser: argparse.ArgumentParser, checkpoint: bool = True) -> None:
-    parser.add_argument("path", type=Path, metavar="RUN", help="a run's directory")
+    parser.add_argument("path", type=path, metavar="RUN", help="a run's directory")
     if checkpoint:
         default = "the first of these that exists"
-        add_option(parser, "--checkpoint C", str, f"average, best, last or a file (default: {default})")
+        add_option(parser, "--checkpoint C", word, f"average, best, last or a file (default: {default})")
 
 
 def add_data(parser: argparse.ArgumentParser) -> None:
     files = "train.en, train.de, val.en, val.de (or .gz)"
     summary = f"directory with {files}, or one that the command `data` has prepared"
-    parser.add_argument("--data", metavar="DIR", dest="directory", help=summary)
+    parser.add_argument("--data", type=word, metavar="DIR", dest="directory", help=summary)
     for name in ("train-source", "train-target", "val-source", "val-target"):
-        add_option(parser, f"--{name} F", str, "a UTF-8 file, one sentence a line, instead of --data")
+        add_option(parser, f"--{name} F", word, "a UTF-8 file, one sentence a line, instead of --data")
 
 
 def add_scores(parser: argparse.ArgumentParser, metavar: str, summary: str) -> None:
@@ -62,13 +149,13 @@ def add_scores(parser: argparse.ArgumentParser, metavar: str, summary: str) -> N
         "--paper", action="store_true", help="also compute BLEU as the paper's script does, and explain the difference"
     )
     significance = "test whether the difference is significant"
-    add_option(parser, f"--against {metavar}", Path, f"{summary}, and {significance}")
+    add_option(parser, f"--against {metavar}", path, f"{summary}, and {significance}")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def add_search(parser: argparse.ArgumentParser) -> None:
-    add_option(parser, "--beam N", int, "hypotheses kept at each position; 1 is greedy (paper: 4)")
-    add_option(parser, "--alpha A", float, "exponent of the length penalty (paper: 0.6)")
+    add_option(parser, "--beam N", setting("beam"), "hypotheses kept at each position; 1 is greedy (paper: 4)")
+    add_option(parser, "--alpha A", setting("alpha"), "exponent of the length penalty (paper: 0.6)")
     add_machine(parser, "fp32")
 
 
@@ -79,14 +166,20 @@ def add_machine(parser: argparse.ArgumentParser, precision: str, resumed: str = 
     resumed    an addition to the help text about the defaults of a resumed run
     threads    whether to add --threads
     """
-    add_option(parser, "--device D", str, f"cpu, gpu, or gpu:N for GPU number N from 0 (default: cpu{resumed})")
+    add_option(parser, "--device D", word, f"cpu, gpu, or gpu:N for GPU number N from 0 (default: cpu{resumed})")
     choices = "fp32, tf32, bf16 or fp16"
     default = f"(default: {precision}{resumed})"
-    add_option(parser, "--precision P", str, f"of weights and activations on a GPU: {choices} {default}")
+    add_option(parser, "--precision P", word, f"of weights and activations on a GPU: {choices} {default}")
     if threads:
-        add_option(parser, "--threads N", int, f"cores to use, 0 for all (default: all{resumed})")
+        add_option(parser, "--threads N", setting("threads"), f"cores to use, 0 for all (default: all{resumed})")
+
+
+def add_nproc(parser: argparse.ArgumentParser, summary: str) -> None:
+    add_option(parser, "--nproc N", whole(1, 1000), summary, 1)
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
     summary = "change a setting, for example P_drop=0.3 or training.warmup=1000"
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="settings", help=summary)
+    parser.add_argument(
+        "--set", type=word, action="append", default=[], metavar="KEY=VALUE", dest="settings", help=summary
+    )

@@ -3,18 +3,29 @@
 import argparse
 import json
 
-from scratchformer.commands.configuration import adapt_to_data, load_config, require_processes, with_options
-from scratchformer.commands.options import Commands, add_command, add_data, add_machine, add_option, add_settings
+from scratchformer import config as configs
+from scratchformer.commands.configuration import adapt_to_data, load_config, with_options
+from scratchformer.commands.options import (
+    Commands,
+    add_command,
+    add_data,
+    add_machine,
+    add_nproc,
+    add_option,
+    add_settings,
+    real,
+    word,
+)
 from scratchformer.commands.terminal import tell
 
 
 def add(commands: Commands) -> None:
     parser = add_command(commands, "plan", plan)
-    parser.add_argument("preset", metavar="PRESET|FILE.toml")
+    parser.add_argument("preset", type=word, metavar="PRESET|FILE.toml")
     add_data(parser)
     add_machine(parser, "tf32")
-    add_option(parser, "--nproc N", int, "processes that would share a step; the share of one is measured", 1)
-    add_option(parser, "--seconds S", float, "how long to measure training steps (default: about 20)", 20)
+    add_nproc(parser, "processes that would share a step; the share of one is measured")
+    add_option(parser, "--seconds S", real(0.001, 3600), "how long to measure training steps (default: about 20)", 20)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     add_settings(parser)
 
@@ -29,7 +40,7 @@ def plan(args: argparse.Namespace) -> int:
     from scratchformer.experiments import plan as planning
 
     config, _ = adapt_to_data(with_options(load_config(args.preset), args), args)
-    require_processes(args.nproc, config)
+    configs.require_work_for(config, args.nproc)
     keep_freed_memory()
     made = planning.make(args.preset, config, config.data.names_text, args.nproc, args.seconds, tell)
     print(json.dumps(planning.as_record(made)) if args.json else planning.as_text(made))

@@ -1,17 +1,18 @@
 """`scratchformer report`: write down what a run was, what it reached and what it cost."""
 
 import argparse
-from pathlib import Path
 
-from scratchformer.commands.options import Commands, add_command, add_option, add_run
+from scratchformer.commands.options import Commands, add_command, add_option, add_run, path, real
 
 
 def add(commands: Commands) -> None:
     parser = add_command(commands, "report", report)
     add_run(parser, checkpoint=False)
-    add_option(parser, "--out DIR", Path, "where to write (default: RUN/report)")
+    add_option(parser, "--out DIR", path, "where to write (default: RUN/report)")
     sustained = "what the machine can sustain, in TFLOPS of all its devices together"
-    add_option(parser, "--tflops X", float, f"{sustained}; the report then says which share of it the run has used")
+    add_option(
+        parser, "--tflops X", real(1e-6, 1e9), f"{sustained}; the report then says which share of it the run has used"
+    )
 
 
 def report(args: argparse.Namespace) -> None:

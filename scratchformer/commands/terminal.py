@@ -1,5 +1,6 @@
 """Messages on standard error, and streams that cannot be written."""
 
+import errno
 import io
 import os
 import sys
@@ -28,9 +29,9 @@ def redirect_to_null(descriptor: int) -> None:
 
 
 class SilencedWhenUnread:
-    """A text file that discards its output once nobody reads it any more, so that training goes on.
+    """A text file that discards its output once it cannot be written, so that no message decides what a command does.
 
-    Nothing is lost by that: the run's log has the same numbers.
+    A training goes on, for example, when its terminal is closed. Its log has the same numbers.
     """
 
     def __init__(self, file: Any) -> None:
@@ -46,6 +47,20 @@ class SilencedWhenUnread:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.file, name)
+
+
+def is_unread(error: OSError) -> bool:
+    """Whether this error says that nobody reads standard output: `... | head` has ended, or the terminal is closed.
+
+    A closed terminal answers as a broken disk does, but to a write of nothing, too.
+    """
+    if isinstance(error, BrokenPipeError):
+        return True
+    try:
+        os.write(1, b"")
+    except OSError as answer:
+        return error.errno == answer.errno == errno.EIO
+    return False
 
 
 def tell(line: str) -> None:

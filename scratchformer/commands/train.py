@@ -101,9 +101,9 @@ def train_as_ranks(args: argparse.Namespace, run: RunDirectory, config: Config) 
     """Start `--nproc` processes with the same command, and wait for them -> exit code"""
     from scratchformer.parallel import launcher
 
-    for key, path in configs.flat(config).items():
-        if key in configs.PATHS and path and Path(path).exists() and not (Path(path).is_file() or Path(path).is_dir()):
-            raise UserError(f"{path}: {args.nproc} processes cannot all read it, since it is not a file on disk")
+    for key, name in configs.flat(config).items():
+        if key in configs.PATHS and name and Path(name).exists() and not (Path(name).is_file() or Path(name).is_dir()):
+            raise UserError(f"{name}: {args.nproc} processes cannot all read it, since it is not a file on disk")
     code = launcher.launch(launcher.command_of(args.arguments), args.nproc, args.timeout)
     if code not in (0, 2):  # 2: the run may be in use by another job
         run.remove_unfinished()

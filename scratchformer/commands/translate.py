@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scratchformer import config as configs
-from scratchformer.commands.options import Commands, add_command, add_option, add_run, add_search
+from scratchformer.commands.options import Commands, add_command, add_option, add_run, add_search, path, setting
+from scratchformer.commands.terminal import tell
 from scratchformer.config import TrainingConfig
 from scratchformer.errors import UserError
+
+STANDARD_INPUT = Path("-")
 
 if TYPE_CHECKING:
     from scratchformer.decoding.translator import Translator
@@ -21,10 +24,10 @@ if TYPE_CHECKING:
 def add(commands: Commands) -> None:
     parser = add_command(commands, "translate", translate)
     add_run(parser)
-    text = "text to translate (default: standard input)"
-    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help=text)
+    text = "text to translate, - for standard input (default: standard input)"
+    parser.add_argument("files", nargs="*", default=[], type=path, metavar="FILE", help=text)
     nbest = "print the N best translations of each line, as line number, score and text, tab-separated"
-    add_option(parser, "--nbest N", int, nbest, 1)
+    add_option(parser, "--nbest N", setting("beam"), nbest, 1)
     add_search(parser)
 
 
@@ -35,34 +38,53 @@ def translate(args: argparse.Namespace) -> None:
     """
     translator = load_translator(args, args.path, args.checkpoint)
     options = search_options(args, args.path)
-    if not 1 <= args.nbest <= options["beam"]:
-        raise UserError(f"--nbest {args.nbest} must lie between 1 and the beam, {options['beam']}")
-    lines, interactive = input_lines(args.files), is_interactive(args.files)
-    for number, best in enumerate(translator.stream(lines, **options, nbest=args.nbest, interactive=interactive), 1):
+    if args.nbest > options["beam"]:
+        raise UserError(f"--nbest {args.nbest} must be at most the beam, {options['beam']}")
+    lines = InputLines(args.files or [STANDARD_INPUT])
+    if interactive := lines.are_typed():
+        tell("Type a sentence and press Enter to translate it; Ctrl-D ends.")
+    found = translator.stream(lines, **options, nbest=args.nbest, interactive=interactive, place=lines.place)
+    for number, best in enumerate(found, 1):
         for translation in best:
-            place = f"{number}\t{translation.score:.4f}\t" if args.nbest > 1 else ""
-            print(place + translation.text, flush=interactive)
+            beginning = f"{number}\t{translation.score:.4f}\t" if args.nbest > 1 else ""
+            print(beginning + translation.text, flush=interactive)
 
 
-def is_interactive(files: list[Path]) -> bool:
-    """Whether a person types the lines, and waits for each translation."""
-    return not files and sys.stdin is not None and sys.stdin.isatty()
+class InputLines:
+    """The lines of files one after another, where `-` is standard input, whose lines are read as they arrive."""
+
+    def __init__(self, files: list[Path]) -> None:
+        self.files = files
+        self.first: list[tuple[int, Path]] = []  # the index of the first line of each file that was opened
+
+    def are_typed(self) -> bool:
+        """Whether a person types the lines, and waits for each translation."""
+        return self.files == [STANDARD_INPUT] and sys.stdin is not None and sys.stdin.isatty()
+
+    def __iter__(self) -> Iterator[str]:
+        from scratchformer.text.corpora import read_lines
+
+        n_lines = 0
+        for file in self.files:
+            self.first.append((n_lines, file))
+            for line in standard_input() if file == STANDARD_INPUT else read_lines(file):
+                n_lines += 1
+                yield line
+
+    def place(self, index: int) -> str:
+        """Where a line that was read stands; index: from 0, over all files."""
+        first, file = next(opened for opened in reversed(self.first) if opened[0] <= index)
+        return f"{'standard input' if file == STANDARD_INPUT else file}, line {index - first + 1}"
 
 
-def input_lines(files: list[Path]) -> Iterator[str]:
-    """The lines of the files, or of standard input as they arrive."""
-    from scratchformer.text.corpora import read_lines
-
-    for path in files:
-        yield from read_lines(path)
-    if not files:
-        if sys.stdin is None:
-            raise UserError("standard input is closed")
-        for number, line in enumerate(sys.stdin.buffer, 1):
-            try:
-                yield line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
-            except UnicodeDecodeError:
-                raise UserError(f"standard input, line {number}: not UTF-8") from None
+def standard_input() -> Iterator[str]:
+    if sys.stdin is None:
+        raise UserError("standard input is closed")
+    for number, line in enumerate(sys.stdin.buffer, 1):
+        try:
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+        except UnicodeDecodeError:
+            raise UserError(f"standard input, line {number}: not UTF-8") from None
 
 
 def search_options(args: argparse.Namespace, path: Path) -> dict[str, Any]:
@@ -80,8 +102,6 @@ def load_translator(args: argparse.Namespace, path: Path, checkpoint: str | Path
     from scratchformer.parallel.cores import available_cores
     from scratchformer.training.run import load_run
 
-    if args.threads is not None and args.threads < 0:
-        raise UserError(f"--threads {args.threads} must be at least 0")
     keep_freed_memory()
     name = "cpu" if args.device is None else args.device
     machine = TrainingConfig(device=name, precision=args.precision or "")

@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_limits
 from scratchformer.backends.device import Device
 from scratchformer.decoding.search import Hypothesis, search
 from scratchformer.errors import UserError
-from scratchformer.nn.ops import chunks, using
+from scratchformer.nn.ops import using
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import encode_sequences
 from scratchformer.text.tokenizer import Tokenizer
@@ -20,6 +20,9 @@ from scratchformer.text.tokenizer import Tokenizer
 SENTENCES_AT_ONCE = 64
 LINES_AT_ONCE = 1024
 """Text is translated in chunks of this many lines; within a chunk, sentences of similar length go together."""
+MAX_TOKENS = 4096
+"""A longer sentence is refused: attention needs memory for each pair of its tokens. The models are trained on 256 at
+most. Sentences that go together have no more such pairs than the longest sentence alone may have."""
 
 
 class Translation(NamedTuple):
@@ -58,37 +61,64 @@ class Translator:
         return [best[0].text for best in self.stream(sentences, beam, alpha)]
 
     def stream(
-        self, sentences: Iterable[str], beam: int = 4, alpha: float = 0.6, nbest: int = 1, interactive: bool = False
+        self,
+        sentences: Iterable[str],
+        beam: int = 4,
+        alpha: float = 0.6,
+        nbest: int = 1,
+        interactive: bool = False,
+        place: Callable[[int], str] = lambda index: f"sentence {index + 1}",
     ) -> Iterator[list[Translation]]:
         """The `nbest` best translations of each sentence, best first.
 
-        Reads and yields a chunk of lines at a time; `interactive` makes a chunk of each line.
+        Reads and yields a chunk of lines at a time; `interactive` makes a chunk of each line. Raises UserError for a
+        sentence that is longer than MAX_TOKENS, than the model's table of learned positions or than memory allows, and
+        names it by `place`, a function of its index.
         """
-        remaining = iter(sentences)
+        remaining, n_read = iter(sentences), 0
         while chunk := list(islice(remaining, 1 if interactive else LINES_AT_ONCE)):
-            yield from self._chunk(chunk, beam, alpha, nbest)
+            yield from self._chunk(chunk, beam, alpha, nbest, lambda index: place(n_read + index))
+            n_read += len(chunk)
 
-    def _require_positions(self, sentences: list[str], lengths: np.ndarray) -> None:
-        """Raises UserError for a sentence that is longer than the model's table of learned positions."""
-        config, longest = self.model.config, int(lengths.argmax())
-        if config.positions == "learned" and lengths[longest] > config.max_positions:
-            raise UserError(
-                f"a sentence of {lengths[longest]} tokens is longer than the model's "
-                f"max_positions={config.max_positions}: {sentences[longest][:40]!r}..."
-            )
+    def _require_lengths(self, lengths: np.ndarray, place: Callable[[int], str]) -> None:
+        config, limit, name = self.model.config, MAX_TOKENS, "the limit"
+        if config.positions == "learned" and config.max_positions < limit:
+            limit, name = config.max_positions, "the model's max_positions"
+        if (too_long := np.flatnonzero(lengths > limit)).size:
+            index = int(too_long[0])
+            raise UserError(f"{place(index)}: a sentence of {lengths[index]} tokens; {name} is {limit}")
 
-    def _chunk(self, sentences: list[str], beam: int, alpha: float, nbest: int) -> list[list[Translation]]:
+    def _groups(self, by_length: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
+        """Cut sentences, shortest first, into groups to be translated together -> their indices, longest first
+
+        So no thread begins a long group at the end.
+        """
+        groups = []
+        while n := len(by_length):
+            n = max(1, min(self.group, n % self.group or self.group, MAX_TOKENS**2 // int(lengths[by_length[-1]]) ** 2))
+            groups.append(by_length[-n:])
+            by_length = by_length[:-n]
+        return groups
+
+    def _chunk(
+        self, sentences: list[str], beam: int, alpha: float, nbest: int, place: Callable[[int], str]
+    ) -> list[list[Translation]]:
         translations = [[Translation("", 0.0)]] * len(sentences)
         sources = encode_sequences(self.tokenizer.encode, sentences)
-        self._require_positions(sentences, sources.lengths)
+        self._require_lengths(sources.lengths, place)
         by_length = np.argsort(sources.lengths, kind="stable")
         by_length = by_length[[bool(sentences[index].strip()) for index in by_length]]
-        groups = [by_length[part] for part in chunks(len(by_length), self.group)]
-        groups.reverse()  # the longest first, so that no thread begins a long group at the end
+        groups = self._groups(by_length, sources.lengths)
 
         def found_for(indices: np.ndarray) -> list[list[Hypothesis]]:
-            with using(*self.device.ops):
-                return search(self.model, sources.padded(indices), beam, alpha, self.extra_length, nbest)
+            try:
+                with using(*self.device.ops):
+                    return search(self.model, sources.padded(indices), beam, alpha, self.extra_length, nbest)
+            except MemoryError:
+                longest = int(indices[-1])
+                raise UserError(
+                    f"{place(longest)}: not enough memory for a sentence of {sources.lengths[longest]} tokens"
+                ) from None
 
         for indices, found in zip(groups, self._at_once(found_for, groups)):
             for index, hypotheses in zip(indices, found):

@@ -28,10 +28,10 @@ def run_demo(out: Path) -> bool:
     """
     run = RunDirectory(out)
     if run.config_file.exists():
+        trainer, remarks = loop.resume(run, configs.TINY)  # refuses the run of another model
         print(f"{out} holds a run already: going on with it.\n")
-        trainer, complaints = loop.resume(run, configs.TINY)  # refuses the run of another model
-        for complaint in complaints:
-            print(f"skipped {complaint}")
+        for remark in remarks:
+            print(remark)
     else:
         trainer = loop.begin(run, configs.TINY)
     print(f"Training a Transformer made of NumPy arrays: {trainer.summary()}.", flush=True)
