@@ -55,7 +55,7 @@ FAULTS, MOMENTS, RANKS = ("raise", "kill", "stop", "hang"), ("start-up", "step",
 FROM_OUTSIDE = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
 LATEST_CALL = 4  # of those among which one is drawn
 DELAYS = 0.1, 0.9  # seconds after the start of a rank, for a fault from outside
-TIMEOUT, LONG_TIMEOUT = 2.0, 60.0  # of a trial that ends by it, and of one that must not need it
+TIMEOUT, LONG_TIMEOUT = 2, 60  # of a trial that ends by it, and of one that must not need it
 FAULTY = Path(__file__).with_name("faulty.py")
 SEED, QUICK_TRIALS = 0, 4
 SMALL = {
@@ -136,7 +136,8 @@ class Site:
         with self.everything_here(), said_into(self.directory / f"said{number}") as told:
             if not trial.call:
                 threading.Thread(target=self.strike_from_outside, args=[trial, mark]).start()
-            code = launcher.launch(self.command(trial, run, mark), RANKS)
+            timeout = TIMEOUT if trial.fault in ("stop", "hang") else LONG_TIMEOUT
+            code = launcher.launch(self.command(trial, run, mark, timeout), RANKS, timeout)
             ended = time.time()
         if code:
             run.remove_unfinished()  # as the command line does
@@ -144,10 +145,9 @@ class Site:
         left, harmed = self.left(run), harm(before, run)
         return Ending(seconds, code, told.read_text(encoding="utf-8"), left, harmed, self.one_step_more(run))
 
-    def command(self, trial: Trial, run: RunDirectory, mark: Path) -> list[str]:
+    def command(self, trial: Trial, run: RunDirectory, mark: Path, timeout: int) -> list[str]:
         fault = trial._asdict() | {"mark": str(mark)}
         fault.pop("delay")
-        timeout = TIMEOUT if trial.fault in ("stop", "hang") else LONG_TIMEOUT
         what = ["--resume", run.path] if run.config_file.exists() else [self.config_file, "--out", run.path]
         return [
             str(word)
@@ -336,7 +336,7 @@ def main() -> None:
         "config": SMALL,
         "seeds": [SEED],
         "timeout": TIMEOUT,
-        "grace": launcher.FAILURE_GRACE,
+        "grace": launcher.GRACE,
         "results": [row(*each, losses) for each in zip(trials, endings)],
     }
     print_table(result)

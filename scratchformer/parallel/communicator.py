@@ -64,9 +64,6 @@ class Communicator:
     def abort(self, code: int = 1) -> None:
         """Tell the other ranks that this one has failed and will exit with this code."""
 
-    def close(self) -> None:
-        """Release resources after the last operation. Not called after a failure."""
-
     # Built from the operations above, for short messages
 
     def broadcast_bytes(self, message: bytes = b"", root: int = 0) -> bytes:

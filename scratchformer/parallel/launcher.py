@@ -8,11 +8,13 @@ variables that tell each process its rank. The processes are not forked, since t
     holds one end of a pipe                     reads from the pipe, and exits when the launcher has died and closed it
     forwards Ctrl-C and SIGTERM                 stops after a step that all ranks have agreed on
     sets the failure flag when a rank exits     sees the flag when it next waits for the others, and exits
-    kills the remaining ranks after some seconds
+    watches the counters in the shared memory   counts its exchanges there; its watchdog ends it if it hangs
+    kills ranks that have stopped
 """
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shutil
@@ -29,7 +31,7 @@ from typing import Any, Iterator, NamedTuple, Sequence
 from scratchformer.errors import UserError
 from scratchformer.parallel import mpi
 from scratchformer.parallel.communicator import Communicator, PeerFailure, name_ranks
-from scratchformer.parallel.shared_memory import SharedMemory, create_file, failure_flag, file_bytes
+from scratchformer.parallel.shared_memory import SharedMemory, create_file, file_bytes, map_file
 from scratchformer.parallel.watchdog import Watchdog
 
 RANK, SIZE, DIRECTORY = "SCRATCHFORMER_RANK", "SCRATCHFORMER_SIZE", "SCRATCHFORMER_JOB"
@@ -38,8 +40,11 @@ RANK, SIZE, DIRECTORY = "SCRATCHFORMER_RANK", "SCRATCHFORMER_SIZE", "SCRATCHFORM
 INTERRUPTED, GAVE_UP = 130, 75
 """Exit codes of a rank that the user interrupted, and of one that exits because another rank or the launcher did."""
 
-FAILURE_GRACE, EXIT_GRACE = 5.0, 60.0
-"""Seconds in which the other ranks must exit by themselves after one has failed, and after one has succeeded."""
+GRACE = 5.0
+"""Seconds in which ranks must exit by themselves: all after the timeout, the others after one has failed."""
+
+PREFIX = "scratchformer-"
+"""The beginning of the name of a job's directory."""
 
 MEMORY_DIRECTORY = Path("/dev/shm")
 """Where Linux keeps files in memory."""
@@ -55,7 +60,8 @@ def join_job(timeout: float) -> Iterator[Communicator]:
     """The communicator of the job that this process belongs to; for a single process, one that does nothing.
 
     timeout  of the watchdog, in seconds; 0: none
-    At the end of the block the ranks wait for each other. An exception that leaves the block ends the whole job.
+    At the end of the block the ranks wait for each other. An exception that leaves the block ends the whole job. The
+    watchdog keeps running, so that a rank which hangs while it exits is ended, too.
     """
     ranks = open_communicator(timeout)
     try:
@@ -64,7 +70,6 @@ def join_job(timeout: float) -> Iterator[Communicator]:
     except BaseException as error:
         ranks.abort(exit_code(error))
         raise
-    ranks.close()
 
 
 def exit_code(error: BaseException) -> int:
@@ -82,12 +87,26 @@ def is_rank() -> bool:
 
 def open_communicator(timeout: float) -> Communicator:
     if DIRECTORY in os.environ:
-        directory, rank, size = Path(os.environ[DIRECTORY]), os.environ.get(RANK, ""), os.environ.get(SIZE, "")
-        if not (directory / "memory").exists() or not (rank + size).isdecimal():
-            raise UserError(f"{DIRECTORY}={directory} is set, but no launcher has started this process: unset it")
+        directory, rank, size = place_in_job()
         threading.Thread(target=exit_with_launcher, args=[directory], daemon=True).start()
-        return SharedMemory(directory / "memory", int(rank), int(size), Watchdog(timeout))
+        return SharedMemory(directory / "memory", rank, size, Watchdog(timeout))
     return mpi.Mpi(Watchdog(timeout)) if mpi.launched_size() > 1 else Communicator()
+
+
+def place_in_job() -> tuple[Path, int, int]:
+    """The job's directory, the rank and the number of ranks, by the environment.
+
+    Raises UserError if these are not what a launcher writes: files in that directory are going to be deleted.
+    """
+    directory = Path(os.environ[DIRECTORY])
+    try:
+        rank, size = int(os.environ[RANK]), int(os.environ[SIZE])
+        sound = 0 <= rank < size and (directory / "memory").stat().st_size == file_bytes(size)
+    except (KeyError, ValueError, OSError):
+        sound = False
+    if not (sound and directory.name.startswith(PREFIX)):
+        raise UserError(f"{DIRECTORY}={directory} is set, but no launcher has started this process: unset it")
+    return directory, rank, size
 
 
 def exit_with_launcher(directory: Path) -> None:
@@ -123,20 +142,15 @@ def command_of(arguments: Sequence[str]) -> list[str]:
     return [sys.executable, "-c", start, *arguments]
 
 
-def launch(command: Sequence[str], size: int) -> int:
+def launch(command: Sequence[str], size: int, timeout: float = 0.0) -> int:
     """Run a command as `size` ranks -> exit code: 0, 130 if interrupted, 2 for bad input, 1 for other failures.
+
+    timeout  when the ranks have exchanged nothing for so many seconds and GRACE, they are killed; 0: never
 
     Rank 0 writes to the terminal. The standard error of another rank is printed if that rank fails.
     """
     with Job(command, size) as job:
-        while not job.codes():
-            time.sleep(0.05)
-        job.failure_flag[0] = 1  # so that no rank waits for the one that has exited
-        ended = time.monotonic()
-        while len(codes := job.codes()) < size:
-            if time.monotonic() > ended + (FAILURE_GRACE if any(codes.values()) else EXIT_GRACE):
-                break
-            time.sleep(0.05)
+        codes = job.wait(timeout)
         failures, unresponsive = job.failures(codes), [rank for rank in range(size) if rank not in codes]
     if job.interrupted and not failures and (unresponsive or any(codes.values())):
         if INTERRUPTED not in codes.values():  # no rank has printed it
@@ -148,8 +162,8 @@ def launch(command: Sequence[str], size: int) -> int:
 class Job:
     """The processes of the ranks and their shared directory. Both are gone when the `with` block ends.
 
-    failure_flag  (1,) set to 1 to make ranks stop that wait for others
-    interrupted   whether a signal has arrived and was forwarded
+    header       of the shared memory: a counter for each rank, and the failure flag
+    interrupted  whether a signal has arrived and was forwarded
     """
 
     def __init__(self, command: Sequence[str], size: int) -> None:
@@ -163,7 +177,7 @@ class Job:
             self.directory = stack.enter_context(private_directory(file_bytes(self.size)))
             self.memory = self.directory / "memory"
             create_file(self.memory, self.size)
-            self.failure_flag = failure_flag(self.memory, self.size)
+            self.header = map_file(self.memory, self.size)[0][:, 0]
             stack.callback(self.kill)
             for rank in range(self.size):
                 self.start(rank)
@@ -186,6 +200,26 @@ class Job:
             )
             self.processes.append(process)
 
+    def wait(self, timeout: float) -> dict[int, int]:
+        """Wait until all ranks have exited, or show no sign of life for too long -> rank -> exit code of the former
+
+        A sign of life is an exchange, a failure or an exit. If this process was stopped (Ctrl-Z) and continues, it must
+        not take that time for the ranks' silence: so `now` is taken before the signs are read, and `since` afterwards.
+        """
+        signs: Any = None
+        while True:
+            now = time.monotonic()
+            codes, header = self.codes(), self.header.tolist()
+            if len(codes) == self.size:
+                return codes
+            if signs != (codes, header):
+                signs, since = (codes, header), time.monotonic()
+            if now - since > GRACE + (0 if any(codes.values()) else timeout or math.inf):
+                return codes
+            if codes:
+                self.header[-1] = 1  # so that no rank waits for the one that has exited
+            time.sleep(0.05)
+
     def forward_signal(self, number: int, frame: Any) -> None:
         """Until all ranks have opened the shared memory, they have nothing to save: SIGTERM ends them at once."""
         self.interrupted = True
@@ -200,7 +234,7 @@ class Job:
                     os.killpg(process.pid, signal.SIGKILL)
         for rank, process in enumerate(self.processes):
             try:
-                process.wait(FAILURE_GRACE)
+                process.wait(GRACE)
             except subprocess.TimeoutExpired:  # blocked in a driver or by a disk
                 print(f"scratchformer: rank {rank}, process {process.pid}, cannot be killed", file=sys.stderr)
             process.stdin.close()  # type: ignore[union-attr]
@@ -228,7 +262,7 @@ def private_directory(n_bytes: int) -> Iterator[Path]:
     """A temporary directory for this user only, in memory if so many bytes are free there."""
     in_memory = os.access(MEMORY_DIRECTORY, os.W_OK) and shutil.disk_usage(MEMORY_DIRECTORY).free > n_bytes
     parent = MEMORY_DIRECTORY if in_memory else None
-    with tempfile.TemporaryDirectory(prefix="scratchformer-", dir=parent) as directory:
+    with tempfile.TemporaryDirectory(prefix=PREFIX, dir=parent) as directory:
         yield Path(directory)
 
 
@@ -248,7 +282,7 @@ def report(failures: list[Failure], unresponsive: list[int]) -> int:
             print(f"rank {rank} | {line}", file=sys.stderr)
     reasons = [f"rank {rank} {describe_exit(code, stderr)}" for rank, code, stderr in culprits]
     if unresponsive:
-        reasons.append(f"{name_ranks(unresponsive)} stopped responding")
+        reasons.append(f"{name_ranks(unresponsive)} stopped responding" + ("" if failures else " (--timeout)"))
     reason = "; ".join(reasons) or "the ranks gave up waiting for each other"
     print(f"scratchformer: {reason}; the job was ended", file=sys.stderr)
     return 1

@@ -102,9 +102,6 @@ class Mpi(Communicator):
         time.sleep(OUTPUT_DELAY)
         self.world.Abort(code)
 
-    def close(self) -> None:
-        self.watchdog.stop()
-
 
 def unlink_shared_memory() -> None:
     """Unlink MPICH's shared-memory files, which all ranks have open, so that none is left behind if they are killed."""

@@ -103,9 +103,6 @@ class SharedMemory(Communicator):
     def abort(self, code: int = 1) -> None:
         self.failure[0] = 1
 
-    def close(self) -> None:
-        self.watchdog.stop()
-
 
 # The file -------------------------------------------------------------------------------------------------------------
 
@@ -125,16 +122,11 @@ def create_file(path: Path, size: int) -> None:
 def map_file(path: Path, size: int) -> tuple[np.ndarray, np.ndarray]:
     """Map the file into memory -> header (size + 1, CACHE_LINE / 8) int64, slots (2, size + 1, SLOT_BYTES) uint8
 
-    The header has a line for each rank's counter and one for the failure flag; each set of slots has one for each rank
-    and one for the result.
+    Column 0 of the header has a counter for each rank and, last, the failure flag, which the launcher sets for ranks
+    that have died. Each set of slots has one for each rank and one for the result.
     """
     header, slots = np.split(np.memmap(path, np.uint8, "r+"), [(size + 1) * CACHE_LINE])
     return header.view(np.int64).reshape(size + 1, -1), slots.reshape(2, size + 1, SLOT_BYTES)
-
-
-def failure_flag(path: Path, size: int) -> np.ndarray:
-    """Returns (1,) int64, not 0 once a rank has failed. The launcher sets it for ranks that have died."""
-    return map_file(path, size)[0][-1, :1]
 
 
 def file_bytes(size: int) -> int:

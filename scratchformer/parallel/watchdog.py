@@ -52,6 +52,3 @@ class Watchdog:
     def set(self, seconds: float) -> None:
         self.last_set = time.monotonic()
         faulthandler.dump_traceback_later(seconds, exit=True, file=2)
-
-    def stop(self) -> None:
-        faulthandler.cancel_dump_traceback_later()

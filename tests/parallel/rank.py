@@ -1,7 +1,7 @@
 """Started by test_launcher.py: `scratchformer train` as a rank, with one of the functions below instead of training.
 
-python rank.py FUNCTION                    one of two ranks
-python rank.py launch DIRECTORY FUNCTION   both ranks, by a launcher whose files are in DIRECTORY
+python rank.py TIMEOUT FUNCTION                          one of two ranks
+python rank.py TIMEOUT launch DIRECTORY GRACE FUNCTION   both, by a launcher whose files are in DIRECTORY
 """
 
 import atexit
@@ -13,7 +13,20 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
-if sys.argv[1:] == ["slow_start"]:  # before any signal handler is installed
+timeout, function, *arguments = sys.argv[1:]
+
+
+def stop_if_at(moment):
+    """`stopped MOMENT RANKS`: these ranks are stopped there, and `hanging MOMENT RANKS`: they loop."""
+    if arguments[:1] == [moment] and os.environ["SCRATCHFORMER_RANK"] in arguments[1]:
+        if function == "stopped":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        while function == "hanging":
+            time.sleep(0.01)
+
+
+stop_if_at("start")
+if function == "slow_start":  # before any signal handler is installed
     time.sleep(60)
 
 import numpy as np
@@ -26,7 +39,7 @@ from scratchformer.parallel import launcher, watchdog
 watchdog.MARGIN = 60.0  # nothing here tests the watchdog
 
 SHORT_TIMEOUT = 2.0
-"""Timeout, in seconds, of a rank that is meant to time out. The others wait longer, as the machine may be busy."""
+"""Timeout, in seconds, of a rank that is meant to time out while the other waits longer: the machine may be busy."""
 
 
 def fine(ranks):
@@ -72,17 +85,15 @@ def print_too_much(ranks):
     ranks.barrier()
 
 
-def stop_last(ranks):
-    """Rank 0 is stopped while rank 1 waits for it at the end."""
-    if ranks.rank == 0:
-        os.kill(os.getpid(), signal.SIGSTOP)
-    ranks.watchdog.seconds = SHORT_TIMEOUT
+def stopped(ranks):
+    ranks.barrier()
+    stop_if_at("exchange")
+    ranks.barrier()
+    stop_if_at("end")
+    atexit.register(stop_if_at, "exit")
 
 
-def stop_at_exit(ranks):
-    """Rank 0 is stopped after rank 1 has exited."""
-    if ranks.rank == 0:
-        atexit.register(os.kill, os.getpid(), signal.SIGSTOP)
+hanging = stopped
 
 
 def late(ranks):
@@ -120,6 +131,13 @@ def interrupted(ranks):
     return launcher.INTERRUPTED
 
 
+def busy(ranks):
+    """Exchange something all the time, until the test ends both ranks."""
+    while True:
+        ranks.barrier()
+        time.sleep(0.01)
+
+
 def stubborn(ranks):
     """Ignore the first Ctrl-C, but report it."""
 
@@ -135,9 +153,8 @@ def stubborn(ranks):
 
 
 if __name__ == "__main__":
-    function, *arguments = sys.argv[1:]
     if function == "launch":
-        launcher.MEMORY_DIRECTORY = Path(arguments[0])
-        sys.exit(launcher.launch([sys.executable, __file__, arguments[1]], 2))
+        launcher.MEMORY_DIRECTORY, launcher.GRACE = Path(arguments[0]), float(arguments[1])
+        sys.exit(launcher.launch([sys.executable, __file__, timeout, arguments[2]], 2, float(timeout)))
     train.train_as_one = lambda args, run, config, ranks: globals()[function](ranks)
-    sys.exit(cli.main(["train", "--nproc", "2", "--timeout", "60"]))
+    sys.exit(cli.main(["train", "--nproc", "2", "--timeout", timeout]))

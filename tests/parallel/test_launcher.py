@@ -6,11 +6,13 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from scratchformer.parallel import launcher
@@ -34,12 +36,12 @@ def memory(tmp_path, monkeypatch):
 
 @pytest.fixture
 def launched(memory, monkeypatch, capfd):
-    """launched("function") -> exit code of two ranks that run this function of rank.py, standard error"""
+    """launched("function", ...) -> exit code of two ranks that run this function of rank.py, standard error"""
 
-    def launch(function):  # short where a rank never exits
-        monkeypatch.setattr(launcher, "FAILURE_GRACE", 2.0 if function == "stop_last" else 60.0)
-        monkeypatch.setattr(launcher, "EXIT_GRACE", 2.0 if function == "stop_at_exit" else 60.0)
-        return launcher.launch([sys.executable, "-W", "error", RANK, function], 2), capfd.readouterr().err
+    def launch(*function, timeout=60.0, grace=60.0):  # short where a rank never exits
+        monkeypatch.setattr(launcher, "GRACE", grace)
+        command = [sys.executable, "-W", "error", RANK, f"{timeout:g}", *function]
+        return launcher.launch(command, 2, timeout), capfd.readouterr().err
 
     return launch
 
@@ -52,6 +54,14 @@ def processes_of(directory):
             if f"={directory}/".encode() in (process / "environ").read_bytes():
                 found.append(int(process.name))
     return found
+
+
+def state_of(process):
+    """ "R" running, "S" sleeping, "T" stopped, "" gone"""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(") ")[2][0]
+    except OSError:
+        return ""
 
 
 def until(condition):
@@ -75,12 +85,6 @@ def until(condition):
             "scratchformer: the ranks gave up waiting for each other; the job was ended",
             marks=pytest.mark.slow,
         ),
-        pytest.param(
-            "stop_last", 1, "scratchformer: rank 0 stopped responding; the job was ended", marks=pytest.mark.slow
-        ),
-        pytest.param(
-            "stop_at_exit", 1, "scratchformer: rank 0 stopped responding; the job was ended", marks=pytest.mark.slow
-        ),
         ("late", 1, "scratchformer: the ranks gave up waiting for each other; the job was ended"),
     ],
 )
@@ -90,6 +94,69 @@ def test_exit_code_and_last_line(function, code, last, launched):
     assert stderr.splitlines()[-1] == last
     if code in (0, 2):
         assert stderr.count("\n") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "what, moment, who, message",
+    [
+        ("stopped", "start", "1", "rank 1 stopped responding"),
+        ("stopped", "start", "01", "ranks 0, 1 stopped responding (--timeout)"),
+        ("hanging", "start", "01", "ranks 0, 1 stopped responding (--timeout)"),  # nothing watches them yet
+        ("stopped", "exchange", "0", "rank 0 stopped responding"),
+        ("stopped", "exchange", "01", "ranks 0, 1 stopped responding (--timeout)"),
+        ("stopped", "end", "1", "rank 1 stopped responding"),
+        ("stopped", "end", "01", "ranks 0, 1 stopped responding (--timeout)"),
+        ("stopped", "exit", "0", "rank 0 stopped responding (--timeout)"),
+        ("stopped", "exit", "01", "ranks 0, 1 stopped responding (--timeout)"),
+        ("hanging", "exit", "1", "rank 1 showed no sign of life for 0:00:04 (--timeout)"),
+    ],
+)
+def test_the_timeout_holds_wherever_a_rank_is_stopped(what, moment, who, message, launched):
+    code, stderr = launched(what, moment, who, timeout=4.0, grace=60.0 if moment == what == "exit" else 3.0)
+    assert (code, stderr.splitlines()[-1]) == (1, f"scratchformer: {message}; the job was ended")
+    assert ("in stop_if_at" in stderr) == (message.count("sign of life") == 1)  # the stack of a rank that can print it
+
+
+def test_without_a_timeout_the_launcher_waits_for_ever(launched, memory):
+    def continue_it():
+        try:
+            until(lambda: [state_of(process) for process in processes_of(memory)] == ["T"])  # the other one has exited
+            time.sleep(0.5)
+        finally:
+            for process in processes_of(memory):
+                os.kill(process, signal.SIGCONT)
+
+    thread = threading.Thread(target=continue_it)
+    thread.start()
+    assert launched("stopped", "exit", "0", timeout=0, grace=0.1) == (0, "")
+    thread.join()
+
+
+class Script:
+    """A job of two ranks with a clock, from a script: in which call of the launcher its process is stopped."""
+
+    size = 2
+
+    def __init__(self, stopped_in, monkeypatch):
+        self.stopped_in, self.now, self.header, self.looks = stopped_in, 0.0, np.zeros(3), 0
+        monkeypatch.setattr(launcher.time, "monotonic", lambda: self.call("monotonic", self.now))
+        monkeypatch.setattr(launcher.time, "sleep", lambda _: self.call("sleep", None))
+
+    def call(self, name, result):
+        """Return what was true before the process was stopped, for longer than any timeout; the ranks go on."""
+        if name == self.stopped_in and self.looks == 3:
+            self.now, self.header, self.looks = self.now + 1000, self.header + 5, 4
+        return result
+
+    def codes(self):
+        self.looks += 1
+        return self.call("codes", {0: 0, 1: 0} if self.looks > 8 else {})
+
+
+@pytest.mark.parametrize("stopped_in", ["monotonic", "codes", "sleep"])
+def test_a_launcher_that_was_stopped_does_not_end_ranks_that_lived(stopped_in, monkeypatch):
+    assert launcher.Job.wait(Script(stopped_in, monkeypatch), 10.0) == {0: 0, 1: 0}
 
 
 def test_only_the_last_lines_of_a_failed_rank_are_shown(launched):
@@ -115,7 +182,7 @@ def test_no_room_for_shared_memory_is_reported_in_one_line(memory, refused, monk
 def start(memory):
     """start("function") -> Launched"""
     jobs = []
-    yield lambda function: jobs.append(Launched(memory, function)) or jobs[0]
+    yield lambda *function: jobs.append(Launched(memory, *function)) or jobs[0]
     jobs[0].process.kill()
     jobs[0].process.wait()
     until(lambda: not processes_of(memory))
@@ -124,11 +191,11 @@ def start(memory):
 class Launched:
     """A launcher in its own process, so that signals can be sent to it."""
 
-    def __init__(self, memory, function):
+    def __init__(self, memory, function, timeout=60, grace=5):
         self.memory, self.stderr = memory, memory.with_name("stderr")
         with open(self.stderr, "wb") as file:
             self.process = subprocess.Popen(
-                [sys.executable, "-W", "error", RANK, "launch", memory, function], stderr=file
+                [sys.executable, "-W", "error", RANK, str(timeout), "launch", memory, str(grace), function], stderr=file
             )
 
     def until_started(self):
@@ -182,6 +249,19 @@ def test_a_second_interrupt_ends_a_stopped_rank(start, memory):
     os.kill(processes_of(memory)[0], signal.SIGSTOP)
     job.process.send_signal(signal.SIGINT)
     job.until_printed("ignored")  # by the other rank
+    job.process.send_signal(signal.SIGINT)
+    assert job.ended()[0] == 130
+
+
+@pytest.mark.slow
+def test_a_launcher_continued_after_a_long_stop_does_not_end_the_job(start, memory):
+    job = start("busy", 2, 0.5)
+    until(lambda: len(processes_of(memory)) == 2 and not list(memory.glob("*/memory")))  # both have joined
+    job.process.send_signal(signal.SIGSTOP)
+    time.sleep(4)
+    job.process.send_signal(signal.SIGCONT)
+    time.sleep(1)
+    assert job.process.poll() is None and len(processes_of(memory)) == 2
     job.process.send_signal(signal.SIGINT)
     assert job.ended()[0] == 130
 

@@ -58,7 +58,7 @@ def test_one_rank(job, what):
 
 @pytest.mark.parametrize("what, who", [("no_id", ""), ("no_connection", "rank 1: ")])
 def test_a_rank_that_cannot_connect_ends_those_that_wait_for_it(what, who, job, monkeypatch):
-    monkeypatch.setattr(launcher, "FAILURE_GRACE", 0.5)
+    monkeypatch.setattr(launcher, "GRACE", 0.5)
     assert job(3, what) == (
         2,
         (

@@ -17,14 +17,10 @@ from scratchformer.training.trainer import Trainer
 @pytest.mark.parametrize(
     "arguments, complaint",
     [
-        (["--nproc", 0], "--nproc 0 must be at least 1"),
-        (
-            ["--nproc", 3],
-            "3 processes, but training.accumulation=2: a step has fewer micro-batches than that; a step of "
-            "the same size with one for each would be --set training.accumulation=3 --set training.tokens_per_batch=53",
-        ),
-        (["--nproc", 2, "--timeout", -1], "--timeout -1 must be at least 1 second, or 0"),
-        (["--nproc", 2, "--timeout", "nan"], "--timeout nan must be at least 1 second, or 0"),
+        (["--nproc", 0], "--nproc: 0 must lie between 1"),
+        (["--nproc", 3], "3 processes, but training.accumulation=2: a step has fewer micro-batches than that\n"),
+        (["--nproc", 2, "--timeout", -1], "--timeout: -1 must lie between 0"),
+        (["--nproc", 2, "--timeout", "nan"], "--timeout: 'nan' is no whole number"),
         (
             ["--nproc", 2, "--set", "training.gradient_dtype=fp8"],
             "training.gradient_dtype must be one of bf16, not 'fp8'",
@@ -47,7 +43,9 @@ def test_config_prints_the_micro_batches_of_each_process(nproc, each, cli, refus
     assert cli("config", "base", "--nproc", nproc).out.splitlines()[-1].endswith(each)
     lines = step_summary(configs.BASE, nproc)
     assert "32,768" in lines[0] and lines[1].split() == "micro-batches 8 of at most 4,096 positions".split()
-    assert "16 processes" in refused("config", "base", "--nproc", 16)
+    remedy = "--set training.accumulation=16 --set training.tokens_per_batch=2048\n"
+    assert remedy in refused("config", "base", "--nproc", 16)
+    assert "--set" not in refused("config", "base", "--nproc", 1000), "no pair of sentences would fit into a batch"
 
 
 def test_a_run_belongs_to_one_process(own_run, refused, cli):
