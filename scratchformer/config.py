@@ -178,7 +178,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "accumulation": (1, 2**16),
     "bucket_fineness": (1, 1000),
     "warmup": (1, 10**9),
-    "lr_factor": (1e-9, 1e9),
+    "lr_factor": (1e-9, 1e30),
     "beta1": (0, BELOW_ONE),
     "beta2": (0, BELOW_ONE),
     "eps": (SMALLEST, 1),

@@ -1,4 +1,6 @@
+import os
 from dataclasses import asdict
+from typing import get_args, get_type_hints
 
 import pytest
 
@@ -156,72 +158,38 @@ def test_an_impossible_setting_as_text(text, message):
 # --- impossible values
 
 
-@pytest.mark.parametrize(
-    "key, value",
-    [
-        *(
-            (key, 0)
-            for key in (
-                "N",
-                "d_model",
-                "d_ff",
-                "h",
-                "d_k",
-                "d_v",
-                "max_positions",
-                "vocab_size",
-                "max_length",
-                "steps",
-                "tokens_per_batch",
-                "accumulation",
-                "bucket_fineness",
-                "warmup",
-                "validate_every",
-                "save_every",
-                "keep",
-                "average_last",
-                "beam",
-                "lr_factor",
-                "eps",
-                "ln_eps",
-            )
-        ),
-        *(
-            (key, -1)
-            for key in (
-                "N",
-                "d_k",
-                "seed",
-                "max_tokens",
-                "minutes",
-                "patience",
-                "bleu_every",
-                "clip_norm",
-                "alpha",
-                "extra_length",
-                "P_drop",
-                "eps_ls",
-                "beta1",
-                "lr_factor",
-                "steps",
-            )
-        ),
-        *((key, 1.0) for key in ("P_drop", "attention_dropout", "relu_dropout", "beta1", "beta2", "eps_ls")),
-        *(
-            (key, value)
-            for key in ("P_drop", "minutes", "lr_factor", "eps", "ln_eps", "alpha", "clip_norm")
-            for value in (float("nan"), float("inf"), -float("inf"), 10**400)
-        ),
-        ("vocab_size", 4),
-        ("alpha", 1e300),
-        ("seed", 2**64),
-        ("steps", 10**400),
-    ],
-)
-def test_an_impossible_value_is_named(key, value):
-    key = configs.full_key(key)
-    with pytest.raises(UserError, match=f"^{key}(=| must)"):
-        with_settings(BASE, {key: value})
+FIELDS = {key: hint for part in configs.PARTS.values() for key, hint in get_type_hints(part).items()}
+NUMBERS = [key for key, hint in FIELDS.items() if {int, float} & {hint, *get_args(hint)}]
+
+
+@pytest.mark.parametrize("key", NUMBERS)
+def test_every_number_has_a_finite_range(key):
+    low, high = configs.RANGES[key]
+    kind = float if FIELDS[key] is float else int
+    assert low <= getattr(getattr(BASE, configs.full_key(key).split(".")[0]), key) <= high
+    assert abs(low) < 2**63 and abs(high) < 2**63
+    impossible = [
+        float("nan"),
+        float("inf"),
+        -float("inf"),
+        10**400,
+        -(10**400),
+        2**63,
+        1e300,
+        -1,
+        -1e-9,
+        low - 1,
+        high + 1,
+    ]
+    if kind is float:
+        impossible += [low - 1e-9, high * 1.0000001]
+    for value in impossible:
+        with pytest.raises(UserError, match=f"^{configs.full_key(key)}=.* must lie between {low} and {high}$"):
+            with_settings(BASE, {key: value})
+
+
+def test_only_numbers_have_a_range():
+    assert sorted(configs.RANGES) == sorted(NUMBERS)
 
 
 @pytest.mark.parametrize(
@@ -285,8 +253,13 @@ def test_what_a_file_leaves_out_is_that_of_the_base_model(write):
         ("[model]\nwarmup = 5\n", r"no setting 'warmup' in \[model\]"),
         ("[model]\nd_modell = 5\n", r"no setting 'd_modell' in \[model\]; did you mean 'd_model'"),
         ("[model]\nN = 'six'\n", "model.N must be of type int"),
-        ("[model]\nN = nan\n", "model.N must be"),
-        ("[training]\nseed = -1\n", "training.seed=-1 must be at least 0"),
+        ("[model]\nN = nan\n", "model.N=nan must lie"),
+        ("[training]\nseed = -1\n", "training.seed=-1 must lie between 0 and 9223372036854775807"),
+        (b"[model]\nN = " + 50_000 * b"[", "brackets within brackets"),
+        (b"[training]\nsteps = " + 5000 * b"9", "not a TOML file|steps"),
+        (b"[training]\nsteps = 0x" + 5000 * b"f", "training.steps=a very large int must lie"),
+        (b"#" * 2**21, "too large for a configuration"),
+        (bytes(range(256)), "not a TOML file"),
     ],
 )
 def test_a_bad_file_is_named(write, text, message):
@@ -296,11 +269,21 @@ def test_a_bad_file_is_named(write, text, message):
     assert str(path) in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_a_missing_file_and_a_directory(tmp_path):
-    with pytest.raises(UserError, match="nowhere.toml: No such file"):
-        load(tmp_path / "nowhere.toml")
-    with pytest.raises(UserError, match="Is a directory"):
-        load(tmp_path)
+def test_what_is_no_file_to_read(tmp_path):
+    os.mkfifo(tmp_path / "pipe.toml")
+    (tmp_path / "endless.toml").symlink_to("/dev/zero")
+    for name, complaint in [
+        ("nowhere.toml", "No such file"),
+        (".", "Is a directory"),
+        ("pipe.toml", "not a file on disk"),
+        ("endless.toml", "not a file on disk"),
+    ]:
+        with pytest.raises(UserError, match=complaint):
+            load(tmp_path / name)
+
+
+def test_a_byte_order_mark_is_skipped(write):
+    assert load(write(b"\xef\xbb\xbf[model]\r\nh = 16\r\n")) == with_settings(BASE, {"h": 16})
 
 
 def test_toml_is_written_in_tables():

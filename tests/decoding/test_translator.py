@@ -1,5 +1,6 @@
 import itertools
 
+import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
@@ -107,5 +108,29 @@ def test_a_sentence_beyond_the_learned_positions(begin):
     trainer = begin(positions="learned", max_positions=24, max_length=24)
     translator = Translator(trainer.model, trainer.tokenizer)
     assert len(translator.translate(["the old dog"], beam=2)) == 1
-    with pytest.raises(UserError, match="max_positions=24"):
+    with pytest.raises(UserError, match="^sentence 2: a sentence of .* tokens; the model's max_positions is 24$"):
         translator.translate(["a dog", "the old dog sees " * 20])
+
+
+def test_a_sentence_that_is_too_long_is_named_by_its_place(translator, monkeypatch):
+    monkeypatch.setattr(module, "LINES_AT_ONCE", 2)
+    sentences = ["a dog", "a cat", "a bird", "the old dog " * 3000]
+    with pytest.raises(UserError, match="^line 4: a sentence of .* tokens; the limit is 4096$"):
+        list(translator.stream(sentences, beam=1, place=lambda index: f"line {index + 1}"))
+
+
+def test_memory_that_ends_names_the_longest_sentence(translator, monkeypatch):
+    def fails(*arguments):
+        raise MemoryError
+
+    monkeypatch.setattr(module, "search", fails)
+    with pytest.raises(UserError, match="^sentence 4: not enough memory for a sentence of "):
+        translator.translate(SENTENCES[:4])
+
+
+def test_long_sentences_go_together_in_small_groups(translator):
+    lengths = np.array([1, 500, 600, 600, 1000, 2000, 3000, 4096])
+    groups = translator._groups(np.arange(8), lengths)
+    assert np.concatenate(groups[::-1]).tolist() == list(range(8))
+    assert all(len(group) * int(lengths[group[-1]]) ** 2 <= module.MAX_TOKENS**2 for group in groups)
+    assert [len(group) for group in translator._groups(np.arange(130), np.full(130, 100))] == [2, 64, 64]

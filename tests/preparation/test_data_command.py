@@ -46,7 +46,7 @@ def test_options_for_other_data(refused, tmp_path):
     assert "data tiny: takes no --mirror" in refused("data", "tiny", "--out", tmp_path / "a", "--mirror", "http://x")
     assert "data tiny: takes no --vocab-size" in refused("data", "tiny", "--out", tmp_path / "a", "--vocab-size", 5)
     assert "come in pairs" in refused("data", "files", "--out", tmp_path / "a")
-    assert "data tiny: takes no --workers" in refused("data", "tiny", "--out", tmp_path / "a", "--workers", 0)
+    assert "data tiny: takes no --workers" in refused("data", "tiny", "--out", tmp_path / "a", "--workers", 1)
     assert "data files: takes no --mirror" in refused("data", "files", "--out", tmp_path / "a", "--mirror", "http://x")
     assert not (tmp_path / "a").exists()
 
