@@ -31,7 +31,7 @@ sys.path += [str(ROOT / folder) for folder in ("tests/mutants", "tests/oracle", 
 from mutants import CLASSIC, MUTANTS, Mutant  # noqa: E402
 
 from scratchformer.config import tomllib  # noqa: E402
-from scratchformer.experiments.markdown import table  # noqa: E402
+from scratchformer.experiments.markdown import markup_table as table  # noqa: E402
 
 # Measuring ------------------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Callable
 
 from scratchformer.experiments import ablation_tables
-from scratchformer.experiments.markdown import table
+from scratchformer.experiments.markdown import markup_table as table
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"

@@ -1,26 +1,33 @@
 """`scratchformer ablate`: train the rows of Table 3 at a smaller scale."""
 
 import argparse
-from pathlib import Path
 
 from scratchformer import config as configs
 from scratchformer.commands.configuration import adapt_to_data, with_options
-from scratchformer.commands.options import Commands, add_command, add_machine, add_option, add_settings
+from scratchformer.commands.options import (
+    Commands,
+    add_command,
+    add_machine,
+    add_option,
+    add_settings,
+    path,
+    whole,
+    word,
+)
 from scratchformer.commands.terminal import tell
-from scratchformer.errors import UserError
 
 
 def add(commands: Commands) -> None:
     parser = add_command(commands, "ablate", ablate)
     rows = "groups or rows of Table 3, for example A,C1,big (default: A,B,C,D,E); the base model is always included"
-    add_option(parser, "--rows LIST", str, rows, "A,B,C,D,E")
+    add_option(parser, "--rows LIST", word, rows, "A,B,C,D,E")
     parser.add_argument("--on", choices=["tiny", "multi30k", "wmt14"], default="tiny", help="the text (default: tiny)")
-    add_option(parser, "--seeds N", int, "runs of each row (default: 3)", 3)
-    add_option(parser, "--data DIR", str, "the text; tiny has its own")
+    add_option(parser, "--seeds N", whole(1, 1000), "runs of each row (default: 3)", 3)
+    add_option(parser, "--data DIR", word, "the text; tiny has its own")
     out = "directory of the runs and of the tables; the same command continues there after a stop"
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help=out)
+    parser.add_argument("--out", type=path, required=True, metavar="DIR", help=out)
     jobs = "runs at a time, each on its share of the cores (default: one for each core; one on a GPU)"
-    add_option(parser, "--jobs N", int, jobs)
+    add_option(parser, "--jobs N", whole(1, 1000), jobs)
     add_machine(parser, "tf32", threads=False)
     add_settings(parser)
 
@@ -35,7 +42,6 @@ def ablate(args: argparse.Namespace) -> int:
     from scratchformer.experiments import ablation, ablation_tables
     from scratchformer.parallel.cores import available_cores
 
-    require_positive(args, "seeds", "jobs")
     task, rows, cores = ablation.TASKS[args.on], ablation.chosen_rows(args.rows), available_cores()
     ablation.reject_row_settings(task, rows, [configs.parse_setting(text)[0] for text in args.settings])
     jobs = args.jobs or (1 if (args.device or "cpu") != "cpu" else cores)
@@ -56,6 +62,11 @@ def ablate(args: argparse.Namespace) -> int:
     requested = [trial(row, seed) for seed in range(args.seeds) for row in rows]
     settings = requested[0].config.training
     open_device(settings.device, settings.precision)  # refuses a missing GPU once, not in every run
+    if args.data:
+        requested[0].val()
+    ablation.claim(args.out, requested)
+    if not args.data:
+        ablation.write_text(args.out)
     try:
         failures = ablation.run_trials(requested, jobs, tell)
     except KeyboardInterrupt:
@@ -64,10 +75,3 @@ def ablate(args: argparse.Namespace) -> int:
         raise
     tabulate()
     return 1 if failures else 0
-
-
-def require_positive(args: argparse.Namespace, *names: str) -> None:
-    """Raises UserError if one of these options was given and is less than 1."""
-    for name in names:
-        if getattr(args, name) is not None and getattr(args, name) < 1:
-            raise UserError(f"--{name} {getattr(args, name)} must be at least 1")

@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scratchformer import config as configs
-from scratchformer.commands.options import Commands, add_command, add_option, add_run, add_scores, add_search
+from scratchformer.commands.options import (
+    Commands,
+    add_command,
+    add_option,
+    add_run,
+    add_scores,
+    add_search,
+    path,
+    word,
+)
 from scratchformer.commands.terminal import tell
 from scratchformer.commands.translate import load_translator, search_options
 from scratchformer.errors import UserError
@@ -24,22 +33,22 @@ def add(commands: Commands) -> None:
     add_run(parser)
     default = "the test split of the run's data directory"
     add_option(
-        parser, "--source F", Path, f"text to translate, one sentence a line; with --reference (default: {default})"
+        parser, "--source F", path, f"text to translate, one sentence a line; with --reference (default: {default})"
     )
-    add_option(parser, "--reference F", Path, "its translation, line by line")
-    add_option(parser, "--output F", Path, "also write the translations to this file")
+    add_option(parser, "--reference F", path, "its translation, line by line")
+    add_option(parser, "--output F", path, "also write the translations to this file")
     add_scores(parser, "RUN", "compare with the translations of this run")
-    add_option(parser, "--against-checkpoint C", str, "as --checkpoint, of the other run")
+    add_option(parser, "--against-checkpoint C", word, "as --checkpoint, of the other run")
     add_search(parser)
 
 
 def add_score(commands: Commands) -> None:
     parser = add_command(commands, "score", score)
-    parser.add_argument("hypotheses", type=Path, metavar="FILE", help="translations, plain text, one sentence a line")
+    parser.add_argument("hypotheses", type=path, metavar="FILE", help="translations, plain text, one sentence a line")
     reference = "the reference translations, line by line"
-    parser.add_argument("--reference", type=Path, required=True, metavar="F", help=reference)
+    parser.add_argument("--reference", type=path, required=True, metavar="F", help=reference)
     add_scores(parser, "FILE", "compare with the translations in this file")
-    add_option(parser, "--language L", str, "of the text, for --paper (default: de)", "de")
+    add_option(parser, "--language L", word, "of the text, for --paper (default: de)")
 
 
 def evaluate(args: argparse.Namespace) -> None:
@@ -60,7 +69,10 @@ def evaluate(args: argparse.Namespace) -> None:
     files = evaluation.find_test_set(data, args.source, args.reference)
     sources, references = evaluation.read_parallel(*files)
     runs = [(args.path, args.checkpoint)] + ([(args.against, args.against_checkpoint)] if args.against else [])
-    with evaluation.open_output(args.output, files) as write:
+    if args.against:
+        evaluation.require_same_languages(run, RunDirectory(args.against))
+    directories = tuple(RunDirectory(path) for path, _ in runs)
+    with evaluation.open_output(args.output, files, directories) as write:
         systems = [load_system(args, *each) for each in runs]
         translations = [systems[0].translate(sources)]
         write(translations[0])
@@ -103,10 +115,11 @@ def score(args: argparse.Namespace) -> None:
     """
     from scratchformer.experiments import evaluation
 
+    if args.language and not args.paper:
+        raise UserError("--language is for --paper: without it, the language plays no part")
     files = [args.hypotheses, args.against] if args.against else [args.hypotheses]
-    parallel = [evaluation.read_parallel(file, args.reference) for file in files]
-    translations, references = [lines for lines, _ in parallel], parallel[0][1]
-    language = args.language if args.paper else None
+    *translations, references = evaluation.read_parallel(*files, args.reference)
+    language = (args.language or "de") if args.paper else None
     results = [evaluation.assess(lines, references, language) for lines in translations]
     comparisons = evaluation.compare(translations[0], translations[1], references) if args.against else []
     print_scores(args.json, results, comparisons, [str(file) for file in files])

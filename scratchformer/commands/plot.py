@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scratchformer import config as configs
-from scratchformer.commands.options import Commands, add_command, add_option, add_run
+from scratchformer.commands.options import Commands, add_command, add_option, add_run, path, sentence
+from scratchformer.errors import UserError
+
+SENTENCE = "The animal did not cross the street because it was too tired."
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -18,10 +20,11 @@ if TYPE_CHECKING:
 def add(commands: Commands) -> None:
     parser = add_command(commands, "plot", plot)
     add_run(parser)
-    parser.add_argument("figure", choices=["attention", "positions", "schedule", "loss"])
-    sentence = "The animal did not cross the street because it was too tired."
-    parser.add_argument("--sentence", default=sentence, help="for attention: the sentence to translate")
-    add_option(parser, "--out FILE", Path, "PNG or SVG (default: RUN/figures/FIGURE.png)")
+    figures = ["attention", "positions", "schedule", "loss"]
+    parser.add_argument("figure", choices=figures, metavar="FIGURE", help=", ".join(figures))
+    translated = f"for attention: the sentence to translate (default: {SENTENCE})"
+    add_option(parser, "--sentence TEXT", sentence, translated)
+    add_option(parser, "--out FILE", path, "PNG or SVG (default: RUN/figures/FIGURE.png)")
 
 
 def plot(args: argparse.Namespace) -> None:
@@ -30,35 +33,48 @@ def plot(args: argparse.Namespace) -> None:
     scratchformer plot runs/tiny loss --out loss.svg
     """
     from scratchformer.experiments import figures
-    from scratchformer.training.run import RunDirectory, load_run
+    from scratchformer.training.run import RunDirectory, load_run, require_place
 
+    if args.sentence and args.figure != "attention":
+        raise UserError(f"--sentence is for the figure attention, not for {args.figure}")
+    if args.checkpoint and args.figure not in ("attention", "positions"):
+        raise UserError(f"--checkpoint is for the figures attention and positions; {args.figure} is drawn from the log")
     run = RunDirectory(args.path)
     run.require()
+    if args.out:
+        require_place(args.out, run)
     if args.figure in ("loss", "schedule"):
         figure = training_figure(args.figure, run)
     elif args.figure == "positions":
         figure = figures.positions_figure(load_run(args.path, args.checkpoint).model)
     else:
-        figure = figures.attention_figure(load_run(args.path, args.checkpoint), args.sentence)
-    print(figures.save(figure, args.out or run.figures / f"{args.figure}.png"))
+        figure = figures.attention_figure(load_run(args.path, args.checkpoint), args.sentence or SENTENCE)
+    print(figures.save(figure, args.out) if args.out else figures.save_in_run(figure, run, args.figure))
 
 
 def draw_training(run: RunDirectory) -> None:
-    """Save the loss and learning-rate figures of a run that has taken at least one step."""
+    """Save the loss and learning-rate figures of a run that has taken at least one step.
+
+    Raises UserError if they cannot be drawn or written.
+    """
     from scratchformer.experiments import figures
 
     if run.read_log("step"):
         for name in ("loss", "schedule"):
-            figures.save(training_figure(name, run), run.figures / f"{name}.png")
+            figures.save_in_run(training_figure(name, run), run, name)
 
 
 def training_figure(name: str, run: RunDirectory) -> Figure:
-    """Draw the loss or the learning rate ("schedule") of the steps in the run's log."""
-    from scratchformer.experiments import figures
+    """Draw the loss or the learning rate ("schedule") of the steps in the run's log.
 
-    steps = run.read_log("step")
+    Raises UserError if the log is damaged.
+    """
+    from scratchformer.experiments import figures
+    from scratchformer.experiments.training_log import read_log
+
+    log = read_log(run)
     if name == "loss":
-        return figures.loss_figure(steps, run.read_log("validation"), run.read_log("bleu"))
+        return figures.loss_figure(log.steps, log.validations, log.bleus)
     config = configs.load(run.config_file)
     settings = config.training
-    return figures.schedule_figure(config.model.d_model, settings.warmup, settings.lr_factor, settings.steps, steps)
+    return figures.schedule_figure(config.model.d_model, settings.warmup, settings.lr_factor, settings.steps, log.steps)

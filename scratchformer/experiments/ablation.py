@@ -22,15 +22,20 @@ from typing import Any, Callable, Collection
 from scratchformer import config as configs
 from scratchformer.config import BASE, BIG, PRESETS, TABLE3, Config
 from scratchformer.errors import UserError
+from scratchformer.experiments.markdown import require_page, write_page
+from scratchformer.experiments.training_log import VALIDATION_NUMBERS, is_number, read_entries
 from scratchformer.files import make_directory, replace_text
 from scratchformer.locks import lock
 from scratchformer.parallel.launcher import command_of
 from scratchformer.text import bundled
-from scratchformer.text.corpora import find_split
+from scratchformer.text.corpora import ParallelFiles, find_split
 from scratchformer.training.loop import stop_on_signals
 from scratchformer.training.run import RunDirectory
 
 BIG_CHANGES = {name: getattr(BIG.model, name) for name in ("d_model", "d_ff", "h", "P_drop")}
+TEXT, PAGE, RESULTS, FIGURE = "text", "ablations.md", "ablations.json", "ablations.png"
+"""What a directory of ablations holds, besides the runs, their settings and their messages."""
+
 ROWS: dict[str, dict[str, Any]] = {"base": {}, **TABLE3, "big": BIG_CHANGES | {"steps": BIG.training.steps}}
 """What each row of Table 3 changes of the base model. Here big has base's batches, in wider buckets than its preset."""
 
@@ -89,11 +94,11 @@ TASKS = {
 def chosen_rows(text: str) -> list[str]:
     """ "A,B2" -> base, A1 to A4 and B2, in the order of Table 3. Raises UserError for a row that does not exist."""
     wanted = {"base"}
-    for name in filter(None, (part.strip() for part in text.split(","))):
+    for name in (part.strip() for part in text.split(",")):
         found = [row for row in ROWS if row == name or row[0] == name and row[1:].isdigit()]
         if not found:
             raise UserError(
-                f"--rows {text}: Table 3 has no row {name!r}; there are A, B, C, D, E, big, and single "
+                f"--rows {text or repr(text)}: Table 3 has no row {name!r}; there are A, B, C, D, E, big, and single "
                 f"rows such as {', '.join(list(TABLE3)[:3])}"
             )
         wanted.update(found)
@@ -101,19 +106,39 @@ def chosen_rows(text: str) -> list[str]:
 
 
 def text_directory(task: str, out: Path) -> str:
-    """The directory of the text of a task. The bundled corpus is written once, to `out`/text, for all runs.
-
-    Raises UserError if the task needs --data, or if the text cannot be written.
-    """
+    """Where `write_text` writes the bundled corpus for all runs. Raises UserError if the task needs --data."""
     if TASKS[task].dataset:
         raise UserError(
             f"--on {task} needs --data DIR, a directory that "
             f"`scratchformer data {TASKS[task].dataset} --out DIR` writes"
         )
-    directory = out / "text"
-    if not (directory / "val.de").exists() or not (directory / "train.de").exists():
-        bundled.write_corpus(directory, bundled.read_all(), annotations=())
-    return str(directory)
+    return str(out / TEXT)
+
+
+def write_text(out: Path) -> None:
+    """Write the bundled corpus unless it is there. Raises UserError if other text is there, or writing fails."""
+    bundled.write_corpus(out / TEXT, bundled.read_all(), annotations=())
+
+
+def claim(out: Path, trials: list[Trial]) -> None:
+    """Make the directory of the runs and of the tables, and write its page, by which the next call knows it.
+
+    Raises UserError, and writes nothing, if the directory is a run, or has no such page but a file that is named like
+    one of ours; or if it cannot be written.
+    """
+    if RunDirectory(out).config_file.exists():
+        raise UserError(f"{out}: holds a run; choose another --out")
+    if any(RunDirectory(out / f"{row}-seed{seed}").config_file.exists() for row, seed in existing_trials(out)):
+        return
+    files = [path for trial in trials for path in (trial.settings_file, trial.output_file)]
+    require_page(out / PAGE, [out / RESULTS, out / FIGURE, *files])
+    if (out / PAGE).exists():
+        return
+    for directory in (out / TEXT, *(trial.run.path for trial in trials)):
+        if os.path.lexists(directory):
+            raise UserError(f"{directory}: this name is needed, and {out} is not of this command; choose another --out")
+    make_directory(out)
+    write_page(out / PAGE, "No run is done yet.\n")
 
 
 def reject_row_settings(task: Task, rows: list[str], settings: Collection[str]) -> None:
@@ -134,7 +159,7 @@ class Trial:
 
     config  from `Task.config`; the directory of its text must have files val.*
 
-    Raises UserError if the last step would not be validated, if the run may end before it, or without val.*.
+    Raises UserError if the last step would not be validated, or if the run may end before it.
     """
 
     def __init__(self, row: str, seed: int, config: Config, out: Path) -> None:
@@ -142,7 +167,8 @@ class Trial:
         self.name = f"{row}-seed{seed}"
         self.run = RunDirectory(out / self.name)
         self.settings_file = out / f"{self.name}.toml"
-        data, training = config.data, config.training
+        self.output_file = out / f"{self.name}.txt"
+        training = config.training
         if training.steps % training.validate_every:
             raise UserError(
                 f"training.validate_every={training.validate_every} does not divide "
@@ -154,7 +180,11 @@ class Trial:
                     f"training.{limit}={getattr(training, limit)}: rows that end before training.steps "
                     "cannot be compared"
                 )
-        self.val = find_split(Path(data.directory), "val", data.source_language, data.target_language)
+
+    def val(self) -> ParallelFiles:
+        """The validation text, which is translated in the end. Raises UserError if it is missing."""
+        data = self.config.data
+        return find_split(Path(data.directory), "val", data.source_language, data.target_language)
 
     def require_same(self) -> None:
         """Raises UserError if the directory holds a run with other settings or of other text.
@@ -181,7 +211,7 @@ class Trial:
                 return ["train", "--resume", path]
             return ["train", str(self.settings_file), "--out", path]
         if self.scores() is None:  # §6.2: no averaging of checkpoints
-            source, reference = self.val
+            source, reference = self.val()
             command = ["evaluate", path, "--checkpoint=last", f"--source={source}", f"--reference={reference}"]
             return [*command, f"--device={settings.device}", f"--threads={settings.threads}"]
         return []
@@ -191,24 +221,26 @@ class Trial:
         return not self.next_command()
 
     def validation(self) -> dict[str, Any] | None:
-        """The log's validation after the last step; None if there is none yet."""
-        log = self.run.read_log("validation") if self.run.log_file.exists() else []
-        found = [entry for entry in log if entry.get("step") == self.config.training.steps]
+        """The log's validation after the last step; None if there is none yet. Raises UserError for a damaged log."""
+        numbers = (*VALIDATION_NUMBERS, "train_seconds")
+        log = read_entries(self.run, "validation", numbers) if self.run.log_file.exists() else []
+        found = [entry for entry in log if entry["step"] == self.config.training.steps]
         return found[-1] if found else None
 
     def scores(self) -> dict[str, Any] | None:
         """What `evaluate` recorded for the last step on the validation text, with the configured search."""
-        steps, decoding = self.config.training.steps, self.config.decoding
+        steps, decoding, val = self.config.training.steps, self.config.decoding, self.val()
         wanted = {
             "checkpoint": self.run.checkpoints.of_step(steps).name,
             "step": steps,
             "beam": decoding.beam,
             "alpha": decoding.alpha,
-            "source": str(self.val.source),
-            "reference": str(self.val.target),
+            "source": str(val.source),
+            "reference": str(val.target),
         }
-        found = [entry for entry in self.run.read_evaluations() if wanted.items() <= entry.items() and "bleu" in entry]
-        return found[-1] if found else None
+        found = [entry for entry in self.run.read_evaluations() if wanted.items() <= entry.items()]
+        sound = [each for each in found if is_number(each.get("bleu")) and isinstance(each.get("bleu_signature"), str)]
+        return sound[-1] if sound else None
 
     def result(self) -> dict[str, Any]:
         """Of a trial that is done: loss in nats per token, BLEU with its signature, tokens and seconds of training."""
@@ -291,10 +323,9 @@ class Process:
 
     def __init__(self, trial: Trial, lock_descriptor: int) -> None:
         self.trial, self.command, self.told_to_stop = trial, trial.next_command(), False
-        self.output_file = trial.settings_file.with_suffix(".txt")
         replace_text(trial.settings_file, configs.to_toml(trial.config))
         try:
-            with open(self.output_file, "a", encoding="utf-8") as file:
+            with open(trial.output_file, "a", encoding="utf-8") as file:
                 self.process = subprocess.Popen(
                     command_of(self.command),
                     stdin=subprocess.DEVNULL,
@@ -304,7 +335,7 @@ class Process:
                     pass_fds=[lock_descriptor],
                 )
         except OSError as error:
-            raise UserError(f"{self.output_file}: cannot write: {error.strerror}") from None
+            raise UserError(f"{trial.output_file}: cannot write: {error.strerror}") from None
 
     def ended(self) -> bool:
         return self.process.poll() is not None
@@ -322,5 +353,5 @@ class Process:
         """How it ended, and the last line of its output."""
         code = self.process.returncode
         end = f"ended by signal {-code}" if code < 0 else f"exit code {code}"
-        lines = self.output_file.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        lines = self.trial.output_file.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         return f"{end}; {lines[-1] if lines else 'it printed nothing'}"

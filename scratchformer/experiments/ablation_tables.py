@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any, NamedTuple, Sequence
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from scratchformer import config as configs
 from scratchformer.experiments import figures
-from scratchformer.experiments.ablation import ROWS, Trial
-from scratchformer.experiments.markdown import table
+from scratchformer.experiments.ablation import FIGURE, PAGE, RESULTS, ROWS, Trial
+from scratchformer.experiments.figures import Figure
+from scratchformer.experiments.markdown import Markup, table, write_page
 from scratchformer.experiments.paper import PAPER_TABLE3
 from scratchformer.files import replace_text
 from scratchformer.nn.sizes import parameter_counts
@@ -231,7 +231,7 @@ def claims_table(results: dict[str, Any]) -> str:
                 METRICS[judgement["metric"]],
                 f"{judgement['paper']:+.{digits}f}",
                 here,
-                f"{emphasis}{judgement['verdict']}{emphasis}",
+                Markup(f"{emphasis}{judgement['verdict']}{emphasis}"),
             ]
         )
     return table(["claim", "rows", "measured in", "in the paper", "here", "verdict"], rows)
@@ -273,15 +273,18 @@ def differences_figure(results: dict[str, Any]) -> Figure:
 
 
 def write(task: str, trials: Sequence[Trial], out: Path) -> list[str]:
-    """Write ablations.json, ablations.md and ablations.png of the runs that are done -> messages for the user"""
+    """Write ablations.json, ablations.md and ablations.png of the runs that are done -> messages for the user
+
+    Raises UserError if a log is damaged, or if they cannot be written.
+    """
     results = collect_results(task, trials)
     if not results["runs"]:
         return ["no run is done yet, so there is nothing to compare"]
-    replace_text(out / "ablations.json", json.dumps(results, indent=1) + "\n")
-    replace_text(out / "ablations.md", f"{rows_table(results)}\n\n{claims_table(results)}\n")
+    write_page(out / PAGE, f"{rows_table(results)}\n\n{claims_table(results)}\n")
+    replace_text(out / RESULTS, json.dumps(results, indent=1) + "\n")
     if "base" in results["rows"]:
-        figures.save(differences_figure(results), out / "ablations.png")
+        figures.save(differences_figure(results), out / FIGURE)
     return [
-        f"{out}: ablations.json, ablations.md and ablations.png, of the {len(results['runs'])} runs that are done",
+        f"{out}: {RESULTS}, {PAGE} and {FIGURE}, of the {len(results['runs'])} runs that are done",
         f"the paper's claims: {verdict_counts(results)}",
     ]

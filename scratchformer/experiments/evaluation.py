@@ -7,20 +7,22 @@ before it begins.
 from __future__ import annotations
 
 import os
+import re
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Callable, Iterator, NamedTuple
 
 from tqdm import tqdm
 
+from scratchformer import config as configs
 from scratchformer.config import DataConfig
 from scratchformer.decoding.translator import Translator
-from scratchformer.errors import UserError
+from scratchformer.errors import UserError, printable
 from scratchformer.experiments.paper_bleu import PaperScore, paper_bleu_and_gap
-from scratchformer.files import whole_file
+from scratchformer.files import user_error, whole_file
 from scratchformer.text.bleu import Scores, corpus_scores
 from scratchformer.text.corpora import ParallelFiles, find_split, plain_or_gz, read_lines
-from scratchformer.training.run import RunDirectory
+from scratchformer.training.run import RunDirectory, require_place
 
 N_SAMPLES = 1000
 """How many test sets the bootstrap draws."""
@@ -34,6 +36,9 @@ NOT_PUBLISHED = (
     "into tokens is not known"
 )
 """Follows the score by the paper's script in languages other than German."""
+
+UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
+"""Whoever made a checkpoint chose the name of its file; this is not recorded, in case that a shell reads the record."""
 
 # The test set ---------------------------------------------------------------------------------------------------------
 
@@ -64,33 +69,39 @@ def find_test_set(data: DataConfig, source: Path | None, reference: Path | None)
         raise UserError(f"{error}; give --source and --reference") from None
 
 
-def read_parallel(one: Path, other: Path) -> tuple[list[str], list[str]]:
-    """The lines of both files, blank ones included.
+def read_parallel(*files: Path) -> list[list[str]]:
+    """The lines of files that have equally many, blank ones included. Each file is read once: it may be a pipe.
 
     Raises UserError if the files cannot be read, differ in their number of lines, or are empty.
     """
-    lines, other_lines = read_lines(one), read_lines(other)
-    if len(lines) != len(other_lines):
-        raise UserError(f"{one} has {len(lines)} lines, {other} has {len(other_lines)}")
-    if not lines:
-        raise UserError(f"{one} and {other} are empty: no translations to score")
-    return lines, other_lines
+    *others, last = lines = [read_lines(file) for file in files]
+    for file, other in zip(files, others):
+        if len(other) != len(last):
+            raise UserError(f"{file} has {len(other)} lines, {files[-1]} has {len(last)}")
+    if not last:
+        raise UserError(f"{files[0]} and {files[-1]} are empty: no translations to score")
+    return lines
 
 
 @contextmanager
-def open_output(path: Path | None, inputs: tuple[Path, ...] = ()) -> Iterator[Callable[[list[str]], None]]:
+def open_output(
+    path: Path | None, inputs: tuple[Path, ...] = (), runs: tuple[RunDirectory, ...] = ()
+) -> Iterator[Callable[[list[str]], None]]:
     """Open a file -> write(lines), which completes it: only then it gets its name. Without a path, nothing is written.
 
-    Raises UserError if the file cannot be opened or is one of the `inputs`, and from `write` if the disk is full.
+    Raises UserError if the file cannot be opened, if it is one of the `inputs`, or one of a run or a prepared corpus
+    (see `require_place`), and from `write` if the disk is full.
     """
     if path is None:
         yield lambda lines: None
         return
     if any(is_same_text(path, each) for each in inputs):
         raise UserError(f"{path}: is part of the test set; write the translations elsewhere")
-    is_stream = path.exists() and not path.is_file()  # /dev/stdout, a pipe
+    is_stream = path.exists() and not path.is_file() and not path.is_dir() or is_standard_output(path)
+    if not is_stream:
+        require_place(path, *runs)
     with ExitStack() as until_written:
-        file = until_written.enter_context(open_pipe(path) if is_stream else whole_file(path.resolve()))
+        file = until_written.enter_context(open_stream(path) if is_stream else whole_file(path))
 
         def write(lines: list[str]) -> None:
             file.write("".join(line + "\n" for line in lines).encode("utf-8"))
@@ -104,14 +115,20 @@ def is_same_text(path: Path, other: Path) -> bool:
     return path in (other, plain_or_gz(other)) or path.exists() and other.exists() and path.samefile(other)
 
 
-@contextmanager
-def open_pipe(path: Path) -> Iterator[BinaryIO]:
-    """Raises UserError if it cannot be written."""
+def is_standard_output(path: Path) -> bool:
+    """Whether this is where the scores are printed, as /dev/stdout is, which may be a plain file."""
     try:
-        with open(path, "wb") as file:
+        return os.path.samestat(path.stat(), os.fstat(1))
+    except OSError:
+        return False
+
+
+@contextmanager
+def open_stream(path: Path) -> Iterator[BinaryIO]:
+    """Open a pipe or a device. Raises UserError if it cannot be written."""
+    with user_error(path, "cannot write"):  # standard output is shared, so that the scores follow and replace nothing
+        with open(os.dup(1) if is_standard_output(path) else path, "wb") as file:
             yield file
-    except OSError as error:
-        raise UserError(f"{path}: cannot write: {error.strerror}") from None
 
 
 # Scores ---------------------------------------------------------------------------------------------------------------
@@ -174,6 +191,7 @@ def assess(hypotheses: list[str], references: list[str], paper_language: str | N
     scores = corpus_scores(hypotheses, references)
     if paper_language is None:
         return Assessment(scores)
+    paper_language = printable(paper_language)  # it will be printed, and may come from a run's file
     paper, steps = paper_bleu_and_gap(scores.bleu, hypotheses, references, paper_language)
     return Assessment(scores, paper, steps, paper_language)
 
@@ -245,6 +263,17 @@ def comparison_as_text(comparisons: list[Comparison], name: str, other_name: str
 # Runs -----------------------------------------------------------------------------------------------------------------
 
 
+def require_same_languages(run: RunDirectory, other: RunDirectory) -> None:
+    """Raises UserError unless two runs translate between the same languages, so that a test set is for both."""
+    other.require()
+    ours, theirs = (configs.load(each.config_file).data for each in (run, other))
+    if (ours.source_language, ours.target_language) != (theirs.source_language, theirs.target_language):
+        raise UserError(
+            f"{run.path} translates from {ours.source_language} to {ours.target_language}, but {other.path} from "
+            f"{theirs.source_language} to {theirs.target_language}: they cannot be compared"
+        )
+
+
 class System(NamedTuple):
     """A trained model with its search options."""
 
@@ -257,7 +286,7 @@ class System(NamedTuple):
 
     @property
     def name(self) -> str:
-        return f"{self.run.path} ({self.checkpoint.stem})"
+        return printable(f"{self.run.path} ({self.checkpoint.stem})")
 
     def translate(self, sentences: list[str]) -> list[str]:
         translations = self.translator.stream(sentences, self.beam, self.alpha)
@@ -283,11 +312,11 @@ class Evaluation(NamedTuple):
     def as_text(self) -> str:
         system = self.system
         scores = self.assessment.as_text(f"beam {system.beam}, alpha {system.alpha:g}, ")
-        return f"{scores}\n{system.run.path}: {system.checkpoint.name}, step {system.step}"
+        return f"{scores}\n{printable(f'{system.run.path}: {system.checkpoint.name}')}, step {system.step}"
 
     def _conditions(self) -> dict[str, Any]:
         return {
-            "checkpoint": self.system.checkpoint.name,
+            "checkpoint": UNSAFE.sub("_", self.system.checkpoint.name)[:100],
             "step": self.system.step,
             "source": os.path.abspath(self.files.source),
             "reference": os.path.abspath(self.files.target),

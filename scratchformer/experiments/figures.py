@@ -6,10 +6,13 @@ same input gives the same file, byte for byte. The colours can be distinguished 
 
 from __future__ import annotations
 
+import io
 import math
 import textwrap
 from pathlib import Path
 from typing import Any, NamedTuple, Sequence
+
+import scratchformer.experiments.import_matplotlib  # noqa: F401  isort:skip, since it comes before matplotlib
 
 import numpy as np
 from matplotlib import rc_context, style
@@ -21,13 +24,14 @@ from matplotlib.ticker import StrMethodFormatter
 from scratchformer.decoding.search import max_lengths, search
 from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError
-from scratchformer.files import whole_file
+from scratchformer.files import make_directory, whole_file
 from scratchformer.nn.attention import attention_weights
 from scratchformer.nn.layers import LearnedPositions, sinusoids
 from scratchformer.nn.optim import noam
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import encode_sequences
 from scratchformer.text.tokenizer import BOS, EOS
+from scratchformer.training.run import RunDirectory, require_place
 
 DARK, LIGHT, ACCENT = "#00315c", "#9ecae1", "#d95f02"
 """Two blues and an orange (ColorBrewer), which also differ in lightness."""
@@ -35,6 +39,9 @@ DARK, LIGHT, ACCENT = "#00315c", "#9ecae1", "#d95f02"
 COLOUR_MAP = "viridis"
 SHOWN_POSITIONS = 100
 """How many sinusoidal positions are drawn; there is no last one."""
+
+MOST_PIECES, MOST_HEADS = 100, 256
+"""A figure of attention to more pieces of text, or by more heads, could not be read."""
 
 TOKENS_SEEN = "target tokens seen, in millions"
 
@@ -48,20 +55,46 @@ Entries = Sequence[dict[str, Any]]
 """Entries of a run's log, oldest first."""
 
 
-@as_default_style
 def save(figure: Figure, path: Path) -> Path:
     """Write the figure, whole or not at all, as PNG (150 dots per inch) or SVG, on opaque white. -> path
 
-    Raises UserError for another suffix, or if the file cannot be written.
+    Raises UserError for another suffix, or if the file cannot be written; see also `require_place`.
     """
+    require_place(path)
+    drawn = encoded(figure, path)
+    with whole_file(path, "cannot write the figure") as file:
+        file.write(drawn)
+    return path
+
+
+def save_in_run(figure: Figure, run: RunDirectory, name: str) -> Path:
+    """Write the figure into the run's directory for figures, which is made if it is missing -> path
+
+    Raises UserError as `save` does, or if that directory is a link.
+    """
+    require_no_link(run.figures)
+    make_directory(run.figures)
+    return save(figure, run.figures / f"{name}.png")
+
+
+def require_no_link(directory: Path) -> None:
+    """Raises UserError for a link, which may lead out of the run; its author may have made it."""
+    if directory.is_symlink():
+        raise UserError(f"{directory}: is a link; name the place with --out")
+
+
+@as_default_style
+def encoded(figure: Figure, path: Path) -> bytes:
+    """The contents of a file of this name. Raises UserError if its suffix is not that of a format."""
     suffix = path.suffix.lower()
     if suffix not in METADATA:
         raise UserError(
             f"{path}: a figure is saved as {' or '.join(METADATA)}, not as {suffix or 'a file without suffix'}"
         )
-    with whole_file(path, "cannot write the figure") as file, rc_context({"svg.hashsalt": "scratchformer"}):
+    file = io.BytesIO()
+    with rc_context({"svg.hashsalt": "scratchformer"}):
         figure.savefig(file, format=suffix[1:], dpi=150, facecolor="white", metadata=METADATA[suffix])
-    return path
+    return file.getvalue()
 
 
 # Training -------------------------------------------------------------------------------------------------------------
@@ -284,7 +317,7 @@ def attention_figure(translator: Translator, sentence: str, beam: int = 4, alpha
 
     All share one colour scale, from 0 to the largest weight of any head.
 
-    Raises UserError if the sentence is empty.
+    Raises UserError if the sentence is empty, not Unicode, or too long to be drawn.
     """
     attention = attention_of_translation(translator, sentence, beam, alpha)
     N, H, T, S = attention.weights.shape
@@ -307,8 +340,14 @@ def attention_of_translation(translator: Translator, sentence: str, beam: int, a
     """Translate, then run the model once on source and translation to collect all attention weights."""
     if not sentence.strip():
         raise UserError("the sentence is empty: there is nothing to translate")
+    if not is_unicode(sentence):
+        raise UserError("the sentence is not valid UTF-8")
     model, tokenizer = translator.model, translator.tokenizer
     source_ids = encode_sequences(tokenizer.encode, [sentence]).padded(np.array([0]))  # (1, S)
+    n_heads = model.config.N * model.config.h
+    if source_ids.size > MOST_PIECES or n_heads > MOST_HEADS:
+        limits = f"a figure shows at most {MOST_PIECES} and {MOST_HEADS}"
+        raise UserError(f"the sentence has {source_ids.size:,} pieces, the model {n_heads:,} heads: {limits}")
     [[best]] = search(model, source_ids, beam, alpha, translator.extra_length)
     longest = max_lengths(model, source_ids, translator.extra_length)[0]
     written = [*best.ids, EOS][:longest]  # cut off, it has no end symbol
@@ -317,6 +356,15 @@ def attention_of_translation(translator: Translator, sentence: str, beam: int, a
     weights = np.stack([np.asarray(cross[0]) for cross in of_decoder[1::2]])  # (N, H, T, S)
     source, target = tokenizer.pieces(source_ids[0]), tokenizer.pieces(written)
     return TranslationAttention(source, target, weights, tokenizer.decode([best.ids])[0])
+
+
+def is_unicode(text: str) -> bool:
+    """Whether the text can be encoded; an argument of the command line may have bytes that are no UTF-8."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def draw_heads(figure: SubFigure, weights: np.ndarray) -> None:

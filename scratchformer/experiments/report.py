@@ -9,24 +9,27 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Any, NamedTuple, Sequence
+from typing import Any
 
 from scratchformer import config as configs
 from scratchformer.config import PRESETS, TABLE3, Config
 from scratchformer.errors import UserError
 from scratchformer.experiments import figures, paper
+from scratchformer.experiments.figures import Figure
 from scratchformer.experiments.flops import BACKWARD, FORWARD, attention_products, weights_per_token
-from scratchformer.experiments.markdown import table
+from scratchformer.experiments.markdown import Markup, code, escaped, require_page, table, write_page
 from scratchformer.experiments.paper import PAPER_TABLE2, PAPER_TABLE3, TOKENS_PER_STEP, capacity_flops
 from scratchformer.experiments.sizes import format_duration
-from scratchformer.files import make_directory, replace_text
+from scratchformer.experiments.training_log import Entry, Log, is_number, read_log
+from scratchformer.files import make_directory, whole_file
 from scratchformer.nn.sizes import parameter_counts
 from scratchformer.preparation.prepared import Manifest, read_manifest
 from scratchformer.training.data import prepared_directory, read_corpus
 from scratchformer.training.run import RunDirectory
 
-Entry = dict[str, Any]
 UNKNOWN = "unknown"
+FIGURES = {"loss": "Loss", "perplexity": "Perplexity", "bleu": "Validation BLEU", "learning_rate": "Learning rate"}
+"""Name of each file, without its suffix -> title"""
 
 
 def write_report(run: RunDirectory, out: Path | None = None, tflops: float | None = None) -> Path:
@@ -34,15 +37,22 @@ def write_report(run: RunDirectory, out: Path | None = None, tflops: float | Non
 
     tflops  what all training devices together can sustain; the report then says what share of it the run used
 
-    Raises UserError if there is no run, its log is damaged, or the report cannot be written.
+    Everything that can fail but writing is done first.
+
+    Raises UserError if there is no run, its log is damaged, or the report cannot be written. `out` may hold an older
+    report, but no other file of such a name; and RUN/report may not be a link.
     """
     if tflops is not None and not 0 < tflops < math.inf:
         raise UserError(f"--tflops {tflops:g} must be above 0, and finite")
     run.require()
     config, log = configs.load(run.config_file), read_log(run)
     directory = out or run.path / "report"
-    make_directory(directory)
+    if out is None:
+        figures.require_no_link(directory)
+    page, places = directory / "report.md", {name: directory / f"{name}.png" for name in FIGURES}
+    require_page(page, places.values(), run)
     manifest = manifest_of(config)
+    drawn = {name: figures.encoded(figure, places[name]) for name, figure in drawn_figures(config, log).items()}
     sections = {
         "Deviations": deviations_section(config),
         "Data": data_section(config, manifest),
@@ -50,56 +60,20 @@ def write_report(run: RunDirectory, out: Path | None = None, tflops: float | Non
         "Perplexity": perplexity_section(config, manifest, log),
         "Scores": scores_section(run, config, manifest),
         "Cost": cost_section(config, manifest, log, tflops),
-        "Figures": figures_section(config, log, directory),
+        "Figures": ["\n".join(f"![{FIGURES[name]}]({name}.png)" for name in drawn)] if drawn else [],
     }
-    paragraphs = [f"# Run {run.path.resolve().name}", run_table(run, config, log)]
+    paragraphs = [f"# Run {escaped(run.path.resolve().name)}", run_table(run, config, log)]
     for title, section in sections.items():
         paragraphs += [f"## {title}", *section] if section else []
-    page = directory / "report.md"
-    replace_text(page, "\n\n".join(paragraphs) + "\n")
+    make_directory(directory)
+    write_page(page, "\n\n".join(paragraphs) + "\n")
+    for name, data in drawn.items():
+        with whole_file(places[name]) as file:
+            file.write(data)
     return page
 
 
 # The files of the run -------------------------------------------------------------------------------------------------
-
-
-class Log(NamedTuple):
-    """The log's entries by kind, oldest first; a list is empty if there are none. An imported run has no log."""
-
-    exists: bool
-    steps: list[Entry]
-    validations: list[Entry]
-    bleus: list[Entry]
-
-
-STEP_NUMBERS = (
-    "step epoch index loss learning_rate source_tokens target_tokens positions all_target_tokens seconds".split()
-)
-POSITIVE = {"step", "source_tokens", "target_tokens", "positions", "perplexity"}
-
-
-def read_log(run: RunDirectory) -> Log:
-    """Raises UserError if an entry lacks a number that the report needs."""
-    if not run.log_file.exists():
-        return Log(False, [], [], [])
-    return Log(
-        True,
-        read_entries(run, "step", STEP_NUMBERS),
-        read_entries(run, "validation", ("step", "loss", "perplexity", "all_target_tokens")),
-        read_entries(run, "bleu", ("step", "bleu", "all_target_tokens")),
-    )
-
-
-def read_entries(run: RunDirectory, event: str, numbers: Sequence[str]) -> list[Entry]:
-    entries = run.read_log(event)
-    for entry in entries:
-        for name in numbers:
-            if not is_number(entry.get(name)) or name in POSITIVE and entry[name] <= 0:
-                raise UserError(
-                    f"{run.log_file}: damaged: an entry of kind {event} (step {entry.get('step')}) has no "
-                    f"valid number {name!r}"
-                )
-    return entries
 
 
 def total(entries: list[Entry], name: str) -> float:
@@ -116,10 +90,6 @@ def manifest_of(config: Config) -> Manifest | None:
 
 
 # Numbers --------------------------------------------------------------------------------------------------------------
-
-
-def is_number(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)
 
 
 def integer(value: Any) -> str:
@@ -167,8 +137,8 @@ def precision(config: Config) -> str:
     return config.training.precision or ("fp32" if config.training.device == "cpu" else "tf32")
 
 
-def preset_label(name: str) -> str:
-    return f"row {name} of Table 3" if name in TABLE3 else f"`{name}`"
+def preset_label(name: str) -> Markup:
+    return Markup(f"row {name} of Table 3") if name in TABLE3 else code(name)
 
 
 # Deviations -----------------------------------------------------------------------------------------------------------
@@ -191,7 +161,7 @@ AFFECT_THE_RESULT = {
 def deviations_section(config: Config) -> list[str]:
     name = nearest_preset(config)
     rows = [
-        (f"`{key}`", json.dumps(here, ensure_ascii=False), json.dumps(there, ensure_ascii=False))
+        (code(key), json.dumps(here, ensure_ascii=False), json.dumps(there, ensure_ascii=False))
         for key, (here, there) in deviations(config, configs.preset(name)).items()
     ]
     label = preset_label(name)
@@ -230,12 +200,13 @@ def is_same_model(config: Config, preset: Config) -> bool:
 
 def data_section(config: Config, manifest: Manifest | None) -> list[str]:
     data = config.data
-    languages = f"From {data.source_language} to {data.target_language}."
+    languages = f"From {escaped(data.source_language)} to {escaped(data.target_language)}."
     if manifest is not None:
-        return [languages, f"The prepared directory {Path(data.directory).name}:", *prepared_tables(manifest)]
+        return [languages, f"The prepared directory {escaped(Path(data.directory).name)}:", *prepared_tables(manifest)]
     if not data.names_text:
         return [languages, "The bundled corpus."]
-    where = ", ".join(Path(file).name for file in data.files) or f"The directory {Path(data.directory).name}"
+    names = [escaped(Path(file).name) for file in data.files]
+    where = ", ".join(names) or f"The directory {escaped(Path(data.directory).name)}"
     try:
         corpus = read_corpus(data)
     except UserError:
@@ -388,18 +359,18 @@ def languages_of(config: Config) -> str:
 
 
 def scores_section(run: RunDirectory, config: Config, manifest: Manifest | None) -> list[str]:
-    scores = without_duplicates(run.read_evaluations())
+    scores = without_duplicates([scalars(entry) for entry in run.read_evaluations()])
     if not scores:
         return ["Nothing is evaluated yet: `scratchformer evaluate` records its scores in the run."]
     beside = [paper_score(entry, config, manifest) for entry in scores]
     rows = [
         {
-            "checkpoint": str(entry.get("checkpoint", UNKNOWN)),
+            "checkpoint": entry.get("checkpoint", UNKNOWN),
             "step": integer(entry.get("step")),
-            "source": Path(str(entry.get("source"))).name,
+            "source": Path(str(entry.get("source", UNKNOWN))).name,
             "sentences": integer(entry.get("n_sentences")),
             "beam": integer(entry.get("beam")),
-            "alpha": f"{entry.get('alpha', UNKNOWN)}",
+            "alpha": entry.get("alpha", UNKNOWN),
             "sacreBLEU": decimal(entry.get("bleu")),
             "chrF": decimal(entry.get("chrf")),
             "length ratio": decimal(entry.get("length_ratio"), 3),
@@ -414,8 +385,13 @@ def scores_section(run: RunDirectory, config: Config, manifest: Manifest | None)
     return [
         table(rows[0], [row.values() for row in rows]),
         "\n".join(remarks),
-        "\n".join(f"- `{signature}`" for signature in signatures),
+        "\n".join(f"- {escaped(signature)}" for signature in signatures),
     ]
+
+
+def scalars(entry: Entry) -> Entry:
+    """Of an entry that anything may have written: what is text or a number."""
+    return {name: value for name, value in entry.items() if isinstance(value, str) or is_number(value)}
 
 
 def has_paper_bleu(entry: Entry) -> bool:
@@ -437,7 +413,8 @@ def paper_score(entry: Entry, config: Config, manifest: Manifest | None) -> tupl
     """-> the paper's BLEU for this test set and model ("–" if it has none), and a remark on it"""
     languages, split = languages_of(config), split_of(entry, config)
     if not is_paper_text(config, manifest):
-        return "–", f"No number of the paper is shown: as far as the run tells, its text is not WMT 2014's {languages}."
+        text = f"WMT 2014's {escaped(languages)}"
+        return "–", f"No number of the paper is shown: as far as the run tells, its text is not {text}."
     for name in (f"wmt14-{languages}-base", f"wmt14-{languages}-big"):
         if name in PAPER_TABLE2 and split == "test" and is_same_model(config, PRESETS[name]):
             printed = PAPER_TABLE2[name]
@@ -482,7 +459,7 @@ def cost_section(config: Config, manifest: Manifest | None, log: Log, tflops: fl
     basis = "arithmetic: real tokens of the log, forward and backward"
     rows = [("matrix products with weights", f"{scientific(counted)} FLOPs", basis)]
     products = "of queries with keys, and weights with values"
-    if manifest:
+    if manifest and all(manifest.splits["train"].mean_lengths):
         S, T = manifest.splits["train"].mean_lengths
         attention = (FORWARD + BACKWARD) * source / S * attention_products(config.model, S, T)
         counted += attention
@@ -493,7 +470,9 @@ def cost_section(config: Config, manifest: Manifest | None, log: Log, tflops: fl
         basis = "the log has no lengths of sentences; in the paper's base model, a hundredth of the above"
         rows.append((products, UNKNOWN, basis))
     if tflops is None:
-        rows.append(("capacity of the machine", UNKNOWN, "`report --tflops X` takes it, and shows the share used"))
+        rows.append(
+            ("capacity of the machine", UNKNOWN, Markup("`report --tflops X` takes it, and shows the share used"))
+        )
     else:
         capacity = capacity_flops(seconds / 3600, 1, tflops)
         basis = f"{format_duration(seconds)} at {tflops:g} TFLOPS"
@@ -522,18 +501,15 @@ def paper_cost(config: Config) -> str:
 # Figures --------------------------------------------------------------------------------------------------------------
 
 
-def figures_section(config: Config, log: Log, directory: Path) -> list[str]:
-    """Draw what is in the log, and save the figures in the directory."""
+def drawn_figures(config: Config, log: Log) -> dict[str, Figure]:
+    """Draw what is in the log."""
     if not log.steps:
-        return []
+        return {}
     model, settings = config.model, config.training
-    drawn = {"loss": ("Loss", figures.loss_figure(log.steps, log.validations, []))}
+    drawn = {"loss": figures.loss_figure(log.steps, log.validations, [])}
     if log.validations:
-        drawn["perplexity"] = ("Perplexity", figures.perplexity_figure(log.validations))
+        drawn["perplexity"] = figures.perplexity_figure(log.validations)
     if log.bleus:
-        drawn["bleu"] = ("Validation BLEU", figures.bleu_figure(log.bleus))
+        drawn["bleu"] = figures.bleu_figure(log.bleus)
     schedule = figures.schedule_figure(model.d_model, settings.warmup, settings.lr_factor, settings.steps, log.steps)
-    drawn["learning_rate"] = ("Learning rate", schedule)
-    for name, (_, figure) in drawn.items():
-        figures.save(figure, directory / f"{name}.png")
-    return ["\n".join(f"![{title}]({name}.png)" for name, (title, _) in drawn.items())]
+    return drawn | {"learning_rate": schedule}

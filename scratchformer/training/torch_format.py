@@ -7,6 +7,7 @@ matrix. So each of its arrays is one or two of ours side by side, transposed. do
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from scratchformer.nn.transformer import Transformer
 from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.training import checkpoints
 from scratchformer.training.checkpoints import Checkpoint
-from scratchformer.training.run import RunDirectory, read_trained
+from scratchformer.training.run import RunDirectory, read_trained, require_place, require_tokenizer
 
 FORMAT = "scratchformer for torch 1"
 
@@ -92,13 +93,11 @@ def no_bias(weights: dict[str, np.ndarray], name: str) -> np.ndarray:
 
 def from_torch(tensors: dict[str, np.ndarray], config: ModelConfig, path: Path) -> dict[str, np.ndarray]:
     """Undo `to_torch`. Raises UserError, naming the file, for what does not fit the model."""
+    checkpoints.require_weights(tensors, replace(config, attention_bias=True), path)  # PyTorch always has the biases
     store = Transformer(config).store
     weights = store.named_views(store.data)
     received = to_torch(weights, config)
     checkpoints.copy_into(tensors, received, path)
-    for name, array in tensors.items():
-        if array.dtype.kind != "f" or not np.isfinite(array).all():
-            raise UserError(f"{path}: {name} holds what is no finite number")
     for name, ours in layout(config).items():
         array, start = received[name].T if is_linear(name, received[name]) else received[name], 0
         for part in ours:
@@ -118,25 +117,17 @@ def export_run(run: RunDirectory, checkpoint: str | None, path: Path) -> Config:
     """Write the weights of a run as a safetensors file for PyTorch -> the run's configuration
 
     Its header carries all that PyTorch has no place for: configuration, progress, and the tokenizer (in base 64).
+
+    Raises UserError if the run cannot be read or the file cannot be written; see also `require_place`.
     """
-    _, trained, tokenizer = read_trained(run, checkpoint)
     require_place(path, run)
+    _, trained, tokenizer = read_trained(run, checkpoint)
     tensors = to_torch(trained.weights, trained.config.model)
     header = checkpoints.header_of(FORMAT, trained)
     header["tokenizer"] = base64.b64encode(tokenizer.serialized).decode()
     header["checksum"] = checkpoints.checksum({}, tensors)
     checkpoints.write_tensors(path, tensors, header)
     return trained.config
-
-
-def require_place(path: Path, run: RunDirectory) -> None:
-    """Raises UserError if a file written here would replace a directory or device, or a part of the run."""
-    if path.is_symlink() or path.exists() and not path.is_file():
-        raise UserError(f"{path}: not a plain file; choose another")
-    if not path.parent.is_dir():
-        raise UserError(f"{path.parent}: no such directory")
-    if run.path.resolve() in path.resolve().parents:
-        raise UserError(f"{path}: lies in the run's own directory; choose another place")
 
 
 def import_run(path: Path, run: RunDirectory) -> bool:
@@ -147,13 +138,15 @@ def import_run(path: Path, run: RunDirectory) -> bool:
     Raises UserError if the file is damaged or not an export, or if the run's directory already holds a run.
     """
     header, tensors = checkpoints.read_tensors(path, FORMAT)
+    progress, config = checkpoints.read_header(header, path)
     try:
-        progress, config = checkpoints.read_header(header, path)
-        tokenizer = Tokenizer(base64.b64decode(header["tokenizer"]), str(path))
-    except (KeyError, TypeError, ValueError) as error:
-        if isinstance(error, UserError):
-            raise
+        serialized = base64.b64decode(header["tokenizer"])
+    except (KeyError, ValueError) as error:
         raise UserError(f"{path}: its header is damaged ({error!r})") from None
+    tokenizer = Tokenizer(serialized, str(path))
+    require_tokenizer(path, tokenizer, progress, path)
+    if tokenizer.vocab_size != config.model.vocab_size:
+        raise UserError(f"{path}: {tokenizer.vocab_size} pieces, but model.vocab_size={config.model.vocab_size}")
     weights = from_torch(tensors, config.model, path)
     if run.path.is_dir() and any(run.path.iterdir()):
         raise UserError(f"{run.path}: not empty; an imported run needs a directory of its own")

@@ -72,8 +72,10 @@ def test_rows_are_chosen_by_group_or_one_by_one():
     [
         (["--rows", "F"], "Table 3 has no row 'F'"),
         (["--rows", "A5"], "no row 'A5'"),
-        (["--seeds", "0"], "--seeds 0 must be at least 1"),
-        (["--jobs", "-1"], "--jobs -1 must be at least 1"),
+        (["--rows", ",,"], "no row ''"),
+        (["--rows", "A,"], "no row ''"),
+        (["--seeds", "0"], "--seeds"),
+        (["--jobs", "-1"], "--jobs"),
         (["--on", "multi30k"], "needs --data DIR"),
         (["--on", "wmt14"], "scratchformer data wmt14-en-de"),
         (["--on", "wmt14", "--data", "/nowhere"], "/nowhere"),
@@ -85,11 +87,14 @@ def test_rows_are_chosen_by_group_or_one_by_one():
             "training.validate_every=7 does not divide training.steps=30",
         ),
         (["--device", "cpu", "--precision", "bf16"], "training.precision=bf16 is for a GPU"),
+        (["--device", "gpu:99"], "gpu"),
     ],
 )
-def test_bad_input(refused, tmp_path, corpus, arguments, complaint):
-    data = [] if "--on" in arguments else ["--data", corpus]
+@pytest.mark.parametrize("with_data", [True, False])
+def test_bad_input_is_refused_before_anything_is_written(refused, tmp_path, corpus, arguments, complaint, with_data):
+    data = ["--data", corpus] if with_data and "--on" not in arguments else []
     assert complaint in refused("ablate", "--out", tmp_path / "out", *data, *arguments)
+    assert not (tmp_path / "out").exists()
 
 
 # Trials ---------------------------------------------------------------------------------------------------------------

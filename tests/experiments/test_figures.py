@@ -1,6 +1,9 @@
 """The figures draw the right numbers, and files are reproducible."""
 
 import math
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -267,3 +270,46 @@ def test_files_that_cannot_be_written(tmp_path):
         figures.save(figure, tmp_path / "schedule")
     with pytest.raises(UserError, match="nowhere.*cannot write the figure: No such file"):
         figures.save(figure, tmp_path / "nowhere" / "schedule.png")
+
+
+@pytest.mark.parametrize(
+    "environment, settings",
+    [
+        ({"MPLBACKEND": "nonsense"}, b""),
+        ({"MPLBACKEND": "module://nowhere"}, b"nonsense\nfont.size: huge\nsavefig.dpi: 1\n"),
+        ({"MPLCONFIGDIR": "/dev/null/nowhere", "HOME": "/dev/null"}, b""),
+        ({"MATPLOTLIBRC": ".", "MPLBACKEND": "nonsense"}, b"backend: \xff\n"),
+    ],
+    ids=str,
+)
+def test_settings_of_matplotlib_make_no_difference(tmp_path, environment, settings):
+    (tmp_path / "matplotlibrc").write_bytes(settings)
+    draw = (
+        "import os; from pathlib import Path; from scratchformer.experiments import figures; "
+        "print(figures.save(figures.schedule_figure(8, 4, 1.0, 20), Path('drawn.png')), os.getcwd())"
+    )
+    variables = os.environ | environment
+    done = subprocess.run([sys.executable, "-c", draw], cwd=tmp_path, env=variables, capture_output=True, text=True)
+    assert done.stdout == f"drawn.png {tmp_path.resolve()}\n", done.stderr
+    expected = figures.save(figures.schedule_figure(8, 4, 1.0, 20), tmp_path / "expected.png")
+    assert (tmp_path / "drawn.png").read_bytes() == expected.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "sentence, complaint", [("Hund " * 200, "pieces"), ("a\udcffb", "not valid UTF-8"), ("\ud800", "not valid UTF-8")]
+)
+def test_sentences_that_cannot_be_drawn(translator, monkeypatch, sentence, complaint):
+    monkeypatch.setattr(figures, "search", None)  # nothing is translated
+    with pytest.raises(UserError, match=complaint):
+        figures.attention_figure(translator, sentence)
+
+
+def test_nothing_is_left_beside_a_figure_that_cannot_be_drawn(tmp_path, monkeypatch):
+    def interrupted(*arguments, **options):
+        assert list(tmp_path.iterdir()) == []  # a signal may come while it is drawn, which takes seconds
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        figures.save(figures.schedule_figure(8, 4, 1.0, 20), tmp_path / "schedule.png")
+    assert list(tmp_path.iterdir()) == []

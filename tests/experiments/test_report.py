@@ -10,11 +10,11 @@ import pytest
 
 from scratchformer import config as configs
 from scratchformer.config import BIG, TABLE3, preset
-from scratchformer.experiments import report
+from scratchformer.experiments import report, training_log
 from scratchformer.preparation.prepared import read_manifest
 from scratchformer.training.run import RunDirectory
 
-DRAWN = {"test_the_same_run_gives_the_same_bytes", "test_an_output_that_cannot_be_written"}
+DRAWN = {"test_the_same_run_gives_the_same_bytes"}
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def section(text, title):
 def undrawn(request, monkeypatch):
     """Save figures in the tests DRAWN only: drawing one takes a second."""
     if request.node.originalname not in DRAWN:
-        monkeypatch.setattr(report.figures, "save", lambda figure, path: path.write_bytes(b"a figure"))
+        monkeypatch.setattr(report.figures, "encoded", lambda figure, path: b"a figure")
 
 
 # Contents -------------------------------------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ def test_scores_are_shown_as_recorded(page, own_run):
     assert "| 100,000 | test.en | 3,003 | 4 | 0.6 | 26.10 | 55.50 | 0.990 | 27.10 | – |" in first
     assert "| unknown | test.en |" in second and "| not measured | – |" in second
     assert third.count("unknown") >= 5
-    assert "- `a|b`" in text and "not WMT 2014's" in text
+    assert "- a\\|b" in text and "not WMT 2014's" in text
 
 
 @pytest.mark.parametrize(
@@ -307,28 +307,112 @@ def test_text_that_is_gone(page, own_run, small_config, tmp_path):
 # Bad input ------------------------------------------------------------------------------------------------------------
 
 
+NOT_NUMBERS = [
+    "null",
+    '"low"',
+    "true",
+    "[[1]]",
+    "{}",
+    "NaN",
+    "-Infinity",
+    "1" + 400 * "0",
+    "1e999",
+    "1e308",
+    str(2**53 + 1),
+]
+
+
+@pytest.mark.parametrize("command", [["report"], ["plot", "loss"], ["plot", "schedule"]], ids=" ".join)
 @pytest.mark.parametrize(
-    "entry",
+    "event, name, value",
     [
-        {"event": "step", "step": 3},
-        {"event": "validation", "step": 4, "loss": "low"},
-        {"event": "bleu", "step": 4, "bleu": None, "all_target_tokens": 1},
+        *(("step", "loss", value) for value in NOT_NUMBERS),
+        *(("validation", "loss", value) for value in NOT_NUMBERS),
+        *(("bleu", "all_target_tokens", value) for value in NOT_NUMBERS),
+        ("step", "index", "-1"),
+        ("step", "positions", "0"),
+        ("step", "step", "0"),
+        ("step", "step", "[" + ",".join("1" * 999) + "]"),
+        ("validation", "perplexity", "0"),
+        ("bleu", "bleu", "-1"),
     ],
 )
-def test_a_damaged_log(refused, own_run, entry):
+def test_a_damaged_log(refused, own_run, command, event, name, value):
+    numbers = [*training_log.STEP_NUMBERS, *training_log.VALIDATION_NUMBERS, *training_log.BLEU_NUMBERS]
+    entry = {"event": f'"{event}"'} | {number: "1" for number in numbers} | {name: value}
     with open(own_run.log_file, "a", encoding="utf-8") as file:
-        file.write(json.dumps(entry) + "\n")
-    said = refused("report", own_run.path)
-    assert f"log.jsonl: damaged: an entry of kind {entry['event']} (step {entry['step']}) has no" in said
+        file.write("{" + ", ".join(f'"{key}": {text}' for key, text in entry.items()) + "}\n")
+    said = refused(command[0], own_run.path, *command[1:])
+    assert f"log.jsonl: damaged: an entry of kind {event} (step " in said and len(said) < 500
+    assert said.endswith(f"has no valid number '{name}'\n")
     assert not (own_run.path / "report").exists()
+
+
+@pytest.mark.parametrize("line", [b"\xff\xfe", b'{"event": "step"', b"[1]", b"5", b"[" * 100_000, b"\0", b"9" * 5000])
+def test_lines_that_are_no_entries_are_left_out(page, own_run, line):
+    before = page(own_run)
+    own_run.log_file.write_bytes(line + b"\n" + own_run.log_file.read_bytes())
+    assert page(own_run) == before
+
+
+# Strings of others ----------------------------------------------------------------------------------------------------
+
+
+def skeleton(markdown):
+    """What Markdown obeys, line by line: all that is neither a letter nor escaped."""
+    bare = re.sub(r"\\.|&(lt|gt|amp);", "", markdown)
+    return [re.sub(r"[^|`*<>\[\]]", "", line) for line in bare.split("\n")]
+
+
+def named_in_the_data(run, config, manifest, text):
+    data = {name: text for name in ("source_language", "target_language", "directory", "train_source", "train_target")}
+    data = {name: value.replace("\0", "") for name, value in data.items()}  # no file is called so
+    return report.data_section(replace(config, data=configs.DataConfig(**data)), None)
+
+
+def named_in_the_manifest(run, config, manifest, text):
+    clean = manifest.clean | {"parts": [manifest.clean["total"] | {"part": text}]}
+    own = replace(manifest, dataset=text, clean=clean, versions={text: text})
+    data = replace(config.data, directory=text)
+    return report.data_section(replace(config, data=data), own)
+
+
+def named_in_the_evaluations(run, config, manifest, text):
+    entry = {name: text for name in NEWSTEST2014}
+    run.evaluations_file.write_text(json.dumps(entry | {"source": text.replace("/", "")}) + "\n", encoding="utf-8")
+    data = replace(config.data, source_language=text, target_language=text)
+    return report.scores_section(run, replace(config, data=data), None)
+
+
+def named_in_a_preset(run, config, manifest, text):
+    settings = replace(config.training, device=text, precision=text)
+    changed = replace(config, training=settings)
+    return [report.run_table(run, changed, report.read_log(run)), *report.deviations_section(changed)]
+
+
+def named_as_the_run(run, config, manifest, text):
+    path = run.path.rename(run.path.parent / text.replace("/", "").replace("\0", ""))
+    return [report.write_report(RunDirectory(path)).read_text(encoding="utf-8")]
+
+
+@pytest.mark.parametrize(
+    "place", [named_in_the_data, named_in_the_manifest, named_in_the_evaluations, named_in_a_preset, named_as_the_run]
+)
+def test_strings_of_others_add_neither_markup_nor_lines(own_run, small_config, prepared, monkeypatch, place, hostile):
+    monkeypatch.setattr(configs.DataConfig, "__post_init__", lambda data: None, raising=False)
+    monkeypatch.setattr(configs.TrainingConfig, "__post_init__", lambda settings: None, raising=False)
+    arguments = own_run, small_config(), read_manifest(prepared)
+    written = "\n\n".join(place(*arguments, hostile))
+    again = RunDirectory(own_run.path if own_run.path.exists() else next(own_run.path.parent.iterdir()))
+    harmless = "\n\n".join(place(again, *arguments[1:], "harmless"))
+    assert skeleton(written) == skeleton(harmless)
+    assert "<script" not in written and all(line.isprintable() for line in written.split("\n"))
 
 
 def test_bad_input(refused, own_run, tmp_path):
     assert "no run here" in refused("report", tmp_path)
     for tflops in (0, -1, "nan", "inf"):
-        assert "must be above 0" in refused("report", own_run.path, "--tflops", tflops)
-    own_run.log_file.write_bytes(b"\xff\xfe")
-    assert "not UTF-8" in refused("report", own_run.path)
+        assert "--tflops" in refused("report", own_run.path, "--tflops", tflops)
 
 
 def test_an_output_that_cannot_be_written(refused, own_run, tmp_path, monkeypatch):
@@ -339,6 +423,6 @@ def test_an_output_that_cannot_be_written(refused, own_run, tmp_path, monkeypatc
     def no_space(*arguments, **options):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("matplotlib.figure.Figure.savefig", no_space)
+    monkeypatch.setattr("scratchformer.files.os.fsync", no_space)
     assert "No space left on device" in refused("report", own_run.path)
     assert list((own_run.path / "report").iterdir()) == []

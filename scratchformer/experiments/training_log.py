@@ -1,0 +1,62 @@
+"""The log of a run, checked: figures and reports compute with its numbers."""
+
+from __future__ import annotations
+
+import reprlib
+import sys
+from typing import Any, NamedTuple, Sequence
+
+from scratchformer.errors import UserError
+from scratchformer.training.run import RunDirectory
+
+Entry = dict[str, Any]
+
+STEP_NUMBERS = (
+    "step epoch index loss learning_rate source_tokens target_tokens positions all_target_tokens seconds".split()
+)
+VALIDATION_NUMBERS = ("step", "loss", "perplexity", "all_target_tokens")
+BLEU_NUMBERS = ("step", "bleu", "all_target_tokens")
+POSITIVE = {"step", "source_tokens", "target_tokens", "positions", "perplexity"}
+LARGEST = 2**53
+"""No log counts further, and figures have no room; only a perplexity, e to the loss, may be larger."""
+
+
+class Log(NamedTuple):
+    """The log's entries by kind, oldest first; a list is empty if there are none. An imported run has no log."""
+
+    exists: bool
+    steps: list[Entry]
+    validations: list[Entry]
+    bleus: list[Entry]
+
+
+def read_log(run: RunDirectory) -> Log:
+    """Raises UserError if the log cannot be read, or an entry lacks a number that figures and reports need."""
+    if not run.log_file.exists():
+        return Log(False, [], [], [])
+    return Log(
+        True,
+        read_entries(run, "step", STEP_NUMBERS),
+        read_entries(run, "validation", VALIDATION_NUMBERS),
+        read_entries(run, "bleu", BLEU_NUMBERS),
+    )
+
+
+def read_entries(run: RunDirectory, event: str, numbers: Sequence[str]) -> list[Entry]:
+    """The entries of one kind. Raises UserError, naming the entry, if one lacks one of these numbers."""
+    entries = run.read_log(event)
+    for entry in entries:
+        for name in numbers:
+            value: Any = entry.get(name)
+            sound = is_number(value) and (abs(value) <= LARGEST or name == "perplexity")
+            if not sound or value < 0 and name != "loss" or value == 0 and name in POSITIVE:
+                raise UserError(
+                    f"{run.log_file}: damaged: an entry of kind {event} (step {reprlib.repr(entry.get('step'))}) has "
+                    f"no valid number {name!r}"
+                )
+    return entries
+
+
+def is_number(value: Any) -> bool:
+    """Whether this is a finite number that fits into a float."""
+    return type(value) in (int, float) and abs(value) <= sys.float_info.max

@@ -1,0 +1,201 @@
+"""No output falls on a file of a run or of a prepared corpus, nor replaces what we did not write, unless it was named.
+
+The table has the commands that write where the user says, and places where they must not.
+"""
+
+import os
+import shutil
+
+import pytest
+
+from scratchformer.training.run import RunDirectory
+
+FILES = {
+    "evaluate": lambda run, place: ["evaluate", run.path, "--beam", 1, "--output", place],
+    "export": lambda run, place: ["export", run.path, "--to", "torch", place],
+    "plot": lambda run, place: ["plot", run.path, "schedule", "--out", place],
+}
+"""Commands that write one file, which the user names."""
+
+DIRECTORIES = {
+    "report": lambda run, place: ["report", run.path, "--out", place],
+    "ablate": lambda run, place: ["ablate", "--rows", "base", "--seeds", 1, "--out", place],
+}
+"""Commands that write several files into a directory."""
+
+
+class Stage:
+    """The places: the run that is read, another run, a prepared corpus, and links to them."""
+
+    def __init__(self, run, prepared, directory):
+        self.run, self.directory = run, directory
+        self.other = RunDirectory(shutil.copytree(run.path, directory / "other"))
+        self.prepared = shutil.copytree(prepared, directory / "prepared")
+        self.foreign = directory / "foreign"
+        self.foreign.mkdir()
+
+    def link(self, target):
+        path = self.directory / "link"
+        path.symlink_to(target)
+        return path
+
+    def hard_link(self, target):
+        path = self.directory / "hard.png"
+        os.link(target, path)
+        return path
+
+    def moved_checkpoints(self):
+        """The checkpoints of the run lie on another disk."""
+        self.run.checkpoints.directory.rename(self.directory / "disk")
+        self.run.checkpoints.directory.symlink_to(self.directory / "disk")
+        return self.directory / "disk" / "best.safetensors"
+
+    def fifo(self):
+        os.mkfifo(self.directory / "pipe.png")
+        return self.directory / "pipe.png"
+
+
+@pytest.fixture
+def stage(own_run, prepared, tmp_path, corpus):
+    for language in ("en", "de"):  # the test set
+        shutil.copy(corpus / f"val.{language}", tmp_path / f"test.{language}")
+    config = own_run.config_file.read_text(encoding="utf-8")
+    own_run.config_file.write_text(config.replace(str(corpus), str(tmp_path)), encoding="utf-8")
+    return Stage(own_run, prepared, tmp_path)
+
+
+def everything(directory):
+    """Every path and, of plain files, the bytes."""
+    return {path: path.read_bytes() if path.is_file() else None for path in directory.rglob("*")}
+
+
+FORBIDDEN_FILES = {
+    "the configuration": lambda stage: stage.run.config_file,
+    "the tokenizer": lambda stage: stage.run.tokenizer_file,
+    "the log": lambda stage: stage.run.log_file,
+    "the evaluations": lambda stage: stage.run.evaluations_file,
+    "a checkpoint": lambda stage: stage.run.checkpoints.best,
+    "a new file among the checkpoints": lambda stage: stage.run.checkpoints.directory / "new.png",
+    "the directory of checkpoints": lambda stage: stage.run.checkpoints.directory,
+    "by way of ..": lambda stage: stage.run.figures / ".." / "config.toml",
+    "by way of a link": lambda stage: stage.link(stage.run.path) / "config.toml",
+    "another run": lambda stage: stage.other.tokenizer_file,
+    "another run by way of a link": lambda stage: stage.link(stage.other.checkpoints.directory) / "best.safetensors",
+    "a link to a file of the run": lambda stage: stage.link(stage.run.config_file),
+    "a hard link to a file of the run": lambda stage: stage.hard_link(stage.run.checkpoints.best),
+    "a checkpoint on another disk": lambda stage: stage.moved_checkpoints(),
+    "a manifest": lambda stage: stage.prepared / "manifest.json",
+    "a new file in a prepared corpus": lambda stage: stage.prepared / "new.png",
+    "a directory": lambda stage: stage.foreign,
+    "a dangling link": lambda stage: stage.link(stage.foreign / "nothing"),
+    "a link in a circle": lambda stage: stage.link("link"),
+    "nowhere": lambda stage: stage.directory / "nowhere" / "x.png",
+    "below a file": lambda stage: stage.run.config_file / "x.png",
+    "a name that is too long": lambda stage: stage.directory / ("x" * 300 + ".png"),
+}
+
+
+@pytest.mark.parametrize("place", FORBIDDEN_FILES)
+@pytest.mark.parametrize("command", FILES)
+def test_a_file_that_may_not_be_written(refused, stage, command, place):
+    path = FORBIDDEN_FILES[place](stage)
+    before = everything(stage.directory)
+    refused(*FILES[command](stage.run, path))
+    assert everything(stage.directory) == before
+
+
+@pytest.mark.parametrize("place", [Stage.fifo, lambda stage: "/dev/null"])
+@pytest.mark.parametrize("command", ["export", "plot"])
+def test_only_lines_of_text_are_written_to_a_pipe_or_a_device(refused, stage, command, place):
+    assert "not a plain file" in refused(*FILES[command](stage.run, place(stage)))
+
+
+@pytest.mark.parametrize("command", FILES)
+def test_a_plain_file_that_was_named_is_replaced(cli, stage, command):
+    for path in (stage.foreign / "notes.png", stage.run.path / "notes.png"):
+        path.write_text("old")
+        assert cli(*FILES[command](stage.run, path)).code == 0
+        assert path.read_bytes() != b"old"
+    assert [path.name for path in stage.foreign.iterdir()] == ["notes.png"]
+
+
+def file_in(stage, name):
+    path = stage.foreign / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("mine")
+    return stage.foreign
+
+
+def link_in(stage, name):
+    (stage.foreign / name).symlink_to(stage.directory / "nothing")
+    return stage.foreign
+
+
+FORBIDDEN_DIRECTORIES = {
+    "a file": lambda stage: stage.run.config_file,
+    "checkpoints": lambda stage: stage.run.checkpoints.directory,
+    "checkpoints of another run": lambda stage: stage.link(stage.other.checkpoints.directory),
+    "a prepared corpus": lambda stage: stage.prepared,
+    "below a file": lambda stage: stage.run.config_file / "x",
+}
+NEEDED = {
+    "report": ["report.md", "loss.png", "perplexity.png", "bleu.png", "learning_rate.png"],
+    "ablate": [
+        "ablations.md",
+        "ablations.json",
+        "ablations.png",
+        "base-seed0.toml",
+        "base-seed0.txt",
+        "base-seed0/notes",
+        "text/train.en",
+    ],
+}
+
+
+@pytest.mark.parametrize("place", FORBIDDEN_DIRECTORIES)
+@pytest.mark.parametrize("command", DIRECTORIES)
+def test_a_directory_that_may_not_be_written(refused, stage, command, place):
+    path = FORBIDDEN_DIRECTORIES[place](stage)
+    before = everything(stage.directory)
+    refused(*DIRECTORIES[command](stage.run, path))
+    assert everything(stage.directory) == before
+
+
+@pytest.mark.parametrize("put", [file_in, link_in])
+@pytest.mark.parametrize("command, name", [(command, name) for command, names in NEEDED.items() for name in names])
+def test_a_file_that_we_did_not_write_is_not_replaced(refused, stage, command, name, put):
+    name = name if put is file_in else name.partition("/")[0]
+    directory = put(stage, name)
+    before = everything(stage.directory)
+    assert name.partition("/")[0] in refused(*DIRECTORIES[command](stage.run, directory))
+    assert everything(stage.directory) == before
+
+
+def test_an_ablation_does_not_begin_in_a_run(refused, stage, files_of):
+    before = files_of(stage.other.path)
+    assert "holds a run" in refused(*DIRECTORIES["ablate"](stage.run, stage.other.path))
+    assert files_of(stage.other.path) == before
+
+
+def test_a_report_replaces_its_own_files_only(cli, refused, stage):
+    (stage.foreign / "notes").write_text("mine")
+    for _ in range(2):
+        assert cli(*DIRECTORIES["report"](stage.run, stage.foreign)).code == 0
+    assert (stage.foreign / "notes").read_text() == "mine"
+    page = (stage.foreign / "report.md").read_text(encoding="utf-8")
+    (stage.foreign / "report.md").write_text("my words\n" + page, encoding="utf-8")
+    assert "report.md: scratchformer did not write it" in refused(*DIRECTORIES["report"](stage.run, stage.foreign))
+
+
+@pytest.mark.parametrize("name, command", [("figures", ["plot"]), ("report", ["report"])])
+def test_the_places_in_a_run_may_not_lead_elsewhere(refused, stage, name, command):
+    shutil.rmtree(stage.run.path / name, ignore_errors=True)
+    (stage.run.path / name).symlink_to(stage.foreign)
+    figure = ["schedule"] if command == ["plot"] else []
+    assert "is a link; name the place with --out" in refused(*command, stage.run.path, *figure)
+    assert list(stage.foreign.iterdir()) == []
+
+
+def test_missing_figures_are_made(cli, stage):
+    shutil.rmtree(stage.run.figures)
+    assert cli("plot", stage.run.path, "schedule").out == f"{stage.run.figures / 'schedule.png'}\n"
