@@ -1,6 +1,9 @@
 import configparser
+import contextlib
 import io
 import json
+import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -120,6 +123,96 @@ def test_the_number_of_threads_changes_no_translation(cli, trained, type_in):
         type_in("\n".join(LINES * 70) + "\n")  # several groups of sentences
         printed.append(cli("translate", trained.path, "--threads", threads))
     assert printed[0] == printed[1] and printed[0].out.count("\n") == 70 * len(LINES)
+
+
+def test_a_hyphen_is_standard_input(cli, trained, tmp_path, type_in):
+    (tmp_path / "one.en").write_text("a dog\n", encoding="utf-8")
+    expected = "".join(f"{line}\n" for line in load_run(trained.path).translate(["a dog", "a cat"]))
+    for arguments in ([tmp_path / "one.en", "-"], ["--beam", 4, tmp_path / "one.en", "-"]):
+        type_in("a cat\n")
+        assert cli("translate", trained.path, *arguments) == (0, expected, "")
+
+
+def test_a_line_that_is_too_long_is_named(refused, trained, tmp_path, type_in):
+    for name, text in (("one.en", "a dog\na cat\n"), ("two.en", ""), ("three.en", "a bird\n" + "a dog " * 5000)):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    paths = [tmp_path / name for name in ("one.en", "two.en", "three.en")]
+    assert f"{paths[2]}, line 2: a sentence of " in refused("translate", trained.path, *paths)
+    type_in("a dog\n" + "a cat " * 5000)
+    assert "standard input, line 2: a sentence of " in refused("translate", trained.path)
+
+
+def run_in_terminal(arguments, typed=b"", closed=False, **variables):
+    """Run a command in a terminal in which someone types, or which is closed at once -> exit code, what is shown"""
+    ours, theirs = os.openpty()
+    command = [sys.executable, "-m", "scratchformer", *map(str, arguments)]
+    streams = dict.fromkeys(("stdin", "stdout", "stderr"), theirs)
+    with subprocess.Popen(command, env=os.environ | variables, start_new_session=True, **streams) as process:
+        os.close(theirs)
+        shown = b""
+        os.write(ours, typed)
+        with contextlib.suppress(OSError):  # the end
+            while not closed and (part := os.read(ours, 1000)):
+                shown += part
+        os.close(ours)
+    return process.returncode, shown.decode().replace("\r\n", "\n")
+
+
+def test_who_translates_on_a_terminal_is_told_what_to_type(trained):
+    code, shown = run_in_terminal(["translate", trained.path], b"a dog\n\x04")
+    assert code == 0 and "Type a sentence and press Enter to translate it; Ctrl-D ends.\n" in shown
+    assert shown.endswith(load_run(trained.path).translate(["a dog"])[0] + "\n")
+
+
+@pytest.mark.parametrize(
+    "code, arguments",
+    [
+        (0, ["config", "base"]),
+        (0, ["--help"]),
+        (0, ["gradcheck", "Linear"]),
+        (0, ["translate", "{run}", "{text}"]),
+        (0, ["evaluate", "{run}", "--source", "{text}", "--reference", "{text}"]),
+        (2, ["translate", "nowhere"]),
+        (0, ["train", "--resume", "{run}", "--set", "steps=14"]),
+        pytest.param(0, ["train", "--resume", "{run}", "--set", "steps=14", "--nproc", "2"], marks=pytest.mark.slow),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_a_closed_terminal_changes_no_exit_code(own_run, corpus, code, arguments):
+    arguments = [word.format(run=own_run.path, text=corpus / "val.en") for word in arguments]
+    assert run_in_terminal(arguments, closed=True, PYTHONUNBUFFERED="1")[0] == code
+    if arguments[0] == "train":
+        assert len(own_run.read_log("step")) == 14
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(
+    "command, code",
+    [
+        ("--help > /dev/full", 2),
+        ("--version > /dev/full", 2),
+        ("config base > /dev/full", 2),
+        ("train nonsense 2> /dev/full", 2),
+        ("train --threads x 2> /dev/full", 2),
+        ("gradcheck Linear 2> /dev/full", 0),
+        ("plan tiny --seconds 0.001 2> /dev/full", 0),
+    ],
+)
+def test_a_full_disk_and_the_exit_code(command, code, unbuffered):
+    whole = f"{shlex.quote(sys.executable)} -m scratchformer {command}"
+    done = subprocess.run(
+        whole, shell=True, capture_output=True, text=True, env=os.environ | {"PYTHONUNBUFFERED": unbuffered}
+    )
+    assert done.returncode == code
+    assert done.stderr == ("scratchformer: [Errno 28] No space left on device\n" if " > " in command else "")
+
+
+def test_version(capfd):
+    setup = configparser.ConfigParser()
+    setup.read(Path(__file__).parents[1] / "setup.cfg")
+    with pytest.raises(SystemExit) as left:
+        command_line.main(["--version"])
+    assert (left.value.code, capfd.readouterr().out) == (0, f"scratchformer {setup['metadata']['version']}\n")
 
 
 def test_nbest_is_line_number_score_and_text(cli, trained, type_in):

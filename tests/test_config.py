@@ -1,4 +1,5 @@
 import os
+import re
 from dataclasses import asdict
 from typing import get_args, get_type_hints
 
@@ -167,24 +168,11 @@ def test_every_number_has_a_finite_range(key):
     low, high = configs.RANGES[key]
     kind = float if FIELDS[key] is float else int
     assert low <= getattr(getattr(BASE, configs.full_key(key).split(".")[0]), key) <= high
-    assert abs(low) < 2**63 and abs(high) < 2**63
-    impossible = [
-        float("nan"),
-        float("inf"),
-        -float("inf"),
-        10**400,
-        -(10**400),
-        2**63,
-        1e300,
-        -1,
-        -1e-9,
-        low - 1,
-        high + 1,
-    ]
-    if kind is float:
-        impossible += [low - 1e-9, high * 1.0000001]
+    assert max(abs(low), abs(high)) < (1e38 if kind is float else 2**63)  # fits float32, int64
+    impossible = [float("nan"), float("inf"), -float("inf"), 10**400, -(10**400), 1e300, -1, -1e-9, low - 1]
+    impossible += [low - 1e-9, high * 1.0000001] if kind is float else [high + 1]
     for value in impossible:
-        with pytest.raises(UserError, match=f"^{configs.full_key(key)}=.* must lie between {low} and {high}$"):
+        with pytest.raises(UserError, match=re.escape(f" must lie between {low} and {high}") + "$"):
             with_settings(BASE, {key: value})
 
 
