@@ -41,6 +41,7 @@ class ScaledDotProductAttention(Layer):
     backward(dy (B, T, H, d_v), cache) -> dq (B, T, H, K), dk (B, S, H, K), dv (B, S, H, d_v)
 
     Keeps:    q, k, v, the weights (B, H, T, S), and the weights after dropout if attention_dropout is not 0.
+    Raises:   ValueError if there are no queries, keys or values.
     Differs:  `attention_dropout` drops weights; the paper's value for translation is 0.
     """
 
@@ -50,6 +51,8 @@ class ScaledDotProductAttention(Layer):
     def forward(
         self, q: Array, k: Array, v: Array, mask: Mask = Mask(), rng: DropoutKey | None = None
     ) -> tuple[Array, Any]:
+        if not (q.size and k.size and v.size):
+            raise ValueError(f"attention to an empty array: queries {q.shape}, keys {k.shape}, values {v.shape}")
         ops = ops_of(q)
         scores = ops.matmul(by_head(q), transposed(by_head(k)))  # (B, H, T, S)
         weights = ops.masked_softmax(scores, 1 / math.sqrt(q.shape[-1]), mask.key_lengths, mask.causal)
@@ -141,7 +144,7 @@ class SelfAttention(Layer):
     backward(dy (B, T, D), cache) -> dx (B, T, D)
 
     Keeps:    x, q, k, v, the weights (B, H, T, S) and the joined heads.
-    Raises:   ValueError if d_model is not a multiple of h and d_k or d_v is not given.
+    Raises:   ValueError if d_model is not a multiple of h and d_k or d_v is not given, and if x (or memory) is empty.
     Differs:  the projections have biases, as the published parameter counts require; `bias=False` drops them. The
               projections are initialised as one matrix, as in the paper's code.
     """

@@ -67,8 +67,8 @@ def forward_loss(
     spread: Smoothing = "others",
 ) -> tuple[float, int]:
     """The loss without dropout and without gradients, for validation -> loss_sum in nats, n_tokens"""
-    model.check_ids("target_out_ids", target_out_ids, target_in_ids.shape)
     states, _ = model.states(source_ids, target_in_ids)
+    model.check_ids("target_out_ids", target_out_ids, target_in_ids.shape)
     loss_sum, n_tokens, _ = states_loss(model.unembedding, states, target_out_ids, smoothing, spread, gradient=False)
     return loss_sum, n_tokens
 
@@ -86,8 +86,8 @@ def loss_backward(
 
     -> loss_sum in nats, n_tokens; adds into Parameter.grad
     """
-    model.check_ids("target_out_ids", target_out_ids, target_in_ids.shape)
     states, cache = model.states(source_ids, target_in_ids, rng)
+    model.check_ids("target_out_ids", target_out_ids, target_in_ids.shape)
     loss_sum, n_tokens, dstates = states_loss(model.unembedding, states, target_out_ids, smoothing, spread)
     for _ in model.states_backward(dstates, cache):
         pass

@@ -192,7 +192,8 @@ class Transformer(Layer):
     store   all parameters and all gradients as two flat arrays
 
     Keeps:    what its layers keep; the logits are the largest single array.
-    Raises:   ValueError for ids out of range or of the wrong shape, and for sources with padding before a token.
+    Raises:   ValueError for ids that are empty, out of range or of the wrong shape, and for sources with padding before
+              a token.
     Differs:  decoding starts from a learned vector for the start symbol; the paper's code starts from zeros (an id of 0
               in target_in_ids gives exactly that).
     """
@@ -274,10 +275,12 @@ class Transformer(Layer):
 
     def check_ids(self, name: str, ids: Array, shape: tuple[int, ...] | None = None) -> None:
         """Raises ValueError unless these are ids of this shape. A lookup would accept -1, and on a GPU any number."""
+        if getattr(ids, "size", None) == 0:
+            raise ValueError(f"{name} is empty: its shape is {ids.shape}")
         kind = f"{ids.ndim}-D of {ids.dtype}" if hasattr(ids, "ndim") else f"a {type(ids).__name__}"
         if not kind.startswith("2-D") or ids.dtype.kind not in "iu":
             raise ValueError(f"{name} must be a 2-D array of integers, not {kind}")
-        if ids.size and not (0 <= ids.min() and ids.max() < self.config.vocab_size):
+        if not (0 <= ids.min() and ids.max() < self.config.vocab_size):
             raise ValueError(
                 f"{name} holds ids from {ids.min()} to {ids.max()}; "
                 f"the vocabulary is 0 to {self.config.vocab_size - 1}"

@@ -1,6 +1,7 @@
 """The contract of every layer: a call changes nothing but gradients, and leaves nothing behind in the layer."""
 
 import copy
+import re
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from scratchformer.nn.dropout import DropoutKey, keep_scale
 from scratchformer.nn.gradient_cases import CASES, FLOAT64, small
 from scratchformer.nn.layers import Linear
+from scratchformer.nn.loss import forward_loss, loss_backward
 from scratchformer.nn.ops import Ops, ops_of
 from scratchformer.nn.parameter import ParameterStore, as_tuple
 from scratchformer.nn.transformer import Transformer
@@ -52,6 +54,72 @@ def map_arrays(function, thing):
         parts = [map_arrays(function, part) for part in thing]
         return type(thing)(*parts) if hasattr(thing, "_fields") else tuple(parts)
     return thing
+
+
+# Empty arrays ---------------------------------------------------------------------------------------------------------
+
+
+def without(axis):
+    """A function that leaves an array nothing along this axis, 0 the batch, 1 the sequence; (B, D) has only a batch."""
+
+    def emptied(array):
+        if array.ndim == 1 and axis == 1:  # key lengths
+            return np.zeros_like(array)
+        return np.take(array, [], min(axis, array.ndim - 2) if array.dtype.kind == "f" else axis)
+
+    return emptied
+
+
+@EVERY_CASE
+@pytest.mark.parametrize("axis, which", [(0, "all"), (1, "all"), (1, "first"), (1, "last")])
+def test_an_empty_array_is_refused_or_gives_an_empty_result(case, axis, which):
+    layer, inputs, rng = case.make()
+    if case.layer == "CrossEntropy":
+        layer.target_ids = without(axis)(layer.target_ids)
+    arrays = [number for number, value in enumerate(inputs) if isinstance(value, np.ndarray)]
+    chosen = {"all": range(len(inputs)), "first": arrays[:1], "last": arrays[-1:]}[which]
+    inputs = [map_arrays(without(axis), value) if number in chosen else value for number, value in enumerate(inputs)]
+    try:
+        with np.errstate(all="raise"):
+            y, cache = layer.forward(*inputs, rng=rng)
+            gradients = backward(layer, upstream(y), cache)
+    except ValueError as error:
+        assert re.search(r"\((\d+, ?)*0(,|\)|, )", str(error)), error  # it names a shape with a 0
+        assert "reshape" not in str(error)
+    else:
+        assert y.size == 0 or y.ndim == y == 0
+        assert all(gradient.size == 0 for gradient in gradients)
+        assert not any(gradient.any() for gradient in gradients_of_parameters(layer))
+
+
+@pytest.mark.parametrize(
+    "ids, complaint",
+    [
+        (np.zeros((0, 5), int), "is empty: its shape is (0, 5)"),
+        (np.zeros((2, 0), int), "is empty: its shape is (2, 0)"),
+        (np.zeros(0), "is empty: its shape is (0,)"),
+        ([], "must be a 2-D array of integers, not a list"),
+        (None, "must be a 2-D array of integers, not a NoneType"),
+        (np.int64(3), "must be a 2-D array of integers, not 0-D of int64"),
+        (np.ones(2, int), "must be a 2-D array of integers, not 1-D of int64"),
+        (np.ones((2, 3)), "must be a 2-D array of integers, not 2-D of float64"),
+        (np.ones((2, 3), bool), "must be a 2-D array of integers, not 2-D of bool"),
+        (np.full((2, 3), -1), "holds ids from -1 to -1; the vocabulary is 0 to 10"),
+        (np.full((2, 3), 11), "holds ids from 11 to 11; the vocabulary is 0 to 10"),
+        (np.full((2, 3), 2**63, np.uint64), "holds ids from 9223372036854775808"),
+    ],
+)
+def test_what_are_no_ids_is_refused_at_the_entry(ids, complaint):
+    model, fine = Transformer(small(0.0)), np.ones((2, 3), int)
+    calls = {
+        "source_ids": [lambda: model.encode(ids), lambda: model.forward(ids, fine), lambda: model.states(ids, fine)],
+        "target_in_ids": [lambda: model.forward(fine, ids), lambda: forward_loss(model, fine, ids, fine)],
+        "target_out_ids": [lambda: forward_loss(model, fine, fine, ids), lambda: loss_backward(model, fine, fine, ids)],
+    }
+    for name, attempts in calls.items():
+        for attempt in attempts:
+            with pytest.raises(ValueError, match=re.escape(f"{name} {complaint}")):
+                attempt()
 
 
 # Nothing is mutated, nothing is left behind ---------------------------------------------------------------------------
