@@ -13,20 +13,7 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
-timeout, function, *arguments = sys.argv[1:]
-
-
-def stop_if_at(moment):
-    """`stopped MOMENT RANKS`: these ranks are stopped there, and `hanging MOMENT RANKS`: they loop."""
-    if arguments[:1] == [moment] and os.environ["SCRATCHFORMER_RANK"] in arguments[1]:
-        if function == "stopped":
-            os.kill(os.getpid(), signal.SIGSTOP)
-        while function == "hanging":
-            time.sleep(0.01)
-
-
-stop_if_at("start")
-if function == "slow_start":  # before any signal handler is installed
+if sys.argv[2:] == ["slow_start"]:  # before any signal handler is installed
     time.sleep(60)
 
 import numpy as np
@@ -40,6 +27,9 @@ watchdog.MARGIN = 60.0  # nothing here tests the watchdog
 
 SHORT_TIMEOUT = 2.0
 """Timeout, in seconds, of a rank that is meant to time out while the other waits longer: the machine may be busy."""
+
+
+timeout, function, *arguments = sys.argv[1:]
 
 
 def fine(ranks):
@@ -83,6 +73,15 @@ def print_too_much(ranks):
             print("line", line, "of too many", file=sys.stderr)
         raise RuntimeError("that was it")
     ranks.barrier()
+
+
+def stop_if_at(moment):
+    """`stopped MOMENT RANKS`: these ranks are stopped there, and `hanging MOMENT RANKS`: they loop."""
+    if arguments[:1] == [moment] and os.environ["SCRATCHFORMER_RANK"] in arguments[1]:
+        if function == "stopped":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        while function == "hanging":
+            time.sleep(0.01)
 
 
 def stopped(ranks):
@@ -156,5 +155,6 @@ if __name__ == "__main__":
     if function == "launch":
         launcher.MEMORY_DIRECTORY, launcher.GRACE = Path(arguments[0]), float(arguments[1])
         sys.exit(launcher.launch([sys.executable, __file__, timeout, arguments[2]], 2, float(timeout)))
+    stop_if_at("start")
     train.train_as_one = lambda args, run, config, ranks: globals()[function](ranks)
     sys.exit(cli.main(["train", "--nproc", "2", "--timeout", timeout]))

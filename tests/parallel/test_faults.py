@@ -11,7 +11,7 @@ from scratchformer.parallel import launcher
 pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc")
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-TIMEOUT, GRACE, LONG_GRACE = 4, 3.0, 60.0  # seconds; the long grace applies where no rank has to be killed
+TIMEOUT, GRACE, START_GRACE, LONG_GRACE = 4, 3.0, 6.0, 60.0  # seconds; the long one where no rank has to be killed
 WAIT = 20.0  # more seconds for the other ranks and the launcher
 MESSAGES = {
     "raise": ("Traceback", "in throw", "RuntimeError: a fault was built in", "rank {} failed (exit code 1)"),
@@ -69,7 +69,8 @@ def trial_parameter(number):
 @pytest.mark.parametrize("number", [trial_parameter(number) for number in range(len(TRIALS))])
 def test_a_fault_ends_the_job_and_damages_nothing(number, site, monkeypatch):
     trial = TRIALS[number]
-    monkeypatch.setattr(launcher, "GRACE", GRACE if trial.fault == "stop" else LONG_GRACE)
+    grace = LONG_GRACE if trial.fault != "stop" else GRACE if trial.call else START_GRACE  # perhaps before they connect
+    monkeypatch.setattr(launcher, "GRACE", grace)
     ending = site.carry_out(number, trial)
     site.endings.append(ending)
     assert ending.code == 1, ending.said

@@ -175,6 +175,18 @@ def test_no_room_for_shared_memory_is_reported_in_one_line(memory, refused, monk
     assert re.search(r"no room for \d+ MiB of shared memory: No space left on device", line)
 
 
+def test_a_rank_that_cannot_be_started_leaves_nothing(memory, monkeypatch):
+    def no_more(*arguments, original=subprocess.Popen, **options):
+        if options["env"]["SCRATCHFORMER_RANK"] == "1":
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+        return original(*arguments, **options)
+
+    monkeypatch.setattr(subprocess, "Popen", no_more)
+    with pytest.raises(BlockingIOError):
+        launcher.launch([sys.executable, RANK, "60", "slow_start"], 2)
+    assert not processes_of(memory)
+
+
 # Signals --------------------------------------------------------------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ import pytest
 from scratchformer import config as configs
 from scratchformer.cli import main
 from scratchformer.experiments.sizes import step_summary
+from scratchformer.parallel.shared_memory import file_bytes
 from scratchformer.training.run import RunDirectory
 from scratchformer.training.trainer import Trainer
 
@@ -73,15 +74,22 @@ def test_a_text_that_can_be_read_only_once_is_refused(corpus, refused, tmp_path)
         {"SCRATCHFORMER_JOB": "DIRECTORY"},
         {"SCRATCHFORMER_JOB": "DIRECTORY", "SCRATCHFORMER_RANK": "x"},
         {"SCRATCHFORMER_JOB": "/nowhere", "SCRATCHFORMER_RANK": "0", "SCRATCHFORMER_SIZE": "2"},
+        {"SCRATCHFORMER_JOB": "", "SCRATCHFORMER_RANK": "0", "SCRATCHFORMER_SIZE": "2"},
+        *(
+            {"SCRATCHFORMER_JOB": "DIRECTORY", "SCRATCHFORMER_RANK": rank, "SCRATCHFORMER_SIZE": size}
+            for rank, size in [("0", "1"), ("2", "1"), ("-1", "1"), ("0", "2"), ("", ""), ("0", "0"), ("0", "9" * 5000)]
+        ),
         {"PMI_SIZE": "abc"},
     ],
 )
 def test_stray_environment_variables_are_reported_and_do_no_harm(variables, refused, monkeypatch, tmp_path):
-    (tmp_path / "precious").write_text("")
+    precious = [tmp_path / "memory", tmp_path / "rank0.stderr"]
+    for path in precious:
+        path.write_bytes(bytes(file_bytes(1)))  # as large as the shared memory of one rank
     for name, value in variables.items():
         monkeypatch.setenv(name, value.replace("DIRECTORY", str(tmp_path)))
     assert next(iter(variables)) in refused("train", "--out", tmp_path / "run", "--timeout", 0)
-    assert (tmp_path / "precious").exists()
+    assert all(path.exists() for path in precious)
 
 
 @pytest.mark.parametrize("closed", ["2>&-", pytest.param("2>/dev/full", marks=pytest.mark.slow)])
