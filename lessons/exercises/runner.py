@@ -1,18 +1,17 @@
 """Check one file in a process of its own, so that nothing in it can hang, end or confuse the command that asked.
 
-`workbook.checking` starts it, as the leader of a process group. What the learner's code prints goes where printing
-goes; the verdict is written into a file.
+`supervisor.py` starts it, as the leader of a process group, and reads what it prints and the verdict from pipes.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
-import signal
+import resource
 import sys
-import threading
-import time
 import traceback
+from collections import deque
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
@@ -22,6 +21,7 @@ import numpy as np
 from exercises.catalogue import EXERCISES
 from exercises.checker import Crashed, Verdict, check
 from exercises.exercise import Exercise
+from exercises.supervisor import FILE, MEMORY
 
 FRAMES = 4
 """How many calls of a traceback are shown at most; a recursion without end has a thousand."""
@@ -29,27 +29,21 @@ FRAMES = 4
 MODULE = "_answer"
 """What the learner's file is called as a module; no file beside it that it imports is called so."""
 
-HEARTBEAT = 0.2
-"""Seconds between two looks whether the command that asked is still there."""
+LONGEST = 5000
+"""Characters of a message at most: the learner's code may raise an error whose text has millions."""
 
 
-def main(exercise: str, path: str, verdict_file: str, asked_by: str, seconds: str) -> None:
-    """Check and leave, whatever threads the learner's code has started."""
-    signal.alarm(int(seconds))                                                     # ends what lets no thread run, too
-    threading.Thread(target=end_with, args=[int(asked_by)], daemon=True).start()
+def main(exercise: str, path: str, answer: str) -> None:
+    """Check, write the verdict as a line of JSON to a file descriptor, and leave, whatever threads still run."""
+    os.set_inheritable(int(answer), False)
     verdict = verdict_on(EXERCISES[exercise], Path(path))
     for stream in (sys.stdout, sys.__stdout__):                                    # the learner may have replaced it
         with suppress(Exception):
             stream.flush()                                                         # type: ignore[union-attr]
-    Path(verdict_file).write_text(json.dumps(verdict), encoding="utf-8")
+    texts = [text if len(text) <= LONGEST else text[:LONGEST] + " ..." for text in verdict]
+    with suppress(OSError):                                                        # the learner's code has closed it
+        os.write(int(answer), json.dumps(texts).encode() + b"\n")
     os._exit(0)
-
-
-def end_with(parent: int) -> None:
-    """When that process has ended, in whatever way, end this one and all that it has started."""
-    while os.getppid() == parent:
-        time.sleep(HEARTBEAT)
-    os.killpg(os.getpid(), signal.SIGKILL)
 
 
 def verdict_on(exercise: Exercise, path: Path) -> Verdict:
@@ -65,7 +59,7 @@ def verdict_on(exercise: Exercise, path: Path) -> Verdict:
         return check(exercise, answer)
     except Crashed as crash:
         return Verdict("not yet", f"{crash}\n{own_traceback(crash.__cause__, path)}")
-    except Exception as error:                                                     # no check foresees every value
+    except BaseException as error:                                                 # no check foresees every value
         return Verdict("not yet", "what your function returns is nothing that the check can compare:\n"
                                   f"{own_traceback(error, path)}")
 
@@ -83,7 +77,26 @@ def loaded(path: Path) -> ModuleType:
 def own_traceback(error: BaseException | None, path: Path) -> str:
     """The message of an error, and the lines of the learner's file that led to it."""
     assert error
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)][-FRAMES:]
+    use_reserve()
+    own = (step for step in traceback.walk_tb(error.__traceback__) if step[0].f_code.co_filename == str(path))
+    frames = traceback.StackSummary.extract(iter(deque(own, maxlen=FRAMES)))
     lines = [f"{path.name}, line {frame.lineno}, in {frame.name}\n    {frame.line}" for frame in frames]
     what = "".join(traceback.format_exception_only(error)).replace(str(path), path.name).rstrip()
-    return "\n".join([*lines, what])
+    return "\n".join([*lines, what, *limits_hit(error, what)])
+
+
+def limits_hit(error: BaseException, text: str) -> list[str]:
+    """The limit of the check that explains the error of this text, as a line, if one does."""
+    number = error.errno if isinstance(error, OSError) else None
+    if isinstance(error, MemoryError) or number == errno.ENOMEM or "can't start new thread" in text:
+        return [f"(a check may use {MEMORY / 2**30:g} GiB of memory)"]
+    if number == errno.EFBIG:
+        return [f"(a file that is written in a check may have {FILE // 10**6} MB)"]
+    return []
+
+
+def use_reserve() -> None:
+    """From now on the memory that is left for the check itself may be used, too."""
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    with suppress(ValueError, OSError):                                            # macOS does not limit the memory
+        resource.setrlimit(resource.RLIMIT_AS, (hard, hard))

@@ -8,38 +8,45 @@ from __future__ import annotations
 import inspect
 import itertools
 import json
-import math
 import os
-import signal
+import select
+import stat
 import subprocess
 import sys
-import tempfile
 import textwrap
-import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO, get_args
 
 from exercises.catalogue import EXERCISES
 from exercises.checker import State, Verdict
 from exercises.exercise import Exercise
+from exercises.supervisor import GRACE
+from scratchformer.cli import main
 from scratchformer.config import nearest
 from scratchformer.errors import UserError
+from scratchformer.files import make_directory, replace_text, user_error
 
 STUBS = Path(__file__).with_name("stubs")
+SUPERVISOR = Path(__file__).with_name("supervisor.py")
 
 SECONDS = 10.0
 """A check takes less than two; whatever takes this long does not end."""
 
-GRACE = 5
-"""So many seconds later a check ends by itself, should the command that asked have failed to end it."""
+LARGEST = 10**6
+"""Bytes. A larger file is no exercise."""
 
 MAIN = '`if __name__ == "__main__":`'
 """The line of a stub without which each check would begin another."""
 
 INSIDE = "SCRATCHFORMER_CHECK"
 """The environment variable that tells the learner's code, and all that it starts, that it is being checked."""
+
+ENVIRONMENT = {INSIDE: "1", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1",
+               "PYTHONIOENCODING": "utf-8:backslashreplace"}
+"""Of a check. Each thread of a matrix library would take memory. Anything can be printed, and is shown at once."""
 
 START = """\
 import sys
@@ -87,6 +94,8 @@ def files(name: str | None, directory: Path) -> dict[Exercise, Path]:
         if not Path(name).exists():
             raise UserError(f"{name}: no such file")
         return {one_named(name): Path(name)}
+    if name and Path(name).is_dir():
+        raise UserError(f"{name}: a directory; scratchformer learn check --dir {name} checks the exercises in it")
     exercises = list(EXERCISES.values()) if name is None else named(name)
     require_directory(directory)
     return {exercise: file_of(exercise, directory) for exercise in exercises}
@@ -101,32 +110,44 @@ def require_directory(directory: Path) -> None:
 
 
 def start(directory: Path) -> list[str]:
-    """Write the stubs that are not there yet. -> what was done, line by line"""
+    """Write the stubs that are missing, in the place of empty files, too. -> what was done, line by line
+
+    Raises UserError if the directory or a stub cannot be written.
+    """
     if directory.exists() and not directory.is_dir():
         raise UserError(f"{directory}: a file, and should be a directory")
-    directory.mkdir(parents=True, exist_ok=True)
-    new = [exercise for exercise in EXERCISES.values() if not file_of(exercise, directory).exists()]
-    for exercise in new:
-        file_of(exercise, directory).write_text(stub(exercise), encoding="utf-8")
-    kept = len(EXERCISES) - len(new)
-    return [*(f"{file_of(exercise, directory)}: {exercise.title}" for exercise in new),
-            f"{directory}: {len(new)} new exercises" + (f"; {kept} were there and are as they were" if kept else "")]
+    make_directory(directory)
+    done = []
+    for exercise in EXERCISES.values():
+        path = file_of(exercise, directory)
+        if not os.path.lexists(path) or is_empty(path):
+            done.append(f"{path}: {exercise.title}" + (" (the file was empty)" if path.exists() else ""))
+            replace_text(path, stub(exercise))
+    kept = len(EXERCISES) - len(done)
+    return [*done,
+            f"{directory}: {len(done)} new exercises" + (f"; {kept} were there and are as they were" if kept else "")]
 
 
 def reset(exercise: Exercise, directory: Path) -> str:
-    """Put the stub back and keep the learner's file as NN_slug.py.bak, .bak2, .bak3 ... -> what was done"""
+    """Put the stub back and keep the learner's file as NN_slug.py.bak, .bak2, .bak3 ... -> what was done
+
+    Raises UserError if what is there is no file, or if the stub cannot be written; then the file stays as it was.
+    """
     require_directory(directory)
     path = file_of(exercise, directory)
-    if not path.exists():
-        path.write_text(stub(exercise), encoding="utf-8")
+    if not os.path.lexists(path) or is_empty(path):
+        replace_text(path, stub(exercise))
         return f"{path}: new"
-    if path.is_dir():
-        raise UserError(f"{path}: a directory, and should be a file")
-    if is_untouched(exercise, path):
+    if path.exists() and is_untouched(exercise, read(path)):
         return f"{path}: as it was at the beginning already"
-    kept = next(backup for backup in backups(path) if not backup.exists())
-    path.replace(kept)
-    path.write_text(stub(exercise), encoding="utf-8")
+    kept = next(backup for backup in backups(path) if not os.path.lexists(backup))
+    with user_error(path, f"cannot be renamed to {kept.name}"):
+        path.rename(kept)
+    try:
+        replace_text(path, stub(exercise))
+    except BaseException:
+        kept.rename(path)
+        raise
     return f"{path}: as it was at the beginning; what you had written is in {kept}"
 
 
@@ -135,8 +156,28 @@ def backups(path: Path) -> Iterator[Path]:
     return (path.with_name(f"{path.name}.bak{number}") for number in itertools.chain([""], itertools.count(2)))
 
 
-def is_untouched(exercise: Exercise, path: Path) -> bool:
-    return path.read_bytes().replace(b"\r\n", b"\n") == stub(exercise).encode()
+def is_empty(path: Path) -> bool:
+    """Whether it is a file of no bytes, as a full disk may leave it, and no link to one."""
+    with user_error(path, "cannot read"):
+        status = path.lstat()
+    return stat.S_ISREG(status.st_mode) and not status.st_size
+
+
+def read(path: Path) -> bytes:
+    """The learner's file. Raises UserError if it cannot be read or is no exercise, as a pipe or a large file."""
+    with user_error(path, "cannot read"):
+        mode = path.stat().st_mode
+        if not stat.S_ISREG(mode):
+            raise UserError(f"{path}: {'a directory' if stat.S_ISDIR(mode) else 'no plain file'}, and should be a file")
+        with open(path, "rb") as file:
+            text = file.read(LARGEST + 1)
+    if len(text) > LARGEST:
+        raise UserError(f"{path}: larger than {LARGEST // 10**6} MB, and should be an exercise")
+    return text
+
+
+def is_untouched(exercise: Exercise, text: bytes) -> bool:
+    return text.replace(b"\r\n", b"\n") == stub(exercise).encode()
 
 
 # Checking -------------------------------------------------------------------------------------------------------------
@@ -159,58 +200,67 @@ def checking(exercise: Exercise, path: Path, quiet: bool = False, seconds: float
     if known:
         yield lambda: known
         return
-    with tempfile.TemporaryDirectory() as folder:
-        verdict_file, deadline = Path(folder) / "verdict.json", time.monotonic() + seconds
-        process = begin(exercise, path, verdict_file, quiet, seconds)
-        try:
-            yield lambda: outcome(process, verdict_file, deadline, seconds)
-        finally:
-            if process.returncode is None:
-                end(process)
+    supervisor, answer = begin(exercise, path, quiet, seconds)
+    try:
+        yield lambda: outcome(answer, seconds)
+    finally:
+        answer.close()
+        end(supervisor)
 
 
 def verdict_unchecked(exercise: Exercise, path: Path) -> Verdict | None:
     """On what need not run to be judged."""
-    if path.is_dir():
-        return Verdict("not yet", f"{path}: a directory, and should be a file")
-    if not path.exists():
-        return Verdict("not yet", f"{path}: no such file; scratchformer learn reset {exercise.id} --dir {path.parent} "
-                                  "writes it anew")
-    return Verdict("not written", "not written yet") if is_untouched(exercise, path) else None
+    if not path.exists() or is_empty(path):
+        return Verdict("not yet", f"{path}: {'an empty' if path.exists() else 'no such'} file; "
+                                  f"scratchformer learn reset {exercise.id} --dir {path.parent} writes it anew")
+    try:
+        text = read(path)
+    except UserError as error:
+        return Verdict("not yet", str(error))
+    return Verdict("not written", "not written yet") if is_untouched(exercise, text) else None
 
 
-def begin(exercise: Exercise, path: Path, verdict_file: Path, quiet: bool, seconds: float) -> subprocess.Popen:
-    """The process leads a group of its own: Ctrl-C is for us, and `end` reaches all that the learner's code starts."""
+def begin(exercise: Exercise, path: Path, quiet: bool, seconds: float) -> tuple[subprocess.Popen, BinaryIO]:
+    """-> the supervisor, which works as long as its standard input is open, and the pipe for its answer
+
+    It leads a session of its own: Ctrl-C is for us.
+    """
     path = path.absolute()
     lessons = Path(__file__).parents[1]
-    output = subprocess.DEVNULL if quiet else None
+    answer, answer_of_supervisor = os.pipe()
     print(end="", flush=True)
-    return subprocess.Popen(
-        [sys.executable, "-c", START, lessons.parent, lessons, path.parent, exercise.id, path, verdict_file,
-         str(os.getpid()), str(math.ceil(seconds) + GRACE)],
-        stdin=subprocess.DEVNULL, stdout=output, stderr=output, env={**os.environ, INSIDE: "1"}, start_new_session=True)
-
-
-def outcome(process: subprocess.Popen, verdict_file: Path, deadline: float, seconds: float) -> Verdict:
-    """Wait for the process, end it if it does not end by itself, and read what it has found."""
     try:
-        code = process.wait(max(0.0, deadline - time.monotonic()))
-    except subprocess.TimeoutExpired:
-        code = None
+        supervisor = subprocess.Popen(
+            [sys.executable, "-I", "-S", SUPERVISOR, str(seconds), str(answer_of_supervisor),
+             sys.executable, "-c", START, lessons.parent, lessons, path.parent, exercise.id, path],
+            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL if quiet or sys.stdout is None else None,
+            pass_fds=[answer_of_supervisor], env={**os.environ, **ENVIRONMENT}, start_new_session=True)
     finally:
-        end(process)
-    if verdict_file.exists():
-        return Verdict(*json.loads(verdict_file.read_text(encoding="utf-8")))
-    if code is None:
-        return Verdict("not yet", f"stopped after {seconds:g} seconds: a loop that does not end?")
-    return Verdict("not yet", f"the process ended with code {code} before the check was through")
+        os.close(answer_of_supervisor)
+    return supervisor, open(answer, "rb")
 
 
-def end(process: subprocess.Popen) -> None:
-    """The process, and all that it has started."""
-    with suppress(ProcessLookupError, PermissionError):                            # none of them is there any more
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+def outcome(answer: BinaryIO, seconds: float) -> Verdict:
+    """What the supervisor answers. The learner's code may have written to the pipe, too, or have killed it."""
+    text = answer.read() if select.select([answer], [], [], seconds + 2 * GRACE)[0] else b""
+    try:
+        state, message, diagnosis = map(str, json.loads(text))
+        if state in get_args(State):
+            return Verdict(state, message, diagnosis)                              # type: ignore[arg-type]
+    except (ValueError, TypeError):
+        pass
+    return Verdict("not yet", "the check was disturbed: does your code end other processes, or write to files that it "
+                              "did not open?")
+
+
+def end(supervisor: subprocess.Popen) -> None:
+    """The supervisor, which ends all that the check has started."""
+    assert supervisor.stdin
+    supervisor.stdin.close()
+    with suppress(subprocess.TimeoutExpired):
+        supervisor.wait(2 * GRACE)
+    supervisor.kill()                                                              # should the code have stopped it
+    supervisor.wait()
 
 
 def states(directory: Path) -> Iterator[tuple[Exercise, State]]:
@@ -230,16 +280,8 @@ def check_files(files: dict[Exercise, Path]) -> bool:
     verdicts = []
     for exercise, path in files.items():
         verdicts.append(verdict_on(exercise, path))
-        say(as_text(exercise, verdicts[-1]))
+        print(as_text(exercise, verdicts[-1]), flush=True)
     return all(verdict.state == "passed" for verdict in verdicts)
-
-
-def say(text: str) -> None:
-    """Print what may hold any character, whatever standard output can show."""
-    if sys.stdout is None:  # closed
-        return
-    encoding = sys.stdout.encoding or "utf-8"
-    print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
 
 
 def as_text(exercise: Exercise, verdict: Verdict) -> str:
@@ -253,18 +295,8 @@ def as_text(exercise: Exercise, verdict: Verdict) -> str:
 
 
 def check_file(path: str) -> int:
-    """What an exercise that is run as a script does: check itself.
-
-    -> exit code 0 passed, 1 not yet, 2 unknown name or unreadable, 130 interrupted
-    """
-    try:
-        return 0 if check_files({one_named(Path(path).name): Path(path)}) else 1
-    except (UserError, OSError) as error:
-        print(error, file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
+    """What an exercise that is run as a script does: check itself as the command does. -> exit code"""
+    return main(["learn", "check", path])
 
 
 # Helping --------------------------------------------------------------------------------------------------------------

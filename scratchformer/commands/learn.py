@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from scratchformer.commands.options import Commands, add_command
+from scratchformer.commands.options import Commands, add_command, path, whole, word
+from scratchformer.commands.terminal import tell
 from scratchformer.errors import UserError
 
 LESSONS = Path(__file__).parents[2] / "lessons"
@@ -22,19 +23,21 @@ def add(commands: Commands) -> None:
     directory = Path("exercises")
     start = action("start", "write the exercises into a directory; existing files stay as they are")
     where = "the directory (default: exercises)"
-    start.add_argument("exercises", nargs="?", type=Path, metavar="DIR", default=directory, help=where)
+    start.add_argument("exercises", nargs="?", type=path, metavar="DIR", default=directory, help=where)
     exercises = action("list", "check all exercises, and list them with the result")
     check = action("check", "check your answers; exit code 0 if all pass, 1 if not")
-    check.add_argument("name", nargs="?", metavar="ID|NN|FILE", help="an exercise, a lesson's number (default: all)")
+    summary = "an exercise, a lesson's number (default: all)"
+    check.add_argument("name", nargs="?", type=word, metavar="ID|NN|FILE", help=summary)
     hint = action("hint", "help in three steps: shapes, the rule in words, the formula")
-    hint.add_argument("name", metavar="ID")
-    hint.add_argument("number", nargs="?", type=int, choices=[1, 2, 3], default=1)
-    action("solution", "the library's own code, and how it answers the exercise").add_argument("name", metavar="ID")
+    hint.add_argument("name", type=word, metavar="ID")
+    hint.add_argument("number", nargs="?", type=whole(1, 3), default=1, metavar="1|2|3")
+    solution = action("solution", "the library's own code, and how it answers the exercise")
+    solution.add_argument("name", type=word, metavar="ID")
     reset = action("reset", "start an exercise again; your old answer is kept beside it")
-    reset.add_argument("name", metavar="ID")
+    reset.add_argument("name", type=word, metavar="ID")
     where = "the directory of the exercises (default: exercises)"
     for each in (exercises, check, reset):
-        each.add_argument("--dir", type=Path, metavar="DIR", dest="exercises", default=directory, help=where)
+        each.add_argument("--dir", type=path, metavar="DIR", dest="exercises", default=directory, help=where)
 
 
 def workbook() -> Any:
@@ -54,7 +57,7 @@ def check_file(path: str) -> int:
     try:
         return workbook().check_file(path)
     except UserError as error:
-        print(error, file=sys.stderr)
+        tell(f"scratchformer: {error}")
         return 2
 
 
@@ -67,16 +70,16 @@ def learn(args: argparse.Namespace) -> int:
     """
     book = workbook()
     if args.action == "start":
-        book.say("\n".join(book.start(args.exercises)))
+        print("\n".join(book.start(args.exercises)))
     elif args.action == "list":
         for exercise, state in book.states(args.exercises):
-            book.say(f"{exercise.id:34} {exercise.kind:9} {state:12} {exercise.title}")
+            print(f"{exercise.id:34} {exercise.kind:9} {state:12} {exercise.title}", flush=True)
     elif args.action == "check":
         return 0 if book.check_files(book.files(args.name, args.exercises)) else 1
     elif args.action == "hint":
-        book.say(book.hint(book.one_named(args.name), args.number))
+        print(book.hint(book.one_named(args.name), args.number))
     elif args.action == "solution":
-        book.say(book.solution(book.one_named(args.name)))
+        print(book.solution(book.one_named(args.name)))
     else:
-        book.say(book.reset(book.one_named(args.name), args.exercises))
+        print(book.reset(book.one_named(args.name), args.exercises))
     return 0

@@ -1,16 +1,22 @@
 """`scratchformer learn`: the learner's directory, and files that hang, crash, print or do not even parse."""
 
+import glob
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
+import textwrap
 import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
 
 from exercises import runner, workbook
 from exercises.catalogue import EXERCISES
+from scratchformer.errors import UserError
 
 EVERY_EXERCISE = pytest.mark.parametrize("exercise", EXERCISES.values(), ids=EXERCISES)
 LINEAR = EXERCISES["01_linear_backward"]
@@ -76,6 +82,94 @@ def test_reset_keeps_all_that_was_ever_written(cli, exercises, write):
         "01_linear_backward.py.bak2": "second",
         "01_linear_backward.py.bak3": "third",
     }
+
+
+@pytest.fixture
+def full_disk():
+    """with full_disk(): no file takes a byte"""
+
+    @contextmanager
+    def limited():
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    return limited
+
+
+def test_a_full_disk_leaves_no_stub_that_is_not_whole(tmp_path, full_disk):
+    directory = tmp_path / "exercises"
+    with full_disk(), pytest.raises(UserError, match="00_.*: cannot write: File too large$"):
+        workbook.start(directory)
+    assert not list(directory.iterdir())
+    assert len(workbook.start(directory)) == len(EXERCISES) + 1
+
+
+def test_reset_on_a_full_disk_leaves_what_was_written(exercises, write, full_disk, files_of):
+    write("mine")
+    before = files_of(exercises)
+    with full_disk(), pytest.raises(UserError, match="01_linear_backward.py: cannot write: File too large$"):
+        workbook.reset(LINEAR, exercises)
+    assert files_of(exercises) == before
+
+
+def large(path):
+    with open(path, "wb") as file:
+        file.truncate(10**8)
+
+
+# What may lie in the place of an exercise: what makes it, what `check` says, and what becomes of it by `reset`
+# (None: it refuses).
+ODD_FILES = {
+    "nothing": (lambda path: None, "no such file; scratchformer learn reset 01_linear_backward", ": new"),
+    "empty": (lambda path: path.touch(), "an empty file; scratchformer learn reset 01_linear_backward", ": new"),
+    "dangling link": (lambda path: path.symlink_to("theirs"), "no such file; scratchformer learn reset", ".py.bak"),
+    "circular link": (lambda path: path.symlink_to(path.name), "no such file; scratchformer learn reset", ".py.bak"),
+    "link": (lambda path: path.symlink_to("../theirs.py"), "passed", ".py.bak"),
+    "binary": (lambda path: path.write_bytes(bytes(range(256))), "the file cannot be loaded", ".py.bak"),
+    "directory": (os.mkdir, "a directory, and should be a file", None),
+    "pipe": (os.mkfifo, "no plain file, and should be a file", None),
+    "large": (large, "larger than 1 MB, and should be an exercise", None),
+}
+
+
+@pytest.mark.parametrize("make, told, became", ODD_FILES.values(), ids=ODD_FILES)
+def test_an_odd_file_is_told_and_nothing_is_lost(cli, refused, exercises, make, told, became):
+    path = exercises / "01_linear_backward.py"
+    theirs = exercises.parent / "theirs.py"
+    theirs.write_text(RIGHT)
+    path.unlink()
+    make(path)
+    code, said, complained = cli("learn", "check", "01_linear_backward")
+    assert (code, complained) == (int(told != "passed"), "") and told in said
+    was_link = path.is_symlink()
+    if became:
+        assert became in cli("learn", "reset", "01_linear_backward").out
+        assert path.read_text() == workbook.stub(LINEAR) and not path.is_symlink()
+    else:
+        assert told in refused("learn", "reset", "01_linear_backward")
+    assert theirs.read_text() == RIGHT
+    assert path.with_name(f"{path.name}.bak").is_symlink() == was_link
+
+
+@pytest.mark.parametrize("make, told, became", ODD_FILES.values(), ids=ODD_FILES)
+def test_start_writes_what_is_missing_or_empty_and_leaves_the_rest(cli, exercises, make, told, became):
+    path = exercises / "01_linear_backward.py"
+    (exercises.parent / "theirs.py").touch()
+    path.unlink()
+    make(path)
+    before = path.lstat() if os.path.lexists(path) else None
+    code, said, _ = cli("learn", "start")
+    assert code == 0
+    if became == ": new":
+        assert path.read_text() == workbook.stub(LINEAR) and ": 1 new exercises; " in said
+        assert ("(the file was empty)" in said) == (before is not None)
+    else:
+        assert path.lstat() == before and ": 0 new exercises; " in said
+    assert not (exercises.parent / "theirs.py").read_text()
 
 
 # --- check
@@ -177,10 +271,110 @@ def test_code_that_does_not_end_is_stopped(write, exercises):
     assert verdict == ("not yet", "stopped after 1 seconds: a loop that does not end?", "")
 
 
+# What a learner's code may do, and a part of the verdict. The processes that it starts have the path of the exercise,
+# PATH, in their command lines, so that the test finds them.
+START_DAEMON = """\
+import os
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.closerange(0, 100)
+        os.execve("/bin/sh", ["sh", "-c", "sleep 60; :", PATH], {})
+    os._exit(0)
+"""
+WRITE_EVERYWHERE = """\
+import os
+for number in range(3, 100):
+    try:
+        os.write(number, TEXT)
+    except OSError:
+        pass
+"""
+STOPPED = "stopped after 1 seconds: a loop that does not end?"
+DISTURBED = "the check was disturbed: does your code end other processes"
+WITHOUT = "before the check was through"
+GIB = "(a check may use 4 GiB of memory)"
+MB = "(a file that is written in a check may have 100 MB)"
+HOSTILE = {
+    "daemon": (START_DAEMON + RIGHT, "right in all"),
+    "daemon without end": (START_DAEMON + "while True: pass", STOPPED),
+    "daemon of a crash": (START_DAEMON + "os.abort()", f"was ended by signal 6 (Aborted) {WITHOUT}"),
+    "fork": ("import os\nos.fork()\n" + RIGHT, "right in all"),
+    "background": ("import os\nos.system(f'(setsid sh -c \"sleep 60; :\" {PATH} &) &')\n" + RIGHT, "right in all"),
+    "stop": ("import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)", STOPPED),
+    "kill": ("import os, signal\nos.killpg(0, signal.SIGKILL)", f"signal 9 (Killed) {WITHOUT}"),
+    "kill the supervisor": ("import os\nos.kill(os.getppid(), 9)\nwhile True: pass", DISTURBED),
+    "segmentation fault": ("import ctypes\nctypes.string_at(0)", f"signal 11 (Segmentation fault) {WITHOUT}"),
+    "ignored signals": (
+        "import signal\nfor n in 1, 2, 3, 15: signal.signal(n, signal.SIG_IGN)\nwhile True: pass",
+        STOPPED,
+    ),
+    "exec": ("import os\nos.execv('/bin/true', ['true'])", f"ended with code 0 {WITHOUT}"),
+    "closed files": ("import os\nos.closerange(0, 100)\n" + RIGHT, f"ended with code 0 {WITHOUT}"),
+    "written files": (WRITE_EVERYWHERE.replace("TEXT", "b'junk\\n'"), DISTURBED),
+    "written verdict": (WRITE_EVERYWHERE.replace("TEXT", 'b\'["best", "", ""]\\n\''), DISTURBED),
+    "flooded files": (
+        f"while True:\n{textwrap.indent(WRITE_EVERYWHERE, ' ')}".replace("TEXT", "bytes(9999)"),
+        DISTURBED,
+    ),
+    "large array": ("import numpy\nnumpy.ones(10**10)", GIB),
+    "large map": ("import mmap\nmmap.mmap(-1, 10**11)", GIB),
+    "kept memory": ("kept = []\nwhile True: kept.append(b''.join([bytes(2**26)]))", GIB),
+    "threads": ("import threading\nwhile True: threading.Thread(target=threading.Event().wait).start()", GIB),
+    "large file": ("with open(__file__ + '.data', 'wb') as file:\n    file.seek(10**11)\n    file.write(b'x')", MB),
+    "core": ("import resource\nassert resource.getrlimit(resource.RLIMIT_CORE) == (0, 0)\n" + RIGHT, "right in all"),
+    "deep recursion": ("import sys\nsys.setrecursionlimit(10**9)\ndef f(): f()\nf()", STOPPED),
+    "long error": ("raise ValueError(10**6 * 'x')", "xxx ..."),
+    "error without text": (
+        "class E(Exception):\n    def __str__(self): raise SystemExit\nraise E",
+        "<exception str() failed>",
+    ),
+    "patched numpy": ("import numpy\nnumpy.asarray = numpy.abs = exit\n" + RIGHT, "nothing that the check can compare"),
+    "patched os": ("import os\nos.write = os._exit = exit\n" + RIGHT, WITHOUT),
+    "another directory": ("import os\nos.chdir('/')\n" + RIGHT, "right in all"),
+    "standard input": ("import sys\nassert sys.stdin.read() == ''\n" + RIGHT, "right in all"),
+    "binary": ("\0\ufffe" * 1000, "the file cannot be loaded"),
+    "brackets": ("(" * 100_000, "the file cannot be loaded"),
+}
+
+
+def processes_about(path):
+    """The command lines of the processes that have the path in them."""
+    commands = []
+    for name in glob.glob("/proc/[0-9]*/cmdline"):
+        with suppress(OSError):
+            commands.append(Path(name).read_bytes())
+    return [command for command in commands if os.fsencode(path) in command]
+
+
+@pytest.mark.parametrize("code, message", HOSTILE.values(), ids=HOSTILE)
+def test_whatever_the_code_does_there_is_a_verdict_and_nothing_is_left(
+    exercises, write, tmp_path, monkeypatch, code, message
+):
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    path = exercises / "01_linear_backward.py"
+    write(f"PATH = {str(path)!r}\n{code}" if "PATH" in code else code)
+    verdict = workbook.verdict_on(LINEAR, path, seconds=1 if message == STOPPED else 30)
+    assert message in verdict.message and (verdict.state == "passed") == (message == "right in all")
+    assert len(verdict.message) < 6000 and verdict.message.count("\n") < 12
+    assert not processes_about(path)
+    assert not list((tmp_path / "temporary").iterdir())
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_what_is_printed_without_end_is_cut(cli, write, number):
+    write(f"import os\nfor time in range(20): os.write({number}, 10**6 * b'x')\n" + RIGHT)
+    code, said, _ = cli("learn", "check", "01_linear_backward")
+    first, note, verdict, _ = said.split("\n")
+    assert code == 0 and set(first) == {"x"} and len(first) == 10**6
+    assert note == "(your code printed more than 1 MB; the rest is not shown)" and "passed" in verdict
+
+
 def begun(*arguments):
     """The command, as a process; its output ends when all have ended that were started by it."""
     command = [sys.executable, "-m", "scratchformer", "learn", *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def test_what_the_code_has_started_ends_with_the_check(write):
@@ -190,15 +384,19 @@ def test_what_the_code_has_started_ends_with_the_check(write):
     assert time.perf_counter() - started < 60
 
 
-@pytest.mark.parametrize("blow", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
-def test_a_check_ends_with_the_command_that_asked(write, blow):
-    write("print('here I am', flush=True)\nwhile True: pass")
+@pytest.mark.parametrize("blow", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_a_check_ends_with_the_command_that_asked(exercises, write, blow):
+    path = exercises / "01_linear_backward.py"
+    write(f"PATH = {str(path)!r}\n{START_DAEMON}print('here I am')\nwhile True: pass")
     command = begun("check", "01_linear_backward")
     assert command.stdout.readline() == "here I am\n"
     started = time.perf_counter()
     command.send_signal(blow)
-    command.communicate()
+    said, complained = command.communicate()
     assert time.perf_counter() - started < workbook.SECONDS - 1
+    assert not processes_about(path)
+    if blow == signal.SIGINT:
+        assert (command.returncode, said, complained) == (130, "", "scratchformer: interrupted\n")
 
 
 def test_a_check_is_over_although_a_thread_of_the_learners_is_not(exercises, write):
@@ -246,15 +444,16 @@ def test_a_link_to_a_file_of_another_name_is_followed(exercises):
     assert workbook.verdict_on(LINEAR, path).state == "passed"
 
 
-def test_a_message_that_standard_output_cannot_show_is_shown_in_other_characters(exercises, write):
-    write("def linear_backward(dy, x, W): raise ValueError('gr\u00f6\u00dfer \u2192')")
+def test_any_character_can_be_printed_and_be_in_a_message(exercises, write):
+    write("print('\u00fc \\udc80')\ndef linear_backward(dy, x, W): raise ValueError('gr\u00f6\u00dfer \u2192 \\udc80')")
     done = subprocess.run(
         [sys.executable, "-m", "scratchformer", "learn", "check", "01_linear_backward"],
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         env={**os.environ, "PYTHONIOENCODING": "ascii"},
     )
-    assert done.returncode == 1 and r"ValueError: gr\xf6\xdfer \u2192" in done.stdout and not done.stderr
+    assert done.returncode == 1 and not done.stderr and done.stdout.startswith("\u00fc \\udc80\n")
+    assert "ValueError: gr\u00f6\u00dfer \u2192 \\udc80\n" in done.stdout
 
 
 @pytest.mark.parametrize("error, code", [(KeyboardInterrupt(), 130), (OSError("the disk is full"), 2)])
@@ -264,7 +463,7 @@ def test_a_script_that_is_interrupted_or_cannot_be_checked_says_so(exercises, mo
 
     monkeypatch.setattr(workbook, "verdict_on", fail)
     assert workbook.check_file(str(exercises / "01_linear_backward.py")) == code
-    assert capsys.readouterr().err == (str(error) or "interrupted") + "\n"
+    assert capsys.readouterr().err == f"scratchformer: {str(error) or 'interrupted'}\n"
 
 
 def test_a_lesson_may_be_called_by_its_number_without_the_zero():
@@ -389,7 +588,7 @@ def test_who_leaves_the_list_early_waits_for_nothing(exercises, monkeypatch):
     assert next(listed)[1] == "not written"
     listed.close()
     assert time.perf_counter() - started < workbook.SECONDS - 1
-    assert [process.returncode for process in begun] == 2 * [-signal.SIGKILL]
+    assert [supervisor.returncode for supervisor, answer in begun] == [0, 0]
 
 
 def test_hints_come_one_at_a_time_and_lead_on(cli):
@@ -422,11 +621,38 @@ def test_the_solution_is_the_source_of_the_library(cli, exercise):
         (["check", "nowhere/01_linear_backward.py"], "nowhere/01_linear_backward.py: no such file"),
         (["check", "notes.py"], "no exercise 'notes'"),
         (["start", "notes.py"], "notes.py: a file, and should be a directory"),
+        (["start", "pipe"], "pipe: a file, and should be a directory"),
+        (["start", "link"], "link: cannot make the directory: File exists"),
+        (["start", "circle"], "circle: cannot make the directory: File exists"),
+        (["start", "notes.py/below"], "notes.py/below: cannot make the directory: Not a directory"),
+        (["start", "/proc/nowhere"], "/proc/nowhere: cannot make the directory: "),
+        (["start", "x" * 300], "File name too long"),
+        (["start", ""], "argument DIR: it is empty"),
+        *((["check", "--dir", name], f"{name}: no such directory") for name in ("notes.py", "pipe", "link", "circle")),
+        (["check", "--dir", "line\nbreak"], "line\\nbreak: no such directory"),
+        (["check", "--dir", "\udcff"], "\\udcff: no such directory"),
+        (["check", "--dir", ""], "argument --dir: it is empty"),
+        (["check", ""], "argument ID|NN|FILE: it is empty"),
+        (["check", "folder"], "folder: a directory; scratchformer learn check --dir folder"),
+        (["check", "line\nbreak"], "no exercise 'line\\nbreak'"),
+        (["check", "\udcff.py"], "\\udcff.py: no such file"),
+        (["check", "x" * 300 + ".py"], "File name too long"),
+        (["check", ".py"], ".py: no such file"),
+        (["reset", ""], "argument ID: it is empty"),
+        (["reset", "-1"], "no exercise '-1'"),
+        (["solution", ""], "argument ID: it is empty"),
+        (["hint", "01_linear_backward", "9"], "9 must lie between 1 and 3"),
+        (["hint", "01_linear_backward", "x"], "'x' is no whole number"),
+        (["chekc"], "did you mean 'check'?"),
     ],
 )
 def test_bad_input_is_one_line(refused, tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "notes.py").write_text("")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("nowhere")
+    (tmp_path / "circle").symlink_to("circle")
+    os.mkfifo(tmp_path / "pipe")
     assert message in refused("learn", *arguments)
 
 
