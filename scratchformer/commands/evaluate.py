@@ -21,7 +21,7 @@ from scratchformer.commands.options import (
 )
 from scratchformer.commands.terminal import tell
 from scratchformer.commands.translate import load_translator, search_options
-from scratchformer.errors import UserError
+from scratchformer.errors import UserError, printable
 
 if TYPE_CHECKING:
     from scratchformer.experiments.evaluation import Assessment, Comparison, Evaluation, System
@@ -122,7 +122,7 @@ def score(args: argparse.Namespace) -> None:
     language = (args.language or "de") if args.paper else None
     results = [evaluation.assess(lines, references, language) for lines in translations]
     comparisons = evaluation.compare(translations[0], translations[1], references) if args.against else []
-    print_scores(args.json, results, comparisons, [str(file) for file in files])
+    print_scores(args.json, results, comparisons, [printable(str(file)) for file in files])
 
 
 def print_scores(

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -332,3 +333,66 @@ def test_scorers_are_imported_when_something_is_scored():
     )
     found = f"import sys, {modules}; print({{'sacremoses', 'sacrebleu'}} & sys.modules.keys())"
     assert subprocess.run([sys.executable, "-c", found], capture_output=True, text=True).stdout == "set()\n"
+
+
+# --- what others chose
+
+
+@pytest.mark.parametrize("name", ["$(touch pwned)", "a\nb", "\x1b[31m", "o\udcff", "x" * 240, "ä; rm"])
+def test_the_name_of_a_checkpoint_is_recorded_without_what_a_shell_obeys(cli, own_run, named, name):
+    path = own_run.path / f"{name}.safetensors"
+    shutil.copy(own_run.checkpoints.best, path)
+    code, printed, _ = cli("evaluate", own_run.path, *named, "--beam", 1, "--checkpoint", path)
+    assert code == 0 and all(line.isprintable() for line in printed.rstrip("\n").split("\n"))
+    recorded = own_run.read_evaluations()[-1]["checkpoint"]
+    assert set(recorded) <= set("abcdefghijklmnopqrstuvwxyz0123456789_.") and len(recorded) <= 100
+
+
+def test_runs_of_other_languages_are_not_compared(refused, own_run, named, tmp_path, nothing_is_translated):
+    other = with_data(RunDirectory(shutil.copytree(own_run.path, tmp_path / "other")), target_language="fr")
+    assert "to fr: they cannot be compared" in refused("evaluate", own_run.path, *named, "--against", other.path)
+
+
+def test_translations_and_scores_can_share_standard_output(own_run, named, tmp_path):
+    """Also if that is a file, to which each would be written from the beginning."""
+    for path in ("/dev/stdout", tmp_path / "out"):
+        command = [sys.executable, "-m", "scratchformer", "evaluate", own_run.path, *named, "--beam", "1"]
+        with open(tmp_path / "out", "wb") as out:
+            assert subprocess.run([*command, "--output", path], stdout=out).returncode == 0
+        lines = (tmp_path / "out").read_text(encoding="utf-8").split("\n")
+        assert lines[: len(SOURCES)] == load_run(own_run.path).translate(SOURCES, beam=1)
+        assert lines[len(SOURCES)].startswith("BLEU ")
+
+
+def test_score_reads_each_file_once(cli, test_files, tmp_path):
+    """A reference may be a pipe, as bash makes one of <(...)."""
+    os.mkfifo(tmp_path / "pipe")
+    text = (test_files / "test.de").read_bytes()
+    writer = threading.Thread(target=(tmp_path / "pipe").write_bytes, args=[text])
+    writer.start()
+    hypotheses = test_files / "test.de"
+    assert cli("score", hypotheses, "--reference", tmp_path / "pipe", "--against", hypotheses).code == 0
+    writer.join()
+
+
+@pytest.mark.parametrize(
+    "content, complaint",
+    [
+        (b"a\nb\n\xff\nd\ne\n", "line 3: not valid UTF-8"),
+        (b"a\nb\n\xed\xa0\x80\nd\ne\n", "line 3: not valid UTF-8"),
+        (b"", "0 lines"),
+        (b"\x1f\x8b damaged", "is gzipped"),
+        (b"a\x00b\n\nc\n\nd\n", ""),
+        (b"\xef\xbb\xbfa\r\nb\r\nc\r\nd\r\ne\r\n", ""),
+        ("a\u2028\u0085\x0bb\n\nc\n\nd\n".encode(), ""),
+        (b"x" * 300_000 + b"\n\nc\n\nd\n", ""),
+    ],
+    ids=lambda value: repr(value)[:30],
+)
+def test_odd_files_are_scored_or_refused_in_one_line(cli, refused, test_files, tmp_path, content, complaint):
+    (tmp_path / "odd").write_bytes(content)
+    command = ["score", tmp_path / "odd", "--reference", test_files / "test.de", "--paper"]
+    if complaint:
+        assert complaint in refused(*command)
+    else:
+        assert cli(*command).code == 0
