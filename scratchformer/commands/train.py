@@ -136,6 +136,9 @@ def train_as_one(args: argparse.Namespace, run: RunDirectory, config: Config, ra
         trainer = loop.begin(run, config, ranks)
     say(f"{run.path}: {trainer.summary()}")
     reason = loop.train(trainer)
+    if not trainer.progress.step:
+        say(f"{run.path}: {reason}, before the first step was done; {how_to_resume(args, run)}")
+        return launcher.INTERRUPTED if reason == loop.INTERRUPTED else 0
     if ranks.rank == 0:
         from scratchformer.commands.plot import draw_training  # Matplotlib is only for rank 0
 

@@ -331,10 +331,10 @@ def test_durations_have_a_suitable_unit(seconds, said):
 @pytest.mark.parametrize(
     "arguments, complaint",
     [
-        (["--seconds", 0], "--seconds 0 must be above 0"),
-        (["--seconds", "nan"], "--seconds nan"),
-        (["--seconds", "inf"], "--seconds inf"),
-        (["--nproc", 0], "--nproc 0 must be at least 1"),
+        (["--seconds", 0], "--seconds: 0.0 must lie between 0.001"),
+        (["--seconds", "nan"], "--seconds: nan"),
+        (["--seconds", "inf"], "--seconds: inf"),
+        (["--nproc", 0], "--nproc: 0 must lie between 1"),
         (["--nproc", 3], "3 processes, but training.accumulation=2"),
         (["--set", "P_dorp=1"], "did you mean 'P_drop'"),
         (["--data", "nowhere"], "which is not a directory"),
