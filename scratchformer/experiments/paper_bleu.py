@@ -24,8 +24,10 @@ sacreBLEU's rule 13a makes other tokens and therefore counts other n-grams. Publ
 So compare a score of this module with the paper's, and sacreBLEU's score with those of other systems. The text must be
 plain: in text that has been through the Moses tokenizer, `&quot;` would be escaped a second time.
 
-The tokenizer is sacremoses, a port of Moses; the counting is sacreBLEU's, which without tokenizer and smoothing equals
-that of multi-bleu.perl. The tests compare the result with a computation from the definition.
+The tokenizer is sacremoses, a port of Moses as it was before November 2018: the last word of a line keeps its period if
+it is an abbreviation, as in "usw.". Since then Moses splits that period off in every case (mosesdecoder, pull request
+204); the paper is older. The counting is sacreBLEU's, which without tokenizer and smoothing equals that of
+multi-bleu.perl. The tests compare the result with a computation from the definition.
 """
 
 import re

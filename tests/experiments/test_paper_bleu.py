@@ -185,6 +185,7 @@ def test_moses_tokens():
         "Er sagte : &quot; Am 3. Mai , z. B. um 5,5 Uhr &quot; &amp; ging .",
         "",
     ]
+    assert moses_tokens(["Hunde, Katzen usw."], "de") == ["Hunde , Katzen usw."]  # "usw ." in Moses since November 2018
     assert moses_tokens(["l'eau n'est pas l’eau."], "fr") == ["l&apos; eau n&apos; est pas l ’ eau ."]
 
 
