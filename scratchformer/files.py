@@ -52,7 +52,7 @@ def append_line(path: Path, line: str) -> None:
     with user_error(path, "cannot write"):
         if path.is_symlink() or path.exists() and not path.is_file():
             raise UserError(f"{path}: cannot write: not a plain file")
-        with open(path, "a+b", opener=_open_plainly) as file:
+        with open(path, "a+b", opener=open_plainly) as file:
             if file.tell():
                 file.seek(-1, os.SEEK_END)
                 if file.read() != b"\n":
@@ -75,7 +75,7 @@ def user_error(path: Path, complaint: str) -> Iterator[None]:
         raise UserError(f"{path}: {complaint}: {error.strerror or error}") from error
 
 
-def _open_plainly(path: str, flags: int) -> int:
+def open_plainly(path: str, flags: int) -> int:
     """Open a file as `open` does, but follow no link and do not wait for the other end of a pipe."""
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
 

@@ -12,9 +12,13 @@ from scratchformer.errors import UserError
 def lock(directory: Path, complaint: str) -> int:
     """Lock the directory until the file descriptor that is returned is closed; the system does so if the process dies.
 
-    Raises UserError, "DIRECTORY: complaint", if another process holds the lock.
+    Raises UserError, "DIRECTORY: complaint", if another process holds the lock, or if this is no directory that can be
+    opened.
     """
-    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise UserError(f"{directory}: cannot lock it: {error.strerror}") from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scratchformer import config as configs
-from scratchformer.commands.options import Commands, add_command, add_option
+from scratchformer.commands.options import Commands, add_command, add_option, path, real, setting, whole, word
 from scratchformer.commands.terminal import tell
 from scratchformer.errors import UserError
 
@@ -17,12 +17,18 @@ if TYPE_CHECKING:
     from scratchformer.text.corpora import CorpusFiles
 
 NUMBERS = {
-    "vocab_size": (int, "pieces of the vocabulary (default: 37000; for a public data set the usual number)"),
-    "max_words": (int, "drop longer training pairs (default: 80)"),
-    "max_ratio": (float, "drop training pairs if a side has more than N times the words of the other (default: 9)"),
-    "max_length": (int, "drop pairs with more tokens than this on a side (default: 256)"),
-    "sample": (int, "pairs to train the vocabulary on (default: 1000000)"),
-    "workers": (int, "processes (default: one for each core)"),
+    "vocab_size": (
+        setting("vocab_size"),
+        "pieces of the vocabulary (default: 37000; for a public data set the usual number)",
+    ),
+    "max_words": (whole(1, 10**6), "drop longer training pairs (default: 80)"),
+    "max_ratio": (
+        real(1, 10**6),
+        "drop training pairs if a side has more than N times the words of the other (default: 9)",
+    ),
+    "max_length": (setting("max_length"), "drop pairs with more tokens than this on a side (default: 256)"),
+    "sample": (whole(1, 10**9), "pairs to train the vocabulary on (default: 1000000)"),
+    "workers": (whole(1, 1024), "processes (default: one for each core)"),
 }
 SWITCHES = {
     "byte_fallback": "spell characters that are not in the sample as bytes, instead of <unk>",
@@ -38,19 +44,19 @@ FILES = ["source", "target", "val_source", "val_target", "test_source", "test_ta
 def add(commands: Commands) -> None:
     parser = add_command(commands, "data", data)
     names = [*configs.PUBLIC_CORPORA, "files", "tiny"]
-    which = "a public data set; files: your own; tiny: the bundled corpus, as plain text"
-    parser.add_argument("name", choices=names, help=which)
+    which = "a public data set, your own files, or the bundled corpus as plain text"
+    parser.add_argument("name", choices=names, metavar="CORPUS", help=f"{', '.join(names)}: {which}")
     out = "where to write; the same command continues there after a stop"
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help=out)
-    add_option(parser, "--mirror URL", str, "download from here: replaces scheme and host of every address")
+    parser.add_argument("--out", type=path, required=True, metavar="DIR", help=out)
+    add_option(parser, "--mirror URL", word, "download from here: replaces scheme and host of every address")
     text = "training text, UTF-8, one sentence a line, plain or .gz; may be given several times"
     for side in ("source", "target"):
-        parser.add_argument(f"--{side}", type=Path, action="append", default=[], metavar="F", help=text)
+        parser.add_argument(f"--{side}", type=path, action="append", default=[], metavar="F", help=text)
     for split, full_name in (("val", "validation"), ("test", "test")):
         for side in ("source", "target"):
-            add_option(parser, f"--{split}-{side} F", Path, f"{full_name} text; it is not cleaned")
+            add_option(parser, f"--{split}-{side} F", path, f"{full_name} text; it is not cleaned")
     endings = "endings of the files (default: en de)"
-    parser.add_argument("--languages", nargs=2, metavar=("SOURCE", "TARGET"), help=endings)
+    parser.add_argument("--languages", type=word, nargs=2, metavar=("SOURCE", "TARGET"), help=endings)
     for name, (kind, summary) in NUMBERS.items():
         add_option(parser, f"{option(name)} N", kind, summary)
     for name, summary in SWITCHES.items():
@@ -70,11 +76,13 @@ def data(args: argparse.Namespace) -> None:
     scratchformer data files --source big.en.gz --target big.de.gz --val-source val.en --val-target val.de --out DIR
     """
     from scratchformer.preparation.datasets import DATASETS, fetch
-    from scratchformer.preparation.pipeline import require_own_directory
+    from scratchformer.preparation.pipeline import require_no_corpus, require_no_run, require_own_directory
     from scratchformer.text import bundled
 
     if args.name == "tiny":
         refuse(args, *PREPARATION, *FILES, "mirror")
+        require_no_run(args.out)
+        require_no_corpus(args.out)
         print("\n".join(bundled.write_corpus(args.out, bundled.read_all())))
     elif args.name == "files":
         refuse(args, "mirror")

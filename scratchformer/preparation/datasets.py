@@ -14,7 +14,7 @@ from pathlib import Path
 
 from scratchformer.errors import UserError
 from scratchformer.locks import locked
-from scratchformer.preparation.download import RemoteFile, download, sibling, size_of
+from scratchformer.preparation.download import RemoteFile, download, shown, sibling, size_of
 from scratchformer.preparation.unpacking import text_of_sgml, unpack
 from scratchformer.text.corpora import CorpusFiles, ParallelFiles
 
@@ -23,7 +23,8 @@ from scratchformer.text.corpora import CorpusFiles, ParallelFiles
 class TextFile:
     """A text of a data set: a member of the archive `origin`, or without a member the downloaded file itself.
 
-    n_bytes: the unpacked size of the member, estimated from its number of lines and rounded up.
+    n_bytes: the unpacked size of the member, estimated from its number of lines and rounded up. A member of more than
+    twice this size is not unpacked.
     """
 
     origin: RemoteFile
@@ -78,7 +79,7 @@ def fetch(dataset: Dataset, directory: Path, mirror: str = "", tell: Callable[[s
     directory, or as `download` and `unpack` do. Calling it again resumes where it stopped.
     """
     if mirror and not mirror.startswith(("http://", "https://")):
-        raise UserError(f"--mirror {mirror}: does not begin with http:// or https://")
+        raise UserError(f"--mirror {shown(mirror)}: does not begin with http:// or https://")
     tell(f"{dataset.licence} See {dataset.home_page}")
     downloads = directory / "downloads"
     try:
@@ -89,7 +90,7 @@ def fetch(dataset: Dataset, directory: Path, mirror: str = "", tell: Callable[[s
             for origin, texts in missing.items():
                 archive = download(origin, downloads, mirror, tell)
                 unpacked = directory / "unpacked"
-                unpack(archive, [text.member for text in texts if text.member], unpacked)
+                unpack(archive, {text.member: 2 * text.n_bytes for text in texts if text.member}, unpacked)
                 for text in texts:
                     if text.member.endswith(".sgm"):
                         text_of_sgml(unpacked / text.member, text.path(directory))

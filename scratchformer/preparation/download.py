@@ -3,15 +3,20 @@
 What has arrived is kept as NAME.partial, and the next attempt, or the next run of the program, asks the server only for
 the rest (a range request, RFC 9110 §14). It becomes NAME when its checksum is right. Every failure is a UserError of
 one line and keeps what is needed to resume.
+
+A server is not trusted: no more is written than the file should have, nothing is written through a link, and messages
+quote neither passwords nor long answers.
 """
 
 import hashlib
+import http.client
 import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path, PurePosixPath
+from typing import Any
 from urllib.parse import urlsplit
 
 import requests
@@ -20,6 +25,7 @@ from tqdm import tqdm
 from urllib3.util.retry import Retry
 
 from scratchformer.errors import UserError, in_one_line
+from scratchformer.files import open_plainly, replace_text
 
 TIMEOUT_SECONDS = 30.0
 """For accepting a connection, and for each wait for data afterwards."""
@@ -32,12 +38,19 @@ LONGEST_WAIT_SECONDS = 600.0
 
 CHUNK_BYTES = 1 << 16
 
+MOST_BYTES_UNKNOWN = 100_000_000
+"""The most that is downloaded of a file whose length we do not know. All of them have a few megabytes."""
+
+LONGEST_REASON = 100
+"""Characters of an error that are quoted: it may contain what the server has sent."""
+
+VALIDATOR = re.compile(r"[ -~]{1,200}")
+"""What may be sent back in If-Range."""
+
+NUMBER = re.compile(r"[0-9]{1,18}")
+
 TEMPORARY_STATUS = (408, 425, 429)
 """Status codes below 500 that may go away: Request Timeout, Too Early, Too Many Requests."""
-
-PERMANENT_ERRORS = (requests.TooManyRedirects, ValueError)
-"""Errors that another attempt would meet again. A ValueError is an invalid address: ours (InvalidURL and the like), or
-one that the server redirects to."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +64,10 @@ class RemoteFile:
     @property
     def name(self) -> str:
         return PurePosixPath(urlsplit(self.url).path).name
+
+    @property
+    def most_bytes(self) -> int:
+        return self.n_bytes or MOST_BYTES_UNKNOWN
 
 
 class TemporaryFailure(Exception):
@@ -68,7 +85,7 @@ def download(remote: RemoteFile, directory: Path, mirror: str, tell: Callable[[s
     tell    is called with a line before each further attempt
 
     Raises UserError if the server does not have the file or cannot be reached in all attempts, if the content is wrong,
-    or if the disk is full. NAME.partial stays, unless its content is wrong.
+    if it is longer than it should be, or if the disk is full. NAME.partial stays, unless its content is wrong.
     """
     path = directory / remote.name
     if path.exists():
@@ -77,12 +94,12 @@ def download(remote: RemoteFile, directory: Path, mirror: str, tell: Callable[[s
     url = mirror.rstrip("/") + urlsplit(remote.url).path if mirror else remote.url
     partial = sibling(path, ".partial")
     try:
-        load(url, partial, remote.n_bytes, tell)
+        load(url, partial, remote, tell)
         found = checksum_of(partial, remote.checksum)
         if found != remote.checksum:
             delete(partial)
             raise UserError(
-                f"{url}: not the expected file: checksum {found}, expected {remote.checksum}; "
+                f"{shown(url)}: not the expected file: checksum {found}, expected {remote.checksum}; "
                 "the download has been removed"
             )
         partial.replace(path)
@@ -105,34 +122,47 @@ def size_of(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
+def shown(address: str) -> str:
+    """An address for a message, without user name and password: all up to the last @ is left out."""
+    return re.sub(r"^([a-z]+://)?.*@", r"\1", address, flags=re.DOTALL)
+
+
 # Attempts -------------------------------------------------------------------------------------------------------------
 
 
-def load(url: str, partial: Path, n_bytes: int, tell: Callable[[str], None]) -> None:
+def load(url: str, partial: Path, remote: RemoteFile, tell: Callable[[str], None]) -> None:
     """Repeat attempts until `partial` is complete. After an attempt with progress the pauses start again."""
     furthest, pauses = size_of(partial), iter(PAUSES_SECONDS)
     for attempt in count(start=1):
         try:
-            return load_rest(url, partial, n_bytes)
+            return load_rest(url, partial, remote)
         except TemporaryFailure as failure:
             if size_of(partial) > furthest:
                 furthest, pauses = size_of(partial), iter(PAUSES_SECONDS)
             pause = next(pauses, None)
             if pause is None:
                 raise UserError(
-                    f"{url}: {failure}; given up after {attempt} attempts, run the command again to resume"
+                    f"{shown(url)}: {failure}; given up after {attempt} attempts, run the command again to resume"
                 ) from failure
             pause = max(pause, failure.pause_seconds)
-            tell(f"{url}: {failure}; trying again in {pause:g} s")
+            tell(f"{shown(url)}: {failure}; trying again in {pause:g} s")
         time.sleep(pause)
 
 
-def load_rest(url: str, partial: Path, n_bytes: int) -> None:
+def load_rest(url: str, partial: Path, remote: RemoteFile) -> None:
     """Try once to download what `partial` lacks. Raises TemporaryFailure if another attempt may succeed."""
-    if n_bytes and size_of(partial) == n_bytes:
+    if remote.n_bytes and size_of(partial) == remote.n_bytes:
         return
+    if size_of(partial) > remote.most_bytes:
+        delete(partial)
     try:
-        with requests.get(url, headers=request_headers(partial), stream=True, timeout=TIMEOUT_SECONDS) as response:
+        with requests.get(
+            url,
+            headers=request_headers(partial),
+            stream=True,
+            timeout=TIMEOUT_SECONDS,
+            hooks={"response": _close_redirect},
+        ) as response:
             if response.status_code == requests.codes.requested_range_not_satisfiable:
                 delete(partial)
                 raise TemporaryFailure(
@@ -144,20 +174,36 @@ def load_rest(url: str, partial: Path, n_bytes: int) -> None:
                 delete(partial)
                 raise TemporaryFailure(f"the server sends another range than requested, from byte {start}")
             length = response.headers.get("Content-Length", "")
-            total = start + int(length) if length.isdigit() else n_bytes
-            if n_bytes and total != n_bytes:
-                raise UserError(f"{url}: not the expected file: {total} bytes, expected {n_bytes}")
-            receive(response, partial, start, total)
+            total = start + int(length) if NUMBER.fullmatch(length) else remote.n_bytes
+            if remote.n_bytes and total != remote.n_bytes:
+                raise UserError(f"{shown(url)}: not the expected file: {total} bytes, expected {remote.n_bytes}")
+            if total > remote.most_bytes:
+                raise too_long(url, remote)
+            if not receive(response, partial, start, total, remote.most_bytes):
+                delete(partial)
+                raise too_long(url, remote)
     except UserError:  # it is a ValueError, too
         raise
-    except PERMANENT_ERRORS as error:
-        raise UserError(f"{url}: {in_one_line(error)}") from error
+    except requests.TooManyRedirects as error:
+        raise UserError(f"{shown(url)}: too many redirects") from error
+    except ValueError as error:  # InvalidURL and the like
+        raise UserError(f"{shown(url)}: not a valid address, or redirected to one that is not") from error
     except requests.exceptions.SSLError as error:  # the certificate will be the same next time
-        raise UserError(f"{url}: {reason_of(error)}") from error
+        raise UserError(f"{shown(url)}: {reason_of(error)}") from error
     except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
         raise TemporaryFailure(reason_of(error)) from error
     if size_of(partial) < total:
         raise TemporaryFailure(f"the connection ended after {size_of(partial)} of {total} bytes")
+
+
+def _close_redirect(response: requests.Response, **options: Any) -> None:
+    """Do not read the body of a redirect, which `requests` would keep in memory, however long it is."""
+    if response.is_redirect:
+        response.close()
+
+
+def too_long(url: str, remote: RemoteFile) -> UserError:
+    return UserError(f"{shown(url)}: not the expected file: more than {remote.most_bytes} bytes")
 
 
 def request_headers(partial: Path) -> dict[str, str]:
@@ -165,7 +211,7 @@ def request_headers(partial: Path) -> dict[str, str]:
     headers = {"Accept-Encoding": "identity"}
     if size_of(partial):
         headers["Range"] = f"bytes={size_of(partial)}-"
-        if validator := read_if_exists(sibling(partial, ".validator")):
+        if VALIDATOR.fullmatch(validator := read_if_exists(sibling(partial, ".validator"))):
             headers["If-Range"] = validator
     return headers
 
@@ -174,13 +220,13 @@ def require_success(url: str, response: requests.Response) -> None:
     status = response.status_code
     if status in (requests.codes.ok, requests.codes.partial_content):
         return
-    answer = f"the server answers {status} {response.reason}"
+    answer = f"the server answers {status} {http.client.responses.get(status, '')}".rstrip()
     if status not in TEMPORARY_STATUS and status < 500:
-        raise UserError(f"{url}: {answer}")
+        raise UserError(f"{shown(url)}: {answer}")
     pause_seconds = requested_pause(response)
     if pause_seconds > LONGEST_WAIT_SECONDS:
         raise UserError(
-            f"{url}: {answer}, and asks for a pause of more than {LONGEST_WAIT_SECONDS / 60:g} minutes; "
+            f"{shown(url)}: {answer}, and asks for a pause of more than {LONGEST_WAIT_SECONDS / 60:g} minutes; "
             "run the command again later"
         )
     raise TemporaryFailure(answer, pause_seconds)
@@ -190,7 +236,7 @@ def requested_pause(response: requests.Response) -> float:
     """Return Retry-After, a number or a date, in seconds from now; 0 if it is missing or invalid."""
     try:
         return float(Retry().parse_retry_after(response.headers["Retry-After"]))
-    except (KeyError, urllib3.exceptions.InvalidHeader):
+    except (KeyError, urllib3.exceptions.InvalidHeader, ValueError, OverflowError):
         return 0.0
 
 
@@ -198,27 +244,36 @@ def first_byte(response: requests.Response) -> int:
     """Where in the file the body begins; 0 if the server does not support ranges or the file has changed."""
     if response.status_code == requests.codes.ok:
         return 0
-    found = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
+    found = re.match(r"bytes ([0-9]{1,18})-", response.headers.get("Content-Range", ""))
     return int(found[1]) if found else -1
 
 
-def receive(response: requests.Response, partial: Path, start: int, total: int) -> None:
-    """Write the body after the first `start` bytes, with a progress bar on a terminal."""
-    with open(partial, "ab" if start else "wb") as file, tqdm(
+def receive(response: requests.Response, partial: Path, start: int, total: int, most_bytes: int) -> bool:
+    """Write the body after the first `start` bytes, with a progress bar on a terminal.
+
+    Returns whether the file has at most `most_bytes`: no more are written, whatever the server sends.
+    """
+    n_bytes = start
+    with open(partial, "ab" if start else "wb", opener=open_plainly) as file, tqdm(
         total=total or None, initial=start, unit="B", unit_scale=True, disable=None, desc=partial.stem, leave=False
     ) as bar:
         if not start:
-            sibling(partial, ".validator").write_text(validator_of(response), encoding="utf-8")
+            replace_text(sibling(partial, ".validator"), validator_of(response))
         # Not iter_content, which would unpack a .tgz that some servers label "Content-Encoding: gzip".
         for chunk in response.raw.stream(CHUNK_BYTES, decode_content=False):
+            n_bytes += len(chunk)
+            if n_bytes > most_bytes:
+                return False
             file.write(chunk)
             bar.update(len(chunk))
+    return True
 
 
 def validator_of(response: requests.Response) -> str:
     """Return what identifies this version of the file in If-Range; weak ETags are not allowed (RFC 9110 §13.1.5)."""
     etag = response.headers.get("ETag", "")
-    return etag if etag.startswith('"') else response.headers.get("Last-Modified", "")
+    validator = etag if etag.startswith('"') else response.headers.get("Last-Modified", "")
+    return validator if VALIDATOR.fullmatch(validator) else ""
 
 
 def delete(partial: Path) -> None:
@@ -232,7 +287,8 @@ def reason_of(error: BaseException) -> str:
         return f"no answer within {TIMEOUT_SECONDS:g} s"
     while inner := error.__cause__ or error.__context__:
         error = inner
-    return f"the connection failed ({getattr(error, 'strerror', None) or in_one_line(error)})"
+    reason = getattr(error, "strerror", None) or in_one_line(error)
+    return f"the connection failed ({reason[:LONGEST_REASON]})"
 
 
 # Checksums ------------------------------------------------------------------------------------------------------------
@@ -265,7 +321,7 @@ def require_verified(path: Path, remote: RemoteFile) -> None:
 
 
 def remember_verified(path: Path, remote: RemoteFile) -> None:
-    sibling(path, ".verified").write_text(verification(path, remote), encoding="utf-8")
+    replace_text(sibling(path, ".verified"), verification(path, remote))
 
 
 def verification(path: Path, remote: RemoteFile) -> str:
@@ -275,4 +331,7 @@ def verification(path: Path, remote: RemoteFile) -> str:
 
 def read_if_exists(path: Path) -> str:
     """Read one of our small files; "" if it does not exist."""
-    return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+    if not path.is_file():
+        return ""
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read(1000)

@@ -12,10 +12,12 @@ and the sample. The result does not depend on the number of processes.
 """
 
 import importlib.metadata
+import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, closing, suppress
+import stat
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -30,6 +32,7 @@ from scratchformer.files import make_directory, replace_text, whole_file
 from scratchformer.locks import locked
 from scratchformer.preparation.cleaning import Cleaner, Counts, Limits, count_repeated_inplace, normalized
 from scratchformer.preparation.prepared import (
+    LANGUAGE,
     MANIFEST,
     SPLITS,
     STAGES,
@@ -37,10 +40,12 @@ from scratchformer.preparation.prepared import (
     Manifest,
     SequencesFile,
     SplitCounts,
+    array_names,
     crc32_of_ids,
     growing_array,
     is_prepared,
     read_manifest,
+    text_names,
 )
 from scratchformer.preparation.stages import Invalidate, StageRecord, StageResult, Stages, Tell
 from scratchformer.preparation.workers import in_another_process, map_in_order
@@ -99,8 +104,8 @@ class Options:
             if not 1 <= getattr(self, name) < 2**31:  # false for NaN, too
                 option = "--" + name.replace("_", "-")
                 raise UserError(f"{option} {getattr(self, name)} must be at least 1 and below 2^31")
-        if not all(re.fullmatch(r"[A-Za-z0-9_-]+", language) for language in self.languages):
-            raise UserError(f"--languages {' '.join(self.languages)!r}: letters and digits, as in: en de")
+        if not all(re.fullmatch(LANGUAGE, language) for language in self.languages):
+            raise UserError(f"--languages {' '.join(self.languages)!r}: at most 32 letters and digits, as in: en de")
         if self.languages[0] == self.languages[1]:
             raise UserError(f"--languages {' '.join(self.languages)}: the two must differ, as in: en de")
 
@@ -129,9 +134,10 @@ def prepare(files: CorpusFiles, out: Path, options: Options = Options(), tell: T
             text_names(["train", *files.held_out], options.languages),
             partial(clean_text, files, out, options),
         )
-        n_lines = {"train": clean.report["total"]["kept"]}  # of each split to encode
-        if files.val:
-            n_lines["val"] = clean.report["val"]["lines"]
+        with valid_records(out):
+            n_lines = {"train": int(clean.report["total"]["kept"])}  # of each split to encode
+            if files.val:
+                n_lines["val"] = int(clean.report["val"]["lines"])
         vocabulary = stages.run(
             "vocabulary",
             {
@@ -155,8 +161,19 @@ def prepare(files: CorpusFiles, out: Path, options: Options = Options(), tell: T
             array_names(n_lines),
             partial(encode_text, out, options, n_lines),
         )
-        write_manifest(out, manifest_of(options, clean, vocabulary, encode))
+        with valid_records(out):
+            manifest = Manifest.from_json(manifest_of(options, clean, vocabulary, encode).to_json())
+        write_manifest(out, manifest)
         return read_manifest(out)
+
+
+@contextmanager
+def valid_records(out: Path) -> Iterator[None]:
+    """Raises UserError if the block fails because stages.json has figures of another kind than the stages write."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise UserError(f"{out / STAGES}: damaged; remove it and run the command again") from error
 
 
 def progress_bar(stage: str, n_pairs: int | None = None) -> tqdm:
@@ -415,10 +432,12 @@ def existing_files(files: CorpusFiles) -> CorpusFiles:
     """
 
     def found(path: Path) -> Path:
-        file = plain_or_gz(path)
-        if file is None:
-            raise UserError(f"cannot read {path}: No such file")
-        if not file.is_file():
+        file = plain_or_gz(path) or path
+        try:
+            state = file.stat()
+        except OSError as error:
+            raise cannot_read(path, error) from None
+        if not stat.S_ISREG(state.st_mode):
             raise UserError(f"{path}: not a file on disk; it is read more than once")
         return file
 
@@ -442,13 +461,28 @@ def fingerprints(files: CorpusFiles) -> list[list[Any]]:
 def require_own_directory(out: Path, languages: tuple[str, str]) -> None:
     """Make the directory, or check that we may write into it. It needs no corpus, so call it before a download.
 
-    Raises UserError if it cannot be made, or if a file has one of our names and no preparation has written it.
+    Raises UserError if it cannot be made, if it holds a run, or if a file has one of our names and no preparation has
+    written it.
     """
     make_directory(out)
+    require_no_run(out)
     ours = [MANIFEST, STAGES, TOKENIZER, *array_names(SPLITS), *text_names([*SPLITS, "test"], languages)]
-    found = [name for name in ours if (out / name).exists()]
+    found = [name for name in ours if os.path.lexists(out / name)]
     if found and not is_prepared(out):
         raise UserError(f"{out}: holds {found[0]}, which no preparation has made; choose another --out")
+
+
+def require_no_run(out: Path) -> None:
+    """Raises UserError if the directory holds a run, whose files must stay as they are."""
+    for name in ("config.toml", "checkpoints"):
+        if os.path.lexists(out / name):
+            raise UserError(f"{out}: holds {name}, as a run does; choose another --out")
+
+
+def require_no_corpus(out: Path) -> None:
+    """Raises UserError if the directory holds a prepared corpus, or one that is being prepared."""
+    if is_prepared(out):
+        raise UserError(f"{out}: holds a prepared corpus; choose another --out")
 
 
 def require_outside(files: CorpusFiles, out: Path) -> None:
@@ -456,12 +490,3 @@ def require_outside(files: CorpusFiles, out: Path) -> None:
     for path in files.paths:
         if path.resolve().parent == out.resolve():
             raise UserError(f"{path}: lies in the directory that is to be written; choose another --out")
-
-
-def text_names(splits: Iterable[str], languages: tuple[str, str]) -> list[str]:
-    return [f"{split}.{language}" for split in splits for language in languages]
-
-
-def array_names(splits: Iterable[str]) -> list[str]:
-    arrays = ["source.ids", "source.offsets", "target.ids", "target.offsets", "lines"]
-    return [f"{split}.{array}.npy" for split in splits for array in arrays]

@@ -10,13 +10,17 @@
     stages.json                  which stages of the preparation are done, and what they were made from (`stages`)
 
 The arrays are opened as memory maps: 36 million pairs take no memory except for the pages that a batch reads, which the
-operating system caches. Opening checks the size of every file but not its content, and takes the checksum of the ids
-from the manifest. Impossible ids are found when a batch reads them.
+operating system caches. Opening checks the size of every file, and the CRC-32 of those that training reads: a third of
+a second for each GB, if the disk is as fast. Impossible ids are found when a batch reads them.
+
+The directory may come from somebody else: only regular files under names that we write are opened.
 """
 
 import json
+import re
+import stat
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -36,8 +40,21 @@ SPLITS = ("train", "val")
 MADE_BY = "scratchformer data"
 """Marks our JSON files; it stands at the beginning, where even a truncated file has it."""
 
+LANGUAGE = r"[A-Za-z0-9_-]{1,32}"
+"""The pattern of a language's name, which is the ending of its files."""
+
+OWN_NAME = re.compile(
+    rf"(train|val|test)\.{LANGUAGE}|tokenizer\.model|(train|val)\.((source|target)\.(ids|offsets)|lines)\.npy"
+)
+"""The names of the files that a preparation writes, besides its two JSON files."""
+
+MAX_JSON_BYTES = 2**24
+
 HOW_TO_REPAIR = "remove it and prepare the text again"
 """For a damaged file, which must be removed first because the preparation might take it for a finished one."""
+
+LONGEST_REASON = 200
+"""Characters of a message that is quoted in another one."""
 
 CHUNK_BYTES = 2**24
 CHUNK_IDS = CHUNK_BYTES // 4
@@ -125,18 +142,25 @@ class Manifest:
 
     @classmethod
     def from_json(cls, text: str) -> "Manifest":
-        """Raises UserError if it has another version of the format; ValueError, TypeError, KeyError or AttributeError
-        if it is not something that `to_json` writes."""
+        """Raises UserError if it has another version of the format; ValueError, TypeError, KeyError, AttributeError or
+        RecursionError if it is not something that `to_json` writes."""
         values = json.loads(text)
         if values["format"] != FORMAT:
             raise UserError(f"format {values['format']}, where this version reads {FORMAT}: prepare the text again")
         splits = {name: SplitCounts(**counts) for name, counts in values["splits"].items()}
-        if "train" not in splits or TOKENIZER not in values["files"]:
-            raise ValueError("no training text, or no tokenizer")
+        if "train" not in splits or not splits.keys() <= set(SPLITS):
+            raise ValueError(f"the splits are {', '.join(splits) or 'missing'}")
+        source, target = values["languages"]
+        if not (re.fullmatch(LANGUAGE, source) and re.fullmatch(LANGUAGE, target)) or source == target:
+            raise ValueError(f"the languages are {source!r} and {target!r}")
+        needed = {TOKENIZER, *text_names(splits, (source, target)), *array_names(splits)}
+        if absent := needed - values["files"].keys():
+            raise ValueError(f"no {min(absent)} among the files")
+        require_own_names(values["files"])
         for counts in splits.values():
             _require_counts({name: count for name, count in vars(counts).items() if name != "unk_share"})
             _require_counts({"pairs": counts.pairs, "longest": counts.longest}, least=1)
-            if not isinstance(counts.unk_share, int | float):
+            if not (isinstance(counts.unk_share, int | float) and 0 <= counts.unk_share <= 1):
                 raise ValueError(f"unk_share is {counts.unk_share!r}")
         clean = values["clean"]
         _require_counts({name: clean["total"][name] for name in ("lines", "empty", "held_out")})
@@ -144,17 +168,40 @@ class Manifest:
         _require_counts({"vocab_size": values["vocab_size"], "max_length": values["options"]["max_length"]}, least=1)
         for kept in values["files"].values():
             _require_counts({name: kept[name] for name in ("bytes", "crc32")})
-        source, target = values["languages"]
-        if not (isinstance(source, str) and isinstance(target, str)):
-            raise ValueError("languages that are not text")
+        texts = values["versions"] | {"dataset": values["dataset"]}
+        texts |= {f"part {number}": part["part"] for number, part in enumerate(clean["parts"])}
+        for name, text in texts.items():
+            if not isinstance(text, str):
+                raise ValueError(f"{name} is {text!r}")
+        if not isinstance(values["byte_fallback"], bool):
+            raise ValueError(f"byte_fallback is {values['byte_fallback']!r}")
         return cls(**values | {"languages": (source, target), "splits": splits})
 
 
 def _require_counts(counts: dict[str, Any], least: int = 0) -> None:
-    """Raises ValueError if a count is not an integer, or is less than `least`."""
+    """Raises ValueError if a count is not an integer, is less than `least`, or does not fit into 63 bits."""
     for name, count in counts.items():
-        if type(count) is not int or count < least:  # True is an int, too
+        if type(count) is not int or not least <= count < 2**63:  # True is an int, too
             raise ValueError(f"{name} is {count!r}")
+
+
+# Names of files -------------------------------------------------------------------------------------------------------
+
+
+def text_names(splits: Iterable[str], languages: tuple[str, str]) -> list[str]:
+    return [f"{split}.{language}" for split in splits for language in languages]
+
+
+def array_names(splits: Iterable[str]) -> list[str]:
+    arrays = ["source.ids", "source.offsets", "target.ids", "target.offsets", "lines"]
+    return [f"{split}.{array}.npy" for split in splits for array in arrays]
+
+
+def require_own_names(names: Iterable[str]) -> None:
+    """Raises ValueError if no preparation writes a file of this name, such as one in another directory."""
+    for name in names:
+        if not OWN_NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is no file of a prepared corpus")
 
 
 # Reading --------------------------------------------------------------------------------------------------------------
@@ -169,13 +216,21 @@ def is_prepared(directory: Path) -> bool:
     """
     for path in (directory / MANIFEST, directory / STAGES):
         try:
-            if f'"{MADE_BY}"'.encode() in path.read_bytes():
+            if f'"{MADE_BY}"'.encode() in read_json_bytes(path):
                 return True
         except (FileNotFoundError, NotADirectoryError):
             pass
         except OSError as error:
             raise cannot_read(path, error) from None
     return False
+
+
+def read_json_bytes(path: Path) -> bytes:
+    """Read one of our JSON files, but no more than MAX_JSON_BYTES: ours are smaller. Raises OSError."""
+    if path.exists() and not path.is_file():
+        raise OSError("not a regular file")
+    with open(path, "rb") as file:
+        return file.read(MAX_JSON_BYTES)
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,7 +252,8 @@ class StoredSequences(Sequences):
 class PreparedCorpus:
     """An open prepared directory.
 
-    Raises UserError if the manifest is missing or damaged, or if a file is missing or differs from it in size.
+    Raises UserError if the manifest is missing or damaged, or if a file is missing, is not a regular file or differs
+    from it in size.
     """
 
     def __init__(self, directory: Path):
@@ -206,34 +262,34 @@ class PreparedCorpus:
         for name, expected in self.manifest.files.items():
             path, n_bytes = directory / name, expected["bytes"]
             try:
-                found = path.stat().st_size
+                state = path.stat()
             except OSError as error:
                 raise UserError(
                     f"{path}: {error.strerror}; {MANIFEST} names this file: prepare the text again"
                 ) from None
-            if found != n_bytes:
-                raise UserError(f"{path}: {found} bytes, but {n_bytes} in {MANIFEST}: prepare the text again")
+            if not stat.S_ISREG(state.st_mode):
+                raise UserError(f"{path}: not a regular file: {HOW_TO_REPAIR}")
+            if state.st_size != n_bytes:
+                raise UserError(f"{path}: {state.st_size} bytes, but {n_bytes} in {MANIFEST}: prepare the text again")
 
     def tokenizer(self) -> Tokenizer:
         """Load the tokenizer. Raises UserError if it is damaged."""
-        path = self.directory / TOKENIZER
-        tokenizer = Tokenizer.load(path)
-        if zlib.crc32(tokenizer.serialized) != self.manifest.files[TOKENIZER]["crc32"]:
-            raise UserError(f"{path}: damaged, its checksum is not that in {MANIFEST}: {HOW_TO_REPAIR}")
-        return tokenizer
+        return Tokenizer.load(self._unchanged(TOKENIZER))
 
     def has(self, split: str) -> bool:
         return split in self.manifest.splits
 
     def text_files(self, split: str) -> ParallelFiles:
-        return ParallelFiles(*(self.directory / f"{split}.{language}" for language in self.manifest.languages))
+        """The text of "train" or "val". Raises UserError if a checksum is not that in the manifest."""
+        return ParallelFiles(*map(self._unchanged, text_names([split], self.manifest.languages)))
 
     def pairs(self, split: str, max_length: int) -> EncodedPairs:
         """Open the ids of "train" or "val" as memory maps, for batches of pairs of up to `max_length` tokens.
 
         The `max_length` of what is returned is that of the preparation, which has dropped the longer pairs.
 
-        Raises UserError if a pair is longer than `max_length` tokens, or if the arrays do not fit together.
+        Raises UserError if a pair is longer than `max_length` tokens, if the checksum of an array is not that in the
+        manifest, or if the arrays do not fit together.
         """
         if self.manifest.longest > max_length:
             raise UserError(
@@ -241,50 +297,70 @@ class PreparedCorpus:
                 f"{max_length}: raise that, or prepare the text again with --max-length {max_length}"
             )
         source, target = (self._sequences(f"{split}.{side}") for side in ("source", "target"))
-        line_numbers = self._array(f"{split}.lines.npy")
+        line_numbers = self._array(f"{split}.lines.npy", np.int64)
+        if not len(source.offsets) == len(target.offsets) == len(line_numbers) + 1:
+            raise UserError(f"{self.directory}: {split}.source, {split}.target and {split}.lines differ in length")
         pairs = EncodedPairs(
             source, target, line_numbers, self.manifest.options["max_length"], self.manifest.splits[split].longer
         )
-        if not len(source.offsets) == len(target.offsets) == len(line_numbers) + 1:
-            raise UserError(f"{self.directory}: {split}.source, {split}.target and {split}.lines differ in length")
+        if pairs.lengths.max() > self.manifest.longest:
+            raise UserError(f"{self.directory}: a pair of {split} is longer than the longest one in {MANIFEST}")
         return pairs
 
     def _sequences(self, name: str) -> Sequences:
-        ids, offsets = self._array(f"{name}.ids.npy"), self._array(f"{name}.offsets.npy")
+        ids, offsets = self._array(f"{name}.ids.npy", np.uint16, np.int32), self._array(f"{name}.offsets.npy", np.int64)
         sequences = StoredSequences(ids, offsets, self.directory / f"{name}.ids.npy", self.manifest.vocab_size)
-        if sequences.offsets[0] != 0 or sequences.offsets[-1] != len(sequences.ids) or sequences.lengths.min() < 1:
+        if offsets[0] != 0 or offsets[-1] != len(ids) or not np.all(offsets[:-1] < offsets[1:]):
             raise UserError(
                 f"{self.directory / name}.offsets.npy: damaged, it does not fit {name}.ids.npy: {HOW_TO_REPAIR}"
             )
         return sequences
 
-    def _array(self, name: str) -> np.ndarray:
+    def _array(self, name: str, *dtypes: type[np.integer]) -> np.ndarray:
+        path = self._unchanged(name)
+        try:
+            with open(path, "rb") as file:
+                np.lib.format.read_magic(file)
+                shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+                begin = file.tell()
+        except Exception as error:  # many kinds: a header is Python source
+            raise UserError(f"{path}: damaged: {in_one_line(error)[:LONGEST_REASON]}: {HOW_TO_REPAIR}") from None
+        n_bytes = self.manifest.files[name]["bytes"]
+        # Checked before the map is made: NumPy divides by the size of the dtype.
+        if dtype not in dtypes or len(shape) != 1 or not begin < begin + shape[0] * dtype.itemsize == n_bytes:
+            raise UserError(f"{path}: damaged: {dtype} of shape {shape}: {HOW_TO_REPAIR}")
+        array = np.memmap(path, dtype, "r", begin, shape)
+        return np.asarray(array)  # indexing a plain array is faster than indexing np.memmap
+
+    def _unchanged(self, name: str) -> Path:
+        """The path of a file. Raises UserError if its checksum is not that in the manifest."""
         path = self.directory / name
         try:
-            array = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
-            raise UserError(f"{path}: damaged: {in_one_line(error)}: {HOW_TO_REPAIR}") from None
-        if array.ndim != 1 or array.dtype.kind not in "iu" or len(array) == 0:
-            raise UserError(f"{path}: damaged: {array.dtype} of shape {array.shape}: {HOW_TO_REPAIR}")
-        return np.asarray(array)  # indexing a plain array is faster than indexing np.memmap
+            found = crc32_of_file(path)
+        except OSError as error:
+            raise cannot_read(path, error) from None
+        if found != self.manifest.files[name]["crc32"]:
+            raise UserError(f"{path}: damaged, its checksum is not that in {MANIFEST}: {HOW_TO_REPAIR}")
+        return path
 
 
 def read_manifest(directory: Path) -> Manifest:
     """Read the manifest of a directory. Raises UserError if it is missing or damaged."""
     path = directory / MANIFEST
     try:
-        return Manifest.from_json(path.read_text(encoding="utf-8"))
+        return Manifest.from_json(read_json_bytes(path).decode("utf-8"))
     except FileNotFoundError:
         raise UserError(
             f"{directory}: its preparation is not finished, since there is no {MANIFEST}: "
             "run the scratchformer data command that began it again, or another one to its end"
         ) from None
     except OSError as error:
-        raise UserError(f"{path}: {error.strerror}") from None
+        raise cannot_read(path, error) from None
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise UserError(f"{path}: damaged: {type(error).__name__}: {in_one_line(error)}") from None
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        reason = in_one_line(error)[:LONGEST_REASON]  # it may quote the file
+        raise UserError(f"{path}: damaged: {type(error).__name__}: {reason}") from None
 
 
 # Writing --------------------------------------------------------------------------------------------------------------

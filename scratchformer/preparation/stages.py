@@ -6,8 +6,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from scratchformer.files import replace_text
-from scratchformer.preparation.prepared import FORMAT, MADE_BY, MANIFEST, STAGES, crc32_of_file
+from scratchformer.files import replace_text, user_error
+from scratchformer.preparation.prepared import (
+    FORMAT,
+    MADE_BY,
+    MANIFEST,
+    STAGES,
+    crc32_of_file,
+    read_json_bytes,
+    require_own_names,
+)
 
 Tell = Callable[[str], None]
 Invalidate = Callable[[], None]
@@ -46,16 +54,19 @@ class Stages:
     def run(
         self, name: str, made_from: dict[str, Any], outputs: list[str], work: Callable[[Invalidate], StageResult]
     ) -> StageRecord:
-        """Run the stage, which writes the files `outputs`, unless it has been run with the same `made_from` before."""
+        """Run the stage, which writes the files `outputs`, unless it has been run with the same `made_from` before.
+
+        Raises UserError if an old file cannot be removed, and everything that `work` raises.
+        """
 
         def invalidate() -> None:
-            (self.out / MANIFEST).unlink(missing_ok=True)
+            remove(self.out / MANIFEST)
             self.records[name] = StageRecord({}, {}, old.files | {file: {} for file in outputs})
             self._write()
 
         made_from = json.loads(json.dumps({"format": FORMAT} | made_from))  # as JSON returns it: lists for tuples
         old = self.records.get(name, StageRecord({}, {}, {}))
-        if old.made_from == made_from and self._is_intact(old):
+        if old.made_from == made_from and old.files.keys() == set(outputs) and self._is_intact(old):
             self.tell(f"{name}: done before")
             return old
         if old.made_from:
@@ -65,7 +76,7 @@ class Stages:
         paths = {file: self.out / file for file in outputs}
         files = {file: {"bytes": path.stat().st_size, "crc32": crc32_of_file(path)} for file, path in paths.items()}
         for file in old.files.keys() - files.keys():  # in other languages, or of a test set
-            (self.out / file).unlink(missing_ok=True)
+            remove(self.out / file)
         self.records[name] = StageRecord(made_from, json.loads(json.dumps(report)), files)
         self._write()
         self.tell(f"{name}: {summary}; {time.perf_counter() - start:.1f} s")
@@ -80,17 +91,22 @@ class Stages:
 
     def _read(self) -> dict[str, StageRecord]:
         try:
-            stages = json.loads((self.out / STAGES).read_text(encoding="utf-8"))["stages"]
-            return {name: StageRecord(**record) for name, record in stages.items()}
-        except (
-            OSError,
-            ValueError,
-            TypeError,
-            KeyError,
-            AttributeError,
-        ):  # missing or damaged: start from the beginning
-            return {}
+            stages = json.loads(read_json_bytes(self.out / STAGES).decode("utf-8"))["stages"]
+            records = {name: StageRecord(**record) for name, record in stages.items()}
+            for record in records.values():
+                require_own_names(record.files)
+                if not all(isinstance(value, dict) for value in (*record, *record.files.values())):
+                    raise TypeError("a record of another type")
+            return records
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            return {}  # missing or damaged: start from the beginning
 
     def _write(self) -> None:
         stages = {name: record._asdict() for name, record in self.records.items()}
         replace_text(self.out / STAGES, json.dumps({"made_by": MADE_BY, "stages": stages}, indent=1) + "\n")
+
+
+def remove(path: Path) -> None:
+    """Remove a file, unless it is missing. Raises UserError if that fails."""
+    with user_error(path, "cannot remove"):
+        path.unlink(missing_ok=True)

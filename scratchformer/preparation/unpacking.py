@@ -9,7 +9,7 @@ import re
 import shutil
 import tarfile
 import zlib
-from collections.abc import Collection
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
 from tqdm import tqdm
@@ -18,15 +18,26 @@ from scratchformer.errors import UserError, in_one_line
 from scratchformer.files import make_directory, whole_file
 from scratchformer.text.corpora import cannot_read
 
-DAMAGED = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError)
-"""Exceptions for a damaged or truncated archive."""
+DAMAGED = (
+    tarfile.TarError,
+    gzip.BadGzipFile,
+    zlib.error,
+    EOFError,
+    ValueError,
+    OverflowError,
+    RecursionError,
+    MemoryError,
+)
+"""Exceptions for a damaged or truncated archive; the last four come from headers with impossible numbers."""
 
 
-def unpack(archive: Path, members: Collection[str], directory: Path) -> None:
+def unpack(archive: Path, members: Mapping[str, int], directory: Path) -> None:
     """Write these members of a tar archive (plain or gzipped) below `directory`, except those that exist already.
 
-    Raises UserError if a member is missing or not a regular file, if a path leads out of the directory, if the archive
-    contains a device or a link that leads out, if it is damaged, or if the disk is full.
+    members  the path of each member, and the most bytes that it may have
+
+    Raises UserError if a member is missing, too large or not a regular file, if a path leads out of the directory, if
+    the archive contains a device or a link that leads out, if it is damaged, or if the disk is full.
     """
     missing = {member for member in members if not (directory / member).exists()}
     if not missing:
@@ -37,10 +48,14 @@ def unpack(archive: Path, members: Collection[str], directory: Path) -> None:
                 require_harmless(member, archive, directory)
                 name = str(PurePosixPath(member.name))  # without "./"
                 if name in missing:
+                    if member.size > members[name]:
+                        raise UserError(f"{archive}: refused, because {name} has more than {members[name]} bytes")
                     write_member(tar, member, archive, directory / name)
                     missing.remove(name)
                 if not missing:
                     return
+    except UserError:  # it is a ValueError, too
+        raise
     except DAMAGED as error:
         raise UserError(
             f"{archive}: damaged, before {min(missing)} was unpacked ({in_one_line(error)}); "

@@ -111,11 +111,11 @@ def write_corpus(directory: Path, corpus: dict[str, list[Example]], annotations:
         if split in annotations:
             fields = [{key: example._asdict()[key] for key in Example._fields[2:]} for example in examples]
             lines[directory / f"{split}.jsonl"] = [json.dumps(line, ensure_ascii=False) for line in fields]
+    make_directory(directory)
     texts = {path: "".join(line + "\n" for line in content) for path, content in lines.items()}
     for path, text in texts.items():
         if path.exists() and (not path.is_file() or path.read_bytes() != text.encode("utf-8")):
             raise UserError(f"{path}: exists already, with other content; choose another directory")
-    make_directory(directory)
     for path, text in texts.items():
         replace_text(path, text)
     return overlap_report(corpus)

@@ -6,6 +6,7 @@ becomes a UserError that names the file.
 
 import codecs
 import gzip
+import os
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,9 @@ from typing import BinaryIO, NamedTuple, cast
 from scratchformer.errors import UserError, in_one_line
 
 MAX_NAMES_LISTED = 20
-READ_ERRORS = (OSError, EOFError, zlib.error)  # the last two: a truncated archive and a damaged one
+READ_ERRORS = (OSError, EOFError, zlib.error, MemoryError)
+"""What reading a text may raise: EOFError and zlib.error for a truncated and a damaged archive, MemoryError for a text,
+or a line, that does not fit into memory."""
 
 
 class Pairs(NamedTuple):
@@ -62,15 +65,15 @@ def read_lines(path: Path) -> list[str]:
 
     If `path` does not exist but `path`.gz does, that file is read.
 
-    Raises UserError if the file is missing, unreadable, a damaged archive, or not UTF-8.
+    Raises UserError if the file is missing, unreadable, a damaged archive, not UTF-8, or too large for the memory.
     """
     path = plain_or_gz(path) or path
     try:
         with open_stream(path) as file:
             data = file.read()
+        return decode_lines(data.removeprefix(codecs.BOM_UTF8), path)
     except READ_ERRORS as error:
         raise cannot_read(path, error) from error
-    return decode_lines(data.removeprefix(codecs.BOM_UTF8), path)
 
 
 class Block(NamedTuple):
@@ -183,14 +186,16 @@ def _find(directory: Path, name: str) -> Path:
 def plain_or_gz(path: Path) -> Path | None:
     """Return `path` if it exists, else `path`.gz if that exists, else None."""
     candidates = (path, path.with_name(path.name + ".gz"))
-    return next((candidate for candidate in candidates if candidate.exists()), None)
+    return next((candidate for candidate in candidates if os.path.exists(candidate)), None)
 
 
 def open_stream(path: Path) -> BinaryIO:
     """Open a plain or gzipped file to read its uncompressed bytes.
 
-    Raises UserError if it is gzipped but its name does not end in .gz.
+    Raises UserError if it is gzipped but its name does not end in .gz, or if it is a device, which may be endless.
     """
+    if path.is_char_device() or path.is_block_device():
+        raise UserError(f"cannot read {path}: a device, not a file")
     if path.suffix == ".gz":
         return cast(BinaryIO, gzip.open(path))
     file = open(path, "rb")
@@ -202,7 +207,13 @@ def open_stream(path: Path) -> BinaryIO:
 
 def cannot_read(path: Path, error: BaseException, place: str = "") -> UserError:
     """Make the UserError for a file that could not be read; place: where in it, such as " after line 5"."""
-    return UserError(f"cannot read {path}{place}: {getattr(error, 'strerror', None) or in_one_line(error)}")
+    if isinstance(error, MemoryError):
+        reason = "too large for the memory"
+    elif isinstance(error, FileNotFoundError) and path.is_symlink():
+        reason = "a link to a file that does not exist"
+    else:
+        reason = getattr(error, "strerror", None) or in_one_line(error)
+    return UserError(f"cannot read {path}{place}: {reason}")
 
 
 def _not_parallel(files: ParallelFiles, n_source: int, n_target: int) -> UserError:

@@ -46,18 +46,7 @@ class TrainingData(NamedTuple):
     val: EncodedPairs | None
     val_text: Pairs | None
     n_empty: int  # pairs left out because a side is blank
-    known_checksum: int | None = None  # of a prepared corpus: its ids are not read for it
-
-    @property
-    def checksum(self) -> int:
-        """CRC-32 of all ids as int32: a run cannot go on with other text."""
-        if self.known_checksum is not None:
-            return self.known_checksum
-        crc = 0
-        for pairs in (self.train, self.val):
-            if pairs is not None:
-                crc = crc32_of_ids(pairs.target.ids, crc32_of_ids(pairs.source.ids, crc))
-        return crc
+    checksum: int = 0  # CRC-32 of all ids as int32: a run cannot go on with other text
 
 
 def encode_corpus(corpus: Corpus, tokenizer: Tokenizer, config: Config) -> TrainingData:
@@ -65,7 +54,11 @@ def encode_corpus(corpus: Corpus, tokenizer: Tokenizer, config: Config) -> Train
     train = encode_pairs(tokenizer.encode, corpus.train, config.data.max_length, budget)
     val = corpus.val and encode_pairs(tokenizer.encode, corpus.val, config.data.max_length, budget)
     n_empty = corpus.train.n_empty + (corpus.val.n_empty if corpus.val else 0)
-    return TrainingData(train, val, corpus.val, n_empty)
+    crc = 0
+    for pairs in (train, val):
+        if pairs is not None:
+            crc = crc32_of_ids(pairs.target.ids, crc32_of_ids(pairs.source.ids, crc))
+    return TrainingData(train, val, corpus.val, n_empty, crc)
 
 
 def train_tokenizer(corpus: Corpus, config: Config) -> Tokenizer:
@@ -106,9 +99,9 @@ def follow_preparation(config: Config, named: Collection[str] = ()) -> tuple[Con
 
 
 def open_prepared(directory: Path, config: Config) -> tuple[Tokenizer, TrainingData]:
-    """Tokenizer and ids of a prepared directory; only the validation text is read.
+    """Tokenizer, ids and validation text of a prepared directory; all of them are compared with its checksums.
 
-    Raises UserError if it is incomplete, or was prepared with other settings than the configuration's.
+    Raises UserError if it is incomplete or damaged, or was prepared with other settings than the configuration's.
     """
     corpus = PreparedCorpus(directory)
     manifest, data, values = corpus.manifest, config.data, configs.flat(config)

@@ -9,12 +9,24 @@ import subprocess
 import sys
 import textwrap
 import time
+from contextlib import suppress
 from email.utils import formatdate
 
 import pytest
-from local_server import LocalServer, broken_off, described, hung_up, redirect, serve, silent, stalled, status
+from local_server import (
+    LocalServer,
+    broken_off,
+    described,
+    hung_up,
+    redirect,
+    serve,
+    silent,
+    stalled,
+    status,
+    without_ranges,
+)
 
-from scratchformer.errors import UserError
+from scratchformer.errors import UserError, printable
 from scratchformer.preparation import download as downloads
 from scratchformer.preparation.download import RemoteFile, download
 
@@ -423,7 +435,7 @@ class FullDisk:
 
 
 def test_a_full_disk_keeps_the_partial_file(server, load, refused, tmp_path, monkeypatch):
-    monkeypatch.setattr(downloads, "open", lambda path, mode: FullDisk(open(path, mode), 70_000), raising=False)
+    monkeypatch.setattr(downloads, "open", lambda *args, **how: FullDisk(open(*args, **how), 70_000), raising=False)
     said = refused()
     assert "No space left on device" in said and "file.tgz.partial" in said
     assert partial(tmp_path) == CONTENT[:70_000]
@@ -435,3 +447,154 @@ def test_a_full_disk_keeps_the_partial_file(server, load, refused, tmp_path, mon
 def test_a_directory_that_cannot_be_written(refused, tmp_path):
     (tmp_path / "file.tgz.partial").mkdir()
     assert "cannot write" in refused()
+
+
+# --- a server that is not to be trusted
+
+
+def endless(handler, headers=(), status=200):
+    """A body without an end."""
+    handler.send_response(status)
+    for name, value in headers:
+        handler.send_header(name, value)
+    handler.end_headers()
+    with suppress(OSError):
+        while not handler.local_server.closing.is_set():
+            handler.wfile.write(bytes(1 << 16))
+
+
+def endless_chunks(handler):
+    handler.protocol_version = "HTTP/1.1"
+    handler.send_response(200)
+    handler.send_header("Transfer-Encoding", "chunked")
+    handler.send_header("Content-Length", str(len(CONTENT)))
+    handler.end_headers()
+    with suppress(OSError):
+        while not handler.local_server.closing.is_set():
+            handler.wfile.write(b"10000\r\n" + bytes(1 << 16) + b"\r\n")
+
+
+def with_length(length):
+    return lambda handler: endless(handler, [("Content-Length", length)])
+
+
+@pytest.mark.parametrize("n_bytes", [len(CONTENT), 0])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        endless,
+        endless_chunks,
+        *map(with_length, ["-1", "0x10", "\xb2", "1" * 18, "9" * 5000, "1e3", "300000, 300000"]),
+        lambda handler: endless(handler, [("Content-Range", "bytes 0-9/10")], 206),
+        lambda handler: endless(handler, [("Content-Encoding", "gzip")]),
+    ],
+)
+def test_no_more_is_written_than_the_file_should_have(server, refused, tmp_path, monkeypatch, answer, n_bytes):
+    """Whatever the server says of the length."""
+    monkeypatch.setattr(downloads, "MOST_BYTES_UNKNOWN", 500_000)
+    sizes, delete = [], downloads.delete
+
+    def measured(path):
+        sizes.append(downloads.size_of(path))
+        delete(path)
+
+    monkeypatch.setattr(downloads, "delete", measured)
+    server.always = answer
+    said = refused(n_bytes=n_bytes)
+    assert "not the expected file" in said and max(sizes, default=0) <= (n_bytes or 500_000)
+    assert partial(tmp_path) is None
+
+
+def test_the_body_of_a_redirect_is_not_read(server, load):
+    server.next_answers = [lambda handler: endless(handler, [("Location", "/file.tgz")], 302)]
+    assert load()[0].read_bytes() == CONTENT
+
+
+def test_a_partial_file_that_is_longer_than_the_file_starts_again(server, load, tmp_path):
+    (tmp_path / "file.tgz.partial").write_bytes(CONTENT + b"surplus")
+    assert load()[0].read_bytes() == CONTENT and ranges(server) == [None]
+
+
+def raw(data):
+    return lambda handler: handler.wfile.write(data)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        raw(b"HTTP/1.1 404 \x1b[2Jgone\r\n\r\n"),
+        raw(b"HTTP/1.1 404 " + b"x" * 60_000 + b"\r\n\r\n"),
+        raw(b"\x1b[2J" + b"y" * 60_000 + b"\r\n\r\n"),
+        raw(b"HTTP/1.1 200 fine\r\n" + b"".join(b"A%d: b\r\n" % n for n in range(500)) + b"\r\n"),
+        raw(b"HTTP/1.1 200 fine\r\nTransfer-Encoding: chunked\r\n\r\n\x1b[2J" + b"z" * 60_000 + b"\r\n"),
+        redirect("http://user:secret@[bad/" + "x" * 9000),
+        redirect("ftp://user:secret@elsewhere/"),
+        redirect("http://user:secret@" + "x" * 300 + "/"),
+        redirect("http://\xff\x1b[2J/"),
+        redirect("file:///etc/passwd"),
+        status(503, [("Retry-After", "9" * 400)]),
+        status(503, [("Retry-After", "9" * 5000)]),
+        status(503, [("Retry-After", "Thu, 01 Jan 99999999999 00:00:00 GMT")]),
+    ],
+)
+def test_an_odd_answer_ends_in_a_short_line(server, refused, answer):
+    server.always = answer
+    said = printable(refused())
+    assert len(said) < 600 and "secret" not in said
+
+
+@pytest.mark.parametrize(
+    "etag", ['"' + "x" * 9000 + '"', '"\x80\xff"', '"\x1b[2J"', '"tab\there"'], ids=["long", "bytes", "escape", "tab"]
+)
+def test_an_odd_validator_is_not_kept(server, load, tmp_path, etag):
+    def odd(handler):
+        handler.send_response(200)
+        handler.send_header("ETag", etag)
+        handler.send_header("Content-Length", str(len(CONTENT)))
+        handler.end_headers()
+        handler.wfile.write(CONTENT[:5000])
+
+    server.next_answers = [odd]
+    assert load()[0].read_bytes() == CONTENT and "If-Range" not in server.received[1][1]
+
+
+@pytest.mark.parametrize("validator", ["a\nb", "\u20ac", "x" * 5000])
+def test_an_odd_validator_is_not_sent(server, load, tmp_path, validator):
+    (tmp_path / "file.tgz.partial").write_bytes(CONTENT[:5000])
+    (tmp_path / "file.tgz.partial.validator").write_text(validator)
+    assert load()[0].read_bytes() == CONTENT and "If-Range" not in server.received[0][1]
+
+
+@pytest.mark.parametrize(
+    "fault", [status(404), status(503), hung_up, redirect("/file.tgz"), redirect("http://[bad"), without_ranges, silent]
+)
+def test_a_password_is_neither_shown_nor_stored(server, load, tmp_path, monkeypatch, pauses, fault):
+    monkeypatch.setattr(downloads, "TIMEOUT_SECONDS", 0.2 if fault is silent else 30)
+    server.always, lines = fault, []
+    with pytest.raises(UserError) as caught:
+        load(mirror=server.url.replace("//", "//user:se%40cret@"), checksum="sha256:0", tell=lines.append)
+    lines.append(str(caught.value))
+    assert not any("cret" in line or "user" in line for line in lines)
+    assert all(server.url in line for line in lines)
+    assert all("Authorization" in headers for _, headers in server.received)
+    assert not any(b"cret" in path.read_bytes() for path in tmp_path.iterdir() if path.is_file())
+
+
+@pytest.mark.parametrize("mirror", ["http://user:secret@", "http://user:se/cret@host", "http://user:secret@[::1/"])
+def test_a_password_in_a_wrong_address_is_not_shown(refused, mirror):
+    assert "cret" not in refused(mirror=mirror)
+
+
+@pytest.mark.parametrize("name", ["file.tgz.partial", "file.tgz.partial.validator", "file.tgz.verified"])
+@pytest.mark.parametrize("there", [True, False])
+def test_nothing_is_written_through_a_link(server, load, tmp_path, name, there):
+    victim = server.root / "victim"
+    if there:
+        victim.write_bytes(b"mine")
+    (tmp_path / name).symlink_to(victim)
+    if name == "file.tgz.partial":
+        with pytest.raises(UserError, match="cannot write .*file.tgz.partial: Too many levels of symbolic links"):
+            load()
+    else:
+        assert load()[0].read_bytes() == CONTENT
+    assert victim.read_bytes() == b"mine" if there else not victim.exists()

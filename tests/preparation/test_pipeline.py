@@ -1,5 +1,6 @@
 import gzip
 import io
+import json
 import os
 import random
 import re
@@ -377,6 +378,136 @@ def test_the_manifest_changes_without_a_stage(prepared):
     assert stages_run(prepared()[1]) == [] and read_manifest(out) == manifest
 
 
+# --- a directory that somebody else has prepared
+
+
+LONG = "x" * 300
+
+
+def edited(path, change):
+    values = json.loads(path.read_text())
+    change(values)
+    path.write_text(json.dumps(values))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../victim.txt",
+        "sub/../../victim.txt",
+        "{}/victim.txt",
+        "notes.txt",
+        "sub/train.en",
+        "train.en/../notes.txt",
+        "train.en\n",
+        "train.",
+        "train." + LONG,
+        "other.en",
+        "test.lines.npy",
+        ".",
+        "..",
+        "",
+    ],
+)
+@pytest.mark.parametrize("stage", ["clean", "vocabulary", "encode"])
+def test_a_record_removes_nothing_but_what_a_preparation_writes(prepared, tmp_path, files_of, stage, name):
+    out, _ = prepared()
+    mine = [tmp_path / "victim.txt", out / "notes.txt"]
+    for path in mine:
+        path.write_text("mine")
+
+    def name_it(record):
+        record["stages"][stage]["files"][name.format(tmp_path)] = {"bytes": 4, "crc32": 0}
+
+    edited(out / "stages.json", name_it)
+    _, told = prepared(max_words=11)
+    assert stages_run(told) == ["clean", "vocabulary", "encode"], "the record counts as damaged"
+    assert [path.read_text() for path in mine] == ["mine", "mine"]
+
+
+def set_at(*path):
+    """set_at("stages", "clean", "report", 5) sets that value."""
+    *keys, last, value = path
+
+    def change(values):
+        for key in keys:
+            values = values[key]
+        values[last] = value
+
+    return change
+
+
+DEEP = '{"made_by": "scratchformer data", "stages": ' + "[" * 100_000
+STAGES_FROM_THE_BEGINNING = [
+    lambda path: path.write_text(DEEP),
+    lambda path: path.write_text("[]"),
+    lambda path: path.write_bytes(b"\xff"),
+    lambda path: path.write_text('{"stages": ' + "9" * 5000 + "}"),
+    *(
+        lambda path, change=change: edited(path, change)
+        for change in (
+            set_at("stages", 5),
+            set_at("stages", ["clean"]),
+            set_at("stages", "clean", None),
+            set_at("stages", "clean", "extra", 1),
+            set_at("stages", "clean", "made_from", []),
+            set_at("stages", "clean", "report", [1]),
+            set_at("stages", "clean", "files", ["train.en"]),
+            set_at("stages", "clean", "files", "train.en"),
+            set_at("stages", "clean", "files", "train.en", 7),
+            set_at("stages", "encode", "files", {}),
+            set_at("stages", "vocabulary", "files", "tokenizer.model", "crc32", "0" * 9),
+            set_at("stages", "vocabulary", "files", "tokenizer.model", "bytes", 1e308),
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize("damage", STAGES_FROM_THE_BEGINNING)
+def test_a_damaged_record_of_the_stages_begins_again(prepared, damage):
+    out, _ = prepared()
+    manifest = read_manifest(out)
+    damage(out / "stages.json")
+    assert stages_run(prepared()[1]) != [] and read_manifest(out) == manifest
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        set_at("stages", "clean", "report", {}),
+        set_at("stages", "clean", "report", "total", "kept", "many"),
+        set_at("stages", "clean", "report", "total", "kept", float("inf")),
+        set_at("stages", "clean", "report", "parts", 5),
+        set_at("stages", "encode", "report", "splits", []),
+        set_at("stages", "encode", "report", "splits", "train", {}),
+        set_at("stages", "encode", "report", "ids_crc32", "x"),
+    ],
+)
+def test_figures_that_no_stage_writes_are_told_in_one_line(prepared, change):
+    out, _ = prepared()
+    edited(out / "stages.json", change)
+    with pytest.raises(UserError, match="stages.json: damaged; remove it and run the command again"):
+        prepared()
+    (out / "stages.json").unlink()
+    prepared()
+
+
+@pytest.mark.parametrize("stale", [True, False])
+def test_nothing_is_written_through_a_link(prepared, tmp_path, stale):
+    out, _ = prepared()
+    names = [path.name for path in out.iterdir()]
+    victims = [tmp_path / "elsewhere" / name for name in names]
+    (tmp_path / "elsewhere").mkdir()
+    for name, victim in zip(names, victims):
+        victim.write_bytes((out / name).read_bytes())
+        (out / name).unlink()
+        (out / name).symlink_to(victim)
+        (out / f".{name}.partial").symlink_to(victim)
+    before = [victim.read_bytes() for victim in victims]
+    prepared(max_words=11, max_length=9) if stale else prepared()
+    assert [victim.read_bytes() for victim in victims] == before
+
+
 # --- bad input
 
 
@@ -443,16 +574,16 @@ def test_a_pipe_is_refused(complaint_after, name):
 @pytest.mark.parametrize(
     "arguments, complaint",
     [
-        (["--vocab-size", "0"], "--vocab-size 0 must be at least 1"),
+        (["--vocab-size", "0"], "--vocab-size: 0 must lie between"),
         (["--vocab-size", "9"], "too small for this text"),
         (["--vocab-size", "5000"], "too large for this text: at most"),
-        (["--max-words", "0"], "--max-words 0"),
-        (["--max-ratio", "0.5"], "--max-ratio 0.5"),
-        (["--max-ratio", "nan"], "--max-ratio nan"),
+        (["--max-words", "0"], "--max-words: 0 must lie between"),
+        (["--max-ratio", "0.5"], "--max-ratio: 0.5 must lie between"),
+        (["--max-ratio", "nan"], "--max-ratio: nan must lie between"),
         (["--max-length", "1"], "at most --max-length 1 tokens"),
-        (["--max-length", "-3"], "--max-length -3"),
-        (["--sample", "0"], "--sample 0"),
-        (["--workers", "0"], "--workers 0"),
+        (["--max-length", "-3"], "--max-length: -3 must lie between"),
+        (["--sample", "0"], "--sample: 0 must lie between"),
+        (["--workers", "0"], "--workers: 0 must lie between"),
         (["--sample", str(2**40)], "--sample"),
         (["--languages", "en", "en"], "must differ"),
         (["--languages", "en", "../de"], "letters and digits"),
@@ -462,6 +593,66 @@ def test_a_pipe_is_refused(complaint_after, name):
 )
 def test_options_out_of_range(complaint_after, arguments, complaint):
     assert complaint in complaint_after(lambda directory: None, *arguments)
+
+
+@pytest.mark.parametrize("name", ["config.toml", "checkpoints"])
+@pytest.mark.parametrize("corpus", ["tiny", "files", "multi30k"])
+def test_a_run_is_not_written_into(refused, files, tmp_path, files_of, corpus, name):
+    out = tmp_path / "run"
+    (out / name).mkdir(parents=True)
+    part = flags(source=files.train[0].source, target=files.train[0].target) if corpus == "files" else []
+    assert f"run: holds {name}, as a run does; choose another --out" in refused("data", corpus, *part, "--out", out)
+    assert [path.name for path in out.iterdir()] == [name]
+
+
+def test_the_bundled_corpus_is_not_mixed_with_another_one(refused, prepared, tmp_path, files_of):
+    out, _ = prepared()
+    before = files_of(out)
+    assert "out: holds a prepared corpus; choose another --out" in refused("data", "tiny", "--out", out)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "train.en").write_text("mine")
+    said = refused("data", "tiny", "--out", tmp_path / "mine")
+    assert "train.en: exists already, with other content" in said
+    assert files_of(out) == before and files_of(tmp_path / "mine") == {tmp_path / "mine" / "train.en": b"mine"}
+
+
+def occupied(make):
+    """A function of a directory that makes something called "odd" there -> its path"""
+
+    def call(directory):
+        make(directory / "odd")
+        return directory / "odd"
+
+    return call
+
+
+@pytest.mark.parametrize("option", ["--source", "--val-source", "--out"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        lambda directory: "",
+        lambda directory: directory / LONG,
+        lambda directory: directory / "first.en" / "below a file",
+        lambda directory: "/dev/null",
+        lambda directory: "/dev/zero",
+        occupied(os.mkfifo),
+        occupied(lambda path: path.symlink_to(path)),
+        occupied(lambda path: path.symlink_to("nowhere")),
+        occupied(lambda path: path.symlink_to("/dev/zero")),
+    ],
+)
+def test_odd_places_are_refused_in_one_line(refused, tmp_path, files_of, option, place):
+    directory = tmp_path / "files"
+    write_corpus(directory)
+    odd = place(directory)
+    before = {path: path.read_bytes() for path in directory.iterdir() if path.is_file()}
+    given = {"source": directory / "first.en", "target": directory / "first.de"}
+    given |= {"val_source": directory / "dev.en", "val_target": directory / "dev.de", "out": tmp_path / "out"}
+    said = refused("data", "files", *flags(**given | {option[2:].replace("-", "_"): odd}, vocab_size=60, workers=1))
+    assert str(odd) in said if odd else option in said
+    assert {path: path.read_bytes() for path in directory.iterdir() if path.is_file()} == before
+    if option != "--out" and odd:
+        assert not (tmp_path / "out").exists()
 
 
 def test_files_of_the_user_are_not_overwritten(complaint_after, tmp_path, files_of):

@@ -1,4 +1,5 @@
 import json
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -119,6 +120,12 @@ def deeper(*path):
     return change
 
 
+def without_file(path, name):
+    manifest = json.loads(path.read_text())
+    del manifest["files"][name]
+    path.write_text(json.dumps(manifest))
+
+
 def flip(place):
     def change(path):
         data = bytearray(path.read_bytes())
@@ -126,6 +133,14 @@ def flip(place):
         path.write_bytes(data)
 
     return change
+
+
+def believe(directory, *names):
+    """Edit the manifest so that it describes these files as they are now."""
+    manifest = read_manifest(directory)
+    paths = {name: directory / name for name in names}
+    now = {name: {"bytes": path.stat().st_size, "crc32": prepared.crc32_of_file(path)} for name, path in paths.items()}
+    replace_text(directory / "manifest.json", replace(manifest, files=manifest.files | now).to_json())
 
 
 @pytest.mark.parametrize(
@@ -165,6 +180,28 @@ def flip(place):
         ("manifest.json", deeper("clean", "total", {}), "damaged: KeyError: 'lines'"),
         ("manifest.json", deeper("clean", {"total": {"lines": 9, "empty": 0, "held_out": 0}}), "KeyError: 'repeated'"),
         ("manifest.json", deeper("files", "tokenizer.model", "bytes", -1), "damaged: ValueError: bytes is -1"),
+        ("manifest.json", deeper("splits", "train", "source_tokens", 2**63), "source_tokens is 9223372036854775808"),
+        ("manifest.json", deeper("splits", "train", "unk_share", float("nan")), "unk_share is nan"),
+        ("manifest.json", deeper("splits", "../train", {}), "damaged: TypeError"),
+        ("manifest.json", lambda path: path.write_text(path.read_text()[:30] + "[" * 100_000), "damaged: "),
+        ("manifest.json", lambda path: path.write_text(path.read_text()[:30] + "9" * 5000), "damaged: "),
+        ("manifest.json", lambda path: path.write_text(path.read_text() + " " * 2**24 + "{"), None),
+        ("manifest.json", other("dataset", ["wmt14-en-de"]), "dataset is .'wmt14-en-de'."),
+        ("manifest.json", other("versions", {"numpy": 2}), "numpy is 2"),
+        ("manifest.json", other("versions", 2), "damaged: TypeError"),
+        ("manifest.json", other("byte_fallback", "no"), "byte_fallback is 'no'"),
+        ("manifest.json", deeper("clean", "parts", [{}]), "damaged: KeyError: 'part'"),
+        ("manifest.json", deeper("clean", "parts", 7), "damaged: TypeError"),
+        ("manifest.json", other("languages", ["en", "../de"]), "the languages are 'en' and '../de'"),
+        ("manifest.json", other("languages", ["en", "en"]), "the languages are 'en' and 'en'"),
+        ("manifest.json", other("languages", ["en", "/etc"]), "the languages are 'en' and '/etc'"),
+        ("manifest.json", other("languages", ["en", "x" * 33]), "the languages are"),
+        ("manifest.json", other("languages", ["en", "fr"]), "no train.fr among the files"),
+        ("manifest.json", lambda path: without_file(path, "train.lines.npy"), "no train.lines.npy among the files"),
+        *(
+            ("manifest.json", deeper("files", name, {"bytes": 4, "crc32": 0}), "is no file of a prepared corpus")
+            for name in ("../victim", "/etc/passwd", "notes.txt", "a/train.en", "train.en\n", "manifest.json", "", ".")
+        ),
     ],
 )
 def test_damage_is_reported_in_one_line(own, name, damage, complaint):
@@ -184,11 +221,95 @@ def test_damage_is_reported_in_one_line(own, name, damage, complaint):
     assert "\n" not in str(refusal.value)
 
 
+def rewritten(change):
+    """A function of a path that changes the array there."""
+    return lambda path: np.save(path, change(np.load(path)))
+
+
+def packed_arrays(path):
+    with open(path, "wb") as file:
+        np.savez(file, x=np.arange(9))
+
+
+def npy_with(header):
+    return lambda path: path.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(64))
+
+
+@pytest.mark.parametrize("name", ["train.source.offsets.npy", "train.lines.npy", "val.target.ids.npy", "val.de"])
+def test_a_file_that_was_replaced_by_another_of_its_size_is_noticed(own, name):
+    data = (own / name).read_bytes()
+    (own / name).write_bytes(data[:-2] + b"\x01\n")
+
+    def open_all():
+        opened = PreparedCorpus(own)
+        for split in ("train", "val"):
+            opened.pairs(split, MAX_LENGTH)
+            opened.text_files(split)
+
+    with pytest.raises(UserError, match=f"{name}: damaged, its checksum is not that in manifest.json: remove it and"):
+        open_all()
+
+
+@pytest.mark.parametrize(
+    "name, change",
+    [
+        ("train.source.ids.npy", rewritten(lambda ids: ids.astype(np.int64))),
+        ("train.source.ids.npy", rewritten(lambda ids: ids.astype(">u2"))),
+        ("train.source.ids.npy", rewritten(lambda ids: ids.reshape(1, -1))),
+        ("train.source.ids.npy", rewritten(lambda ids: ids[:0])),
+        ("train.source.ids.npy", rewritten(lambda ids: ids.astype("U"))),
+        ("train.source.offsets.npy", rewritten(lambda offsets: offsets.astype(np.uint64))),
+        ("train.source.offsets.npy", rewritten(lambda offsets: offsets[::-1])),
+        ("train.source.offsets.npy", rewritten(lambda offsets: offsets + 1)),
+        ("train.source.offsets.npy", rewritten(lambda offsets: np.where(np.arange(101) == 50, 2**40, offsets))),
+        ("train.source.offsets.npy", rewritten(lambda offsets: np.where(np.arange(101) == 50, -5, offsets))),
+        ("train.source.offsets.npy", rewritten(lambda offsets: offsets[[0, -1]])),
+        ("train.lines.npy", rewritten(lambda lines: lines.astype(float))),
+        ("train.lines.npy", npy_with(b"(" * 9000)),
+        ("train.lines.npy", npy_with(b"{'descr': '<i8', 'fortran_order': False, 'shape': (" + b"9" * 100 + b",)}\n")),
+        ("train.lines.npy", npy_with(b"{'descr': '|O', 'fortran_order': False, 'shape': (8,)}\n")),
+        ("train.lines.npy", npy_with(b"{'descr': [], 'fortran_order': False, 'shape': (-1,)}\n")),
+        ("train.lines.npy", packed_arrays),
+        ("train.lines.npy", lambda path: path.write_bytes(b"\x80\x04N.")),
+        ("train.lines.npy", lambda path: path.write_bytes(b"")),
+    ],
+)
+def test_arrays_of_another_kind_are_refused(own, name, change):
+    """Also if the checksums are right."""
+    change(own / name)
+    believe(own, name)
+    with pytest.raises(UserError) as refusal:
+        PreparedCorpus(own).pairs("train", MAX_LENGTH)
+    assert "\n" not in str(refusal.value) and str(own) in str(refusal.value)
+
+
+def test_a_pair_that_is_longer_than_the_manifest_says(own):
+    deeper("splits", "train", "longest", 3)(own / "manifest.json")
+    deeper("splits", "val", "longest", 3)(own / "manifest.json")
+    with pytest.raises(UserError, match="a pair of train is longer than the longest one in manifest.json"):
+        PreparedCorpus(own).pairs("train", MAX_LENGTH)
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "tokenizer.model", "train.source.ids.npy", "val.en"])
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("/dev/zero")])
+def test_what_is_no_file_is_not_opened(own, name, make):
+    """Reading a pipe would wait for ever, and reading a device might never end."""
+    if not name.endswith(".json"):
+        deeper("files", name, "bytes", 0)(own / "manifest.json")
+    (own / name).unlink()
+    make(own / name)
+    with pytest.raises(UserError, match=rf"{name}: not a regular file|{name}: (Is|\d+ bytes)") as refusal:
+        is_prepared(own)
+        PreparedCorpus(own)
+    assert "\n" not in str(refusal.value)
+
+
 @pytest.mark.parametrize("wrong", [0, 60, 2**16 - 1])
 def test_an_impossible_id_is_found_when_it_is_read(own, wrong):
     ids = np.load(own / "train.source.ids.npy", mmap_mode="r+")
     ids[5] = wrong  # of the first pair
     ids.flush()
+    believe(own, "train.source.ids.npy")
     pairs = PreparedCorpus(own).pairs("train", MAX_LENGTH)
     pairs.batch(np.arange(1, 100))
     with pytest.raises(UserError, match="train.source.ids.npy: damaged, .*: remove it and prepare the text again"):
@@ -197,10 +318,8 @@ def test_an_impossible_id_is_found_when_it_is_read(own, wrong):
 
 def test_arrays_of_different_corpora_are_found(own):
     """The sizes agree with the manifest if somebody has edited it."""
-    manifest = read_manifest(own)
     np.save(own / "train.lines.npy", np.arange(99))
-    changed = manifest.files | {"train.lines.npy": {"bytes": (own / "train.lines.npy").stat().st_size, "crc32": 0}}
-    replace_text(own / "manifest.json", replace(manifest, files=changed).to_json())
+    believe(own, "train.lines.npy")
     with pytest.raises(UserError, match="differ in length"):
         PreparedCorpus(own).pairs("train", MAX_LENGTH)
 

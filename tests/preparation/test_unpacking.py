@@ -18,6 +18,7 @@ from scratchformer.preparation.unpacking import text_of_sgml, unpack
 
 WANTED = "training/corpus.en"
 TEXT = "".join(f"line {number} of some text\n" for number in range(5000)).encode()
+MEMBERS = {WANTED: len(TEXT)}
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def archive(tmp_path):
 def refused(tmp_path, files_of):
     """refused(path) -> the error message of unpacking, which must not have written anything"""
 
-    def call(path, members=(WANTED,)):
+    def call(path, members=MEMBERS):
         before = files_of(tmp_path)
         with pytest.raises(UserError) as caught:
             unpack(path, members, tmp_path / "unpacked")
@@ -63,22 +64,22 @@ def test_only_wanted_members_are_unpacked(archive, tmp_path, name):
         regular("README", b"read me"),
         name=name,
     )
-    unpack(path, [WANTED], tmp_path / "unpacked")
+    unpack(path, MEMBERS, tmp_path / "unpacked")
     found = [path for path in (tmp_path / "unpacked").rglob("*") if path.is_file()]
     assert found == [tmp_path / "unpacked" / WANTED] and found[0].read_bytes() == TEXT
 
 
 def test_a_name_may_begin_with_a_dot(archive, tmp_path):
-    unpack(archive(regular("./training/other.en", b"x")), ["training/other.en", WANTED], tmp_path)
+    unpack(archive(regular("./training/other.en", b"x")), {"training/other.en": 1, **MEMBERS}, tmp_path)
     assert (tmp_path / "training/other.en").read_bytes() == b"x"
 
 
 def test_existing_files_are_not_unpacked_again(archive, tmp_path):
     path = archive()
-    unpack(path, [WANTED], tmp_path)
+    unpack(path, MEMBERS, tmp_path)
     (tmp_path / WANTED).write_bytes(b"kept")
     path.unlink()
-    unpack(path, [WANTED], tmp_path)
+    unpack(path, MEMBERS, tmp_path)
     assert (tmp_path / WANTED).read_bytes() == b"kept"
 
 
@@ -86,10 +87,10 @@ def test_the_rest_of_an_archive_is_not_read(archive, tmp_path):
     """It is truncated a megabyte after the wanted member, which is more than any buffer reads ahead."""
     path = archive(regular("a", b"x"), regular("rest", random.Random(0).randbytes(2_000_000)))
     path.write_bytes(path.read_bytes()[:1_000_000])
-    unpack(path, ["a"], tmp_path / "unpacked")
+    unpack(path, {"a": 1}, tmp_path / "unpacked")
     assert (tmp_path / "unpacked" / "a").read_bytes() == b"x"
     with pytest.raises(UserError, match="damaged"):
-        unpack(path, [WANTED], tmp_path / "unpacked")
+        unpack(path, MEMBERS, tmp_path / "unpacked")
 
 
 # --- hostile archives
@@ -122,7 +123,7 @@ def test_without_pythons_filter_only_wanted_members_are_written(archive, tmp_pat
     monkeypatch.delattr(tarfile, "data_filter", raising=False)
     path = archive(member)
     with suppress(UserError):
-        unpack(path, [WANTED], tmp_path / "unpacked")
+        unpack(path, MEMBERS, tmp_path / "unpacked")
     assert {path.name for path in tmp_path.rglob("*")} <= {"archive.tgz", "unpacked", "training", "corpus.en"}
 
 
@@ -146,15 +147,28 @@ def test_a_link_in_place_of_a_directory_is_not_followed(archive, tmp_path):
     """The archive has a link where the directory of the wanted member should be; the link is not created."""
     (tmp_path / "elsewhere").mkdir()
     path = archive(special("training", tarfile.SYMTYPE, "elsewhere"))
-    unpack(path, [WANTED], tmp_path)
+    unpack(path, MEMBERS, tmp_path)
     assert not (tmp_path / "training").is_symlink() and (tmp_path / WANTED).read_bytes() == TEXT
+
+
+def test_a_sparse_member_of_more_bytes_than_the_disk(tmp_path, refused):
+    """Its header is all that the archive has of it."""
+    member = tarfile.TarInfo(WANTED)
+    member.pax_headers = {"GNU.sparse.major": "0", "GNU.sparse.map": f"{2**60},0", "GNU.sparse.size": str(2**60)}
+    with tarfile.open(tmp_path / "archive.tgz", "w:gz", format=tarfile.PAX_FORMAT) as tar:
+        tar.addfile(member)
+    assert f"training/corpus.en has more than {len(TEXT)} bytes" in refused(tmp_path / "archive.tgz")
+
+
+def test_a_member_that_is_larger_than_it_should_be(archive, refused):
+    assert "has more than 99 bytes" in refused(archive(), {WANTED: 99})
 
 
 # --- damaged archives
 
 
 def test_a_missing_member(archive, refused):
-    assert "holds no training/corpus.fr" in refused(archive(), ["training/corpus.fr"])
+    assert "holds no training/corpus.fr" in refused(archive(), {"training/corpus.fr": 100})
 
 
 @pytest.mark.parametrize("keep", [0, 1, 9, 10, 200, -1000])
@@ -207,10 +221,10 @@ def test_a_full_disk_leaves_no_partial_file(archive, tmp_path, monkeypatch):
     path = archive()
     monkeypatch.setattr(files.os, "fsync", full)
     with pytest.raises(UserError, match=r"corpus\.en: cannot write: No space left on device"):
-        unpack(path, [WANTED], tmp_path / "unpacked")
+        unpack(path, MEMBERS, tmp_path / "unpacked")
     assert [path for path in (tmp_path / "unpacked").rglob("*") if path.is_file()] == []
     monkeypatch.undo()
-    unpack(path, [WANTED], tmp_path / "unpacked")
+    unpack(path, MEMBERS, tmp_path / "unpacked")
     assert (tmp_path / "unpacked" / WANTED).read_bytes() == TEXT
 
 
@@ -220,7 +234,7 @@ def test_ctrl_c_leaves_no_partial_file(archive, tmp_path, monkeypatch):
 
     monkeypatch.setattr(unpacking.shutil, "copyfileobj", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        unpack(archive(), [WANTED], tmp_path / "unpacked")
+        unpack(archive(), MEMBERS, tmp_path / "unpacked")
     assert [path for path in (tmp_path / "unpacked").rglob("*") if path.is_file()] == []
 
 

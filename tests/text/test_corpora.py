@@ -1,8 +1,14 @@
 import gzip
+import os
+import subprocess
+import sys
+from contextlib import nullcontext
+from itertools import chain
 
 import pytest
 
 from scratchformer.errors import UserError
+from scratchformer.text import corpora
 from scratchformer.text.corpora import ParallelFiles, find_split, read_lines, read_pairs, stream_blocks
 
 
@@ -185,3 +191,62 @@ def test_an_empty_and_a_missing_directory(tmp_path):
         find_split(tmp_path, "test", "en", "de")
     with pytest.raises(UserError, match="which is not a directory"):
         find_split(tmp_path / "nowhere", "test", "en", "de")
+
+
+def out_of_memory(*arguments):
+    raise MemoryError
+
+
+@pytest.mark.parametrize("when", ["read", "decoded"])
+def test_text_that_does_not_fit_into_memory_is_named(tmp_path, monkeypatch, when):
+    path = tmp_path / "bomb.en.gz"
+    path.write_bytes(gzip.compress(b"a sentence\n"))
+    monkeypatch.setattr(*((gzip.GzipFile, "read") if when == "read" else (corpora, "decode_lines")), out_of_memory)
+    with pytest.raises(UserError, match="cannot read .*bomb.en.gz: too large for the memory"):
+        read_lines(path)
+
+
+def test_a_line_that_does_not_fit_into_memory_is_named(tmp_path, monkeypatch):
+    path = tmp_path / "bomb.en"
+    path.write_bytes(b"one\ntwo\n")
+    monkeypatch.setattr(corpora, "open_stream", lambda path: nullcontext(chain([b"one\n"], map(out_of_memory, [1]))))
+    with pytest.raises(UserError, match="cannot read .*bomb.en after line 1: too large for the memory"):
+        list(stream_blocks(ParallelFiles(path, path), 10))
+
+
+@pytest.mark.slow
+def test_a_gzip_bomb_on_a_small_machine(tmp_path):
+    """A line of a gigabyte, packed to a megabyte; a limit stands for the small machine."""
+    (tmp_path / "bomb.en.gz").write_bytes(gzip.compress(bytes(2**24)) * 64)
+    (tmp_path / "bomb.de").write_text("x\n")
+    script = (
+        "import resource, sys; from scratchformer import cli; resource.setrlimit(resource.RLIMIT_AS, (2**30, 2**30));"
+        "sys.exit(cli.main(['data', 'files', '--source', 'bomb.en.gz', '--target', 'bomb.de', '--out', 'out']))"
+    )
+    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr == "scratchformer: cannot read bomb.en.gz after line 0: too large for the memory\n"
+
+
+@pytest.mark.parametrize(
+    "target, complaint",
+    [
+        ("/dev/zero", "a device, not a file"),
+        ("/dev/null", "a device, not a file"),
+        ("nowhere", "a link to a file that does not exist"),
+        ("odd", "Too many levels of symbolic links"),
+        (".", "Is a directory"),
+    ],
+)
+def test_a_link_to_something_else_than_text(tmp_path, target, complaint):
+    (tmp_path / "odd").symlink_to(target)
+    with pytest.raises(UserError, match=f"cannot read .*odd: {complaint}"):
+        read_lines(tmp_path / "odd")
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "x" * 5000])
+def test_a_name_that_is_too_long(tmp_path, name):
+    with pytest.raises(UserError, match="File name too long"):
+        read_lines(tmp_path / name)

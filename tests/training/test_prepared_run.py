@@ -193,14 +193,16 @@ def test_another_vocabulary_or_another_text_is_not_the_same_run(
         loop.resume(own_run, small_config(**{"data.directory": str(tmp_path / "changed")}))
 
 
-def test_the_ids_are_not_read_to_open_them(own_prepared, on_prepared, tmp_path):
-    """Their checksum is the manifest's: a byte that is wrong is not noticed, and a sum that is wrong believed."""
+def test_ids_that_were_replaced_are_noticed(own_prepared, on_prepared, tmp_path):
+    """By another file of the same size, both when a run begins and when it is resumed."""
+    config = on_prepared(**{"data.directory": str(own_prepared)})
+    finish(loop.begin(RunDirectory(tmp_path / "run"), config))
     with open(own_prepared / "train.source.ids.npy", "r+b") as file:
         file.seek(500)
         file.write(b"\x05")
-    config = on_prepared(**{"data.directory": str(own_prepared)})
-    _, data = open_prepared(own_prepared, config)
-    assert data._replace(known_checksum=None).checksum != data.checksum
+    for work in (loop.resume, loop.begin):
+        with pytest.raises(UserError, match="train.source.ids.npy: damaged, its checksum is not that in manifest.json"):
+            work(RunDirectory(tmp_path / ("run" if work is loop.resume else "new")), config)
 
 
 def test_the_doctor_examines_the_prepared_text(cli, prepared, small_settings, monkeypatch):
