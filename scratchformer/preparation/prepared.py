@@ -1,4 +1,4 @@
-"""A prepared corpus: a directory with ids on disk, which training reads without reading or tokenizing text.
+"""A prepared corpus: a directory with ids on disk, which training reads without tokenizing text.
 
     train.en, train.de, ...      the text, one sentence on each line: cleaned for training, else (val, test) unchanged
     tokenizer.model              one vocabulary for both languages
@@ -11,7 +11,8 @@
 
 The arrays are opened as memory maps: 36 million pairs take no memory except for the pages that a batch reads, which the
 operating system caches. Opening checks the size of every file, and the CRC-32 of those that training reads: a third of
-a second for each GB, if the disk is as fast. Impossible ids are found when a batch reads them.
+a second for each GB, if the disk is as fast. A run computes the checksum of all ids besides, in another second for
+each GB. Impossible ids are found when a batch reads them.
 
 The directory may come from somebody else: only regular files under names that we write are opened.
 """

@@ -8,7 +8,14 @@ from typing import Any, Collection, NamedTuple
 from scratchformer import config as configs
 from scratchformer.config import Config, DataConfig
 from scratchformer.errors import UserError
-from scratchformer.preparation.prepared import Manifest, PreparedCorpus, crc32_of_ids, is_prepared, read_manifest
+from scratchformer.preparation.prepared import (
+    MANIFEST,
+    Manifest,
+    PreparedCorpus,
+    crc32_of_ids,
+    is_prepared,
+    read_manifest,
+)
 from scratchformer.text import bundled
 from scratchformer.text.batches import EncodedPairs, encode_pairs
 from scratchformer.text.corpora import Pairs, find_split, read_pairs
@@ -46,7 +53,7 @@ class TrainingData(NamedTuple):
     val: EncodedPairs | None
     val_text: Pairs | None
     n_empty: int  # pairs left out because a side is blank
-    checksum: int = 0  # CRC-32 of all ids as int32: a run cannot go on with other text
+    checksum: int = 0  # see `checksum_of`: a run cannot go on with other text
 
 
 def encode_corpus(corpus: Corpus, tokenizer: Tokenizer, config: Config) -> TrainingData:
@@ -54,11 +61,16 @@ def encode_corpus(corpus: Corpus, tokenizer: Tokenizer, config: Config) -> Train
     train = encode_pairs(tokenizer.encode, corpus.train, config.data.max_length, budget)
     val = corpus.val and encode_pairs(tokenizer.encode, corpus.val, config.data.max_length, budget)
     n_empty = corpus.train.n_empty + (corpus.val.n_empty if corpus.val else 0)
+    return TrainingData(train, val, corpus.val, n_empty, checksum_of(train, val))
+
+
+def checksum_of(train: EncodedPairs, val: EncodedPairs | None) -> int:
+    """CRC-32 of all ids as int32."""
     crc = 0
     for pairs in (train, val):
         if pairs is not None:
             crc = crc32_of_ids(pairs.target.ids, crc32_of_ids(pairs.source.ids, crc))
-    return TrainingData(train, val, corpus.val, n_empty, crc)
+    return crc
 
 
 def train_tokenizer(corpus: Corpus, config: Config) -> Tokenizer:
@@ -126,4 +138,7 @@ def open_prepared(directory: Path, config: Config) -> tuple[Tokenizer, TrainingD
         )
     n_empty = manifest.clean["total"]["empty"] + (manifest.splits["val"].empty if val else 0)
     val_text = read_pairs(*corpus.text_files("val")) if val else None
-    return corpus.tokenizer(), TrainingData(train, val, val_text, n_empty, manifest.ids_crc32)
+    checksum = checksum_of(train, val)
+    if checksum != manifest.ids_crc32:
+        raise UserError(f"{directory}: the checksum of its ids is not that in {MANIFEST}: prepare the text again")
+    return corpus.tokenizer(), TrainingData(train, val, val_text, n_empty, checksum)

@@ -9,10 +9,11 @@ import pytest
 from scratchformer import config as configs
 from scratchformer.doctor.data_probes import read_text
 from scratchformer.errors import UserError
+from scratchformer.preparation.prepared import PreparedCorpus, crc32_of_file
 from scratchformer.text.batches import steps
 from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.training import loop
-from scratchformer.training.data import follow_preparation, open_prepared, prepared_directory
+from scratchformer.training.data import checksum_of, follow_preparation, open_prepared, prepared_directory
 from scratchformer.training.run import RunDirectory
 
 
@@ -186,11 +187,24 @@ def test_another_vocabulary_or_another_text_is_not_the_same_run(
     larger = prepare_corpus(tmp_path / "larger", vocab_size=61)
     with pytest.raises(UserError, match="one that goes on the directory that it began with"):
         loop.resume(own_run, small_config(**{"data.directory": str(larger)}))
-    shutil.copytree(prepared, tmp_path / "changed")
-    manifest = json.loads((prepared / "manifest.json").read_text())
-    (tmp_path / "changed" / "manifest.json").write_text(json.dumps(manifest | {"ids_crc32": 5}))
+
+
+def test_another_text_with_the_same_vocabulary_is_not_the_same_run(own_run, own_prepared, small_config):
+    """Whoever changes the ids may change the manifest, too; the run remembers their checksum."""
+    config = small_config(**{"data.directory": str(own_prepared)})
+    ids = np.load(own_prepared / "train.source.ids.npy", mmap_mode="r+")
+    ids[:2] = ids[1::-1]
+    ids.flush()
+    manifest = json.loads((own_prepared / "manifest.json").read_text())
+    manifest["files"]["train.source.ids.npy"]["crc32"] = crc32_of_file(own_prepared / "train.source.ids.npy")
+    (own_prepared / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(UserError, match="the checksum of its ids is not that in manifest.json: prepare the text again"):
+        loop.resume(own_run, config)
+    corpus = PreparedCorpus(own_prepared)
+    checksum = checksum_of(corpus.pairs("train", 256), corpus.pairs("val", 256))
+    (own_prepared / "manifest.json").write_text(json.dumps(manifest | {"ids_crc32": checksum}))
     with pytest.raises(UserError, match="the training text is not the one this run began with"):
-        loop.resume(own_run, small_config(**{"data.directory": str(tmp_path / "changed")}))
+        loop.resume(own_run, config)
 
 
 def test_ids_that_were_replaced_are_noticed(own_prepared, on_prepared, tmp_path):
