@@ -144,11 +144,11 @@ def train_as_one(args: argparse.Namespace, run: RunDirectory, config: Config, ra
 
         try:
             draw_training(run)
+            say(f"{run.path}: figures are in {run.figures}")
         except Exception as error:  # the model is trained and saved, whatever may be wrong with Matplotlib or the log
-            say(f"no figures: {in_one_line(error)}")
+            say(f"{run.path}: no figures: {in_one_line(error)}")
     say(
         f"{run.path}: {reason}; step {trainer.progress.step}, {trainer.progress.target_tokens} target tokens. "
-        f"Figures are in {run.figures}; translate with: scratchformer translate {shlex.quote(str(run.path))}; "
-        f"{how_to_resume(args, run)}"
+        f"Translate with: scratchformer translate {shlex.quote(str(run.path))}; {how_to_resume(args, run)}"
     )
     return launcher.INTERRUPTED if reason == loop.INTERRUPTED else 0

@@ -71,7 +71,7 @@ def report(translator: Translator, run: RunDirectory) -> None:
         "minimal pairs (guessing: at most 50 % and 0 %)"
     )
     figure = figures.attention_figure(translator, ATTENTION_SENTENCE)
-    print(f"\nWhere the model looked: {figures.save(figure, run.figures / 'attention.png')}")
+    print(f"\nWhere the model looked: {figures.save_in_run(figure, run, 'attention')}")
     print(f'Try your own:           echo "{YOUR_SENTENCE}" | scratchformer translate {run.path}')
 
 

@@ -12,18 +12,11 @@ import textwrap
 from pathlib import Path
 from typing import Any, NamedTuple, Sequence
 
-import scratchformer.experiments.import_matplotlib  # noqa: F401  isort:skip, since it comes before matplotlib
-
 import numpy as np
-from matplotlib import rc_context, style
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure, SubFigure
-from matplotlib.image import AxesImage
-from matplotlib.ticker import StrMethodFormatter
 
 from scratchformer.decoding.search import max_lengths, search
 from scratchformer.decoding.translator import Translator
-from scratchformer.errors import UserError
+from scratchformer.errors import UserError, in_one_line
 from scratchformer.files import make_directory, whole_file
 from scratchformer.nn.attention import attention_weights
 from scratchformer.nn.layers import LearnedPositions, sinusoids
@@ -32,6 +25,15 @@ from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import encode_sequences
 from scratchformer.text.tokenizer import BOS, EOS
 from scratchformer.training.run import RunDirectory, require_place
+
+try:
+    from matplotlib import rc_context, style
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, SubFigure
+    from matplotlib.image import AxesImage
+    from matplotlib.ticker import StrMethodFormatter
+except (OSError, ValueError) as error:  # from MPLBACKEND, or from a file matplotlibrc
+    raise UserError(f"matplotlib cannot be imported: {in_one_line(error)}") from None
 
 DARK, LIGHT, ACCENT = "#00315c", "#9ecae1", "#d95f02"
 """Two blues and an orange (ColorBrewer), which also differ in lightness."""

@@ -273,26 +273,21 @@ def test_files_that_cannot_be_written(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "environment, settings",
-    [
-        ({"MPLBACKEND": "nonsense"}, b""),
-        ({"MPLBACKEND": "module://nowhere"}, b"nonsense\nfont.size: huge\nsavefig.dpi: 1\n"),
-        ({"MPLCONFIGDIR": "/dev/null/nowhere", "HOME": "/dev/null"}, b""),
-        ({"MATPLOTLIBRC": ".", "MPLBACKEND": "nonsense"}, b"backend: \xff\n"),
-    ],
-    ids=str,
+    "variable, nonsense, reason",
+    [("MPLBACKEND", "nonsense", "nonsense"), ("MATPLOTLIBRC", "latin1", "can't decode byte")],
 )
-def test_settings_of_matplotlib_make_no_difference(tmp_path, environment, settings):
-    (tmp_path / "matplotlibrc").write_bytes(settings)
-    draw = (
-        "import os; from pathlib import Path; from scratchformer.experiments import figures; "
-        "print(figures.save(figures.schedule_figure(8, 4, 1.0, 20), Path('drawn.png')), os.getcwd())"
+def test_nonsense_in_the_settings_of_matplotlib_is_told(trained, tmp_path, variable, nonsense, reason):
+    (tmp_path / "latin1").write_bytes(b"backend: \xff\n")
+    environment = {variable: nonsense if variable == "MPLBACKEND" else str(tmp_path / nonsense)}
+    done = subprocess.run(
+        [sys.executable, "-m", "scratchformer", "plot", trained.path, "loss", "--out", tmp_path / "loss.png"],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
     )
-    variables = os.environ | environment
-    done = subprocess.run([sys.executable, "-c", draw], cwd=tmp_path, env=variables, capture_output=True, text=True)
-    assert done.stdout == f"drawn.png {tmp_path.resolve()}\n", done.stderr
-    expected = figures.save(figures.schedule_figure(8, 4, 1.0, 20), tmp_path / "expected.png")
-    assert (tmp_path / "drawn.png").read_bytes() == expected.read_bytes()
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("scratchformer: matplotlib cannot be imported: ") and reason in last
 
 
 @pytest.mark.parametrize(
