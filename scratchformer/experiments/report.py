@@ -82,8 +82,8 @@ def total(entries: list[Entry], name: str) -> float:
 
 def manifest_of(config: Config) -> Manifest | None:
     """The manifest of the run's data directory; None if there is none that can be read."""
-    directory = prepared_directory(config.data)
     try:
+        directory = prepared_directory(config.data)
         return read_manifest(directory) if directory else None
     except UserError:
         return None

@@ -473,10 +473,14 @@ def require_own_directory(out: Path, languages: tuple[str, str]) -> None:
 
 
 def require_no_run(out: Path) -> None:
-    """Raises UserError if the directory holds a run, whose files must stay as they are."""
-    for name in ("config.toml", "checkpoints"):
+    """Raises UserError if the directory holds a run, whose files must stay as they are, or lies in one."""
+    names = ("config.toml", "checkpoints")
+    for name in names:
         if os.path.lexists(out / name):
             raise UserError(f"{out}: holds {name}, as a run does; choose another --out")
+    parent = Path(os.path.realpath(out)).parent
+    if all(os.path.lexists(parent / name) for name in names):
+        raise UserError(f"{out}: lies in the run {parent}; choose another --out")
 
 
 def require_no_corpus(out: Path) -> None:

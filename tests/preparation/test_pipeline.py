@@ -603,6 +603,10 @@ def test_a_run_is_not_written_into(refused, files, tmp_path, files_of, corpus, n
     part = flags(source=files.train[0].source, target=files.train[0].target) if corpus == "files" else []
     assert f"run: holds {name}, as a run does; choose another --out" in refused("data", corpus, *part, "--out", out)
     assert [path.name for path in out.iterdir()] == [name]
+    for each in ("config.toml", "checkpoints"):
+        (out / each).mkdir(exist_ok=True)
+    said = refused("data", corpus, *part, "--out", out / "checkpoints")
+    assert "checkpoints: lies in the run" in said and not any((out / "checkpoints").iterdir())
 
 
 def test_the_bundled_corpus_is_not_mixed_with_another_one(refused, prepared, tmp_path, files_of):
