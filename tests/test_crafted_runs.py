@@ -4,6 +4,7 @@ import json
 import math
 import os
 
+import ml_dtypes  # noqa: F401  (with it, safetensors reads types that NumPy lacks)
 import numpy as np
 import pytest
 from safetensors.numpy import save_file

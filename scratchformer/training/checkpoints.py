@@ -131,7 +131,11 @@ def step_of(path: Path) -> int:
 def read_tensors(path: Path, form: str) -> tuple[dict[str, str], dict[str, np.ndarray]]:
     """The header and the arrays of a safetensors file whose header says `form`. Raises UserError as `load` does."""
     with open_tensors(path, form) as file:
-        return file.metadata(), {name: file.get_tensor(name) for name in file.keys()}
+        tensors = {name: file.get_tensor(name) for name in file.keys()}
+        foreign = [name for name, array in tensors.items() if array.dtype.isbuiltin != 1]  # NumPy cannot compute with it
+        if foreign:
+            raise ValueError(f"{foreign[0]} is of type {tensors[foreign[0]].dtype}")
+        return file.metadata(), tensors
 
 
 @contextmanager

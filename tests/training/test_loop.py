@@ -239,7 +239,7 @@ def test_a_loss_that_is_not_a_number_stops_the_run(own_run, small_config, poison
     assert own_run.read_log("step")[-1]["step"] == 12
 
 
-@pytest.mark.parametrize("lr_factor", [1e20, 1e38, 1e42])
+@pytest.mark.parametrize("lr_factor", [1e20, 1e30])
 def test_a_learning_rate_that_blows_up_leaves_no_bad_checkpoint(begin, lr_factor):
     trainer = begin(lr_factor=lr_factor, steps=50, save_every=1)
     with pytest.raises(UserError, match=r"step \d+: the (loss|weights)"):
