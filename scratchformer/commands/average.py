@@ -14,7 +14,7 @@ def add(commands: Commands) -> None:
 
 
 def average(args: argparse.Namespace) -> None:
-    """Average the weights of a run's last checkpoints; later commands use the average.
+    """Average the weights of a run's last checkpoints; later commands use the average, until training goes on.
 
     scratchformer average runs/m30k --last 10
     """
