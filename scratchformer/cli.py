@@ -43,7 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     A rank that gives up because another one has failed ends with code 75.
     """
-    if sys.stderr is None:  # closed; another file that is opened would get its number, and the messages
+    if sys.stderr is None:  # it is closed: keep its number, or the next file that is opened would get the messages
         redirect_to_null(2)
         sys.stderr = open(2, "w")
     speak_utf8()

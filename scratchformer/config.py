@@ -197,7 +197,8 @@ RANGES: dict[str, tuple[float, float]] = {
     "alpha": (0, 10),
     "extra_length": (0, 10_000),
 }
-"""Name of a number -> the smallest and the largest value it may have: no product of them overflows 64 bits."""
+"""Name of a number -> the smallest and the largest value it may have. A model of the largest values fits no machine;
+`nn.sizes.require_memory` refuses it."""
 
 
 def check(config: Any) -> None:

@@ -75,6 +75,15 @@ def user_error(path: Path, complaint: str) -> Iterator[None]:
         raise UserError(f"{path}: {complaint}: {error.strerror or error}") from error
 
 
+def is_our_output(path: Path) -> bool:
+    """Whether standard output or standard error of this process goes to this file."""
+    for descriptor in (1, 2):
+        with suppress(OSError):
+            if os.path.samestat(path.stat(), os.fstat(descriptor)):
+                return True
+    return False
+
+
 def open_plainly(path: str, flags: int) -> int:
     """Open a file as `open` does, but follow no link and do not wait for the other end of a pipe."""
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)

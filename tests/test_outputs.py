@@ -184,7 +184,9 @@ def test_a_report_replaces_its_own_files_only(cli, refused, stage):
     assert (stage.foreign / "notes").read_text() == "mine"
     page = (stage.foreign / "report.md").read_text(encoding="utf-8")
     (stage.foreign / "report.md").write_text("my words\n" + page, encoding="utf-8")
-    assert "report.md: scratchformer did not write it" in refused(*DIRECTORIES["report"](stage.run, stage.foreign))
+    assert "report.md: does not begin with the line that marks our pages" in refused(
+        *DIRECTORIES["report"](stage.run, stage.foreign)
+    )
 
 
 @pytest.mark.parametrize("name, command", [("figures", ["plot"]), ("report", ["report"])])
@@ -192,7 +194,7 @@ def test_the_places_in_a_run_may_not_lead_elsewhere(refused, stage, name, comman
     shutil.rmtree(stage.run.path / name, ignore_errors=True)
     (stage.run.path / name).symlink_to(stage.foreign)
     figure = ["schedule"] if command == ["plot"] else []
-    assert "is a link; name the place with --out" in refused(*command, stage.run.path, *figure)
+    assert "is a link, which may lead elsewhere" in refused(*command, stage.run.path, *figure)
     assert list(stage.foreign.iterdir()) == []
 
 

@@ -2,7 +2,6 @@
 
 import argparse
 import inspect
-import sys
 import textwrap
 from argparse import ArgumentTypeError
 from collections.abc import Callable
@@ -29,9 +28,9 @@ class Parser(argparse.ArgumentParser):
             hint = nearest(str(value), choices)
             raise argparse.ArgumentError(action, f"no {shown(value)}{hint or '; there are ' + ', '.join(choices)}")
 
-    def _print_message(self, message: str, file: Any = None) -> None:
+    def print_help(self, file: Any = None) -> None:
         """argparse ignores that a disk is full."""
-        print(message, end="", file=file or sys.stderr, flush=True)
+        print(self.format_help(), end="", file=file, flush=True)
 
 
 class Version(argparse.Action):

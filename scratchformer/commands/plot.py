@@ -14,6 +14,7 @@ SENTENCE = "The animal did not cross the street because it was too tired."
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from scratchformer.experiments.training_log import Log
     from scratchformer.training.run import RunDirectory
 
 
@@ -33,6 +34,7 @@ def plot(args: argparse.Namespace) -> None:
     scratchformer plot runs/tiny loss --out loss.svg
     """
     from scratchformer.experiments import figures
+    from scratchformer.experiments.training_log import read_log
     from scratchformer.training.run import RunDirectory, load_run, require_place
 
     if args.sentence and args.figure != "attention":
@@ -44,7 +46,7 @@ def plot(args: argparse.Namespace) -> None:
     if args.out:
         require_place(args.out, run)
     if args.figure in ("loss", "schedule"):
-        figure = training_figure(args.figure, run)
+        figure = training_figure(args.figure, run, read_log(run))
     elif args.figure == "positions":
         figure = figures.positions_figure(load_run(args.path, args.checkpoint).model)
     else:
@@ -58,21 +60,17 @@ def draw_training(run: RunDirectory) -> None:
     Raises UserError if they cannot be drawn or written.
     """
     from scratchformer.experiments import figures
-
-    if run.read_log("step"):
-        for name in ("loss", "schedule"):
-            figures.save_in_run(training_figure(name, run), run, name)
-
-
-def training_figure(name: str, run: RunDirectory) -> Figure:
-    """Draw the loss or the learning rate ("schedule") of the steps in the run's log.
-
-    Raises UserError if the log is damaged.
-    """
-    from scratchformer.experiments import figures
     from scratchformer.experiments.training_log import read_log
 
     log = read_log(run)
+    for name in ("loss", "schedule") if log.steps else ():
+        figures.save_in_run(training_figure(name, run, log), run, name)
+
+
+def training_figure(name: str, run: RunDirectory, log: Log) -> Figure:
+    """Draw the loss or the learning rate ("schedule") of the steps in the run's log."""
+    from scratchformer.experiments import figures
+
     if name == "loss":
         return figures.loss_figure(log.steps, log.validations, log.bleus)
     config = configs.load(run.config_file)

@@ -52,7 +52,7 @@ class SilencedWhenUnread:
 def is_unread(error: OSError) -> bool:
     """Whether this error says that nobody reads standard output: `... | head` has ended, or the terminal is closed.
 
-    A closed terminal answers as a broken disk does, but to a write of nothing, too.
+    A closed terminal and a broken disk both give EIO; only the terminal gives it for an empty write.
     """
     if isinstance(error, BrokenPipeError):
         return True

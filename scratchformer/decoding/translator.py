@@ -22,7 +22,7 @@ LINES_AT_ONCE = 1024
 """Text is translated in chunks of this many lines; within a chunk, sentences of similar length go together."""
 MAX_TOKENS = 4096
 """A longer sentence is refused: attention needs memory for each pair of its tokens. The models are trained on 256 at
-most. Sentences that go together have no more such pairs than the longest sentence alone may have."""
+most. A group of sentences has at most MAX_TOKENS² pairs of tokens."""
 
 
 class Translation(NamedTuple):
@@ -94,8 +94,9 @@ class Translator:
         So no thread begins a long group at the end.
         """
         groups = []
-        while n := len(by_length):
-            n = max(1, min(self.group, n % self.group or self.group, MAX_TOKENS**2 // int(lengths[by_length[-1]]) ** 2))
+        while len(by_length):
+            room = MAX_TOKENS**2 // int(lengths[by_length[-1]]) ** 2
+            n = max(1, min(len(by_length) % self.group or self.group, room))
             groups.append(by_length[-n:])
             by_length = by_length[:-n]
         return groups
@@ -116,9 +117,8 @@ class Translator:
                     return search(self.model, sources.padded(indices), beam, alpha, self.extra_length, nbest)
             except MemoryError:
                 longest = int(indices[-1])
-                raise UserError(
-                    f"{place(longest)}: not enough memory for a sentence of {sources.lengths[longest]} tokens"
-                ) from None
+                size = f"{len(indices)} sentences of up to {sources.lengths[longest]} tokens"
+                raise UserError(f"{place(longest)}: not enough memory to translate {size} together") from None
 
         for indices, found in zip(groups, self._at_once(found_for, groups)):
             for index, hypotheses in zip(indices, found):

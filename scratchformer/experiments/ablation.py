@@ -23,7 +23,7 @@ from scratchformer import config as configs
 from scratchformer.config import BASE, BIG, PRESETS, TABLE3, Config
 from scratchformer.errors import UserError
 from scratchformer.experiments.markdown import require_page, write_page
-from scratchformer.experiments.training_log import VALIDATION_NUMBERS, is_number, read_entries
+from scratchformer.experiments.training_log import VALIDATION_NUMBERS, checked, is_number
 from scratchformer.files import make_directory, replace_text
 from scratchformer.locks import lock
 from scratchformer.parallel.launcher import command_of
@@ -223,8 +223,8 @@ class Trial:
     def validation(self) -> dict[str, Any] | None:
         """The log's validation after the last step; None if there is none yet. Raises UserError for a damaged log."""
         numbers = (*VALIDATION_NUMBERS, "train_seconds")
-        log = read_entries(self.run, "validation", numbers) if self.run.log_file.exists() else []
-        found = [entry for entry in log if entry["step"] == self.config.training.steps]
+        log = self.run.read_log("validation") if self.run.log_file.exists() else []
+        found = [entry for entry in checked(self.run, log, numbers) if entry["step"] == self.config.training.steps]
         return found[-1] if found else None
 
     def scores(self) -> dict[str, Any] | None:

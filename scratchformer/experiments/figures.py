@@ -82,7 +82,7 @@ def save_in_run(figure: Figure, run: RunDirectory, name: str) -> Path:
 def require_no_link(directory: Path) -> None:
     """Raises UserError for a link, which may lead out of the run; its author may have made it."""
     if directory.is_symlink():
-        raise UserError(f"{directory}: is a link; name the place with --out")
+        raise UserError(f"{directory}: is a link, which may lead elsewhere")
 
 
 @as_default_style

@@ -57,11 +57,10 @@ def require_page(page: Path, beside: Iterable[Path], *runs: RunDirectory) -> Non
         require_place(path, *runs)
     if page.exists():
         with open(page, "rb") as file:
-            foreign = [] if file.read(len(MARK)) == MARK.encode() else [page]
-    else:
-        foreign = [path for path in beside if path.exists()]
-    if foreign:
-        raise UserError(f"{foreign[0]}: scratchformer did not write it; move it away, or choose another directory")
+            if file.read(len(MARK)) != MARK.encode():
+                raise UserError(f"{page}: does not begin with the line that marks our pages; choose another directory")
+    elif foreign := [path for path in beside if path.exists()]:
+        raise UserError(f"{foreign[0]}: there is no page of ours beside it; choose another directory")
 
 
 def write_page(page: Path, text: str) -> None:

@@ -47,10 +47,11 @@ def write_report(run: RunDirectory, out: Path | None = None, tflops: float | Non
     run.require()
     config, log = configs.load(run.config_file), read_log(run)
     directory = out or run.path / "report"
+    page, places = directory / "report.md", {name: directory / f"{name}.png" for name in FIGURES}
     if out is None:
         figures.require_no_link(directory)
-    page, places = directory / "report.md", {name: directory / f"{name}.png" for name in FIGURES}
-    require_page(page, places.values(), run)
+    else:
+        require_page(page, places.values(), run)
     manifest = manifest_of(config)
     drawn = {name: figures.encoded(figure, places[name]) for name, figure in drawn_figures(config, log).items()}
     sections = {

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import reprlib
 import sys
 from typing import Any, NamedTuple, Sequence
 
+from scratchformer.config import shown
 from scratchformer.errors import UserError
-from scratchformer.training.run import RunDirectory
+from scratchformer.training.run import RunDirectory, read_entries
 
 Entry = dict[str, Any]
 
@@ -34,24 +34,23 @@ def read_log(run: RunDirectory) -> Log:
     """Raises UserError if the log cannot be read, or an entry lacks a number that figures and reports need."""
     if not run.log_file.exists():
         return Log(False, [], [], [])
-    return Log(
-        True,
-        read_entries(run, "step", STEP_NUMBERS),
-        read_entries(run, "validation", VALIDATION_NUMBERS),
-        read_entries(run, "bleu", BLEU_NUMBERS),
+    entries = read_entries(run.log_file)
+    steps, validations, bleus = (
+        checked(run, [entry for entry in entries if entry.get("event") == event], numbers)
+        for event, numbers in (("step", STEP_NUMBERS), ("validation", VALIDATION_NUMBERS), ("bleu", BLEU_NUMBERS))
     )
+    return Log(True, steps, validations, bleus)
 
 
-def read_entries(run: RunDirectory, event: str, numbers: Sequence[str]) -> list[Entry]:
-    """The entries of one kind. Raises UserError, naming the entry, if one lacks one of these numbers."""
-    entries = run.read_log(event)
+def checked(run: RunDirectory, entries: list[Entry], numbers: Sequence[str]) -> list[Entry]:
+    """The same entries. Raises UserError, naming the entry, if one lacks one of these numbers."""
     for entry in entries:
         for name in numbers:
             value: Any = entry.get(name)
             sound = is_number(value) and (abs(value) <= LARGEST or name == "perplexity")
             if not sound or value < 0 and name != "loss" or value == 0 and name in POSITIVE:
                 raise UserError(
-                    f"{run.log_file}: damaged: an entry of kind {event} (step {reprlib.repr(entry.get('step'))}) has "
+                    f"{run.log_file}: damaged: an entry of kind {entry['event']} (step {shown(entry.get('step'))}) has "
                     f"no valid number {name!r}"
                 )
     return entries

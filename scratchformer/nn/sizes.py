@@ -56,7 +56,7 @@ def machine_memory_bytes() -> int | None:
 def require_memory(config: Config) -> None:
     """Raises UserError if this machine has less memory than training needs for weights, gradients and moments alone.
 
-    A GPU has its own memory for the moments; the weights are drawn here.
+    For a GPU that is the weights and as much again: they are initialised here; gradients and moments are on the device.
     """
     arrays = 4 if config.training.device == "cpu" else 2
     needed, there = arrays * FLOAT_BYTES * sum(parameter_counts(config.model).values()), machine_memory_bytes()

@@ -10,9 +10,8 @@
     stages.json                  which stages of the preparation are done, and what they were made from (`stages`)
 
 The arrays are opened as memory maps: 36 million pairs take no memory except for the pages that a batch reads, which the
-operating system caches. Opening checks the size of every file, and the CRC-32 of those that training reads: a third of
-a second for each GB, if the disk is as fast. A run computes the checksum of all ids besides, in another second for
-each GB. Impossible ids are found when a batch reads them.
+operating system caches. Opening checks the size of every file, and the CRC-32 of those that training reads; a run
+computes that of the ids itself, in about a second for each GB.
 
 The directory may come from somebody else: only regular files under names that we write are opened.
 """
@@ -236,7 +235,7 @@ def read_json_bytes(path: Path) -> bytes:
 
 @dataclass(frozen=True, eq=False)
 class StoredSequences(Sequences):
-    """Sequences in a file. Ids are checked when a batch reads them: checking all of them first takes too long."""
+    """Sequences in a file. Impossible ids may have the right checksum: each batch checks its own."""
 
     path: Path
     vocab_size: int
@@ -289,8 +288,8 @@ class PreparedCorpus:
 
         The `max_length` of what is returned is that of the preparation, which has dropped the longer pairs.
 
-        Raises UserError if a pair is longer than `max_length` tokens, if the checksum of an array is not that in the
-        manifest, or if the arrays do not fit together.
+        Raises UserError if a pair is longer than `max_length` tokens, if an array is damaged, or if the arrays do not
+        fit together. The checksum of the ids is left to the run.
         """
         if self.manifest.longest > max_length:
             raise UserError(
@@ -298,7 +297,7 @@ class PreparedCorpus:
                 f"{max_length}: raise that, or prepare the text again with --max-length {max_length}"
             )
         source, target = (self._sequences(f"{split}.{side}") for side in ("source", "target"))
-        line_numbers = self._array(f"{split}.lines.npy", np.int64)
+        line_numbers = self._array(self._unchanged(f"{split}.lines.npy"), np.int64)
         if not len(source.offsets) == len(target.offsets) == len(line_numbers) + 1:
             raise UserError(f"{self.directory}: {split}.source, {split}.target and {split}.lines differ in length")
         pairs = EncodedPairs(
@@ -309,7 +308,8 @@ class PreparedCorpus:
         return pairs
 
     def _sequences(self, name: str) -> Sequences:
-        ids, offsets = self._array(f"{name}.ids.npy", np.uint16, np.int32), self._array(f"{name}.offsets.npy", np.int64)
+        ids = self._array(self.directory / f"{name}.ids.npy", np.uint16, np.int32)
+        offsets = self._array(self._unchanged(f"{name}.offsets.npy"), np.int64)
         sequences = StoredSequences(ids, offsets, self.directory / f"{name}.ids.npy", self.manifest.vocab_size)
         if offsets[0] != 0 or offsets[-1] != len(ids) or not np.all(offsets[:-1] < offsets[1:]):
             raise UserError(
@@ -317,8 +317,7 @@ class PreparedCorpus:
             )
         return sequences
 
-    def _array(self, name: str, *dtypes: type[np.integer]) -> np.ndarray:
-        path = self._unchanged(name)
+    def _array(self, path: Path, *dtypes: type[np.integer]) -> np.ndarray:
         try:
             with open(path, "rb") as file:
                 np.lib.format.read_magic(file)
@@ -326,9 +325,9 @@ class PreparedCorpus:
                 begin = file.tell()
         except Exception as error:  # many kinds: a header is Python source
             raise UserError(f"{path}: damaged: {in_one_line(error)[:LONGEST_REASON]}: {HOW_TO_REPAIR}") from None
-        n_bytes = self.manifest.files[name]["bytes"]
+        n_bytes = self.manifest.files[path.name]["bytes"]
         # Checked before the map is made: NumPy divides by the size of the dtype.
-        if dtype not in dtypes or len(shape) != 1 or not begin < begin + shape[0] * dtype.itemsize == n_bytes:
+        if dtype not in dtypes or len(shape) != 1 or not shape[0] or begin + shape[0] * dtype.itemsize != n_bytes:
             raise UserError(f"{path}: damaged: {dtype} of shape {shape}: {HOW_TO_REPAIR}")
         array = np.memmap(path, dtype, "r", begin, shape)
         return np.asarray(array)  # indexing a plain array is faster than indexing np.memmap

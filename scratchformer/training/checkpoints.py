@@ -119,7 +119,11 @@ def load(path: Path) -> Checkpoint:
     header, tensors = read_tensors(path, FORMAT)
     if header.pop("checksum", None) != checksum(header, tensors):
         raise UserError(f"{path}: damaged: its checksum is wrong")
-    return Checkpoint(with_prefix(tensors, "model."), with_prefix(tensors, "adam."), *read_header(header, path))
+    progress, config = read_header(header, path)
+    weights, moments = with_prefix(tensors, "model."), with_prefix(tensors, "adam.")
+    require_weights(weights, config.model, path)
+    require_finite(moments, path)
+    return Checkpoint(weights, moments, progress, config)
 
 
 def step_of(path: Path) -> int:
@@ -132,7 +136,9 @@ def read_tensors(path: Path, form: str) -> tuple[dict[str, str], dict[str, np.nd
     """The header and the arrays of a safetensors file whose header says `form`. Raises UserError as `load` does."""
     with open_tensors(path, form) as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}
-        foreign = [name for name, array in tensors.items() if array.dtype.isbuiltin != 1]  # NumPy cannot compute with it
+        foreign = [
+            name for name, array in tensors.items() if array.dtype.isbuiltin != 1
+        ]  # NumPy cannot compute with it
         if foreign:
             raise ValueError(f"{foreign[0]} is of type {tensors[foreign[0]].dtype}")
         return file.metadata(), tensors
@@ -177,9 +183,14 @@ def require_weights(weights: dict[str, np.ndarray], config: configs.ModelConfig,
     found, wanted = sum(array.size for array in weights.values()), sum(parameter_counts(config).values())
     if found != wanted:
         raise UserError(f"{path}: {found:,} weights, but a model of its configuration has {wanted:,}")
-    for name, array in weights.items():
+    require_finite(weights, path)
+
+
+def require_finite(arrays: dict[str, np.ndarray], path: Path) -> None:
+    """Raises UserError if a value is not a finite number."""
+    for name, array in arrays.items():
         if array.dtype.kind != "f" or not np.isfinite(array).all():
-            raise UserError(f"{path}: {name} holds what is no finite number")
+            raise UserError(f"{path}: {name} has a value that is not a finite number")
 
 
 def copy_into(arrays: dict[str, np.ndarray], views: dict[str, Array], path: Path) -> None:
@@ -251,7 +262,7 @@ class CheckpointDirectory:
 
 def number_of(path: Path) -> int:
     """The step in a name that `CheckpointDirectory.of_step` gives; 0 for other names."""
-    found = re.fullmatch(r"step_(\d{8,10})\.safetensors", path.name)
+    found = re.fullmatch(r"step_([0-9]{8}|[1-9][0-9]{8,9})\.safetensors", path.name)
     return int(found[1]) if found else 0
 
 

@@ -62,12 +62,11 @@ def resume(run: RunDirectory, config: Config, ranks: Communicator = Communicator
     Raises UserError if it differs in others, or if the text has changed.
     """
     device, is_main = open_same_device(ranks, config, "a run resumed"), ranks.rank == 0
-    path, found, remarks = None, None, []
+    path, found, remarks = None, None, list[str]()
     if is_main:
         run.lock()
         configs.require_same(configs.load(run.config_file), config, run.config_file)
-        path, found, complaints = find_newest(run, config)
-        remarks = [f"skipped {complaint}" for complaint in complaints]
+        path, found, remarks = find_newest(run, config)
     progress = broadcast_progress(ranks, found)
     tokenizer = Tokenizer(ranks.broadcast_bytes(Tokenizer.load(run.tokenizer_file).serialized if is_main else b""))
     if path:

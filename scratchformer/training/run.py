@@ -18,7 +18,7 @@ from scratchformer.backends.device import Device
 from scratchformer.config import Config
 from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError
-from scratchformer.files import append_line, replace_text, user_error, whole_file
+from scratchformer.files import append_line, is_our_output, replace_text, user_error, whole_file
 from scratchformer.locks import lock
 from scratchformer.nn.transformer import Transformer
 from scratchformer.preparation.prepared import is_prepared
@@ -83,7 +83,7 @@ class RunDirectory:
             undo.pop_all()
 
     def require_free(self) -> None:
-        """Raises UserError if the directory holds a run, or anything that is not ours."""
+        """Raises UserError if the directory holds a run, or any file but our own output (as of 2> RUN/messages)."""
         if self.config_file.exists():
             resume = f"train --resume {shlex.quote(str(self.path))}"
             raise UserError(f"{self.path}: holds a run already; resume it with {resume}, or choose another --out")
@@ -94,11 +94,12 @@ class RunDirectory:
             raise UserError(f"{self.path}: holds {foreign[0]}, which no training wrote; choose another --out")
 
     def is_left_over(self, path: Path) -> bool:
-        """Whether this is what a process may leave that was killed before its run began: see `reserved`."""
+        """Whether this is our own output, or what a process may leave that was killed in `reserved`."""
         if path in (self.checkpoints.directory, self.figures):
             return path.is_dir() and not any(path.iterdir())
         begun = self.checkpoints.directory.is_dir() and self.figures.is_dir()
-        return begun and (path == self.tokenizer_file or path == self.probe or path.suffix == ".partial")
+        left = begun and (path in (self.tokenizer_file, self.probe) or path.suffix == ".partial")
+        return left or is_our_output(path)
 
     def owns(self, path: Path) -> bool:
         """Whether this is, or would be, a file that training or an evaluation writes in this directory."""
@@ -255,7 +256,6 @@ def read_trained(run: RunDirectory, checkpoint: str | Path | None) -> tuple[Path
     file = checkpoint_file(run.checkpoints, checkpoint)
     trained = checkpoints.load(file)
     configs.require_same(trained.config, config, file)
-    checkpoints.require_weights(trained.weights, config.model, file)
     tokenizer = Tokenizer.load(run.tokenizer_file)
     require_tokenizer(run.tokenizer_file, tokenizer, trained.progress, file)
     if tokenizer.vocab_size != config.model.vocab_size:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import zlib
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -70,22 +69,22 @@ def moment_views(trainer: Trainer) -> dict[str, Array]:
 
 
 def find_newest(run: RunDirectory, config: Config) -> tuple[Path | None, Checkpoint | None, list[str]]:
-    """The newest sound checkpoint of a run, or None -> its path, its contents, complaints about damaged ones
+    """The newest sound checkpoint of a run, or None -> its path, its contents, what the user should know
 
     Raises UserError if it was made with other settings, or if the run has none from which training can go on.
     """
     path, found, complaints = run.checkpoints.newest_sound()
+    remarks = [f"skipped {complaint}" for complaint in complaints]
     if path is not None and found is not None:
         configs.require_same(found.config, config, path)
-        checkpoints.require_weights(found.weights, config.model, path)
     elif complaints:
         raise UserError(f"no sound checkpoint to resume from: {'; '.join(complaints)}")
     elif not run.log_file.exists() and run.checkpoints.best.exists():
         reason = "they translate, but training cannot go on from them"
         raise UserError(f"{run.path}: imported weights, without the optimizer's state: {reason}")
     elif run.log_file.exists() and run.log_file.stat().st_size:
-        print(f"{run.path}: there is no checkpoint, so it begins anew", file=sys.stderr)
-    return path, found, complaints
+        remarks.append("there is no checkpoint, so it begins anew")
+    return path, found, remarks
 
 
 def broadcast_progress(ranks: Communicator, found: Checkpoint | None) -> Progress:

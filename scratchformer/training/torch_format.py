@@ -148,8 +148,6 @@ def import_run(path: Path, run: RunDirectory) -> bool:
     if tokenizer.vocab_size != config.model.vocab_size:
         raise UserError(f"{path}: {tokenizer.vocab_size} pieces, but model.vocab_size={config.model.vocab_size}")
     weights = from_torch(tensors, config.model, path)
-    if run.path.is_dir() and any(run.path.iterdir()):
-        raise UserError(f"{run.path}: not empty; an imported run needs a directory of its own")
     with run.reserved():
         tokenizer.save(run.tokenizer_file)
         checkpoints.save(run.checkpoints.best, Checkpoint(weights, {}, progress, config))

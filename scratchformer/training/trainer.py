@@ -55,7 +55,7 @@ class Trainer:
     device  where to compute (default: the CPU; `config.training.device` is not read here)
     ranks   connects the processes; all of them call the same methods in the same order
     before  what a run that is resumed has reached. It keeps its number of threads, unless the configuration gives one:
-            the last bits of a sum depend on how many threads divide it. `remark` says so if it is not the usual number
+            the last bits of a sum depend on how many threads divide it. `remark` is a line for the user if that matters
     """
 
     def __init__(

@@ -215,7 +215,7 @@ def test_ids_that_were_replaced_are_noticed(own_prepared, on_prepared, tmp_path)
         file.seek(500)
         file.write(b"\x05")
     for work in (loop.resume, loop.begin):
-        with pytest.raises(UserError, match="train.source.ids.npy: damaged, its checksum is not that in manifest.json"):
+        with pytest.raises(UserError, match="the checksum of its ids is not that in manifest.json"):
             work(RunDirectory(tmp_path / ("run" if work is loop.resume else "new")), config)
 
 

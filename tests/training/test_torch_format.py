@@ -94,7 +94,7 @@ def test_an_imported_run_cannot_be_trained_further(refused, exported, tmp_path):
 def test_nothing_is_imported_over_what_is_there(refused, exported, own_run, files_of, lost):
     (own_run.path / lost).unlink(missing_ok=True)
     before = files_of(own_run.path)
-    assert "not empty" in refused("import", exported, "--out", own_run.path)
+    assert f"{own_run.path}: holds " in refused("import", exported, "--out", own_run.path)
     assert files_of(own_run.path) == before
 
 
@@ -107,7 +107,7 @@ def test_weights_that_changed_are_told_and_what_is_no_number_is_refused(cli, ref
         tensors[gain] = np.full_like(tensors[gain], value, dtype)
         save_file(tensors, path, header)
         if code:
-            assert f"{gain} holds what is no finite number" in refused("import", path, "--out", tmp_path / "again")
+            assert f"{gain} has a value that is not a finite number" in refused("import", path, "--out", tmp_path / "again")
         else:
             said = cli("import", path, "--out", tmp_path / "tuned")
             assert said.code == 0 and "have changed since it was exported" in said.err
