@@ -23,7 +23,14 @@ from scratchformer.commands import (
     translate,
 )
 from scratchformer.commands.options import Parser, Version, path
-from scratchformer.commands.terminal import SilencedWhenUnread, is_unread, redirect_to_null, speak_utf8, tell
+from scratchformer.commands.terminal import (
+    ClosedOutput,
+    SilencedWhenUnread,
+    is_unread,
+    redirect_to_null,
+    speak_utf8,
+    tell,
+)
 from scratchformer.config import nearest, shown
 from scratchformer.errors import UserError, in_one_line
 
@@ -46,6 +53,8 @@ def main(arguments: list[str] | None = None) -> int:
     if sys.stderr is None:  # it is closed: keep its number, or the next file that is opened would get the messages
         redirect_to_null(2)
         sys.stderr = open(2, "w")
+    if sys.stdout is None:
+        sys.stdout = ClosedOutput()
     speak_utf8()
     with redirect_stderr(SilencedWhenUnread(sys.stderr)):
         return run(arguments)
@@ -67,7 +76,7 @@ def run(arguments: list[str] | None) -> int:
         discard_unwritable_output()
         if unread:
             return code
-        tell(f"scratchformer: {str(error) or 'not enough memory'}")
+        tell(f"scratchformer: {reason_of(error)}")
         return 2
     except RuntimeError as error:
         from scratchformer.parallel import launcher  # here, because it imports NumPy
@@ -94,8 +103,9 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     top = parser()
     args, rest = top.parse_known_args(arguments)
     args.arguments = sys.argv[1:] if arguments is None else [str(word) for word in arguments]
-    if rest and args.command == "translate" and not any(word.startswith("-") and word != "-" for word in rest):
-        args.files += [path(word) for word in rest]
+    options = rest[: rest.index("--")] if "--" in rest else rest
+    if rest and args.command == "translate" and not any(word.startswith("-") and word != "-" for word in options):
+        args.files += [path(word) for word in [*options, *rest[len(options) + 1 :]]]
     elif rest:
         args.parser.error(f"no argument {shown(rest[0])}{nearest(rest[0], args.parser._option_string_actions)}")
     return args
@@ -128,6 +138,13 @@ def parser() -> argparse.ArgumentParser:
     learn.add(commands)
     demo.add(commands)
     return top
+
+
+def reason_of(error: OSError | MemoryError) -> str:
+    """What is wrong, and where."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename or 'standard input or output'}: {error.strerror}"
+    return str(error) or "not enough memory"
 
 
 def discard_unwritable_output() -> None:

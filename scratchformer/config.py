@@ -7,6 +7,7 @@ import re
 import stat
 import sys
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -411,10 +412,15 @@ def parse_setting(text: str) -> tuple[str, Any]:
     if not equals or len(text.splitlines()) > 1:
         raise UserError(f"--set {shown(text)}: expected key=value, in one line")
     key = full_key(key.strip())
+    value, default = value.strip(), flat(BASE)[key]
     try:
-        return key, tomllib.loads(f"value = {value}")["value"]
+        parsed = tomllib.loads(f"value = {value}")["value"]
+        return key, value if isinstance(default, str) and not isinstance(parsed, str) else parsed
     except (ValueError, RecursionError):  # the former also for a number of thousands of digits
-        return key, value.strip()
+        pass
+    with suppress(ValueError):  # .3 and 2. are no TOML
+        return key, float(value) if isinstance(default, float) else value
+    return key, value
 
 
 PATHS = {f"data.{name}" for name in ("directory", "train_source", "train_target", "val_source", "val_target")}

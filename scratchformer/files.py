@@ -3,6 +3,7 @@
 Nothing is written through a link: its target may be a file of somebody else.
 """
 
+import fcntl
 import io
 import os
 from collections.abc import Iterator
@@ -20,12 +21,13 @@ def whole_file(path: Path, complaint: str = "cannot write") -> Iterator[BinaryIO
     Until then it is called .NAME.partial. An exception deletes it; one that a killed process has left is
     overwritten by the next attempt.
 
-    Raises UserError, "PATH: complaint: reason", if the file cannot be written. Other exceptions of the block pass
-    through, so that a failure to read an input is not reported as a failure to write.
+    Raises UserError, "PATH: complaint: reason", if the file cannot be written, or another process is writing it. Other
+    exceptions of the block pass through, so that a failure to read an input is not reported as a failure to write.
     """
     temporary = path.with_name(f".{path.name}.partial")
+    raw = _RawFile(temporary, path, complaint)
     try:
-        with io.BufferedWriter(_RawFile(temporary, path, complaint)) as file:
+        with io.BufferedWriter(raw) as file:
             yield file
             file.flush()
             with user_error(path, complaint):
@@ -68,11 +70,13 @@ def make_directory(path: Path) -> None:
 
 @contextmanager
 def user_error(path: Path, complaint: str) -> Iterator[None]:
-    """Turn an OSError of the block into a UserError, "PATH: complaint: reason"."""
+    """Turn an OSError or a MemoryError of the block into a UserError, "PATH: complaint: reason"."""
     try:
         yield
     except OSError as error:
         raise UserError(f"{path}: {complaint}: {error.strerror or error}") from error
+    except MemoryError as error:
+        raise UserError(f"{path}: {complaint}: too large for the memory") from error
 
 
 def is_our_output(path: Path) -> bool:
@@ -89,6 +93,29 @@ def open_plainly(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
 
 
+def _try_lock(descriptor: int) -> bool:
+    """Lock an open file -> whether no other process has locked it. The system unlocks it when the process ends."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # this file system has no locks
+        pass
+    return True
+
+
+def _remove_abandoned(temporary: Path, path: Path) -> None:
+    """Remove the temporary file that a killed process has left. Raises UserError if a process is still writing it."""
+    with suppress(FileNotFoundError):
+        if not temporary.is_symlink():
+            descriptor = os.open(temporary, os.O_RDONLY | os.O_NONBLOCK)
+            is_free = _try_lock(descriptor)
+            os.close(descriptor)
+            if not is_free:
+                raise UserError(f"{path}: another process is writing it")
+        temporary.unlink()
+
+
 class _RawFile(io.FileIO):
     """The unbuffered file; its errors name the path that the file will have in the end."""
 
@@ -96,8 +123,9 @@ class _RawFile(io.FileIO):
         self.path = path
         self.complaint = complaint
         with user_error(path, complaint):
-            temporary.unlink(missing_ok=True)
+            _remove_abandoned(temporary, path)
             super().__init__(str(temporary), "xb")  # fails if the name exists, so it follows no link
+            _try_lock(self.fileno())
 
     def write(self, data: Any) -> int:  # called whenever the buffer is full or flushed
         with user_error(self.path, self.complaint):

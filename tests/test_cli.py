@@ -204,7 +204,9 @@ def test_a_full_disk_and_the_exit_code(command, code, unbuffered):
         whole, shell=True, capture_output=True, text=True, env=os.environ | {"PYTHONUNBUFFERED": unbuffered}
     )
     assert done.returncode == code
-    assert done.stderr == ("scratchformer: [Errno 28] No space left on device\n" if " > " in command else "")
+    assert done.stderr == (
+        "scratchformer: standard input or output: No space left on device\n" if " > " in command else ""
+    )
 
 
 def test_version(capfd):
@@ -453,3 +455,18 @@ def test_the_module_is_the_command():
     done = run_process("config", "tiny")
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"d_model = 128" in done.stdout
+
+
+@pytest.mark.parametrize("command", ["config base", "translate {run} --beam 1 {text}", "--version"])
+def test_results_that_cannot_be_written_are_missed(trained, corpus, command):
+    words = command.format(run=trained.path, text=corpus / "val.en")
+    shell = ["bash", "-c", f"{sys.executable} -m scratchformer {words} >&-"]
+    done = subprocess.run(shell, capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr == "scratchformer: standard output: closed\n"
+
+
+def test_files_after_two_dashes(cli, trained, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "-b").write_text("a dog\n")
+    outcome = cli("translate", trained.path, "--beam", 1, "--", "-b")
+    assert outcome.code == 0 and outcome.out.count("\n") == 1

@@ -3,6 +3,8 @@
 import json
 import math
 import os
+import subprocess
+import sys
 
 import ml_dtypes  # noqa: F401  (with it, safetensors reads types that NumPy lacks)
 import numpy as np
@@ -138,6 +140,16 @@ def test_no_command_believes_a_crafted_checkpoint(refused, crafted, corpus, tmp_
     assert not (tmp_path / "exported").exists()
 
 
+def test_weights_that_overflow_when_they_are_used(refused, own_run, corpus):
+    def huge(header, tensors):
+        for array in tensors.values():
+            array[...] = 3e38
+
+    rewrite(own_run.checkpoints.best, huge)
+    assert "the model's probabilities are not finite" in refused("translate", own_run.path, corpus / "val.en")
+    assert "the model's probabilities are not finite" in refused("plot", own_run.path, "attention")
+
+
 @pytest.mark.parametrize("dtype, n_bytes", [("F8_E4M3", 2), ("F8_E5M2", 2), ("BF16", 4), ("F4", 1), ("F8_E8M0", 2)])
 def test_numbers_that_numpy_does_not_know(own_run, dtype, n_bytes):
     path = own_run.checkpoints.best
@@ -181,9 +193,18 @@ def test_a_configuration_that_asks_for_more_than_the_weights_builds_nothing(own_
 # Directories that are not ours ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "name", ["tokenizer.model", "log.jsonl", "evaluations.jsonl", "train.en", ".hidden", "figures"]
-)
+def test_the_messages_of_a_run_may_go_into_its_directory(small_settings, tmp_path):
+    """And hidden files, which file managers make, are no obstacle."""
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / ".DS_Store").write_text("theirs")
+    command = [sys.executable, "-m", "scratchformer", "train", "--out", run, *map(str, small_settings)]
+    with open(run / "messages", "wb") as messages:
+        assert subprocess.run(command, stderr=messages).returncode == 0
+    assert "12 steps done" in (run / "messages").read_text() and (run / ".DS_Store").read_text() == "theirs"
+
+
+@pytest.mark.parametrize("name", ["tokenizer.model", "log.jsonl", "evaluations.jsonl", "train.en", ".probe", "figures"])
 def test_a_run_begins_only_in_a_directory_without_foreign_files(tmp_path, small_config, files_of, name):
     directory = tmp_path / "theirs"
     (directory / "checkpoints").mkdir(parents=True)

@@ -98,3 +98,13 @@ def test_others_may_read_it_as_they_may_read_other_files(tmp_path):
     replace_text(tmp_path / "a", "text")
     (tmp_path / "b").write_text("text")
     assert (tmp_path / "a").stat().st_mode == (tmp_path / "b").stat().st_mode
+
+
+def test_a_file_that_is_being_written_is_left_to_its_writer(tmp_path):
+    with whole_file(tmp_path / "a") as file:
+        file.write(b"first")
+        with pytest.raises(UserError, match="a: another process is writing it"):
+            replace_text(tmp_path / "a", "second")
+    assert content(tmp_path) == {"a": "first"}
+    replace_text(tmp_path / "a", "second")
+    assert content(tmp_path) == {"a": "second"}

@@ -72,7 +72,7 @@ def evaluate(args: argparse.Namespace) -> None:
     if args.against:
         evaluation.require_same_languages(run, RunDirectory(args.against))
     directories = tuple(RunDirectory(path) for path, _ in runs)
-    with evaluation.open_output(args.output, files, directories) as write:
+    with evaluation.open_output(args.output, [*files, *evaluation.texts_of(data)], directories) as write:
         systems = [load_system(args, *each) for each in runs]
         translations = [systems[0].translate(sources)]
         write(translations[0])

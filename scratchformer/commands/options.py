@@ -2,6 +2,7 @@
 
 import argparse
 import inspect
+import os
 import textwrap
 from argparse import ArgumentTypeError
 from collections.abc import Callable
@@ -84,9 +85,10 @@ def word(text: str) -> str:
 
 def sentence(text: str) -> str:
     """Text that can be translated: the command line may hold bytes that are no UTF-8."""
-    if text != text.encode("utf-8", "ignore").decode("utf-8"):
-        raise ArgumentTypeError(f"{shown(text)} is not valid UTF-8")
-    return word(text)
+    try:
+        return word(os.fsencode(text).decode("utf-8"))  # in a locale without UTF-8, Python has decoded it otherwise
+    except UnicodeError:
+        raise ArgumentTypeError(f"{shown(text)} is not valid UTF-8") from None
 
 
 def path(text: str) -> Path:

@@ -9,6 +9,15 @@ from typing import Any
 from scratchformer.errors import printable
 
 
+class ClosedOutput(io.TextIOBase):
+    """Stands for a standard output that is closed: results that are written to it must not get lost without a word."""
+
+    def write(self, text: str) -> int:
+        if text:
+            raise OSError(errno.EBADF, "closed", "standard output")
+        return 0
+
+
 def speak_utf8() -> None:
     """Write UTF-8 to the terminal, a file or a pipe, whatever the locale: translations are UTF-8, as all text is.
 

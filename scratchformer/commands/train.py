@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -105,8 +106,10 @@ def train_as_ranks(args: argparse.Namespace, run: RunDirectory, config: Config) 
         if key in configs.PATHS and name and Path(name).exists() and not (Path(name).is_file() or Path(name).is_dir()):
             raise UserError(f"{name}: {args.nproc} processes cannot all read it, since it is not a file on disk")
     code = launcher.launch(launcher.command_of(args.arguments), args.nproc, args.timeout)
-    if code not in (0, 2):  # 2: the run may be in use by another job
-        run.remove_unfinished()
+    if code != 0 and run.config_file.exists():
+        with suppress(UserError):  # another job trains in this run
+            run.lock()
+            run.remove_unfinished()
     if code == 1 and run.config_file.exists():
         tell(f"{run.path}: what is saved is sound; {how_to_resume(args, run)}")
     return code

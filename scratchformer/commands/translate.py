@@ -16,6 +16,8 @@ from scratchformer.config import TrainingConfig
 from scratchformer.errors import UserError
 
 STANDARD_INPUT = Path("-")
+MAX_LINE_BYTES = 2**24
+"""A longer line has too many tokens, and may have no end at all."""
 
 if TYPE_CHECKING:
     from scratchformer.decoding.translator import Translator
@@ -80,9 +82,11 @@ class InputLines:
 def standard_input() -> Iterator[str]:
     if sys.stdin is None:
         raise UserError("standard input is closed")
-    for number, line in enumerate(sys.stdin.buffer, 1):
+    for number, line in enumerate(iter(lambda: sys.stdin.buffer.readline(MAX_LINE_BYTES), b""), 1):
+        if len(line) == MAX_LINE_BYTES:
+            raise UserError(f"standard input, line {number}: longer than {MAX_LINE_BYTES} bytes")
         try:
-            yield line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n").removesuffix("\r")
         except UnicodeDecodeError:
             raise UserError(f"standard input, line {number}: not UTF-8") from None
 

@@ -7,11 +7,13 @@ only the last bit of a score may, because the matrix library rounds differently 
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 
 from scratchformer.decoding.incremental import begin_decoding, decoding_step
+from scratchformer.errors import UserError
 from scratchformer.nn.ops import ops_of
 from scratchformer.nn.parameter import Array
 from scratchformer.nn.transformer import Transformer, lengths_of
@@ -37,13 +39,19 @@ def search(
     """The `nbest` best translations of each source, best first. source_ids (B, S), EOS included, padded with 0.
 
     beam 1 is greedy search, as in the paper's code. Hypotheses that ended in EOS come before those that were cut off at
-    the maximum length. Raises ValueError unless 1 <= nbest <= beam and alpha >= 0.
+    the maximum length. Raises ValueError unless 1 <= nbest <= beam and alpha >= 0, and UserError if the model's
+    probabilities are not finite.
     """
     if not 1 <= nbest <= beam or alpha < 0:
         raise ValueError(f"nbest={nbest} must lie between 1 and beam={beam}, and alpha={alpha} must not be negative")
-    if beam == 1:
-        return [[hypothesis] for hypothesis in greedy_search(model, source_ids, alpha, extra_length)]
-    return beam_search(model, source_ids, beam, alpha, extra_length, nbest)
+    with np.errstate(over="ignore", invalid="ignore"):
+        if beam == 1:
+            found = [[hypothesis] for hypothesis in greedy_search(model, source_ids, alpha, extra_length)]
+        else:
+            found = beam_search(model, source_ids, beam, alpha, extra_length, nbest)
+    if any(not best or math.isnan(best[0].score) for best in found):
+        raise UserError("the model's probabilities are not finite: its weights are too large")
+    return found
 
 
 def length_penalty(n_tokens: float | np.ndarray, alpha: float) -> float | np.ndarray:

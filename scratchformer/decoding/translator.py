@@ -25,6 +25,14 @@ MAX_TOKENS = 4096
 most. A group of sentences has at most MAX_TOKENS² pairs of tokens."""
 
 
+CONTROLS = {code: " " for code in (*range(32), 127)}
+
+
+def in_one_line(text: str) -> str:
+    """The text with spaces for control characters, which single bytes or a piece of the vocabulary may stand for."""
+    return text.translate(CONTROLS)
+
+
 class Translation(NamedTuple):
     """score: log probability in nats over the length penalty, what translations of one sentence are ranked by."""
 
@@ -124,7 +132,7 @@ class Translator:
             for index, hypotheses in zip(indices, found):
                 texts = self.tokenizer.decode([hypothesis.ids for hypothesis in hypotheses])
                 translations[index] = [
-                    Translation(text, hypothesis.score) for text, hypothesis in zip(texts, hypotheses)
+                    Translation(in_one_line(text), hypothesis.score) for text, hypothesis in zip(texts, hypotheses)
                 ]
         return translations
 

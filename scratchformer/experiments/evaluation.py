@@ -10,7 +10,7 @@ import os
 import re
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, Callable, Iterator, NamedTuple
+from typing import Any, BinaryIO, Callable, Iterator, NamedTuple, Sequence
 
 from tqdm import tqdm
 
@@ -69,6 +69,13 @@ def find_test_set(data: DataConfig, source: Path | None, reference: Path | None)
         raise UserError(f"{error}; give --source and --reference") from None
 
 
+def texts_of(data: DataConfig) -> list[Path]:
+    """The files from which a run's text is read; some may not exist."""
+    languages = (data.source_language, data.target_language)
+    names = [f"{split}.{language}" for split in ("train", "val", "test") for language in languages]
+    return [*map(Path, data.files), *(Path(data.directory) / name for name in names if data.directory)]
+
+
 def read_parallel(*files: Path) -> list[list[str]]:
     """The lines of files that have equally many, blank ones included. Each file is read once: it may be a pipe.
 
@@ -85,18 +92,18 @@ def read_parallel(*files: Path) -> list[list[str]]:
 
 @contextmanager
 def open_output(
-    path: Path | None, inputs: tuple[Path, ...] = (), runs: tuple[RunDirectory, ...] = ()
+    path: Path | None, texts: Sequence[Path] = (), runs: tuple[RunDirectory, ...] = ()
 ) -> Iterator[Callable[[list[str]], None]]:
     """Open a file -> write(lines), which completes it: only then it gets its name. Without a path, nothing is written.
 
-    Raises UserError if the file cannot be opened, if it is one of the `inputs`, or one of a run or a prepared corpus
+    Raises UserError if the file cannot be opened, if it is one of the `texts`, or one of a run or a prepared corpus
     (see `require_place`), and from `write` if the disk is full.
     """
     if path is None:
         yield lambda lines: None
         return
-    if any(is_same_text(path, each) for each in inputs):
-        raise UserError(f"{path}: is part of the test set; write the translations elsewhere")
+    if any(is_same_text(path, each) for each in texts):
+        raise UserError(f"{path}: is a text of the run or of the test set; write the translations elsewhere")
     is_stream = path.exists() and not path.is_file() and not path.is_dir() or is_standard_output(path)
     if not is_stream:
         require_place(path, *runs)

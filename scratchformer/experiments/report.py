@@ -209,6 +209,8 @@ def data_section(config: Config, manifest: Manifest | None) -> list[str]:
     names = [escaped(Path(file).name) for file in data.files]
     where = ", ".join(names) or f"The directory {escaped(Path(data.directory).name)}"
     try:
+        if not all(Path(file).is_file() for file in data.files):  # a pipe would be waited for
+            raise UserError("not files on disk")
         corpus = read_corpus(data)
     except UserError:
         return [languages, f"{where}. The files cannot be read any more: how many pairs they held is {UNKNOWN}."]

@@ -146,7 +146,9 @@ class Manifest:
         RecursionError if it is not something that `to_json` writes."""
         values = json.loads(text)
         if values["format"] != FORMAT:
-            raise UserError(f"format {values['format']}, where this version reads {FORMAT}: prepare the text again")
+            raise UserError(
+                f"format {values['format']!r:.40}, where this version reads {FORMAT}: prepare the text again"
+            )
         splits = {name: SplitCounts(**counts) for name, counts in values["splits"].items()}
         if "train" not in splits or not splits.keys() <= set(SPLITS):
             raise ValueError(f"the splits are {', '.join(splits) or 'missing'}")

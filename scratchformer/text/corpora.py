@@ -178,7 +178,7 @@ def find_split(directory: Path, split: str, source_language: str, target_languag
 
 def _find(directory: Path, name: str) -> Path:
     path = plain_or_gz(directory / name)
-    if path is None:
+    if path is None or not path.is_file():  # a pipe would be waited for
         raise UserError(f"neither {name} nor {name}.gz in {directory}, which {_contents(directory)}")
     return path
 
@@ -194,7 +194,7 @@ def open_stream(path: Path) -> BinaryIO:
 
     Raises UserError if it is gzipped but its name does not end in .gz, or if it is a device, which may be endless.
     """
-    if path.is_char_device() or path.is_block_device():
+    if (path.is_char_device() or path.is_block_device()) and not path.samefile(os.devnull):
         raise UserError(f"cannot read {path}: a device, not a file")
     if path.suffix == ".gz":
         return cast(BinaryIO, gzip.open(path))

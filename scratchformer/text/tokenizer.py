@@ -14,7 +14,7 @@ from pathlib import Path
 import sentencepiece
 
 from scratchformer.errors import UserError
-from scratchformer.files import whole_file
+from scratchformer.files import user_error, whole_file
 
 PAD, EOS, BOS, UNK = 0, 1, 2, 3  # `nn.ops` defines PAD as well, since neither package imports the other
 N_SPECIALS = 4
@@ -51,6 +51,10 @@ class Tokenizer:
             )
         self.serialized = serialized
         self._processor = processor
+        try:
+            self.pieces(range(self.vocab_size))
+        except UnicodeDecodeError as error:
+            raise UserError(f"{origin} has a piece that is not UTF-8") from error
 
     @classmethod
     def train(cls, sentences: Iterable[str], vocab_size: int, byte_fallback: bool = False) -> "Tokenizer":
@@ -100,11 +104,8 @@ class Tokenizer:
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":
         """Read a model. Raises UserError if the file cannot be read or does not hold one of our models."""
-        try:
-            serialized = path.read_bytes()
-        except OSError as error:
-            raise UserError(f"cannot read the tokenizer {path}: {error.strerror}") from error
-        return cls(serialized, origin=str(path))
+        with user_error(path, "cannot read the tokenizer"):
+            return cls(path.read_bytes(), origin=str(path))
 
     def save(self, path: Path) -> None:
         """Write the model atomically. Raises UserError if it cannot be written."""

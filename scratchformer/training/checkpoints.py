@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -121,8 +122,7 @@ def load(path: Path) -> Checkpoint:
         raise UserError(f"{path}: damaged: its checksum is wrong")
     progress, config = read_header(header, path)
     weights, moments = with_prefix(tensors, "model."), with_prefix(tensors, "adam.")
-    require_weights(weights, config.model, path)
-    require_finite(moments, path)
+    require_finite(weights | moments, path)
     return Checkpoint(weights, moments, progress, config)
 
 
@@ -158,6 +158,8 @@ def open_tensors(path: Path, form: str) -> Iterator[Any]:
         raise
     except OSError as error:
         raise UserError(f"{path}: cannot read: {error.strerror or in_one_line(error)}") from None
+    except MemoryError:
+        raise UserError(f"{path}: cannot read: too large for the memory") from None
     except (SafetensorError, ValueError, TypeError, AttributeError, KeyError) as error:
         raise UserError(f"{path}: not a sound safetensors file ({in_one_line(error):.200})") from None
 
@@ -176,20 +178,21 @@ def checksum(header: dict[str, str], tensors: dict[str, np.ndarray]) -> str:
 
 
 def require_weights(weights: dict[str, np.ndarray], config: configs.ModelConfig, path: Path) -> None:
-    """Raises UserError unless these are finite numbers, as many as a model of this configuration has.
+    """Raises UserError unless these are as many as a model of this configuration has.
 
     Nothing is built for that: a configuration that somebody else wrote may ask for more than the memory.
     """
     found, wanted = sum(array.size for array in weights.values()), sum(parameter_counts(config).values())
     if found != wanted:
         raise UserError(f"{path}: {found:,} weights, but a model of its configuration has {wanted:,}")
-    require_finite(weights, path)
 
 
 def require_finite(arrays: dict[str, np.ndarray], path: Path) -> None:
-    """Raises UserError if a value is not a finite number."""
+    """Raises UserError if a value is not a finite number of float32."""
     for name, array in arrays.items():
-        if array.dtype.kind != "f" or not np.isfinite(array).all():
+        with np.errstate(over="ignore"):
+            is_sound = array.dtype.kind == "f" and np.isfinite(array.astype(np.float32, copy=False)).all()
+        if not is_sound:
             raise UserError(f"{path}: {name} has a value that is not a finite number")
 
 
@@ -231,7 +234,8 @@ class CheckpointDirectory:
         """Rename the checkpoints of later steps, which are damaged and will be written again. Nothing is deleted."""
         for path in self.steps():
             if number_of(path) > step:
-                path.replace(path.with_name(f"{path.name}.unsound"))
+                names = (f"{path.name}.unsound{number}" for number in chain([""], count(2)))
+                path.rename(next(free for name in names if not (free := path.with_name(name)).exists()))
 
     def keep_last(self, n: int) -> None:
         for path in self.steps()[:-n]:
@@ -242,7 +246,11 @@ class CheckpointDirectory:
         complaints: list[str] = []
         for path in reversed(self.steps()):
             try:
-                return path, load(path), complaints
+                found = load(path)
+                require_weights(found.weights, found.config.model, path)
+                if found.progress.step == number_of(path):
+                    return path, found, complaints
+                complaints.append(f"{path}: of step {found.progress.step}, although its name says another")
             except UserError as error:
                 complaints.append(str(error))
         return None, None, complaints
@@ -269,13 +277,18 @@ def number_of(path: Path) -> int:
 def average(paths: list[Path]) -> Checkpoint:
     """The arithmetic mean of the weights of several checkpoints (paper §6.1), taken in float64; no moments.
 
-    Raises UserError if one cannot be read or belongs to another model. Progress and configuration are the last one's.
+    Raises UserError if one cannot be read or belongs to another run. Progress and configuration are the last one's.
     """
     last = load(paths[-1])
+    of_text = (last.progress.data_checksum, last.progress.tokenizer_checksum)
     total = {name: array.astype(np.float64) for name, array in last.weights.items()}
     for path in paths[:-1]:
+        each = load(path)
+        configs.require_same(each.config, last.config, path)
+        if (each.progress.data_checksum, each.progress.tokenizer_checksum) != of_text:
+            raise UserError(f"{path}: of another run than {paths[-1].name}: its text or its tokenizer is another one")
         summand = {name: np.empty_like(array) for name, array in last.weights.items()}
-        copy_into(load(path).weights, summand, path)
+        copy_into(each.weights, summand, path)
         for name, array in summand.items():
             total[name] += array
     mean = {name: (array / len(paths)).astype(last.weights[name].dtype) for name, array in total.items()}

@@ -45,7 +45,7 @@ def too_large(trainer: Trainer, step: int, batches: Sequence[Batch]) -> str:
 def other_threads(n_threads: int, n_before: int, n_cores: int) -> str:
     """What to say if a run is resumed with other threads than before, or with other threads than there are cores."""
     if n_threads not in (0, n_before):
-        return f"{n_threads} instead of {n_before} threads: the last bits differ from those of an uninterrupted run"
+        return f"{n_threads} instead of {n_before} threads: the last bits may differ from those of an uninterrupted run"
     if n_threads not in (0, n_cores):
         return f"uses {n_threads} threads, as before, so that no bit differs; --threads sets another number"
     return ""

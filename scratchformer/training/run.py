@@ -83,7 +83,7 @@ class RunDirectory:
             undo.pop_all()
 
     def require_free(self) -> None:
-        """Raises UserError if the directory holds a run, or any file but our own output (as of 2> RUN/messages)."""
+        """Raises UserError if the directory holds a run, or visible files other than our output (2> RUN/messages)."""
         if self.config_file.exists():
             resume = f"train --resume {shlex.quote(str(self.path))}"
             raise UserError(f"{self.path}: holds a run already; resume it with {resume}, or choose another --out")
@@ -98,8 +98,9 @@ class RunDirectory:
         if path in (self.checkpoints.directory, self.figures):
             return path.is_dir() and not any(path.iterdir())
         begun = self.checkpoints.directory.is_dir() and self.figures.is_dir()
-        left = begun and (path in (self.tokenizer_file, self.probe) or path.suffix == ".partial")
-        return left or is_our_output(path)
+        if path.name.startswith("."):  # also .DS_Store, .gitkeep; but .probe and .NAME.partial are names of ours
+            return begun or path != self.probe and path.suffix != ".partial"
+        return begun and path == self.tokenizer_file or is_our_output(path)
 
     def owns(self, path: Path) -> bool:
         """Whether this is, or would be, a file that training or an evaluation writes in this directory."""
@@ -150,8 +151,12 @@ class RunDirectory:
         return read_entries(self.evaluations_file) if self.evaluations_file.exists() else []
 
     def remove_unfinished(self) -> None:
-        """Remove the files that a killed process left half-written, wherever they are in the directory."""
-        for path in [*self.path.rglob(".*.partial"), self.probe]:
+        """Remove what a killed training left half-written. Only for a process that has locked the run."""
+        own = [f".{path.name}.partial" for path in (self.config_file, self.tokenizer_file, self.log_file)]
+        saved = (
+            path for pattern in ("step_*", "best.*") for path in self.checkpoints.directory.glob(f".{pattern}.partial")
+        )
+        for path in (*(self.path / name for name in own), *saved, self.probe):
             path.unlink(missing_ok=True)
 
     def drop_log_after(self, step: int) -> None:
@@ -256,6 +261,7 @@ def read_trained(run: RunDirectory, checkpoint: str | Path | None) -> tuple[Path
     file = checkpoint_file(run.checkpoints, checkpoint)
     trained = checkpoints.load(file)
     configs.require_same(trained.config, config, file)
+    checkpoints.require_weights(trained.weights, config.model, file)
     tokenizer = Tokenizer.load(run.tokenizer_file)
     require_tokenizer(run.tokenizer_file, tokenizer, trained.progress, file)
     if tokenizer.vocab_size != config.model.vocab_size:

@@ -18,7 +18,7 @@ from scratchformer.parallel.agreement import require_agreement
 from scratchformer.parallel.communicator import Communicator
 from scratchformer.training import checkpoints, messages
 from scratchformer.training.checkpoints import Checkpoint, Progress
-from scratchformer.training.run import RunDirectory
+from scratchformer.training.run import RunDirectory, is_until
 from scratchformer.training.trainer import Trainer
 
 
@@ -79,10 +79,13 @@ def find_newest(run: RunDirectory, config: Config) -> tuple[Path | None, Checkpo
         configs.require_same(found.config, config, path)
     elif complaints:
         raise UserError(f"no sound checkpoint to resume from: {'; '.join(complaints)}")
-    elif not run.log_file.exists() and run.checkpoints.best.exists():
+    elif not run.log_file.exists() and (run.checkpoints.best.exists() or run.checkpoints.average.exists()):
         reason = "they translate, but training cannot go on from them"
         raise UserError(f"{run.path}: imported weights, without the optimizer's state: {reason}")
-    elif run.log_file.exists() and run.log_file.stat().st_size:
+    elif run.log_file.exists():
+        steps = [entry["step"] for entry in run.read_log("step") if is_until(entry, config.training.steps)]
+        if max(steps, default=0) >= configs.load(run.config_file).training.save_every:
+            raise UserError(f"{run.checkpoints.directory}: no checkpoint here, though the log has {len(steps)} steps")
         remarks.append("there is no checkpoint, so it begins anew")
     return path, found, remarks
 

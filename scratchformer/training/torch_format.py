@@ -94,6 +94,7 @@ def no_bias(weights: dict[str, np.ndarray], name: str) -> np.ndarray:
 def from_torch(tensors: dict[str, np.ndarray], config: ModelConfig, path: Path) -> dict[str, np.ndarray]:
     """Undo `to_torch`. Raises UserError, naming the file, for what does not fit the model."""
     checkpoints.require_weights(tensors, replace(config, attention_bias=True), path)  # PyTorch always has the biases
+    checkpoints.require_finite(tensors, path)
     store = Transformer(config).store
     weights = store.named_views(store.data)
     received = to_torch(weights, config)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
-from typing import Any
+from typing import Any, Callable
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from scratchformer.decoding.translator import Translator
 from scratchformer.nn.loss import forward_loss
-from scratchformer.nn.ops import using
+from scratchformer.nn.ops import Ops, using
 from scratchformer.nn.transformer import Transformer
 from scratchformer.parallel.communicator import Communicator
 from scratchformer.text.batches import EncodedPairs, batches_in_order
@@ -26,8 +26,9 @@ def validate(trainer: Trainer) -> dict[str, Any]:
     """The loss on the validation text -> the entry for the log. Saves the weights if they are the best so far."""
     assert trainer.data.val is not None
     tokens_per_batch = trainer.config.training.tokens_per_batch
-    with using(*trainer.device.ops), threadpool_limits(trainer.threads, "blas"):  # the other threads are idle now
-        loss = validation_loss(trainer.model, trainer.data.val, tokens_per_batch, trainer.ranks)
+    with threadpool_limits(trainer.blas_threads, "blas"):
+        at_once = trainer.parallel.map, trainer.device.ops
+        loss = validation_loss(trainer.model, trainer.data.val, tokens_per_batch, trainer.ranks, *at_once)
     progress = trainer.progress
     improved = loss < progress.best_loss
     unimproved = 0 if improved else progress.unimproved + 1
@@ -38,19 +39,31 @@ def validate(trainer: Trainer) -> dict[str, Any]:
 
 
 def validation_loss(
-    model: Transformer, pairs: EncodedPairs, tokens_per_batch: int, ranks: Communicator = Communicator()
+    model: Transformer,
+    pairs: EncodedPairs,
+    tokens_per_batch: int,
+    ranks: Communicator = Communicator(),
+    map: Callable = map,
+    ops: tuple[Ops, ...] = (),
 ) -> float:
     """Mean negative log likelihood per target token, in nats, without label smoothing and dropout.
 
-    exp of it is the perplexity of Table 3. The batches are divided among the ranks and their losses added in order, so
-    the result has the same bits for any number of ranks.
+    exp of it is the perplexity of Table 3. The batches are divided among the ranks, and among the threads of `map`, and
+    their losses are added in order: so the result has the same bits for any number of ranks and threads.
+
+    map  like Python's map, but threads may share the calls; ops: the operations that they use
     """
     batches = list(batches_in_order(pairs, tokens_per_batch))
     losses, n_tokens = np.zeros(len(batches)), np.zeros(len(batches))
-    for index in range(ranks.rank, len(batches), ranks.size):
-        source_ids, target_in_ids, target_out_ids = batches[index].ids
-        loss, n_tokens[index] = forward_loss(model, source_ids, target_in_ids, target_out_ids)
-        losses[index] = float(loss)
+    share = range(ranks.rank, len(batches), ranks.size)
+
+    def work(index: int) -> tuple[float, int]:
+        with using(*ops):  # also in a thread of its own
+            loss, n = forward_loss(model, *batches[index].ids)
+            return float(loss), n
+
+    for index, found in zip(share, map(work, share)):
+        losses[index], n_tokens[index] = found
     ranks.all_reduce_inplace(losses)
     ranks.all_reduce_inplace(n_tokens)
     return sum(losses.tolist()) / sum(n_tokens.tolist())

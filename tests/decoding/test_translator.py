@@ -119,12 +119,19 @@ def test_a_sentence_that_is_too_long_is_named_by_its_place(translator, monkeypat
         list(translator.stream(sentences, beam=1, place=lambda index: f"line {index + 1}"))
 
 
+def test_a_translation_is_one_line_whatever_its_pieces_are(translator, monkeypatch):
+    monkeypatch.setattr(type(translator.tokenizer), "decode", lambda self, ids: ["a\n\r\tb\x1b[31m\x7f" for _ in ids])
+    assert translator.translate(["a dog"]) == ["a   b [31m "]
+
+
 def test_memory_that_ends_names_the_longest_sentence(translator, monkeypatch):
     def fails(*arguments):
         raise MemoryError
 
     monkeypatch.setattr(module, "search", fails)
-    with pytest.raises(UserError, match="^sentence 4: not enough memory for a sentence of "):
+    with pytest.raises(
+        UserError, match="^sentence 4: not enough memory to translate 3 sentences of up to 18 tokens together$"
+    ):
         translator.translate(SENTENCES[:4])
 
 

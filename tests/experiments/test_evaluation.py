@@ -179,7 +179,7 @@ def test_what_is_refused_before_anything_is_translated(
     assert "--against-checkpoint needs --against" in refused(*evaluate, "--against-checkpoint", "best")
     assert "cannot write" in refused(*evaluate, "--output", tmp_path / "nowhere" / "file")
     assert "cannot write" in refused(*evaluate, "--output", tmp_path)
-    assert "part of the test set" in refused(*evaluate, "--output", test_files / "test.de")
+    assert "is a text of the run or of the test set" in refused(*evaluate, "--output", test_files / "test.de")
     (test_files / "test.de").write_text("one line\n")
     assert "test.en has 5 lines" in refused(*evaluate, "--output", tmp_path / "out")
     assert own_run.read_evaluations() == [] and not (tmp_path / "out").exists()

@@ -1227,9 +1227,7 @@ model, loss_sum = self.replicas[replica], 0.0
         f"{IN_LOOP}the_validation_loss_is_plain_and_independent_of_batching",
         [
             Patch(
-                VALIDATION,
-                "forward_loss(model, source_ids, target_in_ids, target_out_ids)",
-                "forward_loss(model, source_ids, target_in_ids, target_out_ids, 0.1)",
+                VALIDATION, "forward_loss(model, *batches[index].ids)", "forward_loss(model, *batches[index].ids, 0.1)"
             )
         ],
     ),

@@ -215,9 +215,11 @@ def test_the_newest_sound_one_is_found(directory):
 
 
 def test_what_is_set_aside_is_not_deleted(directory):
-    directory.set_aside_after(25)
-    assert steps_in(directory)[-1] == 25
-    assert (directory.directory / "step_00000030.safetensors.unsound").exists()
+    for number in ("", "2"):
+        directory.set_aside_after(25)
+        assert steps_in(directory)[-1] == 25
+        assert (directory.directory / f"step_00000030.safetensors.unsound{number}").exists()
+        save(directory.of_step(30), new_checkpoint(30, step=30))
 
 
 def test_an_unfinished_file_is_no_checkpoint(directory):
@@ -246,6 +248,13 @@ def test_the_average_is_the_mean(directory):
         eps = np.finfo(array.dtype).eps
         np.testing.assert_allclose(array, np.mean(np.float64(arrays), axis=0), rtol=eps, atol=eps)
     assert mean.progress.step == 30 and mean.moments == {}
+
+
+@pytest.mark.parametrize("progress", [{"data_checksum": 1}, {"tokenizer_checksum": 1}])
+def test_no_average_over_different_runs(directory, progress):
+    save(directory.of_step(25), new_checkpoint(25, step=25, **progress))
+    with pytest.raises(UserError, match="step_00000025.safetensors: of another run than step_00000030.safetensors"):
+        average(directory.steps()[-2:])
 
 
 def test_the_average_of_one_is_itself(directory, same):

@@ -1,4 +1,5 @@
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -113,6 +114,8 @@ def test_the_validation_loss_is_plain_and_independent_of_batching(begin):
     for budget in (30, 100, 10_000):
         assert validation_loss(model, pairs, budget) == pytest.approx(loss_sum / n_tokens, rel=1e-5)
     assert len(list(batches_in_order(pairs, 30))) > 5
+    with ThreadPoolExecutor(3) as pool:
+        assert validation_loss(model, pairs, 30, map=pool.map) == validation_loss(model, pairs, 30)
 
 
 def test_the_best_checkpoint_is_that_of_the_lowest_validation_loss(begin):

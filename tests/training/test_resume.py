@@ -44,7 +44,8 @@ def interrupt_after(trainer, n_steps, monkeypatch):
 def test_a_resumed_run_is_an_uninterrupted_run(begin, trained, small_config, same_run, monkeypatch, n_steps):
     trainer = begin()
     interrupt_after(trainer, n_steps, monkeypatch)
-    assert finish(trainer.run, small_config()) == []
+    before_any_checkpoint = ["there is no checkpoint, so it begins anew"] if n_steps == 1 else []
+    assert finish(trainer.run, small_config()) == before_any_checkpoint
     same_run(trainer.run, trained)
 
 
@@ -84,24 +85,41 @@ def test_an_average_is_used_until_training_has_gone_on(own_run, small_config, ca
 # --- what a killed process leaves
 
 
-def test_half_written_files_are_removed_wherever_they_are(own_run, small_config):
+def test_half_written_files_of_ours_are_removed_and_others_are_not(own_run, small_config):
     before = sorted(own_run.path.rglob("*"))
-    (own_run.path / "report" / "tables").mkdir(parents=True)
-    half = [
-        own_run.path / directory / f".{name}.partial"
-        for directory, name in [
-            (".", "config.toml"),
-            ("checkpoints", "step_00000015.safetensors"),
-            ("figures", "loss.png"),
-            ("report", "report.md"),
-            ("report/tables", "table.svg"),
-        ]
-    ]
-    for path in half:
-        path.write_bytes(b"half")
+    places = [".config.toml", ".tokenizer.model", ".log.jsonl", "checkpoints/.step_00000015.safetensors"]
+    for name in [*(f"{place}.partial" for place in places), "checkpoints/.best.safetensors.partial", ".probe"]:
+        (own_run.path / name).write_bytes(b"half")
+    theirs = [own_run.path / name for name in ("notes/.draft.partial", ".movie.partial", "checkpoints/.mine.partial")]
+    theirs[0].parent.mkdir()
+    for path in theirs:
+        path.write_bytes(b"theirs")
     finish(own_run, small_config())
-    directories = [own_run.path / "report", own_run.path / "report" / "tables"]
-    assert sorted(own_run.path.rglob("*")) == sorted([*before, *directories])
+    assert sorted(own_run.path.rglob("*")) == sorted([*before, *theirs, theirs[0].parent])
+
+
+@pytest.mark.parametrize("left", ["best", "average"])
+def test_a_run_whose_checkpoints_are_gone_is_not_begun_anew(own_run, small_config, files_of, left):
+    """Deleted to save space, or on a disk that is not there now: what is left must not be replaced."""
+    own_run.checkpoints.best.rename(own_run.checkpoints.directory / f"{left}.safetensors")
+    for path in own_run.checkpoints.steps():
+        path.unlink()
+    before = files_of(own_run.path)
+    with pytest.raises(UserError, match="checkpoints: no checkpoint here, though the log has 12 steps"):
+        finish(own_run, small_config(steps=20))
+    assert files_of(own_run.path) == before
+    own_run.log_file.unlink()
+    with pytest.raises(UserError, match="training cannot go on from them"):
+        finish(own_run, small_config(steps=20))
+
+
+def test_a_checkpoint_under_another_name_is_passed_over(own_run, trained, small_config, same_run):
+    newest = own_run.checkpoints.steps()[-1]
+    newest.rename(own_run.checkpoints.of_step(99))
+    (remark,) = finish(own_run, small_config())
+    assert "step_00000099.safetensors: of step 12, although its name says another" in remark
+    (own_run.checkpoints.directory / "step_00000099.safetensors.unsound").unlink()
+    same_run(own_run, trained)
 
 
 # --- damage
@@ -186,7 +204,7 @@ def test_other_threads_are_told_and_change_bits(begin, small_config, monkeypatch
     part = begin("part", steps=6)
     loop.train(part)
     (remark,) = finish(part.run, small_config(threads=1))
-    assert remark == "1 instead of 2 threads: the last bits differ from those of an uninterrupted run"
+    assert remark == "1 instead of 2 threads: the last bits may differ from those of an uninterrupted run"
     one, other = (checkpoints.load(run.checkpoints.of_step(12)).weights for run in (part.run, whole.run))
     assert any((one[name] != other[name]).any() for name in one)
 
