@@ -99,7 +99,7 @@ def read_header(header: dict[str, str], path: Path) -> tuple[Progress, configs.C
 def is_sound(name: str, value: Any) -> bool:
     """Whether a field of Progress can have this value."""
     if name == "device_state":
-        return isinstance(value, list) and all(type(each) is float and 0 <= each < 2**63 for each in value)
+        return isinstance(value, list) and all(type(each) in (int, float) and 0 <= each < 2**63 for each in value)
     if name in ("seconds", "best_loss"):
         return type(value) in (int, float) and (0 <= value < 2**63 or value == float("inf"))
     return type(value) is int and 0 <= value < 2**63
@@ -136,11 +136,9 @@ def read_tensors(path: Path, form: str) -> tuple[dict[str, str], dict[str, np.nd
     """The header and the arrays of a safetensors file whose header says `form`. Raises UserError as `load` does."""
     with open_tensors(path, form) as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}
-        foreign = [
-            name for name, array in tensors.items() if array.dtype.isbuiltin != 1
-        ]  # NumPy cannot compute with it
-        if foreign:
-            raise ValueError(f"{foreign[0]} is of type {tensors[foreign[0]].dtype}")
+        for name, array in tensors.items():
+            if array.dtype.isbuiltin != 1:  # NumPy itself cannot compute with it
+                raise ValueError(f"{name} is of type {array.dtype}")
         return file.metadata(), tensors
 
 

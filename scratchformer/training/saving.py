@@ -81,7 +81,7 @@ def find_newest(run: RunDirectory, config: Config) -> tuple[Path | None, Checkpo
         raise UserError(f"no sound checkpoint to resume from: {'; '.join(complaints)}")
     elif not run.log_file.exists() and (run.checkpoints.best.exists() or run.checkpoints.average.exists()):
         reason = "they translate, but training cannot go on from them"
-        raise UserError(f"{run.path}: imported weights, without the optimizer's state: {reason}")
+        raise UserError(f"{run.path}: holds weights without the optimizer's state: {reason}")
     elif run.log_file.exists():
         steps = [entry["step"] for entry in run.read_log("step") if is_until(entry, config.training.steps)]
         if max(steps, default=0) >= configs.load(run.config_file).training.save_every:
