@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -142,6 +143,9 @@ def test_a_line_that_is_too_long_is_named(refused, trained, tmp_path, type_in):
     assert "standard input, line 2: a sentence of " in refused("translate", trained.path)
 
 
+slowly = partial(pytest.param, marks=pytest.mark.slow)
+
+
 def run_in_terminal(arguments, typed=b"", closed=False, **variables):
     """Run a command in a terminal in which someone types, or which is closed at once -> exit code, what is shown"""
     ours, theirs = os.openpty()
@@ -169,12 +173,12 @@ def test_who_translates_on_a_terminal_is_told_what_to_type(trained):
     [
         (0, ["config", "base"]),
         (0, ["--help"]),
-        (0, ["gradcheck", "Linear"]),
+        slowly(0, ["gradcheck", "Linear"]),
         (0, ["translate", "{run}", "{text}"]),
-        (0, ["evaluate", "{run}", "--source", "{text}", "--reference", "{text}"]),
-        (2, ["translate", "nowhere"]),
+        slowly(0, ["evaluate", "{run}", "--source", "{text}", "--reference", "{text}"]),
+        slowly(2, ["translate", "nowhere"]),
         (0, ["train", "--resume", "{run}", "--set", "steps=14"]),
-        pytest.param(0, ["train", "--resume", "{run}", "--set", "steps=14", "--nproc", "2"], marks=pytest.mark.slow),
+        slowly(0, ["train", "--resume", "{run}", "--set", "steps=14", "--nproc", "2"]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
@@ -185,7 +189,7 @@ def test_a_closed_terminal_changes_no_exit_code(own_run, corpus, code, arguments
         assert len(own_run.read_log("step")) == 14
 
 
-@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("unbuffered", ["", pytest.param("1", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "command, code",
     [

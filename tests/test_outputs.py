@@ -96,8 +96,18 @@ FORBIDDEN_FILES = {
 
 
 @pytest.mark.parametrize("place", FORBIDDEN_FILES)
-@pytest.mark.parametrize("command", FILES)
-def test_a_file_that_may_not_be_written(refused, stage, command, place):
+def test_a_file_that_may_not_be_written(refused, stage, place):
+    path = FORBIDDEN_FILES[place](stage)
+    before = everything(stage.directory)
+    refused(*FILES["plot"](stage.run, path))
+    assert everything(stage.directory) == before
+
+
+@pytest.mark.parametrize(
+    "place", ["a checkpoint", "another run", "a hard link to a file of the run", "a dangling link"]
+)
+@pytest.mark.parametrize("command", [name for name in FILES if name != "plot"])
+def test_every_command_asks_before_it_writes(refused, stage, command, place):
     path = FORBIDDEN_FILES[place](stage)
     before = everything(stage.directory)
     refused(*FILES[command](stage.run, path))

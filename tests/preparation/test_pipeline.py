@@ -18,7 +18,7 @@ from scratchformer.errors import UserError
 from scratchformer.locks import locked
 from scratchformer.preparation import pipeline, stages
 from scratchformer.preparation.pipeline import Options, copy_text, prepare, require_own_directory, sampled_lines
-from scratchformer.preparation.prepared import PreparedCorpus, read_manifest
+from scratchformer.preparation.prepared import PreparedCorpus, read_manifest, require_own_names
 from scratchformer.text.batches import encode_pairs
 from scratchformer.text.corpora import CorpusFiles, ParallelFiles, read_lines, read_pairs
 from scratchformer.text.tokenizer import UNK, Tokenizer
@@ -395,7 +395,7 @@ def edited(path, change):
     [
         "../victim.txt",
         "sub/../../victim.txt",
-        "{}/victim.txt",
+        "/victim.txt",
         "notes.txt",
         "sub/train.en",
         "train.en/../notes.txt",
@@ -409,8 +409,15 @@ def edited(path, change):
         "",
     ],
 )
-@pytest.mark.parametrize("stage", ["clean", "vocabulary", "encode"])
-def test_a_record_removes_nothing_but_what_a_preparation_writes(prepared, tmp_path, files_of, stage, name):
+def test_names_that_no_preparation_writes(name):
+    with pytest.raises(ValueError, match="is no file of a prepared corpus"):
+        require_own_names(["train.en", name])
+
+
+@pytest.mark.parametrize(
+    "stage, name", [("clean", "../victim.txt"), ("vocabulary", "notes.txt"), ("encode", "{}/victim.txt")]
+)
+def test_a_record_removes_nothing_but_what_a_preparation_writes(prepared, tmp_path, stage, name):
     out, _ = prepared()
     mine = [tmp_path / "victim.txt", out / "notes.txt"]
     for path in mine:

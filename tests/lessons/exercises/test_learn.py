@@ -295,6 +295,16 @@ DISTURBED = "the check was disturbed: does your code end other processes"
 WITHOUT = "before the check was through"
 GIB = "(a check may use 4 GiB of memory)"
 MB = "(a file that is written in a check may have 100 MB)"
+QUICK = {
+    "daemon",
+    "daemon without end",
+    "stop",
+    "flooded files",
+    "kept memory",
+    "large file",
+    "segmentation fault",
+    "brackets",
+}
 HOSTILE = {
     "daemon": (START_DAEMON + RIGHT, "right in all"),
     "daemon without end": (START_DAEMON + "while True: pass", STOPPED),
@@ -347,7 +357,10 @@ def processes_about(path):
     return [command for command in commands if os.fsencode(path) in command]
 
 
-@pytest.mark.parametrize("code, message", HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.parametrize(
+    "code, message",
+    [pytest.param(*row, id=name, marks=() if name in QUICK else pytest.mark.slow) for name, row in HOSTILE.items()],
+)
 def test_whatever_the_code_does_there_is_a_verdict_and_nothing_is_left(
     exercises, write, tmp_path, monkeypatch, code, message
 ):
