@@ -322,7 +322,6 @@ NOT_NUMBERS = [
 ]
 
 
-@pytest.mark.parametrize("command", [["report"], ["plot", "loss"], ["plot", "schedule"]], ids=" ".join)
 @pytest.mark.parametrize(
     "event, name, value",
     [
@@ -337,14 +336,23 @@ NOT_NUMBERS = [
         ("bleu", "bleu", "-1"),
     ],
 )
-def test_a_damaged_log(refused, own_run, command, event, name, value):
+def test_a_damaged_log(own_run, event, name, value):
     numbers = [*training_log.STEP_NUMBERS, *training_log.VALIDATION_NUMBERS, *training_log.BLEU_NUMBERS]
     entry = {"event": f'"{event}"'} | {number: "1" for number in numbers} | {name: value}
     with open(own_run.log_file, "a", encoding="utf-8") as file:
         file.write("{" + ", ".join(f'"{key}": {text}' for key, text in entry.items()) + "}\n")
-    said = refused(command[0], own_run.path, *command[1:])
+    with pytest.raises(UserError) as refusal:
+        training_log.read_log(own_run)
+    said = str(refusal.value)
     assert f"log.jsonl: damaged: an entry of kind {event} (step " in said and len(said) < 500
-    assert said.endswith(f"has no valid number '{name}'\n")
+    assert said.endswith(f"has no valid number '{name}'")
+
+
+@pytest.mark.parametrize("command", [["report"], ["plot", "loss"], ["plot", "schedule"]], ids=" ".join)
+def test_no_command_computes_with_a_damaged_log(refused, own_run, command):
+    with open(own_run.log_file, "a", encoding="utf-8") as file:
+        file.write('{"event": "step", "step": 13, "loss": "low"}\n')
+    assert "log.jsonl: damaged: " in refused(command[0], own_run.path, *command[1:])
     assert not (own_run.path / "report").exists()
 
 

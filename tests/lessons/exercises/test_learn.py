@@ -295,16 +295,7 @@ DISTURBED = "the check was disturbed: does your code end other processes"
 WITHOUT = "before the check was through"
 GIB = "(a check may use 4 GiB of memory)"
 MB = "(a file that is written in a check may have 100 MB)"
-QUICK = {
-    "daemon",
-    "daemon without end",
-    "stop",
-    "flooded files",
-    "kept memory",
-    "large file",
-    "segmentation fault",
-    "brackets",
-}
+QUICK = {"daemon without end", "stop", "kept memory", "large file"}
 HOSTILE = {
     "daemon": (START_DAEMON + RIGHT, "right in all"),
     "daemon without end": (START_DAEMON + "while True: pass", STOPPED),
@@ -397,7 +388,14 @@ def test_what_the_code_has_started_ends_with_the_check(write):
     assert time.perf_counter() - started < 60
 
 
-@pytest.mark.parametrize("blow", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "blow",
+    [
+        signal.SIGINT,
+        *(pytest.param(number, marks=pytest.mark.slow) for number in (signal.SIGTERM, signal.SIGHUP)),
+        signal.SIGKILL,
+    ],
+)
 def test_a_check_ends_with_the_command_that_asked(exercises, write, blow):
     path = exercises / "01_linear_backward.py"
     write(f"PATH = {str(path)!r}\n{START_DAEMON}print('here I am')\nwhile True: pass")
