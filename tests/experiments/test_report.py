@@ -10,6 +10,7 @@ import pytest
 
 from scratchformer import config as configs
 from scratchformer.config import BIG, TABLE3, preset
+from scratchformer.errors import UserError
 from scratchformer.experiments import report, training_log
 from scratchformer.preparation.prepared import read_manifest
 from scratchformer.training.run import RunDirectory
