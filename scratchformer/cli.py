@@ -61,7 +61,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def run(arguments: list[str] | None) -> int:
-    """`main`, once messages can be written."""
+    """Run one command, as `main` does, when standard output and standard error are ready. -> exit code"""
     code = 0
     try:
         args = parse(arguments)

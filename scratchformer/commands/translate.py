@@ -17,7 +17,7 @@ from scratchformer.errors import UserError
 
 STANDARD_INPUT = Path("-")
 MAX_LINE_BYTES = 2**24
-"""A longer line has too many tokens, and may have no end at all."""
+"""A longer line has too many tokens anyway; without a limit, an endless one would fill the memory."""
 
 if TYPE_CHECKING:
     from scratchformer.decoding.translator import Translator

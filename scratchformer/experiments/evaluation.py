@@ -38,7 +38,7 @@ NOT_PUBLISHED = (
 """Follows the score by the paper's script in languages other than German."""
 
 UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
-"""Whoever made a checkpoint chose the name of its file; this is not recorded, in case that a shell reads the record."""
+"""Characters that are not recorded of a checkpoint's file name, which somebody else may have chosen."""
 
 # The test set ---------------------------------------------------------------------------------------------------------
 

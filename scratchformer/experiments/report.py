@@ -393,7 +393,7 @@ def scores_section(run: RunDirectory, config: Config, manifest: Manifest | None)
 
 
 def scalars(entry: Entry) -> Entry:
-    """Of an entry that anything may have written: what is text or a number."""
+    """The values of an entry that are text or numbers; others are damage, and left out."""
     return {name: value for name, value in entry.items() if isinstance(value, str) or is_number(value)}
 
 

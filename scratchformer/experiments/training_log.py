@@ -18,7 +18,7 @@ VALIDATION_NUMBERS = ("step", "loss", "perplexity", "all_target_tokens")
 BLEU_NUMBERS = ("step", "bleu", "all_target_tokens")
 POSITIVE = {"step", "source_tokens", "target_tokens", "positions", "perplexity"}
 LARGEST = 2**53
-"""No log counts further, and figures have no room; only a perplexity, e to the loss, may be larger."""
+"""A larger number in a log is damage, except for a perplexity, which is e to the loss."""
 
 
 class Log(NamedTuple):

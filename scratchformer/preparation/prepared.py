@@ -237,7 +237,7 @@ def read_json_bytes(path: Path) -> bytes:
 
 @dataclass(frozen=True, eq=False)
 class StoredSequences(Sequences):
-    """Sequences in a file. Impossible ids may have the right checksum: each batch checks its own."""
+    """Sequences in a file. Each batch checks its ids, since a file with the right checksum may hold impossible ones."""
 
     path: Path
     vocab_size: int

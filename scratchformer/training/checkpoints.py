@@ -176,7 +176,7 @@ def checksum(header: dict[str, str], tensors: dict[str, np.ndarray]) -> str:
 
 
 def require_weights(weights: dict[str, np.ndarray], config: configs.ModelConfig, path: Path) -> None:
-    """Raises UserError unless these are as many as a model of this configuration has.
+    """Raises UserError unless there are as many weights as a model of this configuration has.
 
     Nothing is built for that: a configuration that somebody else wrote may ask for more than the memory.
     """
