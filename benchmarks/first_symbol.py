@@ -19,6 +19,19 @@ from library.recall import BATCH, LONGEST_GRADIENT, READERS, SYMBOLS, accuracy, 
 
 LENGTHS, RATES, SEEDS, STEPS = (4, 8, 16, 32, 64), (0.001, 0.003, 0.01), (0, 1, 2), 200
 BLANK_LENGTHS = (16, 32, 64)
+LONGER = (
+    ("RNN", 32, False, 1000),
+    ("RNN", 64, False, 1000),
+    ("RNN, W_h x 0.8", 32, False, 1000),
+    ("RNN, W_h x 0.8", 64, True, 1000),
+    ("LSTM, forget bias 5", 64, False, 1000),
+    ("LSTM, forget bias 1", 32, False, 1000),
+    ("LSTM, forget bias 1", 32, False, 4000),
+)
+"""Cases that fail after STEPS, with more of them: reader, length, blank, steps."""
+
+WINDOW = 20
+"""A loss curve holds the mean of so many steps."""
 
 
 def row(
@@ -35,20 +48,28 @@ def row(
                 {
                     "seed": seed,
                     "accuracy": accuracy(model, n, blank=blank),
-                    "last_loss": number(float(np.mean(losses[-20:]))),
+                    "last_loss": number(float(np.mean(losses[-WINDOW:]))),
                 }
+                | ({"losses": curve(losses)} if steps > STEPS else {})
             )
         by_rate.append({"learning_rate": rate, "accuracy": spread([run["accuracy"] for run in runs]), "runs": runs})
     best = max(by_rate, key=lambda entry: entry["accuracy"]["mean"])
-    print(f"{reader}, n = {n}{', blank' if blank else ''}: {best['accuracy']} at {best['learning_rate']}", flush=True)
+    case = f"{reader}, n = {n}{', blank' if blank else ''}, {steps} steps"
+    print(f"{case}: {best['accuracy']} at {best['learning_rate']}", flush=True)
     return {
         "reader": reader,
         "n": n,
         "blank": blank,
+        "steps": steps,
         "parameters": model_of(reader, 0).store.data.size,
         "best": {key: best[key] for key in ("learning_rate", "accuracy")},
         "by_rate": by_rate,
     }
+
+
+def curve(losses: list[float]) -> list[float | None]:
+    """The mean loss of each WINDOW steps."""
+    return [number(float(np.mean(losses[start : start + WINDOW]))) for start in range(0, len(losses), WINDOW)]
 
 
 def main() -> None:
@@ -69,6 +90,10 @@ def main() -> None:
             for reader in READERS
             if reader.startswith("RNN")
             for n in BLANK_LENGTHS
+        ]
+        rows += [
+            row(reader, n, blank, rates, seeds, steps if arguments.quick else longer)
+            for reader, n, blank, longer in LONGER
         ]
     write(arguments.out, "first_symbol", {"provenance": provenance, "config": config, "seeds": seeds, "results": rows})
 

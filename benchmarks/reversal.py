@@ -35,6 +35,10 @@ CONTROLS: dict[str, tuple[int, dict[str, Any], float, int]] = {
     "plain mean, rate 0.003": (16, {"look": PlainMean}, 0.003, 1),
     "no recurrence, not told the places": (16, MODELS["no recurrence"] | {"told": ""}, RATE, 1),
     "attention, told the places": (32, {"look": AdditiveAttention, "told": "rw"}, RATE, 1),
+    "one vector, 16 x the steps": (16, {}, RATE, 16),
+    "attention, 4 x the steps": (32, {"look": AdditiveAttention}, RATE, 4),
+    "attention, 8 x the steps": (32, {"look": AdditiveAttention}, RATE, 8),
+    "no recurrence, not told the places, 4 x the steps": (16, MODELS["no recurrence"] | {"told": ""}, RATE, 4),
 }
 """The length, what is changed, the learning rate, and how many times STEPS."""
 
