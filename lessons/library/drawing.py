@@ -159,8 +159,8 @@ class Drawing:
         """
         columns, count = len(rows[0]), len(rows)
         box = Box(x, y, cell * columns, height * count, columns, count)
-        for i, row in enumerate(shades or []):
-            for j, shade in enumerate(row):
+        for i, filled in enumerate(shades or []):
+            for j, shade in enumerate(filled):
                 at = box.cell(j, i)
                 self.rectangle(at.x, at.y, at.width, at.height, role, filled=0.75 * shade, outline=False)
         self.outline(box, role, filled=0 if shades else 0.13)
