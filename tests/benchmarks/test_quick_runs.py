@@ -24,6 +24,7 @@ def quick_run(name, out, *arguments):
     "name",
     [
         "adam_and_warmup",
+        "attention_rates",
         "attention_scaling",
         "averaging",
         "beam_sizes",
