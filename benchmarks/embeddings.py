@@ -3,10 +3,11 @@
     python benchmarks/embeddings.py [--quick] [--out DIR]
 
 The text of the preset tiny, and a small model. In the paper one matrix E turns source and target words into vectors,
-times sqrt(d_model), and vectors into the scores of words. The factor makes the words large before the first step, and
-lets them move further in each. Variants of the size: with neither; with one of the two; and with neither, beside
-positions that are smaller by as much. Variants of the sharing: three matrices; and one whose rows have been dealt out
-anew for the target language, so that hardly a word has the same row on both sides.
+times sqrt(d_model), and vectors into the scores of words. The factor makes the words large before the first step, lets
+them move further in each, and multiplies the share that reading has in the gradient of E. Variants of the size: each
+of these three with and without the other two; and with none, beside positions that are smaller by as much. Variants
+of the sharing: three matrices; and one whose rows have been exchanged at random for the target language, so that hardly
+a word has the same row on both sides.
 
 A seed decides the initial weights and the batches. README.md here says what is recorded.
 """
@@ -42,10 +43,11 @@ SEEDS = (0, 1, 2)
 
 class Variant(NamedTuple):
     """Powers of d_model: what multiplies the rows that words begin with, what multiplies the change of these rows in
-    training, and what multiplies the positions."""
+    training, what multiplies the gradient that comes from reading, and what multiplies the positions."""
 
     start: float = 1 / 2
     steps: float = 1 / 2
+    gradient: float = 1 / 2
     positions: float = 0
     tied: str = "all"
     dealt_anew: bool = False
@@ -53,27 +55,37 @@ class Variant(NamedTuple):
 
 VARIANTS = {
     "paper": Variant(),
-    "no factor": Variant(start=0, steps=0),
+    "no factor": Variant(start=0, steps=0, gradient=0),
     "small start": Variant(start=0),
     "short steps": Variant(steps=0),
-    "no factor, small positions": Variant(start=0, steps=0, positions=-1 / 2),
+    "small gradient": Variant(gradient=0),
+    "start alone": Variant(steps=0, gradient=0),
+    "steps alone": Variant(start=0, gradient=0),
+    "gradient alone": Variant(start=0, steps=0),
+    "no factor, small positions": Variant(start=0, steps=0, gradient=0, positions=-1 / 2),
     "three matrices": Variant(tied="none"),
     "target rows dealt anew": Variant(dealt_anew=True),
 }
 
 
-class StartAndSteps(Embedding):
-    """x = start E0[ids] + steps (E - E0)[ids], with E0 as E was when the layer was made; and 0 for padding"""
+class Separated(Embedding):
+    """x = start E0[ids] + steps (E - E0)[ids], with E0 as E was when the layer was made; and 0 for padding
 
-    def __init__(self, weight: Parameter, start: float, steps: float) -> None:
+    Backward has a factor of its own, `gradient`, and is the true one only where that equals `steps`.
+    """
+
+    def __init__(self, weight: Parameter, start: float, steps: float, gradient: float) -> None:
         super().__init__(weight)
-        self.scale = steps
+        self.scale, self.gradient = steps, gradient
         self.kept = (start - steps) * weight.data
         self.kept[PAD] = 0
 
     def forward(self, ids: Array, rng: DropoutKey | None = None) -> tuple[Array, Any]:
         x, cache = super().forward(ids)
         return x + self.kept[ids], cache
+
+    def backward(self, dx: Array, cache: Any) -> None:
+        super().backward(dx * (self.gradient / self.scale), cache)
 
 
 class ScaledPositions(PositionalEncoding):
@@ -91,9 +103,9 @@ class ScaledPositions(PositionalEncoding):
 def model_of(variant: Variant, config: Config) -> Transformer:
     config = configs.with_settings(config, {"model.tied": variant.tied})
     model, D = Transformer(config.model, config.training.seed), config.model.d_model
-    start, steps = D**variant.start, D**variant.steps
-    model.source_embedding = StartAndSteps(model.source_embedding.weight, start, steps)
-    model.target_embedding = StartAndSteps(model.target_embedding.weight, start, steps)
+    factors = D**variant.start, D**variant.steps, D**variant.gradient
+    model.source_embedding = Separated(model.source_embedding.weight, *factors)
+    model.target_embedding = Separated(model.target_embedding.weight, *factors)
     model.source_positions = model.target_positions = ScaledPositions(D**variant.positions)
     return model
 
