@@ -16,37 +16,37 @@ from small_training import arguments_of, number, spread, write
 from threadpoolctl import threadpool_limits
 
 from library.recurrent import AdditiveAttention
-from library.reversal import BATCH, LONGEST_GRADIENT, SYMBOLS, PlainMean, Rewriter, right, train
+from library.reversal import BATCH, LONGEST_GRADIENT, SYMBOLS, EncoderDecoder, PlainMean, right, train
 from scratchformer.nn.layers import Linear
 
 LENGTHS, SEEDS, STEPS, RATE = (4, 8, 16, 32), (0, 1, 2), 300, 0.01
 MODELS: dict[str, dict[str, Any]] = {
     "one vector": {},
     "attention": {"look": AdditiveAttention},
-    "no recurrence": {"look": AdditiveAttention, "reader": Linear, "writer": Linear, "told": "rw"},
+    "no recurrence": {"look": AdditiveAttention, "encoder": Linear, "decoder": Linear, "positions": "ed"},
 }
 CONTROLS: dict[str, tuple[int, dict[str, Any], float, int]] = {
     "one vector, rate 0.003": (16, {}, 0.003, 1),
     "one vector, 4 x the steps": (16, {}, RATE, 4),
     "one vector, 64 numbers": (16, {"d": 64}, RATE, 1),
     "one vector, 64 numbers, rate 0.003": (16, {"d": 64}, 0.003, 1),
-    "one vector, told the places": (16, {"told": "rw"}, RATE, 1),
+    "one vector, with positions": (16, {"positions": "ed"}, RATE, 1),
     "plain mean": (16, {"look": PlainMean}, RATE, 1),
     "plain mean, rate 0.003": (16, {"look": PlainMean}, 0.003, 1),
-    "no recurrence, not told the places": (16, MODELS["no recurrence"] | {"told": ""}, RATE, 1),
-    "attention, told the places": (32, {"look": AdditiveAttention, "told": "rw"}, RATE, 1),
+    "no recurrence, no positions": (16, MODELS["no recurrence"] | {"positions": ""}, RATE, 1),
+    "attention, with positions": (32, {"look": AdditiveAttention, "positions": "ed"}, RATE, 1),
     "one vector, 16 x the steps": (16, {}, RATE, 16),
     "attention, 4 x the steps": (32, {"look": AdditiveAttention}, RATE, 4),
     "attention, 8 x the steps": (32, {"look": AdditiveAttention}, RATE, 8),
-    "no recurrence, not told the places, 4 x the steps": (16, MODELS["no recurrence"] | {"told": ""}, RATE, 4),
+    "no recurrence, no positions, 4 x the steps": (16, MODELS["no recurrence"] | {"positions": ""}, RATE, 4),
 }
 """The length, what is changed, the learning rate, and how many times STEPS."""
 
 
 def row(name: str, n: int, options: dict[str, Any], rate: float, steps: int, seeds: tuple[int, ...]) -> dict[str, Any]:
     """One model at one length, all seeds."""
-    models = [train(Rewriter(n, seed, **options), rate, steps) for seed in seeds]
-    found = np.array([right(model).mean(axis=0) for model in models])  # (seeds, places)
+    models = [train(EncoderDecoder(n, seed, **options), rate, steps) for seed in seeds]
+    found = np.array([right(model).mean(axis=0) for model in models])  # (seeds, positions)
     accuracy = [number(float(value)) for value in found.mean(axis=1)]
     print(f"{name}, n = {n}: {accuracy}", flush=True)
     return {
@@ -56,7 +56,7 @@ def row(name: str, n: int, options: dict[str, Any], rate: float, steps: int, see
         "steps": steps,
         "parameters": models[0].store.data.size,
         "accuracy": spread(accuracy) | {"by_seed": accuracy},
-        "by_place": [number(float(value)) for value in found.mean(axis=0)],
+        "by_position": [number(float(value)) for value in found.mean(axis=0)],
     }
 
 

@@ -1,7 +1,7 @@
 """A test of memory: read n random symbols, and say at the end which was the first (lesson 02).
 
 What grows with n is the distance, and the number of other symbols on the way (none, if they are blank). The first
-symbol is marked, so that a reader that looks at all places at once can know which it is; the others get the mark too.
+symbol is marked, so that a network that looks at all positions at once can know which it is; the others get the mark too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from scratchformer.nn.optim import Adam, clip_by_global_norm_inplace
 from scratchformer.nn.parameter import Array, Layer, ParameterStore
 
 SYMBOLS = 8
-"""They are numbered from 1; 0 is the mark of the first place."""
+"""They are numbered from 1; 0 is the mark of the first position."""
 
 BATCH, LONGEST_GRADIENT = 32, 1.0
 """Sequences a step, and the length to which a longer gradient is cut."""
@@ -31,7 +31,7 @@ def sequences(
     """-> x (count, n, 1 + SYMBOLS) with a 1 for each symbol and for the mark; which symbol is the first (count,) int
 
     blank   nothing comes after the first symbol: the rest of x is 0
-    marked  the first place has the mark
+    marked  the first position has the mark
     """
     ids = random.integers(1, 1 + SYMBOLS, (count, n))
     x = np.eye(1 + SYMBOLS)[ids]
@@ -42,7 +42,7 @@ def sequences(
 
 
 class AttentionReader(Layer):
-    """One linear map of each place by itself, then one attention with one head, in place of a recurrent layer.
+    """One linear map of each position on its own, then one attention with one head, in place of a recurrent layer.
 
     forward(x (B, T, d_in)) -> y (B, T, d_model), cache
     backward(dy (B, T, d_model), cache) -> dx (B, T, d_in)
@@ -63,12 +63,12 @@ class AttentionReader(Layer):
 
 
 class FirstSymbol(Layer):
-    """A reader, and a linear map of what it has at the last place to the scores of the symbols.
+    """A reader, and a linear map of what it has at the last position to the logits of the symbols.
 
-    kind  RNN, LSTM or AttentionReader, of `size` numbers at each place
+    kind  RNN, LSTM or AttentionReader, of `size` numbers at each position
 
-    forward(x (B, n, 1 + SYMBOLS)) -> scores (B, 1, 1 + SYMBOLS), cache;   the score of the mark is never right
-    backward(dscores (B, 1, 1 + SYMBOLS), cache) -> dx (B, n, 1 + SYMBOLS)
+    forward(x (B, n, 1 + SYMBOLS)) -> logits (B, 1, 1 + SYMBOLS), cache;   the logit of the mark is never right
+    backward(dlogits (B, 1, 1 + SYMBOLS), cache) -> dx (B, n, 1 + SYMBOLS)
     """
 
     def __init__(self, kind: type[RNN] | type[LSTM] | type[AttentionReader], size: int, seed: int) -> None:
@@ -79,14 +79,14 @@ class FirstSymbol(Layer):
 
     def forward(self, x: Array, rng: DropoutKey | None = None) -> tuple[Array, Any]:
         h, reader_cache = self.reader.forward(x)  # (B, n, size)
-        scores, output_cache = self.output.forward(h[:, -1:])
-        return scores, (h.shape, reader_cache, output_cache)
+        logits, output_cache = self.output.forward(h[:, -1:])
+        return logits, (h.shape, reader_cache, output_cache)
 
-    def backward(self, dscores: Array, cache: Any) -> Array:
+    def backward(self, dlogits: Array, cache: Any) -> Array:
         shape, reader_cache, output_cache = cache
         dh = np.zeros(shape)
-        # scores = h_n W + b
-        dh[:, -1:] = self.output.backward(dscores, output_cache)
+        # logits = h_n W + b
+        dh[:, -1:] = self.output.backward(dlogits, output_cache)
         gradients = self.reader.backward(dh, reader_cache)
         return gradients[0] if isinstance(gradients, tuple) else gradients
 
@@ -99,10 +99,10 @@ def train(
     optimizer = Adam(model)  # all that it needs is a store
     for _ in range(steps):
         x, first = sequences(random, BATCH, n, blank, marked)
-        scores, cache = model.forward(x)
-        loss_sum, _, dscores = cross_entropy(scores, first[:, None])
+        logits, cache = model.forward(x)
+        loss_sum, _, dlogits = cross_entropy(logits, first[:, None])
         model.zero_grad()
-        model.backward(dscores / BATCH, cache)
+        model.backward(dlogits / BATCH, cache)
         grad = model.store.grad
         clip_by_global_norm_inplace(grad, np.sqrt(grad @ grad), LONGEST_GRADIENT)
         optimizer.step(rate)

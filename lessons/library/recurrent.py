@@ -108,11 +108,11 @@ class LSTM(Layer):
 
 
 class AdditiveAttention(Layer):
-    """Each state of the writer looks at all states of the reader (Bahdanau, Cho & Bengio 2015).
+    """Each state of the decoder looks at all states of the encoder (Bahdanau, Cho & Bengio 2015).
 
-        e_ts = v . tanh(s_t W + h_s U)            the score: a network with one hidden layer of size d_a
-        w_ts = softmax of e_t1, ..., e_tS
-        c_t  = sum over s of w_ts h_s             the context
+        e_tj = v . tanh(s_t W + h_j U)            the score: a network with one hidden layer of size d_a
+        w_tj = softmax of e_t1, ..., e_tS
+        c_t  = sum over j of w_tj h_j             the context
 
     W (d_s, d_a): `query`; U (d_h, d_a): `key`; v (d_a, 1): `score`; no biases; all as Linear begins them.
 
@@ -121,8 +121,8 @@ class AdditiveAttention(Layer):
 
     Keeps:    s, h, tanh of all the pairs (B, T, S, d_a), the weights (B, T, S).
     Differs:  1. no masks: all sequences of a batch have one length.
-              2. all s_t are there beforehand. In the paper s_{t-1} asks, and the context goes into s_t, so the writer's
-                 places cannot be computed side by side.
+              2. all s_t are there beforehand. In the paper s_{t-1} asks, and the context goes into s_t, so the
+                 positions of the decoder cannot be computed side by side.
     """
 
     def __init__(self, d_s: int, d_h: int, d_a: int, init: np.random.Generator, dtype: str = "float32") -> None:
@@ -139,7 +139,7 @@ class AdditiveAttention(Layer):
         """s (B, T, d_s), h (B, S, d_h) -> e (B, T, S), and what the three Linear keep"""
         from_s, s_cache = self.query.forward(s)  # (B, T, d_a)
         from_h, h_cache = self.key.forward(h)  # (B, S, d_a)
-        z = from_s[:, :, None] + from_h[:, None]  # (B, T, S, d_a): each t with each s
+        z = from_s[:, :, None] + from_h[:, None]  # (B, T, S, d_a): each t with each j
         np.tanh(z, out=z)
         e, z_cache = self.score.forward(z)  # (B, T, S, 1)
         return e[..., 0], s_cache, h_cache, z_cache
@@ -157,7 +157,7 @@ class AdditiveAttention(Layer):
         np.subtract(1, da, out=da)
         da *= v.data[:, 0]
         da *= de[..., None]
-        # a_ts = s_t W + h_s U
+        # a_tj = s_t W + h_j U
         ds = self.query.backward(da.sum(axis=2), s_cache)
         return ds, self.key.backward(da.sum(axis=1), h_cache) + weights.swapaxes(1, 2) @ dc
 

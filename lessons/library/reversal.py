@@ -1,6 +1,7 @@
 """A test of translation: write n random symbols in the opposite order (lesson 03).
 
-A reader and a writer, recurrent or not, and what lies between them: the reader's last state alone, or attention to all.
+An encoder reads them and a decoder writes them, both recurrent or not. Between them is the encoder's last state alone
+(the bottleneck), or attention to all of its states.
 Shapes: B batch, n length, d numbers in a state.
 """
 
@@ -18,28 +19,29 @@ from scratchformer.nn.optim import Adam, clip_by_global_norm_inplace
 from scratchformer.nn.parameter import Array, Layer, ParameterStore
 
 SYMBOLS = 8
-"""They are numbered from 1; 0 stands before the first place of an answer."""
+"""They are numbered from 1; 0 stands before the first symbol of an answer."""
 
 BATCH, LONGEST_GRADIENT = 32, 1.0
 """Sequences a step, and the length to which a longer gradient is cut."""
 
 
 def pairs(random: np.random.Generator, count: int, n: int) -> tuple[Array, Array, Array]:
-    """-> source: what is read, read: what stands before each place of the answer, target: the answer; (count, n) int"""
+    """-> source: what is read, read: the symbol before each one of the answer, target: the answer; (count, n) int"""
     source = random.integers(1, 1 + SYMBOLS, (count, n))
     target = source[:, ::-1]
     return source, np.concatenate([np.zeros((count, 1), int), target[:, :-1]], axis=1), target
 
 
-class Rewriter(Layer):
-    """A reader, a writer, and a linear map of what the writer has at each place to the scores of the symbols.
+class EncoderDecoder(Layer):
+    """An encoder, a decoder, and a linear map of what the decoder has at each position to the logits of the symbols.
 
-    reader, writer  RNN, or Linear: each place by itself. A writer that is an RNN begins with the reader's last state.
-    look            how the writer looks back: AdditiveAttention, DotAttention, PlainMean, or None: not at all
-    told            with "r" in it the reader is told the places, with "w" the writer: by a second 1 in each row
+    encoder, decoder  RNN, or Linear: each position on its own. A decoder that is an RNN begins with the encoder's last
+                      state.
+    look              how the decoder looks back: AdditiveAttention, DotAttention, PlainMean, or None: not at all
+    positions         with "e" in it the encoder is given the positions, with "d" the decoder: a second 1 in each row
 
-    forward(source (B, n), read (B, n) int) -> scores (B, n, 1 + SYMBOLS), cache;   the score of 0 is never right
-    backward(dscores (B, n, 1 + SYMBOLS), cache) -> None: ids have no gradient
+    forward(source (B, n), read (B, n) int) -> logits (B, n, 1 + SYMBOLS), cache;   the logit of 0 is never right
+    backward(dlogits (B, n, 1 + SYMBOLS), cache) -> None: ids have no gradient
     """
 
     def __init__(
@@ -47,51 +49,51 @@ class Rewriter(Layer):
         n: int,
         seed: int,
         look: Any = None,
-        reader: type[RNN] | type[Linear] = RNN,
-        writer: type[RNN] | type[Linear] = RNN,
-        told: str = "",
+        encoder: type[RNN] | type[Linear] = RNN,
+        decoder: type[RNN] | type[Linear] = RNN,
+        positions: str = "",
         d: int = 32,
     ) -> None:
         init = np.random.default_rng(seed)
-        self.n, self.told = n, told
-        self.reader = reader(1 + SYMBOLS + n * ("r" in told), d, init, "float64")
-        self.writer = writer(1 + SYMBOLS + n * ("w" in told), d, init, "float64")
+        self.n, self.positions = n, positions
+        self.encoder = encoder(1 + SYMBOLS + n * ("e" in positions), d, init, "float64")
+        self.decoder = decoder(1 + SYMBOLS + n * ("d" in positions), d, init, "float64")
         self.looks = [look(d, d, d // 2, init, "float64")] if look else []
         self.output = Linear(d * (1 + len(self.looks)), 1 + SYMBOLS, init, "float64")
         self.store = ParameterStore(self.parameters())
 
-    def rows(self, ids: Array, told: bool) -> Array:
-        """ids (B, n) -> (B, n, 9), a 1 at each symbol; told the places (B, n, 9 + n), a second 1 at the place"""
-        places = np.broadcast_to(np.eye(self.n), (*ids.shape, self.n))
-        return np.concatenate([np.eye(1 + SYMBOLS)[ids], places[..., : self.n * told]], axis=2)
+    def rows(self, ids: Array, with_position: bool) -> Array:
+        """ids (B, n) -> (B, n, 9), a 1 for the symbol; or (B, n, 9 + n), a second 1 for the position"""
+        positions = np.broadcast_to(np.eye(self.n), (*ids.shape, self.n))
+        return np.concatenate([np.eye(1 + SYMBOLS)[ids], positions[..., : self.n * with_position]], axis=2)
 
     def states(self, source: Array, read: Array) -> tuple[tuple[Array, Any], tuple[Array, Any]]:
-        """-> the reader's states h (B, n, d) and the writer's s (B, n, d), each with its cache"""
-        h, reader_cache = self.reader.forward(self.rows(source, "r" in self.told))
-        first = [h[:, -1]] if isinstance(self.writer, RNN) else []
-        return (h, reader_cache), self.writer.forward(self.rows(read, "w" in self.told), *first)
+        """-> the encoder's states h (B, n, d) and the decoder's s (B, n, d), each with its cache"""
+        h, encoder_cache = self.encoder.forward(self.rows(source, "e" in self.positions))
+        first = [h[:, -1]] if isinstance(self.decoder, RNN) else []
+        return (h, encoder_cache), self.decoder.forward(self.rows(read, "d" in self.positions), *first)
 
     def forward(self, source: Array, read: Array, rng: DropoutKey | None = None) -> tuple[Array, Any]:
-        (h, reader_cache), (s, writer_cache) = self.states(source, read)
+        (h, encoder_cache), (s, decoder_cache) = self.states(source, read)
         seen = [look.forward(s, h) for look in self.looks]  # each (B, n, d), cache
-        scores, output_cache = self.output.forward(np.concatenate([s, *(c for c, _ in seen)], axis=2))
-        return scores, (h.shape, reader_cache, writer_cache, [cache for _, cache in seen], output_cache)
+        logits, output_cache = self.output.forward(np.concatenate([s, *(c for c, _ in seen)], axis=2))
+        return logits, (h.shape, encoder_cache, decoder_cache, [cache for _, cache in seen], output_cache)
 
-    def backward(self, dscores: Array, cache: Any) -> None:
-        shape, reader_cache, writer_cache, look_caches, output_cache = cache
-        ds, *dcontexts = np.split(self.output.backward(dscores, output_cache), 1 + len(self.looks), axis=2)
+    def backward(self, dlogits: Array, cache: Any) -> None:
+        shape, encoder_cache, decoder_cache, look_caches, output_cache = cache
+        ds, *dcontexts = np.split(self.output.backward(dlogits, output_cache), 1 + len(self.looks), axis=2)
         dh = np.zeros(shape)
         for look, dc, look_cache in zip(self.looks, dcontexts, look_caches):
             ds_of_look, dh = look.backward(dc, look_cache)
             ds = ds + ds_of_look
-        gradients = self.writer.backward(ds, writer_cache)
-        if isinstance(self.writer, RNN):
-            # the writer's first state is h_n
+        gradients = self.decoder.backward(ds, decoder_cache)
+        if isinstance(self.decoder, RNN):
+            # the decoder's first state is h_n
             dh[:, -1] += gradients[1]
-        self.reader.backward(dh, reader_cache)
+        self.encoder.backward(dh, encoder_cache)
 
     def weights(self, source: Array, read: Array) -> Array:
-        """How much of each state of the reader is in each context: (B, n, n), places written x states"""
+        """How much of each state of the encoder is in each context: (B, n, n), positions written x states"""
         return self.forward(source, read)[1][3][0].weights
 
 
@@ -144,26 +146,26 @@ class DotAttention(Layer):
         return ds, dh + weights.swapaxes(1, 2) @ dc
 
 
-def train(model: Rewriter, rate: float = 0.01, steps: int = 300) -> Rewriter:
+def train(model: EncoderDecoder, rate: float = 0.01, steps: int = 300) -> EncoderDecoder:
     """Adam at one learning rate, every step with new sequences. -> the model"""
     random = np.random.default_rng(100)
     optimizer = Adam(model)  # all that it needs is a store
     for _ in range(steps):
         source, read, target = pairs(random, BATCH, model.n)
-        scores, cache = model.forward(source, read)
-        _, count, dscores = cross_entropy(scores, target)
+        logits, cache = model.forward(source, read)
+        _, count, dlogits = cross_entropy(logits, target)
         model.zero_grad()
-        model.backward(dscores / count, cache)
+        model.backward(dlogits / count, cache)
         grad = model.store.grad
         clip_by_global_norm_inplace(grad, np.sqrt(grad @ grad), LONGEST_GRADIENT)
         optimizer.step(rate)
     return model
 
 
-def right(model: Rewriter, count: int = 300) -> Array:
+def right(model: EncoderDecoder, count: int = 300) -> Array:
     """Which symbols of new sequences, always the same ones, does it write right? bool (count, n)
 
-    At each place it has read the right symbols before it.
+    At each position it has read the right symbols before it (teacher forcing).
     """
     source, read, target = pairs(np.random.default_rng(12345), count, model.n)
     return model.forward(source, read)[0].argmax(axis=-1) == target

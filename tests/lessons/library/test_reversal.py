@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from library.recurrent import RNN, AdditiveAttention
-from library.reversal import SYMBOLS, DotAttention, PlainMean, Rewriter, pairs, right, train
+from library.reversal import SYMBOLS, DotAttention, PlainMean, EncoderDecoder, pairs, right, train
 from scratchformer.nn.gradcheck import gradcheck
 from scratchformer.nn.layers import Linear
 from scratchformer.nn.loss import cross_entropy
@@ -14,13 +14,13 @@ KINDS = [
     dict(),
     dict(look=AdditiveAttention),
     dict(look=PlainMean),
-    dict(look=DotAttention, told="rw"),
-    dict(look=AdditiveAttention, reader=Linear, writer=Linear, told="rw"),
-    dict(look=AdditiveAttention, reader=RNN, writer=Linear, told="w"),
+    dict(look=DotAttention, positions="ed"),
+    dict(look=AdditiveAttention, encoder=Linear, decoder=Linear, positions="ed"),
+    dict(look=AdditiveAttention, encoder=RNN, decoder=Linear, positions="d"),
 ]
 
 
-def test_the_answer_is_the_source_turned_round_and_what_is_read_is_one_place_behind():
+def test_the_answer_is_the_source_turned_round_and_what_is_read_is_one_position_behind():
     source, read, target = pairs(np.random.default_rng(0), 3, N)
     np.testing.assert_array_equal(target, source[:, ::-1])
     np.testing.assert_array_equal(read[:, 1:], target[:, :-1])
@@ -37,7 +37,7 @@ def test_backward_agrees_with_finite_differences(kind):
 
 @pytest.mark.parametrize("options", KINDS, ids=str)
 def test_the_whole_model_has_the_gradient_of_its_loss(options):
-    model = Rewriter(N, seed=0, d=6, **options)
+    model = EncoderDecoder(N, seed=0, d=6, **options)
     source, read, target = pairs(np.random.default_rng(0), 3, N)
 
     def loss():
@@ -59,21 +59,21 @@ def test_the_whole_model_has_the_gradient_of_its_loss(options):
         )
 
 
-def test_places_are_told_by_a_second_one():
-    model = Rewriter(N, seed=0, told="r")
+def test_positions_are_given_by_a_second_one():
+    model = EncoderDecoder(N, seed=0, positions="e")
     rows = model.rows(np.full((2, N), 3), True)
     assert rows.shape == (2, N, 1 + SYMBOLS + N)
     np.testing.assert_array_equal(rows[1, 2].nonzero()[0], [3, 1 + SYMBOLS + 2])
     assert model.rows(np.full((2, N), 3), False).shape == (2, N, 1 + SYMBOLS)
 
 
-def test_the_weights_of_a_place_sum_to_one():
-    model = Rewriter(N, seed=0, look=AdditiveAttention)
+def test_the_weights_of_a_position_sum_to_one():
+    model = EncoderDecoder(N, seed=0, look=AdditiveAttention)
     weights = model.weights(*pairs(np.random.default_rng(0), 3, N)[:2])
     np.testing.assert_allclose(weights.sum(axis=-1), np.ones((3, N)))
 
 
 def test_it_learns():
-    model = Rewriter(2, seed=0, look=AdditiveAttention, reader=Linear, writer=Linear, told="rw", d=16)
+    model = EncoderDecoder(2, seed=0, look=AdditiveAttention, encoder=Linear, decoder=Linear, positions="ed", d=16)
     before = right(model).mean()
     assert right(train(model, steps=150)).mean() > 0.95 > before
