@@ -1,0 +1,258 @@
+"""How is an epoch best cut into batches: in buckets, sorted by length, with or without small rests?
+
+    python benchmarks/batch_plans.py --data DIR [--quick] [--out DIR]              # Multi30k in DIR; about 40 minutes
+
+Five plans train the same small model on Multi30k, three seeds each: for one seed they start from the same weights. All
+have the same budget of positions, and all stop at the same number of target tokens, since a plan with less padding
+needs fewer steps for them. As a control the loss is also compared after equal numbers of steps.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from provenance import surroundings
+from small_training import RESULTS, number, spread
+from threadpoolctl import threadpool_limits
+
+from scratchformer import config as configs
+from scratchformer.config import Config
+from scratchformer.text.batches import BatchPlan, EncodedPairs, bucket_boundaries, steps
+from scratchformer.backends.device import Device
+from scratchformer.training.data import encode_corpus, read_corpus, train_tokenizer
+from scratchformer.training.run import RunDirectory, replace_text
+from scratchformer.training.trainer import Trainer
+from scratchformer.training.validation import validation_loss
+
+EXPERIMENT = {
+    "model.N": 2,
+    "model.vocab_size": 2500,
+    "model.P_drop": 0.0,
+    "training.tokens_per_batch": 512,
+    "training.warmup": 200,
+    "training.lr_factor": 0.6,
+    "training.threads": 1,
+    "training.max_tokens": 800_000,
+    "training.validate_every": 50,
+}
+QUICK = {
+    "model.d_model": 16,
+    "model.d_ff": 32,
+    "model.vocab_size": 60,
+    "training.max_tokens": 4000,
+    "training.validate_every": 2,
+}
+SEEDS = (0, 1, 2)
+SMALL = 0.25  # of the median target tokens of a step
+
+Steps = list[np.ndarray]  # of an epoch, each the indices of its pairs
+
+# The plans ------------------------------------------------------------------------------------------------------------
+
+
+class Setting:
+    """What a plan may look at."""
+
+    def __init__(self, pairs: EncodedPairs, config: Config) -> None:
+        training = config.training
+        self.lengths = pairs.lengths
+        self.boundaries = bucket_boundaries(pairs.max_length, training.bucket_fineness)
+        self.budget, self.accumulation = training.tokens_per_batch, training.accumulation
+
+
+def buckets(setting: Setting, random: np.random.Generator, accumulation: int, carry: bool = False) -> Steps:
+    """As BatchPlan's buckets; `carry`: what is left over of a bucket goes to the next one, of longer pairs."""
+    shuffled = random.permutation(len(setting.lengths))
+    bucket_of = np.searchsorted(setting.boundaries, setting.lengths[shuffled])
+    cut: Steps = []
+    rest = shuffled[:0]
+    for bucket, boundary in enumerate(setting.boundaries):
+        members = np.concatenate([rest, shuffled[bucket_of == bucket]])
+        size = max(1, setting.budget // boundary) * accumulation
+        full = len(members) // size * size if carry else len(members)
+        cut += [members[i : min(i + size, full)] for i in range(0, full, size)]
+        rest = members[full:]
+    return cut + ([rest] if len(rest) else [])
+
+
+def by_length(setting: Setting, random: np.random.Generator, accumulation: int) -> Steps:
+    """All pairs, the longest first and equal ones in random order, cut where the budget is full."""
+    shuffled = random.permutation(len(setting.lengths))
+    order = shuffled[np.argsort(-setting.lengths[shuffled], kind="stable")]
+    cut, start = [], 0
+    while start < len(order):
+        size = setting.budget // int(setting.lengths[order[start]]) * accumulation
+        cut.append(order[start : start + size])
+        start += size
+    return cut
+
+
+def shuffled(cut: Steps, random: np.random.Generator) -> Steps:
+    return [cut[i] for i in random.permutation(len(cut))]
+
+
+def mixed(cut: Steps, random: np.random.Generator, accumulation: int) -> Steps:
+    """Micro-batches, shuffled, then so many to a step."""
+    batches = shuffled(cut, random)
+    return [np.concatenate(batches[i : i + accumulation]) for i in range(0, len(batches), accumulation)]
+
+
+PLANS: dict[str, Callable[[Setting, np.random.Generator], Steps]] = {
+    "buckets": lambda setting, random: shuffled(buckets(setting, random, setting.accumulation), random),
+    "buckets, rests carried on": lambda setting, random: shuffled(
+        buckets(setting, random, setting.accumulation, carry=True), random
+    ),
+    "sorted": lambda setting, random: shuffled(by_length(setting, random, setting.accumulation), random),
+    "buckets, mixed steps": lambda setting, random: mixed(buckets(setting, random, 1), random, setting.accumulation),
+    "sorted, mixed steps": lambda setting, random: mixed(by_length(setting, random, 1), random, setting.accumulation),
+}
+"""A name -> the steps of an epoch. The library's BatchPlan cuts a step into its micro-batches."""
+
+
+class Plan(BatchPlan):
+    """The library's plan with other epochs."""
+
+    def __init__(self, name: str, pairs: EncodedPairs, config: Config) -> None:
+        training = config.training
+        super().__init__(pairs, training.tokens_per_batch, training.accumulation, training.seed)
+        self.name, self.setting = name, Setting(pairs, config)
+
+    def epoch(self, epoch: int) -> Steps:
+        return PLANS[self.name](self.setting, np.random.default_rng([self.seed, epoch]))
+
+
+# What they are like ---------------------------------------------------------------------------------------------------
+
+
+def looks_of(plan: Plan) -> dict[str, Any]:
+    """Padding and sizes of the first epoch."""
+    all_steps = [plan.micro_batches(indices) for indices in plan.epoch(0)]
+    positions = sum(batch.n_positions for batches in all_steps for batch in batches)
+    real = sum(batch.n_source_tokens + batch.n_target_tokens for batches in all_steps for batch in batches)
+    tokens = np.array([sum(batch.n_target_tokens for batch in batches) for batches in all_steps])
+    return {
+        "steps": len(all_steps),
+        "padding": number(1 - real / positions),
+        "positions_per_real_token": number(positions / real),
+        "small_steps": int((tokens < SMALL * np.median(tokens)).sum()),
+        "target_tokens": {
+            "median": number(float(np.median(tokens))),
+            "least": int(tokens.min()),
+            "most": int(tokens.max()),
+            "deviation_over_mean": number(float(tokens.std() / tokens.mean())),
+        },
+    }
+
+
+def train(trainer: Trainer, plan: Plan) -> dict[str, Any]:
+    """-> losses after every so many steps and at the end, and what the steps were like"""
+    settings = trainer.config.training
+    curve, log = [], []
+    began = time.process_time()
+    looked = 0.0  # seconds of validation
+    assert trainer.data.val is not None
+    val = trainer.data.val
+
+    def look() -> None:
+        nonlocal looked
+        before = time.process_time()
+        loss = validation_loss(trainer.model, val, settings.tokens_per_batch, ops=trainer.device.ops)
+        curve.append([trainer.progress.step, trainer.progress.target_tokens, number(loss)])
+        looked += time.process_time() - before
+
+    for epoch, index, indices in steps(plan):
+        entry = trainer.finish(trainer.step(epoch, index, indices))
+        entry["pairs"], entry["longest"] = len(indices), int(plan.encoded.lengths[indices].max())
+        log.append(entry)
+        done = trainer.progress.target_tokens >= settings.max_tokens
+        if done or entry["step"] % settings.validate_every == 0:
+            look()
+        if done:
+            break
+    seconds = time.process_time() - began - looked
+    norms = np.array([entry["grad_norm"] for entry in log])
+    tokens = np.array([entry["target_tokens"] for entry in log])
+    settled = np.arange(len(log)) >= len(log) // 4  # the first steps of a new model have large gradients anyway
+    is_small = tokens < SMALL * np.median(tokens)
+    largest = sorted(np.flatnonzero(settled), key=lambda i: -norms[i])[:10]
+    return {
+        "final_loss": curve[-1][2],
+        "steps": len(log),
+        "target_tokens_per_second_of_the_processor": number(int(tokens.sum()) / seconds),
+        "gradient_norm": {
+            "median": number(float(np.median(norms[settled]))),
+            "largest": number(float(norms[settled].max())),
+            "median_of_small_steps": number(float(np.median(norms[settled & is_small])))
+            if (settled & is_small).any()
+            else None,
+            "deviation_over_mean": number(float(norms[settled].std() / norms[settled].mean())),
+        },
+        "largest_gradients": [
+            {
+                "step": int(i) + 1,
+                "norm": number(float(norms[i])),
+                **{name: int(log[i][name]) for name in ("pairs", "target_tokens", "longest")},
+            }
+            for i in largest
+        ],
+        "curve": curve,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", required=True, metavar="DIR", help="train.en.gz, train.de.gz, val.en.gz, val.de.gz")
+    parser.add_argument("--quick", action="store_true", help="sizes that show nothing, for a test")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    args = parser.parse_args()
+    config = configs.with_settings(
+        configs.preset("multi30k"),
+        EXPERIMENT | {"data.directory": args.data, "training.steps": 10**6} | (QUICK if args.quick else {}),
+    )
+    seeds = SEEDS[:1] if args.quick else SEEDS
+    provenance = surroundings()  # now: git may move while we measure
+    rows: dict[str, dict[str, Any]] = {name: {"plan": name, "runs": []} for name in PLANS}
+    with threadpool_limits(1):
+        corpus = read_corpus(config.data)
+        tokenizer = train_tokenizer(corpus, config)
+        data = encode_corpus(corpus, tokenizer, config)
+        for seed in seeds:
+            of_seed = configs.with_settings(config, {"training.seed": seed})
+            for name, row in rows.items():
+                plan = Plan(name, data.train, of_seed)
+                if seed == seeds[0]:
+                    row |= looks_of(plan)
+                with tempfile.TemporaryDirectory() as folder:
+                    trainer = Trainer(RunDirectory(Path(folder)), of_seed, data, tokenizer, Device())
+                    found = {"seed": seed, **train(trainer, plan)}
+                row["runs"].append(found)
+                print(
+                    f"seed {seed}, {name:26} loss {found['final_loss']}, {found['steps']} steps, norm "
+                    f"{found['gradient_norm']}",
+                    flush=True,
+                )
+    for row in rows.values():
+        row["final_loss"] = spread([run["final_loss"] for run in row["runs"]])
+        paired = [run["final_loss"] - base["final_loss"] for run, base in zip(row["runs"], rows["buckets"]["runs"])]
+        row["final_loss_minus_buckets"] = [number(difference) for difference in paired]
+    shown = configs.with_settings(config, {"data.directory": "DIR"})
+    result = {
+        "command": "python benchmarks/batch_plans.py --data DIR",
+        "provenance": provenance,
+        "config": configs.to_dict(shown),
+        "seeds": seeds,
+        "results": [*rows.values()],
+    }
+    args.out.mkdir(parents=True, exist_ok=True)
+    replace_text(args.out / "batch_plans.json", json.dumps(result, indent=1, allow_nan=False) + "\n")
+
+
+if __name__ == "__main__":
+    main()
