@@ -3,7 +3,16 @@
 import numpy as np
 import pytest
 
-from library.recurrent import LSTM, RNN, AdditiveAttention, context, sigmoid
+from library.recurrent import (
+    LSTM,
+    RNN,
+    AdditiveAttention,
+    context,
+    left_in_random_networks,
+    left_of_a_nudge,
+    matrices_of_radius,
+    sigmoid,
+)
 from scratchformer.nn.gradcheck import gradcheck
 
 B, D_IN, D_HIDDEN = 3, 5, 4
@@ -99,6 +108,37 @@ def test_the_forget_gate_begins_open():
 
 def test_sigmoid_does_not_overflow():
     np.testing.assert_allclose(sigmoid(np.array([-1e4, -1, 0, 1e4])), [0, 1 / (1 + np.e), 0.5, 1], rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_left_of_a_nudge_is_what_a_nudge_leaves(kind):
+    layer, x, *states = make(kind, 6, batch=1)
+    zeros = [np.zeros_like(state) for state in states]
+    before, left, size = layer.forward(x, *zeros)[0][0, -1], 0.0, 1e-6
+    for k in range(D_HIDDEN):
+        nudge = np.zeros((1, D_HIDDEN))
+        nudge[0, k] = size
+        moved = layer.forward(x, *zeros[:-1], zeros[-1] + nudge)[0][0, -1]
+        left += ((moved - before) ** 2).sum() / size**2 / D_HIDDEN
+    assert left_of_a_nudge(layer, x) == pytest.approx(left**0.5, rel=1e-4)
+    assert not layer.input.weight.grad.any()
+
+
+def test_without_tanh_powers_of_the_matrix_are_left():
+    W = matrices_of_radius(np.random.default_rng(0), 0.7, 2, 5)
+    np.testing.assert_allclose(np.abs(np.linalg.eigvals(W)).max(axis=1), 0.7)
+    powers = [[np.linalg.norm(np.linalg.matrix_power(each, k)) / 5**0.5 for each in W] for k in range(4)]
+    left = left_in_random_networks(0.7, 4, linear=True, networks=2, d=5)
+    np.testing.assert_allclose(left, [(one * two) ** 0.5 for one, two in powers])
+
+
+def test_with_tanh_less_is_left_and_nearly_all_where_inputs_are_tiny():
+    left, linear, tiny = (
+        left_in_random_networks(0.9, 10, networks=2, d=5, **options)
+        for options in ({}, {"linear": True}, {"input_size": 1e-6})
+    )
+    assert (left[1:] < linear[1:]).all()
+    np.testing.assert_allclose(tiny, linear, rtol=1e-6)
 
 
 # Attention ------------------------------------------------------------------------------------------------------------
