@@ -1,4 +1,4 @@
-"""Run one lesson cell by cell, and keep what each cell prints and draws.
+"""Run one lesson, or its lab notes, cell by cell, and keep what each cell prints, measures and draws.
 
     python -W error tools/lesson_run.py lessons/05_scaling.py FOLDER
 
@@ -17,14 +17,12 @@ import traceback
 from contextlib import redirect_stdout
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
-
-from matplotlib.figure import Figure
+from typing import Any, NamedTuple
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "lessons"))
 
+import lesson_figures  # noqa: E402
 from library import lesson  # noqa: E402
-from scratchformer.experiments import figures  # noqa: E402
 
 
 class LessonError(Exception):
@@ -32,7 +30,17 @@ class LessonError(Exception):
 
     def __init__(self, path: Path, line: int, message: str) -> None:
         self.line, self.message = line, " ".join(message.split())
-        super().__init__(f"lessons/{path.name}, line {line}: {self.message}")
+        super().__init__(f"{in_project(path)}, line {line}: {self.message}")
+
+
+def is_lab(path: Path) -> bool:
+    """Whether this is lab notes and no lesson."""
+    return path.parent.name == "lab"
+
+
+def in_project(path: Path) -> str:
+    """The name of a lesson or of lab notes, from the root of the project."""
+    return f"lessons/lab/{path.name}" if is_lab(path) else f"lessons/{path.name}"
 
 
 class Cell(NamedTuple):
@@ -84,13 +92,23 @@ def uncommented(path: Path, number: int, line: str) -> str:
     return line[2:]
 
 
+Item = dict[str, Any]
+"""What a cell put out. One of
+
+{"text": lines}
+{"figure": name, "alt": ..., "caption": ...}
+{"measured": [[name, value, band], ...]}
+{"columns": [...], "rows": [[...], ...]}
+"""
+
+
 class Output(io.StringIO):
-    """Standard output of a cell that also takes figures, and keeps the order of the two."""
+    """Standard output of a cell that also takes figures, measurements and tables, and keeps the order of all."""
 
     def __init__(self, path: Path, folder: Path) -> None:
         super().__init__()
         self.path, self.folder = path, folder
-        self.items: list[dict[str, str]] = []
+        self.items: list[Item] = []
 
     def end_text(self) -> None:
         """What was printed so far is one item; blank lines around it and spaces at the ends of lines are none."""
@@ -100,19 +118,32 @@ class Output(io.StringIO):
         self.seek(0)
         self.truncate()
 
-    def draw(self, figure: Figure, name: str, alt: str) -> None:
-        """Stands in for `lesson.display`."""
-        if not name.startswith(self.path.name[:3]):
-            raise ValueError(f"the name of figure {name} does not begin with {self.path.name[:3]}")
-        if (self.folder / f"{name}.png").exists():
+    def display(self, figure: lesson.Picture, name: str, alt: str, caption: str) -> None:
+        number = self.path.name[:3]
+        beginning = f"{number}lab_" if is_lab(self.path) else number
+        if not name.startswith(beginning) or (name.startswith(f"{number}lab_") and not is_lab(self.path)):
+            raise ValueError(
+                f"the name of figure {name} does not begin with {beginning}, or says lab without being one"
+            )
+        if (self.folder / f"{name}.svg").exists():
             raise ValueError(f"there are two figures {name}")
         self.end_text()
-        figures.save(figure, self.folder / f"{name}.png")
-        self.items.append({"figure": name, "alt": " ".join(alt.split())})
+        (self.folder / f"{name}.svg").write_text(lesson_figures.svg(figure, alt), encoding="utf-8")
+        self.items.append({"figure": name, "alt": alt, "caption": caption})
+
+    def record(self, measurement: lesson.Measurement) -> None:
+        self.end_text()
+        if not self.items or "measured" not in self.items[-1]:
+            self.items.append({"measured": []})
+        self.items[-1]["measured"].append(list(measurement))
+
+    def tabulate(self, columns: list[str], rows: list[list[str]]) -> None:
+        self.end_text()
+        self.items.append({"columns": columns, "rows": rows})
 
 
-def run(path: Path, folder: Path) -> list[list[dict[str, str]]]:
-    """Run the lesson as Python would run the script. -> for each cell its texts and figures, in order
+def run(path: Path, folder: Path) -> list[list[Item]]:
+    """Run the lesson as Python would run the script. -> for each cell what it put out, in order
 
     Raises LessonError with the line of the lesson that failed.
     """
@@ -123,7 +154,7 @@ def run(path: Path, folder: Path) -> list[list[dict[str, str]]]:
     for cell in cells_of(path):
         output = Output(path, folder)
         if not cell.is_prose:
-            lesson.display = output.draw
+            lesson.display, lesson.record, lesson.tabulate = output.display, output.record, output.tabulate
             try:
                 code = compile("\n" * (cell.line - 1) + cell.source, str(path), "exec", dont_inherit=True)
                 with redirect_stdout(output):

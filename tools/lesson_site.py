@@ -129,7 +129,7 @@ BOX = 'tabindex="0" role="group"'
 """What is wider than a phone scrolls in a box of its own; the keyboard scrolls it once it has the focus."""
 
 TABLE = f'<div class="wide" {BOX} aria-label="Table">\n<table>\n', "</table>\n</div>\n"
-REPOSITORY_FILE = re.compile(r"(?![a-z]+:|#)(?!(?:README|\d\d_\w+)\.md(?:#|$))")
+REPOSITORY_FILE = re.compile(r"(?![a-z]+:|#)(?!(?:\.\./|lab/)?(?:README|\d\d_\w+)\.md(?:#|$))")
 
 
 def renderer(docs: Path) -> MarkdownIt:
@@ -183,7 +183,9 @@ def site_links(state: StateCore) -> None:
 def site_link(link: list[Token]) -> list[Token]:
     target = str(link[0].attrs["href"])
     if not REPOSITORY_FILE.match(target):
-        link[0].attrs["href"] = re.sub(r"^(\w+)\.md(?=#|$)", r"\1.html", target).replace("README.html", "index.html")
+        link[0].attrs["href"] = re.sub(r"^([\w./]+)\.md(?=#|$)", r"\1.html", target).replace(
+            "README.html", "index.html"
+        )
         return link
     path = posixpath.normpath(f"docs/lessons/{target.partition('#')[0]}")
     name = f"<code>{html.escape(path)}</code>"
@@ -211,10 +213,15 @@ def table_cell(token: Token) -> str:
 
 
 def figure(token: Token, docs: Path) -> str:
-    """An image in the size it was drawn in: 150 dots per inch, of which a browser has 96."""
+    """An image in the size it was drawn in."""
     source = str(token.attrs["src"])
-    header = (docs / source).read_bytes()[:24]
-    width, height = (round(int.from_bytes(header[at : at + 4], "big") * 96 / 150) for at in (16, 20))
+    tag = re.search("<svg[^>]*>", (docs / source).read_text(encoding="utf-8"))
+    view = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', tag[0] if tag else "")
+    if not view:
+        raise ValueError(f"{source}: has no viewBox")
+    points = 4 / 3 if tag and 'pt"' in tag[0] else 1
+    width, height = (round(float(side) * points) for side in view.groups())
+
     return f'<img src="{source}" alt="{html.escape(token.content)}" width="{width}" height="{height}">'
 
 

@@ -1,7 +1,7 @@
-"""Build the pages of the lessons, or check that the committed ones are what the lessons say today.
+"""Build the pages of the lessons and of their lab notes, or check that the committed ones are what these say today.
 
-    python tools/lessons.py               run lessons/NN_*.py; write docs/lessons/ for GitHub and site/ as HTML
-    python tools/lessons.py --only 05     the same for some lessons; the other pages stay as they are
+    python tools/lessons.py               run lessons/NN_*.py and lessons/lab/NN_*.py; write docs/lessons/ and site/
+    python tools/lessons.py --only 05     the same for some lessons and their lab notes; other pages stay, and site/ too
     python tools/lessons.py --check       run them, write nothing, print where the pages in docs/lessons/ differ
 
 Prose and code must be equal. Of what a lesson prints, a measured number may be any in its band, which the lesson itself
@@ -15,25 +15,47 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import posixpath
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from difflib import SequenceMatcher
-from itertools import zip_longest
+from itertools import count, zip_longest
 from pathlib import Path
+from typing import NamedTuple
 
-from lesson_run import Cell, LessonError, cells_of
+from lesson_run import Cell, Item, LessonError, cells_of, in_project, is_lab
 from lesson_site import mathml, write_site
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT / "lessons"))
+
+from exercises.catalogue import EXERCISES  # noqa: E402
+from library.lesson import YOURS_DIFFERS  # noqa: E402
+
 SECONDS = 300
 """A lesson that runs longer hangs."""
 
-# Running --------------------------------------------------------------------------------------------------------------
+Outputs = list[list[Item]]
+"""What each cell put out."""
+
+# Sources --------------------------------------------------------------------------------------------------------------
+
+COLUMNS = 88
+"""A longer line of code has to be scrolled on a page."""
+
+QUESTION = 100
+"""Characters of the question in the header."""
+
+HEADER = re.compile(
+    r"# (?P<title>(?P<number>\d\d) · .+)\n\n"
+    r"\*\*(?P<question>.+\?)\*\*\n\n"
+    r"\*(?P<needs>Needs (?:.|\n(?!\n))+)\*(?:\n\n|\Z)"
+)
 
 
 def lessons_of(root: Path, only: Sequence[str] = ()) -> list[Path]:
@@ -41,12 +63,63 @@ def lessons_of(root: Path, only: Sequence[str] = ()) -> list[Path]:
     return [path for path in sorted((root / "lessons").glob("[0-9][0-9]_*.py")) if not only or path.name[:2] in only]
 
 
-def run_lesson(path: Path, folder: Path) -> list[list[dict[str, str]]]:
-    """Run a lesson in full, in a process of its own, on one thread. -> for each cell its texts and figures
+def lab_of(lesson: Path) -> Path:
+    """Where the lab notes of a lesson are, if it has any."""
+    return lesson.parent / "lab" / lesson.name
+
+
+def labs_of(root: Path, only: Sequence[str] = ()) -> list[Path]:
+    """The lab notes, in order. Raises LessonError for some without a lesson."""
+    labs = sorted((root / "lessons" / "lab").glob("[0-9][0-9]_*.py"))
+    for path in labs:
+        if not (path.parents[1] / path.name).exists():
+            raise LessonError(path, 1, f"there is no lesson lessons/{path.name}")
+    return [path for path in labs if not only or path.name[:2] in only]
+
+
+def require_shape(path: Path) -> None:
+    """Raises LessonError for a header, code or <details> that are not as on every page."""
+    cells = cells_of(path)
+    if not is_lab(path):
+        header(path)
+    for cell in cells:
+        for line, text in enumerate(cell.source.splitlines(), cell.line):
+            if not cell.is_prose and len(text) > COLUMNS:
+                raise LessonError(path, line, f"{len(text)} columns of code, and a page shows {COLUMNS}")
+    depth = 0
+    for cell in (cell for cell in cells if cell.is_prose):
+        for piece in PIECE.finditer(cell.source):
+            tag = (piece["details"] or "")[:9]
+            depth += (tag == "<details>") - (tag == "</details")
+            if depth < 0:
+                raise LessonError(path, line_of(cell, piece), "</details> closes nothing")
+    if depth:
+        raise LessonError(path, cells[-1].line, f"{depth} <details> without </details>")
+
+
+def header(path: Path) -> re.Match[str]:
+    """The title, the question and what is needed, from a lesson's first cell."""
+    cells = cells_of(path)
+    found = HEADER.match(cells[0].source) if cells and cells[0].is_prose else None
+    if not found or found["number"] != path.name[:2] or len(found["question"]) > QUESTION:
+        raise LessonError(
+            path,
+            cells[0].line if cells else 1,
+            f"a lesson begins with a cell of prose: '# {path.name[:2]} · Title', then '**One question, in one line of"
+            f" at most {QUESTION} characters?**', then '*Needs ... · you will ...*', with empty lines between them",
+        )
+    return found
+
+
+# Running --------------------------------------------------------------------------------------------------------------
+
+
+def run_lesson(path: Path, folder: Path) -> Outputs:
+    """Run a lesson in full, in a process of its own, on one thread. -> what each of its cells put out
 
     The figures are written into the folder. Raises LessonError if the lesson ends with an error, or does not end.
     """
-    folder.mkdir()
+    folder.mkdir(parents=True)
     environment = os.environ | {"MPLBACKEND": "Agg", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     environment.pop("SCRATCHFORMER_QUICK", None)
     command = [sys.executable, "-W", "error", str(ROOT / "tools" / "lesson_run.py"), str(path), str(folder)]
@@ -81,24 +154,27 @@ BACKSLASHED = r"\\\1"
 
 
 def prose(path: Path, cell: Cell) -> str:
-    """A cell's Markdown for docs/lessons/.
+    """A cell's Markdown for its page in docs/lessons/.
 
     Raises LessonError for what GitHub or the site would show wrongly.
     """
 
     def translate(piece: re.Match[str]) -> str:
         try:
-            return translated(piece)
+            return translated(piece, posixpath.dirname(in_project(path)))
         except ValueError as error:
-            line = cell.line + cell.source.count("\n", 0, piece.end() - len(piece[0].lstrip("\n")))
-            raise LessonError(path, line, f"{piece[0].strip()}: {error}") from None
+            raise LessonError(path, line_of(cell, piece), f"{piece[0].strip()}: {error}") from None
 
     return PIECE.sub(translate, cell.source).strip()
 
 
-def translated(piece: re.Match[str]) -> str:
+def line_of(cell: Cell, piece: re.Match[str]) -> int:
+    return cell.line + cell.source.count("\n", 0, piece.end() - len(piece[0].lstrip("\n")))
+
+
+def translated(piece: re.Match[str], folder: str) -> str:
     """Maths goes between dollar and backtick or into ```math, where GitHub leaves `_`, `*`, `<` and backslashes alone.
-    Links lead from docs/lessons/. Blank lines stand where Markdown inside <details> needs them.
+    Links lead from the page. Blank lines stand where Markdown inside <details> needs them.
 
     Raises ValueError for what would be shown wrongly.
     """
@@ -116,7 +192,7 @@ def translated(piece: re.Match[str]) -> str:
     if piece["stray"]:
         raise ValueError("no maths begins or ends here; $$ stands on a line of its own, and a price has \\$")
     if piece["target"]:
-        return f"]({target_from_page(piece['target'])})"
+        return f"]({target_from_page(piece['target'], folder)})"
     if piece["details"]:
         if set(piece["summary"] or "") & set("$`*_"):
             raise ValueError("a <summary> is plain text")
@@ -124,25 +200,105 @@ def translated(piece: re.Match[str]) -> str:
     return piece[0]
 
 
-def target_from_page(target: str) -> str:
-    """What a lesson links to, relative to lessons/ -> relative to docs/lessons/."""
+def target_from_page(target: str, folder: str = "lessons") -> str:
+    """What a source in lessons/ or lessons/lab/ links to -> the link from its page."""
     if re.match(r"[a-z]+:|#", target):
         return target
     file, hash_sign, anchor = target.partition("#")
-    lesson = re.fullmatch(r"(\d\d_\w+)\.py", file)
-    return (f"{lesson[1]}.md" if lesson else os.path.relpath(f"lessons/{file}", "docs/lessons")) + hash_sign + anchor
+    path = posixpath.normpath(f"{folder}/{file}")
+    if re.fullmatch(r"lessons/(lab/)?\d\d_\w+\.py", path):
+        path = f"docs/{path.removesuffix('.py')}.md"
+    return posixpath.relpath(path, f"docs/{folder}") + hash_sign + anchor
 
 
-def page(path: Path, outputs: list[list[dict[str, str]]]) -> str:
-    """The page of a lesson that has run: docs/lessons/NN_slug.md."""
-    parts = [f"{MARK} lessons/{path.name}: change that file, not this one -->"]
+def page(path: Path, outputs: Outputs) -> str:
+    """The page of a lesson, or of lab notes, that has run: docs/lessons/NN_slug.md."""
+    parts = []
+    numbers = count(1)
     for cell, items in zip(cells_of(path), outputs):
         parts.append(prose(path, cell) if cell.is_prose else code(cell))
-        for item in items:
-            if str(ROOT) in item.get("text", ""):
-                raise LessonError(path, cell.line, f"the output names a directory of this machine, {ROOT}")
-            parts.append(fenced("text", item["text"]) if "text" in item else image(item["figure"], item["alt"]))
-    return "\n\n".join(parts) + "\n"
+        parts += [shown(path, cell, item, numbers) for item in items]
+    if is_lab(path):
+        return assembled(path, parts)
+    number = path.name[:2]
+    if any("measured" in item for items in outputs for item in items):
+        parts.append(
+            f"*✓ marks a number that was checked when this page was built. [Lab notes {number}](lab/{path.stem}.md) say"
+            " in which band it had to be.*"
+        )
+    parts[0] = parts[0].replace("\n\n*Needs ", f"\n\n*{about(number, parts)} · Needs ", 1)
+    return assembled(path, parts)
+
+
+def assembled(path: Path, parts: Iterable[str]) -> str:
+    return "\n\n".join([f"{MARK} {in_project(path)}: change that file, not this one -->", *parts]) + "\n"
+
+
+def lab_page(lesson: Path, lab_outputs: Outputs | None, outputs: Outputs) -> str:
+    """The page of a lesson's lab notes, which end with the bands of the lesson: docs/lessons/lab/NN_slug.md.
+
+    `lab_outputs` is what the notes put out, or None for a lesson that has no notes but this list.
+    """
+    measurements = [row for items in outputs for item in items for row in item.get("measured", [])]
+    parts = ["## Numbers of the page and their bands"]
+    if measurements:
+        parts += [
+            "When the page is built, each number is computed again. Outside its band the lesson ends with an error.",
+            measured_table(measurements, with_bands=True),
+        ]
+    else:
+        parts.append("The page has no measured numbers.")
+    bands = "\n\n".join(parts)
+    if lab_outputs is not None:
+        return f"{page(lab_of(lesson), lab_outputs)}\n{bands}\n"
+    title, number = header(lesson)["title"], lesson.name[:2]
+    title = prose(lesson, Cell(True, f"# Lab notes {title}", 1))
+    return assembled(lesson, [title, f"What [lesson {number}](../{lesson.stem}.md) has measured.", bands])
+
+
+def shown(path: Path, cell: Cell, item: Item, numbers: Iterator[int]) -> str:
+    """What a cell put out, as Markdown."""
+    if str(ROOT) in json.dumps(item, ensure_ascii=False):
+        raise LessonError(path, cell.line, f"the output names a directory of this machine, {ROOT}")
+    if "text" in item:
+        return fenced("text", item["text"])
+    if "measured" in item:
+        return measured_table(item["measured"], with_bands=is_lab(path))
+    if "rows" in item:
+        return f"{TABLE}\n\n{table(item['columns'], item['rows'])}"
+    caption = prose(path, Cell(True, item["caption"], cell.line))
+    folder = "../figures" if is_lab(path) else "figures"
+    return f"{image(item['figure'], item['alt'], folder)}\n\n*Figure {next(numbers)}. {caption}*"
+
+
+MEASURED, TABLE = "<!-- measured -->", "<!-- table -->"
+"""By these --check tells a table that was put out from one of the prose. Of a measured one it ignores the values."""
+
+
+def measured_table(measurements: Iterable[Sequence[str]], with_bands: bool) -> str:
+    rows = [
+        [name, value, band if with_bands else "yours differs" if band == YOURS_DIFFERS else "✓"]
+        for name, value, band in measurements
+    ]
+    return f"{MEASURED}\n\n{table(['measured', 'value', 'band' if with_bands else ''], rows, right={1})}"
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]], right: set[int] | None = None) -> str:
+    """A table of Markdown; the columns `right`, or else those with nothing but numbers, are aligned on the right."""
+    if right is None:
+        right = {i for i in range(len(columns)) if all(is_number(row[i]) for row in rows)}
+    line = ["--:" if i in right else "---" for i in range(len(columns))]
+    cells = [map(escaped, columns), line, *(map(escaped, row) for row in rows)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in cells)
+
+
+def is_number(cell: str) -> bool:
+    return re.fullmatch(rf"[-+−±]?\s?{NUMBER.pattern}(\s?(%|×|s|ms))?|[-–—]?", cell.strip()) is not None
+
+
+def escaped(text: str) -> str:
+    """Plain text as Markdown, also in a cell of a table."""
+    return re.sub(r"([]\\$&*<>[_`|~])", BACKSLASHED, " ".join(text.split()))
 
 
 def code(cell: Cell) -> str:
@@ -155,74 +311,169 @@ def fenced(language: str, text: str) -> str:
     return f"{fence}{language}\n{text}\n{fence}"
 
 
-def image(name: str, alt: str) -> str:
-    return f"![{re.sub(r'([]$&*<[_`])', BACKSLASHED, alt)}](figures/{name}.png)"
+def image(name: str, alt: str, folder: str = "figures") -> str:
+    return f"![{escaped(alt)}]({folder}/{name}.svg)"
 
 
-def title_and_question(path: Path) -> tuple[str, str]:
-    """The lesson's first heading, and the first paragraph under its second.
+# Minutes --------------------------------------------------------------------------------------------------------------
 
-    Raises LessonError if there are none.
-    """
-    text = "\n\n".join(prose(path, cell) for cell in cells_of(path) if cell.is_prose)
-    found = re.match(r"# (.+)\n(?s:.*?)^## .+\n\s*(?s:(.+?))(?:\n\n|\Z)", text, re.MULTILINE)
-    if not found:
-        raise LessonError(path, 1, "a lesson begins with '# title', and later '## Question' and a paragraph")
-    return found[1], " ".join(found[2].replace("**", "").split())
+WORDS_A_MINUTE = 130
+"""Of a careful reader whose third language is English."""
+
+SECONDS_OF = {"code": 6, "folded code": 1.5, "output": 2.5, "formula": 20, "figure": 40}
+"""For a line of code that is shown or folded away, a line of output or of a table, a displayed formula, a figure."""
+
+MINUTES_OF_EXERCISE = 10
 
 
-def index(root: Path) -> str:
-    """The table of contents: docs/lessons/README.md."""
+def about(number: str, parts: Sequence[str]) -> str:
+    """About 24 minutes, and 30 for the 3 exercises."""
+    exercises = sum(name.startswith(f"{number}_") for name in EXERCISES)
+    text = f"About {max(1, round(reading_seconds(parts) / 60))} minutes"
+    if exercises:
+        which = f"{exercises} exercises" if exercises > 1 else "exercise"
+        text += f", and {exercises * MINUTES_OF_EXERCISE} for the {which}"
+    return text
+
+
+def reading_seconds(parts: Iterable[str]) -> float:
+    """How long it takes to read a page once, with what is folded away, but without the exercises."""
+    seconds, words, block = 0.0, 0, ""
+    folded = False
+    for line in "\n\n".join(parts).splitlines():
+        fence = re.match(r" *`{3,}(\w*)", line)
+        if fence:
+            kinds = {"python": "folded code" if folded else "code", "math": "math"}
+            block = "" if block else kinds.get(fence[1], "output")
+            seconds += SECONDS_OF["formula"] * (block == "math")
+        elif block:
+            seconds += SECONDS_OF.get(block, 0) * bool(line.strip())
+        elif line.startswith("|"):
+            seconds += SECONDS_OF["output"] * ("--" not in line)
+        elif line.startswith("!["):
+            seconds += SECONDS_OF["figure"]
+        else:
+            folded = line.startswith("<details><summary>Code: ") or folded and line != "</details>"
+            words += len(re.findall(r"\S*\w\S*", re.sub(r"\]\([^)]*\)|<[^>]*>", " ", line)))
+    return seconds + 60 * words / WORDS_A_MINUTE
+
+
+# The index ------------------------------------------------------------------------------------------------------------
+
+PARTS = {0: "I · The whole game", 2: "II · Why attention", 8: "III · The rest of the block", 14: "IV · Learning"}
+"""The number of its first lesson -> the name of a part."""
+
+PAGE_HEADER = re.compile(
+    r"^# (?P<title>.+)\n\n"
+    r"\*\*(?P<question>.+\?)\*\*\n\n"
+    r"\*About (?P<reading>\d+) minutes(?:, and (?P<exercises>\d+) for)?",
+    re.MULTILINE,
+)
+
+
+def index(pages: dict[str, str]) -> str:
+    """The table of contents, docs/lessons/README.md, of the pages: name -> text."""
     parts = [
         f"{MARK} lessons/*.py: change those files, not this one -->",
         "# The lessons",
-        "Each page is made by running a script: `python lessons/NN_name.py` shows its numbers and figures again.\n"
-        "The scripts also open as notebooks.",
+        "Each page is made by running a script: `python lessons/NN_slug.py` computes its numbers and figures again.\n"
+        "The script opens as a notebook too. The minutes are those of reading and those of the exercises. Controls,\n"
+        "further seeds and the band of every number are in the *lab notes*, to which each lesson links.",
     ]
-    for path in lessons_of(root):
-        title, question = title_and_question(path)
-        parts.append(f"- [{title}]({path.stem}.md)<br>\n  {question}")
-    if (root / "docs" / "lessons" / "rubric.md").exists():
-        parts.append("How good each page is, in twelve scores: [the rubric](rubric.md).")
+    for first, end in zip(PARTS, [*list(PARTS)[1:], 100]):
+        rows = [
+            index_row(name, text)
+            for name, text in sorted(pages.items())
+            if re.match(r"\d\d_", name) and first <= int(name[:2]) < end
+        ]
+        if rows:
+            parts.append(f"## {PARTS[first]}")
+            parts.append("\n".join(["| | lesson | minutes |", "|---|---|--:|", *rows]))
+    parts.append("What readers who had not seen a page before said of it: [readers](readers.md).")
     return "\n\n".join(parts) + "\n"
+
+
+def index_row(name: str, text: str) -> str:
+    """Picture, title, question and minutes of a lesson, as they are on its page."""
+    found = PAGE_HEADER.search(text)
+    if not found:  # an older page
+        title = re.search("^# (.+)$", text, re.MULTILINE)
+        return f"| | [{title[1] if title else name}]({name}) | |"
+    figure = re.search(r"^!\[.*\]\((figures/[^)]+)\)$", text, re.MULTILINE)
+    picture = f'<img src="{figure[1]}" width="160" alt=""> ' if figure else ""
+    minutes = " + ".join(filter(None, [found["reading"], found["exercises"]]))
+    return f"| {picture}| [{found['title']}]({name})<br>{found['question']} | {minutes} |"
 
 
 # Building and checking ------------------------------------------------------------------------------------------------
 
 
-def make(root: Path, only: Sequence[str], folder: Path) -> tuple[dict[str, str], list[Path]]:
-    """Run the lessons, two at a time. -> the text of each page of docs/lessons/, the figures (in folder)
+class Made(NamedTuple):
+    """What the lessons say today."""
+
+    pages: dict[str, str]
+    """The name of each page in docs/lessons/ -> its text."""
+    figures: list[Path]
+
+
+def made(lesson: Path, folder: Path) -> dict[str, str]:
+    """Run a lesson and its lab notes. -> their two pages; the figures are in the folder"""
+    lab = lab_of(lesson)
+    for path in [lesson, lab]:
+        if path.exists():
+            require_shape(path)
+    outputs = run_lesson(lesson, folder / "lesson")
+    lab_outputs = run_lesson(lab, folder / "lab") if lab.exists() else None
+    return {f"{lesson.stem}.md": page(lesson, outputs), f"lab/{lesson.stem}.md": lab_page(lesson, lab_outputs, outputs)}
+
+
+def make(root: Path, only: Sequence[str], folder: Path) -> Made:
+    """Run the lessons, two at a time.
 
     Raises LessonError of the first lesson that failed.
     """
+    labs_of(root)
     paths = lessons_of(root, only)
-    pages = {"README.md": index(root)}
     with ThreadPoolExecutor(2) as pool:
-        outputs = pool.map(run_lesson, paths, [folder / path.stem for path in paths])
-        pages |= {f"{path.stem}.md": page(path, items) for path, items in zip(paths, outputs)}
-    return pages, sorted(folder.glob("*/*.png"))
+        results = list(pool.map(made, paths, [folder / path.stem for path in paths]))
+    pages = {name: text for result in results for name, text in result.items()}
+    others = committed_pages(root / "docs" / "lessons")
+    names = {f"{path.stem}.md" for path in lessons_of(root)}
+    pages["README.md"] = index({name: text for name, text in (others | pages).items() if name in names})
+    return Made(pages, sorted(folder.glob("*/*/*.svg")))
 
 
-def left_over(root: Path, only: Sequence[str], made: set[str]) -> list[Path]:
+def committed_pages(docs: Path) -> dict[str, str]:
+    """The pages of the lessons in docs/lessons/: name -> text."""
+    return {path.name: path.read_text(encoding="utf-8") for path in docs.glob("[0-9][0-9]_*.md")}
+
+
+def left_over(root: Path, only: Sequence[str], made: Made) -> list[Path]:
     """Pages and figures that no lesson makes any more."""
     docs = root / "docs" / "lessons"
-    there = [*sorted(docs.glob("[0-9][0-9]_*.md")), *sorted(docs.glob("figures/*.png"))]
-    return [path for path in there if path.name not in made and (not only or path.name[:2] in only)]
+    there = [path for kind in ("[0-9][0-9]_*.md", "lab/*.md", "figures/*") for path in sorted(docs.glob(kind))]
+    names = {*(docs / name for name in made.pages), *(docs / "figures" / figure.name for figure in made.figures)}
+    return [path for path in there if path not in names and (not only or path.name[:2] in only)]
 
 
 def build(root: Path, only: Sequence[str] = ()) -> None:
-    """Write docs/lessons/ and site/. Raises LessonError, and writes nothing, if a lesson fails."""
+    """Write docs/lessons/ and, unless it is for some lessons only, site/.
+
+    Raises LessonError, and writes nothing, if a lesson fails.
+    """
     docs = root / "docs" / "lessons"
     with tempfile.TemporaryDirectory() as folder:
-        pages, figures = make(root, only, Path(folder))
-        (docs / "figures").mkdir(parents=True, exist_ok=True)
-        for path in left_over(root, only, {*pages, *(figure.name for figure in figures)}):
+        made = make(root, only, Path(folder))
+        for name in "figures", "lab":
+            (docs / name).mkdir(parents=True, exist_ok=True)
+        for path in left_over(root, only, made):
             path.unlink()
-        for name, text in pages.items():
+        for name, text in made.pages.items():
             (docs / name).write_text(text, encoding="utf-8")
-        for figure in figures:
+        for figure in made.figures:
             shutil.copyfile(figure, docs / "figures" / figure.name)
-    write_site(docs, root / "site")
+    if not only:
+        write_site(docs, root / "site")
 
 
 def check(root: Path, only: Sequence[str] = ()) -> list[str]:
@@ -232,17 +483,14 @@ def check(root: Path, only: Sequence[str] = ()) -> list[str]:
     """
     docs = root / "docs" / "lessons"
     with tempfile.TemporaryDirectory() as folder:
-        pages, figures = make(root, only, Path(folder))
-    found = [
-        f"{path.relative_to(root)}: no lesson makes it"
-        for path in left_over(root, only, {*pages, *(figure.name for figure in figures)})
-    ]
+        made = make(root, only, Path(folder))
+    found = [f"{path.relative_to(root)}: no lesson makes it" for path in left_over(root, only, made)]
     found += [
         f"docs/lessons/figures/{figure.name}: missing"
-        for figure in figures
+        for figure in made.figures
         if not (docs / "figures" / figure.name).exists()
     ]
-    for name, text in pages.items():
+    for name, text in made.pages.items():
         if not (docs / name).exists():
             found.append(f"docs/lessons/{name}: missing")
             continue
@@ -254,63 +502,67 @@ def check(root: Path, only: Sequence[str] = ()) -> list[str]:
 
 
 NUMBER = re.compile(r"(?<![\w.])[-+]?(?:(?:\d{1,3}(?:,\d{3})+|\d+)\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
-OF_THE_MACHINE = re.compile(
-    r"""
-    (?<=:\ )\S+(?=\ {3}\(between\ .*\)$)
-    | (?<=:\ the\ same,\ relative\ difference\ )\S+$
-    | (?<=:\ )backward\ .*(?=\ ok$)
-    | (?<=:\ ).*(?=\ {3}\(a\ time;\ yours\ differs\)$)
-    | ^.*(?=\ {3}\(yours\ may\ differ\)$)
-""",
-    re.VERBOSE,
-)
-"""What depends on the machine in the lines of `measure`, `same`, a gradient check (which shows the direction with the
-largest rounding error), `duration` and `varying`.
+OF_THE_MACHINE = re.compile(r"(?<=:\ )backward\ .*(?=\ ok$)|^.*(?=\ {3}\(yours\ may\ differ\)$)")
+"""What depends on the machine in the lines of a gradient check, which shows the direction with the largest rounding
+error, and of `varying`.
 """
 
 
 def differences(before: str, now: str) -> Iterator[tuple[int, str, str]]:
     """Where two texts of a page disagree: the number of the line, the line, and what it is now ("" for no line)."""
     old, new = before.splitlines(), now.splitlines()
-    matcher = SequenceMatcher(None, comparable(old), comparable(new), autojunk=False)
+    old_lines, new_lines = comparable(old), comparable(new)
+    matcher = SequenceMatcher(
+        None, [words for words, _ in old_lines], [words for words, _ in new_lines], autojunk=False
+    )
     for tag, start, end, new_start, new_end in matcher.get_opcodes():
-        pairs = zip_longest(old[start:end], new[new_start:new_end], fillvalue="")
-        for line, (one, other) in enumerate(pairs, start + 1):
-            if tag != "equal" or not same_numbers(one, other):
-                yield line, one, other
+        pairs = zip_longest(range(start, end), range(new_start, new_end))
+        for i, j in pairs:
+            if tag != "equal" or not all(map(agree, old_lines[i][1], new_lines[j][1])):
+                yield (start if i is None else i) + 1, "" if i is None else old[i], "" if j is None else new[j]
 
 
-def comparable(lines: list[str]) -> list[str]:
-    """The lines as they must be equal: those of output without numbers, and without spaces, which depend on them."""
-    found, closing = [], ""
+def comparable(lines: list[str]) -> list[tuple[str, list[float]]]:
+    """What must be equal in each line, and the numbers that must nearly be so.
+
+    Of output these are the words, without the spaces, which depend on the numbers; of a table of measurements all
+    columns but the values.
+    """
+    found: list[tuple[str, list[float]]] = []
+    closing = kind = ""
+
     for line in lines:
-        if closing and line != closing:
-            found.append("output " + "".join(NUMBER.sub("#", on_every_machine(line)).split()))
-            continue
         opening = re.fullmatch("(`{3,})text", line)
-        closing = opening[1] if opening and not closing else ""
-        found.append(line)
+        if closing:
+            closing = "" if line == closing else closing
+            found.append(as_output(line) if closing else (line, []))
+        elif opening:
+            closing = opening[1]
+            found.append((line, []))
+        elif line in (MEASURED, TABLE):
+            kind = line
+            found.append((line, []))
+        elif kind and line.startswith("|"):
+            cells = re.split(r"(?<!\\)\|", line)
+            found.append(as_output(line) if kind == TABLE else ("|".join([*cells[:2], *cells[3:]]), []))
+
+        else:
+            kind = kind if not line and found and found[-1][0] == kind else ""
+
+            found.append((line, []))
     return found
 
 
-def on_every_machine(line: str) -> str:
-    return OF_THE_MACHINE.sub("…", line)
+def as_output(line: str) -> tuple[str, list[float]]:
+    line = OF_THE_MACHINE.sub("…", line)
+    numbers = [float(number.replace(",", "")) for number in NUMBER.findall(line)]
+    return "output " + "".join(NUMBER.sub("#", line).split()), numbers
 
 
-def same_numbers(one: str, other: str) -> bool:
-    """Whether the numbers of two lines agree to 5 %, but for those of the machine.
-
-    Below 1e-8 any two do: nearly all such are errors of rounding, or of finite differences.
-    """
-
-    def agree(x: float, y: float) -> bool:
-        largest = max(abs(x), abs(y))
-        return abs(x - y) <= 0.05 * largest or largest < 1e-8
-
-    values = [
-        [float(number.replace(",", "")) for number in NUMBER.findall(on_every_machine(line))] for line in (one, other)
-    ]
-    return all(map(agree, *values))
+def agree(x: float, y: float) -> bool:
+    """To 5 %; below 1e-8 any two do: nearly all such are errors of rounding, or of finite differences."""
+    largest = max(abs(x), abs(y))
+    return abs(x - y) <= 0.05 * largest or largest < 1e-8
 
 
 def main() -> int:
