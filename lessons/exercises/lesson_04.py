@@ -24,7 +24,7 @@ def attention_backward(dy, q, k, v, weights):
     _, cache = attention.forward(*as_one_head)
     dq, dk, dv = (gradient[:, :, 0] for gradient in attention.backward(dy[:, :, None], cache))
     dweights = REFERENCE.matmul(dy, transposed(v))                                 # what the library calls ddropped
-    dscores = REFERENCE.masked_softmax_backward(dweights, weights, 1 / math.sqrt(q.shape[-1]))
+    dscores = REFERENCE.masked_softmax_backward(dweights, weights, 1.0)
     return {"dv": dv, "dweights": dweights, "dscores": dscores, "dq": dq, "dk": dk}
 
 
@@ -42,8 +42,8 @@ ATTENTION = Backward(
     arguments=("dy", "q", "k", "v", "weights"),
     cases={"2 sentences, 3 queries, 4 keys": attention_case(2, 3, 4, 5, 6), "one query":
            attention_case(1, 1, 3, 7, 2), "one key": attention_case(1, 3, 1, 2, 4)},
-    forward={"scores": lambda q, k: REFERENCE.matmul(q, transposed(k)),
-             "weights": lambda scores, q: REFERENCE.masked_softmax(scores, 1 / math.sqrt(q.shape[-1]), None, False),
+    forward={"scores": lambda q, k: REFERENCE.matmul(q, transposed(k)) / math.sqrt(q.shape[-1]),
+             "weights": lambda scores: REFERENCE.masked_softmax(scores, 1.0, None, False),
              "y": lambda weights, v: REFERENCE.matmul(weights, v)},
     gradients=(
         Result("dv", suspects={
@@ -53,43 +53,39 @@ ATTENTION = Backward(
         Result(
             "dscores",
             terms={
-                "the term weights * dweights":
-                    lambda weights, dweights, q: weights * dweights / math.sqrt(q.shape[-1]),
+                "the term weights * dweights": lambda weights, dweights: weights * dweights,
                 "the average, - weights * sum(weights * dweights),":
-                    lambda weights, dweights, q:
-                        -weights * (weights * dweights).sum(axis=-1, keepdims=True) / math.sqrt(q.shape[-1])},
+                    lambda weights, dweights: -weights * (weights * dweights).sum(axis=-1, keepdims=True)},
             factors=SCALE,
             suspects={
                 "the average is taken over the queries; each query has a softmax of its own, over its keys":
-                    lambda weights, dweights, q: weights * (
-                        dweights - (weights * dweights).sum(axis=-2, keepdims=True)) / math.sqrt(q.shape[-1]),
+                    lambda weights, dweights: weights * (dweights - (weights * dweights).sum(axis=-2, keepdims=True)),
                 "softmax is taken element by element, weights (1 - weights): each score also changes the weights of "
                 "all other keys, through the common sum":
-                    lambda weights, dweights, q: weights * (1 - weights) * dweights / math.sqrt(q.shape[-1]),
+                    lambda weights, dweights: weights * (1 - weights) * dweights,
                 "the average is a plain mean of dweights; it must be weighted by the weights":
-                    lambda weights, dweights, q: weights * (
-                        dweights - dweights.mean(axis=-1, keepdims=True)) / math.sqrt(q.shape[-1]),
+                    lambda weights, dweights: weights * (dweights - dweights.mean(axis=-1, keepdims=True)),
                 "the average is divided by the number of keys, a mean of weights * dweights; the weights sum to 1, so "
                 "the sum is the average":
-                    lambda weights, dweights, q: weights * (
-                        dweights - (weights * dweights).mean(axis=-1, keepdims=True)) / math.sqrt(q.shape[-1])}),
+                    lambda weights, dweights: weights * (
+                        dweights - (weights * dweights).mean(axis=-1, keepdims=True))}),
         Result("dq", factors=SCALE, suspects={
             "made of dweights: q and k made the scores, so their gradients come from dscores":
-                lambda dweights, k: dweights @ k}),
+                lambda dweights, q, k: dweights @ k / math.sqrt(q.shape[-1])}),
         Result("dk", factors=SCALE, suspects={
             "made of dweights: q and k made the scores, so their gradients come from dscores":
-                lambda dweights, q: transposed(dweights) @ q})),
+                lambda dweights, q: transposed(dweights) @ q / math.sqrt(q.shape[-1])})),
     solution=attention_backward,
     library=(ScaledDotProductAttention.backward, Ops.masked_softmax_backward),
     hints=(
         "Go back one line at a time. y = weights v gives dv (B, S, d_v) and dweights (B, T, S); softmax gives dscores "
-        "(B, T, S); scores = q k^T gives dq (B, T, d_k) and dk (B, S, d_k). For each product only one arrangement of "
-        "the factors has the right shape.",
+        "(B, T, S); scores = q k^T / sqrt(d_k) gives dq (B, T, d_k) and dk (B, S, d_k). For each product only one "
+        "arrangement of the factors has the right shape.",
         "A value collects from every query, by the weight which that query gave it. A weight is worth the product of "
         "its value and dy. A score rises if its key is worth more than the weighted average of what is read. A query "
         "collects from every key, a key from every query, by dscores.",
-        "dv = weights^T dy;  dweights = dy v^T;  dscores = weights (dweights - sum_s weights dweights) / sqrt(d_k);  "
-        "dq = dscores k;  dk = dscores^T q."))
+        "dv = weights^T dy;  dweights = dy v^T;  dscores = weights (dweights - sum_s weights dweights);  "
+        "dq = dscores k / sqrt(d_k);  dk = dscores^T q / sqrt(d_k)."))
 
 # 04_attention ---------------------------------------------------------------------------------------------------------
 

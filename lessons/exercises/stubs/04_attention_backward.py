@@ -1,7 +1,7 @@
 """04_attention_backward: the whole backward pass of equation 1 (lesson 04).
 
-    scores = q k^T                               q (B, T, d_k), k (B, S, d_k)  ->  (B, T, S)
-    weights = softmax(scores / sqrt(d_k))        over the keys, the last axis
+    scores = q k^T / sqrt(d_k)                   q (B, T, d_k), k (B, S, d_k)  ->  (B, T, S)
+    weights = softmax(scores)                    over the keys, the last axis
     y = weights v                                v (B, S, d_v)  ->  (B, T, d_v)
 
 Given dy, the inputs and the weights, return the gradient of everything, the last line's first. `@` multiplies the last

@@ -1,0 +1,275 @@
+# %% [markdown]
+# # Lab notes 04 · Soft lookup
+#
+# The experiments, controls and derivations behind [lesson 04](../04_soft_lookup.py): how the temperature leads from the
+# average to the dictionary, what has to learn, what a map of weights shows and what it doesn't, the backward pass of
+# the whole layer, and a claim about order.
+
+# %%
+import course  # noqa: F401  finds lessons/library
+import math
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from exercises.numeric import numeric_gradient
+from library.lesson import ROOT, measure, same, show, table
+from library.noun_lookup import Lookup, noun_task
+from scratchformer.experiments.figures import ACCENT, DARK
+from scratchformer.nn.attention import ScaledDotProductAttention
+
+
+def softmax(z):
+    """z (..., S) -> weights (..., S), each row positive and of sum 1"""
+    e = np.exp(z - z.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+def attention(q, k, v, temperature=None):
+    """q (T, d_k), k (S, d_k), v (S, d_v) -> y (T, d_v), weights (T, S)
+
+    temperature  what the scores are divided by; the paper's is sqrt(d_k)
+    """
+    weights = softmax(q @ k.T / (temperature or math.sqrt(q.shape[-1])))
+    return weights @ v, weights
+
+
+def attention_backward(dy, q, k, v, weights):
+    """dy (T, d_v) -> dq (T, d_k), dk (S, d_k), dv (S, d_v)"""
+    dweights = dy @ v.T
+    average = (weights * dweights).sum(axis=-1, keepdims=True)
+    dscores = weights * (dweights - average) / math.sqrt(q.shape[-1])
+    return dscores @ k, dscores.T @ q, weights.T @ dy
+
+
+# %% [markdown]
+# ## From the average to the dictionary
+#
+# The number that the scores are divided by is called the **temperature**. Here are the weights of one query for five
+# keys at four temperatures.
+
+# %% The figure
+scores = np.array([1.1, 2.0, 0.3, 1.6, -0.9])
+figure, axes = plt.subplots(1, 4, figsize=(8, 2.6), sharey=True, layout="constrained")
+for panel, temperature in zip(axes, (10, 1, 0.25, 0.01)):
+    weights = softmax(scores / temperature)
+    colours = [ACCENT if s == 1 else DARK for s in range(5)]
+    bars = panel.bar(range(1, 6), weights, color=colours)
+    panel.bar_label(bars, fmt="%.2f", fontsize=9)
+    panel.set(title=f"temperature {temperature:g}", xlabel="key", ylim=(0, 1.12))
+    panel.set_xticks(range(1, 6))
+axes[0].set_ylabel("weight")
+show(figure, "04_lab_temperature",
+     alt="Weights of five keys at four temperatures. At 10 all are near 0.2; at 1 the second "
+     "key leads with 0.43; at 0.25 it has 0.81; at 0.01 it has 1 and the others 0.",
+     caption="The hotter, the nearer to the average of all values; the colder, the nearer to a "
+     "dictionary.")
+
+# %% [markdown]
+# With the 200 questions and nine keys of the lesson: cold enough, the soft lookup is the hard one. And at the
+# temperature of equation 1, do its answers notice a step of 0.00001?
+
+# %%
+random = np.random.default_rng(0)
+q, k, v = (random.normal(size=size) for size in ((200, 8), (9, 8), (9, 5)))
+hard = v[(q @ k.T).argmax(axis=1)]
+difference = np.abs(attention(q, k, v, 0.0001)[0] - hard).max()
+measure("temperature 0.0001: largest difference from the hard lookup", difference, 0, 1e-12)
+steps = 1e-5 * np.eye(8)
+moves = [np.any(attention(q + step, k, v)[0] != attention(q - step, k, v)[0], axis=1)
+         for step in steps]
+measure("temperature √8: share of the numbers that the answer notices", np.mean(moves), 0.99, 1)
+
+# %% [markdown]
+# ## Experiment 1: what has to learn?
+#
+# The task of the lesson: given an English sentence and a German noun of its translation, return the code of the English
+# noun that it translates. Codes are fixed random vectors of 32 numbers; queries (one for each German noun), keys and
+# values (for each English word) are learned, at random to begin with. The loss is half the squared distance between
+# answer and code, so $dy = y - code$. Every sentence has at least two nouns, so that the query matters.
+#
+# Five lookups get the same sentences, six passes, in the same order. Each has the best learning rate of 0.03, 0.1, 0.3,
+# 1, 2, 3, 4 and 6, judged on the training sentences (with 10, *mean* diverges). *frozen* is the control for the
+# lesson's sentence: it's soft, but its queries and keys stay as they were at the start, at random.
+
+# %%
+task = noun_task(ROOT / "data" / "tiny")
+print(f"{len(task.train)} sentences to learn from, {len(task.test)} new ones; "
+      f"{len(task.english)} English words, {len(task.german)} German nouns")
+RATES = {"soft": 2, "frozen": 2, "mean": 6, "hard": 0.1}
+shares, losses, lookups = {}, {}, {}
+for way, rate in RATES.items():
+    for seed in 0, 1, 2:
+        lookup = Lookup(task, way, seed, attention, attention_backward)
+        losses.setdefault(way, []).append(lookup.train(6, rate, seed))
+        shares.setdefault(way, []).append(lookup.accuracy(task.test))
+        lookups.setdefault(way, lookup)
+table(["lookup", "rate", "loss, pass 1", "loss, pass 6", "right: seeds 0, 1, 2"],
+      [[way, rate, f"{losses[way][0][0]:.2f}", f"{losses[way][0][-1]:.2f}",
+        " ".join(f"{share:.0%}" for share in shares[way])] for way, rate in RATES.items()])
+measure("soft: right, worst seed", min(shares["soft"]), 0.78, 0.95)
+for way in "frozen", "mean", "hard":
+    measure(f"{way}: right, best seed", max(shares[way]), 0.2, 0.55)
+measure("nouns in a sentence", np.mean([len(pairs) for _, pairs in task.test]), 2.2, 2.3)
+measure("right if a noun of the sentence is taken at random", task.chance, 0.44, 0.45)
+size = np.linalg.norm(lookups["mean"].values, axis=1)
+ratio = size[task.nouns].mean() / size[task.others].mean()
+measure("mean: length of a noun's value, over that of another word", ratio, 1.8, 4)
+
+# %% [markdown]
+# Learning where to look doubles the score, and *frozen* shows that it is the learning of queries and keys that does it,
+# not the softmax. *mean* reaches what somebody reaches who knows the nouns of the sentence and guesses one: its values
+# are larger for nouns, so its blend is made of nouns. *hard* is the worst: it reads one word only, and learns nothing
+# about which. (Xu et al. 2015, "Show, Attend and Tell", train a hard lookup by other means: they sample a position
+# and estimate the gradient from the outcome.)
+#
+# ## Experiment 2: the map and the answer
+#
+# The soft lookup of seed 0 on all new sentences: where is its largest weight, and is its answer right?
+
+# %%
+learned = lookups["soft"]
+looks = []
+for sentence in task.test:
+    source, pairs = sentence
+    _, _, v, y, weights = learned.look(sentence)
+    is_noun = np.isin(learned.rows(sentence)[1], task.nouns)
+    output = learned.nearest(sentence, y)
+    without = learned.nearest(sentence, (weights * is_noun) @ v)
+    looks += [(w.argmax() == i, not is_noun[w.argmax()], source[a] == source[i], source[b] == source[i])
+              for (_, i), w, a, b in zip(pairs, weights, output, without)]
+largest, elsewhere, right, right_without = np.mean(looks, axis=0)
+measure("the answer is right", right, 0.78, 0.95)
+measure("the largest weight is on the right word", largest, 0.65, 0.82)
+measure("the largest weight is on a word that is no noun", elsewhere, 0.12, 0.28)
+measure("the answer is right if these words are left out", right_without, 0.72, 0.83)
+
+
+def cosines(vectors, others):
+    """(n, d), (m, d) -> (n, m)"""
+    lengths = np.linalg.norm(vectors, axis=1)[:, None] * np.linalg.norm(others, axis=1)
+    return vectors @ others.T / lengths
+
+
+codes = learned.codes[task.nouns]
+own = np.diag(cosines(learned.values[task.nouns], codes))
+measure("cosine of a noun's value and its own code", own.mean(), 0.7, 0.9)
+nearest = cosines(learned.values[task.others], codes).max(axis=1)
+measure("cosine of another word's value and the nearest noun's code", nearest.mean(), 0.65, 0.85)
+at_random = cosines(random.normal(size=(len(task.others), codes.shape[1])), codes).max(axis=1)
+measure("the same, if the value were random", at_random.mean(), 0.4, 0.55)
+
+# %% [markdown]
+# The answer is right in 84 % of the cases, and the largest weight in 74 %. In a fifth of the cases the largest weight
+# lies on a word that is no noun (to be exact: that was never an answer in training). Is that a mistake? Leave those
+# words out of the blend, and fewer answers are right: 79 %. Their values resemble the codes of nouns, more than
+# chance would have it. Keys and values are separate tables, so a word may be the position where something about
+# another word is kept. The map shows which key was found, and not what came back.
+#
+# ## The backward pass of the layer
+#
+# A layer of attention has three weight matrices and reads two arrays: $x$, what asks, (T, D), and the memory $m$, what
+# is asked, (S, D). With $Q = x W_Q$, $K = m W_K$, $V = m W_V$, $x$ reaches the output by *one* way, through the
+# queries; $m$ by *two*, as key and as value, and the two add up:
+#
+# $$dx = dQ \, W_Q^T \qquad dm = dK \, W_K^T + dV \, W_V^T$$
+#
+# $$dW_Q = x^T dQ \qquad dW_K = m^T dK \qquad dW_V = m^T dV$$
+#
+# In self-attention both arrays are the same $x$, which is used three times: its gradient is $dx + dm$.
+
+# %%
+def layer(x, memory, W_Q, W_K, W_V):
+    """x (T, D), memory (S, D), W_Q and W_K (D, d_k), W_V (D, d_v) -> y (T, d_v)"""
+    return attention(x @ W_Q, memory @ W_K, memory @ W_V)[0]
+
+
+def layer_backward(dy, x, memory, W_Q, W_K, W_V):
+    """dy (T, d_v) -> dx (T, D), dmemory (S, D), dW_Q, dW_K, dW_V"""
+    q, k, v = x @ W_Q, memory @ W_K, memory @ W_V
+    dq, dk, dv = attention_backward(dy, q, k, v, attention(q, k, v)[1])
+    dmemory = dk @ W_K.T + dv @ W_V.T
+    return dq @ W_Q.T, dmemory, x.T @ dq, memory.T @ dk, memory.T @ dv
+
+
+# %% [markdown]
+# All sizes differ, `dy` is random, and every gradient meets its central differences.
+
+# %%
+def relative_error(analytic, numeric):
+    """The largest difference, over the largest element of either."""
+    largest = max(np.abs(analytic).max(), np.abs(numeric).max())
+    return np.abs(analytic - numeric).max() / largest
+
+
+T, S, D, d_k, d_v = 3, 5, 6, 7, 4
+x, memory, dy = (random.normal(size=size) for size in ((T, D), (S, D), (T, d_v)))
+W_Q, W_K, W_V = (random.normal(size=(D, columns)) for columns in (d_k, d_k, d_v))
+arrays = {"x": x, "memory": memory, "W_Q": W_Q, "W_K": W_K, "W_V": W_V}
+for (name, array), gradient in zip(arrays.items(), layer_backward(dy, **arrays)):
+    numeric = numeric_gradient(lambda moved: (layer(**arrays | {name: moved}) * dy).sum(), array)
+    measure(f"cross-attention, d{name}: relative error", relative_error(gradient, numeric), 0, 1e-8)
+numeric = numeric_gradient(lambda x: (layer(x, x, W_Q, W_K, W_V) * dy).sum(), x)
+of_queries, of_memory, *_ = layer_backward(dy, x, x, W_Q, W_K, W_V)
+both = relative_error(of_queries + of_memory, numeric)
+measure("self-attention, dx: relative error", both, 0, 1e-8)
+one = relative_error(of_memory, numeric)
+measure("self-attention, dx without the way through the queries", one, 0.05, 2)
+
+# %% [markdown]
+# The library works on $B$ sentences and $H$ heads at once, (B, T, H, d_k); here both are 1.
+
+# %%
+def heads(array):
+    return array[None, :, None, :]                     # (T, d_k) -> (1, T, 1, d_k)
+
+
+q, k, v = x @ W_Q, memory @ W_K, memory @ W_V
+y, weights = attention(q, k, v)
+library = ScaledDotProductAttention()
+theirs, cache = library.forward(heads(q), heads(k), heads(v))
+same("y: ours and the library's", heads(y), theirs)
+gradients = attention_backward(dy, q, k, v, weights)
+for name, ours, gradient in zip(("dq", "dk", "dv"), gradients, library.backward(heads(dy), cache)):
+    same(f"{name}: ours and the library's", heads(ours), gradient)
+
+# %% [markdown]
+# A gradient check doesn't see which array goes where: the gradient of the wrong function is right. A public NumPy
+# Transformer mixes up the two sides of its cross-attention ([the account](../../docs/correctness.md)); the exercise
+# `04_cross_attention` is made of that bug.
+#
+# The layer differs from the library's `SelfAttention` and `CrossAttention`, which have several heads, masks, biases,
+# the map $W_O$ at the end, and dropout on the weights if asked for (§5.4 of the paper drops elsewhere).
+#
+# ## Three choices, and their reasons
+#
+# - *A dot product, not a distance.* One matrix product gives all scores, and among keys of the same length the one with
+#   the largest dot product is also the nearest.
+# - *The exponential, not any positive function.* It turns a difference of scores into a ratio of weights, so that only
+#   differences count, and its derivative keeps the backward pass short.
+# - *A key and a value, not one vector.* What a word is found by need not be what is wanted of it: *Hund* must find
+#   *dog*, and then know more than that it is *dog*.
+#
+# ## Check the claim
+#
+# > "Self-attention is permutation invariant: it does not see the order of the words."
+#
+# *Invariant* would mean that a permuted input gives the same output. Permute the rows of `x` and see:
+
+# %%
+T, D = 6, 5
+x, order = random.normal(size=(T, D)), np.array([3, 0, 5, 1, 4, 2])
+maps = random.normal(size=(3, D, D))
+y, permuted = layer(x, x, *maps), layer(x[order], x[order], *maps)
+measure("invariant? relative difference from y", relative_error(permuted, y), 0.1, 3)
+measure("equivariant? relative difference from y, its rows permuted alike",
+        relative_error(permuted, y[order]), 0, 1e-14)
+measure("only the memory permuted: relative difference from y",
+        relative_error(layer(x, x[order], *maps), y), 0, 1e-14)
+
+# %% [markdown]
+# The output moves with its word: self-attention is permutation **equivariant**. *Invariant* is the answer to one query
+# when the pairs of keys and values change positions, as in a dictionary. If the whole output were, no row would belong
+# to a word. But the claim has a right half: each word gets the same vector in "dog bites man" and in "man bites dog",
+# so attention must be told where words stand, and the paper adds a vector for the position to each word (§3.5, [lesson
+# 09](../09_positions.py)).
