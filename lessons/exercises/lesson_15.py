@@ -23,11 +23,15 @@ class Weights(Layer):
 
 
 def train(gradients: Array, w: Array, rate: float, beta1: float, beta2: float, eps: float) -> Array:
-    """The library's Adam. gradients (T, n), w (n,) -> the weights after each of the T steps, (T, n)"""
+    """The library's Adam. gradients (T, n), w (n,) -> the weights after each of the T steps, (T, n)
+
+    The library adds eps to sqrt(v) before v is corrected; the lesson's equation adds it to the corrected root.
+    """
     model = Weights(w)
     adam, path = Adam(model, (beta1, beta2), eps), []
-    for gradient in gradients:
+    for t, gradient in enumerate(gradients, start=1):
         model.store.grad[...] = gradient
+        adam.eps = eps * (1 - beta2**t) ** 0.5
         adam.step(rate)
         path.append(model.store.data.copy())
     return np.array(path)
@@ -56,35 +60,42 @@ def by_definition(gradients: Array, w: Array, rate: float, beta1: float, beta2: 
 def corrected(gradients: Array, w: Array, rate: float, beta1: float, beta2: float, eps: float, of_m: bool,
               of_v: bool) -> Array:
     """With or without the bias correction of m and of v."""
-    size = rate * np.sqrt(corrections(gradients, beta2)) ** of_v / corrections(gradients, beta1) ** of_m
-    root = np.sqrt(averages(gradients**2, beta2))
-    return path(w, 1, size * averages(gradients, beta1), root, eps)
+    m_hat = averages(gradients, beta1) / corrections(gradients, beta1) ** of_m
+    return with_other_v(averages(gradients**2, beta2) / corrections(gradients, beta2) ** of_v, m_hat, w, rate, eps)
 
 
-def with_other_v(v: Array, gradients: Array, w: Array, rate: float, beta1: float, beta2: float, eps: float) -> Array:
-    size = rate * np.sqrt(corrections(gradients, beta2)) / corrections(gradients, beta1)
-    return path(w, 1, size * averages(gradients, beta1), np.sqrt(v), eps)
-
-
-def stuck_at_one(gradients: Array, w: Array, rate: float, beta1: float, beta2: float, eps: float) -> Array:
-    size = rate * np.sqrt(1 - beta2) / (1 - beta1)
-    return path(w, size, averages(gradients, beta1), np.sqrt(averages(gradients**2, beta2)), eps)
-
-
-def no_memory(gradients: Array, w: Array, rate: float, beta1: float, beta2: float, eps: float) -> Array:
-    size = rate * np.sqrt(corrections(gradients, beta2)) / corrections(gradients, beta1)
-    return path(w, 1, size * (1 - beta1) * gradients, np.sqrt((1 - beta2) * gradients**2), eps)
-
-
-def eps_after_the_correction(gradients: Array, w: Array, rate: float, beta1: float, beta2: float, eps: float) -> Array:
-    m_hat, v_hat = (averages(gradients**power, beta) / corrections(gradients, beta)
-                    for power, beta in ((1, beta1), (2, beta2)))
+def with_other_v(v_hat: Array, m_hat: Array, w: Array, rate: float, eps: float) -> Array:
     return path(w, rate, m_hat, np.sqrt(v_hat), eps)
 
 
+def right_m(gradients: Array, beta1: float) -> Array:
+    return averages(gradients, beta1) / corrections(gradients, beta1)
+
+
+def right_v(gradients: Array, beta2: float) -> Array:
+    return averages(gradients**2, beta2) / corrections(gradients, beta2)
+
+
+def stuck_at_one(gradients: Array, w: Array, rate: float, beta1: float, beta2: float, eps: float) -> Array:
+    m, v = averages(gradients, beta1) / (1 - beta1), averages(gradients**2, beta2) / (1 - beta2)
+    return path(w, rate, m, np.sqrt(v), eps)
+
+
+def no_memory(gradients: Array, w: Array, rate: float, beta1: float, beta2: float, eps: float) -> Array:
+    m_hat = (1 - beta1) * gradients / corrections(gradients, beta1)
+    return with_other_v((1 - beta2) * gradients**2 / corrections(gradients, beta2), m_hat, w, rate, eps)
+
+
+def eps_before_the_correction(gradients: Array, w: Array, rate: float, beta1: float, beta2: float,
+                              eps: float) -> Array:
+    root = (np.sqrt(averages(gradients**2, beta2)) + eps) / np.sqrt(corrections(gradients, beta2))
+    return path(w, rate, right_m(gradients, beta1), root, 0)
+
+
 def history(random: np.random.Generator, T: int, sizes: list[float], eps: float = 1e-9) -> Values:
-    return {"gradients": random.normal(size=(T, len(sizes))) * sizes, "w": random.normal(size=len(sizes)),
-            "rate": 0.05, "beta1": 0.9, "beta2": 0.98, "eps": eps}
+    """With weights as small as the steps, so that the four digits of a diagnosis show a step that is a bit off."""
+    return {"gradients": random.normal(size=(T, len(sizes))) * sizes, "w": 0.1 * random.normal(size=len(sizes)),
+            "rate": 0.1, "beta1": 0.9, "beta2": 0.98, "eps": eps}
 
 
 ADAM = Build(
@@ -93,10 +104,10 @@ ADAM = Build(
     function="adam",
     arguments=("gradients", "w", "rate", "beta1", "beta2", "eps"),
     cases={
+        "a large eps": lambda random: history(random, 6, [1, 0.1], eps=0.3),
         "gradients of sizes 1, 1000 and 1/1000": lambda random: history(random, 7, [1, 1e3, 1e-3]),
         "one step": lambda random: history(random, 1, [1, 3]),
         "a weight whose gradient is always 0": lambda random: history(random, 5, [1, 0, 2, 4]),
-        "a large eps": lambda random: history(random, 6, [1, 0.1], eps=0.3),
     },
     expected=by_definition,
     result=Result(name="weights", symptoms={
@@ -109,31 +120,35 @@ ADAM = Build(
         "the bias correction is missing: m and v begin at 0, and both are too small at first":
             lambda gradients, w, rate, beta1, beta2, eps:
                 corrected(gradients, w, rate, beta1, beta2, eps, False, False),
-        "the bias correction of v is missing, the factor sqrt(1 - beta2^t)":
+        "the bias correction of v is missing, the division by 1 - beta2^t":
             lambda gradients, w, rate, beta1, beta2, eps:
                 corrected(gradients, w, rate, beta1, beta2, eps, True, False),
-        "the bias correction of m is missing, the factor 1 / (1 - beta1^t)":
+        "the bias correction of m is missing, the division by 1 - beta1^t":
             lambda gradients, w, rate, beta1, beta2, eps:
                 corrected(gradients, w, rate, beta1, beta2, eps, False, True),
         "t stays at 1: every step must count, or the correction is that of the first step for ever": stuck_at_one,
         "the root is missing: m is divided by sqrt(v), not by v":
             lambda gradients, w, rate, beta1, beta2, eps:
-                with_other_v(averages(gradients**2, beta2)**2, gradients, w, rate, beta1, beta2, eps),
+                with_other_v(right_v(gradients, beta2)**2, right_m(gradients, beta1), w, rate, eps),
         "the betas are swapped: m goes with beta1, v with beta2":
             lambda gradients, w, rate, beta1, beta2, eps: by_definition(gradients, w, rate, beta2, beta1, eps),
         "v is an average with beta1; it has its own, beta2":
             lambda gradients, w, rate, beta1, beta2, eps:
-                with_other_v(averages(gradients**2, beta1), gradients, w, rate, beta1, beta2, eps),
+                with_other_v(right_v(gradients, beta1), right_m(gradients, beta1), w, rate, eps),
         "v is the square of m; it is the average of the squares of g":
             lambda gradients, w, rate, beta1, beta2, eps:
-                with_other_v(averages(gradients, beta2)**2, gradients, w, rate, beta1, beta2, eps),
+                with_other_v(averages(gradients, beta2)**2 / corrections(gradients, beta2), right_m(gradients, beta1),
+                             w, rate, eps),
         "nothing is remembered: m and v must go on from the step before": no_memory,
-        "eps stands inside the root: it is added to sqrt(v)":
+        "eps stands inside the root: it is added to the root of v":
             lambda gradients, w, rate, beta1, beta2, eps:
-                with_other_v((np.sqrt(averages(gradients**2, beta2) + eps) - eps)**2,
-                             gradients, w, rate, beta1, beta2, eps),
-        "eps is added to the corrected root, as PyTorch does; here it is added to sqrt(v) itself":
-            eps_after_the_correction,
+                path(w, rate, right_m(gradients, beta1), np.sqrt(right_v(gradients, beta2) + eps), 0),
+        "eps stands inside the root, and before the correction: it is added to the root of the corrected v":
+            lambda gradients, w, rate, beta1, beta2, eps:
+                path(w, rate, right_m(gradients, beta1),
+                     np.sqrt((averages(gradients**2, beta2) + eps) / corrections(gradients, beta2)), 0),
+        "eps is added to sqrt(v) before v is corrected, as the library does; in the lesson's equation it is added to "
+        "the corrected root": eps_before_the_correction,
         "uphill: the step is subtracted":
             lambda truth, w: 2 * w - truth,
     }),
@@ -142,9 +157,10 @@ ADAM = Build(
     hints=(
         "gradients is (T, n). m and v are (n,) and begin at 0; go through the rows one by one, t = 1, 2, ... T, and "
         "keep a copy of the weights after each.",
-        "m is a running average of g, v one of g * g, each with its own beta. Both are too small by 1 - beta^t, so the "
-        "step is made larger by what m lacks, and smaller by the root of what v lacks.",
-        "w = w - rate * sqrt(1 - beta2**t) / (1 - beta1**t) * m / (sqrt(v) + eps).",
+        "m is a running average of g, v one of g * g, each with its own beta. At step t both are too small by the factor "
+        "1 - beta^t, so divide by it; but keep m and v themselves for the next step.",
+        "m = beta1 * m + (1 - beta1) * g, v likewise with g * g; then "
+        "w = w - rate * m / (1 - beta1**t) / (sqrt(v / (1 - beta2**t)) + eps).",
     ),
 )
 

@@ -1,10 +1,8 @@
 """15_adam: Adam, with its bias correction (lesson 15).
 
 gradients (T, n): row t - 1 holds the gradients of n weights at step t = 1, 2, ... T. w (n,) are the weights before the
-first step. Return the weights after each step, (T, n). With m and v (n,) that begin at 0, a step is
-
-    m <- beta1 m + (1 - beta1) g           v <- beta2 v + (1 - beta2) g^2
-    w <- w - rate sqrt(1 - beta2^t) / (1 - beta1^t)  m / (sqrt(v) + eps)
+first step. Return the weights after each step, (T, n). As in the lesson, m averages the gradients (beta1) and v their
+squares (beta2), both begin at 0, and both are corrected for that at every step. eps is added to the corrected root.
 """
 
 import numpy as np
