@@ -1,558 +1,521 @@
 # %% [markdown]
 # # 06 · Masks: what attention must not see
 #
-# *About 35 minutes. You need: [lesson 01](01_backprop.py) (gradients, and how to check them), [lesson
-# 04](04_soft_lookup.py) (queries, keys, values) and [lesson 05](05_scaling.py) (the backward pass of softmax). You
-# will have: a masked softmax with its backward pass, the shift that belongs to it, and a test that finds leaks which
-# no gradient check sees.*
+# **How can a model learn every next word at once, when the answers stand in its input?**
+#
+# *Needs [lesson 04](04_soft_lookup.py) (scores, weights, values, and the gradient of a score) · you will fill in a mask
+# and the gradients behind it with pencil and paper.*
 
 # %% Imports
 import math
-import re
 
 import matplotlib.pyplot as plt
 import numpy as np
 
 from exercises.numeric import numeric_gradient
-from library.lesson import QUICK, ROOT, measure, same, show
-from scratchformer.config import ModelConfig
-from scratchformer.experiments.figures import ACCENT, COLOUR_MAP, DARK
-from scratchformer.nn.attention import CrossAttention, Mask, ScaledDotProductAttention, attention_weights
-from scratchformer.nn.gradcheck import gradcheck
-from scratchformer.nn.layers import Embedding, PositionalEncoding, Unembedding
-from scratchformer.nn.loss import cross_entropy
-from scratchformer.nn.ops import ops_of
-from scratchformer.nn.optim import Adam
-from scratchformer.nn.parameter import Layer, ParameterStore
-from scratchformer.nn.transformer import EncoderLayer
-from scratchformer.text.tokenizer import BOS, EOS, PAD
+from library.drawing import Drawing
+from library.lesson import measure, same, show, varying
+from library.next_word import (NEW, VOCABULARY, Hiding, NextWord, all_at_once, continued,
+                               mean_loss, shifted, train, word_by_word)
+from scratchformer.doctor.flow_probes import dependence_of
+from scratchformer.experiments.figures import ACCENT, COLOUR_MAP
+from scratchformer.nn.attention import Mask, ScaledDotProductAttention, attention_weights
+from scratchformer.nn.ops import ops_of, using
 
 # %% [markdown]
-# ## Question
+# Here are two small models. Both read the same English sentences for the same 250 steps, and both learned to guess the
+# next word. Then we tested them on 200 new sentences. The loss is the cross-entropy of [lesson 01](01_backprop.py) per
+# word, so lower is better.
+
+# %% Two models
+honest, cheat = NextWord(causal=True, seed=0), NextWord(causal=False, seed=0)
+for model in honest, cheat:
+    train(model, shifted, seed=0)
+read, write = shifted(NEW)
+measure("model A: loss on new sentences", mean_loss(all_at_once(honest, read), write), 2.6, 3.2)
+measure("model B: loss on new sentences", mean_loss(all_at_once(cheat, read), write), 0.1, 0.7)
+for name, model in ("A", honest), ("B", cheat):
+    for first in "my", "the":
+        varying(f"{name} writes: {' '.join(continued(model, ['<s>', first])[1:])}")
+
+# %% [markdown]
+# Model B is far better: a typical right word gets the probability $e^{-0.29}$ = 75 % from B, and only
+# $e^{-2.89}$ = 6 % from A. But when they write sentences of their own, always adding the likeliest next word, A writes English and B
+# stammers. The score is honestly computed, and the sentences really are new. So what went wrong?
 #
-# **A sentence of $n$ words asks $n + 1$ questions at once: what comes next? How can a model answer all of them in one
-# pass, when the answer to each stands in its input, one place further on?**
+# ## The picture
 #
-# The answer in one sentence: replace every score that a query must not use by $-\infty$ before softmax, so that its
-# weight is exactly 0, forward and backward, and let the model read what it is to write one place later.
+# Take the sentence *the animal slept*. It asks four questions. What comes first? What comes after *the*? After *the
+# animal*? And after the whole sentence? A model that writes one word at a time, each from the words before it, is
+# called **autoregressive**. We could train one by cutting the sentence into four beginnings. But attention computes all
+# positions in one pass anyway, so why not ask all four questions at once, one per position?
+
+# %% The drawing
+drawing = Drawing(680, 380)
+reads, writes = ["<s>", "the", "animal", "slept"], ["the", "animal", "slept", "</s>"]
+columns = [230 + 120 * t for t in range(4)]
+drawing.text(150, 30, "has to write", "soft", 13, anchor="end")
+drawing.text(150, 110, "reads", "soft", 13, anchor="end")
+for t, x in enumerate(columns):
+    above = drawing.vector(x, 30, [writes[t]], cell=92, height=32)
+    below = drawing.vector(x, 110, [reads[t]], "key", cell=92, height=32)
+    drawing.arrow(below.top, above.bottom)
+    if t:
+        drawing.line([(x - 38, 92), (columns[t - 1] + 38, 48)], "ink", 1.6, dashed=True)
+drawing.text(150, 70, "dashed: the same word", "soft", 13, anchor="end")
+drawing.text(150, 160, "which position", "soft", 13, anchor="end")
+drawing.text(150, 176, "may look at what?", "soft", 13, anchor="end")
+for t in range(4):
+    y = 210 + 48 * t
+    asks = drawing.vector(96, y, [reads[t]], "query", cell=92, height=32)
+    drawing.arrow(asks.right, (columns[0] - 54, y))
+    for s, x in enumerate(columns):
+        if s <= t:
+            drawing.vector(x, y, [reads[s]], "key", cell=92, height=32)
+        else:
+            drawing.rectangle(x, y, 92, 32, "soft", 0.1, outline=s == t + 1)
+            drawing.text(x, y, "the answer" if s == t + 1 else "later", "soft", 13)
+show(drawing, "06_shift",
+     alt="Two rows of four words. The lower row, which the model reads, is: start sign, the, animal, slept. The upper "
+     "row, which it has to write, is: the, animal, slept, end sign. Dashed lines join equal words, each one position "
+     "further right in the lower row. Below, a grid: the start sign may look at itself, 'the' at two words, 'animal' "
+     "at three, 'slept' at all four. The cell right of the last allowed one is marked as the answer.",
+     caption="The model reads the sentence shifted right by one, so the answer of each position stands in the next "
+     "column of its input, and only the grey part of the grid keeps it hidden.")
+
+# %% [markdown]
+# Figure 1 shows the arrangement. The sentence stands there twice: once to be written, ending with `</s>`, and once to
+# be read, *shifted right* by one position, with `<s>` in front. Training on the true previous words like this, rather
+# than on the model's own guesses, is called **teacher forcing**. Now notice the danger: the answer of each position
+# stands in the input, one column further right. Attention as we know it looks at all columns. So we forbid everything
+# above the diagonal, and what is left is a triangle. This is the **causal mask**.
 #
-# First see what happens without. A small model with one attention (what stands around it is taken from the library as
-# it is) learns to guess the next word of short English sentences from the bundled corpus. It reads
-# `<s> the goat slept .` and is to write `the goat slept . </s>`: under each word, the one that follows it. Shorter
-# sentences of a batch are filled up with padding, the id 0.
+# **Your turn.** Write the shift for a batch of sentences: open `exercises/06_shift_right.py`, then run `scratchformer
+# learn check 06`. Shorter sentences are filled up with **padding**, the id 0.
 
-# %% Reading the sentences
-def sentences(split, at_most):
-    """Sentences of fewer than 10 words, as lists of words; a full stop is a word."""
-    lines = (ROOT / f"data/tiny/{split}.en").read_text(encoding="utf-8").lower().splitlines()[:at_most]
-    return [words for words in (re.findall(r"[\w'-]+|[.?!,]", line) for line in lines) if len(words) < 10]
-
-
-train_sentences = sentences("train", 10_000)
-vocabulary = ["<pad>", "</s>", "<s>", *sorted({word for words in train_sentences for word in words})]
-id_of = {word: i for i, word in enumerate(vocabulary)}
-test_sentences = [words for words in sentences("test", 500) if all(word in id_of for word in words)][:200]
-
-
+# %% Our solution
 def padded(rows):
-    """Lists of ids -> (B, T), the shorter rows filled up with padding"""
+    """Lists of ids -> (B, T), the shorter rows filled up with 0 at the end"""
     longest = max(map(len, rows))
-    return np.array([[*row, *[PAD] * (longest - len(row))] for row in rows])
+    return np.array([[*row, *[0] * (longest - len(row))] for row in rows])
 
 
-# %%
-def shifted(some_sentences):
-    """-> what is read (B, T), what is to be written (B, T)"""
-    ids = [[id_of[word] for word in words] for words in some_sentences]
-    return padded([[BOS, *row] for row in ids]), padded([[*row, EOS] for row in ids])
+def shift_right(sentences):
+    """Lists of ids -> what is read (B, T), what is to be written (B, T)"""
+    start, end = VOCABULARY.index("<s>"), VOCABULARY.index("</s>")
+    return padded([[start, *ids] for ids in sentences]), padded([[*ids, end] for ids in sentences])
 
 
-# %% The model and its training
-class NextWord(Layer):
-    """ids (B, T) -> the scores of each word to be the next, (B, T, V)"""
-
-    def __init__(self, causal, seed, d_model=48):
-        random = np.random.default_rng(seed)
-        config = ModelConfig(vocab_size=len(vocabulary), d_model=d_model, d_ff=2 * d_model, h=1, P_drop=0.0)
-        vectors = Embedding.new_weight(len(vocabulary), d_model, random, "float64")
-        layer = EncoderLayer(config, random, "float64")
-        self.stack = [Embedding(vectors), PositionalEncoding(), layer, Unembedding(vectors)]
-        self.causal, self.store = causal, ParameterStore(self.parameters())
-
-    def forward(self, ids, rng=None):
-        x, caches, mask = ids, [], Mask(key_lengths=(ids != PAD).sum(axis=1), causal=self.causal)
-        for layer in self.stack:
-            x, cache = layer.forward(x, mask) if isinstance(layer, EncoderLayer) else layer.forward(x)
-            caches.append(cache)
-        return x, caches
-
-    def backward(self, dx, caches):
-        for layer in reversed(self.stack):
-            dx = layer.backward(dx, caches.pop())
-
-
-def train(model, data, seed, steps=250):
-    """data: sentences -> what is read, what is to be written. -> the loss of each step, in nats per word"""
-    random, optimizer, losses = np.random.default_rng(seed), Adam(model), []
-    for step in range(1, steps + 1):
-        read, write = data([train_sentences[i] for i in random.integers(0, len(train_sentences), 24)])
-        logits, cache = model.forward(read)
-        loss_sum, n_words, dlogits = cross_entropy(logits, write)
-        model.zero_grad()
-        model.backward(dlogits / n_words, cache)
-        optimizer.step(0.005 * min(1, step / 50))
-        losses.append(loss_sum / n_words)
-    return losses
-
+ids = [[VOCABULARY.index(word) for word in words] for words in NEW]
+assert all(np.array_equal(a, b) for a, b in zip(shift_right(ids), (read, write)))
 
 # %% [markdown]
-# Two models differ in one argument, `causal`. With the causal mask, position $t$ sees the words up to its own;
-# without, it sees the whole sentence. (Padding is masked in both.) Both are asked about 200 new sentences in two
-# ways. *All at once* is how validation is done: the sentence is the input. *Word by word* is how the model will be
-# used: it gets the words up to $t$, and later ones do not exist yet. Two runs of each differ in their random start.
+# ## From a loop to a triangle
+#
+# What is the simplest way to use only the past? Average it. Let the four words have the values 0, 4, 8 and 20, one
+# number each. Then a loop does it, and so does *one* matrix product with a triangle:
 
 # %%
-test_read, test_write = shifted(test_sentences)
+values = np.array([[0], [4], [8], [20]])                        # (4, 1)
+loop = [values[:t + 1].mean() for t in range(4)]                # 0, 2, 4, 8
 
+triangle = np.tri(4)                                            # 1 on and below the diagonal
+weights = triangle / triangle.sum(axis=1, keepdims=True)        # each row adds up to 1
+assert np.allclose((weights @ values)[:, 0], loop)
 
-def mean_loss(logits, write):
-    loss_sum, n_words, _ = cross_entropy(logits, write)
-    return loss_sum / n_words
-
-
-def all_at_once(model):
-    """-> the scores of the next words (B, T, V)"""
-    return model.forward(test_read)[0]
-
-
-def word_by_word(model):
-    """-> the same, but position t is asked when it is the last one"""
-    return np.stack([model.forward(test_read[:, :t + 1])[0][:, t] for t in range(test_read.shape[1])], axis=1)
-
-
-def print_texts(model, begin=()):
-    """Go on from three openings, always with the most likely word. -> how many words repeat the one before: 0 to 1"""
-    repeats = []
-    for opening in "the", "my", "this":
-        ids = [*begin, id_of[opening]]
-        while ids[-1] != EOS and len(ids) < 12:
-            ids.append(int(model.forward(np.array([ids]))[0][0, -1].argmax()))
-        print("    " + " ".join(vocabulary[i] for i in ids))
-        repeats += [a == b for a, b in zip(ids, ids[1:])]
-    return np.mean(repeats)
-
-
-models, curves = {}, {}
-for seed in [0] if QUICK else [0, 1]:
-    for causal, bands in (True, [(2.5, 3.1), (2.6, 3.2), (2.6, 3.2)]), (False, [(0.1, 0.6), (0.1, 0.7), (6.4, 9)]):
-        model = models[causal, seed] = NextWord(causal, seed)
-        losses = curves[causal, seed] = train(model, shifted, seed)
-        print(f"with{'' if causal else 'out'} the causal mask, run {seed}")
-        measure("training loss, last 20 steps", np.mean(losses[-20:]), *bands[0])
-        measure("loss on new sentences, all at once", mean_loss(all_at_once(model), test_write), *bands[1])
-        measure("loss on new sentences, word by word", mean_loss(word_by_word(model), test_write), *bands[2])
-        print_texts(model, [BOS])
-ways = all_at_once(models[True, 0]), word_by_word(models[True, 0])
-measure("causal mask: largest difference of the scores in the two ways", np.abs(ways[0] - ways[1]).max(), 0, 1e-9)
-measure("guessing among all words alike: ln V", math.log(len(vocabulary)), 6.54, 6.55)
-
-# %% The figure
-figure, axes = plt.subplots(figsize=(7, 3.6), layout="constrained")
-for (causal, seed), losses in curves.items():
-    label = "with the causal mask" if causal else "without"
-    axes.plot(np.convolve(losses, np.full(10, 0.1), "valid"), "-" if causal else "--", label="" if seed else label,
-              color=DARK if causal else ACCENT)
-axes.axhline(math.log(len(vocabulary)), color="#888888", lw=0.8, ls=":")
-axes.text(240, math.log(len(vocabulary)) + 0.1, "guessing", ha="right", color="#444444")
-axes.set(xlabel="step", ylabel="training loss, nats per word", ylim=(0, 7.5))
-axes.set_title("The better curve is the broken model (mean of 10 steps)")
-axes.legend(loc=(0.62, 0.6))
-show(figure, "06_loss", alt="Training loss over 250 steps, two runs of each model. With the causal mask it falls from "
-     "7 to just below 3 nats. Without, it parts from the others after 50 steps and falls well below 1.")
+# %% The drawing
+drawing = Drawing(700, 250)
+drawing.text(110, 24, "a loop", bold=True)
+drawing.text(430, 24, "one matrix product", bold=True)
+fractions = ["1", "1/2", "1/3", "1/4"]
+for t, mean in enumerate((0, 2, 4, 8)):
+    y = 72 + 44 * t
+    for s, value in enumerate((0, 4, 8, 20)):
+        if s <= t:
+            drawing.vector(30 + 42 * s, y, [value], "value", cell=36, height=32)
+        else:
+            drawing.rectangle(30 + 42 * s, y, 36, 32, "soft", 0.1, outline=False)
+    drawing.arrow((180, y), (214, y))
+    drawing.text(197, y - 11, "mean", "soft", 12)
+    drawing.text(232, y, mean, bold=True)
+rows = [[fractions[t] if s <= t else 0 for s in range(4)] for t in range(4)]
+shades = [[1 / (t + 1) if s <= t else 0 for s in range(4)] for t in range(4)]
+drawing.matrix(390, 138, rows, cell=50, height=44, shades=shades, below="weights (4, 4)")
+drawing.text(508, 138, "·", size=22)
+drawing.matrix(546, 138, [[0], [4], [8], [20]], "value", cell=46, height=44, below="values (4, 1)")
+drawing.text(590, 138, "=", size=20)
+drawing.matrix(636, 138, [[0], [2], [4], [8]], "value", cell=46, height=44, below="answers (4, 1)")
+show(drawing, "06_loop",
+     alt="Left: four rows with the values 0, 4, 8, 20; row t uses the first t values and greys out the rest; the means "
+     "are 0, 2, 4 and 8. Right: a lower triangle of weights 1; 1/2, 1/2; three times 1/3; four times 1/4, times the "
+     "column of values, equals the column 0, 2, 4, 8.",
+     caption="Row by row, the triangle of weights does what the loop does; the zeros above the diagonal are the "
+     "mask.")
 
 # %% [markdown]
-# The model without the mask has by far the better loss, on new sentences too, and it cannot continue a sentence: word
-# by word it is worse than guessing among all words alike, because it is sure, and wrong. Validation did not warn us,
-# because it hands over the answers as training does. With the mask, the two ways of asking agree.
+# An average treats all earlier words alike. Attention does better: each word chooses its own weights, by its scores.
+# We only have to keep the triangle.
 #
-# ## The idea in one picture
+# ## By hand
 #
-# These are the attention weights of the two models for one new sentence. A row is a query, the position that is to
-# guess the next word; a column is a key, a word that it looks at. The framed cells are the answers.
+# Here are 4 × 4 scores. As in lesson 04 they are logarithms of small numbers, so that you need no calculator. Row
+# *animal* has the exponentials 1, 2, 5 and 12. The last one belongs to *slept*, the answer, so it must go. How do you
+# remove a word from a softmax? Give it the score $-\infty$. Since $e^{-\infty} = 0$, it drops out of the sum as well:
+# 1 + 2 + 5 = 8, and the weights are 1/8, 2/8 and 5/8. The answer of the row is 1/8 · 0 + 2/8 · 4 + 5/8 · 8 = 6.
 
-# %% The figure
-words = test_sentences[3]
-read, _ = shifted([words])
-colours = plt.get_cmap(COLOUR_MAP).with_extremes(bad="#e0e0e0")                                # grey: exactly 0
-figure, panels = plt.subplots(1, 2, figsize=(8, 4.2), sharey=True, layout="constrained")
-for panel, causal in zip(panels, (True, False)):
-    [weights] = attention_weights(models[causal, 0].forward(read)[1])                          # (B, H, T, S)
-    panel.imshow(np.ma.masked_equal(weights[0, 0], 0), colours, vmin=0, vmax=1)
-    for t in range(len(words)):
-        panel.add_patch(plt.Rectangle((t + 0.5, t - 0.5), 1, 1, fill=False, edgecolor=ACCENT, lw=2))
-    panel.set_xticks(range(len(words) + 1), ["<s>", *words], rotation=90)
-    panel.set(title="causal mask" if causal else "no causal mask", xlabel="key: word looked at")
-    answers = np.diagonal(weights[0, 0], offset=1).mean()
-    measure(f"{panel.get_title()}: weight on the answer, on average", answers, *((0, 0) if causal else (0.6, 0.97)))
-panels[0].set_yticks(range(len(words) + 1), [f"{a} → {b}" for a, b in zip(["<s>", *words], [*words, "</s>"])])
-panels[0].set_ylabel("query: last word read → word to guess")
-figure.colorbar(panels[0].images[0], ax=panels, label="attention weight (grey: exactly 0)", shrink=0.8)
-show(figure, "06_triangle", alt="Two maps of attention weights, rows are queries, columns are keys; the cell right of "
-     "the diagonal, the answer, is framed in each row but the last. Left, with the causal mask: everything above the "
-     "diagonal is exactly zero and drawn grey, and a stepped lower triangle remains. Right, without: most rows have "
-     "nearly all their weight in the framed cell.")
+# %% The drawing, forward and backward
+EXPONENTIALS = [[1, 4, 3, 2], [1, 3, 4, 2], [1, 2, 5, 12], [1, 1, 5, 1]]
+VALUES, ANSWERS = [0, 4, 8, 20], [0, 3, 6, 8]
+
+
+def miniature(dscores=None, dvalues=None):
+    """Scores, weights, values and answers of four words; with their gradients if there are any."""
+    drawing, backward = Drawing(780, 460), dscores is not None
+    left, right = [122 + 66 * s for s in range(4)], [452 + 68 * s for s in range(4)]
+    drawing.text(221, 18, "scores z", bold=True)
+    drawing.text(554, 18, "weights w", bold=True)
+    drawing.text(404, 68, "value", "soft", 13, anchor="end")
+    drawing.text(746, 98, "answer", "soft", 13)
+    if not backward:
+        drawing.text(382, 98, "sum", "soft", 13)
+    for s, word in enumerate(reads):
+        drawing.vector(left[s], 68, [word], "key", cell=60, height=28, size=14)
+        drawing.vector(right[s], 68, [VALUES[s]], "value", cell=58, height=28, above=word)
+        if backward:
+            drawing.gradient(right[s] - 19, 98, dvalues[s], size=13, largest=2)
+    for t, row in enumerate(EXPONENTIALS):
+        y, total = 146 + 76 * t, sum(row[:t + 1])
+        drawing.vector(44, y, [reads[t]], "query", cell=64, height=30, size=14)
+        for s, e in enumerate(row):
+            hidden, score = s > t, "0" if e == 1 else f"ln {e}"
+            look = ("soft", 0.13, False) if hidden else ("plain", 0, True)
+            drawing.rectangle(left[s], y, 60, 66, *look)
+            drawing.text(left[s], y - 16, score, "soft" if hidden else "ink")
+            if hidden:
+                drawing.line([(left[s] - 18, y - 16), (left[s] + 18, y - 16)], "ink", 1.4)
+            if not backward:
+                below = "−∞" if hidden else f"e^z = {e}"
+                drawing.text(left[s], y + 13, below, "ink" if hidden else "soft", 14)
+            elif dscores[t][s]:
+                drawing.gradient(left[s] - 17, y + 13, dscores[t][s], size=13, largest=1.5)
+            else:
+                drawing.text(left[s], y + 13, "0", "gradient", 14, italic=True)
+            if hidden:
+                drawing.rectangle(right[s], y, 58, 66, "soft", 0.13, outline=False)
+                drawing.text(right[s], y, "0", "soft")
+            else:
+                drawing.bar(right[s], y - 9, e / total, 44, 44, "1" if t == 0 else f"{e}/{total}")
+        answer = drawing.vector(746, y, [ANSWERS[t]], "value", cell=46)
+        if backward:
+            drawing.gradient(answer.x - 6, y + 28, 1, size=13, largest=2)
+        else:
+            drawing.text(382, y, total)
+    rule = "gradient of a score = weight × (value − answer);   of a value: the sum of its column"
+    example = "row “animal”:   1/8 · 0 + 2/8 · 4 + 5/8 · 8 = 6"
+    drawing.text(12, 438, rule if backward else example, "soft", 14, anchor="start")
+    return drawing
+
+
+show(miniature(), "06_by_hand",
+     alt="Four rows, start sign, the, animal, slept, with four scores each, logarithms of 1 4 3 2, 1 3 4 2, 1 2 5 12 "
+     "and 1 1 5 1. The scores above the diagonal are struck out and replaced by minus infinity. The sums of the "
+     "exponentials left are 1, 4, 8, 8. Weights: 1; 1/4 3/4; 1/8 2/8 5/8; 1/8 1/8 5/8 1/8; all others 0. With the "
+     "values 0, 4, 8, 20 the answers are 0, 3, 6 and 8.",
+     caption="Scores above the diagonal become −∞ before softmax, so the weights of each row are shared out among the "
+     "words up to its own.")
 
 # %% [markdown]
-# In most of its rows the model on the right looks one place ahead, and copies. Not in all, as the average shows:
-# where the last word tells enough about the next, it may do without, and the last row has no word ahead. The model on
-# the left has a stepped triangle to live in, and outside it the weights are not small but 0.
-#
-# ## The equation, and the same in code
-#
-# Let $z_{ts}$ be the scaled score of query $t$ and key $s$, and let $m_{ts}$ be 1 where the query may use the key and
-# 0 where not. Softmax runs over the allowed keys alone:
-#
-# $$w_{ts} = \frac{m_{ts} e^{z_{ts}}}{\sum_u m_{tu} e^{z_{tu}}}$$
-#
-# There are two reasons to forbid a key.
-#
-# - **Causal**: the key is a word that the query must not know yet. Query $t$ may use the keys $s \le t$. If the $T$
-#   queries are only the last of $S$ positions, as when a sentence is continued, the last query still sees all:
-#   $s \le t + S - T$.
-# - **Padding**: the key is no word. In a sentence of $n$ words, the keys are those with $s$ below $n$, counted from
-#   0.
-#
-# In code, $m e^z$ is $e^z$ with $-\infty$ in place of $z$, as in the paper.
+# Check the other rows of figure 3 with a pencil. The same in code:
 
 # %%
-def allowed(T, S, key_lengths=None, causal=False):
+scores = np.log([[1, 4, 3, 2], [1, 3, 4, 2], [1, 2, 5, 12], [1, 1, 5, 1]])      # (4, 4)
+may = np.tri(4, dtype=bool)                                     # True: query t may use key s
+e = np.exp(np.where(may, scores, -np.inf))
+weights = e / e.sum(axis=1, keepdims=True)
+answers = weights @ values
+print(*(f"{y:.3g}" for y in answers[:, 0]))
+
+# %% [markdown]
+# **Why not multiply the weights by 0 after softmax?** Try it in row *animal*. Without a mask the sum is 20, and the
+# weights are 1/20, 2/20, 5/20 and 12/20. Erase the last one, and the rest adds up to 8/20. That could be repaired.
+# What's worse is that the 20 still contains the 12. If the score of *slept* rises, the weights of *the* and *animal*
+# fall. The model could read the answer off its own weights. With $-\infty$ *before* softmax, nothing of the future is
+# left in the sum.
+#
+# ## In general
+#
+# A mask $M$ is added to the scores. It is 0 where query $t$ may use key $s$ and $-\infty$ where it may not:
+#
+# $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\left(\frac{Q K^T}{\sqrt{d_k}} + M\right) V$$
+
+# %%
+def masked_softmax(z, may):
+    """z (..., T, S) scores, may (..., T, S) bool -> weights (..., T, S)"""
+    z = np.where(may, z, -np.inf)                               # z + M
+    top = z.max(axis=-1, keepdims=True)                         # -inf if nothing is allowed
+    e = np.exp(z - np.where(np.isinf(top), 0, top))             # at most e^0, no overflow
+    total = e.sum(axis=-1, keepdims=True)
+    return e / np.where(total == 0, 1, total)                   # nothing allowed: weights 0
+
+
+def attention(q, k, v, may):
+    """q (T, d_k), k (S, d_k), v (S, d_v), may (T, S) -> y (T, d_v), weights (T, S)"""
+    weights = masked_softmax(q @ k.T / math.sqrt(q.shape[-1]), may)
+    return weights @ v, weights
+
+# %% [markdown]
+# There is a second reason to forbid a key. Sentences of a batch have different lengths, so the shorter ones are filled
+# up. Padding is no word, and nobody should look at it. The **padding mask** closes the *columns* of the padding, for
+# every row. If both masks apply, a key must be allowed by both.
+
+# %% The drawing
+drawing = Drawing(730, 250)
+for i, (title, length, causal) in enumerate([("causal mask", 4, True), ("padding mask", 2, False),
+                                             ("both", 2, True)]):
+    x0, row = 90 + 240 * i, [*reads[:length], *["pad"] * (4 - length)]
+    drawing.text(x0 + 66, 20, title, bold=True)
+    for t, word in enumerate(row):
+        y = 78 + 44 * t
+        for at in (x0 + 44 * t, 48, word), (x0 - 42, y, word):
+            drawing.text(*at, "soft" if word == "pad" else "ink", 12)
+        for s in range(4):
+            if s < length and (s <= t or not causal):
+                drawing.rectangle(x0 + 44 * s, y, 38, 38, "key", 0.4)
+            else:
+                drawing.rectangle(x0 + 44 * s, y, 38, 38, "soft", 0.13, outline=False)
+                drawing.text(x0 + 44 * s, y, "−∞", "soft", 13)
+show(drawing, "06_padding",
+     alt="Three grids of four by four cells. Causal mask: the lower triangle is allowed, the rest is minus infinity. "
+     "Padding mask of a sentence of two words: the first two columns are allowed in all rows. Both: the cells allowed "
+     "in both grids.",
+     caption="The causal mask forbids a triangle; the padding mask forbids whole columns (here a sentence of two words "
+     "in a batch four wide).")
+
+# %% [markdown]
+# **Your turn.** `exercises/06_masks.py`: build this array from the lengths, also for fewer queries than keys.
+
+# %% Our solution
+def may_attend(T, S, key_lengths, causal):
     """Which query may use which key: bool (B or 1, 1, T, S); the second axis is for the heads"""
     may = np.ones((1, 1, T, S), bool)
     if causal:
-        may = may & (np.arange(S) <= np.arange(T)[:, None] + S - T)                            # (T, S)
+        may = may & (np.arange(S) <= np.arange(T)[:, None] + S - T)
     if key_lengths is not None:
-        may = may & (np.arange(S) < key_lengths[:, None, None, None])                          # (B, 1, 1, S)
+        may = may & (np.arange(S) < key_lengths[:, None, None, None])
     return may
 
 
-def masked_softmax(scores, factor, may):
-    """scores (B, H, T, S), may (B or 1, 1, T, S) -> weights (B, H, T, S)"""
-    z = np.where(may, factor * scores, -np.inf)
-    highest = z.max(axis=-1, keepdims=True)
-    e = np.exp(z - np.where(np.isinf(highest), 0, highest))
-    total = e.sum(axis=-1, keepdims=True)
-    return e / np.where(total == 0, 1, total)
-
+lengths = np.array([4, 2, 0])
+for mask in (lengths, True), (lengths, False), (None, True):
+    assert np.array_equal(may_attend(3, 4, *mask), Mask(*mask).as_array(3, 4))
 
 # %% [markdown]
-# The padding mask is the same for every query, so it comes without an axis $T$, and broadcasting copies it into the
-# rows. The last two `np.where` serve a query that may use no key at all. Its fraction is 0 / 0, so it needs a rule:
-# its weights are 0.
-#
-# ## Forward
-#
-# Three sentences of 5, 2 and 0 words, $S = 5$ keys, $T = 3$ queries, which are the last three positions, and $H = 2$
-# heads (two independent sets of queries and keys). The weights of the first head; `--` is exactly 0:
-
-# %%
-B, H, T, S, d_k = 3, 2, 3, 5, 7
-lengths, factor = np.array([5, 2, 0]), 1 / math.sqrt(d_k)
-random = np.random.default_rng(1)
-q, k, v = (random.normal(size=(B, H, length, d_k)) for length in (T, S, S))
-scores = q @ k.swapaxes(-1, -2)                                                                # (B, H, T, S)
-
-may = allowed(T, S, lengths, causal=True)
-weights = masked_softmax(scores, factor, may)
-for n, rows in zip(lengths, weights[:, 0]):
-    print(f"{n} words: " + "   ".join(" ".join(f"{w:.2f}" if w else "  --" for w in row) for row in rows))
-measure("largest forbidden weight", np.abs(weights * ~may).max(), 0, 0)
-measure("rows of the first two sentences: furthest from sum 1", np.abs(weights[:2].sum(axis=-1) - 1).max(), 0, 1e-15)
-
-# %% [markdown]
-# **Why before softmax?** One could run softmax over all keys and then multiply the forbidden weights by 0. But the
-# sum below the fraction has then been taken over *all* keys, so the future scales the weights of the past. Let the
-# score of the last key grow, which only the last query may use:
-
-# %%
-def zero_afterwards(scores):
-    return masked_softmax(scores, factor, np.True_) * past
-
-
-past, future = allowed(T, S, causal=True), scores + np.array([0, 0, 0, 0, 3.0])
-change = masked_softmax(future, factor, past) - masked_softmax(scores, factor, past)
-measure("-inf before softmax: weights of the earlier queries move by", np.abs(change[:, :, :-1]).max(), 0, 0)
-change = zero_afterwards(future) - zero_afterwards(scores)
-measure("times 0 after softmax: weights of the earlier queries move by", np.abs(change[:, :, :-1]).max(), 0.05, 0.3)
-
-# %% [markdown]
-# **A query that may use nothing.** An empty sentence has no keys, so its row of scores is $-\infty$ throughout.
-# Subtracting the row's maximum gives $-\infty - (-\infty)$, which is NaN. To avoid that, much code *adds a large
-# negative number* instead. In a row that keeps a key this comes to the same: $e^{-10000}$ is 0, even in float64. In a
-# row that is masked as a whole it does not. In float32:
-
-# %%
-def softmax(z):
-    """As in lesson 05: no rule for rows of -inf."""
-    e = np.exp(z - z.max(axis=-1, keepdims=True))
-    return e / e.sum(axis=-1, keepdims=True)
-
-
-z = np.array([1, -0.5, 0.3, 2, 0.1], "float32")
-with np.errstate(invalid="ignore"):
-    fates = [softmax(z + np.float32(added)) for added in (0, -1e4, -1e9, -np.inf)]
-for added, row in zip(("nothing", "-10,000", "-1e9", "-inf"), fates):
-    print(f"{added:>7} added to all five scores: weights", *(f"{weight:5.3f}" for weight in row))
-measure("-10,000: weights move by", np.abs(fates[1] - fates[0]).max(), 0, 1e-3)
-measure("-1e9: largest less smallest weight", np.ptp(fates[2]), 0, 0)
-measure("-inf: how many weights are NaN", np.isnan(fates[3]).sum(), 5, 5)
-measure("e to the -10,000", np.exp(-1e4), 0, 0)
-
-# %% [markdown]
-# A number added to a whole row is a shift, and softmax does not see a shift: the mask has no effect at all. If the
-# number is so large that the scores vanish in its rounding, all weights are equal, those of padding too.
-#
-# And NaN spreads. The gradient of a weight matrix is a sum over all sentences of the batch, and
-# $0 \cdot \mathrm{NaN}$ is NaN. So one empty line in a corpus makes NaN of the whole matrix, even though the loss
-# leaves that line out. Hence the rule of this library: *a query with nothing to look at gets weights 0, output 0 and
-# gradient 0*.
-#
-# **The other half: shift right.** The triangle lets query $t$ see its own word. So its own word must not be the
-# answer: what is read is what is to be written, moved one place to the right, with `<s>` in front. That is `shifted`
-# above. `</s>` is never read, not even in the shorter sentences of a batch, and `<s>` never written.
+# **And if a row has no allowed key at all?** An empty sentence has nothing but padding. Softmax then divides 0 by 0,
+# which is NaN ("not a number"). The gradient of a weight matrix is a sum over the whole batch, and a sum with one NaN
+# is NaN. So a single empty line in a corpus would ruin the whole model. We need a rule: *a query with nothing to look at
+# gets weights 0*, hence the answer 0. (Many programs add a large negative number such as −10,000 instead of $-\infty$.
+# In an empty row this does nothing at all, since softmax ignores a number added to the whole row: all the padding is
+# read. See [lab notes 06, experiment 5](lab/06_masks.py#experiment-5-a-large-negative-number).)
 #
 # ## Backward
 #
-# Lesson 05 followed a score to the loss by two ways: to its own weight through the numerator, and to all weights
-# through the common sum. What does a mask change? `np.where(may, z, -np.inf)` passes an allowed score on as it is,
-# with derivative 1, and writes a constant over a forbidden one, with derivative 0.
+# Suppose the loss wants each of the four answers to grow by the same amount: a gradient of 1 each. Which scores should go
+# up? You know the rule from lesson 04: *weight × (what the word offers − the average we already have)*. One number
+# per word is offered, so the offers are the values 0, 4, 8, 20, and the average of a row is its answer.
 #
-# **A forbidden score** thus has no way at all: it was overwritten before anything read it. So $dz_{tr} = 0$.
-#
-# **An allowed score** $z_{tr}$ has the ways of lesson 05, among the allowed keys. Through the sum, every allowed
-# $w_{ts}$ shrinks by $w_{ts} w_{tr}$; through the numerator, $w_{tr}$ grows by $w_{tr}$. Added up over the weights
-# that it reaches:
-#
-# $$dz_{tr} = w_{tr} \left( dw_{tr} - \sum_{s \, \mathrm{allowed}} w_{ts} dw_{ts} \right)$$
-#
-# Now let the sum run over *all* keys: nothing changes, because a forbidden $s$ has $w_{ts} = 0$ and adds 0. Use the
-# formula for a forbidden $r$: $w_{tr} = 0$ stands in front, and 0 is right. Use it in an empty row: all weights are
-# 0, so the gradient is 0, as it must be for a constant output. One formula serves every case, and **the mask is not
-# needed in backward**: the zeros of the weights remember it. (The factor before softmax comes last, as in lesson 05.)
-#
-# The rest of attention's backward stays as it is. In $dv_s = \sum_t w_{ts} dy_t$ only the queries that may see $s$
-# have a share: words speak to later words; gradients come back from later words.
+# Look at row *animal*. What it would like most is *slept*: it offers 20, and the answer is only 6. What is the gradient of
+# that score?
 
-# %%
+# %% [markdown]
+# <details><summary>Make a guess, then unfold: the gradients of all scores</summary>
+
+# %% The same drawing, backward
+dscores = weights * (values.T - answers)                        # with dy = 1 in each row
+assert np.array_equal(np.round(dscores, 12), [[0, 0, 0, 0], [-0.75, 0.75, 0, 0],
+                                              [-0.75, -0.5, 1.25, 0], [-1, -0.5, 0, 1.5]])
+show(miniature(np.round(dscores, 12), weights.sum(axis=0)), "06_backward",
+     alt="The same drawing with gradients. Scores: 0; -0.75, +0.75; -0.75, -0.5, +1.25; -1, -0.5, 0, +1.5; all "
+     "scores above the diagonal have gradient 0. Values: 1.5, 1.125, 1.25 and 0.125.",
+     caption="The same four rows, backward: every struck-out score has the gradient 0, even that of “slept” in "
+     "row “animal”, which offers most.")
+
+# %% [markdown]
+# </details>
+
+# %% [markdown]
+# Exactly 0. The score of *slept* was overwritten with $-\infty$ before anything read it, so no change of it can reach
+# the loss. The formula agrees, because its first factor is the weight: 0 · (20 − 6) = 0. For the words that are allowed:
+#
+# | row *animal* | weight | × (offer − average) | = gradient of the score |
+# |---|---|---|---|
+# | `<s>` | 1/8 | 0 − 6 | −0.75 |
+# | the | 2/8 | 4 − 6 | −0.5 |
+# | animal | 5/8 | 8 − 6 | +1.25 |
+# | slept | 0 | 20 − 6 | **0** |
+#
+# Each row adds up to zero, as always. Row `<s>` is all zeros: a word that sees only itself has nothing to choose. And in
+# row *slept*, *animal* has the largest weight but the gradient 0, because it offers just the average, 8.
+#
+# The values get the column sums of the weights: *the* gets 3/4 + 2/8 + 1/8 = 1.125. So in forward, words speak to later
+# words, and in backward, gradients return from later words.
+#
+# **Your turn.** `exercises/06_masked_softmax_backward.py` asks for the general rule. You get the weights but *not the
+# mask*. Why is that enough? (There $\text{weights} = \text{softmax}(\text{factor} \cdot \text{scores})$, with the
+# factor $1/\sqrt{d_k}$ not yet applied.)
+#
+# **The rule.** Among the allowed keys nothing has changed since lesson 04:
+#
+# $$dz_{tr} = w_{tr} \Bigl( dw_{tr} - \sum_s w_{ts} \, dw_{ts} \Bigr)$$
+#
+# The sum may run over *all* keys, because a forbidden one has weight 0 and adds nothing. For a forbidden $r$ the
+# weight in front makes it 0. In an empty row all weights are 0, so all gradients are. One formula serves every case:
+# **the mask is not needed in backward, because the zeros among the weights remember it.**
+
+# %% Our solution
 def masked_softmax_backward(dweights, weights, factor):
     """dweights, weights (B, H, T, S) -> dscores (B, H, T, S); the mask is in the weights"""
     average = (weights * dweights).sum(axis=-1, keepdims=True)
     return factor * weights * (dweights - average)
 
-
-dweights = random.normal(size=(B, H, T, S))                    # not 0 where the mask forbids
-dscores = masked_softmax_backward(dweights, weights, factor)
-measure("largest gradient of a forbidden score", np.abs(dscores * ~may).max(), 0, 0)
-
-# %% [markdown]
-# ## Check
-#
-# Central differences in every score, the forbidden ones and the empty sentence included (`numeric_gradient` is that
-# of lesson 01); then the library.
-
-# %%
-numeric = numeric_gradient(lambda scores: (masked_softmax(scores, factor, may) * dweights).sum(), scores)
-error = np.abs(dscores - numeric).max() / np.abs(numeric).max()
-measure("worst error, relative to the largest element", error, 0, 1e-8)
-measure("largest numeric gradient of a forbidden score", np.abs(numeric * ~may).max(), 0, 0)
-
-heads_last = [array.swapaxes(1, 2) for array in (q, k, v)]                                     # (B, T, H, d_k)
-y, cache = ScaledDotProductAttention().forward(*heads_last, Mask(lengths, causal=True))
-same("weights", weights, cache.weights)
-same("dscores", dscores, ops_of(weights).masked_softmax_backward(dweights, weights, factor))
-same("the whole attention", weights @ v, y.swapaxes(1, 2))
+# %% Finite differences and the library, with an empty sentence
+random, factor = np.random.default_rng(1), 1 / math.sqrt(7)
+q, k, v = (random.normal(size=(3, 2, n, 7)) for n in (3, 5, 5))         # (B, H, T or S, d_k)
+many_scores, many = q @ k.swapaxes(-1, -2), may_attend(3, 5, np.array([5, 2, 0]), True)
+many_weights = masked_softmax(factor * many_scores, many)
+dweights = random.normal(size=many_weights.shape)
+dmany = masked_softmax_backward(dweights, many_weights, factor)
+numeric = numeric_gradient(
+    lambda z: (masked_softmax(factor * z, many) * dweights).sum(), many_scores)
+measure("difference from finite differences", np.abs(dmany - numeric).max(), 0, 1e-8)
+measure("largest gradient of a forbidden score", np.abs(dmany * ~many).max(), 0, 0)
+same("the library's gradient", dmany,
+     ops_of(dweights).masked_softmax_backward(dweights, many_weights, factor))
+y, _ = ScaledDotProductAttention().forward(
+    *(x.swapaxes(1, 2) for x in (q, k, v)), Mask(np.array([5, 2, 0]), causal=True))
+same("the library's attention", many_weights @ v, y.swapaxes(1, 2))
 
 # %% [markdown]
-# So backward belongs to forward. Whether forward looks only where it may is another question, with a test of its own,
-# the **flow test**: put something else in one place of the input, and see which outputs change. By how much does not
-# matter, as long as it is more than rounding.
+# ## A test that gradients can't replace
+#
+# A gradient check compares backward with forward. If forward looks at the future, then the gradient of that wrong function
+# is computed correctly, and the check passes. Leaks need a test of their own, the **flow test**: replace one word
+# of the input and see which outputs change. Here it is for our two models, for five positions. A row is an output, and `x`
+# means that it changes with the input of that column:
 
-# %%
-def depends(f, x, other):
-    """f: (B, S, ...) -> (B, T, D). -> bool (T, S): does output t change if input s is replaced by that of `other`?"""
-    y, found = f(x), []
-    for s in range(x.shape[1]):
-        changed = x.copy()
-        changed[:, s] = other[:, s]
-        found.append((np.abs(f(changed) - y) > 1e-9).any(axis=(0, 2)))
-    return np.stack(found, axis=1)
-
-
-def leaks(f, x, other):
-    """How many pairs of an output and a later input on which it depends?"""
-    return np.triu(depends(f, x, other), 1).sum()
-
-
-read = test_read[:1, :5]
-other = EOS + (read - EOS + 1) % (len(vocabulary) - EOS)      # another word at each place
-for causal, later in (True, 0), (False, 10):
-    def scores_of(ids):
-        return models[causal, 0].forward(ids)[0]
-
-    print("\n".join("    " + " ".join("x" if cell else "." for cell in row) for row in depends(scores_of, read, other)))
-    measure(f"causal={causal}: pairs of a guess and a later word", leaks(scores_of, read, other), later, later)
+# %% The flow test
+flows = [dependence_of(lambda ids: all_at_once(model, ids), read[:1, :5])[0, :, 0]
+         for model in (honest, cheat)]                                  # (5, 5) each
+print("model A       model B")
+for rows in zip(*flows):
+    print("     ".join(" ".join("x" if cell else "." for cell in row) for row in rows))
+assert np.array_equal(flows[0], np.tri(5, dtype=bool)) and flows[1].all()
 
 # %% [markdown]
-# What is put in should be random. To add 1 to every number of a vector will not do: many models subtract the mean of
-# each vector before attention, and would not notice.
+# Now you know the difference between the two: model B has no causal mask. **Your turn:** `exercises/06_find_the_leak.py`
+# asks you to write a flow test, and tries it on eight functions that leak. One of them has perfect gradients and
+# was found in public code ([lab notes 06, experiment 4](lab/06_masks.py#experiment-4-a-leak-that-passes-the-gradient-check)).
 #
-# ## Experiment 1: forget the shift
+# ## Does it matter?
 #
-# Now the causal mask stands, but the model reads the very words that it is to write. Predict: what will the loss be,
-# and what the output?
+# Our test gave each model whole sentences, *all at once*. In use, the later words don't exist yet. So let's test *word by
+# word*: the model gets the words up to position $t$ only, and we ask for the next one. For A it should make no
+# difference. What happens to the loss of B, which was 0.29? (A blind guess among all 694 words has the loss ln 694 = 6.54.)
+#
+# <details><summary>Make a guess, then unfold: the two models word by word</summary>
 
-# %%
-def not_shifted(some_sentences):
-    _, write = shifted(some_sentences)
-    return write, write
+# %% The test
+def b_without(distance):
+    """The loss of model B if position t may not look at position t + distance."""
+    with using(Hiding(lambda t, s: s != t + distance)):
+        return mean_loss(all_at_once(cheat, read), write)
 
 
-unshifted = NextWord(causal=True, seed=0)
-measure("training loss, last 20 steps", np.mean(train(unshifted, not_shifted, 0, steps=150)[-20:]), 0, 0.1)
-measure("share of written words that repeat the word before", print_texts(unshifted), 0.9, 1)
-measure("pairs of a guess and a later word", leaks(lambda ids: unshifted.forward(ids)[0], read, other), 0, 0)
+measure("A: loss all at once", mean_loss(all_at_once(honest, read), write), 2.6, 3.2)
+measure("A: loss word by word", mean_loss(word_by_word(honest, read), write), 2.6, 3.2)
+measure("B: loss all at once", mean_loss(all_at_once(cheat, read), write), 0.1, 0.7)
+measure("B: loss word by word", mean_loss(word_by_word(cheat, read), write), 6.4, 9)
+measure("B: all at once, word t + 1 hidden", b_without(1), 5.5, 9)
+measure("B: all at once, word t + 2 hidden", b_without(2), 0.1, 0.7)
+assert np.abs(all_at_once(honest, read) - word_by_word(honest, read)).max() < 1e-9
+
+# %% The figure
+words = NEW[3]
+one, _ = shifted([words])
+colours = plt.get_cmap(COLOUR_MAP).with_extremes(bad="#e0e0e0")         # grey: exactly 0
+figure, panels = plt.subplots(1, 2, figsize=(8, 4.2), sharey=True, layout="constrained")
+for panel, name, model in zip(panels, "AB", (honest, cheat)):
+    [shown] = attention_weights(model.forward(one)[1])                  # (B, H, T, S)
+    panel.imshow(np.ma.masked_equal(shown[0, 0], 0), colours, vmin=0, vmax=1)
+    for t in range(len(words)):
+        panel.add_patch(plt.Rectangle((t + 0.5, t - 0.5), 1, 1, fill=False, edgecolor=ACCENT, lw=2))
+    panel.set_xticks(range(len(words) + 1), ["<s>", *words], rotation=90)
+    panel.set(title=f"model {name}, with{'out' * (name == 'B')} the mask", xlabel="word looked at")
+panels[0].set_yticks(range(len(words) + 1),
+                     [f"{a} → {b}" for a, b in zip(["<s>", *words], [*words, "</s>"])])
+panels[0].set_ylabel("last word read → word to guess")
+figure.colorbar(panels[0].images[0], ax=panels, label="attention weight (grey: exactly 0)", shrink=0.8)
+show(figure, "06_triangle",
+     alt="Two maps of attention weights, rows are queries, columns are keys; the cell right of the diagonal, the "
+     "answer, is framed in each row but the last. Left, with the causal mask: everything above the diagonal is exactly "
+     "zero and drawn grey, and a stepped lower triangle remains. Right, without: most rows have nearly all their "
+     "weight in the framed cell.",
+     caption="What the two trained models look at in a new sentence: A lives in its triangle, while B looks mostly at "
+     "the framed cells, the answers.")
 
 # %% [markdown]
-# The task has become to copy what is read, and the model does so for ever. Note the last line: this model passes the
-# flow test. Mask and shift are right only together. The mask says that $t$ sees up to $t$; the shift says that its
-# answer is $t + 1$.
-#
-# One number convicts both mistakes. The first guess sees `<s>` and nothing else, so an honest model makes the same
-# guess in every sentence. Then its mean loss on the first word cannot be below the entropy of the first words,
-# $-\sum_i p_i \ln p_i$ with $p_i$ the share of sentences that begin with word $i$, however long it is trained.
-
-# %%
-p = np.bincount(test_write[:, 0]) / len(test_write)
-entropy = measure("entropy of the first words", -(p[p > 0] * np.log(p[p > 0])).sum(), 2.7, 3)
-for name, model, ids, lo, hi in [("mask and shift", models[True, 0], test_read, entropy, 4),
-                                 ("no mask", models[False, 0], test_read, 0, 0.5),
-                                 ("no shift", unshifted, test_write, 0, 0.5)]:
-    measure(f"{name}: loss on the first word", mean_loss(model.forward(ids)[0][:, 0], test_write[:, 0]), lo, hi)
-
-# %% [markdown]
-# ## Experiment 2: a leak that passes the gradient check
-#
-# In cross-attention (lesson 04) `x` is the sentence being written and asks, and `memory` answers: it gives keys and
-# values. In one published NumPy Transformer the memory gives queries and keys, and `x` the values
-# (`cross-attention-mixes-its-inputs` in [the correctness
-# report](../docs/correctness.md)). The gradient of that layer is right.
-# Here it is, without its weight matrices:
-
-# %%
-class SwappedAttention(Layer):
-    """x, memory (B, T, D) -> (B, T, D). Queries and keys from memory, values from x: the wrong way round."""
-
-    attention = ScaledDotProductAttention()
-
-    def forward(self, x, memory, rng=None):
-        y, cache = self.attention.forward(memory[:, :, None], memory[:, :, None], x[:, :, None])   # one head
-        return y[:, :, 0], cache
-
-    def backward(self, dy, cache):
-        dq, dk, dv = self.attention.backward(dy[:, :, None], cache)
-        return dv[:, :, 0], (dq + dk)[:, :, 0]
-
-
-x, other, memory = random.normal(size=(3, 2, 5, 6))            # B = 2, T = S = 5, D = 6
-for name, layer, later in [("right", CrossAttention(6, 2, random, "float64"), 0), ("swapped", SwappedAttention(), 10)]:
-    measure(f"{name}: worst error of its gradients", gradcheck(layer, x, memory).worst.error, 0, 1e-6)
-    measure(f"{name}: pairs of an output and a later input",
-            leaks(lambda x: layer.forward(x, memory)[0], x, other), later, later)
-
-# %% [markdown]
-# The future comes in with the values: $y_t = \sum_s w_{ts} v_s$, where $v_s$ is made of $x_s$, and no mask stands
-# before $s > t$. (None is meant to be there: the decoder may know the whole source.) Finite differences compare
-# backward with forward, so they cannot know that forward is the wrong function. With source and target of different
-# lengths the swapped layer does not run at all: one more reason for sizes that differ.
-#
-# ## Check the claim
-#
-# > "The padding mask hides the padded positions."
-#
-# Positions of what? Of the keys, the columns, or of the queries, the rows? A public implementation masks *rows* in
-# its decoder, and fills with $-10000$. Here are five words and three places of padding, in an encoder, where every
-# word may look at every other. What becomes of the five words, compared with the same five without padding?
-
-# %%
-def self_attend(x, may, fill):
-    """x (T, D) as queries, keys and values; no rule for empty rows"""
-    with np.errstate(invalid="ignore"):
-        return softmax(np.where(may, x @ x.T / math.sqrt(x.shape[1]), fill)) @ x
-
-
-x, real, causal = random.normal(size=(8, 6)), np.arange(8) < 5, np.tri(8, dtype=bool)
-alone = self_attend(x[:5], np.True_, 0)
-for masked, may, fill, lo, hi, nan in [("nothing", np.True_, 0, 0.1, 3, 0), ("columns", real, -np.inf, 0, 1e-14, 0),
-                                       ("rows", real[:, None], -1e4, 0.1, 3, 0),
-                                       ("rows", real[:, None], -np.inf, 0.1, 3, 3)]:
-    y = self_attend(x, may, fill)
-    measure(f"{masked} masked, fill {fill:g}: words move by", np.abs(y[:5] - alone).max(), lo, hi)
-    measure("    rows of padding that are NaN", np.isnan(y).any(axis=1).sum(), nan, nan)
-decoder = np.abs(self_attend(x, causal, -np.inf)[:5] - self_attend(x[:5], causal[:5, :5], -np.inf)).max()
-measure("a causal mask and no other: words move by", decoder, 0, 1e-14)
-
-# %% [markdown]
-# Mask the **columns**: then nothing moves but the last digit, as a longer sum can be added up in another order.
-# Masked rows protect nobody: the words read padding as if there were no mask. The fill of $-10000$ hides the mistake;
-# with $-\infty$, NaN shows it at once.
-#
-# With a causal mask, words need no padding mask, as the last line shows: padding at the end is in the future of every
-# word. So in a decoder masked rows with $-10000$ do no harm. With $-\infty$ they do: the padded rows become NaN, and
-# in the next layer a weight of 0 times NaN carries it into the words. The decoder of this library has a causal mask
-# and no other; what the padded rows compute, the loss passes over.
-#
-# ## Paper and code
-#
-# - §3.2.3: the decoder sets to $-\infty$ "all values in the input of the softmax which correspond to illegal
-#   connections". §3.1: this, "combined with fact that the output embeddings are offset by one position", makes a
-#   prediction depend on earlier outputs only. Figure 1 says "shifted right". About padding the paper says nothing.
-# - *Differs:* the authors' code, Tensor2Tensor, adds $-10^9$ where the paper and this library have $-\infty$. It
-#   shifts in a vector of zeros; here `<s>` has a learned vector.
-# - In the library: `allowed` and `masked_softmax` in [nn/ops.py](../scratchformer/nn/ops.py), `Mask` in
-#   [nn/attention.py](../scratchformer/nn/attention.py), the shift in `EncodedPairs.batch` of
-#   [text/batches.py](../scratchformer/text/batches.py), flow tests in
-#   [tests/nn/test_flow.py](../tests/nn/test_flow.py).
-#
-# Five places of the whole model, and what each must not see:
-#
-# | place | queries | keys | padding mask | causal mask |
-# | --- | --- | --- | --- | --- |
-# | encoder, self-attention | source | source | of the source | no, it may read ahead |
-# | decoder, self-attention | target | target | not needed | yes |
-# | decoder, attention to the memory | target | source | of the source | no, the source is known |
-# | decoder, writing word by word | the newest word | all words so far | none there | no, the last row sees all |
-# | loss | | | of the target | |
-#
-# ## Exercises
-#
-# **Predict.** Sentences are padded on the *left*, with a causal and a padding mask. Which queries have no key?
-#
-# <details><summary>Answer</summary>
-#
-# The padded ones: all keys up to their own place are padding. With $-\infty$ and no rule they give NaN, and one step
-# later the whole model does. Here they give zeros.
+# Model A doesn't notice the difference. Model B is now worse than a blind guess: it is sure of itself (its favourite
+# word gets 75 % on average), and that word is right in only 14 % of the cases. But does it really copy, or does it just
+# need a whole sentence around it? The last two rows decide. Hide from it the one word $t + 1$, and its loss jumps from
+# 0.29 to 7.1. Hide $t + 2$ instead, and it stays low, at 0.21. So B reads its answer in that one cell. Validation didn't
+# warn us, because it hands over the answers just as training does.
 #
 # </details>
 #
-# **Build** `06_masks`: the bool mask from lengths, causal or not, for $T$ queries and $S$ keys.
+# Is it enough, then, to hide the one cell $t + 1$ in training? No. Such a model learns to fill in a blank from both
+# sides, and when the right side doesn't exist yet, it fails too: 5.6, 7.1 and 8.2 word by word in three runs ([lab notes
+# 06, experiment 2](lab/06_masks.py#experiment-2-hide-the-answer-only)). And forgetting the *shift* is as bad as
+# forgetting the mask. The loss falls to about 0.01, the model repeats one word for ever, and it even passes the flow
+# test ([experiment 3](lab/06_masks.py#experiment-3-forget-the-shift)). Further runs of A and B are in [experiment
+# 1](lab/06_masks.py#experiment-1-without-the-mask).
 #
-# **Backward** `06_masked_softmax_backward`: from `dweights` to `dscores`, with rows that have no key.
+# ## Paper and code
 #
-# **Build** `06_shift_right`: from sentences of different lengths to what is read and what is to be written.
+# Section 3.2.3 sets to $-\infty$ "all values in the input of the softmax which correspond to illegal connections", and
+# section 3.1 adds the shift. About padding the paper says nothing. A Transformer has three kinds of attention, and each needs
+# another mask:
 #
-# **Break** `06_find_the_leak`: write the flow test. It is tried on functions that leak, each in its own way, and on
-# honest ones.
+# | attention | padding mask | causal mask |
+# |---|---|---|
+# | encoder, to itself | of the source | no: the source is known, reading ahead is fine |
+# | decoder, to itself | not needed: padding at the end is in everybody's future | yes |
+# | decoder, to the encoder | of the source | no |
 #
-# ## Next
+# In the library: `allowed` and `masked_softmax` in [nn/ops.py](../scratchformer/nn/ops.py), the shift in
+# [text/batches.py](../scratchformer/text/batches.py).
 #
-# One softmax makes one choice for each query. [Lesson 07](07_many_heads.py) gives a query several at a time. The
-# paper's own words on masks are short: sections 3.1 and 3.2.3 of [its arXiv page](https://arxiv.org/abs/1706.03762).
+# ## What to remember
+#
+# Write $-\infty$ over every score a query must not use. Its weight becomes exactly 0, and so does its gradient. The
+# causal mask hides the future and the shift makes the future the question, so each needs the other. And a wonderful loss
+# can mean that the model sees the answers.
+#
+# **Exercises** `06_shift_right` · `06_masks` · `06_masked_softmax_backward` · `06_find_the_leak` · and two puzzles:
+#
+# **Predict.** Give the finished model B the causal mask. Is it repaired?
+#
+# <details><summary>Answer</summary>
+#
+# No. In a model of one layer, the mask takes away exactly what doesn't exist word by word, so the loss is the same 7.33.
+# The model has to be *trained* with the mask.
+#
+# </details>
+#
+# **Predict.** Sentences are padded on the *left*, with both masks. Which rows have no allowed key?
+#
+# <details><summary>Answer</summary>
+#
+# Those of the padding: up to its own position there is only padding. Without a rule for empty rows they are NaN.
+#
+# </details>
+#
+# **Next:** one softmax makes one choice for each query. [Lesson 07](07_many_heads.py) gives a query several at a time.
