@@ -1,6 +1,6 @@
 """How is an epoch best cut into batches: in buckets, sorted by length, with or without small rests?
 
-    python benchmarks/batch_plans.py --data DIR [--quick] [--out DIR]              # Multi30k in DIR; about 40 minutes
+    python benchmarks/batch_plans.py --data DIR [--quick] [--out DIR]              # Multi30k in DIR; half an hour
 
 Five plans train the same small model on Multi30k, three seeds each: for one seed they start from the same weights. All
 have the same budget of positions, and all stop at the same number of target tokens, since a plan with less padding
@@ -33,13 +33,15 @@ from scratchformer.training.validation import validation_loss
 
 EXPERIMENT = {
     "model.N": 2,
+    "model.d_model": 64,
+    "model.d_ff": 128,
     "model.vocab_size": 2500,
     "model.P_drop": 0.0,
     "training.tokens_per_batch": 512,
     "training.warmup": 200,
     "training.lr_factor": 0.6,
     "training.threads": 1,
-    "training.max_tokens": 800_000,
+    "training.max_tokens": 600_000,
     "training.validate_every": 50,
 }
 QUICK = {
