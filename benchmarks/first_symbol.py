@@ -3,7 +3,7 @@
     python benchmarks/first_symbol.py [--quick] [--out DIR]
 
 Each reads n random symbols and is to say at the end which was the first (`lessons/library/recall.py`). README.md
-here says what is recorded.
+here says what is recorded. `first_symbol_longer.py` trains the cases that fail with more steps.
 """
 
 from __future__ import annotations
@@ -19,17 +19,6 @@ from library.recall import BATCH, LONGEST_GRADIENT, READERS, SYMBOLS, accuracy, 
 
 LENGTHS, RATES, SEEDS, STEPS = (4, 8, 16, 32, 64), (0.001, 0.003, 0.01), (0, 1, 2), 200
 BLANK_LENGTHS = (16, 32, 64)
-LONGER = (
-    ("RNN", 32, False, 1000),
-    ("RNN", 64, False, 1000),
-    ("RNN, W_h x 0.8", 32, False, 1000),
-    ("RNN, W_h x 0.8", 64, True, 1000),
-    ("LSTM, forget bias 5", 64, False, 1000),
-    ("LSTM, forget bias 1", 32, False, 1000),
-    ("LSTM, forget bias 1", 32, False, 3000),
-)
-"""Cases that fail after STEPS, with more of them: reader, length, blank, steps."""
-
 WINDOW = 20
 """A loss curve holds the mean of so many steps."""
 
@@ -60,7 +49,6 @@ def row(
         "reader": reader,
         "n": n,
         "blank": blank,
-        "steps": steps,
         "parameters": model_of(reader, 0).store.data.size,
         "best": {key: best[key] for key in ("learning_rate", "accuracy")},
         "by_rate": by_rate,
@@ -84,11 +72,7 @@ def main() -> None:
     }
     with threadpool_limits(1):
         provenance = surroundings()  # now: git may move while we measure
-        rows = [
-            row(reader, n, blank, rates, seeds, steps if arguments.quick else longer)
-            for reader, n, blank, longer in LONGER
-        ]
-        rows += [row(reader, n, False, rates, seeds, steps) for reader in READERS for n in LENGTHS]
+        rows = [row(reader, n, False, rates, seeds, steps) for reader in READERS for n in LENGTHS]
         rows += [
             row(reader, n, True, rates, seeds, steps)
             for reader in READERS

@@ -32,6 +32,7 @@ def quick_run(name, out, *arguments):
         "faults",
         "feed_forward",
         "first_symbol",
+        "first_symbol_longer",
         "heads",
         "label_smoothing",
         "longer",
