@@ -36,9 +36,8 @@ def main() -> None:
             row(reader, n, blank, rates, seeds, fewer or steps) | {"steps": steps}
             for reader, n, blank, steps, rates in CASES
         ]
-    write(
-        arguments.out, "first_symbol_longer", {"provenance": provenance, "config": config, "seeds": seeds, "results": rows}
-    )
+    result = {"provenance": provenance, "config": config, "seeds": seeds, "results": rows}
+    write(arguments.out, "first_symbol_longer", result)
 
 
 if __name__ == "__main__":
