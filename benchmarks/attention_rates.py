@@ -1,9 +1,9 @@
-"""Would a smaller learning rate do instead of the division by sqrt(d_k)?
+"""Would another learning rate do instead of the division by sqrt(d_k)?
 
     python benchmarks/attention_rates.py [--quick] [--out DIR]
 
 The control to attention_scaling.py, where all variants share one learning rate. Here one head of 128 is trained with the
-factors 1, 1/sqrt(d_k) and 1/d_k at three smaller learning rates of the whole model, everything else as there.
+factors 1 and 1/sqrt(d_k) at three other learning rates of the whole model, everything else as there.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from scratchformer import config as configs
 from scratchformer.config import Config
 
 H = 1
-RATES = (1 / 2, 1 / 4, 1 / 8)
+RATES = (2, 1 / 2, 1 / 4)
 """Times the learning rate of attention_scaling.py."""
 
-VARIANTS = ("1/sqrt(d_k)", "1", "1/d_k")
+VARIANTS = ("1/sqrt(d_k)", "1")
 
 
 def measure(config: Config, seeds: tuple[int, ...]) -> dict[str, Any]:
     data, usual = read_text(config), config.training.lr_factor
     results = []
     for rate in RATES:
-        slower = configs.with_settings(config, {"training.lr_factor": rate * usual})
+        other = configs.with_settings(config, {"training.lr_factor": rate * usual})
         for variant in VARIANTS:
-            results.append({"rate": rate, **row(H, variant, data, slower, seeds)})
+            results.append({"rate": rate, **row(H, variant, data, other, seeds)})
     return {"results": results}
 
 
