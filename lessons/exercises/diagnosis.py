@@ -150,6 +150,7 @@ def causes(result: Result, comparisons: list[Comparison], wrong: list[Comparison
     if wrong[0].truth.dtype.kind == "f":
         yield from multiples(result, wrong)
         yield from sum_of_terms(result, comparisons)
+        yield from two_mistakes(result, wrong)
     yield from (words for words, where in result.regions.items()
                 if all(wrong_only_there(one, one.ask(where)) for one in wrong))
     if with_ones:
@@ -238,8 +239,9 @@ def multiples(result: Result, wrong: list[Comparison]) -> Iterator[str]:
     if all(one.is_like(c * one.truth) for one, c in zip(wrong, ratios)):
         if max(ratios) - min(ratios) < TOLERANCE * abs(ratios[0]):
             yield f"{ratios[0]:.4g} times what it should be, everywhere"
-        else:
-            yield f"a constant factor is wrong, and it changes with the case: {in_figures(wrong)[:-2]}"
+        elif any(one.truth.size > 1 for one in wrong):                             # one number is always a multiple
+            yield (f"all elements are wrong by one factor, which depends on the case: {ratios[0]:.4g} for "
+                   f"{wrong[0].words}, {ratios[-1]:.4g} for {wrong[-1].words}")
 
 
 def ratio(one: Comparison) -> float:
@@ -273,6 +275,23 @@ def sum_of_terms(result: Result, comparisons: list[Comparison]) -> Iterator[str]
     if rank == len(result.terms) and error(terms @ counts, yours) <= comparisons[0].tolerance:
         yield "; ".join(how_often(words, count) for words, count in zip(result.terms, counts)
                         if abs(count - 1) > comparisons[0].tolerance)
+
+
+def two_mistakes(result: Result, wrong: list[Comparison]) -> Iterator[str]:
+    """Yours is a known wrong result, times something."""
+    for words, suspect in result.suspects.items():
+        suspected = [one._replace(truth=np.asarray(one.ask(suspect), dtype=float)) for one in wrong]
+        if any(one.yours.shape != one.truth.shape or not one.truth.any() for one in suspected):
+            continue
+        for factor_words, factor in result.factors.items():
+            if all(one._replace(yours=one.yours * one.ask(factor)).right for one in suspected):
+                yield f"two mistakes at once: {words}; and the factor {factor_words} is missing"
+        ratios = [ratio(one) for one in suspected]
+        if max(ratios) - min(ratios) < TOLERANCE * abs(ratios[0]) and all(
+                one.is_like(ratios[0] * one.truth) for one in suspected):
+            flipped = abs(ratios[0] + 1) < TOLERANCE
+            second = "the sign is flipped" if flipped else f"all of it is {ratios[0]:.4g} times that"
+            yield f"two mistakes at once: {words}; and {second}"
 
 
 def how_often(words: str, count: float) -> str:

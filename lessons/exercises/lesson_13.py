@@ -317,7 +317,10 @@ def misjudged(answer: Callable) -> str | None:
                 return f"it returns {said!r:.40}, and should return one of {', '.join(map(repr, ANSWERS))}"
             if said != wire and (verdict := f"where {wire!r} is right it says {said!r}") not in wrong:
                 wrong.append(verdict)
-    return "; ".join(wrong) or None
+                if wire == "target positions":
+                    wrong.append("(two target words that change their positions move the logits even without position "
+                                 "vectors, because the causal mask lets each position see other words before it)")
+    return "; ".join(wrong).replace("; (", " (") or None
 
 
 FIND_THE_WIRE = Break(

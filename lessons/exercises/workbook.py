@@ -70,6 +70,12 @@ def file_of(exercise: Exercise, directory: Path) -> Path:
 # Finding --------------------------------------------------------------------------------------------------------------
 
 
+def usual_directory() -> Path:
+    """Where the exercises are if nobody says: exercises/, or the current directory if it is the one that holds them."""
+    inside = any(file_of(exercise, Path()).is_file() for exercise in EXERCISES.values())
+    return Path() if inside and not Path("exercises").is_dir() else Path("exercises")
+
+
 def named(name: str) -> list[Exercise]:
     """An exercise by its id or its file, or those of a lesson by its number, 1 or 01. Raises UserError for none."""
     stem = Path(name).stem if name.endswith(".py") else name

@@ -20,10 +20,9 @@ def add(commands: Commands) -> None:
     def action(name: str, summary: str) -> argparse.ArgumentParser:
         return actions.add_parser(name, help=summary, description=summary)
 
-    directory = Path("exercises")
     start = action("start", "write the exercises into a directory; existing files stay as they are")
-    where = "the directory (default: exercises)"
-    start.add_argument("exercises", nargs="?", type=path, metavar="DIR", default=directory, help=where)
+    where = "the directory (default: exercises, or the current one if the exercises are in it)"
+    start.add_argument("exercises", nargs="?", type=path, metavar="DIR", help=where)
     exercises = action("list", "check all exercises, and list them with the result")
     check = action("check", "check your answers; exit code 0 if all pass, 1 if not")
     summary = "an exercise, a lesson's number (default: all)"
@@ -35,9 +34,8 @@ def add(commands: Commands) -> None:
     solution.add_argument("name", type=word, metavar="ID")
     reset = action("reset", "start an exercise again; your old answer is kept beside it")
     reset.add_argument("name", type=word, metavar="ID")
-    where = "the directory of the exercises (default: exercises)"
     for each in (exercises, check, reset):
-        each.add_argument("--dir", type=path, metavar="DIR", dest="exercises", default=directory, help=where)
+        each.add_argument("--dir", type=path, metavar="DIR", dest="exercises", help=where)
 
 
 def workbook() -> Any:
@@ -69,17 +67,18 @@ def learn(args: argparse.Namespace) -> int:
     scratchformer learn hint 01_linear_backward 2
     """
     book = workbook()
+    directory = getattr(args, "exercises", None) or book.usual_directory()
     if args.action == "start":
-        print("\n".join(book.start(args.exercises)))
+        print("\n".join(book.start(directory)))
     elif args.action == "list":
-        for exercise, state in book.states(args.exercises):
+        for exercise, state in book.states(directory):
             print(f"{exercise.id:34} {exercise.kind:9} {state:12} {exercise.title}", flush=True)
     elif args.action == "check":
-        return 0 if book.check_files(book.files(args.name, args.exercises)) else 1
+        return 0 if book.check_files(book.files(args.name, directory)) else 1
     elif args.action == "hint":
         print(book.hint(book.one_named(args.name), args.number))
     elif args.action == "solution":
         print(book.solution(book.one_named(args.name)))
     else:
-        print(book.reset(book.one_named(args.name), args.exercises))
+        print(book.reset(book.one_named(args.name), directory))
     return 0

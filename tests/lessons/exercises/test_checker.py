@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from exercises.catalogue import EXERCISES
 from exercises.checker import Crashed, check
 from exercises.exercise import Backward, Break, Build, Result
 from exercises.numeric import numeric_gradient
@@ -112,7 +113,7 @@ def test_the_right_answer_passes():
         ),
         (
             lambda dy, ids, E, dE: dE * np.unique(ids).size,
-            "dE is wrong: a constant factor is wrong, and it changes with the case: 3 times what it should be",
+            "dE is wrong: all elements are wrong by one factor, which depends on the case: 3 for",
         ),
         (
             lambda dy, ids, E, dE: tied_backward(np.ones_like(dy), ids, E)["dE"],
@@ -145,6 +146,20 @@ def test_a_wrong_gradient_is_told_what_it_is(change, diagnosis):
     assert verdict.state == "not yet" and verdict.diagnosis.startswith(diagnosis)
     if "wrong: " in diagnosis:
         assert "right so far: dx" in verdict.message and "truth" in verdict.message
+
+
+@pytest.mark.parametrize(
+    "factor, second",
+    [(-1, "the sign is flipped"), (3, "all of it is 3 times that"), (None, "1 / sqrt(d_k) is missing")],
+)
+def test_two_mistakes_at_once_are_both_told(factor, second):
+    def answer(dy, q, k, v, weights):
+        scale = np.sqrt(q.shape[-1]) if factor is None else factor
+        gradients = EXERCISES["04_attention_backward"].solution(dy, q, k, v, weights)
+        return gradients | {"dscores": scale * weights * (1 - weights) * gradients["dweights"]}
+
+    told = check(EXERCISES["04_attention_backward"], answer).diagnosis
+    assert "two mistakes at once: softmax is taken element by element" in told and second in told
 
 
 def test_repeated_words_that_overwrite_each_other():

@@ -51,6 +51,15 @@ def test_start_lays_out_what_is_not_there(cli, tmp_path, monkeypatch):
     assert {path.stem for path in (tmp_path / "exercises").iterdir()} == set(EXERCISES)
 
 
+def test_inside_the_directory_of_exercises_no_second_one_is_begun(cli, exercises, monkeypatch):
+    monkeypatch.chdir(exercises)
+    code, said, _ = cli("learn", "start")
+    assert (
+        code == 0 and f"0 new exercises; {len(EXERCISES)} were there" in said and not (exercises / "exercises").exists()
+    )
+    assert cli("learn", "check", "01_linear_backward")[0] == 1
+
+
 def test_start_never_overwrites(cli, exercises, write, files_of):
     write("mine")
     (exercises / "01_gradient_check.py").unlink()
