@@ -60,10 +60,11 @@ for panel, temperature in zip(axes, (10, 1, 0.25, 0.01)):
     panel.set_xticks(range(1, 6))
 axes[0].set_ylabel("weight")
 show(figure, "04_lab_temperature",
-     alt="Weights of five keys at four temperatures. At 10 all are near 0.2; at 1 the second "
-     "key leads with 0.43; at 0.25 it has 0.81; at 0.01 it has 1 and the others 0.",
-     caption="The hotter, the nearer to the average of all values; the colder, the nearer to a "
-     "dictionary.")
+     alt="Weights of five keys at four temperatures. At 10 all are near 0.2; at 1 the "
+     "second key leads with 0.43; at 0.25 it has 0.81; at 0.01 it has 1 and the "
+     "others 0.",
+     caption="The hotter, the nearer to the average of all values; the colder, the "
+     "nearer to a dictionary.")
 
 # %% [markdown]
 # With the 200 questions and nine keys of the lesson: cold enough, the soft lookup is the hard one. And at the
@@ -74,11 +75,11 @@ random = np.random.default_rng(0)
 q, k, v = (random.normal(size=size) for size in ((200, 8), (9, 8), (9, 5)))
 hard = v[(q @ k.T).argmax(axis=1)]
 difference = np.abs(attention(q, k, v, 0.0001)[0] - hard).max()
-measure("temperature 0.0001: largest difference from the hard lookup", difference, 0, 1e-12)
+measure("temperature 0.0001: largest difference from hard", difference, 0, 1e-12)
 steps = 1e-5 * np.eye(8)
 moves = [np.any(attention(q + step, k, v)[0] != attention(q - step, k, v)[0], axis=1)
          for step in steps]
-measure("temperature √8: share of the numbers that the answer notices", np.mean(moves), 0.99, 1)
+measure("temperature √8: share of numbers noticed", np.mean(moves), 0.99, 1)
 
 # %% [markdown]
 # ## Experiment 1: what has to learn?
@@ -106,11 +107,13 @@ for way, rate in RATES.items():
         lookups.setdefault(way, lookup)
 table(["lookup", "rate", "loss, pass 1", "loss, pass 6", "right: seeds 0, 1, 2"],
       [[way, rate, f"{losses[way][0][0]:.2f}", f"{losses[way][0][-1]:.2f}",
-        " ".join(f"{share:.0%}" for share in shares[way])] for way, rate in RATES.items()])
+        " ".join(f"{share:.0%}" for share in shares[way])]
+       for way, rate in RATES.items()])
 measure("soft: right, worst seed", min(shares["soft"]), 0.78, 0.95)
 for way in "frozen", "mean", "hard":
     measure(f"{way}: right, best seed", max(shares[way]), 0.2, 0.55)
-measure("nouns in a sentence", np.mean([len(pairs) for _, pairs in task.test]), 2.2, 2.3)
+nouns_in_a_sentence = np.mean([len(pairs) for _, pairs in task.test])
+measure("nouns in a sentence", nouns_in_a_sentence, 2.2, 2.3)
 measure("right if a noun of the sentence is taken at random", task.chance, 0.44, 0.45)
 size = np.linalg.norm(lookups["mean"].values, axis=1)
 ratio = size[task.nouns].mean() / size[task.others].mean()
@@ -136,7 +139,8 @@ for sentence in task.test:
     is_noun = np.isin(learned.rows(sentence)[1], task.nouns)
     output = learned.nearest(sentence, y)
     without = learned.nearest(sentence, (weights * is_noun) @ v)
-    looks += [(w.argmax() == i, not is_noun[w.argmax()], source[a] == source[i], source[b] == source[i])
+    looks += [(w.argmax() == i, not is_noun[w.argmax()],
+               source[a] == source[i], source[b] == source[i])
               for (_, i), w, a, b in zip(pairs, weights, output, without)]
 largest, elsewhere, right, right_without = np.mean(looks, axis=0)
 measure("the answer is right", right, 0.78, 0.95)
@@ -155,9 +159,10 @@ codes = learned.codes[task.nouns]
 own = np.diag(cosines(learned.values[task.nouns], codes))
 measure("cosine of a noun's value and its own code", own.mean(), 0.7, 0.9)
 nearest = cosines(learned.values[task.others], codes).max(axis=1)
-measure("cosine of another word's value and the nearest noun's code", nearest.mean(), 0.65, 0.85)
-at_random = cosines(random.normal(size=(len(task.others), codes.shape[1])), codes).max(axis=1)
-measure("the same, if the value were random", at_random.mean(), 0.4, 0.55)
+measure("cosine of another value and the nearest code", nearest.mean(), 0.65, 0.85)
+at_random = random.normal(size=(len(task.others), codes.shape[1]))
+chance = cosines(at_random, codes).max(axis=1)
+measure("the same, if the value were random", chance.mean(), 0.4, 0.55)
 
 # %% [markdown]
 # The answer is right in 84 % of the cases, and the largest weight in 74 %. In a fifth of the cases the largest weight
@@ -207,8 +212,11 @@ x, memory, dy = (random.normal(size=size) for size in ((T, D), (S, D), (T, d_v))
 W_Q, W_K, W_V = (random.normal(size=(D, columns)) for columns in (d_k, d_k, d_v))
 arrays = {"x": x, "memory": memory, "W_Q": W_Q, "W_K": W_K, "W_V": W_V}
 for (name, array), gradient in zip(arrays.items(), layer_backward(dy, **arrays)):
-    numeric = numeric_gradient(lambda moved: (layer(**arrays | {name: moved}) * dy).sum(), array)
-    measure(f"cross-attention, d{name}: relative error", relative_error(gradient, numeric), 0, 1e-8)
+    def loss(moved):
+        return (layer(**arrays | {name: moved}) * dy).sum()
+
+    difference = relative_error(gradient, numeric_gradient(loss, array))
+    measure(f"cross-attention, d{name}: relative error", difference, 0, 1e-8)
 numeric = numeric_gradient(lambda x: (layer(x, x, W_Q, W_K, W_V) * dy).sum(), x)
 of_queries, of_memory, *_ = layer_backward(dy, x, x, W_Q, W_K, W_V)
 both = relative_error(of_queries + of_memory, numeric)
@@ -230,7 +238,8 @@ library = ScaledDotProductAttention()
 theirs, cache = library.forward(heads(q), heads(k), heads(v))
 same("y: ours and the library's", heads(y), theirs)
 gradients = attention_backward(dy, q, k, v, weights)
-for name, ours, gradient in zip(("dq", "dk", "dv"), gradients, library.backward(heads(dy), cache)):
+theirs = library.backward(heads(dy), cache)
+for name, ours, gradient in zip(("dq", "dk", "dv"), gradients, theirs):
     same(f"{name}: ours and the library's", heads(ours), gradient)
 
 # %% [markdown]
