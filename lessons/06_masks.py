@@ -15,11 +15,22 @@ import numpy as np
 from exercises.numeric import numeric_gradient
 from library.drawing import Drawing
 from library.lesson import measure, same, show, varying
-from library.next_word import (NEW, VOCABULARY, Hiding, NextWord, all_at_once, continued,
-                               mean_loss, shifted, train, word_by_word)
+from library.next_word import (
+    NEW,
+    VOCABULARY,
+    Hiding,
+    NextWord,
+    all_at_once,
+    continued,
+    mean_loss,
+    shifted,
+    train,
+    weights_of,
+    word_by_word,
+)
 from scratchformer.doctor.flow_probes import dependence_of
 from scratchformer.experiments.figures import ACCENT, COLOUR_MAP
-from scratchformer.nn.attention import Mask, ScaledDotProductAttention, attention_weights
+from scratchformer.nn.attention import Mask, ScaledDotProductAttention
 from scratchformer.nn.ops import ops_of, using
 
 # %% [markdown]
@@ -32,23 +43,24 @@ honest, cheat = NextWord(causal=True, seed=0), NextWord(causal=False, seed=0)
 for model in honest, cheat:
     train(model, shifted, seed=0)
 read, write = shifted(NEW)
-measure("model A: loss on new sentences", mean_loss(all_at_once(honest, read), write), 2.6, 3.2)
-measure("model B: loss on new sentences", mean_loss(all_at_once(cheat, read), write), 0.1, 0.7)
+losses = [mean_loss(all_at_once(model, read), write) for model in (honest, cheat)]
+measure("model A: loss on new sentences", losses[0], 2.6, 3.2)
+measure("model B: loss on new sentences", losses[1], 0.1, 0.7)
 for name, model in ("A", honest), ("B", cheat):
     for first in "my", "the":
         varying(f"{name} writes: {' '.join(continued(model, ['<s>', first])[1:])}")
 
 # %% [markdown]
-# Model B is far better: a typical right word gets the probability $e^{-0.29}$ = 75 % from B, and only
-# $e^{-2.89}$ = 6 % from A. But when they write sentences of their own, always adding the likeliest next word, A writes English and B
+# Model B is far better: a typical right word gets the probability $e^{-0.29}$ = 75 % from B, and only $e^{-2.89}$ = 6
+# % from A. But when they write sentences of their own, always adding the likeliest next word, A writes English and B
 # stammers. The score is honestly computed, and the sentences really are new. So what went wrong?
 #
 # ## The picture
 #
 # Take the sentence *the animal slept*. It asks four questions. What comes first? What comes after *the*? After *the
 # animal*? And after the whole sentence? A model that writes one word at a time, each from the words before it, is
-# called **autoregressive**. We could train one by cutting the sentence into four beginnings. But attention computes all
-# positions in one pass anyway, so why not ask all four questions at once, one per position?
+# called **autoregressive**. We could train one by cutting the sentence into four beginnings. But attention computes
+# all positions in one pass anyway, so why not ask all four questions at once, one per position?
 
 # %% The drawing
 drawing = Drawing(680, 380)
@@ -75,13 +87,23 @@ for t in range(4):
         else:
             drawing.rectangle(x, y, 92, 32, "soft", 0.1, outline=s == t + 1)
             drawing.text(x, y, "the answer" if s == t + 1 else "later", "soft", 13)
-show(drawing, "06_shift",
-     alt="Two rows of four words. The lower row, which the model reads, is: start sign, the, animal, slept. The upper "
-     "row, which it has to write, is: the, animal, slept, end sign. Dashed lines join equal words, each one position "
-     "further right in the lower row. Below, a grid: the start sign may look at itself, 'the' at two words, 'animal' "
-     "at three, 'slept' at all four. The cell right of the last allowed one is marked as the answer.",
-     caption="The model reads the sentence shifted right by one, so the answer of each position stands in the next "
-     "column of its input, and only the grey part of the grid keeps it hidden.")
+show(
+    drawing,
+    "06_shift",
+    alt=(
+        "Two rows of four words. The lower row, which the model reads, is: start sign,"
+        " the, animal, slept. The upper row, which it has to write, is: the, animal,"
+        " slept, end sign. Dashed lines join equal words, each one position further"
+        " right in the lower row. Below, a grid: the start sign may look at itself,"
+        " 'the' at two words, 'animal' at three, 'slept' at all four. The cell right of"
+        " the last allowed one is marked as the answer."
+    ),
+    caption=(
+        "The model reads the sentence shifted right by one, so the answer of each"
+        " position stands in the next column of its input, and only the grey part of"
+        " the grid keeps it hidden."
+    ),
+)
 
 # %% [markdown]
 # Figure 1 shows the arrangement. The sentence stands there twice: once to be written, ending with `</s>`, and once to
@@ -103,7 +125,8 @@ def padded(rows):
 def shift_right(sentences):
     """Lists of ids -> what is read (B, T), what is to be written (B, T)"""
     start, end = VOCABULARY.index("<s>"), VOCABULARY.index("</s>")
-    return padded([[start, *ids] for ids in sentences]), padded([[*ids, end] for ids in sentences])
+    read = padded([[start, *ids] for ids in sentences])
+    return read, padded([[*ids, end] for ids in sentences])
 
 
 ids = [[VOCABULARY.index(word) for word in words] for words in NEW]
@@ -116,11 +139,11 @@ assert all(np.array_equal(a, b) for a, b in zip(shift_right(ids), (read, write))
 # number each. Then a loop does it, and so does *one* matrix product with a triangle:
 
 # %%
-values = np.array([[0], [4], [8], [20]])                        # (4, 1)
-loop = [values[:t + 1].mean() for t in range(4)]                # 0, 2, 4, 8
+values = np.array([[0], [4], [8], [20]])                    # (4, 1)
+loop = [values[:t + 1].mean() for t in range(4)]            # 0, 2, 4, 8
 
-triangle = np.tri(4)                                            # 1 on and below the diagonal
-weights = triangle / triangle.sum(axis=1, keepdims=True)        # each row adds up to 1
+triangle = np.tri(4)                                        # 1 up to the diagonal
+weights = triangle / triangle.sum(axis=1, keepdims=True)    # each row adds up to 1
 assert np.allclose((weights @ values)[:, 0], loop)
 
 # %% The drawing
@@ -140,17 +163,31 @@ for t, mean in enumerate((0, 2, 4, 8)):
     drawing.text(232, y, mean, bold=True)
 rows = [[fractions[t] if s <= t else 0 for s in range(4)] for t in range(4)]
 shades = [[1 / (t + 1) if s <= t else 0 for s in range(4)] for t in range(4)]
-drawing.matrix(390, 138, rows, cell=50, height=44, shades=shades, below="weights (4, 4)")
+drawing.matrix(
+    390, 138, rows, cell=50, height=44, shades=shades, below="weights (4, 4)"
+)
 drawing.text(508, 138, "·", size=22)
-drawing.matrix(546, 138, [[0], [4], [8], [20]], "value", cell=46, height=44, below="values (4, 1)")
+drawing.matrix(
+    546, 138, [[0], [4], [8], [20]], "value", cell=46, height=44, below="values (4, 1)"
+)
 drawing.text(590, 138, "=", size=20)
-drawing.matrix(636, 138, [[0], [2], [4], [8]], "value", cell=46, height=44, below="answers (4, 1)")
-show(drawing, "06_loop",
-     alt="Left: four rows with the values 0, 4, 8, 20; row t uses the first t values and greys out the rest; the means "
-     "are 0, 2, 4 and 8. Right: a lower triangle of weights 1; 1/2, 1/2; three times 1/3; four times 1/4, times the "
-     "column of values, equals the column 0, 2, 4, 8.",
-     caption="Row by row, the triangle of weights does what the loop does; the zeros above the diagonal are the "
-     "mask.")
+drawing.matrix(
+    636, 138, [[0], [2], [4], [8]], "value", cell=46, height=44, below="answers (4, 1)"
+)
+show(
+    drawing,
+    "06_loop",
+    alt=(
+        "Left: four rows with the values 0, 4, 8, 20; row t uses the first t values and"
+        " greys out the rest; the means are 0, 2, 4 and 8. Right: a lower triangle of"
+        " weights 1; 1/2, 1/2; three times 1/3; four times 1/4, times the column of"
+        " values, equals the column 0, 2, 4, 8."
+    ),
+    caption=(
+        "Row by row, the triangle of weights does what the loop does; the zeros above"
+        " the diagonal are the mask."
+    ),
+)
 
 # %% [markdown]
 # An average treats all earlier words alike. Attention does better: each word chooses its own weights, by its scores.
@@ -169,7 +206,7 @@ VALUES, ANSWERS = [0, 4, 8, 20], [0, 3, 6, 8]
 
 
 def miniature(dscores=None, dvalues=None):
-    """Scores, weights, values and answers of four words; with their gradients if there are any."""
+    """Scores, weights, values and answers of four words, perhaps with gradients"""
     drawing, backward = Drawing(780, 460), dscores is not None
     left, right = [122 + 66 * s for s in range(4)], [452 + 68 * s for s in range(4)]
     drawing.text(221, 18, "scores z", bold=True)
@@ -180,11 +217,13 @@ def miniature(dscores=None, dvalues=None):
         drawing.text(382, 98, "sum", "soft", 13)
     for s, word in enumerate(reads):
         drawing.vector(left[s], 68, [word], "key", cell=60, height=28, size=14)
-        drawing.vector(right[s], 68, [VALUES[s]], "value", cell=58, height=28, above=word)
+        drawing.vector(
+            right[s], 68, [VALUES[s]], "value", cell=58, height=28, above=word
+        )
         if backward:
             drawing.gradient(right[s] - 19, 98, dvalues[s], size=13, largest=2)
     for t, row in enumerate(EXPONENTIALS):
-        y, total = 146 + 76 * t, sum(row[:t + 1])
+        y, total = 146 + 76 * t, sum(row[: t + 1])
         drawing.vector(44, y, [reads[t]], "query", cell=64, height=30, size=14)
         for s, e in enumerate(row):
             hidden, score = s > t, "0" if e == 1 else f"ln {e}"
@@ -192,44 +231,55 @@ def miniature(dscores=None, dvalues=None):
             drawing.rectangle(left[s], y, 60, 66, *look)
             drawing.text(left[s], y - 16, score, "soft" if hidden else "ink")
             if hidden:
-                drawing.line([(left[s] - 18, y - 16), (left[s] + 18, y - 16)], "ink", 1.4)
+                strike = [(left[s] - 18, y - 16), (left[s] + 18, y - 16)]
+                drawing.line(strike, "ink", 1.4)
             if not backward:
                 below = "−∞" if hidden else f"e^z = {e}"
                 drawing.text(left[s], y + 13, below, "ink" if hidden else "soft", 14)
             elif dscores[t][s]:
-                drawing.gradient(left[s] - 17, y + 13, dscores[t][s], size=13, largest=1.5)
+                at = left[s] - 17, y + 13
+                drawing.gradient(*at, dscores[t][s], size=13, largest=1.5)
             else:
                 drawing.text(left[s], y + 13, "0", "gradient", 14, italic=True)
             if hidden:
                 drawing.rectangle(right[s], y, 58, 66, "soft", 0.13, outline=False)
                 drawing.text(right[s], y, "0", "soft")
             else:
-                drawing.bar(right[s], y - 9, e / total, 44, 44, "1" if t == 0 else f"{e}/{total}")
+                share = f"{e}/{total}" if t else "1"
+                drawing.bar(right[s], y - 9, e / total, 44, 44, share)
         answer = drawing.vector(746, y, [ANSWERS[t]], "value", cell=46)
         if backward:
             drawing.gradient(answer.x - 6, y + 28, 1, size=13, largest=2)
         else:
             drawing.text(382, y, total)
-    rule = "gradient of a score = weight × (value − answer);   of a value: the sum of its column"
+    rule = "gradient of a score = weight × (value − answer); of a value: its column sum"
     example = "row “animal”:   1/8 · 0 + 2/8 · 4 + 5/8 · 8 = 6"
     drawing.text(12, 438, rule if backward else example, "soft", 14, anchor="start")
     return drawing
 
 
-show(miniature(), "06_by_hand",
-     alt="Four rows, start sign, the, animal, slept, with four scores each, logarithms of 1 4 3 2, 1 3 4 2, 1 2 5 12 "
-     "and 1 1 5 1. The scores above the diagonal are struck out and replaced by minus infinity. The sums of the "
-     "exponentials left are 1, 4, 8, 8. Weights: 1; 1/4 3/4; 1/8 2/8 5/8; 1/8 1/8 5/8 1/8; all others 0. With the "
-     "values 0, 4, 8, 20 the answers are 0, 3, 6 and 8.",
-     caption="Scores above the diagonal become −∞ before softmax, so the weights of each row are shared out among the "
-     "words up to its own.")
+show(
+    miniature(),
+    "06_by_hand",
+    alt=(
+        "Four rows, start sign, the, animal, slept, with four scores each, logarithms"
+        " of 1 4 3 2, 1 3 4 2, 1 2 5 12 and 1 1 5 1. The scores above the diagonal are"
+        " struck out and replaced by minus infinity. The sums of the exponentials left"
+        " are 1, 4, 8, 8. Weights: 1; 1/4 3/4; 1/8 2/8 5/8; 1/8 1/8 5/8 1/8; all others"
+        " 0. With the values 0, 4, 8, 20 the answers are 0, 3, 6 and 8."
+    ),
+    caption=(
+        "Scores above the diagonal become −∞ before softmax, so the weights of each row"
+        " are shared out among the words up to its own."
+    ),
+)
 
 # %% [markdown]
 # Check the other rows of figure 3 with a pencil. The same in code:
 
 # %%
-scores = np.log([[1, 4, 3, 2], [1, 3, 4, 2], [1, 2, 5, 12], [1, 1, 5, 1]])      # (4, 4)
-may = np.tri(4, dtype=bool)                                     # True: query t may use key s
+scores = np.log([[1, 4, 3, 2], [1, 3, 4, 2], [1, 2, 5, 12], [1, 1, 5, 1]])
+may = np.tri(4, dtype=bool)                                 # True: t may look at s
 e = np.exp(np.where(may, scores, -np.inf))
 weights = e / e.sum(axis=1, keepdims=True)
 answers = weights @ values
@@ -237,10 +287,11 @@ print(*(f"{y:.3g}" for y in answers[:, 0]))
 
 # %% [markdown]
 # **Why not multiply the weights by 0 after softmax?** Try it in row *animal*. Without a mask the sum is 20, and the
-# weights are 1/20, 2/20, 5/20 and 12/20. Erase the last one, and the rest adds up to 8/20. That could be repaired.
-# What's worse is that the 20 still contains the 12. If the score of *slept* rises, the weights of *the* and *animal*
-# fall. The model could read the answer off its own weights. With $-\infty$ *before* softmax, nothing of the future is
-# left in the sum.
+# weights are 1/20, 2/20, 5/20 and 12/20. Erase the last one, and the rest adds up to only 8/20. What's worse, the 20
+# still contains the 12: if the score of *slept* rises, the weights of *the* and *animal* fall. So the future has left
+# a trace in the past. With $-\infty$ *before* softmax, nothing of it remains in the sum. (Dividing the rest by 8/20
+# would repair both on paper, but it fails if the hidden score is huge: [lab notes 06, experiment
+# 6](lab/06_masks.py#experiment-6-zero-after-softmax).)
 #
 # ## In general
 #
@@ -251,11 +302,11 @@ print(*(f"{y:.3g}" for y in answers[:, 0]))
 # %%
 def masked_softmax(z, may):
     """z (..., T, S) scores, may (..., T, S) bool -> weights (..., T, S)"""
-    z = np.where(may, z, -np.inf)                               # z + M
-    top = z.max(axis=-1, keepdims=True)                         # -inf if nothing is allowed
-    e = np.exp(z - np.where(np.isinf(top), 0, top))             # at most e^0, no overflow
-    total = e.sum(axis=-1, keepdims=True)
-    return e / np.where(total == 0, 1, total)                   # nothing allowed: weights 0
+    z = np.where(may, z, -np.inf)                           # z + M
+    top = z.max(axis=-1, keepdims=True)                     # -inf if nothing is allowed
+    e = np.exp(z - np.where(np.isinf(top), 0, top))         # at most e^0: no overflow
+    total = e.sum(axis=-1, keepdims=True)                   # 0 if nothing is allowed
+    return e / np.where(total == 0, 1, total)
 
 
 def attention(q, k, v, may):
@@ -266,12 +317,14 @@ def attention(q, k, v, may):
 # %% [markdown]
 # There is a second reason to forbid a key. Sentences of a batch have different lengths, so the shorter ones are filled
 # up. Padding is no word, and nobody should look at it. The **padding mask** closes the *columns* of the padding, for
-# every row. If both masks apply, a key must be allowed by both.
+# every row. (The rows of the padding compute something too, but the loss ignores them.) If both masks apply, a key must
+# be allowed by both.
 
 # %% The drawing
 drawing = Drawing(730, 250)
-for i, (title, length, causal) in enumerate([("causal mask", 4, True), ("padding mask", 2, False),
-                                             ("both", 2, True)]):
+for i, (title, length, causal) in enumerate(
+    [("causal mask", 4, True), ("padding mask", 2, False), ("both", 2, True)]
+):
     x0, row = 90 + 240 * i, [*reads[:length], *["pad"] * (4 - length)]
     drawing.text(x0 + 66, 20, title, bold=True)
     for t, word in enumerate(row):
@@ -284,19 +337,27 @@ for i, (title, length, causal) in enumerate([("causal mask", 4, True), ("padding
             else:
                 drawing.rectangle(x0 + 44 * s, y, 38, 38, "soft", 0.13, outline=False)
                 drawing.text(x0 + 44 * s, y, "−∞", "soft", 13)
-show(drawing, "06_padding",
-     alt="Three grids of four by four cells. Causal mask: the lower triangle is allowed, the rest is minus infinity. "
-     "Padding mask of a sentence of two words: the first two columns are allowed in all rows. Both: the cells allowed "
-     "in both grids.",
-     caption="The causal mask forbids a triangle; the padding mask forbids whole columns (here a sentence of two words "
-     "in a batch four wide).")
+show(
+    drawing,
+    "06_padding",
+    alt=(
+        "Three grids of four by four cells. Causal mask: the lower triangle is allowed,"
+        " the rest is minus infinity. Padding mask of a sentence of two words: the"
+        " first two columns are allowed in all rows. Both: the cells allowed in both"
+        " grids."
+    ),
+    caption=(
+        "The causal mask forbids a triangle; the padding mask forbids whole columns"
+        " (here a sentence of two words in a batch four wide)."
+    ),
+)
 
 # %% [markdown]
 # **Your turn.** `exercises/06_masks.py`: build this array from the lengths, also for fewer queries than keys.
 
 # %% Our solution
 def may_attend(T, S, key_lengths, causal):
-    """Which query may use which key: bool (B or 1, 1, T, S); the second axis is for the heads"""
+    """Which query may use which key: bool (B or 1, 1, T, S); axis 1 is for heads"""
     may = np.ones((1, 1, T, S), bool)
     if causal:
         may = may & (np.arange(S) <= np.arange(T)[:, None] + S - T)
@@ -312,39 +373,47 @@ for mask in (lengths, True), (lengths, False), (None, True):
 # %% [markdown]
 # **And if a row has no allowed key at all?** An empty sentence has nothing but padding. Softmax then divides 0 by 0,
 # which is NaN ("not a number"). The gradient of a weight matrix is a sum over the whole batch, and a sum with one NaN
-# is NaN. So a single empty line in a corpus would ruin the whole model. We need a rule: *a query with nothing to look at
-# gets weights 0*, hence the answer 0. (Many programs add a large negative number such as −10,000 instead of $-\infty$.
-# In an empty row this does nothing at all, since softmax ignores a number added to the whole row: all the padding is
-# read. See [lab notes 06, experiment 5](lab/06_masks.py#experiment-5-a-large-negative-number).)
+# is NaN. So a single empty line in a corpus would ruin the whole model. We need a rule: *a query with nothing to look
+# at gets weights 0*, hence the answer 0. (Many programs add a large negative number such as −10,000 instead of
+# $-\infty$. In an empty row this does nothing at all, since softmax ignores a number added to the whole row: all the
+# padding is read. See [lab notes 06, experiment 5](lab/06_masks.py#experiment-5-a-large-negative-number).)
 #
 # ## Backward
 #
-# Suppose the loss wants each of the four answers to grow by the same amount: a gradient of 1 each. Which scores should go
-# up? You know the rule from lesson 04: *weight × (what the word offers − the average we already have)*. One number
-# per word is offered, so the offers are the values 0, 4, 8, 20, and the average of a row is its answer.
+# Suppose the loss wants each of the four answers to grow by the same amount: a gradient of 1 each. Which scores
+# should go up? You know the rule from lesson 04: *weight × (what the word offers − the average we already have)*. One
+# number per word is offered, so the offers are the values 0, 4, 8, 20, and the average of a row is its answer.
 #
-# Look at row *animal*. What it would like most is *slept*: it offers 20, and the answer is only 6. What is the gradient of
-# that score?
+# Look at row *animal*. What it would like most is *slept*: it offers 20, and the answer is only 6. What is the
+# gradient of that score?
 
 # %% [markdown]
 # <details><summary>Make a guess, then unfold: the gradients of all scores</summary>
 
 # %% The same drawing, backward
-dscores = weights * (values.T - answers)                        # with dy = 1 in each row
-assert np.array_equal(np.round(dscores, 12), [[0, 0, 0, 0], [-0.75, 0.75, 0, 0],
-                                              [-0.75, -0.5, 1.25, 0], [-1, -0.5, 0, 1.5]])
-show(miniature(np.round(dscores, 12), weights.sum(axis=0)), "06_backward",
-     alt="The same drawing with gradients. Scores: 0; -0.75, +0.75; -0.75, -0.5, +1.25; -1, -0.5, 0, +1.5; all "
-     "scores above the diagonal have gradient 0. Values: 1.5, 1.125, 1.25 and 0.125.",
-     caption="The same four rows, backward: every struck-out score has the gradient 0, even that of “slept” in "
-     "row “animal”, which offers most.")
-
-# %% [markdown]
-# </details>
+dscores = weights * (values.T - answers)  # with dy = 1 in each row
+assert np.array_equal(
+    np.round(dscores, 12),
+    [[0, 0, 0, 0], [-0.75, 0.75, 0, 0], [-0.75, -0.5, 1.25, 0], [-1, -0.5, 0, 1.5]],
+)
+show(
+    miniature(np.round(dscores, 12), weights.sum(axis=0)),
+    "06_backward",
+    alt=(
+        "The same drawing with gradients. Scores: 0; -0.75, +0.75; -0.75, -0.5, +1.25;"
+        " -1, -0.5, 0, +1.5; all scores above the diagonal have gradient 0. Values:"
+        " 1.5, 1.125, 1.25 and 0.125."
+    ),
+    caption=(
+        "The same four rows, backward: every struck-out score has the gradient 0, even"
+        " that of “slept” in row “animal”, which offers most."
+    ),
+)
 
 # %% [markdown]
 # Exactly 0. The score of *slept* was overwritten with $-\infty$ before anything read it, so no change of it can reach
-# the loss. The formula agrees, because its first factor is the weight: 0 · (20 − 6) = 0. For the words that are allowed:
+# the loss. The formula agrees, because its first factor is the weight: 0 · (20 − 6) = 0. For the words that are
+# allowed:
 #
 # | row *animal* | weight | × (offer − average) | = gradient of the score |
 # |---|---|---|---|
@@ -353,11 +422,14 @@ show(miniature(np.round(dscores, 12), weights.sum(axis=0)), "06_backward",
 # | animal | 5/8 | 8 − 6 | +1.25 |
 # | slept | 0 | 20 − 6 | **0** |
 #
-# Each row adds up to zero, as always. Row `<s>` is all zeros: a word that sees only itself has nothing to choose. And in
-# row *slept*, *animal* has the largest weight but the gradient 0, because it offers just the average, 8.
+# </details>
 #
-# The values get the column sums of the weights: *the* gets 3/4 + 2/8 + 1/8 = 1.125. So in forward, words speak to later
-# words, and in backward, gradients return from later words.
+# Each row of figure 5 adds up to zero, as always. Row `<s>` is all zeros: a word that
+# sees only itself has nothing to choose. And in row *slept*, *animal* has the largest weight but the gradient 0: it
+# offers 8, and 8 is the average.
+#
+# The values get the column sums of the weights: *the* gets 3/4 + 2/8 + 1/8 = 1.125. So in forward, words speak to
+# later words, and in backward, gradients return from later words.
 #
 # **Your turn.** `exercises/06_masked_softmax_backward.py` asks for the general rule. You get the weights but *not the
 # mask*. Why is that enough? (There $\text{weights} = \text{softmax}(\text{factor} \cdot \text{scores})$, with the
@@ -373,53 +445,62 @@ show(miniature(np.round(dscores, 12), weights.sum(axis=0)), "06_backward",
 
 # %% Our solution
 def masked_softmax_backward(dweights, weights, factor):
-    """dweights, weights (B, H, T, S) -> dscores (B, H, T, S); the mask is in the weights"""
+    """dweights, weights (B, H, T, S) -> dscores (B, H, T, S)"""
     average = (weights * dweights).sum(axis=-1, keepdims=True)
     return factor * weights * (dweights - average)
 
 # %% Finite differences and the library, with an empty sentence
 random, factor = np.random.default_rng(1), 1 / math.sqrt(7)
-q, k, v = (random.normal(size=(3, 2, n, 7)) for n in (3, 5, 5))         # (B, H, T or S, d_k)
+q, k, v = (random.normal(size=(3, 2, n, 7)) for n in (3, 5, 5))  # (B, H, T or S, d_k)
 many_scores, many = q @ k.swapaxes(-1, -2), may_attend(3, 5, np.array([5, 2, 0]), True)
 many_weights = masked_softmax(factor * many_scores, many)
 dweights = random.normal(size=many_weights.shape)
 dmany = masked_softmax_backward(dweights, many_weights, factor)
 numeric = numeric_gradient(
-    lambda z: (masked_softmax(factor * z, many) * dweights).sum(), many_scores)
+    lambda z: (masked_softmax(factor * z, many) * dweights).sum(), many_scores
+)
 measure("difference from finite differences", np.abs(dmany - numeric).max(), 0, 1e-8)
 measure("largest gradient of a forbidden score", np.abs(dmany * ~many).max(), 0, 0)
-same("the library's gradient", dmany,
-     ops_of(dweights).masked_softmax_backward(dweights, many_weights, factor))
+same(
+    "the library's gradient",
+    dmany,
+    ops_of(dweights).masked_softmax_backward(dweights, many_weights, factor),
+)
 y, _ = ScaledDotProductAttention().forward(
-    *(x.swapaxes(1, 2) for x in (q, k, v)), Mask(np.array([5, 2, 0]), causal=True))
+    *(x.swapaxes(1, 2) for x in (q, k, v)), Mask(np.array([5, 2, 0]), causal=True)
+)
 same("the library's attention", many_weights @ v, y.swapaxes(1, 2))
 
 # %% [markdown]
 # ## A test that gradients can't replace
 #
-# A gradient check compares backward with forward. If forward looks at the future, then the gradient of that wrong function
-# is computed correctly, and the check passes. Leaks need a test of their own, the **flow test**: replace one word
-# of the input and see which outputs change. Here it is for our two models, for five positions. A row is an output, and `x`
-# means that it changes with the input of that column:
+# A gradient check compares backward with forward. If forward looks at the future, then the gradient of that wrong
+# function is computed correctly, and the check passes. Leaks need a test of their own, the **flow test**: replace one
+# word of the input and see which outputs change. Here it is for our two models, for five positions. A row is an
+# output, and `x` means that it changes with the input of that column:
 
 # %% The flow test
-flows = [dependence_of(lambda ids: all_at_once(model, ids), read[:1, :5])[0, :, 0]
-         for model in (honest, cheat)]                                  # (5, 5) each
+flows = [
+    dependence_of(lambda ids: all_at_once(model, ids), read[:1, :5])[0, :, 0]   # (5, 5)
+    for model in (honest, cheat)
+]
 print("model A       model B")
 for rows in zip(*flows):
     print("     ".join(" ".join("x" if cell else "." for cell in row) for row in rows))
 assert np.array_equal(flows[0], np.tri(5, dtype=bool)) and flows[1].all()
 
 # %% [markdown]
-# Now you know the difference between the two: model B has no causal mask. **Your turn:** `exercises/06_find_the_leak.py`
-# asks you to write a flow test, and tries it on eight functions that leak. One of them has perfect gradients and
-# was found in public code ([lab notes 06, experiment 4](lab/06_masks.py#experiment-4-a-leak-that-passes-the-gradient-check)).
+# Now you know the difference between the two: model B has no causal mask. **Your turn:**
+# `exercises/06_find_the_leak.py` asks you to write a flow test, and tries it on eight functions that leak. One of
+# them has perfect gradients and was found in public code ([lab notes 06, experiment
+# 4](lab/06_masks.py#experiment-4-a-leak-that-passes-the-gradient-check)).
 #
 # ## Does it matter?
 #
-# Our test gave each model whole sentences, *all at once*. In use, the later words don't exist yet. So let's test *word by
-# word*: the model gets the words up to position $t$ only, and we ask for the next one. For A it should make no
-# difference. What happens to the loss of B, which was 0.29? (A blind guess among all 694 words has the loss ln 694 = 6.54.)
+# Our test gave each model whole sentences, *all at once*. In use, the later words don't exist yet. So let's test
+# *word by word*: the model gets the words up to position $t$ only, and we ask for the next one. For A it should make
+# no difference. What happens to the loss of B, which was 0.29? (A blind guess among all 694 words has the loss ln 694
+# = 6.54.)
 #
 # <details><summary>Make a guess, then unfold: the two models word by word</summary>
 
@@ -441,48 +522,68 @@ assert np.abs(all_at_once(honest, read) - word_by_word(honest, read)).max() < 1e
 # %% The figure
 words = NEW[3]
 one, _ = shifted([words])
-colours = plt.get_cmap(COLOUR_MAP).with_extremes(bad="#e0e0e0")         # grey: exactly 0
+colours = plt.get_cmap(COLOUR_MAP).with_extremes(bad="#e0e0e0")  # grey: exactly 0
 figure, panels = plt.subplots(1, 2, figsize=(8, 4.2), sharey=True, layout="constrained")
 for panel, name, model in zip(panels, "AB", (honest, cheat)):
-    [shown] = attention_weights(model.forward(one)[1])                  # (B, H, T, S)
+    shown = weights_of(model, one)  # (B, H, T, S)
     panel.imshow(np.ma.masked_equal(shown[0, 0], 0), colours, vmin=0, vmax=1)
     for t in range(len(words)):
-        panel.add_patch(plt.Rectangle((t + 0.5, t - 0.5), 1, 1, fill=False, edgecolor=ACCENT, lw=2))
+        panel.add_patch(
+            plt.Rectangle((t + 0.5, t - 0.5), 1, 1, fill=False, edgecolor=ACCENT, lw=2)
+        )
     panel.set_xticks(range(len(words) + 1), ["<s>", *words], rotation=90)
-    panel.set(title=f"model {name}, with{'out' * (name == 'B')} the mask", xlabel="word looked at")
-panels[0].set_yticks(range(len(words) + 1),
-                     [f"{a} → {b}" for a, b in zip(["<s>", *words], [*words, "</s>"])])
+    panel.set(
+        title=f"model {name}, with{'out' * (name == 'B')} the mask",
+        xlabel="word looked at",
+    )
+panels[0].set_yticks(
+    range(len(words) + 1),
+    [f"{a} → {b}" for a, b in zip(["<s>", *words], [*words, "</s>"])],
+)
 panels[0].set_ylabel("last word read → word to guess")
-figure.colorbar(panels[0].images[0], ax=panels, label="attention weight (grey: exactly 0)", shrink=0.8)
-show(figure, "06_triangle",
-     alt="Two maps of attention weights, rows are queries, columns are keys; the cell right of the diagonal, the "
-     "answer, is framed in each row but the last. Left, with the causal mask: everything above the diagonal is exactly "
-     "zero and drawn grey, and a stepped lower triangle remains. Right, without: most rows have nearly all their "
-     "weight in the framed cell.",
-     caption="What the two trained models look at in a new sentence: A lives in its triangle, while B looks mostly at "
-     "the framed cells, the answers.")
+figure.colorbar(
+    panels[0].images[0],
+    ax=panels,
+    label="attention weight (grey: exactly 0)",
+    shrink=0.8,
+)
+show(
+    figure,
+    "06_triangle",
+    alt=(
+        "Two maps of attention weights, rows are queries, columns are keys; the cell"
+        " right of the diagonal, the answer, is framed in each row but the last. Left,"
+        " with the causal mask: everything above the diagonal is exactly zero and drawn"
+        " grey, and a stepped lower triangle remains. Right, without: most rows have"
+        " nearly all their weight in the framed cell."
+    ),
+    caption=(
+        "What the two trained models look at in a new sentence: A lives in its"
+        " triangle, while B looks mostly at the framed cells, the answers."
+    ),
+)
 
 # %% [markdown]
 # Model A doesn't notice the difference. Model B is now worse than a blind guess: it is sure of itself (its favourite
-# word gets 75 % on average), and that word is right in only 14 % of the cases. But does it really copy, or does it just
-# need a whole sentence around it? The last two rows decide. Hide from it the one word $t + 1$, and its loss jumps from
-# 0.29 to 7.1. Hide $t + 2$ instead, and it stays low, at 0.21. So B reads its answer in that one cell. Validation didn't
-# warn us, because it hands over the answers just as training does.
+# word gets 75 % on average), and that word is right in only 14 % of the cases. But does it really copy, or does it
+# just need a whole sentence around it? The last two rows decide. Hide from it the one word $t + 1$, and its loss
+# jumps from 0.29 to 7.1. Hide $t + 2$ instead, and it stays low, at 0.21. So B reads its answer in that one cell.
+# Validation didn't warn us, because it hands over the answers just as training does.
 #
 # </details>
 #
 # Is it enough, then, to hide the one cell $t + 1$ in training? No. Such a model learns to fill in a blank from both
-# sides, and when the right side doesn't exist yet, it fails too: 5.6, 7.1 and 8.2 word by word in three runs ([lab notes
-# 06, experiment 2](lab/06_masks.py#experiment-2-hide-the-answer-only)). And forgetting the *shift* is as bad as
-# forgetting the mask. The loss falls to about 0.01, the model repeats one word for ever, and it even passes the flow
-# test ([experiment 3](lab/06_masks.py#experiment-3-forget-the-shift)). Further runs of A and B are in [experiment
+# sides, and when the right side doesn't exist yet, it fails too: 5.6, 7.1 and 8.2 word by word in three runs ([lab
+# notes 06, experiment 2](lab/06_masks.py#experiment-2-hide-the-answer-only)). And forgetting the *shift* is as bad as
+# forgetting the mask. The loss falls to 0.03, the model repeats one word for ever, and it even passes the flow test
+# ([experiment 3](lab/06_masks.py#experiment-3-forget-the-shift)). Further runs of A and B are in [experiment
 # 1](lab/06_masks.py#experiment-1-without-the-mask).
 #
 # ## Paper and code
 #
-# Section 3.2.3 sets to $-\infty$ "all values in the input of the softmax which correspond to illegal connections", and
-# section 3.1 adds the shift. About padding the paper says nothing. A Transformer has three kinds of attention, and each needs
-# another mask:
+# Section 3.2.3 sets to $-\infty$ "all values in the input of the softmax which correspond to illegal connections",
+# and section 3.1 adds the shift. About padding the paper says nothing. A Transformer has three kinds of attention,
+# and each needs another mask:
 #
 # | attention | padding mask | causal mask |
 # |---|---|---|
@@ -496,8 +597,8 @@ show(figure, "06_triangle",
 # ## What to remember
 #
 # Write $-\infty$ over every score a query must not use. Its weight becomes exactly 0, and so does its gradient. The
-# causal mask hides the future and the shift makes the future the question, so each needs the other. And a wonderful loss
-# can mean that the model sees the answers.
+# causal mask hides the future and the shift makes the future the question, so each needs the other. And a wonderful
+# loss can mean that the model sees the answers.
 #
 # **Exercises** `06_shift_right` · `06_masks` · `06_masked_softmax_backward` · `06_find_the_leak` · and two puzzles:
 #
@@ -505,8 +606,8 @@ show(figure, "06_triangle",
 #
 # <details><summary>Answer</summary>
 #
-# No. In a model of one layer, the mask takes away exactly what doesn't exist word by word, so the loss is the same 7.33.
-# The model has to be *trained* with the mask.
+# No. In a model of one layer, the mask takes away exactly what doesn't exist word by word, so the loss is the same
+# 7.33. The model has to be *trained* with the mask.
 #
 # </details>
 #
@@ -518,4 +619,5 @@ show(figure, "06_triangle",
 #
 # </details>
 #
-# **Next:** one softmax makes one choice for each query. [Lesson 07](07_many_heads.py) gives a query several at a time.
+# **Next:** one softmax makes one choice for each query. [Lesson 07](07_many_heads.py) gives a query several at a
+# time.

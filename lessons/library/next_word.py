@@ -13,7 +13,7 @@ import numpy as np
 
 from library.lesson import ROOT
 from scratchformer.config import ModelConfig
-from scratchformer.nn.attention import Mask
+from scratchformer.nn.attention import Mask, attention_weights
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.layers import Embedding, PositionalEncoding, Unembedding
 from scratchformer.nn.loss import cross_entropy
@@ -59,7 +59,7 @@ def padded(rows: Sequence[Sequence[int]]) -> Array:
 
 
 class NextWord(Layer):
-    """Attention and feed-forward, one layer or more. forward(ids (B, T)) -> scores of each next word (B, T, V), cache"""
+    """N layers of attention and feed-forward. forward(ids (B, T)) -> scores of each next word (B, T, V), cache"""
 
     def __init__(self, causal: bool, seed: int, d_model: int = 48, N: int = 1) -> None:
         random, V = np.random.default_rng(seed), len(VOCABULARY)
@@ -109,6 +109,11 @@ def all_at_once(model: NextWord, read: Array) -> Array:
 def word_by_word(model: NextWord, read: Array) -> Array:
     """The same, but position t is asked when it is the last one: later words do not exist yet."""
     return np.stack([model.forward(read[:, : t + 1])[0][:, t] for t in range(read.shape[1])], axis=1)
+
+
+def weights_of(model: NextWord, read: Array) -> Array:
+    """What the first layer looks at: (B, H, T, S)"""
+    return attention_weights(model.forward(read)[1])[0]
 
 
 def continued(model: NextWord, begin: Sequence[str], at_most: int = 12) -> list[str]:
