@@ -69,4 +69,4 @@ bench: .venv/extras-oracle
 	touch $@
 
 clean:
-	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache site lessons/out
+	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache site lessons/out lessons/lab/out

@@ -12,10 +12,10 @@ from html import escape
 from pathlib import Path
 from xml.etree import ElementTree
 
-from library.drawing import COLOURS
 from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
 
+from library.drawing import COLOURS
 from scratchformer.experiments import figures
 
 LARGEST = 300_000

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 sys.path.append(str(Path(__file__).resolve().parents[1] / "lessons"))
 
 import lesson_figures  # noqa: E402
+
 from library import lesson  # noqa: E402
 
 

@@ -11,6 +11,7 @@ import posixpath
 import re
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -136,7 +137,7 @@ def renderer(docs: Path) -> MarkdownIt:
     """Markdown to HTML, for the pages of a directory."""
     md = MarkdownIt("commonmark", {"html": True}).enable("table").use(anchors_plugin, max_level=4)
     md.inline.ruler.before("backticks", "maths", inline_maths)
-    md.core.ruler.push("links", site_links)
+    md.core.ruler.push("links", partial(site_links, in_lab=docs.name == "lab"))
     rules = {
         "fence": lambda token: block(token.info, token.content),
         "image": lambda token: figure(token, docs),
@@ -165,7 +166,7 @@ def inline_maths(state: StateInline, silent: bool) -> bool:
     return found is not None
 
 
-def site_links(state: StateCore) -> None:
+def site_links(state: StateCore, in_lab: bool) -> None:
     """A rule of markdown-it: a link to a page becomes one to its HTML, a link to a file of the repository its name."""
     for token in state.tokens:
         children, token.children = token.children or [], []
@@ -176,18 +177,18 @@ def site_links(state: StateCore) -> None:
             else:
                 token.children.append(child)
             if child.type == "link_close":
-                token.children += site_link(opened)
+                token.children += site_link(opened, in_lab)
                 opened = []
 
 
-def site_link(link: list[Token]) -> list[Token]:
+def site_link(link: list[Token], in_lab: bool) -> list[Token]:
     target = str(link[0].attrs["href"])
     if not REPOSITORY_FILE.match(target):
         link[0].attrs["href"] = re.sub(r"^([\w./]+)\.md(?=#|$)", r"\1.html", target).replace(
             "README.html", "index.html"
         )
         return link
-    path = posixpath.normpath(f"docs/lessons/{target.partition('#')[0]}")
+    path = posixpath.normpath(f"docs/lessons/{'lab/' * in_lab}{target.partition('#')[0]}")
     name = f"<code>{html.escape(path)}</code>"
     text = "".join(token.content for token in link[1:-1])
     if path.endswith(text):
@@ -230,10 +231,11 @@ def figure(token: Token, docs: Path) -> str:
 
 def write_site(docs: Path, site: Path) -> None:
     """Write the site from the pages in docs/lessons/; HTML and figures that were there before go."""
-    (site / "figures").mkdir(parents=True, exist_ok=True)
-    for old in [*site.glob("*.html"), *site.glob("figures/*.png")]:
+    for folder in "figures", "lab":
+        (site / folder).mkdir(parents=True, exist_ok=True)
+    for old in [*site.glob("**/*.html"), *site.glob("figures/*")]:
         old.unlink()
-    for image in docs.glob("figures/*.png"):
+    for image in docs.glob("figures/*"):
         shutil.copyfile(image, site / "figures" / image.name)
     shutil.copyfile(HERE / "lessons.css", site / "lessons.css")
     lessons = sorted(docs.glob("[0-9][0-9]_*.md"))
@@ -245,9 +247,11 @@ def write_site(docs: Path, site: Path) -> None:
         (site / f"{name}.html").write_text(
             page(title, source, before=pages[i - 1] if i else None, after=after), encoding="utf-8"
         )
+    for lab in docs.glob("lab/*.md"):
+        (site / "lab" / f"{lab.stem}.html").write_text(page(f"Lab notes {lab.name[:2]}", lab), encoding="utf-8")
 
 
-def page(title: str, source: Path, before: tuple[str, str] | None, after: tuple[str, str] | None) -> str:
+def page(title: str, source: Path, before: tuple[str, str] | None = None, after: tuple[str, str] | None = None) -> str:
     """One page of the site; `before` and `after` are the names and titles of its neighbours."""
     md = renderer(source.parent)
     environment: dict[str, Any] = {}
@@ -260,6 +264,7 @@ def page(title: str, source: Path, before: tuple[str, str] | None, after: tuple[
     heading, end, rest = md.renderer.render(tokens, md.options, environment).partition("</h1>\n")
     template = Template((HERE / "lesson_page.html").read_text(encoding="utf-8"))
     return template.substitute(
+        root="../" * (source.parent.name == "lab"),
         title=html.escape(title),
         heading=heading + end,
         body=rest,

@@ -74,7 +74,8 @@ def same(name: str, ours: Any, theirs: Any, tolerance: float = 1e-12) -> None:
     difference = float(np.abs(ours - theirs).max() / (np.abs(theirs).max() or 1))
     if not difference <= tolerance:
         raise Unexpected(f"{name}: relative difference {difference:.1e}, and the lesson says at most {tolerance:g}")
-    record(Measurement(name, f"equal to {difference:.0e}", f"relative difference at most {tolerance:g}"))
+    value = f"equal to {difference:.0e}" if difference else "equal"
+    record(Measurement(name, value, f"relative difference at most {tolerance:g}"))
 
 
 YOURS_DIFFERS = "a time; yours differs"
@@ -139,7 +140,7 @@ Picture = Figure | Drawn
 
 
 def show(figure: Picture, name: str, alt: str, caption: str) -> None:
-    """Show a figure: in a notebook under the cell, from a script as a file in out/ beside it, in a page where it stands.
+    """Show a figure: in a notebook under the cell, from a script as a file in out/ beside it, on a page where it is.
 
     name     of the file, the number of the lesson first: 05_saturation
     alt      what the figure shows, for a reader who cannot see it

@@ -1,5 +1,6 @@
 """A page of the site as a browser's parser sees it, for assertions."""
 
+import posixpath
 import re
 from html.parser import HTMLParser
 
@@ -48,25 +49,26 @@ class HtmlPage(HTMLParser):
         return [attributes["id"] for _, attributes in self.elements if "id" in attributes]
 
 
-def assert_well_made(source, names):
-    """What every page of the site keeps to; `names` are the files that the site has."""
+def assert_well_made(source, names, folder=""):
+    """What every page of the site keeps to; `names` are the files that the site has, `folder` that of the page."""
     page = HtmlPage(source)
     assert source.startswith('<!DOCTYPE html>\n<html lang="en">')
     assert page.headings.count(1) == 1 and page.headings[0] == 1
     assert all(after <= before + 1 for before, after in zip(page.headings, page.headings[1:])), page.headings
     assert len(page.ids) == len(set(page.ids))
-    assert all(image["alt"].strip() and int(image["width"]) and int(image["height"]) for image in page.all("img"))
+    for image in page.all("img"):  # a thumbnail stands beside the title that it illustrates
+        assert image["width"] == "160" if image["alt"] == "" else int(image["width"]) and int(image["height"])
     assert not page.all("script", "iframe", "style", "object", "video")
     for tag, attributes in page.elements:
         assert not {name for name in attributes if name.startswith("on") or name == "style"}, (tag, attributes)
         for loaded in (attributes.get("src"), attributes.get("href") if tag == "link" else None):
-            assert loaded is None or loaded in names, f"<{tag}> loads {loaded}"
+            assert loaded is None or posixpath.normpath(folder + loaded) in names, f"<{tag}> loads {loaded}"
     (policy,) = (meta["content"] for meta in page.all("meta") if meta.get("http-equiv") == "Content-Security-Policy")
     assert policy.startswith("default-src 'none'; ") and "unsafe" not in policy and "http" not in policy
     for link in page.all("a"):
         file, _, anchor = link["href"].partition("#")
         assert file or anchor in page.ids, link
-        assert not file or re.match("https?:", file) or file in names, link
+        assert not file or re.match("https?:", file) or posixpath.normpath(folder + file) in names, link
     for name, attributes in page.elements:
         if name == "pre" or attributes.get("class") in ("wide", "formula"):
             assert attributes["tabindex"] == "0" and attributes["aria-label"] and attributes["role"] == "group"

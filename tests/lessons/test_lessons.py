@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from html_page import assert_well_made
-from lesson_run import cells_of
+from lesson_run import cells_of, in_project
 from lesson_site import renderer, write_site
 
 import lessons
@@ -17,11 +17,18 @@ import lessons
 ROOT = lessons.ROOT
 DOCS = ROOT / "docs" / "lessons"
 LESSONS = {path.stem: path for path in lessons.lessons_of(ROOT)}
+SOURCES = {in_project(path): path for path in [*LESSONS.values(), *lessons.labs_of(ROOT)]}
 
 
 @pytest.fixture(params=LESSONS)
 def lesson(request):
     return LESSONS[request.param]
+
+
+@pytest.fixture(params=SOURCES)
+def source(request):
+    """A lesson, or lab notes."""
+    return SOURCES[request.param]
 
 
 def test_there_are_lessons():
@@ -52,28 +59,35 @@ def no_network(tmp_path, monkeypatch):
 
 @pytest.fixture
 def elsewhere(tmp_path):
-    """elsewhere(lesson) -> a copy that is alone in its directory"""
+    """elsewhere(lesson) -> a copy that is alone in its directory, but for its lab notes"""
 
     def copy(lesson):
-        (tmp_path / "lessons").mkdir()
+        (tmp_path / "lessons" / "lab").mkdir(parents=True)
+        lab = lessons.lab_of(lesson)
+        for path in (lab, lab.with_name("course.py")) if lab.exists() else ():
+            shutil.copy(path, tmp_path / "lessons" / "lab")
         return Path(shutil.copy(lesson, tmp_path / "lessons"))
 
     return copy
 
 
-def names_in(directory):
-    return {path.name for path in directory.iterdir()}
+def files_in(directory):
+    return {path for path in directory.rglob("*") if path.is_file()}
 
 
 @pytest.mark.slow
-def test_a_lesson_runs_without_a_network_and_its_page_is_what_it_says(lesson, no_network, elsewhere, tmp_path):
+def test_a_lesson_and_its_lab_notes_run_without_a_network_and_their_pages_are_current(
+    lesson, no_network, elsewhere, tmp_path
+):
     """Warnings are errors. Nothing is written but the figures and what `run_lesson` itself writes."""
     path, folder = elsewhere(lesson), tmp_path / "run"
-    outputs = lessons.run_lesson(path, folder)
-    figures = {f"{item['figure']}.png" for items in outputs for item in items if "figure" in item}
-    assert figures and names_in(folder) == {"run.json", *figures} and names_in(path.parent) == {path.name}
-    page = (DOCS / f"{lesson.stem}.md").read_text(encoding="utf-8")
-    assert list(lessons.differences(page, lessons.page(path, outputs))) == [], "make lessons"
+    before = files_in(path.parent)
+    pages = lessons.made(path, folder)
+    figures = {path.name for path in files_in(folder) if path.name != "run.json"}
+    assert figures and {Path(name).suffix for name in figures} == {".svg"} and files_in(path.parent) == before
+    for name, text in pages.items():
+        committed = (DOCS / name).read_text(encoding="utf-8")
+        assert list(lessons.differences(committed, text)) == [], "make lessons"
     assert {path.name for path in DOCS.glob(f"figures/{lesson.name[:3]}*")} == figures, "make lessons"
 
 
@@ -84,8 +98,7 @@ def test_a_lesson_runs_as_a_script(no_network, elsewhere, monkeypatch):
     ended = run_script(path)
     assert (ended.returncode, ended.stderr) == (0, ""), ended.stderr
     shown = re.findall(r"^figure: (.+)$", ended.stdout, re.MULTILINE)
-    assert shown and names_in(path.parent) == {path.name, "out"}
-    assert sorted(shown) == sorted(f"out/{name}" for name in names_in(path.parent / "out"))
+    assert sorted(shown) == sorted(f"out/{path.name}" for path in files_in(path.parent / "out")) != []
 
 
 def run_script(path):
@@ -111,18 +124,18 @@ def test_a_script_that_warns_or_uses_the_network_fails(line, complaint, no_netwo
     assert ended.returncode == 1 and complaint in ended.stderr
 
 
-@pytest.mark.slow
 def test_the_table_of_contents_is_current():
-    assert (DOCS / "README.md").read_text(encoding="utf-8") == lessons.index(ROOT), "make lessons"
+    assert (DOCS / "README.md").read_text(encoding="utf-8") == lessons.index(lessons.committed_pages(DOCS))
 
 
 @pytest.mark.slow
 def test_the_site_of_the_committed_pages_is_well_made(tmp_path):
     write_site(DOCS, tmp_path)
     names = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
-    assert {f"{name}.html" for name in LESSONS} | {"index.html"} == {name for name in names if name.endswith(".html")}
-    for path in tmp_path.glob("*.html"):
-        assert_well_made(path.read_text(encoding="utf-8"), names)
+    pages = {"index.html", *(f"{folder}{name}.html" for name in LESSONS for folder in ("", "lab/"))}
+    assert pages == {name for name in names if name.endswith(".html")}
+    for name in pages:
+        assert_well_made((tmp_path / name).read_text(encoding="utf-8"), names, name.rpartition("lab/")[1])
 
 
 # References -----------------------------------------------------------------------------------------------------------
@@ -132,18 +145,8 @@ def prose_of(path):
     return "\n\n".join(cell.source for cell in cells_of(path) if cell.is_prose)
 
 
-def sections_of(path):
-    """[(heading, text below it)] of the second level."""
-    parts = re.split(r"^## (.+)$", re.sub(r"^```.*?^```$", "", prose_of(path), flags=re.M | re.S), flags=re.M)
-    return list(zip(parts[1::2], parts[2::2]))
-
-
-def test_details_open_and_close_in_one_cell(lesson):
-    for cell in cells_of(lesson):
-        assert not cell.is_prose or re.findall("</?details>", cell.source) == [
-            "<details>",
-            "</details>",
-        ] * cell.source.count("<details>"), f"line {cell.line}"
+def test_a_lesson_has_the_shape_of_the_others(source):
+    lessons.require_shape(source)
 
 
 def anchors_of(text):
@@ -157,31 +160,30 @@ def broken_links(path):
         file, _, anchor = (piece["target"] or "").partition("#")
         if not piece["target"] or re.match("https?:", file):
             continue
-        linked = path.parent / file if file else path
-        if not linked.exists():
+        linked = (path.parent / file).resolve() if file else path
+        lesson = linked.parents[1] / linked.name  # each has a page of lab notes, from a script or without
+        if not linked.exists() and not (linked.parent.name == "lab" and lesson.exists() and not anchor):
             broken.append(piece["target"])
         elif anchor:
-            text = (
-                prose_of(linked)
-                if linked.suffix == ".py" and linked.parent == path.parent
-                else linked.read_text(encoding="utf-8") if linked.suffix == ".md" else ""
-            )
+            is_lesson = re.match(r"\d\d_\w+\.py", linked.name)
+            text = prose_of(linked) if is_lesson else linked.read_text(encoding="utf-8")
             broken += [piece["target"]] * (anchor not in anchors_of(text))
     return broken
 
 
-def test_links_lead_somewhere(lesson):
-    assert broken_links(lesson) == []
+def test_links_lead_somewhere(source):
+    assert broken_links(source) == []
 
 
 def test_broken_links_are_seen(tmp_path):
+    (tmp_path / "lab").mkdir()
     path = tmp_path / "01_x.py"
     path.write_text(
         "# %% [markdown]\n# ## A b\n# [a](#a-b) [b](#c) [c](01_x.py#a-b) [d](02_y.py) `[f](g.md)`\n"
-        "# [e](z.md) [h](https://example.org/#x) [i](01_x.py#d)\n",
+        "# [e](z.md) [h](https://example.org/#x) [i](01_x.py#d) [j](lab/01_x.py) [k](lab/02_x.py) [l](lab/01_x.py#m)\n",
         encoding="utf-8",
     )
-    assert broken_links(path) == ["#c", "02_y.py", "z.md", "01_x.py#d"]
+    assert broken_links(path) == ["#c", "02_y.py", "z.md", "01_x.py#d", "lab/02_x.py", "lab/01_x.py#m"]
 
 
 @pytest.fixture(scope="module")
@@ -192,6 +194,6 @@ def exercises():
 
 
 def test_a_lesson_names_its_exercises_and_they_exist(lesson, exercises):
-    text = "".join(text for heading, text in sections_of(lesson) if "exercise" in heading.lower())
-    named = set(re.findall(r"\b\d\d_[a-z0-9_]+\b(?!\.)", text))
-    assert named == {name for name in exercises if name[:2] == lesson.name[:2]} != set()
+    named = {name for name in re.findall(r"`(?:exercises/)?([\w.]+)`", prose_of(lesson)) if re.match(r"\d\d_", name)}
+    ours = {name.removesuffix(".py") for name in named if name[:2] == lesson.name[:2]}
+    assert ours == {name for name in exercises if name[:2] == lesson.name[:2]} != set()

@@ -9,6 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from library import lesson
+from library.drawing import Drawing
 
 ALT = "A line that rises from zero to one, then stays where it is."
 
@@ -37,8 +38,9 @@ def test_a_number_outside_its_band_is_an_error(value):
 
 def test_equal_arrays_are_printed_with_their_difference(capsys):
     lesson.same("dx", np.array([1.0, 2.0]), np.array([1.0, 2.0 + 2e-13]))
-    assert capsys.readouterr().out == "dx: the same, relative difference 1e-13\n"
     lesson.same("zeros", np.zeros(3), np.zeros(3))
+    tolerance = "   (relative difference at most 1e-12)\n"
+    assert capsys.readouterr().out == f"dx: equal to 1e-13{tolerance}zeros: equal{tolerance}"
 
 
 @pytest.mark.parametrize(
@@ -78,37 +80,57 @@ def test_a_recorded_result_says_where_it_comes_from(tmp_path, monkeypatch, capsy
         lesson.recorded("y")
 
 
-def test_a_figure_without_words_is_an_error():
-    with pytest.raises(ValueError, match="figure 01_x: the alternative text says too little"):
-        lesson.show(Figure(), "01_x", "a line")
+def test_a_table_is_printed_in_columns(capsys):
+    lesson.table(["word", "weight"], [["the", 0.125], ["street", "2/8"]])
+    assert capsys.readouterr().out == "word     weight\nthe      0.125\nstreet   2/8\n"
+    with pytest.raises(ValueError, match="2 columns, and a row has 1 cells"):
+        lesson.table(["word", "weight"], [["the"]])
 
 
-def test_a_script_leaves_its_figure_beside_itself(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    "alt, caption, complaint",
+    [
+        ("a line", "It rises.", "the alternative text says too little"),
+        (ALT, "It rises", "the caption is not a sentence"),
+    ],
+)
+def test_a_figure_without_words_is_an_error(alt, caption, complaint):
+    with pytest.raises(ValueError, match=f"figure 01_x: {complaint}"):
+        lesson.show(Figure(), "01_x", alt, caption)
+
+
+def test_a_script_leaves_its_figures_beside_itself(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys.modules["__main__"], "__file__", str(tmp_path / "lesson.py"), raising=False)
     monkeypatch.chdir(tmp_path)
-    lesson.show(Figure(), "01_x", ALT)
+    lesson.show(Figure(), "01_x", ALT, "It rises.")
+    lesson.show(Drawing(40, 30), "01_y", ALT, "It is\n empty.")
     assert (tmp_path / "out" / "01_x.png").read_bytes().startswith(b"\x89PNG")
-    assert capsys.readouterr().out == f"figure: out/01_x.png\n    {ALT}\n"
+    assert (tmp_path / "out" / "01_y.svg").read_text(encoding="utf-8").startswith("<svg")
+    assert capsys.readouterr().out == "figure: out/01_x.png\n    It rises.\nfigure: out/01_y.svg\n    It is empty.\n"
 
 
 def test_a_notebook_shows_it_under_the_cell(tmp_path, monkeypatch, capsys):
     shown = []
     notebook, display = ModuleType("IPython"), ModuleType("IPython.display")
     notebook.get_ipython = lambda: "a running notebook"
-    display.Image, display.display = SimpleNamespace, shown.append
+    display.Image = display.SVG = SimpleNamespace
+    display.display = shown.append
     monkeypatch.setitem(sys.modules, "IPython", notebook)
     monkeypatch.setitem(sys.modules, "IPython.display", display)
     monkeypatch.delattr(sys.modules["__main__"], "__file__", raising=False)
     monkeypatch.chdir(tmp_path)
-    lesson.show(Figure(), "01_x", ALT)
+    lesson.show(Figure(), "01_x", ALT, "It rises.")
     (image,) = shown
     assert image.alt == ALT and (tmp_path / image.filename).exists()
-    assert capsys.readouterr().out == ""
+    assert capsys.readouterr().out == "It rises.\n"
 
 
-def test_whoever_builds_pages_takes_the_figures(monkeypatch):
+def test_whoever_builds_pages_takes_figures_numbers_and_tables(monkeypatch):
     taken = []
-    monkeypatch.setattr(lesson, "display", lambda *arguments: taken.append(arguments))
+    for name in "display", "record", "tabulate":
+        monkeypatch.setattr(lesson, name, lambda *arguments: taken.append(arguments))
     figure = Figure()
-    lesson.show(figure, "01_x", ALT)
-    assert taken == [(figure, "01_x", ALT)]
+    lesson.show(figure, "01_x", ALT, "It rises.")
+    lesson.measure("weight", 0.5, 0, 1)
+    lesson.table(["a"], [[1]])
+    assert taken == [(figure, "01_x", ALT, "It rises."), (("weight", "0.5", "between 0 and 1"),), (["a"], [["1"]])]
