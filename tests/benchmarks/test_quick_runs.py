@@ -39,6 +39,7 @@ def quick_run(name, out, *arguments):
         "norm_and_warmup",
         "reversal",
         "source_worth",
+        "stacks",
         "tiny_model",
         "wires",
     ],

@@ -1,0 +1,74 @@
+"""Which part of the box "Add & Norm" makes deep stacks learn? Five ways to stack 12 and 48 sublayers, at equal steps.
+
+    python benchmarks/stacks.py [--quick] [--out DIR]
+
+The sentences of lesson 01 as bags of words, 22 classes, and feed-forward networks between two linear maps, in the boxes
+of lessons/library/stacks.py. Plain gradient descent, several learning rates; a rate counts if its training sentences
+are classified best in the end, so the new sentences have no part in the choice. README.md here says what is recorded.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from provenance import surroundings
+from small_training import arguments_of, number, write
+from threadpoolctl import threadpool_limits
+
+from library.stacks import Classifier, sentences, train
+
+RATES = {
+    ("no stack", 0): (0.3, 1, 3),
+    ("bare", 12): (0.01, 0.03, 0.1, 0.3),
+    ("norm only", 12): (0.003, 0.01, 0.03),
+    ("residual only", 12): (0.01, 0.03, 0.1),
+    ("post-LN", 12): (0.03, 0.1, 0.3),
+    ("pre-LN", 12): (0.1, 0.3, 1),
+    ("norm only", 48): (0.001, 0.003, 0.01, 0.03),
+    ("residual only", 48): (1e-6, 1e-5, 1e-4),
+    ("post-LN", 48): (0.003, 0.01, 0.03, 0.1),
+    ("pre-LN", 48): (0.03, 0.1, 0.3),
+}
+SEEDS, STEPS, EVERY = (0, 1, 2), 400, 40
+
+
+def run(way: str, depth: int, rate: float, seed: int, steps: int) -> dict[str, Any]:
+    data, model = sentences(), Classifier(way, depth, seed)
+    curve, losses, last = [], [], 0
+    for last, loss in train(model, rate, seed, steps):
+        losses.append(loss)
+        if last % EVERY == 0 or last == steps:
+            shares = model.share_right(data.x_test, data.t_test), float(np.mean(losses))
+            curve.append((last, *map(number, shares)))
+            losses = []
+    ended = last == steps
+    return {"seed": seed, "train": number(model.share_right(data.x, data.t)) if ended else None, "curve": curve}
+
+
+def row(way: str, depth: int, seeds: tuple[int, ...], steps: int) -> dict[str, Any]:
+    """All rates of one way; the best has the highest mean share of training sentences, and every seed ends."""
+    runs = {rate: [run(way, depth, rate, seed, steps) for seed in seeds] for rate in RATES[way, depth]}
+    known = [
+        np.mean([-math.inf if each["train"] is None else each["train"] for each in found]) for found in runs.values()
+    ]
+    best = list(runs)[int(np.argmax(known))]
+    new = [each["curve"][-1][1] for each in runs[best]]
+    print(f"{depth} sublayers, {way}: rate {best:g}, new sentences {new}", flush=True)
+    rates = [{"rate": rate, "runs": found} for rate, found in runs.items()]
+    return {"way": way, "depth": depth, "best_rate": best, "rates": rates}
+
+
+def main() -> None:
+    arguments = arguments_of(__doc__.split("\n")[0])
+    seeds, steps = (SEEDS[:1], 2) if arguments.quick else (SEEDS, STEPS)
+    with threadpool_limits(1):
+        provenance = surroundings()  # now: git may move while we measure
+        rows = [row(way, depth, seeds, steps) for way, depth in RATES]
+    result = {"provenance": provenance, "seeds": seeds, "steps": steps, "results": rows}
+    write(arguments.out, "stacks", result)
+
+
+if __name__ == "__main__":
+    main()
