@@ -3,7 +3,7 @@
     python benchmarks/first_symbol.py [--quick] [--out DIR]
 
 Each reads n random symbols and is to say at the end which was the first (`lessons/library/recall.py`). README.md
-here says what is recorded. `first_symbol_longer.py` trains the cases that fail with more steps.
+here says what is recorded. `first_symbol_longer.py` asks how many steps they need.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ from library.recall import BATCH, LONGEST_GRADIENT, READERS, SYMBOLS, accuracy, 
 
 LENGTHS, RATES, SEEDS, STEPS = (4, 8, 16, 32, 64), (0.001, 0.003, 0.01), (0, 1, 2), 200
 BLANK_LENGTHS = (16, 32, 64)
-WINDOW = 20
-"""A loss curve holds the mean of so many steps."""
 
 
 def row(
@@ -37,14 +35,12 @@ def row(
                 {
                     "seed": seed,
                     "accuracy": accuracy(model, n, blank=blank),
-                    "last_loss": number(float(np.mean(losses[-WINDOW:]))),
+                    "last_loss": number(float(np.mean(losses[-20:]))),
                 }
-                | ({"losses": curve(losses)} if steps > STEPS else {})
             )
         by_rate.append({"learning_rate": rate, "accuracy": spread([run["accuracy"] for run in runs]), "runs": runs})
     best = max(by_rate, key=lambda entry: entry["accuracy"]["mean"])
-    case = f"{reader}, n = {n}{', blank' if blank else ''}, {steps} steps"
-    print(f"{case}: {best['accuracy']} at {best['learning_rate']}", flush=True)
+    print(f"{reader}, n = {n}{', blank' if blank else ''}: {best['accuracy']} at {best['learning_rate']}", flush=True)
     return {
         "reader": reader,
         "n": n,
@@ -53,11 +49,6 @@ def row(
         "best": {key: best[key] for key in ("learning_rate", "accuracy")},
         "by_rate": by_rate,
     }
-
-
-def curve(losses: list[float]) -> list[float | None]:
-    """The mean loss of each WINDOW steps."""
-    return [number(float(np.mean(losses[start : start + WINDOW]))) for start in range(0, len(losses), WINDOW)]
 
 
 def main() -> None:

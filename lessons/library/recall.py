@@ -6,7 +6,7 @@ symbol is marked, so that a network that looks at all positions at once can know
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Callable
 
 import numpy as np
 
@@ -92,12 +92,22 @@ class FirstSymbol(Layer):
 
 
 def train(
-    model: FirstSymbol, n: int, rate: float, seed: int, steps: int = 200, blank: bool = False, marked: bool = True
+    model: FirstSymbol,
+    n: int,
+    rate: float,
+    seed: int,
+    steps: int = 200,
+    blank: bool = False,
+    marked: bool = True,
+    enough: Callable[[int], bool] = lambda step: False,
 ) -> list[float]:
-    """Adam at one learning rate, every step with new sequences of length n. -> the loss of each step, in nats"""
+    """Adam at one learning rate, every step with new sequences of length n. -> the loss of each step, in nats
+
+    It ends before `steps` if enough(how many steps were done) is true.
+    """
     random, losses = np.random.default_rng(seed), []
     optimizer = Adam(model)  # all that it needs is a store
-    for _ in range(steps):
+    for step in range(1, steps + 1):
         x, first = sequences(random, BATCH, n, blank, marked)
         logits, cache = model.forward(x)
         loss_sum, _, dlogits = cross_entropy(logits, first[:, None])
@@ -107,6 +117,8 @@ def train(
         clip_by_global_norm_inplace(grad, np.sqrt(grad @ grad), LONGEST_GRADIENT)
         optimizer.step(rate)
         losses.append(float(loss_sum) / BATCH)
+        if enough(step):
+            break
     return losses
 
 

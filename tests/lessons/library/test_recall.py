@@ -53,6 +53,12 @@ def test_a_short_distance_is_learnt_and_the_same_seed_gives_the_same_run(kind):
     assert losses[0] > 2 > losses[-1] and accuracy(model, 2) > 0.9
 
 
+def test_training_ends_when_it_is_enough():
+    model, twin = FirstSymbol(RNN, 8, seed=0), FirstSymbol(RNN, 8, seed=0)
+    assert train(model, 2, 0.01, seed=1, enough=lambda step: step == 7) == train(twin, 2, 0.01, seed=1, steps=7)
+    np.testing.assert_array_equal(model.store.data, twin.store.data)
+
+
 def test_the_readers_differ_in_what_their_names_say():
     models = {reader: model_of(reader, seed=0) for reader in READERS}
     sizes = [model.store.data.size for model in models.values()]
