@@ -2,8 +2,8 @@
 
     python benchmarks/attention_rates.py [--quick] [--out DIR]
 
-The control to attention_scaling.py, where all variants share one learning rate. Here one head of 128 is trained with the
-factors 1 and 1/sqrt(d_k) at three other learning rates of the whole model, everything else as there.
+The control to attention_scaling.py, where all variants share one learning rate. Here one head of 128 is trained with
+the factors 1 and 1/sqrt(d_k) at three other learning rates of the whole model, everything else as there.
 """
 
 from __future__ import annotations

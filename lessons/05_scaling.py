@@ -1,452 +1,443 @@
 # %% [markdown]
-# # 05 · Why attention divides by the square root of d_k
+# # 05 · Why attention divides by √d_k
 #
-# *About 25 minutes. You need: [lesson 01](01_backprop.py) (gradients, softmax) and [lesson 04](04_soft_lookup.py)
-# (queries, keys, values, and the backward pass). You will have: a second derivation of the backward pass of softmax,
-# which shows when it passes nothing back, and a measured answer to what the factor in equation 1 is for.*
+# **What goes wrong if attention doesn't divide its scores, and why is it a square root?**
+#
+# *Needs [lesson 04](04_soft_lookup.py) (queries, keys, the backward pass of softmax) · you will make a gradient vanish
+# with pencil and paper, and bring it back.*
 
 # %% Imports
+import itertools
 import math
 
 import matplotlib.pyplot as plt
 import numpy as np
 
 from exercises.numeric import numeric_gradient
-from library.lesson import measure, recorded, same, show
-from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
-from scratchformer.nn.attention import ScaledDotProductAttention
+from library.drawing import Drawing
+from library.lesson import measure, recorded, same, show, table
+from library.one_key import found
+from scratchformer.experiments.figures import DARK
 from scratchformer.nn.ops import ops_of
 
+# %% [markdown]
+# Here is a task with nothing in the way. There are 32 keys, vectors of $d_k$ random numbers, and one of them is the
+# right one. A query, random at first, has to learn to put its attention weight on that key. Gradient steps may change
+# it freely.
+#
+# Let 24 queries try, each with keys of its own, and count those that put more than half of their weight on the right
+# key in the end, at the best of six learning rates from 0.01 to 1000. Everything is as in lesson 04, except that we
+# left out the division by $\sqrt{d_k}$.
+
+# %% Twenty-four queries learn to look
+SIZES = 8, 64, 512
+without = {d_k: found(d_k, factor=1) for d_k in SIZES}
+table(["numbers in a query", "queries that found their key"],
+      [[d_k, f"{without[d_k]} of 24"] for d_k in SIZES])
+
+# %% [markdown]
+# That's odd. A query with 512 numbers has far more freedom than one with 8, so its task should be easier. What gets in
+# its way?
+#
+# ## The picture
+#
+# Two things happen, one after the other. First the scores get large. Then softmax turns large scores into all or
+# nothing. Start with the first one: how large is a dot product? To keep the arithmetic easy, let every number of the
+# query and of the key be +1 or −1, at random.
+
+
+# %% Drawing the dot products
+def walk_picture():
+    drawing = Drawing(760, 590)
+    drawing.text(610, 20, "how often each dot product comes up", "soft", 13)
+    signs = {1: "+ +", 4: "+-++ +-+-", 16: "+-++-+--+-+++-+- +++-+++-+--+--+-"}
+    for y, (d_k, rows) in zip((100, 280, 470), signs.items()):
+        q, k = ([1 if sign == "+" else -1 for sign in row] for row in rows.split())
+        products = [a * b for a, b in zip(q, k)]
+        walk = list(itertools.accumulate(products))
+        drawing.text(110, y - 70, f"d_k = {d_k}", anchor="start", bold=True)
+        cell = 19 if d_k == 16 else 32
+        names = "query", "key", "products", "sum so far"
+        for i, (name, numbers) in enumerate(zip(names, (q, k, products, walk))):
+            role, at = ("query", "key", "plain", "plain")[i], y - 40 + 32 * i
+            shown = [f"{number:+d}".replace("-", "−") for number in numbers]
+            if d_k == 16 and i < 3:
+                shown = [sign for sign, *_ in shown]
+            elif i == 3:
+                shown = [number.lstrip("+") for number in shown]
+            drawing.vector(110 + d_k * cell / 2, at, shown, role, cell, 26, size=13)
+            drawing.text(98, at, name, "soft", 13, "end")
+        x = 120 + d_k * cell
+        drawing.text(x, y + 56, f"= {walk[-1]}", anchor="start", bold=True)
+        root = math.isqrt(d_k)
+        for backwards in range(d_k + 1):
+            cases = math.comb(d_k, backwards)
+            x, top = 610 + 8 * (d_k - 2 * backwards), y + 32 - 160 * cases / 2**d_k
+            drawing.line([(x, y + 32), (x, top)], "plain", 14)
+            drawing.text(x, top - 9, cases if d_k < 16 else "", "soft", 12)
+        drawing.line([(474, y + 32), (746, y + 32)], "soft")
+        for value in "−16", "−8", "0", "8", "16":
+            x = 610 + 8 * int(value.replace("−", "-"))
+            drawing.text(x, y + 43, value, "soft", 12)
+        for end in (610 - 8 * root, 610 + 8 * root):
+            drawing.arrow((610, y + 60), (end, y + 60), "ink")
+        drawing.text(660, y + 61, f"typical: ±{root}", anchor="start", bold=True)
+    return drawing
+
+
+show(
+    walk_picture(),
+    "05_walk",
+    alt="For d_k = 1, 4 and 16 a query and a key of plus and minus ones, the products "
+    "of their numbers and their running sum. Beside each, bars show how often each "
+    "dot product comes up. The bars spread from −1 and 1, to −4 up to 4, to nearly "
+    "−16 up to 16; the typical size is 1, 2 and 4.",
+    caption="The dot product is a walk with one step for each pair of numbers. A walk "
+    "of 16 steps typically ends 4 times as far from 0 as a walk of one step.",
+)
+
+# %% [markdown]
+# Each pair contributes +1 or −1, equally often. So the dot product is a **random walk** of $d_k$ steps, each of them
+# forwards or backwards. A longer walk ends farther from 0, but not $d_k$ away, because most of its steps cancel.
+#
+# ## By hand: how far is typical?
+#
+# Take $d_k = 4$. Each of the four products is +1 or −1, which makes 2 · 2 · 2 · 2 = 16 cases, all equally likely. You
+# can count them:
+#
+# | products that are −1 | dot product | cases | its square |
+# |---|---|---|---|
+# | 0 | 4 | 1 | 16 |
+# | 1 | 2 | 4 | 4 |
+# | 2 | 0 | 6 | 0 |
+# | 3 | −2 | 4 | 4 |
+# | 4 | −4 | 1 | 16 |
+#
+# The average dot product is 0, because plus and minus cancel, so the average says nothing about the size. For sizes
+# one uses the **root mean square**: square every case, average, take the root. The squares add up to 1·16 + 4·4 + 6·0
+# + 4·4 + 1·16 = 64. Over 16 cases that is an average of 4, and its root is 2. So a typical dot product of four numbers
+# is ±2. For 16 numbers, let the computer go through all 65,536 cases:
+
+# %%
+rows = []
+for d_k in 1, 4, 16:
+    products = np.array(list(itertools.product([-1, 1], repeat=d_k)))  # (2^d_k, d_k)
+    mean_square = (products.sum(axis=1) ** 2).mean()
+    root = math.sqrt(mean_square)
+    rows.append([d_k, f"{len(products):,}", f"{mean_square:g}", f"{root:g}"])
+table(["d_k", "cases", "mean square", "root mean square"], rows)
+
+# %% [markdown]
+# In all three the mean square is exactly $d_k$. So the typical size is $\sqrt{d_k}$.
+#
+# **Now the softmax.** A model reads "The animal did not cross the street because **it** was too wide." This time *it*
+# is the street. But training hasn't begun, queries and keys are random, and say that after the division the scores are
+# 0 for *the*, ln 2 for *street* and ln 5 for *animal*. The wrong word is ahead, by chance. If nobody divides, the
+# scores are $\sqrt{d_k}$ times as large: 3 times for $d_k = 9$, and 8 times for $d_k = 64$, which is the paper's size.
+# The exponentials stay easy, because $e^{3 \ln 5} = 5^3$:
+
+
+# %% Drawing the three softmaxes
+WORDS, EXPONENTIALS = ["the", "street", "animal"], [1, 2, 5]
+
+
+def softmax_picture(backward):
+    """The same scores once, 3 times and 8 times as large, with or without gradients."""
+    drawing = Drawing(760, 310)
+    for y, name in (82, "score z"), (150, "e^z"), (225, "weight"):
+        drawing.text(8, y, name, "soft", 13, "start")
+    if backward:
+        drawing.text(8, 115, "gradient", "gradient", 13, "start", italic=True)
+    titles = {1: "divided", 3: "not divided, d_k = 9", 8: "not divided, d_k = 64"}
+    for left, (times, title) in zip((72, 303, 534), titles.items()):
+        exponentials = [number**times for number in EXPONENTIALS]
+        weights = [number / sum(exponentials) for number in exponentials]
+        drawing.text(left + 108, 18, title, bold=True)
+        for i, (word, weight) in enumerate(zip(WORDS, weights)):
+            x = left + 36 + 72 * i
+            drawing.text(x, 50, word, bold=word == "street")
+            score = f"{times} ln {EXPONENTIALS[i]}".removeprefix("1 ")
+            drawing.text(x, 82, score if i else "0")
+            drawing.text(x, 150, f"{exponentials[i]:,}", size=14)
+            drawing.bar(x, 225, weight, 40, 90)
+            shown = f"{weight:.6f}" if weight < 0.0001 else f"{weight:.4f}"
+            drawing.text(x, 285, f"{8 * weight:g}/8" if times == 1 else shown, size=14)
+            if backward:
+                slope = weight * ((word == "street") - weights[1])
+                slope = slope if abs(slope) > 1e-6 else 0.0
+                words = f"{slope:+.4f}" if abs(slope) < 0.001 else f"{slope:+.3f}"
+                words = words.replace("-", "−") if slope else "≈ 0"
+                drawing.gradient(x - 16, 115, slope, words, 13, 0.2)
+        if times < 8:
+            drawing.line([(left + 222, 36), (left + 222, 295)], "line")
+    return drawing
+
+
+show(
+    softmax_picture(backward=False),
+    "05_softmax",
+    alt="Three panels with the words the, street and animal. Divided, the exponentials "
+    "are 1, 2 and 5 and the weights 1/8, 2/8 and 5/8. Scores 3 times as large: 1, "
+    "8 and 125, weights 0.0075, 0.0597 and 0.9328. Scores 8 times as large: 1, 256 "
+    "and 390,625, weights 0.000003, 0.0007 and 0.9993.",
+    caption="The same three scores, as they are and 3 and 8 times as large. "
+    "Multiplying the scores turns a preference into a decision.",
+)
+
+# %% [markdown]
+# Check the panel in the middle: 1 + 8 + 125 = 134, so *street* gets 8/134 = 0.0597. In the panel on the right it gets
+# 256 of 390,882, which is 0.0007. Attention has decided before training has begun, and it chose the wrong word.
+#
+# ## In general
+#
+# Real queries and keys aren't made of ±1. Let their numbers be random with mean 0 and variance 1, all independent, as
+# footnote 4 of the paper does. What is the variance of $q \cdot k = \sum_i q_i k_i$?
+#
+# 1. *One product has mean 0.* For independent numbers the mean of a product is the product of the means, 0 · 0.
+# 2. *One product has variance 1.* For the same reason: $E[q_i^2 k_i^2] = E[q_i^2] \cdot E[k_i^2] = 1 \cdot 1$.
+# 3. *Variances of independent terms add up,* and there are $d_k$ of them:
+#
+# $$\mathrm{Var}(q \cdot k) = \sum_{i=1}^{d_k} \mathrm{Var}(q_i k_i) = d_k$$
+#
+# So the standard deviation is $\sqrt{d_k}$, as for the walk, and dividing brings it back to 1 for every $d_k$:
+#
+# $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\left(\frac{Q K^T}{\sqrt{d_k}}\right) V$$
 
 # %%
 def softmax(z):
-    """z (..., S) -> weights (..., S), each row positive and of sum 1"""
+    """z (..., S) -> weights (..., S): positive, and each row adds up to 1"""
     e = np.exp(z - z.max(axis=-1, keepdims=True))
     return e / e.sum(axis=-1, keepdims=True)
 
 
-# %% [markdown]
-# ## Question
-#
-# **Equation 1 divides the scores by $\sqrt{d_k}$. What breaks without it, and why the root?**
-#
-# The task below has one right answer and nothing in its way. There are 32 keys, random vectors of $d_k$ numbers, and
-# a query. The query is to learn to put its weight on one given key: gradient descent may change the query freely, to
-# make the weight of that key as large as it can be. Twenty-four such queries learn, each with keys of its own, at six
-# learning rates that span five powers of ten. (`dscores` and the line after it are those of lesson 04.)
-
-# %%
-RATES = [0.01, 0.1, 1, 10, 100, 1000]
+def attention_weights(q, k):
+    """q (T, d_k), k (S, d_k) -> weights (T, S)"""
+    scores = q @ k.T  # (T, S), typical size sqrt(d_k)
+    return softmax(scores / math.sqrt(q.shape[-1]))  # typical size 1
 
 
-def learn_to_look(d_k, factor, rate, steps=120, n=24, S=32):
-    """How much weight the n queries put on their keys in the end, on average: 0 to 1."""
-    random = np.random.default_rng(0)
-    q, keys, wanted = random.normal(size=(n, 1, d_k)), random.normal(size=(n, S, d_k)), random.integers(0, S, n)
-    dweights = np.zeros((n, 1, S))
-    dweights[np.arange(n), 0, wanted] = -1                     # minus the wanted weight is what we minimise
-    for _ in range(steps):
-        weights = softmax(factor * q @ keys.swapaxes(1, 2))    # (n, 1, S)
-        dscores = factor * weights * (dweights - (dweights * weights).sum(axis=-1, keepdims=True))
-        q -= rate * dscores @ keys
-    return -(dweights * softmax(factor * q @ keys.swapaxes(1, 2))).sum() / n
-
-
-print("weight on the key       " + "".join(f"{f'rate {rate:g}':>10}" for rate in RATES))
-best = {}
-for d_k in 4, 64, 512:
-    for name, factor in ("no factor", 1), ("1/sqrt(d_k)", 1 / math.sqrt(d_k)):
-        reached = [learn_to_look(d_k, factor, rate) for rate in RATES]
-        best[name, d_k] = max(reached)
-        print(f"d_k = {d_k:3}, {name:13}" + "".join(f"{weight:10.2f}" for weight in reached))
-for d_k, lo, hi in (64, 0.25, 0.75), (512, 0, 0.3):
-    measure(f"d_k = {d_k:3}, no factor:   best of the six", best["no factor", d_k], lo, hi)
-    measure(f"d_k = {d_k:3}, 1/sqrt(d_k): best of the six", best["1/sqrt(d_k)", d_k], 0.95, 1)
-measure("d_k =   4: best without factor less best with", best["no factor", 4] - best["1/sqrt(d_k)", 4], -0.2, 0.2)
-
-# %% [markdown]
-# With the factor and enough dimensions every query finds its key. Without it, more dimensions make it worse, although
-# they give the query more freedom, and at $d_k = 512$ **none of the six rates helps**. (At $d_k = 4$ the factor makes
-# little difference, and neither does well: of 32 points in so few dimensions, many are the largest for no query at
-# all.)
-#
-# ## The idea in one picture
-#
-# The more numbers go into a dot product, the larger it becomes; and softmax of large numbers is all or nothing.
-
-# %% The figure
+# %% The figure of random keys
 random = np.random.default_rng(3)
-FACTORS = {"q·k": lambda d_k: 1.0, "q·k / √d_k": lambda d_k: 1 / math.sqrt(d_k), "q·k / d_k": lambda d_k: 1 / d_k}
-figure, axes = plt.subplots(3, 3, figsize=(8, 5), sharex=True, sharey=True, layout="constrained")
+DIVISORS = {"q·k": lambda d_k: 1, "q·k / √d_k": math.sqrt, "q·k / d_k": lambda d_k: d_k}
+layout = {"sharex": True, "sharey": True, "layout": "constrained"}
+figure, axes = plt.subplots(3, 3, figsize=(8, 5), **layout)
 for row, d_k in zip(axes, (4, 64, 1024)):
     scores = random.normal(size=(32, d_k)) @ random.normal(size=d_k)
-    for panel, (name, factor) in zip(row, FACTORS.items()):
-        weights = np.sort(softmax(scores * factor(d_k)))[::-1]
+    for panel, (name, divisor) in zip(row, DIVISORS.items()):
+        weights = np.sort(softmax(scores / divisor(d_k)))[::-1]
         panel.bar(np.arange(1, 33), weights, color=DARK)
         panel.text(32, 0.85, f"largest {weights[0]:.2f}", ha="right")
     row[0].set_ylabel(f"d_k = {d_k}\nweight")
-for panel, name in zip(axes[0], FACTORS):
+for panel, name in zip(axes[0], DIVISORS):
     panel.set_title(name)
 for panel in axes[2]:
     panel.set_xlabel("keys, by weight")
-show(figure, "05_saturation", alt="Nine bar charts of attention weights over 32 random keys. Without a factor, one key "
-     "takes nearly all the weight as d_k grows from 4 to 1024. Divided by the root of d_k the bars look alike in all "
-     "three rows. Divided by d_k they become flat.")
+show(
+    figure,
+    "05_saturation",
+    alt="Nine bar charts of attention weights over 32 random keys. Without a division, "
+    "one key takes nearly all the weight as d_k grows from 4 to 1024. Divided by "
+    "the root of d_k the bars look alike in all three rows. Divided by d_k they "
+    "become flat.",
+    caption="Weights of 32 random keys. As $d_k$ grows, the left column collapses onto "
+    "one key and the right one goes flat. Only the middle column stays as it "
+    "is.",
+)
 
 # %% [markdown]
-# The left column collapses as $d_k$ grows, the right one goes flat, and the middle one stays as it is. A factor that
-# keeps the distribution of the scores the same whatever the size of the head: that is what was wanted.
+# What if the assumptions fail? Let the query *equal* the key: all products are +1, and the sum is $d_k$ itself.
+# Vectors that point the same way get much larger scores than random ones, and training uses this to make the right key
+# stand out. So the argument is about the *start* of training, when nothing points anywhere.
 #
-# ## The equation, and the same in code
+# ## Backward
 #
-# Equation 1 of the paper, with the factor that this lesson is about:
+# Back to *street*, *animal* and the wrong guess. The loss wants the weight of *street* to grow. How does it grow with
+# each score? That is the rule of lesson 04, weight times (offer − average). *Street* offers 1, the others offer 0, and
+# so the average is the weight of *street*, 2/8:
 #
-# $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\left(\frac{Q K^T}{\sqrt{d_k}}\right) V$$
+# | word | weight × (offer − average) | gradient of the score |
+# |---|---|---|
+# | the | 1/8 · (0 − 2/8) | −1/32 = −0.031 |
+# | street | 2/8 · (1 − 2/8) | +6/32 = +0.188 |
+# | animal | 5/8 · (0 − 2/8) | −5/32 = −0.156 |
 #
-# Why the root? Footnote 4 of the paper argues with variances. Let the components of $q$ and $k$ be independent, with
-# mean 0 and variance 1. One product $q_i k_i$ has mean 0, and its variance is $E[q_i^2] \cdot E[k_i^2] = 1$. The
-# score is a sum of $d_k$ such products, and variances of independent terms add:
+# How strong is the push on *street* in the other two panels?
 #
-# $$\mathrm{Var}(q \cdot k) = \sum_{i=1}^{d_k} \mathrm{Var}(q_i k_i) = d_k$$
-#
-# So a typical score has the size of its standard deviation, $\sqrt{d_k}$. Dividing by that brings it back to 1.
+# <details><summary>Make a guess, then unfold: the same picture, backward</summary>
 
-# %%
-for d_k in 4, 64, 1024:
-    q, k = random.normal(size=(2, 20_000, d_k))
-    measure(f"d_k = {d_k:4}: variance of q·k, over d_k", (q * k).sum(axis=1).var() / d_k, 0.95, 1.05)
-
-# %% [markdown]
-# ## Forward
-#
-# With the sizes of the paper's base model, $d_k = 64$: how far is the largest of 32 scores ahead of the second?
-# Softmax turns a difference of scores into a ratio of weights, $e^{z_1 - z_2}$.
-
-# %%
-def scaled_attention_weights(q, k):
-    """q (T, d_k), k (S, d_k) -> weights (T, S)"""
-    scores = q @ k.T                                           # (T, S)
-    return softmax(scores / math.sqrt(q.shape[-1]))
-
-
-q, k = random.normal(size=(500, 64)), random.normal(size=(32, 64))
-second, first = np.sort(q @ k.T, axis=1)[:, -2:].T
-gap = measure("lead of the largest score over the second, on average", (first - second).mean(), 2.5, 4.5)
-measure("e to the minus that: weight of the second over the first", math.exp(-gap), 0.01, 0.08)
-measure("the same with the factor", math.exp(-gap / 8), 0.55, 0.75)
+# %% Drawing the gradients
+show(
+    softmax_picture(backward=True),
+    "05_softmax_backward",
+    alt="The same picture as figure 2, with the gradient of each score. Divided: "
+    "−0.031, +0.188 and −0.156. Three times as large: −0.0004, +0.056 and −0.056. "
+    "Eight times as large: about 0, +0.0007 and −0.0007.",
+    caption="In magenta: how the weight of *street* grows with each score. On the "
+    "right, almost no gradient is left.",
+)
 
 # %% [markdown]
-# Without the factor, one key typically takes nearly everything before anything has been learnt. With it, the second
-# key gets about two thirds of what the first one gets.
+# </details>
 #
-# ## Backward of softmax
+# For $d_k = 9$ it is 8/134 · (1 − 8/134) = 0.056. For $d_k = 64$ it is 0.00065, almost 290 times weaker than on the
+# left. This is the trouble that lesson 04 promised: the gradient of a score has its weight as a factor. A word with
+# almost no weight gets almost no push, however right it is. And *animal* isn't pushed down either: with nearly all the
+# weight it *is* nearly the average.
 #
-# Now what does that do to the gradient? Lesson 04 derived it by way of the logarithm. Here it is once more from the
-# fraction itself, which shows by what routes it comes. Let $w = \mathrm{softmax}(z)$ be the weights of one query, and
-# suppose that we have $dw_s$, one number for each key. We want $dz_r$. The score $z_r$ reaches **every** weight $w_s$:
-# its own through the numerator, and all of them through the common sum.
+# The division has a price, though. Training moves the raw score $a = q \cdot k$, and softmax gets
+# $z = a / \sqrt{d_k}$, so by the chain rule $da = dz / \sqrt{d_k}$. For $d_k = 64$ that is 0.188 / 8 = 0.023, still 36
+# times more than 0.00065. But for $d_k = 9$ it is 0.188 / 3 = 0.063, hardly more than 0.056. That fits the paper,
+# which suspects trouble only "for large values of $d_k$".
 #
-# $$w_s = \frac{e^{z_s}}{\sum_u e^{z_u}}$$
+# **Your turn.** Write the way from the gradient of the weights to that of the raw scores: open
+# `exercises/05_softmax_backward.py`, run `scratchformer learn check 05_softmax_backward`, then read on.
 #
-# - Through the sum: per unit of $z_r$, the sum grows by $e^{z_r}$. That is a share $w_r$ of it, so every $w_s$ shrinks
-#   by the share $w_r$ of itself. This route contributes $-w_s w_r$ to $\frac{\partial w_s}{\partial z_r}$.
-# - Through the numerator, only if $s = r$: it contributes $w_r$.
+# **The rule.** A score $z_r$ reaches the weights $w_s = e^{z_s} / \sum_u e^{z_u}$ in two ways. Through the numerator
+# it raises its own weight, which adds $w_r \, dw_r$ to its gradient. Through the sum in the denominator it lowers
+# *every* weight by the fraction $w_r$, which adds $-w_r \sum_s w_s \, dw_s$. The division comes last:
 #
-# Together, with $[s = r]$ for 1 if they are the same key and 0 otherwise:
-# $\frac{\partial w_s}{\partial z_r} = w_s ([s = r] - w_r)$, as in lesson 04.
+# $$da_r = \frac{1}{\sqrt{d_k}} \, w_r \left( dw_r - \sum_s w_s \, dw_s \right)$$
 #
-# The chain rule adds up the ways from $z_r$ to the loss, over all $s$:
-#
-# $$dz_r = w_r dw_r - \sum_s dw_s w_s w_r = w_r \left( dw_r - \sum_s w_s dw_s \right)$$
-#
-# Read the bracket: $\sum_s w_s dw_s$ is the average of the $dw_s$, weighted by the attention itself. Descent lowers a
-# score whose $dw_r$ is above the average, since reading more of that key would raise the loss more than reading more
-# of the average key; and it raises a score whose $dw_r$ is below. The weight in front says by how much. **A key with
-# weight 0 gets gradient 0**, however much the loss would like it; and where one key has weight 1, it *is* the
-# average, and its bracket is 0 as well. A saturated softmax passes nothing back.
-#
-# Last, $z$ was the score times a factor $c$, so the gradient of the score is $c \, dz$.
+# Since $a_r = q \cdot k_r$, the query gets $dq = \sum_r da_r \, k_r$ and each key $dk_r = da_r \, q$. Both contain the
+# factor $1/\sqrt{d_k}$ once. The gradients of the values don't.
 
-# %%
-def softmax_backward(dweights, weights, factor):
-    """dweights, weights (..., S) -> dscores (..., S)"""
+# %% Our solution
+def softmax_backward(dweights, weights, d_k):
+    """dweights, weights (..., S) -> dscores (..., S), of the raw scores q k^T"""
     average = (weights * dweights).sum(axis=-1, keepdims=True)
-    return factor * weights * (dweights - average)
+    return weights * (dweights - average) / math.sqrt(d_k)
 
 
-# %% [markdown]
-# ## Check
-#
-# Against central differences (`numeric_gradient` is that of lesson 01), with a random upstream gradient; and against
-# the library's operation.
+# %% The check
+def street(scores, d_k):
+    return softmax(scores / math.sqrt(d_k))[1]
 
-# %%
-T, S, d_k = 3, 5, 7
-factor = 1 / math.sqrt(d_k)
-scores, upstream = random.normal(size=(T, S)), random.normal(size=(T, S))
 
-numeric = numeric_gradient(lambda scores: (softmax(factor * scores) * upstream).sum(), scores)
-dscores = softmax_backward(upstream, softmax(factor * scores), factor)
-error = np.abs(dscores - numeric).max() / np.abs(numeric).max()
-measure("worst error, relative to the largest element", error, 0, 1e-8)
-ops = ops_of(scores)
-same("weights: this page and the library", softmax(factor * scores)[None, None],
-     ops.masked_softmax(scores[None, None], factor, None, False))
-same("dscores: this page and the library", dscores,
-     ops.masked_softmax_backward(upstream, softmax(factor * scores), factor))
+wants_street, logs = np.array([0.0, 1.0, 0.0]), np.log([1.0, 2.0, 5.0])
+for d_k in 9, 64:
+    raw = math.sqrt(d_k) * logs
+    divided = softmax_backward(wants_street, softmax(raw / math.sqrt(d_k)), d_k)
+    plain = softmax_backward(wants_street, softmax(raw), 1)
+    numeric = numeric_gradient(lambda raw: street(raw, d_k), raw)
+    same(f"d_k = {d_k}: ours and finite differences", divided, numeric, 1e-8)
+    low, high = {9: (0.062, 0.063), 64: (0.0234, 0.0235)}[d_k]
+    measure(f"d_k = {d_k}: push on street, divided", divided[1], low, high)
+    low, high = {9: (0.0561, 0.0562), 64: (6.5e-4, 6.6e-4)}[d_k]
+    measure(f"d_k = {d_k}: push on street, not divided", plain[1], low, high)
 
-# %% [markdown]
-# Why *random*? Some published checks take the sum of the output as the loss, an upstream gradient of ones. But the
-# weights of a row always sum to 1, so the true gradient of that sum is zero, and a backward that returns zeros
-# passes:
-
-# %%
-ones = np.ones((T, S))
-true = numeric_gradient(lambda scores: (softmax(factor * scores) * ones).sum(), scores)
-measure("upstream of ones: largest true gradient", np.abs(true).max(), 0, 1e-9)
-measure("random upstream: largest true gradient", np.abs(numeric).max(), 0.01, 1)
+random_scores, upstream = random.normal(size=(3, 5)), random.normal(size=(3, 5))
+ops = ops_of(random_scores)
+weights = softmax(random_scores / 8)
+same("random scores: ours and the library's", softmax_backward(upstream, weights, 64),
+     ops.masked_softmax_backward(upstream, weights, 1 / 8))
 
 # %% [markdown]
-# ## Experiment 1: what arrives at the scores
-#
-# How much of a gradient does softmax let through? The derivatives of the weights form a matrix
-# $J_{sr} = w_s ([s = r] - w_r)$. Its norm says how strongly the weights react to the scaled scores. What reaches
-# the scores themselves is $c J$, with the factor $c$ of each variant. Two thousand random queries for each size, 32
-# keys each. The third variant is a control: if smaller scores were always better, dividing by $d_k$ would be better
-# still.
+# **Does it repair the opening?** And was it really the small weight that stopped the 24 queries? Here are two controls
+# that don't divide. *Small start*: the queries begin $\sqrt{d_k}$ times smaller, and so do the scores. *Logarithm*:
+# the scores are as large as in the opening, but the steps raise $\ln w$ instead of $w$. That takes the factor $w$ out
+# of the gradient and leaves $1 - w$, as in [lesson 01](01_backprop.py).
 
-# %%
-def jacobian_norm(weights):
-    """weights (n, S) -> (n,): the root of the sum of squares of d weights / d (scaled scores)"""
-    J = weights[:, :, None] * (np.eye(weights.shape[1]) - weights[:, None, :])
-    return np.sqrt((J**2).sum(axis=(1, 2)))
-
-
-SIZES, largest, norms = [4, 16, 64, 256, 1024], {}, {}
+# %% Three repairs
+repaired = {}
 for d_k in SIZES:
-    scores = np.einsum("nk,nsk->ns", random.normal(size=(2000, d_k)), random.normal(size=(2000, 32, d_k)))
-    for name, factor in FACTORS.items():
-        weights = softmax(scores * factor(d_k))
-        largest[name, d_k], norms[name, d_k] = weights.max(axis=1).mean(), jacobian_norm(weights)
-
-print(f"{'':6}" + "".join(f"{name:^39}" for name in FACTORS))
-print(f"{'d_k':6}" + "".join(f"{'largest':>9}{'median J':>10}{'median cJ':>10}{'mean cJ':>10}" for _ in FACTORS))
-for d_k in SIZES:
-    print(f"{d_k:<6}" + "".join(f"{largest[name, d_k]:9.2f}{np.median(norms[name, d_k]):10.1e}"
-                                f"{factor(d_k) * np.median(norms[name, d_k]):10.1e}"
-                                f"{factor(d_k) * norms[name, d_k].mean():10.1e}" for name, factor in FACTORS.items()))
-unscaled, root = ({d_k: norms[name, d_k] for d_k in SIZES} for name in ("q·k", "q·k / √d_k"))
-measure("no factor: median J, d_k 1024 over d_k 4", np.median(unscaled[1024]) / np.median(unscaled[4]), 0, 1e-2)
-measure("with 1/sqrt(d_k): the same", np.median(root[1024]) / np.median(root[4]), 0.95, 1.1)
-measure("d_k = 64: median cJ, no factor over 1/sqrt(d_k)", np.median(unscaled[64]) / np.median(root[64]) * 8, 3, 8)
-measure("d_k = 1024: the same", np.median(unscaled[1024]) / np.median(root[1024]) * 32, 0, 0.1)
-measure("d_k = 1024: the same of the means", unscaled[1024].mean() / root[1024].mean() * 32, 5, 12)
-measure("with 1/d_k: largest weight at 1024 (uniform: 0.031)", largest["q·k / d_k", 1024], 0.031, 0.036)
-
-# %% The figure
-figure, panels = plt.subplots(1, 2, figsize=(8, 3.6), sharey=True, layout="constrained")
-for panel, by_factor in zip(panels, (False, True)):
-    for (name, factor), style, colour in zip(FACTORS.items(), ["o-", "s-", "^--"], [ACCENT, DARK, LIGHT]):
-        values = [np.median(norms[name, d_k]) * (factor(d_k) if by_factor else 1) for d_k in SIZES]
-        panel.loglog(SIZES, values, style, color=colour, label=name)
-    panel.set(xlabel="d_k", title="of the scores (cJ)" if by_factor else "of the scaled scores (J)")
-    panel.set_xticks(SIZES, [str(d_k) for d_k in SIZES])
-    panel.minorticks_off()
-panels[0].set_ylabel("median norm of the derivative")
-panels[0].legend()
-show(figure, "05_jacobian", alt="Median norm of the derivative of the weights against d_k from 4 to 1024, "
-     "logarithmic, in two panels. By the scaled scores: without a factor it stays near 0.3 up to 16, then falls by "
-     "more than three powers of ten; with either factor it is flat. By the scores: all three fall, and the one "
-     "without a factor is the highest up to 64, level with the root at 256, and the lowest at 1024.")
+    root = math.sqrt(d_k)
+    counts = [found(d_k, 1 / root), found(d_k, 1, start=1 / root),
+              found(d_k, 1, on_log=True)]
+    repaired[d_k] = [f"{count} of 24" for count in counts]
+table(["d_k", "divided by √d_k", "small start", "logarithm"],
+      [[d_k, *repaired[d_k]] for d_k in SIZES])
 
 # %% [markdown]
-# Four things to see, and only the first is in most explanations:
+# All three work. So large scores do no harm by themselves, but together with the factor $w$ they do. Only the *size*
+# of the push is lost, not its direction: if we stretch every step of a query to the same length, the undivided queries
+# learn, too ([lab notes 05, experiment 1](lab/05_scaling.py#experiment-1-the-24-queries)). And the few keys with much
+# weight get an even stronger push than with the division ([experiment
+# 2](lab/05_scaling.py#experiment-2-which-keys-get-a-push)).
 #
-# 1. Without the factor, softmax's own derivative $J$ collapses for the typical query. With the root it does not
-#    depend on $d_k$.
-# 2. But the scores are larger without the factor, so what reaches them, $cJ$, is *not* smaller at 64: it is several
-#    times larger. At 256 the two are level; at 1024 the typical query gets a seventieth. The paper is careful here:
-#    it suspects trouble "for large values of $d_k$".
-# 3. The mean hides it. A few undecided queries, whose two best keys are close, get so much that the *mean* of $cJ$
-#    stays higher without the factor at every size.
-# 4. Division by $d_k$ keeps the derivative alive as well. What it loses at first is the *choice*: all keys get nearly
-#    the same weight, whatever the query.
+# Real Transformers are trained with Adam, an optimizer that rescales steps in a similar way. Do they need the division
+# at all?
 #
-# Can the task of the opening be learnt with $1/d_k$? One step of gradient descent moves $q$ by at most about rate ·
-# $c$ times a key, and hence that key's scaled score by rate · $c^2 |k|^2$, which is rate · $c^2 d_k$. With the root
-# that is the rate itself, whatever $d_k$. With $1/d_k$ it is rate$/d_k$, so the rate must be $d_k$ times as large:
+# ## Does it matter?
+#
+# Here is a small Transformer that translates: 2 layers, one attention head with $d_k = 128$, 300 steps of Adam. Its
+# queries and keys are products with learned matrices, $q = x W_Q$ and $k = m W_K$. So dividing does two things: it
+# makes the scores smaller at the *start*, and it makes every *step* of the matrices move the scores less. Two models
+# without it do one of these each: *smaller start* begins with $W_Q$ and $W_K$ both $128^{1/4} = 3.4$ times smaller,
+# *shorter steps* moves both by 3.4 times less. A third does *both*. Which of the three come near the divided model?
+#
+# <details><summary>Make a guess, then unfold: three runs each</summary>
 
-# %%
-for rate, lo, hi in (1, 0, 0.1), (512, 0.9, 1):
-    measure(f"d_k = 512, 1/d_k, rate {rate:3}: weight on the wanted key", learn_to_look(512, 1 / 512, rate), lo, hi)
-
-# %% [markdown]
-# That is a good answer to "why the root?": with it, in this task and with gradient descent, one learning rate serves
-# heads of every size. The scores start at a useful size, and steps move them by a useful length. Those are two
-# different things, and the next experiment takes them apart; its optimiser is another one, and there the answer is
-# not quite so neat.
-#
-# ## Experiment 2: does it matter to a model that learns?
-#
-# Random vectors are one thing, a trained model is another: it can make its queries and keys as small as it needs. So
-# small Transformers were trained on the bundled corpus (300 steps, three seeds), with $d_k = 128$ and with
-# $d_k = 16$. In such a model queries and keys are products, $q = x W_Q$ and $k = x W_K$, and what is trained are the
-# matrices. The factor $c$ is 1, or $1/\sqrt{d_k}$ as in the paper, or $1/d_k$.
-#
-# A factor does two things: it says how large the scores are at the *start*, and how far a *step* in $W_Q$ and $W_K$
-# moves them. To take the two apart, three more variants have no factor, but $W_Q$ and $W_K$ that begin $d_k^{1/4}$
-# times smaller; or steps of theirs that are $d_k^{1/4}$ times smaller; or both. The optimiser, Adam, takes steps
-# whose length hardly depends on the size of the gradient, so a matrix that is everywhere smaller by a factor, start
-# and steps, makes a query that is smaller by that factor, always. With *both*, each score is then smaller by
-# $d_k^{1/4} \cdot d_k^{1/4} = \sqrt{d_k}$: it is the paper's model in other units. A last variant has the paper's
-# factor and the smaller steps.
-#
-# Before you open the table: which of the seven ends lowest? And if a saturated start is the whole trouble, which two
-# must do as well as the paper's?
-
-# %% The table
+# %% The recorded runs
 result = recorded("attention_scaling")
-rows = {(row["d_k"], row["variant"]): row for row in result["results"]}
+rows = {row["variant"]: row for row in result["results"] if row["d_k"] == 128}
 
 
-def mean_over_attentions(row, when, what):
-    """Mean over seeds and attention layers of what was looked at before the first step or after the last."""
-    return np.mean([np.mean(list(run[when][what].values())) for run in row["runs"]])
+def spread_of_scores(variant, when):
+    """Standard deviation over the keys, mean over attentions and runs."""
+    runs = rows[variant]["runs"]
+    return np.mean([np.mean(list(run[when]["score_std"].values())) for run in runs])
 
 
-def query_key_share(row):
-    """Length of the gradient of all W_Q and W_K over the length of the whole gradient, at the first step."""
-    return np.mean([run["start"]["query_key_share"] for run in row["runs"]])
+NAMES = {
+    "1/sqrt(d_k)": "divided by √d_k",
+    "1": "not divided",
+    "1, smaller start": "not divided, smaller start",
+    "1, smaller steps": "not divided, shorter steps",
+    "1, both smaller": "not divided, both",
+    "1/d_k": "divided by d_k",
+    "1/sqrt(d_k), smaller steps": "divided by √d_k, shorter steps",
+}
 
 
-print("validation loss in nats per token, mean (lowest..highest); spread of a query's scaled scores, before and\n"
-      "after; length of the gradient of W_Q and W_K, over that of the whole, before\n")
-print(f"{'':43}{'loss':>6} {'(range)':12}{'before':>8}{'after':>7}{'share':>7}")
-for (d_k, variant), row in rows.items():
-    final = row["final_loss"]
-    print(f"d_k {d_k:3}, factor {variant:27}{final['mean']:6.2f} ({final['lowest']:.2f}..{final['highest']:.2f})"
-          f"{mean_over_attentions(row, 'start', 'score_std'):8.2f}{mean_over_attentions(row, 'end', 'score_std'):7.1f}"
-          f"{query_key_share(row):7.2f}")
-
-# %%
-def loss(variant, which, d_k=128):
-    return rows[d_k, variant]["final_loss"][which]
+def as_row(variant):
+    final = rows[variant]["final_loss"]
+    start, end = (spread_of_scores(variant, when) for when in ("start", "end"))
+    return [f"±{start:.2f}", f"±{end:.1f}", f"{final['mean']:.2f}",
+            f"{final['lowest']:.2f} to {final['highest']:.2f}"]
 
 
-PAPER, PAPER_SMALL_STEPS = "1/sqrt(d_k)", "1/sqrt(d_k), smaller steps"
-early = [abs(dict(a["curve"])[25] - dict(b["curve"])[25]) for a, b in
-         zip(rows[128, PAPER]["runs"], rows[128, "1, both smaller"]["runs"])]
-measure("both smaller: difference from the paper's after 25 steps, nats", max(early), 0, 0.02)
-for variant, lo, hi in ("1", 1, 2.5), ("1, smaller start", 0.8, 2.5), ("1, smaller steps", 0.8, 2.5):
-    measure(f"{variant}: lowest, less the paper's highest", loss(variant, "lowest") - loss(PAPER, "highest"), lo, hi)
-measure("1/d_k: highest, less the paper's lowest", loss("1/d_k", "highest") - loss(PAPER, "lowest"), -1, -0.1)
-measure("1/d_k: mean, less that of the paper's factor with smaller steps",
-        loss("1/d_k", "mean") - loss(PAPER_SMALL_STEPS, "mean"), -0.1, 0.1)
-measure("gradient of W_Q and W_K at the start: no factor over the paper's",
-        query_key_share(rows[128, "1"]) / query_key_share(rows[128, PAPER]), 5, 10)
-
-# %% The figure
-figure, panels = plt.subplots(1, 2, figsize=(8, 4), sharey=True, layout="constrained")
-looks = {"1": ("-", ACCENT), "1, smaller start": ("--", ACCENT), "1, smaller steps": (":", ACCENT),
-         PAPER: ("-", DARK), PAPER_SMALL_STEPS: (":", DARK), "1/d_k": ("-", LIGHT)}
-for panel, d_k in zip(panels, (16, 128)):
-    for variant, (style, colour) in looks.items():
-        curves = np.array([run["curve"] for run in rows[d_k, variant]["runs"]])
-        panel.plot(curves[0, :, 0], curves[:, :, 1].mean(axis=0), ls=style, color=colour, lw=2, label=variant)
-    panel.set(title=f"d_k = {d_k}", xlabel="step", ylim=(0, 6))
-panels[0].set_ylabel("validation loss, nats per token")
-panels[0].legend(title="factor", fontsize=9, loc="upper right")
-show(figure, "05_trained", alt="Validation loss over 300 steps for six of the variants, mean of three seeds, in two "
-     "panels. For d_k = 128 the three without a factor stay above 2.4 nats while the three with one fall to about 1. "
-     "For d_k = 16 they lie closer together.")
+table(["model", "scores at first", "scores at the end", "loss", "lowest to highest"],
+      [[name, *as_row(variant)] for variant, name in NAMES.items()])
 
 # %% [markdown]
-# - **Without a factor, training suffers**: more than a nat per token at $d_k = 128$, for every seed.
-# - **Two things go wrong, and at $d_k = 128$ either is enough.** Correct the steps and keep the saturated start, or
-#   correct the start and keep the long steps: both end more than a nat above the paper's model. With full steps the
-#   spread of the scores grows above 100, whatever the start. Correct both, and it *is* the paper's model: the curves
-#   agree until rounding has grown to something that one can see. At $d_k = 16$ each correction alone recovers a good
-#   part.
-# - **At the start no gradient vanishes.** The gradient of $W_Q$ and $W_K$ is a *larger* share of the whole without
-#   the factor, as $cJ$ above would make one expect.
-# - **The root is not the optimum here.** $1/d_k$ ends lower for every seed at $d_k = 128$. But that is no merit of
-#   its exponent: its steps are smaller, and the paper's factor with smaller steps does as well. The large head gains
-#   more from smaller steps than the small ones do: with Adam, even the root does not make the learning rate
-#   independent of $d_k$. (This is a small model, early in its training, at one learning rate.)
+# </details>
 #
-# So the argument of variances gives a good reason to divide, and half of the story. The other half is that the factor
-# is a learning rate for the scores.
+# The loss is in nats per token, and *scores* are the standard deviation of what softmax gets, over the keys. Without
+# the division the loss ends more than twice as high. Neither half of the repair is enough. With both, the model is the
+# divided one in other units, and does as well.
 #
-# ## Check the claim
+# Now the last two rows. Dividing by $d_k$ does better still, and so does the square root with shorter steps. So the
+# exponent itself doesn't matter much, at least in this small model. What matters is that the scores are small at the
+# start, and that no step moves them far ([lab notes 05, experiment
+# 3](lab/05_scaling.py#experiment-3-a-transformer-with-and-without)).
 #
-# > Large scores saturate softmax, and a saturated softmax has no gradient.
-#
-# In lesson 01 softmax was followed by a logarithm, and the gradient of the pair was $p - q$ (there $q$ marked the
-# right class): as far from zero as the answer was wrong, saturated or not. Inside attention no logarithm follows, and
-# the weight $w_r$ stays in front. Here are both ways to train the queries of the opening, without any factor: once on
-# the weight itself, once on its logarithm.
-
-# %%
-def learn_with_log(d_k, rate, steps=120, n=24, S=32):
-    """As learn_to_look without a factor, but what is minimised is minus the logarithm of the wanted weight."""
-    random = np.random.default_rng(0)
-    q, keys, wanted = random.normal(size=(n, 1, d_k)), random.normal(size=(n, S, d_k)), random.integers(0, S, n)
-    target = np.eye(S)[wanted][:, None]                        # (n, 1, S)
-    for _ in range(steps):
-        dscores = softmax(q @ keys.swapaxes(1, 2)) - target
-        q -= rate * dscores @ keys
-    return (target * softmax(q @ keys.swapaxes(1, 2))).sum() / n
-
-
-measure("d_k = 512, no factor, on the weight: best of the six rates", best["no factor", 512], 0, 0.3)
-measure("d_k = 512, no factor, on its logarithm: rate 0.1", learn_with_log(512, 0.1), 0.95, 1)
-
-# %% [markdown]
-# So "large scores kill the gradient" is a statement about softmax *in the middle* of a network. The same large scores
-# do no harm at its end, under the logarithm of the loss.
-#
-# > Divide by the square root of the model's dimension.
-#
-# A published implementation does: $\sqrt{d_{model}}$ instead of $\sqrt{d_k}$. With 8 heads the scores come out
-# $\sqrt 8$ times too small. No gradient check objects, since backward belongs to this forward. In numbers, at the
-# sizes of the base model:
-
-# %%
-q, keys = random.normal(size=(500, 64)), random.normal(size=(32, 64))
-for name, divisor, lo, hi in ("sqrt(d_k) = 8", 8, 0.14, 0.19), ("sqrt(d_model) = 22.6", math.sqrt(512), 0.05, 0.08):
-    measure(f"divided by {name}: largest of 32 weights", softmax(q @ keys.T / divisor).max(axis=1).mean(), lo, hi)
-
-# %% [markdown]
 # ## Paper and code
 #
-# - Equation 1 and footnote 4, §3.2.1. The paper does not measure the effect; it says what it suspects, and cites
-#   Britz et al. (2017), who found that for large $d_k$ attention with another kind of score does better than dot
-#   products without a factor.
-# - In the library: `masked_softmax` and its backward in [nn/ops.py](../scratchformer/nn/ops.py) take the factor as
-#   `scale`; `ScaledDotProductAttention` in [nn/attention.py](../scratchformer/nn/attention.py) gives them
-#   `1 / math.sqrt(d_k)`.
-# - *Differs from this page:* there, scores have a batch and a head axis, and a mask. The factor is a Python float on
-#   purpose: `np.sqrt(64)` is a float64 scalar, and in NumPy 2 it would turn a float32 model into a float64 one.
+# [Vaswani et al. (2017)](https://arxiv.org/abs/1706.03762), §3.2.1 and footnote 4. The paper doesn't measure the
+# effect; it writes "we suspect". Yang et al. (2022), [Tensor Programs V](https://arxiv.org/abs/2203.03466), divide by
+# $d_k$; they argue with trained queries and keys, which are no longer independent. In the library, `masked_softmax` in
+# [nn/ops.py](../scratchformer/nn/ops.py) takes the factor as `scale`. A public implementation divides by
+# $\sqrt{d_{model}}$, and no gradient check can notice ([lab notes 05, experiment
+# 4](lab/05_scaling.py#experiment-4-the-wrong-root)).
 #
-# The whole layer, with what stands on this page inside:
-
-# %%
-q, k, v = (random.normal(size=shape) for shape in ((2, T, 1, 7), (2, S, 1, 7), (2, S, 1, 4)))   # (B, T or S, H, .)
-y, _ = ScaledDotProductAttention().forward(q, k, v)
-for b in range(2):
-    weights = scaled_attention_weights(q[b, :, 0], k[b, :, 0])
-    same(f"sentence {b}: softmax(Q K^T / sqrt(d_k)) V", weights @ v[b, :, 0], y[b, :, 0])
-
-# %% [markdown]
-# ## Exercises
+# ## What to remember
 #
-# **Predict.** All keys are the same vector. What are the weights, and what is `dscores`?
+# A dot product of $d_k$ random numbers is typically $\sqrt{d_k}$ in size. Softmax turns large scores into all or
+# nothing, and a word without weight gets no push. Dividing by $\sqrt{d_k}$ lets the scores start small for every
+# $d_k$, and move in smaller steps.
+#
+# **Exercises.** `05_softmax_backward`, above. `05_scaling`: the scores of several heads at once (heads are attentions
+# side by side, here one more axis). `05_all_ones`: weights add up to 1, so if `dweights` is all ones, the true
+# gradient is 0, and a backward that returns zeros passes such a check. Write one that passes it, is wrong, and isn't
+# zero.
+#
+# **Predict.** All keys are the same vector. What are the weights, and what is the gradient of the scores?
 #
 # <details><summary>Answer</summary>
 #
-# The scores are equal, so each of $S$ keys gets $1/S$. The gradient is *not* zero: the values may differ, and
-# `dscores` is $c (dw_r - \mathrm{mean}(dw)) / S$. But the gradient of the query is zero, as no query can prefer one
-# of equal keys.
+# The scores are equal, so each of $S$ keys gets $1/S$. Score $r$ gets $(dw_r - \mathrm{mean}(dw)) / (S \sqrt{d_k})$,
+# which isn't zero. But these add up to 0 and all keys are the same, so the gradient of the query is zero: no query can
+# prefer one of equal keys.
 #
 # </details>
 #
@@ -454,20 +445,10 @@ for b in range(2):
 #
 # <details><summary>Answer</summary>
 #
-# Nothing, to both: $e^{100}$ is a factor of numerator and sum. For the same reason the bias of the keys has an
-# exactly zero gradient in this model: it adds the same number to all scores of a query. A gradient check that demands
-# a small *relative* error of it cries wolf.
+# Nothing: $e^{100}$ is a factor of the numerator and of the sum. For the same reason the bias of the keys has a
+# gradient of exactly zero: it adds the same number to all scores of a query.
 #
 # </details>
 #
-# **Backward** `05_softmax_backward`: from `dweights` to `dscores`, the factor included.
-#
-# **Build** `05_scaling`: scaled scores of several heads at once.
-#
-# **Break** `05_all_ones`: write a backward that is wrong, not zero, and that a check with an upstream gradient of
-# ones accepts.
-#
-# ## Next
-#
-# Every query of this page may look at every key. [Lesson 06](06_masks.py) takes that away where it must be taken
-# away: from padding, and from the future.
+# **Next.** Every query of this page may look at every key. [Lesson 06](06_masks.py) takes that away where it must be
+# taken away: from padding, and from the future.
