@@ -13,7 +13,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from exercises.numeric import numeric_gradient
-from library.drawing import Drawing
+from library import mask_pictures
 from library.lesson import measure, same, show, varying
 from library.next_word import (
     NEW,
@@ -35,8 +35,8 @@ from scratchformer.nn.ops import ops_of, using
 
 # %% [markdown]
 # Here are two small models. Both read the same English sentences for the same 250 steps, and both learned to guess the
-# next word. Then we tested them on 200 new sentences. The loss is the cross-entropy of [lesson 01](01_backprop.py) per
-# word, so lower is better.
+# next word. Then we tested them on 200 new sentences. The loss is the cross-entropy per word
+# ([lesson 01](01_backprop.py)), so lower is better.
 
 # %% Two models
 honest, cheat = NextWord(causal=True, seed=0), NextWord(causal=False, seed=0)
@@ -51,44 +51,20 @@ for name, model in ("A", honest), ("B", cheat):
         varying(f"{name} writes: {' '.join(continued(model, ['<s>', first])[1:])}")
 
 # %% [markdown]
-# Model B is far better: a typical right word gets the probability $e^{-0.29}$ = 75 % from B, and only $e^{-2.89}$ = 6
-# % from A. But when they write sentences of their own, always adding the likeliest next word, A writes English and B
-# stammers. The score is honestly computed, and the sentences really are new. So what went wrong?
+# Model B is far better: to a typical right word it gives the probability $e^{-0.29}$, which is 75 %, and A gives only
+# $e^{-2.89}$, or 6 %. But when they write sentences of their own, always adding the likeliest next word, A writes
+# English and B stammers. The loss is computed correctly, and the sentences really are new. So what went wrong?
 #
 # ## The picture
 #
-# Take the sentence *the animal slept*. It asks four questions. What comes first? What comes after *the*? After *the
+# The sentence *the animal slept* asks four questions. Which word comes first? What comes after *the*? After *the
 # animal*? And after the whole sentence? A model that writes one word at a time, each from the words before it, is
 # called **autoregressive**. We could train one by cutting the sentence into four beginnings. But attention computes
-# all positions in one pass anyway, so why not ask all four questions at once, one per position?
+# all positions in one pass anyway. So why not ask all four questions at once, one at each position?
 
 # %% The drawing
-drawing = Drawing(680, 380)
-reads, writes = ["<s>", "the", "animal", "slept"], ["the", "animal", "slept", "</s>"]
-columns = [230 + 120 * t for t in range(4)]
-drawing.text(150, 30, "has to write", "soft", 13, anchor="end")
-drawing.text(150, 110, "reads", "soft", 13, anchor="end")
-for t, x in enumerate(columns):
-    above = drawing.vector(x, 30, [writes[t]], cell=92, height=32)
-    below = drawing.vector(x, 110, [reads[t]], "key", cell=92, height=32)
-    drawing.arrow(below.top, above.bottom)
-    if t:
-        drawing.line([(x - 38, 92), (columns[t - 1] + 38, 48)], "ink", 1.6, dashed=True)
-drawing.text(150, 70, "dashed: the same word", "soft", 13, anchor="end")
-drawing.text(150, 160, "which position", "soft", 13, anchor="end")
-drawing.text(150, 176, "may look at what?", "soft", 13, anchor="end")
-for t in range(4):
-    y = 210 + 48 * t
-    asks = drawing.vector(96, y, [reads[t]], "query", cell=92, height=32)
-    drawing.arrow(asks.right, (columns[0] - 54, y))
-    for s, x in enumerate(columns):
-        if s <= t:
-            drawing.vector(x, y, [reads[s]], "key", cell=92, height=32)
-        else:
-            drawing.rectangle(x, y, 92, 32, "soft", 0.1, outline=s == t + 1)
-            drawing.text(x, y, "the answer" if s == t + 1 else "later", "soft", 13)
 show(
-    drawing,
+    mask_pictures.shift(),
     "06_shift",
     alt=(
         "Two rows of four words. The lower row, which the model reads, is: start sign,"
@@ -106,11 +82,11 @@ show(
 )
 
 # %% [markdown]
-# Figure 1 shows the arrangement. The sentence stands there twice: once to be written, ending with `</s>`, and once to
-# be read, *shifted right* by one position, with `<s>` in front. Training on the true previous words like this, rather
-# than on the model's own guesses, is called **teacher forcing**. Now notice the danger: the answer of each position
-# stands in the input, one column further right. Attention as we know it looks at all columns. So we forbid everything
-# above the diagonal, and what is left is a triangle. This is the **causal mask**.
+# In figure 1 the sentence stands twice: once to be written, ending with `</s>`, and once to be read, *shifted right* by
+# one position, with `<s>` in front. Training on the true previous words, and not on the model's own guesses, is called
+# **teacher forcing**. Now notice the danger: the answer of each position stands in the input, one column further right.
+# Attention as we know it looks at all columns. So we forbid everything above the diagonal, and what is left is a
+# triangle. This is the **causal mask**.
 #
 # **Your turn.** Write the shift for a batch of sentences: open `exercises/06_shift_right.py`, then run `scratchformer
 # learn check 06`. Shorter sentences are filled up with **padding**, the id 0.
@@ -147,35 +123,8 @@ weights = triangle / triangle.sum(axis=1, keepdims=True)    # each row adds up t
 assert np.allclose((weights @ values)[:, 0], loop)
 
 # %% The drawing
-drawing = Drawing(700, 250)
-drawing.text(110, 24, "a loop", bold=True)
-drawing.text(430, 24, "one matrix product", bold=True)
-fractions = ["1", "1/2", "1/3", "1/4"]
-for t, mean in enumerate((0, 2, 4, 8)):
-    y = 72 + 44 * t
-    for s, value in enumerate((0, 4, 8, 20)):
-        if s <= t:
-            drawing.vector(30 + 42 * s, y, [value], "value", cell=36, height=32)
-        else:
-            drawing.rectangle(30 + 42 * s, y, 36, 32, "soft", 0.1, outline=False)
-    drawing.arrow((180, y), (214, y))
-    drawing.text(197, y - 11, "mean", "soft", 12)
-    drawing.text(232, y, mean, bold=True)
-rows = [[fractions[t] if s <= t else 0 for s in range(4)] for t in range(4)]
-shades = [[1 / (t + 1) if s <= t else 0 for s in range(4)] for t in range(4)]
-drawing.matrix(
-    390, 138, rows, cell=50, height=44, shades=shades, below="weights (4, 4)"
-)
-drawing.text(508, 138, "·", size=22)
-drawing.matrix(
-    546, 138, [[0], [4], [8], [20]], "value", cell=46, height=44, below="values (4, 1)"
-)
-drawing.text(590, 138, "=", size=20)
-drawing.matrix(
-    636, 138, [[0], [2], [4], [8]], "value", cell=46, height=44, below="answers (4, 1)"
-)
 show(
-    drawing,
+    mask_pictures.loop(),
     "06_loop",
     alt=(
         "Left: four rows with the values 0, 4, 8, 20; row t uses the first t values and"
@@ -200,66 +149,9 @@ show(
 # remove a word from a softmax? Give it the score $-\infty$. Since $e^{-\infty} = 0$, it drops out of the sum as well:
 # 1 + 2 + 5 = 8, and the weights are 1/8, 2/8 and 5/8. The answer of the row is 1/8 · 0 + 2/8 · 4 + 5/8 · 8 = 6.
 
-# %% The drawing, forward and backward
-EXPONENTIALS = [[1, 4, 3, 2], [1, 3, 4, 2], [1, 2, 5, 12], [1, 1, 5, 1]]
-VALUES, ANSWERS = [0, 4, 8, 20], [0, 3, 6, 8]
-
-
-def miniature(dscores=None, dvalues=None):
-    """Scores, weights, values and answers of four words, perhaps with gradients"""
-    drawing, backward = Drawing(780, 460), dscores is not None
-    left, right = [122 + 66 * s for s in range(4)], [452 + 68 * s for s in range(4)]
-    drawing.text(221, 18, "scores z", bold=True)
-    drawing.text(554, 18, "weights w", bold=True)
-    drawing.text(404, 68, "value", "soft", 13, anchor="end")
-    drawing.text(746, 98, "answer", "soft", 13)
-    if not backward:
-        drawing.text(382, 98, "sum", "soft", 13)
-    for s, word in enumerate(reads):
-        drawing.vector(left[s], 68, [word], "key", cell=60, height=28, size=14)
-        drawing.vector(
-            right[s], 68, [VALUES[s]], "value", cell=58, height=28, above=word
-        )
-        if backward:
-            drawing.gradient(right[s] - 19, 98, dvalues[s], size=13, largest=2)
-    for t, row in enumerate(EXPONENTIALS):
-        y, total = 146 + 76 * t, sum(row[: t + 1])
-        drawing.vector(44, y, [reads[t]], "query", cell=64, height=30, size=14)
-        for s, e in enumerate(row):
-            hidden, score = s > t, "0" if e == 1 else f"ln {e}"
-            look = ("soft", 0.13, False) if hidden else ("plain", 0, True)
-            drawing.rectangle(left[s], y, 60, 66, *look)
-            drawing.text(left[s], y - 16, score, "soft" if hidden else "ink")
-            if hidden:
-                strike = [(left[s] - 18, y - 16), (left[s] + 18, y - 16)]
-                drawing.line(strike, "ink", 1.4)
-            if not backward:
-                below = "−∞" if hidden else f"e^z = {e}"
-                drawing.text(left[s], y + 13, below, "ink" if hidden else "soft", 14)
-            elif dscores[t][s]:
-                at = left[s] - 17, y + 13
-                drawing.gradient(*at, dscores[t][s], size=13, largest=1.5)
-            else:
-                drawing.text(left[s], y + 13, "0", "gradient", 14, italic=True)
-            if hidden:
-                drawing.rectangle(right[s], y, 58, 66, "soft", 0.13, outline=False)
-                drawing.text(right[s], y, "0", "soft")
-            else:
-                share = f"{e}/{total}" if t else "1"
-                drawing.bar(right[s], y - 9, e / total, 44, 44, share)
-        answer = drawing.vector(746, y, [ANSWERS[t]], "value", cell=46)
-        if backward:
-            drawing.gradient(answer.x - 6, y + 28, 1, size=13, largest=2)
-        else:
-            drawing.text(382, y, total)
-    rule = "gradient of a score = weight × (value − answer); of a value: its column sum"
-    example = "row “animal”:   1/8 · 0 + 2/8 · 4 + 5/8 · 8 = 6"
-    drawing.text(12, 438, rule if backward else example, "soft", 14, anchor="start")
-    return drawing
-
-
+# %% The drawing
 show(
-    miniature(),
+    mask_pictures.by_hand(),
     "06_by_hand",
     alt=(
         "Four rows, start sign, the, animal, slept, with four scores each, logarithms"
@@ -315,30 +207,13 @@ def attention(q, k, v, may):
     return weights @ v, weights
 
 # %% [markdown]
-# There is a second reason to forbid a key. Sentences of a batch have different lengths, so the shorter ones are filled
-# up. Padding is no word, and nobody should look at it. The **padding mask** closes the *columns* of the padding, for
-# every row. (The rows of the padding compute something too, but the loss ignores them.) If both masks apply, a key must
-# be allowed by both.
+# There is a second reason to forbid a key. Sentences of a batch have different lengths, so the shorter ones are
+# filled up, and nobody should look at padding. The **padding mask** closes its *columns*, for every row. (The rows of
+# the padding compute something too, but the loss ignores them.) Under both masks, a key must be allowed by both.
 
 # %% The drawing
-drawing = Drawing(730, 250)
-for i, (title, length, causal) in enumerate(
-    [("causal mask", 4, True), ("padding mask", 2, False), ("both", 2, True)]
-):
-    x0, row = 90 + 240 * i, [*reads[:length], *["pad"] * (4 - length)]
-    drawing.text(x0 + 66, 20, title, bold=True)
-    for t, word in enumerate(row):
-        y = 78 + 44 * t
-        for at in (x0 + 44 * t, 48, word), (x0 - 42, y, word):
-            drawing.text(*at, "soft" if word == "pad" else "ink", 12)
-        for s in range(4):
-            if s < length and (s <= t or not causal):
-                drawing.rectangle(x0 + 44 * s, y, 38, 38, "key", 0.4)
-            else:
-                drawing.rectangle(x0 + 44 * s, y, 38, 38, "soft", 0.13, outline=False)
-                drawing.text(x0 + 44 * s, y, "−∞", "soft", 13)
 show(
-    drawing,
+    mask_pictures.masks(),
     "06_padding",
     alt=(
         "Three grids of four by four cells. Causal mask: the lower triangle is allowed,"
@@ -373,10 +248,10 @@ for mask in (lengths, True), (lengths, False), (None, True):
 # %% [markdown]
 # **And if a row has no allowed key at all?** An empty sentence has nothing but padding. Softmax then divides 0 by 0,
 # which is NaN ("not a number"). The gradient of a weight matrix is a sum over the whole batch, and a sum with one NaN
-# is NaN. So a single empty line in a corpus would ruin the whole model. We need a rule: *a query with nothing to look
-# at gets weights 0*, hence the answer 0. (Many programs add a large negative number such as −10,000 instead of
-# $-\infty$. In an empty row this does nothing at all, since softmax ignores a number added to the whole row: all the
-# padding is read. See [lab notes 06, experiment 5](lab/06_masks.py#experiment-5-a-large-negative-number).)
+# is NaN. So a single empty line in a corpus would ruin the model. We need a rule: *a query with nothing to look at gets
+# weights 0*, and so the answer 0. (Much code adds −10,000 instead of $-\infty$. In an empty row this hides nothing,
+# since softmax ignores a number that is added to the whole row: [lab notes 06, experiment
+# 5](lab/06_masks.py#experiment-5-a-large-negative-number).)
 #
 # ## Backward
 #
@@ -397,7 +272,7 @@ assert np.array_equal(
     [[0, 0, 0, 0], [-0.75, 0.75, 0, 0], [-0.75, -0.5, 1.25, 0], [-1, -0.5, 0, 1.5]],
 )
 show(
-    miniature(np.round(dscores, 12), weights.sum(axis=0)),
+    mask_pictures.by_hand(backward=True),
     "06_backward",
     alt=(
         "The same drawing with gradients. Scores: 0; -0.75, +0.75; -0.75, -0.5, +1.25;"
@@ -474,10 +349,10 @@ same("the library's attention", many_weights @ v, y.swapaxes(1, 2))
 # %% [markdown]
 # ## A test that gradients can't replace
 #
-# A gradient check compares backward with forward. If forward looks at the future, then the gradient of that wrong
-# function is computed correctly, and the check passes. Leaks need a test of their own, the **flow test**: replace one
-# word of the input and see which outputs change. Here it is for our two models, for five positions. A row is an
-# output, and `x` means that it changes with the input of that column:
+# A gradient check compares backward with forward. If forward looks at the future, the gradient of that wrong function
+# is still correct, and the check passes. Leaks need a test of their own, the **flow test**: replace one word of the
+# input and see which outputs change. Each row below is an output of our two models, and `x` means that it changes with
+# the input of that column:
 
 # %% The flow test
 flows = [
@@ -490,16 +365,15 @@ for rows in zip(*flows):
 assert np.array_equal(flows[0], np.tri(5, dtype=bool)) and flows[1].all()
 
 # %% [markdown]
-# Now you know the difference between the two: model B has no causal mask. **Your turn:**
-# `exercises/06_find_the_leak.py` asks you to write a flow test, and tries it on eight functions that leak. One of
-# them has perfect gradients and was found in public code ([lab notes 06, experiment
-# 4](lab/06_masks.py#experiment-4-a-leak-that-passes-the-gradient-check)).
+# So that is the difference between the two: model B has no causal mask. **Your turn:** `exercises/06_find_the_leak.py`
+# asks for a flow test and tries it on eight functions that leak. One of these leaks, with perfect gradients, was found
+# in public code ([lab notes 06, experiment 4](lab/06_masks.py#experiment-4-a-leak-that-passes-the-gradient-check)).
 #
 # ## Does it matter?
 #
 # Our test gave each model whole sentences, *all at once*. In use, the later words don't exist yet. So let's test
-# *word by word*: the model gets the words up to position $t$ only, and we ask for the next one. For A it should make
-# no difference. What happens to the loss of B, which was 0.29? (A blind guess among all 694 words has the loss ln 694
+# *word by word*: the model gets the words up to position $t$ only, and we ask for the next one. What happens to the
+# loss of A, which was 2.89, and to that of B, which was 0.29? (A blind guess among all 694 words has the loss ln 694
 # = 6.54.)
 #
 # <details><summary>Make a guess, then unfold: the two models word by word</summary>
@@ -522,7 +396,7 @@ assert np.abs(all_at_once(honest, read) - word_by_word(honest, read)).max() < 1e
 # %% The figure
 words = NEW[3]
 one, _ = shifted([words])
-colours = plt.get_cmap(COLOUR_MAP).with_extremes(bad="#e0e0e0")  # grey: exactly 0
+colours = plt.get_cmap(COLOUR_MAP).with_extremes(bad="#00000000")  # empty: exactly 0
 figure, panels = plt.subplots(1, 2, figsize=(8, 4.2), sharey=True, layout="constrained")
 for panel, name, model in zip(panels, "AB", (honest, cheat)):
     shown = weights_of(model, one)  # (B, H, T, S)
@@ -544,7 +418,7 @@ panels[0].set_ylabel("last word read → word to guess")
 figure.colorbar(
     panels[0].images[0],
     ax=panels,
-    label="attention weight (grey: exactly 0)",
+    label="attention weight (empty: exactly 0)",
     shrink=0.8,
 )
 show(
@@ -553,8 +427,8 @@ show(
     alt=(
         "Two maps of attention weights, rows are queries, columns are keys; the cell"
         " right of the diagonal, the answer, is framed in each row but the last. Left,"
-        " with the causal mask: everything above the diagonal is exactly zero and drawn"
-        " grey, and a stepped lower triangle remains. Right, without: most rows have"
+        " with the causal mask: everything above the diagonal is exactly zero and left"
+        " empty, and a stepped lower triangle remains. Right, without: most rows have"
         " nearly all their weight in the framed cell."
     ),
     caption=(
@@ -564,31 +438,30 @@ show(
 )
 
 # %% [markdown]
-# Model A doesn't notice the difference. Model B is now worse than a blind guess: it is sure of itself (its favourite
-# word gets 75 % on average), and that word is right in only 14 % of the cases. But does it really copy, or does it
-# just need a whole sentence around it? The last two rows decide. Hide from it the one word $t + 1$, and its loss
-# jumps from 0.29 to 7.1. Hide $t + 2$ instead, and it stays low, at 0.21. So B reads its answer in that one cell.
-# Validation didn't warn us, because it hands over the answers just as training does.
+# Model A doesn't notice the difference. Model B is now worse than a blind guess. It is sure of itself (its favourite
+# word gets 75 % on average), but that word is right in only 14 % of the cases. Does B really copy, or does it just
+# need a whole sentence around it? The last two rows decide. Hide the one word $t + 1$ from it, and its loss jumps
+# from 0.29 to 7.1. Hide $t + 2$ instead, and the loss stays low, at 0.21. So B reads its answer in that one cell. Our
+# first test couldn't show it, because it handed over the answers just as training does.
 #
 # </details>
 #
 # Is it enough, then, to hide the one cell $t + 1$ in training? No. Such a model learns to fill in a blank from both
-# sides, and when the right side doesn't exist yet, it fails too: 5.6, 7.1 and 8.2 word by word in three runs ([lab
-# notes 06, experiment 2](lab/06_masks.py#experiment-2-hide-the-answer-only)). And forgetting the *shift* is as bad as
-# forgetting the mask. The loss falls to 0.03, the model repeats one word for ever, and it even passes the flow test
-# ([experiment 3](lab/06_masks.py#experiment-3-forget-the-shift)). Further runs of A and B are in [experiment
-# 1](lab/06_masks.py#experiment-1-without-the-mask).
+# sides. When the right side doesn't exist yet, it fails too: 5.6, 7.1 and 8.2 word by word in three runs ([lab notes
+# 06, experiment 2](lab/06_masks.py#experiment-2-hide-the-answer-only)). And forgetting the *shift* is as bad as
+# forgetting the mask: the loss falls to 0.03, and the model repeats one word for ever, although it passes the flow
+# test ([experiment 3](lab/06_masks.py#experiment-3-forget-the-shift)). A and B were trained three times as well
+# ([experiment 1](lab/06_masks.py#experiment-1-without-the-mask)).
 #
 # ## Paper and code
 #
-# Section 3.2.3 sets to $-\infty$ "all values in the input of the softmax which correspond to illegal connections",
-# and section 3.1 adds the shift. About padding the paper says nothing. A Transformer has three kinds of attention,
-# and each needs another mask:
+# Section 3.2.3 of "Attention Is All You Need" sets the forbidden scores to $-\infty$, and section 3.1 adds the shift.
+# About padding the paper says nothing. A Transformer has three kinds of attention:
 #
 # | attention | padding mask | causal mask |
 # |---|---|---|
 # | encoder, to itself | of the source | no: the source is known, reading ahead is fine |
-# | decoder, to itself | not needed: padding at the end is in everybody's future | yes |
+# | decoder, to itself | not needed: padding at the end is in every word's future | yes |
 # | decoder, to the encoder | of the source | no |
 #
 # In the library: `allowed` and `masked_softmax` in [nn/ops.py](../scratchformer/nn/ops.py), the shift in
@@ -596,11 +469,11 @@ show(
 #
 # ## What to remember
 #
-# Write $-\infty$ over every score a query must not use. Its weight becomes exactly 0, and so does its gradient. The
-# causal mask hides the future and the shift makes the future the question, so each needs the other. And a wonderful
-# loss can mean that the model sees the answers.
+# Write $-\infty$ over every score that a query must not use. Its weight becomes exactly 0, and so does its gradient.
+# The causal mask hides the future, and the shift makes the next word the question: each needs the other. And if a
+# loss looks too good, ask whether the model can see the answers.
 #
-# **Exercises** `06_shift_right` · `06_masks` · `06_masked_softmax_backward` · `06_find_the_leak` · and two puzzles:
+# **Exercises** `06_shift_right` · `06_masks` · `06_masked_softmax_backward` · `06_find_the_leak` · and a puzzle:
 #
 # **Predict.** Give the finished model B the causal mask. Is it repaired?
 #
@@ -608,14 +481,6 @@ show(
 #
 # No. In a model of one layer, the mask takes away exactly what doesn't exist word by word, so the loss is the same
 # 7.33. The model has to be *trained* with the mask.
-#
-# </details>
-#
-# **Predict.** Sentences are padded on the *left*, with both masks. Which rows have no allowed key?
-#
-# <details><summary>Answer</summary>
-#
-# Those of the padding: up to its own position there is only padding. Without a rule for empty rows they are NaN.
 #
 # </details>
 #

@@ -647,3 +647,12 @@ same("the library's whole attention", weights @ v, y.swapaxes(1, 2))
 # [nn/attention.py](../../scratchformer/nn/attention.py), the shift in `EncodedPairs.batch` of
 # [text/batches.py](../../scratchformer/text/batches.py), flow tests in
 # [tests/nn/test_flow.py](../../tests/nn/test_flow.py).
+#
+# **A puzzle.** Sentences are padded on the *left*, with a causal and a padding mask. Which queries have no key?
+#
+# <details><summary>Answer</summary>
+#
+# Those of the padding: all keys up to their own position are padding. With $-\infty$ and no rule they give NaN, and one
+# step later the whole model does. Here they give zeros.
+#
+# </details>

@@ -1,0 +1,143 @@
+"""The drawings of lesson 06: who may look at what, a loop as a triangle, four words by hand, two kinds of mask."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from library.drawing import Drawing, Role
+
+READS, WRITES = ["<s>", "the", "animal", "slept"], ["the", "animal", "slept", "</s>"]
+EXPONENTIALS = np.array([[1, 4, 3, 2], [1, 3, 4, 2], [1, 2, 5, 12], [1, 1, 5, 1]])
+"""e to the score of query t and key s"""
+VALUES = np.array([0, 4, 8, 20])
+
+
+def shift() -> Drawing:
+    """What is read and what has to be written, and which position may look at what."""
+    drawing = Drawing(680, 380)
+    columns = [230 + 120 * t for t in range(4)]
+    for y, words in (30, "has to write"), (70, "dashed: the same word"), (110, "reads"), (160, "which position"):
+        drawing.text(150, y, words, "soft", 13, anchor="end")
+    drawing.text(150, 176, "may look at what?", "soft", 13, anchor="end")
+    for t, x in enumerate(columns):
+        above = drawing.vector(x, 30, [WRITES[t]], cell=92, height=32)
+        below = drawing.vector(x, 110, [READS[t]], "key", cell=92, height=32)
+        drawing.arrow(below.top, above.bottom)
+        if t:
+            drawing.line([(x - 38, 92), (columns[t - 1] + 38, 48)], "ink", 1.6, dashed=True)
+    for t in range(4):
+        y = 210 + 48 * t
+        asks = drawing.vector(96, y, [READS[t]], "query", cell=92, height=32)
+        drawing.arrow(asks.right, (columns[0] - 54, y))
+        for s, x in enumerate(columns):
+            if s <= t:
+                drawing.vector(x, y, [READS[s]], "key", cell=92, height=32)
+            else:
+                drawing.rectangle(x, y, 92, 32, "soft", 0.1, outline=s == t + 1)
+                drawing.text(x, y, "the answer" if s == t + 1 else "later", "soft", 13)
+    return drawing
+
+
+def loop() -> Drawing:
+    """The mean of the first values, row by row, and the same as a product with a triangle."""
+    drawing = Drawing(700, 250)
+    means = [VALUES[: t + 1].mean() for t in range(4)]
+    drawing.text(110, 24, "a loop", bold=True)
+    drawing.text(430, 24, "one matrix product", bold=True)
+    for t, mean in enumerate(means):
+        y = 72 + 44 * t
+        for s, value in enumerate(VALUES):
+            if s <= t:
+                drawing.vector(30 + 42 * s, y, [value], "value", cell=36, height=32)
+            else:
+                drawing.rectangle(30 + 42 * s, y, 36, 32, "soft", 0.1, outline=False)
+        drawing.arrow((180, y), (214, y))
+        drawing.text(197, y - 11, "mean", "soft", 12)
+        drawing.text(232, y, mean, bold=True)
+    rows = [[fraction(1, t + 1) if s <= t else 0 for s in range(4)] for t in range(4)]
+    shades = [[1 / (t + 1) if s <= t else 0 for s in range(4)] for t in range(4)]
+    drawing.matrix(390, 138, rows, cell=50, height=44, shades=shades, below="weights (4, 4)")
+    drawing.text(508, 138, "·", size=22)
+    drawing.matrix(546, 138, VALUES[:, None].tolist(), "value", height=44, below="values (4, 1)")
+    drawing.text(590, 138, "=", size=20)
+    drawing.matrix(636, 138, [[mean] for mean in means], "value", height=44, below="answers (4, 1)")
+    return drawing
+
+
+def by_hand(backward: bool = False) -> Drawing:
+    """Scores, weights, values and answers of four words; backward: with the gradients if each answer's is 1."""
+    drawing = Drawing(780, 460)
+    allowed = np.tril(EXPONENTIALS)
+    totals = allowed.sum(axis=1)
+    weights = allowed / totals[:, None]
+    answers = weights @ VALUES
+    dscores = np.round(weights * (VALUES - answers[:, None]), 12)
+    left, right = [122 + 66 * s for s in range(4)], [452 + 68 * s for s in range(4)]
+    drawing.text(221, 18, "scores z", bold=True)
+    drawing.text(554, 18, "weights w", bold=True)
+    drawing.text(404, 68, "value", "soft", 13, anchor="end")
+    drawing.text(746, 98, "answer", "soft", 13)
+    if not backward:
+        drawing.text(382, 98, "sum", "soft", 13)
+    for s, word in enumerate(READS):
+        drawing.vector(left[s], 68, [word], "key", cell=60, height=28, size=14)
+        drawing.vector(right[s], 68, [VALUES[s]], "value", cell=58, height=28, above=word)
+        if backward:
+            drawing.gradient(right[s] - 19, 98, weights[:, s].sum(), size=13, largest=2)
+    for t, total in enumerate(totals):
+        y = 146 + 76 * t
+        drawing.vector(44, y, [READS[t]], "query", cell=64, height=30, size=14)
+        for s, e in enumerate(EXPONENTIALS[t]):
+            hidden, score = s > t, "0" if e == 1 else f"ln {e}"
+            ink: Role = "soft" if hidden else "ink"
+            drawing.rectangle(left[s], y, 60, 66, "soft" if hidden else "plain", 0.13 * hidden, outline=not hidden)
+            drawing.text(left[s], y - 16, score, ink)
+            if hidden:
+                drawing.line([(left[s] - 18, y - 16), (left[s] + 18, y - 16)], "ink", 1.4)
+                drawing.rectangle(right[s], y, 58, 66, "soft", 0.13, outline=False)
+                drawing.text(right[s], y, "0", "soft")
+            else:
+                drawing.bar(right[s], y - 9, e / total, 44, 44, fraction(e, total))
+            if not backward:
+                drawing.text(left[s], y + 13, "−∞" if hidden else f"e^z = {e}", "ink" if hidden else "soft", 14)
+            elif dscores[t, s]:
+                drawing.gradient(left[s] - 17, y + 13, dscores[t, s], size=13, largest=1.5)
+            else:
+                drawing.text(left[s], y + 13, "0", "gradient", 14, italic=True)
+        answer = drawing.vector(746, y, [answers[t]], "value", cell=46)
+        if backward:
+            drawing.gradient(answer.x - 6, y + 28, 1, size=13, largest=2)
+        else:
+            drawing.text(382, y, int(total))
+    words = "row “animal”: 1/8 · 0 + 2/8 · 4 + 5/8 · 8 = 6"
+    if backward:
+        words = (
+            "gradient of a score = weight × (value − answer); gradient of a value = sum of the weights in its column"
+        )
+    drawing.text(12, 438, words, "soft", 14, anchor="start")
+    return drawing
+
+
+def masks() -> Drawing:
+    """The causal mask, the padding mask, and both."""
+    drawing = Drawing(730, 250)
+    for i, (title, length, causal) in enumerate(
+        [("causal mask", 4, True), ("padding mask", 2, False), ("both", 2, True)]
+    ):
+        x0, words = 90 + 240 * i, READS[:length] + ["pad"] * (4 - length)
+        drawing.text(x0 + 66, 20, title, bold=True)
+        for t, word in enumerate(words):
+            y = 78 + 44 * t
+            for x, at in (x0 + 44 * t, 48), (x0 - 42, y):
+                drawing.text(x, at, word, "soft" if word == "pad" else "ink", 12)
+            for s in range(4):
+                if s < length and (s <= t or not causal):
+                    drawing.rectangle(x0 + 44 * s, y, 38, 38, "key", 0.4)
+                else:
+                    drawing.rectangle(x0 + 44 * s, y, 38, 38, "soft", 0.13, outline=False)
+                    drawing.text(x0 + 44 * s, y, "−∞", "soft", 13)
+    return drawing
+
+
+def fraction(above: int, below: int) -> str:
+    return "1" if above == below else f"{above}/{below}"
