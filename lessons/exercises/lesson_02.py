@@ -54,7 +54,7 @@ FORWARD = Build(
     cases={"3 sequences of 6": rnn_case(3, 6), "one step": rnn_case(2, 1), "one sequence": rnn_case(1, 4)},
     expected=by_definition,
     result=Result("h", suspects={
-        "h0 is not used: the first step reads it, in the place of the state before":
+        "h0 is not used: the first step reads it, as its state before":
             lambda x, h0, W_x, W_h, b: by_definition(x, 0 * h0, W_x, W_h, b),
         "nothing is carried on: every step reads h0 again, and should read the state of the step before":
             lambda x, h0, W_x, W_h, b: np.tanh(x @ W_x + (h0 @ W_h)[:, None] + b),
@@ -71,7 +71,7 @@ FORWARD = Build(
         "x (B, T, d_in), h0 (B, d_hidden), W_x (d_in, d_hidden), W_h (d_hidden, d_hidden), b (d_hidden,); the result "
         "is (B, T, d_hidden). The T steps need a loop; the B sequences do not.",
         "Keep one array h (B, d_hidden), h0 at first. In every step make the next one from x[:, t] and from it, and "
-        "write it into place t of the result.",
+        "write it into column t of the result.",
         "h = tanh(x[:, t] W_x + h W_h + b), for t = 0, 1, ..., T - 1."))
 
 # 02_bptt --------------------------------------------------------------------------------------------------------------

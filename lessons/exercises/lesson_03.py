@@ -31,7 +31,7 @@ def weights_of(e: Array) -> Array:
     return weights
 
 
-CASES = {"2 sequences, 4 places, 5 states": states_and_weights(2, 4, 5), "one place": states_and_weights(2, 1, 4),
+CASES = {"2 sequences, 4 positions, 5 states": states_and_weights(2, 4, 5), "one position": states_and_weights(2, 1, 4),
          "one sequence": states_and_weights(1, 3, 2)}
 
 # 03_additive_scores ---------------------------------------------------------------------------------------------------
@@ -44,19 +44,19 @@ def additive_scores(s: Array, h: Array, W: Array, U: Array, v: Array) -> Array:
 
 def by_definition(s: Array, h: Array, W: Array, U: Array, v: Array) -> Array:
     """Pair by pair: (B, T, S)"""
-    return np.array([[[np.tanh(of_writer @ W + of_reader @ U) @ v for of_reader in h[b]] for of_writer in s[b]]
+    return np.array([[[np.tanh(s_t @ W + h_j @ U) @ v for h_j in h[b]] for s_t in s[b]]
                      for b in range(len(s))])
 
 
 ADDITIVE_SCORES = Build(
     id="03_additive_scores",
-    title="Score every place of the writer with every state of the reader",
+    title="Score every position of the decoder with every state of the encoder",
     function="additive_scores",
     arguments=("s", "h", "W", "U", "v"),
     cases=CASES,
     expected=by_definition,
     result=Result("e", suspects={
-        "the tanh is missing: without it every place would get the same weights":
+        "the tanh is missing: without it every position would get the same weights":
             lambda s, h, W, U, v: (s @ W @ v)[:, :, None] + (h @ U @ v)[:, None],
         "the two parts go through tanh before they are added; the sum goes through it":
             lambda s, h, W, U, v: (np.tanh(s @ W) @ v)[:, :, None] + (np.tanh(h @ U) @ v)[:, None],
@@ -64,7 +64,7 @@ ADDITIVE_SCORES = Build(
             lambda s, h, W, U, v: weights_of(by_definition(s, h, W, U, v)),
         "v is not used: the hidden numbers are summed, each with its own factor from v":
             lambda s, h, W, U, v: by_definition(s, h, W, U, np.ones(len(v))),
-        "the writer is not in it: every place has the scores of a writer whose state is 0":
+        "the decoder is not in it: every position has the scores of a decoder whose state is 0":
             lambda s, h, W, U, v: by_definition(0 * s, h, W, U, v),
     }),
     solution=additive_scores,
@@ -83,7 +83,7 @@ def contexts(e: Array, h: Array) -> Array:
 
 
 def means_by_definition(e: Array, h: Array) -> Array:
-    """Place by place: (B, T, d_h)"""
+    """Position by position: (B, T, d_h)"""
     powers = np.exp(e - e.max(axis=2, keepdims=True))
     return np.array([[sum(p * state for p, state in zip(row, h[b])) / row.sum() for row in powers[b]]
                      for b in range(len(h))])
@@ -98,11 +98,11 @@ CONTEXT = Build(
     title="From scores and states to contexts",
     function="context",
     arguments=("e", "h"),
-    cases={"2 sequences, 4 places, 5 states": scores_and_states(2, 4, 5), "one place": scores_and_states(3, 1, 4),
+    cases={"2 sequences, 4 positions, 5 states": scores_and_states(2, 4, 5), "one position": scores_and_states(3, 1, 4),
            "scores in the thousands": scores_and_states(2, 3, 4, 3000.0), "one state": scores_and_states(2, 3, 1)},
     expected=means_by_definition,
     result=Result("c", suspects={
-        "softmax runs over the places: the weights of each place are to sum to 1 over the states, the last axis":
+        "softmax runs over the positions: the weights of each position add up to 1 over the states, the last axis":
             lambda e, h: weights_of(e.swapaxes(1, 2)).swapaxes(1, 2) @ h,
         "the mean of all states: the scores are not used":
             lambda e, h: means_by_definition(0 * e, h),
@@ -176,7 +176,7 @@ ADDITIVE_BACKWARD = Backward(
         Result("dW", suspects={
             "the derivative of tanh, 1 - z^2, is missing":
                 lambda dc, s, h, v, weights, z: dW_with(dc, s, h, v, weights, np.ones_like(z)),
-            "v is missing between the score and tanh: de_ts reaches number k of z with the factor v_k":
+            "v is missing between the score and tanh: de_tj reaches number k of z with the factor v_k":
                 lambda dc, s, h, v, weights, z: dW_with(dc, s, h, np.ones_like(v), weights, 1 - z**2),
         }),
         Result("dU"),
@@ -191,9 +191,9 @@ ADDITIVE_BACKWARD = Backward(
     library=(AdditiveAttention.backward,),
     hints=(
         "dc (B, T, d_h), weights (B, T, S), z (B, T, S, d_a). First make de (B, T, S), then da (B, T, S, d_a), the "
-        "gradient of s_t W + h_s U. All five results follow from these two, dc and weights.",
-        "What was copied forward is summed backward: s_t W served all states, h_s U all places. h has two ways: into "
-        "the scores through U, and into the mean with its weight.",
+        "gradient of s_t W + h_j U. All five results follow from these two, dc and weights.",
+        "What was copied forward is summed backward: s_t W served all states, h_j U all positions. h has two ways: "
+        "into the scores through U, and into the mean with its weight.",
         "de = w (dw - sum of w dw) with dw = dc h^T;  dv = sum z de;  da = de v (1 - z^2);  da_s = da.sum(axis=2), "
         "da_h = da.sum(axis=1);  dW = s^T da_s, ds = da_s W^T;  dU = h^T da_h, dh = da_h U^T + w^T dc."))
 
@@ -247,7 +247,7 @@ BAG = Break(
     library=(context,),
     hints=(
         "h is (B, S, d_h): sequences, states, numbers in a state. The result has the same shape.",
-        "The context is a sum over the states, and the score of a state depends on this state and on the writer alone. "
+        "The context is a sum over the states, and the score of a state depends on this state and on the decoder only. "
         "What does a sum not see?",
         "The states of each sequence in another order, each of them whole: h[:, ::-1]."))
 

@@ -1,6 +1,6 @@
 """02_bptt: backpropagation through time (lesson 02).
 
-    h_t = tanh(x_t W_x + h_{t-1} W_h + b)        and before the first step stands h0
+    h_t = tanh(x_t W_x + h_{t-1} W_h + b)        and the first step reads h0
 
 Given dh = dL/dh as the outputs alone have it, (B, T, d_hidden), the inputs x (B, T, d_in), h0 (B, d_hidden), the states
 h (B, T, d_hidden) and the weights W_x (d_in, d_hidden), W_h (d_hidden, d_hidden), return the gradients of b, W_x, W_h,

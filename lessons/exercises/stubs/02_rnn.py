@@ -1,6 +1,7 @@
 """02_rnn: read a sequence with a recurrent network (lesson 02).
 
-    h_t = tanh(x_t W_x + h_{t-1} W_h + b)        and before the first step stands h0
+At each step the network adds a linear map of the input, a linear map of the state before, and a bias. The new state is
+tanh of the sum. The first step reads h0.
 
 x (B, T, d_in), h0 (B, d_hidden), W_x (d_in, d_hidden), W_h (d_hidden, d_hidden), b (d_hidden,). Return the states after
 each step, (B, T, d_hidden).

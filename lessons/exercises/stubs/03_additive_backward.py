@@ -1,7 +1,7 @@
 """03_additive_backward: the gradients of additive attention (lesson 03).
 
-    z_ts = tanh(s_t W + h_s U)        e_ts = sum over k of z_tsk v_k
-    w_t = softmax(e_t)                c_t = sum over s of w_ts h_s
+    z_tj = tanh(s_t W + h_j U)        e_tj = sum over k of z_tjk v_k
+    w_t = softmax(e_t)                c_t = sum over j of w_tj h_j
 
 Given dc (B, T, d_h), the states s (B, T, d_s) and h (B, S, d_h), the layer's W (d_s, d_a), U (d_h, d_a) and v (d_a,),
 the weights w (B, T, S) that softmax made, as `weights`, and z (B, T, S, d_a), return the gradients of v, W, U, s and h.

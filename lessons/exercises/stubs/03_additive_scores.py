@@ -1,8 +1,8 @@
-"""03_additive_scores: score every place of the writer with every state of the reader (lesson 03).
+"""03_additive_scores: score every position of the decoder with every state of the encoder (lesson 03).
 
-    z_ts = tanh(s_t W + h_s U)        e_ts = sum over k of z_tsk v_k
-
-s (B, T, d_s), h (B, S, d_h), W (d_s, d_a), U (d_h, d_a), v (d_a,). Return the scores e (B, T, S), without a loop.
+The score of a pair comes from a small network with one hidden layer: W maps the decoder's state, U the encoder's, both
+are added, then comes tanh, and v makes one number of it. The states are s (B, T, d_s) and h (B, S, d_h); W (d_s, d_a),
+U (d_h, d_a), v (d_a,). Return the scores e (B, T, S), without a loop.
 """
 
 import numpy as np

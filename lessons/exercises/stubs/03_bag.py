@@ -1,7 +1,7 @@
 """03_bag: find other states that attention cannot tell apart (lesson 03).
 
-h (B, S, d_h) are the states of a reader. Return an array of the same shape that differs from h in every sequence, with
-which additive attention has the same contexts as with h, whatever its weights W, U, v and whatever the writer asks.
+h (B, S, d_h) are the states of an encoder. Return an array of the same shape that differs from h in every sequence, but
+with which additive attention has the same contexts, whatever its weights W, U, v and the states of the decoder.
 """
 
 import numpy as np

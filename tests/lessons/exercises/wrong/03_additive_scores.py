@@ -22,8 +22,8 @@ def v_forgotten(s, h, W, U, v):
     return np.tanh((s @ W)[:, :, None] + (h @ U)[:, None]).sum(axis=-1)
 
 
-def writer_forgotten(s, h, W, U, v):
-    """the writer is not in it"""
+def decoder_forgotten(s, h, W, U, v):
+    """the decoder is not in it"""
     return np.repeat((np.tanh(h @ U) @ v)[:, None], s.shape[1], axis=1)
 
 

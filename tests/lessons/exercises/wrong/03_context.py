@@ -6,8 +6,8 @@ def softmax(e, axis=-1):
     return powers / powers.sum(axis=axis, keepdims=True)
 
 
-def over_the_places(e, h):
-    """softmax runs over the places"""
+def over_the_positions(e, h):
+    """softmax runs over the positions"""
     return softmax(e, 1) @ h
 
 
@@ -38,6 +38,6 @@ def sign_of_the_exponent(e, h):
     return softmax(-e) @ h
 
 
-def places_and_numbers_exchanged(e, h):
+def positions_and_numbers_exchanged(e, h):
     """transposed"""
     return (softmax(e) @ h).swapaxes(1, 2)
