@@ -197,3 +197,14 @@ def test_a_lesson_names_its_exercises_and_they_exist(lesson, exercises):
     named = {name for name in re.findall(r"`(?:exercises/)?([\w.]+)`", prose_of(lesson)) if re.match(r"\d\d_", name)}
     ours = {name.removesuffix(".py") for name in named if name[:2] == lesson.name[:2]}
     assert ours == {name for name in exercises if name[:2] == lesson.name[:2]} != set()
+
+
+NEW_SHAPE = ("00", "01", "04", "05", "06", "09", "15", "20")
+
+
+def test_a_page_of_the_new_shape_is_read_in_one_evening():
+    pages = {name: text for name, text in lessons.committed_pages(DOCS).items() if name[:2] in NEW_SHAPE}
+    minutes = {
+        name: int(found["reading"]) for name, text in pages.items() if (found := lessons.PAGE_HEADER.search(text))
+    }
+    assert "04_soft_lookup.md" in minutes and {name: time for name, time in minutes.items() if time > 45} == {}
