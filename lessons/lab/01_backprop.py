@@ -1,0 +1,432 @@
+# %% [markdown]
+# # Lab notes 01 · Backprop by hand
+#
+# What [lesson 01](../01_backprop.py) leans on, with its controls: five gradients on five training sets; which step a
+# central difference needs in float64 and float32; what random directions find and what they miss; what the choice of
+# inputs hides; which bugs of public code a gradient check finds; why two right gradients need not be equal; and that
+# the page computes what the library computes.
+
+# %% Imports
+import json
+import sys
+
+import course  # noqa: F401  finds lessons/library
+import matplotlib.pyplot as plt
+import numpy as np
+
+from exercises.numeric import numeric_gradient
+from library.constructions import as_counts, labelled, train
+from library.lesson import QUICK, ROOT, measure, same, show, table
+from scratchformer.experiments.figures import ACCENT, DARK
+from scratchformer.nn.gradcheck import gradcheck
+from scratchformer.nn.layers import Linear
+from scratchformer.nn.loss import cross_entropy
+
+# %% What lesson 01 built
+def linear(x, W, b):
+    """x (B, I), W (I, J), b (J,) -> y (B, J)"""
+    return x @ W + b
+
+
+def softmax_cross_entropy(y, t):
+    """y (B, J), t (B,) -> L, p (B, J)"""
+    y = y - y.max(axis=1, keepdims=True)
+    e = np.exp(y)
+    s = e.sum(axis=1, keepdims=True)
+    log_p = y - np.log(s)
+    return -log_p[np.arange(len(t)), t].sum(), e / s
+
+
+def softmax_cross_entropy_backward(p, t):
+    dy = p.copy()
+    dy[np.arange(len(t)), t] -= 1
+    return dy
+
+
+def linear_backward(dy, x, W):
+    return dy @ W.T, x.T @ dy, dy.sum(axis=0)
+
+
+def relative_error(ours, numeric):
+    """The largest difference, over the largest element of either."""
+    return np.abs(ours - numeric).max() / max(np.abs(ours).max(), np.abs(numeric).max())
+
+
+B, I, J = 5, 4, 3
+random = np.random.default_rng(1)
+x, W, b = random.normal(size=(B, I)), random.normal(size=(I, J)), random.normal(size=J)
+t = np.array([0, 2, 1, 1, 2])
+q = np.eye(J)[t]
+L, p = softmax_cross_entropy(linear(x, W, b), t)
+dy = softmax_cross_entropy_backward(p, t)
+dx, dW, db = linear_backward(dy, x, W)
+
+# %% [markdown]
+# ## Experiment 1: five gradients on five training sets
+#
+# The lesson trains a bag of words with five gradients, four of them wrong, on one set of 500 sentences. Weights start
+# at 0, each step sees all sentences, and nothing is random, so a second run would be the same run. What can differ is
+# the choice of the sentences. Here are the curves of the page's runs, and then three of the gradients on four other
+# sets: lines 1–500, 501–1,000, 1,001–1,500 and 1,501–2,000 of the corpus's training set. The 500 test sentences are the
+# same for all.
+
+# %% The curves
+def sum_of_rows(dy):
+    return dy.sum(axis=0)
+
+
+gradients = {
+    "right": (lambda p, q: p - q, sum_of_rows),
+    "right class only": (lambda p, q: (p - q) * q, sum_of_rows),
+    "bias averaged": (lambda p, q: p - q, lambda dy: dy.mean(axis=0)),
+    "divided once too often": (lambda p, q: (p - q) / len(p), sum_of_rows),
+    "sign flipped": (lambda p, q: q - p, sum_of_rows),
+}
+test = labelled("test")
+page = as_counts(labelled("val"), test)
+figure, axes = plt.subplots(figsize=(8, 4), layout="constrained")
+looks = [("-", DARK), ("--", ACCENT), (":", DARK), ("-.", ACCENT), ((0, (1, 1)), ACCENT)]
+runs = {}
+for (name, (dy_of, db_of)), (style, colour) in zip(gradients.items(), looks):
+    runs[name] = train(page, dy_of, db_of, steps=5 if name == "sign flipped" else 300)
+    axes.plot(runs[name].losses, ls=style, lw=2, color=colour, label=name)
+axes.set(ylim=(0, 4.5), xlabel="step", ylabel="loss, nats per sentence")
+axes.legend(loc=(0.68, 0.3))
+show(figure, "01_lab_wrong_gradients", alt="Training loss of five runs over 300 steps. Right and "
+     "bias averaged fall together to 0.12 and 0.14, right class only to 0.28. Divided once too "
+     "often hardly moves; with the sign flipped the loss climbs out of the picture at once.",
+     caption="Of the four wrong gradients, two give curves that look healthy.")
+share = np.bincount(page.t_test).max() / len(page.t_test)
+measure("share of the most common construction", share, 0.12, 0.13)
+
+# %% Five training sets
+known = labelled("train")
+sets = {"the page's": page} | {f"lines {first + 1:,}–{first + 500:,}":
+                               as_counts(known[first:first + 500], test)
+                               for first in (0, 500, 1000, 1500)}
+rows, class_only, averaged = [], [], []
+for name, sentences in sets.items():
+    three = {gradient: train(sentences, *gradients[gradient])
+             if sentences is not page else runs[gradient]
+             for gradient in ("right", "right class only", "bias averaged")}
+    right, only, mean = (run.right for run in three.values())
+    class_only.append(right.mean() - only.mean())
+    averaged.append(right.mean() - mean.mean())
+    rows.append([name, *(f"{run.losses[-1]:.2f} · {run.right.mean():.1%}"
+                         for run in three.values()),
+                 f"{(right & ~only).sum()} : {(only & ~right).sum()}",
+                 f"{(right & ~mean).sum()} : {(mean & ~right).sum()}"])
+table(["training set", "right", "right class only", "bias averaged",
+       "only A right : only B right", "the same for the bias"], rows)
+measure("right − right class only, smallest of 5", min(class_only), 0.12, 0.16)
+measure("right − right class only, largest of 5", max(class_only), 0.16, 0.21)
+measure("right − bias averaged, smallest of 5", min(averaged), -0.02, 0.01)
+measure("right − bias averaged, largest of 5", max(averaged), 0.01, 0.04)
+
+# %% [markdown]
+# Each cell gives the training loss after 300 steps and the share of the 500 test sentences that come out right; the
+# last two columns count the test sentences that only one of two runs gets right. The gradient that reaches the right
+# class only (run B of the lesson) costs 14 to 19 points on all five sets. The averaged bias costs 2.2 points on the
+# page's set; on the others it costs between 1.4 points and nothing, and once it gains 0.2. From one training set nobody
+# could tell it from chance, and that is what the page says.
+#
+# Does run B only need more time? No:
+
+# %% More steps for run B
+longer = {steps: train(page, *gradients["right class only"], steps=steps) for steps in (600, 1200)}
+table(["run", "loss on the training sentences", "right on new sentences"],
+      [["right, 300 steps", f"{runs['right'].losses[-1]:.3f}", f"{runs['right'].right.mean():.1%}"],
+       *([f"right class only, {steps:,} steps", f"{run.losses[-1]:.3f}", f"{run.right.mean():.1%}"]
+         for steps, run in longer.items())])
+assert longer[600].losses[-1] < runs["right"].losses[-1]
+measure("right − right class only with 4 times the steps",
+        runs["right"].right.mean() - longer[1200].right.mean(), 0.13, 0.19)
+
+# %% [markdown]
+# After 600 steps its training loss is *lower* than that of the right gradient after 300, and it still loses 17 points
+# on new sentences. So the loss on the training sentences can't have told us, however long we look at it. The loss on
+# *new* sentences would be worse for run B, of course; but nobody knows what it ought to be without the other run.
+#
+# ## Experiment 2: which step?
+#
+# The central difference has two errors:
+#
+# - A large step leaves the tangent: the error of the formula falls a hundredfold when h falls tenfold.
+# - A small step subtracts two almost equal numbers. Each carries a rounding error in proportion to ε, the precision of
+#   the number format, and dividing by 2h blows it up to about ε / h. In the end w + h is rounded to w itself, the
+#   difference is 0, and the relative error exactly 1 (the dotted line).
+#
+# They are equal where h² = ε / h: at h = ε^(1/3), with an error of ε^(2/3). For float64 (ε = 2 · 10⁻¹⁶) that predicts a
+# step of 6 · 10⁻⁶ and an error of 4 · 10⁻¹¹; for float32 (ε = 10⁻⁷), 5 · 10⁻³ and 2 · 10⁻⁵. All constants are set to 1
+# in this, so it is right to about a factor of ten.
+
+# %% Errors against steps
+figure, axes = plt.subplots(figsize=(7, 3.8), layout="constrained")
+steps = 10.0 ** np.arange(-12, 0.5, 0.5)
+for dtype, colour, line, lo, hi in (("float64", DARK, "o-", 1e-12, 4e-10),
+                                    ("float32", ACCENT, "s--", 2e-6, 2e-4)):
+    x_, W_, b_ = (array.astype(dtype) for array in (x, W, b))
+
+    def loss_of(W):
+        return softmax_cross_entropy(linear(x_, W, b_), t)[0]
+
+    def difference(step):
+        found = np.zeros_like(W_)
+        for index in np.ndindex(W_.shape):
+            up, down = W_.copy(), W_.copy()
+            up[index], down[index] = W_[index] + step, W_[index] - step
+            found[index] = (loss_of(up) - loss_of(down)) / (2 * step)
+        return found
+
+    errors = [relative_error(dW, difference(step)) for step in steps]
+    best = steps[np.argmin(errors)]
+    measure(f"{dtype}: the best of these steps", best, *((1e-6, 1e-4) if dtype == "float64" else (1e-3, 1e-1)))
+    measure(f"{dtype}: its error", min(errors), lo, hi)
+    axes.loglog(steps, errors, line, color=colour, markersize=4, label=dtype)
+    if dtype == "float32":
+        measure("float32: error at a step of 1e-5", errors[14], 1e-3, 1)
+axes.axhline(1, color="#666666", lw=0.8, ls=":")
+axes.set(xlabel="step h", ylabel="relative error of the difference")
+axes.legend()
+show(figure, "01_lab_step", alt="Relative error of central differences against step size, both "
+     "logarithmic. In float64 a V with its lowest point, about 1e-11, between 1e-6 and 1e-4. In "
+     "float32 the valley lies near 1e-2 and is a million times higher; for tiny steps the error is 1.",
+     caption="In float64 many steps are good; in float32 hardly any is.")
+
+# %% [markdown]
+# In float32 the good steps are few, you don't know in advance which, and a step of 10⁻⁵ gives an error of per cents.
+# That is why the checks of this project run in float64, with h = 10⁻⁵, and demand a relative error below 10⁻⁶.
+#
+# ## Experiment 3: random directions
+#
+# Differences element by element cost two forward passes for each weight. A derivative in one *direction* costs two in
+# all. For any u of the shape of W,
+#
+# $$\frac{L(W + hu) - L(W - hu)}{2h} \approx \sum_{ij} dW_{ij} u_{ij}$$
+#
+# The price is power. Let the gradient g be off by an error e. Along a random u, the check compares (g + e) · u with g ·
+# u, so it reports about |e · u| / |g · u|. Both are sums of many random numbers; e · u is of the size ‖e‖, and g · u of
+# the size ‖g‖ (‖ ‖ is the root of the sum of squares). If e is a small part of g, the two are nearly independent, and
+# the ratio of two independent normal numbers follows a Cauchy distribution. So:
+#
+# - the **median** error that a random direction reports is ‖e‖ / ‖g‖;
+# - one direction reports less than τ with probability (2/π) · arctan(τ ‖g‖ / ‖e‖), and k directions all do with the
+#   k-th power of that.
+#
+# First a single element that is off, and then all of them, in a small and in a larger layer; medians of 30 directions.
+
+# %% Medians
+def directional_errors(f, array, gradient, random, count, h=1e-5):
+    """|what backward claims - what forward shows| over the larger, along random directions."""
+    errors, original = [], array.copy()
+    for _ in range(count):
+        u = random.normal(size=array.shape)
+        array[...] = original + h * u
+        above = f()
+        array[...] = original - h * u
+        claimed, shown = (gradient * u).sum(), (above - f()) / (2 * h)
+        errors.append(abs(claimed - shown) / max(abs(claimed), abs(shown)))
+        array[...] = original
+    return np.array(errors)
+
+
+def layer(random, inputs, outputs, rows=5):
+    """A random linear layer with its loss. -> the loss as a function, W, dW"""
+    x, W = random.normal(size=(rows, inputs)), random.normal(size=(inputs, outputs))
+    W /= np.sqrt(inputs)
+    t = random.integers(0, outputs, rows)
+
+    def loss():
+        return softmax_cross_entropy(x @ W, t)[0]
+
+    return loss, W, x.T @ softmax_cross_entropy_backward(softmax_cross_entropy(x @ W, t)[1], t)
+
+
+rows = []
+for inputs, outputs, low, high in (4, 3, 1e-3, 0.1), (128, 96, 1e-5, 1e-2):
+    draw = np.random.default_rng(2)
+    loss, W_, right = layer(draw, inputs, outputs)
+    one, all_of_it = right.copy(), 1.1 * right
+    one[1, 2] *= 1.1
+    medians = [np.median(directional_errors(loss, W_, gradient, draw, 30))
+               for gradient in (right, one, all_of_it)]
+    assert medians[0] < 1e-7 and low < medians[1] < high and 0.08 < medians[2] < 0.1
+    rows.append([f"{W_.size:,}", "below 10⁻⁷", f"{medians[1]:.1e}", f"{medians[2]:.2f}",
+                 f"{np.linalg.norm(one - right) / np.linalg.norm(right):.1e}"])
+table(["weights", "right", "one element 10 % off", "all 10 % off", "‖e‖ / ‖g‖ for one element"], rows)
+
+# %% [markdown]
+# The rule gives the measured medians to about a factor of one and a half (30 directions are few). A bug in every
+# element, as a wrong factor is, shows in full. A bug in one element is diluted.
+#
+# Now a hard case: in a layer of 512 × 512, **two elements, chosen at random, are 1 % too large**. Five layers, each
+# with its own pair (seeds 0–3, and 53, whose pair is among the 10 % of pairs that weigh most), 200 directions each.
+
+# %% Two elements of 262,144
+count = 50 if QUICK else 200
+rows, ratios, excess = [], [], []
+for seed in 0, 1, 2, 3, 53:
+    draw = np.random.default_rng(seed)
+    loss, W_, right = layer(draw, 512, 512)
+    e = np.zeros_like(right)
+    chosen = draw.choice(right.size, 2, replace=False)
+    e.flat[chosen] = 0.01 * right.flat[chosen]
+    errors = directional_errors(loss, W_, right + e, draw, count)
+    expected = np.linalg.norm(e) / np.linalg.norm(right)
+    share, rule = (errors < 1e-6).mean(), 2 / np.pi * np.arctan(1e-6 / expected)
+    ratios.append(np.median(errors) / expected)
+    excess.append(abs(share - rule))
+    rows.append([seed, f"{expected:.1e}", f"{np.median(errors):.1e}", f"{rule:.0%}", f"{share:.0%}",
+                 f"{rule**4:.2%}"])
+table(["seed", "‖e‖ / ‖g‖", "median error", "below 10⁻⁶ by the rule", "counted", "four of four, by the rule"], rows)
+measure("median error over ‖e‖ / ‖g‖, smallest", min(ratios), 0.6, 1.1)
+measure("median error over ‖e‖ / ‖g‖, largest", max(ratios), 0.9, 1.7)
+measure("counted share − the rule's, largest", max(excess), 0, 0.15)
+
+# %% [markdown]
+# The median error of one direction is about 10⁻⁶, the tolerance itself. With the pair of seed 53, which is large, it is
+# 4.3 · 10⁻⁶, and still 16 % of the directions report less than 10⁻⁶ by the rule (20 % of these 200). With the lightest
+# pair here three directions in four do, and by the rule all four of the library's directions do in three runs of ten.
+# So it is not true that a directional check finds every bug that touches more than one element. What it finds is a bug
+# whose *share* of the gradient, ‖e‖ / ‖g‖, is well above the tolerance. Two things help the library. The layers of its
+# 106 cases are tiny, so nothing is diluted much. And the bugs that people write are, we think, mostly of the dense kind
+# (a factor, a transpose, a missing sum). A bug in a few elements of a large array wants differences element by element,
+# on small arrays.
+#
+# There is no loss behind a single layer, so the library makes one: L = Σ g y with a random array g, which is then the
+# gradient that backward is handed. Random, because with g = 1 everywhere some true gradients are zero, and a backward
+# that returns zeros would pass. The library's `Linear` takes any number of axes before the last, so here the input has
+# two of them:
+
+# %%
+print(gradcheck(Linear(I, J, np.random.default_rng(0), "float64"),
+                np.random.default_rng(3).normal(size=(2, B, I))))
+
+# %% [markdown]
+# ## Experiment 4: what the inputs hide
+#
+# A check passes *at the inputs that were tried*. The averaged bias is found with five rows. With one row, the mean is
+# the sum:
+
+# %%
+class AveragedBias(Linear):
+    """Linear, but with a gradient of the bias that is averaged over the rows."""
+
+    def backward(self, dy, cache):
+        before = self.bias.grad.copy()
+        dx = super().backward(dy, cache)
+        self.bias.grad[...] = before + dy.mean(axis=0)
+        return dx
+
+
+for count, lo, hi in (1, 0, 1e-6), (B, 0.1, 10):
+    report = gradcheck(AveragedBias(I, J, np.random.default_rng(0), "float64"),
+                       np.random.default_rng(4).normal(size=(count, I)))
+    measure(f"bias averaged, rows: {count}; worst error", report.worst.error, lo, hi)
+
+# %% [markdown]
+# A public implementation divides the gradient of softmax by the number of sentences. A check with a single sentence
+# would have passed it. So a check is as good as its cases: several rows, all sizes different, padding, repeated words,
+# weights away from their first zeros and ones. `scratchformer gradcheck` goes through 106 such cases.
+#
+# ## Experiment 5: what gradient checks cannot see
+#
+# We examined six public NumPy Transformers and planted what we found in our own code, one bug at a time, together with
+# bugs of two well-known PyTorch implementations and classic mistakes: 104 planted bugs, or *mutants*
+# ([correctness report](../../docs/correctness.md)). For each of them benchmarks/results/mutants.json records which of
+# our test suites notice it. How many does the suite notice that checks gradients and nothing else?
+
+# %% Counting
+sys.path.append(str(ROOT / "tests" / "mutants"))
+from mutants import MUTANTS  # noqa: E402
+
+caught = json.loads((ROOT / "benchmarks/results/mutants.json").read_text(encoding="utf-8"))
+NUMPY = ("AkiRusProd/numpy-transformer", "AkiRusProd/numpy-nn-model", "Ultron09/Numpy-Transformer",
+         "rziga/numpy-is-all-you-need", "YVSemlani/numpy-transformer",
+         "csd81/attention-is-all-you-need-numpy")
+FORWARD_FAILS = ("nothing-to-attend-to-gives-nan", "layer-norm-without-eps",
+                 "cross-attention-mixes-its-inputs")
+
+
+def noticed(mutants):
+    return [mutant for mutant in mutants if "gradients" in caught[mutant.name]]
+
+
+def in_nn(mutant):
+    return all(patch.file.startswith("scratchformer/nn/") for patch in mutant.patches)
+
+
+rows = []
+for origin in NUMPY:
+    found = [mutant for mutant in MUTANTS if mutant.origin == origin]
+    seen = noticed(found)
+    wrong = [mutant for mutant in seen if mutant.name not in FORWARD_FAILS]
+    rows.append([origin, len(found), len(seen), len(wrong)])
+rows.append(["together", *(sum(row[i] for row in rows) for i in (1, 2, 3))])
+table(["implementation", "bugs planted", "noticed by gradient checks", "... as a wrong derivative"], rows)
+layers = [mutant for mutant in MUTANTS if in_nn(mutant)]
+measure("planted bugs, of all origins", len(MUTANTS), 104, 104)
+measure("... noticed by gradient checks", len(noticed(MUTANTS)), 24, 24)
+measure("... in scratchformer/nn, where layers are", len(layers), 58, 58)
+measure("... of these, noticed by gradient checks", len(noticed(layers)), 24, 24)
+
+# %% [markdown]
+# Each of the six has a bug in its gradients, its masks or its attention; but only three of them have a *wrong
+# derivative* (seven bugs), and in two of the six nothing is wrong that finite differences can see: one has no causal
+# mask, the other divides the scores by the root of d_model instead of d_k, and both have right gradients of these wrong
+# functions. In a fourth (rziga's) the check stops because forward divides zero by zero or raises an exception, which is
+# not a wrong derivative either. (We planted those three bugs once more, one by one, and looked at why the suite failed:
+# NaN, a division by zero, an exception for source and target of different lengths.)
+#
+# Of all 104 planted bugs gradient checks alone notice 24. But 46 of the 104 sit outside of `nn/`, in batches, the
+# training loop or the search, where no gradient check runs; of the 58 in `nn/` (three of them in the optimizer, which
+# has no backward), 24 are noticed and 34 pass, which is 59 %. So the conclusion from public code isn't "check every
+# gradient and you are safe". It is: check every gradient, and *then* test what forward computes and where information
+# flows.
+#
+# ## Experiment 6: two right gradients need not be equal
+#
+# A popular exercise prints whether a hand-written gradient equals the reference in every bit, and beside it whether it
+# is close. Learners see *exact: False* and search for a bug that isn't there. Addition of floating-point numbers is not
+# associative, so two right ways to compute one sum differ in the last digits:
+
+# %%
+many = np.random.default_rng(5).normal(size=100_000)
+forwards, backwards = many.cumsum()[-1], many[::-1].cumsum()[-1]
+print("equal:", forwards == backwards)
+difference = abs(forwards - backwards) / np.abs(many).sum()
+measure("difference of the two sums, over the sum of all sizes", difference, 1e-20, 1e-14)
+
+# %% [markdown]
+# So ask for a small *relative* error. A small absolute error is not enough: 10⁻⁴ is a catastrophe in a gradient of size
+# 10⁻⁴. There is one exception. Where the true gradient is zero, a relative error means nothing, and the library puts a
+# floor under what it divides by.
+#
+# ## Experiment 7: the page and the library
+#
+# The functions of the page and of the library agree, also for a row of logits (1000, 0, 0) whose right class has logit
+# 0. Its loss is 1000. Taken literally, −ln p would be infinite there, since p = e⁻¹⁰⁰⁰ is rounded to 0 in float64; and
+# e¹⁰⁰⁰ overflows. That is why the page subtracts the largest logit first (numerator and sum get the same factor, so p
+# stays) and computes ln p as y − ln Σ e^y.
+
+# %%
+layer_ = Linear(I, J, np.random.default_rng(0), "float64")
+_, cache = layer_.forward(x)
+for name, ours, library in zip(("dx", "dW", "db"), linear_backward(dy, x, layer_.weight.data),
+                               (layer_.backward(dy, cache), layer_.weight.grad, layer_.bias.grad)):
+    same(f"{name} of the page and of the library", ours, library)
+
+hard = np.vstack([np.random.default_rng(6).normal(size=(B, J)), [[1000.0, 0, 0]]])
+targets = np.array([1, 2, 1, 2, 2, 1])            # in the library, class 0 is padding
+ours, p_hard = softmax_cross_entropy(hard, targets)
+loss_sum, _, dlogits = cross_entropy(hard, targets)
+same("L", ours, loss_sum)
+same("dy", softmax_cross_entropy_backward(p_hard, targets), dlogits)
+measure("loss of the row (1000, 0, 0)",
+        softmax_cross_entropy(np.array([[1000.0, 0, 0]]), [1])[0], 1000, 1000)
+measure("largest sum of a row of dy", np.abs(dy.sum(axis=1)).max(), 0, 1e-15)
+for name, of, gradient in (("dy", lambda y: softmax_cross_entropy(y, t)[0], dy),
+                           ("dx", lambda x: softmax_cross_entropy(linear(x, W, b), t)[0], dx)):
+    at = linear(x, W, b) if name == "dy" else x
+    measure(f"{name}: error against the exercise's central differences",
+            relative_error(gradient, numeric_gradient(of, at)), 0, 1e-9)
