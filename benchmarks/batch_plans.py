@@ -23,9 +23,9 @@ from small_training import RESULTS, number, spread
 from threadpoolctl import threadpool_limits
 
 from scratchformer import config as configs
+from scratchformer.backends.device import Device
 from scratchformer.config import Config
 from scratchformer.text.batches import BatchPlan, EncodedPairs, bucket_boundaries, steps
-from scratchformer.backends.device import Device
 from scratchformer.training.data import encode_corpus, read_corpus, train_tokenizer
 from scratchformer.training.run import RunDirectory, replace_text
 from scratchformer.training.trainer import Trainer
