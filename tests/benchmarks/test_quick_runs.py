@@ -41,6 +41,7 @@ def quick_run(name, out, *arguments):
         "source_worth",
         "stacks",
         "tiny_model",
+        "warm_up",
         "wires",
     ],
 )
