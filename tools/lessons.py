@@ -218,14 +218,14 @@ def page(path: Path, outputs: Outputs) -> str:
     for cell, items in zip(cells_of(path), outputs):
         parts.append(prose(path, cell) if cell.is_prose else code(cell))
         parts += [shown(path, cell, item, numbers) for item in items]
+    parts = [part for part in parts if part]
     if is_lab(path):
         return assembled(path, parts)
     number = path.name[:2]
+    note = f"This page was made by running [{path.name}](../../lessons/{path.name}). The code of its drawings is there."
     if any("measured" in item for items in outputs for item in items):
-        parts.append(
-            f"*✓ marks a number that was checked when this page was built. [Lab notes {number}](lab/{path.stem}.md) say"
-            " in which band it had to be.*"
-        )
+        note += f" ✓ marks a number that was checked; [lab notes {number}](lab/{path.stem}.md) say within which limits."
+    parts.append(f"*{note}*")
     parts[0] = parts[0].replace("\n\n*Needs ", f"\n\n*{about(number, parts)} · Needs ", 1)
     return assembled(path, parts)
 
@@ -268,7 +268,7 @@ def shown(path: Path, cell: Cell, item: Item, numbers: Iterator[int]) -> str:
         return f"{TABLE}\n\n{table(item['columns'], item['rows'])}"
     caption = prose(path, Cell(True, item["caption"], cell.line))
     folder = "../figures" if is_lab(path) else "figures"
-    return f"{image(item['figure'], item['alt'], folder)}\n\n*Figure {next(numbers)}. {caption}*"
+    return f"{image(item['figure'], item['alt'], folder)}\n\n**Figure {next(numbers)}.** {caption}"
 
 
 MEASURED, TABLE = "<!-- measured -->", "<!-- table -->"
@@ -302,6 +302,9 @@ def escaped(text: str) -> str:
 
 
 def code(cell: Cell) -> str:
+    """A code cell: shown, folded away if it has a title, or left out if the title says that it only draws."""
+    if re.search(r"\bdrawings?\b", cell.title, re.IGNORECASE):
+        return ""
     block = fenced("python", cell.source)
     return f"<details><summary>Code: {cell.title}</summary>\n\n{block}\n\n</details>" if cell.title else block
 

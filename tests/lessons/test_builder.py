@@ -176,14 +176,14 @@ def test_a_page_shows_code_then_what_it_put_out_in_that_order(first_page):
     parts = [
         "```python\nfrom matplotlib",
         "```text\nbefore the figure\n```",
-        f"![{ALT}](figures/01_line.svg)\n\n*Figure 1. How $`x_1`$ rises.*",
+        f"![{ALT}](figures/01_line.svg)\n\n**Figure 1.** How $`x_1`$ rises.",
         "<!-- measured -->\n\n| measured | value |  |\n| --- | --: | --- |\n"
         "| a number\\_d\\_k | 0.5 | ✓ |\n| this | 20 ms | yours differs |\n\n",
         "<!-- table -->\n\n| a \\| b | c |\n| --- | --: |\n| x\\* | 1.5 |\n| y | −2 % |\n\n",
         "| --- | --: | --- |\n| another | 2 | ✓ |\n\n",
-        "*Figure 2. A drawing.*",
+        "**Figure 2.** A drawing.",
         "```python\nunprinted = 1\n```\n\n## Question",
-        "[Lab notes 01](lab/01_first.md)",
+        "[lab notes 01](lab/01_first.md)",
     ]
     assert [part for part in parts if part not in first_page] == []
     assert sorted(parts, key=first_page.index) == parts
@@ -209,6 +209,11 @@ def test_lab_notes_without_a_lesson_are_refused(tmp_path):
 
 def test_cells_share_one_namespace(built):
     assert "```text\n42 <b>\n```" in (built / "docs/lessons/02_second.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("title, shown", [("", True), ("Setting up", True), ("The drawing, backward", False)])
+def test_code_that_only_draws_is_left_out(title, shown):
+    assert ("x = 6" in lessons.code(Cell(False, "x = 6", 1, title))) == shown
 
 
 @pytest.mark.slow
@@ -319,6 +324,7 @@ def test_links_lead_from_the_page(first_page):
         "../../scratchformer/nn/ops.py",
         "../../scratchformer/nn/ops.py",
         "https://example.org/",
+        "../../lessons/01_first.py",
         "lab/01_first.md",
     ]
     assert lessons.target_from_page("#check") == "#check"
