@@ -30,7 +30,7 @@ from library.next_word import (
 )
 from scratchformer.doctor.flow_probes import dependence_of
 from scratchformer.experiments.figures import ACCENT, COLOUR_MAP
-from scratchformer.nn.attention import Mask, ScaledDotProductAttention
+from scratchformer.nn.attention import Mask
 from scratchformer.nn.ops import ops_of, using
 
 # %% [markdown]
@@ -63,33 +63,25 @@ for name, model in ("A", honest), ("B", cheat):
 # all positions in one pass anyway. So why not ask all four questions at once, one at each position?
 
 # %% The drawing
-show(
-    mask_pictures.shift(),
-    "06_shift",
-    alt=(
-        "Two rows of four words. The lower row, which the model reads, is: start sign,"
-        " the, animal, slept. The upper row, which it has to write, is: the, animal,"
-        " slept, end sign. Dashed lines join equal words, each one position further"
-        " right in the lower row. Below, a grid: the start sign may look at itself,"
-        " 'the' at two words, 'animal' at three, 'slept' at all four. The cell right of"
-        " the last allowed one is marked as the answer."
-    ),
-    caption=(
-        "The model reads the sentence shifted right by one, so the answer of each"
-        " position stands in the next column of its input, and only the grey part of"
-        " the grid keeps it hidden."
-    ),
-)
+show(mask_pictures.shift(), "06_shift",
+     alt="Two rows of four words. The lower row, which the model reads, is: start "
+     "sign, the, animal, slept. The upper row, which it has to write, is: the, "
+     "animal, slept, end sign. Dashed lines join equal words, each one position "
+     "further right in the lower row. Below, a grid: the start sign may look at "
+     "itself, 'the' at two words, 'animal' at three, 'slept' at all four. The cell "
+     "right of the last allowed one is marked as the answer.",
+     caption="The answer of each position stands in the next column of its input, and "
+     "only the grey part of the grid hides it.")
 
 # %% [markdown]
 # In figure 1 the sentence stands twice: once to be written, ending with `</s>`, and once to be read, *shifted right* by
 # one position, with `<s>` in front. Training on the true previous words, and not on the model's own guesses, is called
 # **teacher forcing**. Now notice the danger: the answer of each position stands in the input, one column further right.
 # Attention as we know it looks at all columns. So we forbid everything above the diagonal, and what is left is a
-# triangle. This is the **causal mask**.
+# triangle. This is the **causal mask**. (Do you have a suspicion about model B?)
 #
-# **Your turn.** Write the shift for a batch of sentences: open `exercises/06_shift_right.py`, then run `scratchformer
-# learn check 06`. Shorter sentences are filled up with **padding**, the id 0.
+# **Your turn.** Write the shift for a batch of sentences in `exercises/06_shift_right.py`. Shorter sentences are filled
+# up with **padding**, the id 0. Then run `scratchformer learn check 06`.
 
 # %% Our solution
 def padded(rows):
@@ -123,20 +115,13 @@ weights = triangle / triangle.sum(axis=1, keepdims=True)    # each row adds up t
 assert np.allclose((weights @ values)[:, 0], loop)
 
 # %% The drawing
-show(
-    mask_pictures.loop(),
-    "06_loop",
-    alt=(
-        "Left: four rows with the values 0, 4, 8, 20; row t uses the first t values and"
-        " greys out the rest; the means are 0, 2, 4 and 8. Right: a lower triangle of"
-        " weights 1; 1/2, 1/2; three times 1/3; four times 1/4, times the column of"
-        " values, equals the column 0, 2, 4, 8."
-    ),
-    caption=(
-        "Row by row, the triangle of weights does what the loop does; the zeros above"
-        " the diagonal are the mask."
-    ),
-)
+show(mask_pictures.loop(), "06_loop",
+     alt="Left: four rows with the values 0, 4, 8, 20; row t uses the first t values "
+     "and greys out the rest; the means are 0, 2, 4 and 8. Right: a lower triangle "
+     "of weights 1; 1/2, 1/2; three times 1/3; four times 1/4, times the column of "
+     "values, equals the column 0, 2, 4, 8.",
+     caption="Row by row, the triangle of weights does what the loop does; the zeros "
+     "above the diagonal are the mask.")
 
 # %% [markdown]
 # An average treats all earlier words alike. Attention does better: each word chooses its own weights, by its scores.
@@ -150,21 +135,14 @@ show(
 # 1 + 2 + 5 = 8, and the weights are 1/8, 2/8 and 5/8. The answer of the row is 1/8 · 0 + 2/8 · 4 + 5/8 · 8 = 6.
 
 # %% The drawing
-show(
-    mask_pictures.by_hand(),
-    "06_by_hand",
-    alt=(
-        "Four rows, start sign, the, animal, slept, with four scores each, logarithms"
-        " of 1 4 3 2, 1 3 4 2, 1 2 5 12 and 1 1 5 1. The scores above the diagonal are"
-        " struck out and replaced by minus infinity. The sums of the exponentials left"
-        " are 1, 4, 8, 8. Weights: 1; 1/4 3/4; 1/8 2/8 5/8; 1/8 1/8 5/8 1/8; all others"
-        " 0. With the values 0, 4, 8, 20 the answers are 0, 3, 6 and 8."
-    ),
-    caption=(
-        "Scores above the diagonal become −∞ before softmax, so the weights of each row"
-        " are shared out among the words up to its own."
-    ),
-)
+show(mask_pictures.by_hand(), "06_by_hand",
+     alt="Four rows, start sign, the, animal, slept, with four scores each, logarithms "
+     "of 1 4 3 2, 1 3 4 2, 1 2 5 12 and 1 1 5 1. The scores above the diagonal are "
+     "struck out and replaced by minus infinity. The sums of the exponentials left "
+     "are 1, 4, 8, 8. Weights: 1; 1/4 3/4; 1/8 2/8 5/8; 1/8 1/8 5/8 1/8; all "
+     "others 0. With the values 0, 4, 8, 20 the answers are 0, 3, 6 and 8.",
+     caption="Scores above the diagonal become −∞ before softmax, so the weights of "
+     "each row are shared out among the words up to its own.")
 
 # %% [markdown]
 # Check the other rows of figure 3 with a pencil. The same in code:
@@ -212,23 +190,17 @@ def attention(q, k, v, may):
 # the padding compute something too, but the loss ignores them.) Under both masks, a key must be allowed by both.
 
 # %% The drawing
-show(
-    mask_pictures.masks(),
-    "06_padding",
-    alt=(
-        "Three grids of four by four cells. Causal mask: the lower triangle is allowed,"
-        " the rest is minus infinity. Padding mask of a sentence of two words: the"
-        " first two columns are allowed in all rows. Both: the cells allowed in both"
-        " grids."
-    ),
-    caption=(
-        "The causal mask forbids a triangle; the padding mask forbids whole columns"
-        " (here a sentence of two words in a batch four wide)."
-    ),
-)
+show(mask_pictures.masks(), "06_padding",
+     alt="Three grids of four by four cells. Causal mask: the lower triangle is "
+     "allowed, the rest is minus infinity. Padding mask of a sentence of two "
+     "words: the first two columns are allowed in all rows. Both: the cells "
+     "allowed in both grids.",
+     caption="The causal mask forbids a triangle; the padding mask forbids whole "
+     "columns (here a sentence of two words in a batch four wide).")
 
 # %% [markdown]
-# **Your turn.** `exercises/06_masks.py`: build this array from the lengths, also for fewer queries than keys.
+# **Your turn.** Build this array in `exercises/06_masks.py`. One thing is new there: when a sentence is continued, the
+# queries are only its last words, and the very last one still sees every key.
 
 # %% Our solution
 def may_attend(T, S, key_lengths, causal):
@@ -247,17 +219,17 @@ for mask in (lengths, True), (lengths, False), (None, True):
 
 # %% [markdown]
 # **And if a row has no allowed key at all?** An empty sentence has nothing but padding. Softmax then divides 0 by 0,
-# which is NaN ("not a number"). The gradient of a weight matrix is a sum over the whole batch, and a sum with one NaN
-# is NaN. So a single empty line in a corpus would ruin the model. We need a rule: *a query with nothing to look at gets
+# which is NaN ("not a number"), and a sum with one NaN is NaN. The gradient of a weight matrix is such a sum, over the
+# whole batch. So a single empty line in a corpus would ruin the model. The rule: *a query with nothing to look at gets
 # weights 0*, and so the answer 0. (Much code adds −10,000 instead of $-\infty$. In an empty row this hides nothing,
 # since softmax ignores a number that is added to the whole row: [lab notes 06, experiment
 # 5](lab/06_masks.py#experiment-5-a-large-negative-number).)
 #
 # ## Backward
 #
-# Suppose the loss wants each of the four answers to grow by the same amount: a gradient of 1 each. Which scores
-# should go up? You know the rule from lesson 04: *weight × (what the word offers − the average we already have)*. One
-# number per word is offered, so the offers are the values 0, 4, 8, 20, and the average of a row is its answer.
+# Suppose the loss wants each of the four answers to grow: a gradient of 1 each. Which scores should go up? You know
+# the rule from lesson 04: *weight × (what the word offers − the average we already have)*. Here the offers are the
+# values 0, 4, 8, 20, and the average of a row is its answer.
 #
 # Look at row *animal*. What it would like most is *slept*: it offers 20, and the answer is only 6. What is the
 # gradient of that score?
@@ -266,29 +238,19 @@ for mask in (lengths, True), (lengths, False), (None, True):
 # <details><summary>Make a guess, then unfold: the gradients of all scores</summary>
 
 # %% The same drawing, backward
-dscores = weights * (values.T - answers)  # with dy = 1 in each row
-assert np.array_equal(
-    np.round(dscores, 12),
-    [[0, 0, 0, 0], [-0.75, 0.75, 0, 0], [-0.75, -0.5, 1.25, 0], [-1, -0.5, 0, 1.5]],
-)
-show(
-    mask_pictures.by_hand(backward=True),
-    "06_backward",
-    alt=(
-        "The same drawing with gradients. Scores: 0; -0.75, +0.75; -0.75, -0.5, +1.25;"
-        " -1, -0.5, 0, +1.5; all scores above the diagonal have gradient 0. Values:"
-        " 1.5, 1.125, 1.25 and 0.125."
-    ),
-    caption=(
-        "The same four rows, backward: every struck-out score has the gradient 0, even"
-        " that of “slept” in row “animal”, which offers most."
-    ),
-)
+dscores = weights * (values.T - answers)                    # with dy = 1 in each row
+rows = [0, 0, 0, 0], [-0.75, 0.75, 0, 0], [-0.75, -0.5, 1.25, 0], [-1, -0.5, 0, 1.5]
+assert np.allclose(dscores, rows, rtol=0, atol=1e-12) and not np.triu(dscores, 1).any()
+show(mask_pictures.by_hand(backward=True), "06_backward",
+     alt="The same drawing with gradients. Scores: 0; -0.75, +0.75; -0.75, -0.5, "
+     "+1.25; -1, -0.5, 0, +1.5; all scores above the diagonal have gradient 0. "
+     "Values: 1.5, 1.125, 1.25 and 0.125.",
+     caption="The same four rows, backward: every struck-out score has the gradient 0, "
+     "even that of “slept” in row “animal”, which offers most.")
 
 # %% [markdown]
 # Exactly 0. The score of *slept* was overwritten with $-\infty$ before anything read it, so no change of it can reach
-# the loss. The formula agrees, because its first factor is the weight: 0 · (20 − 6) = 0. For the words that are
-# allowed:
+# the loss. The formula agrees, because its first factor is the weight:
 #
 # | row *animal* | weight | × (offer − average) | = gradient of the score |
 # |---|---|---|---|
@@ -303,14 +265,15 @@ show(
 # sees only itself has nothing to choose. And in row *slept*, *animal* has the largest weight but the gradient 0: it
 # offers 8, and 8 is the average.
 #
-# The values get the column sums of the weights: *the* gets 3/4 + 2/8 + 1/8 = 1.125. So in forward, words speak to
-# later words, and in backward, gradients return from later words.
+# The values get the column sums of the weights: *the* gets 3/4 + 2/8 + 1/8 = 1.125. So forward, words speak to later
+# words, and backward, gradients return from later words.
 #
 # **Your turn.** `exercises/06_masked_softmax_backward.py` asks for the general rule. You get the weights but *not the
 # mask*. Why is that enough? (There $\text{weights} = \text{softmax}(\text{factor} \cdot \text{scores})$, with the
 # factor $1/\sqrt{d_k}$ not yet applied.)
 #
-# **The rule.** Among the allowed keys nothing has changed since lesson 04:
+# **The rule.** Let $dw_{ts}$ be what key $s$ offers to query $t$. Among the allowed keys nothing has changed since
+# lesson 04:
 #
 # $$dz_{tr} = w_{tr} \Bigl( dw_{tr} - \sum_s w_{ts} \, dw_{ts} \Bigr)$$
 #
@@ -325,29 +288,23 @@ def masked_softmax_backward(dweights, weights, factor):
     return factor * weights * (dweights - average)
 
 # %% Finite differences and the library, with an empty sentence
-random, factor = np.random.default_rng(1), 1 / math.sqrt(7)
-q, k, v = (random.normal(size=(3, 2, n, 7)) for n in (3, 5, 5))  # (B, H, T or S, d_k)
-many_scores, many = q @ k.swapaxes(-1, -2), may_attend(3, 5, np.array([5, 2, 0]), True)
-many_weights = masked_softmax(factor * many_scores, many)
-dweights = random.normal(size=many_weights.shape)
-dmany = masked_softmax_backward(dweights, many_weights, factor)
+random, lengths = np.random.default_rng(1), np.array([5, 2, 0])
+scores, dweights = random.normal(size=(2, 3, 2, 3, 5))      # (B, H, T, S) both
+may, factor = may_attend(3, 5, lengths, causal=True), 1 / math.sqrt(7)
+weights = masked_softmax(factor * scores, may)
+dscores = masked_softmax_backward(dweights, weights, factor)
 numeric = numeric_gradient(
-    lambda z: (masked_softmax(factor * z, many) * dweights).sum(), many_scores
-)
-measure("difference from finite differences", np.abs(dmany - numeric).max(), 0, 1e-8)
-measure("largest gradient of a forbidden score", np.abs(dmany * ~many).max(), 0, 0)
-same(
-    "the library's gradient",
-    dmany,
-    ops_of(dweights).masked_softmax_backward(dweights, many_weights, factor),
-)
-y, _ = ScaledDotProductAttention().forward(
-    *(x.swapaxes(1, 2) for x in (q, k, v)), Mask(np.array([5, 2, 0]), causal=True)
-)
-same("the library's attention", many_weights @ v, y.swapaxes(1, 2))
+    lambda scores: (masked_softmax(factor * scores, may) * dweights).sum(), scores)
+ops = ops_of(scores)
+measure("difference from finite differences", np.abs(dscores - numeric).max(), 0, 1e-8)
+measure("largest gradient of a forbidden score", np.abs(dscores * ~may).max(), 0, 0)
+same("the library's weights", weights,
+     ops.masked_softmax(scores, factor, lengths, causal=True))
+same("the library's gradient", dscores,
+     ops.masked_softmax_backward(dweights, weights, factor))
 
 # %% [markdown]
-# ## A test that gradients can't replace
+# ## What a gradient check can't see
 #
 # A gradient check compares backward with forward. If forward looks at the future, the gradient of that wrong function
 # is still correct, and the check passes. Leaks need a test of their own, the **flow test**: replace one word of the
@@ -396,46 +353,29 @@ assert np.abs(all_at_once(honest, read) - word_by_word(honest, read)).max() < 1e
 # %% The figure
 words = NEW[3]
 one, _ = shifted([words])
-colours = plt.get_cmap(COLOUR_MAP).with_extremes(bad="#00000000")  # empty: exactly 0
+positions, asked = ["<s>", *words], zip(["<s>", *words], [*words, "</s>"])
+colours = plt.get_cmap(COLOUR_MAP).with_extremes(bad="#00000000")   # empty: exactly 0
 figure, panels = plt.subplots(1, 2, figsize=(8, 4.2), sharey=True, layout="constrained")
-for panel, name, model in zip(panels, "AB", (honest, cheat)):
-    shown = weights_of(model, one)  # (B, H, T, S)
-    panel.imshow(np.ma.masked_equal(shown[0, 0], 0), colours, vmin=0, vmax=1)
+for panel, name, model in zip(panels, ("A, with", "B, without"), (honest, cheat)):
+    shown = weights_of(model, one)[0, 0]                    # (T, S)
+    panel.imshow(np.ma.masked_equal(shown, 0), colours, vmin=0, vmax=1)
     for t in range(len(words)):
-        panel.add_patch(
-            plt.Rectangle((t + 0.5, t - 0.5), 1, 1, fill=False, edgecolor=ACCENT, lw=2)
-        )
-    panel.set_xticks(range(len(words) + 1), ["<s>", *words], rotation=90)
-    panel.set(
-        title=f"model {name}, with{'out' * (name == 'B')} the mask",
-        xlabel="word looked at",
-    )
-panels[0].set_yticks(
-    range(len(words) + 1),
-    [f"{a} → {b}" for a, b in zip(["<s>", *words], [*words, "</s>"])],
-)
+        frame = plt.Rectangle((t + 0.5, t - 0.5), 1, 1, fill=False, ec=ACCENT, lw=2)
+        panel.add_patch(frame)
+    panel.set_xticks(range(len(positions)), positions, rotation=90)
+    panel.set(title=f"model {name} the mask", xlabel="word looked at")
+panels[0].set_yticks(range(len(positions)), [f"{a} → {b}" for a, b in asked])
 panels[0].set_ylabel("last word read → word to guess")
-figure.colorbar(
-    panels[0].images[0],
-    ax=panels,
-    label="attention weight (empty: exactly 0)",
-    shrink=0.8,
-)
-show(
-    figure,
-    "06_triangle",
-    alt=(
-        "Two maps of attention weights, rows are queries, columns are keys; the cell"
-        " right of the diagonal, the answer, is framed in each row but the last. Left,"
-        " with the causal mask: everything above the diagonal is exactly zero and left"
-        " empty, and a stepped lower triangle remains. Right, without: most rows have"
-        " nearly all their weight in the framed cell."
-    ),
-    caption=(
-        "What the two trained models look at in a new sentence: A lives in its"
-        " triangle, while B looks mostly at the framed cells, the answers."
-    ),
-)
+figure.colorbar(panels[0].images[0], ax=panels, shrink=0.8,
+                label="attention weight (empty: exactly 0)")
+show(figure, "06_triangle",
+     alt="Two maps of attention weights, rows are queries, columns are keys; the cell "
+     "right of the diagonal, the answer, is framed in each row but the last. Left, "
+     "with the causal mask: everything above the diagonal is exactly zero and left "
+     "empty, and a stepped lower triangle remains. Right, without: most rows have "
+     "nearly all their weight in the framed cell.",
+     caption="What the two trained models look at in a new sentence: A lives in its "
+     "triangle, while B looks mostly at the framed cells, the answers.")
 
 # %% [markdown]
 # Model A doesn't notice the difference. Model B is now worse than a blind guess. It is sure of itself (its favourite

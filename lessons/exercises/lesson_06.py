@@ -161,7 +161,7 @@ MASKED_SOFTMAX_BACKWARD = Backward(
     hints=(
         "dweights, weights and dscores are all (B, H, T, S). One sum over the keys, axis -1, with keepdims=True.",
         "A score rises if its key is worth more than the average of what is being read, in proportion to its own "
-        "weight. The weights of forbidden keys are 0; see what the formula of lesson 05 makes of them.",
+        "weight. The weights of forbidden keys are 0; see what the formula of lesson 04 makes of them.",
         "dscores = factor * weights * (dweights - sum over s of weights * dweights).",
     ),
 )

@@ -5,7 +5,7 @@ where the query may use the key: (B, 1, T, S), or (1, 1, T, S) if there are no k
 heads.
 
     key_lengths   (B,) int: sentence b has key_lengths[b] words, then padding; or None: no padding
-    causal        True: a query may use its own place and those before it
+    causal        True: a query may use its own position and those before it
 """
 
 import numpy as np
