@@ -125,7 +125,7 @@ def measure(config: Config, seeds: tuple[int, ...]) -> dict[str, Any]:
             for which in ways
         ],
         "reasons": [row("post", which, PEAK, data, config, seeds) for which in ("v averaged first", *LAYERS)],
-        "long": [row("post", which, PEAK, data, longer, seeds) for which in ways],
+        "long": [row("post", which, peak, data, longer, seeds) for peak in (0.003, PEAK) for which in ways],
         "momentum": [
             row(norm, which, peak, data, config, seeds, "with momentum")
             for norm in ("post", "pre")
