@@ -90,20 +90,20 @@ class Classifier(Layer):
         return float((scores[:, 1:].argmax(axis=1) == t).mean())
 
 
-@np.errstate(over="ignore", invalid="ignore")  # the highest rate is too high for some, and their training ends there
 def train(model: Classifier, rate: float, seed: int, steps: int, batch: int = 64) -> Iterator[tuple[int, float]]:
     """Plain gradient descent. -> after each step its number and its loss; ends early if that is no longer a number"""
     random, data = np.random.default_rng(seed), sentences()
     x, t = data.x.astype(np.float32), data.t
     for step in range(1, steps + 1):
         rows = random.integers(0, len(x), batch)
-        scores, caches = model.forward(x[rows])
-        loss, count, dscores = cross_entropy(scores, 1 + t[rows])
-        if not np.isfinite(loss):
-            return
-        model.zero_grad()
-        model.backward(dscores / count, caches)
-        model.store.data -= rate * model.store.grad
+        with np.errstate(over="ignore", invalid="ignore"):  # too high a rate ends here
+            scores, caches = model.forward(x[rows])
+            loss, count, dscores = cross_entropy(scores, 1 + t[rows])
+            if not np.isfinite(loss):
+                return
+            model.zero_grad()
+            model.backward(dscores / count, caches)
+            model.store.data -= rate * model.store.grad
         yield step, loss / count
 
 
