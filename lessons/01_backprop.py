@@ -121,7 +121,7 @@ show(network(backward=False), "01_forward",
 # %% [markdown]
 # A wire multiplies what it carries by its **weight**. A box adds up what arrives and its own **bias** b. The three sums
 # are the **logits**, one score for each class. Softmax turns them into probabilities p, and the **loss** L says how bad
-# these are. It is one number, at the end of the chain.
+# these are (q marks the right class). It is one number, at the end of the chain.
 #
 # **Backpropagation** runs through the same picture from right to left. For every number in it, it answers one
 # question: *if this number grew a little, and no other number were touched, how much would the loss change, per unit
@@ -153,8 +153,8 @@ show(network(backward=False), "01_forward",
 #
 # ## In general
 #
-# Put B sentences into the rows of a matrix x, with I counts in each row. All rows use the same weights W and the same
-# biases b and get J logits each. Row n has the right class $t_n$:
+# Put B sentences, a **batch**, into the rows of a matrix x, with I counts in each row. All rows use the same weights W
+# and the same biases b and get J logits each. Row n has the right class $t_n$:
 #
 # $$y = x W + b \qquad p_{nj} = \frac{e^{y_{nj}}}{\sum_k e^{y_{nk}}} \qquad L = -\sum_n \ln p_{n,t_n}$$
 
@@ -211,7 +211,7 @@ show(network(backward=True), "01_backward",
 # *date*. In the same way *question* gets 1/8 and *passive* 2/8. But the logit of *passive* also stands at the end of
 # the formula, with a minus sign. That makes 2/8 − 1. All three together:
 #
-# $$dy = p - q = (1/8 - 0,\ \ 2/8 - 1,\ \ 5/8 - 0) = (+1/8,\ -6/8,\ +5/8)$$
+# **dy = p − q** = (1/8 − 0, 2/8 − 1, 5/8 − 0) = (+1/8, −6/8, +5/8)
 #
 # If the logit of *passive* grows, the loss falls: its gradient is negative. So it should go up, and the other two
 # should go down, *date* much more than *question*. That is why the triangles in figure 2 point **against** the sign.
@@ -267,18 +267,19 @@ def softmax_cross_entropy_backward(p, t):
     return dy
 
 
-# %%
+# %% The miniature
 dy = softmax_cross_entropy_backward(p, t)
 dx, dW, db = linear_backward(dy, x, W)
 for name, gradient in ("dy", dy), ("dW", dW), ("db", db), ("dx", dx):
     print("8", name, "=", (8 * gradient).round(12).tolist())
 
 after, p_after = softmax_cross_entropy(linear(x, W - 0.1 * dW, b - 0.1 * db), t)
-print(f"one step of 0.1 against the gradient: L {L:.3f} -> {after:.3f}, "
+print(f"one step against the gradient: L {L:.3f} -> {after:.3f}, "
       f"p of passive {p[0, 1]:.0%} -> {p_after[0, 1]:.0%}")
 
 # %% [markdown]
-# The eighths are those of figure 2, and one step *against* the gradient makes the loss smaller.
+# The eighths are those of figure 2, and one step *against* the gradient, with a **learning rate** of 0.1, makes the
+# loss smaller.
 #
 # ## How do we know that it is right?
 #
@@ -299,14 +300,13 @@ table(["h", "loss at weight +h", "loss at weight −h", "difference / 2h"], rows
 
 # %% [markdown]
 # With h ten times smaller, the error is a hundred times smaller, until all digits shown are right. This is called a
-# **central difference**. We go equally far up and down, so the curvature of the loss cancels out. (Much smaller steps
-# get worse again, because the computer subtracts two numbers that are almost equal: [lab notes 01, experiment
-# 2](lab/01_backprop.py#experiment-2-which-step).)
+# **central difference**. We go equally far up and down, so the curvature of the loss cancels out. (Why not smaller
+# still? [Lab notes 01, experiment 2](lab/01_backprop.py#experiment-2-which-step).)
 #
 # Why does this convince? It uses forward only. A mistake in our derivation would have to give, to ten digits, the same
-# number as a program that knows no derivation. And why don't we train with it, if it's so simple? Because it needs two
-# forward passes for *every* weight. With a million weights, that is two million passes for what one backward pass does.
-# So we use the slow way once, to check the fast one.
+# number as a program that knows no derivation. Why don't we train with it, then? Because it needs two forward passes
+# for *every* weight: with a million weights, two million passes for what one backward pass does. So we use the slow way
+# once, to check the fast one.
 #
 # **Your turn.** `exercises/01_gradient_check.py`: central differences for every element of an array of any shape. Then
 # compare with ours.
@@ -329,7 +329,7 @@ def numeric_gradient(f, array, h=1e-5):
 # were equal, a forgotten transpose could still have the right shape. The **relative error** is the largest difference
 # between the two gradients, divided by the largest element.
 
-# %%
+# %% Five random rows
 def relative_error(ours, numeric):
     return np.abs(ours - numeric).max() / max(np.abs(ours).max(), np.abs(numeric).max())
 
@@ -343,12 +343,13 @@ def loss(x, W, b):
     return softmax_cross_entropy(linear(x, W, b), t)[0]
 
 
+# %%
 numeric_dx = numeric_gradient(lambda x: loss(x, W, b), x)
 numeric_dW = numeric_gradient(lambda W: loss(x, W, b), W)
 numeric_db = numeric_gradient(lambda b: loss(x, W, b), b)
 
 p = softmax_cross_entropy(linear(x, W, b), t)[1]
-dx, dW, db = linear_backward(p - q, x, W)
+dx, dW, db = linear_backward(p - q, x, W)       # q: 1 at the right class of each row
 measure("dx: relative error", relative_error(dx, numeric_dx), 0, 1e-9)
 measure("dW: relative error", relative_error(dW, numeric_dW), 0, 1e-9)
 measure("db: relative error", relative_error(db, numeric_db), 0, 1e-9)
@@ -356,13 +357,12 @@ wrong_dW = x.T @ ((p - q) * q)
 measure("dW of run B: relative error", relative_error(wrong_dW, numeric_dW), 0.1, 1)
 
 # %% [markdown]
-# The check passed: ours agree to ten digits. The gradient of run B is wrong in the *first* digit. There is no need to
-# argue about what counts as small enough: right and wrong are ten orders of magnitude apart.
+# The check passed: ours agree to ten digits. The gradient of run B is wrong in the *first* digit.
 #
-# But a check has limits. It compares backward with *our* forward. If forward does something else than we meant, if a
-# layer sees words that it must not see, say, then its gradient can still be perfectly right. And the check knows only
-# the inputs that you try: with a single sentence, a sum over the rows is the same as a mean. (Lab notes 01: [what the
-# inputs hide](lab/01_backprop.py#experiment-4-what-the-inputs-hide), and [what gradient checks can't
+# But a check has limits. It compares backward with *our* forward. If forward does something else than we meant, say, if
+# a layer sees words that it must not see, its gradient can still be right. And the check knows only the inputs that you
+# try: with a single sentence, a sum over the rows is the same as a mean. (Lab notes 01: [what the inputs
+# hide](lab/01_backprop.py#experiment-4-what-the-inputs-hide), and [what gradient checks can't
 # see](lab/01_backprop.py#experiment-5-what-gradient-checks-cannot-see) in public code.)
 #
 # ## Does it matter?
@@ -408,7 +408,7 @@ table(["gradient", "loss after 300 steps", "right on new sentences",
 # %% [markdown]
 # The flipped sign is obvious, and what is divided once too often looks like a learning rate that is too small. The
 # other two look like healthy training. The averaged bias costs 11 of the 500 new sentences here, and −1 to 7 with four
-# other sets of training sentences: nobody would notice. The check finds all four, without any training.
+# other sets of training sentences: you would hardly notice. The check finds all four, without any training.
 #
 # </details>
 #
