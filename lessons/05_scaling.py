@@ -22,12 +22,12 @@ from scratchformer.nn.ops import ops_of
 
 # %% [markdown]
 # Here is a task with nothing in the way. There are 32 keys, vectors of $d_k$ random numbers, and one of them is the
-# right one. A query, random at first, has to learn to put its attention weight on that key. Gradient steps may change
-# it freely.
+# right one. A query, random at first, has to learn to put its attention weight on that key. It takes 120 gradient
+# steps, and each of them moves it so that the weight grows.
 #
 # Let 24 queries try, each with keys of its own, and count those that put more than half of their weight on the right
-# key in the end, at the best of six learning rates from 0.01 to 1000. Everything is as in lesson 04, except that we
-# left out the division by $\sqrt{d_k}$.
+# key in the end, at the best of six learning rates from 0.01 to 1000. The weights are those of lesson 04, except that
+# we left out the division by $\sqrt{d_k}$.
 
 # %% Twenty-four queries learn to look
 SIZES = 8, 64, 512
@@ -98,7 +98,7 @@ show(
 
 # %% [markdown]
 # Each pair contributes +1 or −1, equally often. So the dot product is a **random walk** of $d_k$ steps, each of them
-# forwards or backwards. A longer walk ends farther from 0, but not $d_k$ away, because most of its steps cancel.
+# forwards or backwards. A longer walk ends farther from 0, but not $d_k$ away, because many of its steps cancel.
 #
 # ## By hand: how far is typical?
 #
@@ -194,7 +194,8 @@ show(
 # footnote 4 of the paper does. What is the variance of $q \cdot k = \sum_i q_i k_i$?
 #
 # 1. *One product has mean 0.* For independent numbers the mean of a product is the product of the means, 0 · 0.
-# 2. *One product has variance 1.* For the same reason: $E[q_i^2 k_i^2] = E[q_i^2] \cdot E[k_i^2] = 1 \cdot 1$.
+# 2. *One product has variance 1.* As its mean is 0, its variance is its mean square, and for the same reason that is
+#    $E[q_i^2 k_i^2] = E[q_i^2] \cdot E[k_i^2] = 1 \cdot 1$.
 # 3. *Variances of independent terms add up,* and there are $d_k$ of them:
 #
 # $$\mathrm{Var}(q \cdot k) = \sum_{i=1}^{d_k} \mathrm{Var}(q_i k_i) = d_k$$
@@ -277,12 +278,14 @@ show(
 )
 
 # %% [markdown]
+# For $d_k = 9$ it is 8/134 · (1 − 8/134) = 0.056. For $d_k = 64$ it is 0.00065, almost 290 times weaker than on the
+# left.
+#
 # </details>
 #
-# For $d_k = 9$ it is 8/134 · (1 − 8/134) = 0.056. For $d_k = 64$ it is 0.00065, almost 290 times weaker than on the
-# left. This is the trouble that lesson 04 promised: the gradient of a score has its weight as a factor. A word with
-# almost no weight gets almost no push, however right it is. And *animal* isn't pushed down either: with nearly all the
-# weight it *is* nearly the average.
+# This is the trouble that lesson 04 promised: the gradient of a score has its weight as a factor. A word with almost
+# no weight gets almost no push, however right it is. And *animal* isn't pushed down either: with nearly all the weight
+# it *is* nearly the average.
 #
 # The division has a price, though. Training moves the raw score $a = q \cdot k$, and softmax gets
 # $z = a / \sqrt{d_k}$, so by the chain rule $da = dz / \sqrt{d_k}$. For $d_k = 64$ that is 0.188 / 8 = 0.023, still 36
@@ -314,16 +317,15 @@ def street(scores, d_k):
 
 
 wants_street, logs = np.array([0.0, 1.0, 0.0]), np.log([1.0, 2.0, 5.0])
-for d_k in 9, 64:
+bands = {9: (0.062, 0.063, 0.0561, 0.0562), 64: (0.0234, 0.0235, 6.5e-4, 6.6e-4)}
+for d_k, (*divided_band, low, high) in bands.items():
     raw = math.sqrt(d_k) * logs
-    divided = softmax_backward(wants_street, softmax(raw / math.sqrt(d_k)), d_k)
+    divided = softmax_backward(wants_street, softmax(logs), d_k)
     plain = softmax_backward(wants_street, softmax(raw), 1)
-    numeric = numeric_gradient(lambda raw: street(raw, d_k), raw)
-    same(f"d_k = {d_k}: ours and finite differences", divided, numeric, 1e-8)
-    low, high = {9: (0.062, 0.063), 64: (0.0234, 0.0235)}[d_k]
-    measure(f"d_k = {d_k}: push on street, divided", divided[1], low, high)
-    low, high = {9: (0.0561, 0.0562), 64: (6.5e-4, 6.6e-4)}[d_k]
+    measure(f"d_k = {d_k}: push on street, divided", divided[1], *divided_band)
     measure(f"d_k = {d_k}: push on street, not divided", plain[1], low, high)
+numeric = numeric_gradient(lambda raw: street(raw, 64), raw)
+same("d_k = 64: ours and finite differences", divided, numeric, 1e-8)
 
 random_scores, upstream = random.normal(size=(3, 5)), random.normal(size=(3, 5))
 ops = ops_of(random_scores)
@@ -361,9 +363,11 @@ table(["d_k", "divided by √d_k", "small start", "logarithm"],
 #
 # Here is a small Transformer that translates: 2 layers, one attention head with $d_k = 128$, 300 steps of Adam. Its
 # queries and keys are products with learned matrices, $q = x W_Q$ and $k = m W_K$. So dividing does two things: it
-# makes the scores smaller at the *start*, and it makes every *step* of the matrices move the scores less. Two models
-# without it do one of these each: *smaller start* begins with $W_Q$ and $W_K$ both $128^{1/4} = 3.4$ times smaller,
-# *shorter steps* moves both by 3.4 times less. A third does *both*. Which of the three come near the divided model?
+# makes the scores smaller at the *start*, and it makes every *step* of the matrices move the scores less.
+#
+# Three models without it do this by other means. *Smaller start* begins with numbers in $W_Q$ and in $W_K$ that are
+# $128^{1/4} = 3.4$ times smaller, because 3.4 · 3.4 is $\sqrt{128}$. *Shorter steps* moves both matrices in steps that
+# are 3.4 times shorter. *Both* does both. Which of the three come near the divided model?
 #
 # <details><summary>Make a guess, then unfold: three runs each</summary>
 
@@ -400,16 +404,21 @@ table(["model", "scores at first", "scores at the end", "loss", "lowest to highe
       [[name, *as_row(variant)] for variant, name in NAMES.items()])
 
 # %% [markdown]
+# The loss is in nats per token, and *scores* are the standard deviation of what softmax gets, over the keys. Without
+# the division the loss ends more than twice as high, and neither half of the repair is enough. With both, the model is
+# the divided one in other units, and does as well.
+#
 # </details>
 #
-# The loss is in nats per token, and *scores* are the standard deviation of what softmax gets, over the keys. Without
-# the division the loss ends more than twice as high. Neither half of the repair is enough. With both, the model is the
-# divided one in other units, and does as well.
+# So the division matters here, and for two reasons. Don't put it all down to the vanishing push: long steps alone do
+# as much harm as a large start, and at the first step the gradient of $W_Q$ and $W_K$ is even ten times *longer*
+# without the division. (A better learning rate isn't the cure. At twice, half and a quarter of this one, the model
+# without the division ends at 4.37, 2.81 and 3.30.)
 #
-# Now the last two rows. Dividing by $d_k$ does better still, and so does the square root with shorter steps. So the
-# exponent itself doesn't matter much, at least in this small model. What matters is that the scores are small at the
-# start, and that no step moves them far ([lab notes 05, experiment
-# 3](lab/05_scaling.py#experiment-3-a-transformer-with-and-without)).
+# And why a *square root*? Look at the last two rows. Dividing by $d_k$, which starts out flat in figure 3, ends lower
+# still, and so does the square root with shorter steps. The exponent itself doesn't matter much, at least in this
+# small model. What matters is that the scores are small at the start, and that no step moves them far ([lab notes 05,
+# experiment 3](lab/05_scaling.py#experiment-3-a-transformer-with-and-without)).
 #
 # ## Paper and code
 #
