@@ -62,7 +62,7 @@ SYSTEMS = (
     System(1, rate="to 0"),
     System(5, rate="to 0"),
 )
-KEPT = System(1), System(5)
+KEPT = System(1), System(5), System(1, rate="to 0")
 """The systems whose translations are recorded, line by line."""
 
 
@@ -176,7 +176,7 @@ def main() -> None:
             "results": results,
             "checkpoints": [checkpoint for each in runs for checkpoint in each["checkpoints"]],
             "translations": [
-                {"seed": seed, "n": system.n, "lines": each["systems"][system]["translations"]}
+                {"seed": seed, "n": system.n, "rate": system.rate, "lines": each["systems"][system]["translations"]}
                 for seed, each in zip(seeds, runs)
                 for system in KEPT
             ],
