@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 06 · Masks: what attention must not see
 #
-# **How can a model learn every next word at once, when the answers stand in its input?**
+# **How can a model learn every next word at once, when these words stand in its input?**
 #
 # *Needs [lesson 04](04_soft_lookup.py) (scores, weights, values, and the gradient of a score) · you will fill in a mask
 # and the gradients behind it with pencil and paper.*
@@ -34,9 +34,9 @@ from scratchformer.nn.attention import Mask
 from scratchformer.nn.ops import ops_of, using
 
 # %% [markdown]
-# Here are two small models. Both read the same English sentences for the same 250 steps, and both learned to guess the
-# next word. Then we tested them on 200 new sentences. The loss is the cross-entropy per word
-# ([lesson 01](01_backprop.py)), so lower is better.
+# Here are two small models, each with a single layer of attention. They differ in one line of code. Both read the same
+# English sentences for the same 250 steps, and both learned to guess the next word. Then we tested them on 200 new
+# sentences. The loss is the cross-entropy per word ([lesson 01](01_backprop.py)), so lower is better.
 
 # %% Two models
 honest, cheat = NextWord(causal=True, seed=0), NextWord(causal=False, seed=0)
@@ -69,16 +69,16 @@ show(mask_pictures.shift(), "06_shift",
      "animal, slept, end sign. Dashed lines join equal words, each one position "
      "further right in the lower row. Below, a grid: the start sign may look at "
      "itself, 'the' at two words, 'animal' at three, 'slept' at all four. The cell "
-     "right of the last allowed one is marked as the answer.",
-     caption="The answer of each position stands in the next column of its input, and "
-     "only the grey part of the grid hides it.")
+     "right of the last allowed one is marked as the next word.",
+     caption="The word to guess stands in the next column of the input, and only the "
+     "grey part of the grid hides it.")
 
 # %% [markdown]
 # In figure 1 the sentence stands twice: once to be written, ending with `</s>`, and once to be read, *shifted right* by
 # one position, with `<s>` in front. Training on the true previous words, and not on the model's own guesses, is called
-# **teacher forcing**. Now notice the danger: the answer of each position stands in the input, one column further right.
-# Attention as we know it looks at all columns. So we forbid everything above the diagonal, and what is left is a
-# triangle. This is the **causal mask**. (Do you have a suspicion about model B?)
+# **teacher forcing**. Now notice the danger: the word that each position has to guess stands in the input, one column
+# further right. Attention as we know it looks at all columns. So we forbid everything above the diagonal, and what is
+# left is a triangle. This is the **causal mask**. (Do you have a suspicion about model B?)
 #
 # **Your turn.** Write the shift for a batch of sentences in `exercises/06_shift_right.py`. Shorter sentences are filled
 # up with **padding**, the id 0. Then run `scratchformer learn check 06`.
@@ -117,30 +117,31 @@ assert np.allclose((weights @ values)[:, 0], loop)
 # %% The drawing
 show(mask_pictures.loop(), "06_loop",
      alt="Left: four rows with the values 0, 4, 8, 20; row t uses the first t values "
-     "and greys out the rest; the means are 0, 2, 4 and 8. Right: a lower triangle "
-     "of weights 1; 1/2, 1/2; three times 1/3; four times 1/4, times the column of "
+     "and greys out the rest; the means are 0, 2, 4 and 8. Right: a lower triangle of "
+     "weights 1; 1/2, 1/2; three times 1/3; four times 1/4, times the column of "
      "values, equals the column 0, 2, 4, 8.",
      caption="Row by row, the triangle of weights does what the loop does; the zeros "
      "above the diagonal are the mask.")
 
 # %% [markdown]
-# An average treats all earlier words alike. Attention does better: each word chooses its own weights, by its scores.
-# We only have to keep the triangle.
+# This triangle of weights is a softmax in disguise. Take all scores as 0, and give the ones above the diagonal a weight
+# of 0: in the third row, e^0 = 1 three times, over the sum 3. An average treats all earlier words alike because its
+# scores are alike. Attention only replaces the zeros by scores of its own. We have to keep the triangle.
 #
 # ## By hand
 #
 # Here are 4 × 4 scores. As in lesson 04 they are logarithms of small numbers, so that you need no calculator. Row
-# *animal* has the exponentials 1, 2, 5 and 12. The last one belongs to *slept*, the answer, so it must go. How do you
-# remove a word from a softmax? Give it the score $-\infty$. Since $e^{-\infty} = 0$, it drops out of the sum as well:
-# 1 + 2 + 5 = 8, and the weights are 1/8, 2/8 and 5/8. The answer of the row is 1/8 · 0 + 2/8 · 4 + 5/8 · 8 = 6.
+# *animal* has the exponentials 1, 2, 5 and 12. The last one belongs to *slept*, the word to guess, so it must go. How
+# do you remove a word from a softmax? Give it the score $-\infty$. Since $e^{-\infty} = 0$, it drops out of the sum as
+# well: 1 + 2 + 5 = 8, and the weights are 1/8, 2/8 and 5/8. They blend the values into 1/8 · 0 + 2/8 · 4 + 5/8 · 8 = 6.
 
 # %% The drawing
 show(mask_pictures.by_hand(), "06_by_hand",
-     alt="Four rows, start sign, the, animal, slept, with four scores each, logarithms "
-     "of 1 4 3 2, 1 3 4 2, 1 2 5 12 and 1 1 5 1. The scores above the diagonal are "
-     "struck out and replaced by minus infinity. The sums of the exponentials left "
-     "are 1, 4, 8, 8. Weights: 1; 1/4 3/4; 1/8 2/8 5/8; 1/8 1/8 5/8 1/8; all "
-     "others 0. With the values 0, 4, 8, 20 the answers are 0, 3, 6 and 8.",
+     alt="Four rows, start sign, the, animal, slept, with four scores each, "
+     "logarithms of 1 4 3 2, 1 3 4 2, 1 2 5 12 and 1 1 5 1. The scores above the "
+     "diagonal are struck out and replaced by minus infinity. The sums of the "
+     "exponentials left are 1, 4, 8, 8. Weights: 1; 1/4 3/4; 1/8 2/8 5/8; 1/8 1/8 5/8 "
+     "1/8; all others 0. With the values 0, 4, 8, 20 the results are 0, 3, 6 and 8.",
      caption="Scores above the diagonal become −∞ before softmax, so the weights of "
      "each row are shared out among the words up to its own.")
 
@@ -152,16 +153,16 @@ scores = np.log([[1, 4, 3, 2], [1, 3, 4, 2], [1, 2, 5, 12], [1, 1, 5, 1]])
 may = np.tri(4, dtype=bool)                                 # True: t may look at s
 e = np.exp(np.where(may, scores, -np.inf))
 weights = e / e.sum(axis=1, keepdims=True)
-answers = weights @ values
-print(*(f"{y:.3g}" for y in answers[:, 0]))
+results = weights @ values
+print(*(f"{y:.3g}" for y in results[:, 0]))
 
 # %% [markdown]
 # **Why not multiply the weights by 0 after softmax?** Try it in row *animal*. Without a mask the sum is 20, and the
-# weights are 1/20, 2/20, 5/20 and 12/20. Erase the last one, and the rest adds up to only 8/20. What's worse, the 20
-# still contains the 12: if the score of *slept* rises, the weights of *the* and *animal* fall. So the future has left
-# a trace in the past. With $-\infty$ *before* softmax, nothing of it remains in the sum. (Dividing the rest by 8/20
-# would repair both on paper, but it fails if the hidden score is huge: [lab notes 06, experiment
-# 6](lab/06_masks.py#experiment-6-zero-after-softmax).)
+# weights are 1/20, 2/20, 5/20 and 12/20. Erase the last one, and the rest adds up to only 8/20. What's worse, the sum
+# 20 still contains the 12. If the score of *slept* rises, this sum rises, and the weights of *the* and *animal* fall:
+# the future changes the past. With $-\infty$ *before* softmax, nothing of *slept* remains in the sum. (Couldn't you
+# divide by 8/20 afterwards? On paper, yes. But if the hidden score is larger by 1,000, all other weights have been
+# rounded to 0, and you divide 0 by 0: [lab notes 06, experiment 6](lab/06_masks.py#experiment-6-zero-after-softmax).)
 #
 # ## In general
 #
@@ -192,9 +193,9 @@ def attention(q, k, v, may):
 # %% The drawing
 show(mask_pictures.masks(), "06_padding",
      alt="Three grids of four by four cells. Causal mask: the lower triangle is "
-     "allowed, the rest is minus infinity. Padding mask of a sentence of two "
-     "words: the first two columns are allowed in all rows. Both: the cells "
-     "allowed in both grids.",
+     "allowed, the rest is minus infinity. Padding mask of a sentence of two words: "
+     "the first two columns are allowed in all rows. Both: the cells allowed in both "
+     "grids.",
      caption="The causal mask forbids a triangle; the padding mask forbids whole "
      "columns (here a sentence of two words in a batch four wide).")
 
@@ -218,35 +219,35 @@ for mask in (lengths, True), (lengths, False), (None, True):
     assert np.array_equal(may_attend(3, 4, *mask), Mask(*mask).as_array(3, 4))
 
 # %% [markdown]
-# **And if a row has no allowed key at all?** An empty sentence has nothing but padding. Softmax then divides 0 by 0,
-# which is NaN ("not a number"), and a sum with one NaN is NaN. The gradient of a weight matrix is such a sum, over the
-# whole batch. So a single empty line in a corpus would ruin the model. The rule: *a query with nothing to look at gets
-# weights 0*, and so the answer 0. (Much code adds −10,000 instead of $-\infty$. In an empty row this hides nothing,
-# since softmax ignores a number that is added to the whole row: [lab notes 06, experiment
-# 5](lab/06_masks.py#experiment-5-a-large-negative-number).)
+# **And if a row has no allowed key at all?** Imagine an empty line among the sentences to be translated: an encoder
+# reads no `<s>`, so all its columns may be padding. Softmax then divides 0 by 0, which is NaN ("not a number"), and a
+# sum with one NaN is NaN. The gradient of a weight matrix is such a sum, over the whole batch. So a single empty line
+# in a corpus would ruin the model. The rule: *a query with nothing to look at gets weights 0*, and so the result 0.
+# (Much code adds −10,000 instead of $-\infty$. In an empty row this hides nothing, since softmax ignores a number that
+# is added to the whole row: [lab notes 06, experiment 5](lab/06_masks.py#experiment-5-a-large-negative-number).)
 #
 # ## Backward
 #
-# Suppose the loss wants each of the four answers to grow: a gradient of 1 each. Which scores should go up? You know
-# the rule from lesson 04: *weight × (what the word offers − the average we already have)*. Here the offers are the
-# values 0, 4, 8, 20, and the average of a row is its answer.
+# How does the sum of the four results, 0 + 3 + 6 + 8, change with each score? (So each result gets the gradient 1.)
+# Which scores would raise it? You know the rule from lesson 04: *weight × (what the word offers − the average we
+# already have)*. Here the offers are the values 0, 4, 8, 20, and the average of a row is its result.
 #
-# Look at row *animal*. What it would like most is *slept*: it offers 20, and the answer is only 6. What is the
-# gradient of that score?
+# Look at row *animal*. The best offer is that of *slept*: 20, and the result is only 6. What is the gradient of that
+# score?
 
 # %% [markdown]
 # <details><summary>Make a guess, then unfold: the gradients of all scores</summary>
 
 # %% The same drawing, backward
-dscores = weights * (values.T - answers)                    # with dy = 1 in each row
+dscores = weights * (values.T - results)                    # with dy = 1 in each row
 rows = [0, 0, 0, 0], [-0.75, 0.75, 0, 0], [-0.75, -0.5, 1.25, 0], [-1, -0.5, 0, 1.5]
 assert np.allclose(dscores, rows, rtol=0, atol=1e-12) and not np.triu(dscores, 1).any()
 show(mask_pictures.by_hand(backward=True), "06_backward",
      alt="The same drawing with gradients. Scores: 0; -0.75, +0.75; -0.75, -0.5, "
      "+1.25; -1, -0.5, 0, +1.5; all scores above the diagonal have gradient 0. "
      "Values: 1.5, 1.125, 1.25 and 0.125.",
-     caption="The same four rows, backward: every struck-out score has the gradient 0, "
-     "even that of “slept” in row “animal”, which offers most.")
+     caption="The same four rows, backward: every struck-out score has the gradient "
+     "0, even that of “slept” in row “animal”, which offers most.")
 
 # %% [markdown]
 # Exactly 0. The score of *slept* was overwritten with $-\infty$ before anything read it, so no change of it can reach
@@ -269,10 +270,12 @@ show(mask_pictures.by_hand(backward=True), "06_backward",
 # words, and backward, gradients return from later words.
 #
 # **Your turn.** `exercises/06_masked_softmax_backward.py` asks for the general rule. You get the weights but *not the
-# mask*. Why is that enough? (There $\text{weights} = \text{softmax}(\text{factor} \cdot \text{scores})$, with the
-# factor $1/\sqrt{d_k}$ not yet applied.)
+# mask*. Why is that enough? (There the division by $\sqrt{d_k}$ belongs to the softmax: $z = \text{factor} \cdot
+# \text{scores}$, so the gradient of the scores has the factor once more.)
 #
-# **The rule.** Let $dw_{ts}$ be what key $s$ offers to query $t$. Among the allowed keys nothing has changed since
+# <details><summary>The rule, and why it needs no mask</summary>
+#
+# Let $dw_{ts}$ be what key $s$ offers to query $t$. Among the allowed keys nothing has changed since
 # lesson 04:
 #
 # $$dz_{tr} = w_{tr} \Bigl( dw_{tr} - \sum_s w_{ts} \, dw_{ts} \Bigr)$$
@@ -280,6 +283,8 @@ show(mask_pictures.by_hand(backward=True), "06_backward",
 # The sum may run over *all* keys, because a forbidden one has weight 0 and adds nothing. For a forbidden $r$ the
 # weight in front makes it 0. In an empty row all weights are 0, so all gradients are. One formula serves every case:
 # **the mask is not needed in backward, because the zeros among the weights remember it.**
+#
+# </details>
 
 # %% Our solution
 def masked_softmax_backward(dweights, weights, factor):
@@ -370,19 +375,21 @@ figure.colorbar(panels[0].images[0], ax=panels, shrink=0.8,
                 label="attention weight (empty: exactly 0)")
 show(figure, "06_triangle",
      alt="Two maps of attention weights, rows are queries, columns are keys; the cell "
-     "right of the diagonal, the answer, is framed in each row but the last. Left, "
-     "with the causal mask: everything above the diagonal is exactly zero and left "
-     "empty, and a stepped lower triangle remains. Right, without: most rows have "
-     "nearly all their weight in the framed cell.",
-     caption="What the two trained models look at in a new sentence: A lives in its "
-     "triangle, while B looks mostly at the framed cells, the answers.")
+     "right of the diagonal, the word to guess, is framed in each row but the last. "
+     "Left, with the causal mask: everything above the diagonal is exactly zero and "
+     "left empty, and a stepped lower triangle remains. Right, without: most rows "
+     "have nearly all their weight in the framed cell.",
+     caption="What the two trained models look at in a new sentence (which have one "
+     "head): A lives in its triangle, while B looks mostly at the framed cells, the "
+     "words to guess.")
 
 # %% [markdown]
 # Model A doesn't notice the difference. Model B is now worse than a blind guess. It is sure of itself (its favourite
 # word gets 75 % on average), but that word is right in only 14 % of the cases. Does B really copy, or does it just
 # need a whole sentence around it? The last two rows decide. Hide the one word $t + 1$ from it, and its loss jumps
-# from 0.29 to 7.1. Hide $t + 2$ instead, and the loss stays low, at 0.21. So B reads its answer in that one cell. Our
-# first test couldn't show it, because it handed over the answers just as training does.
+# from 0.29 to 7.1. Hide $t + 2$ instead, and the loss stays low, at 0.21 (even a bit lower; we didn't find out why). So
+# B reads the next word in that one cell. Our first test couldn't show it, because it handed over the next words just as
+# training does.
 #
 # </details>
 #
@@ -401,7 +408,7 @@ show(figure, "06_triangle",
 # | attention | padding mask | causal mask |
 # |---|---|---|
 # | encoder, to itself | of the source | no: the source is known, reading ahead is fine |
-# | decoder, to itself | not needed: padding at the end is in every word's future | yes |
+# | decoder, to itself | not needed: padding is in the future of every real word, and the loss ignores the other rows | yes |
 # | decoder, to the encoder | of the source | no |
 #
 # In the library: `allowed` and `masked_softmax` in [nn/ops.py](../scratchformer/nn/ops.py), the shift in
@@ -410,8 +417,9 @@ show(figure, "06_triangle",
 # ## What to remember
 #
 # Write $-\infty$ over every score that a query must not use. Its weight becomes exactly 0, and so does its gradient.
-# The causal mask hides the future, and the shift makes the next word the question: each needs the other. And if a
-# loss looks too good, ask whether the model can see the answers.
+# The causal mask and the shift need each other. Without the shift, the word to guess is the word just read, which the
+# triangle leaves open; without the mask, it stands one column further right. And if a loss looks too good, ask whether
+# the model can see what it should guess.
 #
 # **Exercises** `06_shift_right` · `06_masks` · `06_masked_softmax_backward` · `06_find_the_leak` · and a puzzle:
 #

@@ -34,7 +34,7 @@ def shift() -> Drawing:
                 drawing.vector(x, y, [READS[s]], "key", cell=92, height=32)
             else:
                 drawing.rectangle(x, y, 92, 32, "soft", 0.1, outline=s == t + 1)
-                drawing.text(x, y, "the answer" if s == t + 1 else "later", "soft", 13)
+                drawing.text(x, y, "next word" if s == t + 1 else "later", "soft", 13)
     return drawing
 
 
@@ -60,23 +60,23 @@ def loop() -> Drawing:
     drawing.text(508, 138, "·", size=22)
     drawing.matrix(546, 138, VALUES[:, None].tolist(), "value", height=44, below="values (4, 1)")
     drawing.text(590, 138, "=", size=20)
-    drawing.matrix(636, 138, [[mean] for mean in means], "value", height=44, below="answers (4, 1)")
+    drawing.matrix(636, 138, [[mean] for mean in means], "value", height=44, below="results (4, 1)")
     return drawing
 
 
 def by_hand(backward: bool = False) -> Drawing:
-    """Scores, weights, values and answers of four words; backward: with the gradients if each answer's is 1."""
+    """Scores, weights, values and results of four words; backward: with the gradients if each result's is 1."""
     drawing = Drawing(780, 460)
     allowed = np.tril(EXPONENTIALS)
     totals = allowed.sum(axis=1)
     weights = allowed / totals[:, None]
-    answers = weights @ VALUES
-    dscores = np.round(weights * (VALUES - answers[:, None]), 12)
+    results = weights @ VALUES
+    dscores = np.round(weights * (VALUES - results[:, None]), 12)
     left, right = [122 + 66 * s for s in range(4)], [452 + 68 * s for s in range(4)]
     drawing.text(221, 18, "scores z", bold=True)
     drawing.text(554, 18, "weights w", bold=True)
     drawing.text(404, 68, "value", "soft", 13, anchor="end")
-    drawing.text(746, 98, "answer", "soft", 13)
+    drawing.text(746, 98, "result", "soft", 13)
     if not backward:
         drawing.text(382, 98, "sum", "soft", 13)
     for s, word in enumerate(READS):
@@ -104,15 +104,15 @@ def by_hand(backward: bool = False) -> Drawing:
                 drawing.gradient(left[s] - 17, y + 13, dscores[t, s], size=13, largest=1.5)
             else:
                 drawing.text(left[s], y + 13, "0", "gradient", 14, italic=True)
-        answer = drawing.vector(746, y, [answers[t]], "value", cell=46)
+        result = drawing.vector(746, y, [results[t]], "value", cell=46)
         if backward:
-            drawing.gradient(answer.x - 6, y + 28, 1, size=13, largest=2)
+            drawing.gradient(result.x - 6, y + 28, 1, size=13, largest=2)
         else:
             drawing.text(382, y, int(total))
     words = "row “animal”: 1/8 · 0 + 2/8 · 4 + 5/8 · 8 = 6"
     if backward:
         words = (
-            "gradient of a score = weight × (value − answer); gradient of a value = sum of the weights in its column"
+            "gradient of a score = weight × (value − result); gradient of a value = sum of the weights in its column"
         )
     drawing.text(12, 438, words, "soft", 14, anchor="start")
     return drawing
