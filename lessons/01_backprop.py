@@ -86,7 +86,7 @@ def network(backward):
         for (_, _, e, q, to), weight in zip(CLASSES.values(), WEIGHTS[word]):
             x, y = 283, row + 0.65 * (to - row)
             if backward:
-                drawing.rectangle(x + 30, y, 84, 20, "paper", filled=1, outline=False)
+                drawing.rectangle(x + 34, y, 92, 20, "paper", filled=1, outline=False)
             else:
                 drawing.rectangle(x, y, 24, 20, "paper", filled=1, outline=False)
             drawing.text(x, y, weight, "forward")

@@ -7,10 +7,10 @@
 # the page computes what the library computes.
 
 # %% Imports
+import course  # noqa: F401  finds lessons/library
 import json
 import sys
 
-import course  # noqa: F401  finds lessons/library
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -21,6 +21,7 @@ from scratchformer.experiments.figures import ACCENT, DARK
 from scratchformer.nn.gradcheck import gradcheck
 from scratchformer.nn.layers import Linear
 from scratchformer.nn.loss import cross_entropy
+
 
 # %% What lesson 01 built
 def linear(x, W, b):

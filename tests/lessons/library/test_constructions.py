@@ -1,6 +1,7 @@
 """The classifier of lesson 01: its counts, and that gradient descent with the right gradient is what it says."""
 
 import numpy as np
+
 from library.constructions import Sentences, as_counts, labelled, train
 
 KNOWN = [("the cat saw the dog".split(), "a"), ("did the cat".split(), "b")]
