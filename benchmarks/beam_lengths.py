@@ -1,0 +1,113 @@
+"""How long are the translations of larger beams: do all shrink, or do a few collapse?
+
+    python benchmarks/beam_lengths.py SOURCE REFERENCE RUN [RUN ...] [--quick] [--out DIR]
+
+Without arguments, the shipped model (data/tiny_model) on the bundled long sentences. README.md here says how the
+recorded runs were trained. Only numbers are written, no text: BLEU can be computed from them, not a sentence.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any, Iterable
+
+import numpy as np
+from beam_sizes import log_p_of_empty, n_tokens
+from provenance import surroundings
+from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
+from small_training import RESULTS, number, write
+from threadpoolctl import threadpool_limits
+
+from library.bleu_by_hand import N, bleu, count_table
+from scratchformer import config as configs
+from scratchformer.decoding.incremental import begin_decoding, decoding_step
+from scratchformer.decoding.search import search
+from scratchformer.decoding.translator import Translator
+from scratchformer.nn.ops import chunks
+from scratchformer.text.batches import encode_sequences
+from scratchformer.text.corpora import read_pairs
+from scratchformer.text.tokenizer import BOS, EOS
+from scratchformer.training.run import RunDirectory, load_run
+
+SHIPPED = [Path("data/tiny/test_long.en"), Path("data/tiny/test_long.de"), Path("data/tiny_model")]
+SETTINGS = [(1, 0.0), *((beam, alpha) for alpha in (0.0, 0.6) for beam in (2, 4, 8, 16))]
+AT_ONCE = 50
+QUICK = 10  # sentences
+
+split_13a = Tokenizer13a()
+
+
+def words(lines: Iterable[str]) -> list[list[str]]:
+    return [split_13a(line).split() for line in lines]
+
+
+def row(values: Iterable[int]) -> str:
+    """One line of the file instead of one for each number."""
+    return " ".join(str(int(value)) for value in values)
+
+
+def rank_of_end(translator: Translator, source_ids: np.ndarray) -> np.ndarray:
+    """The rank of </s> among the first pieces, 1 for the likeliest. source_ids (B, S) -> (B,)"""
+    model = translator.model
+    logits, _ = decoding_step(model, np.full((len(source_ids), 1), BOS), begin_decoding(model, source_ids))
+    return 1 + (logits[:, 0] > logits[:, :1, EOS]).sum(axis=-1)
+
+
+def measured(run: Path, source: list[str], reference: list[str]) -> dict[str, Any]:
+    """For each setting what the search wrote, as numbers of a sentence each; the config of the run."""
+    translator = load_run(run)
+    tokenizer = translator.tokenizer
+    encoded = encode_sequences(tokenizer.encode, source)
+    sources = [encoded.padded(np.arange(len(source))[part]) for part in chunks(len(source), AT_ONCE)]
+    empty = np.concatenate([log_p_of_empty(translator, source_ids) for source_ids in sources])
+    wanted = words(reference)
+    settings = []
+    for beam, alpha in SETTINGS:
+        found = [best for source_ids in sources for [best] in search(translator.model, source_ids, beam, alpha)]
+        table = count_table(words(tokenizer.decode([best.ids for best in found])), wanted)  # (sentences, 9)
+        log_p = np.array([best.log_probability for best in found])
+        total = table.sum(axis=0)
+        summary = {
+            "beam": beam,
+            "alpha": alpha,
+            "bleu": number(float(bleu(total))),
+            "length_ratio": number(total[N] / total[-1]),
+            "log_probability": number(log_p.mean()),
+            "empty": sum(not best.ids for best in found),
+            "empty_is_likelier": int((empty > log_p + 1e-4).sum()),
+        }
+        print(summary, flush=True)
+        rows = {"tokens": row(map(n_tokens, found)), "words": row(table[:, N])}
+        matches = {f"matches_{n}": row(table[:, n - 1]) for n in range(1, N + 1)}
+        settings.append(summary | rows | matches)
+    config = configs.to_dict(configs.load(RunDirectory(run).config_file))
+    return {
+        "config": {part: config[part] for part in ("model", "training")},
+        "log_p_of_empty": {str(q): number(np.quantile(empty, q)) for q in (0.05, 0.25, 0.5, 0.75, 0.95)},
+        "rank_of_end": row(np.concatenate([rank_of_end(translator, source_ids) for source_ids in sources])),
+        "reference_tokens": row(len(ids) + 1 for ids in tokenizer.encode(reference)),
+        "reference_words": row(map(len, wanted)),
+        "settings": settings,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("files", nargs="*", type=Path, default=SHIPPED, metavar="FILE", help="SOURCE REFERENCE RUN ...")
+    parser.add_argument("--quick", action="store_true", help="a few sentences, to see that it runs")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="directory of the result (default: results/ here)")
+    arguments = parser.parse_args()
+    source, reference, *runs = arguments.files
+    with threadpool_limits(1):
+        provenance = surroundings()  # now: git may move while we measure
+        pairs = read_pairs(source, reference)
+        count = QUICK if arguments.quick else len(pairs.source)
+        results = [measured(run, pairs.source[:count], pairs.target[:count]) for run in runs]
+    seeds = [result["config"]["training"]["seed"] for result in results]
+    found = {"provenance": provenance, "seeds": seeds, "sentences": count, "results": results}
+    write(arguments.out, "beam_lengths", found)
+
+
+if __name__ == "__main__":
+    main()
