@@ -220,6 +220,19 @@ TIED_GRADIENT = Backward(
                     lambda dz, y, dy, source_ids, target_ids, E:
                         scored(dz, y) + last_place_only(dy, target_ids, len(E))
                         + last_place_only(to_source(dy, source_ids), source_ids, len(E)),
+                "the source's share has a mean over the T positions of dy where the sum is meant: each source vector "
+                "was added into y at every position, so all their gradients come back to it":
+                    lambda dz, y, dy, source_ids, target_ids, E:
+                        scored(dz, y) + read_in_target(dy, target_ids, E)
+                        + read_in_source(dy, source_ids, E) / dy.shape[1],
+                "the share of the scores is a mean over the positions of dz; E scores at each of them, so they add up":
+                    lambda dz, y, dy, source_ids, target_ids, E:
+                        scored(dz, y) / (dz.shape[0] * dz.shape[1]) + both_reads(dy, source_ids, target_ids, E),
+                "of a repeated word the gradients are averaged; each of its positions is a way to the loss, so they "
+                "add up":
+                    lambda dz, y, dy, source_ids, target_ids, E:
+                        scored(dz, y) + averaged(dy, target_ids, len(E))
+                        + averaged(to_source(dy, source_ids), source_ids, len(E)),
             },
             regions=ROW_OF_PADDING),
     ),

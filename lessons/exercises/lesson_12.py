@@ -50,8 +50,12 @@ LAYER_NORM = Backward(
              "s": lambda x, gamma, beta: 1 / REFERENCE.layer_norm(x, gamma, beta, EPS)[1][1],
              "y": lambda x, gamma, beta: REFERENCE.layer_norm(x, gamma, beta, EPS)[0]},
     gradients=(
-        Result("dbeta"),
+        Result("dbeta", suspects={
+            "made from dn = gamma dy; beta is added after gamma has multiplied, so its gradient is a sum of dy":
+                lambda dy, gamma: (gamma * dy).sum(axis=(0, 1))}),
         Result("dgamma", suspects={
+            "made from dn = gamma dy; gamma multiplies n, so its gradient is a sum of dy n, without gamma":
+                lambda dy, n, gamma: (gamma * dy * n).sum(axis=(0, 1)),
             "the factor n is missing: gamma multiplies n, so its gradient is a sum of dy n":
                 lambda dy: dy.sum(axis=(0, 1)),
             "a product of sums where a sum of products is meant: multiply dy and n row by row, then add":
@@ -69,6 +73,12 @@ LAYER_NORM = Backward(
                     lambda dy, n, s, gamma: layer_norm_backward(dy, n, s, np.ones_like(gamma))["dx"],
                 "gamma multiplies at the end; it belongs inside the means, dn = gamma dy":
                     lambda dy, n, s, gamma: layer_norm_backward(dy, n, s, np.ones_like(gamma))["dx"] * gamma,
+                "the last mean has dy where dn is meant: what arrives at n is dn = gamma dy, in all three terms":
+                    lambda dy, n, s, gamma: (dy * gamma - mean(dy * gamma) - n * mean(dy * n)) / s,
+                "the first mean has dy where dn is meant: what arrives at n is dn = gamma dy, in all three terms":
+                    lambda dy, n, s, gamma: (dy * gamma - mean(dy) - n * mean(dy * gamma * n)) / s,
+                "both means have dy where dn is meant: what arrives at n is dn = gamma dy, in all three terms":
+                    lambda dy, n, s, gamma: (dy * gamma - mean(dy) - n * mean(dy * n)) / s,
                 "the means run over the positions as well; each position is normalised by itself":
                     lambda dy, n, s, gamma: (dy * gamma - (dy * gamma).mean() - n * (dy * gamma * n).mean()) / s,
                 "sums where means are meant: each of the D numbers has 1 / D of the mean and of the variance":

@@ -62,6 +62,18 @@ def repeats_lost(dz, y, E, source_ids, target_ids):
     return {"dy": dy, "dE": scored + dE + of_source}
 
 
+def mean_over_the_target(dz, y, E, source_ids, target_ids):
+    """the source's share has a mean over the T positions of dy where the sum is meant"""
+    dy, scored, target, source = shares(dz, y, E, source_ids, target_ids)
+    return {"dy": dy, "dE": scored + target + source / dy.shape[1]}
+
+
+def mean_over_the_scores(dz, y, E, source_ids, target_ids):
+    """the share of the scores is a mean over the positions of dz"""
+    dy, scored, target, source = shares(dz, y, E, source_ids, target_ids)
+    return {"dy": dy, "dE": scored / (dz.shape[0] * dz.shape[1]) + target + source}
+
+
 def padding_has_a_gradient(dz, y, E, source_ids, target_ids):
     """only row 0 is wrong"""
     dy, *parts = shares(dz, y, E, source_ids, target_ids)

@@ -50,5 +50,16 @@ def dgamma_of_the_sums(dy, n, s, gamma):
     return right(dy, n, s, gamma) | {"dgamma": dy.sum(axis=(0, 1)) * n.mean(axis=(0, 1))}
 
 
+def dbeta_from_dn(dy, n, s, gamma):
+    """dbeta is wrong: made from dn = gamma dy"""
+    return right(dy, n, s, gamma) | {"dbeta": (gamma * dy).sum(axis=(0, 1))}
+
+
+def dy_in_the_last_mean(dy, n, s, gamma):
+    """the last mean has dy where dn is meant"""
+    dn = gamma * dy
+    return right(dy, n, s, gamma) | {"dx": (dn - mean(dn) - n * mean(dy * n)) / s}
+
+
 def mean(x):
     return x.mean(axis=-1, keepdims=True)
