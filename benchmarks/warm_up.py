@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from adam_and_warmup import QUICK, SMALL, WARM_UP, Partly, WithWarmUpFor, common_share, marks
 from norm_and_warmup import average_v, correction_of_m, unigram_entropy
-from small_training import WRITTEN_TEXT, add_gradient, batches, conduct, number, read_text, spread
+from small_training import add_gradient, batches, conduct, number, read_text, spread
 
 from scratchformer import config as configs
 from scratchformer.config import Config

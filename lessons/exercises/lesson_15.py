@@ -157,8 +157,8 @@ ADAM = Build(
     hints=(
         "gradients is (T, n). m and v are (n,) and begin at 0; go through the rows one by one, t = 1, 2, ... T, and "
         "keep a copy of the weights after each.",
-        "m is a running average of g, v one of g * g, each with its own beta. At step t both are too small by the factor "
-        "1 - beta^t, so divide by it; but keep m and v themselves for the next step.",
+        "m is a running average of g, v one of g * g, each with its own beta. At step t both are too small by the "
+        "factor 1 - beta^t, so divide by it; but keep m and v themselves for the next step.",
         "m = beta1 * m + (1 - beta1) * g, v likewise with g * g; then "
         "w = w - rate * m / (1 - beta1**t) / (sqrt(v / (1 - beta2**t)) + eps).",
     ),

@@ -7,6 +7,7 @@ lesson 00. A batch is 16 of them at random; the loss is in nats per target piece
 from __future__ import annotations
 
 from functools import cache
+from typing import Literal
 
 import numpy as np
 
@@ -16,14 +17,14 @@ from scratchformer.nn.loss import forward_loss, loss_backward
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import Batch, EncodedPairs, encode_pairs
 from scratchformer.text.corpora import read_pairs
-from scratchformer.text.tokenizer import PAD
+from scratchformer.text.tokenizer import PAD, Tokenizer
 from scratchformer.training.run import load_run
 
 LONGEST, BATCH, NEW = 12, 16, 150
 
 
 @cache
-def tokenizer():
+def tokenizer() -> Tokenizer:
     return load_run(ROOT / "data/tiny_model").tokenizer
 
 
@@ -39,7 +40,7 @@ def new_sentences() -> Batch:
     return sentences("val").batch(np.arange(NEW))
 
 
-def new_model(seed: int, layers: int = 1, norm: str = "post", dtype: str = "float32") -> Transformer:
+def new_model(seed: int, layers: int = 1, norm: Literal["post", "pre"] = "post", dtype: str = "float32") -> Transformer:
     """So many layers in the encoder and in the decoder, d_model 32, two heads, no dropout."""
     config = ModelConfig(vocab_size=tokenizer().vocab_size, N=layers, d_model=32, d_ff=64, h=2, P_drop=0.0, norm=norm)
     return Transformer(config, seed, dtype)
