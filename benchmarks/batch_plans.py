@@ -191,9 +191,9 @@ def train(trainer: Trainer, plan: Plan) -> dict[str, Any]:
         "gradient_norm": {
             "median": number(float(np.median(norms[settled]))),
             "largest": number(float(norms[settled].max())),
-            "median_of_small_steps": number(float(np.median(norms[settled & is_small])))
-            if (settled & is_small).any()
-            else None,
+            "median_of_small_steps": (
+                number(float(np.median(norms[settled & is_small]))) if (settled & is_small).any() else None
+            ),
             "deviation_over_mean": number(float(norms[settled].std() / norms[settled].mean())),
         },
         "largest_gradients": [

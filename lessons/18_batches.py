@@ -37,13 +37,15 @@ from scratchformer.training.data_parallel import DataParallel
 
 # %% Our solution
 pairs = bundled("train")
-source_lengths, target_lengths = pairs.source.lengths, pairs.target.lengths      # (20000,) each
-lengths = pairs.lengths                                                          # of the longer side
+source_lengths = pairs.source.lengths                   # (20000,)
+target_lengths = pairs.target.lengths
+lengths = pairs.lengths                                 # of the longer side
 
 
 def padding_share(batches):
-    """batches: arrays of indices (B,) of pairs -> which share of all positions is padding"""
-    positions = sum(len(batch) * (source_lengths[batch].max() + target_lengths[batch].max())
+    """batches: arrays (B,) of indices -> the share of positions that is padding"""
+    positions = sum(len(batch)
+                    * (source_lengths[batch].max() + target_lengths[batch].max())
                     for batch in batches)
     real = sum((source_lengths + target_lengths)[batch].sum() for batch in batches)
     return 1 - real / positions
@@ -60,7 +62,8 @@ def cut(order, size):
 # %% Padding of random batches
 shuffled = np.random.default_rng(0).permutation(len(pairs))
 for size, lo, hi in (16, 0.33, 0.38), (64, 0.41, 0.46), (256, 0.48, 0.53):
-    measure(f"{size} random pairs a batch: padding", padding_share(cut(shuffled, size)), lo, hi)
+    measure(f"{size} random pairs a batch: padding",
+            padding_share(cut(shuffled, size)), lo, hi)
 
 # %% [markdown]
 # With 64 pairs, 44 of 100 positions are padding. With 256 pairs it is half of them, because the more pairs there are,
@@ -79,21 +82,23 @@ figure, panels = plt.subplots(1, 2, figsize=(8, 3.8), sharey=True, layout="const
 titles = "24 pairs at random", "24 pairs of length 13 and 14"
 for panel, batch, name in zip(panels, (example[:24], close), titles):
     sides = [side.padded(batch) != PAD for side in (pairs.source, pairs.target)]
-    gap = np.full((24, 1), 2)                              # padding 0, real 1, between the sides 2
+    gap = np.full((24, 1), 2)  # padding 0, real 1, between the sides 2
     panel.imshow(np.concatenate([sides[0], gap, sides[1]], axis=1), aspect="auto",
                  cmap=ListedColormap([ACCENT, DARK, "white"]), interpolation="none")
     panel.set_title(f"{name}: {padding_share([batch]):.0%} padding", fontsize=11)
     S, T = (side.shape[1] for side in sides)
-    panel.set_xticks([(S - 1) / 2, S + (T + 1) / 2], [f"source, S = {S}", f"target, T = {T}"])
+    panel.set_xticks([(S - 1) / 2, S + (T + 1) / 2],
+                     [f"source, S = {S}", f"target, T = {T}"])
 panels[0].set_ylabel("pair")
 panels[0].text(4.5, 10, "real tokens", color="white", ha="center", va="center")
 panels[0].text(14.8, 10, "padding", color="black", ha="center", va="center")
 show(figure, "18_padded",
-     alt="Two padded batches as rows of cells, real tokens dark blue, padding orange. Of 24 pairs "
-     f"at random {padding_share([example[:24]]):.0%} is padding, of 24 of length 13 and 14 "
-     f"{padding_share([close]):.0%}.",
-     caption="One long pair makes a whole random batch wide. On the right nearly all is text; the "
-     "ragged edge is where one side of a pair is shorter than the other.")
+     alt="Two padded batches as rows of cells, real tokens dark blue, padding "
+         f"orange. Of 24 pairs at random {padding_share([example[:24]]):.0%} is "
+         f"padding, of 24 of length 13 and 14 {padding_share([close]):.0%}.",
+     caption="One long pair makes a whole random batch wide. On the right nearly all "
+             "is text; the ragged edge is where one side of a pair is shorter than "
+             "the other.")
 
 # %% [markdown]
 # So pairs of similar length should be in the same batch. There are two ways to do that, and six sentences of 2, 8, 3,
@@ -111,22 +116,24 @@ def six_sentences():
         for batch in batches:
             for n in batch:
                 for i in range(max(batch)):
-                    real = i < n
-                    drawing.rectangle(left + 9 + 21 * i, y, 19, 17, "forward" if real else "value",
-                                      filled=0.75 if real else 0.12)
+                    role, filled = ("forward", 0.75) if i < n else ("value", 0.12)
+                    drawing.rectangle(left + 9 + 21 * i, y, 19, 17, role, filled)
                 y += 21
             y += 13
         positions = sum(len(batch) * max(batch) for batch in batches)
         padding = positions - sum(map(sum, batches))
-        drawing.text(left, 240, f"{positions} positions, {padding} padding", "soft", 14, "start")
+        words = f"{positions} positions, {padding} padding"
+        drawing.text(left, 240, words, "soft", 14, "start")
     return drawing
 
 
-show(six_sentences(), "18_six", alt="Six sentences of 2, 8, 3, 2, 8 and 3 tokens in batches. At random, two a batch: "
-     "38 positions, 12 of them padding. Sorted by length: 26 positions and no padding, but batches of 4, 6 and 16 "
-     "positions. Sorted with a budget of 16 positions: one batch of four sentences and one of two, 28 positions.",
-     caption="Sorting removes the padding (hollow). A budget of positions, in place of a number of sentences, "
-     "makes the batches about equally large.")
+show(six_sentences(), "18_six",
+     alt="Six sentences of 2, 8, 3, 2, 8 and 3 tokens in batches. At random, two a "
+         "batch: 38 positions, 12 of them padding. Sorted by length: 26 positions "
+         "and no padding, but batches of 4, 6 and 16 positions. Sorted with a budget "
+         "of 16 positions: one batch of four sentences and one of two, 28 positions.",
+     caption="Sorting removes the padding (hollow). A budget of positions, in place "
+             "of a number of sentences, makes the batches about equally large.")
 
 # %% [markdown]
 # Two things changed from left to right. First, we **sorted** by length. But then the first batch has 4 positions and
@@ -161,11 +168,11 @@ def boundaries(longest, fineness):
 
 
 def plan_of_epoch(budget, fineness, seed, epoch):
-    """-> the batches of an epoch, each an array of indices; the arguments decide everything"""
+    """-> the batches of an epoch, each an array of indices"""
     random = np.random.Generator(np.random.PCG64([seed, epoch]))
     edges = boundaries(pairs.max_length, fineness)
     shuffled = random.permutation(len(pairs))
-    bucket_of = np.searchsorted(edges, lengths[shuffled])      # first boundary >= length
+    bucket_of = np.searchsorted(edges, lengths[shuffled])  # first boundary >= length
     batches = []
     for k, edge in enumerate(edges):
         batches += cut(shuffled[bucket_of == k], max(1, budget // edge))
@@ -207,8 +214,9 @@ plans = {f"buckets, fineness {fineness}": plan_of_epoch(512, fineness, seed=0, e
 for (name, plan), (lo, hi) in zip(
         plans.items(), [(0.15, 0.18), (0.09, 0.115), (0.055, 0.075), (0.045, 0.065)]):
     measure(f"{name}: padding", padding_share(plan), lo, hi)
-as_many = len(pairs) // len(plans["buckets, fineness 2"])      # pairs in a batch, on average
-measure(f"{as_many} random pairs a batch: padding", padding_share(cut(shuffled, as_many)),
+as_many = len(pairs) // len(plans["buckets, fineness 2"])      # pairs in a batch
+measure(f"{as_many} random pairs a batch: padding",
+        padding_share(cut(shuffled, as_many)),
         0.38, 0.43)
 shares = ({f"{size} at random": padding_share(cut(shuffled, size))
            for size in (256, 64, as_many, 16)}
@@ -221,7 +229,8 @@ axes.invert_yaxis()
 axes.set(xlabel="padding, per cent of all positions", xlim=(0, 58))
 show(figure, "18_padding", alt="A bar chart of padding: " + ", ".join(
      f"{share:.0%} for {name}" for name, share in shares.items()) + ".",
-     caption="Random batches are a third to a half padding. Buckets come near to sorting.")
+     caption="Random batches are a third to a half padding. Buckets come near to "
+             "sorting.")
 
 # %% [markdown]
 # Buckets of fineness 2, the setting of our presets `tiny` and `multi30k`, leave 10 % padding, and sorting leaves 5 %.
@@ -267,8 +276,10 @@ table(["order", "short", "middle", "long"],
        for name, losses in after.items()])
 planned, in_sorted, upwards, downwards = after.values()
 measure("sorted − buckets: mean loss", (in_sorted - planned).mean(), -0.15, 0.15)
-measure("short to long: least rise of the short third", (upwards - planned)[:, 0].min(), 0.1, 1.6)
-measure("long to short: least rise of the long third", (downwards - planned)[:, 2].min(), 0.1, 1.6)
+measure("short to long: least rise of the short third",
+        (upwards - planned)[:, 0].min(), 0.1, 1.6)
+measure("long to short: least rise of the long third",
+        (downwards - planned)[:, 2].min(), 0.1, 1.6)
 
 # %% [markdown]
 # The model forgets what it read first. From short to long it is worse at short sentences, and from long to short at
@@ -312,7 +323,7 @@ def add_up(model, batches, smoothing=0.1):
     n = 0
     model.zero_grad()
     for batch in batches:
-        _, n_m = loss_backward(model, *batch.ids, smoothing)    # adds the gradient of the sum
+        _, n_m = loss_backward(model, *batch.ids, smoothing)    # adds a sum's gradient
         n += n_m
     return model.store.grad / n, n
 
@@ -339,11 +350,12 @@ def step_loss(W):
 
 
 numeric = numeric_gradient(step_loss, W)
-g = [x.T @ cross_entropy(x @ W, answers)[2] for x, answers in micro]    # three of (D, V)
+g = [x.T @ cross_entropy(x @ W, answers)[2] for x, answers in micro]  # three of (D, V)
 right, wrong = sum(g) / sum(counts), sum(g_m / n for g_m, n in zip(g, counts)) / len(g)
 for name, gradient, lo, hi in ("sums, divided once", right, 0, 1e-8), \
         ("mean of means", wrong, 0.2, 0.28):
-    measure(f"{name}: worst error", np.abs(gradient - numeric).max() / np.abs(numeric).max(), lo, hi)
+    measure(f"{name}: worst error",
+            np.abs(gradient - numeric).max() / np.abs(numeric).max(), lo, hi)
 
 model, step = small_model(0, "float64"), example[:24]
 at_once, n = add_up(model, [pairs.batch(step)])

@@ -17,8 +17,8 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
-from library.lesson import QUICK, ROOT, duration, measure, recorded, same, show, table, varying
-from library.short_run import CONFIG, ShortRun
+from library.lesson import duration, measure, recorded, same, show, table, varying
+from library.short_run import CONFIG, LAST, QUICK, ROOT, ShortRun
 from scratchformer import config as configs
 from scratchformer.decoding.translator import Translator
 from scratchformer.experiments.figures import ACCENT, DARK
@@ -38,7 +38,7 @@ from scratchformer.training.run import RunDirectory, load_run
 # of them.
 
 # %%
-run = ShortRun()                                    # the library's Trainer, step by step
+run = ShortRun()                        # the library's Trainer, step by step
 translator = Translator(run.trainer.model, run.trainer.tokenizer)
 text = run.trainer.data.val_text
 watched, drama = text.source[1], {}
@@ -71,20 +71,26 @@ varying(f"step 60:  {drama[60]}")
 # micro-batches $i$ (lesson 18).
 
 # %% Drawing the circle of training
-BOXES = {"batch": (0, 1, "pairs of step $t$, cut\ninto micro-batches $i$\ntext/batches.py"),
+BOXES = {"batch": (0, 1,
+                   "pairs of step $t$, cut\ninto micro-batches $i$\ntext/batches.py"),
          "forward": (3, 1, "forward\nwith the weights $w$\nnn/transformer.py"),
          "loss": (6, 1, "loss $L_i$, summed over\n$n_i$ target tokens\nnn/loss.py"),
          "backward": (6, -0.5, "backward,\nadds $\\nabla L_i$\nnn/transformer.py"),
-         "mean": (3, -0.5, r"$g = \sum_i \nabla L_i / \sum_i n_i$" "\ntraining/data_parallel.py"),
-         "Adam": (0, -0.5, r"$w \leftarrow w - \eta_t \, \mathrm{Adam}_t(g)$" "\nnn/optim.py"),
+         "mean": (3, -0.5,
+                  r"$g = \sum_i \nabla L_i / \sum_i n_i$"
+                  "\ntraining/data_parallel.py"),
+         "Adam": (0, -0.5,
+                  r"$w \leftarrow w - \eta_t \, \mathrm{Adam}_t(g)$" "\nnn/optim.py"),
          "look": (3, -1.7, "validation\ntraining/loop.py"),
          "save": (0, -1.7, "checkpoint\ntraining/checkpoints.py")}
-ARROWS = ("batch forward, forward loss, loss backward, backward forward, backward mean, "
-          "mean Adam, Adam batch, Adam save, Adam look")
+ARROWS = ("batch forward, forward loss, loss backward, backward forward, "
+          "backward mean, mean Adam, Adam batch, Adam save, Adam look")
 figure, axes = plt.subplots(figsize=(8.4, 4), layout="constrained")
-boxes = {name: axes.text(x, y, content, ha="center", va="center", bbox={
-    "boxstyle": "round,pad=0.5", "fc": "white", "lw": 1.6,
-    "ec": ACCENT if name in ("look", "save") else DARK}) for name, (x, y, content) in BOXES.items()}
+boxes = {}
+for name, (x, y, content) in BOXES.items():
+    edge = ACCENT if name in ("look", "save") else DARK
+    boxes[name] = axes.text(x, y, content, ha="center", va="center", bbox={
+        "boxstyle": "round,pad=0.5", "fc": "white", "lw": 1.6, "ec": edge})
 for start, end in map(str.split, ARROWS.split(", ")):
     aside = end in ("look", "save")
     axes.annotate("", BOXES[end][:2], BOXES[start][:2], arrowprops={
@@ -92,16 +98,19 @@ for start, end in map(str.split, ARROWS.split(", ")):
         "color": ACCENT if aside else DARK, "patchA": boxes[start].get_bbox_patch(),
         "patchB": boxes[end].get_bbox_patch(), "shrinkA": 3, "shrinkB": 3})
 axes.text(4.55, 0.32, "next $i$", color=DARK)
-axes.text(4.2, -1.7, "now and then: look at other sentences\nand write down the whole state",
+axes.text(4.2, -1.7,
+          "now and then: look at other sentences\nand write down the whole state",
           color=ACCENT, va="center")
 axes.set(xlim=(-1.3, 7.3), ylim=(-2.1, 1.5))
 axes.axis("off")
-show(figure, "19_loop", alt="A circle of six boxes: the pairs of a step in micro-batches i, "
-     "forward with weights w, the loss L_i over n_i tokens, backward, which adds the gradient of "
-     "L_i and goes back to forward for the next i; then g, the sum over the tokens of all; then "
-     "Adam moves w, and the next pairs come. Two dashed arrows leave from Adam: to validation and "
-     "to the checkpoint.",
-     caption="Every step goes round once. The dashed exits are rare. Each box names its file in the library.")
+show(figure, "19_loop",
+     alt="A circle of six boxes: the pairs of a step in micro-batches i, forward "
+         "with weights w, the loss L_i over n_i tokens, backward, which adds the "
+         "gradient of L_i and goes back to forward for the next i; then g, the sum "
+         "over the tokens of all; then Adam moves w, and the next pairs come. Two "
+         "dashed arrows leave from Adam: to validation and to the checkpoint.",
+     caption="Every step goes round once. The dashed exits are rare. Each box names "
+             "its file in the library.")
 
 # %% [markdown]
 # ## One step
@@ -129,7 +138,8 @@ def loss_and_gradient(model, plan, indices, step, settings):
     model.store.grad[...] = 0
     for i, batch in enumerate(plan.micro_batches(indices)):
         key = DropoutKey(settings.seed, step, i)
-        logits, cache = model.forward(batch.source_ids, batch.target_in_ids, rng=key)  # (B, T, V)
+        ids = batch.source_ids, batch.target_in_ids
+        logits, cache = model.forward(*ids, rng=key)            # (B, T, V)
         L_i, n_i, dlogits = cross_entropy(logits, batch.target_out_ids, settings.eps_ls)
         model.backward(dlogits, cache)                          # adds to grad
         loss, n_tokens = loss + L_i, n_tokens + n_i
@@ -164,13 +174,14 @@ folder = tempfile.TemporaryDirectory()
 small = configs.with_settings(CONFIG, {
     "data.train_source": str(ROOT / "data/tiny/val.en"),
     "data.train_target": str(ROOT / "data/tiny/val.de"),
-    "model.vocab_size": 500, "model.N": 1, "model.d_model": 24, "model.d_ff": 40, "model.h": 3,
-    "model.d_k": 8, "model.d_v": 8, "model.P_drop": 0.1, "training.accumulation": 2,
+    "model.vocab_size": 500, "model.N": 1, "model.d_model": 24, "model.d_ff": 40,
+    "model.h": 3, "model.d_k": 8, "model.d_v": 8, "model.P_drop": 0.1,
+    "training.accumulation": 2,
     "training.save_every": 1000, "training.eps": 1e-6})
 
 
 def small_run(name, last):
-    """The small model up to this step, by the library's loop: begun, or taken up where it stopped."""
+    """The small model up to this step, by the library: begun, or taken up again."""
     run = RunDirectory(Path(folder.name) / name)
     settings = configs.with_settings(small, {"training.steps": last})
     begun = run.config_file.exists()
@@ -191,11 +202,13 @@ for sign in 1, -1:
     losses[sign] = loss_and_gradient(model, three.plan, indices, 1, small.training)[0]
 numeric = (losses[1] - losses[-1]) / 2e-7
 same("g · u and the numeric change of the loss", g @ u, numeric, tolerance=1e-6)
-measure("control, other dropout masks: relative difference", abs(other_g @ u / numeric - 1),
+measure("control, other dropout masks: relative difference",
+        abs(other_g @ u / numeric - 1),
         1e-3, 5)
-moved = three.model.store.data - Transformer(small.model, small.training.seed).store.data
-same("moves of all weights: by hand and Trainer", train_by_hand(small, three.plan, 3), moved,
-     tolerance=5e-3)
+start = Transformer(small.model, small.training.seed).store.data
+moved = three.model.store.data - start
+same("moves of all weights: by hand and Trainer",
+     train_by_hand(small, three.plan, 3), moved, tolerance=5e-3)
 not_cleared = train_by_hand(small, three.plan, 3, clear=False)
 measure("control, gradient never cleared: largest difference",
         np.abs(not_cleared - moved).max() / np.abs(moved).max(), 0.3, 1)
@@ -208,7 +221,6 @@ measure("control, gradient never cleared: largest difference",
 # tokens takes about an hour at 6,000 tokens per second.)
 
 # %% A prediction
-LAST = 80 if QUICK else 240
 train = run.trainer.data.train
 rate = sum(entry["target_tokens"] for entry in run.log) / sum(
     entry["cpu_seconds"] for entry in run.log)
@@ -216,12 +228,9 @@ progress = run.trainer.progress
 coming = islice(steps(run.trainer.plan, progress.epoch, progress.index), LAST - 60)
 tokens = sum(train.target.lengths[indices].sum() for _, _, indices in coming)
 duration(f"predicted for steps 61 to {LAST}", tokens / rate)
-run.train_until(120 if not QUICK else LAST)
-watch()
-if not QUICK:
-    for last in 180, 240:
-        run.train_until(last)
-        watch()
+for last in [step for step in (120, 180, 240) if step <= LAST] or [LAST]:
+    run.train_until(last)
+    watch()
 duration("it took, beside the prediction",
          sum(entry["cpu_seconds"] for entry in run.log[60:]), over=tokens / rate)
 
@@ -237,7 +246,8 @@ duration("it took, beside the prediction",
 # %% The same sentence, every 60 steps
 print("source     ", watched)
 for step, translation in drama.items():
-    varying(f"step {step:4}   {translation[:70]}{'...' if len(translation) > 70 else ''}")
+    dots = "..." if len(translation) > 70 else ""
+    varying(f"step {step:4}   {translation[:70]}{dots}")
 print("reference  ", text.target[1])
 
 # %% [markdown]
@@ -246,10 +256,9 @@ print("reference  ", text.target[1])
 
 # %% The figure
 at = np.arange(1, len(run.log) + 1)
-loss, norm, pairs_of, longest = (np.array([entry[name] for entry in run.log])
-                                 for name in ("loss", "grad_norm", "pairs", "target_tokens"))
-longest = np.array([entry["longest"] for entry in run.log])
-figure, panels = plt.subplots(2, 1, figsize=(7.6, 4.6), layout="constrained", sharex=True)
+loss, norm = ([entry[name] for entry in run.log] for name in ("loss", "grad_norm"))
+figure, panels = plt.subplots(2, 1, figsize=(7.6, 4.6), layout="constrained",
+                              sharex=True)
 panels[0].plot(at, loss, color=DARK, lw=1, label="training, each step (smoothed)")
 panels[0].plot([entry["step"] for entry in run.validations],
                [entry["loss"] for entry in run.validations], "o-", color=ACCENT, ms=4,
@@ -258,17 +267,19 @@ panels[0].set(ylabel="nats per target token", ylim=(0, 8.5))
 panels[0].legend(frameon=False)
 panels[1].plot(at, norm, color=DARK, lw=1)
 panels[1].set(ylabel="length of the gradient", xlabel="step", ylim=(0, 7))
-for panel, values, steps_of in (panels[0], loss, (75, 111, 233)), (panels[1], norm, (57, 111, 164, 192)):
+for panel, values, steps_of in ((panels[0], loss, (75, 111, 233)),
+                                (panels[1], norm, (57, 111, 164, 192))):
     for step in steps_of:
         if step <= len(run.log):
             panel.annotate(str(step), (step, values[step - 1]), (0, 12), ha="center",
                            textcoords="offset points", arrowprops={"arrowstyle": "-"})
-show(figure, "19_run", alt="Two panels over 240 steps. The training loss falls from 8 to about "
-     "2.2 nats, with jumps at steps 75, 111 and 233; the validation loss falls from 7.8 to 1.2. "
-     "The gradient's length is mostly between 1 and 2, with a peak of nearly 6 at step 57 and of "
-     "about 3 at steps 111, 164 and 192.",
-     caption="The loss jumps at steps 75, 111 and 233, and comes back at once. The gradient has other peaks, the largest "
-     "at step 57.")
+show(figure, "19_run",
+     alt="Two panels over 240 steps. The training loss falls from 8 to about 2.2 "
+         "nats, with jumps at steps 75, 111 and 233; the validation loss falls from "
+         "7.8 to 1.2. The gradient's length is mostly between 1 and 2, with a peak "
+         "of nearly 6 at step 57 and of about 3 at steps 111, 164 and 192.",
+     caption="The loss jumps at steps 75, 111 and 233, and comes back at once. The "
+             "gradient has other peaks, the largest at step 57.")
 
 # %% [markdown]
 # ## Which batches make the jumps?
@@ -283,7 +294,6 @@ jumps = [entry for entry in run.log if entry["step"] in (57, 75, 111, 164, 192, 
 table(["step", "pairs in the batch", "target tokens", "longest pair"],
       [[e["step"], e["pairs"], e["target_tokens"], e["longest"]] for e in jumps])
 varying("gradient: " + ", ".join(f"{e['step']}: {e['grad_norm']:.1f}" for e in jumps))
-after_start = sorted(run.log[29:], key=lambda entry: -entry["grad_norm"])
 
 # %% [markdown]
 # A normal batch has about 460 target tokens. The largest gradient, at step 57, comes from a batch of **one pair and 8
@@ -292,12 +302,14 @@ after_start = sorted(run.log[29:], key=lambda entry: -entry["grad_norm"])
 #
 # </details>
 #
-# Why would a small batch have a *long* gradient? The gradient of a step is a mean over its tokens. Each token adds what
-# all tokens want, and noise of its own. In a mean over many tokens the noise averages out, and over 8 tokens it
-# doesn't. If so, the length must fall with the number of pairs, at the same weights and for sentences of the same
-# length. Long sentences are another matter: the model sees only few of them (64 of the 20,000 pairs have more than 24
-# tokens), and we think that is why it is bad at them. If so, their loss must be higher at the *same* weights, with
-# nothing wrong in the run.
+# Why would a small batch have a *long* gradient? The gradient of a step is a mean over its tokens. In each token's
+# gradient there is a part that all tokens share, and noise of its own. In a mean over many tokens the noise averages
+# out, and in a mean over 8 tokens it doesn't. If that is right, then at the *same* weights, and for sentences of the
+# same length, the gradient must get shorter with more pairs.
+#
+# And why is the loss of long sentences high? Only 64 of the 20,000 pairs have more than 24 tokens, so we think that the
+# model has hardly seen any. Whatever the reason: if the run is healthy, their loss must be higher at the *same*
+# weights, too.
 
 # %% Two controls, at the weights of the last step
 model = run.trainer.model
@@ -314,18 +326,21 @@ lengths_of_gradient = {n: np.mean([gradient_length(of_length_8[i * n:(i + 1) * n
                                    for i in range(8)]) for n in (1, 4, 16, 64)}
 for (n, length), (lo, hi) in zip(lengths_of_gradient.items(),
                                  [(4, 12), (2, 6), (1.2, 3.2), (0.6, 2)]):
-    measure(f"{n} pairs of length 8: length of the gradient", length, lo, hi)
-unseen = np.setdiff1d(np.arange(len(train)), np.concatenate([e["indices"] for e in run.log]))
+    measure(f"batch of {n} × length 8: length of the gradient", length, lo, hi)
+unseen = np.setdiff1d(np.arange(len(train)),
+                      np.concatenate([e["indices"] for e in run.log]))
 
 
 def loss_of_lengths(shortest, longest):
     found = [i for i in unseen if shortest <= train.lengths[i] <= longest][:60]
-    sums, n = loss_backward(model, *train.batch(np.array(found)).ids, CONFIG.training.eps_ls)
+    sums, n = loss_backward(model, *train.batch(np.array(found)).ids,
+                            CONFIG.training.eps_ls)
     return float(sums) / n
 
 
 up_to_24, longer = loss_of_lengths(21, 24), loss_of_lengths(25, 256)
-measure("loss of new pairs of 25 tokens and more − of 21 to 24", longer - up_to_24, 0.4, 2)
+measure("loss of new pairs: 25 tokens and more − 21 to 24", longer - up_to_24,
+        0.4, 2)
 model.zero_grad()
 
 # %% [markdown]
@@ -347,17 +362,20 @@ straight = small_run("straight", 12).model.store.data
 
 
 def stopped_at_five(name, spoil):
-    """-> how far the weights are from those of the run without a stop; `spoil` changes the file"""
+    """-> how far the weights are from those without a stop; `spoil` changes the file"""
     path = small_run(name, 5).run.checkpoints.steps()[-1]
     checkpoints.save(path, spoil(checkpoints.load(path)))
     return np.abs(small_run(name, 12).model.store.data - straight).max()
 
 
-measure("resumed: largest difference of a weight", stopped_at_five("all", lambda saved: saved), 0, 0)
-measure("control, Adam's moments forgotten", stopped_at_five("no_moments", lambda saved: replace(
-    saved, moments={name: 0 * array for name, array in saved.moments.items()})), 1e-4, 0.1)
-measure("control, place in the plan forgotten", stopped_at_five("no_place", lambda saved: replace(
-    saved, progress=replace(saved.progress, epoch=0, index=0))), 1e-4, 0.1)
+measure("resumed: largest difference of a weight",
+        stopped_at_five("all", lambda saved: saved), 0, 0)
+no_moments = stopped_at_five("no_moments", lambda saved: replace(
+    saved, moments={name: 0 * array for name, array in saved.moments.items()}))
+no_place = stopped_at_five("no_place", lambda saved: replace(
+    saved, progress=replace(saved.progress, epoch=0, index=0)))
+measure("control, Adam's moments forgotten", no_moments, 1e-4, 0.1)
+measure("control, place in the plan forgotten", no_place, 1e-4, 0.1)
 folder.cleanup()
 
 # %% [markdown]
@@ -377,20 +395,24 @@ folder.cleanup()
 result = recorded("source_worth")
 worth = {row["version"]: row for row in result["results"]}
 table(["trained on", "validation loss", "perplexity"],
-      [[version, f"{row['final_loss']['mean']:.2f}", f"{math.exp(row['final_loss']['mean']):.1f}"]
+      [[version, f"{row['final_loss']['mean']:.2f}",
+        f"{math.exp(row['final_loss']['mean']):.1f}"]
        for version, row in worth.items()])
 figure, axes = plt.subplots(figsize=(7, 3.5), layout="constrained")
-for (version, row), style, colour in zip(worth.items(), ("-", "--", ":"), (DARK, ACCENT, "#555555")):
+styles = ("-", DARK), ("--", ACCENT), (":", "#555555")
+for (version, row), (style, colour) in zip(worth.items(), styles):
     for each in row["runs"]:
         axes.plot(*zip(*each["curve"]), ls=style, color=colour, lw=1.6,
                   label=version if not each["seed"] else "")
 axes.set(xlabel="step", ylabel="validation loss, nats per token", ylim=(0, 8))
 axes.legend(frameon=False)
-show(figure, "19_source", alt="Validation loss over 480 steps, three seeds of three versions. "
-     "With right pairs it falls below 0.6 nats. With shuffled pairs and without a source it falls "
-     "to about 2.1, and the six curves lie on one another. At step 80 all nine are between 3.9 "
-     "and 4.5.",
-     caption="A source that does not fit is worth as much as none. Until step 80 nobody can tell the three apart.")
+show(figure, "19_source",
+     alt="Validation loss over 480 steps, three seeds of three versions. With right "
+         "pairs it falls below 0.6 nats. With shuffled pairs and without a source it "
+         "falls to about 2.1, and the six curves lie on one another. At step 80 all "
+         "nine are between 3.9 and 4.5.",
+     caption="A source that does not fit is worth as much as none. Until step 80 "
+             "nobody can tell the three apart.")
 
 # %% [markdown]
 # Shuffled pairs end where the language model ends. So the source is worth the distance between the two levels, about
@@ -425,7 +447,8 @@ SETS = "test", "test_compositional", "test_coreference", "test_long"
 
 
 def lines_of(name, at_most=100 if QUICK else 500):
-    return (ROOT / "data/tiny" / name).read_text(encoding="utf-8").splitlines()[:at_most]
+    path = ROOT / "data/tiny" / name
+    return path.read_text(encoding="utf-8").splitlines()[:at_most]
 
 
 for language, longest in ("en", 24), ("de", 25):
@@ -499,5 +522,5 @@ for split, source, written, reference in failures:
 # **Next:** [20 · Beam search](20_beam_search.py)
 
 # %% The end of the run
-assert after_start[0]["step"] == 57
+assert max(run.log[29:], key=lambda entry: entry["grad_norm"])["step"] == 57
 run.close()

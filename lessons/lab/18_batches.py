@@ -24,7 +24,8 @@ from scratchformer.training.run import load_run
 
 SEEDS = (0,) if QUICK else (0, 1, 2)
 pairs, validation = bundled("train"), bundled("val")
-source_lengths, target_lengths, lengths = pairs.source.lengths, pairs.target.lengths, pairs.lengths
+source_lengths, target_lengths = pairs.source.lengths, pairs.target.lengths
+lengths = pairs.lengths
 shuffled = np.random.default_rng(0).permutation(len(pairs))
 
 
@@ -33,14 +34,17 @@ def cut(order, size):
 
 
 def padding_share(batches):
-    positions = sum(len(batch) * (source_lengths[batch].max() + target_lengths[batch].max())
+    positions = sum(len(batch)
+                    * (source_lengths[batch].max() + target_lengths[batch].max())
                     for batch in batches)
-    return 1 - sum((source_lengths + target_lengths)[batch].sum() for batch in batches) / positions
+    return 1 - sum((source_lengths + target_lengths)[batch].sum()
+                   for batch in batches) / positions
 
 
 def plan_of_epoch(budget, fineness, seed, epoch=0):
     """The library's, which the lesson builds by hand."""
-    return BatchPlan(pairs, budget, accumulation=1, seed=seed, fineness=fineness).epoch(epoch)
+    return BatchPlan(pairs, budget, accumulation=1, seed=seed,
+                     fineness=fineness).epoch(epoch)
 
 
 def add_up(model, batches, smoothing=0.1):
@@ -64,11 +68,14 @@ for kind, batches in list(kinds.items()) * 3:
     began = time.process_time()
     add_up(tiny, [pairs.batch(batch) for batch in batches])
     best[kind] = min(best[kind], time.process_time() - began)
-seconds = {kind: best[kind] / (source_lengths + target_lengths)[np.concatenate(kinds[kind])].sum()
+seconds = {kind: best[kind]
+           / (source_lengths + target_lengths)[np.concatenate(kinds[kind])].sum()
            for kind in kinds}
 filled = {kind: 1 - padding_share(batches) for kind, batches in kinds.items()}
-measure("positions for one real token, random over buckets", filled["buckets"] / filled["random"], 1.25, 1.45)
-duration("one real token, random beside buckets", seconds["random"], over=seconds["buckets"])
+measure("positions for one real token, random over buckets",
+        filled["buckets"] / filled["random"], 1.25, 1.45)
+duration("one real token, random beside buckets", seconds["random"],
+         over=seconds["buckets"])
 
 # %% [markdown]
 # If the two lines agree, time goes with positions, and padding costs what text costs.
@@ -77,10 +84,12 @@ duration("one real token, random beside buckets", seconds["random"], over=second
 
 # %%
 model = small_model(0, "float64")
-pair = pairs.by_length(np.arange(len(pairs)))[[0, -1]]         # the shortest and the longest
+pair = pairs.by_length(np.arange(len(pairs)))[[0, -1]]  # the shortest and the longest
 (loss_short, _), (loss_long, _), (loss_both, _) = (
-    forward_loss(model, *pairs.batch(indices).ids) for indices in (pair[:1], pair[1:], pair))
-same("loss of both in one batch: the sum of the two alone", loss_both, loss_short + loss_long)
+    forward_loss(model, *pairs.batch(indices).ids)
+    for indices in (pair[:1], pair[1:], pair))
+same("loss of both in one batch: the sum of the two alone", loss_both,
+     loss_short + loss_long)
 
 # %% [markdown]
 # Without dropout, the sum of the losses doesn't depend on how the sentences are dealt to batches. With dropout ([lesson
@@ -91,10 +100,12 @@ same("loss of both in one batch: the sum of the two alone", loss_both, loss_shor
 
 # %%
 single, step = small_model(0), np.random.default_rng(1).permutation(len(pairs))[:24]
-coarse = [add_up(single, [pairs.batch(part) for part in cut(step, size)])[0] for size in (24, 6)]
+coarse = [add_up(single, [pairs.batch(part) for part in cut(step, size)])[0]
+          for size in (24, 6)]
 measure("float32: four micro-batches and one batch", np.abs(coarse[1] - coarse[0]).max()
         / np.abs(coarse[0]).max(), 1e-9, 2e-6)
-for name, n_positions, lo, hi in ("a step at once", 32_768, 10, 15), ("one of 8 micro-batches", 4096, 1.2, 1.9):
+for name, n_positions, lo, hi in (("a step at once", 32_768, 10, 15),
+                                  ("one of 8 micro-batches", 4096, 1.2, 1.9)):
     measure(f"base model, what forward keeps, in GiB: {name}",
             4 * activation_floats(BASE.model, n_positions, length=30) / 2**30, lo, hi)
 
@@ -107,13 +118,19 @@ for name, n_positions, lo, hi in ("a step at once", 32_768, 10, 15), ("one of 8 
 
 # %%
 plan = plan_of_epoch(512, 1, seed=0)
-sizes, tokens = np.array([(len(batch), target_lengths[batch].sum()) for batch in plan]).T
+sizes, tokens = np.array([(len(batch), target_lengths[batch].sum())
+                          for batch in plan]).T
 print(f"fineness 1: {sizes.min()} to {sizes.max()} pairs a batch")
-for name, count, lo, hi in ("pairs", sizes, 0.25, 0.4), ("target tokens", tokens, 0.07, 0.12):
-    measure(f"{name} in a batch: standard deviation over mean", count.std() / count.mean(), lo, hi)
-measure("target tokens in 8 * 4096 positions, at this filling", 8 * 4096 * tokens.mean() / 512, 25_500, 28_000)
-measure("pairs that occur other than once", (np.bincount(np.concatenate(plan)) != 1).sum(), 0, 0)
-again = set(map(frozenset, plan)) & set(map(frozenset, plan_of_epoch(512, 1, seed=0, epoch=1)))
+for name, count, lo, hi in (("pairs", sizes, 0.25, 0.4),
+                            ("target tokens", tokens, 0.07, 0.12)):
+    measure(f"{name} in a batch: standard deviation over mean",
+            count.std() / count.mean(), lo, hi)
+measure("target tokens in 8 * 4096 positions, at this filling",
+        8 * 4096 * tokens.mean() / 512, 25_500, 28_000)
+measure("pairs that occur other than once",
+        (np.bincount(np.concatenate(plan)) != 1).sum(), 0, 0)
+next_plan = plan_of_epoch(512, 1, seed=0, epoch=1)
+again = set(map(frozenset, plan)) & set(map(frozenset, next_plan))
 measure(f"of {len(plan)} batches, in the next epoch again", len(again), 0, 3)
 
 # %% [markdown]
@@ -127,15 +144,18 @@ measure(f"of {len(plan)} batches, in the next epoch again", len(again), 0, 3)
 
 # %%
 for fineness, lo, hi in (1, 0.03, 0.08), (3, 0.12, 0.2):
-    filled = np.array([target_lengths[batch].sum() for batch in plan_of_epoch(4096, fineness, seed=0)])
-    measure(f"budget 4096, fineness {fineness}: batches with less than half the tokens of the fullest",
+    filled = np.array([target_lengths[batch].sum()
+                       for batch in plan_of_epoch(4096, fineness, seed=0)])
+    measure(f"budget 4096, fineness {fineness}: batches with less than half the tokens "
+            "of the fullest",
             (filled < filled.max() / 2).mean(), lo, hi)
 by_length = pairs.by_length(np.arange(len(pairs)))
 for name, plan, lo, hi in ("64 a batch, sorted", cut(by_length, 64), 0.04, 0.07), \
         ("fineness 3", plan_of_epoch(512, 3, seed=0), 0.055, 0.075):
     measure(f"{name}: padding", padding_share(plan), lo, hi)
     widths = sum(len(batch) * lengths[batch].max() for batch in plan)
-    measure(f"{name}, were both sides as long as the longer: padding", 1 - lengths.sum() / widths, 0, 0.02)
+    measure(f"{name}, were both sides as long as the longer: padding",
+            1 - lengths.sum() / widths, 0, 0.02)
 
 # %% [markdown]
 # TODO
@@ -165,8 +185,8 @@ def micro_gradients(model, batches):
 
 def variance(means, counts, k=1):
     """-> variance of steps of k micro-batches each, and |G|^2"""
-    n = counts.reshape(-1, k).sum(axis=1)                             # (M / k,) tokens of a step
-    sums = means @ means.T * np.outer(counts, counts)                 # products g_m . g_l: (M, M)
+    n = counts.reshape(-1, k).sum(axis=1)  # (M / k,) tokens of a step
+    sums = means @ means.T * np.outer(counts, counts)  # products g_m . g_l: (M, M)
     products = sums.reshape(len(n), k, len(n), k).sum(axis=(1, 3)) / np.outer(n, n)
     signal = products[~np.eye(len(n), dtype=bool)].mean()
     return np.diag(products).mean() - signal, signal
@@ -175,15 +195,22 @@ def variance(means, counts, k=1):
 left = []
 for seed in SEEDS:
     model = trained(seed, pairs, plan_of_epoch(256, 2, seed)[:60])
-    of_eight = BatchPlan(pairs, tokens_per_batch=64, accumulation=8, seed=seed, fineness=2)
-    cut_up = [batches for batches in map(of_eight.micro_batches, of_eight.epoch(0)[:24]) if len(batches) == 8][:16]
+    of_eight = BatchPlan(pairs, tokens_per_batch=64, accumulation=8, seed=seed,
+                         fineness=2)
+    cut_up = [batches
+              for batches in map(of_eight.micro_batches, of_eight.epoch(0)[:24])
+              if len(batches) == 8][:16]
     means, counts = micro_gradients(model, sum(cut_up, []))
     mixed = np.random.default_rng(seed).permutation(len(counts))
-    left.append([variance(means[order], counts[order], 8)[0] / variance(means, counts)[0]
+    left.append([variance(means[order], counts[order], 8)[0]
+                 / variance(means, counts)[0]
                  for order in (slice(None), mixed)])
-for name, ratios, lo, hi in zip(("one bucket", "mixed"), np.transpose(left), (0.16, 0.095), (0.32, 0.15)):
-    measure(f"eight micro-batches, {name}: what is left of the variance", ratios.mean(), lo, hi)
-measure("one bucket over mixed, at least", min(one / other for one, other in left), 1.3, 2.8)
+for name, ratios, lo, hi in zip(("one bucket", "mixed"), np.transpose(left),
+                                (0.16, 0.095), (0.32, 0.15)):
+    measure(f"eight micro-batches, {name}: what is left of the variance",
+            ratios.mean(), lo, hi)
+measure("one bucket over mixed, at least", min(one / other for one, other in left),
+        1.3, 2.8)
 
 # %% [markdown]
 # In the control about an eighth is left; the step of one bucket keeps nearly twice as much. So sentences of one length
@@ -212,8 +239,9 @@ def noise_scale(model, seed, M):
     return counts.mean() * found / signal
 
 
-stars = np.array([[noise_scale(Transformer(translator.config, seed), seed, 8), noise_scale(translator, seed, 16)]
-                  for seed in SEEDS])                                              # (seeds, 2)
+stars = np.array([[noise_scale(Transformer(translator.config, seed), seed, 8),
+                   noise_scale(translator, seed, 16)]
+                  for seed in SEEDS])  # (seeds, 2)
 for fresh, late in stars:
     print(f"n* of the fresh model: {fresh:.0f} tokens, of the translator: {late:.0f}")
 measure("fresh: n*, mean", stars[:, 0].mean(), 50, 110)
@@ -237,17 +265,21 @@ measure("translator over fresh, at least", (stars[:, 1] / stars[:, 0]).min(), 6,
 # %%
 model, draws = small_model(0, "float64"), cut(shuffled[:160], 32)
 library_plan = BatchPlan(pairs, 128, accumulation=4, seed=0)
-ways = {"the library's four": [[batch.indices for batch in library_plan.micro_batches(indices)]
+ways = {"the library's four": [[batch.indices
+                                for batch in library_plan.micro_batches(indices)]
                                for indices in library_plan.epoch(0)[:5]],
         "four of 8 pairs, sorted": [cut(pairs.by_length(draw), 8) for draw in draws],
         "three of 8 pairs, and a rest of one": [cut(draw[:25], 8) for draw in draws]}
-for (name, steps), (lo, hi) in zip(ways.items(), [(0.005, 0.06), (0.1, 0.2), (0.25, 0.8)]):
+for (name, steps), (lo, hi) in zip(ways.items(),
+                                   [(0.005, 0.06), (0.1, 0.2), (0.25, 0.8)]):
     errors = []
     for parts in steps:
         means, counts = micro_gradients(model, map(pairs.batch, parts))
         right = counts @ means / counts.sum()
-        errors.append(np.linalg.norm(means.mean(axis=0) - right) / np.linalg.norm(right))
-    measure(f"{name}: error of the gradient, mean of five steps", np.mean(errors), lo, hi)
+        errors.append(np.linalg.norm(means.mean(axis=0) - right)
+                      / np.linalg.norm(right))
+    measure(f"{name}: error of the gradient, mean of five steps", np.mean(errors), lo,
+            hi)
 
 # %% [markdown]
 # What comes of it in training? There a step has twelve pairs, and each is a micro-batch of its own, as on a machine
@@ -270,17 +302,22 @@ model.zero_grad()
 each_pair_a_mean(model, pairs.batch(step))
 in_one = model.store.grad.copy()
 same("all in one batch, and pair by pair", in_one,
-     np.mean([add_up(model, [pairs.batch(part)], 0)[0] for part in cut(step, 1)], axis=0))
+     np.mean([add_up(model, [pairs.batch(part)], 0)[0] for part in cut(step, 1)],
+             axis=0))
 change = {each_pair_a_mean: [], never_divided: []}
 for seed in SEEDS:
     dealt = np.random.default_rng(seed).integers(0, len(pairs), (60, 12))
     right = loss_by_thirds(trained(seed, pairs, dealt), validation)
     for mistake, changes in change.items():
-        changes.append(loss_by_thirds(trained(seed, pairs, dealt, mistake), validation) - right)
-        print(f"{mistake.__name__:17} loss of the thirds changes by", *(f"{third:+.3f}" for third in changes[-1]))
+        changes.append(loss_by_thirds(trained(seed, pairs, dealt, mistake), validation)
+                       - right)
+        print(f"{mistake.__name__:17} loss of the thirds changes by",
+              *(f"{third:+.3f}" for third in changes[-1]))
 long_third = {mistake: np.array(changes)[:, 2] for mistake, changes in change.items()}
-measure("mean of means: the long third loses, at least", long_third[each_pair_a_mean].min(), 0.03, 0.2)
-measure("never divided: the long third changes by, mean", long_third[never_divided].mean(), -0.03, 0.03)
+measure("mean of means: the long third loses, at least",
+        long_third[each_pair_a_mean].min(), 0.03, 0.2)
+measure("never divided: the long third changes by, mean",
+        long_third[never_divided].mean(), -0.03, 0.03)
 
 # %% [markdown]
 # For the library's micro-batches, which hold about as many tokens each, the gradient of the claim is off by some four

@@ -8,14 +8,13 @@
 # %%
 import course  # noqa: F401  finds lessons/library
 import json
-import math
 from itertools import islice
 
 import matplotlib.pyplot as plt
 import numpy as np
 
 from library.lesson import QUICK, ROOT, duration, measure, show, table
-from library.short_run import CONFIG, ShortRun
+from library.short_run import CONFIG, LAST, ShortRun
 from scratchformer import config as configs
 from scratchformer.decoding.translator import Translator
 from scratchformer.experiments.figures import ACCENT, DARK
@@ -47,7 +46,6 @@ from scratchformer.training.run import load_run
 run = ShortRun()
 run.train_until(60)
 train = run.trainer.data.train
-LAST = 80 if QUICK else 240
 
 
 def flops_of(indices):
@@ -59,16 +57,20 @@ def flops_of(indices):
 n_parameters = run.trainer.model.store.data.size
 flops = sum(flops_of(entry["indices"]) for entry in run.log)
 tokens = sum(entry["target_tokens"] for entry in run.log)
-print("weights met by a source and by a target token:", weights_per_token(CONFIG.model), "of", n_parameters)
-measure("FLOPs of the 60 steps, over 6 · parameters · target tokens", flops / (6 * n_parameters * tokens), 0.95, 1.1)
-measure("perplexity, step 0 (the vocabulary has 1,600 pieces)", run.validations[0]["perplexity"], 2000, 3700)
+print("weights met by a source and by a target token:",
+      weights_per_token(CONFIG.model), "of", n_parameters)
+measure("FLOPs of the 60 steps, over 6 · parameters · target tokens",
+        flops / (6 * n_parameters * tokens), 0.95, 1.1)
+measure("perplexity, step 0 (the vocabulary has 1,600 pieces)",
+        run.validations[0]["perplexity"], 2000, 3700)
 measure("perplexity, step 60", run.validations[1]["perplexity"], 49, 150)
 rate = flops / sum(entry["cpu_seconds"] for entry in run.log)
 progress = run.trainer.progress
 coming = islice(steps(run.trainer.plan, progress.epoch, progress.index), LAST - 60)
 predicted = sum(flops_of(indices) for _, _, indices in coming) / rate
 run.train_until(LAST)
-duration("steps 61 to the last, beside the prediction", sum(entry["cpu_seconds"] for entry in run.log[60:]),
+duration("steps 61 to the last, beside the prediction",
+         sum(entry["cpu_seconds"] for entry in run.log[60:]),
          over=predicted)
 
 # %% [markdown]
@@ -80,14 +82,21 @@ duration("steps 61 to the last, beside the prediction", sum(entry["cpu_seconds"]
 # 100,000 steps of about 25,000 source and as many target tokens (§5.1, §5.2).
 
 # %%
-real = json.loads((ROOT / "benchmarks/results/multi30k_cpu.json").read_text(encoding="utf-8"))
+def result_of(name):
+    path = ROOT / "benchmarks" / "results" / f"{name}.json"
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+real = result_of("multi30k_cpu")
 end = real["validation"][-1]
 real_rate = 6 * real["n_parameters"] * end["target_tokens"] / end["quiet_seconds"]
 base = sum(parameter_counts(configs.BASE.model).values())
 measure("that run: billions of FLOPs per second", real_rate / 1e9, 50, 70)
 base_flops = 6 * base * 25_000 * 100_000
-measure("the paper's base model at this rate: days", base_flops / real_rate / 86_400, 150, 210)
-measure("its FLOPs by our rule, over those that the paper states (3.3e18, Table 2)", base_flops / 3.3e18, 0.27, 0.31)
+measure("the paper's base model at this rate: days", base_flops / real_rate / 86_400,
+        150, 210)
+measure("its FLOPs by our rule, over those that the paper states (3.3e18, Table 2)",
+        base_flops / 3.3e18, 0.27, 0.31)
 
 # %% [markdown]
 # About half a year. The paper states more than three times as many FLOPs. It counts something else: the training time,
@@ -112,11 +121,13 @@ def gradient_length(indices):
 COUNTS = (1, 4, 16)
 rows = []
 for length in 8, 12, 24:
-    members = np.random.default_rng(0).permutation(np.flatnonzero(train.lengths == length))
-    found = [np.mean([gradient_length(members[i * n:(i + 1) * n]) for i in range(min(8, len(members) // n))])
-             for n in COUNTS]
+    members = np.flatnonzero(train.lengths == length)
+    members = np.random.default_rng(0).permutation(members)
+    found = [np.mean([gradient_length(members[i * n:(i + 1) * n])
+                      for i in range(min(8, len(members) // n))]) for n in COUNTS]
     rows.append([f"{length} tokens", *(f"{each:.0f}" for each in found)])
-    measure(f"length {length}: one pair over {COUNTS[-1]}", found[0] / found[-1], 1.3, 6)
+    measure(f"length {length}: one pair over {COUNTS[-1]}", found[0] / found[-1], 1.3,
+            6)
 print("length of the gradient at these weights:", *(f"{n} pairs" for n in COUNTS))
 for name, *found in rows:
     print(f"    {name:10}", *found)
@@ -131,16 +142,20 @@ model.zero_grad()
 # length, all at the same weights.
 
 # %%
-unseen = np.setdiff1d(np.arange(len(train)), np.concatenate([entry["indices"] for entry in run.log]))
+unseen = np.setdiff1d(np.arange(len(train)),
+                      np.concatenate([entry["indices"] for entry in run.log]))
 by_length = {}
 for shortest, longest in (4, 8), (9, 12), (13, 16), (17, 20), (21, 24), (25, 256):
-    found = unseen[(train.lengths[unseen] >= shortest) & (train.lengths[unseen] <= longest)][:60]
+    of_unseen = train.lengths[unseen]
+    found = unseen[(of_unseen >= shortest) & (of_unseen <= longest)][:60]
     loss, n = forward_loss(model, *train.batch(found).ids, CONFIG.training.eps_ls)
     by_length[shortest] = float(loss) / n
-    print(f"{shortest:2} to {longest:3} tokens, {len(found)} pairs: {by_length[shortest]:.1f} nats")
+    print(f"{shortest:2} to {longest:3} tokens, {len(found)} pairs:",
+          f"{by_length[shortest]:.1f} nats")
 measure("25 tokens and more − 21 to 24", by_length[25] - by_length[21], 0.4, 2)
 measure("21 to 24 − 4 to 8", by_length[21] - by_length[4], -1, 1)
-measure("pairs of more than 24 tokens in the text, of 20,000", np.sum(train.lengths > 24), 64, 64)
+measure("pairs of more than 24 tokens in the text, of 20,000",
+        np.sum(train.lengths > 24), 64, 64)
 
 # %% [markdown]
 # Up to 24 tokens the loss hardly depends on the length; beyond, it is about a nat higher. Such pairs are rare, and the
@@ -158,27 +173,37 @@ measure("pairs of more than 24 tokens in the text, of 20,000", np.sum(train.leng
 # %%
 def loss_on(batches, smoothing):
     """Nats per target token, without dropout"""
-    sums, counts = zip(*(forward_loss(model, *batch.ids, smoothing) for batch in batches))
+    sums, counts = zip(*(forward_loss(model, *batch.ids, smoothing)
+                         for batch in batches))
     return sum(sums) / sum(counts)
 
 
 plan, val = run.trainer.plan, run.trainer.data.val
 seen = [plan.micro_batches(entry["indices"])[0] for entry in run.log[:10]]
-new = [val.batch(indices) for indices in np.array_split(val.by_length(np.arange(0, len(val), 2)), 12)]
-plain, smoothed = ({kind: loss_on(batches, smoothing) for kind, batches in (("seen", seen), ("new", new))}
+half = val.by_length(np.arange(0, len(val), 2))
+new = [val.batch(indices) for indices in np.array_split(half, 12)]
+plain, smoothed = ({"seen": loss_on(seen, smoothing), "new": loss_on(new, smoothing)}
                    for smoothing in (0, CONFIG.training.eps_ls))
-measure("plain: training pairs − validation pairs", plain["seen"] - plain["new"], -0.3, 0.15)
-measure("smoothed: training pairs − validation pairs", smoothed["seen"] - smoothed["new"], -0.3, 0.15)
+measure("plain: training pairs − validation pairs", plain["seen"] - plain["new"], -0.3,
+        0.15)
+measure("smoothed: training pairs − validation pairs",
+        smoothed["seen"] - smoothed["new"], -0.3, 0.15)
 if not QUICK:
     logged = np.mean([entry["loss"] for entry in run.log[-20:]])
-    measure("logged training loss, last 20 steps, − validation loss", logged - run.validations[-1]["loss"], 0.7, 1.3)
-    measure("validation pairs: smoothed − plain", smoothed["new"] - plain["new"], 0.8, 1.1)
-    measure("share of the training text seen", run.trainer.progress.target_tokens / train.target.ids.size, 0.4, 0.5)
-    translator, text = Translator(model, run.trainer.tokenizer), run.trainer.data.val_text
+    measure("logged training loss, last 20 steps, − validation loss",
+            logged - run.validations[-1]["loss"], 0.7, 1.3)
+    measure("validation pairs: smoothed − plain", smoothed["new"] - plain["new"], 0.8,
+            1.1)
+    measure("share of the training text seen",
+            run.trainer.progress.target_tokens / train.target.ids.size, 0.4, 0.5)
+    translator = Translator(model, run.trainer.tokenizer)
+    text = run.trainer.data.val_text
     found = translator.translate(text.source[:50], beam=1)
     measure("step 240: validation loss", run.validations[-1]["loss"], 0.8, 1.8)
-    measure("step 240: BLEU of 50 sentences", corpus_scores(found, text.target[:50]).bleu, 20, 65)
-    measure("step 240: translated exactly, of 50", sum(a == b for a, b in zip(found, text.target)), 1, 20)
+    measure("step 240: BLEU of 50 sentences",
+            corpus_scores(found, text.target[:50]).bleu, 20, 65)
+    measure("step 240: translated exactly, of 50",
+            sum(a == b for a, b in zip(found, text.target)), 1, 20)
 run.close()
 
 # %% [markdown]
@@ -210,10 +235,14 @@ run.close()
 # %%
 curve = real["validation"]
 scored = [point for point in curve if "greedy_bleu" in point]
-print(f"{real['n_parameters']:,} parameters; {real['hardware']['cpu']}, {real['hardware']['cores']} cores")
-measure("target tokens, millions, at the last validation", end["target_tokens"] / 1e6, 22, 23)
-measure("minutes, had all steps been as quick as the quickest tenth", end["quiet_seconds"] / 60, 70, 85)
-measure("test_2016_flickr, last ten checkpoints averaged, beam 4: BLEU", real["bleu"], 39.4, 39.6)
+print(f"{real['n_parameters']:,} parameters; {real['hardware']['cpu']},",
+      f"{real['hardware']['cores']} cores")
+measure("target tokens, millions, at the last validation", end["target_tokens"] / 1e6,
+        22, 23)
+measure("minutes, had all steps been as quick as the quickest tenth",
+        end["quiet_seconds"] / 60, 70, 85)
+measure("test_2016_flickr, last ten checkpoints averaged, beam 4: BLEU", real["bleu"],
+        39.4, 39.6)
 print(real["bleu_signature"])
 table(["step", "minutes", "greedy BLEU, validation"],
       [[point["step"], f"{point['quiet_seconds'] / 60:.0f}", point["greedy_bleu"]]
@@ -221,16 +250,19 @@ table(["step", "minutes", "greedy BLEU, validation"],
 figure, axes = plt.subplots(figsize=(7, 3.6), layout="constrained")
 minutes = [point["quiet_seconds"] / 60 for point in curve]
 axes.plot(minutes, [point["loss"] for point in curve], "o-", color=DARK, ms=3)
-axes.text(minutes[-1], curve[-1]["loss"] + 0.25, "validation loss", color=DARK, ha="right")
-axes.set(xlabel="minutes on one to two cores", ylabel="nats per target token", ylim=(0, 6))
+axes.text(minutes[-1], curve[-1]["loss"] + 0.25, "validation loss", color=DARK,
+          ha="right")
+axes.set(xlabel="minutes on one to two cores", ylabel="nats per target token",
+         ylim=(0, 6))
 right = axes.twinx()
-right.plot([point["quiet_seconds"] / 60 for point in scored], [point["greedy_bleu"] for point in scored], "s--",
-           color=ACCENT)
+right.plot([point["quiet_seconds"] / 60 for point in scored],
+           [point["greedy_bleu"] for point in scored], "s--", color=ACCENT)
 right.text(40, 37.5, "BLEU, greedy", color=ACCENT, ha="center")
 right.set(ylabel="BLEU", ylim=(0, 45))
-show(figure, "19_lab_multi30k", alt="Two curves over 77 minutes. The validation loss falls steeply from 5.5 to 2.1 "
-     "nats within 24 minutes, then slowly to 1.67. Greedy BLEU is 21.5 after 12 minutes, 32 after 24, 36 after 48 and "
-     "37 at the end.",
+show(figure, "19_lab_multi30k",
+     alt="Two curves over 77 minutes. The validation loss falls steeply from 5.5 to "
+         "2.1 nats within 24 minutes, then slowly to 1.67. Greedy BLEU is 21.5 after "
+         "12 minutes, 32 after 24, 36 after 48 and 37 at the end.",
      caption="Most of the gain comes in the first third.")
 
 # %% [markdown]
@@ -243,21 +275,24 @@ show(figure, "19_lab_multi30k", alt="Two curves over 77 minutes. The validation 
 # The numbers of the lesson's table, in their bands; and what the source is worth, from `source_worth`.
 
 # %%
-finished = load_run(ROOT / "data/tiny_model")
+finished, COUNT = load_run(ROOT / "data/tiny_model"), 50 if QUICK else 200
 BANDS = {"test": (0.88, 0.98, 95, 99), "test_compositional": (0.86, 0.97, 93, 99),
          "test_coreference": (0.96, 1, 99, 100), "test_long": (0, 0.02, 20, 40)}
 for split, (exact_lo, exact_hi, bleu_lo, bleu_hi) in BANDS.items():
-    sources, references = ((ROOT / f"data/tiny/{split}.{language}").read_text(encoding="utf-8")
-                           .splitlines()[:50 if QUICK else 200] for language in ("en", "de"))
+    paths = (ROOT / f"data/tiny/{split}.{language}" for language in ("en", "de"))
+    sources, references = (path.read_text(encoding="utf-8").splitlines()[:COUNT]
+                           for path in paths)
     found = finished.translate(sources, beam=1)
-    measure(f"{split}: exactly right, share of {len(found)}", np.mean([a == b for a, b in zip(found, references)]),
-            exact_lo, exact_hi)
+    exact = np.mean([a == b for a, b in zip(found, references)])
+    measure(f"{split}: exactly right, share of {len(found)}", exact, exact_lo, exact_hi)
     measure(f"{split}: BLEU", corpus_scores(found, references).bleu, bleu_lo, bleu_hi)
-rows = {row["version"]: row for row in json.loads(
-    (ROOT / "benchmarks/results/source_worth.json").read_text(encoding="utf-8"))["results"]}
+rows = {row["version"]: row for row in result_of("source_worth")["results"]}
 final = {version: row["final_loss"]["mean"] for version, row in rows.items()}
-early = {version: np.mean([dict(each["curve"])[80] for each in row["runs"]]) for version, row in rows.items()}
-measure("worth of the source, nats per token", final["no source"] - final["right pairs"], 1.3, 1.8)
-measure("shuffled − no source, at the end", final["shuffled pairs"] - final["no source"], -0.05, 0.05)
-measure("step 80: no source − right pairs", early["no source"] - early["right pairs"], -0.2, 0.2)
-assert math.isfinite(sum(final.values()))
+early = {version: np.mean([dict(each["curve"])[80] for each in row["runs"]])
+         for version, row in rows.items()}
+measure("worth of the source, nats per token",
+        final["no source"] - final["right pairs"], 1.3, 1.8)
+measure("shuffled − no source, at the end",
+        final["shuffled pairs"] - final["no source"], -0.05, 0.05)
+measure("step 80: no source − right pairs", early["no source"] - early["right pairs"],
+        -0.2, 0.2)

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from library.lesson import ROOT
+from library.lesson import QUICK, ROOT
 from scratchformer import config as configs
 from scratchformer.text.batches import steps
 from scratchformer.training import loop
@@ -25,6 +25,9 @@ CONFIG = configs.with_settings(
         "training.threads": 1,
     },
 )
+
+LAST = 80 if QUICK else 240
+"""The last step."""
 
 
 class ShortRun:
