@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any
 
@@ -124,3 +124,38 @@ def bits_per_character(loss: float, n_characters: int) -> float:
     It is that of one way to cut the text. A model gives some probability to others too, so this is an upper bound.
     """
     return loss / math.log(2) / n_characters
+
+
+# A model that only counts ---------------------------------------------------------------------------------------------
+
+
+def windows(row: Sequence[str], order: int) -> Iterator[Word]:
+    """Each piece of a sentence, and "</s>" at its end, behind the `order` pieces before it."""
+    padded = ("<s>",) * order + (*row, "</s>")
+    return (padded[i - order : i + 1] for i in range(order, len(padded)))
+
+
+def count_model_losses(
+    rows: Sequence[Sequence[str]], new_rows: Sequence[Sequence[str]], order: int, V: int, weight: float
+) -> list[float]:
+    """For each new sentence the sum of -ln p of its pieces, by a model that has counted `rows`.
+
+        p(b | c) = (count(c b) + weight * p(b | c')) / (count(c) + weight)
+
+    with c for the last `order` pieces and c' for c without its first piece; below the empty context stands 1 / V.
+    """
+    counts: Counter[Word] = Counter()
+    contexts: Counter[Word] = Counter()
+    for window, times in Counter(window for row in rows for window in windows(row, order)).items():
+        for k in range(order + 1):
+            counts[window[k:]] += times
+            contexts[window[k:-1]] += times
+
+    @cache
+    def loss(window: Word) -> float:
+        p = 1 / V
+        for k in range(order, -1, -1):  # from the empty context to the longest
+            p = (counts[window[k:]] + weight * p) / (contexts[window[k:-1]] + weight)
+        return -math.log(p)
+
+    return [sum(map(loss, windows(row, order))) for row in new_rows]

@@ -6,7 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from library.byte_pairs import bits_per_character, count_pairs, decode, encode, learn_merges, merge, words_of
+from library.byte_pairs import (
+    bits_per_character,
+    count_model_losses,
+    count_pairs,
+    decode,
+    encode,
+    learn_merges,
+    merge,
+    words_of,
+)
 from scratchformer.text.tokenizer import N_SPECIALS, Tokenizer
 
 DATA = Path(__file__).parents[3] / "data" / "tiny"
@@ -106,3 +115,21 @@ def test_sentencepiece_learns_and_replays_the_same_merges():
 
 def test_a_fair_coin_for_each_character_is_one_bit():
     assert bits_per_character(7 * math.log(2), 7) == pytest.approx(1)
+
+
+def test_the_counting_model_by_hand():
+    rows, V, weight = [list("ab"), list("aa")], 3, 2.0
+    p_a = (3 + 2 / 3) / (6 + 2)  # of a b </s> a a </s>
+    p_b, p_end = (1 + 2 / 3) / 8, (2 + 2 / 3) / 8
+    assert count_model_losses(rows, [["a"]], 0, V, weight) == pytest.approx([-math.log(p_a * p_end)])
+    after_a = (1 + 2 * p_b) / (3 + 2)  # a is followed by b, a and </s>
+    at_start = (2 + 2 * p_a) / (2 + 2)
+    end_after_b = (1 + 2 * p_end) / (1 + 2)
+    expected = -math.log(at_start * after_a * end_after_b)
+    assert count_model_losses(rows, [list("ab")], 1, V, weight) == pytest.approx([expected])
+
+
+def test_without_context_the_counting_model_gives_probabilities_that_add_up_to_1():
+    rows = [list("abca"), list("cab")]
+    [end], *others = (count_model_losses(rows, [list(one)], 0, 4, 1.5) for one in ("", "a", "b", "c"))
+    assert math.exp(-end) + sum(math.exp(end - loss) for [loss] in others) == pytest.approx(1)
