@@ -1,10 +1,12 @@
 """How is an epoch best cut into batches: in buckets, sorted by length, with or without small rests?
 
-    python benchmarks/batch_plans.py --data DIR [--quick] [--out DIR]              # Multi30k in DIR; half an hour
+    python benchmarks/batch_plans.py --data DIR [--quick] [--out DIR]              # Multi30k in DIR; an hour
+    python benchmarks/batch_plans.py --data DIR --part longer                      # only one part of the result anew
 
 Five plans train the same small model on Multi30k, three seeds each: for one seed they start from the same weights. All
 have the same budget of positions, and all stop at the same number of target tokens, since a plan with less padding
-needs fewer steps for them. As a control the loss is also compared after equal numbers of steps.
+needs fewer steps for them. `curve` has the losses on the way, for a comparison after equal numbers of steps. The second
+part, `longer`, asks whether the difference between two of the plans lasts: a still smaller model, six epochs.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import argparse
 import json
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +46,14 @@ EXPERIMENT = {
     "training.max_tokens": 600_000,
     "training.validate_every": 50,
 }
+LONGER = {
+    "model.N": 1,
+    "model.d_model": 32,
+    "model.d_ff": 64,
+    "training.max_tokens": 3_000_000,
+    "training.validate_every": 200,
+}
+LONGER_PLANS = "buckets", "buckets, mixed steps"
 QUICK = {
     "model.d_model": 16,
     "model.d_ff": 32,
@@ -208,52 +218,55 @@ def train(trainer: Trainer, plan: Plan) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", required=True, metavar="DIR", help="train.en.gz, train.de.gz, val.en.gz, val.de.gz")
-    parser.add_argument("--quick", action="store_true", help="sizes that show nothing, for a test")
-    parser.add_argument("--out", type=Path, default=RESULTS)
-    args = parser.parse_args()
-    config = configs.with_settings(
-        configs.preset("multi30k"),
-        EXPERIMENT | {"data.directory": args.data, "training.steps": 10**6} | (QUICK if args.quick else {}),
-    )
-    seeds = SEEDS[:1] if args.quick else SEEDS
-    provenance = surroundings()  # now: git may move while we measure
-    rows: dict[str, dict[str, Any]] = {name: {"plan": name, "runs": []} for name in PLANS}
-    with threadpool_limits(1):
-        corpus = read_corpus(config.data)
-        tokenizer = train_tokenizer(corpus, config)
-        data = encode_corpus(corpus, tokenizer, config)
-        for seed in seeds:
-            of_seed = configs.with_settings(config, {"training.seed": seed})
-            for name, row in rows.items():
-                plan = Plan(name, data.train, of_seed)
-                if seed == seeds[0]:
-                    row |= looks_of(plan)
-                with tempfile.TemporaryDirectory() as folder:
-                    trainer = Trainer(RunDirectory(Path(folder)), of_seed, data, tokenizer, Device())
-                    found = {"seed": seed, **train(trainer, plan)}
-                row["runs"].append(found)
-                print(
-                    f"seed {seed}, {name:26} loss {found['final_loss']}, {found['steps']} steps, norm "
-                    f"{found['gradient_norm']}",
-                    flush=True,
-                )
+def compare(config: Config, names: Sequence[str], seeds: Sequence[int]) -> dict[str, Any]:
+    """Train with each of the plans -> the configuration and what was found"""
+    corpus = read_corpus(config.data)
+    tokenizer = train_tokenizer(corpus, config)
+    data = encode_corpus(corpus, tokenizer, config)
+    rows: dict[str, dict[str, Any]] = {name: {"plan": name, "runs": []} for name in names}
+    for seed in seeds:
+        of_seed = configs.with_settings(config, {"training.seed": seed})
+        for name, row in rows.items():
+            plan = Plan(name, data.train, of_seed)
+            if seed == seeds[0]:
+                row |= looks_of(plan)
+            with tempfile.TemporaryDirectory() as folder:
+                trainer = Trainer(RunDirectory(Path(folder)), of_seed, data, tokenizer, Device())
+                found = {"seed": seed, **train(trainer, plan)}
+            row["runs"].append(found)
+            norms = found["gradient_norm"]
+            print(f"seed {seed}, {name:26} loss {found['final_loss']}, {found['steps']} steps, {norms}", flush=True)
     for row in rows.values():
         row["final_loss"] = spread([run["final_loss"] for run in row["runs"]])
         paired = [run["final_loss"] - base["final_loss"] for run, base in zip(row["runs"], rows["buckets"]["runs"])]
         row["final_loss_minus_buckets"] = [number(difference) for difference in paired]
     shown = configs.with_settings(config, {"data.directory": "DIR"})
-    result = {
-        "command": "python benchmarks/batch_plans.py --data DIR",
-        "provenance": provenance,
-        "config": configs.to_dict(shown),
-        "seeds": seeds,
-        "results": [*rows.values()],
-    }
+    return {"config": configs.to_dict(shown), "seeds": seeds, "results": [*rows.values()]}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", required=True, metavar="DIR", help="train.en.gz, train.de.gz, val.en.gz, val.de.gz")
+    parser.add_argument("--part", choices=("all", "plans", "longer"), default="all")
+    parser.add_argument("--quick", action="store_true", help="sizes that show nothing, for a test")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    args = parser.parse_args()
+    fixed = {"data.directory": args.data, "training.steps": 10**6}
+    quick = QUICK if args.quick else {}
+    seeds = SEEDS[:1] if args.quick else SEEDS
+    path = args.out / "batch_plans.json"
+    result = {"command": "python benchmarks/batch_plans.py --data DIR", "provenance": surroundings()}
+    if args.part != "all":
+        result = json.loads(path.read_text(encoding="utf-8")) | result
+    with threadpool_limits(1):
+        if args.part != "longer":
+            config = configs.with_settings(configs.preset("multi30k"), EXPERIMENT | fixed | quick)
+            result |= compare(config, [*PLANS], seeds)
+        if args.part != "plans":
+            config = configs.with_settings(configs.preset("multi30k"), EXPERIMENT | LONGER | fixed | quick)
+            result["longer"] = compare(config, LONGER_PLANS, seeds)
     args.out.mkdir(parents=True, exist_ok=True)
-    replace_text(args.out / "batch_plans.json", json.dumps(result, indent=1, allow_nan=False) + "\n")
+    replace_text(path, json.dumps(result, indent=1, allow_nan=False) + "\n")
 
 
 if __name__ == "__main__":
