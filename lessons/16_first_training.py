@@ -1,376 +1,265 @@
 # %% [markdown]
 # # 16 · The first training, and how to debug it
 #
-# *About 35 minutes. You need: [lesson 06](06_masks.py) (masks, the shift, the flow test), [lesson
-# 13](13_whole_model.py) (the whole model) and [lesson 15](15_adam_and_warmup.py) (Adam and its schedule). You will
-# have: a Transformer that reverses words, a list of checks in the order in which they pay, and a measured answer to
-# which check finds which bug.*
+# **Your Transformer learns, but less well than it should. What is wrong with it?**
+#
+# *Needs [lesson 06](06_masks.py) (masks, the shift), [lesson 13](13_whole_model.py) (the whole model) and [lesson
+# 15](15_adam_and_warmup.py) (Adam and its schedule) · you will hunt eight planted bugs, and get a list of checks in the
+# order in which to run them.*
 
 # %% Imports
 import json
 import math
-from contextlib import ExitStack, contextmanager
-from itertools import islice, repeat
-from unittest.mock import patch
+import sys
+from itertools import repeat
 
 import matplotlib.pyplot as plt
 import numpy as np
 
-from library.lesson import QUICK, ROOT, measure, show
-from scratchformer import config as configs
-from scratchformer.config import ModelConfig
-from scratchformer.doctor.diagnosis import Diagnosis, as_text, examine
+from library.drawing import Drawing
+from library.lesson import QUICK, ROOT, measure, show, table
+from library.planted_bugs import (
+    BUGS, PEAK_FACTOR, Batch, V, accuracy, fresh, guessed, new_model, planted, train,
+    words, words_right, written)
 from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
-from scratchformer.nn import transformer
-from scratchformer.nn.attention import Mask, ScaledDotProductAttention
+from scratchformer.nn.attention import ScaledDotProductAttention
 from scratchformer.nn.gradcheck import gradcheck
-from scratchformer.nn.layers import Embedding, Linear
-from scratchformer.nn.loss import cross_entropy, loss_backward
-from scratchformer.nn.ops import Ops
-from scratchformer.nn.optim import Adam, noam
-from scratchformer.nn.parameter import Parameter
-from scratchformer.nn.transformer import Decoder, Transformer
-from scratchformer.text.tokenizer import BOS, EOS, PAD
+from scratchformer.nn.loss import cross_entropy
+from scratchformer.text.tokenizer import PAD
+
+STEPS = 120 if QUICK else 160
 
 # %% [markdown]
-# ## Question
+# A bug in a neural network seldom stops the program. The model trains, its loss falls, and it is just worse than it
+# should be. So let's practise on a task where we know every answer. The model reads a word of 2 to 5 random letters out
+# of 8, and writes it backwards. With `<pad>`, `</s>` and `<s>` there are $V = 11$ symbols. Each batch has 32 new words,
+# so the model can't memorise them. (Task, model and bugs are in
+# [library/planted_bugs.py](library/planted_bugs.py), 200 lines that you need not read now.)
 #
-# **A Transformer with a bug still learns. How do you find out, in minutes, that something is wrong, and what?**
-#
-# The answer in one sentence: do not judge by the loss; ask a few questions whose answers you know before you run
-# them, and let them disagree.
-#
-# The task is small enough to know every answer. A word is 2 to 5 random letters out of 8; the model reads it and is
-# to write it backwards. With `<pad>`, `</s>` and `<s>` that makes $V = 11$ symbols. There is no end of fresh words,
-# so nothing can be learnt by heart. Words repeat letters, and shorter ones are padded, as in real text.
+# Here are four models, A to D. One is correct, and each of the others has one bug that public code has had: *no causal
+# mask*, *padding seen* (the decoder attends to the padding of the source), and *target not shifted* (the decoder reads
+# the very symbol that it should predict). All four begin with the same random weights and see the same words.
 
-# %%
-V, STEPS = 11, 120 if QUICK else 160
-
-
-def words(random, n):
-    return [random.integers(3, V, random.integers(2, 6)) for _ in range(n)]
-
-
-def padded(rows):
-    """Lists of ids -> (B, T), the shorter rows filled up with padding"""
-    longest = max(map(len, rows))
-    return np.array([[*row, *[PAD] * (longest - len(row))] for row in rows])
-
-
-class Batch:
-    """What the encoder reads (B, S), what the decoder reads and what it is to write (B, T)"""
-
-    def __init__(self, some_words):
-        self.source = padded([[*word, EOS] for word in some_words])
-        self.write = padded([[*word[::-1], EOS] for word in some_words])
-        self.read = self.shifted(self.write)
-
-    @staticmethod
-    def shifted(write):
-        """One place to the right, <s> in front; </s> is never read (lesson 06)"""
-        before = np.where(write[:, 1:] != PAD, write[:, :-1], PAD)
-        return np.concatenate([np.full_like(write[:, :1], BOS), before], axis=1)
-
-
-def fresh(seed):
-    random = np.random.default_rng(seed)
-    while True:
-        yield Batch(words(random, 32))
-
-
-# %%
-def new_model(seed, tied="all"):
-    return Transformer(ModelConfig(vocab_size=V, N=1, d_model=32, d_ff=64, h=2, P_drop=0.0, tied=tied), seed, "float64")
-
-
-def train(model, batches, steps=STEPS, until=0.0):
-    """-> the loss of each step, in nats per symbol, up to the first one below `until`"""
-    optimizer, losses = Adam(model), []
-    for step, batch in enumerate(islice(batches, steps), 1):
-        model.zero_grad()
-        loss_sum, n = loss_backward(model, batch.source, batch.read, batch.write)
-        model.store.grad /= n
-        optimizer.step(noam(step, d_model=32, warmup=50, factor=0.35))
-        losses.append(loss_sum / n)
-        if losses[-1] < until:
-            break
-    return losses
-
-
-def guessed(model, batch):
-    """The likeliest symbols, each after the right symbols before it, as the loss has it -> ids (B, T)"""
-    return model.forward(batch.source, batch.read)[0].argmax(axis=-1)
-
-
-def accuracy(model, batch):
-    """The share of symbols guessed right"""
-    return (guessed(model, batch) == batch.write)[batch.write != PAD].mean()
-
-
-def written(model, batch):
-    """The model's own writing, symbol by symbol, each after its own symbols before it -> ids (B, T)"""
-    source, ids = batch.source, np.full((len(batch.source), 1), BOS)
-    for _ in range(batch.write.shape[1]):
-        likeliest = model.forward(source, ids)[0][:, -1].argmax(axis=-1)
-        ids = np.concatenate([ids, likeliest[:, None]], axis=1)
-    return ids[:, 1:]
-
-
-def words_right(ids, batch):
-    """The share of whole words that are right, </s> included"""
-    return 1 - ((ids != batch.write) & (batch.write != PAD)).any(axis=1).mean()
-
-
-# %% [markdown]
-# Eight bugs can be planted in this program. Each is a mistake that public implementations or many beginners have
-# made; [the correctness report](../docs/correctness.md) names where each was found. A bug replaces one or two
-# functions of the library for a while. The cell is folded; you need not read it now.
-
-# %% Eight bugs
-soft, soft_back, decode, linear_back = Ops.masked_softmax, Ops.masked_softmax_backward, Decoder.forward, Linear.backward
-
-
-def overwriting(self, dx, ids, scale, dE):
-    real = ids != PAD
-    dE[ids[real]] += dx[real] * scale                          # of a repeated id, one share only
-
-
-def cut_loose(self, dy, cache):
-    for parameter in filter(None, (self.weight, self.bias)):
-        parameter.grad = parameter.grad.copy()                 # a new array, and the optimizer reads the old one
-    return linear_back(self, dy, cache)
-
-
-def by_d_model(scores, factor):
-    return factor / math.sqrt(scores.shape[1])                 # 1 / sqrt(h d_k) instead of 1 / sqrt(d_k)
-
-
-BUGS = {                                                       # name -> [(owner, function, what stands there instead)]
-    "target not shifted": [(Batch, "shifted", staticmethod(lambda write: write))],
-    "no causal mask": [(transformer, "Mask", lambda key_lengths=None, causal=False: Mask(key_lengths))],
-    "padding seen": [(Decoder, "forward", lambda self, x, memory, mask=Mask(causal=True), *rest, rng=None:
-                      decode(self, x, memory, mask, rng=rng))],
-    "repeats overwrite": [(Ops, "embedding_backward", overwriting)],
-    "softmax / batch": [(Ops, "masked_softmax_backward",
-                         lambda self, dw, w, factor: soft_back(self, dw, w, factor / len(w)))],
-    "gradient cut loose": [(Linear, "backward", cut_loose)],
-    "embedding too large": [(Embedding, "new_weight", staticmethod(
-        lambda V, D, init, dtype: Parameter(init.normal(0, 1, (V, D)).astype(dtype))))],
-    "scaled by d_model": [(Ops, "masked_softmax", lambda self, scores, factor, *mask:
-                           soft(self, scores, by_d_model(scores, factor), *mask)),
-                          (Ops, "masked_softmax_backward", lambda self, dw, w, factor:
-                           soft_back(self, dw, w, by_d_model(w, factor)))],
-}
-
-
-@contextmanager
-def planted(bug=None):
-    with ExitStack() as patches:
-        for owner, function, instead in BUGS.get(bug, []):
-            patches.enter_context(patch.object(owner, function, instead))
-        yield
-
-
-# %% [markdown]
-# Four models, A to D. One is honest, and each of the others has one of the bugs. All begin with the same random
-# weights and see the same words. Which is the honest one?
-
-# %%
+# %% Training four models
 suspects = [None, "no causal mask", "padding seen", "target not shifted"]
-FOUR = {letter: suspects[i] for letter, i in zip("ABCD", np.random.default_rng(31).permutation(4))}
+FOUR = {letter: suspects[i]
+        for letter, i in zip("ABCD", np.random.default_rng(31).permutation(4))}
 held_out = Batch(words(np.random.default_rng(99), 200))
 trained, curves = {}, {}
-for letter, bug in FOUR.items():
+for bug in FOUR.values():
     with planted(bug):
         trained[bug] = new_model(seed=0)
-        curves[bug] = train(trained[bug], fresh(seed=0))
-        last = np.mean(curves[bug][-20:])
-        print(f"{letter}: loss of the first step {curves[bug][0]:5.2f}, of the last 20 on average {last:5.3f}")
+        curves[bug] = train(trained[bug], fresh(seed=0), STEPS)
+last = {bug: np.mean(curve[-20:]) for bug, curve in curves.items()}
 
-# %% The figure
 LOOKS = {"A": ("--", ACCENT), "B": ("-", DARK), "C": (":", ACCENT), "D": ("-.", LIGHT)}
-figure, axes = plt.subplots(figsize=(7, 3.4), layout="constrained")
+figure, axes = plt.subplots(figsize=(7, 3.2), layout="constrained")
 for letter, bug in FOUR.items():
     smooth = np.convolve(curves[bug], np.full(8, 1 / 8), "valid")
     axes.plot(smooth, LOOKS[letter][0], color=LOOKS[letter][1], lw=2, label=letter)
 axes.axhline(math.log(V), color="#888888", lw=0.8)
 axes.text(150, math.log(V) + 0.06, "guessing: ln 11", ha="right", color="#444444")
-axes.set(xlabel="step", ylabel="loss, nats per symbol", title="Three of these four have a bug (mean of 8 steps)")
+axes.set(xlabel="step", ylabel="loss, nats per symbol (mean of 8 steps)")
 axes.legend()
-show(figure, "16_four_losses", alt="Training loss of four models over 160 steps. D begins far below the others and is "
-     "at zero after 30 steps. A, B and C begin near 3.5 and fall side by side to between 0.1 and 0.2.")
+show(figure, "16_four_losses",
+     alt="Training loss of four models over 160 steps. D begins far below the others "
+     "and is at zero after 30 steps. A, B and C begin near 3.5 and fall side by side "
+     "to between 0.1 and 0.2.",
+     caption="Three of these four models have a bug. Which one is correct?")
 
 # %% [markdown]
-# Now let each of them write 200 new words by itself, symbol by symbol, as it would be used.
+# Now each model writes 200 new words by itself, symbol by symbol, as it would be used.
+#
+# <details><summary>Make a guess, then unfold: which model is correct?</summary>
 
-# %%
-for (letter, bug), band in zip(FOUR.items(), [(0, 0.25), (0.5, 0.98), (0.5, 0.98), (0, 0.05)]):
+# %% What the four write
+for (letter, bug), band in zip(
+        FOUR.items(), [(0, 0.25), (0.5, 0.98), (0.5, 0.98), (0, 0.05)]):
     with planted(bug):
         share = words_right(written(trained[bug], held_out), held_out)
-    measure(f"{letter}, {bug or 'honest'}: share of words written right", share, *band)
+    measure(f"{letter}, {bug or 'correct'}: words written right", share, *band)
 for letter, band in ("A", (0.5, 1.5)), ("C", (0.6, 1.7)), ("D", (0, 0.05)):
-    share = np.mean(curves[FOUR[letter]][-20:]) / np.mean(curves[None][-20:])
-    measure(f"loss of {letter} over that of B, last 20 steps", share, *band)
+    measure(f"last loss of {letter} over that of B", last[FOUR[letter]] / last[None],
+            *band)
 
 # %% [markdown]
-# B is the honest one. The best loss by far belongs to D, which writes hardly a word. A looks like B, and fails as
-# well. And C, which reads padding as if it were text, does about as well as B in every respect so far. The curves do
-# not tell A, B and C apart. What does?
+# B is correct. D has by far the best loss and writes hardly one word, because it was allowed to copy its answers. A has
+# the same loss as B, and fails as well. And C, which reads padding as if it were text, does about as well as B so far.
 #
-# ## The idea in one picture
+# </details>
 #
-# Each check *runs* some parts of the program and *compares* the outcome with something that is known without running
-# the rest. A bug is found only by a check that runs through it and knows better.
+# So the loss curve is a poor detective. We'll build better ones.
+#
+# ## Before the first step: look at the data
+#
+# Karpathy's recipe for training networks (2019) begins with "become one with the data": look at examples for hours,
+# before you write a model. Many bugs are *data bugs*, and no test of the model can find them: source and target files
+# that slip by one line, sentences that are cut off, test sentences that are also in the training text, a tokenizer
+# that isn't the one the model was trained with. So decode a few batches **as the model gets them**, back into text, and
+# read them. Look at the longest and the shortest examples, at duplicates and at the most frequent answers.
+#
+# Then find out what a model scores that can't know the answer: the **input-independent baseline**. Here it trains with
+# each source letter replaced by the same one, so it sees lengths and no letters. A real model has to beat that number
+# clearly. If it doesn't, it doesn't use its input. You'll see the number below.
+#
+# ## The picture: what a check can see
+#
+# Each check *runs* some parts of the program, and *compares* the result with something that we know without running
+# them.
 
-# %% The figure
+# %% The drawing of the checks
 PARTS = ["batch", "forward", "loss", "backward", "Adam", "writing"]
-SPANS = [("first loss", "a little above ln V", [0, 1, 2]), ("gradient check", "finite differences of forward", [1, 3]),
-         ("a later symbol changed", "nothing before it moves", [1]), ("more padding", "nothing moves", [1]),
-         ("definition", "the formula, written again", [1]), ("one batch by heart", "loss near 0", [0, 1, 2, 3, 4]),
-         ("fresh words", "most guesses right", [0, 1, 2, 3, 4]), ("writing", "as right as guessing", [0, 1, 5])]
-figure, axes = plt.subplots(figsize=(8, 3.8), layout="constrained")
-for row, (name, known, parts) in enumerate(SPANS):
-    axes.barh([row] * len(parts), 0.8, 0.6, left=np.array(parts) - 0.4, color=DARK)
-    axes.text(5.6, row, known, va="center")
-axes.set(xlim=(-0.5, 9.0), title="What a check runs (dark), and what it knows beforehand (right)")
-axes.set_yticks(range(len(SPANS)), [f"{row + 1}. {name}" for row, (name, *_) in enumerate(SPANS)])
-axes.set_xticks(range(6), PARTS)
-axes.invert_yaxis()
-show(figure, "16_checks", alt="Eight checks and the parts of the program that each runs: the first loss runs batch, "
-     "forward and loss; the gradient check forward and backward; a later symbol, more padding and the definition only "
-     "forward; one batch by heart and fresh words everything from batch to Adam; writing runs batch, forward, writing.")
+SPANS = [("1  first loss", "a little above ln V", [0, 1, 2]),
+         ("2  gradient check", "finite differences of forward", [1, 3]),
+         ("3  change a later symbol", "nothing before it moves", [1]),
+         ("4  more padding", "nothing moves", [1]),
+         ("5  definition", "the formula, written again", [1]),
+         ("6  memorise one batch", "loss near 0 in time", [0, 1, 2, 3, 4]),
+         ("7  fresh words", "most guesses right", [0, 1, 2, 3, 4]),
+         ("8  writing", "as right as guessing", [0, 1, 5])]
+
+
+def checks_picture():
+    drawing = Drawing(860, 420)
+    at = [236 + 76 * i for i in range(6)]
+    for x, part in zip(at, PARTS):
+        drawing.box(x, 36, part, width=68, height=34, size=13)
+        drawing.line([(x, 54), (x, 402)], "line", 0.8, dashed=True)
+    drawing.text(668, 36, "compared with", "soft", 13, "start")
+    for row, (name, known, parts) in enumerate(SPANS):
+        y = 84 + 43 * row
+        drawing.text(14, y, name, anchor="start", size=14)
+        if len(parts) > 1:
+            drawing.line([(at[min(parts)], y), (at[max(parts)], y)], "forward", 2)
+        for part in parts:
+            drawing.circle(at[part], y, 9, "forward", filled=0.9)
+        drawing.text(668, y, known, anchor="start", size=13)
+    return drawing
+
+
+show(checks_picture(), "16_checks",
+     alt="Eight checks as rows, the parts of the program as columns; a dot marks a "
+     "part that the check runs. The first loss runs batch, forward and loss; the "
+     "gradient check forward and backward; a later symbol, more padding and the "
+     "definition only forward; memorising and fresh words everything from batch to "
+     "Adam; writing runs batch, forward and writing.",
+     caption="A check finds a bug only in a part that it runs (dot), and only if its "
+     "comparison (right) knows better than the program.")
 
 # %% [markdown]
-# They stand in the order in which to run them: by what they cost. The first five need no training. The definition has
-# to be written anew for each part of the model; on this page, for attention only. The last needs a trained model.
+# They are sorted by what they cost. The first five need no training.
 #
-# ## The equation, and the same in code
+# ## What should the first loss be?
 #
-# The first check: what is the loss before the first step? Let $z_v$ be the logit of symbol $v$, and $y$ the answer.
+# Let $z_v$ be the logit of symbol $v$, and $y$ the answer.
 #
 # $$\mathrm{loss} = -\ln \frac{e^{z_y}}{\sum_v e^{z_v}} = \ln \sum_{v=1}^{V} e^{z_v} - z_y$$
 #
-# If all logits are equal, this is $\ln V$, whatever the answer. But new logits are not equal. Suppose that they are
-# normal numbers of mean 0 and variance $\sigma^2$ and know nothing about $y$. Then $z_y$ is 0 on average. A normal
-# number has $E[e^z] = e^{\sigma^2 / 2}$, so for large $V$ and small $\sigma$ the sum is close to
-# $V e^{\sigma^2 / 2}$:
+# If all logits are equal, the loss is $\ln V$. The logits of a new model aren't equal, though. Suppose they are normal
+# numbers with mean 0 and variance $\sigma^2$ that know nothing about $y$. Then $z_y$ is 0 on average. A normal number
+# has $E[e^z] = e^{\sigma^2 / 2}$, so for large $V$ the sum is close to $V e^{\sigma^2 / 2}$, and
 #
 # $$E[\mathrm{loss}] \approx \ln V + \frac{\sigma^2}{2}$$
 #
-# The last LayerNorm makes each component of the decoder's output of variance 1, and the output matrix has variance
-# $1 / d_{model}$ ([lesson 08](08_embeddings.py)), so a logit is a sum of $d_{model}$ products of variance
-# $1 / d_{model}$: $\sigma^2 = 1$. We expect half a nat above $\ln V$. Ten new models each, with an output matrix of
-# their own (`tied="none"`), and with one matrix for embedding and output, as in the paper (`tied="all"`); and both
-# again with the bug that the decoder reads the answer itself:
+# In our model $\sigma^2 = 1$: the last LayerNorm gives each component variance 1, and the output matrix has variance
+# $1 / d_{model}$ ([lesson 08](08_embeddings.py)). So we expect half a nat above $\ln V$. Let's look at ten new models,
+# with an output matrix of their own (`tied="none"`) and with the embedding as output matrix, as in the paper
+# (`tied="all"`). The right column is the bug *target not shifted*.
+#
+# **Your turn.** If you know how often each symbol is the answer, you can say exactly what the first loss should be.
+# Write it: `16_dealt_answers`, then `scratchformer learn check 16`.
 
 # %%
 def first_look(model, batch):
-    """-> loss less ln V; probability of the symbol last read"""
-    logits, _ = model.forward(batch.source, batch.read)                                        # (B, T, V)
+    """-> loss − ln V; probability of the symbol that was read last"""
+    logits, _ = model.forward(batch.source, batch.read)                # (B, T, V)
     loss_sum, n, _ = cross_entropy(logits, batch.write)
     p = np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True)
-    last_read = np.take_along_axis(p, batch.read[..., None], axis=-1)[batch.write != PAD]
-    return loss_sum / n - math.log(V), last_read.mean()
+    last_read = np.take_along_axis(p, batch.read[..., None], axis=-1)
+    return loss_sum / n - math.log(V), last_read[batch.write != PAD].mean()
 
 
-z = np.random.default_rng(0).normal(size=(50_000, V))
-measure("11 independent normal logits: loss, less ln V", np.log(np.exp(z).sum(axis=1)).mean() - math.log(V), 0.42, 0.45)
-for tied, bug, *bands in [("none", None, 0.3, 0.65, 0.05, 0.15), ("all", None, 0.8, 1.4, 0.35, 0.75),
-                          ("none", "target not shifted", 0.3, 0.65, 0.05, 0.15),
-                          ("all", "target not shifted", -2, -1, 0.35, 0.75)]:
-    with planted(bug):
-        batch = next(fresh(seed=7))
-    excess, last_read = np.mean([first_look(new_model(seed, tied), batch) for seed in range(10)], axis=0)
-    measure(f"tied={tied!r}, {bug or 'honest'}: first loss, less ln V", excess, *bands[:2])
-    measure("    probability of the symbol last read", last_read, *bands[2:])
-
-# %% [markdown]
-# The half is there, a little less, as $V$ is small: eleven independent normal numbers give the same. The tied model
-# adds more than another half, and the line below says why: about half of its probability goes to the symbol that it
-# has read last, which is seldom the right answer. That symbol travels along the residual path to the output and meets
-# its own embedding there. With two matrices it does not.
-#
-# If the symbol last read *is* the answer, the tied model begins far below $\ln V$, and the untied one as if nothing
-# were wrong. So both sides matter. Far above: the logits are too large. **Below: before learning, the model knows
-# something about the answer**, or the sum is divided by more symbols than went into it (by the padding, say).
-#
-# ## Forward
-#
-# What does a run look like in which all is well? B guesses nearly every symbol of words that it has never seen, each
-# after the right ones before it, and writes by itself:
-
-# %%
-measure("B: share of symbols guessed right", accuracy(trained[None], held_out), 0.85, 1)
-for word, ids in zip(held_out.source[:3], written(trained[None], held_out)):
-    print(*("".join("abcdefgh"[i - 3] for i in row if i >= 3) for row in (word, ids)), sep=" -> ")
+# %% First loss of ten new models
+excess = {}
+for tied in "none", "all":
+    for bug in None, "target not shifted":
+        with planted(bug):
+            batch = next(fresh(seed=7))
+        excess[tied, bug] = np.mean([first_look(new_model(seed, tied), batch)
+                                     for seed in range(10)], axis=0)
+table(["first loss − ln V", "correct", "target not shifted"],
+      [[f'tied="{tied}"', *(f"{excess[tied, bug][0]:.2f}" for bug in suspects[::3])]
+       for tied in ("none", "all")])
+measure('tied="all", correct: probability of the symbol read last',
+        excess["all", None][1], 0.35, 0.75)
 
 # %% [markdown]
-# ## Backward: what a gradient check can and cannot find
+# The half is there. The tied model has another half, because it puts half of its probability on the symbol that it has
+# just read: the symbol's vector travels along the residual connections to the output, and meets its own embedding
+# there. If that symbol *is* the answer, the tied model starts far **below** $\ln V$. So both sides tell you something.
+# Far above, the logits are too large. Below, the model knows something about the answer before it has learned anything,
+# or the sum is divided by too many symbols (padding, say). ([Lab notes 16, experiment
+# 1](lab/16_first_training.py#experiment-1-the-first-loss))
 #
-# A gradient check ([lesson 01](01_backprop.py)) compares two numbers. Let $L$ be a number made of what forward
-# returns: here the sum of all logits, each times a random number that stays the same. Let $w$ be the weights of one
-# matrix, $g$ what backward returns for them, and $u$ a random direction:
+# ## What can a gradient check not find?
 #
-# $$g \cdot u \quad \mathrm{against} \quad \frac{L(w + h u) - L(w - h u)}{2 h}$$
+# A gradient check ([lesson 01](01_backprop.py)) makes a number $L$ of forward's results, and compares the gradient $g$
+# from backward, along a random direction $u$, with
 #
-# One direction stands for all weights of the matrix: if $g$ is off by $e$, the left side is off by $e \cdot u$, and
-# that is 0 for hardly any $u$. The check has three limits.
+# $$g \cdot u \approx \frac{L(w + h u) - L(w - h u)}{2 h}$$
 #
-# First, on the left stands backward. On the right stands forward, twice. **The paper stands nowhere.** (So a decoder
-# that does not read its memory could pass, in lesson 13.) There are four cases:
+# It has three limits. **First, it compares backward with forward.** The paper appears on neither side:
 #
 # | forward | backward | the check |
 # | --- | --- | --- |
-# | right | the derivative of this forward | passes |
+# | right | its derivative | passes |
 # | right | something else | objects |
-# | wrong | the derivative of this wrong forward | passes |
-# | wrong | anything else | objects, and cannot tell which of the two is at fault |
+# | wrong | the derivative of this wrong forward | **passes** |
+# | wrong | anything else | objects, but can't say which of the two is wrong |
 #
-# The third case is the usual one where a framework derives backward. It is also the case of "scaled by d_model",
-# which divides the scores by $\sqrt{d_{model}}$ in forward and in backward. Plant half of it, and the check objects:
+# A framework that derives backward for you is always in rows one and three. Our bug *scaled by d_model* is in row
+# three: it divides the scores by $\sqrt{d_{model}}$ in forward and in backward.
+#
+# **Second, it speaks for the batch that you give it.** If a symbol is read at several positions, its row of the
+# embedding gets the sum of their gradients. The bug *repeats overwrite*, `dE[ids] += dx`, keeps only one of them. With
+# no symbol repeated there is just one, and the bug does no harm. *Softmax / batch* divides a gradient by the number of
+# sentences, so in a batch of one it's harmless too.
+#
+# **Third, a right gradient can end up in the wrong place.** *Gradient cut loose* writes it into a new array, which the
+# check reads, while Adam goes on reading the old one, full of zeros.
+#
+# **Your turn.** Write a softmax that is wrong and still passes its gradient check: `16_right_gradient`.
 
-# %%
+# %% The first two limits, measured
 def gradient_error(batch):
-    """The worst relative error over all matrices and biases, each along one random direction"""
-    return gradcheck(new_model(seed=0), batch.source, batch.read, directions=1).worst.error
+    """The worst relative error over all parameters, each along one random direction"""
+    model = new_model(seed=0)
+    return gradcheck(model, batch.source, batch.read, directions=1).worst.error
 
 
-HONEST_ERROR, first_batch = 1e-4, next(fresh(seed=7))
-with planted("scaled by d_model"):
-    measure("wrong in forward and backward: worst error", gradient_error(first_batch), 0, HONEST_ERROR)
-forward_half, _ = BUGS["scaled by d_model"]
-with patch.object(*forward_half):
-    measure("wrong in forward only: worst error", gradient_error(first_batch), 0.1, 10)
-
-# %% [markdown]
-# Second, the check speaks for one batch only. Follow one number of the embedding, $E_{vd}$, to the loss. Every place
-# $(b, t)$ at which symbol $v$ is read has a copy of it, times $\sqrt{d_{model}}$, and each copy is a way of its own.
-# With $dx$ for the gradient of what is read, the ways through one reading add up to
-#
-# $$\sqrt{d_{model}} \sum_{(b, t) \, \mathrm{with} \, id_{bt} = v} dx_{btd}$$
-#
-# (encoder and decoder read once each, and the tied output adds its share). `dE[ids] += dx` keeps one term of this sum.
-# If no symbol is read twice, the sum *has* one term, and the bug is right. The bug "softmax / batch" divides a
-# gradient by the number of sentences $B$. In a batch of one, it divides by 1.
-
-# %%
-single = Batch([np.array([5, 3, 9, 4])])                       # one word, no letter twice
-for bug in "repeats overwrite", "softmax / batch":
-    with planted(bug):
-        measure(f"{bug}, one word: worst error", gradient_error(single), 0, HONEST_ERROR)
-        measure(f"{bug}, 32 words: worst error", gradient_error(first_batch), 0.01, 10)
+TOLERANCE, first_batch = 1e-4, next(fresh(seed=7))
+one_word = Batch([np.array([5, 3, 9, 4])])                     # no letter twice
+for name, bug, parts, batch, *band in [
+        ("scaled by d_model", "scaled by d_model", slice(2), first_batch, 0, TOLERANCE),
+        ("the same in forward only", "scaled by d_model", slice(1), first_batch,
+         0.1, 10),
+        ("repeats overwrite, one word", "repeats overwrite", slice(1), one_word,
+         0, TOLERANCE),
+        ("repeats overwrite, 32 words", "repeats overwrite", slice(1), first_batch,
+         0.01, 10),
+        ("softmax / batch, one word", "softmax / batch", slice(1), one_word,
+         0, TOLERANCE),
+        ("softmax / batch, 32 words", "softmax / batch", slice(1), first_batch,
+         0.01, 10)]:
+    with planted(bug, parts):
+        measure(f"{name}: worst error", gradient_error(batch), *band)
 
 # %% [markdown]
-# So check with several words, and with repeats. (Honest errors are far below the tolerance, the others far above.)
+# So check with several sentences, and with repeated words.
 #
-# Third, a right gradient may lie where nobody looks. "Gradient cut loose" computes it into a new array, and Adam goes
-# on reading the old one, which stays 0. The check reads the new one, and passes, as the table below shows.
+# ## All eight checks
 #
-# ## Check
-#
-# Now the eight checks as code. Each returns what it found, and whether an honest model may show that. First those
-# that need no training:
+# Here are the five that need no training. Each returns what it found, and whether a correct model may show that.
 
 # %%
 def before_training(seed):
@@ -378,43 +267,55 @@ def before_training(seed):
     model, batch = new_model(seed), next(fresh(seed=7))
     excess, _ = first_look(model, batch)
     logits, _ = model.forward(batch.source, batch.read)
-    other = batch.read.copy()
-    other[:, -1] = np.where(other[:, -1] == 3, 4, 3)           # another last symbol
+
+    other = batch.read.copy()                                  # another last symbol
+    other[:, -1] = np.where(other[:, -1] == 3, 4, 3)
     moved = np.abs(model.forward(batch.source, other)[0] - logits)[:, :-1].max()
-    padded_more = np.pad(batch.source, ((0, 0), (0, 2)))
-    moved_by_padding = np.abs(model.forward(padded_more, batch.read)[0] - logits).max()
+
+    longer = np.pad(batch.source, ((0, 0), (0, 2)))            # more padding
+    by_padding = np.abs(model.forward(longer, batch.read)[0] - logits).max()
+
     error, off = gradient_error(batch), off_definition()
-    return {"first loss": (excess, 0 < excess < 2), "gradient check": (error, error < HONEST_ERROR),
-            "a later symbol": (moved, moved < 1e-9), "more padding": (moved_by_padding, moved_by_padding < 1e-9),
+    return {"first loss": (excess, 0 < excess < 2),
+            "gradient check": (error, error < TOLERANCE),
+            "a later symbol": (moved, moved < 1e-9),
+            "more padding": (by_padding, by_padding < 1e-9),
             "definition": (off, off < 1e-9)}
 
 
 def off_definition():
-    """Attention without a mask, and equation 1 written once more: how far apart?"""
-    q, k, v = np.random.default_rng(0).normal(size=(3, 2, 5, 4, 6))                            # (B, T or S, H, d_k)
+    """How far is attention, without a mask, from equation 1 written once more?"""
+    random = np.random.default_rng(0)
+    q, k, v = random.normal(size=(3, 2, 5, 4, 6))              # (B, T or S, H, d_k)
     e = np.exp(np.einsum("bthk,bshk->bhts", q, k) / math.sqrt(6))
     expected = np.einsum("bhts,bshk->bthk", e / e.sum(axis=-1, keepdims=True), v)
     return np.abs(ScaledDotProductAttention().forward(q, k, v)[0] - expected).max()
 
 
 # %% [markdown]
-# And those that train. Eight words are to be learnt by heart, to a loss below 0.03, in 100 steps; an honest model
-# takes about half of them. On fresh words, after 160 steps, most symbols must be right. The last check needs no
-# threshold. A word is written right if each symbol is guessed right after the right symbols before it. So where a
-# guess depends on nothing but the source and those symbols, the share of words *written* right is **equal** to the
-# share of words *guessed* right throughout, in a good model and in a bad one. (In a new model both are 0, and the
-# check is empty.)
+# And the three that train. *Memorise one batch*: eight words, to a loss below 0.03, in 100 steps; a correct model needs
+# about half of them. *Fresh words*: after 160 steps most symbols must be right. *Writing* needs no threshold: a word is
+# written right if each symbol is guessed right after the right symbols before it. So if a guess depends only on the
+# source and the symbols before it, the share of words *written* right **equals** the share *guessed* right throughout,
+# in a good model and in a bad one.
+#
+# Before you go on: how many of the eight bugs will the best single check find?
+#
+# <details><summary>Make a guess, then unfold: every check on every bug</summary>
 
-# %%
+# %% Every check on every bug
 def with_training(seed, model=None):
-    eight, batch = (Batch(words(np.random.default_rng(other), n)) for other, n in ((5, 8), (99, 200)))
+    eight, batch = (Batch(words(np.random.default_rng(other), n))
+                    for other, n in ((5, 8), (99, 200)))
     steps = len(train(new_model(seed), repeat(eight), 400, until=0.03))
     if model is None:
         model = new_model(seed)
-        train(model, fresh(seed))
+        train(model, fresh(seed), STEPS)
     right = accuracy(model, batch)
-    apart = abs(words_right(written(model, batch), batch) - words_right(guessed(model, batch), batch))
-    return {"one batch by heart": (steps, steps <= 100), "fresh words": (right, right > 0.7),
+    apart = abs(words_right(written(model, batch), batch)
+                - words_right(guessed(model, batch), batch))
+    return {"one batch by heart": (steps, steps <= 100),
+            "fresh words": (right, right > 0.7),
             "writing = guessing": (apart, apart < 1e-9)}
 
 
@@ -423,167 +324,211 @@ def objecting(found):
 
 
 def all_checks(seed, model=None):
-    """`model`: one that is trained already. In quick mode a bug that is found before training is not trained."""
+    """In quick mode a bug that is found before training is not trained."""
     found = before_training(seed)
     return found if QUICK and objecting(found) else found | with_training(seed, model)
 
 
-for seed in [0] if QUICK else [0, 1]:
-    found = all_checks(seed, trained[None] if seed == 0 else None)
-    print(f"honest, seed {seed}:", *(f"{name} {value:.2g}" for name, (value, _) in found.items()), sep="\n    ")
-    measure("steps to learn one batch by heart", found["one batch by heart"][0], 35, 85)
-    measure("checks that object", len(objecting(found)), 0, 0)
-
-# %% [markdown]
-# ## Experiment 1: every check on every bug
-#
-# Guess first: how many of the eight bugs does the best check find?
-
-# %%
+correct = all_checks(0, trained[None])
 results = {}
 for bug in BUGS:
     with planted(bug):
         results[bug] = all_checks(0, trained.get(bug))
-CHECKS = list(found)
+CHECKS = list(correct)
 objections = {bug: objecting(result) for bug, result in results.items()}
-per_check = {name: sum(name in names for names in objections.values()) for name in CHECKS}
-measure("bugs that no check finds", sum(not names for names in objections.values()), 0, 0)
+per_check = {name: sum(name in names for names in objections.values())
+             for name in CHECKS}
+measure("checks that object to the correct model", len(objecting(correct)), 0, 0)
+measure("bugs that no check finds", sum(not o for o in objections.values()), 0, 0)
 measure("most bugs that one check finds", max(per_check.values()), 2, 2)
 measure("bugs that the gradient check finds", per_check["gradient check"], 2, 2)
 
-# %% The figure
 figure, axes = plt.subplots(figsize=(8, 4.4), layout="constrained")
-axes.imshow([[name in objections[bug] for name in CHECKS] for bug in BUGS], "Oranges", vmin=0, vmax=1.6,
-            aspect="auto")
+axes.imshow([[name in objections[bug] for name in CHECKS] for bug in BUGS], "Oranges",
+            vmin=0, vmax=1.6, aspect="auto")
 for row, bug in enumerate(BUGS):
     for column, name in enumerate(CHECKS):
-        axes.text(column, row, f"{results[bug][name][0]:.3g}" if name in results[bug] else "", ha="center", va="center",
-                  weight="bold" if name in objections[bug] else "normal")
+        found = f"{results[bug][name][0]:.3g}" if name in results[bug] else ""
+        weight = "bold" if name in objections[bug] else "normal"
+        axes.text(column, row, found, ha="center", va="center", weight=weight)
 axes.set_xticks(range(len(CHECKS)), ["\n".join(name.rsplit(" ", 1)) for name in CHECKS])
 axes.set_yticks(range(len(BUGS)), BUGS)
 axes.xaxis.tick_top()
 axes.tick_params(length=0)
-axes.set_title("What each check found; bold on orange: it objects")
-show(figure, "16_hunt", alt="Table of eight bugs and eight checks. Each check "
-     "objects to one or two bugs. The first loss objects to the unshifted target and to the large embedding, the "
-     "gradient check to overwritten repeats and to the softmax divided by the batch, a later symbol to the missing "
-     "causal mask, more padding to the padding that is seen, and the definition alone to the scale by d_model. One "
-     "batch by heart and fresh words object to the gradient cut loose and to the large embedding; writing, to the "
-     "unshifted target and the missing causal mask.")
+show(figure, "16_hunt",
+     alt="Table of eight bugs and eight checks. Each check objects to one or two "
+     "bugs. The first loss objects to the unshifted target and to the large "
+     "embedding, the gradient check to overwritten repeats and to the softmax divided "
+     "by the batch, a later symbol to the missing causal mask, more padding to the "
+     "padding that is seen, and the definition alone to the scale by d_model. One "
+     "batch by heart and fresh words object to the gradient cut loose and to the "
+     "large embedding; writing, to the unshifted target and the missing causal mask.",
+     caption="What each check found for each bug; bold on orange: it objects. No "
+     "column has more than two.")
 
 # %% [markdown]
-# - **No check finds more than two, and every bug is found by one.** The gradient check finds two of eight.
-# - "Scaled by d_model" is found by the definition only. What the other checks show is what honest models show.
-# - The unshifted target has the best curve and fails two checks. A loss that is too *good* is a symptom.
+# No check finds more than two of these eight bugs, and every bug is found by one. *Scaled by d_model* is found only by
+# writing the definition once more: everything else that it shows, correct models show too. A loss that is too *good*
+# is a symptom as well, as in D.
 #
-# Why a model with a wrong gradient learns as well as it does, we have not tested. (For "softmax / batch", lesson 15 has
-# a part of the answer: the matrices of queries and keys get gradients that are too small by one factor, which Adam
-# divides away. What goes on to the layers below is wrong in more than a factor.)
+# </details>
 #
-# ## Experiment 2: a hundred bugs
-#
-# Eight bugs chosen by the author of a page prove little. The repository keeps a list of mutants,
-# [tests/mutants/mutants.py](../tests/mutants/mutants.py): mistakes found in public implementations and classic
-# ones, planted one at a time. For each, it is recorded which kinds of tests fail.
+# Eight bugs that the author of a page chose prove little. So the repository keeps
+# [104 mutants](../tests/mutants/mutants.py): 39 bugs found in public implementations and 65 classic mistakes, planted
+# one at a time, with a record of which tests fail. How much do gradient checks find there? Here we have to be careful
+# with the denominator.
 
-# %%
-noticed = json.loads((ROOT / "benchmarks/results/mutants.json").read_text(encoding="utf-8"))
-measure("mutants", len(noticed), 104, 104)
-measure("not noticed by any gradient check", sum("gradients" not in kinds for kinds in noticed.values()), 80, 80)
-alone = {kinds[0] for kinds in noticed.values() if len(kinds) == 1}
-measure("kinds of tests that notice something alone", len(alone), 5, 5)
+# %% Which mutants do gradient checks notice?
+sys.path.append(str(ROOT / "tests" / "mutants"))
+from mutants import MUTANTS  # noqa: E402
 
-# %% [markdown]
-# Three quarters of the mutants pass every gradient check. The tests are of eight kinds, much like the checks of this
-# page, and five of them notice something that no other kind does. These are shares of a collection, not of the bugs
-# that people make.
-#
-# ## Experiment 3: the same questions, asked by a program
-#
-# `scratchformer doctor` goes through such checks by itself. It looks at the parts from the ground up, first `Linear`
-# and `LayerNorm`, then attention, then what is built of them, and suspects the lowest part at fault: what stands on
-# it fails as a consequence. Last, a practice run learns sentences by heart. Let its first three probes look for the
-# bug that hid best:
-
-# %%
-with planted("scaled by d_model"):
-    findings = list(islice(examine(configs.preset("tiny"), only_code=True), 3))
-failed = [finding for finding in findings if finding.verdict == "FAIL"]
-print(*map(as_text, failed), "", Diagnosis(findings), sep="\n")
-measure("probes that fail, of three", len(failed), 2, 2)
+noticed = json.loads((ROOT / "benchmarks/results/mutants.json").read_text("utf-8"))
+by_place = {True: [], False: []}                               # in nn/, or elsewhere
+for mutant in MUTANTS:
+    in_nn = mutant.patches[0].file.startswith("scratchformer/nn/")
+    by_place[in_nn].append("gradients" in noticed[mutant.name])
+measure("mutants", len(MUTANTS), 104, 104)
+measure("in nn/, where gradient checks run", len(by_place[True]), 58, 58)
+measure("of these, noticed by a gradient check", sum(by_place[True]), 24, 24)
+measure("elsewhere, noticed by a gradient check", sum(by_place[False]), 0, 0)
 
 # %% [markdown]
-# It names the layer and two reasons: the scores begin with a variance far from 1, and attention's formula, written
-# once more, gives something else. [The correctness report](../docs/correctness.md) lists what it suspects for each
-# mutant. It is tested on them, so that list says little about a bug that nobody has thought of.
+# 46 of the 104 mutants are in batches, search, saving or the training loop, where no gradient check runs at all. Of the
+# 58 in `nn/`, that is the layers, the loss and Adam, 34 (59 %) pass every gradient check. Most of these are in row
+# three of the table above: a wrong forward with its own right gradient. ([Lab notes 16, experiment
+# 2](lab/16_first_training.py#experiment-2-a-hundred-bugs))
 #
-# ## Check the claim
+# ## What does a healthy run look like?
 #
-# > Overfit one batch: if the loss goes to zero, the model and its training work.
+# If all checks pass and the model still learns badly, it may be the learning rate. Let's break a run on purpose: a
+# tenth of our rate, ten times as much, and the input-independent baseline. The numbers in the last column are the
+# **update-to-weight ratio** at step 50: the length of Adam's step over the length of all weights.
 #
-# The test is good advice (Karpathy, *A Recipe for Training Neural Networks*, 2019, recommends it, and the first loss,
-# and a test of what depends on what; the conclusion above is not his). How many of our bugs does it let pass? And
-# those that it found, can they not learn the batch, or do they need longer?
+# <details><summary>Make a guess, then unfold: which of the runs are too slow, and which broke?</summary>
 
-# %%
-passed = [bug for bug in BUGS if "one batch by heart" not in objections[bug]]
-measure("share of the bugs that learn one batch by heart", len(passed) / len(BUGS), 0.7, 0.9)
-late = [results[bug]["one batch by heart"][0] for bug in BUGS if bug not in passed]
-print("the others learn it in", *late, "steps")
-measure("the most steps that one takes", max(late), 101, 399)
+# %% A healthy run and three sick ones
+class Blind(Batch):
+    """Each source letter is the same one; lengths stay."""
+
+    def __init__(self, some_words):
+        super().__init__(some_words)
+        self.source = np.where(self.source != PAD, 3, PAD)
+
+
+def blindly(seed):
+    random = np.random.default_rng(seed)
+    while True:
+        yield Blind(words(random, 32))
+
+
+def around_step_50(model, batches, weights):
+    """The same batches; the weights before and after step 50 go into `weights`."""
+    for step, batch in enumerate(batches, 1):
+        if step in (50, 51):
+            weights.append(model.store.data.copy())
+        yield batch
+
+
+RUNS = {"our rate": (fresh, 1, held_out), "a tenth": (fresh, 0.1, held_out),
+        "ten times": (fresh, 10, held_out),
+        "our rate, no source": (blindly, 1,
+                                Blind(words(np.random.default_rng(99), 200)))}
+healthy = {}
+for name, (batches, times, test) in RUNS.items():
+    model, weights = new_model(seed=0), []
+    train(model, around_step_50(model, batches(0), weights), STEPS,
+          factor=times * PEAK_FACTOR)
+    before, after = weights
+    healthy[name] = (accuracy(model, test),
+                     np.linalg.norm(after - before) / np.linalg.norm(before))
+for name, (right, _), band in zip(healthy, healthy.values(), [
+        (0.8, 1), (0.4, 0.8), (0.05, 0.45), (0.2, 0.45)]):
+    measure(f"{name}: symbols guessed right", right, *band)
+for name, band in zip(healthy, [(0.01, 0.02), (0.001, 0.003), (0.02, 0.09)]):
+    measure(f"{name}: update-to-weight ratio", healthy[name][1], *band)
 
 # %% [markdown]
-# A batch can be learnt by heart with a wrong mask, a wrong scale, and a wrong gradient. The other two learn it as well,
-# only later than honest models; even "gradient cut loose", in which no `Linear` moves. **What finds them is the limit
-# of 100 steps**, and to set it one must know how many an honest model takes. If a batch can *not* be learnt, something
-# is badly wrong; that is all the test says. The method is the whole list, in this order:
+# A tenth of the rate is slow but healthy: it needs more steps. Ten times the rate falls fast at first and then gets
+# stuck: it ends below the model that never sees a letter. Without the source, a third of the symbols can be guessed
+# from lengths alone. So "a third right" would have been no success at all.
+#
+# </details>
+#
+# - **Too high or too low?** A curve that is still falling steadily at the end asks for a higher rate or more steps. One
+#   that falls quickly and then stays flat, or jumps, asks for a lower one. Try factors of 3 before fine-tuning.
+# - **Update-to-weight ratio.** A common rule of thumb is about 0.001. Our run has 0.015 at the peak of its rate; it is
+#   a tiny model in a hurry. The ratio is most useful for *comparing* layers and runs: a layer whose ratio is 0 isn't
+#   trained, which is what *gradient cut loose* looks like.
+# - **Watch fixed predictions.** Print the model's answers to the same three inputs every few steps. You see *how* it
+#   learns, and notice a run that wavers instead of settling. Here is B, with one word:
+
+# %% Watching one word
+watched = Batch([np.array([3, 8, 4, 10])])
+marks, letters = (20, 40, 60, 80, 100), "abcdefgh"
+
+
+def watching(model, batches):
+    for step, batch in enumerate(batches, 1):
+        if step in marks:
+            ids = written(model, watched)[0]
+            lines.append((step, "".join(letters[i - 3] for i in ids if i >= 3)))
+        yield batch
+
+
+model, lines = new_model(seed=0), []
+train(model, watching(model, fresh(0)), 100)
+print("the model reads afbh")
+print(*(f"step {step}: it writes {word}" for step, word in lines), sep="\n")
+
+# %% [markdown]
+# ## The list
 #
 # | check | passes if | rules out |
 # | --- | --- | --- |
-# | first loss | between $\ln V$ and $\ln V + 2$ | wrong size of logits; if tied, an unshifted target |
-# | gradient check, $B > 1$, repeats | error below $10^{-4}$ | a backward that is not forward's |
+# | read some batches | they say what you think | data bugs |
+# | first loss | between $\ln V$ and $\ln V + 2$ | logits of a wrong size; if tied, an unshifted target |
+# | gradient check, $B > 1$, repeats | error below $10^{-4}$ | a backward that isn't forward's |
 # | change a later symbol | nothing before it moves | a causal mask that is missing or shifted |
 # | more padding | nothing moves | padding of the source that is read |
 # | definition of each part | equal | a wrong formula |
-# | one batch by heart | within twice the steps of an honest model | most weights that do not move |
-# | fresh words | most guesses right | a model that cannot do the task |
+# | memorise one batch | within twice the steps of a correct model | most weights that don't move |
+# | fresh words | above the input-independent baseline | a model that can't do the task |
 # | write, and compare | as right as guessing | answers in the input |
+#
+# "Overfit one batch" is the best known of these. It lets six of our eight bugs pass, and the other two memorise the
+# batch too, only later. What finds them is the *limit of 100 steps*, so you have to know how long a correct model takes
+# ([lab notes 16, check the claim](lab/16_first_training.py#check-the-claim)). `scratchformer doctor` runs such checks
+# by itself, from the lowest layer up, and names the part to look at first ([lab notes 16, experiment
+# 3](lab/16_first_training.py#experiment-3-the-same-questions-asked-by-a-program)).
 #
 # ## Paper and code
 #
-# - The paper does not say how its code was tested. Its §5.3 has Adam and the schedule used here
+# - The paper doesn't say how its code was tested. Its §5.3 has Adam and the schedule used here
 #   ([nn/optim.py](../scratchformer/nn/optim.py)). *Differs:* 50 steps of warm-up instead of 4000, a factor of 0.35 on
-#   the rate, no label smoothing and no dropout, so that losses can be compared with known numbers. The task is ours.
+#   the rate, no label smoothing and no dropout, so that losses can be compared with known numbers.
 # - In the library: [nn/gradcheck.py](../scratchformer/nn/gradcheck.py), the flow tests in
-#   [tests/nn/test_flow.py](../tests/nn/test_flow.py), and doctor in
+#   [tests/nn/test_flow.py](../tests/nn/test_flow.py), and
 #   [doctor](../scratchformer/doctor/diagnosis.py).
-# - Where the bugs come from, by the correctness report: "no causal mask" (YVSemlani/numpy-transformer),
-#   "softmax / batch" (AkiRusProd/numpy-transformer), "scaled by d_model" (AkiRusProd/numpy-nn-model); the others are
-#   classics. "Gradient cut loose" sits in the output matrix there, and in every `Linear` here.
+# - Where the bugs come from, by the [correctness report](../docs/correctness.md): *no causal mask*
+#   (YVSemlani/numpy-transformer), *softmax / batch* (AkiRusProd/numpy-transformer), *scaled by d_model*
+#   (AkiRusProd/numpy-nn-model); the others are classics.
+# - Further reading: Karpathy, *A Recipe for Training Neural Networks* (2019).
 #
-# ## Exercises
+# ## What to remember
 #
-# `scratchformer learn check 16` looks at your answers and says what is wrong with them.
+# Don't judge a training by its loss alone. Look at the data first. Then ask a few questions whose answers you know
+# before you run them, the cheap ones first, and use several kinds: each of them is blind to most bugs.
 #
-# **Predict.** Dropout stays on where it should be off, and draws anew in each call. Which check objects first?
+# **Exercises** `16_dealt_answers` · `16_right_gradient` · `16_hunt` (write the checks that tell a model that sees the
+# future, one that reads padding, one that doesn't read its source and one with dropout left on from correct ones) · one
+# puzzle: dropout stays on where it should be off. Which check objects first?
 #
 # <details><summary>Answer</summary>
 #
 # The gradient check: its forward passes draw other masks than the one that backward belongs to. The checks that compare
-# two calls object as well, so ask first of all whether the same call gives the same answer twice. `16_hunt` does.
+# two calls object as well. So ask first of all whether the same call gives the same answer twice.
 #
 # </details>
 #
-# **Build** `16_dealt_answers`: the loss of a model whose answers are dealt out at random, which is what the first loss
-# should be compared with.
-#
-# **Break** `16_right_gradient`: a softmax that is wrong, looks right, and passes its gradient check.
-#
-# **Break** `16_hunt`: write the checks that tell a model that sees the future, one that reads padding, one that does
-# not read its source and one that rolls dice from honest ones.
-#
-# ## Next
-#
-# The model reads words letter by letter, since eight letters are few. A language has more words than a matrix should
-# have rows. [Lesson 17](17_byte_pairs.py) cuts them into pieces. On training, the paper's own words are in section 5
-# of [its arXiv page](https://arxiv.org/abs/1706.03762).
+# **Next:** eight letters are few. A language has more words than a matrix should have rows, and [lesson
+# 17](17_byte_pairs.py) cuts them into pieces.
