@@ -1,11 +1,12 @@
 # %% [markdown]
 # # 13 · Encoder, decoder, the whole model
 #
-# *About 35 minutes. You need: the parts: attention with masks and heads ([04](04_soft_lookup.py),
-# [06](06_masks.py), [07](07_many_heads.py)), embeddings and positions ([08](08_embeddings.py),
-# [09](09_positions.py)), the feed-forward network ([11](11_feed_forward.py)), the box "Add & Norm"
-# ([12](12_residual_norm_dropout.py)). You will have: the model of Figure 1, forward and backward, equal to the
-# library's; three tests of a whole, and what each of them cannot see; and every parameter count of Table 3.*
+# **All parts pass their checks. How do we know that they are wired together correctly?**
+#
+# *Needs attention with masks and heads ([04](04_soft_lookup.py), [06](06_masks.py), [07](07_many_heads.py)), embeddings
+# and positions ([08](08_embeddings.py), [09](09_positions.py)), the feed-forward network ([11](11_feed_forward.py)) and
+# the box "Add & Norm" ([12](12_residual_norm_dropout.py)) · you will build the model of Figure 1, forward and backward,
+# and test it as a whole.*
 
 # %% Imports
 import math
@@ -20,9 +21,19 @@ from library.wires import cut
 from scratchformer.config import TABLE3, ModelConfig, preset
 from scratchformer.experiments.figures import ACCENT, DARK
 from scratchformer.experiments.sizes import parameter_counts
-from scratchformer.nn.attention import CrossAttention, Mask, SelfAttention, attention_weights
+from scratchformer.nn.attention import (
+    CrossAttention,
+    Mask,
+    SelfAttention,
+    attention_weights,
+)
 from scratchformer.nn.gradcheck import gradcheck
-from scratchformer.nn.layers import Embedding, FeedForward, PositionalEncoding, Unembedding
+from scratchformer.nn.layers import (
+    Embedding,
+    FeedForward,
+    PositionalEncoding,
+    Unembedding,
+)
 from scratchformer.nn.loss import cross_entropy, loss_backward
 from scratchformer.nn.optim import Adam
 from scratchformer.nn.parameter import Layer, ParameterStore
@@ -31,31 +42,26 @@ from scratchformer.nn.transformer import Transformer
 from scratchformer.text.tokenizer import BOS, PAD
 
 # %% [markdown]
-# ## Question
-#
-# **Every part of Figure 1 is there, and each has passed its gradient check. How do we know that the parts are wired
-# together as they should be?**
-#
-# The answer in one sentence: an encoder turns the source into one array, the *memory*, which every layer of the
-# decoder reads; and since no check of a part sees a wire, the whole needs tests of its own: which input reaches which
-# output, whether the gradient is that of the loss, and how many parameters there are.
-#
-# What a wrong wire looks like, on the test of lesson 03: the source is a row of 5 random words out of 8, and its
-# translation is the same row backwards. Whoever has learnt it foresees every word, so the best possible loss is 0.
-# Whoever does not know the source can only guess among 8 words.
+# Every part of the paper's Figure 1 is there, and each has passed its gradient check. Now they have to be connected.
+# Here is what a wrong connection looks like, on the test of lesson 03: the source is a row of 5 random words out of 8,
+# and its translation is the same row backwards. A model that has learned this foresees every word, so the best possible
+# loss is
+# 0. A model that doesn't know the source can only guess among 8 words.
 
 # %%
 V_REVERSAL = BOS + 1 + SYMBOLS
 
 
 def sentence_pairs(random, B):
-    """-> source (B, 5), what the decoder reads (B, 5), what it is to write (B, 5), all of ids"""
+    """-> ids (B, 5): source, what the decoder reads, what it is to write"""
     return [BOS + ids for ids in pairs(random, B, 5)]
 
 
 def train(wire, seed=0, steps=200):
-    """Train a Transformer of the library; `wire` is None, or the one to cut. -> the model, the loss of each step"""
-    random, config = np.random.default_rng(seed), ModelConfig(V_REVERSAL, N=2, d_model=32, d_ff=64, h=4, P_drop=0.0)
+    """Train the library's model. wire: the one to cut, or None. -> model, losses"""
+    random, config = np.random.default_rng(seed), ModelConfig(
+        V_REVERSAL, N=2, d_model=32, d_ff=64, h=4, P_drop=0.0
+    )
     model, losses = Transformer(config, seed), []
     if wire:
         cut(model, wire)
@@ -64,48 +70,61 @@ def train(wire, seed=0, steps=200):
         model.zero_grad()
         loss, n_words = loss_backward(model, *sentence_pairs(random, 24))
         model.store.grad /= n_words
-        optimizer.step(0.005 * min(1, step / 50, (steps + 1 - step) / 100))    # up, and down again
+        optimizer.step(
+            0.005 * min(1, step / 50, (steps + 1 - step) / 100)
+        )  # up, and down again
         losses.append(float(loss) / n_words)
     return model, losses
 
 
 # %% [markdown]
-# Two models, of the same tested parts. In one of them a single wire is missing: `cut` puts something that writes zeros
-# in the place of one kind of sublayer. First both are built very small and checked by finite differences, every array
-# of parameters in two random directions; then, at a size that can learn, they are trained for 200 steps. (A *logit* is
-# the score of a word before softmax.)
+# Here are two models, made of the same tested parts. In one of them a single connection is missing: `cut` replaces one
+# kind of sublayer by something that writes zeros. First we build both very small and check them by finite differences,
+# every array of parameters in two random directions. Then, at a size that can learn, we train them for 200 steps. (A
+# *logit* is the score of a word before softmax.)
 
 # %%
 for name, wire, last in ("one", None, (0, 0.4)), ("the other", "memory", (2.0, 2.2)):
-    small = Transformer(ModelConfig(V_REVERSAL, N=2, d_model=6, d_ff=10, h=2, P_drop=0.0), dtype="float64")
+    small = Transformer(
+        ModelConfig(V_REVERSAL, N=2, d_model=6, d_ff=10, h=2, P_drop=0.0),
+        dtype="float64",
+    )
     source, read, _ = sentence_pairs(np.random.default_rng(5), 3)
     report = gradcheck(cut(small, wire) if wire else small, source, read, directions=2)
     measure(f"{name}: worst error of its gradients", report.worst.error, 0, 1e-6)
     model, losses = train(wire)
-    measure("    loss of the first step, nats per word", losses[0], 2.2, 4.2)
-    measure("    loss of the last 20", np.mean(losses[-20:]), *last)
+    measure(f"{name}: loss of the first step", losses[0], 2.2, 4.2)
+    measure(f"{name}: loss of the last 20 steps", np.mean(losses[-20:]), *last)
     source, read, _ = sentence_pairs(np.random.default_rng(1000), 300)
-    change = model.forward(np.roll(source, 1, axis=0), read)[0] - model.forward(source, read)[0]
-    measure("    another sentence's source changes a logit by at most", np.abs(change).max(),
-            *((0, 0) if wire else (5, 50)))
+    change = (
+        model.forward(np.roll(source, 1, axis=0), read)[0]
+        - model.forward(source, read)[0]
+    )
+    measure(
+        f"{name}: another source changes a logit by at most",
+        np.abs(change).max(),
+        *((0, 0) if wire else (5, 50)),
+    )
 measure("guessing among 8 words: ln 8", math.log(SYMBOLS), 2.079, 2.08)
 
 # %% [markdown]
-# Both pass the check, and both run without an error. But the second will never translate: it guesses, and when it is
-# given the source of another sentence, not a digit of its output changes. Its decoder does not read the memory at all.
-# What would have told us, before training?
+# Both pass the check, and both run without an error. But the second will never translate. It guesses, and when it gets
+# the source of another sentence, not a digit of its output changes: its decoder doesn't read the source at all. What
+# would have told us before training?
 #
-# ## The idea in one picture
+# ## The picture
 #
 # The picture is Figure 1 of the paper, with the arrays of a real run: the shapes beside the arrows are those that the
-# library's model passed on for a batch of $B = 2$ pairs, with $S = 5$ source and $T = 4$ target places,
+# library's model passed on for a batch of $B = 2$ pairs, with $S = 5$ source and $T = 4$ target positions,
 # $D = d_{model} = 6$, a hidden layer of $F = d_{ff} = 10$, $h = 3$ heads, $N = 3$ layers and $V = 13$ words.
 
 # %% Recording the shapes
 sizes = ModelConfig(vocab_size=13, N=3, d_model=6, d_ff=10, h=3, P_drop=0.0)
-source = np.array([[3, 9, 4, 3, 7], [5, 2, 8, 0, 0]])          # (B, S), the second sentence padded
-read = np.array([[2, 5, 10, 5], [2, 7, 3, 0]])                 # (B, T)
-write = np.array([[5, 10, 5, 1], [7, 3, 1, 0]])                # (B, T), one place ahead
+source = np.array(
+    [[3, 9, 4, 3, 7], [5, 2, 8, 0, 0]]
+)  # (B, S), the second sentence padded
+read = np.array([[2, 5, 10, 5], [2, 7, 3, 0]])  # (B, T)
+write = np.array([[5, 10, 5, 1], [7, 3, 1, 0]])  # (B, T), one place ahead
 B, S, T, H, N = 2, 5, 4, 3, 3
 shapes = {}
 
@@ -118,12 +137,15 @@ def watch(layer, name):
         output, cache = forward(*inputs, rng=rng)
         shapes[name] = output.shape
         return output, cache
+
     layer.forward = noting
 
 
 watched = Transformer(sizes, dtype="float64")
-for side, stack, embedding in (("encoder", watched.encoder, watched.source_embedding),
-                               ("decoder", watched.decoder, watched.target_embedding)):
+for side, stack, embedding in (
+    ("encoder", watched.encoder, watched.source_embedding),
+    ("decoder", watched.decoder, watched.target_embedding),
+):
     watch(embedding, f"{side}, embedding")
     watch(stack.layers[0].self_attention, f"{side}, self-attention")
     watch(stack.layers[0].feed_forward.sublayer.inner, f"{side}, hidden layer")
@@ -131,21 +153,40 @@ for side, stack, embedding in (("encoder", watched.encoder, watched.source_embed
     watch(stack, side)
 watch(watched.decoder.layers[0].cross_attention, "decoder, cross-attention")
 watch(watched.unembedding, "unembedding")
-maps = [weights.shape for weights in attention_weights(watched.forward(source, read)[1])]
+maps = [
+    weights.shape for weights in attention_weights(watched.forward(source, read)[1])
+]
 assert maps == [(B, H, S, S)] * N + [(B, H, T, T), (B, H, T, S)] * N
 
 
 # %% The figure
 def box(axes, x, y, text, width=2.5, height=0.5, colour="white"):
-    axes.add_patch(plt.Rectangle((x - width / 2, y - height / 2), width, height, facecolor=colour, edgecolor=DARK,
-                                 lw=1.3, zorder=3))
+    axes.add_patch(
+        plt.Rectangle(
+            (x - width / 2, y - height / 2),
+            width,
+            height,
+            facecolor=colour,
+            edgecolor=DARK,
+            lw=1.3,
+            zorder=3,
+        )
+    )
     axes.text(x, y, text, ha="center", va="center", fontsize=9.5, zorder=4)
 
 
 def arrow(axes, *points, colour=DARK, lw=1.6):
     *_, before, last = points
-    axes.plot(*zip(*points[:-1], last), color=colour, lw=lw, zorder=1, solid_capstyle="butt")
-    axes.annotate("", last, before, arrowprops=dict(arrowstyle="-|>", color=colour, lw=lw), zorder=2)
+    axes.plot(
+        *zip(*points[:-1], last), color=colour, lw=lw, zorder=1, solid_capstyle="butt"
+    )
+    axes.annotate(
+        "",
+        last,
+        before,
+        arrowprops=dict(arrowstyle="-|>", color=colour, lw=lw),
+        zorder=2,
+    )
 
 
 def note(axes, x, y, text, colour="black", **options):
@@ -157,30 +198,74 @@ def shape_of(name):
 
 
 def column(axes, x, name, sublayers):
-    """A layer: (y, text, colour, name in `shapes`) from the bottom, each with its Add & Norm and the way around it."""
+    """A layer, from below: (y, text, colour, name in `shapes`), and Add & Norm."""
     for y, text, colour, key in sublayers:
         box(axes, x, y, text, height=0.66, colour=colour)
         box(axes, x, y + 0.68, "Add & Norm", height=0.32)
         arrow(axes, (x, y - 1.03), (x, y - 0.34))
         arrow(axes, (x, y + 0.33), (x, y + 0.51))
-        arrow(axes, (x, y - 0.6), (x - 1.6, y - 0.6), (x - 1.6, y + 0.68), (x - 1.26, y + 0.68), colour="#777777",
-              lw=1.3)
+        arrow(
+            axes,
+            (x, y - 0.6),
+            (x - 1.6, y - 0.6),
+            (x - 1.6, y + 0.68),
+            (x - 1.26, y + 0.68),
+            colour="#777777",
+            lw=1.3,
+        )
         note(axes, x + 0.12, y + 1.02, shape_of(f"{name}, {key}"))
 
 
 figure, axes = plt.subplots(figsize=(8, 9), layout="constrained")
 SELF, CROSS, FEED = "#cfe3f3", "#fbd9bd", "#eeeeee"
 for x, top, label in (0, 6.75, "encoder"), (6.4, 8.62, "decoder"):
-    axes.add_patch(plt.Rectangle((x - 2.05, 2.62), 4.1, top - 2.62, facecolor="#fafafa", edgecolor="#999999", ls="--",
-                                 zorder=0))
+    axes.add_patch(
+        plt.Rectangle(
+            (x - 2.05, 2.62),
+            4.1,
+            top - 2.62,
+            facecolor="#fafafa",
+            edgecolor="#999999",
+            ls="--",
+            zorder=0,
+        )
+    )
     note(axes, x - 2.0, top + 0.32, f"{label} layer,\nN = {N} times", "#444444")
-column(axes, 0, "encoder", [(3.6, f"self-attention\nweights {maps[0]}", SELF, "self-attention"),
-                            (5.47, f"feed-forward\nhidden {shape_of('encoder, hidden layer')}", FEED, "feed-forward")])
-column(axes, 6.4, "decoder", [(3.6, f"self-attention, causal\nweights {maps[N]}", SELF, "self-attention"),
-                              (5.47, f"cross-attention\nweights {maps[N + 1]}", CROSS, "cross-attention"),
-                              (7.34, f"feed-forward\nhidden {shape_of('decoder, hidden layer')}", FEED,
-                               "feed-forward")])
-for x, side, ids, text in (0, "encoder", source, "source ids"), (6.4, "decoder", read, "target ids, shifted right"):
+column(
+    axes,
+    0,
+    "encoder",
+    [
+        (3.6, f"self-attention\nweights {maps[0]}", SELF, "self-attention"),
+        (
+            5.47,
+            f"feed-forward\nhidden {shape_of('encoder, hidden layer')}",
+            FEED,
+            "feed-forward",
+        ),
+    ],
+)
+column(
+    axes,
+    6.4,
+    "decoder",
+    [
+        (3.6, f"self-attention, causal\nweights {maps[N]}", SELF, "self-attention"),
+        (5.47, f"cross-attention\nweights {maps[N + 1]}", CROSS, "cross-attention"),
+        (
+            7.34,
+            f"feed-forward\nhidden {shape_of('decoder, hidden layer')}",
+            FEED,
+            "feed-forward",
+        ),
+    ],
+)
+for x, side, ids, text in (0, "encoder", source, "source ids"), (
+    6.4,
+    "decoder",
+    read,
+    "target ids, shifted right",
+):
     note(axes, x, -0.2, f"{text} {ids.shape}", ha="center")
     arrow(axes, (x, 0), (x, 0.62))
     box(axes, x, 0.88, r"embedding, $\times \sqrt{d_{model}}$")
@@ -189,7 +274,16 @@ for x, side, ids, text in (0, "encoder", source, "source ids"), (6.4, "decoder",
     box(axes, x, 1.86, "+ positions")
     axes.plot([x, x], [2.11, 2.6], color=DARK, lw=1.6, zorder=1)
     note(axes, x + 0.12, 2.36, shape_of(f"{side}, embedding"))
-arrow(axes, (0, 6.31), (0, 7.3), (3.05, 7.3), (3.05, 5.47), (5.13, 5.47), colour=ACCENT, lw=2.6)
+arrow(
+    axes,
+    (0, 6.31),
+    (0, 7.3),
+    (3.05, 7.3),
+    (3.05, 5.47),
+    (5.13, 5.47),
+    colour=ACCENT,
+    lw=2.6,
+)
 note(axes, 0.12, 7.52, f"memory {shape_of('encoder')}", ACCENT, weight="bold")
 note(axes, 3.2, 5.77, "keys and\nvalues", ACCENT)
 note(axes, 3.2, 5.0, "of every\ndecoder\nlayer", ACCENT)
@@ -199,17 +293,32 @@ box(axes, 6.4, 9.61, r"unembedding, $\times E^T$")
 arrow(axes, (6.4, 9.86), (6.4, 10.35))
 note(axes, 6.52, 10.11, f"logits {shape_of('unembedding')}")
 axes.plot([1.3, 5.1], [0.88, 0.88], color="#777777", ls=":", lw=1.3)
-note(axes, 3.2, 1.15, f"one matrix E {watched.unembedding.weight.shape},\nalso in the unembedding", "#555555",
-     ha="center")
+note(
+    axes,
+    3.2,
+    1.15,
+    f"one matrix E {watched.unembedding.weight.shape},\nalso in the unembedding",
+    "#555555",
+    ha="center",
+)
 axes.set(xlim=(-2.3, 8.8), ylim=(-0.4, 10.4))
 axes.set_title("The model of Figure 1, with the shapes of a run")
 axes.axis("off")
-show(figure, "13_architecture", alt="The Transformer as boxes and arrows with the shapes of a run. Left, the encoder: "
-     "source ids (2, 5), embedding and positions (2, 5, 6), then three layers of self-attention and feed-forward, each "
-     "with Add & Norm and a way around, to the memory (2, 5, 6). Right, the decoder: target ids shifted right (2, 4), "
-     "embedding and positions (2, 4, 6), then three layers of causal self-attention, cross-attention and feed-forward. "
-     "A thick orange arrow takes the memory to the keys and values of the cross-attention of every decoder layer. On "
-     "top, the unembedding gives logits (2, 4, 13). One matrix E serves both embeddings and the unembedding.")
+show(
+    figure,
+    "13_architecture",
+    alt="The Transformer as boxes and arrows with the shapes of a run. Left, the "
+    "encoder: source ids (2, 5), embedding and positions (2, 5, 6), then three layers "
+    "of self-attention and feed-forward, each with Add & Norm and a way around, to "
+    "the memory (2, 5, 6). Right, the decoder: target ids shifted right (2, 4), "
+    "embedding and positions (2, 4, 6), then three layers of causal self-attention, "
+    "cross-attention and feed-forward. A thick orange arrow takes the memory to the "
+    "keys and values of the cross-attention of every decoder layer. On top, the "
+    "unembedding gives logits (2, 4, 13). One matrix E serves both embeddings and the "
+    "unembedding.",
+    caption="Figure 1 of the paper, with the shapes of a run. Only one arrow leads "
+    "from the encoder to the decoder: the memory.",
+)
 
 # %% [markdown]
 # Read the picture for what *joins*. On each side there is one column of arrays of one shape, $(B, S, D)$ and
@@ -233,7 +342,7 @@ show(figure, "13_architecture", alt="The Transformer as boxes and arrows with th
 # $$s' = \mathrm{box}_{A}(s \mid s) \qquad s'' = \mathrm{box}_{FFN}(s')$$
 #
 # A decoder layer, with target states $x$ $(B, T, D)$ and the memory $M$ $(B, S, D)$, which is what the last encoder
-# layer writes; $x_{\le t}$ says that place $t$ looks at the places up to $t$:
+# layer writes; $x_{\le t}$ says that position $t$ looks at the positions up to $t$:
 #
 # $$x' = \mathrm{box}_{A}(x \mid x_{\le t}) \qquad x'' = \mathrm{box}_{A}(x' \mid M) \qquad
 # x''' = \mathrm{box}_{FFN}(x'')$$
@@ -251,8 +360,12 @@ class EncoderLayer(Layer):
     """s (B, S, D) -> (B, S, D)"""
 
     def __init__(self, sizes, init):
-        self.self_attention = PostNorm(SelfAttention(sizes.d_model, sizes.h, init, "float64"), sizes, "float64")
-        self.feed_forward = PostNorm(FeedForward(sizes.d_model, sizes.d_ff, init, "float64"), sizes, "float64")
+        self.self_attention = PostNorm(
+            SelfAttention(sizes.d_model, sizes.h, init, "float64"), sizes, "float64"
+        )
+        self.feed_forward = PostNorm(
+            FeedForward(sizes.d_model, sizes.d_ff, init, "float64"), sizes, "float64"
+        )
 
     def forward(self, s, source_mask, rng=None):
         s, attention_cache = self.self_attention.forward(s, source_mask)
@@ -269,9 +382,15 @@ class DecoderLayer(Layer):
     """x (B, T, D), memory (B, S, D) -> (B, T, D)"""
 
     def __init__(self, sizes, init):
-        self.self_attention = PostNorm(SelfAttention(sizes.d_model, sizes.h, init, "float64"), sizes, "float64")
-        self.cross_attention = PostNorm(CrossAttention(sizes.d_model, sizes.h, init, "float64"), sizes, "float64")
-        self.feed_forward = PostNorm(FeedForward(sizes.d_model, sizes.d_ff, init, "float64"), sizes, "float64")
+        self.self_attention = PostNorm(
+            SelfAttention(sizes.d_model, sizes.h, init, "float64"), sizes, "float64"
+        )
+        self.cross_attention = PostNorm(
+            CrossAttention(sizes.d_model, sizes.h, init, "float64"), sizes, "float64"
+        )
+        self.feed_forward = PostNorm(
+            FeedForward(sizes.d_model, sizes.d_ff, init, "float64"), sizes, "float64"
+        )
 
     def forward(self, x, memory, mask, source_mask, rng=None):
         x, self_cache = self.self_attention.forward(x, mask)
@@ -333,7 +452,7 @@ class Decoder(Layer):
         return dx, self.joined(shares)
 
     def joined(self, shares):
-        return sum(shares)                                     # every layer has read the same memory
+        return sum(shares)  # every layer has read the same memory
 
 
 # %%
@@ -343,28 +462,41 @@ class Model(Layer):
     def __init__(self, sizes, seed=0, decoder=Decoder):
         init = np.random.default_rng(seed)
         E = Embedding.new_weight(sizes.vocab_size, sizes.d_model, init, "float64")
-        self.embedding, self.unembedding = Embedding(E), Unembedding(E)            # one matrix, used three times
+        self.embedding, self.unembedding = Embedding(E), Unembedding(
+            E
+        )  # one matrix, used three times
         self.source_positions = self.target_positions = PositionalEncoding()
         self.encoder, self.decoder = Encoder(sizes, init), decoder(sizes, init)
         self.store = ParameterStore(self.parameters())
 
     def forward(self, source, read, rng=None):
         source_mask = Mask(key_lengths=(source != PAD).sum(axis=1))
-        s, source_cache = self.embedding.forward(source)                           # (B, S, D)
-        memory, encoder_cache = self.encoder.forward(self.source_positions.forward(s)[0], source_mask)
-        x, read_cache = self.embedding.forward(read)                               # (B, T, D)
-        x, decoder_cache = self.decoder.forward(self.target_positions.forward(x)[0], memory, Mask(causal=True),
-                                                source_mask)
-        logits, logits_cache = self.unembedding.forward(x)                         # (B, T, V)
-        return logits, (source_cache, encoder_cache, read_cache, decoder_cache, logits_cache)
+        s, source_cache = self.embedding.forward(source)  # (B, S, D)
+        memory, encoder_cache = self.encoder.forward(
+            self.source_positions.forward(s)[0], source_mask
+        )
+        x, read_cache = self.embedding.forward(read)  # (B, T, D)
+        x, decoder_cache = self.decoder.forward(
+            self.target_positions.forward(x)[0], memory, Mask(causal=True), source_mask
+        )
+        logits, logits_cache = self.unembedding.forward(x)  # (B, T, V)
+        return logits, (
+            source_cache,
+            encoder_cache,
+            read_cache,
+            decoder_cache,
+            logits_cache,
+        )
 
     def backward(self, dlogits, cache):
         source_cache, encoder_cache, read_cache, decoder_cache, logits_cache = cache
-        dx = self.unembedding.backward(dlogits, logits_cache)                      # adds the first share of dE
+        dx = self.unembedding.backward(
+            dlogits, logits_cache
+        )  # adds the first share of dE
         dx, dmemory = self.decoder.backward(dx, decoder_cache)
-        self.embedding.backward(dx, read_cache)                                    # the second
+        self.embedding.backward(dx, read_cache)  # the second
         ds = self.encoder.backward(dmemory, encoder_cache)
-        self.embedding.backward(ds, source_cache)                                  # the third
+        self.embedding.backward(ds, source_cache)  # the third
 
 
 # %% [markdown]
@@ -397,9 +529,9 @@ class Model(Layer):
 # $$dM_{bsd} = \sum_{n=1}^{N} \sum_{t, j} dx_{n, btj} \,
 # \left. \frac{\partial x_{n, btj}}{\partial M_{bsd}} \right|_{x_{n-1}}$$
 #
-# Here $x_{n, btj}$ is component $j$ of target place $t$, and the bar says: with $x_{n-1}$ held fixed. The term of layer
-# $n$ is what its `CrossAttention.backward` returns beside $dx$. Only the sum goes on to the encoder. Its last layer
-# therefore learns from all decoder layers at once, and only after the *whole* decoder has been walked back.
+# Here $x_{n, btj}$ is component $j$ of target position $t$, and the bar says: with $x_{n-1}$ held fixed. The term of
+# layer $n$ is what its `CrossAttention.backward` returns beside $dx$. Only the sum goes on to the encoder. Its last
+# layer therefore learns from all decoder layers at once, and only after the *whole* decoder has been walked back.
 #
 # The same from forward alone: a stack of three layers, and each of the 60 numbers of a memory moved a little. Beside it
 # stands a decoder with a classic slip, `dmemory = share` in the loop. What is left is the share that was computed last,
@@ -414,13 +546,21 @@ class OverwritingDecoder(Decoder):
 random = np.random.default_rng(1)
 x, dy, memory = *random.normal(size=(2, B, T, 6)), random.normal(size=(B, S, 6))
 masks = Mask(causal=True), Mask(key_lengths=np.array([5, 3]))
-right, overwriting = (kind(sizes, np.random.default_rng(0)) for kind in (Decoder, OverwritingDecoder))
-numeric = numeric_gradient(lambda memory: (right.forward(x, memory, *masks)[0] * dy).sum(), memory)
+right, overwriting = (
+    kind(sizes, np.random.default_rng(0)) for kind in (Decoder, OverwritingDecoder)
+)
+numeric = numeric_gradient(
+    lambda memory: (right.forward(x, memory, *masks)[0] * dy).sum(), memory
+)
 _, dmemory = right.backward(dy, right.forward(x, memory, *masks)[1])
 same("dmemory, the sum of three shares", dmemory, numeric, 1e-8)
 _, share = overwriting.backward(dy, overwriting.forward(x, memory, *masks)[1])
-measure("the share of layer 1 alone: its error, over the length of dmemory",
-        np.linalg.norm(share - numeric) / np.linalg.norm(numeric), 0.4, 1.6)
+measure(
+    "the share of layer 1 alone: its error, over the length of dmemory",
+    np.linalg.norm(share - numeric) / np.linalg.norm(numeric),
+    0.4,
+    1.6,
+)
 
 # %% [markdown]
 # ## Check
@@ -472,21 +612,36 @@ def in_direction(model, u, delta=1e-5):
 
 
 def directional_error(model, g, directions=6, seed=0):
-    """The largest error of g along some random directions, relative to what they see of g: about |g| / sqrt(n)"""
-    us = np.random.default_rng(seed).normal(size=(directions, g.size)) / math.sqrt(g.size)
-    return max(abs(g @ u - in_direction(model, u)) for u in us) / np.linalg.norm(g) * math.sqrt(g.size)
+    """The largest error of g along random directions, relative to |g| / sqrt(n)"""
+    us = np.random.default_rng(seed).normal(size=(directions, g.size)) / math.sqrt(
+        g.size
+    )
+    return (
+        max(abs(g @ u - in_direction(model, u)) for u in us)
+        / np.linalg.norm(g)
+        * math.sqrt(g.size)
+    )
 
 
 model = Model(sizes)
-for parameter in model.parameters().values():                  # no biases of 0, no gammas of 1
-    parameter.data += 0.1 * np.random.default_rng(parameter.data.size).normal(size=parameter.shape)
+for parameter in model.parameters().values():  # no biases of 0, no gammas of 1
+    parameter.data += 0.1 * np.random.default_rng(parameter.data.size).normal(
+        size=parameter.shape
+    )
 g = gradient_of(model)
-measure("the right gradient: error along 6 directions", directional_error(model, g), 0, 1e-6)
-index = np.abs(g - np.median(np.abs(g))).argmin()              # a number of middling size
+measure(
+    "the right gradient: error along 6 directions", directional_error(model, g), 0, 1e-6
+)
+index = np.abs(g - np.median(np.abs(g))).argmin()  # a number of middling size
 damaged = np.where(np.arange(g.size) == index, 0, g)
 measure("one number of 2,586 set to 0", directional_error(model, damaged), 1e-3, 2e-2)
 damaged = np.where(np.arange(g.size) == index, g * (1 + 1e-5), g)
-measure("the same number wrong by a hundred-thousandth", directional_error(model, damaged), 0, 1e-6)
+measure(
+    "the same number wrong by a hundred-thousandth",
+    directional_error(model, damaged),
+    0,
+    1e-6,
+)
 report = gradcheck(model, source, read)
 measure("gradcheck: arrays of parameters, each moved alone", len(report), 97, 97)
 measure("the worst of them", report.worst.error, 0, 1e-6)
@@ -521,7 +676,9 @@ def without_scale(sizes):
 
 BUILDS = {
     "nothing is wrong": Model,
-    "dmemory is overwritten, not summed": lambda sizes: Model(sizes, decoder=OverwritingDecoder),
+    "dmemory is overwritten, not summed": lambda sizes: Model(
+        sizes, decoder=OverwritingDecoder
+    ),
     "the decoder does not read the memory": lambda sizes: cut(Model(sizes), "memory"),
     "no causal mask": lambda sizes: cut(Model(sizes), "causal mask"),
     "no padding mask": lambda sizes: cut(Model(sizes), "padding mask"),
@@ -533,12 +690,14 @@ BUILDS = {
 # %%
 def moved(model, source_2, read_2):
     """Which logits change if the inputs do: bool (B, T)"""
-    before, after = (model.forward(*ids)[0][:, :T] for ids in ((source, read), (source_2, read_2)))
+    before, after = (
+        model.forward(*ids)[0][:, :T] for ids in ((source, read), (source_2, read_2))
+    )
     return (np.abs(after - before) > 1e-9).any(axis=-1)
 
 
 def flow_is_right(model):
-    for s in range(3):                                         # three real words in both sources
+    for s in range(3):  # three real words in both sources
         other = np.where(np.arange(S) == s, 11, source)
         if not moved(model, other, read).all():
             return False
@@ -553,11 +712,19 @@ table = []
 print(f"{'':40}{'gradient':>10}{'flow':>10}{'number':>10}")
 for fault, build in BUILDS.items():
     model = build(sizes)
-    finds = [directional_error(model, gradient_of(model)) > 1e-6, not flow_is_right(model),
-             model.store.data.size != sum(parameter_counts(sizes).values())]
+    finds = [
+        directional_error(model, gradient_of(model)) > 1e-6,
+        not flow_is_right(model),
+        model.store.data.size != sum(parameter_counts(sizes).values()),
+    ]
     table.append(finds)
-    print(f"{fault:40}" + "".join(f"{'finds it' if found else '-':>10}" for found in finds))
-assert np.array_equal(table, [[0, 0, 0], [1, 0, 0], [0, 1, 1], [0, 1, 0], [0, 1, 0], [0, 0, 1], [0, 0, 0]])
+    print(
+        f"{fault:40}"
+        + "".join(f"{'finds it' if found else '-':>10}" for found in finds)
+    )
+assert np.array_equal(
+    table, [[0, 0, 0], [1, 0, 0], [0, 1, 1], [0, 1, 0], [0, 1, 0], [0, 0, 1], [0, 0, 0]]
+)
 
 # %% [markdown]
 # - The **gradient** finds one fault, that of backward. In all others backward belongs to the wrong forward.
@@ -576,11 +743,23 @@ assert np.array_equal(table, [[0, 0, 0], [1, 0, 0], [0, 1, 1], [0, 1, 0], [0, 1,
 # its parameters along.
 
 # %%
-corpus = {row["cut"]: [run["final_loss"] for run in row["runs"]] for row in recorded("wires")["results"]}
-measure("nothing cut: lowest loss of three seeds, nats per token", min(corpus["none"]), 0.6, 0.63)
-measure("    highest", max(corpus["none"]), 0.63, 0.67)
-for wire, lo, hi in (("memory", 1.4, 1.7), ("decoder attention", 0.1, 0.2), ("source positions", 0.1, 0.2),
-                     ("encoder attention", -0.1, 0)):
+corpus = {
+    row["cut"]: [run["final_loss"] for run in row["runs"]]
+    for row in recorded("wires")["results"]
+}
+measure(
+    "nothing cut: lowest loss of three seeds, nats per token",
+    min(corpus["none"]),
+    0.6,
+    0.63,
+)
+measure("nothing cut: highest loss", max(corpus["none"]), 0.63, 0.67)
+for wire, lo, hi in (
+    ("memory", 1.4, 1.7),
+    ("decoder attention", 0.1, 0.2),
+    ("source positions", 0.1, 0.2),
+    ("encoder attention", -0.1, 0),
+):
     for seed, (loss, whole) in enumerate(zip(corpus[wire], corpus["none"])):
         measure(f"without {wire}, seed {seed}: more by", loss - whole, lo, hi)
 
@@ -608,8 +787,18 @@ for wire, lo, hi in (("memory", 1.4, 1.7), ("decoder attention", 0.1, 0.2), ("so
 base = preset("base").model
 for kind, exact in (EncoderLayer, 3_152_384), (DecoderLayer, 4_204_032):
     built = kind(base, np.random.default_rng(0)).parameters().values()
-    measure(f"numbers in one {kind.__name__} of the base model", sum(each.data.size for each in built), exact, exact)
-measure("six of each, and the matrix", 6 * (3_152_384 + 4_204_032) + 37_000 * 512, 63_082_496, 63_082_496)
+    measure(
+        f"numbers in one {kind.__name__} of the base model",
+        sum(each.data.size for each in built),
+        exact,
+        exact,
+    )
+measure(
+    "six of each, and the matrix",
+    6 * (3_152_384 + 4_204_032) + 37_000 * 512,
+    63_082_496,
+    63_082_496,
+)
 measure("of these, biases of the 18 attentions", 6 * 3 * 4 * 512, 36_864, 36_864)
 
 
@@ -620,33 +809,62 @@ def count(V, N, D, F, h, d_k, d_v):
 
 def sizes_of(row):
     config = preset(row).model
-    return dict(N=config.N, D=config.d_model, F=config.d_ff, h=config.h, d_k=config.d_k, d_v=config.d_v)
+    return dict(
+        N=config.N,
+        D=config.d_model,
+        F=config.d_ff,
+        h=config.h,
+        d_k=config.d_k,
+        d_v=config.d_v,
+    )
 
 
 # %%
-PAPER = {"base": 65, "B1": 58, "B2": 60, "C1": 36, "C2": 50, "C3": 80, "C4": 28, "C5": 168, "C6": 53, "C7": 90,
-         "big": 213}                                           # millions, Table 3
+PAPER = {
+    "base": 65,
+    "B1": 58,
+    "B2": 60,
+    "C1": 36,
+    "C2": 50,
+    "C3": 80,
+    "C4": 28,
+    "C5": 168,
+    "C6": 53,
+    "C7": 90,
+    "big": 213,
+}  # millions, Table 3
 print("row    what differs from base                   V = 37,000   V = 41,000   paper")
 for row, paper in PAPER.items():
-    changes = ", ".join(f"{name} {value}" for name, value in TABLE3.get(row, {}).items())
+    changes = ", ".join(
+        f"{name} {value}" for name, value in TABLE3.get(row, {}).items()
+    )
     changes = "d_model 1024, d_ff 4096, h 16" if row == "big" else changes
     ours = [count(V, **sizes_of(row)) / 1e6 for V in (37_000, 41_000)]
-    assert count(37_000, **sizes_of(row)) == sum(parameter_counts(preset(row).model).values())
+    assert count(37_000, **sizes_of(row)) == sum(
+        parameter_counts(preset(row).model).values()
+    )
     print(f"{row:7}{changes:40}{ours[0]:11.1f}{ours[1]:13.1f}{paper:8}")
 
 
 def fitting(row):
-    """The smallest and the largest V for which the count of a row rounds to the paper's"""
+    """The smallest and largest V for which the count of a row rounds to the paper's"""
     D, rest = sizes_of(row)["D"], count(0, **sizes_of(row))
-    return math.ceil((PAPER[row] * 1e6 - 5e5 - rest) / D), math.floor((PAPER[row] * 1e6 + 5e5 - rest) / D)
+    return math.ceil((PAPER[row] * 1e6 - 5e5 - rest) / D), math.floor(
+        (PAPER[row] * 1e6 + 5e5 - rest) / D
+    )
 
 
 ranges = [fitting(row) for row in PAPER if row != "big"]
-measure("all rows but big fit: smallest V", max(low for low, _ in ranges), 40_932, 40_932)
-measure("    largest V", min(high for _, high in ranges), 41_160, 41_160)
+measure(
+    "all rows but big fit: smallest V", max(low for low, _ in ranges), 40_932, 40_932
+)
+most = min(high for _, high in ranges)
+measure("all rows but big fit: largest V", most, 41_160, 41_160)
 measure("big fits: largest V", fitting("big")[1], 36_272, 36_272)
-C6 = measure("C6 with V = 40,960: millions", count(40_960, **sizes_of("C6")) / 1e6, 52.51, 52.52)
-measure("    without biases of attentions", C6 - 36_864 / 1e6, 52.47, 52.48)
+C6 = measure(
+    "C6 with V = 40,960: millions", count(40_960, **sizes_of("C6")) / 1e6, 52.51, 52.52
+)
+measure("C6 without biases of attentions: millions", C6 - 36_864 / 1e6, 52.47, 52.48)
 
 # %% [markdown]
 # Our counts are 1 to 4 million below the paper's in every row but one, roughly in proportion to $d_{model}$, so what
@@ -666,7 +884,12 @@ measure("    without biases of attentions", C6 - 36_864 / 1e6, 52.47, 52.48)
 
 # %%
 for V in 37_000, 41_000:
-    measure(f"C5 with d_ff 4096, V = {V:,}: millions", count(V, **(sizes_of("C5") | {"F": 4096})) / 1e6, 213.5, 219)
+    measure(
+        f"C5 with d_ff 4096, V = {V:,}: millions",
+        count(V, **(sizes_of("C5") | {"F": 4096})) / 1e6,
+        213.5,
+        219,
+    )
 
 # %% [markdown]
 # ## Paper and code
@@ -710,9 +933,13 @@ for V in 37_000, 41_000:
 #
 # **Break** `13_find_the_wire`: a model is given as a function from ids to logits. Which of its wires is cut?
 #
-# ## Next
+# ## What to remember
 #
-# The model is whole, and its gradient is right; what is missing is something to learn from. The loss of this page
-# asks for all the probability on one word. [Lesson 14](14_label_smoothing.py) looks at what that asks of a model, and
-# at the paper's alternative (§5.4). The source of this lesson is §3 of [the
-# paper](https://arxiv.org/abs/1706.03762).
+# An encoder turns the source into one array, the *memory*, and every layer of the decoder reads it; so on the way back,
+# the memory collects a share from every layer. No check of a part can see a wrong connection. The whole needs tests of
+# its own: which input reaches which output, whether the gradient is that of the loss, and how many parameters there
+# are.
+#
+# **Next:** the model is whole, and its gradient is right; what is missing is something to learn from. The loss of this
+# page asks for all the probability on one word. [Lesson 14](14_label_smoothing.py) looks at what that asks of a model,
+# and at the paper's alternative.

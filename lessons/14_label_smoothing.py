@@ -1,10 +1,11 @@
 # %% [markdown]
 # # 14 · The loss, and label smoothing
 #
-# *About 35 minutes. You need: [lesson 01](01_backprop.py) (softmax, cross-entropy and its gradient), [lesson
-# 06](06_masks.py) (padding, and what a decoder is to write) and [lesson 13](13_whole_model.py) (the whole model). You
-# will have: the loss of the paper with its gradient, the lowest value that it can have, and measurements of what it
-# does to perplexity, to translations, and to what a model says of its own certainty.*
+# **Cross-entropy rewards a model for being ever more certain. Should it?**
+#
+# *Needs [lesson 01](01_backprop.py) (softmax, cross-entropy and its gradient), [lesson 06](06_masks.py) (padding) and
+# [lesson 13](13_whole_model.py) (the whole model) · you will compute the loss of the paper and its gradient, and see
+# what it does to perplexity, translations and the confidence of a model.*
 
 # %% Imports
 import math
@@ -27,14 +28,11 @@ from scratchformer.text.tokenizer import PAD
 from scratchformer.training.run import load_run
 
 # %% [markdown]
-# ## Question
-#
-# **Cross-entropy pays a model for being ever more certain. Should it?**
-#
-# A small translator of lesson 13's kind learns 300 sentence pairs, 16 at a time, with the loss of lesson 01. As it
-# goes on, we look at it with 150 pairs that it does not learn: at its loss there, in nats; at how often the token that
-# it finds most likely is the right one; and at what probability it gives to that guess. (A *token* is a word or a
-# piece of one. All numbers are means over tokens, each guessed with the right ones before it, as in lesson 06.)
+# A small translator of lesson 13's kind learns 300 sentence pairs, 16 at a time, with the loss of lesson 01. Every 60
+# steps we test it on 150 pairs that it doesn't learn. We look at three numbers: its loss, in nats; its **accuracy**,
+# how often the token that it finds most likely is the right one; and its **confidence**, the probability that it gives
+# to this guess. (A *token* is a word or a piece of one. All numbers are means over tokens, each guessed with the right
+# ones before it, as in lesson 06.)
 
 # %% The text
 translator = load_run(ROOT / "data/tiny_model")
@@ -42,9 +40,15 @@ translator = load_run(ROOT / "data/tiny_model")
 
 def sentence_pairs(split, count):
     """The first pairs of a set, as ids"""
-    texts = [(ROOT / f"data/tiny/{split}.{language}").read_text(encoding="utf-8").splitlines()[:count]
-             for language in ("en", "de")]
-    return encode_pairs(translator.tokenizer.encode, Pairs(*texts, list(range(count)), 0), 64, 64)
+    texts = [
+        (ROOT / f"data/tiny/{split}.{language}")
+        .read_text(encoding="utf-8")
+        .splitlines()[:count]
+        for language in ("en", "de")
+    ]
+    return encode_pairs(
+        translator.tokenizer.encode, Pairs(*texts, list(range(count)), 0), 64, 64
+    )
 
 
 few = sentence_pairs("train", 300)
@@ -59,9 +63,12 @@ def softmax(z):
 
 
 def guesses(model, batch):
-    """-> the scores of all real target tokens (n, V), in float64, and these tokens (n,)"""
+    """-> scores of all real target tokens (n, V) in float64, and the tokens (n,)"""
     real = batch.target_out_ids != PAD
-    return model.forward(batch.source_ids, batch.target_in_ids)[0][real].astype(float), batch.target_out_ids[real]
+    return (
+        model.forward(batch.source_ids, batch.target_in_ids)[0][real].astype(float),
+        batch.target_out_ids[real],
+    )
 
 
 def look(model, batch):
@@ -73,14 +80,27 @@ def look(model, batch):
 
 
 def learn_few(smoothing, seed=0, steps=240):
-    """-> a row for every 60 steps: the step, and what `look` sees of the new pairs (4, 4); the model"""
-    config = ModelConfig(vocab_size=translator.model.config.vocab_size, d_model=32, d_ff=64, h=2, N=1, P_drop=0.0)
+    """-> step and what `look` sees of new pairs, every 60 steps (4, 4); model"""
+    config = ModelConfig(
+        vocab_size=translator.model.config.vocab_size,
+        d_model=32,
+        d_ff=64,
+        h=2,
+        N=1,
+        P_drop=0.0,
+    )
     model, random, seen = Transformer(config, seed), np.random.default_rng(seed), []
     optimizer = Adam(model)
     for step in range(1, steps + 1):
         batch = few.batch(random.integers(0, len(few), 16))
         model.zero_grad()
-        _, n = loss_backward(model, batch.source_ids, batch.target_in_ids, batch.target_out_ids, smoothing)
+        _, n = loss_backward(
+            model,
+            batch.source_ids,
+            batch.target_in_ids,
+            batch.target_out_ids,
+            smoothing,
+        )
         model.store.grad /= n
         optimizer.step(0.008 * min(1, step / 30))
         if step % 60 == 0:
@@ -94,35 +114,38 @@ for step, loss, right, sure in plain:
     print(f"{step:4.0f}{loss:8.2f}{right:8.0%}{sure:8.0%}")
 lowest, end = plain[plain[:, 1].argmin()], plain[-1]
 measure("step with the lowest loss on new sentences", int(lowest[0]), 60, 120)
-measure("the loss at the end, less that", end[1] - lowest[1], 0.4, 1.1)
-measure("share of right guesses at the end, less that at the lowest loss", end[2] - lowest[2], 0.02, 0.12)
-measure("at the end: share of guesses that are right", end[2], 0.27, 0.38)
-measure("    mean probability of a guess", end[3], 0.45, 0.6)
+measure("loss at the end − lowest loss", end[1] - lowest[1], 0.4, 1.1)
+measure(
+    "accuracy at the end − at the lowest loss",
+    end[2] - lowest[2],
+    0.02,
+    0.12,
+)
+measure("accuracy at the end", end[2], 0.27, 0.38)
+measure("confidence at the end", end[3], 0.45, 0.6)
 known = look(model, few.batch(np.arange(300)))
-measure("on the 300 pairs themselves: share of guesses that are right", known[1], 0.75, 0.87)
-measure("    mean probability of a guess", known[2], 0.6, 0.74)
+measure(
+    "accuracy on the 300 pairs that it learns", known[1], 0.75, 0.87
+)
+measure("confidence on these", known[2], 0.6, 0.74)
 
 # %% [markdown]
-# After its best loss the model goes on to get *more* guesses right, and its loss gets worse all the same, by more
-# than 0.4 nats. What grows too fast is its certainty: in the end it gives its guesses half of all probability on
-# average, and a third of them are right. A model is *calibrated* if these two numbers agree, among its sure guesses as
-# among its unsure ones. This one is overconfident.
+# After its best loss the model goes on to get *more* guesses right, and still its loss gets worse. What grows too fast
+# is its confidence: in the end it gives its guesses half of all probability on average, but only a third of them are
+# right. A model is **calibrated** if these two numbers agree, among its confident guesses as among its hesitant ones.
+# This one is **overconfident**.
 #
-# It was paid for that. On the 300 pairs that it learns, eight guesses in ten are right, and it gives them less than
-# that. There the loss asks for more certainty, and it never has enough: the loss $-\ln p$ of a right guess falls as
-# long as its probability $p$ can still rise, to 1, which no finite scores reach.
+# The loss rewarded it for that. On the 300 pairs that it learns, eight guesses in ten are right, and its confidence is
+# lower than that. There the loss asks for more confidence, and it never has enough: the loss $-\ln p$ of a right guess
+# falls as long as its probability $p$ can still rise, to 1, which no finite scores reach.
 #
-# The paper does not pay for it: it asks for 0.9 instead of 1 and gives the rest to the other words (§5.4, *label
-# smoothing*). "This hurts perplexity, as the model learns to be more unsure, but improves accuracy and BLEU score."
+# The paper doesn't reward it: it asks for 0.9 instead of 1 and gives the rest to the other words (§5.4, **label
+# smoothing**). "This hurts perplexity, as the model learns to be more unsure, but improves accuracy and BLEU score."
 # *Perplexity* is $e$ to the mean loss in nats: a model that hesitates between 5 words, all alike, has perplexity 5.
 # *BLEU* compares translations with those of a human, 0 to 100, as in lesson 00. How can one be hurt, and the other
 # gain?
 #
-# The answer in one sentence: it need not, because **perplexity asks how large the right word's probability is, and
-# choosing a word asks only whether it is the largest, so a model that is right and less sure of it loses on the first
-# and nothing on the second.** Whether it *gains* on the second is a question for experiments.
-#
-# ## The idea in one picture
+# ## The picture
 #
 # Let the score of the right word be ahead of all others by a lead $g$, the others being level. Left: what the loss of
 # such a guess is, for three strengths $\epsilon$ of smoothing: what is taken from the right word and shared out among
@@ -134,11 +157,13 @@ V, STRENGTHS = 1600, (0, 0.1, 0.3)
 
 def lead_loss(g, smoothing, V=V):
     """The loss if the right one of V scores, the last, is g and the others are 0"""
-    return cross_entropy(np.append(np.zeros(V - 1), g)[None], np.array([V - 1]), smoothing)[0]
+    return cross_entropy(
+        np.append(np.zeros(V - 1), g)[None], np.array([V - 1]), smoothing
+    )[0]
 
 
 def descend(smoothing, steps, V=V, rate=2.0):
-    """Gradient descent on the scores of one token, level at first. -> the lead after each step, the last loss"""
+    """Gradient descent on one token's scores, equal at first. -> leads, last loss"""
     z, target, lead = np.zeros((1, V)), np.array([V - 1]), []
     for _ in range(steps):
         loss, _, dz = cross_entropy(z, target, smoothing)
@@ -148,30 +173,75 @@ def descend(smoothing, steps, V=V, rate=2.0):
 
 
 ways = {smoothing: descend(smoothing, 3000)[0] for smoothing in STRENGTHS}
-for smoothing, lo, hi, more in (0, 13, 15, (2.2, 2.4)), (0.1, 9.57, 9.58, (0, 1e-9)), (0.3, 8.22, 8.23, (0, 1e-9)):
-    measure(f"smoothing {smoothing}: lead after 300 steps", ways[smoothing][299], lo, hi)
-    measure("    and how much it grows until step 3000", ways[smoothing][2999] - ways[smoothing][299], *more)
+for smoothing, lo, hi, more in (
+    (0, 13, 15, (2.2, 2.4)),
+    (0.1, 9.57, 9.58, (0, 1e-9)),
+    (0.3, 8.22, 8.23, (0, 1e-9)),
+):
+    measure(
+        f"smoothing {smoothing}: lead after 300 steps", ways[smoothing][299], lo, hi
+    )
+    measure(
+        f"smoothing {smoothing}: its growth until step 3000",
+        ways[smoothing][2999] - ways[smoothing][299],
+        *more,
+    )
 measure("logarithm of 10", math.log(10), 2.30, 2.31)
 
 # %% The figure
 figure, panels = plt.subplots(1, 2, figsize=(8, 3.6), layout="constrained")
 leads = np.linspace(0, 30, 121)
-for smoothing, style, colour in zip(STRENGTHS, ("-", "--", ":"), (ACCENT, DARK, "black")):
-    panels[0].plot(leads, [lead_loss(g, smoothing) for g in leads], style, color=colour, lw=2)
-    panels[1].semilogx(np.arange(1, 3001), ways[smoothing], style, color=colour, lw=2, label=f"smoothing {smoothing}")
+for smoothing, style, colour in zip(
+    STRENGTHS, ("-", "--", ":"), (ACCENT, DARK, "black")
+):
+    panels[0].plot(
+        leads, [lead_loss(g, smoothing) for g in leads], style, color=colour, lw=2
+    )
+    panels[1].semilogx(
+        np.arange(1, 3001),
+        ways[smoothing],
+        style,
+        color=colour,
+        lw=2,
+        label=f"smoothing {smoothing}",
+    )
     if smoothing:
         rest = ways[smoothing][-1]
         panels[0].plot([rest], [lead_loss(rest, smoothing)], "o", color=colour)
-for (x, y), smoothing, colour in zip([(21, 0.15), (12, 2.4), (17.5, 6)], STRENGTHS, (ACCENT, DARK, "black")):
-    panels[0].text(x, y, f"smoothing {smoothing}", color=colour, ha="right" if smoothing == 0.3 else "left")
-panels[0].set(xlabel="lead g of the right score", ylabel="loss, nats", ylim=(0, 8),
-              title="Smoothed, the loss has a lowest point")
-panels[1].set(xlabel="step of gradient descent", ylabel="lead g", title="and descent comes to rest there (dots)")
+for (x, y), smoothing, colour in zip(
+    [(21, 0.15), (12, 2.4), (17.5, 6)], STRENGTHS, (ACCENT, DARK, "black")
+):
+    panels[0].text(
+        x,
+        y,
+        f"smoothing {smoothing}",
+        color=colour,
+        ha="right" if smoothing == 0.3 else "left",
+    )
+panels[0].set(
+    xlabel="lead g of the right score",
+    ylabel="loss, nats",
+    ylim=(0, 8),
+    title="Smoothed, the loss has a lowest point",
+)
+panels[1].set(
+    xlabel="step of gradient descent",
+    ylabel="lead g",
+    title="and descent comes to rest there (dots)",
+)
 panels[1].legend()
-show(figure, "14_lead", alt="Left: loss of one token against the lead of the right score, from 0 to 30. Without "
-     "smoothing it falls to zero and never rises. With 0.1 it is lowest at a lead of 9.6, with 0.3 at 8.2, marked by "
-     "dots, and rises in a straight line beyond. Right: the lead over 3000 steps of gradient descent, on a logarithmic "
-     "axis. Without smoothing it goes on rising in a straight line; with smoothing it becomes level before step 100.")
+show(
+    figure,
+    "14_lead",
+    alt="Left: loss of one token against the lead of the right score, from 0 to 30. "
+    "Without smoothing it falls to zero and never rises. With 0.1 it is lowest at a "
+    "lead of 9.6, with 0.3 at 8.2, marked by dots, and rises in a straight line "
+    "beyond. Right: the lead over 3000 steps of gradient descent, on a logarithmic "
+    "axis. Without smoothing it goes on rising in a straight line; with smoothing it "
+    "becomes level before step 100.",
+    caption="Without smoothing the lead of the right score grows for ever; with "
+    "smoothing it comes to rest where the loss is lowest (dots).",
+)
 
 # %% [markdown]
 # Without smoothing the lead grows like the logarithm of time: ten times the steps add $\ln 10$. With it, the loss has
@@ -199,7 +269,9 @@ show(figure, "14_lead", alt="Left: loss of one token against the lead of the rig
 def smoothed_targets(targets, V, smoothing, spread="others"):
     """targets (...) int -> q (..., V): rows of sum 1; of zeros for padding"""
     everywhere = smoothing / (V - 1 if spread == "others" else V)
-    on_target = 1 - smoothing - (everywhere if spread == "others" else 0)          # on top of `everywhere`
+    on_target = (
+        1 - smoothing - (everywhere if spread == "others" else 0)
+    )  # on top of `everywhere`
     q = everywhere + on_target * (np.arange(V) == targets[..., None])
     return q * (targets != PAD)[..., None]
 
@@ -207,8 +279,11 @@ def smoothed_targets(targets, V, smoothing, spread="others"):
 targets, eps = np.array([[4, 2, 6], [3, PAD, PAD]]), 0.1
 for spread in "others", "uniform":
     print(f"{spread:8}", smoothed_targets(targets, 7, eps, spread)[0, 0].round(4))
-same("others with eps is uniform with eps V / (V - 1)", smoothed_targets(targets, 7, eps),
-     smoothed_targets(targets, 7, eps * 7 / 6, "uniform"))
+same(
+    "others with eps is uniform with eps V / (V - 1)",
+    smoothed_targets(targets, 7, eps),
+    smoothed_targets(targets, 7, eps * 7 / 6, "uniform"),
+)
 
 # %% [markdown]
 # So the two are one family with another name for $\epsilon$, and differ little at the paper's $V = 37{,}000$.
@@ -221,13 +296,13 @@ same("others with eps is uniform with eps V / (V - 1)", smoothed_targets(targets
 
 # %%
 def log_sum_exp(z):
-    """z (..., V) -> ln of the sum of e^z, (...): no exponential is above 1, and one of them is 1"""
+    """z (..., V) -> ln of the sum of e^z, (...): no exponential is above 1, one is 1"""
     highest = z.max(axis=-1)
     return highest + np.log(np.exp(z - highest[..., None]).sum(axis=-1))
 
 
 def smoothed_loss(z, q):
-    """z, q (..., V) -> the sum of the losses; rows of padding are 0 in q and add nothing"""
+    """z, q (..., V) -> the sum of the losses; rows of padding are 0 in q: they add 0"""
     real = q.any(axis=-1)
     return (log_sum_exp(z) * real).sum() - (q * z).sum()
 
@@ -237,8 +312,14 @@ with np.errstate(invalid="ignore", divide="ignore"):
     for target, smoothing, loss in (1, 0, 0), (2, 0, 1000), (2, 0.1, 976.25):
         q = smoothed_targets(np.array([target]), 5, smoothing).astype("float32")
         left = -(q * np.log(softmax(z))).sum()
-        measure(f"target {target}, smoothing {smoothing}: -sum q ln p is {left}; finite", int(np.isfinite(left)), 0, 0)
-        measure("    ours", smoothed_loss(z, q), loss - 0.1, loss + 0.1)
+        measure(
+            f"target {target}, smoothing {smoothing}: -sum q ln p is {left}; finite",
+            int(np.isfinite(left)),
+            0,
+            0,
+        )
+        name = f"target {target}, smoothing {smoothing}: ours"
+        measure(name, smoothed_loss(z, q), loss - 0.1, loss + 0.1)
 
 # %% [markdown]
 # Even in a softmax that subtracts the largest score, as lesson 05 does, a probability too small for its format becomes
@@ -276,19 +357,30 @@ with np.errstate(invalid="ignore", divide="ignore"):
 
 # %%
 def smoothed_loss_backward(z, targets, smoothing, spread="others"):
-    """z (..., V), targets (...) -> dL/dz (..., V), where L is the mean over the real tokens"""
+    """z (..., V), targets (...) -> dL/dz (..., V); L: mean over real tokens"""
     real = (targets != PAD)[..., None]
-    return (softmax(z) - smoothed_targets(targets, z.shape[-1], smoothing, spread)) * real / real.sum()
+    return (
+        (softmax(z) - smoothed_targets(targets, z.shape[-1], smoothing, spread))
+        * real
+        / real.sum()
+    )
 
 
 random, lengths = np.random.default_rng(14), np.array([2, 9, 4])
-targets = np.where(np.arange(9) < lengths[:, None], random.integers(1, 7, (3, 9)), PAD)           # (B, T)
-z = random.normal(size=(3, 9, 7))                                                                 # (B, T, V)
+targets = np.where(
+    np.arange(9) < lengths[:, None], random.integers(1, 7, (3, 9)), PAD
+)  # (B, T)
+z = random.normal(size=(3, 9, 7))  # (B, T, V)
 dz = smoothed_loss_backward(z, targets, eps)
 measure("largest gradient of a padded row", np.abs(dz[targets == PAD]).max(), 0, 0)
 for smoothing in STRENGTHS[1:]:
     best = math.log((1 - smoothing) * (V - 1) / smoothing)
-    same(f"smoothing {smoothing}: the lead g, and where descent came to rest", ways[smoothing][-1], best, 1e-9)
+    same(
+        f"smoothing {smoothing}: the lead g, and where descent came to rest",
+        ways[smoothing][-1],
+        best,
+        1e-9,
+    )
 
 # %% [markdown]
 # ## Check
@@ -305,8 +397,12 @@ for spread in "others", "uniform":
     error = np.abs(dz - numeric).max() / np.abs(numeric).max()
     measure(f"{spread}: worst error, relative to the largest element", error, 0, 1e-8)
     loss_sum, n, dlogits = cross_entropy(z, targets, eps, spread)
-    same("    the loss: this page and the library", smoothed_loss(z, q) / lengths.sum(), loss_sum / n)
-    same("    its gradient", dz, dlogits / n)
+    same(
+        "the loss: this page and the library",
+        smoothed_loss(z, q) / lengths.sum(),
+        loss_sum / n,
+    )
+    same("its gradient", dz, dlogits / n)
 same("log of the sum of exponentials", log_sum_exp(z), ops_of(z).log_sum_exp(z))
 
 # %% [markdown]
@@ -321,24 +417,41 @@ same("log of the sum of exponentials", log_sum_exp(z), ops_of(z).log_sum_exp(z))
 
 # %%
 V_paper = 37_000
-floor = measure("the floor by the formula", -0.9 * math.log(0.9) - 0.1 * math.log(0.1 / (V_paper - 1)), 1.3769, 1.377)
-measure("    as a perplexity", math.exp(floor), 3.962, 3.964)
-same("    by the library", floor, loss_floor(V_paper, 0.1))
+floor = measure(
+    "the floor by the formula",
+    -0.9 * math.log(0.9) - 0.1 * math.log(0.1 / (V_paper - 1)),
+    1.3769,
+    1.377,
+)
+measure("the floor as a perplexity", math.exp(floor), 3.962, 3.964)
+same("the floor by the library", floor, loss_floor(V_paper, 0.1))
 lead, reached = descend(0.1, 200, V_paper, rate=4.0)
-measure("gradient descent on 37,000 scores: last loss, less the floor", abs(reached - floor), 0, 1e-9)
-measure("    with a lead of", lead[-1], 12.71, 12.72)
+measure(
+    "gradient descent on 37,000 scores: last loss − the floor",
+    abs(reached - floor),
+    0,
+    1e-9,
+)
+measure("gradient descent: last lead", lead[-1], 12.71, 12.72)
 
 test = sentence_pairs("test", 300).batch(np.arange(300))
 z, t = guesses(translator.model, test)
-plain_nats, smoothed_nats = (cross_entropy(z, t, smoothing)[0] / len(t) for smoothing in (0, 0.1))
+plain_nats, smoothed_nats = (
+    cross_entropy(z, t, smoothing)[0] / len(t) for smoothing in (0, 0.1)
+)
 p = softmax(z)
 right, nats = p.argmax(axis=-1) == t, -np.log(p[np.arange(len(t)), t])
 measure("trained model, 300 new sentences: smoothed loss", smoothed_nats, 1.12, 1.15)
-measure("    floor of that", loss_floor(V, 0.1), 1.062, 1.063)
-measure("    plain loss", plain_nats, 0.095, 0.104)
-measure("    share of guesses that are right", right.mean(), 0.99, 0.996)
-measure("    median probability of a guess", np.median(p.max(axis=-1)), 0.92, 0.935)
-measure("    share of the plain loss that falls on right guesses", nats[right].sum() / nats.sum(), 0.8, 0.88)
+measure("trained model: floor of the smoothed loss", loss_floor(V, 0.1), 1.062, 1.063)
+measure("trained model: plain loss", plain_nats, 0.095, 0.104)
+measure("trained model: accuracy", right.mean(), 0.99, 0.996)
+measure("trained model: median confidence", np.median(p.max(axis=-1)), 0.92, 0.935)
+measure(
+    "share of the plain loss that falls on right guesses",
+    nats[right].sum() / nats.sum(),
+    0.8,
+    0.88,
+)
 
 # %% [markdown]
 # The floor is the *best* a model can have: 1.377 nats, a "perplexity" of 3.96, if it gives the right word 0.9 each time
@@ -363,15 +476,31 @@ measure("    share of the plain loss that falls on right guesses", nats[right].s
 
 # %%
 smoothed = learn_few(smoothing=0.1)[0][-1]
-measure("model of the opening, smoothed less plain: loss at the end", smoothed[1] - end[1], -0.9, -0.3)
-measure("    probability of a guess, less the share that is right: plain", end[3] - end[2], 0.15, 0.3)
-measure("    smoothed", smoothed[3] - smoothed[2], 0.04, 0.15)
+measure(
+    "model of the opening, smoothed − plain: loss at the end",
+    smoothed[1] - end[1],
+    -0.9,
+    -0.3,
+)
+measure(
+    "plain: confidence − accuracy",
+    end[3] - end[2],
+    0.15,
+    0.3,
+)
+measure("smoothed: confidence − accuracy", smoothed[3] - smoothed[2], 0.04, 0.15)
 
 # %%
 result = recorded("label_smoothing")
 runs = {(row["pairs"], row["eps_ls"]): row["runs"] for row in result["results"]}
-COLUMNS = {"nats": "nats", "accuracy": "right", "confidence": "sure", "bleu": "BLEU", "temperature": "temp.",
-           "nats_at_temperature": "nats at it"}
+COLUMNS = {
+    "nats": "nats",
+    "accuracy": "right",
+    "confidence": "sure",
+    "bleu": "BLEU",
+    "temperature": "temp.",
+    "nats_at_temperature": "nats at it",
+}
 
 
 def of_runs(pairs, smoothing, name):
@@ -380,21 +509,37 @@ def of_runs(pairs, smoothing, name):
 
 
 def compare(pairs, smoothing, name, lo, hi):
-    """Smoothed less plain, run by run: the smallest and the largest of the three differences lie in the band."""
+    """Smoothed − plain, run by run: the smallest and the largest difference."""
     differences = of_runs(pairs, smoothing, name) - of_runs(pairs, 0, name)
     for words, value in ("smallest", differences.min()), ("largest", differences.max()):
-        measure(f"{pairs:,} pairs, {smoothing} less 0: {words} difference in {COLUMNS[name]}", value, lo, hi)
+        measure(
+            f"{pairs:,} pairs, {smoothing} − 0: {words} difference in {COLUMNS[name]}",
+            value,
+            lo,
+            hi,
+        )
 
 
 def both_signs(pairs, smoothing, name):
     """The three differences do not agree in sign."""
     more = of_runs(pairs, smoothing, name) > of_runs(pairs, 0, name)
-    measure(f"{pairs:,} pairs, {smoothing} against 0: runs of three with more {COLUMNS[name]}", more.sum(), 1, 2)
+    measure(
+        f"{pairs:,} pairs, {smoothing} or 0: runs of three with more {COLUMNS[name]}",
+        more.sum(),
+        1,
+        2,
+    )
 
 
-print(f"{'pairs':>6}{'smoothing':>11}" + "".join(f"{word:>11}" for word in COLUMNS.values()))
+print(
+    f"{'pairs':>6}{'smoothing':>11}"
+    + "".join(f"{word:>11}" for word in COLUMNS.values())
+)
 for pairs, smoothing in runs:
-    print(f"{pairs:6}{smoothing:11}" + "".join(f"{of_runs(pairs, smoothing, name).mean():11.3f}" for name in COLUMNS))
+    print(
+        f"{pairs:6}{smoothing:11}"
+        + "".join(f"{of_runs(pairs, smoothing, name).mean():11.3f}" for name in COLUMNS)
+    )
 compare(20_000, 0.1, "nats", 0.09, 0.125)
 compare(20_000, 0.1, "accuracy", 0, 0.01)
 compare(20_000, 0.1, "bleu", 0, 2.5)
@@ -402,10 +547,25 @@ both_signs(20_000, 0.3, "bleu")
 compare(1_000, 0.1, "nats", -0.2, -0.14)
 both_signs(1_000, 0.1, "bleu")
 compare(1_000, 0.3, "bleu", 0.5, 3.5)
-measure("1,000 pairs, 0: nats on 500 of these pairs themselves", of_runs(1_000, 0, "known_nats").mean(), 0.05, 0.1)
+measure(
+    "1,000 pairs, 0: nats on 500 of these pairs themselves",
+    of_runs(1_000, 0, "known_nats").mean(),
+    0.05,
+    0.1,
+)
 falls = [run["curve"][-2][1] - run["curve"][-1][1] for run in runs[20_000, 0]]
-measure("20,000 pairs, 0: smallest fall of the validation loss in the last 100 steps", min(falls), 0.05, 0.1)
-measure("BLEU of the three plain runs, 20,000 pairs: highest less lowest", np.ptp(of_runs(20_000, 0, "bleu")), 7, 9)
+measure(
+    "20,000 pairs, 0: smallest fall of the validation loss in the last 100 steps",
+    min(falls),
+    0.05,
+    0.1,
+)
+measure(
+    "BLEU of the three plain runs, 20,000 pairs: highest − lowest",
+    np.ptp(of_runs(20_000, 0, "bleu")),
+    7,
+    9,
+)
 
 # %% [markdown]
 # Guesses sorted by their probability into ten bins: how many of a bin are right? On the diagonal a model is
@@ -414,19 +574,35 @@ measure("BLEU of the three plain runs, 20,000 pairs: highest less lowest", np.pt
 
 # %%
 for pairs, lo, hi in (1_000, 0.35, 0.5), (20_000, 3.5, 5):
-    plain_error, smoothed_error = (np.mean([run["calibration"]["error"] for run in runs[pairs, smoothing]])
-                                   for smoothing in (0, 0.1))
-    measure(f"{pairs:6,} pairs: mean calibration error, smoothing 0.1 over 0", smoothed_error / plain_error, lo, hi)
+    plain_error, smoothed_error = (
+        np.mean([run["calibration"]["error"] for run in runs[pairs, smoothing]])
+        for smoothing in (0, 0.1)
+    )
+    measure(
+        f"{pairs:6,} pairs: mean calibration error, smoothing 0.1 over 0",
+        smoothed_error / plain_error,
+        lo,
+        hi,
+    )
 
 # %% The figure
 figure, panels = plt.subplots(1, 2, figsize=(8, 4), sharey=True, layout="constrained")
 for panel, pairs in zip(panels, (1_000, 20_000)):
     panel.plot([0, 1], [0, 1], color="#888888", lw=0.8)
-    for smoothing, style, colour in zip(STRENGTHS, ("o-", "s--", "^:"), (ACCENT, DARK, "black")):
-        count, sure, right = (np.array([run["calibration"][name] for run in runs[pairs, smoothing]], float)
-                              for name in ("count", "confidence", "accuracy"))     # (3 runs, 10 bins)
+    for smoothing, style, colour in zip(
+        STRENGTHS, ("o-", "s--", "^:"), (ACCENT, DARK, "black")
+    ):
+        count, sure, right = (
+            np.array(
+                [run["calibration"][name] for run in runs[pairs, smoothing]], float
+            )
+            for name in ("count", "confidence", "accuracy")
+        )  # (3 runs, 10 bins)
         shown = count.sum(axis=0) >= 100
-        x, y = (np.nansum(count * mean, axis=0)[shown] / count.sum(axis=0)[shown] for mean in (sure, right))
+        x, y = (
+            np.nansum(count * mean, axis=0)[shown] / count.sum(axis=0)[shown]
+            for mean in (sure, right)
+        )
         panel.plot(x, y, style, color=colour, label=f"smoothing {smoothing}")
     panel.set(xlabel="probability of the guess", title=f"{pairs:,} pairs to learn from")
     panel.set_aspect("equal")
@@ -434,11 +610,19 @@ panels[0].set_ylabel("share of these guesses that is right")
 panels[0].text(0.55, 0.12, "overconfident", ha="left")
 panels[0].text(0.05, 0.9, "underconfident", ha="left")
 panels[1].legend()
-show(figure, "14_calibration", alt="Share of guesses that are right against their probability, two panels, one line "
-     "for each smoothing, with a diagonal. Learnt from 1,000 pairs, the line without smoothing lies below it: "
-     "guesses of 0.75 are right in 0.54 of cases. That of 0.1 lies close above it, that of 0.3 far above. Learnt from "
-     "20,000 pairs, the line without smoothing lies close above the diagonal, that of 0.1 farther, that of 0.3 "
-     "farthest: its guesses of 0.45 are right in 0.87 of cases.")
+show(
+    figure,
+    "14_calibration",
+    alt="Share of guesses that are right against their probability, two panels, one "
+    "line for each smoothing, with a diagonal. Learnt from 1,000 pairs, the line "
+    "without smoothing lies below it: guesses of 0.75 are right in 0.54 of cases. "
+    "That of 0.1 lies close above it, that of 0.3 far above. Learnt from 20,000 "
+    "pairs, the line without smoothing lies close above the diagonal, that of 0.1 "
+    "farther, that of 0.3 farthest: its guesses of 0.45 are right in 0.87 of cases.",
+    caption="A model that knows little text by heart is overconfident, and smoothing "
+    "repairs some of it; one that has seen plenty is pushed further from the "
+    "diagonal.",
+)
 
 # %% [markdown]
 # **Plenty of text.** Perplexity suffers in all three runs: 0.1 nats or a little more. Accuracy and BLEU are higher in
@@ -472,18 +656,31 @@ show(figure, "14_calibration", alt="Share of guesses that are right against thei
 # as they are, to the last word.
 
 # %%
-for pairs, smoothing, by_hand_band, trained_band in ((20_000, 0.1, (0.92, 0.95), (1, 1.05)),
-                                                     (20_000, 0.3, (0.95, 0.98), (1.15, 1.22)),
-                                                     (1_000, 0.1, (-1.5, -1.3), (-1.75, -1.55))):
+for pairs, smoothing, by_hand_band, trained_band in (
+    (20_000, 0.1, (0.92, 0.95), (1, 1.05)),
+    (20_000, 0.3, (0.95, 0.98), (1.15, 1.22)),
+    (1_000, 0.1, (-1.5, -1.3), (-1.75, -1.55)),
+):
     tax = -math.log(1 - smoothing)
-    by_hand = np.mean([run["mixed_nats"][str(smoothing)] - run["nats"] for run in runs[pairs, 0]])
+    by_hand = np.mean(
+        [run["mixed_nats"][str(smoothing)] - run["nats"] for run in runs[pairs, 0]]
+    )
     trained = np.mean(of_runs(pairs, smoothing, "nats") - of_runs(pairs, 0, "nats"))
     print(f"{pairs:,} pairs, smoothing {smoothing}: the tax is {tax:.4f} nats")
-    measure("    plain models smoothed by hand: rise in nats, over the tax", by_hand / tax, *by_hand_band)
-    measure("    models trained with it: the same", trained / tax, *trained_band)
+    measure(
+        "plain models smoothed by hand: rise over the tax",
+        by_hand / tax,
+        *by_hand_band,
+    )
+    measure("models trained with it: rise over the tax", trained / tax, *trained_band)
 for smoothing, perplexity, lo, hi in (0.1, 4.92, 0.48, 0.51), (0.2, 5.47, 0.7, 0.72):
-    rise = math.log(perplexity / 4.67)                         # Table 3: 4.67 without smoothing, row (D)
-    measure(f"the paper, smoothing {smoothing}: the same", rise / -math.log(1 - smoothing), lo, hi)
+    rise = math.log(perplexity / 4.67)  # Table 3: 4.67 without smoothing, row (D)
+    measure(
+        f"the paper, smoothing {smoothing}: the same",
+        rise / -math.log(1 - smoothing),
+        lo,
+        hi,
+    )
 compare(20_000, 0.1, "nats_at_temperature", -0.03, 0)
 compare(1_000, 0.1, "nats_at_temperature", 0.03, 0.08)
 both_signs(20_000, 0.3, "nats_at_temperature")
@@ -493,7 +690,7 @@ both_signs(1_000, 0.3, "nats_at_temperature")
 # With plenty of text, training with 0.1 costs about the tax. With 0.3 it costs nearly a fifth more: more than this way
 # of being unsure can. In the paper the rise is a half and seven tenths of the tax. With little text the sign turns, for
 # models smoothed by hand too, and by most of what training with it gained. Only words with $p$ below $\frac{1}{V}$ can
-# bring that about: where a model is sure and wrong, to be less sure of everything is a gain.
+# bring that about: where a model is confident and wrong, it gains if it's less confident of everything.
 #
 # So "hurts perplexity, as the model learns to be more unsure" is right where text is plentiful, and the tax tells its
 # order of size. But what is made unsure by hand translates as before. In greedy translation the unsureness *itself*
@@ -552,8 +749,12 @@ both_signs(1_000, 0.3, "nats_at_temperature")
 #
 # **Build** `14_log_sum_exp`: for scores around 1000, around -1000, and a forbidden class.
 #
-# ## Next
+# ## What to remember
 #
-# There is a loss and its gradient; what is missing is how far to go along it. [Lesson 15](15_adam_and_warmup.py) has
-# the paper's answer, Adam and a learning rate that first rises and then falls. Smoothing comes from section 7 of
-# [Szegedy et al.](https://arxiv.org/abs/1512.00567); here it is §5.4 of [the paper](https://arxiv.org/abs/1706.03762).
+# With label smoothing the target is 0.9 for the right word and a little for all others, so the scores come to rest at a
+# finite lead, and the loss has a floor that no model can get under. Perplexity asks how large the probability of the
+# right word is; choosing a word asks only whether it is the largest. So a model that is less confident loses perplexity
+# and need not lose any translation. Whether it *gains* is a question for experiments.
+#
+# **Next:** there is a loss and its gradient; what is missing is how far to go along it. [Lesson
+# 15](15_adam_and_warmup.py) has the paper's answer, Adam and a learning rate that first rises and then falls.
