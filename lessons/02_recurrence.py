@@ -373,8 +373,8 @@ for (network, n), (colour, style) in looks.items():
         axes.plot(steps, run["losses"], style, color=colour, lw=1.6,
                   label=f"{network}, n = {n}" if seed == 0 else None)
 axes.axhline(np.log(8), color="#888888", lw=0.8)
-axes.text(1790, np.log(8) + 0.04, "chance: ln 8", fontsize=9, ha="right")
-axes.set(xlabel="step of training", ylabel="loss, nats", ylim=(0, 2.5), xlim=(0, 1800))
+axes.text(2240, np.log(8) + 0.04, "chance: ln 8", fontsize=9, ha="right")
+axes.set(xlabel="step of training", ylabel="loss, nats", ylim=(0, 2.5), xlim=(0, 2250))
 axes.legend(loc="center right", fontsize=9)
 show(figure, "02_training", alt="Loss against the step of training, three seeds each. "
      "At n = 16 it falls at once. At n = 32 two runs of the RNN fall at once too, and "

@@ -15,7 +15,7 @@ import numpy as np
 from matplotlib.colors import ListedColormap
 
 from exercises.numeric import numeric_gradient
-from library.lesson import QUICK, ROOT, measure, recorded, same, show, table
+from library.lesson import QUICK, ROOT, measure, recorded, same, show
 from scratchformer.experiments import heads
 from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
 from scratchformer.nn.attention import CrossAttention, attention_weights
@@ -116,8 +116,8 @@ measure("two heads: both right", mean_of_seeds(attention_of(2)), 0.97, 1)
 # %% [markdown]
 # </details>
 #
-# One head gets both right in a fifth of the cases. That is hardly better than reading one box and guessing the other
-# (one eighth). Two heads make no mistake.
+# One head gets both right in a fifth of the cases. (Reading one box and guessing the other would be right in one case
+# of eight.) Two heads make no mistake.
 #
 # ## The picture
 #
@@ -182,10 +182,10 @@ by_hand.output.weight.data[:n, n:] = np.diag(1 + preference)            # the la
 measure("one head set by hand: both right", tested(by_hand)[0], 0.53, 0.595)
 
 # %% [markdown]
-# In 2,000 problems it's right about as often as the theory says. So losing the order costs 44 % of the answers, and the
-# rest of the failure, from 56 % down to a fifth, is a matter of training: gradient descent didn't find this solution,
-# not even with four times the steps. (Could a cleverer single head mark A by a larger weight and B by a smaller one? As
-# long as its keys read labels only, it can't always be right. [Lab notes 07, experiment
+# In 2,000 problems it's right about as often as the theory says. So the sum alone costs at most 44 % of the answers.
+# The rest of the failure, from 56 % down to a fifth, is a matter of training: gradient descent didn't find this
+# solution, not even with four times the steps. (Could a cleverer single head mark A by a larger weight and B by a
+# smaller one? As long as its keys read labels only, it can't always be right. [Lab notes 07, experiment
 # 1](lab/07_many_heads.py#experiment-1-what-one-head-can-and-cannot-do) has the proof.)
 #
 # ## In general
