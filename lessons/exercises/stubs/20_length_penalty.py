@@ -4,7 +4,8 @@
     sentences           a list of K lists of ids, without </s>
     alpha               the exponent
 
-Return the scores (K,): log P over ((5 + n) / 6)^alpha, where n counts what was written.
+Return the scores (K,): log P divided by the length penalty of the lesson. Its n counts all pieces that the model wrote,
+and whose probabilities are in log P.
 """
 
 import numpy as np
