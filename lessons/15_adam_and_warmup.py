@@ -129,10 +129,10 @@ show(
 # weight's own gradients. After this division $a$ and $b$ look the same to it, so both take the same steps, and the
 # path is the diagonal. The ravine has become a round bowl.
 #
-# (The picture isn't a race. With a rate tuned to this ravine, momentum arrives as early as Adam, and in a ravine that
-# lies diagonally Adam's path isn't straight: [lab notes 15, experiment
-# 1](lab/15_adam_and_warmup.py#experiment-1-ravines-straight-and-diagonal). But in a small Transformer, at the best of
-# four rates each, momentum ends at a loss of 4.53, and Adam at 3.60: [experiment
+# (This isn't a race. With its best rate, momentum arrives as early as Adam here, and in a ravine that lies diagonally
+# Adam's path isn't straight: [lab notes 15, experiment
+# 1](lab/15_adam_and_warmup.py#experiment-1-ravines-straight-and-diagonal). But in a small Transformer, each at its best
+# rate, momentum ends at a loss of 4.53 and Adam at 3.60: [experiment
 # 5](lab/15_adam_and_warmup.py#experiment-5-which-part-of-adam-does-it).)
 #
 # ## By hand
@@ -191,7 +191,7 @@ def step_picture(weights, gradients, m_old=(0, 0), v_old=(0, 0), t=1):
         upper = drawing.vector(255, y - 34, [m], cell=72)
         lower = drawing.vector(255, y + 34, [f"{v:.4g}"], cell=72)
         for box in upper, lower:
-            drawing.arrow((162, y), (box.left[0] - 18, box.y), "gradient")
+            drawing.arrow((170, y), (box.left[0] - 18, box.y), "gradient")
         upper_hat = drawing.vector(425, y - 34, [m_hat], cell=82)
         lower_hat = drawing.vector(425, y + 34, [f"{v_hat:,.0f}"], cell=82)
         drawing.arrow(upper.right, upper_hat.left, label=f"÷ {1 - 0.9**t:.4g}")
@@ -238,9 +238,9 @@ print("m̂", m_hat, " v̂", v_hat, " weights", w)
 # $$\hat{m}_t = \frac{m_t}{1 - \beta_1^t} \qquad \hat{v}_t = \frac{v_t}{1 - \beta_2^t} \qquad
 # w_t = w_{t-1} - \eta_t \frac{\hat{m}_t}{\sqrt{\hat{v}_t} + \varepsilon}$$
 #
-# Two things are new. The shares for the correction are $1 - \beta^t$: after $t$ steps the 0 from the start still counts
-# $\beta^t$, because each step keeps a share of $\beta$ of it, and the gradients have the rest. At $t = 1$ these are our
-# 0.1 and 0.02. And $\varepsilon = 10^{-9}$ (epsilon) is there so that nobody divides by 0.
+# Two things are new. The first is $1 - \beta^t$, the share for the correction at step $t$: each step keeps a share
+# $\beta$ of the 0 from the start, so after $t$ steps $\beta^t$ of it is left, and the gradients have the rest. At
+# $t = 1$ that's our 0.1 and 0.02. The second is $\varepsilon = 10^{-9}$ (epsilon), so that nobody divides by 0.
 #
 # **Your turn.** Open `exercises/15_adam.py`, write these five equations, and run `scratchformer learn check 15_adam`:
 # it tells you what is wrong and why. Then unfold our solution.
@@ -305,28 +305,24 @@ measure("a after the second step, by our code", second[0], 0.9052, 0.9053)
 measure("b after the second step", second[1], 0.7999, 0.8001)
 
 # %% [markdown]
-# | | weight a | weight b |
-# |---|---|---|
-# | gradient g | −100 | 1 |
-# | m = 90 % of the old m + 10 % of g | 9 − 10 = −1 | 0.09 + 0.1 = 0.19 |
-# | v = 98 % of the old v + 2 % of g² | 196 + 200 = 396 | 0.0196 + 0.02 = 0.0396 |
-# | m̂ = m / (1 − 0.9²) = m / 0.19 | −5.26 | 1 |
-# | v̂ = v / (1 − 0.98²) = v / 0.0396 | 10,000 | 1 |
-# | m̂ / √v̂ | −5.26 / 100 = **−0.053** | **1** |
-#
-# So $a$ moves by 0.1 · 0.053 = 0.005, back up to 0.905, and $b$ by a full 0.1, down to 0.8.
+# For $a$, 90 % of the old $m$ is 9, and 10 % of the new gradient is −10. They nearly cancel: $m = -1$. In $v$ nothing
+# cancels, since squares are positive: 196 + 200 = 396. By now $m$ has taken in 10 % + 9 % = 19 % of gradients (the 9 %
+# are what's left of the first 10 %), and $v$ in the same way 2 % + 1.96 % = 3.96 %. So divide by 0.19 and 0.0396:
+# −1 / 0.19 = −5.26, and the root of 396 / 0.0396 is 100. Therefore $a$ moves by 0.1 · 0.053 = 0.005, back up to 0.905.
+# For $b$ both gradients are 1, and all of it averages to 1: it moves by a full 0.1, down to 0.8.
 #
 # </details>
 #
-# The larger gradient made the smaller step. **The length of a step doesn't say how large the gradients are. It says how
-# well they agree**: with each other they give 1 (times the rate), and pure noise gives about 0.23 ([lab notes 15,
-# experiment 3](lab/15_adam_and_warmup.py#experiment-3-how-long-is-a-step)). Three consequences:
+# The larger gradient made the smaller step. **The length of a step doesn't tell how large the gradients are, but how
+# well they agree.** If all are the same, a weight moves by the full rate. If they are pure noise, it moves by about
+# 0.23 of it ([lab notes 15, experiment 3](lab/15_adam_and_warmup.py#experiment-3-how-long-is-a-step)). Three
+# consequences:
 #
 # - **Scale drops out.** Multiply all gradients of a weight by 1,000: $\hat{m}$ and $\sqrt{\hat{v}}$ both grow by 1,000,
-#   and the steps stay. Convenient, but it also hides bugs: if your backward pass loses a constant factor in one matrix,
-#   no loss curve will tell you. The exercise `15_disguise` plays with this.
-# - **The rate is a distance.** You choose how far a weight may go in one step, and that's comparable to the size of
-#   the weights themselves. A step can be longer than the rate, but not much; find out how in `15_longest_step`.
+#   and the steps stay. That's convenient, but it also hides bugs: if your backward pass loses a constant factor in one
+#   matrix, no loss curve will tell you. The exercise `15_disguise` plays with this.
+# - **The rate is a distance.** It says about how far a weight goes in one step, so you can compare it with the weights
+#   themselves. A step can be longer than the rate, but not much; find out how in `15_longest_step`.
 # - **The memory is short.** A gradient from $k$ steps ago counts $\beta^k$ as much as the newest. So $m$ remembers
 #   about $1 / (1 - 0.9) = 10$ steps, and $v$ about $1 / (1 - 0.98) = 50$.
 #
@@ -379,7 +375,9 @@ show(
 )
 
 # %% [markdown]
-# A rate that falls is easy to accept: near the end, smaller steps settle the weights. But why begin near 0?
+# That the rate falls later on is easy to accept. But why begin near 0? You have seen one thing that's special about the
+# beginning: in the first step there is only one gradient, and it agrees with itself. So every weight moves by the full
+# rate, because of a single batch. At a constant rate that's the longest step of all.
 #
 # ## Does it matter?
 #
@@ -430,7 +428,7 @@ for words, colour in ("without warm-up", AMBER), ("with warm-up", STEP):
     note(words, (150, smooth[-1]), (6, 0), colour, va="center", annotation_clip=False)
 frequencies = loss_of_the_frequencies()
 axes.axhline(frequencies, color=SOFT, lw=1, ls=":")
-note("knows only how frequent each piece is", (1, frequencies), (0, -13))
+note("knows only how frequent each piece is", (149, frequencies), (0, -13), ha="right")
 axes.axvline(40, color=GRAY, lw=1)
 note("warm-up ends", (40, 7.6), (4, 0))
 axes.set(xlabel="step", ylabel="training loss, nats per piece", xlim=(0, 150))
@@ -456,38 +454,38 @@ measure("gain of the warm-up at the end, smallest", min(gains), 0.4, 1.3)
 #
 # </details>
 #
-# So is a warm-up always needed, and why? Three controls say more ([lab notes 15, experiments 6 to
+# Is a warm-up always needed, then, and why? Three controls ([lab notes 15, experiments 6 to
 # 9](lab/15_adam_and_warmup.py#experiment-6-does-a-warm-up-help-at-every-learning-rate-and-do-runs-without-it-recover)):
 #
-# - **A lower rate.** At 0.003 such a model ends equally well with and without a warm-up. So the warm-up isn't needed
-#   for learning; it makes a higher rate possible. In a deeper model, 6 + 6 layers, it helped at both rates that we
-#   tried, by 0.3 and by 1.2 nats.
-# - **Another place for the norm.** With the norm before each sublayer (pre-LN, [lesson
-#   12](12_residual_norm_dropout.py)) no run gets stuck.
-# - **Momentum instead of Adam.** One often reads that Adam needs a warm-up because at first its $v$ rests on too few
-#   gradients. But momentum has no $v$ at all, and in post-LN it gets stuck without a warm-up, too. And if Adam's $v$ is
-#   averaged over 40 batches before the first step, two runs of three get stuck all the same.
+# - **A lower rate** helps more. After 600 steps such a model is at 5.6 without a warm-up and at 3.2 with one. At a rate
+#   of 0.003 it's at 2.5 without, and 2.3 with. So a warm-up isn't needed for learning: at a low rate it gains a little,
+#   at a high one it decides. (In a deeper model, 6 + 6 layers, it gained 0.3 nats at the lower of two rates, and 1.2 at
+#   the higher.)
+# - **The norm.** With the norm before each sublayer (pre-LN, [lesson 12](12_residual_norm_dropout.py)) no run gets
+#   stuck.
+# - **No $v$.** One often reads that Adam needs a warm-up because at first $v$ rests on too few gradients. But momentum
+#   has no $v$, and a warm-up helps it as well, in three runs of three. And averaging Adam's $v$ over 40 batches before
+#   the first step saves only one run of three.
 #
-# So it's the arrangement of post-LN that needs the warm-up, more than Adam does. What exactly the long steps damage we
-# don't know. We only know *where*: slowing down the matrices that make the values and the outputs of attention is
-# enough.
+# So it's the arrangement of post-LN that needs the warm-up, more than Adam does. What the long steps damage we don't
+# know, only where: slowing down the matrices of values and outputs of attention is enough, and slowing down all others
+# is not.
 #
 # ## Paper and code
 #
-# [Vaswani et al. (2017)](https://arxiv.org/abs/1706.03762), §5.3: Adam with $\beta_1 = 0.9$, $\beta_2 = 0.98$,
-# $\varepsilon = 10^{-9}$, and equation 3 with a warm-up of 4,000 steps. The paper gives no reason for any of these
-# numbers, nor for the warm-up. Adam is by [Kingma and Ba (2015)](https://arxiv.org/abs/1412.6980), who propose 0.999
-# for
-# $\beta_2$. In the library: `Adam` and `noam` in [nn/optim.py](../scratchformer/nn/optim.py). *It differs from this
-# page* in that it adds $\varepsilon$ to $\sqrt{v}$ before the correction, like the paper's own code. If you'd like to
-# play with momentum, read Goh's [*Why Momentum Really Works*](https://distill.pub/2017/momentum/).
+# [Vaswani et al. (2017)](https://arxiv.org/abs/1706.03762), §5.3, has all the numbers of this page: 0.9, 0.98,
+# $10^{-9}$, 4,000 and equation 3. It gives no reason for them, nor for the warm-up. Adam is by [Kingma and Ba
+# (2015)](https://arxiv.org/abs/1412.6980), who propose 0.999 for $\beta_2$. In the library: `Adam` and `noam` in
+# [nn/optim.py](../scratchformer/nn/optim.py). *It differs from this page:* $\varepsilon$ is added to $\sqrt{v}$ before
+# the correction. For a momentum that you can play with, see Goh's [*Why Momentum Really
+# Works*](https://distill.pub/2017/momentum/).
 #
 # ## What to remember
 #
 # Adam divides the average of each weight's gradients by their usual size. So the learning rate is a distance, and a
-# weight moves far where its gradients agree, not where they are large. The paper's rate rises from almost 0 to 0.0007
-# in 4,000 steps and then falls with the root of the step. In a post-LN model the rise makes a high rate possible;
-# without it, ours learned which words are frequent, and no more.
+# weight moves far where its gradients agree, not where they are large. The paper's rate rises to 0.0007 in 4,000 steps
+# and then falls with the root of the step. The rise lets a post-LN model bear a high rate; without it, ours learned
+# which pieces are frequent, and no more.
 #
 # **Exercises.** `15_adam`: Adam for any number of steps. `15_noam`: equation 3, for many steps at once. `15_disguise`:
 # change every gradient so that Adam takes the same steps. `15_longest_step`: "a step of Adam is never longer than the
