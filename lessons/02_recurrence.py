@@ -318,7 +318,7 @@ show(figure, "02_what_is_left", alt="Length left of a difference in the first st
 # %% [markdown]
 # For none of the three. Without tanh, ρ decides as one expects: 0.9 vanishes and 1.1 explodes. With tanh even 1.1
 # vanishes, and the reason is the slope $1 - h^2$. It is below 1 wherever the inputs have pushed $h$ away from 0, and
-# here it is 0.5 on average. Is it really the slope? Make the inputs ten times smaller, and the slopes stay near 1. Then
+# here it is 0.52 on average. Is it really the slope? Make the inputs ten times smaller, and it is 0.89 on average. Then
 # about 0.01 of the difference is left at ρ = 1.1, instead of $10^{-24}$.
 #
 # Large weights beat the slopes. At ρ = 3 differences grow at every step, and gradients **explode**. The usual

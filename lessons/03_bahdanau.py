@@ -16,7 +16,7 @@ from library.drawing import Drawing
 from library.lesson import measure, recorded, same, show, table
 from library.recurrent import AdditiveAttention
 from library.reversal import EncoderDecoder, pairs, right, train
-from scratchformer.experiments.figures import ACCENT, COLOUR_MAP, DARK, LIGHT
+from scratchformer.experiments.figures import ACCENT, COLOUR_MAP, DARK
 from scratchformer.nn.layers import Linear
 
 # %% [markdown]
@@ -116,9 +116,11 @@ show(machine(), "03_bottleneck", alt="Left, the encoder: five boxes h_1 to h_5 i
 # So let the decoder look back. At each position it takes a mean of **all** states of the encoder, and it chooses the
 # weights itself.
 
-# %% The second drawing
+# %%
 model, found = reversed_by(5, look=AdditiveAttention)
 measure("symbols right, n = 5, with attention", found.mean(), 0.97, 1)
+
+# %% The second drawing
 show(machine(model.weights(source, read)[0, 4]), "03_look_back", alt="The same encoder "
      "and decoder. Lines run from all five states h_1 to h_5 together into c_5, the "
      "weighted mean, and each is as thick as its weight. The line from h_1 is by far "
