@@ -221,8 +221,8 @@ show(step_picture((1, 1), (100, 1)), "15_first_step",
 # The same in code. Everything is an array with one number for each weight:
 
 # %%
-g = np.array([100.0, 1.0])  # (n,), here n = 2
-m, v = 0.1 * g, 0.02 * g**2  # (n,) each
+g = np.array([100.0, 1.0])                            # (n,), here n = 2
+m, v = 0.1 * g, 0.02 * g**2                           # (n,) each
 m_hat, v_hat = m / 0.1, v / 0.02
 w = np.array([1.0, 1.0]) - 0.1 * m_hat / np.sqrt(v_hat)
 print("m̂", m_hat, " v̂", v_hat, " weights", w)
@@ -320,7 +320,7 @@ measure("b after the second step", second[1], 0.7999, 0.8001)
 #
 # - **Scale drops out.** Multiply all gradients of a weight by 1,000: $\hat{m}$ and $\sqrt{\hat{v}}$ both grow by 1,000,
 #   and the steps stay. That's convenient, but it also hides bugs: if your backward pass loses a constant factor in one
-#   matrix, no loss curve will tell you. The exercise `15_disguise` plays with this.
+#   matrix, the loss curve won't tell you. The exercise `15_disguise` plays with this.
 # - **The rate is a distance.** It says about how far a weight goes in one step, so you can compare it with the weights
 #   themselves. A step can be longer than the rate, but not much; find out how in `15_longest_step`.
 # - **The memory is short.** A gradient from $k$ steps ago counts $\beta^k$ as much as the newest. So $m$ remembers
@@ -335,8 +335,8 @@ measure("b after the second step", second[1], 0.7999, 0.8001)
 # with $d_{model} = 512$ and warmup = 4,000. The second term rises on a straight line, the first one falls, and the
 # smaller of them counts. They are equal at $t = 4000$:
 #
-# - 4000 to the power −0.5 is 1 / 63.2 = 0.0158, and $4000 \cdot 4000^{-1.5}$ is the same number.
-# - 512 to the power −0.5 is 1 / 22.6 = 0.0442. The product is the highest rate of all, **0.000699**.
+# - The root of 4,000 is 63.25, so $4000^{-0.5}$ is 1 / 63.25, and $4000 \cdot 4000^{-1.5}$ is the same number.
+# - The root of 512 is 22.63. So the highest rate of all is 1 / (63.25 · 22.63) = 1 / 1431 = **0.000699**.
 # - At step 1 we're at the bottom of the line: 0.000699 / 4000 = 0.000000175.
 # - At step 16,000, four times as far, the root has halved the rate: 0.000349.
 #
@@ -377,7 +377,8 @@ show(
 # %% [markdown]
 # That the rate falls later on is easy to accept. But why begin near 0? You have seen one thing that's special about the
 # beginning: in the first step there is only one gradient, and it agrees with itself. So every weight moves by the full
-# rate, because of a single batch. At a constant rate that's the longest step of all.
+# rate, because of a single batch. In a model that we watched at a constant rate, that was the longest step of all ([lab
+# notes 15, experiment 3](lab/15_adam_and_warmup.py#experiment-3-how-long-is-a-step)).
 #
 # ## Does it matter?
 #
@@ -484,8 +485,8 @@ measure("gain of the warm-up at the end, smallest", min(gains), 0.4, 1.3)
 #
 # Adam divides the average of each weight's gradients by their usual size. So the learning rate is a distance, and a
 # weight moves far where its gradients agree, not where they are large. The paper's rate rises to 0.0007 in 4,000 steps
-# and then falls with the root of the step. The rise lets a post-LN model bear a high rate; without it, ours learned
-# which pieces are frequent, and no more.
+# and then falls with the root of the step. The rise lets a post-LN model bear a high rate; without it, ours learned at
+# that rate which pieces are frequent, and no more.
 #
 # **Exercises.** `15_adam`: Adam for any number of steps. `15_noam`: equation 3, for many steps at once. `15_disguise`:
 # change every gradient so that Adam takes the same steps. `15_longest_step`: "a step of Adam is never longer than the
