@@ -19,8 +19,20 @@ import numpy as np
 from library.drawing import Drawing
 from library.lesson import QUICK, ROOT, measure, show, table
 from library.planted_bugs import (
-    BUGS, PEAK_FACTOR, Batch, V, accuracy, fresh, guessed, new_model, planted, train,
-    words, words_right, written)
+    BUGS,
+    PEAK_FACTOR,
+    Batch,
+    V,
+    accuracy,
+    fresh,
+    guessed,
+    new_model,
+    planted,
+    train,
+    words,
+    words_right,
+    written,
+)
 from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
 from scratchformer.nn.attention import ScaledDotProductAttention
 from scratchformer.nn.gradcheck import gradcheck
@@ -314,7 +326,7 @@ def with_training(seed, model=None):
     right = accuracy(model, batch)
     apart = abs(words_right(written(model, batch), batch)
                 - words_right(guessed(model, batch), batch))
-    return {"one batch by heart": (steps, steps <= 100),
+    return {"memorise one batch": (steps, steps <= 100),
             "fresh words": (right, right > 0.7),
             "writing = guessing": (apart, apart < 1e-9)}
 
@@ -360,9 +372,10 @@ show(figure, "16_hunt",
      "bugs. The first loss objects to the unshifted target and to the large "
      "embedding, the gradient check to overwritten repeats and to the softmax divided "
      "by the batch, a later symbol to the missing causal mask, more padding to the "
-     "padding that is seen, and the definition alone to the scale by d_model. One "
-     "batch by heart and fresh words object to the gradient cut loose and to the "
-     "large embedding; writing, to the unshifted target and the missing causal mask.",
+     "padding that is seen, and the definition alone to the scale by d_model. "
+     "Memorising one batch and fresh words object to the gradient cut loose and to "
+     "the large embedding; writing, to the unshifted target and the missing causal "
+     "mask.",
      caption="What each check found for each bug; bold on orange: it objects. No "
      "column has more than two.")
 
@@ -393,8 +406,8 @@ measure("of these, noticed by a gradient check", sum(by_place[True]), 24, 24)
 measure("elsewhere, noticed by a gradient check", sum(by_place[False]), 0, 0)
 
 # %% [markdown]
-# 46 of the 104 mutants are in batches, search, saving or the training loop, where no gradient check runs at all. Of the
-# 58 in `nn/`, that is the layers, the loss and Adam, 34 (59 %) pass every gradient check. Most of these are in row
+# 46 of the 104 mutants are elsewhere, for example in batches, search or saving, where no gradient check runs at all. Of
+# the 58 in `nn/`, that is the layers, the loss and Adam, 34 (59 %) pass every gradient check. Most of these are in row
 # three of the table above: a wrong forward with its own right gradient. ([Lab notes 16, experiment
 # 2](lab/16_first_training.py#experiment-2-a-hundred-bugs))
 #

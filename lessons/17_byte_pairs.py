@@ -14,8 +14,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from library import byte_pairs
-from library.byte_pairs import (
-    bits_per_character, count_model_losses, decode, learn_merges, words_of)
+from library.byte_pairs import bits_per_character, decode, learn_merges, words_of
 from library.lesson import QUICK, ROOT, measure, show, table
 from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
 from scratchformer.text.tokenizer import N_SPECIALS, Tokenizer
@@ -326,7 +325,8 @@ for n, order in (0, 1), (0, 5), (N_MERGES, 1), (N_MERGES, 2):
     for part, weight in RUNS:
         counted = byte_pairs.encode(train["de"][2000 * part:2000 * (part + 1)],
                                     merges[:n])
-        losses.append(sum(count_model_losses(counted, new_rows, order, n + 61, weight)))
+        losses.append(sum(byte_pairs.count_model_losses(
+            counted, new_rows, order, n + 61, weight)))
     per_token[n, order] = np.mean(losses) / sum(len(row) + 1 for row in new_rows)
     bits[n, order] = np.array([bits_per_character(loss, n_characters)
                                for loss in losses])

@@ -17,8 +17,20 @@ import numpy as np
 
 from library.lesson import QUICK, ROOT, measure, table
 from library.planted_bugs import (
-    BUGS, PEAK_FACTOR, Batch, V, accuracy, fresh, guessed, new_model, planted, train,
-    words, words_right, written)
+    BUGS,
+    PEAK_FACTOR,
+    Batch,
+    V,
+    accuracy,
+    fresh,
+    guessed,
+    new_model,
+    planted,
+    train,
+    words,
+    words_right,
+    written,
+)
 from scratchformer import config as configs
 from scratchformer.doctor.diagnosis import Diagnosis, as_text, examine
 from scratchformer.nn.loss import cross_entropy

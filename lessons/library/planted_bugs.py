@@ -73,9 +73,7 @@ def fresh(seed: int) -> Iterator[Batch]:
 
 
 def new_model(seed: int, tied: Literal["all", "none"] = "all") -> Transformer:
-    return Transformer(
-        ModelConfig(vocab_size=V, N=1, d_model=32, d_ff=64, h=2, P_drop=0.0, tied=tied), seed, "float64"
-    )
+    return Transformer(ModelConfig(vocab_size=V, N=1, d_model=32, d_ff=64, h=2, P_drop=0.0, tied=tied), seed, "float64")
 
 
 def train(
@@ -169,11 +167,7 @@ BUGS: dict[str, list[tuple[Any, str, Any]]] = {
             "masked_softmax",
             lambda self, scores, factor, *mask: soft(self, scores, by_d_model(scores, factor), *mask),
         ),
-        (
-            Ops,
-            "masked_softmax_backward",
-            lambda self, dw, w, factor: soft_back(self, dw, w, by_d_model(w, factor)),
-        ),
+        (Ops, "masked_softmax_backward", lambda self, dw, w, factor: soft_back(self, dw, w, by_d_model(w, factor))),
     ],
 }
 """Name -> owner, function, and what takes its place."""
