@@ -58,6 +58,7 @@ QUICK = {
     "model.d_model": 16,
     "model.d_ff": 32,
     "model.vocab_size": 60,
+    "training.tokens_per_batch": 80,
     "training.max_tokens": 4000,
     "training.validate_every": 2,
 }

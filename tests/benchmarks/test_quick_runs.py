@@ -105,6 +105,14 @@ def test_cpu_ranks(corpus, tmp_path):
     assert quick_run("cpu_ranks", tmp_path, "--data", corpus)["processes_have_the_losses_of_threads"]
 
 
+def test_batch_plans(corpus, tmp_path):
+    result = quick_run("batch_plans", tmp_path, "--data", corpus)
+    padding = {row["plan"]: row["padding"] for row in result["results"]}
+    assert padding["sorted, mixed steps"] < padding["buckets, mixed steps"]
+    assert [row["plan"] for row in result["longer"]["results"]] == ["buckets", "buckets, mixed steps"]
+    assert str(corpus) not in json.dumps(result)
+
+
 def test_pipeline(tmp_path):
     found = quick_run("pipeline", tmp_path)["results"]
     assert [path.name for path in tmp_path.iterdir()] == ["pipeline.json"]
