@@ -11,17 +11,17 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from library import translator_pictures
-from library.lesson import ROOT, measure, same, show, table, varying
+from library.lesson import ROOT, measure, same, show, table
 from library.translator_pictures import Candidate, Side
 from scratchformer.experiments.figures import ACCENT, DARK
 from scratchformer.nn.loss import loss_backward
 from scratchformer.nn.transformer import Transformer
-from scratchformer.text.bundled import read, read_text
+from scratchformer.text.bundled import read_text
 from scratchformer.text.tokenizer import BOS, EOS
 from scratchformer.training.run import load_run
 
 # %% [markdown]
-# Here is a Transformer that translates from English into German. This whole course is about how it works.
+# Here is a Transformer that translates from English into German. How it works is what this course is about.
 
 # %%
 translator = load_run(ROOT / "data/tiny_model")
@@ -36,27 +36,20 @@ trained_on = set(read_text("train").source)
 assert not {TIRED, NARROW} & trained_on and len(trained_on) > 19_000
 
 # %% [markdown]
-# We changed one English word, the last one. Look at what changed in the German: not only the last adjective, but also
-# the word for "it", *es* in the first sentence and *sie* in the second. And that's right! *Das Pferd* (the horse) is
-# neuter in German, so a tired horse is *es*. *Die Straße* (the street) is feminine, so a narrow street is *sie*. It
-# looks as if the model knew which noun is meant, in sentences that it had never seen.
+# We changed one English word, the last one. In the German, the word for "it" changed as well, from *es* to *sie*. And
+# that's right! *Das Pferd* (the horse) is neuter in German, so a tired horse is *es*. *Die Straße* (the street) is
+# feminine, so a narrow street is *sie*. It looks as if the model knew which noun is meant, in sentences that it had
+# never seen.
 #
 # Nobody wrote a rule for this. The machine only multiplies and adds, with a few simple functions such as $e^x$ in
 # between. So how does it know? At the end of this page we'll find out, and there is a surprise.
 #
 # ## The picture
 #
-# Figure 1 follows our first sentence through the model. The German is half written, up to *weil* ("because"), and the
-# question is which word comes next. There's space for only a few of the words and numbers, but every number in it was
-# computed by the model. Follow it from the top left.
+# Figure 1 follows our first sentence through the model. The German is written up to *weil* ("because"). What comes
+# next? Only a few words and numbers are shown, but these are the model's own. Follow them from the top left.
 
 # %% The numbers in the drawing
-def softmax(logits):
-    """Any numbers (V,) -> positive numbers that add up to 1"""
-    e = np.exp(logits - logits.max())          # the maximum cancels; it avoids overflow
-    return e / e.sum()
-
-
 def vectors_of(ids, embedding, positions):
     return positions.forward(embedding.forward(ids)[0])[0][0]
 
@@ -76,7 +69,8 @@ written_vectors = vectors_of(
 )
 states, _ = model.states(source_ids, written_ids)
 logits = model.forward(source_ids, written_ids)[0][0, -1].astype(float)
-p = softmax(logits)
+e = np.exp(logits)
+p = e / e.sum()
 five = p.argsort()[::-1][:5]
 best = [
     Candidate(token.strip("▁"), logits[i], p[i])
@@ -105,11 +99,13 @@ show(
 # 2. **Ids → vectors.** The id picks a row from a table: a **vector** of 128 numbers (figure 1 shows the first three).
 #    Then a pattern is added that tells the position in the sentence.
 # 3. **Encoder.** Two **layers** change these vectors. In each, **attention** lets every vector take in something from
-#    the others, and a **feed-forward** step then works on each vector by itself. There is still one vector per token.
+#    the others (how much from which one is computed from the vectors themselves). Then a **feed-forward** step works on
+#    each vector by itself. There is still one vector per token.
 # 4. **Decoder.** The German so far becomes vectors too, with `<s>` for "start" in front. Two layers have one more step:
-#    attention to the encoder's vectors. That is the only way by which anything English gets into the German.
-# 5. **Vector → probabilities.** The decoder's last vector is compared with the vectors of all 1,600 tokens. That
-#    gives a score for each, its **logit**, and **softmax** turns these into probabilities.
+#    attention to the encoder's vectors. Nothing English gets into the German in any other way.
+# 5. **Vector → probabilities.** The decoder's last vector is compared with the vectors of all 1,600 tokens: multiply
+#    number by number, add up the 128 products. That gives a score for each token, its **logit**, and **softmax** turns
+#    the logits into probabilities.
 #
 # The numbers in the tables and layers, 867,328 altogether, are the **parameters**. They were learned from 20,000
 # sentence pairs that a program made from a small grammar. That takes a few minutes on an ordinary computer.
@@ -120,20 +116,28 @@ show(
 # 1.61. Softmax takes $e$ to the power of each: 1, 2 and 5. Their sum is 8, so the probabilities are 1/8, 2/8 and
 # 5/8. That's all: positive numbers that add up to 1, and the largest logit gets the largest share.
 #
-# Now take the real logits from figure 1. Check one line with a calculator:
+# In code:
 
 # %%
-e = np.exp(logits)  # 1,600 numbers
-rows = [
-    [c.token, f"{c.logit:.2f}", f"{np.exp(c.logit):,.0f}", f"{c.probability:.3f}"]
-    for c in best[:3]
-]
+def softmax(logits):
+    """Any numbers (V,) -> positive numbers that add up to 1"""
+    e = np.exp(logits - logits.max())          # the maximum cancels; it avoids overflow
+    return e / e.sum()
+
+
+print(softmax(np.array([0, 0.693, 1.609])))
+
+# %% [markdown]
+# Now take the real logits from figure 1. Check the first line with a calculator:
+
+# %% The same with 1,600 logits
+rows = [[c.token, f"{c.logit:.2f}", f"{np.exp(c.logit):,.0f}", f"{c.probability:.3f}"]
+        for c in best[:3]]
 others = e.sum() - e[five[:3]].sum()
-rows += [
-    ["the 1,597 others", "", f"{others:,.0f}", f"{others / e.sum():.3f}"],
-    ["all", "", f"{e.sum():,.0f}", "1"],
-]
+rows += [["the 1,597 others", "", f"{others:,.0f}", f"{others / e.sum():.3f}"],
+         ["all", "", f"{e.sum():,.0f}", "1"]]
 table(["next token", "logit", "e to the logit", "probability"], rows)
+assert np.allclose(softmax(logits), p)
 
 # %% [markdown]
 # *Es* leads by 5.25 in its logit, and $e^{5.25}$ = 191, so it's about 191 times as likely as *er*. Still, *es* gets
@@ -176,12 +180,13 @@ show(
 # ## In general
 #
 # Call the English sentence $x$ and the German tokens $y_1, y_2, \dots$. The model gives a probability to each token,
-# depending on $x$ and on the tokens before it. Multiplied, they are the probability of the whole translation:
+# depending on $x$ and on the tokens before it. Their product is the probability of the whole translation:
 #
 # $$P(y \mid x) = \prod_t P(y_t \mid y_1, \dots, y_{t-1}, x)$$
 #
-# Here is figure 1 as code, with the functions of our library and the shapes of all arrays. (They return a second
-# result, which training needs; we drop it.)
+# Here is figure 1 as code, with the functions of our library and the shapes of all arrays. In figure 1 there are $S =
+# 14$ English tokens and, with `<s>`, $T = 11$ German ones so far. (The functions return a second result, which training
+# needs; we drop it.)
 
 # %%
 def encode(sentence):
@@ -191,11 +196,11 @@ def encode(sentence):
 
 
 def next_token(memory, written):
-    """The encoder's vectors, the ids of the German so far -> probabilities (1600,)"""
+    """The encoder's vectors, the German ids so far -> probabilities (1600,)"""
     ids = np.array([[BOS, *written]])                              # (1, T)
-    x, _ = model.target_embedding.forward(ids)                     # (1, T, 128)
-    x, _ = model.target_positions.forward(x)                       # (1, T, 128)
-    states, _ = model.decoder.forward(x, memory)                   # (1, T, 128)
+    vectors, _ = model.target_embedding.forward(ids)               # (1, T, 128)
+    vectors, _ = model.target_positions.forward(vectors)           # (1, T, 128)
+    states, _ = model.decoder.forward(vectors, memory)             # (1, T, 128)
     logits, _ = model.unembedding.forward(states[:, -1])           # (1, 1600)
     return softmax(logits[0].astype(float))
 
@@ -204,8 +209,8 @@ same("the same probabilities as before", next_token(encode(TIRED), beginning), p
 
 # %% [markdown]
 # **Your turn.** The loop around it is yours. Write it in `exercises/00_greedy.py`, for any function that gives scores
-# of the next token. Start with `scratchformer learn start`, check with `scratchformer learn check 00`, and get help
-# with `scratchformer learn hint`. Then unfold ours.
+# of the next token. (`scratchformer learn start` makes the directory `exercises`, `scratchformer learn check 00` checks
+# your answer, `scratchformer learn hint` helps.) Then unfold ours.
 
 # %% Our solution
 def greedy(sentence, longest=80):
@@ -224,8 +229,8 @@ assert [greedy(each) for each in (TIRED, NARROW)] == translator.translate(
 # %% [markdown]
 # ## How it learned
 #
-# Before training, the parameters are random numbers, and the answers are nonsense. Training needs two things: a number
-# that says how bad the answers are, and a way to make that number smaller.
+# Before training, the parameters are random numbers, and the answers are nonsense. Training needs a number that says
+# how bad they are, and a way to make it smaller.
 #
 # **The number** is called the **loss**. If the right next token gets the probability $p$, the loss is $-\ln p$. For $p
 # = 1$ it's 0, for $p = 1/8$ it's 2.08, and for a guess among 1,600 tokens it's $\ln 1600 = 7.38$. We take the mean
@@ -245,7 +250,7 @@ def loss(model):
 
 # %% [markdown]
 # **The way** is to nudge. Pick one parameter, move it a little down and a little up, and look at the loss. We take
-# the third number in the vector of the token *verl* (the beginning of *verlässt*):
+# the third number in the vector of the token *verl* (the beginning of *verlässt*), because it matters a lot here:
 
 # %%
 parameters = untrained.store.data                # all of them, in one array: (867328,)
@@ -290,9 +295,9 @@ show(figure, "00_slope",
 # each of them which way is downhill, and how steep. So a training step is simple: *move every parameter a little
 # against its slope*. Here that means up, because the slope is negative.
 #
-# But two nudges for each of 867,328 parameters would take hours for a single step. There is a calculation that
-# finds all slopes at once, in about the time of a few forward passes. It is called **backpropagation**, and [lesson
-# 01](01_backprop.py) derives it. Let's use the one of our library, and compare its slope with ours:
+# But two nudges for each of 867,328 parameters mean running the model 1.7 million times, for one training step. There
+# is a calculation that finds all slopes at once, in the time of a few runs. It is called **backpropagation**, and
+# [lesson 01](01_backprop.py) derives it. Here is our library's, beside the nudge:
 
 # %%
 def gradient():
@@ -305,7 +310,8 @@ measure("slope by nudging", slope, -0.25, -0.23)
 measure("slope by backpropagation", gradient()[chosen], -0.25, -0.23)
 
 # %% [markdown]
-# They agree up to the size of the nudge. Now repeat: find the gradient, take a small step, twenty times.
+# They agree to three digits. Now we do it twenty times: find the gradient, and move every parameter by −0.1 times its
+# slope.
 
 # %%
 progress = []
@@ -318,22 +324,22 @@ table(["training steps", "loss", "e to the −loss: a typical p"], progress)
 
 # %% [markdown]
 # This is how the machine learns. Of course, twenty steps on a single pair only teach it this pair by heart. The real
-# model took 2,000 steps, with other pairs in each, so that it had to find what sentences have in common. On new
-# sentences its loss is about 0.11. A model that gives every right token exactly 0.9, as training asked, has 0.105.
+# model took 2,000 steps, with other pairs in each. On new sentences its loss is about 0.11; giving every right token
+# exactly 0.9, as training asked, would make 0.105.
 #
-# ## Does it matter?
+# ## So how does it know?
 #
-# Back to the puzzle. When the model writes *es* or *sie*, how does it know which noun is meant? The decoder sees only
-# the encoder's vectors, one for each English token. So let's operate. We take the vectors of the *tired* sentence,
-# replace some by those of the *narrow* sentence, and ask for the next token.
+# Back to the puzzle. When the model writes *es* or *sie*, how does it know which noun is meant? All that the decoder
+# gets from the English are the encoder's vectors, one for each token. So here is an experiment: we take the vectors of
+# the *tired* sentence, replace some by those of the *narrow* sentence, and ask for the next token.
 #
-# The two sentences have 14 tokens each. Which of the vectors decides between *es* and *sie*? Is it the vector of "it",
-# because attention has told it which noun it stands for? Or those of the nouns? Write your guess down.
+# The two sentences have 14 tokens each. Which of the vectors decides between *es* and *sie*? That of "it", because
+# attention has told it which noun it stands for? Those of the nouns? Write your guess down.
 #
 # <details><summary>Make a guess, then unfold: vectors exchanged</summary>
 
 # %%
-tokens = tokenizer.pieces(source_ids[0])
+tokens = tokenizer.pieces(source_ids[0])       # the 14 tokens as text
 ES, SIE = (tokenizer.encode([f"weil {word}"])[0][-1] for word in ("es", "sie"))
 
 
@@ -347,28 +353,25 @@ def exchanged(positions):
 
 AT = {token.strip("▁"): i for i, token in enumerate(tokens)}
 all_but_tired = [i for i in range(14) if i != AT["tired"]]
-table(
-    ["vectors from the other sentence", "es", "sie"],
-    [
-        ["none", *exchanged([])],
-        ["it", *exchanged([AT["it"]])],
-        ["horse and street", *exchanged([AT["horse"], AT["street"]])],
-        ["all except tired", *exchanged(all_but_tired)],
-        ["only tired", *exchanged([AT["tired"]])],
-    ],
-)
+table(["vectors from the other sentence", "es", "sie"],
+      [["none", *exchanged([])],
+       ["it", *exchanged([AT["it"]])],
+       ["horse and street", *exchanged([AT["horse"], AT["street"]])],
+       ["all except tired", *exchanged(all_but_tired)],
+       ["only tired", *exchanged([AT["tired"]])]])
 
 # %% [markdown]
-# Only the vector of the adjective matters! You can exchange the other thirteen, "it" among them, and nothing happens.
-# This is no accident of our sentence. We have 240 test sentences of this kind, 120 pairs. With the adjective's vector
-# exchanged, the model writes the other sentence's pronoun in 237 of them; with that of "it", in 3. ([Lab notes 00,
-# experiment 1](lab/00_whole_game.py#experiment-1-which-vector-decides-the-pronoun).)
+# Only the vector of the adjective matters! You can exchange the other thirteen, "it" among them, and hardly anything
+# changes. Is that an accident of this sentence? We have 240 test sentences of this kind, 120 pairs. With the
+# adjective's vector exchanged, the model writes the other sentence's pronoun in 237 of them. With the vector of "it"
+# exchanged it does so in 3, and with none, by mistake, in 2. ([Lab notes 00, experiment
+# 1](lab/00_whole_game.py#experiment-1-which-vector-decides-the-pronoun).)
 #
 # </details>
 #
-# Now we know what points to the noun. But where does the gender come from? Let's operate on the decoder's other input,
-# the German that is already written. We leave the English alone and change an article. (*Der Pferd* is bad German, a
-# mistake like "a apple". *Der* is masculine, *die* feminine, *das* neuter.)
+# So far we know what points to the noun. But where does the gender come from? This time the English stays as it is. We
+# change the decoder's other input, the German that is already written, and give it another article. (*Der Pferd* is bad
+# German, a mistake like "a apple". *Der* is masculine, *die* feminine, *das* neuter.)
 
 # %%
 for article in "Das", "Der", "Die":
@@ -377,8 +380,8 @@ for article in "Das", "Der", "Die":
     print(f"{article} Pferd verlässt die Straße, weil ... {token.strip('▁')}")
 
 # %% [markdown]
-# It copies the gender from the article that it has written itself. And why does "tired" mean the horse? One last
-# experiment: we exchange the two nouns.
+# It copies the gender from the article that it has written itself. (In the lab notes it does so in 239 of 240 tries.)
+# And why does "tired" mean the horse? One last experiment: we exchange the two nouns.
 
 # %%
 print(translator.translate(["The street leaves the horse because it is too tired."])[0])
@@ -390,38 +393,38 @@ print(translator.translate(["The street leaves the horse because it is too tired
 # chose the noun in the old position 225 times ([lab notes 00, experiment
 # 2](lab/00_whole_game.py#experiment-2-where-the-gender-comes-from)).
 #
-# Remember this when you see a model do something clever. A correct answer doesn't tell you *how* it was found. To find
-# out, change one thing and watch the output. You'll also meet maps of what attention "looks at", perhaps with a bold
-# line from "it" to a noun. They give good ideas, but they aren't explanations: a map shows that something is read, not
-# what is done with it. ([Lab notes 00, experiment 3](lab/00_whole_game.py#experiment-3-where-it-looks) has the maps of
-# this model.)
+# So a correct answer doesn't tell you *how* it was found. To find out, change one thing and watch the output. You'll
+# also meet maps of what attention "looks at", perhaps with a bold line from "it" to a noun. They give good ideas, but
+# they aren't explanations: a map shows that something is read, not what is done with it ([lab notes 00, experiment
+# 3](lab/00_whole_game.py#experiment-3-where-it-looks)).
 #
 # ## How good is it, and where does it fail?
 #
-# On 500 new sentences of the same grammar, 94 % of its translations are word for word the reference. On `test_long`, a
-# set of sentences with 26 to 45 words, it is 0 %. In training the longest have 24 words in English and 25 in German.
-# (A punctuation mark counts as a word.) And it invents nonsense for words that it has never met. Lab notes 00 have
-# [the scores](lab/00_whole_game.py#experiment-5-how-good-is-it), and [what happens if we shuffle the
-# words](lab/00_whole_game.py#experiment-4-break-it).
+# Of 500 new sentences of the same grammar, it translates 94 % exactly like the reference. Of `test_long`, whose
+# sentences have 26 to 45 words in both languages, 0 %. In training the longest have 24 words in English and 25 in
+# German. (A punctuation mark counts as a word.) Lab notes 00 have [all
+# scores](lab/00_whole_game.py#experiment-5-how-good-is-it), [unknown
+# words](lab/00_whole_game.py#experiment-6-where-it-fails) and [shuffled
+# ones](lab/00_whole_game.py#experiment-4-break-it).
 #
 # ## Paper and code
 #
-# Figure 1 is also figure 1 of the paper that this course follows, [Attention Is All You
-# Need](https://arxiv.org/abs/1706.03762) (2017). Its *base* model has six layers in encoder and decoder where we have
-# two, vectors of 512 numbers, and about 70 times as many parameters; our *tiny* one has the same parts. In the
-# library: [nn/transformer.py](../scratchformer/nn/transformer.py) and
+# Our figure 1 shows the same machine as figure 1 of the paper that this course follows, [Attention Is All You
+# Need](https://arxiv.org/abs/1706.03762) (2017), only without what lies between the steps ([lesson
+# 12](12_residual_norm_dropout.py)). The paper's *base* model has six layers where we have two, vectors of 512 numbers,
+# and about 70 times as many parameters. In the library: [nn/transformer.py](../scratchformer/nn/transformer.py) and
 # [decoding/search.py](../scratchformer/decoding/search.py).
 #
 # ## What to remember
 #
-# A Transformer turns a sentence and the beginning of its translation into probabilities of the next token. It writes
-# one token, and is asked again. It learned by moving each parameter a little against its slope, thousands of times.
-# And what does "it" mean? Our model doesn't know. It found something simpler that works on sentences like those of its
-# training: the adjective points to the first or the second noun, and that noun's German article gives the gender.
+# A Transformer turns a sentence and the beginning of its translation into probabilities of the next token. We write one
+# down and ask again. It learned by moving each parameter a little against its slope, thousands of times. And what does
+# "it" mean? Our model doesn't know. It found something simpler that works on sentences like those of its training: the
+# adjective points to the first or the second noun, and that noun's German article gives the gender.
 #
-# Each lesson opens one box of figure 1, with every gradient derived by hand:
+# Each lesson opens one part of this, with every gradient derived by hand:
 #
-# | in figure 1 | lessons |
+# | on this page | lessons |
 # |---|---|
 # | text → tokens → ids | [17](17_byte_pairs.py), [18](18_batches.py) |
 # | ids → vectors, and the position | [08](08_embeddings.py), [09](09_positions.py), [10](10_longer.py) |
@@ -437,4 +440,5 @@ print(translator.translate(["The street leaves the horse because it is too tired
 # **Exercises.** `00_greedy`, from above. `00_next_word` asks you to predict: for each German word of a sentence, at
 # which English word should the decoder look?
 #
-# **Next:** [lesson 01](01_backprop.py) finds all slopes at once.
+# **Next:** [lesson 01](01_backprop.py) finds all slopes at once. (Short of time? Lessons 01, 04 to 09, 11 to 15 and 20
+# hold the paper's model, its loss, its optimiser and its search.)

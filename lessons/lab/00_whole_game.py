@@ -9,13 +9,12 @@
 
 # %%
 import course  # noqa: F401  finds lessons/library
-import json
 from collections import Counter, defaultdict
 
 import matplotlib.pyplot as plt
 import numpy as np
 
-from library.lesson import ROOT, QUICK, measure, recorded, show, table, varying
+from library.lesson import QUICK, ROOT, measure, recorded, show, table, varying
 from scratchformer.experiments import heads
 from scratchformer.nn import gradient_cases
 from scratchformer.nn.attention import Mask, ScaledDotProductAttention
@@ -209,7 +208,7 @@ for i, example in enumerate(pairs):
     expected.append((where["expected"], pairs[i ^ 1].coreference["expected"]))
 assert not training_text & set(sentences)
 translations = translator.translate(sentences, beam=1)
-by_meaning = by_order = neither = 0
+by_meaning = by_order = 0
 for translation, (meaning, order) in zip(translations, expected):
     found = spoken_pronoun(translation)
     by_meaning += found == meaning
@@ -225,6 +224,12 @@ for i in 8, 9:
     varying(f"{sentences[i]}\n    {translations[i]}")
 
 # %% [markdown]
+# So it goes by the order of the nouns, not by what can be tired. (Nothing like these sentences is in the training text;
+# they show which rule the model follows where the two rules disagree.) One thing is left open: "too big" was said of
+# the first noun about as often as of the second. There the adjective alone can't decide, and other words must have a
+# say, such as "fit into". That does not contradict experiment 1, since the vector of the adjective has taken in
+# something from the other words when it leaves the encoder.
+#
 # ## Experiment 3: where it looks
 #
 # For each German piece that is about to be written, an attention of the decoder distributes a weight of 1 over the
@@ -358,9 +363,8 @@ measure(
     0.7,
 )
 measure("its pairs with both right", best.pair_accuracy, 0.25, 0.3)
-measure(
-    "its pairs with neither right", 1 - 2 * best.accuracy + best.pair_accuracy, 0, 0.02
-)
+neither = round(1 - 2 * best.accuracy + best.pair_accuracy, 6)
+measure("its pairs with neither right", neither, 0, 0.02)
 
 # %% [markdown]
 # No head of the encoder points from "it" to its noun. While the pronoun is written, the last layer of the decoder reads
