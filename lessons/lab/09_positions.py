@@ -1,0 +1,354 @@
+# %% [markdown]
+# # Lab notes 09 · Where am I?
+#
+# The experiments and controls behind [lesson 09](../09_positions.py): what training can't do without positions; eleven
+# tables of positions that are asked for the word three to the left, and what in them helps; how strong a head's
+# rotation must be; whether the rotation can be found by least squares; dot products at the paper's speeds; the
+# authors' program. Each model is trained three times, from random starts 0, 1 and 2 (`SCRATCHFORMER_QUICK=1` takes run
+# 0 only).
+
+# %% Imports
+import course  # noqa: F401  finds lessons/library
+import math
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from library.lesson import QUICK, measure, same, show, table
+from library.positions import shift_matrix
+from library.to_the_left import (
+    D,
+    Reader,
+    Table,
+    alike,
+    hands,
+    new_positions,
+    paper_speeds,
+    smooth,
+    to_the_left,
+    train,
+)
+from scratchformer.experiments.figures import ACCENT, COLOUR_MAP, DARK
+from scratchformer.nn.gradcheck import gradcheck
+from scratchformer.nn.layers import LearnedPositions, PositionalEncoding, sinusoids
+from scratchformer.text.tokenizer import PAD
+
+SEEDS = [0] if QUICK else [0, 1, 2]
+PE = sinusoids(0, 1000, 512)                        # (T, D), a row for each position
+
+# %% [markdown]
+# ## Experiment 1: who did it
+#
+# Telegrams of noun, verb, noun, such as "dog bites man": ten nouns, six verbs. The verb is asked for the noun to its
+# left. The model has one attention with one head and vectors of 32 numbers
+# ([library/to_the_left.py](../library/to_the_left.py)). Every test telegram has a twin with its two nouns exchanged;
+# training and test have no pair of nouns in common.
+
+# %%
+NOUNS, VERBS = 10, 6
+
+
+def telegrams(pairs, random, n):
+    """-> ids (n, 3): noun, verb, noun; targets (n, 3): at the verb the noun before"""
+    pair = pairs[random.integers(0, len(pairs), n)]
+    verb = random.integers(1 + NOUNS, 1 + NOUNS + VERBS, n)
+    ids = np.stack([pair[:, 0], verb, pair[:, 1]], axis=1)
+    return ids, np.where([False, True, False], pair[:, :1], PAD)
+
+
+def who_did_it(positions, seed, steps):
+    """-> share right; largest difference of scores between a telegram and its twin"""
+    random = np.random.default_rng(100 + seed)
+    pairs = [(a, b) for a in range(1, NOUNS + 1) for b in range(1, a)]
+    pairs = random.permutation(pairs)
+    train_pairs, test_pairs = np.concatenate([pairs[10:], pairs[10:, ::-1]]), pairs[:10]
+    model = Reader(positions, 1 + NOUNS + VERBS, seed)
+    train(model, lambda: telegrams(train_pairs, random, 32), steps)
+    twins = [telegrams(of, np.random.default_rng(seed), 200)
+             for of in (test_pairs, test_pairs[:, ::-1])]
+    scores = [model.forward(ids)[0][:, 1] for ids, _ in twins]      # (200, V) each
+    right = [verb.argmax(axis=1) == targets[:, 1]
+             for verb, (_, targets) in zip(scores, twins)]
+    return np.mean(right), np.abs(scores[0] - scores[1]).max()
+
+
+for steps, lo in (0, 0), (100, 0.4):
+    results = [who_did_it(Table(np.zeros((3, D))), seed, steps) for seed in SEEDS]
+    right, difference = np.array(results).max(axis=0)
+    measure(f"no positions, {steps} steps: right, best run", right, lo, 0.5)
+    measure(f"no positions, {steps} steps: difference of twins", difference, 0, 1e-12)
+
+
+def learned(seed):
+    return LearnedPositions(3, D, np.random.default_rng(seed), "float64")
+
+
+for name, new in ("sinusoids", lambda seed: PositionalEncoding()), ("learned", learned):
+    rights = [who_did_it(new(seed), seed, 150)[0] for seed in SEEDS]
+    measure(f"{name}, 150 steps: right, worst run", min(rights), 0.9, 1)
+
+# %% [markdown]
+# Without positions a telegram and its twin get the same scores, but for rounding, before and after training. Of each
+# pair at most one is answered rightly, so one half is the limit for any training. Sinusoids and a learned table both
+# solve it: three positions don't separate them.
+#
+# ## Experiment 2: three words to the left
+#
+# The task of the lesson: 24 random words out of 11, at position $t$ the word at $t - 3$ is asked for, and queries are
+# made of positions alone. Never asked in training: two of the positions 5, 7 and 9 (*single*), and five positions *in a
+# row*, which begin at 12 to 17. Both are chosen at random in each run. 110 steps of Adam with 16 texts, learning
+# rate 0.01, 60 new texts for the test. Where nothing else is said, the vectors are as long as sinusoids.
+#
+# - *the number itself*: from −1 to 1, in every component;
+# - *sinusoids*; *slow hands* (16 speeds evenly spaced from 0 to 1 radian); *fast hands* (from 0 to π);
+# - *upside down*: speeds $10000^{+2i/d_{model}}$. A user of the Annotated Transformer divided where its code multiplies
+#   ([issue 131](https://github.com/harvardnlp/annotated-transformer/issues/131)) and reported that copying was
+#   then learned much faster;
+# - *smooth*: weighted means of random vectors, the nearest weighing most; *random*: each component $\pm\sqrt{1/2}$;
+#   *short*: the same, a quarter as long; *learned*: the library's, which starts a quarter as long, too;
+# - two controls: the rows of *slow hands* and of *smooth* in a random order.
+
+# %% The eleven tables
+BANDS = {"sinusoids": [(0.95, 1), (0.85, 1), (0.2, 0.6)],
+         "slow hands": [(0.97, 1), (0.95, 1), (0.3, 0.75)],
+         "fast hands": [(0.97, 1), (0, 0.25), (0, 0.25)],
+         "upside down": [(0.97, 1), (0.2, 0.8), (0.2, 0.5)],
+         "smooth": [(0.97, 1), (0.75, 1), (0.05, 0.29)],
+         "slow hands, shuffled": [(0.9, 1), (0, 0.25), (0, 0.25)],
+         "smooth, shuffled": [(0.9, 1), (0, 0.25), (0, 0.25)],
+         "random": [(0.97, 1), (0, 0.25), (0, 0.2)],
+         "learned": [(0.95, 1), (0, 0.25), (0, 0.2)],
+         "short": [(0.3, 0.89), (0, 0.35), (0, 0.35)],
+         "the number itself": [(0.1, 0.4), (0.05, 0.4), (0.05, 0.4)]}
+
+
+def row(name, of_runs):
+    """Each number for each run."""
+    return [name, *("  ".join(f"{value:{form}}" for value in column)
+                    for form, column in zip(("g", ".2f", ".2f", ".2f"), of_runs.T))]
+
+
+runs, rows = {}, []
+for name, bands in BANDS.items():
+    runs[name] = np.array([to_the_left(name, seed) for seed in SEEDS])   # (runs, 4)
+    for share, (lo, hi) in zip(runs[name].mean(axis=0)[1:], bands):
+        assert lo <= share <= hi, (name, share, lo, hi)
+    cosine = abs(alike(new_positions(name, np.random.default_rng(50))))
+    rows.append([*row(name, runs[name]), f"{cosine:.2f}"])
+table(["table", "90 % after steps", "right where asked", "single", "five in a row",
+       "cosine of neighbours"], rows)
+
+# %% The figure
+SHOWN = ["sinusoids", "slow hands", "smooth", "upside down", "fast hands", "random",
+         "learned"]
+figure, axes = plt.subplots(figsize=(8, 3.6), layout="constrained")
+axes.axhline(1 / 11, color="0.6", lw=1, ls=":")
+axes.text(-0.4, 1 / 11 - 0.02, "guess", color="0.35", va="top")
+for column, marker, colour, label in [(2, "o", DARK, "single"),
+                                      (3, "^", ACCENT, "five in a row")]:
+    for x, name in enumerate(SHOWN):
+        at = np.full(len(SEEDS), x + 0.3 * column - 0.75)
+        axes.plot(at, runs[name][:, column], marker, color=colour, ms=7,
+                  alpha=0.7, label=None if x else label)
+axes.set(xticks=range(len(SHOWN)), xticklabels=SHOWN, ylim=(-0.03, 1.05))
+axes.set_ylabel("share right")
+axes.legend(title="positions never asked", loc="upper right")
+show(figure, "09_lab_asked",
+     alt="Share right at positions never asked, seven tables, each run a mark. Single "
+     "positions: sinusoids and slow hands nearly 1, smooth 0.8 to 1, upside down 0.3 "
+     "to 0.7, the others near 0.1. Five in a row: sinusoids and slow hands 0.3 to "
+     "0.6, upside down about 0.4, the others near 0.1.",
+     caption="Single positions are right where neighbours are alike; five in a row "
+     "are right nowhere.")
+
+# %% [markdown]
+# - *The number itself*: as far as position counts, a query's score is a linear function of the key's number, and such
+#   a function is largest at one end of the text. The task is not learned.
+# - *Single positions.* Of the tables with similar neighbours all are right there mostly, with a rotation (*sinusoids*,
+#   *slow hands*) or without (*smooth*). Of those without similar neighbours, *fast hands* have an exact rotation and
+#   are no better than a guess. And the controls, the same vectors in another order, are no better than a guess either.
+# - *Upside down* is between: its neighbours' cosine is small, but some positions further away are alike.
+# - *More steps* don't change it. With 400 steps (runs 0, 1, 2): single, *fast hands* 0.12, 0.13, 0.12, *smooth* 1.00,
+#   0.72, 1.00; in a row, *sinusoids* 0.42, 0.46, 0.36, *slow hands* 0.44, 0.48, 0.75, *smooth* 0.08, 0.18, 0.08. Run 0
+#   is repeated below.
+# - *Five in a row.* The tables with a rotation and similar neighbours are right in a third to a half of the cases (one
+#   run of *slow hands* at 0.57), and *smooth* in a tenth to a quarter. Is this the rotation? The likeness of *smooth*
+#   reaches less far. A further control gives random vectors the same expected dot products as the hands, and so an
+#   equal reach, without an exact rotation: next table.
+# - *Issue 131.* The upside-down formula is learned in less than half of the steps of the sinusoids here, too. But so
+#   are *random* vectors and *fast hands*, and it says nothing about what was learned.
+
+# %% Longer, and the same likeness without a rotation
+def same_likeness(speeds, random):
+    """Random vectors whose expected dot products are those of hands."""
+    values, vectors = np.linalg.eigh(hands(speeds) @ hands(speeds).T)
+    roots = vectors * np.sqrt(np.maximum(values, 0))
+    made = roots @ random.normal(size=(len(values), D))
+    return math.sqrt(D / 2) * made / np.linalg.norm(made, axis=1, keepdims=True)
+
+
+SPEEDS = {"sinusoids": paper_speeds(), "slow hands": np.linspace(0, 1, D // 2)}
+rows = []
+for name, speeds in SPEEDS.items():
+    controls = [Table(same_likeness(speeds, np.random.default_rng(50 + seed)))
+                for seed in SEEDS]
+    controls = np.array([to_the_left(of, seed) for of, seed in zip(controls, SEEDS)])
+    rows += [row(name, runs[name]), row(f"as alike as {name}", controls)]
+    _, _, single, in_a_row = controls.mean(axis=0)
+    assert 0.6 < single <= 1 and 0.1 < in_a_row < 0.6, (name, single, in_a_row)
+table(["table", "90 % after steps", "right where asked", "single", "five in a row"],
+      rows)
+for name, single, in_a_row in [("sinusoids", (0.9, 1), (0.25, 0.65)),
+                               ("fast hands", (0, 0.25), (0, 0.25))]:
+    outcome = to_the_left(name, 0, 400)
+    measure(f"{name}, 400 steps, run 0: single", outcome.alone, *single)
+    measure(f"{name}, 400 steps, run 0: five in a row", outcome.row, *in_a_row)
+
+# %% [markdown]
+# Vectors that are as alike as the hands, but have no exact rotation, are right at single positions nearly as often, and
+# in a row somewhat less often. So most of what the hands can do at positions never asked comes with their likeness. A
+# share of the rotation in the row isn't excluded by three runs.
+#
+# ## Experiment 3: how strong a head must be
+#
+# With $W = W_Q W_K^T$ and $x_t = e_t + PE(t)$ as columns, a score is four parts:
+#
+# $$x_t^T W x_s = e_t^T W e_s + e_t^T W \, PE(s) + PE(t)^T W e_s + PE(t)^T W \, PE(s)$$
+#
+# For the last choose $W = \beta M_k$. Since $M_k^T = M_{-k}$, this part is $\beta \, PE(t-k) \cdot PE(s)$, largest at
+# $s = t - k$. But $W$ has at most rank $d_k$, which is 64 in the paper's base model, and $M_k$ has rank 512: one head
+# has room for 32 of the 256 hands. Is that enough? Take the 32 fastest, position with position only, 200 positions,
+# $k = 3$. A fair comparison needs *equal divisors*: the 32 hands and all 256 with $\sqrt{64}$, and with $\sqrt{512}$.
+
+# %%
+def weight_on_target(beta, pairs, divisor, k=3):
+    """Mean weight of query t on position t - k, with the fastest `pairs` in W."""
+    P, M = PE[:200, :2 * pairs], shift_matrix(k, 512)[:2 * pairs, :2 * pairs]
+    scores = beta * P @ M @ P.T / math.sqrt(divisor)           # (200, 200)
+    e = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return np.diagonal(e / e.sum(axis=1, keepdims=True), offset=-k).mean()
+
+
+found = {(beta, divisor, pairs): weight_on_target(beta, pairs, divisor)
+         for beta in (1, 5) for divisor in (64, 512) for pairs in (32, 256)}
+table(["β", "divisor", "32 fastest hands", "all 256 hands"],
+      [[str(beta), f"√{divisor}",
+        *(f"{found[beta, divisor, pairs]:.3f}" for pairs in (32, 256))]
+       for beta in (1, 5) for divisor in (64, 512)])
+for beta in (1, 5):
+    for divisor in (64, 512):
+        assert found[beta, divisor, 32] < found[beta, divisor, 256]
+measure("β = 5, √512: 32 fastest", found[5, 512, 32], 0.56, 0.61)
+measure("β = 5, √512: all", found[5, 512, 256], 0.66, 0.72)
+measure("β = 5, √64: 32 fastest", found[5, 64, 32], 0.94, 0.98)
+measure("β = 5, √64: all", found[5, 64, 256], 0.95, 0.99)
+
+# %% [markdown]
+# At equal divisors the fast hands alone do worse than all together, for both $\beta$ and both divisors: a little worse
+# where the head is strong ($\beta = 5$, $\sqrt{64}$: 0.960 and 0.974), much worse where it is weak ($\beta = 1$: 0.177
+# and 0.513). (An earlier version of the lesson said that they do better: it compared 32 hands at $\sqrt{64}$ with 256
+# at $\sqrt{512}$.) So the 64 columns of one head suffice, if $\beta$ is large.
+#
+# ## Experiment 4: a matrix from 40 positions
+#
+# Fit the matrix that leads from each of the first 40 positions to the one 3 further on, by least squares, and try it
+# at the next 200. (Error: length of the difference over the length of the vectors.)
+
+# %%
+def fitted_shift(positions, k=3, n=40):
+    """-> M^T (D, D) fitted on the first n positions; its error there, and after"""
+    M_transposed = np.linalg.lstsq(positions[:n], positions[k:n + k], rcond=None)[0]
+    differences = np.linalg.norm(positions[:-k] @ M_transposed - positions[k:], axis=1)
+    errors = differences / np.linalg.norm(positions[k:], axis=1)
+    return M_transposed, errors[:n].mean(), errors[n:].mean()
+
+
+random = np.random.default_rng(9)
+M_transposed, *errors = fitted_shift(sinusoids(0, 243, 8))
+measure("sinusoids, D = 8: error at the 40 fitted", errors[0], 0, 1e-10)
+measure("sinusoids, D = 8: error at the 200 after", errors[1], 0, 1e-7)
+same("the fitted matrix and M_3", M_transposed.T, shift_matrix(3, 8), 1e-5)
+_, *errors = fitted_shift(random.choice([-1, 1], (243, 64)) / math.sqrt(2))
+measure("random, D = 64: error at the 40 fitted", errors[0], 0, 1e-10)
+measure("random, D = 64: error at the 200 after", errors[1], 0.9, 1.8)
+_, error, _ = fitted_shift(smooth(243, np.random.default_rng(0)), n=100)
+measure("smooth, D = 32: error at the 100 fitted", error, 0.3, 0.7)
+
+# %% [markdown]
+# With more components than positions, any vectors that are linearly independent have a matrix that shifts them. That
+# there is one proves nothing. What is special about sinusoids is that the matrix found at 40 positions holds at all
+# others, if there are fewer components than positions. In experiment 2 there were 32 components and 14 positions that
+# were asked, so many matrices fit, and training took another one than the rotation.
+#
+# ## Dot products at the paper's speeds
+
+# %%
+products = PE[:200] @ PE[:200].T                               # (200, 200)
+for k, expected in (0, 256), (1, 249), (10, 174), (50, 131), (100, 112):
+    along = np.diagonal(products, offset=k)
+    measure(f"distance {k}: dot product", along.mean(), expected - 0.5, expected + 0.5)
+    assert along.max() - along.min() < 1e-9
+omega = 10000.0 ** (-np.arange(0, 512, 2) / 512)
+far = np.cos(np.arange(1, 5001)[:, None] * omega).sum(axis=1)       # (5000,)
+measure("of 5,000 distances, the one with the largest", far.argmax() + 1, 1, 1)
+one_hand = np.cos(np.arange(1, 51))
+measure("one hand only, 1 radian, up to 50", one_hand.argmax() + 1, 44, 44)
+measure("shortest wavelength, positions", 2 * np.pi / omega[0], 6.283, 6.284)
+measure("longest wavelength, positions", 2 * np.pi / omega[-1], 60600, 60620)
+checked = gradcheck(PositionalEncoding(), random.normal(size=(3, 4, 6)))
+measure("the library's layer: worst error of dx", checked.worst.error, 0, 1e-6)
+
+# %% The figure
+figure, (panel, curve) = plt.subplots(1, 2, figsize=(9, 3.8), layout="constrained")
+image = panel.imshow(products[:100, :100], COLOUR_MAP, vmin=100, vmax=256)
+panel.set(title="PE(pos) · PE(pos'), d_model = 512", xlabel="pos'", ylabel="pos")
+figure.colorbar(image, ax=panel, label="dot product")
+offsets = np.arange(-60, 61)
+curve.plot(offsets, np.cos(offsets[:, None] * omega).sum(axis=1), color=DARK)
+curve.plot(offsets, 256 * np.cos(offsets), ":", color=ACCENT, lw=1)
+curve.text(60, 285, "all 256 hands (solid)", color=DARK, ha="right")
+curve.text(60, -315, "256 times the first hand (dotted)", color=ACCENT, ha="right")
+curve.set(ylim=(-340, 340), xlabel="distance in words", ylabel="dot product")
+show(figure, "09_lab_toeplitz",
+     alt="Left: the dot products of 100 by 100 positions, each diagonal of one "
+     "colour, brightest on the main diagonal with 256, falling to 112 in the corners. "
+     "Right: the dot product against the distance, a symmetric peak of 256 at 0 that "
+     "falls to about 125 at 60 words; the first hand alone swings between -256 and "
+     "256.",
+     caption="With all hands the nearest position is the most similar; with one hand, "
+     "a position 44 words away looks nearer than the neighbour.")
+
+# %% [markdown]
+# The paper says that the wavelengths run from $2\pi$ to $10000 \cdot 2\pi$. The last hand has $2i = d_{model} - 2$, so
+# the longest is $9647 \cdot 2\pi$: the upper end is not quite reached.
+#
+# ## Experiment 5: the authors' program
+#
+# Tensor2Tensor writes all sines and then all cosines, and its exponent is $i/(d_{model}/2 - 1)$, so that the last
+# wavelength is $10000 \cdot 2\pi$ exactly. The order can't matter to training from scratch: words and matrices are
+# learned, and could have their components and rows in that order, too. The exponent:
+
+# %%
+ours = PE[:100]
+theirs = hands(10000.0 ** (-np.arange(256) / 255), 100)
+of_products = ours @ ours.T - theirs @ theirs.T
+measure("largest difference of a component", np.abs(theirs - ours).max(), 0.13, 0.16)
+measure("of a dot product (at most 256)", np.abs(of_products).max(), 0.5, 0.63)
+
+# %% [markdown]
+# Public implementations with still other speeds are `positions-of-base-100000` and `positions-without-pairs` in
+# [the correctness report](../../docs/correctness.md).
+#
+# ## Check the claim
+#
+# > "Self-attention is permutation invariant."
+#
+# It is equivariant: the outputs move with their words ([lab notes 04](04_soft_lookup.py#check-the-claim) measure both).
+# Under the causal mask of lesson 06 a position sees only what stands before it, so a decoder has some order without
+# positions; but one layer can't tell in which order the words *before* a position stand, since it sums over them
+# (exercise `09_order_blind`).
+#
+# > "Sinusoids extrapolate better to longer texts."
+#
+# The paper hopes it, and it is contested: [lesson 10](../10_longer.py) measures it. Experiment 2 is about positions
+# *within* the length of training, and already there five neighbouring positions never asked are too many.

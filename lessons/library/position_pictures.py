@@ -1,0 +1,133 @@
+"""The drawings of lesson 09: a counter and two clock hands, three positions to the left, words plus positions."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from library.drawing import Drawing, number
+
+QUARTER, EIGHTH = math.pi / 2, math.pi / 4
+"""How far the fast and the slow hand turn from one position to the next, in radians."""
+
+WORDS = {"dog": (2, 0, 1, 0), "bites": (0, 1, 0, 2), "man": (1, 1, 0, 0)}
+SENTENCES = ("dog", "bites", "man"), ("man", "bites", "dog")
+ARRIVING = ((1, 0, -2, 0), (3, 1, 0, -1), (0, 2, 0, 1)), ((2, 0, 0, 1), (-3, 1, 1, 0), (1, -1, 0, 0))
+"""The gradients that arrive at the sums, in backward: sentence, position, component."""
+
+
+def position(t: int) -> np.ndarray:
+    """The height and the width of the fast hand, then of the slow hand. (4,)"""
+    angles = np.array([QUARTER * t, EIGHTH * t])
+    return np.stack([np.sin(angles), np.cos(angles)], axis=1).ravel() + 0.0
+
+
+def dial(drawing: Drawing, x: float, y: float, angle: float, radius: float = 27) -> None:
+    """A dial whose hand starts at three o'clock and turns to the left; its height as a thick line."""
+    drawing.circle(x, y, radius, filled=0.04)
+    drawing.line([(x - radius, y), (x + radius, y)], "line", 1)
+    tip = x + radius * math.cos(angle), y - radius * math.sin(angle)
+    if abs(tip[1] - y) > 1:
+        drawing.line([(tip[0], y), tip], "forward", 5)
+    drawing.arrow((x, y), tip, "ink", width=2)
+
+
+def clocks() -> Drawing:
+    """Positions 0 to 7 as binary digits, as two hands and as four numbers."""
+    drawing = Drawing(760, 506)
+    columns = [150 + 80 * t for t in range(8)]
+    drawing.text(100, 22, "position", bold=True, anchor="end")
+    for y, words in (62, "ones"), (92, "twos"), (122, "fours"):
+        drawing.text(100, y, words, "soft", 13, anchor="end")
+    for y, name, turn in (195, "fast hand", "1/4 turn"), (280, "slow hand", "1/8 turn"):
+        drawing.text(100, y - 10, name, anchor="end")
+        drawing.text(100, y + 10, turn, "soft", 13, anchor="end")
+    rows = "height, fast", "width, fast", "height, slow", "width, slow"
+    for t, x in enumerate(columns):
+        drawing.text(x, 22, str(t), bold=True)
+        for bit, y in enumerate((62, 92, 122)):
+            digit = t >> bit & 1
+            drawing.rectangle(x, y, 34, 24, "ink", 0.3 if digit else 0.04, radius=3)
+            drawing.text(x, y, str(digit), size=13)
+        dial(drawing, x, 195, QUARTER * t)
+        dial(drawing, x, 280, EIGHTH * t)
+        box = drawing.matrix(x, 415, [[value] for value in position(t)], "forward", 64, 38)
+    for row, words in enumerate(rows):
+        drawing.text(100, box.cell(0, row).y, words, "soft", 13, anchor="end")
+    drawing.line([(columns[0] - 32, 415), (columns[-1] + 32, 415)], "soft", 1)
+    return drawing
+
+
+def three_to_the_left(t: int = 5, k: int = 3) -> Drawing:
+    """The hands of position t turned back by k positions, and the scores of the query with the keys of all positions."""
+    drawing = Drawing(760, 448)
+    target = position(t - k)
+    for row, (y, speed, turned) in enumerate(((60, QUARTER, "back by 3/4 turn"), (130, EIGHTH, "back by 3/8 turn"))):
+        drawing.text(92, y, ("fast", "slow")[row], "soft", 13, anchor="end")
+        dial(drawing, 140, y, speed * t)
+        drawing.arrow((185, y), (345, y), "soft")
+        drawing.text(262, y - 13, turned, "soft", 13)
+        dial(drawing, 390, y, speed * (t - k))
+    drawing.text(140, 16, f"position {t}", bold=True)
+    drawing.text(390, 16, f"as at position {t - k}", bold=True)
+    drawing.arrow((430, 95), (500, 95), "query")
+    drawing.vector(615, 95, target, "query", 54, above=f"query of position {t}")
+    zero, unit = 258, 34
+    drawing.text(92, zero, "score", bold=True, anchor="end")
+    for s in range(8):
+        x = 150 + 80 * s
+        score = float(target @ position(s))
+        drawing.rectangle(x, zero - unit * score / 2, 34, abs(unit * score), "ink", 0.78 if s == t - k else 0.35,
+                          outline=False)
+        y = zero - unit * score - (12 if score >= 0 else -12)
+        drawing.text(x, y, number(score), bold=s == t - k)
+        drawing.matrix(x, 368, [[value] for value in position(s)], "key", 60, 24, size=13)
+        drawing.text(x, 432, str(s), bold=True)
+    drawing.line([(110, zero), (750, zero)], "line", 1.2)
+    drawing.text(92, 368, "key", bold=True, anchor="end")
+    drawing.text(92, 432, "position", bold=True, anchor="end")
+    return drawing
+
+
+def sums(backward: bool = False) -> Drawing:
+    """Two sentences of a batch, their words plus the same positions; backward: with the gradients."""
+    drawing = Drawing(800, 356 if backward else 310)
+    cell, size, step = 34, 13, 108 if backward else 100
+    xs = {"sum": (86, 714), "word": (246, 554), "position": 400}
+    for x, words in zip((86, 246, 400, 554, 714), ("sum", "word", "position", "word", "sum")):
+        drawing.text(x, 44, words, bold=True)
+    drawing.text(166, 16, "sentence 1", "soft")
+    drawing.text(634, 16, "sentence 2", "soft")
+    for t in range(3):
+        y = 92 + step * t
+        place = drawing.vector(xs["position"], y, short(position(t)), "forward", cell, 30, size=size)
+        drawing.text(400, y - 26, f"{t}", "soft", 13)
+        for side, sentence in enumerate(SENTENCES):
+            word = drawing.vector(xs["word"][side], y, WORDS[sentence[t]], "plain", cell, 30, size=size)
+            drawing.text(xs["word"][side], y - 26, sentence[t], "soft", 13)
+            total = np.add(WORDS[sentence[t]], position(t))
+            added = drawing.vector(xs["sum"][side], y, short(total), cell=cell, height=30, size=size)
+            if side == 0:
+                drawing.text((word.right[0] + place.left[0]) / 2, y, "+")
+                drawing.text((added.right[0] + word.left[0]) / 2, y, "=")
+            else:
+                drawing.text((word.left[0] + place.right[0]) / 2, y, "+")
+                drawing.text((added.left[0] + word.right[0]) / 2, y, "=")
+            if backward:
+                for x in (xs["sum"][side], xs["word"][side]):
+                    gradients(drawing, x, y + 30, ARRIVING[side][t], cell)
+        if backward:
+            gradients(drawing, 400, y + 30, np.add(*(arriving[t] for arriving in ARRIVING)), cell)
+    return drawing
+
+
+def short(values: np.ndarray) -> list[str]:
+    """With two decimals, to fit into narrow cells."""
+    return [number(round(float(value), 2)) for value in values]
+
+
+def gradients(drawing: Drawing, x: float, y: float, values: np.ndarray | tuple[int, ...], cell: float) -> None:
+    """One gradient under each cell of a vector of four."""
+    for i, value in enumerate(values):
+        drawing.gradient(x + (i - 1.5) * cell - 1, y, float(value), size=13, largest=4)

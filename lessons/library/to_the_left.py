@@ -1,0 +1,190 @@
+"""The task of lesson 09: say the word three to the left, also at positions that were never asked for in training.
+
+A text of 24 random words out of 11. The queries are positions alone, without words, so that nothing but the positions
+can help; keys and values are made of word and position. Some positions are never asked for in training (their words are
+read as keys all the same): two that stand alone, between positions that are asked for, and five in a row.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Callable, NamedTuple
+
+import numpy as np
+
+from scratchformer.nn.attention import CrossAttention
+from scratchformer.nn.layers import Embedding, LearnedPositions, Linear
+from scratchformer.nn.loss import cross_entropy
+from scratchformer.nn.optim import Adam
+from scratchformer.nn.parameter import Layer, ParameterStore
+from scratchformer.text.tokenizer import PAD
+
+WORDS, TEXT, D, LEFT = 11, 24, 32, 3
+"""How many words there are (ids from 1), words in a text, numbers in a vector, and how far to the left is asked."""
+
+
+# The model ------------------------------------------------------------------------------------------------------------
+
+
+class Table(Layer):
+    """Adds a given vector to each position, which is not trained: x (B, T, D) -> x + table[:T]."""
+
+    def __init__(self, table: np.ndarray) -> None:
+        self.table = table
+
+    def forward(self, x: np.ndarray, first: int = 0, rng: object = None) -> tuple[np.ndarray, Any]:
+        return x + self.table[: x.shape[1]], None
+
+    def backward(self, dy: np.ndarray, cache: Any) -> np.ndarray:
+        return dy
+
+
+class Reader(Layer):
+    """One attention with one head: ids (B, T) -> at each position the scores of all words, (B, T, V).
+
+        x = positions(words),   y = attention(positions(words or 0), x),   scores = y W + b
+
+    positions   the layer that adds positions: Table, PositionalEncoding or LearnedPositions
+    V           how many words there are, padding included
+    words_ask   whether the queries hold the words, too; if not, positions alone ask
+    """
+
+    def __init__(self, positions: Layer, V: int, seed: int, words_ask: bool = True, d_model: int = D) -> None:
+        random = np.random.default_rng(seed)
+        self.embedding = Embedding(Embedding.new_weight(V, d_model, random, "float64"))
+        self.positions, self.words_ask = positions, words_ask
+        self.attention = CrossAttention(d_model, 1, random, "float64")
+        self.output = Linear(d_model, V, random, "float64")
+        self.store = ParameterStore(self.parameters())
+
+    def forward(self, ids: np.ndarray) -> tuple[np.ndarray, Any]:
+        words, word_cache = self.embedding.forward(ids)  # (B, T, D)
+        x, x_cache = self.positions.forward(words)
+        queries, query_cache = self.positions.forward(words * self.words_ask)
+        y, y_cache = self.attention.forward(queries, x)
+        scores, cache = self.output.forward(y)
+        return scores, (word_cache, x_cache, query_cache, y_cache, cache)
+
+    def backward(self, dscores: np.ndarray, caches: Any) -> None:
+        word_cache, x_cache, query_cache, y_cache, cache = caches
+        dqueries, dx = self.attention.backward(self.output.backward(dscores, cache), y_cache)
+        dwords = self.positions.backward(dx, x_cache)
+        dwords += self.positions.backward(dqueries, query_cache) * self.words_ask
+        self.embedding.backward(dwords, word_cache)
+
+
+def train(
+    model: Reader,
+    batch: Callable[[], tuple[np.ndarray, np.ndarray]],
+    steps: int,
+    watch: Callable[[int], None] = lambda step: None,
+) -> None:
+    """Adam with the learning rate 0.01. batch() -> ids (B, T), targets (B, T); a target of PAD is not asked for.
+
+    watch(step) is called after every tenth step.
+    """
+    optimizer = Adam(model)
+    for step in range(1, steps + 1):
+        ids, targets = batch()
+        scores, cache = model.forward(ids)
+        _, asked, dscores = cross_entropy(scores, targets)
+        model.zero_grad()
+        model.backward(dscores / asked, cache)
+        optimizer.step(0.01)
+        if step % 10 == 0:
+            watch(step)
+
+
+# Tables of positions --------------------------------------------------------------------------------------------------
+
+
+def hands(speeds: np.ndarray, T: int = TEXT) -> np.ndarray:
+    """Sine and cosine of each hand side by side. speeds (D / 2,) in radians per position -> (T, D)"""
+    angles = np.arange(T)[:, None] * speeds
+    return np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(T, -1)
+
+
+def paper_speeds(d_model: int = D) -> np.ndarray:
+    return 10000.0 ** (-np.arange(0, d_model, 2) / d_model)
+
+
+def smooth(T: int, random: np.random.Generator) -> np.ndarray:
+    """Weighted means of random vectors, the nearest weighing most: neighbours are alike, and no rotation links them.
+
+    (T, D), every row as long as a row of sinusoids
+    """
+    pos = np.arange(T)
+    table = np.exp(-((pos - pos[:, None]) ** 2) / 3) @ random.normal(size=(T, D))
+    return math.sqrt(D / 2) * table / np.linalg.norm(table, axis=1, keepdims=True)
+
+
+def new_positions(name: str, random: np.random.Generator) -> Layer:
+    """One of the tables of lesson 09 and its lab notes, as a layer."""
+    if name == "learned":
+        return LearnedPositions(TEXT, D, random, "float64")
+    signs = random.choice([-1, 1], (TEXT, D)) / math.sqrt(2)
+    tables: dict[str, Callable[[], np.ndarray]] = {
+        "the number itself": lambda: np.repeat(np.linspace(-1, 1, TEXT)[:, None], D, axis=1),
+        "sinusoids": lambda: hands(paper_speeds()),
+        "upside down": lambda: hands(1 / paper_speeds()),
+        "slow hands": lambda: hands(np.linspace(0, 1, D // 2)),
+        "fast hands": lambda: hands(np.linspace(0, math.pi, D // 2)),
+        "smooth": lambda: smooth(TEXT, random),
+        "random": lambda: signs,
+        "short": lambda: signs / 4,
+        "slow hands, shuffled": lambda: hands(np.linspace(0, 1, D // 2))[random.permutation(TEXT)],
+        "smooth, shuffled": lambda: smooth(TEXT, random)[random.permutation(TEXT)],
+    }
+    return Table(tables[name]())
+
+
+def alike(positions: Layer) -> float:
+    """The mean cosine of the angle between the vectors of neighbours."""
+    table = positions.forward(np.zeros((1, TEXT, D)))[0][0]
+    unit = table / np.linalg.norm(table, axis=1, keepdims=True)
+    return float((unit[:-1] * unit[1:]).sum(axis=1).mean())
+
+
+# The task -------------------------------------------------------------------------------------------------------------
+
+
+class Outcome(NamedTuple):
+    """What a run came to.
+
+    learned_after  the first tenth step after which 90 % were right where asked; NaN for never
+    asked, alone, row  the share right in the end at the positions asked for, at the two alone, at the five in a row
+    """
+
+    learned_after: float
+    asked: float
+    alone: float
+    row: float
+
+
+def to_the_left(positions: str | Layer, seed: int, steps: int = 110) -> Outcome:
+    """Train a Reader with these positions, a name of `new_positions` or a layer, and test it on 60 new texts."""
+    random, pos = np.random.default_rng(50 + seed), np.arange(TEXT)
+    alone = np.isin(pos, random.permutation([5, 7, 9])[:2])
+    row = np.isin(pos - random.integers(12, 18), range(5))
+    asked = (pos >= LEFT) & ~alone & ~row
+    layer = new_positions(positions, random) if isinstance(positions, str) else positions
+    model = Reader(layer, WORDS + 1, seed, words_ask=False)
+
+    def texts(n: int) -> tuple[np.ndarray, np.ndarray]:
+        ids = random.integers(1, WORDS + 1, (n, TEXT))
+        return ids, np.concatenate([np.full((n, LEFT), PAD), ids[:, :-LEFT]], axis=1)
+
+    def batch() -> tuple[np.ndarray, np.ndarray]:
+        ids, targets = texts(16)
+        return ids, np.where(asked, targets, PAD)
+
+    test_ids, answers = texts(60)
+    curve: list[Outcome] = []
+
+    def watch(step: int) -> None:
+        right = (model.forward(test_ids)[0].argmax(axis=-1) == answers).mean(axis=0)  # (T,)
+        curve.append(Outcome(step, *(float(right[where].mean()) for where in (asked, alone, row))))
+
+    train(model, batch, steps, watch)
+    after = next((outcome.learned_after for outcome in curve if outcome.asked > 0.9), math.nan)
+    return curve[-1]._replace(learned_after=after)
