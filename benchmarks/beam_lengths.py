@@ -1,6 +1,6 @@
 """How long are the translations of larger beams: do all shrink, or do a few collapse?
 
-    python benchmarks/beam_lengths.py SOURCE REFERENCE RUN [RUN ...] [--quick] [--out DIR]
+    python benchmarks/beam_lengths.py SOURCE REFERENCE RUN [RUN ...] [--name NAME] [--quick] [--out DIR]
 
 Without arguments, the shipped model (data/tiny_model) on the bundled long sentences. README.md here says how the
 recorded runs were trained. Only numbers are written, no text: BLEU can be computed from them, not a sentence.
@@ -96,6 +96,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("files", nargs="*", type=Path, default=SHIPPED, metavar="FILE", help="SOURCE REFERENCE RUN ...")
     parser.add_argument("--quick", action="store_true", help="a few sentences, to see that it runs")
+    parser.add_argument("--name", default="beam_lengths", help="of the result (default: beam_lengths)")
     parser.add_argument("--out", type=Path, default=RESULTS, help="directory of the result (default: results/ here)")
     arguments = parser.parse_args()
     source, reference, *runs = arguments.files
@@ -106,7 +107,7 @@ def main() -> None:
         results = [measured(run, pairs.source[:count], pairs.target[:count]) for run in runs]
     seeds = [result["config"]["training"]["seed"] for result in results]
     found = {"provenance": provenance, "seeds": seeds, "sentences": count, "results": results}
-    write(arguments.out, "beam_lengths", found)
+    write(arguments.out, arguments.name, found)
 
 
 if __name__ == "__main__":
