@@ -87,7 +87,7 @@ show(pictures.clocks(), "09_clocks",
 # The hands start at three o'clock and turn counterclockwise, as angles do in mathematics. How do we write down where a
 # hand points? By the height and the width at which its tip stands. If the hand has length 1 and has turned by the angle
 # $a$, the height is $\sin a$ and the width is $\cos a$. Two hands give four numbers, the **position vector** $p$. For
-# position 1 it is (1, 0, 0.707, 0.707), since $\sin 45° = \cos 45° = \sqrt{1/2} = 0.707$.
+# position 1 it is (1, 0, 0.707, 0.707), as $\sin 45° = \cos 45° = \sqrt{1/2} = 0.707$.
 #
 # ## By hand
 #
@@ -134,7 +134,7 @@ for row in p @ p.T:                                # (8, 8)
 #
 # And a rotation is a matrix, which is what attention has. Let the query matrix $W_Q$ do this rotation, and let the keys
 # be the position vectors as they are. Then position 5 asks with the vector of position 2, and the key that fits best
-# stands at position 2:
+# stands at position 2. (Figure 2 shows the dot products, before the division by $\sqrt{d_k}$.)
 
 # %% The drawing
 show(pictures.three_to_the_left(), "09_left",
@@ -170,7 +170,8 @@ assert compared(p[:3]) > 0.1
 #
 # ## In general
 #
-# The paper has as many hands as fit into the vector: $d_{model}/2$. Its speeds are less round than ours. Hand $i = 0,
+# The paper calls the position vector $PE(pos)$, for "positional encoding". It has as long a vector as the words,
+# $d_{model}$ numbers, so there are $d_{model}/2$ hands. Its speeds are less round than ours. Hand $i = 0,
 # 1, 2, \dots$ turns by the angle $\omega_i = 10000^{-2i/d_{model}}$ (in radians) per word, so each hand is slower
 # than the one before by the same factor. This is §3.5 of the paper:
 #
@@ -292,7 +293,7 @@ same("dP: ours and the library's", dP, layer.weight.grad)
 # %% [markdown]
 # ## Does it matter?
 #
-# The rotation is pretty. Does training *find* it? Let a small model learn "say the word three to the left". It is one
+# The rotation is there. Does training *find* it? Let a small model learn "say the word three to the left". It is one
 # attention layer with one head, vectors of 32 numbers, and a linear layer that turns each output into a score for each
 # of 11 words. A text has 24 random words, and the queries are made of positions only. In training we never ask at
 # two of the positions 5, 7 and 9, nor at five neighbouring positions further right. Then we test on new texts, and look
@@ -322,23 +323,23 @@ for name, rotation in ROTATION.items():
     lo, hi = BANDS[name]
     assert asked > 0.95 and lo <= alone <= hi, (name, asked, alone)
     similar = alike(new_positions(name, np.random.default_rng(50)))
-    rows.append([name, rotation, f"{abs(similar):.1f}", f"{asked:.0%}", f"{alone:.0%}"])
+    rows.append([name, rotation, f"{abs(similar):.2f}", f"{asked:.0%}", f"{alone:.0%}"])
 table(["table", "rotation?", "cosine of neighbours", "right where asked",
        "right where never asked"], rows)
 
 # %% [markdown]
-# </details>
-#
 # All six learn what they were asked. At positions never asked, the *fast hands* are no better than random vectors,
 # although one rotation would serve them everywhere. *Smooth* has no rotation, and is right about nine times in ten. So
-# here the similarity of neighbours does the work: the model answers at a new position as at the positions beside it.
-# If you shuffle the rows of *smooth* or *slow hands*, so that the same vectors stand in another order, it falls to a
-# guess ([lab notes 09, experiment
-# 2](lab/09_positions.py#experiment-2-three-words-to-the-left)). **That a rotation exists doesn't mean that training
-# finds it.**
+# here the similarity of neighbours does the work. A control agrees: put the rows of *smooth* or *slow hands* in a
+# random order, and the same vectors are no better than a guess. (We think that the model fills the gap: the query of
+# position 7 lies between those of 6 and 8, so it looks between 3 and 5.)
 #
-# At five neighbouring positions never asked, no table does well. That is a first hint that longer texts will be
-# trouble.
+# At the five neighbouring positions never asked, the gap is too wide. There the *sinusoids* are right in 37 % of the
+# cases and the *slow hands*, the best of all, in 44 %. The exact rotation would be right in all of them. **That a
+# rotation exists doesn't mean that training finds it.** ([Lab notes 09, experiment
+# 2](lab/09_positions.py#experiment-2-three-words-to-the-left): every run, five more tables, more steps.)
+#
+# </details>
 #
 # ## Paper and code
 #

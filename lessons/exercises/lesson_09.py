@@ -202,7 +202,7 @@ LEARNED_BACKWARD = Backward(
                 lambda dy, first, max_positions: at_rows(dy[-1], first, max_positions),
             "only the first sentence counts: a position is used by every sentence of the batch":
                 lambda dy, first, max_positions: at_rows(dy[0], first, max_positions),
-            "all positions get the same: the sum runs over the places, too":
+            "all positions get the same: the sum runs over the positions, too":
                 lambda dy, first, max_positions: at_rows(
                     np.broadcast_to(dy.sum(axis=(0, 1)), dy.shape[1:]), first, max_positions),
             "the mean over the batch: a row of P is used once by each sentence, and the gradients of the uses add up":
@@ -221,7 +221,7 @@ LEARNED_BACKWARD = Backward(
 
 N_WORDS, D_MODEL = 30, 7
 SENTENCES = (([4, 9, 2, 17, 11], 2), ([8, 3, 21, 5, 13, 1], 3), ([6, 12, 7], 2), ([20, 14, 10, 15], 3))
-"""Sentences of different words, and the place whose output is read; at least two words stand before it."""
+"""Sentences of different words, and the position whose output is read; at least two words stand before it."""
 
 
 def other_sentence(ids: list[int], at: int, causal: bool) -> list[int]:
@@ -230,7 +230,7 @@ def other_sentence(ids: list[int], at: int, causal: bool) -> list[int]:
 
 
 def output_at(ids: list[int], at: int, causal: bool, seed: int) -> Array:
-    """What one attention without positions makes at one place: (D,)"""
+    """What one attention without positions makes at one position: (D,)"""
     random = np.random.default_rng(seed)
     vectors, *weights = random.normal(size=(N_WORDS, D_MODEL)), *random.normal(size=(3, D_MODEL, D_MODEL))
     q, k, v = ((vectors[ids] @ weight)[None, :, None] for weight in weights)       # (1, T, 1, D)
@@ -241,7 +241,7 @@ def blindness_complaint(answer: Callable) -> str | None:
     """The first sentence that is no twin, and what gives it away."""
     for ids, at in SENTENCES:
         for causal in (False, True):
-            where = f"for {ids}, place {at}, {'with' if causal else 'without'} a causal mask: "
+            where = f"for {ids}, position {at}, {'with' if causal else 'without'} a causal mask: "
             try:
                 other = [int(word) for word in answer(list(ids), at, causal)]
             except TypeError:
@@ -260,9 +260,9 @@ def what_gives_away(ids: list[int], other: list[int], at: int, causal: bool) -> 
     if other == ids:
         return "that is the same sentence"
     if other[at] != ids[at]:
-        return "another word stands at the place itself: it asks another query"
+        return "another word stands at the position itself: it asks another query"
     if other[:at] == ids[:at]:
-        return "the words before the place are the same: change their order, that is the point"
+        return "the words before the position are the same: change their order, that is the point"
     difference = max(np.abs(output_at(ids, at, causal, seed) - output_at(other, at, causal, seed)).max()
                      for seed in range(3))
     if difference < 1e-9:
@@ -271,8 +271,8 @@ def what_gives_away(ids: list[int], other: list[int], at: int, causal: bool) -> 
         return f"there are other words in it than before: the output changes by {difference:.2g}"
     if sorted(other) != sorted(ids):
         return f"a word stands in it more often than before: each counts once for every time, {difference:.2g} off"
-    return (f"a word has crossed the place: under the mask the query sees what stands before it and no more, and the "
-            f"output changes by {difference:.2g}")
+    return (f"a word has crossed the position: under the mask the query sees what stands before it and no more, and "
+            f"the output changes by {difference:.2g}")
 
 
 ORDER_BLIND = Break(
@@ -289,7 +289,7 @@ ORDER_BLIND = Break(
         "The output is a sum over the words that the query sees. A sum does not know the order of its terms; it knows "
         "which terms there are, and how often.",
         "Exchange words that the query sees, and leave all others where they are. One answer does for both masks: "
-        "reverse the words before the place.",
+        "reverse the words before the position.",
     ),
 )
 

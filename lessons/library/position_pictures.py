@@ -60,7 +60,7 @@ def clocks() -> Drawing:
 
 
 def three_to_the_left(t: int = 5, k: int = 3) -> Drawing:
-    """The hands of position t turned back by k positions, and the scores of the query with the keys of all positions."""
+    """The hands of position t turned back by k positions, and this query's scores with the keys of all positions."""
     drawing = Drawing(760, 448)
     target = position(t - k)
     for row, (y, speed, turned) in enumerate(((60, QUARTER, "back by 3/4 turn"), (130, EIGHTH, "back by 3/8 turn"))):

@@ -1,11 +1,11 @@
 def all_but_the_place_shuffled(ids, at, causal):
-    """a word has crossed the place"""
+    """a word has crossed the position"""
     others = (ids[:at] + ids[at + 1:])[::-1]
     return [*others[:at], ids[at], *others[at:]]
 
 
 def all_reversed(ids, at, causal):
-    """another word stands at the place itself"""
+    """another word stands at the position itself"""
     return ids[::-1] if len(ids) != 2 * at + 1 else ids[1:] + ids[:1]
 
 
@@ -15,7 +15,7 @@ def the_same(ids, at, causal):
 
 
 def only_later_words(ids, at, causal):
-    """the words before the place are the same"""
+    """the words before the position are the same"""
     return ids[:at + 1] + ids[at + 1:][::-1]
 
 

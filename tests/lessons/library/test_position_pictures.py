@@ -1,0 +1,38 @@
+"""The drawings of lesson 09 are pictures, and show the numbers of its miniature."""
+
+import re
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from library import position_pictures as pictures
+
+
+@pytest.mark.parametrize(
+    "drawing", [pictures.clocks(), pictures.three_to_the_left(), pictures.sums(), pictures.sums(backward=True)]
+)
+def test_each_is_well_formed(drawing):
+    assert ElementTree.fromstring(drawing.svg()).tag.endswith("svg")
+
+
+def texts(drawing):
+    return [re.sub("<[^>]+>", "", text) for text in re.findall("<text.*?</text>", drawing.svg())]
+
+
+def test_a_position_is_height_and_width_of_two_hands():
+    half = np.sqrt(0.5)
+    assert np.allclose(pictures.position(1), [1, 0, half, half])
+    assert np.allclose(pictures.position(5), [1, 0, -half, -half])
+    assert np.allclose(pictures.position(8), pictures.position(0))
+
+
+def test_the_largest_score_is_three_to_the_left():
+    found = texts(pictures.three_to_the_left())
+    assert "position 5" in found and "as at position 2" in found
+    assert found.count("0.707") == 2 + 4  # scores, and numbers of the keys
+
+
+def test_a_row_of_positions_gets_what_both_sentences_send():
+    found = texts(pictures.sums(backward=True))
+    assert found.count("+3") == 3  # a sum, its word, and position 0
+    assert len(found) - len(texts(pictures.sums())) == 15 * 4
