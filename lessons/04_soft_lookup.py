@@ -24,9 +24,9 @@ from scratchformer.nn.attention import ScaledDotProductAttention
 # little better?", and a dictionary only ever says "no change" or "something entirely different".
 #
 # You can measure this. Let a question be a vector of 8 numbers. Let each of nine words have a vector of 8 numbers as
-# its key, and return the value of the word whose key fits the question best (the largest dot product). Now take 200
-# such questions, which have 1,600 numbers together, and move these numbers a little, one at a time. How many of
-# the answers change?
+# its key, and return the value of the word whose key fits the question best (the largest dot product). Take 200 such
+# questions. They have 1,600 numbers together. Now move one of these numbers up and down a little, leave all others
+# alone, and see whether the answer changes. Then the next number, and so on, 1,600 trials in all.
 
 # %% A dictionary of vectors
 random = np.random.default_rng(0)
@@ -44,9 +44,9 @@ def answers_that_change(move):
                for step in steps)
 
 
-table(["moved by", "answers that change"],
-      [[move, f"{answers_that_change(float(move))} of 1,600"]
-       for move in ("0.00001", "0.001", "0.1")])
+table(["moved by", "trials in which the answer changed"],
+      [[move, f"{answers_that_change(float(move[1:]))} of 1,600"]
+       for move in ("±0.00001", "±0.001", "±0.1")])
 
 # %% [markdown]
 # Small moves change nothing. So the gradient of every number in the questions and keys is zero (except exactly where
@@ -122,9 +122,9 @@ show(lookup_picture(backward=False), "04_lookup",
 # %% [markdown]
 # You will meet three words for the three roles in every paper from here on. The question is the **query**. Every word
 # offers a **key**, which says what it can be found under, and a **value**, which is what it contributes once it's
-# found. Query and key decide *where* to look; values decide *what* comes back. All of them are just vectors. In a
-# Transformer, the answer is then added to the vector of the word that asked: afterwards "it" knows something about the
-# animal.
+# found. Query and key decide *where* to look; values decide *what* comes back. All of them are just vectors. (In a
+# Transformer, one more learned matrix then gives the answer the size of the vector of the word that asked, and the two
+# are added. Afterwards "it" knows something about the animal: lessons 07 and 12.)
 #
 # ## By hand
 #
@@ -154,8 +154,8 @@ show(lookup_picture(backward=False), "04_lookup",
 #
 # Times 10: the exponentials become 1, 2 to the 10th, which is 1,024, and 5 to the 10th, which is 9,765,625. So *animal*
 # gets 99.99 % of the weight, and we have our hard dictionary back. Times 0.01: all three words get about a third, and
-# the answer is nearly the plain average. A soft lookup contains both as extremes. But it differs from a dictionary in
-# one more way: it *always* returns something, even if no key fits.
+# the answer is nearly the plain average. A soft lookup contains both as extremes. (And unlike Python's dictionary, both
+# always return something, even if no key fits.)
 #
 # </details>
 #
@@ -196,7 +196,8 @@ show(queries_picture(), "04_queries",
      alt="Two queries, it and tired, give a grid of scores with two rows and three "
      "columns. Softmax turns the rows into the weights 1/8, 2/8, 5/8 and 2/5, 1/5, "
      "2/5, and these blend the values into two answers, (1.375, 1.5) and (1.2, 1).",
-     caption="Two queries at once: a row for each query, a column for each word.")
+     caption="Two queries at once: a row for each query, a column for each word. Keys "
+     "and values are those of figure 1; the query of “tired” is made up.")
 
 # %% [markdown]
 # With $d_k$ for the number of components of a query, this is equation 1 of the paper that this course follows,
@@ -279,8 +280,9 @@ show(lookup_picture(backward=True), "04_lookup_backward",
      alt="The same picture as figure 1, with gradients. The offers minus the average "
      "are 1 − 1.375, 0 − 1.375 and 2 − 1.375. The gradients of the three scores are "
      "−0.047, −0.344 and +0.391: only the score of animal should grow.",
-     caption="In magenta: how the first number of the answer grows with each score. A "
-     "triangle points up or down, and is larger for more.")
+     caption="In magenta: how the first number of the answer grows with each number "
+     "above it. Beside a bar stands what its weight is multiplied by, to get the "
+     "gradient of the score.")
 
 # %% [markdown]
 # </details>
@@ -302,8 +304,8 @@ show(lookup_picture(backward=True), "04_lookup_backward",
 #
 # In training, the loss wants something of all numbers of the answer at once: it sends back a gradient $dy$ with as many
 # numbers. Then the offer of a word is the dot product of $dy$ with its value. Above, $dy$ was (1, 0), and the dot
-# product picked the first number. And if there are several queries, each sends something back to the same keys and
-# values, and these shares add up.
+# product picked the first number. With dy = (1, 1) the offers would be 1, 1 and 4. And if there are several queries,
+# each sends something back to the same keys and values, and these shares add up.
 #
 # **Your turn.** You have seen the one new idea; the rest is the gradient of a matrix product from
 # [lesson 01](01_backprop.py). Open `exercises/04_attention_backward.py`, write it, and run
@@ -323,12 +325,14 @@ show(lookup_picture(backward=True), "04_lookup_backward",
 # $$\frac{\partial w_s}{\partial z_r} = w_s \left( [s = r] - w_r \right)$$
 #
 # One score moves all weights, so its gradient collects a share from each of them. The gradient that arrives at weight
-# $s$ is what the word offers, $dw_s = dy \cdot v_s$. Add up:
+# $s$ is what the word offers, $dw_s = dy \cdot v_s$. Add up. The 1 in the bracket counts only for $s = r$ and leaves
+# $w_r \, dw_r$; the $-w_r$ counts for all words and leaves $-w_r \sum_s w_s \, dw_s$. Together:
 #
 # $$dz_r = \sum_s dw_s \, w_s \left( [s = r] - w_r \right) = w_r \left( dw_r - \sum_s w_s \, dw_s \right)$$
 #
-# Weight, times offer minus average: our table. The rest is two matrix products run in reverse. For a product $y = a b$,
-# lesson 01 found $da = dy \, b^T$ and $db = a^T dy$.
+# Weight, times offer minus average: our table. The rest is two matrix products run in reverse. For a product $c = a b$,
+# lesson 01 found $da = dc \, b^T$ and $db = a^T dc$. The scores are $q k^T$, so here $b$ is $k^T$, and $d(k^T) = q^T
+# dscores$; transposed, $dk = dscores^T q$.
 
 # %% Our solution
 def attention_backward(dy, q, k, v, weights):
@@ -350,8 +354,9 @@ for word, of_key, of_value in zip(WORDS, dk.round(3) + 0.0, dv.round(3)):
 # %% [markdown]
 # These are the numbers at the query, the keys and the values in figure 4. The query collects from all keys: its first
 # number gets (−0.344 · 0.693 + 0.391 · 1.609) / 1.414 = 0.276, its second (−0.047 · 1 + 0.391 · 1) / 1.414 = 0.243.
-# Each key gets the gradient of its score times the query, over √2. Each value gets its weight times $dy = (1, 0)$.
-# Finite differences and the library's layer agree:
+# Each key gets the gradient of its score times the query, over √2. (Here 1.414 / √2 = 1, so you see the gradient of the
+# score itself. In general you don't.) Each value gets its weight times $dy = (1, 0)$. Finite differences and the
+# library's layer agree:
 
 # %% The check
 def first_number(**moved):
@@ -378,11 +383,44 @@ same("dq: ours and the library's", dq, dq_library[0, :, 0])
 # ## Does it matter?
 #
 # Can a model learn *where* to look if nobody tells it? Here are 589 English sentences. For a German noun such as
-# *Koffer* the model must find its English translation in the sentence. Every German noun has a query, every English
-# word a key and a value; all of them are vectors that start at random and are learned. Every English word also has a
-# *code*, a random vector that stays as it is. The answer of the lookup should be the code of the right word, and the
-# distance between the two is the loss. So nobody says which *word* is right. An answer counts as right if the nearest
-# code, of all words in the sentence, is that of the right noun.
+# *Koffer*, the model has to find the English word that it translates, as in figure 5.
+
+# %% Drawing the task
+def task_picture():
+    drawing = Drawing(740, 300)
+    query = drawing.box(80, 60, "Koffer", "query", 110, 36)
+    drawing.text(80, 98, "a query for each", "soft", 12)
+    drawing.text(80, 114, "German noun", "soft", 12)
+    answer = drawing.vector(380, 195, ["?", "?", "…"], "value", 34, below="answer")
+    words = (250, "the", 0.2), (360, "mirror", 0.3), (480, "suitcase", 0.5)
+    for x, word, weight in words:
+        drawing.text(x, 20, word, bold=True)
+        drawing.box(x, 60, "key", "key", 70, 30)
+        box = drawing.box(x, 105, "value", "value", 70, 30)
+        drawing.thread(box.bottom, answer.top, weight)
+    drawing.arrow(query.right, (212, 60), "query", label="compare")
+    drawing.text(590, 60, "a key and a value for", "soft", 12)
+    drawing.text(590, 76, "each English word", "soft", 12)
+    code = drawing.vector(640, 195, ["0.3", "−0.1", "…"], "plain", 40,
+                          below="code of “suitcase”")
+    drawing.arrow(answer.right, code.left, "gradient", label="loss: distance")
+    note = "Queries, keys and values start at random and are learned."
+    drawing.text(370, 275, note, "soft", 13)
+    return drawing
+
+
+show(task_picture(), "04_task",
+     alt="The query of Koffer is compared with the keys of the, mirror and suitcase; "
+     "their values are blended into an answer. The distance from the answer to the "
+     "code of suitcase, a vector that never changes, is the loss.",
+     caption="The task. The teacher never says which word is right; it only says how "
+     "far the answer is from a vector.")
+
+# %% [markdown]
+# Every English word has a *code*, a random vector that never changes. The answer of the lookup should be the code of
+# the right word, and the distance between the two is the loss. An answer counts as right if the nearest code, of all
+# words in the sentence, is that of the right noun. (Nothing tells the values to be the codes, either: they have to
+# learn it.)
 #
 # Three rivals get the same training. **Frozen** is soft, too, but its queries and keys stay as they started; only its
 # values learn. **Mean** gives all words the same weight. **Hard** returns the value of the best key, so its queries and
@@ -445,8 +483,10 @@ show(drawing, "04_learned",
 # %% [markdown]
 # But be careful with what you conclude from such a map. In run 1, the largest weight lies on a word that isn't a noun
 # at all in a fifth of the cases. You might think that these are mistakes. Yet if we take all words that aren't nouns
-# out of the blend, *fewer* answers are right: 79 % instead of 84 %. A map shows which key was found, and not what came
-# back ([lab notes 04, experiment 2](lab/04_soft_lookup.py#experiment-2-the-map-and-the-answer)).
+# out of the blend, *fewer* answers are right: 79 % instead of 84 %. So the values of those other words must help. (They
+# do resemble the codes of nouns: [lab notes 04, experiment
+# 2](lab/04_soft_lookup.py#experiment-2-the-map-and-the-answer).) A map shows the weights only; the answer is weights
+# times values.
 #
 # ## Paper and code
 #

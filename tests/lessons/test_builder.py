@@ -687,6 +687,7 @@ def printed(*lines):
         ("[ 1.   -2.25]", "[ 1.02 -2.2 ]"),
         ("1,234 tokens", "1,200 tokens"),
         ("3.1x", "3.15x"),
+        ("commit 20e387dce", "commit 20e387dce"),
         ("-0.5", "-0.51"),
         (
             "bias: backward -0.14, finite differences -0.14, relative error 3.1e-10 ok",
