@@ -236,14 +236,14 @@ measure("distance with the largest dot product, of 1 to 5,000", nearest, 1, 1)
 # %% [markdown]
 # ## Backward
 #
-# Figure 3 was an addition, $y = x + p$. Suppose the gradients under the sums in figure 4 arrive. What does the word
-# *dog* get, and what the position vectors?
+# Figure 3 was an addition, $y = x + p$. Look at its middle row. Suppose the gradient (3, 1, 0, −1) arrives at the sum
+# in sentence 1, and (−3, 1, 1, 0) at the sum in sentence 2. What does the word *bites* get in each sentence?
 #
 # Adding a constant changes nothing on the way back: if a number of the word grows by 0.01, the sum grows by 0.01. So
 # **the gradient passes through to the word unchanged.** The sinusoids are constants, and there is nothing to learn.
 #
 # But the paper also tried the plain alternative: a table $P$ of **learned positions**, which starts at random and has
-# a row for each position, as the words have. Look at the row of position 1 in figure 4. What is its gradient?
+# a row for each position, as the words have. Both sentences use row 1. What is its gradient?
 #
 # <details><summary>Make a guess, then unfold: the gradient of a row</summary>
 
