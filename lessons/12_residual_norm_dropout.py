@@ -379,7 +379,8 @@ for depth, axes in zip((12, 48), panels):
     axes.axhline(0.12, color="#888888", lw=0.8)
     axes.set(title=f"{depth} sublayers", xlabel="step", ylim=(0, 0.85))
 panels[0].set_ylabel("new sentences put right")
-panels[0].legend(fontsize=9, ncols=2, loc="upper left")
+lines, names = panels[0].get_legend_handles_labels()
+figure.legend(lines, names, loc="outside lower center", ncols=5)
 show(figure, "12_five_ways",
      alt="Share of new sentences put right over 400 steps, two panels. With 12 "
      "sublayers bare ends near 0.24, norm only at 0.45, residual only at 0.63, post-LN "
