@@ -9,6 +9,8 @@ recorded runs were trained. Only numbers are written, no text: BLEU can be compu
 from __future__ import annotations
 
 import argparse
+import json
+import sys
 from pathlib import Path
 from typing import Any, Iterable
 
@@ -16,7 +18,7 @@ import numpy as np
 from beam_sizes import log_p_of_empty, n_tokens
 from provenance import surroundings
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
-from small_training import RESULTS, number, write
+from small_training import RESULTS, number
 from threadpoolctl import threadpool_limits
 
 from library.bleu_by_hand import N, bleu, count_table
@@ -28,7 +30,7 @@ from scratchformer.nn.ops import chunks
 from scratchformer.text.batches import encode_sequences
 from scratchformer.text.corpora import read_pairs
 from scratchformer.text.tokenizer import BOS, EOS
-from scratchformer.training.run import RunDirectory, load_run
+from scratchformer.training.run import RunDirectory, load_run, replace_text
 
 SHIPPED = [Path("data/tiny/test_long.en"), Path("data/tiny/test_long.de"), Path("data/tiny_model")]
 SETTINGS = [(1, 0.0), *((beam, alpha) for alpha in (0.0, 0.6) for beam in (2, 4, 8, 16))]
@@ -107,7 +109,9 @@ def main() -> None:
         results = [measured(run, pairs.source[:count], pairs.target[:count]) for run in runs]
     seeds = [result["config"]["training"]["seed"] for result in results]
     found = {"provenance": provenance, "seeds": seeds, "sentences": count, "results": results}
-    write(arguments.out, arguments.name, found)
+    command = " ".join(["python", "benchmarks/beam_lengths.py", *sys.argv[1:]])
+    text = json.dumps({"command": command, **found}, indent=1, allow_nan=False)
+    replace_text(arguments.out / f"{arguments.name}.json", text + "\n")
 
 
 if __name__ == "__main__":

@@ -1,50 +1,34 @@
 # %% [markdown]
 # # 20 · Beam search
 #
-# *About 35 minutes. You need: [lesson 06](06_masks.py) (the causal mask), [lesson 13](13_whole_model.py) (the whole
-# model), [lesson 14](14_label_smoothing.py) (label smoothing), [lesson 17](17_byte_pairs.py) (pieces) and [lesson
-# 19](19_train_a_translator.py) (the trained translator and its BLEU). You will have: beam search in thirty lines, a
-# search that proves which sentence is the likeliest, and a measured answer to whether you want that one.*
+# **If we take the likeliest word at every step, do we get the likeliest sentence?**
+#
+# *Needs [lesson 06](06_masks.py) (what a position may see), [lesson 17](17_byte_pairs.py) (pieces) and [lesson
+# 19](19_train_a_translator.py) (a trained translator, and BLEU) · you will run a beam search with pencil and paper.*
 
 # %% Imports
 import math
-import time
-from itertools import product
 
 import matplotlib.pyplot as plt
 import numpy as np
 
-from library.lesson import QUICK, ROOT, duration, measure, recorded, same, show
+from library import beam_lengths, beam_pictures, bleu_by_hand
+from library.beam_pictures import NEXT
+from library.lesson import ROOT, recorded, same, show, table
 from scratchformer.decoding.incremental import begin_decoding, decoding_step
 from scratchformer.decoding.search import length_penalty, search
 from scratchformer.experiments.figures import ACCENT, DARK
-from scratchformer.text.batches import encode_sequences
-from scratchformer.text.bleu import corpus_scores
 from scratchformer.text.tokenizer import BOS, EOS, PAD
 from scratchformer.training.run import load_run
 
 # %% [markdown]
-# ## Question
-#
-# **The model gives a probability to every next piece. How do we find the sentence that it finds most likely, and is
-# that the sentence we want?**
-#
-# The answer in one sentence: keep the few likeliest beginnings instead of one, and do not ask for the likeliest
-# sentence but for the best *score*, for what the model finds likeliest may be a sentence that leaves things out.
-#
-# So far, sentences were written *greedily*: take the likeliest piece, write it down, ask again. Here is one of the
-# test set. $\log P$ is the natural logarithm of the probability of the whole sentence, in nats: the sum over its
-# pieces, `</s>` included. Both lines are judged by the same model.
+# Here is a trained translator, much like the one of lesson 19: two encoder layers, two decoder layers, 20,000 pairs of
+# English and German sentences. It writes a sentence **greedily**: it takes the likeliest piece, writes it down, and
+# asks again. Then we asked the same model for the probability of a second translation, which we wrote ourselves.
 
-# %%
+# %% A sentence that greedy decoding misses
 translator = load_run(ROOT / "data/tiny_model", dtype="float64")
 model, tokenizer = translator.model, translator.tokenizer
-V = model.config.vocab_size
-
-
-def ids_of(sentence):
-    """-> (1, S), </s> last"""
-    return np.array([[*tokenizer.encode([sentence])[0], EOS]])
 
 
 def log_softmax(logits):
@@ -54,486 +38,334 @@ def log_softmax(logits):
 
 
 def log_probability(source_ids, ids):
-    """log P of a whole sentence, in nats. source_ids (1, S), ids without </s>"""
-    logits, _ = model.forward(source_ids, np.array([[BOS, *ids]]))             # (1, n + 1, V)
+    """log P of a whole sentence. source_ids (1, S), ids without </s>"""
+    logits, _ = model.forward(source_ids, np.array([[BOS, *ids]]))      # (1, n, V)
     return log_softmax(logits[0])[np.arange(len(ids) + 1), [*ids, EOS]].sum()
 
 
-SENTENCE = "If the child is sad, the cows sleep in front of the door."
-source_ids = ids_of(SENTENCE)
+COWS = "If the child is sad, the cows sleep in front of the door."
+OURS = "Wenn das Kind traurig ist, schlafen die Kühe vor der Tür."
+source_ids = np.array([[*tokenizer.encode([COWS])[0], EOS]])            # (1, S)
 [[greedy]] = search(model, source_ids, beam=1)
-better = tokenizer.encode(["Wenn das Kind traurig ist, schlafen die Kühe vor der Tür."])[0]
-print(f"{SENTENCE}\ngreedy: {tokenizer.decode([greedy.ids])[0]}\nbetter: {tokenizer.decode([better])[0]}")
-measure("greedy: log P", log_probability(source_ids, greedy.ids), -3.1, -2.9)
-measure("better: log P", log_probability(source_ids, better), -2.5, -2.3)
-measure("logarithm to base 10 of the number of sentences of 25 pieces", 25 * math.log10(V), 80, 80.2)
+print(COWS)
+table(["", "translation", "probability"],
+      [[who, tokenizer.decode([ids])[0], f"{p:.3f}"]
+       for who, ids in (("greedy", greedy.ids), ("ours", *tokenizer.encode([OURS])))
+       for p in [math.exp(log_probability(source_ids, ids))]])
 
 # %% [markdown]
-# *Die Kühe* are several, so they *schlafen*; greedy search wrote *schläft*, of one. The model knows: it gives the
-# right sentence the higher probability. It is the search that missed it. To try all sentences is out of the question:
-# of 25 pieces alone there are $10^{80}$.
+# *Die Kühe* (the cows) are several, so they *schlafen*; greedy decoding wrote *schläft*, the form for one animal. But
+# look at the right column: the model itself finds the right sentence nearly twice as likely! So it isn't the model
+# that failed here, it is the way we asked. How do we find the sentence it likes best? We can't try them all: from 1,600
+# pieces one can make $10^{51}$ sentences as long as this one.
 #
-# ## The idea in one picture
+# ## The picture
 #
-# Where did it go wrong? Below, two beginnings are kept at each step instead of one, and each is continued by its
-# likeliest pieces. The number under a piece is $\log P$ of the sentence up to there; `▁` is a space.
+# Let's shrink the problem. A tiny model translates the question *Do the cows sleep?*, and all its probabilities are
+# tenths. In German the verb comes first, so the model has to choose between *schläft* (one sleeps) and *schlafen*
+# (several sleep) before it has written who sleeps: *die Kuh* (the cow), *die Kühe* (the cows) or *das Kalb* (the calf).
+# Then the sentence ends with `</s>`, or *heute* (today) follows.
+
+# %% The drawing
+show(beam_pictures.tree(), "20_tree",
+     alt="A tree. From the start sign, schläft has probability 0.6 and schlafen 0.4. "
+     "After schläft: die Kuh 0.5, die Kühe 0.4, das Kalb 0.1, with the products 0.3, "
+     "0.24 and 0.06. After schlafen: die Kühe 0.9, die Kuh 0.1, products 0.36 and "
+     "0.04. Then the end: after schläft die Kuh 0.6, product 0.18, the dashed path of "
+     "greedy search; after schlafen die Kühe 0.8, product 0.288, the solid path. "
+     "Heute has 0.4 and 0.2, products 0.12 and 0.072.",
+     caption="Greedy search (dashed) takes the larger number at the first fork and "
+     "ends at 0.18; the likeliest sentence (blue) starts with the smaller one.")
+
+# %% [markdown]
+# A number on a line is the probability of that piece after what stands before it. A number in a box is the product of
+# all lines up to there, the probability of the whole beginning. Greedy search takes 0.6, then 0.5, then 0.6, and gets
+# 0.6 · 0.5 · 0.6 = 0.18. The blue path pays more at first, but then the model is nearly sure: 0.4 · 0.9 · 0.8 = 0.288.
+# What a choice costs may show only later, and by then greedy search has nothing else left.
+#
+# ## By hand
+#
+# So don't bet everything on one beginning. **Beam search** keeps the $K$ likeliest beginnings, called **hypotheses**,
+# and $K$ is the **beam size**. Each step has three parts: continue every hypothesis with every piece, multiply, and
+# keep the $K$ best of *all* of them. Take a pencil and $K = 2$:
+#
+# | step | continuations, the best first | kept |
+# |---|---|---|
+# | 1 | schläft **0.6**, schlafen **0.4** | both |
+# | 2 | schlafen die Kühe 0.4 · 0.9 = **0.36**, schläft die Kuh 0.6 · 0.5 = **0.3**, then 0.24, 0.06, 0.04 | the first two |
+# | 3 | schlafen die Kühe `</s>` 0.36 · 0.8 = **0.288**, schläft die Kuh `</s>` 0.3 · 0.6 = **0.18**, then 0.12, 0.072 | see below |
+
+# %% The drawing
+show(beam_pictures.beam(), "20_beam",
+     alt="The same tree under a beam of 2. Step 1 keeps schläft in row 0 and schlafen "
+     "in row 1. Step 2 keeps schlafen die Kühe, 0.36, in row 0 and schläft die Kuh, "
+     "0.3, in row 1; schläft die Kühe, schläft das Kalb and schlafen die Kuh are "
+     "struck out. In step 3 two sentences are finished, 0.18 and 0.288, and the two "
+     "with heute, 0.12 and 0.072, are alive.",
+     caption="The same tree with a beam of 2: what is struck out was dropped, and "
+     "“row” is the rank among the hypotheses kept.")
+
+# %% [markdown]
+# In step 2 all five continuations compete with each other. A parent can keep several children or none. Notice also the
+# rows in figure 2: *schlafen* was second in step 1, and its child is first in step 2. We'll need that.
+#
+# In step 3 two sentences reach `</s>`. They are finished, so they leave the beam, and the two with *heute* are still
+# alive. Can one of these still win? Their next product is at most 0.12, because every further piece multiplies by a
+# number below 1. We already hold 0.288, so we may stop. The same in code:
 
 # %%
-def next_log_p(source_ids, written):
-    """log P of each piece to come next, (W, V). written: W lists of t ids. The slow way: the whole prefix is read."""
-    logits, _ = model.forward(np.repeat(source_ids, len(written), axis=0), np.array([[BOS, *ids] for ids in written]))
-    log_p = log_softmax(logits[:, -1])
-    log_p[:, [PAD, BOS]] = -np.inf                             # never written
-    return log_p
-
-
-def best_continuations(alive, log_p, m):
-    """alive (W,): log P of each beginning, log_p (W, V) -> the m largest sums: (log P, which beginning, piece)"""
-    totals = np.array(alive)[:, None] + log_p                                      # (W, V)
-    best = np.argsort(-totals, axis=None)[:m]
-    return [(totals.flat[i], int(i // log_p.shape[1]), int(i % log_p.shape[1])) for i in best]
-
-
-K, alive, written, layers = 2, [0.0], [[]], []
-for _ in range(12):
-    layers.append(best_continuations(alive, next_log_p(source_ids, written), 2 * K))
-    alive = [total for total, _, _ in layers[-1][:K]]
-    written = [[*written[parent], piece] for _, parent, piece in layers[-1][:K]]
-for words, to, since, lo, hi in [("'▁schl' at the fork", layers[6][0], layers[5][0], 0.45, 0.52),
-                                 ("'▁schla' at the fork", layers[6][1], layers[5][0], 0.35, 0.42),
-                                 ("'▁die▁Kü' after 'schläft'", layers[10][1], layers[8][0], 0.26, 0.34),
-                                 ("'▁die▁Kü' after 'schlafen'", layers[9][1], layers[7][1], 0.58, 0.68)]:
-    measure(f"probability of {words}", math.exp(to[0] - since[0]), lo, hi)
-
-# %% The figure
-figure, axes = plt.subplots(figsize=(9, 3.9), layout="constrained")
-at = {0: (0, 0)}                                               # the beginnings kept -> where they stand
-axes.text(0, 0, f"... ist,\n{layers[5][0][0]:.2f}", ha="center", va="center",
-          bbox=dict(boxstyle="round", fc="white", ec=DARK))
-for x, layer in enumerate(layers[6:12], start=1):
-    places = {}
-    for rank, (total, parent, piece) in enumerate(layer):
-        is_kept, y = rank < 2, (0.6, -0.6, -1.9, -2.9)[rank]
-        text = f"{tokenizer.pieces([piece])[0]}\n{total:.2f}"
-        axes.annotate("", (x - 0.2, y), (at[parent][0] + 0.2, at[parent][1]), zorder=0, arrowprops=dict(
-            arrowstyle="-", lw=2 if is_kept else 0.9, ls="-" if is_kept else ":", color=DARK if is_kept else "#666666"))
-        axes.text(x, y, text, ha="center", va="center", fontsize=9.5, color="black" if is_kept else "#555555",
-                  bbox=dict(boxstyle="round", fc="#dbe9f6" if is_kept else "white", ec=DARK if is_kept else "#bbbbbb"))
-        places[rank] = (x, y)
-    at = places
-axes.text(0, 1.35, "kept", color=DARK, ha="center", weight="bold")
-axes.text(0, -2.4, "dropped", color="#555555", ha="center")
-axes.set(xlim=(-0.5, 6.5), ylim=(-3.4, 1.7), title="A beam of 2 keeps the second best beginning, and it overtakes")
-axes.axis("off")
-show(figure, "20_tree", alt="A tree of pieces with the log probability of the sentence so far. From 'ist,' at -0.42 it "
-     "forks into 'schl' at -1.14 and 'schla' at -1.37. Up to 'ft' the first leads. With 'die' it falls to -1.89; the "
-     "other, 'schlafen die Kühe', passes it and stands at -2.07 against -2.66 two steps later. The two dropped "
-     "continuations of each step are drawn faint, most of them below -4.")
+beam = {(): 1.0}                                            # beginning -> probability
+for step in range(3):
+    longer = {(*words, piece): p * q
+              for words, p in beam.items() for piece, q in NEXT[words].items()}
+    beam = dict(sorted(longer.items(), key=lambda each: -each[1])[:2])
+    print(*(f"{' '.join(words)} {p:.3g}" for words, p in beam.items()), sep="   ")
 
 # %% [markdown]
-# At the fork, *schl-ä-ft* is ahead of *schla-fen*. Then comes the subject, *die Kühe*, which does not go with
-# *schläft*: there the model gives *die Kü* 0.30, after *schlafen* 0.63, and the other line overtakes. What a piece
-# costs may show only later. Greedy search has no other beginning left by then; a beam has.
+# Beam search may miss the best sentence, too. (In step 2 it threw away *schlafen die Kuh*; if that had led anywhere, we
+# wouldn't know.) It only looks at more beginnings than greedy search, which is the beam of 1.
 #
-# ## The equation, and the same in code
+# **Your turn.** Draw a tree of your own on which greedy search loses by a factor of two and a beam of 2 wins:
+# `exercises/20_greedy_trap.py`, then `scratchformer learn check 20`.
 #
-# Let $x$ be the source and $Y = y_1 \dots y_n$ a sentence whose last piece is `</s>`. Its log probability is a sum.
-# Finished sentences are ranked by a *score*: that sum divided by a length penalty. (The paper names the penalty and its
-# $\alpha$; the formula is from Wu et al. 2016, *Google's Neural Machine Translation System*, which it cites.)
+# ## In general
 #
-# $$\log P(Y) = \sum_{t=1}^{n} \log P(y_t \mid y_1, \dots, y_{t-1}, x)$$
+# Let $x$ be the source and $Y = y_1 \dots y_n$ a sentence, where $y_n$ is `</s>`. A product of thirty probabilities is
+# tiny, so we add their logarithms:
 #
-# $$s(Y) = \frac{\log P(Y)}{lp(n)}, \qquad lp(n) = \left(\frac{5 + n}{6}\right)^{\alpha}$$
+# $$\log P(Y \mid x) = \sum_{t=1}^{n} \log P(y_t \mid y_1, \dots, y_{t-1}, x)$$
 #
-# With $\alpha = 0$ the penalty is 1. Why divide? Every piece adds a negative number to the sum, so of two sentences in
-# which all pieces are equally sure, the shorter is the likelier. With $\alpha = 1$ and large $n$ the score is nearly
-# the *mean* per piece, times 6, and length matters no more; the paper's $\alpha = 0.6$ lies between. The 5 softens the
-# formula for short sentences.
+# In the tree: ln 0.288 = −1.24 beats ln 0.18 = −1.71. Nearer to zero is better.
 #
-# A beginning of $t$ pieces is a *hypothesis*. The beam keeps $W \le K$ of them: one at first, then $K$. One step: $a_w$
-# (`alive`) is $\log P$ of hypothesis $w$, and $\ell_{wv}$ (`log_p`; no loss here) that of piece $v$ as its next one.
-# All $W \cdot V$ continuations have $a_w + \ell_{wv}$ (`totals`), and the largest are taken, **across** the hypotheses.
+# For one step, call $a_w$ the log probability of hypothesis $w$ (`alive`, the boxes) and $\ell_{wv}$ that of piece $v$
+# as its next one (`log_p`, the lines). All $W \cdot V$ sums $a_w + \ell_{wv}$ compete, and we need to know for each
+# winner which hypothesis it continues, its **parent**, and with which piece.
 #
-# ## Forward
+# **Your turn.** Write this step, three lines of NumPy, in `exercises/20_beam_step.py`.
+
+# %% Our solution
+def beam_step(alive, log_p, n):
+    """alive (W,), log_p (W, V) -> totals, parents, tokens, (n,) each: the n best"""
+    totals = (alive[:, None] + log_p).ravel()               # (W V,)
+    best = np.argsort(-totals)[:n]
+    return totals[best], *divmod(best, log_p.shape[1])      # row and column in (W, V)
+
+# %% [markdown]
+# ## Short sentences have an advantage
+#
+# There is a trap. Every further piece makes a product smaller. So a sentence that leaves something out can be likelier
+# than one that says everything. Here are two translations of *The cows sleep in the garden today*, with log
+# probabilities that we made up:
+#
+# | translation | pieces $n$ | log P | penalty $(5 + n)/6$ | score |
+# |---|---|---|---|---|
+# | die Kühe schlafen `</s>` | 4 | **−1.5** | 9/6 = 1.5 | −1.5 / 1.5 = −1 |
+# | die Kühe schlafen heute im Garten `</s>` | 7 | −1.7 | 12/6 = 2 | −1.7 / 2 = **−0.85** |
+#
+# By log probability the short one wins, although it forgets the garden. Divide by a **length penalty** that grows with
+# the number of pieces, and the long one wins. The usual formula has a knob, $\alpha$, for how much length should count:
+#
+# $$\mathrm{score}(Y) = \frac{\log P(Y \mid x)}{lp(n)}, \qquad lp(n) = \left(\frac{5 + n}{6}\right)^{\alpha}$$
+#
+# With $\alpha = 0$ the penalty is 1, so nothing changes; our table has $\alpha = 1$. The paper takes $\alpha = 0.6$:
+# then the scores are −1.18 and −1.12, and the long one still wins. Our real translator has this weakness as well:
+# without a penalty, a beam of 4 drops *on Tuesday* from a sentence ([lab notes 20, experiment
+# 3](lab/20_beam_search.py#experiment-3-beam-penalty-and-quality)).
+#
+# **Your turn.** `exercises/20_length_penalty.py`. What exactly counts as a piece?
+#
+# Now everything together, for one sentence and the real model. `decoding_step` reads the last piece of each hypothesis
+# and returns the logits of the next one. It doesn't read the beginning again: the keys and values of earlier positions
+# never change (that is the causal mask of lesson 06), so `state` keeps them in a **cache**, a row for each hypothesis.
 
 # %%
 def lp(n, alpha):
     return ((5 + n) / 6) ** alpha
 
 
-def beam_by_hand(next_log_p, longest, K, alpha, nbest=1):
-    """The nbest: (score, log P, ids with </s>), best first. next_log_p: W lists of ids -> (W, V)"""
-    alive, done = [(0.0, [])], []
-    for t in range(1, longest + 1):
-        log_p = next_log_p([ids for _, ids in alive])                              # (W, V)
-        options = [(total, [*alive[w][1], v]) for total, w, v in
-                   best_continuations([total for total, _ in alive], log_p, 2 * K) if np.isfinite(total)]
-        done += [(total / lp(t, alpha), total, ids) for total, ids in options if ids[-1] == EOS]
-        done = sorted(done, reverse=True)[:K]
-        alive = [(total, ids) for total, ids in options if ids[-1] != EOS][:K]
-        if len(done) >= nbest and done[nbest - 1][0] >= alive[0][0] / lp(longest, alpha):
+def beam_search(source_ids, K, alpha):
+    """source_ids (1, S) -> finished sentences, best first: (score, ids)"""
+    longest = source_ids.size + 50
+    state = begin_decoding(model, source_ids, K)
+    ids, alive, done = np.full((1, 1), BOS), np.zeros(1), []        # (W, t), (W,)
+    for n in range(1, longest + 1):
+        logits, state = decoding_step(model, ids[None, :, -1], state)   # (1, W, V)
+        log_p = log_softmax(logits[0])                              # (W, V)
+        log_p[:, [PAD, BOS]] = -np.inf                              # never written
+        totals, parents, tokens = beam_step(alive, log_p, 2 * K)    # (2 K,) each
+        ends = tokens == EOS
+        done += [(total / lp(n, alpha), ids[w, 1:].tolist())
+                 for total, w in zip(totals[ends], parents[ends])]
+        alive, parents, tokens = (x[~ends][:K] for x in (totals, parents, tokens))
+        ids = np.column_stack([ids[parents], tokens])               # (W, t + 1)
+        state = state.select([0], parents)                          # caches, too
+        if done and max(done)[0] >= alive[0] / lp(longest, alpha):
             break
-    return done[:nbest]
+    return sorted(done, reverse=True)
 
 
-def of(source_ids):
-    """-> next_log_p for this source alone"""
-    return lambda written: next_log_p(source_ids, written)
+for score, ids in beam_search(source_ids, K=4, alpha=0.6)[:2]:
+    print(f"{score:.2f}  {tokenizer.decode([ids])[0]}")
 
-
-for score, total, ids in beam_by_hand(of(source_ids), source_ids.size + 50, 4, 0.6, nbest=3):
-    print(f"score {score:6.3f}   log P {total:7.3f}   {tokenizer.decode([ids[:-1]])[0]}")
-
-# %% [markdown]
-# Three choices in it deserve a reason.
-#
-# - **Why $2K$ continuations?** A finished hypothesis must leave the beam, or it would take the place of one that can
-#   still grow. Each of the $W \le K$ hypotheses can end in one way only, so among $2K$ at least $K$ go on.
-# - **When may it stop?** A living hypothesis only loses: its $\log P$ falls with each piece. The best it can ever
-#   score is its present $\log P$, divided by the largest penalty, that of the greatest length. If the `nbest`-th
-#   finished score is at least that, nothing alive can come among the `nbest` that are asked for.
-# - **Why a greatest length?** A model may never write `</s>`. The paper allows the source's length plus 50.
-#
-# ## Backward: none, and what follows
-#
-# The search chooses; a choice has no slope. Follow a number of the model to the output: a weight changes a logit by a
-# little, the order of the totals stays as it is, and the ids are the same ids. They change only where two totals are
-# equal, and there they jump. So the derivative is 0 wherever it exists.
-
-# %%
-weights, [[before]] = model.store.data.copy(), search(model, source_ids)
-model.store.data += 1e-7 * np.random.default_rng(0).normal(size=weights.shape)
-[[after]] = search(model, source_ids)
-model.store.data[:] = weights
-measure("all weights move by about 1e-7: pieces that change", sum(a != b for a, b in zip(before.ids, after.ids)), 0, 0)
-measure("    change of log P", abs(after.log_probability - before.log_probability), 1e-9, 1e-3)
+# %% Against the library
+for K, alpha in (2, 0), (4, 0.6):
+    (score, ids), *_ = beam_search(source_ids, K, alpha)
+    [[theirs]] = search(model, source_ids, K, alpha)
+    same(f"score with beam {K}, and the library's", score, theirs.score, 1e-9)
+    assert ids == theirs.ids
+same("length penalty, and the library's", lp(7, 0.6), length_penalty(7, 0.6))
 
 # %% [markdown]
-# $\log P$ of a *fixed* sentence does have a gradient: that is the training loss. What follows from the missing one:
+# The cows have their plural. Two lines need a reason. **Why $2K$ continuations?** Finished sentences leave the beam.
+# Each of the $K$ hypotheses can end in only one way, so among $2K$ continuations at least $K$ go on. **When does it
+# stop?** As in the tree: a living hypothesis can only lose probability, and its best possible score is what it has now,
+# divided by the largest penalty.
 #
-# - $K$ and $\alpha$ cannot be learnt by descent. They are tried out on validation text, as the paper did (§6.1).
-# - The model is trained on beginnings that people wrote, and searches among beginnings that it wrote itself. No
-#   gradient tells it about the difference. (Ranzato et al. 2016, *Sequence Level Training with Recurrent Neural
-#   Networks*, call it exposure bias. How much it matters here we have not tested.)
+# ## Nothing to learn, but something to get wrong
 #
-# ## Check
+# Other lessons have a section called *Backward* here. Search has none: picking the largest number has no gradient, so
+# nothing is learned, and $K$ and $\alpha$ are tried out on validation text. But there is one line that everybody
+# forgets once, `state.select`. Look at figure 2 again. Between step 1 and step 2 the rows swap: parents = (1, 0).
 #
-# Ours against the library's, all $K$ hypotheses of several sentences. Then ours against brute force: a *table* gives
-# random probabilities to 3 words and the end after each beginning. At most 5 pieces make 121 sentences, so all can be
-# scored. There are $3^4 = 81$ beginnings of 4 words, with $81 \cdot 4$ continuations: a beam with $2K = 324$ drops
-# nothing and must find the best. Smaller ones need not.
+# | row | hypothesis after step 2 | its cache must hold | without `select` it holds |
+# |---|---|---|---|
+# | 0 | schlafen die Kühe | schlafen | schläft |
+# | 1 | schläft die Kuh | schläft | schlafen |
+#
+# Without that line, row 0 believes its sentence is *schläft die Kühe*, a hypothesis we had struck out. There the tiny
+# model says `</s>` 0.3 and *heute* 0.7. What will the program write in the end, and will it crash?
+#
+# <details><summary>Make a guess, then unfold: the tree with mixed-up caches</summary>
 
-# %%
-def lines_of(name):
-    return (ROOT / "data/tiny" / name).read_text(encoding="utf-8").splitlines()
-
-
-for sentence in lines_of("test.en")[:2 if QUICK else 4]:
-    ids = ids_of(sentence)
-    ours = beam_by_hand(of(ids), ids.size + 50, 3, 0.6, nbest=3)
-    [theirs] = search(model, ids, beam=3, alpha=0.6, nbest=3)
-    assert [ids[:-1] for _, _, ids in ours] == [hypothesis.ids for hypothesis in theirs]
-    same("three scores", [score for score, _, _ in ours], [each.score for each in theirs], 1e-9)
-same("length penalty", lp(np.arange(1, 50), 0.6), length_penalty(np.arange(1, 50), 0.6))
-
-# %%
-LONGEST = 5
-
-
-def table(seed):
-    """-> a function like next_log_p, of random numbers: 3 words (0, 2, 3) and the end (1)"""
-    rows = {ids: log_softmax(1.5 * np.random.default_rng([seed, *ids]).normal(size=4))
-            for n in range(LONGEST) for ids in product((0, 2, 3), repeat=n)}
-    return lambda written: np.array([rows[tuple(ids)] for ids in written])
-
-
-def brute_force(next_log_p, alpha):
-    """The best score of all 121 sentences"""
-    return max(sum(next_log_p([ids[:t]])[0][piece] for t, piece in enumerate((*ids, EOS))) / lp(n + 1, alpha)
-               for n in range(LONGEST) for ids in product((0, 2, 3), repeat=n))
-
-
-def first_score(next_log_p, K):
-    """-inf if no hypothesis ended"""
-    return max((score for score, _, _ in beam_by_hand(next_log_p, LONGEST, K, 0.6)), default=-np.inf)
-
-
-tables = [table(seed) for seed in range(40 if QUICK else 100)]
-truth = np.array([brute_force(each, 0.6) for each in tables])
-found = {K: np.array([first_score(each, K) for each in tables]) for K in (1, 2, 4, 162)}
-for K, lo, hi in (1, 0.55, 0.88), (2, 0.88, 1), (4, 0.96, 1), (162, 1, 1):
-    measure(f"beam {K}: share of tables whose best sentence it finds", (found[K] > truth - 1e-12).mean(), lo, hi)
+# %% The drawing
+show(beam_pictures.confused(), "20_confused",
+     alt="The same tree. Row 0, schlafen die Kühe, reads the probabilities of the "
+     "struck-out schläft die Kühe: the end 0.3, product 0.108 instead of 0.288; heute "
+     "0.7, product 0.252 instead of 0.072. Row 1, schläft die Kuh, reads those of "
+     "schlafen die Kuh: both 0.5, products 0.15 instead of 0.18 and 0.12.",
+     caption="With the caches left in their rows, step 3 takes its numbers from "
+     "struck-out hypotheses.")
 
 # %% [markdown]
-# Last, the cost. `next_log_p` reads the whole prefix for each new piece: $1 + 2 + \dots + n$ positions. The causal mask
-# (lesson 06) makes that unnecessary: what a position computes never depends on a later one, so its keys and values can
-# be kept. `Transformer.step` takes the newest piece alone and looks at what was kept. When hypotheses change places in
-# the beam, their keys and values move with them (`DecodingState.select`).
-
-# %%
-long_source, n = ids_of(lines_of("test_long.en")[0]), 30 if QUICK else 40
-pieces, state = np.random.default_rng(0).integers(4, V, (1, n)), begin_decoding(model, long_source)
-positions = {"whole prefix": 0, "kept": 0}
-start = time.perf_counter()
-for t in range(n):
-    slow, _ = model.forward(long_source, pieces[:, :t + 1])
-    positions["whole prefix"] += slow.shape[1]
-middle = time.perf_counter()
-for t in range(n):
-    quick, state = decoding_step(model, pieces[:, t:t + 1], state)
-    positions["kept"] += quick.shape[1]
-duration(f"{positions['whole prefix']} positions, the whole prefix each time", middle - start)
-duration(f"{positions['kept']} positions, keys and values kept", time.perf_counter() - middle)
-same("logits of the last piece", quick[0, -1], slow[0, -1], 1e-9)
-measure("positions, one way over the other: (n + 1) / 2", positions["whole prefix"] / positions["kept"], 15.5, 20.5)
-
-# %% [markdown]
-# Both loops compute the same logits, so the library uses the second. Time falls less than the number of positions. One
-# reason can be read in the formula: the newest piece still looks at all $t$ that are kept, so those products are
-# $1 + 2 + \dots + n$ even now. How much of the time that is we have not measured.
-#
-# ## Experiment 1: does it find the likeliest sentence?
-#
-# On the tables, brute force knew. Among $1600^n$ sentences it cannot, but $\log P$ only falls as a sentence grows: a
-# beginning that is less likely than some *finished* sentence is lost, with all that could come of it. So take what the
-# beam found, keep **every** beginning that is still ahead of it, however many, and what is left at the end is the
-# likeliest sentence ($\alpha = 0$), but for the rounding of floats. (Stahlberg & Byrne 2019, *On NMT Search Errors and
-# Model Errors: Cat Got Your Tongue?*, proved it for their models by a search of the same kind, depth first.)
-#
-# Two sets: the test set, and `test_long`, sentences of the same grammar, but far longer than most of the training text.
-
-# %%
-def likeliest_sentence(source_ids, found):
-    """-> log P and ids with </s>; `found`: log P of some finished sentence"""
-    alive, best = [(0.0, [])], (found - 1e-6, [])              # a little less, so that this sentence is found again
-    while alive:
-        t = len(max(alive)[1])                                 # go on where the likeliest stands, up to 16 at once
-        front = sorted((each for each in alive if len(each[1]) == t), reverse=True)[:16]
-        totals = np.array([total for total, _ in front])[:, None] + next_log_p(source_ids, [ids for _, ids in front])
-        options = [(totals[w, v], [*front[w][1], int(v)]) for w, v in np.argwhere(totals > best[0])]
-        best = max([best, *(option for option in options if option[1][-1] == EOS)])
-        rest = [each for each in alive if each not in front]
-        alive = [(total, ids) for total, ids in rest + options if total > best[0] and ids[-1] != EOS]
-    return best
-
-
-def sources_of(lines):
-    return encode_sequences(tokenizer.encode, lines).padded(np.arange(len(lines)))
-
-
-COUNT = {"test": 90 if QUICK else 200, "test_long": 6 if QUICK else 14}           # the first ones
-BEAMS = {"test": [(1, 0), (4, 0), (4, 0.6)],                                       # K, alpha
-         "test_long": [(1, 0), (4, 0), (4, 0.6), (16, 0), (16, 0.6)]}
-english, german = ({name: lines_of(f"{name}.{suffix}")[:COUNT[name]] for name in COUNT} for suffix in ("en", "de"))
-found = {(name, *setting): [best for lines in np.array_split(english[name], math.ceil(COUNT[name] / 50))
-                            for [best] in search(model, sources_of(lines.tolist()), *setting)]
-         for name in COUNT for setting in BEAMS[name]}
-
-
-def log_p_of(name, K, alpha=0):
-    """(COUNT[name],)"""
-    return np.array([best.log_probability for best in found[name, K, alpha]])
-
-
-length = {name: np.mean([len(line.split()) for line in lines_of(f"{name}.en")]) for name in ("train", "test_long")}
-measure("test_long: words of a sentence, over those of the training text", length["test_long"] / length["train"], 3, 4)
-
-# %%
-PARTS = {"test": slice(75, 90) if QUICK else slice(0, 100), "test_long": slice(0, 3 if QUICK else 5)}
-BANDS = {"test": {1: (1, 1, 0.003, 0.1), 4: (0, 0, 0, 1e-5)},
-         "test_long": {1: (2, 5, 4, 60), 4: (1, 4, 0.2, 20), 16: (0, 3, 0, 4)}}
-exact = {}
-for name, part in PARTS.items():
-    log_p = {K: log_p_of(name, K)[part] for K in BANDS[name]}
-    exact[name] = [likeliest_sentence(ids_of(line), bound)
-                   for line, bound in zip(english[name][part], np.max([*log_p.values()], axis=0))]
-    for K, bands in BANDS[name].items():
-        behind = np.array([best for best, _ in exact[name]]) - log_p[K]
-        measure(f"{name}, beam {K}: missed, of {len(behind)} sentences", (behind > 1e-5).sum(), *bands[:2])
-        measure("    nats behind the likeliest, on average", behind.mean().clip(0), *bands[2:])
-
-# %% [markdown]
-# On these test sentences the beam of 4 is no approximation: what it finds *is* the likeliest sentence. Greedy search
-# misses one of a hundred, the one with the cows. On the long sentences greedy search misses most, by many nats. Is that
-# bad? Here is the first of them.
-
-# %%
-written = {"greedy": [best.ids for best in found["test_long", 1, 0][PARTS["test_long"]]],
-           "likeliest": [ids[:-1] for _, ids in exact["test_long"]]}
-print(english["test_long"][0])
-for way, hypotheses in written.items():
-    print(f"{way:10}{tokenizer.decode(hypotheses[:1])[0]}")
-scores = {way: corpus_scores(tokenizer.decode(hypotheses), german["test_long"][PARTS["test_long"]])
-          for way, hypotheses in written.items()}
-for way, bands in ("greedy", [(23, 40), (0.6, 1.1)]), ("likeliest", [(2, 11), (0.2, 0.5)]):
-    measure(f"{way}, {len(written[way])} sentences: BLEU", scores[way].bleu, *bands[0])
-    measure("    words, over those of the reference", scores[way].length_ratio, *bands[1])
-
-# %% [markdown]
-# The likeliest sentence is right as far as it goes, and then it stops. All of these together have little more than a
-# third of the words of the references, and less than half the BLEU of greedy search with all its errors. (Stahlberg and
-# Byrne found the extreme: for more than half of their sentences, the likeliest translation was the empty one.)
-#
-# ## Experiment 2: short sentences, and the penalty
-#
-# Short ones have fewer negative numbers to add up. In a sentence of the test set this decides:
-
-# %%
-PUT = "The teacher put the small gift under the bridge on Tuesday."
-[[short]], [[long]] = (search(model, ids_of(PUT), beam=4, alpha=alpha) for alpha in (0, 0.6))
-for alpha, best in (0, short), (0.6, long):
-    print(f"alpha {alpha}: {tokenizer.decode([best.ids])[0]}   ({len(best.ids) + 1} pieces with </s>)")
-measure("log P: short less long", short.log_probability - long.log_probability, 0.02, 0.15)
-short_score = short.log_probability / lp(len(short.ids) + 1, 0.6)
-measure("score with alpha = 0.6: short less long", short_score - long.score, -1, -0.02)
-
-# %% [markdown]
-# Without a penalty, *on Tuesday* is gone: to leave it out is cheaper. (That the longer one has *die kleine Geschenk*
-# for *das* is another error. The penalty knows nothing of grammar.)
-#
-# Now whole texts. BLEU (lesson 19) counts the runs of words shared with the reference, as a share of what was written.
-# Who writes little can have a high share. So BLEU multiplies by a *brevity penalty*: $e^{1 - r/c}$ for a text of $c$
-# words, if its references have more, $r > c$. To tell the two effects apart, the column "bare" is BLEU divided by this
-# penalty, and "length" is $c/r$. "Empty" is the share of sentences for which `</s>` alone is likelier than what the
-# search found. The first rows are recorded, from one model trained on the 29,000 sentence pairs of Multi30k, captions
-# that people wrote.
-
-# %%
-rows = {("Multi30k", row["beam"], row["alpha"] if row["beam"] > 1 else 0): row
-        for row in recorded("beam_sizes")["results"]}
-empty = {name: log_softmax(model.forward(sources_of(english[name]), np.full((n, 1), BOS))[0])[:, 0, EOS]
-         for name, n in COUNT.items()}                                                         # (n,)
-for (name, K, alpha), hypotheses in found.items():
-    scores = corpus_scores(tokenizer.decode([best.ids for best in hypotheses]), german[name])
-    rows[name, K, alpha] = {
-        "log_probability": log_p_of(name, K, alpha).mean(), "length_ratio": scores.length_ratio, "bleu": scores.bleu,
-        "tokens": np.mean([len(best.ids) + 1 for best in hypotheses]),
-        "empty_is_likelier": (empty[name] > log_p_of(name, K, alpha) + 1e-9).mean()}
-print("           beam  alpha    log P  length   BLEU   bare  empty")
-for (name, K, alpha), row in rows.items():
-    row["bare"] = row["bleu"] / math.exp(min(0, 1 - 1 / row["length_ratio"]))
-    print(f"{name:10} {K:4} {alpha if K > 1 else '':>6} {row['log_probability']:8.2f} {row['length_ratio']:7.3f} "
-          f"{row['bleu']:6.1f} {row['bare']:6.1f} {row['empty_is_likelier']:6.2f}")
-
-# %%
-for name, lo, hi in ("test", 0.05, 0.15), ("Multi30k", 0.44, 0.47), ("test_long", 0.3, 0.8):
-    row = rows[name, 1, 0]
-    measure(f"{name}, greedy: nats per piece", -row["log_probability"] / row["tokens"], lo, hi)
-for name, to, since, bands in [("Multi30k", (2, 0.6), (1, 0), [(1, 1.1), (1, 1.4)]),
-                               ("Multi30k", (16, 0.6), (2, 0.6), [(-0.3, -0.1), (1, 1.4)]),
-                               ("Multi30k", (16, 0), (1, 0), [(-2.7, -2.6), (4, 4.3)]),
-                               ("test", (4, 0), (1, 0), [(-1, 1), (-1, 1)]),
-                               ("test_long", (16, 0), (1, 0), [(-35, -10), (5, 35)]),
-                               ("test_long", (16, 0.6), (16, 0), [(1, 20), (-10, 10)])]:
-    for column, band in zip(("bleu", "bare"), bands):
-        gain = rows[name, *to][column] - rows[name, *since][column]
-        measure(f"{name}, {column}: (beam, alpha) = {to} less {since}", gain, *band)
-differing = [i for i, (one, four) in enumerate(zip(found["test", 1, 0], found["test", 4, 0])) if one.ids != four.ids]
-measure("test: sentences that beam 4 without penalty writes otherwise than greedy search", len(differing), 1, 3)
-print(*(f"    {english['test'][i]}" for i in differing), sep="\n")
-nothing = sum(not best.ids for best in found["test_long", 16, 0])
-measure("test_long, (16, 0): sentences translated by nothing at all", nothing, 1, 5)
-crumb = 0.1 / (V - 1)
-measure("P of a piece that has nothing but its crumb of smoothing", crumb, 6.2e-5, 6.3e-5)
-measure("P of the empty sentence, median of test, over the crumb", np.exp(np.median(empty["test"])) / crumb, 1.5, 3)
-
-# %% The figure
-figure, panels = plt.subplots(1, 2, figsize=(8.5, 3.5), layout="constrained")
-for alpha, style, colour in (0, "s--", ACCENT), (0.6, "o-", DARK), (1, "^:", "#555555"):
-    chosen = [rows["Multi30k", K, alpha if K > 1 else 0] for K in (1, 2, 4, 8, 16)]
-    for panel, column in zip(panels, ("bleu", "length_ratio")):
-        panel.plot((1, 2, 4, 8, 16), [row[column] for row in chosen], style, color=colour)
-        panel.annotate(f"α = {alpha:g}", (16, chosen[-1][column]), (6, -10 if alpha == 0.6 else 1), color=colour,
-                       textcoords="offset points")
-for panel, title, label in zip(panels, ("Without penalty, larger beams lose BLEU ...", "... as sentences shrink"),
-                               ("BLEU", "words, over those of the reference")):
-    panel.set(xscale="log", xlabel="beam K (1: greedy)", ylabel=label, title=title, xlim=(0.9, 32))
-    panel.set_xticks((1, 2, 4, 8, 16), (1, 2, 4, 8, 16))
-    panel.minorticks_off()
-show(figure, "20_beams", alt="Multi30k, two panels over the beam from 1 to 16. Left, BLEU: from 38.6 with greedy "
-     "search to about 39.7 with beam 2. With alpha 0.6 and 1 it stays between 39.4 and 39.8; with alpha 0 it falls to "
-     "36.5 at beam 4 and 36.0 at 16. Right, length over the reference: from 1.02 to 0.85 with alpha 0, 0.96 with alpha "
-     "0.6, 0.98 with alpha 1.")
-
-# %% [markdown]
-# Three texts, three answers.
-#
-# - **Test**: greedy search pays a tenth of a nat per piece, which is little, and a beam of 4 without a penalty changes
-#   two sentences of 200: the cows for the better, the gift of Tuesday for the worse. On this corpus the search hardly
-#   matters.
-# - **Multi30k**: the second hypothesis is worth one point of BLEU. With a penalty, further ones are worth nothing;
-#   without, a beam of 16 ends two and a half points below greedy search. "Bare" is the control: there it is four points
-#   *above*. So all of this loss is the brevity penalty.
-# - **Long**: greedy search has by far the highest BLEU, and by far the lowest "bare". What the likelier sentences say
-#   is right more often, but they say too little. The length penalty repairs some of it.
-#
-# That the model is less sure does not tell the last two apart: their nats per piece are alike. What does, we have not
-# tested. (All this is read from test sets, to explain. To choose $K$ and $\alpha$, take the validation set.)
-#
-# The empty sentence is the limit of shortness. For three of 14 long sentences the beam of 16 writes it. In training,
-# `</s>` never came first, so its probability there should be the crumb that label smoothing (lesson 14,
-# $\epsilon = 0.1$) gives every piece that is not the answer, $0.1 / (V - 1)$. On the test set it is about double that.
-# A translation with a lower probability loses to silence; the column "empty" counts them. Whether a model trained
-# without smoothing would differ we have not tested.
-#
-# ## Check the claim
-#
-# > "A larger beam is always better."
-#
-# Better at what? At what the search is for, yes: see $\log P$ of all three texts at $\alpha = 0$. Then look at BLEU.
-
-# %%
-for name in ("Multi30k", *COUNT):
-    unpenalised = [row for (each, K, alpha), row in rows.items() if each == name and alpha == 0]
-    log_p, bleu = ([row[column] for row in unpenalised] for column in ("log_probability", "bleu"))
-    measure(f"{name}: smallest rise of log P from one beam to the next", min(np.diff(log_p)), -1e-9, 8)
-    measure("    BLEU of the largest beam less the best BLEU", bleu[-1] - max(bleu), *{
-        "Multi30k": (-3.6, -3.4), "test": (-2, 0), "test_long": (-45, -8)}[name])
-
-# %% [markdown]
-# As a search it gets better, on average; as a translator it does not, or only up to a beam of 2. (Koehn & Knowles 2017,
-# *Six Challenges for Neural Machine Translation*, saw quality fall with large beams for models of that time.) Beam and
-# penalty are a compromise between what the model finds likely and what we want, and both are tuned by looking at BLEU.
-# Nothing in the formula of the penalty follows from the model.
-#
-# ## Paper and code
-#
-# - §6.1: "beam search with a beam size of 4 and length penalty $\alpha = 0.6$", chosen "after experimentation on the
-#   development set"; "maximum output length during inference to input length + 50, but terminate early when possible".
-# - *When to stop* the paper leaves open. Its public code, Tensor2Tensor, stopped when the worst finished hypothesis
-#   beat all that is alive, later when the best did. This library stops when the `nbest`-th finished one cannot be
-#   beaten. Its "input length" is that of each sentence, with `</s>`, so that results do not depend on the batch.
-# - Beam 1 of this library is greedy search by definition, and stops at the first `</s>` that is best; `beam_by_hand`
-#   with $K = 1$ may go on with the second best piece. At the greatest length the library adds what is unfinished
-#   behind what is finished; ours drops it.
-# - In the library: `beam_search`, `length_penalty` and `best_continuations` in
-#   [decoding/search.py](../scratchformer/decoding/search.py), which does many sentences at once; `start`, `step` and
-#   `select` in [nn/transformer.py](../scratchformer/nn/transformer.py); brute force and equalities in
-#   [tests/decoding/test_search.py](../tests/decoding/test_search.py). The recorded rows come from
-#   [benchmarks/beam_sizes.py](../benchmarks/beam_sizes.py).
-#
-# ## Exercises
-#
-# **Predict.** All $K$ hypotheses begin with the same `<s>`. What would a beam of 4 find if the first step continued all
-# four, instead of one?
-#
-# <details><summary>Answer</summary>
-#
-# Four copies of the same likeliest piece: equal beginnings have equal continuations, which take all the places. The
-# copies stay together for ever, so a beam of 4 costs four times as much as greedy search and finds little more. In
-# `beam_by_hand` the beam begins with one hypothesis, the empty one.
+# It doesn't crash. It keeps *schlafen die Kühe heute*, with a probability of 0.252, where the model really gives 0.072.
+# After *heute* this sentence can only end, so the program translates a question that never said *today*.
 #
 # </details>
 #
-# **Build** `20_beam_step`: from $W$ hypotheses and the $\log P$ of their next pieces to the best continuations, and
-# where they come from.
+# Would you notice? We planted this mistake in the library. On 500 test sentences BLEU was 97.70 instead of 97.64, so no
+# score gives it away. What does: take each finished sentence, run *one* forward pass over it, and compare the log
+# probability with the one that the search claims. Six of the 500 differ, and 34 of 39 longer sentences ([lab notes 20,
+# experiment 5](lab/20_beam_search.py#experiment-5-the-caches-stay-in-their-rows)).
 #
-# **Build** `20_length_penalty`: the scores of finished sentences.
+# ## Does it matter?
 #
-# **Break** `20_greedy_trap`: a table of next words on which greedy search loses and a beam of 2 wins.
+# If a beam of 2 beats greedy search, is a beam of 16 better still? We trained a second, weaker translator for this,
+# again with two layers on each side, on Multi30k: 29,000 captions of photos, which people translated. It gets 1,000 new
+# captions, and growing beams, first *without* a penalty ($\alpha = 0$). Larger beams find sentences with a higher log
+# P, as they should. What happens to BLEU? And to the lengths: do all translations get a little shorter, or do some get
+# very short?
 #
-# ## Next
+# <details><summary>Make a guess, then unfold: quality against beam size</summary>
+
+# %% The table
+run = recorded("beam_lengths")["results"][0]
+written = beam_lengths.written_by(run)                      # (beam, alpha) -> ...
+drawn = bleu_by_hand.resamples(1000, 1000, np.random.default_rng(0))
+
+
+def against_greedy(other):
+    """BLEU, and the 95 % interval of its difference from greedy search"""
+    tables = written[1, 0].table, other.table
+    low, high = bleu_by_hand.difference_interval(*tables, drawn)
+    return f"{other.bleu:.1f} ({low:+.1f} to {high:+.1f})".replace("-", "−")
+
+
+rows = [[1, f"{written[1, 0].log_probability:.1f}", 0, f"{written[1, 0].bleu:.1f}", ""]]
+for K in 2, 4, 8, 16:
+    plain, penalised = written[K, 0], written[K, 0.6]
+    rows.append([K, f"{plain.log_probability:.1f}", plain.empty.sum(),
+                 against_greedy(plain), against_greedy(penalised)])
+repaired = against_greedy(written[16, 0].where_empty(written[1, 0]))
+table(["beam", "log P, α = 0", "empty, α = 0", "BLEU, α = 0", "BLEU, α = 0.6"],
+      [*rows, ["16, repaired", "", "0", repaired, ""]])
+
+# %% The figure
+pieces = beam_lengths.numbers(run["reference_tokens"])
+figure, panels = plt.subplots(1, 3, figsize=(8.6, 2.8), sharey=True,
+                              layout="constrained")
+for panel, (K, alpha, title) in zip(panels, [
+        (1, 0, "greedy"), (16, 0, "beam 16, α = 0"), (16, 0.6, "beam 16, α = 0.6")]):
+    one = written[K, alpha]
+    ratios = (one.tokens / pieces)[~one.empty]
+    panel.hist(ratios, np.arange(0.05, 2.06, 0.1), color=DARK)
+    panel.bar(0, one.empty.sum(), 0.1, color=ACCENT)
+    panel.annotate(f"{one.empty.sum()} empty", (0, one.empty.sum()), (-4, 4),
+                   color=ACCENT, textcoords="offset points")
+    panel.set(title=title, xlabel="pieces / reference's pieces", xlim=(-0.1, 2))
+panels[0].set_ylabel("translations of 1,000")
+show(figure, "20_lengths",
+     alt="Three histograms of the length of 1,000 translations over the length of the "
+     "reference. Greedy search: one hump around 0.9, no empty translations. Beam 16 "
+     "without a penalty: a tall bar of 248 empty translations at 0, and a hump around "
+     "0.8. Beam 16 with alpha 0.6: a hump around 0.8 and 24 empty translations.",
+     caption="Without a penalty, a quarter of the translations of beam 16 are empty, "
+     "and the others are about a fifth shorter than greedy ones.")
+
+# %% [markdown]
+# (In brackets: the 95 % interval of the difference from greedy search. It says how far chance in the choice of these
+# captions could move the difference; lesson 21 builds it.) Without a penalty BLEU falls from 28.7 to 20.1. Two things
+# happened. With beam 16, 248 translations are empty: the search chose `</s>` as the first piece. And the others lost a
+# fifth of their pieces. Which of the two costs BLEU? In the row *repaired* we replaced only the empty ones by those of
+# greedy search, and left the others short. BLEU is back at 28.7, so it was the empty ones.
 #
-# Translations were judged here by BLEU, and by differences of one point of it. [Lesson 21](21_bleu_and_averaging.py)
-# builds BLEU and asks how large a difference must be to mean anything. The paper's own words on search are few: section
-# 6.1 of [its arXiv page](https://arxiv.org/abs/1706.03762).
+# How can *nothing* be likely? In a whole caption many small doubts add up: greedy translations have a log P of −13.0 on
+# average. An empty one costs a single piece, `</s>` at the start, with −8.2 (the median). For 546 captions that is more
+# than what greedy search found. But `</s>` is never the likeliest first piece, so greedy search doesn't see it. A beam
+# of $K$ looks at the $2K$ likeliest first pieces. For $K = 2$, `</s>` is among them for 104 captions; for $K = 16$, for
+# 626. The larger beam only finds what the model preferred all along.
+#
+# With $\alpha = 0.6$ BLEU stays at 29.3, whatever the beam. That is 0.5 more than greedy search, but the interval
+# includes 0, so these captions can't tell us that a beam is better at all, nor which. ([Lab notes 20, experiment
+# 4](lab/20_beam_search.py#experiment-4-do-all-shrink-or-do-some-collapse): the ranks, the intervals, other texts.)
+#
+# </details>
+#
+# ## Other ways to write
+#
+# Search looks for *one* likely sentence. A chatbot or a story should vary, so there one draws the next piece at random,
+# with the model's probabilities: **sampling**. Dividing the logits by a **temperature** below 1 sharpens these
+# probabilities, and **top-k** and **top-p** draw only among the $k$ likeliest pieces, or among the fewest that have the
+# share $p$ together. A translation should say what the source says, and variety costs: on 100 test sentences sampling
+# has a BLEU of 67, with top-p 0.9 it has 96, and a beam of 4 has 98. **Minimum Bayes risk** draws several translations
+# and takes the one most similar to all the others. So a short oddity doesn't win by its probability alone. It needs
+# many samples, and with eight of them it scored 97 here ([lab notes 20, experiment
+# 7](lab/20_beam_search.py#experiment-7-sampling-and-minimum-bayes-risk)).
+#
+# ## Paper and code
+#
+# Section 6.1: "beam search with a beam size of 4 and length penalty $\alpha = 0.6$", tried out on the development set,
+# and at most 50 pieces more than the source has. The formula of the penalty is from Wu et al. (2016). In the library:
+# `beam_search`, `best_continuations` and `length_penalty` in [decoding/search.py](../scratchformer/decoding/search.py),
+# many sentences at once; the caches are in [decoding/incremental.py](../scratchformer/decoding/incremental.py).
+#
+# ## What to remember
+#
+# No: the likeliest words don't add up to the likeliest sentence. Beam search keeps the $K$ likeliest beginnings, lets
+# all their continuations compete, and everything that belongs to a hypothesis must move with it. And the likeliest
+# sentence isn't always the one we want: it may be short, or empty, so finished sentences are compared by log
+# probability over a length penalty.
+#
+# **Exercises** `20_greedy_trap` · `20_beam_step` · `20_length_penalty` · and a puzzle:
+#
+# **Predict.** All $K$ hypotheses begin with the same `<s>`. What would a beam of 4 find if the first step continued
+# four copies of `<s>` instead of one?
+#
+# <details><summary>Answer</summary>
+#
+# Four copies of the same likeliest piece: equal beginnings have equal continuations, and each fills four places. They
+# stay together for ever, so the beam costs four times as much as greedy search and finds little more. That is why
+# `ids` begins with a single row.
+#
+# </details>
+#
+# **Next:** [21 · BLEU, its error bars, and averaging checkpoints](21_bleu_and_averaging.py)
