@@ -17,8 +17,9 @@ from library.lesson import measure, show, table
 
 # %% [markdown]
 # Here are two training runs of the same small network. It reads an English sentence and says what kind of sentence it
-# is: a question, a passive, a date, and so on, 22 kinds in all. Both runs start from the same weights and see the
-# same 500 sentences. But in one of them, one line of the gradient is wrong.
+# is: a question, a passive, a date, and so on, 22 kinds in all. It has a single layer: it counts the words and gives
+# each of them a weight for each kind. Both runs start from the same weights and see the same 500 sentences. But in one
+# of them, one line of the gradient is wrong.
 
 # %% Two runs
 sentences = as_counts(labelled("val"), labelled("test"))
@@ -56,13 +57,13 @@ CLASSES = {"question": ("0", "0", 1, 0, 95),
 WEIGHTS = {"was": (2, 1, -1), "the": (-1, 0, 1)}
 
 
-def network(backward):
-    """The network with all its numbers, forward, or with the gradients as well."""
+def network(backward=""):
+    """The network, and the gradients of its "logits" or of "everything"."""
     drawing = Drawing(860, 500)
 
-    def gradient(x, y, n, size=15):
+    def gradient(x, y, n, size=15, is_logit=False):
         """n eighths; the triangle points where the number should go."""
-        if backward:
+        if backward == "everything" or backward and is_logit:
             words = f"{n:+d}/8".replace("-", "−")
             drawing.gradient(x, y, -n / 8, words, size, largest=1.5)
 
@@ -85,7 +86,7 @@ def network(backward):
     for word, (count, row) in INPUTS.items():
         for (_, _, e, q, to), weight in zip(CLASSES.values(), WEIGHTS[word]):
             x, y = 283, row + 0.65 * (to - row)
-            if backward:
+            if backward == "everything":
                 drawing.rectangle(x + 34, y, 92, 20, "paper", filled=1, outline=False)
             else:
                 drawing.rectangle(x, y, 24, 20, "paper", filled=1, outline=False)
@@ -96,7 +97,7 @@ def network(backward):
         drawing.text(404 if backward else 425, row + 31, f"b {bias}", "forward", 13)
         gradient(444, row + 31, e - 8 * q, 13)
         wire((box.right[0] + 4, row), (572, row))
-        gradient(506, row - 16, e - 8 * q)
+        gradient(506, row - 16, e - 8 * q, is_logit=True)
         if backward:
             drawing.text(516, row + 16, f"{e}/8 − {q}", "gradient", 13, italic=True)
         drawing.text(600, row, e)
@@ -105,28 +106,27 @@ def network(backward):
         drawing.bar(662, row, e / 8, 36, 76, below=f"{e}/8", role="forward")
         drawing.vector(725, row, [q], cell=30, height=30)
     drawing.vector(812, 250, ["1.386"], "forward", cell=64, above="−ln 2/8")
-    wire((742, 250), (776, 250))
+    wire((684, 282), (776, 263))
     return drawing
 
 
-show(network(backward=False), "01_forward",
-     alt="Two inputs, was with count 1 and the with count 2, joined by six "
-         "wires with the weights 2, 1, −1 and −1, 0, 1 to three boxes, the "
-         "logits 0, ln 2 and ln 5 of question, passive and date. Each logit "
-         "gives an exponential, 1, 2 and 5, and a bar, 1/8, 2/8 and 5/8. The "
-         "right class is passive; the loss is 1.386.",
-     caption="Forward, from left to right: each wire multiplies by its blue "
-             "number, and each box adds up what arrives.")
+show(network(), "01_forward",
+     alt="Two inputs, was with count 1 and the with count 2, joined by six wires with "
+     "the weights 2, 1, −1 and −1, 0, 1 to three boxes, the logits 0, ln 2 and ln 5 "
+     "of question, passive and date. Each logit gives an exponential, 1, 2 and 5, and "
+     "a bar, 1/8, 2/8 and 5/8. The right class is passive; the loss is 1.386.",
+     caption="Forward, from left to right: each wire multiplies by its blue number, "
+     "and each box adds up what arrives and its bias b.")
 
 # %% [markdown]
 # A wire multiplies what it carries by its **weight**. A box adds up what arrives and its own **bias** b. The three sums
 # are the **logits**, one score for each class. Softmax turns them into probabilities p, and the **loss** L says how bad
 # these are (q marks the right class). It is one number, at the end of the chain.
 #
-# **Backpropagation** runs through the same picture from right to left. For every number in it, it answers one
-# question: *if this number grew a little, and no other number were touched, how much would the loss change, per unit
-# of growth?* That is the derivative of the loss with respect to this number. We call it the number's **gradient**, and
-# for an array y we write all its gradients as dy, short for ∂L/∂y. It has the shape of y.
+# **Backpropagation** runs through the same picture from right to left. For every number in it, it answers one question:
+# *if this number grew a little, and everything to the right of it were computed again, how much would the loss change,
+# per unit of growth?* That is the derivative of the loss with respect to this number. We call it the number's
+# **gradient**, and for an array y we write all its gradients as dy, short for ∂L/∂y. It has the shape of y.
 #
 # To find a gradient, nudge the number by a tiny δ and follow the nudge to the loss. A wire with weight 2 turns δ into
 # 2δ. Where a number feeds several wires, each of them passes the nudge on, and at the loss the effects add up. That
@@ -157,6 +157,9 @@ show(network(backward=False), "01_forward",
 # and the same biases b and get J logits each. Row n has the right class $t_n$:
 #
 # $$y = x W + b \qquad p_{nj} = \frac{e^{y_{nj}}}{\sum_k e^{y_{nk}}} \qquad L = -\sum_n \ln p_{n,t_n}$$
+#
+# (In training, we divide this sum by B. Then the loss is that of one sentence, as in the table of the two runs, and
+# every gradient is divided by B, too.)
 
 # %%
 def linear(x, W, b):
@@ -190,14 +193,12 @@ print("8 p =", 8 * p.round(12), "  L =", L.round(3))
 #
 # <details><summary>Make a guess, then unfold: the same network, backward</summary>
 
-# %% The drawing, backward
-show(network(backward=True), "01_backward",
-     alt="The same drawing with arrows from right to left and a gradient at "
-         "each number. Logits and biases: +1/8, −6/8, +5/8. Weights of was: "
-         "+1/8, −6/8, +5/8; weights of the: +2/8, −12/8, +10/8. Inputs: −9/8 "
-         "for was, +4/8 for the.",
-     caption="Backward: the gradient of every number in magenta; the triangle "
-             "points where the number should go to make the loss smaller.")
+# %% The drawing, backward to the logits
+show(network(backward="logits"), "01_logits",
+     alt="The same drawing with arrows from right to left and the gradients of the "
+     "three logits: +1/8, −6/8 and +5/8.",
+     caption="Backward to the logits: p − q, in magenta. A triangle points where the "
+     "number should go to make the loss smaller.")
 
 # %% [markdown]
 # </details>
@@ -214,7 +215,7 @@ show(network(backward=True), "01_backward",
 # **dy = p − q** = (1/8 − 0, 2/8 − 1, 5/8 − 0) = (+1/8, −6/8, +5/8)
 #
 # If the logit of *passive* grows, the loss falls: its gradient is negative. So it should go up, and the other two
-# should go down, *date* much more than *question*. That is why the triangles in figure 2 point **against** the sign.
+# should go down, *date* much more than *question*. That is why the triangles point **against** the sign.
 # And notice that the three numbers add up to 0. They must, because adding the same number to all logits doesn't change
 # p.
 #
@@ -222,14 +223,24 @@ show(network(backward=True), "01_backward",
 #
 # **The weights.** Take the wire from *the* to *passive*. The count 2 comes in, so a nudge of the weight by δ moves the
 # logit by 2δ, and the loss by 2δ · (−6/8). Its gradient is 2 · (−6/8) = −12/8. In words: *what went in, times what
-# comes back.* Cover the other five weights in figure 2 and fill them in. And look at this wire once more: its weight
+# comes back.* Work out the other five weights before you look at figure 3. And look at this wire once more: its weight
 # is 0, so it carries nothing at the moment. Still it has the largest gradient of all six.
 #
 # **The inputs.** The count of *was* feeds three wires, so its nudge takes three routes, and the effects add up:
 # 2 · 1/8 + 1 · (−6/8) + (−1) · 5/8 = −9/8. For *the* you get −1/8 + 0 + 5/8 = 4/8. We can't change the counts, of
 # course. But in a deep network, the input of one layer is the output of the layer before, and dx is what that layer
-# receives as its own dy. That is how the gradient travels back through a hundred layers.
-#
+# receives as its own dy. Suppose that the 2 were not a count, but the output of another layer: a weight 0.5 times an
+# input 4. Then this weight would get what went in, 4, times what comes back, 4/8, which is 2. That is how the gradient
+# travels back through a hundred layers.
+
+# %% The drawing, all the way back
+show(network(backward="everything"), "01_backward",
+     alt="The same drawing with a gradient at each number. Logits and biases: +1/8, "
+     "−6/8, +5/8. Weights of was: +1/8, −6/8, +5/8; weights of the: +2/8, −12/8, "
+     "+10/8. Inputs: −9/8 for was, +4/8 for the.",
+     caption="All the way back: the gradient of every number.")
+
+# %% [markdown]
 # **Your turn.** You now have every idea. What is left is to write it for many rows, which share W and b. Run
 # `scratchformer learn start`, open `exercises/01_linear_backward.py`, write dx, dW and db, and run `scratchformer learn
 # check 01`, which tells you what is wrong and why. (There, x may have more than two axes; make it a matrix of rows
@@ -278,7 +289,7 @@ print(f"one step against the gradient: L {L:.3f} -> {after:.3f}, "
       f"p of passive {p[0, 1]:.0%} -> {p_after[0, 1]:.0%}")
 
 # %% [markdown]
-# The eighths are those of figure 2, and one step *against* the gradient, with a **learning rate** of 0.1, makes the
+# The eighths are those of figure 3, and one step *against* the gradient, with a **learning rate** of 0.1, makes the
 # loss smaller.
 #
 # ## How do we know that it is right?
@@ -355,6 +366,8 @@ measure("dW: relative error", relative_error(dW, numeric_dW), 0, 1e-9)
 measure("db: relative error", relative_error(db, numeric_db), 0, 1e-9)
 wrong_dW = x.T @ ((p - q) * q)
 measure("dW of run B: relative error", relative_error(wrong_dW, numeric_dW), 0.1, 1)
+wrong_db = ((p - q) * q).sum(axis=0)
+measure("db of run B: relative error", relative_error(wrong_db, numeric_db), 0.1, 1)
 
 # %% [markdown]
 # The check passed: ours agree to ten digits. The gradient of run B is wrong in the *first* digit.
@@ -368,8 +381,10 @@ measure("dW of run B: relative error", relative_error(wrong_dW, numeric_dW), 0.1
 # ## Does it matter?
 #
 # What was wrong in run B? Its author differentiated softmax element by element, as if each probability depended on its
-# own logit alone. For our passive, that gives dy = (0, −6/8, 0) in place of (1/8, −6/8, 5/8). The right class is pulled
-# up, but no wrong class is ever pushed down. (The numbers don't add up to 0, so one could have noticed.)
+# own logit alone. For our passive, the loss −ln p has the derivative −1/p = −4 with respect to p, and p has the
+# derivative p (1 − p) = 3/16 with respect to its own logit. That makes −6/8, which is right. But the other two logits
+# get nothing: dy = (0, −6/8, 0) in place of (1/8, −6/8, 5/8). The right class is pulled up, and no wrong class is ever
+# pushed down. (The numbers don't add up to 0, so one could have noticed.)
 #
 # Let's plant three more bugs in the same training: the gradient of the bias is *averaged* over the rows where it should
 # be summed; all gradients are divided by the number of sentences once too often; all signs are flipped. Which of the
@@ -403,12 +418,13 @@ assert longer.losses[-1] < run_a.losses[-1] and 0.57 < longer.right.mean() < 0.6
 
 # %% The table
 table(["gradient", "loss after 300 steps", "right on new sentences",
-       "error in the check"], rows)
+       "error in the check (larger of dW and db)"], rows)
 
 # %% [markdown]
 # The flipped sign is obvious, and what is divided once too often looks like a learning rate that is too small. The
 # other two look like healthy training. The averaged bias costs 11 of the 500 new sentences here, and −1 to 7 with four
-# other sets of training sentences: you would hardly notice. The check finds all four, without any training.
+# other sets of training sentences: you would hardly notice. The check finds all four, without any training. (The two
+# errors of 0.8 are 1 − 1/5, because the check has 5 rows. With a single row it would find neither of these bugs.)
 #
 # </details>
 #
