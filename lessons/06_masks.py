@@ -70,8 +70,8 @@ show(mask_pictures.shift(), "06_shift",
      "further right in the lower row. Below, a grid: the start sign may look at "
      "itself, 'the' at two words, 'animal' at three, 'slept' at all four. The cell "
      "right of the last allowed one is marked as the next word.",
-     caption="The word to guess stands in the next column of the input, and only the "
-     "grey part of the grid hides it.")
+     caption="But for the last row, the word to guess stands in the next column of "
+     "the input, and only the grey part of the grid hides it.")
 
 # %% [markdown]
 # In figure 1 the sentence stands twice: once to be written, ending with `</s>`, and once to be read, *shifted right* by
@@ -124,9 +124,9 @@ show(mask_pictures.loop(), "06_loop",
      "above the diagonal are the mask.")
 
 # %% [markdown]
-# This triangle of weights is a softmax in disguise. Take all scores as 0, and give the ones above the diagonal a weight
-# of 0: in the third row, e^0 = 1 three times, over the sum 3. An average treats all earlier words alike because its
-# scores are alike. Attention only replaces the zeros by scores of its own. We have to keep the triangle.
+# This triangle of weights is a softmax in disguise. Take all scores as 0, so that every e^0 is 1, and let the cells
+# above the diagonal count as 0 in the sum: the third row is 1, 1, 1, 0 over 3. An average treats all earlier words
+# alike because its scores are alike. Attention only replaces these zeros by scores of its own, and keeps the triangle.
 #
 # ## By hand
 #
@@ -271,12 +271,12 @@ show(mask_pictures.by_hand(backward=True), "06_backward",
 #
 # **Your turn.** `exercises/06_masked_softmax_backward.py` asks for the general rule. You get the weights but *not the
 # mask*. Why is that enough? (There the division by $\sqrt{d_k}$ belongs to the softmax: $z = \text{factor} \cdot
-# \text{scores}$, so the gradient of the scores has the factor once more.)
+# \text{scores}$. So, by the chain rule, the gradient of the scores is factor · $dz$.)
 #
 # <details><summary>The rule, and why it needs no mask</summary>
 #
-# Let $dw_{ts}$ be what key $s$ offers to query $t$. Among the allowed keys nothing has changed since
-# lesson 04:
+# Let $dw_{ts} = dy_t \cdot v_s$ be the gradient of weight $w_{ts}$, which is what key $s$ offers to query $t$. (By
+# hand, $dy$ was 1, so the offer was the value itself.) Among the allowed keys nothing has changed since lesson 04:
 #
 # $$dz_{tr} = w_{tr} \Bigl( dw_{tr} - \sum_s w_{ts} \, dw_{ts} \Bigr)$$
 #
@@ -347,7 +347,6 @@ def b_without(distance):
         return mean_loss(all_at_once(cheat, read), write)
 
 
-measure("A: loss all at once", mean_loss(all_at_once(honest, read), write), 2.6, 3.2)
 measure("A: loss word by word", mean_loss(word_by_word(honest, read), write), 2.6, 3.2)
 measure("B: loss all at once", mean_loss(all_at_once(cheat, read), write), 0.1, 0.7)
 measure("B: loss word by word", mean_loss(word_by_word(cheat, read), write), 6.4, 9)
@@ -379,26 +378,27 @@ show(figure, "06_triangle",
      "Left, with the causal mask: everything above the diagonal is exactly zero and "
      "left empty, and a stepped lower triangle remains. Right, without: most rows "
      "have nearly all their weight in the framed cell.",
-     caption="What the two trained models look at in a new sentence (which have one "
-     "head): A lives in its triangle, while B looks mostly at the framed cells, the "
-     "words to guess.")
+     caption="What the two trained models look at in a new sentence: A lives in its "
+     "triangle, while B looks mostly at the framed cells, the words to guess.")
 
 # %% [markdown]
-# Model A doesn't notice the difference. Model B is now worse than a blind guess. It is sure of itself (its favourite
-# word gets 75 % on average), but that word is right in only 14 % of the cases. Does B really copy, or does it just
-# need a whole sentence around it? The last two rows decide. Hide the one word $t + 1$ from it, and its loss jumps
-# from 0.29 to 7.1. Hide $t + 2$ instead, and the loss stays low, at 0.21 (even a bit lower; we didn't find out why). So
-# B reads the next word in that one cell. Our first test couldn't show it, because it handed over the next words just as
-# training does.
+# Model A doesn't notice the difference: with the mask, output $t$ is computed from the words up to $t$ only, so it's
+# the same calculation. That is why one pass with a mask may replace as many passes as there are words.
+#
+# Model B is now worse than a blind guess. Its favourite word still gets 75 % on average, but it is right in only 14 %
+# of the cases. Does B really copy, or does it just need a whole sentence around it? The last two rows decide. Hide the
+# one word $t + 1$ from it, and its loss jumps from 0.29 to 7.1. Hide $t + 2$ instead, and the loss stays low, at 0.21
+# (even a bit lower; we didn't find out why). So B reads the next word in that one cell. Our first test couldn't show
+# it, because it handed over the next words just as training does.
 #
 # </details>
 #
 # Is it enough, then, to hide the one cell $t + 1$ in training? No. Such a model learns to fill in a blank from both
 # sides. When the right side doesn't exist yet, it fails too: 5.6, 7.1 and 8.2 word by word in three runs ([lab notes
-# 06, experiment 2](lab/06_masks.py#experiment-2-hide-the-answer-only)). And forgetting the *shift* is as bad as
-# forgetting the mask: the loss falls to 0.03, and the model repeats one word for ever, although it passes the flow
-# test ([experiment 3](lab/06_masks.py#experiment-3-forget-the-shift)). A and B were trained three times as well
-# ([experiment 1](lab/06_masks.py#experiment-1-without-the-mask)).
+# 06, experiment 2](lab/06_masks.py#experiment-2-hide-the-answer-only)).
+#
+# And forgetting the *shift* is as bad as forgetting the mask: the loss falls to 0.03, and the model repeats one word
+# for ever, although it passes the flow test ([experiment 3](lab/06_masks.py#experiment-3-forget-the-shift)).
 #
 # ## Paper and code
 #
@@ -408,7 +408,7 @@ show(figure, "06_triangle",
 # | attention | padding mask | causal mask |
 # |---|---|---|
 # | encoder, to itself | of the source | no: the source is known, reading ahead is fine |
-# | decoder, to itself | not needed: padding is in the future of every real word, and the loss ignores the other rows | yes |
+# | decoder, to itself | not needed: it is in the future of every real word; the loss ignores other rows | yes |
 # | decoder, to the encoder | of the source | no |
 #
 # In the library: `allowed` and `masked_softmax` in [nn/ops.py](../scratchformer/nn/ops.py), the shift in
