@@ -17,7 +17,7 @@ from exercises.numeric import numeric_gradient
 from library.drawing import Drawing
 from library.lesson import measure, recorded, same, show, table
 from library.one_key import found
-from scratchformer.experiments.figures import DARK
+from scratchformer.experiments.figures import ACCENT, DARK
 from scratchformer.nn.ops import ops_of
 
 # %% [markdown]
@@ -25,9 +25,9 @@ from scratchformer.nn.ops import ops_of
 # right one. A query, random at first, has to learn to put its attention weight on that key. It takes 120 gradient
 # steps, and each of them moves it so that the weight grows.
 #
-# Let 24 queries try, each with keys of its own, and count those that put more than half of their weight on the right
-# key in the end, at the best of six learning rates from 0.01 to 1000. The weights are those of lesson 04, except that
-# we left out the division by $\sqrt{d_k}$.
+# Let 24 queries try, each with keys of its own. Count those that put more than half of their weight on the right key in
+# the end. All 24 share one learning rate. We tried six, from 0.01 to 1000, and show the best one's count. The weights
+# are those of lesson 04, except that we left out the division by $\sqrt{d_k}$.
 
 # %% Twenty-four queries learn to look
 SIZES = 8, 64, 512
@@ -48,40 +48,48 @@ table(["numbers in a query", "queries that found their key"],
 
 # %% Drawing the dot products
 def walk_picture():
-    drawing = Drawing(760, 590)
+    drawing = Drawing(760, 585)
     drawing.text(610, 20, "how often each dot product comes up", "soft", 13)
     signs = {1: "+ +", 4: "+-++ +-+-", 16: "+-++-+--+-+++-+- +++-+++-+--+--+-"}
-    for y, (d_k, rows) in zip((100, 280, 470), signs.items()):
+    for y, (d_k, rows) in zip((70, 235, 410), signs.items()):
         q, k = ([1 if sign == "+" else -1 for sign in row] for row in rows.split())
         products = [a * b for a, b in zip(q, k)]
-        walk = list(itertools.accumulate(products))
-        drawing.text(110, y - 70, f"d_k = {d_k}", anchor="start", bold=True)
+        walk = [0, *itertools.accumulate(products)]
+        drawing.text(110, y - 32, f"d_k = {d_k}", anchor="start", bold=True)
         cell = 19 if d_k == 16 else 32
-        names = "query", "key", "products", "sum so far"
-        for i, (name, numbers) in enumerate(zip(names, (q, k, products, walk))):
-            role, at = ("query", "key", "plain", "plain")[i], y - 40 + 32 * i
+        vectors = ("query", q), ("key", k), ("plain", products)
+        for i, (role, numbers) in enumerate(vectors):
             shown = [f"{number:+d}".replace("-", "−") for number in numbers]
-            if d_k == 16 and i < 3:
-                shown = [sign for sign, *_ in shown]
-            elif i == 3:
-                shown = [number.lstrip("+") for number in shown]
-            drawing.vector(110 + d_k * cell / 2, at, shown, role, cell, 26, size=13)
-            drawing.text(98, at, name, "soft", 13, "end")
-        x = 120 + d_k * cell
-        drawing.text(x, y + 56, f"= {walk[-1]}", anchor="start", bold=True)
-        root = math.isqrt(d_k)
+            shown = [sign for sign, *_ in shown] if d_k == 16 else shown
+            at = y + 29 * i
+            drawing.vector(110 + d_k * cell / 2, at, shown, role, cell, 25, size=13)
+            drawing.text(98, at, ("query", "key", "products")[i], "soft", 13, "end")
+        zero, unit, root = y + (125 if d_k == 16 else 105), 9, math.isqrt(d_k)
+        drawing.text(98, zero, "sum so far", "soft", 13, "end")
+        drawing.line([(110, zero), (110 + d_k * cell, zero)], "line")
+        for sign in 1, -1:
+            sizes = [d_k * i / 32 for i in range(33)]
+            curve = [(110 + n * cell, zero - sign * unit * math.sqrt(n)) for n in sizes]
+            drawing.line(curve, "soft", 1.2, dashed=True)
+        path = [(110 + n * cell, zero - unit * height) for n, height in enumerate(walk)]
+        drawing.line(path, "ink", 2.5)
+        drawing.circle(*path[-1], 4, "ink", filled=1)
+        x = path[-1][0] + 10
+        drawing.text(x, path[-1][1], f"{walk[-1]}", anchor="start", bold=True)
+        if d_k == 16:
+            drawing.text(x, zero + unit * root, "±√n", "soft", 13, "start")
         for backwards in range(d_k + 1):
             cases = math.comb(d_k, backwards)
-            x, top = 610 + 8 * (d_k - 2 * backwards), y + 32 - 160 * cases / 2**d_k
-            drawing.line([(x, y + 32), (x, top)], "plain", 14)
+            x, top = 610 + 8 * (d_k - 2 * backwards), y + 62 - 160 * cases / 2**d_k
+            drawing.line([(x, y + 62), (x, top)], "plain", 14)
             drawing.text(x, top - 9, cases if d_k < 16 else "", "soft", 12)
-        drawing.line([(474, y + 32), (746, y + 32)], "soft")
+        drawing.line([(474, y + 62), (746, y + 62)], "soft")
         for value in "−16", "−8", "0", "8", "16":
             x = 610 + 8 * int(value.replace("−", "-"))
-            drawing.text(x, y + 43, value, "soft", 12)
+            drawing.text(x, y + 73, value, "soft", 12)
         for end in (610 - 8 * root, 610 + 8 * root):
-            drawing.arrow((610, y + 60), (end, y + 60), "ink")
-        drawing.text(660, y + 61, f"typical: ±{root}", anchor="start", bold=True)
+            drawing.arrow((610, y + 90), (end, y + 90), "ink")
+        drawing.text(660, y + 91, f"typical: ±{root}", anchor="start", bold=True)
     return drawing
 
 
@@ -89,9 +97,10 @@ show(
     walk_picture(),
     "05_walk",
     alt="For d_k = 1, 4 and 16 a query and a key of plus and minus ones, the products "
-    "of their numbers and their running sum. Beside each, bars show how often each "
-    "dot product comes up. The bars spread from −1 and 1, to −4 up to 4, to nearly "
-    "−16 up to 16; the typical size is 1, 2 and 4.",
+    "of their numbers, and a zigzag: their sum so far, from 0 to 1, to 2 and to 4, "
+    "beside dashed curves of plus and minus the root of n. On the right, bars show "
+    "how often each dot product comes up. They spread from −1 and 1, to −4 up to 4, "
+    "to nearly −16 up to 16; the typical size is 1, 2 and 4.",
     caption="The dot product is a walk with one step for each pair of numbers. A walk "
     "of 16 steps typically ends 4 times as far from 0 as a walk of one step.",
 )
@@ -128,7 +137,9 @@ for d_k in 1, 4, 16:
 table(["d_k", "cases", "mean square", "root mean square"], rows)
 
 # %% [markdown]
-# In all three the mean square is exactly $d_k$. So the typical size is $\sqrt{d_k}$.
+# In all three the mean square is exactly $d_k$, so the typical size is $\sqrt{d_k}$. Why? One more step $p = \pm 1$
+# turns the sum $s$ into $s + p$, and $(s + p)^2 = s^2 + 2sp + 1$. On average $2sp$ is 0, because $p$ is as often + as
+# −. So every step adds exactly 1 to the mean square.
 #
 # **Now the softmax.** A model reads "The animal did not cross the street because **it** was too wide." This time *it*
 # is the street. But training hasn't begun, queries and keys are random, and say that after the division the scores are
@@ -143,11 +154,13 @@ WORDS, EXPONENTIALS = ["the", "street", "animal"], [1, 2, 5]
 
 def softmax_picture(backward):
     """The same scores once, 3 times and 8 times as large, with or without gradients."""
-    drawing = Drawing(760, 310)
+    drawing = Drawing(760, 390 if backward else 310)
     for y, name in (82, "score z"), (150, "e^z"), (225, "weight"):
         drawing.text(8, y, name, "soft", 13, "start")
     if backward:
         drawing.text(8, 115, "gradient", "gradient", 13, "start", italic=True)
+        words = "gradient of the raw score of street"
+        drawing.text(8, 318, words, "gradient", 13, "start", italic=True)
     titles = {1: "divided", 3: "not divided, d_k = 9", 8: "not divided, d_k = 64"}
     for left, (times, title) in zip((72, 303, 534), titles.items()):
         exponentials = [number**times for number in EXPONENTIALS]
@@ -160,45 +173,52 @@ def softmax_picture(backward):
             drawing.text(x, 82, score if i else "0")
             drawing.text(x, 150, f"{exponentials[i]:,}", size=14)
             drawing.bar(x, 225, weight, 40, 90)
-            shown = f"{weight:.6f}" if weight < 0.0001 else f"{weight:.4f}"
+            digits = 4 if weight > 0.001 else 5 if weight > 0.0001 else 6
+            shown = f"{weight:.{digits}f}"
             drawing.text(x, 285, f"{8 * weight:g}/8" if times == 1 else shown, size=14)
             if backward:
                 slope = weight * ((word == "street") - weights[1])
                 slope = slope if abs(slope) > 1e-6 else 0.0
-                words = f"{slope:+.4f}" if abs(slope) < 0.001 else f"{slope:+.3f}"
+                digits = 3 if abs(slope) > 0.001 else 5 if times == 8 else 4
+                words = f"{slope:+.{digits}f}"
                 words = words.replace("-", "−") if slope else "≈ 0"
-                drawing.gradient(x - 16, 115, slope, words, 13, 0.2)
+                at, size = (x - 22, 12) if times == 8 else (x - 16, 13)
+                drawing.gradient(at, 115, slope, words, size, 0.2)
+            if backward and word == "street":
+                for j, d_k in enumerate((9, 64) if times == 1 else ()):
+                    raw, y = slope / math.sqrt(d_k) + 1e-9, 344 + 24 * j
+                    words = f"{raw:+.3f} for d_k = {d_k}"
+                    drawing.gradient(x - 16, y, raw, words, 13, 0.2)
+                if times > 1:
+                    drawing.gradient(x - 16, 344, slope, words, 13, 0.2)
         if times < 8:
-            drawing.line([(left + 222, 36), (left + 222, 295)], "line")
+            drawing.line([(left + 222, 36), (left + 222, drawing.height - 15)], "line")
     return drawing
 
 
 show(
     softmax_picture(backward=False),
     "05_softmax",
-    alt="Three panels with the words the, street and animal. Divided, the exponentials "
-    "are 1, 2 and 5 and the weights 1/8, 2/8 and 5/8. Scores 3 times as large: 1, "
-    "8 and 125, weights 0.0075, 0.0597 and 0.9328. Scores 8 times as large: 1, 256 "
-    "and 390,625, weights 0.000003, 0.0007 and 0.9993.",
+    alt="Three panels with the words the, street and animal. Divided, the "
+    "exponentials are 1, 2 and 5 and the weights 1/8, 2/8 and 5/8. Scores 3 times as "
+    "large: 1, 8 and 125, weights 0.0075, 0.0597 and 0.9328. Scores 8 times as large: "
+    "1, 256 and 390,625, weights 0.000003, 0.00065 and 0.9993.",
     caption="The same three scores, as they are and 3 and 8 times as large. "
     "Multiplying the scores turns a preference into a decision.",
 )
 
 # %% [markdown]
-# Check the panel in the middle: 1 + 8 + 125 = 134, so *street* gets 8/134 = 0.0597. In the panel on the right it gets
-# 256 of 390,882, which is 0.0007. Attention has decided before training has begun, and it chose the wrong word.
+# In the middle, 1 + 8 + 125 = 134, so *street* gets 8/134 = 0.0597. On the right it gets 256 of 390,882, which is
+# 0.00065. Attention has decided before training has begun, and it chose the wrong word.
 #
 # ## In general
 #
 # Real queries and keys aren't made of ±1. Let their numbers be random with mean 0 and variance 1, all independent, as
-# footnote 4 of the paper does. What is the variance of $q \cdot k = \sum_i q_i k_i$?
+# footnote 4 of the paper does. Means of independent numbers multiply, so each product $p = q_i k_i$ has the mean
+# 0 · 0 = 0 and the mean square 1 · 1 = 1. Now the line from the walk holds again: in $s^2 + 2sp + p^2$ the middle is 0
+# on average and the last is 1. Every product adds 1 to the mean square, which is the variance, because the mean is 0:
 #
-# 1. *One product has mean 0.* For independent numbers the mean of a product is the product of the means, 0 · 0.
-# 2. *One product has variance 1.* As its mean is 0, its variance is its mean square, and for the same reason that is
-#    $E[q_i^2 k_i^2] = E[q_i^2] \cdot E[k_i^2] = 1 \cdot 1$.
-# 3. *Variances of independent terms add up,* and there are $d_k$ of them:
-#
-# $$\mathrm{Var}(q \cdot k) = \sum_{i=1}^{d_k} \mathrm{Var}(q_i k_i) = d_k$$
+# $$\mathrm{Var}(q \cdot k) = \sum_{i=1}^{d_k} E[q_i^2 k_i^2] = d_k$$
 #
 # So the standard deviation is $\sqrt{d_k}$, as for the walk, and dividing brings it back to 1 for every $d_k$:
 #
@@ -225,6 +245,7 @@ figure, axes = plt.subplots(3, 3, figsize=(8, 5), **layout)
 for row, d_k in zip(axes, (4, 64, 1024)):
     scores = random.normal(size=(32, d_k)) @ random.normal(size=d_k)
     for panel, (name, divisor) in zip(row, DIVISORS.items()):
+        panel.axhline(1 / 32, color=ACCENT, linestyle="--", linewidth=1)
         weights = np.sort(softmax(scores / divisor(d_k)))[::-1]
         panel.bar(np.arange(1, 33), weights, color=DARK)
         panel.text(32, 0.85, f"largest {weights[0]:.2f}", ha="right")
@@ -236,19 +257,19 @@ for panel in axes[2]:
 show(
     figure,
     "05_saturation",
-    alt="Nine bar charts of attention weights over 32 random keys. Without a division, "
-    "one key takes nearly all the weight as d_k grows from 4 to 1024. Divided by "
-    "the root of d_k the bars look alike in all three rows. Divided by d_k they "
-    "become flat.",
-    caption="Weights of 32 random keys. As $d_k$ grows, the left column collapses onto "
-    "one key and the right one goes flat. Only the middle column stays as it "
-    "is.",
+    alt="Nine bar charts of attention weights over 32 random keys. Without a "
+    "division, one key takes nearly all the weight as d_k grows from 4 to 1024. "
+    "Divided by the root of d_k the bars look alike in all three rows. Divided by d_k "
+    "they become flat, at the dashed line at 1/32.",
+    caption="Weights of 32 random keys; the dashed line is 1/32. As $d_k$ grows, the "
+    "left column collapses onto one key and the right one goes flat. Only the middle "
+    "column stays as it is.",
 )
 
 # %% [markdown]
 # What if the assumptions fail? Let the query *equal* the key: all products are +1, and the sum is $d_k$ itself.
 # Vectors that point the same way get much larger scores than random ones, and training uses this to make the right key
-# stand out. So the argument is about the *start* of training, when nothing points anywhere.
+# stand out. So $\sqrt{d_k}$ is the size at the *start* of training, when queries and keys are still random.
 #
 # ## Backward
 #
@@ -272,32 +293,34 @@ show(
     "05_softmax_backward",
     alt="The same picture as figure 2, with the gradient of each score. Divided: "
     "−0.031, +0.188 and −0.156. Three times as large: −0.0004, +0.056 and −0.056. "
-    "Eight times as large: about 0, +0.0007 and −0.0007.",
-    caption="In magenta: how the weight of *street* grows with each score. On the "
-    "right, almost no gradient is left.",
+    "Eight times as large: about 0, +0.00065 and −0.00065. Below, the gradient of the "
+    "raw score of street: divided +0.063 for d_k = 9 and +0.023 for d_k = 64; not "
+    "divided +0.056 and +0.00065.",
+    caption="In magenta: how the weight of *street* grows with each score $z$, and, "
+    "in the last rows, with its raw score $q \\cdot k$. On the right, almost no "
+    "gradient is left.",
 )
 
 # %% [markdown]
-# For $d_k = 9$ it is 8/134 · (1 − 8/134) = 0.056. For $d_k = 64$ it is 0.00065, almost 290 times weaker than on the
-# left.
+# For $d_k = 9$ it is 8/134 · (1 − 8/134) = 0.056, and for $d_k = 64$ it is 0.00065. To compare them with the left
+# panel, take the same thing in all three: the raw score $a = q \cdot k$. There softmax gets $z = a / \sqrt{d_k}$, so by
+# the chain rule $da = dz / \sqrt{d_k}$. For $d_k = 64$ that is 0.188 / 8 = 0.023, which is 36 times as strong as
+# without the division. For $d_k = 9$ it is 0.188 / 3 = 0.063, hardly more than 0.056. That fits the paper, which
+# suspects trouble only "for large values of $d_k$".
 #
 # </details>
 #
 # This is the trouble that lesson 04 promised: the gradient of a score has its weight as a factor. A word with almost
-# no weight gets almost no push, however right it is. And *animal* isn't pushed down either: with nearly all the weight
-# it *is* nearly the average.
-#
-# The division has a price, though. Training moves the raw score $a = q \cdot k$, and softmax gets
-# $z = a / \sqrt{d_k}$, so by the chain rule $da = dz / \sqrt{d_k}$. For $d_k = 64$ that is 0.188 / 8 = 0.023, still 36
-# times more than 0.00065. But for $d_k = 9$ it is 0.188 / 3 = 0.063, hardly more than 0.056. That fits the paper,
-# which suspects trouble only "for large values of $d_k$".
+# no weight gets almost no push, however right it is. *Animal* isn't pushed down either. It has nearly all the weight,
+# so the average is nearly its own offer, and offer − average is almost 0.
 #
 # **Your turn.** Write the way from the gradient of the weights to that of the raw scores: open
-# `exercises/05_softmax_backward.py`, run `scratchformer learn check 05_softmax_backward`, then read on.
+# `exercises/05_softmax_backward.py`, run `scratchformer learn check 05_softmax_backward`, then read on. (The weights
+# there are (B, H, T, S): B sentences, H attentions side by side, T queries, S keys.)
 #
 # **The rule.** A score $z_r$ reaches the weights $w_s = e^{z_s} / \sum_u e^{z_u}$ in two ways. Through the numerator
-# it raises its own weight, which adds $w_r \, dw_r$ to its gradient. Through the sum in the denominator it lowers
-# *every* weight by the fraction $w_r$, which adds $-w_r \sum_s w_s \, dw_s$. The division comes last:
+# it raises its own weight, which adds $w_r \, dw_r$ to its gradient. It also makes the denominator larger. That lowers
+# each weight $w_s$ at the rate $w_r w_s$, which adds $-w_r \sum_s w_s \, dw_s$. The division comes last:
 #
 # $$da_r = \frac{1}{\sqrt{d_k}} \, w_r \left( dw_r - \sum_s w_s \, dw_s \right)$$
 #
@@ -317,13 +340,11 @@ def street(scores, d_k):
 
 
 wants_street, logs = np.array([0.0, 1.0, 0.0]), np.log([1.0, 2.0, 5.0])
-bands = {9: (0.062, 0.063, 0.0561, 0.0562), 64: (0.0234, 0.0235, 6.5e-4, 6.6e-4)}
-for d_k, (*divided_band, low, high) in bands.items():
-    raw = math.sqrt(d_k) * logs
-    divided = softmax_backward(wants_street, softmax(logs), d_k)
-    plain = softmax_backward(wants_street, softmax(raw), 1)
-    measure(f"d_k = {d_k}: push on street, divided", divided[1], *divided_band)
-    measure(f"d_k = {d_k}: push on street, not divided", plain[1], low, high)
+raw = 8 * logs  # d_k = 64
+divided = softmax_backward(wants_street, softmax(logs), 64)
+plain = softmax_backward(wants_street, softmax(raw), 1)
+measure("d_k = 64: push on street, divided", divided[1], 0.0234, 0.0235)
+measure("d_k = 64: push on street, not divided", plain[1], 6.5e-4, 6.6e-4)
 numeric = numeric_gradient(lambda raw: street(raw, 64), raw)
 same("d_k = 64: ours and finite differences", divided, numeric, 1e-8)
 
@@ -334,10 +355,9 @@ same("random scores: ours and the library's", softmax_backward(upstream, weights
      ops.masked_softmax_backward(upstream, weights, 1 / 8))
 
 # %% [markdown]
-# **Does it repair the opening?** And was it really the small weight that stopped the 24 queries? Here are two controls
-# that don't divide. *Small start*: the queries begin $\sqrt{d_k}$ times smaller, and so do the scores. *Logarithm*:
-# the scores are as large as in the opening, but the steps raise $\ln w$ instead of $w$. That takes the factor $w$ out
-# of the gradient and leaves $1 - w$, as in [lesson 01](01_backprop.py).
+# **Does it repair the opening?** Two more controls don't divide. *Small start*: the queries, and so the scores, begin
+# $\sqrt{d_k}$ times smaller. *Logarithm*: the steps raise $\ln w$, which takes the factor $w$ out of the gradient and
+# leaves $1 - w$ ([lesson 01](01_backprop.py)). All get the same six rates.
 
 # %% Three repairs
 repaired = {}
@@ -350,23 +370,22 @@ table(["d_k", "divided by √d_k", "small start", "logarithm"],
       [[d_k, *repaired[d_k]] for d_k in SIZES])
 
 # %% [markdown]
-# All three work. So large scores do no harm by themselves, but together with the factor $w$ they do. Only the *size*
-# of the push is lost, not its direction: if we stretch every step of a query to the same length, the undivided queries
-# learn, too ([lab notes 05, experiment 1](lab/05_scaling.py#experiment-1-the-24-queries)). And the few keys with much
-# weight get an even stronger push than with the division ([experiment
-# 2](lab/05_scaling.py#experiment-2-which-keys-get-a-push)).
-#
-# Real Transformers are trained with Adam, an optimizer that rescales steps in a similar way. Do they need the division
-# at all?
+# All three work. (The query that is left at $d_k = 8$ only needs more steps.) So here large scores do harm through the
+# factor $w$: at $d_k = 512$ a typical right key starts with $w = 10^{-21}$, too little even for a rate of 1000. What is
+# lost is mainly the size of the push, which still points the right way ([lab notes 05, experiment
+# 1](lab/05_scaling.py#experiment-1-the-24-queries)). Attention can't choose the logarithm: its weights get their
+# gradient through the values, $dw = dy \cdot v$, never as $\ln w$ of a known right word.
 #
 # ## Does it matter?
 #
 # Here is a small Transformer that translates: 2 layers, one attention head with $d_k = 128$, 300 steps of Adam. Its
-# queries and keys are products with learned matrices, $q = x W_Q$ and $k = m W_K$. So dividing does two things: it
-# makes the scores smaller at the *start*, and it makes every *step* of the matrices move the scores less.
+# queries and keys are products with learned matrices, $q = x W_Q$ and $k = m W_K$. Adam's steps have about the same
+# length however long the gradient is. So at first a step of $W_Q$ moves the raw scores equally far with or without the
+# division, and dividing makes that move $\sqrt{d_k}$ times smaller. That gives the division two effects: the scores
+# *start* smaller, and each *step* moves them less.
 #
-# Three models without it do this by other means. *Smaller start* begins with numbers in $W_Q$ and in $W_K$ that are
-# $128^{1/4} = 3.4$ times smaller, because 3.4 · 3.4 is $\sqrt{128}$. *Shorter steps* moves both matrices in steps that
+# Three models without the division imitate it. *Smaller start*: the numbers in $W_Q$ and in $W_K$ begin
+# $128^{1/4} = 3.4$ times smaller, because 3.4 · 3.4 is $\sqrt{128}$. *Shorter steps*: both matrices move in steps that
 # are 3.4 times shorter. *Both* does both. Which of the three come near the divided model?
 #
 # <details><summary>Make a guess, then unfold: three runs each</summary>
@@ -388,8 +407,6 @@ NAMES = {
     "1, smaller start": "not divided, smaller start",
     "1, smaller steps": "not divided, shorter steps",
     "1, both smaller": "not divided, both",
-    "1/d_k": "divided by d_k",
-    "1/sqrt(d_k), smaller steps": "divided by √d_k, shorter steps",
 }
 
 
@@ -400,45 +417,45 @@ def as_row(variant):
             f"{final['lowest']:.2f} to {final['highest']:.2f}"]
 
 
-table(["model", "scores at first", "scores at the end", "loss", "lowest to highest"],
+table(["model", "scores at first", "scores at the end", "validation loss",
+       "lowest to highest"],
       [[name, *as_row(variant)] for variant, name in NAMES.items()])
 
 # %% [markdown]
-# The loss is in nats per token, and *scores* are the standard deviation of what softmax gets, over the keys. Without
-# the division the loss ends more than twice as high, and neither half of the repair is enough. With both, the model is
-# the divided one in other units, and does as well.
+# The loss is in nats per token. *Scores* are the standard deviation of what softmax gets, over the keys. Without the
+# division the loss ends more than twice as high, and neither half of the imitation is enough. With both, the model ends
+# nearly as low as the divided one, and the ranges of the two overlap.
 #
 # </details>
 #
-# So the division matters here, and for two reasons. Don't put it all down to the vanishing push: long steps alone do
-# as much harm as a large start, and at the first step the gradient of $W_Q$ and $W_K$ is even ten times *longer*
-# without the division. (A better learning rate isn't the cure. At twice, half and a quarter of this one, the model
-# without the division ends at 4.37, 2.81 and 3.30.)
+# So the division matters here, and both of its effects are needed. (None of the four learning rates that we tried
+# replaces it.) We haven't tested how much of the damage comes from the missing push. At the first step the gradient of
+# $W_Q$ and $W_K$ is even ten times *longer* without the division. That is no contradiction: words with weight get a
+# larger push, as no $1/\sqrt{d_k}$ is on the way back, the others get almost none, and a length shows mostly the
+# largest numbers ([experiment 2](lab/05_scaling.py#experiment-2-which-keys-get-a-push)).
 #
-# And why a *square root*? Look at the last two rows. Dividing by $d_k$, which starts out flat in figure 3, ends lower
-# still, and so does the square root with shorter steps. The exponent itself doesn't matter much, at least in this
-# small model. What matters is that the scores are small at the start, and that no step moves them far ([lab notes 05,
-# experiment 3](lab/05_scaling.py#experiment-3-a-transformer-with-and-without)).
+# Why a *square root*? It is what keeps the scores at the start the same for every $d_k$. That doesn't make it the best
+# divisor for training: here, at $d_k = 128$, dividing by 128 ends at 0.82, lower than the 1.12 of $\sqrt{128} = 11.3$.
+# One $d_k$ can't tell which *power* is right ([experiment
+# 3](lab/05_scaling.py#experiment-3-a-transformer-with-and-without)).
 #
 # ## Paper and code
 #
 # [Vaswani et al. (2017)](https://arxiv.org/abs/1706.03762), §3.2.1 and footnote 4. The paper doesn't measure the
 # effect; it writes "we suspect". Yang et al. (2022), [Tensor Programs V](https://arxiv.org/abs/2203.03466), divide by
-# $d_k$; they argue with trained queries and keys, which are no longer independent. In the library, `masked_softmax` in
-# [nn/ops.py](../scratchformer/nn/ops.py) takes the factor as `scale`. A public implementation divides by
-# $\sqrt{d_{model}}$, and no gradient check can notice ([lab notes 05, experiment
-# 4](lab/05_scaling.py#experiment-4-the-wrong-root)).
+# $d_k$: trained queries and keys may point the same way, and then the sum grows like $d_k$ itself, as for the query
+# above that equals its key. In the library, `masked_softmax` in [nn/ops.py](../scratchformer/nn/ops.py) takes the
+# factor as `scale`.
 #
 # ## What to remember
 #
-# A dot product of $d_k$ random numbers is typically $\sqrt{d_k}$ in size. Softmax turns large scores into all or
-# nothing, and a word without weight gets no push. Dividing by $\sqrt{d_k}$ lets the scores start small for every
-# $d_k$, and move in smaller steps.
+# Dividing by $\sqrt{d_k}$ keeps the scores small at the start, about ±1 for every $d_k$, so that softmax leaves every
+# word some weight, and with it a push to learn from. (With Adam it also keeps each step from moving the scores too
+# far.)
 #
-# **Exercises.** `05_softmax_backward`, above. `05_scaling`: the scores of several heads at once (heads are attentions
-# side by side, here one more axis). `05_all_ones`: weights add up to 1, so if `dweights` is all ones, the true
-# gradient is 0, and a backward that returns zeros passes such a check. Write one that passes it, is wrong, and isn't
-# zero.
+# **Exercises.** `05_softmax_backward`, above. `05_scaling`: the scores of several heads (attentions side by side) at
+# once. `05_all_ones`: weights add up to 1, so if `dweights` is all ones, the true gradient is 0, and a backward that
+# returns zeros passes such a check. Write one that passes it, is wrong, and isn't zero.
 #
 # **Predict.** All keys are the same vector. What are the weights, and what is the gradient of the scores?
 #
@@ -454,8 +471,8 @@ table(["model", "scores at first", "scores at the end", "loss", "lowest to highe
 #
 # <details><summary>Answer</summary>
 #
-# Nothing: $e^{100}$ is a factor of the numerator and of the sum. For the same reason the bias of the keys has a
-# gradient of exactly zero: it adds the same number to all scores of a query.
+# Nothing: $e^{100}$ is a factor of the numerator and of the sum. If keys had a bias $b$, it would add $q \cdot b$ to
+# all scores of a query. So for the same reason its gradient is exactly zero.
 #
 # </details>
 #

@@ -24,8 +24,9 @@ def learn_to_look(
     on_log: bool = False,
     unit_steps: bool = False,
     seed: int = 0,
+    steps: int = STEPS,
 ) -> Array:
-    """Each of QUERIES queries has KEYS random keys of its own, and takes STEPS gradient steps.
+    """Each of QUERIES queries has KEYS random keys of its own, and takes `steps` gradient steps.
 
     factor      the weights are softmax(factor * q k^T)
     start       the standard deviation of the queries' numbers before the first step
@@ -38,7 +39,7 @@ def learn_to_look(
     q = start * random.normal(size=(QUERIES, 1, d_k))
     keys = random.normal(size=(QUERIES, KEYS, d_k))
     wanted = np.eye(KEYS)[random.integers(0, KEYS, QUERIES)][:, None]  # (QUERIES, 1, KEYS): 1 at the wanted key
-    for _ in range(STEPS):
+    for _ in range(steps):
         weights = softmax(factor * q @ keys.swapaxes(1, 2))
         # what each key offers: the wanted one 1, the others 0; so the average is the weight of the wanted one
         average = (weights * wanted).sum(axis=-1, keepdims=True)
