@@ -152,8 +152,8 @@ show(picture, "10_turn",
 # - At positions 7 and 8 the key is only turned by 240°, to (−0.866, 0.5). The score is 0.75 − 0.25 = **0.5**.
 #
 # So this head looks for a word *three positions further on*, wherever it stands itself. Another key, (1, 0), would
-# give the highest score at distance 0. RoPE doesn't prefer near words by itself; query and key decide which distance
-# they like.
+# give the highest score at distance 0. So RoPE itself doesn't prefer near words. Query and key decide which distance
+# gets the highest score.
 #
 # ## In general
 #
@@ -164,9 +164,9 @@ show(picture, "10_turn",
 #
 # The last part depends on positions alone. If $W$ is the identity, it is $\sum_i \cos \omega_i (t - s)$ and depends
 # on the distance only. But $W$ is learned, and for most $W$ it depends on the positions themselves. In the four heads
-# of the trained model's first layer the distance accounts for 27 to 35 % of what positions do to the scores. (In
-# untrained heads it is 4 to 44 %: [lab notes 10, experiment
-# 2](lab/10_longer.py#experiment-2-how-much-does-the-distance-tell).)
+# of the trained model's first layer the distance accounts for 27 to 35 % of what positions do to the scores (leaving
+# out what is the same for all keys, since softmax discards it). (In untrained heads it is 4 to 44 %: [lab notes 10,
+# experiment 2](lab/10_longer.py#experiment-2-how-much-does-the-distance-tell).)
 #
 # **Rotary positions** (Su et al. 2021) add nothing to the words. They take the numbers of each query and key in
 # pairs, points $(a, b)$ in a plane, and turn pair $i$ at position $p$ by the angle $p \, \omega_i$, with the speeds

@@ -223,7 +223,7 @@ show(network_picture(backward=True), "11_by_hand_backward",
 # %% [markdown]
 # Both units would get −2, since each subtracts twice its activity. But the first unit is *off*: its $z$ is −1, and a
 # small change of it changes nothing. So $dz = (0, -2)$. The second unit computes verb − noun, so the noun gets +2 and
-# the verb −2. Make the noun more plural or the verb less so, and the sentence gets better. True!
+# the verb −2. That is right: the sentence gets better if the noun becomes more plural, or the verb less so.
 #
 # </details>
 #
@@ -382,8 +382,8 @@ table(["share of active units", "before training", "after"],
        for name, share, later in zip(names, new, after)])
 
 # %% [markdown]
-# A new network has about half of its units active, like a coin. In the trained one a word switches on about one in
-# sixteen in the encoder and one in five in the decoder.
+# A new network has about half of its units active, as one expects from random weights. In the trained one a word
+# switches on about one in sixteen in the encoder and one in five in the decoder.
 #
 # </details>
 #

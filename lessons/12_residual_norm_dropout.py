@@ -120,8 +120,8 @@ show(picture, "12_road",
 # of these numbers, the root of the mean of their squares, which is 2: **(−1, −1, 1, 1)**. That's all. The mean is now
 # 0 and the variance 1.
 #
-# Two things about the vector are lost: where it lay, and how large it was. (10, 10, 50, 50) has the same result, and
-# so has (101, 101, 105, 105).
+# Two things about the vector are lost: its mean and its size. (10, 10, 50, 50) has the same result, and so has (101,
+# 101, 105, 105).
 
 # %% Drawing LayerNorm
 Z, DN = np.array([1.0, 1, 5, 5]), np.array([1.0, 0, 0, 0])
@@ -400,15 +400,15 @@ for depth, way, lo, hi in [
 # - **Norm only** learns with 12 sublayers, but late, and with 48 not at all.
 # - **Residual only** learns well with 12. With 48 it stays at chance level. Only tiny learning rates work at all
 #   there: at 0.0001 the loss overflows.
-# - **With both** parts, 12 sublayers learn nearly as well as no stack (0.75). Better they can't do, since this task
-#   needs no depth. With 48, **pre-LN** learns as if the stack weren't there. **Post-LN** learns, too, but slowly:
-#   0.25 after 80 steps and 0.40 after 400, and its loss is still falling.
+# - **With both** parts, 12 sublayers learn nearly as well as no stack (0.75). (The task needs no depth.) With 48,
+#   **pre-LN** learns as if the stack weren't there. **Post-LN** learns, too, but slowly: 0.25 after 80 steps and 0.40
+#   after 400, and its loss is still falling.
 #
 # </details>
 #
 # So it takes both: the way around lets a stack begin to learn, and the norm keeps that true when the stack gets deep.
-# The paper's order has a price, since with the norm on the road deep stacks learn slowly. (All rates and seeds are in
-# [lab notes 12, experiment 1](lab/12_residual_norm_dropout.py#experiment-1-five-ways-at-equal-steps).)
+# The paper's order has a price: at equal steps the deep stack learns more slowly. (All rates and seeds are in [lab
+# notes 12, experiment 1](lab/12_residual_norm_dropout.py#experiment-1-five-ways-at-equal-steps).)
 #
 # ## Where does the gradient go?
 #
@@ -459,8 +459,11 @@ measure("pre-LN: length that arrives", arriving["pre-LN"][0], 0.4, 2)
 #   score is a product of two vectors, and here *both* have grown. The control is in the table: if backward takes the
 #   attention weights for constants, so that nothing flows back through the scores, the gradient grows about 1,300
 #   times, like the sum.
-# - **With both** parts, what arrives is about as long as what was sent.
+# - **With both** parts, what arrives is of about the length that was sent.
 # - **Norm only** keeps the length of the gradient, too, and still learns badly. So the length isn't everything.
+#
+# The stacks that we trained had feed-forward networks alone. In those, *residual only* makes the gradient about 770
+# times as long, again about as much as the sum grows.
 #
 # ([Lab notes 12, experiments 2](lab/12_residual_norm_dropout.py#experiment-2-why-the-gradient-grows-without-a-norm)
 # and [3](lab/12_residual_norm_dropout.py#experiment-3-what-is-left-of-the-input): stacks of one kind of sublayer, and
@@ -471,8 +474,8 @@ measure("pre-LN: length that arrives", arriving["pre-LN"][0], 0.4, 2)
 # - Residual connections and LayerNorm: §3.1. Dropout: §5.4, on each sublayer's output and on the sum of embeddings
 #   and positions, with $P_{drop} = 0.1$ in the base model. It is there for sentences that the model hasn't seen:
 #   without it BLEU falls from 25.8 to 24.6 (Table 3, row D and base).
-# - The paper's post-LN needs a **warm-up** of the learning rate, pre-LN can do without: [lab notes
-#   15](lab/15_adam_and_warmup.py) has the experiment.
+# - The paper raises the learning rate slowly over the first steps (**warm-up**). What post-LN and pre-LN do without
+#   it is measured in [lab notes 15](lab/15_adam_and_warmup.py).
 # - In the library: `layer_norm`, `dropout`, `add_norm` with their backwards in
 #   [nn/ops.py](../scratchformer/nn/ops.py), `PostNorm` and `PreNorm` (`norm="pre"`) in
 #   [nn/residual.py](../scratchformer/nn/residual.py), the keys of the masks in
