@@ -36,14 +36,12 @@ table(["numbers in a query", "queries that found their key"],
       [[d_k, f"{without[d_k]} of 24"] for d_k in SIZES])
 
 # %% [markdown]
-# That's odd. A query with 512 numbers has far more freedom than one with 8, so its task should be easier. What gets in
-# its way?
+# That's odd: a query with 512 numbers has far more freedom than one with 8. What gets in its way?
 #
 # ## The picture
 #
-# Two things happen, one after the other. First the scores get large. Then softmax turns large scores into all or
-# nothing. Start with the first one: how large is a dot product? To keep the arithmetic easy, let every number of the
-# query and of the key be +1 or −1, at random.
+# First the scores get large. Then softmax turns large scores into all or nothing. So how large is a dot product? To
+# keep the arithmetic easy, let every number of the query and of the key be +1 or −1, at random.
 
 
 # %% Drawing the dot products
@@ -102,7 +100,8 @@ show(
     "how often each dot product comes up. They spread from −1 and 1, to −4 up to 4, "
     "to nearly −16 up to 16; the typical size is 1, 2 and 4.",
     caption="The dot product is a walk with one step for each pair of numbers. A walk "
-    "of 16 steps typically ends 4 times as far from 0 as a walk of one step.",
+    "of 16 steps typically ends 4 times as far from 0 as a walk of one step; the "
+    "dashed curves are ±√n after n steps.",
 )
 
 # %% [markdown]
@@ -122,10 +121,10 @@ show(
 # | 3 | −2 | 4 | 4 |
 # | 4 | −4 | 1 | 16 |
 #
-# The average dot product is 0, because plus and minus cancel, so the average says nothing about the size. For sizes
-# one uses the **root mean square**: square every case, average, take the root. The squares add up to 1·16 + 4·4 + 6·0
-# + 4·4 + 1·16 = 64. Over 16 cases that is an average of 4, and its root is 2. So a typical dot product of four numbers
-# is ±2. For 16 numbers, let the computer go through all 65,536 cases:
+# The average dot product is 0, because plus and minus cancel. For a typical size one uses the **root mean square**:
+# square every case, average, take the root. The squares add up to 1·16 + 4·4 + 6·0 + 4·4 + 1·16 = 64. Over 16 cases
+# that is an average of 4, and its root is 2. So ±2 is typical. For 16 numbers, let the computer go through all 65,536
+# cases:
 
 # %%
 rows = []
@@ -216,9 +215,8 @@ show(
 # Real queries and keys aren't made of ±1. Let their numbers be random with mean 0 and variance 1, all independent, as
 # footnote 4 of the paper does. Means of independent numbers multiply, so each product $p = q_i k_i$ has the mean
 # 0 · 0 = 0 and the mean square 1 · 1 = 1. Now the line from the walk holds again: in $s^2 + 2sp + p^2$ the middle is 0
-# on average and the last is 1. Every product adds 1 to the mean square, which is the variance, because the mean is 0:
-#
-# $$\mathrm{Var}(q \cdot k) = \sum_{i=1}^{d_k} E[q_i^2 k_i^2] = d_k$$
+# on average and the last is 1. Every product adds 1, so the mean square is $d_k$, and as the mean is 0, that is the
+# variance: $\mathrm{Var}(q \cdot k) = d_k$.
 #
 # So the standard deviation is $\sqrt{d_k}$, as for the walk, and dividing brings it back to 1 for every $d_k$:
 #
@@ -302,11 +300,11 @@ show(
 )
 
 # %% [markdown]
-# For $d_k = 9$ it is 8/134 · (1 − 8/134) = 0.056, and for $d_k = 64$ it is 0.00065. To compare them with the left
-# panel, take the same thing in all three: the raw score $a = q \cdot k$. There softmax gets $z = a / \sqrt{d_k}$, so by
-# the chain rule $da = dz / \sqrt{d_k}$. For $d_k = 64$ that is 0.188 / 8 = 0.023, which is 36 times as strong as
-# without the division. For $d_k = 9$ it is 0.188 / 3 = 0.063, hardly more than 0.056. That fits the paper, which
-# suspects trouble only "for large values of $d_k$".
+# For $d_k = 9$ it is 8/134 · (1 − 8/134) = 0.056, and for $d_k = 64$ it is 0.00065. To compare these with the left
+# panel, take the raw score $a = q \cdot k$ in all three. On the left softmax gets $z = a / \sqrt{d_k}$, so
+# $da = dz / \sqrt{d_k}$. For $d_k = 64$ that is 0.188 / 8 = 0.023, which is 36 times as strong as without the division.
+# For $d_k = 9$ it is 0.188 / 3 = 0.063, hardly more than 0.056. The paper, too, suspects trouble only "for large values
+# of $d_k$".
 #
 # </details>
 #
@@ -343,15 +341,14 @@ wants_street, logs = np.array([0.0, 1.0, 0.0]), np.log([1.0, 2.0, 5.0])
 raw = 8 * logs  # d_k = 64
 divided = softmax_backward(wants_street, softmax(logs), 64)
 plain = softmax_backward(wants_street, softmax(raw), 1)
-measure("d_k = 64: push on street, divided", divided[1], 0.0234, 0.0235)
-measure("d_k = 64: push on street, not divided", plain[1], 6.5e-4, 6.6e-4)
+measure("push on street, divided over not divided", divided[1] / plain[1], 35.5, 36.1)
 numeric = numeric_gradient(lambda raw: street(raw, 64), raw)
-same("d_k = 64: ours and finite differences", divided, numeric, 1e-8)
+same("ours and finite differences", divided, numeric, 1e-8)
 
 random_scores, upstream = random.normal(size=(3, 5)), random.normal(size=(3, 5))
 ops = ops_of(random_scores)
 weights = softmax(random_scores / 8)
-same("random scores: ours and the library's", softmax_backward(upstream, weights, 64),
+same("ours and the library's", softmax_backward(upstream, weights, 64),
      ops.masked_softmax_backward(upstream, weights, 1 / 8))
 
 # %% [markdown]
@@ -380,9 +377,8 @@ table(["d_k", "divided by √d_k", "small start", "logarithm"],
 #
 # Here is a small Transformer that translates: 2 layers, one attention head with $d_k = 128$, 300 steps of Adam. Its
 # queries and keys are products with learned matrices, $q = x W_Q$ and $k = m W_K$. Adam's steps have about the same
-# length however long the gradient is. So at first a step of $W_Q$ moves the raw scores equally far with or without the
-# division, and dividing makes that move $\sqrt{d_k}$ times smaller. That gives the division two effects: the scores
-# *start* smaller, and each *step* moves them less.
+# length however long the gradient is, so the division has two effects: the scores *start* $\sqrt{d_k}$ times smaller,
+# and each *step* of a matrix moves them less, at first by the same factor.
 #
 # Three models without the division imitate it. *Smaller start*: the numbers in $W_Q$ and in $W_K$ begin
 # $128^{1/4} = 3.4$ times smaller, because 3.4 · 3.4 is $\sqrt{128}$. *Shorter steps*: both matrices move in steps that
@@ -422,22 +418,21 @@ table(["model", "scores at first", "scores at the end", "validation loss",
       [[name, *as_row(variant)] for variant, name in NAMES.items()])
 
 # %% [markdown]
-# The loss is in nats per token. *Scores* are the standard deviation of what softmax gets, over the keys. Without the
-# division the loss ends more than twice as high, and neither half of the imitation is enough. With both, the model ends
-# nearly as low as the divided one, and the ranges of the two overlap.
+# The loss is in nats per token; *scores* are the standard deviation of what softmax gets, over the keys. Without the
+# division the loss ends more than twice as high. One half of the imitation isn't enough. With both, the model ends
+# nearly as low as the divided one, and their ranges overlap.
 #
 # </details>
 #
 # So the division matters here, and both of its effects are needed. (None of the four learning rates that we tried
-# replaces it.) We haven't tested how much of the damage comes from the missing push. At the first step the gradient of
-# $W_Q$ and $W_K$ is even ten times *longer* without the division. That is no contradiction: words with weight get a
-# larger push, as no $1/\sqrt{d_k}$ is on the way back, the others get almost none, and a length shows mostly the
-# largest numbers ([experiment 2](lab/05_scaling.py#experiment-2-which-keys-get-a-push)).
+# replaces it.) How much of the damage comes from the missing push, we haven't tested. At the first step the gradient of
+# $W_Q$ and $W_K$ is even ten times *longer* without the division. Random queries show how that can be: words with
+# weight get a larger push, as no $1/\sqrt{d_k}$ is on the way back, the others get almost none, and a length shows
+# mostly the largest numbers ([experiment 2](lab/05_scaling.py#experiment-2-which-keys-get-a-push)).
 #
-# Why a *square root*? It is what keeps the scores at the start the same for every $d_k$. That doesn't make it the best
-# divisor for training: here, at $d_k = 128$, dividing by 128 ends at 0.82, lower than the 1.12 of $\sqrt{128} = 11.3$.
-# One $d_k$ can't tell which *power* is right ([experiment
-# 3](lab/05_scaling.py#experiment-3-a-transformer-with-and-without)).
+# Why a *square root*? It keeps the scores at the start the same for every $d_k$. That doesn't make it the best divisor
+# for training: here, dividing by $d_k = 128$ ends at 0.82, lower than the 1.12 of $\sqrt{128} = 11.3$. One $d_k$ can't
+# tell which *power* is right ([experiment 3](lab/05_scaling.py#experiment-3-a-transformer-with-and-without)).
 #
 # ## Paper and code
 #
@@ -449,7 +444,7 @@ table(["model", "scores at first", "scores at the end", "validation loss",
 #
 # ## What to remember
 #
-# Dividing by $\sqrt{d_k}$ keeps the scores small at the start, about ±1 for every $d_k$, so that softmax leaves every
+# Dividing by $\sqrt{d_k}$ keeps the scores at the start equally small for every $d_k$, so that softmax leaves every
 # word some weight, and with it a push to learn from. (With Adam it also keeps each step from moving the scores too
 # far.)
 #

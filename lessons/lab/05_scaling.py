@@ -582,7 +582,7 @@ show(
 # - **Two things go wrong, and at $d_k = 128$ either is enough.** Correct the steps and keep the large start, or
 #   correct the start and keep the long steps: both end more than a nat above the paper's model. With full steps the
 #   spread of the scores grows above 100, whatever the start. Correct both, and it follows the paper's model: the losses
-#   differ by less than 0.02 after 25 steps, and their means in the end by 0.04, less than three runs of one
+#   differ by about 0.001 after 25 steps, and their means in the end by 0.05, less than three runs of one
 #   model differ. (In exact arithmetic,
 #   and without Adam's ε, the two are the same model. We think that rounding and ε make the difference; we haven't
 #   tested it.) At $d_k = 16$ each correction alone recovers a good
