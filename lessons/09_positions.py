@@ -13,7 +13,7 @@ import numpy as np
 
 from exercises.numeric import numeric_gradient
 from library import position_pictures as pictures
-from library.lesson import QUICK, measure, same, show, table
+from library.lesson import measure, same, show, table
 from library.positions import shift_matrix as library_shift_matrix
 from library.to_the_left import alike, new_positions, to_the_left
 from scratchformer.nn.layers import LearnedPositions, sinusoids
@@ -126,15 +126,17 @@ for row in p @ p.T:                                # (8, 8)
 # As numbers, with (height, width) of a hand:
 #
 # - fast, back by 3/4 turn: (h, w) becomes (w, −h);
-# - slow, back by 3/8 turn: (h, w) becomes (−0.707 h − 0.707 w, 0.707 h − 0.707 w).
+# - slow, back by 3/8 turn: (h, w) becomes (−0.707 h − 0.707 w, 0.707 h − 0.707 w). (The formula is in the next
+#   section. To check it, take a hand at three o'clock, (0, 1): it ends at height −0.707 and width −0.707.)
 #
 # Try it with position 5, which is (1, 0) and (−0.707, −0.707). The first rule gives (0, −1). The second gives
 # (0.5 + 0.5, −0.5 + 0.5) = (1, 0). Together this is (0, −1, 1, 0), exactly position 2. From position 7 the same two
 # rules lead to position 4 (check it). **"Three to the left" is the same rotation from everywhere.**
 #
-# And a rotation is a matrix, which is what attention has. Let the query matrix $W_Q$ do this rotation, and let the keys
-# be the position vectors as they are. Then position 5 asks with the vector of position 2, and the key that fits best
-# stands at position 2. (Figure 2 shows the dot products, before the division by $\sqrt{d_k}$.)
+# And a rotation is a matrix, which is what attention has. Leave the words aside for a moment. Let the query matrix
+# $W_Q$ do this rotation, and let the keys be the position vectors as they are. Then position 5 asks with the vector of
+# position 2, and the key that fits best stands at position 2. (Figure 2 shows the dot products, before the division by
+# $\sqrt{d_k}$.)
 
 # %% The drawing
 show(pictures.three_to_the_left(), "09_left",
@@ -164,13 +166,15 @@ show(pictures.sums(), "09_sums",
 assert compared(p[:3]) > 0.1
 
 # %% [markdown]
-# Now each word gets two different vectors. You may ask why adding doesn't blur word and position. A score is a product
-# of two sums, so it falls into four parts: word with word, word with position, position with word, position with
-# position. The matrices $W_Q$ and $W_K$ are learned, and decide how much each part counts.
+# Now each word gets two different vectors, even *bites*, whose own sum is the same in both sentences: its neighbours
+# have other keys and values. You may ask why adding doesn't blur word and position. A score is a product of two sums,
+# so it falls into four parts: word with word, word with position, position with word, position with position. If words
+# and positions lie mostly in different directions, $W_Q$ and $W_K$ can enlarge one part and shrink another. Nothing
+# guarantees that; training has to arrange it.
 #
 # ## In general
 #
-# The paper calls the position vector $PE(pos)$, for "positional encoding". It has as long a vector as the words,
+# The paper calls the position vector $PE(pos)$, for "positional encoding". It is as long as the vector of a word,
 # $d_{model}$ numbers, so there are $d_{model}/2$ hands. Its speeds are less round than ours. Hand $i = 0,
 # 1, 2, \dots$ turns by the angle $\omega_i = 10000^{-2i/d_{model}}$ (in radians) per word, so each hand is slower
 # than the one before by the same factor. This is §3.5 of the paper:
@@ -224,14 +228,15 @@ def shift(k, d_model):
 same("M: ours and the library's", shift(-3, 512), library_shift_matrix(-3, 512))
 
 # %% [markdown]
-# One matrix must work from all positions. And no far position should look nearer than the neighbour, as distance 7
-# did with our two hands:
+# One matrix must work from all positions. And no far position should look as near as the neighbour, as distance 7 did
+# with our two hands:
 
 # %% The check
 products = PE[1:] @ PE[0]                          # distances 1 to 5,000
 same("M_-3 PE(pos) and PE(pos − 3)", PE[3:1000] @ shift(-3, 512).T, PE[:997], 1e-10)
 nearest = products.argmax() + 1
 measure("distance with the largest dot product, of 1 to 5,000", nearest, 1, 1)
+assert products[0] > products[1:].max() + 0.1      # strictly
 
 # %% [markdown]
 # ## Backward
@@ -254,7 +259,8 @@ show(pictures.sums(backward=True), "09_sums_backward",
      "sentences. At position 1, (+3, +1, 0, -1) and (-3, +1, +1, 0) arrive, and the "
      "row gets (0, +2, +1, -1).",
      caption="The same sums, backward: each word gets the gradient of its own sum, "
-     "and each row of positions gets what both sentences send, added up.")
+     "and each row of positions what both sentences send, added up. So does the row "
+     "of *bites* in the table of words.")
 
 # %% [markdown]
 # Row 1 was used once in each sentence, so it has two ways to the loss, and the chain rule adds them up: (+3, +1, 0, −1)
@@ -295,10 +301,11 @@ same("dP: ours and the library's", dP, layer.weight.grad)
 #
 # The rotation is there. Does training *find* it? Let a small model learn "say the word three to the left". It is one
 # attention layer with one head, vectors of 32 numbers, and a linear layer that turns each output into a score for each
-# of 11 words. A text has 24 random words, and the queries are made of positions only. In training we never ask at
-# two of the positions 5, 7 and 9, nor at five neighbouring positions further right. Then we test on new texts, and look
-# at the two single positions that were **never asked**. A model that found the rotation is right there, too: the same
-# matrix works everywhere. A model that learned a list ("from 8 look at 5, from 10 look at 7") isn't.
+# of 11 words. A text has 24 random words. Queries are made of positions only, keys and values of words and positions.
+# In training we ask at most positions, but never at two of the positions 5, 7 and 9 (another two in each run), and
+# never at five neighbouring positions further right. Then we test on new texts, and look at the two single positions
+# that were **never asked**. A model that found the rotation is right there, too: the same matrix works everywhere. A
+# model that learned a list ("from 8 look at 5, from 10 look at 7") isn't.
 #
 # Clock hands have two properties: there is a rotation, and neighbours have *similar* vectors. To separate the two, we
 # compare six tables of positions:
@@ -362,7 +369,7 @@ table(["table", "rotation?", "cosine of neighbours", "right where asked",
 #
 # **Exercises** `09_order_blind` · `09_sinusoids` · `09_shift_matrix` · `09_learned_positions_backward` · and a puzzle:
 #
-# <details><summary>Let the query be the position vector itself, not turned. Where does each position look most?</summary>
+# <details><summary>Let the query be the position vector itself, not turned. Where does a position look most?</summary>
 #
 # At itself: at distance 0 every hand contributes cos 0 = 1, and no sum of cosines is larger.
 #
