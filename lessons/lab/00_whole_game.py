@@ -123,9 +123,10 @@ for view in VIEWS:
     )
 
 # %% [markdown]
-# Only the adjective's vector decides. The vector of "it" can be exchanged without effect, and it hardly differs between
-# the two sentences of a pair in the first place. So at this step the model doesn't find in the encoder *which noun*
-# "it" is. (It could still use "it" for other things: nothing here says that the vector is useless.)
+# Only the adjective's vector carries the difference between the two sentences of a pair. The vector of "it" can be
+# exchanged almost without effect, and it hardly differs between the two in the first place. So at this step the model
+# doesn't find in the encoder *which noun* "it" is. (It could still use "it" for other things: nothing here says that
+# the vector is useless.)
 
 
 # %%
@@ -143,6 +144,58 @@ measure("    of the vectors of the adjectives", away[11], 1, 1.5)
 measure("    largest of the other twelve", max(np.delete(away, [8, 11])), 0.1, 0.3)
 
 # %% [markdown]
+# And what is in the adjective's vector? It has passed two layers of attention, so it might hold the noun itself, or its
+# gender. So we put in the adjective's vector of a sentence from another pair: its two nouns are others, its "it" means
+# the other position (the second noun instead of the first, or the reverse), and its pronoun is neither of the two that
+# this pair has. Now three answers can be told apart. With the pronoun of its own noun, the vector doesn't matter; with
+# that of its own other noun, it says "first" or "second"; with the donor's pronoun, it brings the gender with it.
+# The control is a donor whose "it" means the same position: there nothing should change. (Donors at random, seed 0.)
+
+
+# %%
+def position(example):
+    return example.coreference["antecedent"] < example.coreference["rival"]
+
+
+def nouns_of(example):
+    where = example.coreference
+    return {words(example.source)[where[noun]] for noun in ("antecedent", "rival")}
+
+
+random = np.random.default_rng(0)
+donated = {same_position: Counter() for same_position in (False, True)}
+for i, example in enumerate(pairs):
+    own, others = (each.coreference["expected"] for each in (example, pairs[i ^ 1]))
+    for same_position, found in donated.items():
+        donors = [
+            each
+            for each in pairs
+            if not nouns_of(each) & nouns_of(example)
+            and (position(each) == position(example)) == same_position
+            and each.coreference["expected"] not in (own, others)
+        ]
+        donor = donors[random.integers(len(donors))]
+        kept = encode(example.source)[:, ~columns(example, [adjective(example)])]
+        put_in = encode(donor.source)[:, columns(donor, [adjective(donor)])]
+        memory = np.concatenate([kept, put_in], axis=1)
+        written = pronoun(memory, written_before(example))
+        found[{own: "own", others: "other"}.get(written, written)] += 1
+        found["donor's"] += written == donor.coreference["expected"]
+table(
+    ["the donor's 'it' means", "own noun", "own other noun", "the donor's pronoun"],
+    [
+        [name, *(str(donated[key][answer]) for answer in ("own", "other", "donor's"))]
+        for name, key in (("the other position", False), ("the same position", True))
+    ],
+)
+measure("other position: own other noun, of 240", donated[False]["other"], 200, 240)
+measure("    the donor's pronoun", donated[False]["donor's"], 0, 3)
+measure("same position: own noun, of 240", donated[True]["own"], 200, 240)
+
+# %% [markdown]
+# So the vector says "the first" or "the second", and the gender comes from elsewhere (experiment 2). In these sentences
+# the first noun is also the subject, so this can't tell "the first" from "the subject".
+#
 # ## Experiment 2: where the gender comes from
 #
 # The English stays as it is, and in the German that is already written the first article is replaced by the two others:

@@ -139,8 +139,11 @@ def band(drawing: Drawing, y: float, at: Sequence[float], words: str) -> None:
 
 
 def loop(rows: Sequence[tuple[str, Sequence[tuple[str, float]]]]) -> Drawing:
-    """Sentences, each with the tokens that are written for it one after the other, and their probabilities."""
-    drawing = Drawing(790, 40 + 170 * len(rows))
+    """Sentences, each with the tokens that are written for it one after the other, and their probabilities.
+
+    Under the tokens before the first one that differs, a bracket points to it.
+    """
+    drawing = Drawing(790, 10 + 170 * len(rows))
     for row, (sentence, steps) in enumerate(rows):
         y = 24 + 170 * row
         drawing.text(20, y, sentence, size=14, anchor="start", italic=True)
@@ -152,9 +155,12 @@ def loop(rows: Sequence[tuple[str, Sequence[tuple[str, float]]]]) -> Drawing:
             width = 45
             drawing.rectangle(x, y + 112, width, 24, "forward" if differs else "plain", 0.13, radius=4)
             drawing.text(x, y + 112, token, size=11 if len(token) > 5 else 13, bold=differs)
-            if t + 1 < len(steps):
-                drawing.arrow((x + 4, y + 125), (x + 43, y + 125), bend=-9, width=1)
-    drawing.text(395, 24 + 170 * len(rows) - 4, "each arrow: write the token down, and ask again", "soft", 13)
+        changed = next(t for t, step in enumerate(steps) if any(other[t][0] != step[0] for _, other in rows))
+        end, below = 40 + 47 * changed, y + 136
+        drawing.line([(20, below - 6), (20, below), (end - 28, below), (end - 28, below - 6)], width=1.2)
+        drawing.line([((end - 8) / 2, below), ((end - 8) / 2, below + 10), (end, below + 10)], width=1.2)
+        drawing.arrow((end, below + 10), (end, below - 10), width=1.2)
+        drawing.text(end + 10, below + 8, "all tokens so far are read for the next one", "soft", 13, "start")
     return drawing
 
 
