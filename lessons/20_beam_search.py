@@ -56,15 +56,15 @@ table(["", "translation", "probability"],
 # %% [markdown]
 # *Die Kühe* (the cows) are several, so they *schlafen*; greedy decoding wrote *schläft*, the form for one animal. But
 # look at the right column: the model itself finds the right sentence nearly twice as likely! So it isn't the model
-# that failed here, it is the way we asked. How do we find the sentence it likes best? We can't try them all: from 1,600
-# pieces one can make $10^{51}$ sentences as long as this one.
+# that failed here, it is the way we asked. How do we find the sentence it likes best? We can't try them all: its 1,600
+# pieces make $10^{51}$ sentences of 16 pieces, the length of this one.
 #
 # ## The picture
 #
 # Let's shrink the problem. A tiny model translates the question *Do the cows sleep?*, and all its probabilities are
 # tenths. In German the verb comes first, so the model has to choose between *schläft* (one sleeps) and *schlafen*
 # (several sleep) before it has written who sleeps: *die Kuh* (the cow), *die Kühe* (the cows) or *das Kalb* (the calf).
-# Then the sentence ends with `</s>`, or *heute* (today) follows.
+# Each of these counts as one piece. Then the sentence ends with `</s>`, or *heute* (today) follows.
 
 # %% The drawing
 show(beam_pictures.tree(), "20_tree",
@@ -122,8 +122,9 @@ for step in range(3):
     print(*(f"{' '.join(words)} {p:.3g}" for words, p in beam.items()), sep="   ")
 
 # %% [markdown]
-# Beam search may miss the best sentence, too. (In step 2 it threw away *schlafen die Kuh*; if that had led anywhere, we
-# wouldn't know.) It only looks at more beginnings than greedy search, which is the beam of 1.
+# Is 0.288 really the best of all? Here yes: what we threw away had at most 0.24, and could only shrink. But nobody
+# promises it. Had the best finished sentence been at 0.2, one of the struck-out beginnings might have beaten it. Beam
+# search only looks at more beginnings than greedy search, which is the beam of 1.
 #
 # **Your turn.** Draw a tree of your own on which greedy search loses by a factor of two and a beam of 2 wins:
 # `exercises/20_greedy_trap.py`, then `scratchformer learn check 20`.
@@ -137,9 +138,9 @@ for step in range(3):
 #
 # In the tree: ln 0.288 = −1.24 beats ln 0.18 = −1.71. Nearer to zero is better.
 #
-# For one step, call $a_w$ the log probability of hypothesis $w$ (`alive`, the boxes) and $\ell_{wv}$ that of piece $v$
-# as its next one (`log_p`, the lines). All $W \cdot V$ sums $a_w + \ell_{wv}$ compete, and we need to know for each
-# winner which hypothesis it continues, its **parent**, and with which piece.
+# For one step with $W$ hypotheses and $V$ pieces, call $a_w$ the log probability of hypothesis $w$ (`alive`, the boxes)
+# and $\ell_{wv}$ that of piece $v$ as its next one (`log_p`, the lines). All $W \cdot V$ sums $a_w + \ell_{wv}$
+# compete, and we need to know for each winner which hypothesis it continues, its **parent**, and with which piece.
 #
 # **Your turn.** Write this step, three lines of NumPy, in `exercises/20_beam_step.py`.
 
@@ -172,17 +173,21 @@ def beam_step(alive, log_p, n):
 # without a penalty, a beam of 4 drops *on Tuesday* from a sentence ([lab notes 20, experiment
 # 3](lab/20_beam_search.py#experiment-3-beam-penalty-and-quality)).
 #
-# **Your turn.** `exercises/20_length_penalty.py`. What exactly counts as a piece?
+# **Your turn.** Write the score in `exercises/20_length_penalty.py`. Does `</s>` count?
+
+# %% Our solution
+def lp(n, alpha):
+    """n pieces, </s> among them: the model wrote it, and its log P is in the sum."""
+    return ((5 + n) / 6) ** alpha
+
+# %% [markdown]
+# ## The whole search
 #
 # Now everything together, for one sentence and the real model. `decoding_step` reads the last piece of each hypothesis
 # and returns the logits of the next one. It doesn't read the beginning again: the keys and values of earlier positions
 # never change (that is the causal mask of lesson 06), so `state` keeps them in a **cache**, a row for each hypothesis.
 
 # %%
-def lp(n, alpha):
-    return ((5 + n) / 6) ** alpha
-
-
 def beam_search(source_ids, K, alpha):
     """source_ids (1, S) -> finished sentences, best first: (score, ids)"""
     longest = source_ids.size + 50
@@ -217,23 +222,24 @@ same("length penalty, and the library's", lp(7, 0.6), length_penalty(7, 0.6))
 
 # %% [markdown]
 # The cows have their plural. Two lines need a reason. **Why $2K$ continuations?** Finished sentences leave the beam.
-# Each of the $K$ hypotheses can end in only one way, so among $2K$ continuations at least $K$ go on. **When does it
-# stop?** As in the tree: a living hypothesis can only lose probability, and its best possible score is what it has now,
-# divided by the largest penalty.
+# Each of the $K$ hypotheses can end in only one way, with `</s>`, so among $2K$ continuations at least $K$ go on.
+# **When does it stop?** As in the tree: a living hypothesis can only lose probability. So its score can never be better
+# than its log P of now over the largest penalty, and once we hold a better one, we stop.
 #
 # ## Nothing to learn, but something to get wrong
 #
 # Other lessons have a section called *Backward* here. Search has none: picking the largest number has no gradient, so
-# nothing is learned, and $K$ and $\alpha$ are tried out on validation text. But there is one line that everybody
-# forgets once, `state.select`. Look at figure 2 again. Between step 1 and step 2 the rows swap: parents = (1, 0).
+# nothing is learned, and $K$ and $\alpha$ are tried out on validation text. But there is one line that is easy to
+# forget, `state.select`. Look at figure 2 again. Between step 1 and step 2 the rows swap: parents = (1, 0).
 #
 # | row | hypothesis after step 2 | its cache must hold | without `select` it holds |
 # |---|---|---|---|
 # | 0 | schlafen die Kühe | schlafen | schläft |
 # | 1 | schläft die Kuh | schläft | schlafen |
 #
-# Without that line, row 0 believes its sentence is *schläft die Kühe*, a hypothesis we had struck out. There the tiny
-# model says `</s>` 0.3 and *heute* 0.7. What will the program write in the end, and will it crash?
+# Without that line the model takes row 0 for *schläft die Kühe*, which we had struck out. There it says `</s>` 0.3 and
+# *heute* 0.7. And it takes row 1 for *schlafen die Kuh*, where both have 0.5. Will the program crash? What will it
+# write?
 #
 # <details><summary>Make a guess, then unfold: the tree with mixed-up caches</summary>
 
@@ -247,21 +253,22 @@ show(beam_pictures.confused(), "20_confused",
      "struck-out hypotheses.")
 
 # %% [markdown]
-# It doesn't crash. It keeps *schlafen die Kühe heute*, with a probability of 0.252, where the model really gives 0.072.
-# After *heute* this sentence can only end, so the program translates a question that never said *today*.
+# It doesn't crash. The best number in step 3 is now 0.36 · 0.7 = 0.252, for *schlafen die Kühe heute*, where 0.072
+# would be right. The best finished sentence has 0.15. So the program goes on with *heute*, and translates a question
+# that never said *today*.
 #
 # </details>
 #
 # Would you notice? We planted this mistake in the library. On 500 test sentences BLEU was 97.70 instead of 97.64, so no
 # score gives it away. What does: take each finished sentence, run *one* forward pass over it, and compare the log
-# probability with the one that the search claims. Six of the 500 differ, and 34 of 39 longer sentences ([lab notes 20,
+# probability with the one that the search claims. Six of the 500 differ, and 34 of 39 much longer ones ([lab notes 20,
 # experiment 5](lab/20_beam_search.py#experiment-5-the-caches-stay-in-their-rows)).
 #
 # ## Does it matter?
 #
-# If a beam of 2 beats greedy search, is a beam of 16 better still? We trained a second, weaker translator for this,
-# again with two layers on each side, on Multi30k: 29,000 captions of photos, which people translated. It gets 1,000 new
-# captions, and growing beams, first *without* a penalty ($\alpha = 0$). Larger beams find sentences with a higher log
+# A beam of 4 found the cows. Is a beam of 16 better still? We trained a second, weaker translator for this, again with
+# two layers on each side, on Multi30k: 29,000 captions of photos, which people translated. It gets 1,000 new captions,
+# and growing beams, first *without* a penalty ($\alpha = 0$). Larger beams find sentences with a higher log
 # P, as they should. What happens to BLEU? And to the lengths: do all translations get a little shorter, or do some get
 # very short?
 #
@@ -280,11 +287,12 @@ def against_greedy(other):
     return f"{other.bleu:.1f} ({low:+.1f} to {high:+.1f})".replace("-", "−")
 
 
-rows = [[1, f"{written[1, 0].log_probability:.1f}", 0, f"{written[1, 0].bleu:.1f}", ""]]
-for K in 2, 4, 8, 16:
-    plain, penalised = written[K, 0], written[K, 0.6]
-    rows.append([K, f"{plain.log_probability:.1f}", plain.empty.sum(),
-                 against_greedy(plain), against_greedy(penalised)])
+rows = []
+for K in 1, 2, 4, 8, 16:
+    one = written[K, 0]
+    bleus = [against_greedy(one), against_greedy(written[K, 0.6])] if K > 1 else \
+        [f"{one.bleu:.1f}", ""]
+    rows.append([K, f"−{-one.log_probability:.1f}", one.empty.sum(), *bleus])
 repaired = against_greedy(written[16, 0].where_empty(written[1, 0]))
 table(["beam", "log P, α = 0", "empty, α = 0", "BLEU, α = 0", "BLEU, α = 0.6"],
       [*rows, ["16, repaired", "", "0", repaired, ""]])
@@ -299,9 +307,9 @@ for panel, (K, alpha, title) in zip(panels, [
     ratios = (one.tokens / pieces)[~one.empty]
     panel.hist(ratios, np.arange(0.05, 2.06, 0.1), color=DARK)
     panel.bar(0, one.empty.sum(), 0.1, color=ACCENT)
-    panel.annotate(f"{one.empty.sum()} empty", (0, one.empty.sum()), (-4, 4),
-                   color=ACCENT, textcoords="offset points")
-    panel.set(title=title, xlabel="pieces / reference's pieces", xlim=(-0.1, 2))
+    panel.text(1.95, 245, f"{one.empty.sum()} empty", color=ACCENT, ha="right")
+    panel.set(title=title, xlabel="pieces / reference's pieces", xlim=(-0.1, 2),
+              ylim=(0, 275))
 panels[0].set_ylabel("translations of 1,000")
 show(figure, "20_lengths",
      alt="Three histograms of the length of 1,000 translations over the length of the "
@@ -314,9 +322,9 @@ show(figure, "20_lengths",
 # %% [markdown]
 # (In brackets: the 95 % interval of the difference from greedy search. It says how far chance in the choice of these
 # captions could move the difference; lesson 21 builds it.) Without a penalty BLEU falls from 28.7 to 20.1. Two things
-# happened. With beam 16, 248 translations are empty: the search chose `</s>` as the first piece. And the others lost a
-# fifth of their pieces. Which of the two costs BLEU? In the row *repaired* we replaced only the empty ones by those of
-# greedy search, and left the others short. BLEU is back at 28.7, so it was the empty ones.
+# happened. With beam 16, 248 translations are empty: the search chose `</s>` as the first piece. And the others have a
+# fifth fewer pieces than greedy search's. Which of the two costs BLEU? In the row *repaired* we replaced only the empty
+# ones by those of greedy search, and left the others short. BLEU is back at 28.7, so it was the empty ones.
 #
 # How can *nothing* be likely? In a whole caption many small doubts add up: greedy translations have a log P of −13.0 on
 # average. An empty one costs a single piece, `</s>` at the start, with −8.2 (the median). For 546 captions that is more
@@ -325,7 +333,7 @@ show(figure, "20_lengths",
 # 626. The larger beam only finds what the model preferred all along.
 #
 # With $\alpha = 0.6$ BLEU stays at 29.3, whatever the beam. That is 0.5 more than greedy search, but the interval
-# includes 0, so these captions can't tell us that a beam is better at all, nor which. ([Lab notes 20, experiment
+# includes 0, so these captions can't tell us that a beam is better at all, nor which size. ([Lab notes 20, experiment
 # 4](lab/20_beam_search.py#experiment-4-do-all-shrink-or-do-some-collapse): the ranks, the intervals, other texts.)
 #
 # </details>
@@ -335,10 +343,10 @@ show(figure, "20_lengths",
 # Search looks for *one* likely sentence. A chatbot or a story should vary, so there one draws the next piece at random,
 # with the model's probabilities: **sampling**. Dividing the logits by a **temperature** below 1 sharpens these
 # probabilities, and **top-k** and **top-p** draw only among the $k$ likeliest pieces, or among the fewest that have the
-# share $p$ together. A translation should say what the source says, and variety costs: on 100 test sentences sampling
-# has a BLEU of 67, with top-p 0.9 it has 96, and a beam of 4 has 98. **Minimum Bayes risk** draws several translations
-# and takes the one most similar to all the others. So a short oddity doesn't win by its probability alone. It needs
-# many samples, and with eight of them it scored 97 here ([lab notes 20, experiment
+# share $p$ together. A translation should say what the source says, and variety costs: on 100 test sentences of our
+# first translator, sampling has a BLEU of 67, with top-p 0.9 it has 95, and a beam of 4 has 98. **Minimum Bayes risk**
+# draws several translations and takes the one most similar to all the others. So a likely oddity doesn't win by its
+# probability alone. It needs many samples, and with eight of them it scored 97 here ([lab notes 20, experiment
 # 7](lab/20_beam_search.py#experiment-7-sampling-and-minimum-bayes-risk)).
 #
 # ## Paper and code

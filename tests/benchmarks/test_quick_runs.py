@@ -27,6 +27,7 @@ def quick_run(name, out, *arguments):
         "attention_rates",
         "attention_scaling",
         "averaging",
+        "beam_lengths",
         "beam_sizes",
         "embeddings",
         "faults",
