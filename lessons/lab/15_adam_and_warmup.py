@@ -53,9 +53,11 @@ STARTS = random.choice([-1, 1], (200, 2)) * random.uniform(0.5, 1.5, (200, 2))
 
 
 @np.errstate(over="ignore", invalid="ignore")  # some rates are too high
-def walk(way, rate, degrees, starts=STARTS, steps=100, beta1=0.9, beta2=0.98):
+def walk(
+    way, rate, degrees, starts=STARTS, steps=100, schedule=None, beta1=0.9, beta2=0.98
+):
     """starts (n, 2), across and along the ravine -> the places, likewise, (steps, n, 2)
-    and the losses (steps, n)"""
+    and the losses (steps, n). Step t has the rate times schedule[t - 1]."""
     angle = math.radians(degrees)
     turn = np.array(
         [[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]]
@@ -68,6 +70,7 @@ def walk(way, rate, degrees, starts=STARTS, steps=100, beta1=0.9, beta2=0.98):
         w = (
             w
             - rate
+            * (schedule[t - 1] if schedule else 1)
             * {
                 "gradient descent": g,
                 "momentum": m,
@@ -111,13 +114,36 @@ measure(
 )
 
 # %% The ends of the paths in the lesson's picture
+def lesson_path(way, rate, steps, **settings):
+    """From a = b = 1 -> the place (a, b) and the loss after each step"""
+    places, losses = walk(way, rate, 0, np.ones((1, 2)), steps, **settings)
+    return places[:, 0], losses[:, 0]
+
+
 for way, rate, lo, hi in (
-    ("gradient descent", 0.0185, 0.25, 0.36),
-    ("momentum", 0.05, 4, 5),
-    ("Adam", 0.05, 0.45, 0.55),
+    ("gradient descent", 0.0185, 0.10, 0.12),
+    ("momentum", 0.05, 0.008, 0.010),
+    ("Adam", 0.05, 0.68, 0.76),
 ):
-    _, losses = walk(way, rate, 0, np.ones((1, 2)), 20)
-    measure(f"the lesson's figure 1, loss after 20 steps: {way}", losses[-1, 0], lo, hi)
+    _, losses = lesson_path(way, rate, 40)
+    measure(f"the lesson's figure 1, loss after 40 steps: {way}", losses[-1], lo, hi)
+for way, lo, hi in (
+    ("gradient descent", 0.685, 0.695),
+    ("momentum", 0.845, 0.855),
+    ("Adam", 0.895, 0.905),
+):
+    places, _ = lesson_path(way, 0.0185, 20)
+    distance = math.hypot(*places[-1])
+    measure(f"rate 0.0185, distance after 20 steps: {way}", distance, lo, hi)
+places, _ = lesson_path("gradient descent", 0.05, 20)
+measure("gradient descent at 0.05, a after 20 steps", places[-1, 0], 1e12, 1.2e12)
+falling = [min(1, math.sqrt(10 / t)) for t in range(1, 101)]
+for words, schedule, lo, hi in (
+    ("rate 0.05", [1] * 100, -0.145, -0.14),
+    ("falling from step 10 on", falling, -0.067, -0.063),
+):
+    places, _ = lesson_path("Adam", 0.05, 100, schedule=schedule)
+    measure(f"Adam's lowest a, {words}", places[:, 0].min(), lo, hi)
 
 # %% The figure
 figure, panels = plt.subplots(
@@ -145,9 +171,11 @@ show(
 # %% [markdown]
 # Gradient descent and momentum don't notice that the ravine is turned. Adam does: what it divides by belongs to one
 # weight at a time, and in a diagonal ravine both weights have gradients of similar sizes. The picture of the lesson
-# isn't a race, either. On this loss, momentum at a good rate is as early as Adam, and after 20 steps gradient descent
-# has the lowest loss of all, since almost all of the loss lies in the steep direction, which it has settled. That the
-# division pays in a Transformer is shown in experiment 5, and not here.
+# isn't a race, either: its rates differ, and at one rate for all, 0.0185, gradient descent would be nearest after 20
+# steps. Adam overshoots at a constant rate of 0.05, and less if the rate falls. On this loss, momentum at a good rate
+# is as early as Adam, and after 20 steps gradient descent has the lowest loss of all, since almost all of the loss lies
+# in the steep direction, which it has settled. That the division pays in a Transformer is shown in experiment 5, and
+# not here.
 #
 # ## Experiment 2: how much do the gradients of a Transformer differ?
 #
@@ -355,6 +383,21 @@ same(
     path_of(gradients),
     1e-4,
 )
+
+# %% [markdown]
+# **The longest step.** By the inequality of Cauchy and Schwarz, a step late in training is at most
+#
+# $$\frac{1 - \beta_1}{\sqrt{(1 - \beta_2)(1 - \beta_1^2 / \beta_2)}}$$
+#
+# times the rate. It's that long if $g$ grows by the factor $\beta_2 / \beta_1$ from step to step.
+
+# %%
+for beta2, lo, hi in (0.98, 1.69, 1.70), (0.999, 7.2, 7.3):
+    longest = 0.1 / math.sqrt((1 - beta2) * (1 - 0.9**2 / beta2))
+    measure(f"longest step, beta_2 = {beta2}, in units of the rate", longest, lo, hi)
+g = (0.98 / 0.9) ** np.arange(300)[:, None]           # (300, 1)
+moved = -np.diff(path_of(g, rate=1)[:, 0])
+measure("reached with beta_2 = 0.98", moved[-1], 1.69, 1.70)
 
 # %% [markdown]
 # **Noise.** Let the gradients be independent, with mean 0 and variance $\sigma^2$. The squares of the factors in the
@@ -1146,7 +1189,9 @@ measure(
     6.98e-4,
     6.99e-4,
 )
-measure("of the big model", noam(4000, 1024, 4000), 4.93e-4, 4.95e-4)
+measure("at step 1", noam(1, 512, 4000), 1.74e-7, 1.75e-7)
+measure("at step 16,000", noam(16_000, 512, 4000), 3.49e-4, 3.50e-4)
+measure("the highest rate of the big model", noam(4000, 1024, 4000), 4.93e-4, 4.95e-4)
 measure("warm-up for a peak of 0.00098", 1 / (512 * 0.00098**2), 2033, 2034)
 measure(
     "twice equation 3 with a warm-up of 8,000",
