@@ -15,8 +15,7 @@ import numpy as np
 
 from exercises.numeric import numeric_gradient
 from library.drawing import Drawing
-from library.embedding_factor import (
-    NO_FACTOR, PAPER, ROOT_D, D, TiedNextWord, V, repeated, train)
+from library.embedding_factor import NO_FACTOR, PAPER, TiedNextWord, repeated, train
 from library.lesson import QUICK, ROOT, measure, recorded, same, show, table
 from library.lexicon import read_lexicon
 from library.next_word import NEW, VOCABULARY, mean_loss, shifted
@@ -42,6 +41,8 @@ from scratchformer.training.run import load_run
 
 # %% An untrained model whose embeddings have size 1
 SEEDS = [0] if QUICK else [0, 1, 2]
+D, V = 64, len(VOCABULARY)
+ROOT_D = math.sqrt(D)
 test_read, test_write = shifted(NEW)                        # (B, T) ids, both
 
 
@@ -122,8 +123,8 @@ def three_uses(backward):
         numbers = DX[t] if backward else 2 * HALVES[row]
         x = drawing.vector(146, y, numbers, role, 42)
         arrow((E.left[0] - 3, E.cell(0, row).y), (x.right[0] + 3, y))
-    output = drawing.vector(640, 45, Y, "plain", 40,
-                            above="y, the output after the second “the”")
+    drawing.vector(640, 45, Y, "plain", 40,
+                   above="y, the output after the second “the”")
     scores = DZ if backward else HALVES @ Y
     z = drawing.matrix(720, 179, scores[:, None], role, 50, 46)
     drawing.line([(640, 66), (640, 248)])

@@ -13,11 +13,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from exercises.numeric import numeric_gradient
+from library import positions
 from library.drawing import Drawing
 from library.latest_name import KINDS, trained
 from library.lesson import QUICK, ROOT, measure, recorded, same, show, table
-from library.positions import (
-    AlibiAttention, RotaryAttention, Shifted, alibi_bias, is_relative, rotated)
 from scratchformer.experiments.figures import ACCENT, DARK
 from scratchformer.nn.attention import Mask
 from scratchformer.nn.gradcheck import gradcheck
@@ -66,7 +65,7 @@ def loss_when_moved(pairs, first):
     """As if `first` words stood before every sentence, source and target."""
     before = model.source_positions, model.target_positions
     model.source_positions, model.target_positions = (
-        Shifted(positions, first) for positions in before)
+        positions.Shifted(each, first) for each in before)
     loss = validation_loss(model, pairs, 4096)
     model.source_positions, model.target_positions = before
     return loss
@@ -224,8 +223,9 @@ queries, keys, values = (random.normal(size=(2, length, h, width))
                          for length, width in ((3, 6), (5, 6), (5, 7)))
 same("turned queries: this page and the library",
      np.stack([turn(queries[1, :, j], there[:3]) for j in range(h)], axis=1),
-     rotated(queries, there[:3])[1])
-same("penalty: this page and the library", penalty(3, 5, h), alibi_bias(3, 5, h))
+     positions.rotated(queries, there[:3])[1])
+same("penalty: this page and the library", penalty(3, 5, h),
+     positions.alibi_bias(3, 5, h))
 
 # %% [markdown]
 # ## Backward
@@ -258,7 +258,7 @@ numeric = numeric_gradient(
     lambda q: (turn(q, there) @ turn(k, there).T * upstream).sum(), q)
 same("dq and central differences", turn_backward(upstream @ turn(k, there), there),
      numeric, 1e-8)
-for attention in RotaryAttention(), AlibiAttention():
+for attention in positions.RotaryAttention(), positions.AlibiAttention():
     mask = Mask(np.array([5, 2]), causal=True)
     report = gradcheck(attention, queries, keys, values, mask)
     measure(f"{type(attention).__name__}: worst error", report.worst.error, 0, 1e-6)
@@ -277,13 +277,13 @@ def rotary(x, first):
 
 
 W_mixed = random.normal(size=(d_k, d_k))
-measure("sinusoids: do scores depend on distance only? (0 or 1)",
-        int(is_relative(added, q)), 0, 0)
-measure("rotary: do they?", int(is_relative(rotary, q)), 1, 1)
+measure("shift test, sinusoids: a score changes by up to",
+        np.abs(added(q, 7) - added(q, 0)).max(), 0.1, 100)
+same("shift test, rotary: moved by 7, and not moved", rotary(q, 7), rotary(q, 0), 1e-12)
 
 # %% [markdown]
-# No gradient check can say whether scores depend on the distance only. The last two rows do: they are a **shift
-# test**, which moves all positions and looks whether a score changes. You'll write one in the exercise
+# No gradient check can say whether scores depend on the distance only. The last two rows do. They are a **shift
+# test**, which moves all positions by 7 and looks whether a score changes. You'll write one in the exercise
 # `10_shift_test`.
 #
 # ## Does it matter? A task with nothing but length

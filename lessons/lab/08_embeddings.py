@@ -6,16 +6,15 @@
 # the rows of nouns are really ordered by gender.
 
 # %% Imports
+import course  # noqa: F401  finds lessons/library
 from itertools import product
 
-import course  # noqa: F401  finds lessons/library
 import numpy as np
 
-from library.embedding_factor import (
-    NO_FACTOR, PAPER, ROOT_D, D, Factors, TiedNextWord, V, repeated, train)
+from library.embedding_factor import NO_FACTOR, PAPER, TiedNextWord, repeated, train
 from library.lesson import QUICK, ROOT, measure, recorded, table, varying
 from library.lexicon import read_lexicon
-from library.next_word import NEW, mean_loss, shifted
+from library.next_word import NEW, VOCABULARY, mean_loss, shifted
 from scratchformer.config import ModelConfig
 from scratchformer.experiments.sizes import parameter_counts
 from scratchformer.nn.gradcheck import gradcheck
@@ -26,6 +25,8 @@ from scratchformer.text.tokenizer import PAD
 from scratchformer.training.run import load_run
 
 SEEDS = [0] if QUICK else [0, 1, 2]
+D, V = 64, len(VOCABULARY)
+ROOT_D = D**0.5
 read, write = shifted(NEW)                                  # (B, T) ids, both
 
 # %% [markdown]
@@ -91,7 +92,7 @@ def in_words(found):
 
 
 losses = {factors: np.array([after_training(seed, factors) for seed in SEEDS])
-          for factors in map(Factors._make, product((1, ROOT_D), repeat=3))}
+          for factors in map(PAPER._make, product((1, ROOT_D), repeat=3))}
 table(["start", "steps", "gradient", "loss, mean", "the seeds"],
       [[*("√D" if factor > 1 else "1" for factor in factors), f"{found.mean():.2f}",
         in_words(found)] for factors, found in losses.items()])
@@ -194,8 +195,8 @@ def sizes(row):
     return np.mean([run["input_size"] for run in row["runs"]], axis=0)
 
 
-table(["variant", *Factors._fields, "loss", "the seeds", "size before", "size after"],
-      [[name, *("√D" if row[power] else "1" for power in Factors._fields),
+table(["variant", *PAPER._fields, "loss", "the seeds", "size before", "size after"],
+      [[name, *("√D" if row[power] else "1" for power in PAPER._fields),
         f"{final[name].mean():.2f}", in_words(final[name]),
         *(f"{size:.2f}" for size in sizes(row))]
        for name, row in results.items()

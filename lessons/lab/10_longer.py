@@ -6,9 +6,9 @@
 # rotary model at 60 words, and the bands of the recorded translators.
 
 # %% Imports
+import course  # noqa: F401  finds lessons/library
 import math
 
-import course  # noqa: F401  finds lessons/library
 import matplotlib.pyplot as plt
 import numpy as np
 

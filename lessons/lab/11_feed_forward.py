@@ -7,10 +7,10 @@
 # hold.
 
 # %% Imports
+import course  # noqa: F401  finds lessons/library
 import json
 from functools import partial
 
-import course  # noqa: F401  finds lessons/library
 import numpy as np
 
 from exercises.numeric import numeric_gradient

@@ -7,6 +7,7 @@
 
 # %% Imports
 import course  # noqa: F401  finds lessons/library
+
 import matplotlib.pyplot as plt
 import numpy as np
 
