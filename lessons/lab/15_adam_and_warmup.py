@@ -572,6 +572,11 @@ measure(
 # With 0.98 the correction could be left out here and nobody would notice. With 0.999 it must not be: it's a bug that
 # hides or shows with $\beta_2$. (That 0.98 and 0.999 do equally well in 30 steps says nothing about 100,000.)
 #
+# **Without memory.** With both $\beta$ at 0 (and $\varepsilon$ too), $\hat{m} = g$ and $\sqrt{\hat{v}} = |g|$: every
+# weight moves by the full rate at every step, against the sign of its gradient. With $\beta_1 = 0.9$ and $\beta_2 = 0$
+# the step is $\hat{m} / |g|$, which is huge whenever the newest gradient is near 0. So $v$ had better remember longer
+# than $m$.
+#
 # **The place of ε.** The library adds $\varepsilon$ to $\sqrt{v}$ before the correction, as TensorFlow did, in which
 # the paper's model was written. PyTorch adds it to $\sqrt{\hat{v}}$, as Algorithm 1 of Kingma and Ba and our lesson. At
 # the first step the library's $\varepsilon$ counts $1 / \sqrt{0.02} = 7$ times as much, and that fades. Five steps of a
