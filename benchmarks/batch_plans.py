@@ -256,16 +256,17 @@ def main() -> None:
     quick = QUICK if args.quick else {}
     seeds = SEEDS[:1] if args.quick else SEEDS
     path = args.out / "batch_plans.json"
-    result = {"command": "python benchmarks/batch_plans.py --data DIR", "provenance": surroundings()}
+    provenance = surroundings()  # now: git may move while we measure
+    result: dict[str, Any] = {"command": "python benchmarks/batch_plans.py --data DIR"}
     if args.part != "all":
-        result = json.loads(path.read_text(encoding="utf-8")) | result
+        result = json.loads(path.read_text(encoding="utf-8"))
     with threadpool_limits(1):
         if args.part != "longer":
             config = configs.with_settings(configs.preset("multi30k"), EXPERIMENT | fixed | quick)
-            result |= compare(config, [*PLANS], seeds)
+            result |= {"provenance": provenance, **compare(config, [*PLANS], seeds)}
         if args.part != "plans":
             config = configs.with_settings(configs.preset("multi30k"), EXPERIMENT | LONGER | fixed | quick)
-            result["longer"] = compare(config, LONGER_PLANS, seeds)
+            result["longer"] = {"provenance": provenance, **compare(config, LONGER_PLANS, seeds)}
     args.out.mkdir(parents=True, exist_ok=True)
     replace_text(path, json.dumps(result, indent=1, allow_nan=False) + "\n")
 
