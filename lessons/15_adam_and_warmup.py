@@ -250,9 +250,9 @@ print("m̂", m_hat, " v̂", v_hat, " weights", w)
 # With only the first average, this is momentum. With only the second ($g_t$ instead of $\hat{m}_t$) it's called
 # RMSProp. Adam is both, and the correction.
 #
-# Two things are new. The first is $1 - \beta^t$, the share for the correction at step $t$: each step keeps a share
-# $\beta$ of the 0 from the start, so after $t$ steps $\beta^t$ of it is left, and the gradients have the rest. At
-# $t = 1$ that's our 0.1 and 0.02. The second is $\varepsilon = 10^{-9}$ (epsilon), so that nobody divides by 0.
+# Two things are new. The first is $1 - \beta^t$, the share of the gradients at step $t$: after $t$ steps the 0 from the
+# start still counts $\beta^t$. At $t = 1$ the shares are our 0.1 and 0.02. The second is $\varepsilon = 10^{-9}$
+# (epsilon), so that nobody divides by 0.
 #
 # **Your turn.** Open `exercises/15_adam.py`, write these five equations, and run `scratchformer learn check 15_adam`:
 # it tells you what is wrong and why. Then unfold our solution.
@@ -270,36 +270,26 @@ def adam_step(w, g, m, v, t, rate, beta1=0.9, beta2=0.98, eps=1e-9):
 
 # %% The check
 class Weights(Layer):
-    """A model that is nothing but n weights: enough for an optimizer."""
-
-    def __init__(self, w):
-        self.w = Parameter(w.copy())
+    def __init__(self, n):
+        self.w = Parameter(np.zeros(n))
         self.store = ParameterStore(self.parameters())
 
 
-def two_paths(n=50, steps=20):
-    """-> n weights after gradients of many sizes, by our steps and by the library's"""
-    random = np.random.default_rng(0)
-    sizes, w, m, v = 10 ** random.uniform(-1, 3, n), np.zeros(n), 0, 0
-    model = Weights(w)
-    library = Adam(model)
-    for t in range(1, steps + 1):
-        g = sizes * random.normal(size=n)
-        w, m, v = adam_step(w, g, m, v, t, rate=0.1)
-        model.store.grad[...] = g
-        library.step(0.1)
-    return w, model.store.data
-
-
-same("after 20 steps: our weights and the library's", *two_paths(), 1e-5)
+random, model = np.random.default_rng(0), Weights(50)
+library, sizes = Adam(model), 10 ** random.uniform(-1, 3, 50)
+ours = np.zeros(50), 0, 0                             # w, m, v
+for t in range(1, 21):
+    model.store.grad[...] = sizes * random.normal(size=50)
+    ours = adam_step(ours[0], model.store.grad, *ours[1:], t, rate=0.1)
+    library.step(0.1)
+same("20 steps: our weights and the library's", ours[0], model.store.data, 1e-5)
 
 # %% [markdown]
 # ## From the gradient to the step
 #
-# Every lesson so far had a backward pass, where a box hands the gradient on to the box before it. An optimizer has
-# none: this is where the gradient ends, and becomes a step. Let's take a second one. Leave the ravine for this (there
-# the next gradient would be $(90, 0.9)$): in training each step sees another batch, so suppose that the second batch
-# says $(-100, 1)$. Which weight goes farther now, and in which direction?
+# The other lessons hand a gradient on, from box to box. Here it ends, and becomes a step. Let's take a second one.
+# Leave the ravine for this (there the next gradient would be $(90, 0.9)$): in training each step sees another batch, so
+# suppose that the second batch says $(-100, 1)$. Which weight goes farther now, and in which direction?
 #
 # <details><summary>Make a guess, then unfold: the second step</summary>
 
@@ -331,13 +321,12 @@ same("the second step, by our code and by hand", second, by_hand, 1e-5)
 # ([experiment 3](lab/15_adam_and_warmup.py#experiment-3-how-long-is-a-step)). Three consequences:
 #
 # - **Scale drops out.** Multiply all gradients of a weight by 1,000: $\hat{m}$ and $\sqrt{\hat{v}}$ both grow by 1,000,
-#   and the steps stay. That's convenient, but it also hides bugs: if your backward pass loses a constant factor in one
-#   matrix, the loss curve won't tell you. The exercise `15_disguise` plays with this.
-# - **The rate is a distance.** It says about how far a weight goes in one step, so you can compare it with the weights
-#   themselves. A step can be longer, but at most 1.7 times with $\beta_2 = 0.98$ (7 times with 0.999): see
-#   `15_longest_step`.
-# - **The memory is short.** A gradient from $k$ steps ago counts $\beta^k$ as much as the newest. So $m$ remembers
-#   about $1 / (1 - 0.9) = 10$ steps, and $v$ about $1 / (1 - 0.98) = 50$.
+#   and the steps stay. That can hide a bug: if your backward pass loses a constant factor in one matrix, the loss curve
+#   won't tell you (`15_disguise`).
+# - **The rate is a distance**, about how far a weight goes in one step. A step can be longer, but at most 1.7 times
+#   with $\beta_2 = 0.98$ (7 times with 0.999): see `15_longest_step`.
+# - **The memory is short.** A gradient from $k$ steps ago counts $\beta^k$ as much as the newest, so $m$ remembers
+#   about $1 / (1 - 0.9) = 10$ steps, and $v$ about 50.
 #
 # ## The learning rate, by hand
 #
@@ -376,7 +365,6 @@ show(
 #
 # - The root of 4,000 is 63.25, so $4000^{-0.5}$ is 1 / 63.25, and $4000 \cdot 4000^{-1.5}$ is the same number.
 # - The root of 512 is 22.63. So the highest rate of all is 1 / (63.25 · 22.63) = 1 / 1431 = **0.000699**.
-# - At step 1 we're at the bottom of the line: 0.000699 / 4000 = 0.000000175.
 # - At step 16,000, four times as far, the root has halved the rate: 0.000349.
 #
 # **Your turn**, if you like: `exercises/15_noam.py`, in two lines.
@@ -392,12 +380,11 @@ same("steps 1, 4,000 and 16,000: our rates and the library's",
      [learning_rate(t) for t in three], [noam(t, 512, 4000) for t in three])
 
 # %% [markdown]
-# The fall helps to settle: if the rate in the ravine falls with the root of the step from step 10 on, Adam runs on to
-# −0.06 only, instead of −0.14 ([experiment
-# 1](lab/15_adam_and_warmup.py#experiment-1-ravines-straight-and-diagonal)). But why begin near 0? One thing is special
-# about the beginning: in the first step there is only one gradient, and it agrees with itself. So every weight moves by
-# the full rate, because of a single batch. In a model that we watched at a constant rate, that was the longest step of
-# all ([experiment 3](lab/15_adam_and_warmup.py#experiment-3-how-long-is-a-step)).
+# The fall helps to settle: if the rate in the ravine falls like this from step 10 on, Adam runs on to −0.06 only ([lab
+# notes 15, experiment 1](lab/15_adam_and_warmup.py#experiment-1-ravines-straight-and-diagonal)). But why begin near 0?
+# In the first step there is only one gradient, and it agrees with itself. So every weight moves by the full rate,
+# because of a single batch. In a model that we watched at a constant rate, that was the longest step of all
+# ([experiment 3](lab/15_adam_and_warmup.py#experiment-3-how-long-is-a-step)).
 #
 # ## Does it matter?
 #
