@@ -2,9 +2,9 @@
 
     python benchmarks/stacks.py [--quick] [--out DIR]
 
-The sentences of lesson 01 as bags of words, 22 classes, and feed-forward networks between two linear maps, in the boxes
-of lessons/library/stacks.py. Plain gradient descent, several learning rates. The best has the lowest training loss in the
-end, so the new sentences have no part in the choice. README.md here says what is recorded.
+The sentences of lesson 01 as bags of words, 22 classes, and feed-forward networks between two linear maps, in the
+boxes of lessons/library/stacks.py. Plain gradient descent, several learning rates. The best has the lowest training
+loss at the end, so the new sentences have no part in the choice. README.md here says what is recorded.
 """
 
 from __future__ import annotations

@@ -385,10 +385,10 @@ show(figure, "02_training", alt="Loss against the step of training, three seeds 
      "hundreds of steps and then falls quickly.")
 
 # %% [markdown]
-# They all learn it. Even over 64 symbols, where 200 steps were not enough for any seed, they need 500, 600 and 2,500. But
-# look at figure 4: in four of the six runs at $n$ = 32 nothing happens at all for 500 to 1,400 steps. The loss stays at
-# chance level, and then it falls quickly. If you stop during the wait, you'll conclude that the network can't do it. (We
-# did, in an earlier version of this page.)
+# They all learn it. Even over 64 symbols, where 200 steps were not enough for any seed, they need 500, 600 and 2,500.
+# But look at figure 4: in four of the six runs at $n$ = 32 nothing happens at all for 500 to 1,400 steps. The loss
+# stays at chance level, and then it falls quickly. If you stop during the wait, you'll conclude that the network can't
+# do it. (We did, in an earlier version of this page.)
 #
 # And what does the vanishing do? The two networks of a pair differ only in their start. At $n$ = 16 the one with less
 # of a nudge left needs 2.5 to 3 times as many steps. At $n$ = 32 two of three seeds wait longer and one doesn't. So a

@@ -8,7 +8,6 @@
 
 # %% Imports
 import course  # noqa: F401  finds lessons/library
-
 import timeit
 
 import matplotlib.pyplot as plt
@@ -16,8 +15,13 @@ import numpy as np
 
 from library.lesson import QUICK, duration, measure, recorded, same, show, table
 from library.recall import READERS, SYMBOLS, accuracy, model_of, sequences, train
-from library.recurrent import (RNN, left_in_random_networks, left_of_a_nudge,
-                               matrices_of_radius, sigmoid)
+from library.recurrent import (
+    RNN,
+    left_in_random_networks,
+    left_of_a_nudge,
+    matrices_of_radius,
+    sigmoid,
+)
 from scratchformer.experiments.figures import ACCENT, DARK
 from scratchformer.nn.attention import SelfAttention
 

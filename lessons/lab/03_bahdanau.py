@@ -7,17 +7,31 @@
 
 # %% Imports
 import course  # noqa: F401  finds lessons/library
-
 import time
 
 import matplotlib.pyplot as plt
 import numpy as np
 
-from library.lesson import (QUICK, duration, measure, recorded, same, show, table,
-                            varying)
+from library.lesson import (
+    QUICK,
+    duration,
+    measure,
+    recorded,
+    same,
+    show,
+    table,
+    varying,
+)
 from library.recurrent import AdditiveAttention
-from library.reversal import (SYMBOLS, DotAttention, EncoderDecoder, PlainMean, pairs,
-                              right, train)
+from library.reversal import (
+    SYMBOLS,
+    DotAttention,
+    EncoderDecoder,
+    PlainMean,
+    pairs,
+    right,
+    train,
+)
 from scratchformer.experiments.figures import COLOUR_MAP
 from scratchformer.nn.layers import Linear
 

@@ -60,5 +60,7 @@ def written_by(run: dict[str, Any]) -> dict[tuple[int, float], Written]:
         matches = [numbers(setting[f"matches_{n}"]) for n in range(1, N + 1)]
         ngrams = [np.maximum(words - n + 1, 0) for n in range(1, N + 1)]
         table = np.stack([*matches, *ngrams, reference_words], axis=1)
-        found[setting["beam"], setting["alpha"]] = Written(numbers(setting["tokens"]), table, setting["log_probability"])
+        found[setting["beam"], setting["alpha"]] = Written(
+            numbers(setting["tokens"]), table, setting["log_probability"]
+        )
     return found

@@ -72,16 +72,17 @@ def three_to_the_left(t: int = 5, k: int = 3) -> Drawing:
     drawing.text(140, 16, f"position {t}", bold=True)
     drawing.text(390, 16, f"as at position {t - k}", bold=True)
     drawing.arrow((430, 95), (500, 95), "query")
-    drawing.vector(615, 95, target, "query", 54, above=f"query of position {t}")
+    drawing.vector(615, 95, target.tolist(), "query", 54, above=f"query of position {t}")
     zero, unit = 258, 34
     drawing.text(92, zero, "score", bold=True, anchor="end")
     for s in range(8):
         x = 150 + 80 * s
         score = float(target @ position(s))
-        drawing.rectangle(x, zero - unit * score / 2, 34, abs(unit * score), "ink", 0.78 if s == t - k else 0.35,
-                          outline=False)
-        y = zero - unit * score - (12 if score >= 0 else -12)
-        drawing.text(x, y, number(score), bold=s == t - k)
+        drawing.rectangle(
+            x, zero - unit * score / 2, 34, abs(unit * score), "ink", 0.78 if s == t - k else 0.35, outline=False
+        )
+        beside = zero - unit * score - (12 if score >= 0 else -12)
+        drawing.text(x, beside, number(score), bold=s == t - k)
         drawing.matrix(x, 368, [[value] for value in position(s)], "key", 60, 24, size=13)
         drawing.text(x, 432, str(s), bold=True)
     drawing.line([(110, zero), (750, zero)], "line", 1.2)
@@ -94,20 +95,20 @@ def sums(backward: bool = False) -> Drawing:
     """Two sentences of a batch, their words plus the same positions; backward: with the gradients."""
     drawing = Drawing(800, 356 if backward else 310)
     cell, size, step = 34, 13, 108 if backward else 100
-    xs = {"sum": (86, 714), "word": (246, 554), "position": 400}
+    x_sum, x_word, x_position = (86, 714), (246, 554), 400
     for x, words in zip((86, 246, 400, 554, 714), ("sum", "word", "position", "word", "sum")):
         drawing.text(x, 44, words, bold=True)
     drawing.text(166, 16, "sentence 1", "soft")
     drawing.text(634, 16, "sentence 2", "soft")
     for t in range(3):
         y = 92 + step * t
-        place = drawing.vector(xs["position"], y, short(position(t)), "forward", cell, 30, size=size)
+        place = drawing.vector(x_position, y, short(position(t)), "forward", cell, 30, size=size)
         drawing.text(400, y - 26, f"{t}", "soft", 13)
         for side, sentence in enumerate(SENTENCES):
-            word = drawing.vector(xs["word"][side], y, WORDS[sentence[t]], "plain", cell, 30, size=size)
-            drawing.text(xs["word"][side], y - 26, sentence[t], "soft", 13)
+            word = drawing.vector(x_word[side], y, WORDS[sentence[t]], "plain", cell, 30, size=size)
+            drawing.text(x_word[side], y - 26, sentence[t], "soft", 13)
             total = np.add(WORDS[sentence[t]], position(t))
-            added = drawing.vector(xs["sum"][side], y, short(total), cell=cell, height=30, size=size)
+            added = drawing.vector(x_sum[side], y, short(total), cell=cell, height=30, size=size)
             if side == 0:
                 drawing.text((word.right[0] + place.left[0]) / 2, y, "+")
                 drawing.text((added.right[0] + word.left[0]) / 2, y, "=")
@@ -115,10 +116,10 @@ def sums(backward: bool = False) -> Drawing:
                 drawing.text((word.left[0] + place.right[0]) / 2, y, "+")
                 drawing.text((added.left[0] + word.right[0]) / 2, y, "=")
             if backward:
-                for x in (xs["sum"][side], xs["word"][side]):
+                for x in (x_sum[side], x_word[side]):
                     gradients(drawing, x, y + 30, ARRIVING[side][t], cell)
         if backward:
-            gradients(drawing, 400, y + 30, np.add(*(arriving[t] for arriving in ARRIVING)), cell)
+            gradients(drawing, 400, y + 30, np.add(ARRIVING[0][t], ARRIVING[1][t]), cell)
     return drawing
 
 

@@ -1,7 +1,7 @@
 """A test of memory: read n random symbols, and say at the end which was the first (lesson 02).
 
 What grows with n is the distance, and the number of other symbols on the way (none, if they are blank). The first
-symbol is marked, so that a network that looks at all positions at once can know which it is; the others get the mark too.
+symbol is marked, so that a network that looks at all positions at once can know which it is; all networks get the mark.
 """
 
 from __future__ import annotations

@@ -210,7 +210,7 @@ def sigmoid(x: Array) -> Array:
     return 0.5 + 0.5 * np.tanh(0.5 * x)
 
 
-# How much of a small difference is left ---------------------------------------------------------------------------------
+# How much of a small difference is left -------------------------------------------------------------------------------
 
 
 def left_of_a_nudge(layer: RNN | LSTM, x: Array, *first: Array) -> float:

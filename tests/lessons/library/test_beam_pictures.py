@@ -1,12 +1,26 @@
 import pytest
 
-from library.beam_pictures import BEST, CONFUSED, DROPPED, GREEDY, NEXT, PLACES, RANKS, beam, confused, probability, tree
+from library.beam_pictures import (
+    BEST,
+    CONFUSED,
+    DROPPED,
+    GREEDY,
+    NEXT,
+    PLACES,
+    RANKS,
+    beam,
+    confused,
+    probability,
+    tree,
+)
 
 
 def test_the_miniature_is_a_model():
     for after in NEXT.values():
         assert sum(after.values()) == pytest.approx(1)
-    whole = {(*words, piece): probability((*words, piece)) for words in NEXT if len(words) == 2 for piece in NEXT[words]}
+    whole = {
+        (*words, piece): probability((*words, piece)) for words in NEXT if len(words) == 2 for piece in NEXT[words]
+    }
     assert sum(whole.values()) == pytest.approx(1)
     ended = {words: p for words, p in whole.items() if words[-1] == "</s>"}
     assert max(ended, key=ended.get) == BEST and probability(BEST) == pytest.approx(0.288)
@@ -34,5 +48,6 @@ def test_a_cache_in_its_row_belongs_to_the_other_parent():
 @pytest.mark.parametrize("picture", [tree, beam, confused])
 def test_every_number_is_drawn(picture):
     drawn = picture().svg()
-    assert drawn.count("<svg") == 1 and all(words[-1] in drawn.replace("&lt;", "<").replace("&gt;", ">") for words in
-                                            PLACES if words)
+    assert drawn.count("<svg") == 1 and all(
+        words[-1] in drawn.replace("&lt;", "<").replace("&gt;", ">") for words in PLACES if words
+    )

@@ -1,4 +1,4 @@
-"""The drawn pictures: well-formed SVG, numbers and small letters as they are read, shapes where arrows look for them."""
+"""The drawn pictures: well-formed SVG, numbers as they are read, shapes where arrows look for them."""
 
 import re
 from xml.etree import ElementTree

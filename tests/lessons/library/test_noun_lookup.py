@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from library.noun_lookup import Lookup, Task
 
 TASK = Task(

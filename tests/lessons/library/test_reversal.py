@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from library.recurrent import RNN, AdditiveAttention
-from library.reversal import SYMBOLS, DotAttention, PlainMean, EncoderDecoder, pairs, right, train
+from library.reversal import SYMBOLS, DotAttention, EncoderDecoder, PlainMean, pairs, right, train
 from scratchformer.nn.gradcheck import gradcheck
 from scratchformer.nn.layers import Linear
 from scratchformer.nn.loss import cross_entropy

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from exercises.numeric import numeric_gradient
-from library.to_the_left import D, TEXT, Reader, Table, alike, hands, new_positions, paper_speeds, to_the_left
 
+from exercises.numeric import numeric_gradient
+from library.to_the_left import TEXT, D, Reader, Table, alike, hands, new_positions, paper_speeds, to_the_left
 from scratchformer.nn.layers import sinusoids
 
 
