@@ -131,13 +131,17 @@ for axes, title, each in zip(panels, ("trained", "untrained"), (model, untrained
 panels[0].set_ylabel("position of the query")
 show(figure, "10_lab_scores",
      alt="Two maps, positions of 60 queries by positions of 60 keys; a dashed square "
-     "marks the 34 positions of training. Both have blocks and bands and hardly a line "
-     "along the diagonals. Outside the square of the trained head other bands follow.",
+     "marks the 34 positions of training. The trained head has a bright streak along "
+     "the diagonal for about the first twelve positions, then only faint vertical "
+     "bands. The untrained head has blocks and bands and no line along the diagonal.",
      caption="What positions alone do to the scores of one head (each query's mean "
-     "taken off). If only the distance counted, all lines would run along the "
-     "diagonal. The dashed square holds the positions of training.")
+     "taken off). The trained head follows the diagonal for about the first twelve "
+     "positions and then no longer. The dashed square holds the positions of training.")
 
 # %% [markdown]
+# If only the distance counted, all lines would run along the diagonal. (The two maps have scales of their own:
+# training has made these scores about ten times as large.)
+#
 # ## Experiment 3: what stops the rotary model?
 #
 # Rotary scores can't see the position. But a sequence of 60 words has distances that training never had, and three
