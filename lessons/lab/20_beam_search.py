@@ -399,13 +399,14 @@ show(figure, "20_lab_beams",
 # In the rows of *Multi30k* above BLEU drops by three points between beam 2 and 4 at $\alpha = 0$, and the mean length
 # with it. A mean can fall because all translations get shorter or because a few disappear, and of that model only sums
 # were kept. So we trained a smaller one (N = 2, d_model 128, 4,000 pieces, 1.2 million parameters, 2 million target
-# tokens, seed 0) and kept the length and the matches of every translation of the 1,000 test captions. *Repaired*: the
-# empty translations are replaced by those of greedy search, all others stay. The intervals are 95 %, from 1,000 paired
-# bootstrap samples. *Pieces* are those of the translations that aren't empty, over greedy search's for the same
-# captions.
+# tokens, seed 0) twice, with label smoothing 0.1 and without, and kept the length and the matches of every translation
+# of the 1,000 test captions. *Repaired*: the empty translations are replaced by those of greedy search, all others
+# stay. The intervals are 95 %, from 1,000 paired bootstrap samples. *Pieces* are those of the translations that aren't
+# empty, over greedy search's for the same captions.
 
 # %%
-runs = {"Multi30k, smoothing 0.1": recorded("beam_lengths")["results"][0],
+smoothed, unsmoothed = recorded("beam_lengths")["results"]
+runs = {"Multi30k, smoothing 0.1": smoothed, "Multi30k, no smoothing": unsmoothed,
         "test_long": recorded("beam_lengths_long")["results"][0]}
 
 
@@ -443,9 +444,9 @@ for name, run in runs.items():
     table(["", "sentences"], [
         ["</s> is the likeliest first piece", (rank == 1).sum()],
         ["empty is likelier than greedy's", by_name[1, 0]["empty_is_likelier"]]])
-    print("log P of the empty translation, median:", run["log_p_of_empty"]["0.5"])
+    print("log P of the empty translation, median:", run["log_p_of_empty"]["0.5"], "\n")
 
-written = beam_lengths.written_by(runs["Multi30k, smoothing 0.1"])
+written = beam_lengths.written_by(smoothed)
 for (since, to), bands in {((1, 0), (16, 0)): [(6335, 6335), (4281, 4281), (401, 401)],
                            ((2, 0), (4, 0)): [(1851, 1851), (1231, 1231), (238, 238)]
                            }.items():
@@ -455,6 +456,12 @@ for (since, to), bands in {((1, 0), (16, 0)): [(6335, 6335), (4281, 4281), (401,
     measure(f"{since} to {to}: lost in empty ones", fewer[gone].sum(), *bands[1])
     measure(f"{since} to {to}: others that are shorter", ((fewer > 0) & ~gone).sum(),
             *bands[2])
+crumb = 0.1 / (V - 1)
+measure("shipped model: P of a piece that has only its crumb", crumb, 6.2e-5, 6.3e-5)
+measure("P of the empty sentence, median of test, over that",
+        np.exp(np.median(empty["test"])) / crumb, 1.5, 3)
+crumb = math.log(0.1 / (smoothed["config"]["model"]["vocab_size"] - 1))
+measure("Multi30k: log P of a piece that has only its crumb", crumb, -10.7, -10.5)
 
 # %% [markdown]
 # Both happen on Multi30k. Two thirds of the lost pieces are lost in translations that become empty, and the others
@@ -462,14 +469,22 @@ for (since, to), bands in {((1, 0), (16, 0)): [(6335, 6335), (4281, 4281), (401,
 # greedy search or a little above, for every beam.
 #
 # The mechanism: `</s>` must be among the $2K$ likeliest first pieces to be found at all. Its rank is at most 4 for 104
-# captions, at most 32 for 626, and never 1. A beam below that rank cannot see the empty sentence, a larger one can. (The
-# recorded model above fell between beam 2 and 4, and the share of its captions whose empty translation was likelier than
-# the one found fell from 18 % to 10 % in the same step.)
+# captions, at most 32 for 626, and never 1. A beam below that rank cannot see the empty sentence, a larger one can.
+# (The recorded model above fell between beam 2 and 4, and the share of its captions whose empty translation was
+# likelier than the one found fell from 18 % to 10 % in the same step.)
 #
-# With $\alpha = 0.6$ no difference between two beams is distinguishable from 0, nor that of a beam and greedy search.
-# "Further beams are worth nothing" would be more than these 1,000 captions can say: the interval of 16 against 2 goes
-# from −0.6 to +0.7. About twenty translations are still empty there. With these repaired every beam is ahead of greedy
-# search, by 0.9 to 1.1, and these intervals leave 0 out. It is one training with one seed.
+# With smoothing and $\alpha = 0.6$ no difference between two beams is distinguishable from 0, nor that of a beam and
+# greedy search. "Further beams are worth nothing" would be more than these 1,000 captions can say: the interval of 16
+# against 2 goes from −0.6 to +0.7. About twenty translations are still empty there. With these repaired every beam is
+# ahead of greedy search, by 0.9 to 1.1, and these intervals leave 0 out.
+#
+# Where does the probability of `</s>` at the start come from? No target begins with it, but label smoothing (lesson 14)
+# tells the model to keep 0.1 for all wrong pieces together, a crumb for each. The control is the second model, trained
+# without smoothing on the same batches: there the median of the empty translation's log P is −13.2 instead of −8.2, its
+# rank is above 32 for 998 of the 1,000 captions, and a beam of 16 without a penalty writes a single empty one. The
+# others shrink as before, to 0.82 of greedy search's pieces, and BLEU at $\alpha = 0$ stays near 28.6 to 29.0. The
+# penalty then gains 0.1 to 0.6 points. So in this pair of trainings the collapse goes with label smoothing, and the
+# gentle shrinking doesn't. It is one seed each.
 #
 # The long sentences of `test_long`, for which the shipped model was never trained, tell another story. With a beam of 2
 # the empty ones explain the loss here too. With larger beams the others shrink as well, to 0.36 of greedy search's
@@ -665,10 +680,10 @@ for (name, scores), band in zip(bleus.items(), [(95, 100), (60, 85), (90, 99.9),
     measure(f"{name}: BLEU, mean of {len(scores)}", np.mean(scores), *band)
 
 # %% [markdown]
-# Sampling at $T = 1$ loses a third of the BLEU. The tail is to blame: with only the likeliest 90 % at each step (top-p)
-# or with sharper probabilities ($T = 0.5$) most of it comes back, because the unlikely pieces are hardly drawn any
-# more. Minimum Bayes risk makes 97 out of samples of 67, but not more than the beam, at eight times the work and more.
-# On a text where nearly every sentence has one right translation, there's little that it could gain.
+# Sampling at $T = 1$ loses nearly a third of the BLEU. The tail is to blame: with only the likeliest 90 % at each step
+# (top-p) or with sharper probabilities ($T = 0.5$) most of it comes back, because the unlikely pieces are hardly drawn
+# any more. Minimum Bayes risk makes 97 out of samples of 69, but not more than the beam, at eight times the work and
+# more. On a text where nearly every sentence has one right translation, there's little that it could gain.
 #
 # ## Where code differs
 #
