@@ -63,9 +63,9 @@ table(["", "translation", "probability"],
 # ## The picture
 #
 # Let's shrink the problem. A tiny model translates the question *Do the cows sleep?*, and all its probabilities are
-# tenths. In German the verb comes first, so the model has to choose between *schläft* (one sleeps) and *schlafen*
-# (several sleep) before it has written who sleeps: *die Kuh* (the cow), *die Kühe* (the cows) or *das Kalb* (the calf).
-# Each of these counts as one piece. Then the sentence ends with `</s>`, or *heute* (today) follows.
+# tenths. In a German question the verb comes first, so the model has to choose between *schläft* (one sleeps) and
+# *schlafen* (several sleep) before it has written who sleeps: *die Kuh* (the cow), *die Kühe* (the cows) or *das Kalb*
+# (the calf). Each of these counts as one piece. Then the sentence ends with `</s>`, or *heute* (today) follows.
 
 # %% The drawing
 show(beam_pictures.tree(), "20_tree",
