@@ -101,8 +101,7 @@ show(figure, "18_padded",
              "the other.")
 
 # %% [markdown]
-# So pairs of similar length should be in the same batch. There are two ways to do that, and six sentences of 2, 8, 3,
-# 2, 8 and 3 tokens are enough to see both.
+# So pairs of similar length should be in the same batch. Six sentences of 2, 8, 3, 2, 8 and 3 tokens show how.
 
 # %% Drawing six sentences
 def six_sentences():
@@ -276,20 +275,22 @@ table(["order", "short", "middle", "long"],
        for name, losses in after.items()])
 planned, in_sorted, upwards, downwards = after.values()
 measure("sorted − buckets: mean loss", (in_sorted - planned).mean(), -0.15, 0.15)
+measure("buckets: range of the mean loss over the seeds",
+        np.ptp(planned.mean(axis=1)), 0, 0.3)
 measure("short to long: least rise of the short third",
         (upwards - planned)[:, 0].min(), 0.1, 1.6)
 measure("long to short: least rise of the long third",
         (downwards - planned)[:, 2].min(), 0.1, 1.6)
 
 # %% [markdown]
-# The model forgets what it read first. From short to long it is worse at short sentences, and from long to short at
-# long ones. (The second order is the control: if short sentences were merely harder to learn, it would not hurt the
-# long ones.) But *sort, then shuffle the batches* does no harm that we can see: the difference to buckets is smaller
-# than the difference between seeds.
+# The lengths that were read first come out worst: the short ones if we go from short to long, and the long ones if we
+# go from long to short. (The second of these orders is the control. If short sentences were just harder to learn, it
+# would not hurt the long ones.) But *sort, then shuffle the batches* does no harm that we can see. Its loss is 0.02
+# nats higher on average, while runs with buckets that differ only in the seed are up to 0.14 nats apart.
 #
 # </details>
 #
-# So what must be random is the order of the *steps*. Who sits together in a batch matters much less.
+# So what must be random is the order of the *batches*. Which pairs share a batch matters much less here.
 #
 # Should you use buckets, then, or sort? Sorting is less code and pads less. Our library keeps the buckets of the
 # paper's code, because there the difference is small: it sorts the pairs of each step once more when it cuts the step
@@ -299,7 +300,7 @@ measure("long to short: least rise of the long third",
 #
 # ## A step that is larger than the memory
 #
-# The paper's step has about 25,000 target tokens. What forward keeps for that step in the base model is some 12 GB. A
+# The paper's step has about 25,000 target tokens. What forward keeps for that step in the base model is about 12 GiB. A
 # small machine can still take this step: cut it into **micro-batches**, compute them one after another, and add up
 # their gradients. That is **gradient accumulation**. Only the sum of the gradients has to stay in memory.
 #

@@ -236,8 +236,8 @@ duration("it took, beside the prediction",
 
 # %% [markdown]
 # (To predict the time of a model that you haven't begun to train, count its arithmetic. [Lab notes 19, experiment
-# 1](lab/19_train_a_translator.py#experiment-1-counting-the-arithmetic) do it for the paper's base model, half a year on
-# this machine, and the exercise `19_predict_time` does it for yours.)
+# 1](lab/19_train_a_translator.py#experiment-1-counting-the-arithmetic) does it for the paper's base model, half a year
+# on this machine, and the exercise `19_predict_time` does it for yours.)
 #
 # ## The drama of training
 #
@@ -251,8 +251,9 @@ for step, translation in drama.items():
 print("reference  ", text.target[1])
 
 # %% [markdown]
-# First noise, then German words that come often, then a sentence that is grammatical and says something else, and later
-# words of the source. Nothing in the loss marks these changes.
+# First one piece again and again. Then German words that come often. Then the frame of the right sentence, *wurde von*,
+# with wrong words in it, and by step 180 the goat and the queens. The adjective and the verb are still missing at the
+# end. Nothing in the curves of figure 2 marks these changes.
 
 # %% The figure
 at = np.arange(1, len(run.log) + 1)
@@ -344,9 +345,9 @@ measure("loss of new pairs: 25 tokens and more − 21 to 24", longer - up_to_24,
 model.zero_grad()
 
 # %% [markdown]
-# Both hold. The run is healthy: a peak of the gradient says "few tokens", and a jump of the loss says "other sentences
-# than before". Do rest batches do harm? On Multi30k we trained with and without them, three seeds each, and saw no
-# difference ([lab notes 18, experiment
+# Both hold. The run is healthy: the peaks of the gradient tell us "few tokens", and the jumps of the loss "other
+# sentences than before". Do rest batches do harm? On Multi30k we trained with and without them, three seeds each, and
+# saw no difference ([lab notes 18, experiment
 # 3](lab/18_batches.py#experiment-3-buckets-rests-and-sorted-batches-on-real-text)).
 #
 # ## Stop and resume
@@ -414,7 +415,7 @@ show(figure, "19_source",
          "falls to about 2.1, and the six curves lie on one another. At step 80 all "
          "nine are between 3.9 and 4.5.",
      caption="A source that does not fit is worth as much as none. Until step 80 "
-             "nobody can tell the three apart.")
+             "the three can't be told apart.")
 
 # %% [markdown]
 # Shuffled pairs end where the language model ends. So the source is worth the distance between the two levels, about
@@ -433,7 +434,7 @@ show(figure, "19_source",
 # four sets, none of which is in the training text:
 #
 # - `test`: sentences like those in training.
-# - `test_compositional`: words that never met in training, such as an adjective with a noun.
+# - `test_compositional`: pairs of words that never share a sentence in training, such as an adjective and a noun.
 # - `test_coreference`: the German pronoun depends on the meaning of the sentence.
 # - `test_long`: sentences with 26 to 45 words in both languages. In training the longest have 24 words in English and
 #   25 in German. (A punctuation mark counts as a word.)

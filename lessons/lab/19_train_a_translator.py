@@ -275,7 +275,7 @@ show(figure, "19_lab_multi30k",
 # The numbers of the lesson's table, in their bands; and what the source is worth, from `source_worth`.
 
 # %%
-finished, COUNT = load_run(ROOT / "data/tiny_model"), 50 if QUICK else 200
+finished, COUNT = load_run(ROOT / "data/tiny_model"), 100 if QUICK else 200
 BANDS = {"test": (0.88, 0.98, 95, 99), "test_compositional": (0.86, 0.97, 93, 99),
          "test_coreference": (0.96, 1, 99, 100), "test_long": (0, 0.02, 20, 40)}
 for split, (exact_lo, exact_hi, bleu_lo, bleu_hi) in BANDS.items():
