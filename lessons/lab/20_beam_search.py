@@ -675,7 +675,7 @@ for seed in SEEDS:
     bleus[f"minimum Bayes risk, {DRAWS} samples, T = 1"].append(score_of(
         [max(texts, key=lambda text: sum(agreement(text, each) for each in texts))
          for texts in zip(*draws)]))
-for (name, scores), band in zip(bleus.items(), [(95, 100), (60, 85), (90, 100),
+for (name, scores), band in zip(bleus.items(), [(95, 100), (60, 85), (90, 100.1),
                                                 (88, 99), (88, 99)]):
     measure(f"{name}: BLEU, mean of {len(scores)}", np.mean(scores), *band)
 
