@@ -93,8 +93,8 @@ show(beam_pictures.tree(), "20_tree",
 # | step | continuations, the best first | kept |
 # |---|---|---|
 # | 1 | schläft **0.6**, schlafen **0.4** | both |
-# | 2 | schlafen die Kühe 0.4 · 0.9 = **0.36**, schläft die Kuh 0.6 · 0.5 = **0.3**, three smaller ones | the first two |
-# | 3 | schlafen die Kühe `</s>` 0.36 · 0.8 = **0.288**, schläft die Kuh `</s>` 0.3 · 0.6 = **0.18**, two smaller | see below |
+# | 2 | schlafen die Kühe 0.4 · 0.9 = **0.36**, schläft die Kuh 0.6 · 0.5 = **0.3**, smaller ones | first two |
+# | 3 | schlafen die Kühe `</s>` 0.36 · 0.8 = **0.288**, schläft die Kuh `</s>` 0.3 · 0.6 = **0.18**, … | below |
 
 # %% The drawing
 show(beam_pictures.beam(), "20_beam",
