@@ -49,9 +49,9 @@ table(["moved by", "trials in which the answer changed"],
        for move in ("±0.00001", "±0.001", "±0.1")])
 
 # %% [markdown]
-# Small moves change nothing. So the gradient of every number in the questions and keys is zero (except exactly where
-# the answer jumps, and there it doesn't exist), and they never learn where to look. We need a dictionary that answers
-# *a little differently* when it is asked *a little differently*.
+# Moves that are small enough change nothing. So the gradient of every number in the questions and keys is zero (except
+# exactly where the answer jumps, and there it doesn't exist), and they never learn where to look. We need a dictionary
+# that answers *a little differently* when it is asked *a little differently*.
 #
 # ## The picture
 #
@@ -422,9 +422,9 @@ show(task_picture(), "04_task",
 # words in the sentence, is that of the right noun. (Nothing tells the values to be the codes, either: they have to
 # learn it.)
 #
-# Three rivals get the same training. **Frozen** is soft, too, but its queries and keys stay as they started; only its
-# values learn. **Mean** gives all words the same weight. **Hard** returns the value of the best key, so its queries and
-# keys get no gradient.
+# Three rivals get the same sentences in the same order, each with its best learning rate. **Frozen** is soft, too, but
+# its queries and keys stay as they started; only its values learn. **Mean** gives all words the same weight. **Hard**
+# returns the value of the best key, so its queries and keys get no gradient.
 #
 # A sentence has a bit more than two nouns. So somebody who knows which words are nouns, and guesses one of them, is
 # right 44 % of the time. What do you predict for the four?
@@ -448,8 +448,8 @@ table(["lookup", "run 1", "run 2", "run 3"],
 # </details>
 #
 # The soft lookup found out where to look because looking there made its answers better. It is really the learning of
-# queries and keys that does it: *frozen* has the same softmax and does no better than the guess. *Hard* does worse,
-# since nothing leads it to a noun at all. ([Lab notes 04, experiment
+# queries and keys that does it: *frozen* has the same softmax and does no better than the guess. *Hard* does worse
+# still: it looks at random, as *frozen* does, but at one word only. ([Lab notes 04, experiment
 # 1](lab/04_soft_lookup.py#experiment-1-what-has-to-learn) have the losses and how we chose the learning rates.) Here is
 # what the soft lookup looks at in a new sentence:
 
@@ -481,12 +481,11 @@ show(drawing, "04_learned",
      "out.")
 
 # %% [markdown]
-# But be careful with what you conclude from such a map. In run 1, the largest weight lies on a word that isn't a noun
-# at all in a fifth of the cases. You might think that these are mistakes. Yet if we take all words that aren't nouns
-# out of the blend, *fewer* answers are right: 79 % instead of 84 %. So the values of those other words must help. (They
-# do resemble the codes of nouns: [lab notes 04, experiment
-# 2](lab/04_soft_lookup.py#experiment-2-the-map-and-the-answer).) A map shows the weights only; the answer is weights
-# times values.
+# But be careful with what you conclude from such a map. In run 1, in a fifth of the cases, the largest weight lies on a
+# word that was never an answer in training. There only 45 % of the answers are right, no better than a guess, against
+# 94 % elsewhere. So a strange map is a warning. And yet, if we take all such words out of the blend, *fewer* answers
+# are right: 79 % instead of 84 %. A map shows where the lookup looked, and not what it found there ([lab notes 04,
+# experiment 2](lab/04_soft_lookup.py#experiment-2-the-map-and-the-answer)).
 #
 # ## Paper and code
 #
@@ -521,4 +520,5 @@ show(drawing, "04_learned",
 # </details>
 #
 # **Next:** [05 · Why attention divides by the square root of d_k](05_scaling.py). We divided by √2 above and didn't say
-# why. Without it, learning gets stuck, and you already know the reason: a weight near 1 stops the gradient.
+# why. Without it, learning gets stuck when queries are long, and you already know the reason: a weight near 1 stops the
+# gradient.

@@ -53,7 +53,8 @@ for name, model in ("A", honest), ("B", cheat):
 # %% [markdown]
 # Model B is far better: to a typical right word it gives the probability $e^{-0.29}$, which is 75 %, and A gives only
 # $e^{-2.89}$, or 6 %. But when they write sentences of their own, always adding the likeliest next word, A writes
-# English and B stammers. The loss is computed correctly, and the sentences really are new. So what went wrong?
+# something like English and B stammers. The loss is computed correctly, and the sentences really are new. So what went
+# wrong?
 #
 # ## The picture
 #
@@ -333,10 +334,10 @@ assert np.array_equal(flows[0], np.tri(5, dtype=bool)) and flows[1].all()
 #
 # ## Does it matter?
 #
-# Our test gave each model whole sentences, *all at once*. In use, the later words don't exist yet. So let's test
-# *word by word*: the model gets the words up to position $t$ only, and we ask for the next one. What happens to the
-# loss of A, which was 2.89, and to that of B, which was 0.29? (A blind guess among all 694 words has the loss ln 694
-# = 6.54.)
+# Our test gave each model whole sentences, *all at once*. In use, the later words don't exist yet. So let's test *word
+# by word*: the model gets the words up to position $t$ only, and we ask for the next one. What happens to the loss of
+# A, which was 2.89, and to that of B, which was 0.29? (A blind guess among all 694 entries of the vocabulary has the
+# loss ln 694 = 6.54.)
 #
 # <details><summary>Make a guess, then unfold: the two models word by word</summary>
 
@@ -387,8 +388,8 @@ show(figure, "06_triangle",
 #
 # Model B is now worse than a blind guess. Its favourite word still gets 75 % on average, but it is right in only 14 %
 # of the cases. Does B really copy, or does it just need a whole sentence around it? The last two rows decide. Hide the
-# one word $t + 1$ from it, and its loss jumps from 0.29 to 7.1. Hide $t + 2$ instead, and the loss stays low, at 0.21
-# (even a bit lower; we didn't find out why). So B reads the next word in that one cell. Our first test couldn't show
+# one word $t + 1$ from it, and its loss jumps from 0.29 to 7.1. Hide $t + 2$ instead, and the loss stays low, at
+# 0.21. So B reads the next word in that one cell. Our first test couldn't show
 # it, because it handed over the next words just as training does.
 #
 # </details>
@@ -397,7 +398,7 @@ show(figure, "06_triangle",
 # sides. When the right side doesn't exist yet, it fails too: 5.6, 7.1 and 8.2 word by word in three runs ([lab notes
 # 06, experiment 2](lab/06_masks.py#experiment-2-hide-the-answer-only)).
 #
-# And forgetting the *shift* is as bad as forgetting the mask: the loss falls to 0.03, and the model repeats one word
+# And forgetting the *shift* is even worse: after 150 steps the loss is 0.03, and the model repeats one word
 # for ever, although it passes the flow test ([experiment 3](lab/06_masks.py#experiment-3-forget-the-shift)).
 #
 # ## Paper and code

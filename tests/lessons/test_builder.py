@@ -397,7 +397,7 @@ def test_details_may_hold_the_output_of_cells(tmp_path):
 
 
 def test_minutes_are_those_of_words_code_output_and_figures():
-    assert lessons.reading_seconds([120 * "word ", "a [b](c.md) $`d`$ — ![x](y)"]) == pytest.approx(60 + 60 * 4 / 120)
+    assert lessons.reading_seconds([85 * "word ", "a [b](c.md) $`d`$ — ![x](y)"]) == pytest.approx(60 + 60 * 4 / 85)
     code, output, formula = "```python\na = 1\n\nb = 2\n```", "```text\n1\n2\n```", "```math\nx\n```"
     assert lessons.reading_seconds([code, output, formula]) == 2 * 6 + 2 * 2.5 + 30
     assert lessons.reading_seconds([f"<details><summary>Code: Imports</summary>\n\n{code}\n\n</details>", code]) == (
