@@ -401,7 +401,7 @@ def test_minutes_are_those_of_words_code_output_and_figures():
     code, output, formula = "```python\na = 1\n\nb = 2\n```", "```text\n1\n2\n```", "```math\nx\n```"
     assert lessons.reading_seconds([code, output, formula]) == 2 * 6 + 2 * 2.5 + 30
     assert lessons.reading_seconds([f"<details><summary>Code: Imports</summary>\n\n{code}\n\n</details>", code]) == (
-        pytest.approx(2 * 1.5 + 2 * 6 + 60 * 2 / 120)
+        pytest.approx(2 * 1.5 + 2 * 6 + 60 * 2 / 85)
     )
     assert lessons.reading_seconds(["<!-- table -->\n\n| a |\n| --- |\n| b |", "![a](b.svg)"]) == 2 * 2.5 + 60
     assert lessons.about("00", ["word"]) == "About 1 minute, and 20 for the 2 exercises"
