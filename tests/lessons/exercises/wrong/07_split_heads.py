@@ -34,7 +34,7 @@ def the_first_head(x, h):
 
 
 def scaled_already(x, h):
-    """a constant factor is wrong"""
+    """all elements are wrong by one factor"""
     return right(x, h) / np.sqrt(x.shape[-1] / h)
 
 
