@@ -140,6 +140,7 @@ def renderer(docs: Path) -> MarkdownIt:
     md.core.ruler.push("links", partial(site_links, in_lab=docs.name == "lab"))
     rules = {
         "fence": lambda token: block(token.info, token.content),
+        "code_block": lambda token: block("", token.content),
         "image": lambda token: figure(token, docs),
         "th_open": table_cell,
         "td_open": table_cell,
