@@ -113,7 +113,7 @@ show(beam_pictures.beam(), "20_beam",
 #
 # In step 3 two sentences reach `</s>`. They are finished, so they leave the beam, and the two with *heute* are still
 # alive. Can one of these still win? Their next product is at most 0.12, because every further piece multiplies by a
-# number below 1. We already hold 0.288, so we may stop. The same in code:
+# number of at most 1. We hold 0.288, so we may stop. In code (finished sentences stay in the beam here):
 
 # %%
 beam = {(): 1.0}                                            # beginning -> probability
@@ -126,7 +126,7 @@ for step in range(3):
 # %% [markdown]
 # Is 0.288 really the best of all? Here yes: what we threw away had at most 0.24, and could only shrink. But nobody
 # promises it. Had the best finished sentence been at 0.2, one of the struck-out beginnings might have beaten it. Beam
-# search only looks at more beginnings than greedy search, which is the beam of 1.
+# search only looks at more beginnings than greedy search, which keeps only one.
 #
 # **Your turn.** Draw a tree of your own on which greedy search loses by a factor of two and a beam of 2 wins:
 # `exercises/20_greedy_trap.py`, then `scratchformer learn check 20`.
