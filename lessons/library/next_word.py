@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,6 +35,7 @@ VOCABULARY = ["<pad>", "</s>", "<s>", *sorted({word for words in TRAINING for wo
 ID_OF = {word: i for i, word in enumerate(VOCABULARY)}
 NEW = [words for words in sentences("test", 500) if all(word in ID_OF for word in words)][:200]
 """New sentences: none of them is in TRAINING."""
+FIRST_WORDS = sorted({words[0] for words in NEW})
 
 Pairs = Callable[[Sequence[Sequence[str]]], tuple[Array, Array]]
 """Sentences -> what is read (B, T), what has to be written (B, T)."""
@@ -122,6 +123,49 @@ def continued(model: NextWord, begin: Sequence[str], at_most: int = 12) -> list[
     while ids[-1] != EOS and len(ids) < at_most:
         ids.append(int(model.forward(np.array([ids]))[0][0, -1].argmax()))
     return [VOCABULARY[i] for i in ids]
+
+
+def share_repeated(texts: Sequence[Sequence[str]]) -> float:
+    """How many of the words after the first of a text are the word before them once more, 0 to 1"""
+    return float(np.mean([a == b for text in texts for a, b in zip(text, text[1:])]))
+
+
+class AtACut(NamedTuple):
+    """What a model does at the last word of a cut sentence; means over all cuts.
+
+    repeats    how often its likeliest next word is that last word once more, 0 to 1
+    copies     how often it is the word put behind, 0 to 1
+    on_itself  the attention weight of the last word on itself
+    on_behind  the attention weight of the last word on the word put behind
+    """
+
+    repeats: float
+    copies: float
+    on_itself: float
+    on_behind: float
+
+
+def at_cuts(model: NextWord, read: Array, behind: Array | None = None) -> AtACut:
+    """Cut each sentence behind each of its words (not behind <s>), and put one word, or nothing, behind the cut.
+
+    read    (B, T) ids as `shifted` gives them
+    behind  (B, T) the word to put behind position t; where it is </s>, the cut is left out. None: nothing
+    """
+    found = []
+    for t in range(1, read.shape[1]):
+        rows = read[:, t] != PAD
+        if behind is not None:
+            rows &= behind[:, t] != EOS
+        if not rows.any():
+            continue
+        last, put = read[rows, t], None if behind is None else behind[rows, t]
+        ids = read[rows, : t + 1] if put is None else np.column_stack([read[rows, : t + 1], put])
+        logits, cache = model.forward(ids)
+        best, weights = logits[:, t].argmax(axis=-1), attention_weights(cache)[0][:, 0, t]
+        nothing = np.zeros(len(ids))
+        copies, on_behind = (nothing, nothing) if put is None else (best == put, weights[:, t + 1])
+        found.append(np.stack([best == last, copies, weights[:, t], on_behind]))
+    return AtACut(*np.concatenate(found, axis=1).mean(axis=1).tolist())
 
 
 class Hiding(Ops):
