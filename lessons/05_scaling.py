@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 05 · Why attention divides by √d_k
 #
-# **What goes wrong if attention doesn't divide its scores, and why is it a square root?**
+# **What goes wrong if attention doesn't divide its scores?**
 #
 # *Needs [lesson 04](04_soft_lookup.py) (queries, keys, the backward pass of softmax) · you will make a gradient vanish
 # with pencil and paper, and bring it back.*
@@ -10,38 +10,42 @@
 import itertools
 import math
 
-import matplotlib.pyplot as plt
 import numpy as np
 
 from exercises.numeric import numeric_gradient
 from library.drawing import Drawing
 from library.lesson import measure, recorded, same, show, table
-from library.one_key import found
-from scratchformer.experiments.figures import ACCENT, DARK
+from library.one_key import found, learn_to_look, softmax
 from scratchformer.nn.ops import ops_of
 
 # %% [markdown]
-# Here is a task with nothing in the way. There are 32 keys, vectors of $d_k$ random numbers, and one of them is the
-# right one. A query, random at first, has to learn to put its attention weight on that key. It takes 120 gradient
-# steps, and each of them moves it so that the weight grows.
+# A query has to find the right one of 32 keys. This is the task:
 #
-# Let 24 queries try, each with keys of its own. Count those that put more than half of their weight on the right key in
-# the end. All 24 share one learning rate. We tried six, from 0.01 to 1000, and show the best one's count. The weights
-# are those of lesson 04, except that we left out the division by $\sqrt{d_k}$.
+# - **Given:** a query and 32 keys. Each is a vector of $d_k$ random numbers. One of the keys is the right one.
+# - **Learned:** the query. In 120 gradient steps its numbers change so that the weight on the right key grows.
+# - **Left out:** the division by $\sqrt{d_k}$. The weights are the softmax of the dot products.
+# - **Measured:** has the right key more than half of the weight in the end?
+#
+# We run the task 24 times for each $d_k$, each time with a new query and new keys. We tried six learning rates, from
+# 0.01 to 1000. The table shows the best of the six.
 
 # %% Twenty-four queries learn to look
 SIZES = 8, 64, 512
 without = {d_k: found(d_k, factor=1) for d_k in SIZES}
-table(["numbers in a query", "queries that found their key"],
+table(["numbers in a query, d_k", "queries that found their key"],
       [[d_k, f"{without[d_k]} of 24"] for d_k in SIZES])
 
 # %% [markdown]
-# That's odd: a query with 512 numbers has far more freedom than one with 8. What gets in its way?
+# That's odd. A query with 512 numbers has far more freedom than one with 8, and yet it nearly always fails.
 #
-# ## The picture
+# The trouble is that the dot products get too large, and the division is there to prevent it. **The division keeps the
+# scores small when training starts, so that every key gets some weight and the right one can still be found.** We'll go
+# through this step by step, and then put the division back.
 #
-# First the scores get large. Then softmax turns large scores into all or nothing. So how large is a dot product? To
-# keep the arithmetic easy, let every number of the query and of the key be +1 or −1, at random.
+# ## The picture: dot products grow
+#
+# How large is a dot product? To keep the arithmetic easy, let every number of the query and of the key be +1 or −1, at
+# random.
 
 
 # %% Drawing the dot products
@@ -100,188 +104,149 @@ show(
     "how often each dot product comes up. They spread from −1 and 1, to −4 up to 4, "
     "to nearly −16 up to 16; the typical size is 1, 2 and 4.",
     caption="The dot product is a walk with one step for each pair of numbers. A walk "
-    "of 16 steps typically ends 4 times as far from 0 as a walk of one step; the "
+    "of 16 steps typically ends 4 times as far from 0 as a walk of one step. The "
     "dashed curves are ±√n after n steps.",
 )
 
 # %% [markdown]
-# Each pair contributes +1 or −1, equally often. So the dot product is a **random walk** of $d_k$ steps, each of them
-# forwards or backwards. A longer walk ends farther from 0, but not $d_k$ away, because many of its steps cancel.
+# Each pair of numbers contributes +1 or −1, equally often. So the sum goes up and down at random, one step for each
+# pair. This is called a **random walk**. A longer walk ends farther from 0. But it doesn't end $d_k$ away, because many
+# of its steps cancel.
 #
 # ## By hand: how far is typical?
 #
-# Take $d_k = 4$. Each of the four products is +1 or −1, which makes 2 · 2 · 2 · 2 = 16 cases, all equally likely. You
-# can count them:
+# Take $d_k = 4$. Each of the four products is +1 or −1. That makes 2 · 2 · 2 · 2 = 16 cases, all equally likely:
 #
-# | products that are −1 | dot product | cases | its square |
+# | products that are −1 | dot product | its square | cases |
 # |---|---|---|---|
-# | 0 | 4 | 1 | 16 |
+# | 0 | 4 | 16 | 1 |
 # | 1 | 2 | 4 | 4 |
-# | 2 | 0 | 6 | 0 |
+# | 2 | 0 | 0 | 6 |
 # | 3 | −2 | 4 | 4 |
-# | 4 | −4 | 1 | 16 |
+# | 4 | −4 | 16 | 1 |
 #
-# The average dot product is 0, because plus and minus cancel. For a typical size one uses the **root mean square**:
-# square every case, average, take the root. The squares add up to 1·16 + 4·4 + 6·0 + 4·4 + 1·16 = 64. Over 16 cases
-# that is an average of 4, and its root is 2. So ±2 is typical. For 16 numbers, let the computer go through all 65,536
-# cases:
+# The average dot product is 0, because plus and minus cancel. To measure the size, square first. The squares of all 16
+# cases add up to 16·1 + 4·4 + 0·6 + 4·4 + 16·1 = 64. Their average is 64 / 16 = 4. The root of that is 2. So a typical
+# dot product is ±2. This size (square, average, root) is called the **root mean square**.
+#
+# **Why is it $\sqrt{d_k}$?** Say the walk stands at $s$. The next step is $p = +1$ or $-1$. Then the square of the sum
+# becomes $(s + p)^2 = s^2 + 2sp + p^2$. On average $2sp$ is 0, because $p$ is as often + as −. And $p^2$ is 1. So
+# every step adds 1 to the mean square. After $d_k$ steps the mean square is $d_k$, and the typical size is
+# $\sqrt{d_k}$. For $d_k = 4$ that is the 2 that we counted.
+#
+# ## In general
+#
+# Real queries and keys aren't made of ±1. But the argument needed only two facts about a product $p$: its mean is 0,
+# and the mean of its square is 1. Now let all numbers of the query and of the key be random, independent, with mean 0
+# and mean square 1. Means of independent numbers multiply. So each product has the mean 0 · 0 = 0 and the mean square
+# 1 · 1 = 1, and both facts hold again. Let's measure it with 20,000 such pairs of a query and a key:
 
 # %%
-rows = []
-for d_k in 1, 4, 16:
-    products = np.array(list(itertools.product([-1, 1], repeat=d_k)))  # (2^d_k, d_k)
-    mean_square = (products.sum(axis=1) ** 2).mean()
-    root = math.sqrt(mean_square)
-    rows.append([d_k, f"{len(products):,}", f"{mean_square:g}", f"{root:g}"])
-table(["d_k", "cases", "mean square", "root mean square"], rows)
+random, rows = np.random.default_rng(3), []
+for d_k in SIZES:
+    q, k = random.normal(size=(2, 20_000, d_k))  # mean 0, mean square 1
+    scores = (q * k).sum(axis=1)  # (20_000,) dot products
+    sizes = [math.sqrt((z**2).mean()) for z in (scores, scores / math.sqrt(d_k))]
+    rows.append([d_k, *(f"{size:.1f}" for size in sizes)])
+table(["d_k", "typical q · k", "typical q · k / √d_k"], rows)
 
 # %% [markdown]
-# In all three the mean square is exactly $d_k$, so the typical size is $\sqrt{d_k}$. Why? One more step $p = \pm 1$
-# turns the sum $s$ into $s + p$, and $(s + p)^2 = s^2 + 2sp + 1$. On average $2sp$ is 0, because $p$ is as often + as
-# −. So every step adds exactly 1 to the mean square.
+# The typical dot product is $\sqrt{d_k}$. Divided by $\sqrt{d_k}$, it is 1 for every $d_k$. So that is what the paper
+# does:
 #
-# **Now the softmax.** A model reads "The animal did not cross the street because **it** was too wide." This time *it*
-# is the street. But training hasn't begun, queries and keys are random, and say that after the division the scores are
-# 0 for *the*, ln 2 for *street* and ln 5 for *animal*. The wrong word is ahead, by chance. If nobody divides, the
-# scores are $\sqrt{d_k}$ times as large: 3 times for $d_k = 9$, and 8 times for $d_k = 64$, which is the paper's size.
-# The exponentials stay easy, because $e^{3 \ln 5} = 5^3$:
+# $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\left(\frac{Q K^T}{\sqrt{d_k}}\right) V$$
+#
+# Can a score still get large when it should? Yes. Suppose that training makes a query of ±1 equal to its key. Then
+# *all* products are +1, nothing cancels, and the dot product is $d_k$. After the division it is still $\sqrt{d_k}$,
+# while a typical score is 1.
+#
+# ## Large scores: one word takes all the weight
+#
+# Now the softmax. A model reads "The animal did not cross the street because **it** was too wide." Here *it* is the
+# street. But training hasn't begun, so queries and keys are random. Say that $d_k = 64$, and that the dot products are
+# 0 for *the*, 5.5 for *street* and 12.9 for *animal*. The wrong word is ahead, by chance.
+#
+# We chose 5.5 = 8 ln 2 and 12.9 = 8 ln 5. Divided by $\sqrt{64} = 8$, the scores are 0, ln 2 and ln 5, as in lesson 04.
+# Their exponentials are 1, 2 and 5. Without the division the exponentials are 1, $2^8 = 256$ and $5^8 = 390{,}625$.
 
 
-# %% Drawing the three softmaxes
+# %% Drawing the two softmaxes
 WORDS, EXPONENTIALS = ["the", "street", "animal"], [1, 2, 5]
 
 
+def signed(slope):
+    """A gradient with three decimals, or five if it is small."""
+    digits = 3 if abs(slope) > 0.001 else 5
+    return f"{slope:+.{digits}f}".replace("-", "−") if abs(slope) > 1e-6 else "≈ 0"
+
+
 def softmax_picture(backward):
-    """The same scores once, 3 times and 8 times as large, with or without gradients."""
-    drawing = Drawing(760, 390 if backward else 310)
-    for y, name in (82, "score z"), (150, "e^z"), (225, "weight"):
-        drawing.text(8, y, name, "soft", 13, "start")
+    """The same dot products, not divided and divided by 8; backward: with gradients."""
+    drawing = Drawing(760, 400)
+    names = {84: "q · k", 166: "score z", 234: "e^z", 300: "weight"}
+    for y, name in names.items():
+        drawing.text(8, y, name, "soft", 14, "start")
     if backward:
-        drawing.text(8, 115, "gradient", "gradient", 13, "start", italic=True)
-        words = "gradient of the raw score of street"
-        drawing.text(8, 318, words, "gradient", 13, "start", italic=True)
-    titles = {1: "divided", 3: "not divided, d_k = 9", 8: "not divided, d_k = 64"}
-    for left, (times, title) in zip((72, 303, 534), titles.items()):
-        exponentials = [number**times for number in EXPONENTIALS]
+        for y in 110, 192:
+            drawing.text(8, y, "gradient", "gradient", 14, "start", italic=True)
+    for left, power in (90, 8), (435, 1):
+        exponentials = [number**power for number in EXPONENTIALS]
         weights = [number / sum(exponentials) for number in exponentials]
-        drawing.text(left + 108, 18, title, bold=True)
+        title = "not divided" if power == 8 else "divided by √64 = 8"
+        drawing.text(left + 155, 18, title, bold=True)
         for i, (word, weight) in enumerate(zip(WORDS, weights)):
-            x = left + 36 + 72 * i
-            drawing.text(x, 50, word, bold=word == "street")
-            score = f"{times} ln {EXPONENTIALS[i]}".removeprefix("1 ")
-            drawing.text(x, 82, score if i else "0")
-            drawing.text(x, 150, f"{exponentials[i]:,}", size=14)
-            drawing.bar(x, 225, weight, 40, 90)
+            x = left + 50 + 105 * i
+            drawing.text(x, 52, word, bold=word == "street")
+            drawing.text(x, 84, f"8 ln {EXPONENTIALS[i]}" if i else "0")
+            drawing.arrow((x, 126), (x, 150), "soft")
+            if power == 1:
+                drawing.text(x + 10, 137, "÷ 8", "soft", 13, "start")
+            score = f"{power} ln {EXPONENTIALS[i]}".removeprefix("1 ")
+            drawing.text(x, 166, score if i else "0")
+            drawing.text(x, 234, f"{exponentials[i]:,}")
+            drawing.bar(x, 300, weight, 44, 90)
             digits = 4 if weight > 0.001 else 5 if weight > 0.0001 else 6
-            shown = f"{weight:.{digits}f}"
-            drawing.text(x, 285, f"{8 * weight:g}/8" if times == 1 else shown, size=14)
+            fraction = f"{exponentials[i]}/8"
+            drawing.text(x, 364, fraction if power == 1 else f"{weight:.{digits}f}")
             if backward:
                 slope = weight * ((word == "street") - weights[1])
-                slope = slope if abs(slope) > 1e-6 else 0.0
-                digits = 3 if abs(slope) > 0.001 else 5 if times == 8 else 4
-                words = f"{slope:+.{digits}f}"
-                words = words.replace("-", "−") if slope else "≈ 0"
-                at, size = (x - 22, 12) if times == 8 else (x - 16, 13)
-                drawing.gradient(at, 115, slope, words, size, 0.2)
-            if backward and word == "street":
-                for j, d_k in enumerate((9, 64) if times == 1 else ()):
-                    raw, y = slope / math.sqrt(d_k) + 1e-9, 344 + 24 * j
-                    words = f"{raw:+.3f} for d_k = {d_k}"
-                    drawing.gradient(x - 16, y, raw, words, 13, 0.2)
-                if times > 1:
-                    drawing.gradient(x - 16, 344, slope, words, 13, 0.2)
-        if times < 8:
-            drawing.line([(left + 222, 36), (left + 222, drawing.height - 15)], "line")
+                for y, value in (110, slope if power == 8 else slope / 8), (192, slope):
+                    value = value if abs(value) > 1e-6 else 0.0
+                    drawing.gradient(x - 22, y, value, signed(value), 14, 0.2)
+    drawing.line([(418, 36), (418, 385)], "line")
     return drawing
 
 
 show(
     softmax_picture(backward=False),
     "05_softmax",
-    alt="Three panels with the words the, street and animal. Divided, the "
-    "exponentials are 1, 2 and 5 and the weights 1/8, 2/8 and 5/8. Scores 3 times as "
-    "large: 1, 8 and 125, weights 0.0075, 0.0597 and 0.9328. Scores 8 times as large: "
-    "1, 256 and 390,625, weights 0.000003, 0.00065 and 0.9993.",
-    caption="The same three scores, as they are and 3 and 8 times as large. "
-    "Multiplying the scores turns a preference into a decision.",
+    alt="Two panels with the words the, street and animal and the dot products 0, "
+    "8 ln 2 and 8 ln 5. Not divided, the exponentials are 1, 256 and 390,625, and the "
+    "weights 0.000003, 0.00065 and 0.9993. Divided by 8, the exponentials are 1, 2 and "
+    "5, and the weights 1/8, 2/8 and 5/8.",
+    caption="The same three dot products, not divided and divided. Without the "
+    "division, *animal* takes nearly all the weight.",
 )
 
 # %% [markdown]
-# In the middle, 1 + 8 + 125 = 134, so *street* gets 8/134 = 0.0597. On the right it gets 256 of 390,882, which is
-# 0.00065. Attention has decided before training has begun, and it chose the wrong word.
+# Without the division *street* gets 256 of 390,882, which is 0.00065 or about 1 in 1,500. Training hasn't begun, and
+# attention has already decided, for the wrong word. With the division *animal* is ahead, too. But *street* has 2/8.
 #
-# ## In general
+# ## Backward: a word without weight gets no push
 #
-# Real queries and keys aren't made of ±1. Let their numbers be random with mean 0 and variance 1, all independent, as
-# footnote 4 of the paper does. Means of independent numbers multiply, so each product $p = q_i k_i$ has the mean
-# 0 · 0 = 0 and the mean square 1 · 1 = 1. Now the line from the walk holds again: in $s^2 + 2sp + p^2$ the middle is 0
-# on average and the last is 1. Every product adds 1, so the mean square is $d_k$, and as the mean is 0, that is the
-# variance: $\mathrm{Var}(q \cdot k) = d_k$.
+# Training should now move weight to *street*. How does the weight of *street* change if a score $z$ grows a little?
+# Lesson 04 had a rule for such gradients: weight × (offer − average). Only the weight of *street* counts here, so
+# *street* offers 1 and the others offer 0. The average of the offers is the weight of *street*. With the division that
+# is 2/8:
 #
-# So the standard deviation is $\sqrt{d_k}$, as for the walk, and dividing brings it back to 1 for every $d_k$:
-#
-# $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\left(\frac{Q K^T}{\sqrt{d_k}}\right) V$$
-
-# %%
-def softmax(z):
-    """z (..., S) -> weights (..., S): positive, and each row adds up to 1"""
-    e = np.exp(z - z.max(axis=-1, keepdims=True))
-    return e / e.sum(axis=-1, keepdims=True)
-
-
-def attention_weights(q, k):
-    """q (T, d_k), k (S, d_k) -> weights (T, S)"""
-    scores = q @ k.T  # (T, S), typical size sqrt(d_k)
-    return softmax(scores / math.sqrt(q.shape[-1]))  # typical size 1
-
-
-# %% The figure of random keys
-random = np.random.default_rng(3)
-DIVISORS = {"q·k": lambda d_k: 1, "q·k / √d_k": math.sqrt, "q·k / d_k": lambda d_k: d_k}
-layout = {"sharex": True, "sharey": True, "layout": "constrained"}
-figure, axes = plt.subplots(3, 3, figsize=(8, 5), **layout)
-for row, d_k in zip(axes, (4, 64, 1024)):
-    scores = random.normal(size=(32, d_k)) @ random.normal(size=d_k)
-    for panel, (name, divisor) in zip(row, DIVISORS.items()):
-        panel.axhline(1 / 32, color=ACCENT, linestyle="--", linewidth=1)
-        weights = np.sort(softmax(scores / divisor(d_k)))[::-1]
-        panel.bar(np.arange(1, 33), weights, color=DARK)
-        panel.text(32, 0.85, f"largest {weights[0]:.2f}", ha="right")
-    row[0].set_ylabel(f"d_k = {d_k}\nweight")
-for panel, name in zip(axes[0], DIVISORS):
-    panel.set_title(name)
-for panel in axes[2]:
-    panel.set_xlabel("keys, by weight")
-show(
-    figure,
-    "05_saturation",
-    alt="Nine bar charts of attention weights over 32 random keys. Without a "
-    "division, one key takes nearly all the weight as d_k grows from 4 to 1024. "
-    "Divided by the root of d_k the bars look alike in all three rows. Divided by d_k "
-    "they become flat, at the dashed line at 1/32.",
-    caption="Weights of 32 random keys; the dashed line is 1/32. As $d_k$ grows, the "
-    "left column collapses onto one key and the right one goes flat. Only the middle "
-    "column stays as it is.",
-)
-
-# %% [markdown]
-# What if the assumptions fail? Let the query *equal* the key: all products are +1, and the sum is $d_k$ itself.
-# Vectors that point the same way get much larger scores than random ones, and training uses this to make the right key
-# stand out. So $\sqrt{d_k}$ is the size at the *start* of training, when queries and keys are still random.
-#
-# ## Backward
-#
-# Back to *street*, *animal* and the wrong guess. The loss wants the weight of *street* to grow. How does it grow with
-# each score? That is the rule of lesson 04, weight times (offer − average). *Street* offers 1, the others offer 0, and
-# so the average is the weight of *street*, 2/8:
-#
-# | word | weight × (offer − average) | gradient of the score |
+# | word | weight × (offer − average) | gradient of z |
 # |---|---|---|
 # | the | 1/8 · (0 − 2/8) | −1/32 = −0.031 |
 # | street | 2/8 · (1 − 2/8) | +6/32 = +0.188 |
 # | animal | 5/8 · (0 − 2/8) | −5/32 = −0.156 |
 #
-# How strong is the push on *street* in the other two panels?
+# So *street* gets a push up, and the other two get a push down. How strong is the push on *street* without the
+# division?
 #
 # <details><summary>Make a guess, then unfold: the same picture, backward</summary>
 
@@ -289,176 +254,142 @@ show(
 show(
     softmax_picture(backward=True),
     "05_softmax_backward",
-    alt="The same picture as figure 2, with the gradient of each score. Divided: "
-    "−0.031, +0.188 and −0.156. Three times as large: −0.0004, +0.056 and −0.056. "
-    "Eight times as large: about 0, +0.00065 and −0.00065. Below, the gradient of the "
-    "raw score of street: divided +0.063 for d_k = 9 and +0.023 for d_k = 64; not "
-    "divided +0.056 and +0.00065.",
-    caption="In magenta: how the weight of *street* grows with each score $z$, and, "
-    "in the last rows, with its raw score $q \\cdot k$. On the right, almost no "
-    "gradient is left.",
+    alt="The same picture as figure 2, with gradients. Not divided: about 0, +0.00065 "
+    "and −0.00065, for z and for the dot products. Divided: −0.031, +0.188 and −0.156 "
+    "for z, and an eighth of that for the dot products: −0.004, +0.023 and −0.020.",
+    caption="In magenta: how the weight of *street* grows with each score, and with "
+    "each dot product. Without the division almost no gradient is left.",
 )
 
 # %% [markdown]
-# For $d_k = 9$ it is 8/134 · (1 − 8/134) = 0.056, and for $d_k = 64$ it is 0.00065. To compare these with the left
-# panel, take the raw score $a = q \cdot k$ in all three. On the left softmax gets $z = a / \sqrt{d_k}$, so
-# $da = dz / \sqrt{d_k}$. For $d_k = 64$ that is 0.188 / 8 = 0.023, which is 36 times as strong as without the division.
-# For $d_k = 9$ it is 0.188 / 3 = 0.063, hardly more than 0.056. The paper, too, suspects trouble only "for large values
-# of $d_k$".
+# Without the division it is 0.00065 · (1 − 0.00065), which rounds to 0.00065. With the division, $z$ gets 0.188. But
+# the dot product only gets an eighth of that, because $z$ is the dot product divided by 8. That is 0.188 / 8 = 0.023,
+# which is still 36 times as strong.
 #
 # </details>
 #
-# This is the trouble that lesson 04 promised: the gradient of a score has its weight as a factor. A word with almost
-# no weight gets almost no push, however right it is. *Animal* isn't pushed down either. It has nearly all the weight,
-# so the average is nearly its own offer, and offer − average is almost 0.
+# This is the trouble that lesson 04 promised. The gradient of a score has its weight as a factor. **A word with almost
+# no weight gets almost no push, however right it is.**
 #
-# **Your turn.** Write the way from the gradient of the weights to that of the raw scores: open
-# `exercises/05_softmax_backward.py`, run `scratchformer learn check 05_softmax_backward`, then read on. (The weights
-# there are (B, H, T, S): B sentences, H attentions side by side, T queries, S keys.)
+# **Your turn.** Compute the gradient of the dot products from the gradient of the weights. Open
+# `exercises/05_softmax_backward.py` and run `scratchformer learn check 05_softmax_backward`. The arrays there have the
+# shape (B, H, T, S): B sentences, H attentions side by side, T queries and S keys. Each query has its own softmax, over
+# the last axis.
 #
-# **The rule.** A score $z_r$ reaches the weights $w_s = e^{z_s} / \sum_u e^{z_u}$ in two ways. Through the numerator
-# it raises its own weight, which adds $w_r \, dw_r$ to its gradient. It also makes the denominator larger. That lowers
-# each weight $w_s$ at the rate $w_r w_s$, which adds $-w_r \sum_s w_s \, dw_s$. The division comes last:
+# <details><summary>The rule and our solution</summary>
+#
+# Let $a_r$ be the dot product with key $r$. Then $z_r = a_r / \sqrt{d_k}$. Let $dw_r$ be the gradient of weight $r$,
+# that is, its offer. Lesson 04 gives the gradient of $z_r$, and the chain rule divides it by $\sqrt{d_k}$:
 #
 # $$da_r = \frac{1}{\sqrt{d_k}} \, w_r \left( dw_r - \sum_s w_s \, dw_s \right)$$
-#
-# Since $a_r = q \cdot k_r$, the query gets $dq = \sum_r da_r \, k_r$ and each key $dk_r = da_r \, q$. Both contain the
-# factor $1/\sqrt{d_k}$ once. The gradients of the values don't.
 
-# %% Our solution
+# %%
 def softmax_backward(dweights, weights, d_k):
-    """dweights, weights (..., S) -> dscores (..., S), of the raw scores q k^T"""
+    """dweights, weights (..., S) -> the gradient of the dot products (..., S)"""
     average = (weights * dweights).sum(axis=-1, keepdims=True)
     return weights * (dweights - average) / math.sqrt(d_k)
 
+# %% [markdown]
+# </details>
 
 # %% The check
-def street(scores, d_k):
-    return softmax(scores / math.sqrt(d_k))[1]
-
-
-wants_street, logs = np.array([0.0, 1.0, 0.0]), np.log([1.0, 2.0, 5.0])
-raw = 8 * logs  # d_k = 64
-divided = softmax_backward(wants_street, softmax(logs), 64)
-plain = softmax_backward(wants_street, softmax(raw), 1)
+dot_products = 8 * np.log([1.0, 2.0, 5.0])  # d_k = 64
+offers = np.array([0.0, 1.0, 0.0])  # the weight of street
+divided = softmax_backward(offers, softmax(dot_products / 8), 64)
+plain = softmax_backward(offers, softmax(dot_products), 1)
 measure("push on street, divided over not divided", divided[1] / plain[1], 35.5, 36.1)
-numeric = numeric_gradient(lambda raw: street(raw, 64), raw)
-same("ours and finite differences", divided, numeric, 1e-8)
+numeric = numeric_gradient(lambda a: softmax(a / 8)[1], dot_products)
+same("our gradient and finite differences", divided, numeric, 1e-8)
 
-random_scores, upstream = random.normal(size=(3, 5)), random.normal(size=(3, 5))
-ops = ops_of(random_scores)
-weights = softmax(random_scores / 8)
-same("ours and the library's", softmax_backward(upstream, weights, 64),
-     ops.masked_softmax_backward(upstream, weights, 1 / 8))
+weights, dweights = softmax(random.normal(size=(3, 5))), random.normal(size=(3, 5))
+library = ops_of(weights).masked_softmax_backward(dweights, weights, 1 / 8)
+same("ours and the library's", softmax_backward(dweights, weights, 64), library)
 
 # %% [markdown]
-# **Does it repair the opening?** Two more controls don't divide. *Small start*: the queries, and so the scores, begin
-# $\sqrt{d_k}$ times smaller. *Logarithm*: the steps raise $\ln w$, which takes the factor $w$ out of the gradient and
-# leaves $1 - w$ ([lesson 01](01_backprop.py)). All get the same six rates.
+# ## The 24 queries again
+#
+# Now we put the division into the task of the opening. Everything else stays, also the six learning rates. One column
+# is a control. It doesn't divide, but its queries begin $\sqrt{d_k}$ times smaller, so that the scores begin small.
 
-# %% Three repairs
-repaired = {}
+# %% The same task with the division
+rows, first_weights = [], []
 for d_k in SIZES:
-    root = math.sqrt(d_k)
-    counts = [found(d_k, 1 / root), found(d_k, 1, start=1 / root),
-              found(d_k, 1, on_log=True)]
-    repaired[d_k] = [f"{count} of 24" for count in counts]
-table(["d_k", "divided by √d_k", "small start", "logarithm"],
-      [[d_k, *repaired[d_k]] for d_k in SIZES])
+    small = 1 / math.sqrt(d_k)
+    counts = without[d_k], found(d_k, small), found(d_k, factor=1, start=small)
+    rows.append([f"found, d_k = {d_k}", *(f"{count} of 24" for count in counts)])
+for factor, start in (1, 1), (small, 1), (1, small):  # d_k = 512, before training
+    first_weights.append(np.median(learn_to_look(512, factor, rate=0, start=start)))
+rows.append(["first weight, d_k = 512", *(f"{weight:.1g}" for weight in first_weights)])
+table(["", "not divided", "divided by √d_k", "small start"], rows)
 
 # %% [markdown]
-# All three work. (The query that is left at $d_k = 8$ only needs more steps.) So here large scores do harm through the
-# factor $w$: at $d_k = 512$ a typical right key starts with $w = 10^{-21}$, too little even for a rate of 1000. What is
-# lost is mainly the size of the push, which still points the right way ([lab notes 05, experiment
-# 1](lab/05_scaling.py#experiment-1-the-24-queries)). Attention can't choose the logarithm: its weights get their
-# gradient through the values, $dw = dy \cdot v$, never as $\ln w$ of a known right word.
+# With the division all queries find their key, but for one at $d_k = 8$ that needs more steps. The last row shows what
+# has changed: the weight of the right key before training, in the middle one of the 24 tasks. Without the division it
+# is $7 \cdot 10^{-22}$. That is too small a factor for any of our learning rates. With the division it is 0.01, and the
+# weight can grow.
 #
-# ## Does it matter?
+# The control works as well. So in this task the division helps because it makes the scores *start* small ([lab notes
+# 05, experiment 1](lab/05_scaling.py#experiment-1-the-24-queries)).
 #
-# Here is a small Transformer that translates: 2 layers, one attention head with $d_k = 128$, 300 steps of Adam. Its
-# queries and keys are products with learned matrices, $q = x W_Q$ and $k = m W_K$. Adam's steps have about the same
-# length however long the gradient is, so the division has two effects: the scores *start* $\sqrt{d_k}$ times smaller,
-# and each *step* of a matrix moves them less, at first by the same factor.
+# ## Does it matter in a Transformer?
 #
-# Three models without the division imitate it. *Smaller start*: the numbers in $W_Q$ and in $W_K$ begin
-# $128^{1/4} = 3.4$ times smaller, because 3.4 · 3.4 is $\sqrt{128}$. *Shorter steps*: both matrices move in steps that
-# are 3.4 times shorter. *Both* does both. Which of the three come near the divided model?
+# - **Given:** English sentences and their German translations. The model learns to predict the next German token.
+# - **Model:** a Transformer with 2 layers and one head of $d_k = 128$. It takes 300 training steps.
+# - **Changed:** only the division.
+# - **Measured:** the loss on sentences that aren't used for training, in nats per token. There are three runs of each.
+#
+# Does the loss without the division end equal, a little higher or much higher?
 #
 # <details><summary>Make a guess, then unfold: three runs each</summary>
 
 # %% The recorded runs
 result = recorded("attention_scaling")
-rows = {row["variant"]: row for row in result["results"] if row["d_k"] == 128}
-
-
-def spread_of_scores(variant, when):
-    """Standard deviation over the keys, mean over attentions and runs."""
-    runs = rows[variant]["runs"]
-    return np.mean([np.mean(list(run[when]["score_std"].values())) for run in runs])
-
-
-NAMES = {
-    "1/sqrt(d_k)": "divided by √d_k",
-    "1": "not divided",
-    "1, smaller start": "not divided, smaller start",
-    "1, smaller steps": "not divided, shorter steps",
-    "1, both smaller": "not divided, both",
-}
-
-
-def as_row(variant):
-    final = rows[variant]["final_loss"]
-    start, end = (spread_of_scores(variant, when) for when in ("start", "end"))
-    return [f"±{start:.2f}", f"±{end:.1f}", f"{final['mean']:.2f}",
-            f"{final['lowest']:.2f} to {final['highest']:.2f}"]
-
-
-table(["model", "scores at first", "scores at the end", "validation loss",
-       "lowest to highest"],
-      [[name, *as_row(variant)] for variant, name in NAMES.items()])
+models = {row["variant"]: row for row in result["results"] if row["d_k"] == 128}
+rows = []
+for variant, name in ("1", "not divided"), ("1/sqrt(d_k)", "divided by √d_k"):
+    starts = [run["start"]["score_std"] for run in models[variant]["runs"]]
+    size = np.mean([np.mean(list(start.values())) for start in starts])
+    loss = models[variant]["final_loss"]
+    between = f"{loss['lowest']:.2f} to {loss['highest']:.2f}"
+    rows.append([name, f"±{size:.1f}", f"{loss['mean']:.2f}", between])
+table(["model", "scores at the start", "loss", "lowest to highest"], rows)
 
 # %% [markdown]
-# The loss is in nats per token; *scores* are the standard deviation of what softmax gets, over the keys. Without the
-# division the loss ends more than twice as high. One half of the imitation isn't enough. With both, the model ends
-# nearly as low as the divided one, and their ranges overlap.
+# Without the division the loss ends at 2.77, with it at 1.12. The ranges of the three runs are far apart.
 #
 # </details>
 #
-# So the division matters here, and both of its effects are needed. (None of the four learning rates that we tried
-# replaces it.) How much of the damage comes from the missing push, we haven't tested. At the first step the gradient of
-# $W_Q$ and $W_K$ is even ten times *longer* without the division. Random queries show how that can be: words with
-# weight get a larger push, as no $1/\sqrt{d_k}$ is on the way back, the others get almost none, and a length shows
-# mostly the largest numbers ([experiment 2](lab/05_scaling.py#experiment-2-which-keys-get-a-push)).
-#
-# Why a *square root*? It keeps the scores at the start the same for every $d_k$. That doesn't make it the best divisor
-# for training: here, dividing by $d_k = 128$ ends at 0.82, lower than the 1.12 of $\sqrt{128} = 11.3$. One $d_k$ can't
-# tell which *power* is right ([experiment 3](lab/05_scaling.py#experiment-3-a-transformer-with-and-without)).
+# So the division matters here. Why it does, the table can't say. The missing push may be one reason, but we haven't
+# tested that. There is a second reason: in this model the division also makes each training step move the scores less,
+# and a small start alone doesn't help much. Also, $\sqrt{d_k}$ needn't be the best divisor. It is the one that makes
+# the scores start at the same size for every $d_k$ ([lab notes 05, experiment
+# 3](lab/05_scaling.py#experiment-3-a-transformer-with-and-without)).
 #
 # ## Paper and code
 #
-# [Vaswani et al. (2017)](https://arxiv.org/abs/1706.03762), §3.2.1 and footnote 4. The paper doesn't measure the
-# effect; it writes "we suspect". Yang et al. (2022), [Tensor Programs V](https://arxiv.org/abs/2203.03466), divide by
-# $d_k$: trained queries and keys may point the same way, and then the sum grows like $d_k$ itself, as for the query
-# above that equals its key. In the library, `masked_softmax` in [nn/ops.py](../scratchformer/nn/ops.py) takes the
-# factor as `scale`.
+# [Vaswani et al. (2017)](https://arxiv.org/abs/1706.03762), §3.2.1 and footnote 4. The footnote says that $q \cdot k$
+# has the **variance** $d_k$; that is the mean square, because the mean is 0. The paper doesn't measure the effect; it
+# writes "we suspect". Yang et al. (2022), [Tensor Programs V](https://arxiv.org/abs/2203.03466), divide by $d_k$
+# instead, because trained queries and keys may point the same way. In the library, `masked_softmax` in
+# [nn/ops.py](../scratchformer/nn/ops.py) takes the factor as `scale`.
 #
 # ## What to remember
 #
-# Dividing by $\sqrt{d_k}$ keeps the scores at the start equally small for every $d_k$, so that softmax leaves every
-# word some weight, and with it a push to learn from. (With Adam it also keeps each step from moving the scores too
-# far.)
+# A dot product of $d_k$ random numbers is typically $\sqrt{d_k}$ large. Large scores give nearly all the weight to one
+# word, and a word without weight gets no push to learn from. Dividing by $\sqrt{d_k}$ keeps the scores small at the
+# start, so that every word has a chance.
 #
 # **Exercises.** `05_softmax_backward`, above. `05_scaling`: the scores of several heads (attentions side by side) at
-# once. `05_all_ones`: weights add up to 1, so if `dweights` is all ones, the true gradient is 0, and a backward that
+# once. `05_all_ones`: weights add up to 1. So if `dweights` is all ones, the true gradient is 0, and a backward that
 # returns zeros passes such a check. Write one that passes it, is wrong, and isn't zero.
 #
-# **Predict.** All keys are the same vector. What are the weights, and what is the gradient of the scores?
+# **Predict.** All keys are the same vector. What are the weights, and what is the gradient of the query?
 #
 # <details><summary>Answer</summary>
 #
-# The scores are equal, so each of $S$ keys gets $1/S$. Score $r$ gets $(dw_r - \mathrm{mean}(dw)) / (S \sqrt{d_k})$,
-# which isn't zero. But these add up to 0 and all keys are the same, so the gradient of the query is zero: no query can
-# prefer one of equal keys.
+# All scores are equal, so each of $S$ keys gets the weight $1/S$. The gradients of the scores needn't be 0. But they
+# add up to 0, and each one is multiplied by the same key. So the gradient of the query is 0: no query can prefer one of
+# equal keys.
 #
 # </details>
 #
@@ -466,8 +397,7 @@ table(["model", "scores at first", "scores at the end", "validation loss",
 #
 # <details><summary>Answer</summary>
 #
-# Nothing: $e^{100}$ is a factor of the numerator and of the sum. If keys had a bias $b$, it would add $q \cdot b$ to
-# all scores of a query. So for the same reason its gradient is exactly zero.
+# Nothing. Every exponential is multiplied by $e^{100}$, and so is their sum. The factor cancels.
 #
 # </details>
 #

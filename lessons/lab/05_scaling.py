@@ -7,6 +7,7 @@
 
 # %% Imports
 import course  # noqa: F401  finds lessons/library
+import itertools
 import math
 
 import matplotlib.pyplot as plt
@@ -173,9 +174,11 @@ for rate, lo, hi in (1, 0, 0.1), (512, 0.9, 1):
 #
 # **Check the claim:** *large scores saturate softmax, and a saturated softmax has no gradient.* In lesson 01 softmax
 # was followed by a logarithm, and the gradient of the pair was $p - q$, as far from zero as the answer was wrong,
-# saturated or not. The column *logarithm* above shows the same for our queries. So the claim holds for a softmax in
-# the *middle* of a network. At its end, under the logarithm of the loss, the same large scores do no harm. With one
-# rate:
+# saturated or not. The rows *logarithm* above show the same for our queries: the steps raise $\ln w$, which takes the
+# factor $w$ out of the gradient and leaves $1 - w$. So in this task large scores do harm through that factor. The claim
+# holds for a softmax in the *middle* of a network. At its end, under the logarithm of the loss, the same large scores
+# do no harm. (Attention can't choose the logarithm. Its weights get their gradient through the values, $dw = dy \cdot
+# v$, never as $\ln w$ of a known right word.) With one rate:
 
 # %% On the logarithm
 measure(
@@ -242,6 +245,22 @@ for d_k in 9, 64, 1024:
 # Without the division the *median* key gets nearly nothing, while the *mean* push is about twice as large as with it.
 # Both are true: at $d_k = 64$ about 8 % of the keys get more push without the division, and all others get less.
 #
+# **The three words of the page, for a small $d_k$.** With $d_k = 9$ the dot products 0, 3 ln 2 and 3 ln 5 give 0, ln 2
+# and ln 5 after the division. Without it, the exponentials are 1, 8 and 125, *street* has the weight 8/134, and its
+# push is 0.056. With it, its push is 0.188 / 3 = 0.063, hardly more. The paper, too, suspects trouble only "for large
+# values of $d_k$".
+
+# %% The push on street
+street = {}
+for d_k in 9, 64:
+    for name, scale in ("not divided", math.sqrt(d_k)), ("divided", 1):
+        w = softmax(scale * np.log([1.0, 2.0, 5.0]))[1]
+        street[name, d_k] = scale / math.sqrt(d_k) * w * (1 - w)
+for d_k, lo, hi in (9, 1.1, 1.13), (64, 35.5, 36.1):
+    ratio = street["divided", d_k] / street["not divided", d_k]
+    measure(f"d_k = {d_k}: push on street, divided over not divided", ratio, lo, hi)
+
+# %% [markdown]
 # **All derivatives at once.** The derivatives of the weights form a matrix $J_{sr} = w_s ([s = r] - w_r)$. Its norm
 # says how strongly the weights react to the scaled scores $z$, and $cJ$ how strongly they react to the raw scores.
 # Here with division by $d_k$ as well, as a control: if smaller scores were always better, it would be better still.
@@ -391,6 +410,42 @@ for d_k in 4, 64, 1024:
         0.95,
         1.05,
     )
+for d_k in 1, 4, 16:  # each product is +1 or -1: all 2^d_k cases
+    products = np.array(list(itertools.product([-1.0, 1.0], repeat=d_k)))
+    mean_square = (products.sum(axis=1) ** 2).mean()
+    same(f"±1, all {len(products):,} cases: mean square", mean_square, float(d_k))
+
+# %% [markdown]
+# **All 32 weights**, of one random query, without a division and with two.
+
+# %% The figure of random keys
+DIVISORS = {"q·k": lambda d_k: 1, "q·k / √d_k": math.sqrt, "q·k / d_k": lambda d_k: d_k}
+figure_random = np.random.default_rng(3)
+layout = {"sharex": True, "sharey": True, "layout": "constrained"}
+figure, axes = plt.subplots(3, 3, figsize=(8, 5), **layout)
+for row, d_k in zip(axes, (4, 64, 1024)):
+    scores = figure_random.normal(size=(32, d_k)) @ figure_random.normal(size=d_k)
+    for panel, divisor in zip(row, DIVISORS.values()):
+        panel.axhline(1 / 32, color=ACCENT, linestyle="--", linewidth=1)
+        weights = np.sort(softmax(scores / divisor(d_k)))[::-1]
+        panel.bar(np.arange(1, 33), weights, color=DARK)
+        panel.text(32, 0.85, f"largest {weights[0]:.2f}", ha="right")
+    row[0].set_ylabel(f"d_k = {d_k}\nweight")
+for panel, name in zip(axes[0], DIVISORS):
+    panel.set_title(name)
+for panel in axes[2]:
+    panel.set_xlabel("keys, by weight")
+show(
+    figure,
+    "05_lab_saturation",
+    alt="Nine bar charts of attention weights over 32 random keys. Without a "
+    "division, one key takes nearly all the weight as d_k grows from 4 to 1024. "
+    "Divided by the root of d_k the bars look alike in all three rows. Divided by d_k "
+    "they become flat, at the dashed line at 1/32.",
+    caption="Weights of 32 random keys; the dashed line is 1/32. As $d_k$ grows, the "
+    "left column collapses onto one key and the right one goes flat. Only the middle "
+    "column stays as it is.",
+)
 
 # %% [markdown]
 # **When the assumptions fail**, with $d_k = 64$: a query that equals its key; numbers with mean 1/2 and variance 1;
@@ -588,13 +643,15 @@ show(
 #   tested it.) At $d_k = 16$ each correction alone recovers a good
 #   part.
 # - **At the start the gradient as a whole doesn't vanish.** The gradient of $W_Q$ and $W_K$ is about ten times
-#   *longer* without the factor, and about seven times as large a share of the whole; the means of experiment 2 make
-#   one expect something like that. We haven't tested which part of the damage at a large start comes from the keys
-#   that get no push.
+#   *longer* without the factor, and about seven times as large a share of the whole. The random queries of experiment 2
+#   show how that can be. Keys with weight get a larger push, as no $1/\sqrt{d_k}$ is on the way back. The others get
+#   almost none. And a length shows mostly the largest numbers. We haven't tested which part of the damage at a large
+#   start comes from the keys that get no push.
 # - **The root isn't the optimum here.** $1/d_k$ ends lower for every seed at $d_k = 128$. But the paper's factor with
-#   smaller steps does as well. The large head gains more from smaller steps than the small ones do, so here
-#   one learning rate doesn't suit both sizes of head, even with the root. Two sizes of head are too few to say which
-#   power of $d_k$ is right. (A small model, early in its training.)
+#   smaller steps does as well. The large head gains more from smaller steps than the small ones do, so here one
+#   learning rate doesn't suit both sizes of head, even with the root. The root keeps the scores at the start the same
+#   for every $d_k$, but two sizes of head are too few to say which power of $d_k$ is best for training. (A small model,
+#   early in its training.)
 #
 # **Would another learning rate do instead?** All these runs share one learning rate, which wasn't tuned for any of
 # them. So here are two of them again, at twice, a half and a quarter of that rate for the whole model.
@@ -643,10 +700,10 @@ for name, divisor, lo, hi in (
 # %% [markdown]
 # ## Checks
 #
-# The backward pass of the page against central differences, with a random upstream gradient; and the whole layer of
-# the library, with the page's softmax inside. (In the library scores have a batch and a head axis, and a mask. Its
-# factor is a Python float on purpose: `np.sqrt(64)` is a float64 scalar, and in NumPy 2 it would turn a float32 model
-# into a float64 one.)
+# The backward pass of the page against central differences, with a random upstream gradient; and the whole layer of the
+# library, against the softmax of library/one_key.py. (In the library scores have a batch and a head axis, and a mask.
+# Its factor is a Python float on purpose: `np.sqrt(64)` is a float64 scalar, and in NumPy 2 it would turn a float32
+# model into a float64 one.)
 
 # %% Against finite differences, and against the library
 T, S, d_k = 3, 5, 7
