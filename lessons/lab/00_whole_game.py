@@ -10,6 +10,7 @@
 # %%
 import course  # noqa: F401  finds lessons/library
 from collections import Counter, defaultdict
+from functools import cache
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -31,15 +32,20 @@ training, test, pairs = read("train"), read("test"), read("test_coreference")
 training_text = {example.source for example in training}
 
 
+@cache
+def ids_of(text):
+    return tuple(tokenizer.encode([text])[0])
+
+
+@cache
 def encode(sentence):
     """-> one vector for each English piece and </s>, (1, S, 128)"""
-    ids = np.array([[*tokenizer.encode([sentence])[0], EOS]])
-    return model.encode(ids)[0]
+    return model.encode(np.array([[*ids_of(sentence), EOS]]))[0]
 
 
 def next_logits(memory, written):
     """The encoder's vectors, the German so far -> the logits of the next piece (V,)"""
-    ids = np.array([[BOS, *tokenizer.encode([written])[0]]])
+    ids = np.array([[BOS, *ids_of(written)]])
     x, _ = model.target_embedding.forward(ids)
     x, _ = model.target_positions.forward(x)
     states, _ = model.decoder.forward(x, memory)
@@ -73,8 +79,13 @@ def written_before(example):
     return as_text(words(example.target)[: example.coreference["target_pronoun"]])
 
 
+@cache
+def words_of_pieces(sentence):
+    return heads.words_of_pieces(tokenizer, sentence)
+
+
 def columns(example, chosen):
-    return np.isin(heads.words_of_pieces(tokenizer, example.source), chosen)
+    return np.isin(words_of_pieces(example.source), chosen)
 
 
 def exchanged(example, other, which):
@@ -162,6 +173,7 @@ def nouns_of(example):
     return {words(example.source)[where[noun]] for noun in ("antecedent", "rival")}
 
 
+NOUNS = [nouns_of(example) for example in pairs]
 random = np.random.default_rng(0)
 donated = {same_position: Counter() for same_position in (False, True)}
 for i, example in enumerate(pairs):
@@ -169,8 +181,8 @@ for i, example in enumerate(pairs):
     for same_position, found in donated.items():
         donors = [
             each
-            for each in pairs
-            if not nouns_of(each) & nouns_of(example)
+            for each, nouns in zip(pairs, NOUNS)
+            if not nouns & NOUNS[i]
             and (position(each) == position(example)) == same_position
             and each.coreference["expected"] not in (own, others)
         ]

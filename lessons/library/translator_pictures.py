@@ -6,7 +6,7 @@ from typing import NamedTuple, Sequence
 
 import numpy as np
 
-from library.drawing import Box, Drawing
+from library.drawing import Box, Drawing, Role
 
 READ, WRITTEN = (60, 145, 230, 315), (470, 550, 630, 710)
 """Where the columns of the English and of the German tokens stand."""
@@ -44,7 +44,7 @@ def zoom(read: Side, memory: np.ndarray, written: Side, state: np.ndarray, best:
     drawing.text(187, 18, "ENCODER: reads the English", bold=True)
     drawing.text(590, 142, "DECODER: writes the German", bold=True)
     before = side(drawing, 42, READ, read)
-    attention(drawing, 290, READ, "layer 1, attention: each takes in from all", range(4))
+    attention(drawing, 290, READ, "layer 1, attention: each mixes with all", range(4))
     alone(drawing, 353, READ)
     band(drawing, 403, READ, "layer 2: the same two steps")
     drawing.arrow((187, before.bottom[1] + 16), (187, 259))
@@ -65,7 +65,7 @@ def zoom(read: Side, memory: np.ndarray, written: Side, state: np.ndarray, best:
     drawing.text(664, 706, "the last vector", "soft", 12, "end")
 
     drawing.arrow((last.left[0] - 4, 660), (384, 660), "forward")
-    drawing.text(530, 645, "compare with all 1,600 tokens", "soft", 12)
+    drawing.text(530, 645, "times the row of each of 1,600 tokens", "soft", 12)
     for x, words in (40, "token"), (170, "probability"), (294, "softmax"), (344, "logit"):
         drawing.text(x, 566, words, "soft", 12)
     for i, candidate in enumerate(best):
@@ -162,6 +162,46 @@ def loop(rows: Sequence[tuple[str, Sequence[tuple[str, float]]]]) -> Drawing:
         drawing.arrow((end, below + 10), (end, below - 10), width=1.2)
         drawing.text(end + 10, below + 8, "all tokens so far are read for the next one", "soft", 13, "start")
     return drawing
+
+
+def exchange(one: Sequence[str], other: Sequence[str], at: int, written: str) -> Drawing:
+    """The encoder's vectors of one sentence, with a single one from another sentence, go to the decoder.
+
+    one, other  the tokens of two sentences of the same length
+    at          which vector comes from the other sentence
+    written     what the decoder has written so far, in two lines
+    """
+    drawing = Drawing(790, 236)
+    x = [30 + 43 * i for i in range(len(one))]
+    left, upper, middle, lower = x[0] - 20, 58, 118, 178
+
+    def vector(i: int, y: float, token: str, role: Role) -> None:
+        drawing.rectangle(x[i], y, 41, 26, role, 0.16, radius=4)
+        drawing.text(x[i], y, token, size=13 - 0.9 * max(0, len(token) - 4))
+
+    drawing.text(left, upper - 32, f"the encoder’s vectors of “{end_of(one)}”", size=14, anchor="start", italic=True)
+    drawing.text(left, lower + 32, f"the encoder’s vectors of “{end_of(other)}”", size=14, anchor="start", italic=True)
+    for i, (token, change) in enumerate(zip(one, other)):
+        vector(i, upper, token, "plain")
+        vector(i, lower, change, "forward")
+        taken = i == at
+        vector(i, middle, change if taken else token, "forward" if taken else "plain")
+        start, end = (lower - 15, middle + 15) if taken else (upper + 15, middle - 15)
+        drawing.arrow((x[i], start), (x[i], end), "forward" if taken else "soft", width=2.4 if taken else 1.2)
+    decoder = drawing.box(718, middle, "decoder", width=96, height=34)
+    drawing.arrow((x[-1] + 24, middle), (decoder.left[0] - 3, middle), width=2)
+    first, second = written.split("\n")
+    drawing.text(718, upper - 18, first, size=13, italic=True)
+    drawing.text(718, upper, second, size=13, italic=True)
+    drawing.arrow((718, upper + 11), (718, decoder.top[1] - 3))
+    drawing.arrow((718, decoder.bottom[1] + 3), (718, lower - 13))
+    drawing.text(718, lower, "es or sie?", bold=True)
+    return drawing
+
+
+def end_of(tokens: Sequence[str]) -> str:
+    """The last four words, without the full stop and </s>: enough to tell two sentences apart."""
+    return f"… {' '.join(tokens[-6:-2])}"
 
 
 def two(value: float) -> str:

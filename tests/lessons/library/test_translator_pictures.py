@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from library.translator_pictures import Candidate, Side, loop, two, zoom
+from library.translator_pictures import Candidate, Side, exchange, loop, two, zoom
 
 
 @pytest.mark.parametrize(("value", "words"), [(0.125, "0.12"), (-2.834, "−2.83"), (3, "3.00")])
@@ -22,3 +22,11 @@ def test_loop_marks_where_the_sentences_differ():
     picture = loop([("one", [("Das", 0.9), ("es", 0.8)]), ("two", [("Das", 0.9), ("sie", 0.7)])]).svg()
     assert picture.count('font-weight="600"') == 2
     assert "0.70" in picture
+
+
+def test_exchange_takes_one_vector_from_the_other_sentence():
+    one, other = "it is too tired . </s>".split(), "it is too wide . </s>".split()
+    picture = exchange(one, other, 3, "Das\nweil").svg()
+    assert picture.count(">tired<") == 1 and picture.count(">wide<") == 2
+    assert picture.count(">is<") == 3
+    assert "“… it is too wide”" in picture
