@@ -3,8 +3,8 @@
 #
 # **How can the vector of a word say where the word stands?**
 #
-# *Needs [lesson 04](04_soft_lookup.py) (queries, keys, self-attention) · you will compute position vectors, their dot
-# products and a step of three words with pencil and paper.*
+# *Needs [lesson 04](04_soft_lookup.py) (queries, keys, self-attention) · you will turn clock hands with pencil and
+# paper.*
 
 # %% Imports
 import math
@@ -19,9 +19,8 @@ from library.to_the_left import alike, new_positions, to_the_left
 from scratchformer.nn.layers import LearnedPositions, sinusoids
 
 # %% [markdown]
-# Give each of the words *dog*, *bites* and *man* a vector of four numbers, and let one layer of self-attention, with
-# random weights, read two sentences. It returns a new vector for every word. Here are these vectors, first for "dog
-# bites man", then for "man bites dog":
+# Let one layer of self-attention with random weights read two sentences: "dog bites man" and "man bites dog". Here is
+# the new vector that each word gets:
 
 # %% A layer of self-attention with random weights
 random = np.random.default_rng(0)
@@ -42,36 +41,35 @@ def outputs(sentence, positions):
 
 
 def compared(positions):
+    """For each word its vectors in both sentences, as text."""
     one, other = (outputs(sentence, positions) for sentence in pictures.SENTENCES)
-    table(["word", "in “dog bites man”", "in “man bites dog”"],
-          [[word, *("  ".join(f"{value:.2f}" for value in found[word] + 0.0)
-                    for found in (one, other))] for word in pictures.WORDS])
-    return max(np.abs(one[word] - other[word]).max() for word in one)
+    return {word: ["  ".join(f"{value:.2f}" for value in found[word] + 0.0)
+                   for found in (one, other)] for word in pictures.WORDS}
 
 
-assert compared(np.zeros((3, 4))) < 1e-12
+without = compared(np.zeros((3, 4)))
+assert all(one == other for one, other in without.values())
+table(["word", "in “dog bites man”", "in “man bites dog”"],
+      [[word, *both] for word, both in without.items()])
 
 # %% [markdown]
-# Every word gets the same vector in both sentences. Who bites whom is lost, and no training can bring it back. You know
-# the reason from lesson 04: the output of a word is a weighted sum over all words, each weight depends on two vectors
-# only, and a sum doesn't know the order of its terms. If we reorder the words, the outputs are reordered in the same
-# way, and nothing else changes. This is called **permutation equivariant**. (Often you read "invariant". That would
-# mean that the outputs don't even move.)
+# Each word gets the same vector in both sentences. So who bites whom is lost, and no training can bring it back. The
+# reason: an output is a weighted sum over all words, and a sum doesn't depend on the order of its terms. If we reorder
+# the words, the outputs are only reordered with them. Attention is **permutation equivariant**.
 #
-# **Your turn.** In `exercises/09_order_blind.py` you get a sentence, and look for another one that attention can't tell
-# from it. Then run `scratchformer learn check 09_order_blind`. (One case uses the causal mask of
-# [lesson 06](06_masks.py).)
+# **Your turn.** In `exercises/09_order_blind.py`, find a sentence that attention can't tell from a given one, and run
+# `scratchformer learn check 09_order_blind`. One case uses the causal mask of [lesson 06](06_masks.py).
 #
 # ## The picture
 #
-# So the vector of a word must also contain its position. How do you write a position as a few numbers? One number that
-# counts 0, 1, 2, … grows without limit. A computer would use binary digits, as in the upper part of figure 1: the ones
-# change at every step, the twos half as often, the fours again half as often. Digits stay between 0 and 1, but they
-# jump: from 3 to 4 all three change at once.
+# So the vector of a word must also say where the word stands. How do you write a position as a few numbers? A single
+# number that counts 0, 1, 2, … grows without limit. Binary digits don't: at the top of figure 1, the ones change at
+# every step, the twos half as often, the fours again half as often. But digits jump. From 3 to 4 all three change at
+# once.
 #
-# Clock hands do the same without jumps. A fast hand makes a quarter turn per position, so it comes round every four
-# positions, like the twos. A slow hand makes an eighth turn and comes round every eight, like the fours. (The ones
-# would need half a turn. We leave that hand out.)
+# Clock hands count like digits, but without jumps. The fast hand in figure 1 makes a quarter turn per position and
+# comes round every four positions, like the twos. The slow hand makes an eighth turn and comes round every eight
+# positions, like the fours.
 
 # %% The drawing
 show(pictures.clocks(), "09_clocks",
@@ -84,27 +82,27 @@ show(pictures.clocks(), "09_clocks",
      "without jumps; the thick line is the height of the hand.")
 
 # %% [markdown]
-# The hands start at three o'clock and turn counterclockwise, as angles do in mathematics. How do we write down where a
-# hand points? By the height and the width at which its tip stands. If the hand has length 1 and has turned by the angle
-# $a$, the height is $\sin a$ and the width is $\cos a$. Two hands give four numbers, the **position vector** $p$. For
-# position 1 it is (1, 0, 0.707, 0.707), as $\sin 45° = \cos 45° = \sqrt{1/2} = 0.707$.
+# Both hands start at three o'clock and turn counterclockwise. We write down the height and the width of each tip,
+# measured from the middle of the dial. A hand of length 1 that has turned by the angle $a$ has the height $\sin a$ and
+# the width $\cos a$. Two hands give four numbers, the **position vector** $p$. For position 1 it is
+# (1, 0, 0.707, 0.707), since $\sin 45° = \cos 45° = 0.707$.
 #
 # ## By hand
 #
 # Take figure 1 and a pencil.
 #
-# **How similar are two positions?** As always in attention, we measure it with the dot product. Positions 1 and 4 are
-# three apart, and so are 2 and 5:
+# **How similar are two positions?** Attention compares vectors with the dot product. Positions 1 and 4 are three apart,
+# and so are positions 2 and 5:
 #
 # | | fast hand | slow hand | sum |
 # |---|---|---|---|
 # | $p_1 \cdot p_4$ | 1 · 0 + 0 · 1 = 0 | 0.707 · 0 + 0.707 · (−1) = −0.707 | **−0.707** |
 # | $p_2 \cdot p_5$ | 0 · 1 + (−1) · 0 = 0 | 1 · (−0.707) + 0 · (−0.707) = −0.707 | **−0.707** |
 #
-# That is no accident. The dot product of two hands of length 1 is the cosine of the angle *between* them. Three
-# positions apart, the fast hands have 3/4 turn between them, and cos 270° = 0; the slow hands have 3/8 turn, and
-# cos 135° = −0.707. It doesn't matter where we start. **The dot product of two position vectors depends only on their
-# distance.** Here are all of them:
+# Why are they equal? The dot product of two hands of length 1 is the cosine of the angle *between* them. Three
+# positions apart, this angle is 270° for the fast hands (cosine 0) and 135° for the slow hands (cosine −0.707). It
+# doesn't matter where we start. **The dot product of two position vectors depends only on their distance.** Here are
+# positions 0 and 2, each with all eight positions:
 
 # %%
 def position(t):
@@ -114,29 +112,22 @@ def position(t):
 
 
 p = np.stack([position(t) for t in range(8)])      # (8, 4), a row for each position
-for row in p @ p.T:                                # (8, 8)
-    print("".join(f"{value:7.2f}" for value in row.round(9) + 0.0))
+for t in 0, 2:
+    products = (p @ p[t]).round(9) + 0.0           # (8,)
+    print(f"position {t}:", "".join(f"{product:7.2f}" for product in products))
 
 # %% [markdown]
-# Along each diagonal stands one number, and the largest, 2, is on the main diagonal. Notice that distance 7 looks like
-# distance 1: at position 8 both hands are back at the start. Longer texts need slower hands, too. Notice also that the
-# table is symmetric. The dot product alone doesn't know left from right.
+# In the second line, positions 1 and 3 have the same product: the dot product can't tell left from right. In the first
+# line, position 7 looks like position 1, since at position 8 both hands are back at the start. Longer texts need slower
+# hands, too.
 #
-# **How do you get three words to the left?** Turn both hands back: the fast one by 3/4 turn, the slow one by 3/8 turn.
-# As numbers, with (height, width) of a hand:
+# **How do you get three positions to the left?** Turn both hands back: the fast one by 3/4 turn, the slow one by 3/8
+# turn. At the top of figure 2, the hands of position 5 then stand as at position 2. Start at position 7 in figure 1,
+# and the same two turns lead to position 4. **"Three to the left" is the same rotation from everywhere.**
 #
-# - fast, back by 3/4 turn: (h, w) becomes (w, −h);
-# - slow, back by 3/8 turn: (h, w) becomes (−0.707 h − 0.707 w, 0.707 h − 0.707 w). (The formula is in the next
-#   section. To check it, take a hand at three o'clock, (0, 1): it ends at height −0.707 and width −0.707.)
-#
-# Try it with position 5, which is (1, 0) and (−0.707, −0.707). The first rule gives (0, −1). The second gives
-# (0.5 + 0.5, −0.5 + 0.5) = (1, 0). Together this is (0, −1, 1, 0), exactly position 2. From position 7 the same two
-# rules lead to position 4 (check it). **"Three to the left" is the same rotation from everywhere.**
-#
-# And a rotation is a matrix, which is what attention has. Leave the words aside for a moment. Let the query matrix
-# $W_Q$ do this rotation, and let the keys be the position vectors as they are. Then position 5 asks with the vector of
-# position 2, and the key that fits best stands at position 2. (Figure 2 shows the dot products, before the division by
-# $\sqrt{d_k}$.)
+# A rotation is a product with a matrix, and attention has one for its queries: $W_Q$. Let $W_Q$ do the rotation, and
+# let the keys be the position vectors as they are, without any words. Then position 5 asks with the vector of
+# position 2, and the key at position 2 fits best. Figure 2 shows all scores, before the division by $\sqrt{d_k}$.
 
 # %% The drawing
 show(pictures.three_to_the_left(), "09_left",
@@ -147,8 +138,8 @@ show(pictures.three_to_the_left(), "09_left",
      caption="Position 5 looks three to the left: the score is largest at position 2.")
 
 # %% [markdown]
-# **How does the word get its position?** We simply add the position vector to the word's vector. In figure 3, *dog* at
-# position 0 becomes (2, 1, 1, 1), and *dog* at position 2 becomes (2, −1, 2, 0).
+# **How does a word get its position?** We add the two vectors. In figure 3, *dog* at position 0 becomes (2, 1, 1, 1),
+# and *dog* at position 2 becomes (2, −1, 2, 0).
 
 # %% The drawing
 show(pictures.sums(), "09_sums",
@@ -160,29 +151,26 @@ show(pictures.sums(), "09_sums",
      "use the same position vectors.")
 
 # %% [markdown]
-# Does that cure the opening? Here is the same attention layer, with the sums of figure 3 as its input:
+# Now let the attention layer of the opening read these sums. Here is what *dog* gets:
 
 # %% The same layer, with positions
-assert compared(p[:3]) > 0.1
+for sentence, vector in zip(pictures.SENTENCES, compared(p[:3])["dog"]):
+    print(f"in “{' '.join(sentence)}”:  {vector}")
 
 # %% [markdown]
-# Now each word gets two different vectors, even *bites*, whose own sum is the same in both sentences: its neighbours
-# have other keys and values. You may ask why adding doesn't blur word and position. A score is a product of two sums,
-# so it falls into four parts: word with word, word with position, position with word, position with position. If words
-# and positions lie mostly in different directions, $W_Q$ and $W_K$ can enlarge one part and shrink another. Nothing
-# guarantees that; training has to arrange it.
+# The two vectors differ now. But doesn't a sum blur word and position? If the two lie mostly in different directions,
+# $W_Q$ and $W_K$ can read one and ignore the other. Training has to arrange this; nothing guarantees it.
 #
 # ## In general
 #
-# The paper calls the position vector $PE(pos)$, for "positional encoding". It is as long as the vector of a word,
-# $d_{model}$ numbers, so there are $d_{model}/2$ hands. Its speeds are less round than ours. Hand $i = 0,
-# 1, 2, \dots$ turns by the angle $\omega_i = 10000^{-2i/d_{model}}$ (in radians) per word, so each hand is slower
-# than the one before by the same factor. This is §3.5 of the paper:
+# The paper calls the position vector $PE(pos)$, for "positional encoding". Like a word, it has $d_{model}$ numbers, so
+# there are $d_{model}/2$ hands. Hand $i = 0, 1, 2, \dots$ turns by $\omega_i = 10000^{-2i/d_{model}}$ radians per word.
+# The first hand turns by 1 radian (57°), and each further hand is slower by the same factor:
 #
 # $$PE(pos, 2i) = \sin\left(\frac{pos}{10000^{2i/d_{model}}}\right) \qquad
 # PE(pos, 2i+1) = \cos\left(\frac{pos}{10000^{2i/d_{model}}}\right)$$
 #
-# **Your turn.** Write this table in `exercises/09_sinusoids.py` and run `scratchformer learn check 09_sinusoids`.
+# **Your turn.** Write this table in `exercises/09_sinusoids.py`.
 
 # %% Our solution: the table
 def position_vectors(first, count, d_model):
@@ -193,24 +181,43 @@ def position_vectors(first, count, d_model):
     return tips.reshape(count, d_model)
 
 
+# %% [markdown]
+# What you did by hand works with any number of hands. The dot product adds up their cosines, and in $k$ words hand $i$
+# turns by $\omega_i k$. So $PE(0) \cdot PE(k) = \sum_i \cos(\omega_i k)$.
+
+# %% The drawing of the table
 PE = position_vectors(0, 5001, 512)
-same("PE: ours and the library's", PE[:100], sinusoids(0, 100, 512))
+two_hands = np.stack([position(k) for k in range(41)])
+show(pictures.table_and_similarity(position_vectors(0, 50, 64), two_hands, PE[:41]),
+     "09_table",
+     alt="Left: the table of positions 0 to 49, 64 numbers each, as coloured cells. In "
+     "the left columns the colours alternate every few positions; towards the middle "
+     "the waves get longer and longer; in the right half every column keeps its "
+     "colour. Right: the dot product of position 0 and position k, divided by its "
+     "value at k = 0, for k from 0 to 40. With two hands it jumps between -0.5 and 1 "
+     "and is 1 again at 8, 16, 24 and so on. With 256 hands it falls from 1 to 0.7 at "
+     "10 words and 0.5 at 40 words.",
+     caption="Left, each row is a position vector: fast hands change from row to row, "
+     "slow hands hardly, like the ones and the fours of figure 1. Right: with our two "
+     "hands position 8 looks like position 0; with 256 hands the neighbour stays the "
+     "most similar.")
 
 # %% [markdown]
-# The fastest hand turns by 1 radian (57°) per word. With $d_{model} = 512$ the slowest comes round after about 60,600
-# words. Everything that we saw by hand still holds, since it holds for every hand. The dot product is
-#
-# $$PE(pos) \cdot PE(pos + k) = \sum_i \cos(\omega_i k)$$
-#
-# and "$k$ words on" is a matrix $M_k$ with a small block for each hand. Why these blocks? With $a = \omega_i \, pos$
-# and $b = \omega_i k$, the addition theorems say
+# And the step by $k$ words? It turns hand $i$ from some angle $a$ to $a + b$, with $b = \omega_i k$:
 #
 # $$\sin(a + b) = \cos b \, \sin a + \sin b \, \cos a \qquad \cos(a + b) = -\sin b \, \sin a + \cos b \, \cos a$$
 #
-# and on the right stand the hand at $pos$, and factors that don't contain $pos$. So, with $PE$ as a column:
+# On the right stand the old height $\sin a$ and the old width $\cos a$, with four factors that don't depend on the
+# position. These factors are a block of one matrix $M_k$:
 #
 # $$PE(pos + k) = M_k \, PE(pos), \qquad M_k \text{ has the blocks }
 # \begin{pmatrix} \cos \omega_i k & \sin \omega_i k \\ -\sin \omega_i k & \cos \omega_i k \end{pmatrix}$$
+#
+# Try the slow hand at position 5, (−0.707, −0.707), with $k = -3$. Then $b = -135°$, and both $\cos b$ and $\sin b$ are
+# −0.707. The new height is 0.5 + 0.5 = 1, the new width −0.5 + 0.5 = 0, as at position 2.
+#
+# In this formula $PE$ is a column. In our attention the vectors are rows, and the query is $p \, W_Q$. So for "three to
+# the left" we need the transpose: $W_Q = M_{-3}^T$.
 #
 # **Your turn.** Write $M_k$ in `exercises/09_shift_matrix.py`. A negative $k$ leads to the left.
 
@@ -225,30 +232,26 @@ def shift(k, d_model):
     return M
 
 
-same("M: ours and the library's", shift(-3, 512), library_shift_matrix(-3, 512))
-
-# %% [markdown]
-# One matrix must work from all positions. And no far position should look as near as the neighbour, as distance 7 did
-# with our two hands:
-
 # %% The check
-products = PE[1:] @ PE[0]                          # distances 1 to 5,000
 same("M_-3 PE(pos) and PE(pos − 3)", PE[3:1000] @ shift(-3, 512).T, PE[:997], 1e-10)
-nearest = products.argmax() + 1
-measure("distance with the largest dot product, of 1 to 5,000", nearest, 1, 1)
-assert products[0] > products[1:].max() + 0.1      # strictly
+similar = PE[1:] @ PE[0]                           # distances 1 to 5,000
+nearest = similar.argmax() + 1
+measure("largest PE(0) · PE(k) for k = 1 to 5,000: at k", nearest, 1, 1)
+assert similar[0] > similar[1:].max() + 0.1        # strictly
+assert np.allclose(PE, sinusoids(0, 5001, 512), rtol=0, atol=1e-9)
+assert np.allclose(shift(-3, 512), library_shift_matrix(-3, 512), rtol=0, atol=1e-12)
 
 # %% [markdown]
 # ## Backward
 #
-# Figure 3 was an addition, $y = x + p$. Look at its middle row. Suppose the gradient (3, 1, 0, −1) arrives at the sum
-# in sentence 1, and (−3, 1, 1, 0) at the sum in sentence 2. What does the word *bites* get in each sentence?
+# Figure 3 was an addition, $y = x + p$. In its middle row, suppose the gradient (3, 1, 0, −1) arrives at the sum of
+# sentence 1, and (−3, 1, 1, 0) at the sum of sentence 2. What does *bites* get in each sentence?
 #
-# Adding a constant changes nothing on the way back: if a number of the word grows by 0.01, the sum grows by 0.01. So
-# **the gradient passes through to the word unchanged.** The sinusoids are constants, and there is nothing to learn.
+# If a number of the word grows by 0.01, the same number of the sum grows by 0.01. So **the gradient passes through to
+# the word unchanged.** Sinusoids are constants and learn nothing.
 #
-# But the paper also tried the plain alternative: a table $P$ of **learned positions**, which starts at random and has
-# a row for each position, as the words have. Both sentences use row 1. What is its gradient?
+# The paper also tried **learned positions**: a table $P$ with a row for each position, trained like the table of words.
+# Both sentences use row 1. What is its gradient?
 #
 # <details><summary>Make a guess, then unfold: the gradient of a row</summary>
 
@@ -258,17 +261,17 @@ show(pictures.sums(backward=True), "09_sums_backward",
      "is that of its sum, and the gradient of the position is the sum over both "
      "sentences. At position 1, (+3, +1, 0, -1) and (-3, +1, +1, 0) arrive, and the "
      "row gets (0, +2, +1, -1).",
-     caption="The same sums, backward: each word gets the gradient of its own sum, "
-     "and each row of positions what both sentences send, added up. So does the row "
-     "of *bites* in the table of words.")
+     caption="The same sums, backward: each word gets the gradient of its own sum; "
+     "each position gets the gradients of both its sums, added up.")
 
 # %% [markdown]
-# Row 1 was used once in each sentence, so it has two ways to the loss, and the chain rule adds them up: (+3, +1, 0, −1)
-# + (−3, +1, +1, 0) = (0, +2, +1, −1). In its first number the two sentences want opposite things, and they cancel.
+# Row 1 was used in both sentences. So it has two ways to the loss, and the chain rule adds them up:
+# (+3, +1, 0, −1) + (−3, +1, +1, 0) = (0, +2, +1, −1). In the first number the two sentences cancel each other.
 #
 # </details>
 #
-# In general, with $x$ and $dy$ of shape $(B, T, D)$ for $B$ sentences, and the first word at row $f$ of the table:
+# In general, $x$ and $dy$ have the shape $(B, T, D)$, for $B$ sentences of $T$ words. Let the first word use row $f$ of
+# the table:
 #
 # $$dx_{btj} = dy_{btj} \qquad dP_{f+t, \, j} = \sum_b dy_{btj}$$
 #
@@ -282,94 +285,98 @@ def learned_positions_backward(dy, first, max_positions):
     return dy, dP
 
 
-# %% Figure 4, finite differences and the library
+# %% Figure 5, finite differences and the library
 _, dP = learned_positions_backward(np.array(pictures.ARRIVING, float), 0, 4)
 assert np.array_equal(dP[1], [0, 2, 1, -1]) and not dP[3].any()
 random = np.random.default_rng(9)
 x, dy, P = (random.normal(size=size) for size in ((3, 4, 6), (3, 4, 6), (8, 6)))
+numeric = [numeric_gradient(lambda x: ((x + P[2:6]) * dy).sum(), x),
+           numeric_gradient(lambda P: ((x + P[2:6]) * dy).sum(), P)]
 dx, dP = learned_positions_backward(dy, 2, 8)
-for name, ours, numeric in [
-        ("dx", dx, numeric_gradient(lambda x: ((x + P[2:6]) * dy).sum(), x)),
-        ("dP", dP, numeric_gradient(lambda P: ((x + P[2:6]) * dy).sum(), P))]:
-    same(f"{name}: ours and finite differences", ours, numeric, 1e-8)
+same("dx, dP and finite differences", *(np.concatenate([dx.ravel(), dP.ravel()])
+     for dx, dP in ((dx, dP), numeric)), 1e-8)
 layer = LearnedPositions(8, 6, random, "float64")
-same("dx: ours and the library's", dx, layer.backward(dy, layer.forward(x, 2)[1]))
-same("dP: ours and the library's", dP, layer.weight.grad)
+assert np.array_equal(dx, layer.backward(dy, layer.forward(x, 2)[1]))
+assert np.array_equal(dP, layer.weight.grad)
 
 # %% [markdown]
 # ## Does it matter?
 #
-# The rotation is there. Does training *find* it? Let a small model learn "say the word three to the left". It is one
-# attention layer with one head, vectors of 32 numbers, and a linear layer that turns each output into a score for each
-# of 11 words. A text has 24 random words. Queries are made of positions only, keys and values of words and positions.
-# In training we ask at most positions, but never at two of the positions 5, 7 and 9 (another two in each run), and
-# never at five neighbouring positions further right. Then we test on new texts, and look at the two single positions
-# that were **never asked**. A model that found the rotation is right there, too: the same matrix works everywhere. A
-# model that learned a list ("from 8 look at 5, from 10 look at 7") isn't.
+# A rotation by three positions exists. Does training *find* it? Let a small model learn to say the word three to the
+# left:
+
+# %% The drawing of the set-up
+show(pictures.task(), "09_task",
+     alt="A text of 24 words, a letter for each, at positions 0 to 23. At position 13 "
+     "the right answer is the word at position 10. Never asked in training are the "
+     "single positions 5 and 9 and the five positions 15 to 19. Below, the model: the "
+     "query is made of the position only, keys and values of word plus position; "
+     "attention with one head, a linear layer, scores of 11 words.",
+     caption="The set-up: the query knows only its position, and at the dark positions "
+     "the model is never asked in training.")
+
+# %% [markdown]
+# In training the model is never asked at seven positions: two single ones and five in a row, others in each run. Then
+# we ask exactly there, in new texts. A model that found the rotation is right, since the same matrix works everywhere.
+# A model that learned a list ("from 8 look at 5") isn't. A blind guess is right in 9 % of the cases (1 of 11).
 #
-# Clock hands have two properties: there is a rotation, and neighbours have *similar* vectors. To separate the two, we
-# compare six tables of positions:
+# We change only the table of positions. Clock hands have a rotation, and neighbours have *similar* vectors. Four tables
+# separate these two properties:
 #
-# - **sinusoids**, with the speeds of the paper; and **slow hands**, 16 speeds evenly spaced from 0 to 1 radian;
-# - **fast hands**, 16 speeds from 0 to half a turn: the rotation is exact, but neighbours are not similar at all;
-# - **smooth**: random vectors, each averaged with its neighbours; similar neighbours, but no rotation;
-# - **random** vectors, and a **learned** table that starts at random: neither.
+# | | neighbours similar | neighbours not similar |
+# |---|---|---|
+# | **rotation** | *sinusoids* | *big steps*: hands that turn by up to half a turn per word |
+# | **no rotation** | *smooth*: random vectors, averaged with neighbours | *shuffled*: *smooth* in a random order |
 #
-# Which of them are right at the positions never asked? (A blind guess is right in 1 of 11 cases, 9 %.)
+# Which of them are right where they were never asked?
 #
 # <details><summary>Make a guess, then unfold: share of right words, mean of three runs</summary>
 
-# %% Training on the six tables
-ROTATION = {"sinusoids": "yes", "slow hands": "yes", "fast hands": "yes",
-            "smooth": "no", "random": "no", "learned": "no"}
-BANDS = {"sinusoids": (0.85, 1), "slow hands": (0.93, 1), "fast hands": (0, 0.25),
-         "smooth": (0.75, 1), "random": (0, 0.25), "learned": (0, 0.25)}
+# %% Training on the four tables
+TABLES = {"sinusoids": ("yes", (0.85, 1), (0.2, 0.6)),
+          "big steps": ("yes", (0, 0.25), (0, 0.25)),
+          "smooth": ("no", (0.75, 1), (0.05, 0.29)),
+          "smooth, shuffled": ("no", (0, 0.25), (0, 0.25))}
 rows = []
-for name, rotation in ROTATION.items():
-    _, asked, alone, _ = np.mean([to_the_left(name, seed) for seed in range(3)], axis=0)
-    lo, hi = BANDS[name]
-    assert asked > 0.95 and lo <= alone <= hi, (name, asked, alone)
-    similar = alike(new_positions(name, np.random.default_rng(50)))
-    rows.append([name, rotation, f"{abs(similar):.2f}", f"{asked:.0%}", f"{alone:.0%}"])
-table(["table", "rotation?", "cosine of neighbours", "right where asked",
-       "right where never asked"], rows)
+for name, (rotation, *bands) in TABLES.items():
+    _, asked, *never = np.mean([to_the_left(name, seed) for seed in range(3)], axis=0)
+    assert asked > 0.95, (name, asked)
+    for share, (lo, hi) in zip(never, bands):
+        assert lo <= share <= hi, (name, share, lo, hi)
+    similar = abs(alike(new_positions(name, np.random.default_rng(50))))
+    rows.append([name.split(", ")[-1], rotation, f"{similar:.2f}",
+                 *(f"{share:.0%}" for share in never)])
+table(["table", "rotation?", "cosine of neighbours", "single positions",
+       "five in a row"], rows)
 
 # %% [markdown]
-# All six learn what they were asked. At positions never asked, the *fast hands* are no better than random vectors,
-# although one rotation would serve them everywhere. *Smooth* has no rotation, and is right about nine times in ten. So
-# here the similarity of neighbours does the work. A control agrees: put the rows of *smooth* or *slow hands* in a
-# random order, and the same vectors are no better than a guess. (We think that the model fills the gap: the query of
-# position 7 lies between those of 6 and 8, so it looks between 3 and 5.)
+# First the single positions. *Big steps* has a rotation, and is hardly better than a guess. *Smooth* has none, and is
+# right in 91 % of the cases. *Shuffled* has the same vectors in another order, and only guesses. So the similarity of
+# neighbours helps here, not the rotation. We think that the model fills the gap: the query of position 7 lies between
+# those of 6 and 8, so it looks between 3 and 5.
 #
-# At the five neighbouring positions never asked, the gap is too wide. There the *sinusoids* are right in 37 % of the
-# cases and the *slow hands*, the best of all, in 44 %. The exact rotation would be right in all of them. **That a
-# rotation exists doesn't mean that training finds it.** ([Lab notes 09, experiment
-# 2](lab/09_positions.py#experiment-2-three-words-to-the-left): every run, five more tables, more steps.)
+# Five in a row are too wide a gap. Even the *sinusoids* are right in only 37 % of the cases. The rotation would always
+# be right. **That a rotation exists doesn't mean that training finds it.** ([Lab notes 09, experiment
+# 2](lab/09_positions.py#experiment-2-three-words-to-the-left): eleven tables, also a learned one.)
 #
 # </details>
 #
 # ## Paper and code
 #
 # [Vaswani et al. (2017)](https://arxiv.org/abs/1706.03762), §3.5, hope that sinusoids "would allow the model to easily
-# learn to attend by relative positions". Their Table 3, row E, has learned positions instead, with nearly the same
-# result: 25.7 against 25.8 BLEU, and the perplexity 4.92 for both. In our experiment the learned table fails only where
-# it is never asked, and in real training nearly every row is used often. Whether sinusoids work on texts *longer* than
-# in training is contested; [lesson 10](10_longer.py) measures it.
+# learn to attend by relative positions". With learned positions their translator did as well: 25.7 BLEU against 25.8
+# (Table 3, row E). Whether sinusoids work on texts *longer* than in training is contested; [lesson 10](10_longer.py)
+# measures it.
 #
-# Library: `PositionalEncoding` and `LearnedPositions` in [nn/layers.py](../scratchformer/nn/layers.py). The authors'
-# own program puts all sines first and has slightly other speeds ([lab notes
-# 09, experiment 5](lab/09_positions.py#experiment-5-the-authors-program)).
+# Library: `PositionalEncoding` and `LearnedPositions` in [nn/layers.py](../scratchformer/nn/layers.py).
 #
 # ## What to remember
 #
 # Attention doesn't see order, so we add to each word a vector that says where it stands: the heights and widths of
-# clock hands with many speeds. The dot product of two such vectors depends only on their distance, and "three words to
-# the left" is one rotation, the same from everywhere. The gradient passes through the addition unchanged; a row of a
-# learned table gets the sum over the batch.
+# clock hands with many speeds. The dot product of two such vectors depends only on their distance, and "three to the
+# left" is the same rotation from everywhere. Backward, the gradient passes through the addition unchanged.
 #
-# **Exercises** `09_order_blind` · `09_sinusoids` · `09_shift_matrix` · `09_learned_positions_backward` · and a puzzle:
-#
-# <details><summary>Let the query be the position vector itself, not turned. Where does a position look most?</summary>
+# <details><summary>Puzzle: the query is the position vector itself, not turned. Where does it look most?</summary>
 #
 # At itself: at distance 0 every hand contributes cos 0 = 1, and no sum of cosines is larger.
 #

@@ -100,21 +100,21 @@ for name, new in ("sinusoids", lambda seed: PositionalEncoding()), ("learned", l
 # rate 0.01, 60 new texts for the test. Where nothing else is said, the vectors are as long as sinusoids.
 #
 # - *the number itself*: from −1 to 1, in every component;
-# - *sinusoids*; *slow hands* (16 speeds evenly spaced from 0 to 1 radian); *fast hands* (from 0 to π);
+# - *sinusoids*; *small steps* (16 speeds evenly spaced from 0 to 1 radian); *big steps* (from 0 to π);
 # - *upside down*: speeds $10000^{+2i/d_{model}}$. A user of the Annotated Transformer divided where its code multiplies
 #   ([issue 131](https://github.com/harvardnlp/annotated-transformer/issues/131)) and reported that copying was
 #   then learned much faster;
 # - *smooth*: weighted means of random vectors, the nearest weighing most; *random*: each component $\pm\sqrt{1/2}$;
 #   *short*: the same, a quarter as long; *learned*: the library's, which starts a quarter as long, too;
-# - two controls: the rows of *slow hands* and of *smooth* in a random order.
+# - two controls: the rows of *small steps* and of *smooth* in a random order.
 
 # %% The eleven tables
 BANDS = {"sinusoids": [(0.95, 1), (0.85, 1), (0.2, 0.6)],
-         "slow hands": [(0.97, 1), (0.95, 1), (0.3, 0.75)],
-         "fast hands": [(0.97, 1), (0, 0.25), (0, 0.25)],
+         "small steps": [(0.97, 1), (0.95, 1), (0.3, 0.75)],
+         "big steps": [(0.97, 1), (0, 0.25), (0, 0.25)],
          "upside down": [(0.97, 1), (0.2, 0.8), (0.2, 0.5)],
          "smooth": [(0.97, 1), (0.75, 1), (0.05, 0.29)],
-         "slow hands, shuffled": [(0.9, 1), (0, 0.25), (0, 0.25)],
+         "small steps, shuffled": [(0.9, 1), (0, 0.25), (0, 0.25)],
          "smooth, shuffled": [(0.9, 1), (0, 0.25), (0, 0.25)],
          "random": [(0.97, 1), (0, 0.25), (0, 0.2)],
          "learned": [(0.95, 1), (0, 0.25), (0, 0.2)],
@@ -139,7 +139,7 @@ table(["table", "90 % after steps", "right where asked", "single", "five in a ro
        "cosine of neighbours"], rows)
 
 # %% The figure
-SHOWN = ["sinusoids", "slow hands", "smooth", "upside down", "fast hands", "random",
+SHOWN = ["sinusoids", "small steps", "smooth", "upside down", "big steps", "random",
          "learned"]
 figure, axes = plt.subplots(figsize=(8, 3.6), layout="constrained")
 axes.axhline(1 / 11, color="0.6", lw=1, ls=":")
@@ -155,8 +155,8 @@ axes.set_ylabel("share right")
 axes.legend(title="positions never asked", loc="upper right")
 show(figure, "09_lab_asked",
      alt="Share right at positions never asked, seven tables, each run a mark. Single "
-     "positions: sinusoids and slow hands nearly 1, smooth 0.8 to 1, upside down 0.3 "
-     "to 0.7, the others near 0.1. Five in a row: sinusoids and slow hands 0.3 to "
+     "positions: sinusoids and small steps nearly 1, smooth 0.8 to 1, upside down 0.3 "
+     "to 0.7, the others near 0.1. Five in a row: sinusoids and small steps 0.3 to "
      "0.6, upside down about 0.4, the others near 0.1.",
      caption="Single positions are right where neighbours are alike; five in a row "
      "are mostly wrong everywhere.")
@@ -165,20 +165,20 @@ show(figure, "09_lab_asked",
 # - *The number itself*: as far as position counts, a query's score is a linear function of the key's number, and such
 #   a function is largest at one end of the text. The task is not learned.
 # - *Single positions.* Of the tables that were learned and have similar neighbours, all are mostly right there, with a
-#   rotation (*sinusoids*, *slow hands*) or without (*smooth*). Of those without similar neighbours, *fast hands* have
+#   rotation (*sinusoids*, *small steps*) or without (*smooth*). Of those without similar neighbours, *big steps* have
 #   an exact rotation and are no better than a guess. And the controls, the same vectors in another order, are no better
 #   than a guess either.
 # - *Upside down* is between: its neighbours' cosine is small (0.19), but positions 6 apart are a little alike (0.31).
-#   *Fast hands* have at most 0.06 at any distance. Whether this makes the difference we haven't tested.
-# - *More steps* don't change it. With 400 steps (runs 0, 1, 2): single, *fast hands* 0.12, 0.13, 0.12, *smooth* 1.00,
-#   0.72, 1.00; in a row, *sinusoids* 0.42, 0.46, 0.36, *slow hands* 0.44, 0.48, 0.75, *smooth* 0.08, 0.18, 0.08. Run 0
+#   *Big steps* have at most 0.06 at any distance. Whether this makes the difference we haven't tested.
+# - *More steps* don't change it. With 400 steps (runs 0, 1, 2): single, *big steps* 0.12, 0.13, 0.12, *smooth* 1.00,
+#   0.72, 1.00; in a row, *sinusoids* 0.42, 0.46, 0.36, *small steps* 0.44, 0.48, 0.75, *smooth* 0.08, 0.18, 0.08. Run 0
 #   is repeated below.
 # - *Five in a row.* The tables with a rotation and similar neighbours are right in 34 % to 57 % of the cases, and
 #   *smooth* in a tenth to a quarter. Is this the rotation? The likeness of *smooth* reaches less far. A further control
 #   gives random vectors the same expected dot products as the hands, and so an equal reach, without an exact rotation:
 #   next table.
 # - *Issue 131.* The upside-down formula is learned in less than half of the steps of the sinusoids here, too. But so
-#   are *random* vectors and *fast hands*, and it says nothing about what was learned.
+#   are *random* vectors and *big steps*, and it says nothing about what was learned.
 
 # %% Longer, and the same likeness without a rotation
 def same_likeness(speeds, random):
@@ -189,7 +189,7 @@ def same_likeness(speeds, random):
     return math.sqrt(D / 2) * made / np.linalg.norm(made, axis=1, keepdims=True)
 
 
-SPEEDS = {"sinusoids": paper_speeds(), "slow hands": np.linspace(0, 1, D // 2)}
+SPEEDS = {"sinusoids": paper_speeds(), "small steps": np.linspace(0, 1, D // 2)}
 rows = []
 for name, speeds in SPEEDS.items():
     controls = [Table(same_likeness(speeds, np.random.default_rng(50 + seed)))
@@ -201,13 +201,13 @@ for name, speeds in SPEEDS.items():
 table(["table", "90 % after steps", "right where asked", "single", "five in a row"],
       rows)
 for name, single, in_a_row in [("sinusoids", (0.9, 1), (0.25, 0.65)),
-                               ("fast hands", (0, 0.25), (0, 0.25))]:
+                               ("big steps", (0, 0.25), (0, 0.25))]:
     outcome = to_the_left(name, 0, 400)
     measure(f"{name}, 400 steps, run 0: single", outcome.alone, *single)
     measure(f"{name}, 400 steps, run 0: five in a row", outcome.row, *in_a_row)
 
 # %% [markdown]
-# Vectors that are as alike as *slow hands*, without an exact rotation, do as well as *slow hands*, single (1.00 and
+# Vectors that are as alike as *small steps*, without an exact rotation, do as well as *small steps*, single (1.00 and
 # 1.00) and in a row (0.41 and 0.44 on average). So likeness that reaches far enough explains what they do. Vectors that
 # are as alike as the *sinusoids* do less well than sinusoids in a row (0.19 and 0.37 on average, lower in each of three
 # runs). They have the same dot products only on average, and we don't know whether this or the missing rotation is the

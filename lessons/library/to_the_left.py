@@ -127,12 +127,12 @@ def new_positions(name: str, random: np.random.Generator) -> Layer:
         "the number itself": lambda: np.repeat(np.linspace(-1, 1, TEXT)[:, None], D, axis=1),
         "sinusoids": lambda: hands(paper_speeds()),
         "upside down": lambda: hands(1 / paper_speeds()),
-        "slow hands": lambda: hands(np.linspace(0, 1, D // 2)),
-        "fast hands": lambda: hands(np.linspace(0, math.pi, D // 2)),
+        "small steps": lambda: hands(np.linspace(0, 1, D // 2)),
+        "big steps": lambda: hands(np.linspace(0, math.pi, D // 2)),
         "smooth": lambda: smooth(TEXT, random),
         "random": lambda: signs,
         "short": lambda: signs / 4,
-        "slow hands, shuffled": lambda: hands(np.linspace(0, 1, D // 2))[random.permutation(TEXT)],
+        "small steps, shuffled": lambda: hands(np.linspace(0, 1, D // 2))[random.permutation(TEXT)],
         "smooth, shuffled": lambda: smooth(TEXT, random)[random.permutation(TEXT)],
     }
     return Table(tables[name]())

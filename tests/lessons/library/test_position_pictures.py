@@ -7,10 +7,18 @@ import numpy as np
 import pytest
 
 from library import position_pictures as pictures
+from library import to_the_left
 
 
 @pytest.mark.parametrize(
-    "drawing", [pictures.clocks(), pictures.three_to_the_left(), pictures.sums(), pictures.sums(backward=True)]
+    "drawing",
+    [
+        pictures.clocks(),
+        pictures.three_to_the_left(),
+        pictures.sums(),
+        pictures.sums(backward=True),
+        pictures.task(),
+    ],
 )
 def test_each_is_well_formed(drawing):
     assert ElementTree.fromstring(drawing.svg()).tag.endswith("svg")
@@ -37,3 +45,9 @@ def test_a_row_of_positions_gets_what_both_sentences_send():
     found = texts(pictures.sums(backward=True))
     assert found.count("+3") == 3  # a sum, its word, and position 0
     assert len(found) - len(texts(pictures.sums())) == 15 * 4
+
+
+def test_the_task_is_drawn_as_the_experiment_is():
+    found = texts(pictures.task())
+    assert found.count("no") == 2 + 5 and found.count("yes") == to_the_left.TEXT - to_the_left.LEFT - 7
+    assert "asked at 13: say the word at 10" in found

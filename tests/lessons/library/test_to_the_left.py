@@ -34,15 +34,15 @@ def test_gradient_of_the_words(words_ask):
 
 @pytest.mark.parametrize(
     "name, lo, hi",
-    [("sinusoids", 0.9, 1), ("slow hands", 0.75, 0.9), ("smooth", 0.75, 0.92), ("fast hands", -0.01, 0.01)]
-    + [(name, -0.2, 0.3) for name in ("random", "short", "learned", "slow hands, shuffled", "smooth, shuffled")],
+    [("sinusoids", 0.9, 1), ("small steps", 0.75, 0.9), ("smooth", 0.75, 0.92), ("big steps", -0.01, 0.01)]
+    + [(name, -0.2, 0.3) for name in ("random", "short", "learned", "small steps, shuffled", "smooth, shuffled")],
 )
 def test_how_alike_neighbours_are(name, lo, hi):
     assert lo < alike(new_positions(name, np.random.default_rng(1))) < hi
 
 
 def test_rows_are_as_long_as_sinusoids():
-    for name in "sinusoids", "slow hands", "fast hands", "upside down", "smooth", "random":
+    for name in "sinusoids", "small steps", "big steps", "upside down", "smooth", "random":
         table = new_positions(name, np.random.default_rng(0)).table
         assert np.allclose((table**2).sum(axis=1), D / 2)
 
