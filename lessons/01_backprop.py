@@ -17,7 +17,7 @@ from library.lesson import measure, show, table
 
 # %% [markdown]
 # Here are two training runs of the same small network. It reads an English sentence and says what kind of sentence it
-# is: a question, a passive, a date, and so on. There are 22 kinds. Both runs start from the same weights and learn from
+# is: a question, a passive, a date, and so on, 22 kinds in all. Both runs start from the same weights and learn from
 # the same 500 sentences. But in one of them, one line of the gradient is wrong.
 
 # %% Two runs
@@ -38,14 +38,13 @@ table(["", "loss at the start", "after 100 steps", "after 300 steps",
 
 # %% [markdown]
 # Run B has the bug. Nothing crashed, and its loss fell to less than a tenth. Without run A, you would probably blame
-# the data for the missing 18 points. So we'll learn two things: how to find the right gradient, and how to be sure that
-# it is right.
+# the data for the missing 18 points. So how do we find the right gradient, and how can we be sure?
 #
 # ## The picture
 #
-# Let's make the network so small that we can draw all of it. It knows only two words, *was* and *the*. It counts them
-# and chooses between three kinds of sentences. Our sentence is "The letter was written by the teacher". It has one
-# *was* and two *the*, and it is a passive.
+# Let's make the network so small that we can draw all of it. It counts only two words, *was* and *the*, and chooses
+# between three kinds of sentences. Our sentence is "The letter was written by the teacher". It has one *was* and two
+# *the*, and it is a passive.
 
 # %% The drawing
 # of an input: its count, where it is; of a class: logit, bias, e^logit, q, where it is
@@ -114,16 +113,15 @@ show(network(), "01_forward",
      "the weights 2, 1, −1 and −1, 0, 1 to three boxes, the logits 0, ln 2 and ln 5 "
      "of question, passive and date. Each logit gives an exponential, 1, 2 and 5, and "
      "a bar, 1/8, 2/8 and 5/8. The right class is passive; the loss is 1.386.",
-     caption="Forward, from left to right: each wire multiplies by its blue number, "
-     "and each box adds up what arrives and its bias b.")
+     caption="Forward, from left to right: two counts become one number, the loss.")
 
 # %% [markdown]
 # Follow the arrows:
 #
-# - A wire multiplies what it carries by its **weight**.
+# - A wire multiplies what it carries by its **weight**, the blue number.
 # - A box adds up what arrives and its own **bias** b. The three sums y are the **logits**, one score for each class.
 # - **Softmax** turns the logits into probabilities p.
-# - The **loss** L says how bad these probabilities are. For this it needs q, which marks the right class.
+# - The **loss** L says how bad these probabilities are. (q marks the right class.)
 #
 # ## Forward, by hand
 #
@@ -140,8 +138,7 @@ show(network(), "01_forward",
 # The network thinks that our passive is a date.
 #
 # The loss is the negative logarithm of the right class's probability: −ln(2/8) = 1.386. This is called
-# **cross-entropy**. It is 0 if the right class has probability 1. A guess, with 1/3 for each class, has the loss
-# ln 3 = 1.099. So our network is still worse than a guess.
+# **cross-entropy**. It is 0 if the right class has probability 1.
 #
 # Now the same for B sentences at once, a **batch**. Each row of x is one sentence with I counts. All rows share the
 # weights W and the biases b, and each row gets J logits. In each row of q, the right class has a 1 and the others a 0.
@@ -169,7 +166,7 @@ L, p = softmax_cross_entropy(linear(x, W, b), q)
 print("8 p =", 8 * p.round(12), "  L =", L.round(3))
 
 # %% [markdown]
-# (For training we divide L by B, which gives the loss per sentence. Then every gradient is divided by B, too.)
+# (In training, L and all gradients are divided by B. That gives the loss per sentence.)
 #
 # ## What is a gradient?
 #
@@ -177,17 +174,16 @@ print("8 p =", 8 * p.round(12), "  L =", L.round(3))
 # its right is computed again, how fast does the loss grow? The answer is the derivative of the loss with respect to
 # this number. We call it the number's **gradient**. For an array y we write dy, short for ∂L/∂y. It has the shape of y.
 #
-# To find a gradient, give the number a tiny nudge δ and follow the nudge to the loss. You need two rules:
+# To find a gradient, give the number a tiny nudge δ and follow the nudge to the loss. Two rules are enough. Together
+# they are the **chain rule**:
 #
 # - Each step on the way multiplies the nudge by the step's slope. A wire with weight 2 turns δ into 2δ.
 # - If a number feeds several wires, each wire passes the nudge on. At the loss, the effects add up.
 #
-# These two rules are the **chain rule**.
-#
 # ## Backward, by hand
 #
-# We begin on the right. Which of the three logits should go up to make the loss smaller? Which should go down? Which
-# one matters most?
+# We begin on the right. To make the loss smaller, which of the three logits should go up, and which should go down?
+# Which one matters most?
 #
 # <details><summary>Make a guess, then unfold: the same network, backward</summary>
 
@@ -195,8 +191,8 @@ print("8 p =", 8 * p.round(12), "  L =", L.round(3))
 show(network(backward="logits"), "01_logits",
      alt="The same drawing with arrows from right to left and the gradients of the "
      "three logits: +1/8, −6/8 and +5/8.",
-     caption="Backward to the logits: p − q, in magenta. A triangle points where the "
-     "number should go to make the loss smaller.")
+     caption="Backward to the logits. A triangle points where the number should go to "
+     "make the loss smaller.")
 
 # %% [markdown]
 # </details>
@@ -205,23 +201,23 @@ show(network(backward="logits"), "01_logits",
 #
 # L = −ln(2/8) = **ln 8 − ln 2**
 #
-# Here 8 is the sum of the three exponentials, and ln 2 is the logit of *passive*. Now let the logit of *date* grow by
-# δ. Its exponential, 5, grows by 5δ, because e^y is its own derivative. So the sum grows by 5δ as well. The derivative
-# of ln s is 1/s, so ln 8 grows by 5δ/8. The gradient is 5/8, which is the probability of *date*.
+# Here 8 is the sum of the exponentials, and ln 2 is the logit of *passive*. Let the logit of *date* grow by δ. Its
+# exponential, 5, grows by 5δ, because e^y is its own derivative. So the sum, 8, grows by 5δ as well. The derivative of
+# ln s is 1/s, so ln 8 grows by 5δ/8. The gradient is 5/8, the probability of *date*.
 #
 # In the same way, *question* gets its probability, 1/8. The logit of *passive* appears twice in L. Through the sum it
 # gets its probability, 2/8. Through − ln 2 it gets −1. That makes 2/8 − 1. All three together:
 #
 # **dy = p − q** = (1/8 − 0, 2/8 − 1, 5/8 − 0) = (+1/8, −6/8, +5/8)
 #
-# The gradient of *passive* is negative: if its logit grows, the loss falls. So this logit should go *up*. That is why a
-# triangle points **against** the sign.
+# The gradient of *passive* is negative: if its logit grows, the loss falls. So this logit should go *up*. Triangles
+# point **against** the sign.
 #
 # **The biases.** A nudge of a bias moves its logit by just as much. So db = dy.
 #
 # **The weights.** Take the wire from *the* to *passive*. The count 2 goes in. So if the weight grows by δ, the logit
-# grows by 2δ, and the loss by 2δ · (−6/8). The gradient is 2 · (−6/8) = −12/8. In words: *what went in, times what
-# comes back.* Now find the other five before you look at figure 3.
+# grows by 2δ. The gradient is 2 · (−6/8) = −12/8. In words: *what went in, times what comes back.* Find the other five
+# before you look at figure 3.
 #
 # **The inputs.** The count of *was* feeds three wires. Its nudge takes three routes, and the effects add up:
 # 2 · 1/8 + 1 · (−6/8) + (−1) · 5/8 = −9/8. For *the* you get −1/8 + 0 + 5/8 = 4/8.
@@ -237,31 +233,31 @@ show(network(backward="everything"), "01_backward",
 # %% [markdown]
 # ## One layer further back
 #
-# We can't change the counts. So why do we want dx? Because in a deep network, the input of one layer is the output of
-# the layer before. Suppose that our 2 is not a count. A layer before computed it: an input 4, times a weight 0.5, and
-# then **ReLU**, which turns negative numbers into 0 and keeps the others. The rest of the network stays as it was.
+# Why do we want dx, if the counts can't change? Because in a deep network, the input of one layer is the output of the
+# layer before. Suppose that our 2 came out of another layer: an input 4, times a weight 0.5, and then **ReLU**, which
+# turns negative numbers into 0 and keeps the others.
 
 # %% The drawing of one layer more
 def one_layer_more():
     """4, times 0.5, ReLU, the network of figure 1: forward above, backward below."""
-    drawing = Drawing(860, 200)
-    boxes = [drawing.vector(x, 96, [shown], "forward", cell=64, height=56, above=name)
+    drawing = Drawing(860, 160)
+    boxes = [drawing.vector(x, 78, [shown], "forward", cell=64, height=56, above=name)
              for x, shown, name in ((60, "4", "input"), (290, "2", "z"),
                                     (490, "2", "h, in place of “the”"),
                                     (806, "1.386", "loss L"))]
-    rest = drawing.box(666, 96, "the network\nof figure 1", width=124, height=56)
+    rest = drawing.box(666, 78, "the network\nof figure 1", width=124, height=56)
     stops = [*boxes[:3], rest, boxes[3]]
     for start, end in zip(stops, stops[1:]):
         left, right = start.right[0] + 5, end.left[0] - 5
-        drawing.arrow((left, 84), (right, 84), "forward")
-        drawing.arrow((right, 108), (left, 108), "gradient")
-    drawing.text(142, 66, "× 0.5", "forward")
-    drawing.gradient(188, 66, 2, largest=1.5)
-    drawing.text(390, 66, "ReLU", "forward")
+        drawing.arrow((left, 66), (right, 66), "forward")
+        drawing.arrow((right, 90), (left, 90), "gradient")
+    drawing.text(142, 48, "× 0.5", "forward")
+    drawing.gradient(188, 48, -2, "+2", largest=1.5)
+    drawing.text(390, 48, "ReLU", "forward")
     for x, words in ((175, "× 0.5"), (390, "× 1")):
-        drawing.text(x, 127, words, "gradient", 13, italic=True)
+        drawing.text(x, 109, words, "gradient", 13, italic=True)
     for box, eighths in zip(boxes, (2, 4, 4)):
-        drawing.gradient(box.x - 6, 148, eighths / 8, f"+{eighths}/8", largest=1.5)
+        drawing.gradient(box.x - 6, 130, -eighths / 8, f"+{eighths}/8", largest=1.5)
     return drawing
 
 
@@ -275,24 +271,20 @@ show(one_layer_more(), "01_deeper",
 
 # %% [markdown]
 # The gradient of h is the 4/8 that we know. ReLU passes 2 on unchanged, so its slope is 1, and z gets 4/8 as well. The
-# weight 0.5 gets what went in times what comes back: 4 · 4/8 = 2. And the input gets 0.5 · 4/8 = 2/8. A layer before
-# this one would begin with 2/8 in the same way. That is how a gradient travels back through a hundred layers.
+# weight 0.5 gets what went in times what comes back: 4 · 4/8 = 2. The input gets 0.5 · 4/8 = 2/8. The next layer back
+# would begin with this 2/8, and so on through a hundred layers.
 #
-# **Your turn.** You now have every idea. What is left is to write it for many rows, which share W and b.
-#
-# 1. Run `scratchformer learn start` and open `exercises/01_linear_backward.py`. Write dx, dW and db. (There, x may have
-#    more than two axes. Make it a matrix of rows first.)
-# 2. Run `scratchformer learn check 01`. It tells you what is wrong and why. Stuck? `scratchformer learn hint
-#    01_linear_backward`.
-# 3. Then do `exercises/01_cross_entropy_backward.py`. There, a target of 0 is padding and has no part in the loss.
+# **Your turn.** Now write it for many rows, which share W and b. Run `scratchformer learn start`, open
+# `exercises/01_linear_backward.py` and write dx, dW and db. (There, x may have more than two axes. Reshape it to a
+# matrix first.) Then run `scratchformer learn check 01`, which tells you what is wrong and why. The next one is
+# `exercises/01_cross_entropy_backward.py`, where a target of 0 is padding and has no part in the loss.
 #
 # ## Backward, in general
 #
-# You needn't remember which factor comes first and which is transposed. **Look which shapes fit.** dW must have the
-# shape of W, (I, J). We have x (B, I) and dy (B, J). Only xᵀ dy fits: (I, B) times (B, J) is (I, J). In the same way,
-# only dy Wᵀ has the shape of x.
+# You needn't remember where the transpose goes. **Look which shapes fit.** dW has the shape of W, (I, J). We have x (B,
+# I) and dy (B, J). Only xᵀ dy fits: (I, B) times (B, J) is (I, J). In the same way, only dy Wᵀ has the shape of x.
 #
-# | rule | shapes | in the miniature |
+# | rule | shapes | in figure 3 |
 # |---|---|---|
 # | dy = p − q | (B, J) | (1/8, −6/8, 5/8) |
 # | dW = xᵀ dy | (I, B) (B, J) → (I, J) | what went in times what comes back: 2 · (−6/8) |
@@ -300,11 +292,10 @@ show(one_layer_more(), "01_deeper",
 # | db = sum of the rows of dy | (B, J) → (J,) | one row, so db = dy |
 #
 # Why is db a sum over the rows? Forward, `+ b` copies b into every row. So a nudge of b reaches the loss through every
-# row, and the effects add up. **Where forward copies, backward adds.** W serves every row, too. There, the product xᵀ
-# dy takes the sum over the rows.
+# row, and the effects add up. **Where forward copies, backward adds.** W serves every row, too. There, the product
+# xᵀ dy takes the sum for us.
 #
-# The two products hold for *any* matrices, whether we call them weights or not. If y = a c, then da = dy cᵀ and
-# dc = aᵀ dy.
+# The two products hold for *any* matrices, weights or not. If y = a c, then da = dy cᵀ and dc = aᵀ dy.
 
 # %% Our solution
 def linear_backward(dy, x, W):                  # dy (B, J), x (B, I), W (I, J)
@@ -326,15 +317,15 @@ after, p_after = softmax_cross_entropy(linear(x, W - 0.1 * dW, b - 0.1 * db), q)
 print(f"L {L:.3f} -> {after:.3f}, p of passive {p[0, 1]:.0%} -> {p_after[0, 1]:.0%}")
 
 # %% [markdown]
-# The code gives all the eighths of figure 3. To train, move each weight and bias a little *against* its gradient. Here
-# we took away 0.1 times the gradient. This 0.1 is the **learning rate**. The line above shows that one step helped.
+# The code gives all the eighths of figure 3. The line above is one step of training: it took away 0.1 times the
+# gradient from each weight and bias. This 0.1 is the **learning rate**.
 #
 # ## How do we know that it is right?
 #
-# The code agrees with our pencil, but the same wrong idea could be in both. So here is a test that knows nothing of our
-# derivation. Take the weight from *the* to *passive*, which is 0. Make it a little larger, by h, and run forward. Make
-# it smaller by h and run forward. The two weights are 2h apart. So the difference of the two losses, divided by 2h, is
-# the slope of the loss. It should be −12/8 = −1.5.
+# Code and pencil agree, but the same wrong idea could be in both. So here is a test that knows nothing of our
+# derivation. Take the weight from *the* to *passive*, which is 0. Make it larger by h and run forward. Make it smaller
+# by h and run forward. Divide the difference of the two losses by 2h, the distance of the two weights. That is the
+# slope of the loss, and it should be −12/8 = −1.5.
 
 # %% Two steps and a tiny one
 rows = []
@@ -347,12 +338,11 @@ for h in 0.1, 0.01, 0.00001:
 table(["h", "loss at weight +h", "loss at weight −h", "difference / 2h"], rows)
 
 # %% [markdown]
-# This is called a **central difference**. With h ten times smaller, its error is a hundred times smaller, until all
-# digits shown are right. (Why not smaller still? [Lab notes 01, experiment
-# 2](lab/01_backprop.py#experiment-2-which-step).)
+# This is a **central difference**. With h ten times smaller, its error is a hundred times smaller, until all digits
+# shown are right. (Why not smaller still? [Lab notes 01, experiment 2](lab/01_backprop.py#experiment-2-which-step).)
 #
-# Why don't we train with it? It needs two forward passes for *every* weight. With a million weights, that is two
-# million passes for what one backward pass does. So we use the slow way once, to check the fast one.
+# Why don't we train with it? Because it needs two forward passes for *every* weight. So we use it once, to check the
+# fast way.
 #
 # **Your turn.** Write `exercises/01_gradient_check.py`: central differences for every element of an array.
 
@@ -370,11 +360,11 @@ def numeric_gradient(f, array, h=1e-5):
 
 
 # %% [markdown]
-# Now the check itself, with 5 random rows, 4 inputs and 3 classes. The three sizes differ on purpose. With equal sizes,
-# every product of two matrices would fit, the wrong ones too. The **relative error** is the largest difference between
-# the two gradients, divided by the largest element.
+# Now the check of the whole gradient, with 5 random rows, 4 inputs and 3 classes. The three sizes differ on purpose.
+# With equal sizes, the wrong products would fit, too. The **relative error** is the largest difference between the two
+# gradients, divided by the largest element.
 
-# %% Five random rows
+# %% The check
 def relative_error(ours, numeric):
     return np.abs(ours - numeric).max() / max(np.abs(ours).max(), np.abs(numeric).max())
 
@@ -388,7 +378,6 @@ def loss(x, W, b):
     return softmax_cross_entropy(linear(x, W, b), q)[0]
 
 
-# %%
 numeric_dx = numeric_gradient(lambda x: loss(x, W, b), x)
 numeric_dW = numeric_gradient(lambda W: loss(x, W, b), W)
 numeric_db = numeric_gradient(lambda b: loss(x, W, b), b)
@@ -400,25 +389,20 @@ measure("dW: relative error", relative_error(dW, numeric_dW), 0, 1e-9)
 measure("db: relative error", relative_error(db, numeric_db), 0, 1e-9)
 
 # %% [markdown]
-# Ours and the central differences agree to ten digits. The check has passed.
-#
-# A check has one limit. It compares backward with *our* forward. If forward itself is wrong, for example because a
-# layer sees words that it must not see, the check still passes. ([Lab notes 01, experiment
-# 5](lab/01_backprop.py#experiment-5-what-gradient-checks-cannot-see) counts such bugs in public code.)
+# Ours and the central differences agree to ten digits, so the check has passed. But it compares backward with *our*
+# forward. If a layer sees words that it must not see, forward is wrong, and the check still passes. ([Lab notes 01,
+# experiment 5](lab/01_backprop.py#experiment-5-what-gradient-checks-cannot-see) counts such bugs in public code.)
 #
 # ## Does it matter?
 #
-# Let's repeat the training from the top of the page, once for each of four gradients. The sentences, the first weights
-# and the number of steps (300) stay the same.
+# Let's repeat the training from the top of the page with three wrong gradients. Everything else stays the same.
 #
-# - **right** (run A): dy = p − q.
-# - **right class only** (run B): p − q for the right class, 0 for the others. In the miniature, that is (0, −6/8, 0) in
-#   place of (1/8, −6/8, 5/8). No wrong class is ever pushed down. You get this gradient if you think that each
-#   probability depends on its own logit alone.
+# - **right class only** (run B): p − q for the right class, 0 for the others. In figure 2, that would be (0, −6/8, 0).
+#   No wrong class is ever pushed down. You get this if you think that each probability depends on its own logit alone.
 # - **bias averaged**: db is the *mean* of the rows of dy, not the sum.
 # - **sign flipped**: dy = q − p.
 #
-# Which of the three bugs would you notice in the loss? Which ones does the check find?
+# Which of these bugs would you notice in the loss? Which ones does the check find?
 
 # %% The four gradients
 gradients = {"right (run A)": (lambda p, q: p - q, sum_of_rows),
@@ -451,25 +435,23 @@ table(["gradient", "loss after 300 steps", "right on new sentences",
 #
 # </details>
 #
-# So a falling loss doesn't tell you that the gradient is right. Longer training doesn't help run B. With 600 steps its
-# loss is even lower than that of run A with 300, and it still gets only 59 % of the new sentences right. ([Lab notes
-# 01, experiment 1](lab/01_backprop.py#experiment-1-five-gradients-on-five-training-sets) repeats this on four other
-# training sets.)
+# So a falling loss doesn't tell you that the gradient is right. Nor does run B only need more time. After 600 steps its
+# loss is lower than that of run A after 300, but it still gets only 59 % of the new sentences right ([lab notes 01,
+# experiment 1](lab/01_backprop.py#experiment-1-five-gradients-on-five-training-sets)).
 #
 # ## Paper and code
 #
-# "Attention Is All You Need" derives no gradient. Its linear maps stand in equation 2 and §3.2.2. In the library,
-# `linear_backward` and `cross_entropy` in [nn/ops.py](../scratchformer/nn/ops.py) do what this page does, with two
-# differences. They *add* to dW and db, because a weight may be used in several places. And their loss leaves out
-# padding. `scratchformer gradcheck` checks all 20 layers of the library in 106 cases.
+# "Attention Is All You Need" derives no gradient. Its linear maps stand in equation 2 and §3.2.2. In the library, see
+# `linear_backward` and `cross_entropy` in [nn/ops.py](../scratchformer/nn/ops.py). They *add* to dW and db, because a
+# weight may be used in several places, and they leave out padding.
 #
 # ## What to remember
 #
 # Backward runs along the wires of forward, from right to left. Each step multiplies by its slope, and where routes
-# meet, their gradients add. The gradient of the logits is p − q, and the gradient of a weight is what went in times
-# what comes back. A falling loss doesn't tell you that a gradient is right. A check with central differences does.
+# meet, their gradients add. The logits get p − q. A weight gets what went in times what comes back. To know that a
+# gradient is right, compare it with central differences. A falling loss is not enough.
 #
 # **Exercises.** `01_linear_backward` · `01_cross_entropy_backward` · `01_gradient_check`
 #
-# **Next.** [Lesson 02](02_recurrence.py) uses all this on the networks that read a sentence word by word, which the
-# paper set out to replace. If you want attention at once, go on to [lesson 04](04_soft_lookup.py).
+# **Next.** [Lesson 02](02_recurrence.py) uses all this on networks that read a sentence word by word, which the paper
+# set out to replace. If you want attention at once, go on to [lesson 04](04_soft_lookup.py).
