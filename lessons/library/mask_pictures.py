@@ -1,10 +1,17 @@
-"""The drawings of lesson 06: who may look at what, a loop as a triangle, four words by hand, two kinds of mask."""
+"""The pictures of lesson 06: who may look at what, a loop as a triangle, four words by hand, two kinds of mask, maps of
+attention weights.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
+import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.figure import Figure
 
 from library.drawing import Drawing, Role
+from scratchformer.experiments.figures import ACCENT, COLOUR_MAP
 
 READS, WRITES = ["<s>", "the", "animal", "slept"], ["the", "animal", "slept", "</s>"]
 EXPONENTIALS = np.array([[1, 4, 3, 2], [1, 3, 4, 2], [1, 2, 5, 12], [1, 1, 5, 1]])
@@ -137,6 +144,26 @@ def masks() -> Drawing:
                     drawing.rectangle(x0 + 44 * s, y, 38, 38, "soft", 0.13, outline=False)
                     drawing.text(x0 + 44 * s, y, "−∞", "soft", 13)
     return drawing
+
+
+def maps(words: Sequence[str], weights: Mapping[str, np.ndarray]) -> Figure:
+    """Maps of attention weights (T, T) side by side, title -> weights; the cell of the next word is framed.
+
+    words  the T words that are read, and the last one to guess
+    """
+    read, T = list(words[:-1]), len(words) - 1
+    colours = plt.get_cmap(COLOUR_MAP).with_extremes(bad="#00000000")  # empty: exactly 0
+    figure, panels = plt.subplots(1, len(weights), figsize=(8, 4.2), sharey=True, layout="constrained", squeeze=False)
+    for panel, (title, shown) in zip(panels[0], weights.items()):
+        image = panel.imshow(np.ma.masked_equal(shown, 0), colours, vmin=0, vmax=1)
+        for t in range(T - 1):
+            panel.add_patch(plt.Rectangle((t + 0.5, t - 0.5), 1, 1, fill=False, ec=ACCENT, lw=2))
+        panel.set_xticks(range(T), read, rotation=90)
+        panel.set(title=title, xlabel="word looked at")
+    panels[0, 0].set_yticks(range(T), [f"{a} → {b}" for a, b in zip(words, words[1:])])
+    panels[0, 0].set_ylabel("last word read → word to guess")
+    figure.colorbar(image, ax=panels, shrink=0.8, label="attention weight (empty: exactly 0)")
+    return figure
 
 
 def fraction(above: int, below: int) -> str:

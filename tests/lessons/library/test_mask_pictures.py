@@ -3,6 +3,7 @@
 import re
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
 from library import mask_pictures
@@ -35,3 +36,12 @@ def test_backward_shows_each_gradient_once():
         mask_pictures.by_hand(backward=True).svg().count('fill="var(--gradient)" font-style="italic"')
         == len(gradients) + 6 + 2
     )  # zeros: six forbidden scores, <s> alone, and "animal" in row "slept"
+
+
+def test_maps_leave_hidden_cells_empty_and_frame_the_next_word():
+    figure = mask_pictures.maps(["<s>", "the", "boy", "</s>"], {"A": np.tri(3) / 3, "B": np.full((3, 3), 1 / 3)})
+    left, right = figure.axes[:2]
+    np.testing.assert_array_equal(left.images[0].get_array().mask, ~np.tri(3, dtype=bool))
+    assert not right.images[0].get_array().mask.any()
+    assert [frame.get_xy() for frame in left.patches] == [(0.5, -0.5), (1.5, 0.5)]
+    assert [label.get_text() for label in left.get_yticklabels()] == ["<s> → the", "the → boy", "boy → </s>"]
