@@ -11,26 +11,17 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from library.drawing import COLOURS, Drawing
-from library.lesson import QUICK, recorded, same, show, table
-from library.short_translation import (
-    loss_of_the_frequencies,
-    mean_loss,
-    new_model,
-    random_batch,
-    set_gradient,
-)
+from library.lesson import recorded, same, show, table
 from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.parameter import Layer, Parameter, ParameterStore
 
-SEEDS = [0] if QUICK else [0, 1, 2]
-
 # %% [markdown]
 # A gradient says in which direction each weight should go. It doesn't say how far. Let's see what can go wrong with
-# only two weights, $a$ and $b$, and the loss $50 a^2 + \frac{1}{2} b^2$. It's steep in $a$ and shallow in $b$: at the
-# start, $a = b = 1$, the gradient is $(100, 1)$. The lowest point is $a = b = 0$.
+# only two weights, $a$ and $b$, and the loss $50 a^2 + \frac{1}{2} b^2$. The lowest point is $a = b = 0$. The gradient
+# is $(100 a, b)$. So the loss is steep in $a$ and shallow in $b$.
 #
-# **Gradient descent** subtracts the gradient, times one number for all weights, the **learning rate**. Here is where
-# the two weights are after 60 steps, for five learning rates:
+# **Gradient descent** multiplies the gradient by one number, the **learning rate**, and subtracts the product from the
+# weights. We start at $a = b = 1$ and take 60 steps, at four rates:
 
 
 # %%
@@ -47,24 +38,22 @@ def descend(rate, steps=60):
 
 table(["rate", "a after 60 steps", "b after 60 steps"],
       [[rate, *(f"{x:.2f}" for x in descend(float(rate)))]
-       for rate in ("0.001", "0.01", "0.019", "0.02", "0.021")])
+       for rate in ("0.001", "0.01", "0.019", "0.021")])
 
 # %% [markdown]
-# There is no good row. A step multiplies $a$ by $1 - 100 \cdot \mathrm{rate}$. At 0.021 that's −1.1: $a$ jumps from 1
-# to −1.1, across 0 and a little farther away, and so on at every step. But below 0.02, $b$ still has about a third of
-# its way to go. The best rate for $b$ alone would be 1, which is a hundred times the best rate for $a$, 0.01. **One
-# number can't suit both.**
+# No row is good. At the highest rate, 0.021, $a$ explodes. The first step subtracts $0.021 \cdot 100 = 2.1$, so $a$
+# jumps from 1 to −1.1, across 0 and farther away. The next step takes it to 1.21, and so on. At the lower rates $a$
+# arrives, but $b$ doesn't. At 0.019 every step takes away only 1.9 % of $b$, and after 60 steps a third is left. **One
+# number can't suit both weights.**
 #
-# And a Transformer? In a small one, the gradients of single weights differ by a factor of about 340 (99th over 1st
-# percentile, [lab notes 15, experiment
-# 2](lab/15_adam_and_warmup.py#experiment-2-how-much-do-the-gradients-of-a-transformer-differ)). That isn't quite the
-# same: a ravine is about how fast gradients *change*. But it shows that one rate gives very different steps.
+# In a Transformer, too, one rate makes very different steps. In a small one, large gradients were about 340 times as
+# large as small ones ([lab notes 15, experiment
+# 2](lab/15_adam_and_warmup.py#experiment-2-how-much-do-the-gradients-of-a-transformer-differ)).
 #
 # ## The picture
 #
-# Seen from above, our loss is a ravine: steep walls, and a floor that hardly slopes. Below are three ways to walk in
-# it, each at its own rate. Make a guess: if all three had the rate of the first, 0.0185, which would be nearest to the
-# lowest point after 20 steps?
+# Seen from above, our loss is a ravine: its walls are steep, and its floor hardly slopes. Here are three ways to walk
+# in it:
 
 # %% Drawing the ravine
 INK, STEP, GRAY, AMBER, SOFT = (
@@ -120,45 +109,65 @@ show(
     "to b = 0.47. Momentum swings in wider curves and ends close to the lowest "
     "point. Adam walks straight along the diagonal, past the lowest point to "
     "a = b = -0.14, and turns.",
-    caption="Forty steps each, from the dot towards the cross; b goes to the right "
-    "and a goes up. Gradient descent jumps from wall to wall, momentum swings, "
-    "and Adam takes the diagonal and runs past the cross.",
+    caption="Forty steps each, from the dot towards the cross. The steep weight a "
+    "goes up, the shallow weight b goes to the right. Gradient descent jumps "
+    "from wall to wall, momentum swings, and Adam takes the diagonal.",
 )
 
 # %% [markdown]
-# **Gradient descent** spends its steps on jumping to and fro. **Momentum** steps along a running average $m$ of the
-# gradients instead: $m$ becomes $0.9 \, m + 0.1 \, g$, and the weights move by $-\mathrm{rate} \cdot m$. Gradients
-# across the ravine point this way and that, so they nearly cancel in the average. Those along the floor agree, so the
-# average keeps them. Momentum therefore bears a larger rate, here 0.05, at which gradient descent explodes. That's the
-# gain: at the same rate of 0.0185, after 20 steps, plain gradient descent would be nearest, at a distance of 0.69, then
-# momentum at 0.85, and Adam last at 0.90.
+# **Gradient descent** jumps from wall to wall. It goes far across the ravine and hardly forward.
 #
-# **Adam** averages as well, and does one thing more: it divides each weight's average gradient by the usual size of
-# that weight's gradients. So a steep weight and a shallow one move alike. From $a = b$ they stay equal, and the path is
-# the diagonal. Adam doesn't stop at the cross, though: it runs on to −0.14 before it turns.
+# **Momentum** steps along a running average of the gradients. The average $m$ begins at 0. At every step it keeps 90 %
+# of itself and takes in 10 % of the new gradient $g$. Let's give it gradients that change their sign, as those across
+# the ravine do. And let's give it gradients that stay the same, as those along the floor nearly do:
+
+
+# %%
+def running_average(gradients):
+    m = 0
+    for g in gradients:
+        m = 0.9 * m + 0.1 * g
+    return m
+
+
+table(["", "gradients", "their running average after 40 steps"],
+      [["across", "+10, −10, +10, −10, …", f"{running_average([10, -10] * 20):.1f}"],
+       ["along", "+1, +1, +1, +1, …", f"{running_average([1, 1] * 20):.1f}"]])
+
+# %% [markdown]
+# Across the ravine, the gradients nearly cancel: of 10 only 0.5 is left. Along the floor they agree, and the average
+# keeps them. So momentum still works at a rate of 0.05, at which gradient descent explodes. This higher rate is its
+# gain: at equal rates it isn't faster here ([lab notes 15, experiment
+# 1](lab/15_adam_and_warmup.py#experiment-1-ravines-straight-and-diagonal)).
 #
-# (Figure 1 isn't a race: momentum ends nearest. In a small Transformer, each at its best rate, momentum ends at a loss
-# of 4.53 and Adam at 3.60: [lab notes 15, experiment
-# 5](lab/15_adam_and_warmup.py#experiment-5-which-part-of-adam-does-it).)
+# **Adam** takes an average, too, and then it divides. It divides the average gradient of each weight by the usual size
+# of that weight's gradients. So a steep weight and a shallow weight move equally far. In figure 1 both begin at 1, so
+# they stay equal, and the path is the diagonal. At the cross Adam is still fast. It runs on to −0.14 before it turns.
 #
-# ## By hand
+# Figure 1 isn't a race, since we chose the rates. In a small Transformer we gave each method the best of four rates.
+# There momentum ended at a loss of 4.53, and Adam at 3.60 ([lab notes 15, experiment
+# 5](lab/15_adam_and_warmup.py#experiment-5-which-part-of-adam-does-it)).
 #
-# Adam keeps two numbers for each weight, beside the weight itself. Both begin at 0:
+# ## Two steps by hand
 #
-# - $m$ is a running average of its gradients $g$: it keeps 90 % of what it was and takes in 10 % of the new $g$.
-# - $v$ is a running average of their squares: it keeps 98 %, and takes in 2 % of the new $g^2$.
+# Adam keeps two numbers for each weight. Both begin at 0:
 #
-# Take a pencil. The first gradient is $(100, 1)$:
+# - $m$ is the running average of the gradients $g$. It keeps 90 % of itself and takes in 10 % of the new $g$.
+# - $v$ is a running average of the squares $g^2$. It keeps 98 % of itself and takes in 2 % of the new $g^2$. The root
+#   of $v$ is the "usual size" of the gradients.
+#
+# **The first step.** Take a pencil. The gradient is $(100, 1)$:
 #
 # | | weight a | weight b |
 # |---|---|---|
 # | gradient g | 100 | 1 |
-# | m = 10 % of g | 10 | 0.1 |
-# | v = 2 % of g² | 200 | 0.02 |
+# | m = 90 % of 0 + 10 % of g | 10 | 0.1 |
+# | v = 98 % of 0 + 2 % of g² | 200 | 0.02 |
 #
-# An average of a single gradient of 100 should be 100. But $m$ says 10, because $m = 0.9 \cdot 0 + 0.1 \cdot 100$: the
-# 0 from the start counts 90 %. So divide $m$ by the share of the gradients in it, 0.1, and $v$ by theirs, 0.02. This is
-# the **bias correction**, and the corrected numbers get a hat:
+# These averages are too small. The only gradient of $a$ is 100, so its average should be 100, and $m$ is 10. The reason
+# is the 0 from the start, which counts 90 %. Only 10 % of $m$ comes from a gradient, so we divide $m$ by 0.1. Only 2 %
+# of $v$ comes from a gradient, so we divide $v$ by 0.02. This is the **bias correction**. The corrected numbers get a
+# hat:
 #
 # | | weight a | weight b |
 # |---|---|---|
@@ -166,9 +175,8 @@ show(
 # | v̂ = v / 0.02 | 10,000 | 1 |
 # | m̂ / √v̂ | 100 / 100 = **1** | 1 / 1 = **1** |
 #
-# Subtract the learning rate times the last row. With a rate of 0.1 both weights go from 1 to 0.9. The gradients differ
-# by a factor of 100, and the steps are equal.
-
+# Multiply the last row by the learning rate, say 0.1, and subtract it: both weights go from 1 to 0.9. The gradients
+# differ by a factor of 100, and the steps are equal.
 
 # %% Drawing one step
 HEADS = {"weight": 40, "gradient g": 120, "averages": 255, "corrected": 425,
@@ -227,35 +235,57 @@ show(step_picture((1, 1), (100, 1)), "15_first_step",
      "The gradients are very different, and the steps are equal.")
 
 # %% [markdown]
-# The same in code. Everything is an array with one number for each weight:
+# **The second step.** Now leave the ravine, where the next gradient would be $(90, 0.9)$. In training, every step sees
+# other sentences, and other sentences can want the opposite. Suppose that the second gradient is $(-100, 1)$. Which
+# weight moves farther now, and in which direction does each of them go?
+#
+# <details><summary>Make a guess, then unfold: the second step</summary>
 
-# %%
-g = np.array([100.0, 1.0])                            # (n,), here n = 2
-m, v = 0.1 * g, 0.02 * g**2                           # (n,) each
-m_hat, v_hat = m / 0.1, v / 0.02
-w = np.array([1.0, 1.0]) - 0.1 * m_hat / np.sqrt(v_hat)
-print("m̂", m_hat, " v̂", v_hat, " weights", w)
+# %% Drawing the second step
+show(step_picture((0.9, 0.9), (-100, 1), (10, 0.1), (200, 0.02), t=2), "15_second_step",
+     alt="The same picture for the gradients −100 and +1. Now m is −1 and 0.19, v "
+     "is 396 and 0.0396; corrected by 0.19 and 0.0396, m is −5.263 and 1, v is "
+     "10,000 and 1. The quotients are −0.053 and 1: a goes from 0.9 to 0.905, b "
+     "from 0.9 to 0.8.",
+     caption="The second step, in the same drawing. The two gradients of a "
+     "contradict each other, so it hardly moves; those of b agree, so it "
+     "moves by the full rate.")
 
 # %% [markdown]
+# For weight $a$:
+#
+# - $m$: 90 % of the old 10 is 9, and 10 % of −100 is −10. The two nearly cancel, and $m = -1$.
+# - $v$: 98 % of the old 200 is 196, and 2 % of 10,000 is 200. Squares are positive, so nothing cancels, and $v = 396$.
+# - Correction of $m$: the new gradient counts 10 %. The first one counts 90 % of its 10 %, which is 9 %. Together
+#   that's 19 %, so $\hat{m} = -1 / 0.19 = -5.26$.
+# - Correction of $v$: in the same way, 2 % and 1.96 % make 3.96 %. So $\hat{v} = 396 / 0.0396 = 10{,}000$, and its root
+#   is 100.
+# - Step: the quotient is −5.26 / 100 = −0.053. Times the rate it's −0.005, and subtracting it moves $a$ up to 0.905.
+#
+# For weight $b$ both gradients are 1, so both corrected averages are 1. It moves down by the full 0.1, to 0.8.
+#
+# </details>
+#
+# The larger gradient made the smaller step. **The length of a step shows how well the gradients agree, not how large
+# they are.**
+#
 # ## In general
 #
-# Let $g_t$ be the gradient at step $t = 1, 2, \dots$; all of $g$, $m$, $v$ and the weights $w$ have the shape $(n,)$.
-# The numbers 0.9 and 0.98 are called $\beta_1$ and $\beta_2$ (beta), and $\eta_t$ (eta) is the learning rate:
+# Let $g_t$ be the gradient at step $t = 1, 2, \dots$ The arrays $g$, $m$, $v$ and the weights $w$ have the shape
+# $(n,)$, one number for each weight. Our 0.9 and 0.98 are called $\beta_1$ and $\beta_2$ (beta). The learning rate is
+# $\eta_t$ (eta):
 #
 # $$m_t = \beta_1 m_{t-1} + (1 - \beta_1) \, g_t \qquad\qquad v_t = \beta_2 v_{t-1} + (1 - \beta_2) \, g_t^2$$
 #
 # $$\hat{m}_t = \frac{m_t}{1 - \beta_1^t} \qquad \hat{v}_t = \frac{v_t}{1 - \beta_2^t} \qquad
 # w_t = w_{t-1} - \eta_t \frac{\hat{m}_t}{\sqrt{\hat{v}_t} + \varepsilon}$$
 #
-# With only the first average, this is momentum. With only the second ($g_t$ instead of $\hat{m}_t$) it's called
-# RMSProp. Adam is both, and the correction.
+# After $t$ steps the 0 from the start still counts $\beta^t$, so the gradients count $1 - \beta^t$. In our second step
+# that was $1 - 0.9^2 = 0.19$ for $m$. The small $\varepsilon = 10^{-9}$ (epsilon) avoids a division by 0. An optimizer
+# that has only the first average is momentum. One that has only the second is called RMSProp.
 #
-# Two things are new. The first is $1 - \beta^t$, the share of the gradients at step $t$: after $t$ steps the 0 from the
-# start still counts $\beta^t$. At $t = 1$ the shares are our 0.1 and 0.02. The second is $\varepsilon = 10^{-9}$
-# (epsilon), so that nobody divides by 0.
-#
-# **Your turn.** Open `exercises/15_adam.py`, write these five equations, and run `scratchformer learn check 15_adam`:
-# it tells you what is wrong and why. Then unfold our solution.
+# **Your turn.** Open `exercises/15_adam.py`, write these five equations, and run `scratchformer learn check 15_adam`.
+# It tells you what is wrong and why. Then unfold our solution.
 
 
 # %% Our solution
@@ -282,60 +312,26 @@ for t in range(1, 21):
     model.store.grad[...] = sizes * random.normal(size=50)
     ours = adam_step(ours[0], model.store.grad, *ours[1:], t, rate=0.1)
     library.step(0.1)
-same("20 steps: our weights and the library's", ours[0], model.store.data, 1e-5)
+w, m, v = np.ones(2), 0, 0
+for t, g in (1, [100.0, 1.0]), (2, [-100.0, 1.0]):
+    w, m, v = adam_step(w, np.array(g), m, v, t, rate=0.1)
+same("both steps by hand: our code and the pencil", w, (0.9 + 0.1 / 19, 0.8), 1e-6)
+same("20 steps: our code and the library", ours[0], model.store.data, 1e-5)
 
 # %% [markdown]
-# ## From the gradient to the step
+# Two things follow from the division:
 #
-# The other lessons hand a gradient on, from box to box. Here it ends, and becomes a step. Let's take a second one.
-# Leave the ravine for this (there the next gradient would be $(90, 0.9)$): in training each step sees another batch, so
-# suppose that the second batch says $(-100, 1)$. Which weight goes farther now, and in which direction?
+# - **Scale drops out.** Multiply all gradients of a weight by 1,000. Then $\hat{m}$ and $\sqrt{\hat{v}}$ both grow by
+#   1,000, and the steps stay the same. That can hide a bug. If the gradient of one matrix is 1,000 times too small, the
+#   loss curve won't show it (`15_disguise`).
+# - **The learning rate is a distance.** While its gradients agree, a weight moves by about the rate at every step. A
+#   step can be longer, but never more than 1.7 times the rate ([lab notes 15, experiment
+#   3](lab/15_adam_and_warmup.py#experiment-3-how-long-is-a-step), and `15_longest_step`).
 #
-# <details><summary>Make a guess, then unfold: the second step</summary>
-
-# %% Drawing the second step
-show(step_picture((0.9, 0.9), (-100, 1), (10, 0.1), (200, 0.02), t=2), "15_second_step",
-     alt="The same picture for the gradients −100 and +1. Now m is −1 and 0.19, v "
-     "is 396 and 0.0396; corrected by 0.19 and 0.0396, m is −5.263 and 1, v is "
-     "10,000 and 1. The quotients are −0.053 and 1: a goes from 0.9 to 0.905, b "
-     "from 0.9 to 0.8.",
-     caption="The second step, in the same drawing. The two gradients of a "
-     "contradict each other, so it hardly moves; those of b agree, so it "
-     "moves by the full rate.")
-second, _, _ = adam_step(w, np.array([-100.0, 1.0]), m, v, t=2, rate=0.1)
-by_hand = 0.9 + 0.1 * 0.0526, 0.9 - 0.1 * 1
-same("the second step, by our code and by hand", second, by_hand, 1e-5)
-
-# %% [markdown]
-# For $a$, 90 % of the old $m$ is 9, and 10 % of the new gradient is −10. They nearly cancel: $m = -1$. In $v$ nothing
-# cancels, since squares are positive: 196 + 200 = 396. The share of the gradients in $m$ is now 10 % for the new one
-# and 9 % for the first (90 % of its 10 %), together 19 %; in $v$ it's 2 % + 1.96 % = 3.96 %. So divide by 0.19 and
-# 0.0396: −1 / 0.19 = −5.26, and the root of 396 / 0.0396 is 100. Therefore $a$ moves by 0.1 · 0.053 = 0.005, back up to
-# 0.905. For $b$ both gradients are 1, so their average is 1: it moves by a full 0.1, down to 0.8.
+# ## The learning rate
 #
-# </details>
-#
-# The larger gradient made the smaller step. **The length of a step doesn't tell how large the gradients are, but how
-# well they agree.** If all are the same, a weight moves by the full rate. If they are pure noise, it moves by about
-# 0.23 of it: $m$ then averages about 19 independent signs, and such an average has the size $1/\sqrt{19} = 0.23$
-# ([experiment 3](lab/15_adam_and_warmup.py#experiment-3-how-long-is-a-step)). Three consequences:
-#
-# - **Scale drops out.** Multiply all gradients of a weight by 1,000: $\hat{m}$ and $\sqrt{\hat{v}}$ both grow by 1,000,
-#   and the steps stay. That can hide a bug: if your backward pass loses a constant factor in one matrix, the loss curve
-#   won't tell you (`15_disguise`).
-# - **The rate is a distance**, about how far a weight goes in one step. A step can be longer, but at most 1.7 times
-#   with $\beta_2 = 0.98$ (7 times with 0.999): see `15_longest_step`.
-# - **The memory is short.** A gradient from $k$ steps ago counts $\beta^k$ as much as the newest, so $m$ remembers
-#   about $1 / (1 - 0.9) = 10$ steps, and $v$ about 50.
-#
-# ## The learning rate, by hand
-#
-# The rate isn't the same at every step. The paper's equation 3 is
-#
-# $$\eta_t = d_{model}^{-0.5} \cdot \min(t^{-0.5}, \; t \cdot \mathrm{warmup}^{-1.5})$$
-#
-# with $d_{model} = 512$ and warmup = 4,000. The second term rises on a straight line, the first one falls, and the
-# smaller of them counts.
+# In the paper the learning rate changes from step to step. For 4,000 steps it rises on a straight line. This is the
+# **warm-up**. Then it falls with the root of the step: four times as many steps halve the rate.
 
 # %% Drawing the schedule
 figure, axes = plt.subplots(figsize=(7, 2.9), layout="constrained")
@@ -348,7 +344,13 @@ for term, words, at, side in zip(
     axes.annotate(words, (steps[at], term[at]), (-10 if side == "right" else 10, 0),
                   textcoords="offset points", color=SOFT, va="center", ha=side)
 axes.plot(steps, terms.min(axis=0), color=STEP, lw=2.5)
+for step, words in (4000, "step 4,000: the highest"), (16_000, "step 16,000: half"):
+    height = 1000 * noam(step, 512, 4000)
+    axes.plot(step, height, "o", color=INK, ms=6)
+    axes.annotate(words, (step, height), (10, 8), textcoords="offset points")
 axes.set(xlabel="step", ylabel="learning rate, in thousandths", ylim=(0, 1.2))
+axes.xaxis.set_major_formatter("{x:,.0f}")
+axes.set_xticks(range(0, 20_001, 4000))
 axes.spines[["top", "right"]].set_visible(False)
 show(
     figure,
@@ -356,16 +358,21 @@ show(
     alt="The two terms of equation 3 over 20,000 steps, dashed, and the smaller of "
     "them as a thick line. It rises on a straight line to 0.0007 at step 4,000 "
     "and then falls, to half of that at step 16,000.",
-    caption="Equation 3 for the paper's base model, thick: a line up for 4,000 "
-    "steps, the **warm-up**, then a slow fall.",
+    caption="The learning rate of the paper's base model (thick). It's the smaller of "
+    "the two dashed lines.",
 )
 
 # %% [markdown]
-# The terms are equal at $t = 4000$:
+# As a formula, this is the paper's equation 3, with $d_{model} = 512$ and warmup = 4,000:
 #
-# - The root of 4,000 is 63.25, so $4000^{-0.5}$ is 1 / 63.25, and $4000 \cdot 4000^{-1.5}$ is the same number.
-# - The root of 512 is 22.63. So the highest rate of all is 1 / (63.25 · 22.63) = 1 / 1431 = **0.000699**.
-# - At step 16,000, four times as far, the root has halved the rate: 0.000349.
+# $$\eta_t = d_{model}^{-0.5} \cdot \min(t^{-0.5}, \; t \cdot \mathrm{warmup}^{-1.5})$$
+#
+# During the warm-up the second term is the smaller one, and after it the first. At $t = 4000$ they are equal. Compute
+# the two dots of figure 4:
+#
+# - The first term is one over the root of 4,000, so 1 / 63.25. The factor in front is one over the root of 512, so
+#   1 / 22.63. The highest rate is their product: 1 / (63.25 · 22.63) = 1 / 1431 = **0.000699**.
+# - At step 16,000 the root of the step is twice as large, so the rate is half as large: 0.000349.
 #
 # **Your turn**, if you like: `exercises/15_noam.py`, in two lines.
 
@@ -376,141 +383,132 @@ def learning_rate(t, d_model=512, warmup=4000):
 
 
 three = 1, 4000, 16_000
-same("steps 1, 4,000 and 16,000: our rates and the library's",
-     [learning_rate(t) for t in three], [noam(t, 512, 4000) for t in three])
+ours, library = ([rate(t, 512, 4000) for t in three] for rate in (learning_rate, noam))
+assert np.allclose(ours, library)
 
 # %% [markdown]
-# The fall helps to settle: if the rate in the ravine falls like this from step 10 on, Adam runs on to −0.06 only ([lab
-# notes 15, experiment 1](lab/15_adam_and_warmup.py#experiment-1-ravines-straight-and-diagonal)). But why begin near 0?
-# In the first step there is only one gradient, and it agrees with itself. So every weight moves by the full rate,
-# because of a single batch. In a model that we watched at a constant rate, that was the longest step of all
-# ([experiment 3](lab/15_adam_and_warmup.py#experiment-3-how-long-is-a-step)).
+# But why should the rate begin near 0? At the first step Adam has seen one gradient, and one gradient always agrees
+# with itself. So at a constant rate every weight moves by the full rate, because of a single batch. In a model that we
+# watched, this was the longest step of all ([lab notes 15, experiment
+# 3](lab/15_adam_and_warmup.py#experiment-3-how-long-is-a-step)).
 #
 # ## Does it matter?
 #
-# Let's try it. A small Transformer with 3 + 3 layers and $d_{model} = 32$ learns to translate short sentences, 16 at a
-# step, with our `adam_step`. Once the rate is 0.01 from the first step on; we chose it so high that it hurts. Once it
-# rises over the first 40 steps, from 0.00025 to 0.01, and stays there. All else is equal, the sentences too.
-
-
-# %%
-def train(seed, warmup, rate=0.01, steps=150):
-    """-> the model, and the training loss of each step"""
-    model, random = new_model(seed, layers=3), np.random.default_rng(seed)
-    m = v = np.zeros_like(model.store.data)  # (n,)
-    losses = []
-    for t in range(1, steps + 1):
-        losses.append(set_gradient(model, random_batch(random)))
-        w, g = model.store.data, model.store.grad  # (n,) each
-        w[...], m, v = adam_step(w, g, m, v, t, rate * min(1, t / warmup))
-        model.store.refresh()
-    return model, losses
-
-
-# %% [markdown]
-# What will the run without a warm-up do? (a) Its loss explodes. (b) It learns as well, and is 40 steps ahead. (c) Its
-# loss falls faster at first, and then it is stuck.
+# Let's train the same small Transformer with and without a warm-up:
 #
-# <details><summary>Make a guess, then unfold: the two loss curves</summary>
+# - **Model:** 3 + 3 layers, $d_{model} = 32$, and a norm *after* each sublayer, as in the paper (post-LN, [lesson
+#   12](12_residual_norm_dropout.py)).
+# - **Task:** translate English into German. There are 150 steps of Adam.
+# - **What we change:** only the learning rate. Without a warm-up it's 0.01 from the first step on. With a warm-up it
+#   rises to 0.01 in 40 steps, and stays there. We chose 0.01 so high that a difference shows.
+# - **What we measure:** the loss, in three runs of each kind. The three runs begin with different weights.
+#
+# What will the runs without a warm-up do? (a) Their loss explodes. (b) They learn as well as the others, only earlier.
+# (c) Their loss falls faster at first, and then it's stuck.
+#
+# <details><summary>Make a guess, then unfold: the loss curves</summary>
 
-# %% Training with and without warm-up
-curves, final = {}, {}
-for words, warmup in ("without warm-up", 1), ("with warm-up", 40):
-    runs = [train(seed, warmup) for seed in SEEDS]
-    curves[words] = np.array([losses for _, losses in runs])  # (seeds, steps)
-    final[words] = [mean_loss(model) for model, _ in runs]
+# %% The recorded runs
+result = recorded("warm_up")
+frequencies = result["unigram_entropy"]
 
-# %% Drawing the two loss curves
+
+def runs_of(part="results", norm="post", peak=0.01, warmed="none"):
+    """The runs of one kind: their curves, and their losses on new sentences."""
+    (row,) = [row for row in result[part]
+              if (row["norm"], row["peak"], row["warmed"]) == (norm, peak, warmed)]
+    return row["runs"]
+
+
+# %% Drawing the loss curves
 figure, axes = plt.subplots(figsize=(7.4, 3.6), layout="constrained")
-
-
-def note(words, at, away, colour=SOFT, **settings):
-    axes.annotate(words, at, away, textcoords="offset points", color=colour, **settings)
-
-
-for words, colour in ("without warm-up", AMBER), ("with warm-up", STEP):
-    for losses in curves[words]:
-        smooth = [losses[max(0, t - 4):t + 1].mean() for t in range(150)]
-        axes.plot(np.arange(1, 151), smooth, color=colour, lw=1.5, alpha=0.85)
-    note(words, (150, smooth[-1]), (6, 0), colour, va="center", annotation_clip=False)
-frequencies = loss_of_the_frequencies()
+for warmed, words, colour in (
+    ("none", "without warm-up", AMBER), ("all", "with warm-up", STEP)
+):
+    for run in runs_of(warmed=warmed):
+        at = result["points_of"] * (1 + np.arange(len(run["curve"]))) - 2
+        axes.plot(at, run["curve"], color=colour, lw=1.5, alpha=0.85)
+    ends = np.mean([run["curve"][-1] for run in runs_of(warmed=warmed)])
+    axes.annotate(words, (148, ends), (6, 0), textcoords="offset points", color=colour,
+                  va="center", annotation_clip=False)
 axes.axhline(frequencies, color=SOFT, lw=1, ls=":")
-note("knows only how frequent each piece is", (149, frequencies), (0, -13), ha="right")
+axes.annotate("knows only how frequent each token is", (2, frequencies), (0, -13),
+              textcoords="offset points", color=SOFT)
 axes.axvline(40, color=GRAY, lw=1)
-note("warm-up ends", (40, 7.6), (4, 0))
-axes.set(xlabel="step", ylabel="training loss, nats per piece", xlim=(0, 150))
+axes.annotate("warm-up ends", (40, 7.3), (4, 0), textcoords="offset points", color=SOFT)
+axes.set(xlabel="step", ylabel="training loss, nats per token", xlim=(0, 150))
 axes.spines[["top", "right"]].set_visible(False)
 show(figure, "15_warmup",
      alt="Training loss over 150 steps. Without warm-up it falls faster for the "
-     "first 30 steps, and from then on stays near 5.5, the loss of the "
-     "frequencies. With warm-up it falls more slowly at first, crosses the "
-     "other curve near step 40, and ends near 4.7.",
+     "first 30 steps, and from then on stays near 5.6, a little above the loss "
+     "of the frequencies. With warm-up it falls more slowly at first, crosses "
+     "the other curves after step 50, and ends near 4.7.",
      caption="Each line is one run, averaged over five steps. Without a warm-up the "
      "loss falls faster at first, and then it's stuck.")
-table(["", "loss, steps 16 to 20", "loss on new sentences at the end"],
-      [[words, f"{curves[words][:, 15:20].mean():.1f}",
-        " · ".join(f"{loss:.1f}" for loss in final[words])] for words in curves])
-gains = [a - b for a, b in zip(final["without warm-up"], final["with warm-up"])]
-assert 0.4 < min(gains) < 1.3, gains
 
 # %% [markdown]
-# It's (c). You might have expected the loss to jump up. But for 30 steps the runs without a warm-up are *ahead*. Then
-# they stop, near 5.5 nats. That is what a model gets that ignores the English sentence and knows only how frequent each
-# German piece is. The runs with a warm-up cross that line and end near 4.7.
+# It's (c). For about 30 steps the runs without a warm-up are *ahead*. Then they stop. Their loss is near 5.6, a little
+# above the dotted line. That line is what a model gets that ignores the English sentence and knows only how frequent
+# each German token is. The runs with a warm-up cross the line and go on.
 #
 # </details>
 #
-# And at a lower rate? Here are such models after 600 steps, on more sentences, the mean of three runs:
+# **Why does a warm-up help?** One often reads that Adam's $v$ is to blame: in the first steps it rests on too few
+# gradients. We can test this. We let $v$ collect the gradients of 40 batches before the weights move. Then we start at
+# the full rate, without a warm-up. The last two rows change something else: the place of the norm, and the rate.
 
-# %% Two rates, without and with warm-up
-ends = {}
-for row in recorded("warm_up")["long"]:
-    losses = [run["final_loss"] for run in row["runs"]]
-    ends[row["peak"], row["warmed"]] = np.mean(losses)
-table(["loss on new sentences", "without warm-up", "with warm-up"],
-      [[f"rate {rate}", f"{ends[rate, 'none']:.2f}", f"{ends[rate, 'all']:.2f}"]
-       for rate in (0.01, 0.003)])
+# %% Five kinds of runs
+KINDS = {
+    "without warm-up": runs_of(),
+    "with warm-up": runs_of(warmed="all"),
+    "without, but v collects 40 batches first":
+        runs_of("reasons", warmed="v averaged first"),
+    "without, but the norm stands before each sublayer (pre-LN)": runs_of(norm="pre"),
+    "without, but at a lower rate, 0.003": runs_of(peak=0.003),
+}
+table(["150 steps", "loss on new sentences, three runs"],
+      [[words, " · ".join(f"{run['final_loss']:.1f}" for run in runs)]
+       for words, runs in KINDS.items()])
 
 # %% [markdown]
-# At the high rate the warm-up decides; at the lower one it gains a little. The lower rate helps more than the warm-up.
+# - **A better $v$ isn't enough.** It helps one run of three. The other two stay far above the runs with a warm-up.
+# - **The norm matters.** With the norm before each sublayer no run gets stuck, with the same Adam and the same rate.
+# - **The rate matters.** At 0.003 no run gets stuck, without any warm-up.
 #
-# What is the warm-up for? One often reads that at first Adam's $v$ rests on too few gradients. Three controls ([lab
-# notes 15, experiments 6 to
-# 9](lab/15_adam_and_warmup.py#experiment-6-does-a-warm-up-help-at-every-learning-rate-and-do-runs-without-it-recover)):
+# The lower rate stays the better choice after 600 steps ([lab notes 15, experiment
+# 6](lab/15_adam_and_warmup.py#experiment-6-does-a-warm-up-help-at-every-learning-rate-and-do-runs-without-it-recover)).
 #
-# - **More gradients in $v$.** We let $v$ collect 40 batches before the weights move. Two of three runs still get stuck.
-# - **No $v$.** Momentum has none. At a rate of 1 its runs get stuck too, and a warm-up helps all three.
-# - **The norm** before each sublayer (pre-LN, [lesson 12](12_residual_norm_dropout.py)), the same Adam. No run gets
-#   stuck.
+# So in these small models a poor $v$ isn't the whole reason. Momentum, which has no $v$, gets stuck without a warm-up
+# as well ([lab notes 15, experiment
+# 9](lab/15_adam_and_warmup.py#experiment-9-is-it-the-large-gradients-near-the-output)).
 #
-# So in these small models a poor $v$ isn't the whole reason, and with Adam only post-LN got stuck. What the long steps
-# damage we don't know. We know where: a warm-up for only the value and output matrices of attention does as much as one
-# for all weights, and a warm-up for all the *other* weights does hardly anything.
+# What do the long first steps damage? We don't know. We only know where: in the value and output matrices of attention.
+# A warm-up for these alone does as much as a warm-up for all weights ([lab notes 15, experiment
+# 7](lab/15_adam_and_warmup.py#experiment-7-which-weights-need-the-warm-up)).
 #
 # ## Paper and code
 #
-# [Vaswani et al. (2017)](https://arxiv.org/abs/1706.03762), §5.3, has all the numbers of this page: 0.9, 0.98,
-# $10^{-9}$, 4,000 and equation 3. It gives no reason for them, nor for the warm-up. Adam is by [Kingma and Ba
-# (2015)](https://arxiv.org/abs/1412.6980), who propose 0.999 for $\beta_2$. In the library: `Adam` and `noam` in
-# [nn/optim.py](../scratchformer/nn/optim.py). *It differs from this page:* $\varepsilon$ is added to $\sqrt{v}$ before
-# the correction. For a momentum that you can play with, see Goh's [*Why Momentum Really
-# Works*](https://distill.pub/2017/momentum/).
+# [Vaswani et al. (2017)](https://arxiv.org/abs/1706.03762), §5.3, give the numbers 0.9, 0.98, $10^{-9}$, 4,000 and
+# equation 3, and no reason for them. Adam is by [Kingma and Ba (2015)](https://arxiv.org/abs/1412.6980). In the
+# library: `Adam` and `noam` in [nn/optim.py](../scratchformer/nn/optim.py). *It differs from this page:* it adds
+# $\varepsilon$ to $\sqrt{v}$ before the correction. For a momentum that you can play with, see Goh's [*Why Momentum
+# Really Works*](https://distill.pub/2017/momentum/).
 #
 # ## What to remember
 #
-# Adam divides the average of each weight's gradients by their usual size. So the learning rate is a distance, and a
-# weight moves far where its gradients agree, not where they are large. The paper's rate rises to 0.0007 in 4,000 steps
-# and then falls with the root of the step. Without such a rise, our small post-LN model learned at a high rate which
-# pieces are frequent, and no more.
+# Adam divides the average of each weight's gradients by their usual size. So a weight moves far where its gradients
+# agree, not where they are large, and the learning rate is a distance. The paper's rate rises to 0.0007 in 4,000 steps,
+# and then it falls. Without a warm-up, our small post-LN model got stuck at a high rate: it learned how frequent each
+# token is, and hardly more.
 #
 # **Exercises.** `15_adam`: Adam for any number of steps. `15_noam`: equation 3, for many steps at once. `15_disguise`:
-# change every gradient so that Adam takes the same steps. `15_longest_step`: "a step of Adam is never longer than the
-# learning rate", one reads; find gradients after which it's 1.6 times as long. And a puzzle:
+# change every gradient so that Adam takes the same steps. `15_longest_step`: find gradients after which a step is 1.6
+# times as long as the learning rate. And a puzzle:
 #
 # <details><summary>You forget the bias correction. How long is the first step, with 0.98 and with 0.999?</summary>
 #
-# For a gradient of 1: $m = 0.1$ and $v = 0.02$, so the step is 0.1 / 0.141 = 0.71 times the rate, and nobody notices.
-# With 0.999, $v = 0.001$, and the step is 0.1 / 0.0316 = 3.2 times the rate.
+# For a gradient of 1: $m = 0.1$ and $v = 0.02$. The step is 0.1 / 0.141 = 0.71 times the rate, and nobody notices. With
+# 0.999, $v = 0.001$, and the step is 0.1 / 0.0316 = 3.2 times the rate.
 #
 # </details>
 #
