@@ -27,7 +27,7 @@ from scratchformer.nn.ops import ops_of
 # - **Measured:** has the right key more than half of the weight in the end?
 #
 # We run the task 24 times for each $d_k$, each time with a new query and new keys. We tried six learning rates, from
-# 0.01 to 1000. The table shows the best of the six.
+# 0.01 to 1000, and show the best one's result.
 
 # %% Twenty-four queries learn to look
 SIZES = 8, 64, 512
@@ -39,7 +39,7 @@ table(["numbers in a query, d_k", "queries that found their key"],
 # That's odd. A query with 512 numbers has far more freedom than one with 8, and yet it nearly always fails.
 #
 # The trouble is that the dot products get too large, and the division is there to prevent it. **The division keeps the
-# scores small when training starts, so that every key gets some weight and the right one can still be found.** We'll go
+# scores small when training starts, so that every key gets some weight and the right one can still be found.** Let's go
 # through this step by step, and then put the division back.
 #
 # ## The picture: dot products grow
@@ -103,19 +103,19 @@ show(
     "beside dashed curves of plus and minus the root of n. On the right, bars show "
     "how often each dot product comes up. They spread from −1 and 1, to −4 up to 4, "
     "to nearly −16 up to 16; the typical size is 1, 2 and 4.",
-    caption="The dot product is a walk with one step for each pair of numbers. A walk "
-    "of 16 steps typically ends 4 times as far from 0 as a walk of one step. The "
+    caption="The dot product is a walk with one step for each pair of numbers. The "
     "dashed curves are ±√n after n steps.",
 )
 
 # %% [markdown]
 # Each pair of numbers contributes +1 or −1, equally often. So the sum goes up and down at random, one step for each
-# pair. This is called a **random walk**. A longer walk ends farther from 0. But it doesn't end $d_k$ away, because many
-# of its steps cancel.
+# pair. This is a **random walk**. A longer walk ends farther from 0. But it doesn't end $d_k$ away, because many of its
+# steps cancel.
 #
 # ## By hand: how far is typical?
 #
-# Take $d_k = 4$. Each of the four products is +1 or −1. That makes 2 · 2 · 2 · 2 = 16 cases, all equally likely:
+# Take $d_k = 4$. Each of the four products is +1 or −1. That makes 2 · 2 · 2 · 2 = 16 cases, all equally likely, which
+# are the bars of figure 1:
 #
 # | products that are −1 | dot product | its square | cases |
 # |---|---|---|---|
@@ -125,21 +125,20 @@ show(
 # | 3 | −2 | 4 | 4 |
 # | 4 | −4 | 16 | 1 |
 #
-# The average dot product is 0, because plus and minus cancel. To measure the size, square first. The squares of all 16
-# cases add up to 16·1 + 4·4 + 0·6 + 4·4 + 16·1 = 64. Their average is 64 / 16 = 4. The root of that is 2. So a typical
-# dot product is ±2. This size (square, average, root) is called the **root mean square**.
+# The average dot product is 0, because plus and minus cancel. To measure the size, take the squares first. Over all 16
+# cases they add up to 16·1 + 4·4 + 0·6 + 4·4 + 16·1 = 64. Their average is 64 / 16 = 4, and the root of that is 2. So a
+# typical dot product is ±2. This size (square, average, root) is called the **root mean square**.
 #
-# **Why is it $\sqrt{d_k}$?** Say the walk stands at $s$. The next step is $p = +1$ or $-1$. Then the square of the sum
-# becomes $(s + p)^2 = s^2 + 2sp + p^2$. On average $2sp$ is 0, because $p$ is as often + as −. And $p^2$ is 1. So
-# every step adds 1 to the mean square. After $d_k$ steps the mean square is $d_k$, and the typical size is
-# $\sqrt{d_k}$. For $d_k = 4$ that is the 2 that we counted.
+# **Why is it $\sqrt{d_k}$?** Say the walk stands at $s$, and the next step is $p = +1$ or $-1$. Then the square becomes
+# $(s + p)^2 = s^2 + 2sp + p^2$. On average $2sp$ is 0, because $p$ is as often + as −. And $p^2$ is 1. So every step
+# adds 1 to the mean square. After $d_k$ steps the mean square is $d_k$, and the typical size is $\sqrt{d_k}$.
 #
 # ## In general
 #
 # Real queries and keys aren't made of ±1. But the argument needed only two facts about a product $p$: its mean is 0,
 # and the mean of its square is 1. Now let all numbers of the query and of the key be random, independent, with mean 0
-# and mean square 1. Means of independent numbers multiply. So each product has the mean 0 · 0 = 0 and the mean square
-# 1 · 1 = 1, and both facts hold again. Let's measure it with 20,000 such pairs of a query and a key:
+# and mean square 1. Means of independent numbers multiply. So a product has the mean 0 · 0 = 0 and the mean square
+# 1 · 1 = 1, and both facts hold again. Let's measure it with 20,000 pairs of a query and a key:
 
 # %%
 random, rows = np.random.default_rng(3), []
@@ -157,8 +156,8 @@ table(["d_k", "typical q · k", "typical q · k / √d_k"], rows)
 # $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\left(\frac{Q K^T}{\sqrt{d_k}}\right) V$$
 #
 # Can a score still get large when it should? Yes. Suppose that training makes a query of ±1 equal to its key. Then
-# *all* products are +1, nothing cancels, and the dot product is $d_k$. After the division it is still $\sqrt{d_k}$,
-# while a typical score is 1.
+# *all* products are +1, nothing cancels, and the dot product is $d_k$. For $d_k = 64$ the score is 64 / 8 = 8, while a
+# typical score is 1.
 #
 # ## Large scores: one word takes all the weight
 #
@@ -166,8 +165,9 @@ table(["d_k", "typical q · k", "typical q · k / √d_k"], rows)
 # street. But training hasn't begun, so queries and keys are random. Say that $d_k = 64$, and that the dot products are
 # 0 for *the*, 5.5 for *street* and 12.9 for *animal*. The wrong word is ahead, by chance.
 #
-# We chose 5.5 = 8 ln 2 and 12.9 = 8 ln 5. Divided by $\sqrt{64} = 8$, the scores are 0, ln 2 and ln 5, as in lesson 04.
-# Their exponentials are 1, 2 and 5. Without the division the exponentials are 1, $2^8 = 256$ and $5^8 = 390{,}625$.
+# We chose 5.5 = 8 ln 2 and 12.9 = 8 ln 5 to make it easy. Divided by $\sqrt{64} = 8$, the scores are 0, ln 2 and ln 5,
+# as in lesson 04, and their exponentials are 1, 2 and 5. Without the division the exponentials are 1, $2^8 = 256$ and
+# $5^8 = 390{,}625$.
 
 
 # %% Drawing the two softmaxes
@@ -229,15 +229,14 @@ show(
 )
 
 # %% [markdown]
-# Without the division *street* gets 256 of 390,882, which is 0.00065 or about 1 in 1,500. Training hasn't begun, and
-# attention has already decided, for the wrong word. With the division *animal* is ahead, too. But *street* has 2/8.
+# Without the division *street* gets 256 of 390,882, which is 0.00065, about 1 in 1,500. Attention has already decided,
+# for the wrong word. With the division *animal* is ahead, too, but *street* has 2/8.
 #
 # ## Backward: a word without weight gets no push
 #
-# Training should now move weight to *street*. How does the weight of *street* change if a score $z$ grows a little?
-# Lesson 04 had a rule for such gradients: weight × (offer − average). Only the weight of *street* counts here, so
-# *street* offers 1 and the others offer 0. The average of the offers is the weight of *street*. With the division that
-# is 2/8:
+# Training should now move weight to *street*. How does the weight of *street* change if a score $z$ grows a little? Use
+# the rule of lesson 04: weight × (offer − average). Here the result that should grow is the weight of *street* itself.
+# So *street* offers 1, and the others offer 0. With the division the average of the offers is 2/8 · 1 = 2/8:
 #
 # | word | weight × (offer − average) | gradient of z |
 # |---|---|---|
@@ -262,9 +261,10 @@ show(
 )
 
 # %% [markdown]
-# Without the division it is 0.00065 · (1 − 0.00065), which rounds to 0.00065. With the division, $z$ gets 0.188. But
-# the dot product only gets an eighth of that, because $z$ is the dot product divided by 8. That is 0.188 / 8 = 0.023,
-# which is still 36 times as strong.
+# Without the division the push on *street* is 0.00065 · (1 − 0.00065), which rounds to 0.00065.
+#
+# With the division the push on $z$ is 0.188. The dot product gets an eighth of that, because $z$ is the dot product
+# divided by 8. That is 0.188 / 8 = 0.023, which is still 36 times as strong.
 #
 # </details>
 #
@@ -273,8 +273,7 @@ show(
 #
 # **Your turn.** Compute the gradient of the dot products from the gradient of the weights. Open
 # `exercises/05_softmax_backward.py` and run `scratchformer learn check 05_softmax_backward`. The arrays there have the
-# shape (B, H, T, S): B sentences, H attentions side by side, T queries and S keys. Each query has its own softmax, over
-# the last axis.
+# shape (B, H, T, S): B sentences, H attentions side by side, T queries, S keys. The softmax runs over the last axis.
 #
 # <details><summary>The rule and our solution</summary>
 #
@@ -308,8 +307,8 @@ same("ours and the library's", softmax_backward(dweights, weights, 64), library)
 # %% [markdown]
 # ## The 24 queries again
 #
-# Now we put the division into the task of the opening. Everything else stays, also the six learning rates. One column
-# is a control. It doesn't divide, but its queries begin $\sqrt{d_k}$ times smaller, so that the scores begin small.
+# Now we put the division into the task of the opening. Everything else stays, also the six learning rates. The last
+# column is a control: it doesn't divide, but its queries begin $\sqrt{d_k}$ times smaller, so the scores begin small.
 
 # %% The same task with the division
 rows, first_weights = [], []
@@ -323,22 +322,23 @@ rows.append(["first weight, d_k = 512", *(f"{weight:.1g}" for weight in first_we
 table(["", "not divided", "divided by √d_k", "small start"], rows)
 
 # %% [markdown]
-# With the division all queries find their key, but for one at $d_k = 8$ that needs more steps. The last row shows what
-# has changed: the weight of the right key before training, in the middle one of the 24 tasks. Without the division it
-# is $7 \cdot 10^{-22}$. That is too small a factor for any of our learning rates. With the division it is 0.01, and the
-# weight can grow.
+# With the division all queries but one find their key. That one, at $d_k = 8$, only needs more steps. The last row is
+# the weight of the right key before training, the median of the 24 tasks. Without the division it is
+# $7 \cdot 10^{-22}$. The push has this tiny factor, and none of our learning rates makes up for it. With the division
+# the weight is 0.01, and it can grow.
 #
-# The control works as well. So in this task the division helps because it makes the scores *start* small ([lab notes
-# 05, experiment 1](lab/05_scaling.py#experiment-1-the-24-queries)).
+# The control works as well. So in this task the division helps because the scores *start* small ([lab notes 05,
+# experiment 1](lab/05_scaling.py#experiment-1-the-24-queries)).
 #
 # ## Does it matter in a Transformer?
 #
 # - **Given:** English sentences and their German translations. The model learns to predict the next German token.
 # - **Model:** a Transformer with 2 layers and one head of $d_k = 128$. It takes 300 training steps.
 # - **Changed:** only the division.
-# - **Measured:** the loss on sentences that aren't used for training, in nats per token. There are three runs of each.
+# - **Measured:** the loss on sentences that aren't used for training, in nats per token. Each model is trained three
+#   times, with different seeds.
 #
-# Does the loss without the division end equal, a little higher or much higher?
+# How much higher does the loss end without the division: not at all, a little, or a lot?
 #
 # <details><summary>Make a guess, then unfold: three runs each</summary>
 
@@ -355,23 +355,26 @@ for variant, name in ("1", "not divided"), ("1/sqrt(d_k)", "divided by √d_k"):
 table(["model", "scores at the start", "loss", "lowest to highest"], rows)
 
 # %% [markdown]
-# Without the division the loss ends at 2.77, with it at 1.12. The ranges of the three runs are far apart.
+# Without the division the loss ends at 2.77, with it at 1.12. The ranges of the three runs are far apart. (The scores
+# are given as their standard deviation over the keys.)
 #
 # </details>
 #
-# So the division matters here. Why it does, the table can't say. The missing push may be one reason, but we haven't
-# tested that. There is a second reason: in this model the division also makes each training step move the scores less,
-# and a small start alone doesn't help much. Also, $\sqrt{d_k}$ needn't be the best divisor. It is the one that makes
-# the scores start at the same size for every $d_k$ ([lab notes 05, experiment
-# 3](lab/05_scaling.py#experiment-3-a-transformer-with-and-without)).
+# So the division matters here. Two things stay open.
+#
+# First, we haven't tested that the missing push is what harms this model. The division also makes each training step
+# move the scores less. That matters, too: with a small start alone the loss ends at 2.53.
+#
+# Second, $\sqrt{d_k}$ lets the scores start at the same size for every $d_k$, but it needn't be the best divisor for
+# training. Here, dividing by $d_k = 128$ ends lower still, at 0.82. All these runs are in [lab notes 05, experiment
+# 3](lab/05_scaling.py#experiment-3-a-transformer-with-and-without).
 #
 # ## Paper and code
 #
 # [Vaswani et al. (2017)](https://arxiv.org/abs/1706.03762), §3.2.1 and footnote 4. The footnote says that $q \cdot k$
-# has the **variance** $d_k$; that is the mean square, because the mean is 0. The paper doesn't measure the effect; it
-# writes "we suspect". Yang et al. (2022), [Tensor Programs V](https://arxiv.org/abs/2203.03466), divide by $d_k$
-# instead, because trained queries and keys may point the same way. In the library, `masked_softmax` in
-# [nn/ops.py](../scratchformer/nn/ops.py) takes the factor as `scale`.
+# has the **variance** $d_k$. That is the mean square of numbers whose mean is 0. The paper doesn't measure the effect;
+# it writes "we suspect". In the library, `masked_softmax` in [nn/ops.py](../scratchformer/nn/ops.py) takes the factor
+# as `scale`.
 #
 # ## What to remember
 #
@@ -380,24 +383,15 @@ table(["model", "scores at the start", "loss", "lowest to highest"], rows)
 # start, so that every word has a chance.
 #
 # **Exercises.** `05_softmax_backward`, above. `05_scaling`: the scores of several heads (attentions side by side) at
-# once. `05_all_ones`: weights add up to 1. So if `dweights` is all ones, the true gradient is 0, and a backward that
-# returns zeros passes such a check. Write one that passes it, is wrong, and isn't zero.
+# once. `05_all_ones`: weights add up to 1, so if `dweights` is all ones, the true gradient is 0. A backward that
+# returns zeros passes such a check. Write another one that passes it and is wrong.
 #
-# **Predict.** All keys are the same vector. What are the weights, and what is the gradient of the query?
-#
-# <details><summary>Answer</summary>
-#
-# All scores are equal, so each of $S$ keys gets the weight $1/S$. The gradients of the scores needn't be 0. But they
-# add up to 0, and each one is multiplied by the same key. So the gradient of the query is 0: no query can prefer one of
-# equal keys.
-#
-# </details>
-#
-# **Predict.** You add 100 to every score of a query. What happens to the weights and to the gradient?
+# **Predict.** Divide the dot products of the three words by $d_k = 64$ instead of 8. What are the weights, roughly?
 #
 # <details><summary>Answer</summary>
 #
-# Nothing. Every exponential is multiplied by $e^{100}$, and so is their sum. The factor cancels.
+# The scores are 0, (ln 2) / 8 = 0.09 and (ln 5) / 8 = 0.20. The exponentials, 1, 1.09 and 1.22, are nearly equal. So
+# each word gets about a third. Such a model starts with hardly any preference.
 #
 # </details>
 #

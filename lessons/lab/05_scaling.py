@@ -650,8 +650,10 @@ show(
 # - **The root isn't the optimum here.** $1/d_k$ ends lower for every seed at $d_k = 128$. But the paper's factor with
 #   smaller steps does as well. The large head gains more from smaller steps than the small ones do, so here one
 #   learning rate doesn't suit both sizes of head, even with the root. The root keeps the scores at the start the same
-#   for every $d_k$, but two sizes of head are too few to say which power of $d_k$ is best for training. (A small model,
-#   early in its training.)
+#   for every $d_k$, but two sizes of head are too few to say which power of $d_k$ is best for training. (This is a
+#   small model, early in its training.) Yang et al. (2022), [Tensor Programs V](https://arxiv.org/abs/2203.03466),
+#   divide by $d_k$: trained queries and keys may point the same way, and then their dot product grows like $d_k$
+#   itself.
 #
 # **Would another learning rate do instead?** All these runs share one learning rate, which wasn't tuned for any of
 # them. So here are two of them again, at twice, a half and a quarter of that rate for the whole model.
