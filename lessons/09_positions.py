@@ -22,7 +22,7 @@ from scratchformer.nn.layers import LearnedPositions, sinusoids
 # Let one layer of self-attention with random weights read two sentences: "dog bites man" and "man bites dog". Here is
 # the new vector that each word gets:
 
-# %% A layer of self-attention with random weights
+# %% The layer
 random = np.random.default_rng(0)
 maps = 0.5 * random.normal(size=(3, 4, 4))         # W_Q, W_K, W_V
 
@@ -58,7 +58,7 @@ table(["word", "in “dog bites man”", "in “man bites dog”"],
 # the words, the outputs are only reordered with them. Attention is **permutation equivariant**.
 #
 # **Your turn.** In `exercises/09_order_blind.py`, find a sentence that attention can't tell from a given one, and run
-# `scratchformer learn check 09_order_blind`. One case uses the causal mask of [lesson 06](06_masks.py).
+# `scratchformer learn check 09_order_blind`.
 #
 # ## The picture
 #
@@ -89,17 +89,15 @@ show(pictures.clocks(), "09_clocks",
 #
 # ## By hand
 #
-# Take figure 1 and a pencil.
-#
-# **How similar are two positions?** Attention compares vectors with the dot product. Positions 1 and 4 are three apart,
-# and so are positions 2 and 5:
+# **How similar are two positions?** Take figure 1 and a pencil. Attention compares vectors with the dot product.
+# Positions 1 and 4 are three apart, and so are positions 2 and 5:
 #
 # | | fast hand | slow hand | sum |
 # |---|---|---|---|
 # | $p_1 \cdot p_4$ | 1 · 0 + 0 · 1 = 0 | 0.707 · 0 + 0.707 · (−1) = −0.707 | **−0.707** |
 # | $p_2 \cdot p_5$ | 0 · 1 + (−1) · 0 = 0 | 1 · (−0.707) + 0 · (−0.707) = −0.707 | **−0.707** |
 #
-# Why are they equal? The dot product of two hands of length 1 is the cosine of the angle *between* them. Three
+# Why are the two sums equal? The dot product of two hands of length 1 is the cosine of the angle *between* them. Three
 # positions apart, this angle is 270° for the fast hands (cosine 0) and 135° for the slow hands (cosine −0.707). It
 # doesn't matter where we start. **The dot product of two position vectors depends only on their distance.** Here are
 # positions 0 and 2, each with all eight positions:
@@ -112,22 +110,21 @@ def position(t):
 
 
 p = np.stack([position(t) for t in range(8)])      # (8, 4), a row for each position
-for t in 0, 2:
-    products = (p @ p[t]).round(9) + 0.0           # (8,)
-    print(f"position {t}:", "".join(f"{product:7.2f}" for product in products))
+print((p[[0, 2]] @ p.T).round(2) + 0.0)            # (2, 8)
 
 # %% [markdown]
-# In the second line, positions 1 and 3 have the same product: the dot product can't tell left from right. In the first
-# line, position 7 looks like position 1, since at position 8 both hands are back at the start. Longer texts need slower
-# hands, too.
+# In the second line, positions 1 and 3 have the same product, 0.71: the dot product can't tell left from right. In the
+# first line, position 7 looks like position 1, since at position 8 both hands are back at the start. Longer texts need
+# slower hands, too.
 #
 # **How do you get three positions to the left?** Turn both hands back: the fast one by 3/4 turn, the slow one by 3/8
 # turn. At the top of figure 2, the hands of position 5 then stand as at position 2. Start at position 7 in figure 1,
 # and the same two turns lead to position 4. **"Three to the left" is the same rotation from everywhere.**
 #
-# A rotation is a product with a matrix, and attention has one for its queries: $W_Q$. Let $W_Q$ do the rotation, and
-# let the keys be the position vectors as they are, without any words. Then position 5 asks with the vector of
-# position 2, and the key at position 2 fits best. Figure 2 shows all scores, before the division by $\sqrt{d_k}$.
+# A rotation is a product with a matrix, and attention has one for its queries: $W_Q$. Leave the words aside for a
+# moment. Let $W_Q$ do the rotation, and let the keys be the position vectors as they are. Then position 5 asks with the
+# vector of position 2, and the key at position 2 fits best. Figure 2 shows all scores, before the division by
+# $\sqrt{d_k}$.
 
 # %% The drawing
 show(pictures.three_to_the_left(), "09_left",
@@ -151,15 +148,15 @@ show(pictures.sums(), "09_sums",
      "use the same position vectors.")
 
 # %% [markdown]
-# Now let the attention layer of the opening read these sums. Here is what *dog* gets:
+# With these sums, the layer of the opening gives *dog* two different vectors:
 
-# %% The same layer, with positions
+# %% The layer, with positions
 for sentence, vector in zip(pictures.SENTENCES, compared(p[:3])["dog"]):
     print(f"in “{' '.join(sentence)}”:  {vector}")
 
 # %% [markdown]
-# The two vectors differ now. But doesn't a sum blur word and position? If the two lie mostly in different directions,
-# $W_Q$ and $W_K$ can read one and ignore the other. Training has to arrange this; nothing guarantees it.
+# But doesn't a sum blur word and position? If the two lie mostly in different directions, $W_Q$ and $W_K$ can read one
+# and ignore the other. Training has to arrange this.
 #
 # ## In general
 #
@@ -183,7 +180,8 @@ def position_vectors(first, count, d_model):
 
 # %% [markdown]
 # What you did by hand works with any number of hands. The dot product adds up their cosines, and in $k$ words hand $i$
-# turns by $\omega_i k$. So $PE(0) \cdot PE(k) = \sum_i \cos(\omega_i k)$.
+# turns by $\omega_i k$. So $PE(0) \cdot PE(k) = \sum_i \cos(\omega_i k)$. Figure 4 shows a table with 32 hands as
+# colours, and this sum for 2 and for 256 hands.
 
 # %% The drawing of the table
 PE = position_vectors(0, 5001, 512)
@@ -261,19 +259,17 @@ show(pictures.sums(backward=True), "09_sums_backward",
      "is that of its sum, and the gradient of the position is the sum over both "
      "sentences. At position 1, (+3, +1, 0, -1) and (-3, +1, +1, 0) arrive, and the "
      "row gets (0, +2, +1, -1).",
-     caption="The same sums, backward: each word gets the gradient of its own sum; "
-     "each position gets the gradients of both its sums, added up.")
+     caption="The same sums, backward: a position gets the gradients of both its sums, "
+     "added up.")
 
 # %% [markdown]
 # Row 1 was used in both sentences. So it has two ways to the loss, and the chain rule adds them up:
-# (+3, +1, 0, −1) + (−3, +1, +1, 0) = (0, +2, +1, −1). In the first number the two sentences cancel each other.
+# (+3, +1, 0, −1) + (−3, +1, +1, 0) = (0, +2, +1, −1).
 #
 # </details>
 #
-# In general, $x$ and $dy$ have the shape $(B, T, D)$, for $B$ sentences of $T$ words. Let the first word use row $f$ of
-# the table:
-#
-# $$dx_{btj} = dy_{btj} \qquad dP_{f+t, \, j} = \sum_b dy_{btj}$$
+# In general, $dy$ has the shape $(B, T, D)$, for $B$ sentences of $T$ words. Let the first word use row $f$ of the
+# table. Then $dx = dy$, and row $f + t$ gets the sum over all sentences, $dP_{f+t} = \sum_b dy_{bt}$.
 #
 # **Your turn.** Write it in `exercises/09_learned_positions_backward.py`. Which rows get nothing?
 
@@ -285,7 +281,7 @@ def learned_positions_backward(dy, first, max_positions):
     return dy, dP
 
 
-# %% Figure 5, finite differences and the library
+# %% The check of both gradients
 _, dP = learned_positions_backward(np.array(pictures.ARRIVING, float), 0, 4)
 assert np.array_equal(dP[1], [0, 2, 1, -1]) and not dP[3].any()
 random = np.random.default_rng(9)
@@ -312,13 +308,14 @@ show(pictures.task(), "09_task",
      "single positions 5 and 9 and the five positions 15 to 19. Below, the model: the "
      "query is made of the position only, keys and values of word plus position; "
      "attention with one head, a linear layer, scores of 11 words.",
-     caption="The set-up: the query knows only its position, and at the dark positions "
-     "the model is never asked in training.")
+     caption="The set-up: the query knows only its position. Where it says *no*, the "
+     "model is never asked in training.")
 
 # %% [markdown]
-# In training the model is never asked at seven positions: two single ones and five in a row, others in each run. Then
-# we ask exactly there, in new texts. A model that found the rotation is right, since the same matrix works everywhere.
-# A model that learned a list ("from 8 look at 5") isn't. A blind guess is right in 9 % of the cases (1 of 11).
+# In training the model is never asked at seven positions: two single ones and five in a row. Each run leaves out other
+# positions. Then we ask exactly there, in new texts. A model that found the rotation is right, since the same matrix
+# works everywhere. A model that learned a list ("from 8 look at 5") isn't. A blind guess is right in 9 % of the cases
+# (1 of 11).
 #
 # We change only the table of positions. Clock hands have a rotation, and neighbours have *similar* vectors. Four tables
 # separate these two properties:
@@ -350,10 +347,10 @@ table(["table", "rotation?", "cosine of neighbours", "single positions",
        "five in a row"], rows)
 
 # %% [markdown]
-# First the single positions. *Big steps* has a rotation, and is hardly better than a guess. *Smooth* has none, and is
-# right in 91 % of the cases. *Shuffled* has the same vectors in another order, and only guesses. So the similarity of
-# neighbours helps here, not the rotation. We think that the model fills the gap: the query of position 7 lies between
-# those of 6 and 8, so it looks between 3 and 5.
+# Look at the single positions first. *Big steps* has a rotation, and is hardly better than a guess. *Smooth* has none,
+# and is right in 91 % of the cases. *Shuffled* has the same vectors in another order, and only guesses. So the
+# similarity of neighbours helps here, not the rotation. We think that the model fills the gap: the query of position 7
+# lies between those of 6 and 8, so it looks between 3 and 5.
 #
 # Five in a row are too wide a gap. Even the *sinusoids* are right in only 37 % of the cases. The rotation would always
 # be right. **That a rotation exists doesn't mean that training finds it.** ([Lab notes 09, experiment
@@ -375,11 +372,5 @@ table(["table", "rotation?", "cosine of neighbours", "single positions",
 # Attention doesn't see order, so we add to each word a vector that says where it stands: the heights and widths of
 # clock hands with many speeds. The dot product of two such vectors depends only on their distance, and "three to the
 # left" is the same rotation from everywhere. Backward, the gradient passes through the addition unchanged.
-#
-# <details><summary>Puzzle: the query is the position vector itself, not turned. Where does it look most?</summary>
-#
-# At itself: at distance 0 every hand contributes cos 0 = 1, and no sum of cosines is larger.
-#
-# </details>
 #
 # **Next:** [10 · Longer than training](10_longer.py). All our texts had 24 words. What happens at the 25th?
