@@ -125,7 +125,7 @@ show(network(), "01_forward",
 #
 # ## Forward, by hand
 #
-# First the logits, with a pencil:
+# The logits, with a pencil:
 #
 # | class | *was* | *the* | bias | logit y |
 # |---|---|---|---|---|
@@ -140,8 +140,8 @@ show(network(), "01_forward",
 # The loss is the negative logarithm of the right class's probability: −ln(2/8) = 1.386. This is called
 # **cross-entropy**. It is 0 if the right class has probability 1.
 #
-# Now the same for B sentences at once, a **batch**. Each row of x is one sentence with I counts. All rows share the
-# weights W and the biases b, and each row gets J logits. In each row of q, the right class has a 1 and the others a 0.
+# Now the same for B sentences at once, a **batch**. Each row of x is one sentence with I counts. All rows share W and
+# b, and get J logits each. Each row of q has a 1 at the right class.
 #
 # $$y = x W + b \qquad p_{nj} = \frac{e^{y_{nj}}}{\sum_k e^{y_{nk}}} \qquad L = -\sum_{n,j} q_{nj} \ln p_{nj}$$
 
@@ -174,16 +174,15 @@ print("8 p =", 8 * p.round(12), "  L =", L.round(3))
 # its right is computed again, how fast does the loss grow? The answer is the derivative of the loss with respect to
 # this number. We call it the number's **gradient**. For an array y we write dy, short for ∂L/∂y. It has the shape of y.
 #
-# To find a gradient, give the number a tiny nudge δ and follow the nudge to the loss. Two rules are enough. Together
-# they are the **chain rule**:
+# To find a gradient, give the number a tiny nudge δ and follow the nudge to the loss. The **chain rule** has two parts:
 #
 # - Each step on the way multiplies the nudge by the step's slope. A wire with weight 2 turns δ into 2δ.
 # - If a number feeds several wires, each wire passes the nudge on. At the loss, the effects add up.
 #
 # ## Backward, by hand
 #
-# We begin on the right. To make the loss smaller, which of the three logits should go up, and which should go down?
-# Which one matters most?
+# We begin on the right. To make the loss smaller, which of the three logits should go up, and which down? Which one
+# matters most?
 #
 # <details><summary>Make a guess, then unfold: the same network, backward</summary>
 
@@ -317,8 +316,8 @@ after, p_after = softmax_cross_entropy(linear(x, W - 0.1 * dW, b - 0.1 * db), q)
 print(f"L {L:.3f} -> {after:.3f}, p of passive {p[0, 1]:.0%} -> {p_after[0, 1]:.0%}")
 
 # %% [markdown]
-# The code gives all the eighths of figure 3. The line above is one step of training: it took away 0.1 times the
-# gradient from each weight and bias. This 0.1 is the **learning rate**.
+# The code gives the numbers of figure 3. The line above is one step of training: it took away 0.1 times the gradient
+# from each weight and bias. This 0.1 is the **learning rate**.
 #
 # ## How do we know that it is right?
 #
@@ -435,8 +434,8 @@ table(["gradient", "loss after 300 steps", "right on new sentences",
 #
 # </details>
 #
-# So a falling loss doesn't tell you that the gradient is right. Nor does run B only need more time. After 600 steps its
-# loss is lower than that of run A after 300, but it still gets only 59 % of the new sentences right ([lab notes 01,
+# So a falling loss doesn't tell you that the gradient is right. More time doesn't help run B. After 600 steps its loss
+# is lower than that of run A after 300, but it still gets only 59 % of the new sentences right ([lab notes 01,
 # experiment 1](lab/01_backprop.py#experiment-1-five-gradients-on-five-training-sets)).
 #
 # ## Paper and code
