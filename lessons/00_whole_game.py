@@ -7,13 +7,11 @@
 # number.*
 
 # %% Imports
-import matplotlib.pyplot as plt
 import numpy as np
 
 from library import translator_pictures
 from library.lesson import ROOT, measure, show, table
 from library.translator_pictures import Candidate, Side
-from scratchformer.experiments.figures import ACCENT, DARK
 from scratchformer.nn.loss import loss_backward
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.bundled import read_text
@@ -40,11 +38,9 @@ trained_on = set(read_text("train").source)
 assert not {TIRED, NARROW} & trained_on and len(trained_on) > 19_000
 
 # %% [markdown]
-# We changed only the last English word. In the German, the word for "it" changed too, from *es* to *sie*.
-#
-# Both are right! In German, *das Pferd* (the horse) is neuter, so a tired horse is *es*. *Die Straße* (the street) is
-# feminine, so a narrow street is *sie*. It looks as if the model knew which noun is meant. And neither sentence was in
-# its training text.
+# We changed only the last English word. In the German, the word for "it" changed too, from *es* to *sie*. And that's
+# right! In German, *das Pferd* (the horse) is neuter, so a tired horse is *es*. *Die Straße* (the street) is feminine,
+# so a narrow street is *sie*. It looks as if the model knew which noun is meant, in sentences that it had never seen.
 #
 # Nobody wrote a rule for this. The machine only multiplies and adds, with a few simple functions such as $e^x$ in
 # between. So how does it know? The end of this page has a surprise.
@@ -97,19 +93,19 @@ show(
 # %% [markdown]
 # 1. **Sentence → ids.** The text is cut into **tokens**: words, punctuation marks, and parts of words (*leaves* gives
 #    three). The model knows 1,600 tokens. Each has a number, its **id**. The token `</s>` marks the end.
-# 2. **Ids → vectors.** The id picks a row from a table: a **vector** of 128 numbers. A pattern is added that says where
-#    the token stands. Figure 1 shows the first three numbers of the sum.
+# 2. **Ids → vectors.** The id picks a row from a table: a **vector** of 128 numbers. A pattern that depends on the
+#    token's position is added to it. Figure 1 shows the first three numbers of the sum.
 # 3. **Encoder.** Two **layers** change these vectors. First, **attention** mixes each vector with the others: the new
 #    vector of *it* might be 0.7 times its old one plus 0.3 times that of *horse*. Then a **feed-forward** step changes
 #    each vector by itself.
 # 4. **Decoder.** The German so far becomes vectors too, with `<s>` for "start" in front. A decoder layer has one more
 #    step: attention to the encoder's vectors. Only there does the English get into the German.
-# 5. **Vector → probabilities.** Multiply the decoder's last vector, number by number, with a token's row in the table,
+# 5. **Vector → probabilities.** Multiply the decoder's last vector, number by number, by a token's row in the table,
 #    and add up the 128 products. The sum is the token's score, its **logit**. **Softmax** turns the 1,600 logits into
 #    probabilities.
 #
 # All numbers in the table and the layers are **parameters**, 867,328 altogether. The model learned them from 20,000
-# sentence pairs, which a program made from a small grammar. That takes a few minutes on an ordinary computer.
+# sentence pairs, which a program made from a small grammar. That took a few minutes on an ordinary computer.
 #
 # ## By hand
 #
@@ -164,7 +160,7 @@ table(["next token", "logit", "e to the logit", "probability"], rows)
 
 # %% [markdown]
 # Check the first line with a calculator. (The table rounds, so your last digits may differ.) That *es* gets only 0.895
-# is intended: in training, the goal for the right token was 0.9, not 1 ([lesson 14](14_label_smoothing.py) says why).
+# is intended: in training, the goal for the right token was 0.9, not 1 ([lesson 14](14_label_smoothing.py)).
 #
 # To write a sentence, take the likeliest token, write it down, and ask again, until the answer is `</s>`. This is
 # **greedy search**. A model that reads its own output in this way is **autoregressive**.
@@ -194,20 +190,20 @@ show(
     "0.88 and 0.97. Das Pferd verl ä s st die Straße, weil es zu müde ist. The second "
     "row is the same except for sie and schmal. A bracket under all tokens before es "
     "points to es.",
-    caption="Sixteen questions for each sentence. For each question the decoder reads "
-    "*all* tokens so far (bracket). The two rows differ in two tokens (blue).",
+    caption="Sixteen answers for each sentence. For each, the decoder reads *all* "
+    "tokens so far (bracket). The rows differ in two tokens (blue).",
 )
 
 # %% [markdown]
 # ## In general
 #
 # Multiply the 16 probabilities in the upper row of figure 2. The product, about 0.27, is the probability of the whole
-# translation. As an equation, with the English sentence $x$ and the German tokens $y_1, y_2, \dots$:
+# translation. In general, for an English sentence $x$ and German tokens $y_1, y_2, \dots$:
 #
 # $$P(y \mid x) = \prod_t P(y_t \mid y_1, \dots, y_{t-1}, x)$$
 #
-# $P(y_t \mid \dots)$ is the probability of token $y_t$, given the tokens before it and $x$. The sign $\prod_t$ means
-# "multiply them all".
+# Each factor is the probability of one token $y_t$, given the tokens before it and $x$. The sign $\prod_t$ multiplies
+# them.
 #
 # **Your turn.** Write greedy search in `exercises/00_greedy.py`, for any function that gives the scores of the next
 # token. `scratchformer learn start` makes the directory `exercises`, `scratchformer learn check 00` checks your answer,
@@ -234,10 +230,9 @@ assert [greedy(each) for each in (TIRED, NARROW)] == translator.translate(
 # way to make it smaller.
 #
 # **The number** is the **loss**. If the right next token gets the probability $p$, its loss is $-\ln p$: 0 for $p = 1$,
-# and 2.08 for $p = 1/8$. If all 1,600 tokens are equally likely, it's $\ln 1600 = 7.38$. The loss of a sentence is the
-# mean over its tokens. We compute it for our first sentence and an untrained model:
+# and 2.08 for $p = 1/8$. The loss of a sentence is the mean over its tokens.
 
-# %%
+# %% The loss of an untrained model
 untrained = Transformer(model.config, seed=0, dtype="float64")
 german = tokenizer.encode(["Das Pferd verlässt die Straße, weil es zu müde ist."])[0]
 before, right = np.array([[BOS, *german]]), np.array([[*german, EOS]])   # (1, 16) each
@@ -250,8 +245,9 @@ def loss(model):
     return -np.log(p).mean()
 
 # %% [markdown]
-# **The way** is to nudge. Move one parameter a little down and a little up, and look at the loss. We take the third
-# number in the row of the token *verl* (*verlässt* begins with it), because it matters a lot here.
+# **The way** is to nudge. We take an untrained model and our first sentence, move one parameter a little down and a
+# little up, and look at the loss. The parameter is the third number in the row of the token *verl* (*verlässt* begins
+# with it), because it matters a lot here.
 
 # %%
 parameters = untrained.store.data                # all of them, in one array: (867328,)
@@ -268,39 +264,16 @@ table(["the parameter", "loss"],
       [[f"{value + nudge:.4f}", f"{found:.4f}"] for nudge, found in losses.items()])
 
 # %% [markdown]
-# The middle row is where we are. (A loss above 7.38 is worse than a blind guess: random logits prefer some tokens,
-# mostly wrong ones.) From the first row to the last, the loss changes by 7.8999 − 7.9047 = −0.0048, and the parameter
-# by 0.02. The ratio is the **slope** of the loss: −0.0048 / 0.02 = **−0.24**.
-
-# %% The loss as one parameter moves
-moves = np.linspace(-1.5, 1.5, 25)
-found = []
-for move in moves:
-    parameters[chosen] = value + move
-    found.append(loss(untrained))
-parameters[chosen] = value
-figure, axes = plt.subplots(figsize=(6.4, 2.9), layout="constrained")
-axes.plot(value + moves, found, color=DARK)
-axes.plot(value, losses[0], "o", color=ACCENT)
-near = np.array([-0.6, 0.6])
-axes.plot(value + near, losses[0] + slope * near, "--", color=ACCENT)
-axes.annotate("where we are", (value, losses[0]), (8, 12), color=ACCENT,
-              textcoords="offset points")
-axes.set(xlabel="one parameter", ylabel="loss")
-show(figure, "00_slope",
-     alt="A curve of the loss over one parameter. At the present value of the "
-     "parameter, minus 0.07, a dashed line has the slope of the curve, minus 0.24: "
-     "the loss falls to the right.",
-     caption="The loss for more values of this one parameter: the dashed line has the "
-     "slope of the curve at the point where we are.")
-
-# %% [markdown]
+# The middle row is where we are. From the first row to the last, the parameter changes by 0.02. The loss changes by
+# 7.8999 − 7.9047 = −0.0048. The ratio is the **slope** of the loss: −0.0048 / 0.02 = **−0.24**.
+#
 # The slope is negative, so the loss falls if this parameter grows. In a training step we *move every parameter a little
-# against its slope*. All slopes together are the **gradient**.
+# against its slope*. Only a little, because the slope changes on the way ([lab notes 00, experiment
+# 7](lab/00_whole_game.py#experiment-7-the-promise-of-a-gradient) shows the curve). All slopes together are the
+# **gradient**.
 #
 # Two nudges for each of 867,328 parameters mean running the model 1.7 million times, for one training step.
-# **Backpropagation** finds all slopes at once, in the time of a few runs ([lesson 01](01_backprop.py)). Here is our
-# library's, beside the nudge:
+# **Backpropagation** finds all slopes at once, in the time of a few runs ([lesson 01](01_backprop.py)):
 
 # %%
 def gradient():
@@ -313,7 +286,7 @@ measure("slope by nudging", slope, -0.25, -0.23)
 measure("slope by backpropagation", gradient()[chosen], -0.25, -0.23)
 
 # %% [markdown]
-# They agree. Now we do twenty training steps. Each moves every parameter by −0.1 times its slope.
+# Both ways agree. Now for twenty training steps. Each moves every parameter by −0.1 times its slope.
 
 # %%
 progress = []
@@ -333,8 +306,8 @@ table(["training steps", "loss", "e to the −loss: a typical p"], progress)
 # Back to the puzzle. After *weil*, the model writes *es* for one sentence and *sie* for the other, though the German so
 # far is the same. So the difference must come from the encoder's vectors. From which one?
 #
-# Figure 4 shows an experiment. The decoder gets 14 vectors, one for each token of the *tired* sentence. But one or more
-# of them are taken from the *narrow* sentence. Does the decoder now write *sie*?
+# Figure 3 shows an experiment. The decoder gets the vectors of the *tired* sentence, but one or more of them are
+# replaced by those of the *narrow* sentence. Does it now write *sie*?
 
 # %% The drawing of the exchange
 texts = []
@@ -358,7 +331,7 @@ show(
 #
 # <details><summary>Make a guess, then unfold: vectors exchanged</summary>
 
-# %%
+# %% Exchanging vectors
 ES, SIE = (tokenizer.encode([f"weil {word}"])[0][-1] for word in ("es", "sie"))
 
 
@@ -380,19 +353,19 @@ table(["vectors from the narrow sentence", "P(es)", "P(sie)"],
        ["all except the adjective", *exchanged([*range(11), 12, 13])]])
 
 # %% [markdown]
-# Only the adjective's vector turns *es* into *sie*. That of *it* changes nothing. We have 240 test sentences of this
-# kind: with the adjective's vector exchanged, the model writes the other sentence's pronoun in 237. (The other vectors
-# may still be needed. But they are nearly the same in both sentences.)
+# Only the adjective's vector turns *es* into *sie*. That of *it* changes nothing. (The other vectors may still be
+# needed, but they are nearly the same in both sentences.) We have 240 test sentences of this kind. In 237 of them,
+# exchanging the adjective's vector exchanges the pronoun.
 #
-# Does the adjective's vector hold the noun? It seems not: a vector from a sentence about quite different nouns usually
-# switches the pronoun, too. So it says "the first noun" or "the second" ([lab notes 00, experiment
+# Does the adjective's vector hold the noun itself? It seems not: one from a sentence about quite different nouns
+# usually switches the pronoun, too. So it says "the first noun" or "the second" ([lab notes 00, experiment
 # 1](lab/00_whole_game.py#experiment-1-which-vector-decides-the-pronoun)).
 #
 # </details>
 #
-# So the adjective points to a noun. But where does the gender come from? The English stays as it is, and we change the
-# German that is already written: the horse gets another article. *Das* is neuter, *der* masculine, *die* feminine.
-# (*Der Pferd* is a mistake, like "a apple".)
+# So the adjective points to a noun. But where does the gender come from? Now we leave the English alone, and give the
+# horse another article in the German that is already written. *Das* is neuter, *der* masculine, *die* feminine. (*Der
+# Pferd* is a mistake, like "a apple".)
 
 # %%
 for article in "Das", "Der", "Die":
@@ -410,43 +383,43 @@ print(translator.translate(["The street leaves the horse because it is too tired
 # %% [markdown]
 # In German, this says that the *street* is tired. So the model doesn't know that streets never get tired! In its
 # training sentences with two nouns, "too tired" was always said of the first one (112 times). "Too narrow" was always
-# said of the second (149 times). There, it's enough to know the order of the nouns. We exchanged the nouns in all 240
-# test sentences, and in 225 the model still went by the order ([lab notes 00, experiment
+# said of the second (149 times). So there, the order of the nouns was enough. We exchanged the nouns in all 240 test
+# sentences, and in 225 the model still went by the order ([lab notes 00, experiment
 # 2](lab/00_whole_game.py#experiment-2-where-the-gender-comes-from)).
 #
 # So a correct answer doesn't tell you *how* it was found. To find out, change one thing and watch the output.
 #
 # ## How good is it?
 #
-# Of 500 new sentences from the same grammar, the model translates 94 % exactly like the reference. Of 200 longer ones
-# it gets none exactly right ([lab notes 00, experiment 5](lab/00_whole_game.py#experiment-5-how-good-is-it)).
+# Of 500 new sentences from the same grammar, the model translates 94 % exactly like the reference translation. Of 200
+# longer ones it gets none exactly right ([lab notes 00, experiment
+# 5](lab/00_whole_game.py#experiment-5-how-good-is-it)).
 #
 # ## Paper and code
 #
 # Figure 1 shows the machine of [Attention Is All You Need](https://arxiv.org/abs/1706.03762) (2017), the paper that
-# this course follows. Some small steps are left out ([lesson 12](12_residual_norm_dropout.py)). The paper's *base*
-# model has six layers where ours has two, vectors of 512 numbers, and about 75 times as many parameters. In the
-# library: [nn/transformer.py](../scratchformer/nn/transformer.py),
-# [decoding/search.py](../scratchformer/decoding/search.py).
+# this course follows. It leaves out some small steps ([lesson 12](12_residual_norm_dropout.py)). The paper's *base*
+# model has six layers instead of two, and about 75 times as many parameters. In the library:
+# [nn/transformer.py](../scratchformer/nn/transformer.py), [decoding/search.py](../scratchformer/decoding/search.py).
 #
 # ## What to remember
 #
 # A Transformer turns a sentence and the beginning of its translation into probabilities of the next token. It learned
-# by moving each parameter a little against its slope, thousands of times. What "it" means, our model doesn't know. It
+# by moving each parameter a little against its slope, thousands of times. Our model doesn't know what "it" means. It
 # found a simpler rule: the adjective says "the first noun" or "the second", and that noun's article gives the gender.
 #
 # Each lesson opens one part of this:
 #
-# | on this page | lessons |
-# |---|---|
-# | loss, gradient and training steps | [01](01_backprop.py), [14](14_label_smoothing.py), [15](15_adam_and_warmup.py), [16](16_first_training.py) |
-# | attention | [02](02_recurrence.py), [03](03_bahdanau.py), [04](04_soft_lookup.py), [05](05_scaling.py), [06](06_masks.py), [07](07_many_heads.py) |
-# | tokens, ids, vectors, positions | [08](08_embeddings.py), [09](09_positions.py), [10](10_longer.py), [17](17_byte_pairs.py), [18](18_batches.py) |
-# | the rest of the layers, and the whole model | [11](11_feed_forward.py), [12](12_residual_norm_dropout.py), [13](13_whole_model.py) |
-# | a translator, its search and its score | [19](19_train_a_translator.py), [20](20_beam_search.py), [21](21_bleu_and_averaging.py) |
+# - loss, gradient, training steps: [01](01_backprop.py), [14](14_label_smoothing.py), [15](15_adam_and_warmup.py),
+#   [16](16_first_training.py)
+# - attention: [02](02_recurrence.py), [03](03_bahdanau.py), [04](04_soft_lookup.py), [05](05_scaling.py),
+#   [06](06_masks.py), [07](07_many_heads.py)
+# - tokens, vectors, positions: [08](08_embeddings.py), [09](09_positions.py), [10](10_longer.py),
+#   [17](17_byte_pairs.py), [18](18_batches.py)
+# - the rest of the model: [11](11_feed_forward.py), [12](12_residual_norm_dropout.py), [13](13_whole_model.py)
+# - a translator and its score: [19](19_train_a_translator.py), [20](20_beam_search.py), [21](21_bleu_and_averaging.py)
 #
-# **Exercises.** `00_greedy`, from above. In `00_next_word` you predict at which English word the decoder should look
-# for each German word.
+# **Exercises.** `00_greedy`, from above. In `00_next_word` you predict which English word each German word should look
+# at.
 #
-# **Next:** [lesson 01](01_backprop.py) finds all slopes at once. (Short of time? Lessons 01, 04 to 09, 11 to 15 and 20
-# hold the paper's model and its training.)
+# **Next:** [lesson 01](01_backprop.py) finds all slopes at once. (Short of time? Read 01, 04 to 09, 11 to 15 and 20.)

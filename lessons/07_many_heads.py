@@ -7,7 +7,6 @@
 # · you will split attention into heads, forward and backward, and meet a task that one head can't do.*
 
 # %% Imports
-import json
 import math
 
 import matplotlib.pyplot as plt
@@ -19,7 +18,7 @@ from library.lesson import QUICK, ROOT, measure, recorded, same, show
 from scratchformer.experiments import heads
 from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
 from scratchformer.nn.attention import CrossAttention, attention_weights
-from scratchformer.text.bundled import Example, words
+from scratchformer.text.bundled import read, words
 from scratchformer.training.run import load_run
 
 # %% [markdown]
@@ -413,10 +412,7 @@ for h, band in bands.items():
 # in the English sentence, for each German word that it is about to write.
 
 # %% Reading the corpus
-files = [ROOT / f"data/tiny/test_coreference.{kind}" for kind in ("en", "de", "jsonl")]
-lines = zip(*(file.read_text(encoding="utf-8").splitlines() for file in files))
-pairs = [Example(source, target, **json.loads(record))
-         for source, target, record in lines]
+pairs = read("test_coreference")
 sentence = "The dog does not cross the valley because it is too icy."
 example = next(each for each in pairs if each.source == sentence)
 source, target = [*words(example.source), "</s>"], [*words(example.target), "</s>"]

@@ -17,7 +17,7 @@ from exercises.numeric import numeric_gradient
 from library.drawing import Drawing
 from library.embedding_factor import NO_FACTOR, PAPER, TiedNextWord, repeated, train
 from library.lesson import QUICK, ROOT, measure, recorded, same, show, table
-from library.lexicon import read_lexicon
+from library.lexicon import noun_vectors, read_lexicon
 from library.next_word import NEW, VOCABULARY, mean_loss, shifted
 from scratchformer.config import ModelConfig
 from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
@@ -421,10 +421,7 @@ table(["mean loss", "next word", "translator"],
 
 # %% The nearest nouns
 translator, lexicon = load_run(ROOT / "data/tiny_model"), read_lexicon()
-rows = translator.model.source_embedding.weight.data.astype("float64")  # (1600, 128)
-ids_of = {word: translator.tokenizer.encode([word])[0] for word in lexicon.nouns}
-nouns = [word for word, ids in ids_of.items() if len(ids) == 1]
-vectors = rows[[ids_of[word][0] for word in nouns]]                     # (n, 128)
+nouns, vectors = noun_vectors(translator)                               # (n, D)
 directions = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 cosines = directions @ directions.T
 np.fill_diagonal(cosines, -1)                                           # not itself
@@ -508,5 +505,5 @@ show(figure, "08_nouns",
 #
 # </details>
 #
-# **Next:** [09 · Where is a word?](09_positions.py) The vector of a position was something we added, of known size.
-# What does it say?
+# **Next:** [09 · Where am I? Sinusoidal positions](09_positions.py) The vector of a position was something we added,
+# of known size. What does it say?

@@ -22,7 +22,8 @@ from scratchformer.nn.attention import Mask
 from scratchformer.nn.gradcheck import gradcheck
 from scratchformer.nn.layers import sinusoids
 from scratchformer.text.batches import encode_pairs
-from scratchformer.text.corpora import Pairs, read_pairs
+from scratchformer.text.bundled import read_text
+from scratchformer.text.corpora import Pairs
 from scratchformer.training.run import load_run
 from scratchformer.training.validation import validation_loss
 
@@ -38,14 +39,13 @@ translator = load_run(ROOT / "data/tiny_model")
 model = translator.model
 
 
-def read(split):
+def first_pairs(split):
     """The first 200 pairs of a test set (60 in quick mode). -> text, ids"""
-    pairs = read_pairs(ROOT / f"data/tiny/{split}.en", ROOT / f"data/tiny/{split}.de")
-    pairs = Pairs(*(part[:60 if QUICK else 200] for part in pairs[:3]), 0)
+    pairs = Pairs(*(part[:60 if QUICK else 200] for part in read_text(split)[:3]), 0)
     return pairs, encode_pairs(translator.tokenizer.encode, pairs, 256, 4096)
 
 
-(_, test), (long_text, test_long) = read("test"), read("test_long")
+(_, test), (long_text, test_long) = map(first_pairs, ("test", "test_long"))
 result = recorded("longer")
 measure("longest sentence of training, pieces", result["longest_in_training"], 34, 34)
 measure("median sentence of test_long, pieces", np.median(test_long.lengths), 37, 41)

@@ -8,22 +8,19 @@
 # paper.*
 
 # %% Imports
-import json
-from functools import partial
-
 import matplotlib.pyplot as plt
 import numpy as np
 
 from exercises.numeric import numeric_gradient
 from library.agreement import Judge, sentences, trained
 from library.drawing import Drawing
+from library.hidden_units import hidden_units
 from library.lesson import QUICK, ROOT, measure, recorded, same, show, table
 from scratchformer.doctor.flow_probes import dependence_of
 from scratchformer.experiments.figures import ACCENT, DARK
-from scratchformer.experiments.heads import teacher_forced
 from scratchformer.nn.layers import FeedForward, Linear
 from scratchformer.nn.transformer import Transformer
-from scratchformer.text.bundled import Example
+from scratchformer.text.bundled import read
 from scratchformer.training.run import load_run
 
 # %% [markdown]
@@ -343,39 +340,10 @@ measure("share of the gap that “no ReLU” closes", (none - linear) / (none - 
 # <details><summary>Make a guess, then unfold</summary>
 
 # %% Watching the networks
-files = [ROOT / f"data/tiny/test.{kind}" for kind in ("en", "de", "jsonl")]
-lines = list(zip(*(file.read_text(encoding="utf-8").splitlines() for file in files)))
-examples = [Example(source, target, **json.loads(answers))
-            for source, target, answers in lines[:300]]
-translator = load_run(ROOT / "data/tiny_model")
-source_ids, read_ids, written_ids = teacher_forced(translator.tokenizer, examples)
-
-
-def networks_of(model):
-    layers = model.encoder.layers + model.decoder.layers
-    return [layer.feed_forward.sublayer for layer in layers]
-
-
-def shares_active(model):
-    """-> of each of the four networks, the share of active units at real positions"""
-    seen = []
-
-    def forward(network, x, rng=None):
-        y, cache = FeedForward.forward(network, x, rng)
-        seen.append(cache[1] > 0)
-        return y, cache
-
-    for network in networks_of(model):
-        network.forward = partial(forward, network)
-    model.forward(source_ids, read_ids)
-    for network in networks_of(model):
-        del network.forward
-    real = [source_ids != 0] * 2 + [written_ids != 0] * 2
-    return [active[mask].mean() for active, mask in zip(seen, real)]
-
-
-new = shares_active(Transformer(translator.model.config, seed=0))
-after = shares_active(translator.model)
+translator, examples = load_run(ROOT / "data/tiny_model"), read("test")[:300]
+new, after = ([(hidden > 0).mean() for _, hidden in hidden_units(
+    model, translator.tokenizer, examples)]
+    for model in (Transformer(translator.model.config, seed=0), translator.model))
 names = [f"{stack}, layer {i}" for stack in ("encoder", "decoder") for i in (1, 2)]
 table(["share of active units", "before training", "after"],
       [[name, f"{share:.2f}", f"{later:.3f}"]

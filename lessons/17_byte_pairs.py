@@ -17,6 +17,7 @@ from library import byte_pairs
 from library.byte_pairs import bits_per_character, decode, learn_merges, words_of
 from library.lesson import QUICK, ROOT, measure, show, table
 from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
+from scratchformer.text.bundled import read_text
 from scratchformer.text.tokenizer import N_SPECIALS, Tokenizer
 
 # %% [markdown]
@@ -26,14 +27,9 @@ from scratchformer.text.tokenizer import N_SPECIALS, Tokenizer
 # where a space was.)
 
 # %% A list of words
-def lines_of(split, language):
-    path = ROOT / f"data/tiny/{split}.{language}"
-    return path.read_text(encoding="utf-8").splitlines()
-
-
 LANGUAGES = {"en": "English", "de": "German"}
-train, test = ({language: lines_of(split, language) for language in LANGUAGES}
-               for split in ("train", "test"))
+train, test = ({"en": pairs.source, "de": pairs.target}
+               for pairs in (read_text("train"), read_text("test")))
 text = train["en"] + train["de"]                               # 40,000 sentences
 print(words_of("My goat, too."))
 rows, missing = [], {}

@@ -27,7 +27,7 @@ from scratchformer.nn.loss import cross_entropy, loss_backward
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import steps
 from scratchformer.text.bleu import corpus_scores
-from scratchformer.text.bundled import words
+from scratchformer.text.bundled import read_text, words
 from scratchformer.training import checkpoints, loop
 from scratchformer.training.run import RunDirectory, load_run
 
@@ -447,22 +447,16 @@ show(figure, "19_source",
 # %% Scores, and the first failure of each set
 finished = load_run(ROOT / "data/tiny_model")
 SETS = "test", "test_compositional", "test_coreference", "test_long"
-
-
-def lines_of(name, at_most=100 if QUICK else 500):
-    path = ROOT / "data/tiny" / name
-    return path.read_text(encoding="utf-8").splitlines()[:at_most]
-
-
-for language, longest in ("en", 24), ("de", 25):
-    counts = {name: [len(words(line)) for line in lines_of(f"{name}.{language}", None)]
-              for name in ("train", "test_long")}
+for side, longest in (0, 24), (1, 25):
+    counts = {split: [len(words(line)) for line in read_text(split)[side]]
+              for split in ("train", "test_long")}
     assert max(counts["train"]) == longest
     assert (min(counts["test_long"]), max(counts["test_long"])) == (26, 45)
-in_training = set(lines_of("train.en", None))
+in_training = set(read_text("train").source)
 scores, failures = [], []
 for split in SETS:
-    sources, references = lines_of(f"{split}.en"), lines_of(f"{split}.de")
+    sources, references = (lines[:100 if QUICK else 500]
+                           for lines in read_text(split)[:2])
     assert not in_training.intersection(sources)
     found = finished.translate(sources, beam=1)
     right = [a == b for a, b in zip(found, references)]

@@ -19,11 +19,11 @@ from library import bleu_by_hand
 from library.lesson import QUICK, ROOT, measure, recorded, same, show, table, varying
 from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
 from scratchformer.text.bleu import corpus_scores
+from scratchformer.text.bundled import read_text
 from scratchformer.training.run import load_run
 
 translator = load_run(ROOT / "data/tiny_model")
-english, german = ((ROOT / f"data/tiny/test.{language}").read_text("utf-8").splitlines()
-                   for language in ("en", "de"))
+english, german, *_ = read_text("test")
 
 # %% [markdown]
 # Our shipped model can translate with greedy search or with a beam of 4 (lesson 20). Which one should we use? The loss

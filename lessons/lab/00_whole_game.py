@@ -17,6 +17,7 @@ import numpy as np
 
 from library.lesson import QUICK, ROOT, measure, recorded, show, table, varying
 from scratchformer.experiments import heads
+from scratchformer.experiments.figures import ACCENT, DARK
 from scratchformer.nn import gradient_cases
 from scratchformer.nn.attention import Mask, ScaledDotProductAttention
 from scratchformer.nn.loss import forward_loss, loss_backward
@@ -680,6 +681,53 @@ measure("loss of the trained model", loss_of(model), 0.1, 0.12)
 measure("loss if the right piece always had 0.9: -ln 0.9", -np.log(0.9), 0.105, 0.106)
 worst = max(report.worst.error for _, report in gradient_cases.run(["CrossAttention"]))
 measure("gradcheck of cross-attention: worst difference", worst, 0, 1e-6)
+
+# %% [markdown]
+# Only for a small step: the slope changes on the way. The lesson moves one parameter of this untrained model, for the
+# pair about the tired horse: the third number in the row of the token *verl*. Here is the loss for larger moves.
+
+# %% The loss as one parameter moves
+german = ids_of("Das Pferd verlässt die Straße, weil es zu müde ist.")
+pair = (
+    np.array([[*ids_of(TIRED), EOS]]),
+    np.array([[BOS, *german]]),
+    np.array([[*german, EOS]]),
+)
+fresh = Transformer(model.config, seed=0, dtype="float64")
+chosen = model.config.d_model * ids_of("verlässt")[0] + 2
+value = fresh.store.data[chosen]
+
+
+def loss_at(number):
+    fresh.store.data[chosen] = number
+    total, n_pieces = forward_loss(fresh, *pair)
+    return total / n_pieces
+
+
+slope = (loss_at(value + 0.01) - loss_at(value - 0.01)) / 0.02
+moves = np.linspace(-1.5, 1.5, 13)
+found = [loss_at(value + move) for move in moves]
+figure, axes = plt.subplots(figsize=(6.4, 2.9), layout="constrained")
+axes.plot(value + moves, found, color=DARK)
+here = loss_at(value)
+axes.plot(value, here, "o", color=ACCENT)
+near = np.array([-1, 1])
+axes.plot(value + near, here + slope * near, "--", color=ACCENT)
+axes.annotate(
+    "the random value", (value, here), (8, 12), color=ACCENT, textcoords="offset points"
+)
+axes.set(xlabel="one parameter", ylabel="loss")
+show(
+    figure,
+    "00_lab_slope",
+    alt="A curve of the loss over one parameter. At its random value, minus 0.07, a "
+    "dashed line has the slope of the curve, minus 0.24: the loss falls to the right. "
+    "The curve is lowest near 1.2, where the line would go on falling.",
+    caption="Near the random value the line of slope −0.24 and the curve agree; after "
+    "a move of 1.3 the loss no longer falls.",
+)
+measure("slope", slope, -0.25, -0.23)
+measure("the move with the smallest loss", moves[np.argmin(found)], 1, 1.5)
 
 # %% [markdown]
 # The untrained model does worse than one that finds all pieces equally likely: its random parameters prefer some pieces

@@ -13,7 +13,7 @@ import numpy as np
 
 from library.embedding_factor import NO_FACTOR, PAPER, TiedNextWord, repeated, train
 from library.lesson import QUICK, ROOT, measure, recorded, table, varying
-from library.lexicon import read_lexicon
+from library.lexicon import noun_vectors, read_lexicon
 from library.next_word import NEW, VOCABULARY, mean_loss, shifted
 from scratchformer.config import ModelConfig
 from scratchformer.experiments.sizes import parameter_counts
@@ -257,10 +257,7 @@ measure("dealt anew − paper, mean",
 
 # %% The exchange
 translator, lexicon = load_run(ROOT / "data/tiny_model"), read_lexicon()
-rows = translator.model.source_embedding.weight.data.astype("float64")  # (1600, 128)
-ids_of = {word: translator.tokenizer.encode([word])[0] for word in lexicon.nouns}
-nouns = [word for word, ids in ids_of.items() if len(ids) == 1]
-vectors = rows[[ids_of[word][0] for word in nouns]]                         # (n, 128)
+nouns, vectors = noun_vectors(translator)                               # (n, D)
 directions = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 cosines = directions @ directions.T
 np.fill_diagonal(cosines, -1)                                               # not itself

@@ -19,7 +19,8 @@ from scratchformer.experiments.figures import COLOUR_MAP
 from scratchformer.nn.layers import LearnedPositions, sinusoids
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import encode_pairs
-from scratchformer.text.corpora import Pairs, read_pairs
+from scratchformer.text.bundled import read_text
+from scratchformer.text.corpora import Pairs
 from scratchformer.training.run import load_run
 from scratchformer.training.validation import validation_loss
 
@@ -34,9 +35,8 @@ model = translator.model
 # ten pieces. Begun at 5 they end at 14 at the latest, where a third of all sentences still go on.
 
 # %% Short sentences, moved
-def read(split, longest):
-    pairs = read_pairs(ROOT / f"data/tiny/{split}.en", ROOT / f"data/tiny/{split}.de")
-    pairs = Pairs(*(part[:60 if QUICK else 200] for part in pairs[:3]), 0)
+def first_pairs(split, longest):
+    pairs = Pairs(*(part[:60 if QUICK else 200] for part in read_text(split)[:3]), 0)
     return encode_pairs(translator.tokenizer.encode, pairs, longest, 4096)
 
 
@@ -49,7 +49,7 @@ def loss_when_moved(pairs, first):
     return loss
 
 
-test, test_short = read("test", 256), read("test", 10)
+test, test_short = first_pairs("test", 256), first_pairs("test", 10)
 for first, lo, hi in (0, 0.05, 0.15), (5, 0.5, 1.3):
     measure(f"up to 10 pieces, begun at {first}: loss",
             loss_when_moved(test_short, first), lo, hi)

@@ -8,20 +8,17 @@
 
 # %% Imports
 import course  # noqa: F401  finds lessons/library
-import json
-from functools import partial
 
 import numpy as np
 
 from exercises.numeric import numeric_gradient
 from library.agreement import Judge, sentences, trained
+from library.hidden_units import hidden_units, networks_of
 from library.lesson import QUICK, ROOT, measure, recorded, same, table
 from scratchformer.config import preset
-from scratchformer.experiments.heads import teacher_forced
-from scratchformer.nn.layers import FeedForward
 from scratchformer.nn.ops import ops_of
 from scratchformer.nn.transformer import DecoderLayer, EncoderLayer, Transformer
-from scratchformer.text.bundled import Example
+from scratchformer.text.bundled import read
 from scratchformer.training.run import load_run
 
 random = np.random.default_rng(11)
@@ -149,36 +146,12 @@ measure("the ReLU's gain, in steps of that fall", (linear - paper) / fall * 50, 
 # A trained translator has few active units. Is it the biases? Or something that all the words have in common?
 
 # %% Watching the networks
-files = [ROOT / f"data/tiny/test.{kind}" for kind in ("en", "de", "jsonl")]
-lines = list(zip(*(file.read_text(encoding="utf-8").splitlines() for file in files)))
-examples = [Example(source, target, **json.loads(answers))
-            for source, target, answers in lines[:300]]
 translator = load_run(ROOT / "data/tiny_model")
-source_ids, read_ids, written_ids = teacher_forced(translator.tokenizer, examples)
 NAMES = [f"{stack}, layer {i}" for stack in ("encoder", "decoder") for i in (1, 2)]
 
 
-def networks_of(model):
-    layers = model.encoder.layers + model.decoder.layers
-    return [layer.feed_forward.sublayer for layer in layers]
-
-
 def watched(model):
-    """-> for each of four networks, what it reads (n, D), the hidden layer (n, F)"""
-    seen = []
-
-    def forward(network, x, rng=None):
-        y, cache = FeedForward.forward(network, x, rng)
-        seen.append((x, cache[1]))
-        return y, cache
-
-    for network in networks_of(model):
-        network.forward = partial(forward, network)
-    model.forward(source_ids, read_ids)
-    for network in networks_of(model):
-        del network.forward
-    real = [source_ids != 0] * 2 + [written_ids != 0] * 2
-    return [(x[mask], active[mask]) for (x, active), mask in zip(seen, real)]
+    return hidden_units(model, translator.tokenizer, read("test")[:300])
 
 
 # %% Shares of active units

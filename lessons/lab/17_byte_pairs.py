@@ -17,17 +17,12 @@ from library.byte_pairs import count_model_losses, decode, learn_merges, words_o
 from library.lesson import QUICK, ROOT, measure, table
 from scratchformer.config import ModelConfig
 from scratchformer.experiments.sizes import parameter_counts
+from scratchformer.text.bundled import read_text
 from scratchformer.text.tokenizer import N_SPECIALS, Tokenizer
 
-
-def lines_of(split, language):
-    path = ROOT / f"data/tiny/{split}.{language}"
-    return path.read_text(encoding="utf-8").splitlines()
-
-
 LANGUAGES = {"en": "English", "de": "German"}
-train, test = ({language: lines_of(split, language) for language in LANGUAGES}
-               for split in ("train", "test"))
+train, test = ({"en": pairs.source, "de": pairs.target}
+               for pairs in (read_text("train"), read_text("test")))
 text = train["en"] + train["de"]                               # 40,000 sentences
 N_MERGES = 1536
 more_merges = learn_merges(text, 3000, longest=16)
@@ -66,8 +61,7 @@ measure("different characters, with the mark", len(characters), 60, 60)
 sentencepiece = Tokenizer.load(ROOT / "data/tiny_model/tokenizer.model")
 theirs = sentencepiece.pieces(range(N_SPECIALS, N_SPECIALS + N_MERGES))
 splits = ("val", "test", "test_compositional", "test_long", "test_coreference")
-new = [line for split in splits for language in LANGUAGES
-       for line in lines_of(split, language)]
+new = [line for split in splits for lines in read_text(split)[:2] for line in lines]
 their_cut = [sentencepiece.pieces(ids) for ids in sentencepiece.encode(new)]
 
 

@@ -23,6 +23,7 @@ from scratchformer.experiments.sizes import parameter_counts
 from scratchformer.nn.loss import forward_loss, loss_backward
 from scratchformer.text.batches import steps
 from scratchformer.text.bleu import corpus_scores
+from scratchformer.text.bundled import read_text
 from scratchformer.training.run import load_run
 
 # %% [markdown]
@@ -279,9 +280,7 @@ finished, COUNT = load_run(ROOT / "data/tiny_model"), 100 if QUICK else 200
 BANDS = {"test": (0.88, 0.98, 95, 99), "test_compositional": (0.86, 0.97, 93, 99),
          "test_coreference": (0.96, 1, 99, 100), "test_long": (0, 0.02, 20, 40)}
 for split, (exact_lo, exact_hi, bleu_lo, bleu_hi) in BANDS.items():
-    paths = (ROOT / f"data/tiny/{split}.{language}" for language in ("en", "de"))
-    sources, references = (path.read_text(encoding="utf-8").splitlines()[:COUNT]
-                           for path in paths)
+    sources, references = (lines[:COUNT] for lines in read_text(split)[:2])
     found = finished.translate(sources, beam=1)
     exact = np.mean([a == b for a, b in zip(found, references)])
     measure(f"{split}: exactly right, share of {len(found)}", exact, exact_lo, exact_hi)

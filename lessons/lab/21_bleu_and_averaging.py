@@ -20,13 +20,12 @@ from scratchformer.experiments.heads import teacher_forced
 from scratchformer.nn.attention import attention_weights
 from scratchformer.nn.loss import forward_loss, loss_backward
 from scratchformer.text.bleu import corpus_scores
-from scratchformer.text.bundled import Example
+from scratchformer.text.bundled import Example, read_text
 from scratchformer.text.tokenizer import BOS, EOS
 from scratchformer.training.run import load_run
 
 translator = load_run(ROOT / "data/tiny_model")
-english, german = ((ROOT / f"data/tiny/test.{language}").read_text("utf-8").splitlines()
-                   for language in ("en", "de"))
+english, german, *_ = read_text("test")
 split_13a = Tokenizer13a()
 
 

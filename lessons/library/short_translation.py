@@ -16,7 +16,7 @@ from scratchformer.config import ModelConfig
 from scratchformer.nn.loss import forward_loss, loss_backward
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import Batch, EncodedPairs, encode_pairs
-from scratchformer.text.corpora import read_pairs
+from scratchformer.text.bundled import read_text
 from scratchformer.text.tokenizer import PAD, Tokenizer
 from scratchformer.training.run import load_run
 
@@ -30,8 +30,7 @@ def tokenizer() -> Tokenizer:
 
 @cache
 def sentences(split: str) -> EncodedPairs:
-    files = (ROOT / f"data/tiny/{split}.{language}" for language in ("en", "de"))
-    return encode_pairs(tokenizer().encode, read_pairs(*files), max_length=LONGEST, tokens_per_batch=10_000)
+    return encode_pairs(tokenizer().encode, read_text(split), max_length=LONGEST, tokens_per_batch=10_000)
 
 
 @cache
