@@ -22,9 +22,8 @@ from scratchformer.training.run import load_run
 
 # %% [markdown]
 # Here is a trained translator, much like the one of lesson 19: two layers on each side, trained on 20,000 pairs of
-# English and German sentences. It translates **greedily**: it takes the likeliest piece, writes it down, and asks for
-# the next one. We gave it an English sentence. Then we wrote a second translation ourselves, and asked the same model
-# how likely that one is.
+# sentences. It translates **greedily**: it takes the likeliest piece, writes it down, and asks for the next one. We
+# wrote a second translation ourselves, and asked the model for the probability of both.
 
 # %% A sentence that greedy decoding misses
 translator = load_run(ROOT / "data/tiny_model", dtype="float64")
@@ -54,17 +53,17 @@ table(["", "translation", "probability"],
        for p in [math.exp(log_probability(source_ids, ids))]])
 
 # %% [markdown]
-# *Die Kühe* (the cows) are several, so they *schlafen*. Greedy search wrote *schläft*, the form for one animal. But
-# look at the right column. The model itself gives the correct sentence nearly twice the probability! So the model knew
-# better, and the search missed it. How do we find the sentence that the model likes best? We can't try them all: with
-# 1,600 pieces there are $1600^{16} \approx 10^{51}$ sentences of 16 pieces, the length of this one.
+# *Die Kühe* (the cows) are several, so they *schlafen*. Greedy search wrote *schläft*, the form for one animal. But the
+# model itself gives the correct sentence nearly twice the probability! So it was the search that missed it. How do we
+# find the likeliest sentence? We can't try them all: with 1,600 pieces there are $1600^{16} \approx 10^{51}$ sentences
+# of 16 pieces, the length of this one.
 #
 # ## The picture
 #
-# Let's shrink the problem. A tiny model translates the question *Do the cows sleep?*, and we made up its probabilities.
-# In a German question the verb comes first. So the model has to choose between *schläft* (one sleeps) and *schlafen*
-# (several sleep) before it has written who sleeps: *die Kuh* (the cow), *die Kühe* (the cows) or *das Kalb* (the calf).
-# Each of these counts as one piece. Then comes *heute* (today), or `</s>`, the end.
+# Let's shrink the problem. A tiny model translates *Do the cows sleep?*, and we made up its probabilities. The verb
+# comes first in German questions. So the model must choose between *schläft* (one sleeps) and *schlafen* (several
+# sleep) before it writes who: *die Kuh* (the cow), *die Kühe* (the cows) or *das Kalb* (the calf). Each counts as one
+# piece. Then comes *heute* (today) or `</s>`, the end.
 
 # %% The drawing
 show(beam_pictures.tree(), "20_tree",
@@ -74,25 +73,20 @@ show(beam_pictures.tree(), "20_tree",
      "0.04. Then the end: after schläft die Kuh 0.6, product 0.18, the dashed path of "
      "greedy search; after schlafen die Kühe 0.8, product 0.288, the solid path. "
      "Heute has 0.4 and 0.2, products 0.12 and 0.072.",
-     caption="Greedy search (dashed) takes the larger number at the first fork and "
-     "ends at 0.18; the likeliest sentence (blue) starts with the smaller one.")
+     caption="The likeliest sentence (blue) starts with the smaller number; greedy "
+     "search (dashed) takes the larger one.")
 
 # %% [markdown]
-# A number on a line is the probability of that piece after the pieces before it. A number in a box is the probability
-# of the whole beginning: the product of all lines up to there. Greedy search takes 0.6, then 0.5, then 0.6. Its
-# sentence has 0.6 · 0.5 · 0.6 = 0.18. The blue path starts with the smaller 0.4, but then the model is nearly sure: 0.4
-# · 0.9 · 0.8 = 0.288. Greedy search can't find this path any more, because it dropped *schlafen* in step 1.
+# A number on a line is the probability of that piece after the pieces before it. A number in a box is the product of
+# all lines up to there: the probability of the whole beginning. Greedy search gets 0.6 · 0.5 · 0.6 = 0.18. The blue
+# path starts lower, but gets 0.4 · 0.9 · 0.8 = 0.288. Greedy search can't find it, because it dropped *schlafen* in
+# step 1.
 #
 # ## By hand
 #
-# So let's keep more than one beginning. **Beam search** keeps the $K$ likeliest beginnings. They are called
-# **hypotheses**, and $K$ is the **beam size**. Each step has three parts:
-#
-# 1. Continue every hypothesis with every piece.
-# 2. Multiply.
-# 3. Keep the $K$ best of *all* these continuations.
-#
-# Take a pencil and $K = 2$:
+# So let's keep more than one beginning. **Beam search** keeps the $K$ likeliest, called **hypotheses**. $K$ is the
+# **beam size**. Each step continues every hypothesis with every piece, multiplies, and keeps the $K$ best of *all*
+# continuations. Take a pencil and $K = 2$:
 #
 # | step | continuations, the best first | kept |
 # |---|---|---|
@@ -107,24 +101,22 @@ show(beam_pictures.beam(), "20_beam",
      "0.3, in row 1; schläft die Kühe, schläft das Kalb and schlafen die Kuh are "
      "struck out. In step 3 two sentences are finished, 0.18 and 0.288, and the two "
      "with heute, 0.12 and 0.072, are alive.",
-     caption="The same tree with a beam of 2: what is struck out was dropped, and "
-     "“row” is the rank among the hypotheses kept.")
+     caption="A beam of 2: “row” is the rank among the hypotheses kept.")
 
 # %% [markdown]
-# In step 2 all five continuations compete. One hypothesis may keep several continuations, another none. Look also at
-# the rows in figure 2. *Schlafen* was in row 1 after step 1, and its continuation is in row 0 after step 2. We'll need
-# that later.
+# In step 2 all five continuations compete. So one hypothesis may keep several continuations, and another none. Look
+# at the rows, too: *schlafen* was in row 1, and its continuation is in row 0. We'll need that later.
 #
-# In step 3 two sentences reach `</s>`. They are finished, so they leave the beam. The two with *heute* are still alive.
-# Can one of them win? No: they have at most 0.12, and every further piece multiplies by a number of at most 1. We hold
-# 0.288, so we may stop.
+# In step 3 two sentences reach `</s>`. They are finished, so they leave the beam. The two with *heute* are still alive,
+# but they have at most 0.12. They can only shrink, because every further piece multiplies by at most 1. We hold 0.288,
+# so we may stop.
 #
-# Is 0.288 the best of all sentences? Here it is, because the struck-out beginnings had at most 0.24. In general nobody
-# promises it. If our best finished sentence had only 0.2, the struck-out *schläft die Kühe* could lead to a better one.
+# Is 0.288 the best of all? Here yes: the struck-out beginnings had at most 0.24. But nobody promises it. If we held
+# only 0.2, the struck-out 0.24 might lead to a better sentence.
 #
 # What does a beam cost? In each step the decoder runs for $K$ rows instead of one. In 16 steps, greedy search computes
-# 16 · 1,600 = 25,600 probabilities, and a beam of 4 about four times as many. To try everything, we would need the
-# $10^{51}$ sentences from above.
+# 16 · 1,600 = 25,600 probabilities, and a beam of 4 about four times as many. Trying everything takes $10^{51}$
+# sentences.
 #
 # **Your turn.** Make a tree of your own on which greedy search loses by a factor of two and a beam of 2 wins:
 # `exercises/20_greedy_trap.py`, then `scratchformer learn check 20`.
@@ -136,12 +128,12 @@ show(beam_pictures.beam(), "20_beam",
 #
 # $$\log P(Y \mid x) = \sum_{t=1}^{n} \log P(y_t \mid y_1, \dots, y_{t-1}, x)$$
 #
-# In the tree: ln 0.288 = −1.24 beats ln 0.18 = −1.71. All these numbers are negative, and nearer to zero is better.
+# In the tree: ln 0.288 = −1.24 beats ln 0.18 = −1.71. Nearer to zero is better.
 #
-# Now one step, with $W$ hypotheses and $V$ pieces. Call $a_w$ the log probability of hypothesis $w$: the numbers in the
-# boxes, `alive` in the code. Call $\ell_{wv}$ the log probability of piece $v$ after hypothesis $w$: the numbers on the
-# lines, `log_p` in the code. All $W \cdot V$ sums $a_w + \ell_{wv}$ compete. For each winner we need its sum, its last
-# piece, and the hypothesis that it continues, its **parent**.
+# Now one step, with $W$ hypotheses and $V$ pieces. The boxes hold $a_w$, the log probability of hypothesis $w$ (`alive`
+# in the code). The lines hold $\ell_{wv}$, the log probability of piece $v$ after it (`log_p`). All $W \cdot V$ sums
+# $a_w + \ell_{wv}$ compete. For each winner we need its sum, its last piece, and its **parent**: the hypothesis that it
+# continues.
 #
 # **Your turn.** Write this step, three lines of NumPy, in `exercises/20_beam_step.py`. In step 2 of our tree the two
 # best sums are ln 0.36 and ln 0.3, and their parents are 1 and 0.
@@ -162,25 +154,22 @@ assert step_2[1].tolist() == [1, 0] and step_2[2].tolist() == [1, 0]
 # %% [markdown]
 # ## Short sentences have an advantage
 #
-# Every further piece makes a product smaller. So a sentence that leaves something out can be likelier than one that
-# says everything. Here are two translations of *The cows sleep in the garden today*. We made up their log
-# probabilities:
+# Every further piece makes a product smaller. So a sentence that leaves something out can be likelier than a complete
+# one. Here are two translations of *The cows sleep in the garden today*, with log probabilities that we made up:
 #
 # | translation | pieces $n$ | log P | penalty $(5 + n)/6$ | score |
 # |---|---|---|---|---|
 # | die Kühe schlafen `</s>` | 4 | **−1.5** | 9/6 = 1.5 | −1.5 / 1.5 = −1 |
 # | die Kühe schlafen heute im Garten `</s>` | 7 | −1.7 | 12/6 = 2 | −1.7 / 2 = **−0.85** |
 #
-# By log P the short one wins, although the garden is missing. Now divide by a **length penalty** that grows with the
-# number of pieces. A negative number gets nearer to zero when we divide it, and the long sentence gains more by this.
-# The usual formula has a knob, $\alpha$, for how much the length counts:
+# By log P the short one wins, although the garden is missing. So we divide by a **length penalty** that grows with the
+# number of pieces, and the long one wins. The usual formula has a knob, $\alpha$:
 #
 # $$\mathrm{score}(Y) = \frac{\log P(Y \mid x)}{lp(n)}, \qquad lp(n) = \left(\frac{5 + n}{6}\right)^{\alpha}$$
 #
 # With $\alpha = 0$ the penalty is 1, so nothing changes. Our table has $\alpha = 1$. The paper takes $\alpha = 0.6$:
-# the scores are then −1.18 and −1.12, and the long one still wins. Our real translator needs the penalty, too. Without
-# it, a beam of 4 drops *on Tuesday* from a sentence ([lab notes 20, experiment
-# 3](lab/20_beam_search.py#experiment-3-beam-penalty-and-quality)).
+# the scores are then −1.18 and −1.12. Our real translator needs the penalty, too. Without it, a beam of 4 drops *on
+# Tuesday* from a sentence ([lab notes 20, experiment 3](lab/20_beam_search.py#experiment-3-beam-penalty-and-quality)).
 #
 # **Your turn.** Write the score in `exercises/20_length_penalty.py`. Does `</s>` count as a piece?
 
@@ -193,16 +182,15 @@ def lp(n, alpha):
 # ## The whole search
 #
 # Now everything together, for one sentence and the real model. `decoding_step` reads the last piece of each hypothesis
-# and returns the logits of the next one. It doesn't read the beginning again. Because of the causal mask of lesson 06,
-# the keys and values of earlier positions never change. So `state` keeps them in a **cache**, one row for each
-# hypothesis.
+# and returns the logits of the next one. Because of the causal mask of lesson 06, the keys and values of earlier
+# positions never change. So `state` keeps them in a **cache**, one row for each hypothesis.
 
 # %%
 def beam_search(source_ids, K, alpha):
     """source_ids (1, S) -> finished sentences, best first: (score, ids)"""
     longest = source_ids.size + 50
     state = begin_decoding(model, source_ids, K)    # reads the source; K rows of cache
-    ids, alive, done = np.full((1, 1), BOS), np.zeros(1), []        # (W, t), (W,)
+    ids, alive, done = np.full((1, 1), BOS), np.zeros(1), []        # W = 1 at first
     for n in range(1, longest + 1):
         logits, state = decoding_step(model, ids[None, :, -1], state)   # (1, W, V)
         log_p = log_softmax(logits[0])                              # (W, V)
@@ -231,32 +219,29 @@ for K, alpha in (2, 0), (4, 0.6):
 same("score with a beam of 4, and the library's", score, theirs.score, 1e-9)
 
 # %% [markdown]
-# The cows have their plural. Three details need a reason.
+# The cows have their plural. Three details:
 #
-# **Why $2K$ continuations?** We want to keep $K$ hypotheses that are alive. Each of the $K$ hypotheses can end in only
-# one way, with `</s>`. So at most $K$ of the $2K$ continuations are finished, and at least $K$ go on.
-#
-# **When does it stop?** Say the best living hypothesis has log P = −2, and the largest possible penalty is 2. Its log P
-# can only fall, so its score will never be better than −2 / 2 = −1. A smaller penalty makes it worse: −2 / 1.5 = −1.33.
-# Once we hold a finished sentence of −1 or better, we stop.
-#
-# **Is $K = 1$ greedy search?** Not quite. With $K = 1$ our code looks at two continuations. If the second best is
-# `</s>`, it is collected as a finished sentence, and it may win. The library runs plain greedy search for $K = 1$.
+# - **Why $2K$ continuations?** $K$ of them must go on. Each of the $K$ hypotheses can end in only one way, with `</s>`.
+#   So at most $K$ of the $2K$ are finished.
+# - **When does it stop?** Say the best living hypothesis has log P = −2, which can only fall. Say the largest possible
+#   penalty is 2. Then its score can't get better than −2 / 2 = −1: a smaller penalty makes it worse, −2 / 1.5 = −1.33.
+#   Once we hold a finished sentence of at least −1, we stop.
+# - **Is $K = 1$ greedy search?** Not quite: our code also collects a second-best `</s>`, and that sentence may win. The
+#   library runs plain greedy search for $K = 1$.
 #
 # ## Nothing to learn, but something to get wrong
 #
-# Picking the largest number has no gradient. So a search learns nothing, and $K$ and $\alpha$ are tried out on
-# validation text. But one line is easy to forget: `state.select`. Look at figure 2 again. Between step 1 and step 2 the
-# rows swap: the parents are 1 and 0. So the rows of the cache must swap, too.
+# Picking the largest number has no gradient, so $K$ and $\alpha$ are tried out on validation text. But one line is easy
+# to forget: `state.select`. In figure 2 the rows swap between step 1 and step 2. So the rows of the cache must swap,
+# too:
 #
 # | row | hypothesis after step 2 | its cache must hold | without `select` it holds |
 # |---|---|---|---|
 # | 0 | schlafen die Kühe | schlafen | schläft |
 # | 1 | schläft die Kuh | schläft | schlafen |
 #
-# Suppose we forget that line. For row 0 the model then continues *schläft die Kühe*, which we had struck out. There it
-# gives `</s>` 0.3 and *heute* 0.7. For row 1 it continues *schlafen die Kuh*, where both have 0.5. Will the program
-# crash? What will it write?
+# Suppose we forget that line. In row 0 the model then sees *schläft die Kühe*, which we had struck out. Will the
+# program crash? What will it write?
 #
 # <details><summary>Make a guess, then unfold: the tree with mixed-up caches</summary>
 
@@ -270,30 +255,26 @@ show(beam_pictures.confused(), "20_confused",
      "struck-out hypotheses.")
 
 # %% [markdown]
-# It doesn't crash. The best number in step 3 is now 0.36 · 0.7 = 0.252, for *schlafen die Kühe heute*. The right number
-# is 0.072. So the program goes on with *heute*, although the question never said *today*.
+# It doesn't crash. The best number in step 3 is now 0.36 · 0.7 = 0.252, where 0.072 would be right. So the program goes
+# on with *heute*, although the question never said *today*.
 #
 # </details>
 #
-# Would you notice? We planted this mistake in the library and translated 500 test sentences. BLEU was 97.70 instead of
-# 97.64, so BLEU doesn't show it. Here is a test that does: run *one* forward pass over each finished sentence, and
-# compare its log P with the one that the search claims. Six of the 500 differ. Of 39 sentences of the same grammar that
-# are about three times as long, 34 differ ([lab notes 20, experiment
-# 5](lab/20_beam_search.py#experiment-5-the-caches-stay-in-their-rows)).
+# Would you notice? With this mistake, 500 test sentences got a BLEU of 97.70 instead of 97.64, so BLEU doesn't show it.
+# This test does: run *one* forward pass over each finished sentence, and compare its log P with the one that the search
+# claims. Six of the 500 differ. Of 39 sentences of the same grammar, but about three times as long, 34 differ ([lab
+# notes 20, experiment 5](lab/20_beam_search.py#experiment-5-the-caches-stay-in-their-rows)).
 #
 # ## Does it matter?
 #
-# A beam of 4 found the cows. Is a beam of 16 better still? Our small grammar can't tell, because a BLEU of 97 leaves
-# little to gain. So here is a harder test:
+# Is a beam of 16 better than one of 4? Our small grammar is so easy that BLEU is 97 already. So we take harder text:
 #
-# - **Text:** Multi30k, captions of photos that people translated. We translate 1,000 new captions.
-# - **Model:** again two layers on each side, trained once on 29,000 captions. Real captions are harder than our grammar
-#   and the model is small, so greedy search gets a BLEU of only 28.7.
+# - **Text:** 1,000 captions of photos from Multi30k, translated by people.
+# - **Model:** a small one, trained once on 29,000 other captions. Greedy search has a BLEU of only 28.7.
 # - **Changed:** the beam, first without a penalty ($\alpha = 0$), then with $\alpha = 0.6$.
-# - **Measured:** mean log P, the number of empty translations, and BLEU.
 #
-# Larger beams find sentences with a higher log P on average, as they should. What happens to BLEU? Do all translations
-# get a little shorter, or do some get very short?
+# Larger beams find a higher log P on average, as they should. What happens to BLEU? Do all translations get a little
+# shorter, or some very short?
 #
 # <details><summary>Make a guess, then unfold: quality against beam size</summary>
 
@@ -339,44 +320,35 @@ show(figure, "20_lengths",
      "reference. Greedy search: one hump around 0.9, no empty translations. Beam 16 "
      "without a penalty: a tall bar of 248 empty translations at 0, and a hump around "
      "0.8. Beam 16 with alpha 0.6: a hump around 0.8 and 24 empty translations.",
-     caption="Without a penalty, a quarter of the translations of beam 16 are empty; "
-     "the others have about a fifth fewer pieces than greedy search's for the same "
-     "captions.")
+     caption="Without a penalty, a quarter of the translations of beam 16 are empty.")
 
 # %% [markdown]
-# The interval in the last column says how far the difference could move if other captions had been chosen. If 0 lies
-# inside, these captions can't tell the two searches apart. Lesson 21 builds such intervals.
+# The last column says how sure the difference is (lesson 21). If 0 lies in the interval, 1,000 captions can't tell.
 #
-# Without a penalty, BLEU falls from 28.7 to 20.1. Two things happened with a beam of 16. First, 248 translations are
-# empty: the search chose `</s>` as the first piece. Second, the others are a fifth shorter than those of greedy search
-# for the same captions. Which of the two costs BLEU? In the row *repaired* we replaced only the empty translations, by
-# those of greedy search. BLEU is 28.7 again, so nearly all of the loss came from the empty ones.
+# Without a penalty, BLEU falls to 20.1 with a beam of 16. Two things happened. First, 248 translations are empty: the
+# search chose `</s>` as the first piece. Second, the others are a fifth shorter than greedy search's for the same
+# captions. Which of the two costs BLEU? In the row *repaired* only the empty ones are replaced, by greedy search's.
+# BLEU is 28.7 again, so nearly all of the loss came from the empty ones.
 #
-# How can an empty sentence be likely? A greedy translation has a log P of −13.0 on average: many pieces, and each costs
-# a little. An empty one has a single piece, `</s>`, with −8.2 (the median). But `</s>` is never the *likeliest* first
-# piece, so greedy search doesn't take it. A larger beam looks at more first pieces, and finds it. So the search did its
-# work: it is the model that likes the wrong sentence. We trained the same model once more, without label smoothing. It
-# wrote only one empty translation, so we think that label smoothing has a part in it ([lab notes 20, experiment
+# How can an empty sentence be likely? Each of the many pieces of a greedy translation costs a little: −13.0 together,
+# on average. The empty sentence has a single piece, `</s>`, with −8.2 (the median). It's never the *likeliest* first
+# piece, so greedy search doesn't take it. A larger beam finds it. Trained without label smoothing, the same model
+# writes only one empty translation, so we think that smoothing has a part in this ([lab notes 20, experiment
 # 4](lab/20_beam_search.py#experiment-4-do-all-shrink-or-do-some-collapse)).
 #
-# With the penalty, 24 translations of beam 16 are still empty, and BLEU is 29.3. That is 9 points better than without
-# it. Is it better than greedy search? By 0.6, but 0 lies inside the interval, so these captions can't tell.
+# With $\alpha = 0.6$, 24 translations of beam 16 are still empty, but BLEU is 29.3. So the penalty repairs the loss.
+# Whether it beats greedy search, these captions can't tell.
 #
-# **A larger beam finds likelier sentences, but not always better ones. Here it needs the length penalty.**
+# **A larger beam finds likelier sentences, but not always better ones. Here it needs the penalty.**
 #
 # </details>
 #
 # ## Other ways to write
 #
-# Search looks for *one* likely sentence. A chatbot should vary what it says. So it chooses the next piece at random,
-# with the model's probabilities: this is called **sampling**. Three knobs make unlikely pieces rarer:
-#
-# - A **temperature** $T$ divides the logits before the softmax. With $T = 0.5$ this squares the probabilities, and then
-#   divides them by their sum.
-# - **Top-k** keeps only the $k$ likeliest pieces.
-# - **Top-p** keeps the likeliest pieces until their sum is at least $p$.
-#
-# Say that the model gives four pieces the probabilities 0.5, 0.3, 0.15 and 0.05:
+# A chatbot should vary what it says. So it chooses each piece at random, with the model's probabilities: **sampling**.
+# Three knobs make unlikely pieces rarer. A **temperature** $T$ divides the logits: $T = 0.5$ squares the probabilities,
+# before they are divided by their sum. **Top-k** keeps the $k$ likeliest pieces. **Top-p** keeps the likeliest pieces
+# until their sum is at least $p$. For example:
 
 # %% The three knobs
 p = np.array([0.5, 0.3, 0.15, 0.05])                        # the likeliest first
@@ -389,35 +361,24 @@ table(["", "1st piece", "2nd", "3rd", "4th"],
          for name, kept in knobs.items())])
 
 # %% [markdown]
-# With $p = 0.9$ two pieces aren't enough, because 0.5 + 0.3 = 0.8. With the third the sum is 0.95.
+# With $p = 0.9$ two pieces aren't enough: 0.5 + 0.3 = 0.8.
 #
-# For a translation variety costs quality. On 100 test sentences of our first translator, sampling has a BLEU of 69.
-# With top-p 0.9 it has 95, and a beam of 4 has 98 ([lab notes 20, experiment
-# 7](lab/20_beam_search.py#experiment-7-sampling-and-minimum-bayes-risk), with one more way to choose).
+# In translation, variety costs quality. On 100 test sentences of our first translator, sampling has a BLEU of 69, with
+# top-p 0.9 it has 95, and a beam of 4 has 98 ([lab notes 20, experiment
+# 7](lab/20_beam_search.py#experiment-7-sampling-and-minimum-bayes-risk)).
 #
 # ## Paper and code
 #
-# Section 6.1: "beam search with a beam size of 4 and length penalty $\alpha = 0.6$", and at most 50 pieces more than
-# the source has. The formula of the penalty is from Wu et al. (2016). In the library: `beam_search`,
-# `best_continuations` and `length_penalty` in [decoding/search.py](../scratchformer/decoding/search.py), and the caches
-# in [decoding/incremental.py](../scratchformer/decoding/incremental.py).
+# Section 6.1: "beam search with a beam size of 4 and length penalty $\alpha = 0.6$". The formula of the penalty is from
+# Wu et al. (2016). In the library: [decoding/search.py](../scratchformer/decoding/search.py), and the caches in
+# [decoding/incremental.py](../scratchformer/decoding/incremental.py).
 #
 # ## What to remember
 #
-# No: the likeliest words don't add up to the likeliest sentence. Beam search keeps the $K$ likeliest beginnings and
-# lets all their continuations compete. When a hypothesis changes its row, its cache must move with it. And the
-# likeliest sentence may be too short, even empty. So we divide its log P by a length penalty.
+# No: the likeliest words don't add up to the likeliest sentence. Beam search keeps the $K$ likeliest beginnings, and
+# all their continuations compete. When a hypothesis changes its row, its cache must move with it. And the likeliest
+# sentence may be too short, so we divide its log P by a length penalty.
 #
-# **Exercises** `20_greedy_trap` · `20_beam_step` · `20_length_penalty` · and a puzzle:
-#
-# **Predict.** All $K$ hypotheses begin with the same `<s>`. What would a beam of 4 find if the first step continued
-# four copies of `<s>` instead of one?
-#
-# <details><summary>Answer</summary>
-#
-# Four copies of the same likeliest piece. Equal beginnings have equal continuations, so the four copies stay together,
-# and the beam finds little more than greedy search. That is why `ids` begins with a single row.
-#
-# </details>
+# **Exercises** `20_greedy_trap` · `20_beam_step` · `20_length_penalty`
 #
 # **Next:** [21 · BLEU, its error bars, and averaging checkpoints](21_bleu_and_averaging.py)

@@ -704,6 +704,8 @@ for (name, scores), band in zip(bleus.items(), [(95, 100), (60, 85), (90, 100.1)
 # - Beam 1 of this library is greedy search by definition, and stops at the first `</s>` that is best; the lesson's
 #   `beam_search` with $K = 1$ may go on with the second best piece. At the greatest length the library adds what is
 #   unfinished behind what is finished; ours drops it.
+# - The first step continues a single `<s>`. Four copies would have equal continuations and stay together, so that a
+#   beam of 4 would find little more than greedy search.
 # - Brute force and equalities of the library's search are in
 #   [tests/decoding/test_search.py](../../tests/decoding/test_search.py), the recorded rows come from
 #   [benchmarks/beam_sizes.py](../../benchmarks/beam_sizes.py) and
