@@ -211,7 +211,7 @@ show(picture, "13_architecture",
      "keys and values of the cross-attention in every decoder layer. On top, the "
      "unembedding gives logits (2, 4, 13). A dashed line joins the matrix E (13, 6) to "
      "both embeddings and to the unembedding.",
-     caption="Figure 1 of the paper, with the shapes of a real run. Only one arrow "
+     caption="The paper's own Figure 1, with the shapes of a real run. Only one arrow "
      "leads from the encoder to the decoder, the memory. The dashed line is the one "
      "matrix E, used in three places.")
 
@@ -223,7 +223,7 @@ show(picture, "13_architecture",
 # The left column is the **encoder**. It reads the source, and what its last layer writes is called the **memory**.
 # The right column is the **decoder**. It reads the target so far, and its output becomes the logits of the next word.
 #
-# Follow one column from below to above: the shape stays the same, so you can stack as many layers as you like. Source
+# Follow one column from bottom to top: the shape stays the same, so you can stack as many layers as you like. Source
 # and target length meet only in the weights of cross-attention, $(B, h, T, S)$.
 #
 # The three kinds of attention are the same function (§3.2.3). They differ in who asks whom:
@@ -269,8 +269,8 @@ assert of_base == sum(parameter_counts(base).values())
 
 # %% [markdown]
 # The paper says 65 million for the base model, and "about 37000" words. Where do the other two millions come from?
-# [Lab notes 13, experiment 4](lab/13_whole_model.py#experiment-4-is-it-as-large-as-the-paper-says) follow the trail
-# through Table 3.
+# [Lab notes 13, experiment 4](lab/13_whole_model.py#experiment-4-is-it-as-large-as-the-paper-says) look for them in the
+# other rows of its Table 3.
 #
 # ## In general
 #
@@ -348,7 +348,7 @@ class DecoderLayer(Layer):
 #
 # The gradient of each part is known. What is new is one place: the memory goes into *every* decoder layer. A
 # miniature shows what this means. Every array becomes one number, and there are three decoder layers. Each layer
-# doubles what comes from below and adds the memory:
+# doubles the number that it gets from the layer before, and adds the memory:
 #
 # $$x_n = 2 x_{n-1} + M \qquad x_0 = 0 \qquad M = 1 \qquad \mathrm{loss} = x_3$$
 
@@ -368,12 +368,13 @@ def chain(backward):
             drawing.arrow(cell.right, edge.left)
             drawing.arrow((360 + 22 * (n - 1), 188), edge.bottom, "value", width=2.5)
             if backward:
-                drawing.gradient(x + (90, 118, 128)[n], 114,
-                                 2 ** (2 - n), largest=4)
+                drawing.gradient(x + (90, 118, 128)[n], 114, -2 ** (2 - n),
+                                 f"+{2 ** (2 - n)}", largest=4)
         if backward:
-            drawing.gradient(x - 4, 100, 2 ** (3 - n), largest=8)
+            drawing.gradient(x - 4, 100, -2 ** (3 - n), f"+{2 ** (3 - n)}",
+                             largest=8)
     if backward:
-        drawing.gradient(412, 205, 7, "+7 = 4 + 2 + 1", largest=7)
+        drawing.gradient(412, 205, -7, "+7 = 4 + 2 + 1", largest=7)
     return drawing
 
 
@@ -395,7 +396,8 @@ show(chain(backward=True), "13_memory_backward",
      "gives the memory a share of 1, layer 2 of 2, layer 1 of 4; the memory's gradient "
      "is their sum, 7.",
      caption="The way back, from right to left. Each layer hands twice its gradient "
-     "to the layer before it, and gives the memory a share. The shares add up to 7.")
+     "to the layer before it, and gives the memory a share. The shares add up to 7. "
+     "Triangles point down, because smaller numbers make the loss smaller.")
 
 # %% [markdown]
 # $x_3$ grows by 0.7: with $M = 1.1$ the numbers are 0, 1.1, 3.3 and 7.7. So the gradient of $M$ is 7.
@@ -529,17 +531,19 @@ same("dmemory and central differences",
 # Which tests would have found the mistake of the opening? We try three of them. None needs any training.
 #
 # **The gradient.** Let $w$ hold all parameters, $g$ the gradient that backward computes, and $u$ a random direction
-# of the same length. If $g$ is right, a small step $\delta$ along $u$ changes the loss by what $g$ says:
+# with as many numbers. If $g$ is right, a small step $\delta$ along $u$ changes the loss by what $g$ says:
 #
 # $$g \cdot u \approx \frac{L(w + \delta u) - L(w - \delta u)}{2 \delta}$$
 #
-# This costs two forward passes, however many parameters there are.
+# This costs two forward passes, however many parameters there are. We try six directions. ([Lab notes 13, experiment
+# 2](lab/13_whole_model.py#experiment-2-what-a-check-along-random-directions-sees): what they see, and what they miss)
 #
-# **The flow.** Change one input word and look which logits change. A source word must change all logits of its
+# **The flow.** Change one input word, and see which logits change. A source word must change all logits of its
 # sentence. A target word must change the logits at its own position and later, and none before. Padding added to the
 # source must change nothing.
 #
-# **The number of parameters.** It must equal the count above, which was written without looking at the model.
+# **The number of parameters.** It must equal the count above. We wrote that count from the equations, without looking
+# at the code of the model.
 
 # %% The three tests
 def loss_of(model):

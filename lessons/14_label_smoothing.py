@@ -107,9 +107,9 @@ measure("on the 300 pairs that it learns: confidence", known[2], 0.6, 0.74)
 # model is **calibrated** if its guesses with probability 0.8 are right in 8 of 10 cases, and so on. This one is
 # **overconfident**.
 #
-# The loss asked for it. On the pairs that it learns, the model is right in 8 of 10 cases, and it can lower the loss
-# of these guesses by being more sure. There's no end to this: $-\ln p$ falls as long as $p$ can still rise, and $p =
-# 1$ would take infinite logits.
+# The loss asked for it. On the pairs that it learns, the model is right in 8 of 10 cases, and its confidence, 0.69, is
+# even lower than that. There it can lower the loss of its right guesses by being more sure. There's no end to this:
+# $-\ln p$ falls as long as $p$ can still rise, and $p = 1$ would take infinite logits.
 #
 # The paper asks for less. The right word should get 0.9 instead of 1, and the rest is shared among the other words
 # (§5.4). This is **label smoothing**. The paper says:
@@ -166,7 +166,8 @@ show(bars(backward=False), "14_bars",
 
 # %% [markdown]
 # **Forward.** The plain loss is $-\ln p$ of the right word. The smoothed loss weighs $-\ln p$ of *every* word by its
-# share of the target. Here that's 0.9 times the right word's, plus 0.1 times that of a wrong word:
+# share of the target. The right word has the share 0.9. The four wrong words together have 0.1, and here they all have
+# the same $-\ln p$:
 #
 # | model | $-\ln p$, right word | $-\ln p$, a wrong word | plain loss | smoothed loss |
 # |---|--:|--:|--:|--:|
@@ -189,7 +190,7 @@ show(bars(backward=True), "14_bars_backward",
      "0.096 for tired, minus 0.024 for each other word.",
      caption="The same bars with the gradients of the logits. A triangle points where "
      "the logit should go to make the loss smaller. In the very sure model all five "
-     "point the other way.")
+     "point the other way than in the unsure one.")
 
 # %% [markdown]
 # - **Unsure:** the right word goes up ($0.6 - 0.9 = -0.3$: more logit, less loss), the others go down.
@@ -219,9 +220,9 @@ for name, sure in MODELS.items():
 #
 # $$L = -\sum_v q_v \ln p_v = \ln \sum_u e^{z_u} - \sum_v q_v z_v$$
 #
-# The right side follows from $\ln p_v = z_v - \ln \sum_u e^{z_u}$, and from the $q_v$ adding up to 1. It is the side
-# to compute: no probability can become 0 there before its logarithm is taken. ([Lab notes 14, experiment
-# 1](lab/14_label_smoothing.py#experiment-1-which-side-to-compute))
+# The right side follows from $\ln p_v = z_v - \ln \sum_u e^{z_u}$, and from the $q_v$ adding up to 1. We compute the
+# right side. On the left side a tiny probability can be rounded to 0, and $\ln 0$ is $-\infty$. ([Lab notes 14,
+# experiment 1](lab/14_label_smoothing.py#experiment-1-which-side-to-compute))
 #
 # For $q$ there are two conventions, with a different idea of who gets $\epsilon$:
 #
@@ -234,7 +235,8 @@ for name, sure in MODELS.items():
 # tokens, divided by their number.
 #
 # **Your turn.** Open `exercises/14_smoothed_targets.py` for $q$ and `exercises/14_log_sum_exp.py` for the first term
-# of the right side, and run `scratchformer learn check 14`. Our solution:
+# of the right side. (Think of logits like 1,000, whose exponential overflows.) Run `scratchformer learn check 14`. Our
+# solution:
 
 # %% Our solution
 def smoothed_targets(targets, V, smoothing, spread="others"):
@@ -460,8 +462,8 @@ show(figure, "14_calibration",
 # everywhere.
 #
 # **Calibration.** Without smoothing, the model of little text is overconfident, and the model of plenty is slightly
-# underconfident. Smoothing makes both less sure. That repairs the first and harms the second. The mean distance from
-# the diagonal goes from 0.12 to 0.05 with little text, and from 0.03 to 0.14 with plenty.
+# underconfident. Smoothing makes both less sure. That repairs most of the first and harms the second. The mean distance
+# from the diagonal, over all guesses, goes from 0.12 to 0.05 with little text, and from 0.03 to 0.14 with plenty.
 #
 # </details>
 #
@@ -489,15 +491,15 @@ assert 7.5 < np.ptp(of_runs(20_000, 0, "bleu")) < 8.5
 # the probability of the right word is. Choosing a word only asks whether it's *the largest*. You can take a trained
 # model, multiply each probability by 0.9 and share out the other 0.1. Its loss rises by up to $-\ln 0.9 = 0.105$. But
 # the order of the words stays the same, so if we always take the likeliest word, each translation stays the same.
-# Being unsure costs perplexity, and by itself it changes no such translation. If smoothing improves BLEU, then through
-# the other weights that the model learned. ([Lab notes 14, experiment
+# So being unsure costs perplexity, and by itself it changes no such translation. If smoothing improves BLEU, it must be
+# because the model learned other weights. ([Lab notes 14, experiment
 # 4](lab/14_label_smoothing.py#experiment-4-check-the-claim-hurts-perplexity))
 #
 # ## Paper and code
 #
 # - §5.4: $\epsilon_{ls} = 0.1$, citing [Szegedy et al. 2016](https://arxiv.org/abs/1512.00567). They spread
-#   $\epsilon$ over all classes, the authors' code (Tensor2Tensor) over the $V - 1$ others. So do we by default. Table
-#   3 (D) has runs with 0 and 0.2.
+#   $\epsilon$ over all classes. The authors' code (Tensor2Tensor) spreads it over the $V - 1$ others, and that's our
+#   default, too. Table 3 (D) has runs with 0 and 0.2.
 # - Padding and the start symbol count as wrong words and get their share. The Annotated Transformer leaves padding
 #   out and divides by $V - 2$.
 # - The paper doesn't say what the loss is divided by. We divide by the real target tokens of a step, as the authors'

@@ -80,7 +80,9 @@ measure("in all others: fewest sentences with other logits",
 
 # %% [markdown]
 # All eight models pass the gradient check. Nothing in a gradient tells which of them is the paper's. (In this task no
-# source is padded, so a missing padding mask can't matter.)
+# source is padded, so a missing padding mask can't matter.) The loss shows only some of the cuts: without the memory it
+# stays at that of a guess, and without source positions it stays well above the whole model's. Without one of the
+# self-attentions this task is learned just as well, at least with the one seed that we tried.
 #
 # ## Experiment 2: what a check along random directions sees
 #
