@@ -339,19 +339,18 @@ measure(
     0.4,
     0.8,
 )
+looked_at = test[:100] if QUICK else test[:200]
 chosen = [
     heads.aligned_words(each.cross[-1].mean(axis=0), each)
-    for each in (
-        heads.sentence_attention(translator, example) for example in test[:200]
-    )
+    for each in (heads.sentence_attention(translator, example) for example in looked_at)
 ]
 measure(
-    "200 sentences: German words that look most at an English word they render",
-    heads.alignment_score(chosen, test[:200]).accuracy,
+    f"{len(looked_at)} sentences: German words that look most at an English word they render",
+    heads.alignment_score(chosen, looked_at).accuracy,
     0.92,
     0.98,
 )
-measure("by chance", heads.chance_accuracy(test[:200]), 0.11, 0.13)
+measure("by chance", heads.chance_accuracy(looked_at), 0.11, 0.13)
 
 # %% [markdown]
 # Nobody told the model which word renders which. It was trained on sentence pairs alone.
@@ -508,7 +507,7 @@ measure(
     0,
     0.05,
 )
-count = 100 if QUICK else 200
+count = 80 if QUICK else 200
 sources = [example.source for example in test[:count]]
 references = [example.target for example in test[:count]]
 random = np.random.default_rng(0)
