@@ -345,7 +345,7 @@ chosen = [
     for each in (heads.sentence_attention(translator, example) for example in looked_at)
 ]
 measure(
-    f"{len(looked_at)} sentences: German words that look most at an English word they render",
+    f"{len(looked_at)} sentences: German words that look most at a word they render",
     heads.alignment_score(chosen, looked_at).accuracy,
     0.92,
     0.98,
