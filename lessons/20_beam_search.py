@@ -3,8 +3,8 @@
 #
 # **If we take the likeliest word at every step, do we get the likeliest sentence?**
 #
-# *Needs [lesson 06](06_masks.py) (what a position may see), [lesson 17](17_byte_pairs.py) (pieces) and [lesson
-# 19](19_train_a_translator.py) (a trained translator, and BLEU) · you will run a beam search with pencil and paper.*
+# *Needs [lesson 06](06_masks.py) (masks), [lesson 17](17_byte_pairs.py) (pieces) and [lesson
+# 19](19_train_a_translator.py) (BLEU) · you will run a beam search with pencil and paper.*
 
 # %% Imports
 import math
@@ -13,7 +13,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from library import beam_lengths, beam_pictures, bleu_by_hand
-from library.lesson import ROOT, recorded, same, show, table
+from library.lesson import ROOT, measure, recorded, same, show, table
 from scratchformer.decoding.incremental import begin_decoding, decoding_step
 from scratchformer.decoding.search import search
 from scratchformer.experiments.figures import ACCENT, DARK
@@ -60,10 +60,10 @@ table(["", "translation", "probability"],
 #
 # ## The picture
 #
-# Let's shrink the problem. A tiny model translates *Do the cows sleep?*, and we made up its probabilities. The verb
-# comes first in German questions. So the model must choose between *schläft* (one sleeps) and *schlafen* (several
-# sleep) before it writes who: *die Kuh* (the cow), *die Kühe* (the cows) or *das Kalb* (the calf). Each counts as one
-# piece. Then comes *heute* (today) or `</s>`, the end.
+# Let's shrink the problem. A tiny model translates *Do the cows sleep?*, and we made up its probabilities. In German
+# the verb comes first here. So the model must choose between *schläft* (one sleeps) and *schlafen* (several sleep)
+# before it writes who: *die Kuh* (the cow), *die Kühe* (the cows) or *das Kalb* (the calf). Each counts as one piece.
+# Then comes *heute* (today) or `</s>`, the end.
 
 # %% The drawing
 show(beam_pictures.tree(), "20_tree",
@@ -114,9 +114,8 @@ show(beam_pictures.beam(), "20_beam",
 # Is 0.288 the best of all? Here yes: the struck-out beginnings had at most 0.24. But nobody promises it. If we held
 # only 0.2, the struck-out 0.24 might lead to a better sentence.
 #
-# What does a beam cost? In each step the decoder runs for $K$ rows instead of one. In 16 steps, greedy search computes
-# 16 · 1,600 = 25,600 probabilities, and a beam of 4 about four times as many. Trying everything takes $10^{51}$
-# sentences.
+# What does a beam cost? In each step the decoder runs for $K$ rows instead of one. So for 16 pieces, greedy search
+# computes 16 · 1,600 = 25,600 probabilities, and a beam of 4 about four times as many. That is far from $10^{51}$.
 #
 # **Your turn.** Make a tree of your own on which greedy search loses by a factor of two and a beam of 2 wins:
 # `exercises/20_greedy_trap.py`, then `scratchformer learn check 20`.
@@ -130,10 +129,10 @@ show(beam_pictures.beam(), "20_beam",
 #
 # In the tree: ln 0.288 = −1.24 beats ln 0.18 = −1.71. Nearer to zero is better.
 #
-# Now one step, with $W$ hypotheses and $V$ pieces. The boxes hold $a_w$, the log probability of hypothesis $w$ (`alive`
-# in the code). The lines hold $\ell_{wv}$, the log probability of piece $v$ after it (`log_p`). All $W \cdot V$ sums
-# $a_w + \ell_{wv}$ compete. For each winner we need its sum, its last piece, and its **parent**: the hypothesis that it
-# continues.
+# Now one step, with $W$ hypotheses and $V$ pieces. In the code, `alive` holds $a_w$, the log probability of hypothesis
+# $w$: the number in its box, as a logarithm. `log_p` holds $\ell_{wv}$, that of piece $v$ after it: the number on the
+# line. All $W \cdot V$ sums $a_w + \ell_{wv}$ compete. For each winner we need its sum, its last piece, and its
+# **parent**: the hypothesis that it continues.
 #
 # **Your turn.** Write this step, three lines of NumPy, in `exercises/20_beam_step.py`. In step 2 of our tree the two
 # best sums are ln 0.36 and ln 0.3, and their parents are 1 and 0.
@@ -314,13 +313,14 @@ for panel, (K, alpha, title) in zip(panels, [
 panels[0].set_ylabel("translations of 1,000")
 there = ~written[16, 0].empty                               # the others, 752 captions
 shorter = 1 - written[16, 0].tokens[there].sum() / greedy.tokens[there].sum()
-assert 0.18 < shorter < 0.2
 show(figure, "20_lengths",
      alt="Three histograms of the length of 1,000 translations over the length of the "
      "reference. Greedy search: one hump around 0.9, no empty translations. Beam 16 "
      "without a penalty: a tall bar of 248 empty translations at 0, and a hump around "
      "0.8. Beam 16 with alpha 0.6: a hump around 0.8 and 24 empty translations.",
      caption="Without a penalty, a quarter of the translations of beam 16 are empty.")
+measure("the other 752: share of greedy search's pieces that is gone", shorter,
+        0.18, 0.2)
 
 # %% [markdown]
 # The last column says how sure the difference is (lesson 21). If 0 lies in the interval, 1,000 captions can't tell.
@@ -333,7 +333,7 @@ show(figure, "20_lengths",
 # How can an empty sentence be likely? Each of the many pieces of a greedy translation costs a little: −13.0 together,
 # on average. The empty sentence has a single piece, `</s>`, with −8.2 (the median). It's never the *likeliest* first
 # piece, so greedy search doesn't take it. A larger beam finds it. Trained without label smoothing, the same model
-# writes only one empty translation, so we think that smoothing has a part in this ([lab notes 20, experiment
+# writes only one empty translation, so we think that smoothing has a part in it ([lab notes 20, experiment
 # 4](lab/20_beam_search.py#experiment-4-do-all-shrink-or-do-some-collapse)).
 #
 # With $\alpha = 0.6$, 24 translations of beam 16 are still empty, but BLEU is 29.3. So the penalty repairs the loss.
