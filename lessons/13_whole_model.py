@@ -217,8 +217,8 @@ show(picture, "13_architecture",
 
 # %% [markdown]
 # The shapes come from a run of the library's model. It reads a batch of $B = 2$ pairs, with $S = 5$ source and $T =
-# 4$ target positions. Its sizes are $D = d_{model} = 6$, a hidden layer of $F = d_{ff} = 10$, $h = 3$ heads, $N = 3$
-# layers and $V = 13$ words.
+# 4$ target positions. The width is $D = d_{model} = 6$, and the hidden layer has $F = d_{ff} = 10$
+# numbers. There are $h = 3$ heads, $N = 3$ layers on each side and $V = 13$ words.
 #
 # The left column is the **encoder**. It reads the source, and what its last layer writes is called the **memory**.
 # The right column is the **decoder**. It reads the target so far, and its output becomes the logits of the next word.
@@ -250,9 +250,9 @@ show(picture, "13_architecture",
 # Look at the column "how many". There are three attentions, because the decoder layer has two. There are five
 # LayerNorms, because each sublayer has one. $E$ counts once, although it's used in three places.
 #
-# **Your turn.** Open `exercises/13_count.py`, write the count for any sizes, and run `scratchformer learn check 13`.
-# In general the heads have widths $d_k$ and $d_v$, so $W_Q$ and $W_K$ are $(D, h d_k)$, $W_V$ is $(D, h d_v)$ and
-# $W_O$ is $(h d_v, D)$.
+# **Your turn.** Open `exercises/13_count.py`, write the count for any sizes, and run `scratchformer learn check 13`. In
+# general the heads have widths $d_k$ and $d_v$. So $W_Q$ and $W_K$ are $(D, h d_k)$, $W_V$ is $(D, h d_v)$, and $W_O$
+# is $(h d_v, D)$. Each of the four has a bias as long as its row.
 
 # %% Our solution
 def count(V, N, D, F, h, d_k, d_v):

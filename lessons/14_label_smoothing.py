@@ -228,8 +228,8 @@ for name, sure in MODELS.items():
 #
 # | convention | right word | each other word | used by |
 # |---|---|---|---|
-# | `"others"`: the wrong words | $1 - \epsilon$ | $\frac{\epsilon}{V - 1}$ | the authors' code, and ours |
-# | `"uniform"`: all words | $1 - \epsilon + \frac{\epsilon}{V}$ | $\frac{\epsilon}{V}$ | the article that the paper cites |
+# | `"others"`: the wrong words | $1 - \epsilon$ | $\frac{\epsilon}{V - 1}$ | the authors' code and ours |
+# | `"uniform"`: all words | $1 - \epsilon + \frac{\epsilon}{V}$ | $\frac{\epsilon}{V}$ | the work the paper cites |
 #
 # A padded target (id 0) has no loss, so its whole row of $q$ is 0. The loss of a batch is the sum over its *real*
 # tokens, divided by their number.

@@ -7,7 +7,6 @@
 
 # %% Imports
 import course  # noqa: F401  finds lessons/library
-
 import math
 
 import numpy as np
