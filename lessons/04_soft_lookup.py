@@ -18,15 +18,14 @@ from library.noun_lookup import Lookup, noun_task
 from scratchformer.nn.attention import ScaledDotProductAttention
 
 # %% [markdown]
-# A Python dictionary is a perfect memory. Ask it for the right key and it hands you the value. Ask for a key that is
-# off by one letter and you get nothing at all. That last part is a problem if a network is to *learn* what to ask
-# for. Learning by gradients needs answers to questions like "if I change my question a little, does the answer get a
-# little better?", and a dictionary only ever says "no change" or "something entirely different".
+# A Python dictionary is a perfect memory. Ask it for the right key, and it hands you the value. Ask for a key that is
+# off by one letter, and you get nothing. So how could a network *learn* what to ask for? Learning by gradients needs
+# the answer to this question: if I change my question a little, does the answer get a little better?
 #
-# You can measure this. Let a question be a vector of 8 numbers. Let each of nine words have a vector of 8 numbers as
-# its key, and return the value of the word whose key fits the question best (the largest dot product). Take 200 such
-# questions. They have 1,600 numbers together. Now move one of these numbers up and down a little, leave all others
-# alone, and see whether the answer changes. Then the next number, and so on, 1,600 trials in all.
+# Let's try it with a dictionary of vectors. A question is a vector of 8 numbers. Each of nine words has a vector of 8
+# numbers as its key. The answer is the word whose key has the largest dot product with the question. We ask 200
+# questions. Then we move one number of one question up and down a little, and see whether the answer changes. We do
+# that with each of their 1,600 numbers.
 
 # %% A dictionary of vectors
 random = np.random.default_rng(0)
@@ -49,17 +48,17 @@ table(["moved by", "trials in which the answer changed"],
        for move in ("±0.00001", "±0.001", "±0.1")])
 
 # %% [markdown]
-# Moves that are small enough change nothing. So the gradient of every number in the questions and keys is zero (except
-# exactly where the answer jumps, and there it doesn't exist), and they never learn where to look. We need a dictionary
-# that answers *a little differently* when it is asked *a little differently*.
+# Small moves change nothing. So the gradient of the questions is zero nearly everywhere, and they never learn where to
+# look. (For the keys it is the same.) We need a dictionary that answers *a little differently* when it is asked *a
+# little differently*.
 #
 # ## The picture
 #
 # The way out is simple: don't choose. Compare the question with every key, and return a blend of **all** values, with
 # more weight where the match is better.
 #
-# Here is an example. A model reads "The animal did not cross the street because **it** was too tired", and the word
-# "it" asks which noun it stands for. To keep the sums short, we let it look at three words only.
+# Here is an example. A model reads "The animal did not cross the street because **it** was too tired". The word "it"
+# asks which noun it stands for. To keep the sums short, it looks at three words only.
 
 # %% The numbers of the example
 WORDS = ["the", "street", "animal"]
@@ -120,24 +119,20 @@ show(lookup_picture(backward=False), "04_lookup",
      "carry.")
 
 # %% [markdown]
-# You will meet three words for the three roles in every paper from here on. The question is the **query**. Every word
-# offers a **key**, which says what it can be found under, and a **value**, which is what it contributes once it's
-# found. Query and key decide *where* to look; values decide *what* comes back. All of them are just vectors. (In a
-# Transformer, one more learned matrix then gives the answer the size of the vector of the word that asked, and the two
-# are added. Afterwards "it" knows something about the animal: lessons 07 and 12.)
+# The three roles in figure 1 have names. The question is the **query**. Every word offers a **key**, which says what it
+# can be found under, and a **value**, which is what it contributes to the answer. Query and key decide *where* to look;
+# values decide *what* comes back. All of them are just vectors.
 #
 # ## By hand
 #
 # Follow figure 1 with a pencil, from top to bottom.
 #
 # **Step 1, compare.** How well does the query match the key of *animal*? Take the dot product: 1.414 · 1.609 + 0 · 1 =
-# 2.276. Then divide by √2 = 1.414, because queries and keys have two numbers here ([lesson 05](05_scaling.py) is all
-# about that division). That gives 1.609, the **score** of *animal*. For *street* you get 0.693, and for *the* 0. (We
-# chose the query so that its 1.414 and the √2 cancel. In general they don't.)
+# 2.276. Then divide it by √2 = 1.414, because queries and keys have two numbers here. ([Lesson 05](05_scaling.py) says
+# why.) The result, 1.609, is the **score** of *animal*. For *street* you get 0.693, and for *the* 0.
 #
-# **Step 2, softmax.** A score can be any number, also a negative one. To turn scores into weights that are positive and
-# add up to one, exponentiate them and divide by the sum. We chose the keys so that this is easy: 0, 0.693 and 1.609 are
-# the logarithms of 1, 2 and 5.
+# **Step 2, softmax.** Turn the scores into weights that are positive and add up to one: exponentiate them, and divide
+# by the sum. Our scores are the logarithms of 1, 2 and 5, so this is easy:
 #
 # | word | score z | e to the z | weight w | value |
 # |---|---|---|---|---|
@@ -152,18 +147,17 @@ show(lookup_picture(backward=False), "04_lookup",
 #
 # <details><summary>Make a guess, then unfold</summary>
 #
-# Times 10: the exponentials become 1, 2 to the 10th, which is 1,024, and 5 to the 10th, which is 9,765,625. So *animal*
-# gets 99.99 % of the weight, and we have our hard dictionary back. Times 0.01: all three words get about a third, and
-# the answer is nearly the plain average. A soft lookup contains both as extremes. (And unlike Python's dictionary, both
-# always return something, even if no key fits.)
+# Times 10: the exponentials become 1, 2 to the 10th and 5 to the 10th, which is 9,765,625. So *animal* gets 99.99 % of
+# the weight, and we have the hard dictionary back. Times 0.01: all three words get about a third of the weight, so the
+# answer is nearly the average of the values.
 #
 # </details>
 #
 # ## In general
 #
-# In a sentence every word asks, not only "it". Write the queries of $T$ words into the rows of an array $Q$, and the
+# In a sentence every word asks, not only "it". Write the queries of $T$ words into the rows of an array $Q$. Write the
 # keys and values of $S$ words into the rows of $K$ and $V$. Then all scores are one matrix product, and all blends are
-# another. Figure 2 has a second query, with the same three steps in every row:
+# another. Figure 2 has a second query:
 
 # %% Drawing two queries
 def queries_picture():
@@ -200,12 +194,12 @@ show(queries_picture(), "04_queries",
      "and values are those of figure 1; the query of “tired” is made up.")
 
 # %% [markdown]
-# With $d_k$ for the number of components of a query, this is equation 1 of the paper that this course follows,
-# *Attention Is All You Need*, and the most important line of the course:
+# Let $d_k$ be how many numbers a query has. Then the three steps are equation 1 of *Attention Is All You Need*, the
+# paper that this course follows:
 #
 # $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\left(\frac{Q K^T}{\sqrt{d_k}}\right) V$$
 #
-# These are three lines of NumPy. If you want to write them first, do the exercise `04_attention`. Here are ours:
+# If you want to write it first, do the exercise `04_attention`. Here is ours:
 
 # %%
 def softmax(z):
@@ -226,52 +220,17 @@ y, weights = attention(q, k, v)
 print("weights", weights[0], "  answer", y[0])
 
 # %% [markdown]
-# Where do queries, keys and values come from? Each word comes as one vector of $D$ numbers. But it plays three roles:
-# what "it" looks for ("a noun that can be tired"), what *animal* is found under ("noun, alive") and what it tells ("the
-# animal that didn't cross") need not be the same. So three matrices, which are learned, make three vectors of it:
-
-# %% Drawing the three matrices
-def matrices_picture():
-    drawing = Drawing(720, 330)
-    rows = (60, "x", 1, "(T, D)", "query", "W_Q", "Q", "(T, d_k)", 2), \
-           (165, "m", 3, "(S, D)", "key", "W_K", "K", "(S, d_k)", 2), \
-           (275, "m", 3, "(S, D)", "value", "W_V", "V", "(S, d_v)", 2)
-    for y, name, words, shape, role, matrix, result, result_shape, width in rows:
-        source = drawing.matrix(190, y, [[""] * 4] * words, "plain", 22, 20)
-        names = ["it"] if words == 1 else WORDS
-        for i, word in enumerate(names):
-            drawing.text(134, source.cell(0, i).y, word, anchor="end", size=13)
-        drawing.text(40, y, name, bold=True)
-        drawing.text(40, y + 18, shape, "soft", 12)
-        drawing.text(262, y, "×", size=18)
-        drawing.matrix(320, y, [[""] * width] * 4, "plain", 22, 20)
-        drawing.text(390, y, matrix, bold=True, anchor="start")
-        drawing.text(390, y + 18, f"(D, {result_shape[4:]}", "soft", 12, "start")
-        drawing.text(462, y, "=", size=18)
-        drawing.matrix(525, y, [[""] * width] * words, role, 32, 24)
-        drawing.text(590, y - 6, result, bold=True, anchor="start")
-        drawing.text(590, y + 12, result_shape, "soft", 12, "start")
-    return drawing
-
-
-show(matrices_picture(), "04_matrices",
-     alt="Three products. The vector of the word it times W_Q is its query. The "
-     "vectors of the, street and animal times W_K are their keys, and times W_V their "
-     "values.",
-     caption="Three learned matrices make queries, keys and values. A row is a word; "
-     "the same matrix serves every word. Here $T = 1$, $S = 3$, $D = 4$, $d_k = d_v = "
-     "2$.")
-
-# %% [markdown]
-# The words that ask are the rows of $x$; the words that are asked are the rows of $m$, the *memory*. If $x$ and $m$ are
-# the same sentence, its words look at each other: this is **self-attention**. (Figures 1 to 3 show some of its rows:
-# "it" is a row of $m$, too.) If $x$ is the sentence being written and $m$ the one being read, it is
-# **cross-attention**.
+# Where do queries, keys and values come from? Each word comes as one vector of $D$ numbers, but it has three roles.
+# "it" looks for "a noun that can be tired". *animal* is found under "noun, alive". What it tells is "the animal that
+# didn't cross". So three matrices, which are learned, make three vectors of it: $Q = x W_Q$, $K = m W_K$ and $V = m
+# W_V$. The rows of $x$ are the words that ask. The rows of $m$, the *memory*, are the words that are asked. If $x$ and
+# $m$ are the same sentence, this is **self-attention**. If $x$ is the sentence being written, and $m$ the one being
+# read, it is **cross-attention**.
 #
 # ## Backward
 #
-# Now the way back, with the same three words. How does the first number of the answer, 1.375, change if one score grows
-# a little? Which of the three scores would raise it? Decide for each word, then unfold.
+# Now the way back, with the same three words. Take the first number of the answer, 1.375. How does it change if one
+# score grows a little? Which of the three scores would raise it?
 #
 # <details><summary>Make a guess, then unfold: the same lookup, backward</summary>
 
@@ -281,17 +240,16 @@ show(lookup_picture(backward=True), "04_lookup_backward",
      "are 1 − 1.375, 0 − 1.375 and 2 − 1.375. The gradients of the three scores are "
      "−0.047, −0.344 and +0.391: only the score of animal should grow.",
      caption="In magenta: how the first number of the answer grows with each number "
-     "above it. Beside a bar stands what its weight is multiplied by, to get the "
-     "gradient of the score.")
+     "above it.")
 
 # %% [markdown]
 # </details>
 #
-# Look at what each word *offers* for that first number, which is the first number of its value: *the* offers 1,
-# *street* 0, *animal* 2. You might expect *the* to help, since it offers something positive. But the weights always add
-# up to one, so what one word gains, the others lose. What counts is whether a word offers more than what we **already
-# have on average**, and that average is the answer itself, 1.375. So only *animal* helps, because 2 is more than 1.375.
-# How much? In proportion to its weight: a word that hardly takes part can hardly change anything.
+# The **offer** of a word is the first number of its value: *the* offers 1, *street* 0, *animal* 2. You might expect
+# *the* to help, because it offers something positive. But the weights always add up to one: what one word gains, the
+# others lose. So a word helps only if it offers more than we **already have on average**. That average is the answer
+# itself, 1.375. Only *animal* offers more. How much does it help? In proportion to its weight, because a word that
+# hardly takes part can hardly change anything:
 #
 # | word | weight | × (offer − average) | = gradient of the score |
 # |---|---|---|---|
@@ -299,40 +257,34 @@ show(lookup_picture(backward=True), "04_lookup_backward",
 # | street | 2/8 | 0 − 1.375 | −0.344 |
 # | animal | 5/8 | 2 − 1.375 | +0.391 |
 #
-# The three gradients add up to zero, as they must: adding the same number to all scores changes no weight. (For the
-# second number of the answer the offers are 0, 1, 2 and the average is 1.5. Try it.)
+# The three gradients add up to zero, because adding the same number to all scores changes no weight. (For the second
+# number of the answer, the offers are 0, 1, 2 and the average is 1.5. Try it.)
 #
-# In training, the loss wants something of all numbers of the answer at once: it sends back a gradient $dy$ with as many
-# numbers. Then the offer of a word is the dot product of $dy$ with its value. Above, $dy$ was (1, 0), and the dot
-# product picked the first number. With dy = (1, 1) the offers would be 1, 1 and 4. And if there are several queries,
-# each sends something back to the same keys and values, and these shares add up.
+# In training, the loss sends back a gradient $dy$ with a number for each number of the answer. Then the offer of a word
+# is the dot product of $dy$ with its value. Above, $dy$ was (1, 0), which picks the first number. With $dy$ = (1, 1)
+# the offers would be 1, 1 and 4.
 #
-# **Your turn.** You have seen the one new idea; the rest is the gradient of a matrix product from
-# [lesson 01](01_backprop.py). Open `exercises/04_attention_backward.py`, write it, and run
-# `scratchformer learn check 04_attention_backward`: it tells you what is wrong and why. (The exercise has several
-# sentences at once, a further axis in front. So write `k.swapaxes(-1, -2)` where this page has `k.T`.) Ten minutes of
-# trying teach more than our solution. Stuck? `scratchformer learn hint 04_attention_backward`. Then read on.
+# **Your turn.** The rest is the gradient of a matrix product from [lesson 01](01_backprop.py). Open
+# `exercises/04_attention_backward.py`, write it, and run `scratchformer learn check 04_attention_backward`. (Its arrays
+# have a further axis in front, so write `k.swapaxes(-1, -2)` for `k.T`.) Stuck?
+# `scratchformer learn hint 04_attention_backward`. Then read on.
 #
-# ### Why the rule holds in general
+# ### Why the rule holds
 #
-# Let the score of *animal* grow by 0.01. Its exponential grows by 1 %, from 5 to 5.05. The sum grows from 8 to 8.05,
-# which is 5/8 of a percent. So all three weights get 5/8 % smaller through the sum, and the weight of *animal* also
-# gets 1 % larger by itself. Together: *the* −5/8 %, *street* −5/8 %, *animal* +3/8 %.
+# Let the score of *animal* grow by 0.01. Two things happen. Its exponential grows by 1 %, from 5 to 5.05. And the sum
+# grows from 8 to 8.05, by 5/8 of a percent.
 #
-# In general, when score $z_r$ grows by a tiny $\delta$, weight $w_s$ changes by the fraction $\delta \, ([s = r] -
-# w_r)$ of itself. Here $[s = r]$ is 1 if $s$ and $r$ are the same word, and 0 if not. So
+# - The first alone would raise the weight of *animal* by 1 %. The answer would get 1 % of *weight × offer* more.
+# - The second makes all three weights 5/8 % smaller. So the answer loses 5/8 % of itself, that is of the average.
 #
-# $$\frac{\partial w_s}{\partial z_r} = w_s \left( [s = r] - w_r \right)$$
+# Together, the first number of the answer grows by 1 % · 5/8 · 2 − 5/8 % · 1.375, which is 1 % · 5/8 · (2 − 1.375). In
+# general, with $dw_s$ for the offer of word $s$, the gradient of score $z_r$ is
 #
-# One score moves all weights, so its gradient collects a share from each of them. The gradient that arrives at weight
-# $s$ is what the word offers, $dw_s = dy \cdot v_s$. Add up. The 1 in the bracket counts only for $s = r$ and leaves
-# $w_r \, dw_r$; the $-w_r$ counts for all words and leaves $-w_r \sum_s w_s \, dw_s$. Together:
+# $$dz_r = w_r \left( dw_r - \sum_s w_s \, dw_s \right)$$
 #
-# $$dz_r = \sum_s dw_s \, w_s \left( [s = r] - w_r \right) = w_r \left( dw_r - \sum_s w_s \, dw_s \right)$$
-#
-# Weight, times offer minus average: our table. The rest is two matrix products run in reverse. For a product $c = a b$,
-# lesson 01 found $da = dc \, b^T$ and $db = a^T dc$. The scores are $q k^T$, so here $b$ is $k^T$, and $d(k^T) = q^T
-# dscores$; transposed, $dk = dscores^T q$.
+# The rest is two matrix products in reverse. For $c = a b$, lesson 01 found $da = dc \, b^T$ and $db = a^T dc$. The
+# scores are $q k^T$ over √2, so here $b$ is $k^T$. Its gradient is $q^T dscores$, and transposed that is $dk =
+# dscores^T q$.
 
 # %% Our solution
 def attention_backward(dy, q, k, v, weights):
@@ -352,38 +304,40 @@ for word, of_key, of_value in zip(WORDS, dk.round(3) + 0.0, dv.round(3)):
     print(f"{word:6}  dk {of_key}   dv {of_value}")
 
 # %% [markdown]
-# These are the numbers at the query, the keys and the values in figure 4. The query collects from all keys: its first
-# number gets (−0.344 · 0.693 + 0.391 · 1.609) / 1.414 = 0.276, its second (−0.047 · 1 + 0.391 · 1) / 1.414 = 0.243.
-# Each key gets the gradient of its score times the query, over √2. (Here 1.414 / √2 = 1, so you see the gradient of the
-# score itself. In general you don't.) Each value gets its weight times $dy = (1, 0)$. Finite differences and the
-# library's layer agree:
+# These are the magenta numbers of figure 3. The query collects from all keys. For example, its first number gets
+# (−0.344 · 0.693 + 0.391 · 1.609) / 1.414 = 0.276. Finite differences and the library's layer agree:
 
 # %% The check
 def first_number(**moved):
     return attention(**{"q": q, "k": k, "v": v} | moved)[0][0, 0]
 
 
-for name, array, gradient in ("q", q, dq), ("k", k, dk), ("v", v.astype(float), dv):
-    numeric = numeric_gradient(lambda moved: first_number(**{name: moved}), array)
-    same(f"d{name}: ours and finite differences", gradient, numeric, 1e-8)
+numeric = [numeric_gradient(lambda moved: first_number(**{name: moved}), array)
+           for name, array in (("q", q), ("k", k), ("v", v.astype(float)))]
 layer = ScaledDotProductAttention()
 as_heads = [array[None, :, None, :].astype(float) for array in (q, k, v)]
-y_library, cache = layer.forward(*as_heads)
-same("y: ours and the library's", y, y_library[0, :, 0])
-dq_library = layer.backward(np.array([[[[1.0, 0.0]]]]), cache)[0]
-same("dq: ours and the library's", dq, dq_library[0, :, 0])
+cache = layer.forward(*as_heads)[1]
+library = layer.backward(np.array([[[[1.0, 0.0]]]]), cache)
+
+
+def in_a_row(arrays):
+    return np.concatenate([np.ravel(array) for array in arrays])
+
+
+ours = in_a_row([dq, dk, dv])
+same("dq, dk, dv: ours and finite differences", ours, in_a_row(numeric), 1e-8)
+same("dq, dk, dv: ours and the library's", ours, in_a_row(library))
 
 # %% [markdown]
-# (Training wants the loss to fall, so it steps *against* the gradient of the loss. The signs take care of themselves.)
-#
-# Look at the factor $w_r$ once more. A score whose weight is nearly 0 gets nearly no gradient, however useful its word
-# would be. And if one word has nearly all the weight, it *is* the average, so the gradients of all scores nearly
-# vanish; only its value still learns. Keep that in mind: in the next lesson it gets us into trouble.
+# Look at the factor $w_r$ once more. A score whose weight is nearly 0 gets nearly no gradient, however much its word
+# offers. And if one word has nearly all the weight, it *is* the average, and all gradients of scores nearly vanish. In
+# the next lesson that gets us into trouble.
 #
 # ## Does it matter?
 #
-# Can a model learn *where* to look if nobody tells it? Here are 589 English sentences. For a German noun such as
-# *Koffer*, the model has to find the English word that it translates, as in figure 5.
+# Can a model learn *where* to look if nobody tells it? The task: given a German noun such as *Koffer* and an English
+# sentence, find the English word that the noun translates. Figure 4 shows one such lookup. There are 589 sentences to
+# learn from.
 
 # %% Drawing the task
 def task_picture():
@@ -417,17 +371,16 @@ show(task_picture(), "04_task",
      "far the answer is from a vector.")
 
 # %% [markdown]
-# Every English word has a *code*, a random vector that never changes. The answer of the lookup should be the code of
-# the right word, and the distance between the two is the loss. An answer counts as right if the nearest code, of all
-# words in the sentence, is that of the right noun. (Nothing tells the values to be the codes, either: they have to
-# learn it.)
+# - **What goes in:** a query for each German noun, a key and a value for each English word. All are learned, and start
+#   at random.
+# - **What should come out:** the *code* of the right word. Every English word has one, a random vector that never
+#   changes. The loss is the distance between answer and code.
+# - **What is measured:** an answer is right if, of all words in the sentence, the right one has the nearest code.
 #
-# Three rivals get the same sentences in the same order, each with its best learning rate. **Frozen** is soft, too, but
-# its queries and keys stay as they started; only its values learn. **Mean** gives all words the same weight. **Hard**
-# returns the value of the best key, so its queries and keys get no gradient.
-#
-# A sentence has a bit more than two nouns. So somebody who knows which words are nouns, and guesses one of them, is
-# right 44 % of the time. What do you predict for the four?
+# Three rivals get the same sentences. **Frozen** is soft, too, but its queries and keys stay as they started; only its
+# values learn. **Mean** gives all words the same weight. **Hard** returns the value of the best key, so its queries and
+# keys get no gradient. Somebody who knows the nouns of each sentence, and guesses one of them, is right in 44 % of the
+# cases. What do you predict for the four?
 #
 # <details><summary>Make a guess, then unfold: 349 new sentences, three runs each</summary>
 
@@ -447,10 +400,9 @@ table(["lookup", "run 1", "run 2", "run 3"],
 # %% [markdown]
 # </details>
 #
-# The soft lookup found out where to look because looking there made its answers better. It is really the learning of
-# queries and keys that does it: *frozen* has the same softmax and does no better than the guess. *Hard* does worse
-# still: it looks at random, as *frozen* does, but at one word only. ([Lab notes 04, experiment
-# 1](lab/04_soft_lookup.py#experiment-1-what-has-to-learn) have the losses and how we chose the learning rates.) Here is
+# The soft lookup found out where to look because looking there made its answers better. *Frozen* shows that the softmax
+# alone isn't enough: the queries or the keys have to learn, too. (One of the two already gives about 80 %: [lab notes
+# 04, experiment 1](lab/04_soft_lookup.py#experiment-1-what-has-to-learn).) *Hard* looks at one word at random. Here is
 # what the soft lookup looks at in a new sentence:
 
 # %% Drawing what was learned
@@ -477,24 +429,20 @@ show(drawing, "04_learned",
      "mirror does not fit into the suitcase because it is too bulky. The thickest "
      "thread of Spiegel leads to mirror, that of Koffer to suitcase.",
      caption="Where the soft lookup of run 1 looks for *Spiegel* (above) and *Koffer* "
-     "(below). Threads are as thick as their weights; weights below 0.02 are left "
-     "out.")
+     "(below). Weights below 0.02 are left out.")
 
 # %% [markdown]
-# But be careful with what you conclude from such a map. In run 1, in a fifth of the cases, the largest weight lies on a
-# word that was never an answer in training. There only 45 % of the answers are right, no better than a guess, against
-# 94 % elsewhere. So a strange map is a warning. And yet, if we take all such words out of the blend, *fewer* answers
-# are right: 79 % instead of 84 %. A map shows where the lookup looked, and not what it found there ([lab notes 04,
-# experiment 2](lab/04_soft_lookup.py#experiment-2-the-map-and-the-answer)).
+# A map such as figure 5 shows where the lookup looked. It doesn't show what it found there: an answer can be right
+# although the largest weight lies elsewhere ([lab notes 04, experiment
+# 2](lab/04_soft_lookup.py#experiment-2-the-map-and-the-answer)).
 #
 # ## Paper and code
 #
-# [Vaswani et al. (2017)](https://arxiv.org/abs/1706.03762), §3.2.1, equation 1, call it *scaled dot-product attention*.
-# In the library it is `ScaledDotProductAttention` in [nn/attention.py](../scratchformer/nn/attention.py), forward and
-# backward on one screen, with two additions: masks ([lesson 06](06_masks.py)) and many heads at once
-# ([lesson 07](07_many_heads.py)). The idea is older: Bahdanau et al. (2015) translated with it, and compared query and
-# key by a small network ([lesson 03](03_bahdanau.py)). If you want to see it move: 3Blue1Brown's chapter on attention
-# is the best animation we know; it stops where the gradient begins.
+# [Vaswani et al. (2017)](https://arxiv.org/abs/1706.03762), §3.2.1, call it *scaled dot-product attention*. In the
+# library it is `ScaledDotProductAttention` in [nn/attention.py](../scratchformer/nn/attention.py), with two additions:
+# masks ([lesson 06](06_masks.py)) and many heads at once ([lesson 07](07_many_heads.py)). There, the answer is added to
+# the vector of the word that asked. If you want to see attention move: 3Blue1Brown's chapter is the best animation we
+# know.
 #
 # ## What to remember
 #
@@ -503,14 +451,7 @@ show(drawing, "04_learned",
 # offers more than the average we already have.
 #
 # **Exercises.** `04_attention`: equation 1 for any sizes. `04_attention_backward`: its gradient. `04_cross_attention`:
-# a public program took two of the three inputs from the wrong sentence; repair it. And two puzzles:
-#
-# <details><summary>All keys are the same vector. What comes back, and what is the gradient of the query?</summary>
-#
-# All scores are equal, so the answer is the plain average of the values, whatever the query. Then the query can't
-# change it: its gradient is 0.
-#
-# </details>
+# a public program took two of the three inputs from the wrong sentence; repair it. And a puzzle:
 #
 # <details><summary>A word stands twice in the sentence, with the same key and value. Does the answer change?</summary>
 #
@@ -519,6 +460,5 @@ show(drawing, "04_learned",
 #
 # </details>
 #
-# **Next:** [05 · Why attention divides by the square root of d_k](05_scaling.py). We divided by √2 above and didn't say
-# why. Without it, learning gets stuck when queries are long, and you already know the reason: a weight near 1 stops the
-# gradient.
+# **Next:** [05 · Why attention divides by the square root of d_k](05_scaling.py). We divided by √2 and didn't say why.
+# Without it, learning can get stuck, and you already know the reason: a weight near 1 stops the gradient.
