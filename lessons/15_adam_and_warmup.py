@@ -328,7 +328,7 @@ for term, words, at, side in zip(
                   textcoords="offset points", color=SOFT, va="center", ha=side)
 axes.plot(steps, terms.min(axis=0), color=STEP, lw=2.5)
 for step, away, words in (
-    (4000, -26, "step 4,000: the highest"), (16_000, 8, "step 16,000: half")
+    (4000, -54, "step 4,000: the highest"), (16_000, 8, "step 16,000: half")
 ):
     height = 1000 * noam(step, 512, 4000)
     axes.plot(step, height, "o", color=INK, ms=6)
@@ -410,10 +410,11 @@ for warmed, words, colour in (
     for run in runs_of(warmed=warmed):
         curve = np.reshape(run["curve"], (-1, 2)).mean(axis=1)  # of 10 steps each
         axes.plot(np.arange(5.5, 150, 10), curve, color=colour, lw=1.5, alpha=0.85)
-    axes.annotate(words, (146, curve[-1]), (6, 0), textcoords="offset points",
+    end = np.mean([run["curve"][-2:] for run in runs_of(warmed=warmed)])
+    axes.annotate(words, (146, end), (6, 0), textcoords="offset points",
                   color=colour, va="center", annotation_clip=False)
 axes.axhline(frequencies, color=SOFT, lw=1, ls=":")
-axes.annotate("knows only how frequent each token is", (14, frequencies), (3, 4.75),
+axes.annotate("knows only how\nfrequent each\ntoken is", (8, frequencies), (8, 4.6),
               color=SOFT, arrowprops={"arrowstyle": "-", "color": SOFT})
 axes.axvline(40, color=GRAY, lw=1)
 axes.annotate("warm-up ends", (40, 7.3), (4, 0), textcoords="offset points", color=SOFT)
