@@ -3,8 +3,8 @@
 #
 # **How can a model learn all next words at once, when these words stand in its input?**
 #
-# *Needs [lesson 04](04_soft_lookup.py) (scores, weights, values, and the gradient of a score) · you will fill in a mask
-# and the gradients behind it with pencil and paper.*
+# *Needs [lesson 04](04_soft_lookup.py) (attention and its gradient) · you will fill in a mask and compute the gradients
+# behind it with pencil and paper.*
 
 # %% Imports
 import numpy as np
@@ -34,8 +34,8 @@ from scratchformer.nn.ops import ops_of, using
 
 # %% [markdown]
 # Here are two small models with one layer of attention each. They differ in one line of code. Both learned to guess the
-# next word, from the same English sentences. The table gives their loss on 200 new sentences, that is the cross-entropy
-# per word ([lesson 01](01_backprop.py)): lower is better. Then each model wrote 41 texts. We gave it a first word, and
+# next word, from the same English sentences. The table gives their loss on 200 new sentences: the cross-entropy per
+# word ([lesson 01](01_backprop.py)), so lower is better. Then each model wrote 41 texts. We gave it a first word, and
 # it always added the likeliest next word.
 
 # %% Two models
@@ -64,8 +64,8 @@ for name, model, *_ in both:
 #
 # The sentence *the animal slept* asks four questions. Which word comes first? What comes after *the*? After *the
 # animal*? After the whole sentence? A model that writes one word at a time, each from the words before it, is called
-# **autoregressive**. We could train it on one question at a time. But attention computes all positions in one pass
-# anyway. So we ask all four questions at once, one at each position.
+# **autoregressive**. Attention computes all positions in one pass anyway. So we ask all four questions at once, one at
+# each position.
 
 # %% The drawing
 show(mask_pictures.shift(), "06_shift",
@@ -145,10 +145,10 @@ show(mask_pictures.by_hand(), "06_by_hand",
      "three rows with a pencil.")
 
 # %% [markdown]
-# **Why not set the weight to 0 after softmax?** Then *animal* has the weights 1/20, 2/20, 5/20 and 0. Their sum is only
-# 8/20. Worse, the 20 still contains the 12 of *slept*. If the score of *slept* rises, the 20 rises, and the weights of
-# *the* and *animal* fall. So the future changes the past. ([Lab notes 06, experiment
-# 6](lab/06_masks.py#experiment-6-zero-after-softmax) try to repair this.)
+# **Why not set the weight to 0 after softmax?** Without $-\infty$, the sum of row *animal* is 1 + 2 + 5 + 12 = 20. Set
+# its last weight to 0, and 1/20, 2/20 and 5/20 are left. They add up to only 8/20. Worse, the 20 still contains the 12
+# of *slept*. If the score of *slept* rises, the 20 rises, and the weights of *the* and *animal* fall. So the future
+# changes the past. ([Lab notes 06, experiment 6](lab/06_masks.py#experiment-6-zero-after-softmax) try to repair this.)
 #
 # ## In general
 #
@@ -184,8 +184,7 @@ show(mask_pictures.masks(), "06_padding",
      "allowed, the rest is minus infinity. Padding mask of a sentence of two words: "
      "the first two columns are allowed in all rows. Both: the cells allowed in both "
      "grids.",
-     caption="The causal mask forbids a triangle; the padding mask forbids columns. "
-     "Here a sentence of two words is in a batch four wide.")
+     caption="The causal mask forbids a triangle; the padding mask forbids columns.")
 
 # %% [markdown]
 # **Your turn.** Build this array in `exercises/06_masks.py`. If there are fewer queries than keys, the queries are the
@@ -213,8 +212,8 @@ for mask in (lengths, True), (lengths, False), (None, True):
 #
 # ## Backward
 #
-# How does the sum of the four results, 0 + 3 + 6 + 8, change with each score? The rule of lesson 04 says: the gradient
-# of a score is *weight × (offer − average)*. Here each word offers its value, and the average of a row is its result.
+# How does the sum of the four results, 0 + 3 + 6 + 8, change with each score? By the rule of lesson 04, the gradient of
+# a score is *weight × (offer − average)*. Here each word offers its value, and the average of a row is its result.
 #
 # In row *animal* of figure 3, *slept* offers most: 20, and the average is only 6. What is the gradient of that score?
 
@@ -298,7 +297,8 @@ assert np.array_equal(flows[0], np.tri(5, dtype=bool)) and flows[1].all()
 
 # %% [markdown]
 # So that is the difference: model B has no causal mask. **Your turn:** `exercises/06_find_the_leak.py` asks for a flow
-# test and tries it on eight functions that leak. One of these leaks was found in public code.
+# test and tries it on eight functions that leak. One of these leaks was found in public code ([lab notes 06, experiment
+# 4](lab/06_masks.py#experiment-4-a-leak-that-passes-the-gradient-check)).
 #
 # ## Does it matter?
 #
@@ -340,7 +340,7 @@ show(figure, "06_triangle",
 
 # %% [markdown]
 # For model A nothing changes. Its output $t$ uses the words up to $t$ only, so both ways are the same calculation. That
-# is why one pass with a mask may replace one pass for each word.
+# is why a single pass with a mask is enough in training.
 #
 # Model B is now worse than a blind guess. Does it copy the next word, or does it need a whole sentence around it? The
 # last two rows of the table decide. Hide only the next word, $t + 1$, and the loss of B jumps from 0.29 to 7.1. Hide
@@ -364,8 +364,9 @@ assert cuts[3].repeats < 0.05 < 0.3 < cuts[2].repeats
 # %% [markdown]
 # B writes what it looks at. It copies even a random word in half of the cases. If nothing follows, half of the weight
 # falls on the last word itself, and B repeats it in half of the cases. Hide that cell from B as well, and it repeats
-# only 5 % ([lab notes 06, experiment 1](lab/06_masks.py#experiment-1-without-the-mask)). A looks at the last word as
-# much as B, but it has not learned to copy. In B's own texts nothing ever follows.
+# only 5 % ([lab notes 06, experiment 1](lab/06_masks.py#experiment-1-without-the-mask)). So B repeats a word because it
+# looks at that word and copies it. A looks at the last word as much as B, but A has not learned to copy. In B's own
+# texts nothing ever follows.
 #
 # </details>
 #
