@@ -7,11 +7,13 @@
 # number.*
 
 # %% Imports
+import matplotlib.pyplot as plt
 import numpy as np
 
 from library import translator_pictures
 from library.lesson import ROOT, measure, show, table
 from library.translator_pictures import Candidate, Side
+from scratchformer.experiments.figures import ACCENT, DARK
 from scratchformer.nn.loss import loss_backward
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.bundled import read_text
@@ -40,10 +42,11 @@ assert not {TIRED, NARROW} & trained_on and len(trained_on) > 19_000
 # %% [markdown]
 # We changed only the last English word. In the German, the word for "it" changed too, from *es* to *sie*. And that's
 # right! In German, *das Pferd* (the horse) is neuter, so a tired horse is *es*. *Die Straße* (the street) is feminine,
-# so a narrow street is *sie*. It looks as if the model knew which noun is meant, in sentences that it had never seen.
+# so a narrow street is *sie*. (For a masculine noun it would be *er*.) It looks as if the model knew which noun is
+# meant, in sentences that it had never seen.
 #
-# Nobody wrote a rule for this. The machine only multiplies and adds, with a few simple functions such as $e^x$ in
-# between. So how does it know? The end of this page has a surprise.
+# Nobody wrote a translation rule into the model. It only multiplies and adds, with a few simple functions such as $e^x$
+# in between. So how does it know? The end of this page has a surprise.
 #
 # ## The picture
 #
@@ -79,30 +82,36 @@ reads = shown(TIRED, source_ids[0], read_vectors, [1, 6, 8, 11])
 writes = shown(BEGINNING + " …", written_ids[0], written_vectors, [0, 2, 8, 10])
 memory = model.encode(source_ids)[0][0, [1, 6, 8, 11]]
 show(
-    translator_pictures.zoom(reads, memory, writes, states[0, -1], best),
+    translator_pictures.zoom(
+        reads, memory, source_ids.size, writes, states[0, -1], best
+    ),
     "00_machine",
     alt="Left, the encoder: the English sentence, the ids of its tokens, a vector for "
     "each, two layers of attention and feed-forward, and new vectors. Right, the "
-    "decoder: the German so far, ids, vectors, and two layers which also take in the "
-    "encoder's vectors. Its last vector gives 1,600 logits, and softmax turns them "
-    "into probabilities: es 0.895, er 0.005, sie 0.004.",
-    caption="One question to the trained model: which token comes after *weil*? "
-    "Attention mixes the vectors; in every other step each vector is on its own.",
+    "decoder: the German so far, ids, vectors, and two layers which also take in all "
+    "14 vectors of the encoder. Its last vector gives 1,600 logits, and softmax turns "
+    "them into probabilities: es 0.895, er 0.005, sie 0.004. Circled numbers, 1 to 5, "
+    "mark the steps of the list below.",
+    caption="Attention mixes the vectors; in every other step each vector is on its "
+    "own. The circled numbers are those of the list below.",
 )
 
 # %% [markdown]
 # 1. **Sentence → ids.** The text is cut into **tokens**: words, punctuation marks, and parts of words (*leaves* gives
 #    three). The model knows 1,600 tokens. Each has a number, its **id**. The token `</s>` marks the end.
-# 2. **Ids → vectors.** The id picks a row from a table: a **vector** of 128 numbers. A pattern that depends on the
-#    token's position is added to it. Figure 1 shows the first three numbers of the sum.
-# 3. **Encoder.** Two **layers** change these vectors. First, **attention** mixes each vector with the others: the new
-#    vector of *it* might be 0.7 times its old one plus 0.3 times that of *horse*. Then a **feed-forward** step changes
-#    each vector by itself.
+# 2. **Ids → vectors.** The id picks a row from a table: a **vector** of 128 numbers. Training gave similar rows to
+#   words that are used alike. For example, the nouns nearest to *horse* are *animal*, *bread* and *rabbit*: in German,
+#   all are neuter ([lesson 08](08_embeddings.py#what-have-the-rows-learned)). A pattern for the token's position is
+#   added. Figure 1 shows the first three numbers of the sum.
+# 3. **Encoder.** The row of *tired* is the same in every sentence. Who is tired must come from the other words. So two
+#    **layers** change the vectors. First, **attention** mixes them: the vector of *tired* might become 0.7 times itself
+#    plus 0.3 times that of *horse*. The model computes the 0.7 and the 0.3 anew for each sentence, from the vectors
+#    ([lesson 04](04_soft_lookup.py)). Then a **feed-forward** step changes each vector by itself.
 # 4. **Decoder.** The German so far becomes vectors too, with `<s>` for "start" in front. A decoder layer has one more
-#    step: attention to the encoder's vectors. Only there does the English get into the German.
-# 5. **Vector → probabilities.** Multiply the decoder's last vector, number by number, by a token's row in the table,
-#    and add up the 128 products. The sum is the token's score, its **logit**. **Softmax** turns the 1,600 logits into
-#    probabilities.
+#    step: attention to all the encoder's vectors. Only there does the English get into the German.
+# 5. **Vector → probabilities.** Multiply the decoder's last vector, number by number, by a token's row in the table of
+#   step 2, which both languages share. Add up the 128 products. The sum is the token's score, its **logit**.
+#   **Softmax** turns the 1,600 logits into probabilities.
 #
 # All numbers in the table and the layers are **parameters**, 867,328 altogether. The model learned them from 20,000
 # sentence pairs, which a program made from a small grammar. That took a few minutes on an ordinary computer.
@@ -127,7 +136,7 @@ def softmax(logits):
 print(softmax(np.array([0, 0.693, 1.609])))
 
 # %% [markdown]
-# Now the real logits. The code of figure 1 is folded here:
+# Now the real logits. The code of figure 1 is folded here; later lessons write its parts.
 
 # %% Figure 1 as code: encode, next_logits
 def encode(sentence):
@@ -160,7 +169,8 @@ table(["next token", "logit", "e to the logit", "probability"], rows)
 
 # %% [markdown]
 # Check the first line with a calculator. (The table rounds, so your last digits may differ.) That *es* gets only 0.895
-# is intended: in training, the goal for the right token was 0.9, not 1 ([lesson 14](14_label_smoothing.py)).
+# is intended. Training aimed at about 0.9 for the right token, not at 1 ([lesson 14](14_label_smoothing.py)). So all
+# probabilities in figure 2 lie near 0.9.
 #
 # To write a sentence, take the likeliest token, write it down, and ask again, until the answer is `</s>`. This is
 # **greedy search**. A model that reads its own output in this way is **autoregressive**.
@@ -198,12 +208,10 @@ show(
 # ## In general
 #
 # Multiply the 16 probabilities in the upper row of figure 2. The product, about 0.27, is the probability of the whole
-# translation. In general, for an English sentence $x$ and German tokens $y_1, y_2, \dots$:
+# translation. In general, for an English sentence $x$ and German tokens $y_1, y_2, \dots$, each factor is the
+# probability of one token $y_t$, given the tokens before it and $x$. The sign $\prod_t$ multiplies all factors:
 #
 # $$P(y \mid x) = \prod_t P(y_t \mid y_1, \dots, y_{t-1}, x)$$
-#
-# Each factor is the probability of one token $y_t$, given the tokens before it and $x$. The sign $\prod_t$ multiplies
-# them.
 #
 # **Your turn.** Write greedy search in `exercises/00_greedy.py`, for any function that gives the scores of the next
 # token. `scratchformer learn start` makes the directory `exercises`, `scratchformer learn check 00` checks your answer,
@@ -213,7 +221,7 @@ show(
 def greedy(sentence, longest=80):
     memory, written = encode(sentence), []
     while len(written) < longest:
-        token = int(next_logits(memory, written).argmax())
+        token = int(next_logits(memory, written).argmax())     # it puts <s> in front
         if token == EOS:
             break
         written.append(token)
@@ -230,7 +238,8 @@ assert [greedy(each) for each in (TIRED, NARROW)] == translator.translate(
 # way to make it smaller.
 #
 # **The number** is the **loss**. If the right next token gets the probability $p$, its loss is $-\ln p$: 0 for $p = 1$,
-# and 2.08 for $p = 1/8$. The loss of a sentence is the mean over its tokens.
+# 2.08 for $p = 1/8$, and 7.38 for $p = 1/1600$. For our pair there are 16 guesses. Before each, the model reads the
+# *right* German so far, not what it would have written. The loss of the pair is the mean of the 16 losses.
 
 # %% The loss of an untrained model
 untrained = Transformer(model.config, seed=0, dtype="float64")
@@ -245,9 +254,9 @@ def loss(model):
     return -np.log(p).mean()
 
 # %% [markdown]
-# **The way** is to nudge. We take an untrained model and our first sentence, move one parameter a little down and a
-# little up, and look at the loss. The parameter is the third number in the row of the token *verl* (*verlässt* begins
-# with it), because it matters a lot here.
+# **The way** is to nudge. We take an untrained model, move one parameter a little down and a little up, and look at the
+# loss. We chose the parameter to which this loss is most sensitive: the third number in the row of *verl*, the token
+# with which *verlässt* begins.
 
 # %%
 parameters = untrained.store.data                # all of them, in one array: (867328,)
@@ -264,14 +273,42 @@ table(["the parameter", "loss"],
       [[f"{value + nudge:.4f}", f"{found:.4f}"] for nudge, found in losses.items()])
 
 # %% [markdown]
-# The middle row is where we are. From the first row to the last, the parameter changes by 0.02. The loss changes by
-# 7.8999 − 7.9047 = −0.0048. The ratio is the **slope** of the loss: −0.0048 / 0.02 = **−0.24**.
+# The middle row is where we are: worse than equal chances for all 1,600 tokens. From the first row to the last, the
+# parameter changes by 0.02. The loss changes by 7.8999 − 7.9047 = −0.0048. The ratio is the **slope** of the loss:
+# −0.0048 / 0.02 = **−0.24**.
 #
 # The slope is negative, so the loss falls if this parameter grows. In a training step we *move every parameter a little
-# against its slope*. Only a little, because the slope changes on the way ([lab notes 00, experiment
-# 7](lab/00_whole_game.py#experiment-7-the-promise-of-a-gradient) shows the curve). All slopes together are the
-# **gradient**.
-#
+# against its slope*. Only a little, because the slope changes on the way, as figure 3 shows.
+
+# %% The drawing of the curve
+moves = np.linspace(-1.5, 1.5, 13)
+curve = []
+for move in moves:
+    parameters[chosen] = value + move
+    curve.append(loss(untrained))
+parameters[chosen] = value                       # as it was
+
+figure, axes = plt.subplots(figsize=(6.4, 2.9), layout="constrained")
+axes.plot(value + moves, curve, color=DARK)
+axes.plot(value, losses[0], "o", color=ACCENT)
+near = np.array([-1, 1])
+axes.plot(value + near, losses[0] + slope * near, "--", color=ACCENT)
+axes.annotate("we are here", (value, losses[0]), (8, 8), color=ACCENT,
+              textcoords="offset points")
+axes.set(xlabel="the parameter", ylabel="loss")
+show(
+    figure,
+    "00_slope",
+    alt="A curve of the loss over one parameter. At its random value, minus 0.07, a "
+    "dashed line has the slope of the curve, minus 0.24: the loss falls to the right. "
+    "The curve is lowest near 1.2, where the line would go on falling.",
+    caption="Near the random value, the line of slope −0.24 and the curve agree. After "
+    "a move of 1.3 the loss no longer falls.",
+)
+assert 1 <= moves[np.argmin(curve)] <= 1.5
+
+# %% [markdown]
+# All slopes together are the **gradient**.
 # Two nudges for each of 867,328 parameters mean running the model 1.7 million times, for one training step.
 # **Backpropagation** finds all slopes at once, in the time of a few runs ([lesson 01](01_backprop.py)):
 
@@ -306,7 +343,7 @@ table(["training steps", "loss", "e to the −loss: a typical p"], progress)
 # Back to the puzzle. After *weil*, the model writes *es* for one sentence and *sie* for the other, though the German so
 # far is the same. So the difference must come from the encoder's vectors. From which one?
 #
-# Figure 3 shows an experiment. The decoder gets the vectors of the *tired* sentence, but one or more of them are
+# Figure 4 shows an experiment. The decoder gets the vectors of the *tired* sentence, but one or more of them are
 # replaced by those of the *narrow* sentence. Does it now write *sie*?
 
 # %% The drawing of the exchange
@@ -335,35 +372,40 @@ show(
 ES, SIE = (tokenizer.encode([f"weil {word}"])[0][-1] for word in ("es", "sie"))
 
 
-def exchanged(positions):
-    """P(es) and P(sie), with the vectors at `positions` from the narrow sentence"""
+def exchanged(positions, vectors):
+    """P(es) and P(sie), with these vectors at `positions`"""
     memory = encode(TIRED)
-    memory[0, positions] = encode(NARROW)[0, positions]
+    memory[0, positions] = vectors
     p = softmax(next_logits(memory, beginning))
     return [f"{p[ES]:.2f}", f"{p[SIE]:.2f}"]
 
 
 # The  horse  le  av  es  the  street  because  it  is  too  tired  .   </s>
 #  0     1    2   3   4    5     6        7     8   9   10    11    12   13
-table(["vectors from the narrow sentence", "P(es)", "P(sie)"],
-      [["none", *exchanged([])],
-       ["it", *exchanged([8])],
-       ["both nouns", *exchanged([1, 6])],
-       ["the adjective", *exchanged([11])],
-       ["all except the adjective", *exchanged([*range(11), 12, 13])]])
+narrow = encode(NARROW)[0]                       # (14, 128)
+others = [*range(11), 12, 13]
+alone = encode("It is too narrow.")[0, 4]        # the vector of narrow
+table(["vectors exchanged", "P(es)", "P(sie)"],
+      [["none", *exchanged([], narrow[[]])],
+       ["it", *exchanged([8], narrow[8])],
+       ["both nouns", *exchanged([1, 6], narrow[[1, 6]])],
+       ["the adjective", *exchanged([11], narrow[11])],
+       ["all except the adjective", *exchanged(others, narrow[others])],
+       ["the adjective, from “It is too narrow.”", *exchanged([11], alone)]])
 
 # %% [markdown]
-# Only the adjective's vector turns *es* into *sie*. That of *it* changes nothing. (The other vectors may still be
-# needed, but they are nearly the same in both sentences.) We have 240 test sentences of this kind. In 237 of them,
-# exchanging the adjective's vector exchanges the pronoun.
+# Only the adjective's vector turns *es* into *sie*. The others hardly differ between the two sentences (that of *it* by
+# 6 % of its length), so exchanging them can't show whether they are needed. We have 240 such test sentences, in pairs
+# that differ only in the adjective. In 237 of them, exchanging the adjective's vector changes the pronoun.
 #
-# Does the adjective's vector hold the noun itself? It seems not: one from a sentence about quite different nouns
-# usually switches the pronoun, too. So it says "the first noun" or "the second" ([lab notes 00, experiment
+# Did attention write into this vector which noun is meant? In the last row, the vector of *narrow* comes from a
+# sentence without nouns, and still the pronoun changes. Such a vector is enough in 213 of the 240 sentences. So
+# mostly the word alone decides: to this model, *narrow* says "the second noun" ([lab notes 00, experiment
 # 1](lab/00_whole_game.py#experiment-1-which-vector-decides-the-pronoun)).
 #
 # </details>
 #
-# So the adjective points to a noun. But where does the gender come from? Now we leave the English alone, and give the
+# So the adjective chooses the noun. But where does the gender come from? Now we leave the English alone, and give the
 # horse another article in the German that is already written. *Das* is neuter, *der* masculine, *die* feminine. (*Der
 # Pferd* is a mistake, like "a apple".)
 
@@ -374,8 +416,8 @@ for article in "Das", "Der", "Die":
     print(f"{article} Pferd verlässt die Straße, weil ... {token.strip('▁')}")
 
 # %% [markdown]
-# The model copies the gender from the article, even from a wrong one. And why does "tired" mean the horse? Let's
-# exchange the two nouns.
+# The model copies the gender from the article, even from a wrong one (in 239 of 240 trials with our test sentences).
+# And why does "tired" mean the horse? Let's exchange the two nouns.
 
 # %%
 print(translator.translate(["The street leaves the horse because it is too tired."])[0])
@@ -383,11 +425,11 @@ print(translator.translate(["The street leaves the horse because it is too tired
 # %% [markdown]
 # In German, this says that the *street* is tired. So the model doesn't know that streets never get tired! In its
 # training sentences with two nouns, "too tired" was always said of the first one (112 times). "Too narrow" was always
-# said of the second (149 times). So there, the order of the nouns was enough. We exchanged the nouns in all 240 test
-# sentences, and in 225 the model still went by the order ([lab notes 00, experiment
-# 2](lab/00_whole_game.py#experiment-2-where-the-gender-comes-from)).
+# said of the second (149 times). So for these words the order of the nouns was enough, and the model learned to go by
+# it. We exchanged the nouns in all 240 test sentences, and in 225 the model still went by the order ([lab notes 00,
+# experiment 2](lab/00_whole_game.py#experiment-2-where-the-gender-comes-from)).
 #
-# So a correct answer doesn't tell you *how* it was found. To find out, change one thing and watch the output.
+# A correct answer doesn't tell you *how* it was found. To find out, change one thing and watch the output.
 #
 # ## How good is it?
 #
@@ -397,29 +439,22 @@ print(translator.translate(["The street leaves the horse because it is too tired
 #
 # ## Paper and code
 #
-# Figure 1 shows the machine of [Attention Is All You Need](https://arxiv.org/abs/1706.03762) (2017), the paper that
-# this course follows. It leaves out some small steps ([lesson 12](12_residual_norm_dropout.py)). The paper's *base*
-# model has six layers instead of two, and about 75 times as many parameters. In the library:
+# This course follows the paper [Attention Is All You Need](https://arxiv.org/abs/1706.03762) (2017). Figure 1 leaves
+# out some small steps of its machine ([lesson 12](12_residual_norm_dropout.py)). The paper's *base* model has six
+# layers instead of two, and about 75 times as many parameters. In the library:
 # [nn/transformer.py](../scratchformer/nn/transformer.py), [decoding/search.py](../scratchformer/decoding/search.py).
 #
 # ## What to remember
 #
 # A Transformer turns a sentence and the beginning of its translation into probabilities of the next token. It learned
 # by moving each parameter a little against its slope, thousands of times. Our model doesn't know what "it" means. It
-# found a simpler rule: the adjective says "the first noun" or "the second", and that noun's article gives the gender.
-#
-# Each lesson opens one part of this:
-#
-# - loss, gradient, training steps: [01](01_backprop.py), [14](14_label_smoothing.py), [15](15_adam_and_warmup.py),
-#   [16](16_first_training.py)
-# - attention: [02](02_recurrence.py), [03](03_bahdanau.py), [04](04_soft_lookup.py), [05](05_scaling.py),
-#   [06](06_masks.py), [07](07_many_heads.py)
-# - tokens, vectors, positions: [08](08_embeddings.py), [09](09_positions.py), [10](10_longer.py),
-#   [17](17_byte_pairs.py), [18](18_batches.py)
-# - the rest of the model: [11](11_feed_forward.py), [12](12_residual_norm_dropout.py), [13](13_whole_model.py)
-# - a translator and its score: [19](19_train_a_translator.py), [20](20_beam_search.py), [21](21_bleu_and_averaging.py)
+# learned a simpler rule: *tired* means the first noun, *narrow* the second, and that noun's German article gives the
+# gender.
 #
 # **Exercises.** `00_greedy`, from above. In `00_next_word` you predict which English word each German word should look
 # at.
 #
-# **Next:** [lesson 01](01_backprop.py) finds all slopes at once. (Short of time? Read 01, 04 to 09, 11 to 15 and 20.)
+# **Next:** [lesson 01](01_backprop.py) finds all slopes at once. Then [02](02_recurrence.py) to [07](07_many_heads.py)
+# open attention, [08](08_embeddings.py) to [13](13_whole_model.py) the rest of figure 1, and
+# [14](14_label_smoothing.py) to [21](21_bleu_and_averaging.py) training and writing. (Short of time? Read 01, 04 to 09,
+# 11 to 15 and 20.)

@@ -33,14 +33,17 @@ class Candidate(NamedTuple):
     probability: float
 
 
-def zoom(read: Side, memory: np.ndarray, written: Side, state: np.ndarray, best: Sequence[Candidate]) -> Drawing:
+def zoom(
+    read: Side, memory: np.ndarray, count: int, written: Side, state: np.ndarray, best: Sequence[Candidate]
+) -> Drawing:
     """Sentence, ids, vectors, encoder, decoder, logits, probabilities: with a few numbers of each.
 
     memory  (English tokens shown, components): the encoder's output
+    count   of all English tokens
     state   (components,): the decoder's output at the last token
     best    the likeliest next tokens
     """
-    drawing = Drawing(760, 735)
+    drawing = Drawing(760, 742)
     drawing.text(187, 18, "ENCODER: reads the English", bold=True)
     drawing.text(590, 142, "DECODER: writes the German", bold=True)
     before = side(drawing, 42, READ, read)
@@ -50,7 +53,9 @@ def zoom(read: Side, memory: np.ndarray, written: Side, state: np.ndarray, best:
     drawing.arrow((187, before.bottom[1] + 16), (187, 259))
     drawing.arrow((187, 418), (187, 437))
     out = columns(drawing, 478, READ, memory)
-    drawing.text(187, 532, "one new vector for each English token", "soft", 12)
+    drawing.text(187, 546, f"all {count} new vectors, one for each English token", "soft", 12)
+    drawing.line([(out.left[0], 526), (out.left[0], 532), (398, 532), (398, 478)], "forward", 2.4)
+    drawing.line([(out.right[0], 526), (out.right[0], 532)], "forward", 2.4)
 
     side(drawing, 166, WRITTEN, written)
     drawing.arrow((590, before.bottom[1] + 140), (590, 383))
@@ -58,7 +63,7 @@ def zoom(read: Side, memory: np.ndarray, written: Side, state: np.ndarray, best:
     cross(drawing, 478)
     alone(drawing, 541, WRITTEN)
     band(drawing, 591, WRITTEN, "layer 2: the same three steps")
-    drawing.arrow((out.right[0] + 2, 478), (424, 478), "forward", width=2.4)
+    drawing.arrow((398, 478), (424, 478), "forward", width=2.4)
     drawing.arrow((WRITTEN[3], 606), (WRITTEN[3], 628))
     last = drawing.matrix(WRITTEN[3], 665, [[two(value)] for value in state[:3]], cell=58, height=22, size=13)
     drawing.text(WRITTEN[3], 706, "⋮", "soft", 12)
@@ -67,16 +72,19 @@ def zoom(read: Side, memory: np.ndarray, written: Side, state: np.ndarray, best:
     drawing.arrow((last.left[0] - 4, 660), (384, 660), "forward")
     drawing.text(530, 645, "times the row of each of 1,600 tokens", "soft", 12)
     for x, words in (40, "token"), (170, "probability"), (294, "softmax"), (344, "logit"):
-        drawing.text(x, 566, words, "soft", 12)
+        drawing.text(x, 573, words, "soft", 12)
     for i, candidate in enumerate(best):
-        y = 590 + 26 * i
+        y = 597 + 26 * i
         drawing.text(40, y, candidate.token, bold=not i)
         drawing.text(122, y, f"{candidate.probability:.3f}", anchor="end", bold=not i)
         drawing.rectangle(192, y, 120, 16, "ink", 0.1, outline=False)
         drawing.rectangle(132 + 60 * candidate.probability, y, 120 * candidate.probability, 16, "ink", 0.78, False)
         drawing.arrow((312, y), (276, y))
         drawing.text(344, y, two(candidate.logit))
-    y = 590 + 26 * len(best)
+    for step_number, place in enumerate([(374, 98), (374, 164), (374, 337), (464, 142), (412, 645)], 1):
+        drawing.circle(*place, 10, "ink", filled=0)
+        drawing.text(*place, str(step_number), size=13, bold=True)
+    y = 597 + 26 * len(best)
     drawing.text(24, y, f"… and {1600 - len(best):,} more tokens", "soft", 13, "start")
     return drawing
 

@@ -12,8 +12,8 @@ def test_two_decimals_and_a_true_minus(value, words):
 def test_zoom_shows_the_numbers_that_it_is_given():
     vectors = np.array([[0.11, 0.22, 0.33, 9.99], [1, 1, 1, 1], [2, 2, 2, 2], [3, 3, 3, 3]])
     side = Side("a b c d", ["a", "b", "c", "d"], [7, 8, 9, 1234], vectors)
-    picture = zoom(side, -vectors, side, np.array([4.44, 5.55, 6.66]), [Candidate("es", 9.82, 0.895)]).svg()
-    for shown in "0.22", "−0.33", "1234", "6.66", "9.82", "0.895", "1,599 more tokens":
+    picture = zoom(side, -vectors, 14, side, np.array([4.44, 5.55, 6.66]), [Candidate("es", 9.82, 0.895)]).svg()
+    for shown in "0.22", "−0.33", "1234", "6.66", "9.82", "0.895", "1,599 more tokens", "all 14 new vectors":
         assert f">{shown}<" in picture or shown in picture
     assert "9.99" not in picture
 
