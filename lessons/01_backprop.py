@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 01 · Backprop by hand, and how to know it is right
 #
-# **A network with a wrong gradient still learns. How do you find the right one?**
+# **A network with a wrong gradient can still learn. How do you find the right one?**
 #
 # *Needs nothing but NumPy, matrix products and the derivative of a function of one variable · you will compute every
 # gradient of a small network with pencil and paper.*
@@ -16,12 +16,14 @@ from library.drawing import Drawing
 from library.lesson import measure, show, table
 
 # %% [markdown]
-# Here are two training runs of the same small network. It reads an English sentence and says what kind of sentence it
-# is: a question, a passive, a date, and so on, 22 kinds in all. Both runs start from the same weights and learn from
-# the same 500 sentences. But in one of them, one line of the gradient is wrong.
+# Here are two training runs of the same small network. It counts how often each of 762 words occurs in an English
+# sentence. Then it says what kind of sentence it is: a question, a passive, a date, and so on, 22 kinds in all. Both
+# runs start from the same weights and learn from the same 500 sentences. But in one of them, one line of the gradient
+# is wrong.
 
 # %% Two runs
 sentences = as_counts(labelled("val"), labelled("test"))
+assert sentences.x.shape[1] == 762 and len(sentences.classes) == 22
 
 
 def sum_of_rows(dy):
@@ -30,9 +32,8 @@ def sum_of_rows(dy):
 
 run_a = train(sentences, lambda p, q: p - q, sum_of_rows)
 run_b = train(sentences, lambda p, q: (p - q) * q, sum_of_rows)
-table(["", "loss at the start", "after 100 steps", "after 300 steps",
-       "right on 500 new sentences"],
-      [[name, *(f"{run.losses[step]:.2f}" for step in (0, 100, 300)),
+table(["", "loss at the start", "loss after 300 steps", "right on 500 new sentences"],
+      [[name, f"{run.losses[0]:.2f}", f"{run.losses[300]:.2f}",
         f"{run.right.mean():.0%}"]
        for name, run in (("run A", run_a), ("run B", run_b))])
 
@@ -140,8 +141,8 @@ show(network(), "01_forward",
 # The loss is the negative logarithm of the right class's probability: −ln(2/8) = 1.386. This is called
 # **cross-entropy**. It is 0 if the right class has probability 1.
 #
-# Now the same for B sentences at once, a **batch**. Each row of x is one sentence with I counts. All rows share W and
-# b, and get J logits each. Each row of q has a 1 at the right class.
+# Now the same for B sentences at once, a **batch**. Each row of x is one sentence with I counts, and gets J logits.
+# Each row of q has a 1 at the right class.
 #
 # $$y = x W + b \qquad p_{nj} = \frac{e^{y_{nj}}}{\sum_k e^{y_{nk}}} \qquad L = -\sum_{n,j} q_{nj} \ln p_{nj}$$
 
@@ -151,7 +152,7 @@ def linear(x, W, b):                            # x (B, I), W (I, J), b (J,)
 
 
 def softmax_cross_entropy(y, q):                # y and q (B, J)
-    e = np.exp(y)
+    e = np.exp(y)                               # training: exp(y - max), no overflow
     p = e / e.sum(axis=1, keepdims=True)        # each row adds up to 1
     return -(q * np.log(p)).sum(), p            # L, p (B, J)
 
@@ -166,13 +167,11 @@ L, p = softmax_cross_entropy(linear(x, W, b), q)
 print("8 p =", 8 * p.round(12), "  L =", L.round(3))
 
 # %% [markdown]
-# (In training, L and all gradients are divided by B. That gives the loss per sentence.)
-#
 # ## What is a gradient?
 #
-# **Backpropagation** asks one question about each number in figure 1. If this number grows a little, and everything to
-# its right is computed again, how fast does the loss grow? The answer is the derivative of the loss with respect to
-# this number. We call it the number's **gradient**. For an array y we write dy, short for ∂L/∂y. It has the shape of y.
+# Let one number in figure 1 grow a little, and compute everything to its right again. How fast does the loss grow? The
+# answer is the derivative of the loss with respect to this number. We call it the number's **gradient**. For an array y
+# we write dy, short for ∂L/∂y. It has the shape of y.
 #
 # To find a gradient, give the number a tiny nudge δ and follow the nudge to the loss. The **chain rule** has two parts:
 #
@@ -181,7 +180,8 @@ print("8 p =", 8 * p.round(12), "  L =", L.round(3))
 #
 # ## Backward, by hand
 #
-# We begin on the right. To make the loss smaller, which of the three logits should go up, and which down? Which one
+# **Backpropagation** starts at the loss and goes left. Each step reuses the gradients to its right, so one pass finds
+# all of them. We begin with the three logits. To make the loss smaller, which should go up, and which down? Which one
 # matters most?
 #
 # <details><summary>Make a guess, then unfold: the same network, backward</summary>
@@ -191,7 +191,7 @@ show(network(backward="logits"), "01_logits",
      alt="The same drawing with arrows from right to left and the gradients of the "
      "three logits: +1/8, −6/8 and +5/8.",
      caption="Backward to the logits. A triangle points where the number should go to "
-     "make the loss smaller.")
+     "make the loss smaller. The larger the gradient, the larger the triangle.")
 
 # %% [markdown]
 # </details>
@@ -204,8 +204,9 @@ show(network(backward="logits"), "01_logits",
 # exponential, 5, grows by 5δ, because e^y is its own derivative. So the sum, 8, grows by 5δ as well. The derivative of
 # ln s is 1/s, so ln 8 grows by 5δ/8. The gradient is 5/8, the probability of *date*.
 #
-# In the same way, *question* gets its probability, 1/8. The logit of *passive* appears twice in L. Through the sum it
-# gets its probability, 2/8. Through − ln 2 it gets −1. That makes 2/8 − 1. All three together:
+# In the same way, *question* gets its probability, 1/8. The logit of *passive* is in both terms. If it grows by δ, the
+# first term, ln 8, grows by 2δ/8. The second term, − ln 2, is minus this logit. It falls by δ. The gradient is 2/8 − 1.
+# All three together:
 #
 # **dy = p − q** = (1/8 − 0, 2/8 − 1, 5/8 − 0) = (+1/8, −6/8, +5/8)
 #
@@ -226,8 +227,8 @@ show(network(backward="everything"), "01_backward",
      alt="The same drawing with a gradient at each number. Logits and biases: +1/8, "
      "−6/8, +5/8. Weights of was: +1/8, −6/8, +5/8; weights of the: +2/8, −12/8, "
      "+10/8. Inputs: −9/8 for was, +4/8 for the.",
-     caption="All the way back: the gradient of every number. The largest one, −12/8, "
-     "is that of the weight 0.")
+     caption="All the way back: the gradient of every logit, bias, weight and input. "
+     "The largest in size, −12/8, is that of the weight 0.")
 
 # %% [markdown]
 # ## One layer further back
@@ -269,19 +270,31 @@ show(one_layer_more(), "01_deeper",
      "multiplies what comes back by its own slope.")
 
 # %% [markdown]
-# The gradient of h is the 4/8 that we know. ReLU passes 2 on unchanged, so its slope is 1, and z gets 4/8 as well. The
-# weight 0.5 gets what went in times what comes back: 4 · 4/8 = 2. The input gets 0.5 · 4/8 = 2/8. The next layer back
-# would begin with this 2/8, and so on through a hundred layers.
+# The gradient of h is the 4/8 that we know. ReLU passes 2 on unchanged, so its slope is 1, and z gets 4/8 as well.
+# (With z = −2 the slope would be 0, and nothing would go further back.) The weight 0.5 gets what went in times what
+# comes back: 4 · 4/8 = 2. The input gets 0.5 · 4/8 = 2/8. The next layer back would begin with this 2/8.
 #
-# **Your turn.** Now write it for many rows, which share W and b. Run `scratchformer learn start`, open
+# ## Two sentences
+#
+# All sentences of a batch share W and b. Suppose that a second sentence has the counts (1, 1), and that (2/8, 1/8,
+# −3/8) comes back to its logits. A nudge of a weight or bias now reaches the loss through both sentences, and the
+# effects add up:
+#
+# - The bias of *passive* gets −6/8 + 1/8 = −5/8.
+# - The weight from *the* to *passive* gets 2 · (−6/8) + 1 · 1/8 = −11/8.
+#
+# **Where forward copies, backward adds.**
+#
+# **Your turn.** Now write it for any number of rows. Run `scratchformer learn start`, open
 # `exercises/01_linear_backward.py` and write dx, dW and db. (There, x may have more than two axes. Reshape it to a
 # matrix first.) Then run `scratchformer learn check 01`, which tells you what is wrong and why. The next one is
 # `exercises/01_cross_entropy_backward.py`, where a target of 0 is padding and has no part in the loss.
 #
 # ## Backward, in general
 #
-# You needn't remember where the transpose goes. **Look which shapes fit.** dW has the shape of W, (I, J). We have x (B,
-# I) and dy (B, J). Only xᵀ dy fits: (I, B) times (B, J) is (I, J). In the same way, only dy Wᵀ has the shape of x.
+# With B rows, the gradient of a weight is a sum of B products. A matrix product makes just such sums. Which one is it?
+# **Look which shapes fit.** dW has the shape of W, (I, J). We have x (B, I) and dy (B, J). Only xᵀ dy fits: (I, B)
+# times (B, J) is (I, J). In the same way, only dy Wᵀ has the shape of x.
 #
 # | rule | shapes | in figure 3 |
 # |---|---|---|
@@ -289,10 +302,6 @@ show(one_layer_more(), "01_deeper",
 # | dW = xᵀ dy | (I, B) (B, J) → (I, J) | what went in times what comes back: 2 · (−6/8) |
 # | dx = dy Wᵀ | (B, J) (J, I) → (B, I) | three routes add up: 2 · 1/8 + 1 · (−6/8) + (−1) · 5/8 |
 # | db = sum of the rows of dy | (B, J) → (J,) | one row, so db = dy |
-#
-# Why is db a sum over the rows? Forward, `+ b` copies b into every row. So a nudge of b reaches the loss through every
-# row, and the effects add up. **Where forward copies, backward adds.** W serves every row, too. There, the product
-# xᵀ dy takes the sum for us.
 #
 # The two products hold for *any* matrices, weights or not. If y = a c, then da = dy cᵀ and dc = aᵀ dy.
 
@@ -311,6 +320,9 @@ dx, dW, db = linear_backward(dy, x, W)
 assert np.allclose(8 * dy, [[1, -6, 5]]) and np.allclose(8 * db, [1, -6, 5])
 assert np.allclose(8 * dW, [[1, -6, 5], [2, -12, 10]])
 assert np.allclose(8 * dx, [[-9, 4]])
+
+two = linear_backward(np.vstack([dy, [2/8, 1/8, -3/8]]), np.vstack([x, [1, 1]]), W)
+assert np.allclose([8 * two[1][1, 1], 8 * two[2][1]], [-11, -5])
 
 after, p_after = softmax_cross_entropy(linear(x, W - 0.1 * dW, b - 0.1 * db), q)
 print(f"L {L:.3f} -> {after:.3f}, p of passive {p[0, 1]:.0%} -> {p_after[0, 1]:.0%}")
@@ -337,8 +349,9 @@ for h in 0.1, 0.01, 0.00001:
 table(["h", "loss at weight +h", "loss at weight −h", "difference / 2h"], rows)
 
 # %% [markdown]
-# This is a **central difference**. With h ten times smaller, its error is a hundred times smaller, until all digits
-# shown are right. (Why not smaller still? [Lab notes 01, experiment 2](lab/01_backprop.py#experiment-2-which-step).)
+# This is a **central difference**. In the second row, h is ten times smaller than in the first, and the error a hundred
+# times. In the last row, all digits are right. (Why not smaller still? [Lab notes 01, experiment
+# 2](lab/01_backprop.py#experiment-2-which-step).)
 #
 # Why don't we train with it? Because it needs two forward passes for *every* weight. So we use it once, to check the
 # fast way.
@@ -359,9 +372,8 @@ def numeric_gradient(f, array, h=1e-5):
 
 
 # %% [markdown]
-# Now the check of the whole gradient, with 5 random rows, 4 inputs and 3 classes. The three sizes differ on purpose.
-# With equal sizes, the wrong products would fit, too. The **relative error** is the largest difference between the two
-# gradients, divided by the largest element.
+# Now the check of the whole gradient, with 5 random rows, 4 inputs and 3 classes. The **relative error** is the largest
+# difference between the two gradients, divided by the largest element.
 
 # %% The check
 def relative_error(ours, numeric):
@@ -397,8 +409,9 @@ measure("db: relative error", relative_error(db, numeric_db), 0, 1e-9)
 # Let's repeat the training from the top of the page with three wrong gradients. Everything else stays the same.
 #
 # - **right class only** (run B): p − q for the right class, 0 for the others. In figure 2, that would be (0, −6/8, 0).
-#   No wrong class is ever pushed down. You get this if you think that each probability depends on its own logit alone.
-# - **bias averaged**: db is the *mean* of the rows of dy, not the sum.
+#   No wrong class is ever pushed down. You get this if you forget that the wrong classes are in the sum 8, too.
+# - **bias averaged**: db is the *mean* of the rows of dy, not the sum. (Training takes the loss per sentence, so it
+#   divides all gradients by 500. Here, it divides db by 500 *twice*.)
 # - **sign flipped**: dy = q − p.
 #
 # Which of these bugs would you notice in the loss? Which ones does the check find?
@@ -429,20 +442,18 @@ table(["gradient", "loss after 300 steps", "right on new sentences",
        "relative error in the check"], rows)
 
 # %% [markdown]
-# The flipped sign is obvious. The other two losses look like healthy training. The averaged bias costs 2 points:
-# you would hardly notice. The check finds all three bugs, without any training.
+# The flipped sign is obvious. The other two losses look like healthy training. The averaged bias costs 2 points here,
+# and less on four other training sets: you would hardly notice. The check finds all three bugs, without any training.
 #
 # </details>
 #
-# So a falling loss doesn't tell you that the gradient is right. More time doesn't help run B. After 600 steps its loss
-# is lower than that of run A after 300, but it still gets only 59 % of the new sentences right ([lab notes 01,
+# So a falling loss doesn't tell you that the gradient is right. More time doesn't help run B, either ([lab notes 01,
 # experiment 1](lab/01_backprop.py#experiment-1-five-gradients-on-five-training-sets)).
 #
 # ## Paper and code
 #
 # "Attention Is All You Need" derives no gradient. Its linear maps stand in equation 2 and §3.2.2. In the library, see
-# `linear_backward` and `cross_entropy` in [nn/ops.py](../scratchformer/nn/ops.py). They *add* to dW and db, because a
-# weight may be used in several places, and they leave out padding.
+# `linear_backward` and `cross_entropy` in [nn/ops.py](../scratchformer/nn/ops.py).
 #
 # ## What to remember
 #
@@ -452,5 +463,5 @@ table(["gradient", "loss after 300 steps", "right on new sentences",
 #
 # **Exercises.** `01_linear_backward` · `01_cross_entropy_backward` · `01_gradient_check`
 #
-# **Next.** [Lesson 02](02_recurrence.py) uses all this on networks that read a sentence word by word, which the paper
-# set out to replace. If you want attention at once, go on to [lesson 04](04_soft_lookup.py).
+# **Next.** [Lesson 02](02_recurrence.py) uses all this on networks that read a sentence word by word. If you want
+# attention at once, go on to [lesson 04](04_soft_lookup.py).

@@ -160,7 +160,7 @@ measure("right − bias averaged, largest of 5", max(averaged), 0.01, 0.04)
 # costs 2.2 points (11 sentences) on the page's set; on the others it costs between 1.4 points and nothing, and once it
 # gains 0.2. On the page's set that is 18 : 7 among the sentences that only one of the two gets right (p = 0.04 in a
 # two-sided sign test), on the others 16 : 17, 15 : 15, 13 : 9 and 22 : 15. So there may be a small loss. It is too
-# small to make anybody look for a bug, and that is all the page says.
+# small to make anybody look for a bug.
 #
 # Does run B only need more time? No:
 
