@@ -450,9 +450,9 @@ measure("difference of the sums, over the sum of all sizes", difference, 1e-20, 
 # ## Experiment 7: the page and the library
 #
 # The functions agree, also for a row of logits (1000, 0, 0) whose right class has logit 0. Its loss is 1000. The page's
-# `softmax_cross_entropy` takes the formula literally and fails there: e¹⁰⁰⁰ overflows. These notes, like the library,
-# subtract the largest logit first (numerator and sum get the same factor, so p stays). They also compute ln p as y −
-# ln Σ e^y, since p = e⁻¹⁰⁰⁰ is rounded to 0 in float64 and −ln 0 would be infinite.
+# `softmax_cross_entropy` takes the formula literally and fails there: e¹⁰⁰⁰ overflows. These notes, the training runs
+# and the library subtract the largest logit first (numerator and sum get the same factor, so p stays). They also
+# compute ln p as y − ln Σ e^y, since p = e⁻¹⁰⁰⁰ is rounded to 0 in float64 and −ln 0 would be infinite.
 
 # %%
 layer_ = Linear(I, J, np.random.default_rng(0), "float64")
