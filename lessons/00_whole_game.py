@@ -100,9 +100,9 @@ show(
 # 1. **Sentence → ids.** The text is cut into **tokens**: words, punctuation marks, and parts of words (*leaves* gives
 #    three). The model knows 1,600 tokens. Each has a number, its **id**. The token `</s>` marks the end.
 # 2. **Ids → vectors.** The id picks a row from a table: a **vector** of 128 numbers. Training gave similar rows to
-#   words that are used alike. For example, the nouns nearest to *horse* are *animal*, *bread* and *rabbit*: in German,
-#   all are neuter ([lesson 08](08_embeddings.py#what-have-the-rows-learned)). A pattern for the token's position is
-#   added. Figure 1 shows the first three numbers of the sum.
+#    words that are used alike. For example, the nouns nearest to *horse* are *animal*, *bread* and *rabbit*: in German,
+#    all are neuter ([lesson 08](08_embeddings.py#what-have-the-rows-learned)). A pattern for the token's position is
+#    added. Figure 1 shows the first three numbers of the sum.
 # 3. **Encoder.** The row of *tired* is the same in every sentence. Who is tired must come from the other words. So two
 #    **layers** change the vectors. First, **attention** mixes them: the vector of *tired* might become 0.7 times itself
 #    plus 0.3 times that of *horse*. The model computes the 0.7 and the 0.3 anew for each sentence, from the vectors
@@ -110,8 +110,8 @@ show(
 # 4. **Decoder.** The German so far becomes vectors too, with `<s>` for "start" in front. A decoder layer has one more
 #    step: attention to all the encoder's vectors. Only there does the English get into the German.
 # 5. **Vector → probabilities.** Multiply the decoder's last vector, number by number, by a token's row in the table of
-#   step 2, which both languages share. Add up the 128 products. The sum is the token's score, its **logit**.
-#   **Softmax** turns the 1,600 logits into probabilities.
+#    step 2, which both languages share. Add up the 128 products. The sum is the token's score, its **logit**.
+#    **Softmax** turns the 1,600 logits into probabilities.
 #
 # All numbers in the table and the layers are **parameters**, 867,328 altogether. The model learned them from 20,000
 # sentence pairs, which a program made from a small grammar. That took a few minutes on an ordinary computer.
@@ -123,20 +123,18 @@ show(
 # 1. Take $e$ to the power of each logit: 1, 2 and 5.
 # 2. Add them up: 8.
 # 3. Divide each by the sum: 1/8, 2/8 and 5/8.
-#
-# The results are positive and add up to 1. In code:
 
-# %%
+# %% Softmax as code
 def softmax(logits):
     """Any numbers (V,) -> positive numbers that add up to 1"""
     e = np.exp(logits - logits.max())          # the maximum cancels; it avoids overflow
     return e / e.sum()
 
 
-print(softmax(np.array([0, 0.693, 1.609])))
+assert np.allclose(softmax(np.log([1, 2, 5])), [1 / 8, 2 / 8, 5 / 8])
 
 # %% [markdown]
-# Now the real logits. The code of figure 1 is folded here; later lessons write its parts.
+# Now the real logits. (Later lessons write the parts of the folded code.)
 
 # %% Figure 1 as code: encode, next_logits
 def encode(sentence):
@@ -154,10 +152,8 @@ def next_logits(memory, written):
     logits, _ = model.unembedding.forward(states[:, -1])           # (1, 1600)
     return logits[0].astype(float)
 
-# %%
-logits = next_logits(encode(TIRED), beginning)
-
 # %% The table of the likeliest three
+logits = next_logits(encode(TIRED), beginning)
 e, p = np.exp(logits), softmax(logits)
 three = p.argsort()[::-1][:3]
 rows = [[token.strip("▁"), f"{logits[i]:.4f}", f"{e[i]:,.0f}", f"{p[i]:.4f}"]
@@ -200,8 +196,8 @@ show(
     "0.88 and 0.97. Das Pferd verl ä s st die Straße, weil es zu müde ist. The second "
     "row is the same except for sie and schmal. A bracket under all tokens before es "
     "points to es.",
-    caption="Sixteen answers for each sentence. For each, the decoder reads *all* "
-    "tokens so far (bracket). The rows differ in two tokens (blue).",
+    caption="For each of its 16 answers the decoder reads *all* tokens so far "
+    "(bracket). The rows differ in two tokens (blue).",
 )
 
 # %% [markdown]
@@ -238,8 +234,8 @@ assert [greedy(each) for each in (TIRED, NARROW)] == translator.translate(
 # way to make it smaller.
 #
 # **The number** is the **loss**. If the right next token gets the probability $p$, its loss is $-\ln p$: 0 for $p = 1$,
-# 2.08 for $p = 1/8$, and 7.38 for $p = 1/1600$. For our pair there are 16 guesses. Before each, the model reads the
-# *right* German so far, not what it would have written. The loss of the pair is the mean of the 16 losses.
+# 2.08 for $p = 1/8$, and 7.38 for $p = 1/1600$. The loss of our pair of sentences is the mean over
+# 16 guesses. Before each, the model reads the *right* German so far, not what it would have written.
 
 # %% The loss of an untrained model
 untrained = Transformer(model.config, seed=0, dtype="float64")
@@ -269,6 +265,8 @@ for nudge in -0.01, 0, 0.01:
     losses[nudge] = loss(untrained)
 parameters[chosen] = value                       # as it was
 slope = (losses[0.01] - losses[-0.01]) / 0.02
+
+# %% The table of the losses
 table(["the parameter", "loss"],
       [[f"{value + nudge:.4f}", f"{found:.4f}"] for nudge, found in losses.items()])
 
@@ -305,12 +303,12 @@ show(
     caption="Near the random value, the line of slope −0.24 and the curve agree. After "
     "a move of 1.3 the loss no longer falls.",
 )
-assert 1 <= moves[np.argmin(curve)] <= 1.5
+assert 1 <= moves[np.argmin(curve)] <= 1.5 and -0.25 < slope < -0.23
 
 # %% [markdown]
-# All slopes together are the **gradient**.
-# Two nudges for each of 867,328 parameters mean running the model 1.7 million times, for one training step.
-# **Backpropagation** finds all slopes at once, in the time of a few runs ([lesson 01](01_backprop.py)):
+# All slopes together are the **gradient**. Two nudges for each of 867,328 parameters mean running the model 1.7 million
+# times, for one training step. **Backpropagation** finds all slopes at once, in the time of a few runs ([lesson
+# 01](01_backprop.py)):
 
 # %%
 def gradient():
@@ -319,7 +317,6 @@ def gradient():
     return untrained.store.grad / count         # a slope for every parameter, (867328,)
 
 
-measure("slope by nudging", slope, -0.25, -0.23)
 measure("slope by backpropagation", gradient()[chosen], -0.25, -0.23)
 
 # %% [markdown]
@@ -360,7 +357,7 @@ show(
     "and, at the word it, a blue one from below. The middle row goes to the decoder, "
     "together with Das Pferd verlässt die Straße, weil; it answers es or sie.",
     caption="The experiment, here for the vector of *it*: the decoder gets the middle "
-    "row, 13 vectors from one sentence and one from the other.",
+    "row.",
 )
 
 # %% [markdown]
@@ -395,11 +392,12 @@ table(["vectors exchanged", "P(es)", "P(sie)"],
 
 # %% [markdown]
 # Only the adjective's vector turns *es* into *sie*. The others hardly differ between the two sentences (that of *it* by
-# 6 % of its length), so exchanging them can't show whether they are needed. We have 240 such test sentences, in pairs
-# that differ only in the adjective. In 237 of them, exchanging the adjective's vector changes the pronoun.
+# 6 % of its length), so exchanging them can't show whether they are needed. Each of our 240 test sentences of this kind
+# has a partner that differs only in the adjective. In 237 of them, the partner's adjective vector brings the partner's
+# pronoun.
 #
 # Did attention write into this vector which noun is meant? In the last row, the vector of *narrow* comes from a
-# sentence without nouns, and still the pronoun changes. Such a vector is enough in 213 of the 240 sentences. So
+# sentence without nouns, and still the pronoun changes. Such a vector is enough in 213 of the 240 test sentences. So
 # mostly the word alone decides: to this model, *narrow* says "the second noun" ([lab notes 00, experiment
 # 1](lab/00_whole_game.py#experiment-1-which-vector-decides-the-pronoun)).
 #
@@ -429,20 +427,16 @@ print(translator.translate(["The street leaves the horse because it is too tired
 # it. We exchanged the nouns in all 240 test sentences, and in 225 the model still went by the order ([lab notes 00,
 # experiment 2](lab/00_whole_game.py#experiment-2-where-the-gender-comes-from)).
 #
-# A correct answer doesn't tell you *how* it was found. To find out, change one thing and watch the output.
-#
-# ## How good is it?
-#
-# Of 500 new sentences from the same grammar, the model translates 94 % exactly like the reference translation. Of 200
-# longer ones it gets none exactly right ([lab notes 00, experiment
-# 5](lab/00_whole_game.py#experiment-5-how-good-is-it)).
+# A correct answer doesn't tell you *how* it was found. To find out, change one thing and watch the output. Of 500 new
+# sentences from the same grammar, our model translates 94 % exactly like the reference translation; of 200 longer ones,
+# none ([lab notes 00, experiment 5](lab/00_whole_game.py#experiment-5-how-good-is-it)).
 #
 # ## Paper and code
 #
-# This course follows the paper [Attention Is All You Need](https://arxiv.org/abs/1706.03762) (2017). Figure 1 leaves
-# out some small steps of its machine ([lesson 12](12_residual_norm_dropout.py)). The paper's *base* model has six
-# layers instead of two, and about 75 times as many parameters. In the library:
-# [nn/transformer.py](../scratchformer/nn/transformer.py), [decoding/search.py](../scratchformer/decoding/search.py).
+# This is the machine of [Attention Is All You Need](https://arxiv.org/abs/1706.03762) (2017). Figure 1 leaves out some
+# small steps ([lesson 12](12_residual_norm_dropout.py)). The paper's *base* model has six layers instead of two, and
+# about 75 times as many parameters. In the library: [nn/transformer.py](../scratchformer/nn/transformer.py),
+# [decoding/search.py](../scratchformer/decoding/search.py).
 #
 # ## What to remember
 #
@@ -454,7 +448,5 @@ print(translator.translate(["The street leaves the horse because it is too tired
 # **Exercises.** `00_greedy`, from above. In `00_next_word` you predict which English word each German word should look
 # at.
 #
-# **Next:** [lesson 01](01_backprop.py) finds all slopes at once. Then [02](02_recurrence.py) to [07](07_many_heads.py)
-# open attention, [08](08_embeddings.py) to [13](13_whole_model.py) the rest of figure 1, and
-# [14](14_label_smoothing.py) to [21](21_bleu_and_averaging.py) training and writing. (Short of time? Read 01, 04 to 09,
-# 11 to 15 and 20.)
+# **Next:** [lesson 01](01_backprop.py) finds all slopes at once. (Short of time? Read 01,
+# 04 to 09, 11 to 15 and 20.)
