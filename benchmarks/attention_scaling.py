@@ -51,11 +51,15 @@ SEEDS = (0, 1, 2)
 
 
 class Variant(NamedTuple):
-    """Powers of d_k: the factor of the scores; and by what W_Q and W_K are multiplied at the start, and their steps."""
+    """Powers of d_k: the factor of the scores; and by what W_Q and W_K are multiplied at the start, and their steps.
+
+    Without `push` no gradient goes through a score, so W_Q and W_K stay as they were (attention_without_push.py).
+    """
 
     factor: float
     start: float = 0
     step: float = 0
+    push: bool = True
 
 
 VARIANTS = {
@@ -67,6 +71,7 @@ VARIANTS = {
     "1, both smaller": Variant(0, start=-1 / 4, step=-1 / 4),
     "1/sqrt(d_k), smaller steps": Variant(-1 / 2, step=-1 / 4),
 }
+WITHOUT_PUSH = {"1/sqrt(d_k), no push": Variant(-1 / 2, push=False), "1, no push": Variant(0, push=False)}
 
 # Another factor -------------------------------------------------------------------------------------------------------
 
@@ -74,12 +79,13 @@ VARIANTS = {
 class DotProductAttention(ScaledDotProductAttention):
     """Attention with any factor before its scores, softmax(factor Q K^T) V.
 
-    The factor's ratio to 1/sqrt(d_k) goes into the queries: q' = ratio q, hence dq = ratio dq'.
+    The factor's ratio to 1/sqrt(d_k) goes into the queries: q' = ratio q, hence dq = ratio dq'. Without `push` the
+    weights count as constants in backward: dq = dk = 0.
     """
 
-    def __init__(self, ratio: float) -> None:
+    def __init__(self, ratio: float, push: bool = True) -> None:
         super().__init__()
-        self.ratio = ratio
+        self.ratio, self.push = ratio, push
 
     def forward(
         self, q: Array, k: Array, v: Array, mask: Mask = Mask(), rng: DropoutKey | None = None
@@ -88,16 +94,20 @@ class DotProductAttention(ScaledDotProductAttention):
 
     def backward(self, dy: Array, cache: Any) -> tuple[Array, Array, Array]:
         dq, dk, dv = super().backward(dy, cache)
-        return self.ratio * dq, dk, dv
+        return self.push * self.ratio * dq, self.push * dk, dv
 
 
 def model_of(variant: str, config: Config) -> Transformer:
-    model = Transformer(config.model, config.training.seed)
+    model, powers = Transformer(config.model, config.training.seed), powers_of(variant)
     for layer in attention_layers(model).values():
-        layer.attention = DotProductAttention(layer.d_k ** (VARIANTS[variant].factor + 1 / 2))
+        layer.attention = DotProductAttention(layer.d_k ** (powers.factor + 1 / 2), powers.push)
         for weight, _ in query_key_parameters(layer):
-            weight *= layer.d_k ** VARIANTS[variant].start
+            weight *= layer.d_k**powers.start
     return model
+
+
+def powers_of(variant: str) -> Variant:
+    return (VARIANTS | WITHOUT_PUSH)[variant]
 
 
 class AdamWithOtherSteps(Adam):
@@ -188,7 +198,7 @@ def run(variant: str, data: TrainingData, config: Config) -> dict[str, Any]:
     training, model = config.training, model_of(variant, config)
     batch = equal_lengths(data.train, 64)
     start = look(model, batch, config)
-    optimizer = AdamWithOtherSteps(model, config, config.model.d_k ** VARIANTS[variant].step)
+    optimizer = AdamWithOtherSteps(model, config, config.model.d_k ** powers_of(variant).step)
     curve = train(model, optimizer, data, config, schedule_of(config))
     return {
         "seed": training.seed,

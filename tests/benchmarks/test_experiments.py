@@ -28,6 +28,27 @@ def test_attention_with_another_factor_has_the_right_gradient(script):
     assert report.passed, report
 
 
+def test_without_push_the_weights_count_as_constants(script):
+    module = script("attention_scaling")
+    random = np.random.default_rng(0)
+    q, k, v, dy = (random.standard_normal((2, 4, 3, 5)) for _ in range(4))
+    (y, cache), (same_y, same_cache) = (
+        module.DotProductAttention(0.7, push).forward(q, k, v) for push in (True, False)
+    )
+    (*pushed, dv), (*none, same_dv) = (
+        module.DotProductAttention(0.7, push).backward(dy, each) for push, each in ((True, cache), (False, same_cache))
+    )
+    assert np.array_equal(y, same_y) and np.array_equal(dv, same_dv)
+    assert all(gradient.any() for gradient in pushed) and not any(gradient.any() for gradient in none)
+
+
+def test_only_the_variants_without_push_leave_queries_and_keys_alone(script, begin):
+    module, trainer = script("attention_scaling"), begin()
+    for variant in ("1", "1, no push"):
+        share = module.run(variant, trainer.data, trainer.config)["end"]["query_key_share"]
+        assert (share == 0) == (not module.powers_of(variant).push)
+
+
 def test_small_embeddings_and_small_positions_are_the_paper_s_up_to_a_factor(script, small_config):
     module, config = script("embeddings"), small_config()
     ids, D = np.array([[7, 8, 9, 10]]), config.model.d_model

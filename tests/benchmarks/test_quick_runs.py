@@ -26,6 +26,7 @@ def quick_run(name, out, *arguments):
         "adam_and_warmup",
         "attention_rates",
         "attention_scaling",
+        "attention_without_push",
         "averaging",
         "beam_lengths",
         "beam_sizes",
