@@ -89,7 +89,7 @@ SINUSOIDS = Build(
 
 
 def one_pair(angle: float) -> Array:
-    return np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
+    return np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
 
 
 def blocks_written_out(k: int, d_model: int, speed_of: Callable[[int], float] | None = None) -> Array:
@@ -125,11 +125,11 @@ SHIFT_MATRIX = Build(
         "this leads k words back: the signs of the two sines are exchanged (or the matrix is transposed)":
             lambda truth: truth.T,
         "both sines have the same sign: cos(a + b) = cos a cos b - sin a sin b":
-            lambda truth: np.triu(truth) - np.tril(truth, -1),
+            lambda truth: np.tril(truth) - np.triu(truth, 1),
         "the sines are missing: a pair is turned, and not only scaled":
             lambda truth: np.diag(np.diagonal(truth)),
         "sine and cosine are exchanged in the blocks: the cosine belongs on the diagonal":
-            lambda truth, d_model: truth[:, np.arange(d_model) ^ 1] * (-1.0) ** np.arange(d_model)[:, None],
+            lambda truth, d_model: truth[:, np.arange(d_model) ^ 1] * -((-1.0) ** np.arange(d_model)[:, None]),
         "all pairs turn by the same angle: pair i turns by k 10000^(-2i / d_model)":
             lambda k, d_model: blocks_written_out(k, d_model, lambda i: 1.0),
         "the pairs turn by the wrong angles: the exponent of pair i is 2i / d_model, not i / d_model":
@@ -147,8 +147,9 @@ SHIFT_MATRIX = Build(
         "The result is (d_model, d_model), zeros but for d_model / 2 blocks of 2 x 2 on the diagonal: rows and columns "
         "2i and 2i + 1.",
         "Component 2i of PE(pos + k) is sin(a + b), with a = omega pos, b = omega k. The addition theorem makes it of "
-        "sin a and cos a, which are components 2i and 2i + 1 of PE(pos); the factors are the first row of the block.",
-        "[[cos b, sin b], [-sin b, cos b]] with b = k / 10000^(2i / d_model).",
+        "sin a and cos a, which are components 2i and 2i + 1 of PE(pos); the two factors are the first column of the "
+        "block.",
+        "[[cos b, -sin b], [sin b, cos b]] with b = k / 10000^(2i / d_model).",
     ),
 )
 

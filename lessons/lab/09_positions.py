@@ -215,19 +215,19 @@ for name, single, in_a_row in [("sinusoids", (0.9, 1), (0.25, 0.65)),
 #
 # ## Experiment 3: how strong a head must be
 #
-# With $W = W_Q W_K^T$ and $x_t = e_t + PE(t)$ as columns, a score is four parts:
+# With $W = W_Q W_K^T$ and $x_t = e_t + PE(t)$, all vectors as rows, a score is four parts:
 #
-# $$x_t^T W x_s = e_t^T W e_s + e_t^T W \, PE(s) + PE(t)^T W e_s + PE(t)^T W \, PE(s)$$
+# $$x_t W x_s^T = e_t W e_s^T + e_t W \, PE(s)^T + PE(t) \, W e_s^T + PE(t) \, W \, PE(s)^T$$
 #
-# For the last choose $W = \beta M_k$. Since $M_k^T = M_{-k}$, this part is $\beta \, PE(t-k) \cdot PE(s)$, largest at
-# $s = t - k$. But $W$ has at most rank $d_k$, which is 64 in the paper's base model, and $M_k$ has rank 512: one head
-# has room for 32 of the 256 hands. Is that enough? Take the 32 fastest, position with position only, 200 positions,
-# $k = 3$. A fair comparison needs *equal divisors*: the 32 hands and all 256 with $\sqrt{64}$, and with $\sqrt{512}$.
+# For the last choose $W = \beta M_{-k}$. Then this part is $\beta \, PE(t-k) \cdot PE(s)$, largest at $s = t - k$. But
+# $W$ has at most rank $d_k$, which is 64 in the paper's base model, and $M_{-k}$ has rank 512: one head has room for 32
+# of the 256 hands. Is that enough? Take the 32 fastest, position with position only, 200 positions, $k = 3$. A fair
+# comparison needs *equal divisors*: the 32 hands and all 256 with $\sqrt{64}$, and with $\sqrt{512}$.
 
 # %%
 def weight_on_target(beta, pairs, divisor, k=3):
     """Mean weight of query t on position t - k, with the fastest `pairs` in W."""
-    P, M = PE[:200, :2 * pairs], shift_matrix(k, 512)[:2 * pairs, :2 * pairs]
+    P, M = PE[:200, :2 * pairs], shift_matrix(-k, 512)[:2 * pairs, :2 * pairs]
     scores = beta * P @ M @ P.T / math.sqrt(divisor)           # (200, 200)
     e = np.exp(scores - scores.max(axis=1, keepdims=True))
     return np.diagonal(e / e.sum(axis=1, keepdims=True), offset=-k).mean()
@@ -267,18 +267,18 @@ measure("β = 5, √64: all", found[5, 64, 256], 0.95, 0.99)
 
 # %%
 def fitted_shift(positions, k=3, n=40):
-    """-> M^T (D, D) fitted on the first n positions; its error there, and after"""
-    M_transposed = np.linalg.lstsq(positions[:n], positions[k:n + k], rcond=None)[0]
-    differences = np.linalg.norm(positions[:-k] @ M_transposed - positions[k:], axis=1)
+    """-> M (D, D) fitted on the first n positions; its error there, and after"""
+    M = np.linalg.lstsq(positions[:n], positions[k:n + k], rcond=None)[0]
+    differences = np.linalg.norm(positions[:-k] @ M - positions[k:], axis=1)
     errors = differences / np.linalg.norm(positions[k:], axis=1)
-    return M_transposed, errors[:n].mean(), errors[n:].mean()
+    return M, errors[:n].mean(), errors[n:].mean()
 
 
 random = np.random.default_rng(9)
-M_transposed, *errors = fitted_shift(sinusoids(0, 243, 8))
+M, *errors = fitted_shift(sinusoids(0, 243, 8))
 measure("sinusoids, D = 8: error at the 40 fitted", errors[0], 0, 1e-10)
 measure("sinusoids, D = 8: error at the 200 after", errors[1], 0, 1e-7)
-same("the fitted matrix and M_3", M_transposed.T, shift_matrix(3, 8), 1e-5)
+same("the fitted matrix and M_3", M, shift_matrix(3, 8), 1e-5)
 _, *errors = fitted_shift(random.choice([-1, 1], (243, 64)) / math.sqrt(2))
 measure("random, D = 64: error at the 40 fitted", errors[0], 0, 1e-10)
 measure("random, D = 64: error at the 200 after", errors[1], 0.9, 1.8)

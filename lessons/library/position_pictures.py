@@ -1,4 +1,4 @@
-"""The drawings of lesson 09: a counter and clock hands, three to the left, words plus positions, the experiment."""
+"""The drawings of lesson 09: hands on dials, three to the left, words plus positions, the experiment."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from library.drawing import Drawing, number
-from scratchformer.experiments.figures import ACCENT, COLOUR_MAP, DARK, as_default_style
+from scratchformer.experiments.figures import ACCENT, DARK, as_default_style
 
 QUARTER, EIGHTH = math.pi / 2, math.pi / 4
 """How far the fast and the slow hand turn from one position to the next, in radians."""
@@ -27,7 +27,7 @@ def position(t: int) -> np.ndarray:
 
 
 def dial(drawing: Drawing, x: float, y: float, angle: float, radius: float = 27) -> None:
-    """A dial whose hand starts at three o'clock and turns to the left; its height as a thick line."""
+    """A dial whose hand points to the right at angle 0, and upwards at a quarter turn; its height as a thick line."""
     drawing.circle(x, y, radius, filled=0.04)
     drawing.line([(x - radius, y), (x + radius, y)], "line", 1)
     tip = x + radius * math.cos(angle), y - radius * math.sin(angle)
@@ -36,29 +36,55 @@ def dial(drawing: Drawing, x: float, y: float, angle: float, radius: float = 27)
     drawing.arrow((x, y), tip, "ink", width=2)
 
 
-def clocks() -> Drawing:
-    """Positions 0 to 7 as binary digits, as two hands and as four numbers."""
-    drawing = Drawing(760, 506)
+def one_hand(speed: float = EIGHTH) -> Drawing:
+    """A hand at position 1 with its height and its width, and the curve of its height over the positions."""
+    drawing = Drawing(760, 236)
+    x, y, radius = 130, 110, 84
+    tip = x + radius * math.cos(speed), y - radius * math.sin(speed)
+    columns = [300 + 54 * t for t in range(9)]
+    drawing.line([(columns[0] - 26, y), (columns[-1] + 26, y)], "line", 1.2)
+    drawing.line([tip, (columns[1], tip[1])], "line", 1.2, dashed=True)
+    drawing.circle(x, y, radius, filled=0.04)
+    drawing.line([(x - radius, y), (x + radius, y)], "line", 1)
+    drawing.line([(x, y), (tip[0], y)], "soft", 5)
+    drawing.line([(tip[0], y), tip], "forward", 5)
+    drawing.arrow((x, y), tip, "ink", width=2)
+    arc = [speed * share / 12 for share in range(13)]
+    drawing.line([(x + 27 * math.cos(a), y - 27 * math.sin(a)) for a in arc], "soft", 1.2)
+    drawing.text(x + 40, y - 14, "45°", "soft", 13)
+    drawing.text((x + tip[0]) / 2, y + 14, "width", "soft", 13)
+    drawing.text(x + radius + 6, 82, "height", "forward", 13, anchor="start")
+    drawing.text(x - 20, 216, "position 1", bold=True)
+    fine = [t / 10 for t in range(81)]
+    drawing.line([(columns[0] + 54 * t, y - radius * math.sin(speed * t)) for t in fine], "forward", 1.4)
+    for t, column in enumerate(columns):
+        height = round(math.sin(speed * t), 3) + 0.0
+        if height:
+            drawing.line([(column, y), (column, y - radius * height)], "forward", 5)
+        drawing.text(column, y + (14 if height > 0 else -13), height, size=13, bold=t == 1)
+        drawing.text(column, 216, str(t), bold=t == 1)
+    drawing.text(columns[-1] + 20, 30, "height of the tip", "forward", anchor="end")
+    drawing.text(columns[0] - 16, 216, "position", anchor="end")
+    return drawing
+
+
+def two_hands() -> Drawing:
+    """Positions 0 to 7 as two hands and as four numbers."""
+    drawing = Drawing(760, 390)
     columns = [150 + 80 * t for t in range(8)]
-    drawing.text(100, 22, "position", bold=True, anchor="end")
-    for y, words in (62, "ones"), (92, "twos"), (122, "fours"):
-        drawing.text(100, y, words, "soft", 13, anchor="end")
-    for y, name, turn in (195, "fast hand", "1/4 turn"), (280, "slow hand", "1/8 turn"):
+    drawing.text(100, 18, "position", bold=True, anchor="end")
+    for y, name, turn in (75, "fast hand", "1/4 turn"), (160, "slow hand", "1/8 turn"):
         drawing.text(100, y - 10, name, anchor="end")
         drawing.text(100, y + 10, turn, "soft", 13, anchor="end")
     rows = "height, fast", "width, fast", "height, slow", "width, slow"
     for t, x in enumerate(columns):
-        drawing.text(x, 22, str(t), bold=True)
-        for bit, y in enumerate((62, 92, 122)):
-            digit = t >> bit & 1
-            drawing.rectangle(x, y, 34, 24, "ink", 0.3 if digit else 0.04, radius=3)
-            drawing.text(x, y, str(digit), size=13)
-        dial(drawing, x, 195, QUARTER * t)
-        dial(drawing, x, 280, EIGHTH * t)
-        box = drawing.matrix(x, 415, [[value] for value in position(t)], "forward", 64, 38)
+        drawing.text(x, 18, str(t), bold=True)
+        dial(drawing, x, 75, QUARTER * t)
+        dial(drawing, x, 160, EIGHTH * t)
+        box = drawing.matrix(x, 295, [[value] for value in position(t)], "forward", 64, 38)
     for row, words in enumerate(rows):
         drawing.text(100, box.cell(0, row).y, words, "soft", 13, anchor="end")
-    drawing.line([(columns[0] - 32, 415), (columns[-1] + 32, 415)], "soft", 1)
+    drawing.line([(columns[0] - 32, 295), (columns[-1] + 32, 295)], "soft", 1)
     return drawing
 
 
@@ -158,15 +184,28 @@ def task(single: Sequence[int] = (5, 9), row: Sequence[int] = range(15, 20), t: 
 
 
 @as_default_style
-def table_and_similarity(table: np.ndarray, few: np.ndarray, many: np.ndarray) -> Figure:
-    """A table of position vectors (T, D) as colours; how similar the first row is to the others, for two tables."""
+def hands_and_similarity(table: np.ndarray, few: np.ndarray, shown: Sequence[int] = (0, 32, 64)) -> Figure:
+    """The heights of a few hands over the positions, and how similar the first row is to the others, for two tables.
+
+    table  position vectors (T, D) of the paper
+    few    position vectors (T', D') of a few hands, T' <= T
+    shown  which hands' heights
+    """
     figure = Figure(figsize=(9.4, 3.7), layout="constrained")
-    cells, curves = figure.subplots(1, 2, width_ratios=[3, 2])
-    image = cells.imshow(table, COLOUR_MAP, vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
-    cells.set(xlabel=f"number in the vector (d_model = {table.shape[1]})", ylabel="position")
-    cells.set_title("← fast hands", loc="left", size=10)
-    cells.set_title("slow hands →", loc="right", size=10)
-    figure.colorbar(image, ax=cells, ticks=[-1, 0, 1])
+    grid = figure.add_gridspec(len(shown), 2)
+    positions = np.arange(len(table))
+    fine = np.linspace(0, positions[-1], 20 * len(table))
+    for row, i in enumerate(shown):
+        speed = 10000.0 ** (-2 * i / table.shape[1])
+        heights = figure.add_subplot(grid[row, 0])
+        heights.plot(fine, np.sin(speed * fine), color=DARK, lw=0.8)
+        heights.plot(positions, table[:, 2 * i], ".", color=DARK, ms=4)
+        heights.set(ylim=(-1.3, 1.3), yticks=[-1, 0, 1])
+        heights.set_title(f"height of hand {i}: a turn in {2 * math.pi / speed:.1f} words", size=10)
+        heights.tick_params(labelbottom=row == len(shown) - 1)
+    heights.set_xlabel("position")
+    curves = figure.add_subplot(grid[:, 1])
+    many = table[: len(few)]
     for vectors, look, colour in (few, ".:", ACCENT), (many, ".-", DARK):
         curves.plot(vectors @ vectors[0] / (vectors[0] @ vectors[0]), look, color=colour, lw=1.2, ms=4)
     last = len(many) - 1
@@ -182,6 +221,6 @@ def short(values: np.ndarray) -> list[str]:
 
 
 def gradients(drawing: Drawing, x: float, y: float, values: np.ndarray | tuple[int, ...], cell: float) -> None:
-    """One gradient under each cell of a vector of four."""
+    """One gradient under each cell of a vector of four; its triangle points to where the loss gets smaller."""
     for i, value in enumerate(values):
-        drawing.gradient(x + (i - 1.5) * cell - 1, y, float(value), size=13, largest=4)
+        drawing.gradient(x + (i - 1.5) * cell - 1, y, -float(value), number(float(value), sign=True), 13, largest=4)

@@ -34,9 +34,9 @@ from scratchformer.nn.transformer import Transformer
 def shift_matrix(k: int, d_model: int) -> np.ndarray:
     """The rotation that leads from each position to the one k further on, for k < 0 to one before.
 
-        PE(pos + k) = M PE(pos)   for every pos                  (paper §3.5)
+        PE(pos + k) = PE(pos) M   for every pos, PE a row         (paper §3.5)
 
-    M (d_model, d_model) float64, of d_model / 2 blocks [[cos, sin], [-sin, cos]] of the angle by which the pair turns
+    M (d_model, d_model) float64, of d_model / 2 blocks [[cos, -sin], [sin, cos]] of the angle by which the pair turns
     in k positions: PE(k) holds their sines and cosines.
 
     Raises: ValueError if d_model is odd: its last component has no partner to turn with.
@@ -47,7 +47,7 @@ def shift_matrix(k: int, d_model: int) -> np.ndarray:
     M = np.zeros((d_model, d_model))
     even = np.arange(0, d_model, 2)
     M[even, even] = M[even + 1, even + 1] = cos
-    M[even, even + 1], M[even + 1, even] = sin, -sin
+    M[even, even + 1], M[even + 1, even] = -sin, sin
     return M
 
 

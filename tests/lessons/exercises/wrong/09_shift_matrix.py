@@ -1,7 +1,7 @@
 import numpy as np
 
 
-def blocks(angles, signs=(1, -1)):
+def blocks(angles, signs=(-1, 1)):
     M = np.zeros((2 * len(angles), 2 * len(angles)))
     for i, b in enumerate(angles):
         M[2 * i:2 * i + 2, 2 * i:2 * i + 2] = [[np.cos(b), signs[0] * np.sin(b)], [signs[1] * np.sin(b), np.cos(b)]]
@@ -14,7 +14,7 @@ def speeds(d_model):
 
 def backwards(k, d_model):
     """this leads k words back"""
-    return blocks(k * speeds(d_model), (-1, 1))
+    return blocks(k * speeds(d_model), (1, -1))
 
 
 def equal_signs(k, d_model):
@@ -45,10 +45,10 @@ def one_word(k, d_model):
 def halves(k, d_model):
     """this matrix is for vectors with all sines first"""
     c, s = np.diag(np.cos(k * speeds(d_model))), np.diag(np.sin(k * speeds(d_model)))
-    return np.block([[c, s], [-s, c]])
+    return np.block([[c, -s], [s, c]])
 
 
 def blocks_alone(k, d_model):
     """shape"""
     b = k * speeds(d_model)
-    return np.array([[np.cos(b), np.sin(b)], [-np.sin(b), np.cos(b)]]).transpose(2, 0, 1)
+    return np.array([[np.cos(b), -np.sin(b)], [np.sin(b), np.cos(b)]]).transpose(2, 0, 1)
