@@ -41,8 +41,8 @@ table(["rate", "a after 60 steps", "b after 60 steps"],
 # No row is good. At 0.021 the first step of $a$ is $0.021 \cdot 100 = 2.1$. So $a$ jumps from 1 across 0 to −1.1, then
 # to 1.21, and explodes. At the lower rates $a$ arrives, but $b$ doesn't. **One number can't suit both weights.**
 #
-# In a small Transformer, too, one rate makes very different steps: large gradients were about 340 times as large as
-# small ones ([lab notes 15, experiment
+# In a small Transformer the gradients of single weights differ by a factor of about 340, even without the largest and
+# the smallest 1 % ([lab notes 15, experiment
 # 2](lab/15_adam_and_warmup.py#experiment-2-how-much-do-the-gradients-of-a-transformer-differ)).
 #
 # ## The picture
@@ -95,6 +95,8 @@ for axes, (way, rate) in zip(
         yticks=[-1, 0, 1],
     )
     axes.set_xlim(-0.7, 1.15)
+panels[2].annotate("turns at −0.14", (-0.14, -0.14), (-0.6, -0.62), color=INK,
+                   arrowprops={"arrowstyle": "-", "color": SOFT, "shrinkB": 5})
 panels[0].set_ylabel("a (steep)")
 show(
     figure,
@@ -110,14 +112,12 @@ show(
 )
 
 # %% [markdown]
-# **Gradient descent** jumps from wall to wall and hardly gets forward.
-#
 # **Momentum** steps along a running average $m$ of the gradients. At every step $m$ keeps 90 % of itself and takes in
 # 10 % of the new gradient. Let's give it gradients that change their sign, as across the ravine, and gradients that
 # agree, as along its floor:
 
 
-# %%
+# %% Two running averages
 def running_average(gradients):
     m = 0
     for g in gradients:
@@ -132,12 +132,15 @@ table(["", "gradients", "their running average after 40 steps"],
 
 # %% [markdown]
 # Across the ravine the gradients nearly cancel: of 10 only 0.5 is left. Along the floor they agree, and the average
-# keeps them. So momentum works at a rate of 0.05, at which gradient descent explodes ([lab notes 15, experiment
-# 1](lab/15_adam_and_warmup.py#experiment-1-ravines-straight-and-diagonal)).
+# keeps them. At a rate of 0.05 momentum doesn't explode, and it gets along the floor. Gradient descent can't do both.
 #
 # **Adam** averages, too, and then it divides. It divides each weight's average gradient by the usual size of that
 # weight's gradients. So a steep weight and a shallow weight move equally far. In figure 1 both begin at 1 and stay
-# equal, so the path is the diagonal. Adam runs past the cross to −0.14 before it turns.
+# equal, so the path is the diagonal.
+#
+# Adam divides weight by weight. When the ravine is turned by 45°, Adam's loss after 60 steps is about twice as high
+# ([lab notes 15, experiment 1](lab/15_adam_and_warmup.py#experiment-1-ravines-straight-and-diagonal)). Gradient descent
+# and momentum don't notice.
 #
 # Figure 1 isn't a race, since we chose the rates. In a small Transformer, at the best rate of each, momentum ended at a
 # loss of 4.53 and Adam at 3.60 ([lab notes 15, experiment
@@ -145,7 +148,7 @@ table(["", "gradients", "their running average after 40 steps"],
 #
 # ## Two steps by hand
 #
-# Adam keeps two averages for each weight. Both begin at 0:
+# Adam stores two averages for each weight. Both begin at 0:
 #
 # - $m$ is the running average of the gradients $g$: 90 % old, 10 % new.
 # - $v$ is a running average of their squares $g^2$: 98 % old, 2 % new. Its root is the "usual size".
@@ -207,11 +210,13 @@ def step_picture(weights, gradients, m_old=(0, 0), v_old=(0, 0), t=1):
         drawing.arrow(lower_hat.right, (ratio.left[0] - 2, y + 9))
         drawing.text(503, y + 32, "√", "soft", 16)
         drawing.arrow(ratio.right, (662, y), label="× (−rate)")
-        drawing.line([(678, y - 40), (678, y + 40)], "line", 1.2)
-        drawing.circle(678, y - 31, 4, "ink", 1)
-        length = 62 * step if abs(step) > 0.2 else 15 * np.sign(step)  # 62: full rate
-        tail = y - 31 if length > 0 else y - 16       # a step up ends below the dot
-        drawing.arrow((678, tail), (678, tail + length), "forward", width=3)
+        drawing.line([(678, y - 52), (678, y + 66)], "line", 1.2)
+        drawing.line([(668, y - 40), (688, y - 40)], "ink", 1.6)
+        tip = y - 40 + 100 * step                     # to scale: 100 is the full rate
+        if abs(step) > 0.2:
+            drawing.arrow((678, y - 40), (678, tip), "forward", width=3)
+        else:                                         # too short for a shaft
+            drawing.polygon([(678, tip), (673, y - 40), (683, y - 40)], "forward")
         moved = f"{'−' if step > 0 else '+'} {abs(0.1 * step):.1g}"
         drawing.text(694, y - 22, f"from {w:g}", anchor="start")
         drawing.text(694, y, moved, "forward", anchor="start")
@@ -240,19 +245,18 @@ show(step_picture((0.9, 0.9), (-100, 1), (10, 0.1), (200, 0.02), t=2), "15_secon
      "from 0.9 to 0.8.",
      caption="The second step, in the same drawing. The two gradients of a "
      "contradict each other, so it hardly moves; those of b agree, so it "
-     "moves by the full rate.")
+     "moves by the full rate. The blue arrows are drawn to scale.")
 
 # %% [markdown]
 # Weight $b$ moves farther, and $a$ turns back. In $m$ the two gradients of $a$ nearly cancel: 9 − 10 = −1. In $v$
 # nothing cancels, since squares are positive: 196 + 200 = 396.
 #
-# Why divide by 0.19? In $m$ the new gradient counts 10 %. The first one counts 90 % of its 10 %, which is 9 %. Together
-# that's 19 %. In $v$ it's 2 % + 1.96 % = 3.96 %.
+# Why divide by 0.19? In $m$ the new gradient counts 10 %. The first gradient counted 10 %, and $m$ has kept 90 % of
+# that: 9 %. Together that's 19 %. In $v$ it's 2 % + 1.96 % = 3.96 %.
 #
 # </details>
 #
-# The larger gradient made the smaller step. **The length of a step shows how well the gradients agree, not how large
-# they are.**
+# The larger gradient made the smaller step. **What counts is how a weight's gradients compare with each other.**
 #
 # ## In general
 #
@@ -265,11 +269,11 @@ show(step_picture((0.9, 0.9), (-100, 1), (10, 0.1), (200, 0.02), t=2), "15_secon
 # w_t = w_{t-1} - \eta_t \frac{\hat{m}_t}{\sqrt{\hat{v}_t} + \varepsilon}$$
 #
 # After $t$ steps the 0 from the start still counts $\beta^t$, so the gradients count $1 - \beta^t$. In our second step
-# that was $1 - 0.9^2 = 0.19$. The small $\varepsilon = 10^{-9}$ (epsilon) avoids a division by 0. With the first
-# average alone this is momentum, with the second alone it's called RMSProp.
+# that was $1 - 0.9^2 = 0.19$. The small $\varepsilon = 10^{-9}$ (epsilon) avoids a division by 0. An average remembers
+# about $1 / (1 - \beta)$ steps: $m$ about 10, and $v$ about 50.
 #
-# **Your turn.** Open `exercises/15_adam.py`, write these five equations, and run `scratchformer learn check 15_adam`.
-# Then unfold our solution.
+# **Your turn.** Open `exercises/15_adam.py`. It asks for the weights after each of $T$ steps, so put these five
+# equations into a loop. Run `scratchformer learn check 15_adam`. Then unfold one step of ours.
 
 
 # %% Our solution
@@ -306,33 +310,36 @@ same("20 steps: our code and the library", ours[0], model.store.data, 1e-5)
 # Two things follow from the division:
 #
 # - **Scale drops out.** Multiply all gradients of a weight by 1,000, and its steps stay the same. That can hide a bug:
-#   if a gradient is 1,000 times too small, the loss curve won't show it (`15_disguise`).
-# - **The learning rate is a distance.** While its gradients agree, a weight moves by about the rate at every step. No
-#   step is longer than 1.7 times the rate ([lab notes 15, experiment
-#   3](lab/15_adam_and_warmup.py#experiment-3-how-long-is-a-step); `15_longest_step`).
+#   if a gradient is 1,000 times too small, the loss curve won't show it.
+# - **The learning rate is a distance.** While its gradients stay the same, a weight moves by the rate at every step. If
+#   they grow, $m$ grows sooner than $v$, and steps can be longer: up to 1.7 times the rate ([lab notes 15, experiment
+#   3](lab/15_adam_and_warmup.py#experiment-3-how-long-is-a-step)).
 #
 # ## The learning rate
 #
-# The paper's rate rises on a straight line for 4,000 steps. This is the **warm-up**. Then the rate falls with the root
-# of the step: four times as many steps halve it.
+# The paper's rate rises on a straight line for 4,000 steps. This is the **warm-up**. Then the rate falls as
+# $1 / \sqrt{t}$, where $t$ is the step: four times as many steps halve it.
 
 # %% Drawing the schedule
 figure, axes = plt.subplots(figsize=(7, 2.9), layout="constrained")
 steps = np.arange(1, 20_001, 50)
 terms = 1000 / 512**0.5 * np.array([steps**-0.5, steps * 4000**-1.5])  # (2, steps)
-for term, words, at, side in zip(
-    terms, ("first term", "second term"), (42, 100), ("right", "left")
+for term, words, at, away, side in (
+    (terms[0], r"$512^{-0.5} \cdot t^{-0.5}$", 33, (9, 4), "left"),
+    (terms[1], r"$512^{-0.5} \cdot t \cdot 4000^{-1.5}$", 112, (10, 0), "left"),
 ):
     axes.plot(steps, term, "--", color=SOFT, lw=1.2)
-    axes.annotate(words, (steps[at], term[at]), (-10 if side == "right" else 10, 0),
-                  textcoords="offset points", color=SOFT, va="center", ha=side)
+    axes.annotate(words, (steps[at], term[at]), away, textcoords="offset points",
+                  color=SOFT, va="center", ha=side)
 axes.plot(steps, terms.min(axis=0), color=STEP, lw=2.5)
 for step, away, words in (
-    (4000, -54, "step 4,000: the highest"), (16_000, 8, "step 16,000: half")
+    (2000, (10, -6), "step 2,000: half"),
+    (4000, (13, 1), "step 4,000: the highest"),
+    (16_000, (12, 8), "step 16,000: half"),
 ):
     height = 1000 * noam(step, 512, 4000)
     axes.plot(step, height, "o", color=INK, ms=6)
-    axes.annotate(words, (step, height), (12, away), textcoords="offset points")
+    axes.annotate(words, (step, height), away, textcoords="offset points")
 axes.set(xlabel="step", ylabel="learning rate, in thousandths", ylim=(0, 1.2))
 axes.xaxis.set_major_formatter("{x:,.0f}")
 axes.set_xticks(range(0, 20_001, 4000))
@@ -341,8 +348,8 @@ show(
     figure,
     "15_schedule",
     alt="The two terms of equation 3 over 20,000 steps, dashed, and the smaller of "
-    "them as a thick line. It rises on a straight line to 0.0007 at step 4,000 "
-    "and then falls, to half of that at step 16,000.",
+    "them as a thick line. It rises on a straight line, through 0.00035 at step "
+    "2,000, to 0.0007 at step 4,000. Then it falls, to 0.00035 at step 16,000.",
     caption="The learning rate of the paper's base model (thick). It's the smaller of "
     "the two dashed lines.",
 )
@@ -352,11 +359,12 @@ show(
 #
 # $$\eta_t = d_{model}^{-0.5} \cdot \min(t^{-0.5}, \; t \cdot \mathrm{warmup}^{-1.5})$$
 #
-# At $t = 4000$ the two terms are equal. Compute the two dots:
+# At $t = 4000$ the two terms are equal, since $4000^1 \cdot 4000^{-1.5} = 4000^{-0.5}$. Compute the three dots:
 #
-# - One over the root of 4,000 is 1 / 63.25. One over the root of 512 is 1 / 22.63. Their product is 1 / 1431 =
-#   **0.000699**, the highest rate.
-# - At step 16,000 the root of the step is twice as large, so the rate is half as large: 0.000349.
+# - **Step 4,000.** One over the root of 4,000 is 1 / 63.25. One over the root of 512 is 1 / 22.63. Their product is
+#   1 / 1431 = **0.000699**, the highest rate.
+# - **Step 2,000** is half-way up the line. **At step 16,000** the root of the step is twice that of 4,000. So the rate
+#   is 0.000349 at both.
 #
 # **Your turn**, if you like: `exercises/15_noam.py`, in two lines.
 
@@ -366,9 +374,7 @@ def learning_rate(t, d_model=512, warmup=4000):
     return d_model**-0.5 * min(t**-0.5, t * warmup**-1.5)
 
 
-three = 1, 4000, 16_000
-ours, library = ([rate(t, 512, 4000) for t in three] for rate in (learning_rate, noam))
-assert np.allclose(ours, library)
+assert np.isclose(learning_rate(2000), noam(2000, 512, 4000))
 
 # %% [markdown]
 # But why begin near 0? At the first step Adam has seen one gradient, and one gradient agrees with itself. So every
@@ -422,68 +428,63 @@ axes.set(xlabel="step", ylabel="training loss, nats per token", xlim=(0, 150))
 axes.spines[["top", "right"]].set_visible(False)
 show(figure, "15_warmup",
      alt="Training loss over 150 steps. Without warm-up it falls faster for the "
-     "first 30 steps, and from then on stays near 5.6, a little above the loss "
-     "of the frequencies. With warm-up it falls more slowly at first, crosses "
-     "the other curves after step 50, and ends near 4.7.",
+     "first 30 steps, and from step 35 on stays within 0.3 of the loss of the "
+     "frequencies. With warm-up it falls more slowly at first; two curves "
+     "cross the others by step 35, the third by step 75, and all end near 4.7.",
      caption="Each line is one run, averaged over ten steps. Without a warm-up the "
      "loss falls faster at first, and then it's stuck.")
 
 # %% [markdown]
-# It's (c). For about 30 steps the runs without a warm-up are *ahead*. Then they get stuck a little above the dotted
-# line. That line is the loss of a model that ignores the English sentence and knows only how frequent each German token
-# is.
+# It's (c). For about 30 steps the runs without a warm-up are *ahead*. From step 35 on they stay within 0.3 of the
+# dotted line. That line is the loss of a model that ignores the English sentence and knows only how frequent each
+# German token is.
 #
 # </details>
 #
-# **Why does a warm-up help?** One often reads that Adam's $v$ is the reason: at first it rests on too few gradients. We
-# can test that. In the third row $v$ collects the gradients of 40 batches before the weights move. The last two rows
-# change the model or the rate instead.
+# The table adds three kinds of runs, all without a warm-up. The last one tests a common explanation: at first Adam's
+# $v$ rests on too few gradients. There $v$ collects the gradients of 40 batches before the first step.
 
 # %% Five kinds of runs
 KINDS = {
     "without warm-up": runs_of(),
     "with warm-up": runs_of(warmed="all"),
-    "without, but v collects 40 batches first":
-        runs_of("reasons", warmed="v averaged first"),
-    "without, but the norm stands before each sublayer (pre-LN)": runs_of(norm="pre"),
-    "without, but at a lower rate, 0.003": runs_of(peak=0.003),
+    "without, at a lower rate, 0.003": runs_of(peak=0.003),
+    "without, the norm before each sublayer (pre-LN)": runs_of(norm="pre"),
+    "without, v from 40 batches": runs_of("reasons", warmed="v averaged first"),
 }
+rows = [[words, " · ".join(f"{run['final_loss']:.1f}" for run in runs)]
+        for words, runs in KINDS.items()]
 table(["150 steps", "loss on new sentences, three runs"],
-      [[words, " · ".join(f"{run['final_loss']:.1f}" for run in runs)]
-       for words, runs in KINDS.items()])
+      [["token frequencies alone", f"{frequencies:.1f}"], *rows])
 
 # %% [markdown]
-# - **A better $v$ isn't enough.** It helps one run of three.
-# - **The place of the norm matters.** In pre-LN no run gets stuck, with the same Adam.
-# - **The rate matters.** At 0.003 no run gets stuck.
+# - **What the warm-up buys:** at the rate of 0.01 all three runs get far below the frequencies, and without it none
+#   does.
+# - **What this doesn't mean:** that only a warm-up helps, for without one a lower rate does as well here, and pre-LN
+#   does better.
+# - **What we don't know:** how the full first steps do harm; it isn't $v$ alone, for a better $v$ frees only one run
+#   (4.8) and helps another a little (5.3).
 #
-# After 600 steps the lower rate is still the better choice ([lab notes 15, experiment
-# 6](lab/15_adam_and_warmup.py#experiment-6-does-a-warm-up-help-at-every-learning-rate-and-do-runs-without-it-recover)).
-#
-# So in these small models a poor $v$ isn't the whole reason. Momentum, which has no $v$, gets stuck without a
-# warm-up ([lab notes 15, experiment
-# 9](lab/15_adam_and_warmup.py#experiment-9-is-it-the-large-gradients-near-the-output)).
-#
-# What do the long first steps damage? We don't know. We only know where: a warm-up for the value and output matrices of
-# attention does as much as one for all weights ([lab notes 15, experiment
-# 7](lab/15_adam_and_warmup.py#experiment-7-which-weights-need-the-warm-up)).
+# **So why warm up at all?** In all our longer runs with post-LN the loss ended lower with a warm-up, at lower rates
+# too: after 600 steps at 0.003 it was 2.25 instead of 2.51, on average ([lab notes 15, experiments 6 to
+# 9](lab/15_adam_and_warmup.py#experiment-6-does-a-warm-up-help-at-every-learning-rate-and-do-runs-without-it-recover)).
 #
 # ## Paper and code
 #
 # [Vaswani et al. (2017)](https://arxiv.org/abs/1706.03762), §5.3, give 0.9, 0.98, $10^{-9}$ and equation 3 without a
-# reason. Adam is by [Kingma and Ba (2015)](https://arxiv.org/abs/1412.6980). Ours is in
-# [nn/optim.py](../scratchformer/nn/optim.py): `Adam` and `noam`. It adds $\varepsilon$ to $\sqrt{v}$ *before* the
-# correction. You can play with momentum in Goh's [*Why Momentum Really Works*](https://distill.pub/2017/momentum/).
+# reason. Other books use 0.999 and $10^{-8}$. Adam is by [Kingma and Ba (2015)](https://arxiv.org/abs/1412.6980). Ours
+# is in [nn/optim.py](../scratchformer/nn/optim.py): `Adam` and `noam`. It adds $\varepsilon$ to $\sqrt{v}$, and your
+# exercise adds it to $\sqrt{\hat{v}}$, as above. You can play with momentum in Goh's [*Why Momentum Really
+# Works*](https://distill.pub/2017/momentum/). His $m$ is 10 times ours, so our rate of 0.05 is his 0.005.
 #
 # ## What to remember
 #
-# Adam divides the average of each weight's gradients by their usual size. So a weight moves far where its gradients
-# agree, not where they are large. The paper's rate rises to 0.0007 in 4,000 steps and then falls. Without a warm-up our
-# small post-LN model got stuck at a high rate, and a poor $v$ isn't the whole reason.
+# Adam divides the average of each weight's gradients by their usual size. So their size drops out, and what counts is
+# how they compare with each other. The paper's rate rises to 0.0007 in 4,000 steps and then falls. At a high rate our
+# small post-LN model learned only with a warm-up.
 #
-# **Exercises.** `15_adam`: Adam for any number of steps. `15_noam`: equation 3 for many steps at once. `15_disguise`:
-# change every gradient so that Adam takes the same steps. `15_longest_step`: find gradients after which a step is 1.6
-# times as long as the learning rate.
+# **Exercises.** `15_disguise`: change every gradient so that Adam takes the same steps. `15_longest_step`: find
+# gradients after which a step is 1.6 times as long as the learning rate.
 #
 # **Next.** The model, the loss and the optimizer are complete. [Lesson 16](16_first_training.py) puts them together and
 # shows how to tell a slow training from a broken one.

@@ -660,8 +660,8 @@ measure(
 #
 # ## Experiment 6: does a warm-up help at every learning rate, and do runs without it recover?
 #
-# Models with 3 + 3 layers and $d_{model} = 32$, as in the lesson but on the whole corpus. The rate rises for 40 steps
-# or is there from the first step on, and then stays. 150 steps, seeds 0, 1, 2.
+# The lesson's models, with 3 + 3 layers and $d_{model} = 32$, on the whole corpus. The rate rises for 40 steps or is
+# there from the first step on, and then stays. 150 steps, seeds 0, 1, 2.
 
 # %%
 warm_up = recorded("warm_up")
