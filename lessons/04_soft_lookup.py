@@ -15,50 +15,26 @@ from exercises.numeric import numeric_gradient
 from library.drawing import Drawing, number
 from library.lesson import ROOT, same, show, table
 from library.noun_lookup import Lookup, noun_task
-from scratchformer.nn.attention import ScaledDotProductAttention
 
 # %% [markdown]
-# A Python dictionary is a perfect memory. Ask it for the right key, and it hands you the value. Ask for a key that is
-# off by one letter, and you get nothing. So how could a network *learn* what to ask for? Learning by gradients needs
-# the answer to this question: if I change my question a little, does the answer get a little better?
+# Ask a Python dictionary for the right key, and it hands you the value. With one wrong letter, you get nothing. So how
+# could a network *learn* what to ask for? Learning needs a slope: if the question changes a little, the answer must get
+# a little better or worse.
 #
-# Let's try it with a dictionary of vectors. A question is a vector of 8 numbers. Each of nine words has a vector of 8
-# numbers as its key. The answer is the word whose key has the largest dot product with the question. We ask 200
-# questions. Then we move one number of one question up and down a little, and see whether the answer changes. We do
-# that with each of their 1,600 numbers.
-
-# %% A dictionary of vectors
-random = np.random.default_rng(0)
-questions, keys = random.normal(size=(200, 8)), random.normal(size=(9, 8))
-
-
-def best_key(questions):
-    return (questions @ keys.T).argmax(axis=1)
-
-
-def answers_that_change(move):
-    """Each of the 8 numbers of each of the 200 questions is moved up and down."""
-    steps = move * np.eye(8)
-    return sum(np.sum(best_key(questions + step) != best_key(questions - step))
-               for step in steps)
-
-
-table(["moved by", "trials in which the answer changed"],
-      [[move, f"{answers_that_change(float(move[1:]))} of 1,600"]
-       for move in ("±0.00001", "±0.001", "±0.1")])
-
-# %% [markdown]
-# Small moves change nothing. So the gradient of the questions is zero nearly everywhere, and they never learn where to
-# look. (For the keys it is the same.) We need a dictionary that answers *a little differently* when it is asked *a
-# little differently*.
+# Let's try it with vectors. A question is a vector, each word has a vector as its key, and the answer is the word whose
+# key has the largest dot product with the question. Now change the question a tiny bit. The best key stays the best,
+# and the answer stays the same: in each of 1,600 trials with steps of 0.001 ([lab notes
+# 04](lab/04_soft_lookup.py#from-the-average-to-the-dictionary)). After a larger step another key may win, but then the
+# answer jumps. So the gradient is zero nearly everywhere, for questions and keys, and they never learn. We need a
+# dictionary that answers *a little differently* when it is asked *a little differently*.
 #
 # ## The picture
 #
-# The way out is simple: don't choose. Compare the question with every key, and return a blend of **all** values, with
+# The way out: don't choose. Compare the question with every key, and return a blend of **all** values, with
 # more weight where the match is better.
 #
-# Here is an example. A model reads "The animal did not cross the street because **it** was too tired". The word "it"
-# asks which noun it stands for. To keep the sums short, it looks at three words only.
+# A model reads "The animal did not cross the street because **it** was too tired". The word "it" asks which noun it
+# stands for. To keep the sums short, it looks at three words only:
 
 # %% The numbers of the example
 WORDS = ["the", "street", "animal"]
@@ -93,15 +69,16 @@ def lookup_picture(backward):
         drawing.text(36, y, rule, "soft", 13, "start")
     if not backward:
         return drawing
+    drawing.text(36, 300, "average offer 1.375", "gradient", 14, "start", italic=True)
     drawing.text(20, 470, "How does this", "gradient", 14, "start", italic=True)
     drawing.text(20, 490, "number grow?", "gradient", 14, "start", italic=True)
     drawing.arrow((120, 484), (384, 489), "gradient")
     for x, value, weight in zip(columns, VALUES, WEIGHTS):
         slope = weight * (value[0] - ANSWER[0])
         drawing.gradient(x + 40, 150, slope, size=14, largest=0.4)
-        difference = f"{value[0]} − 1.375"
-        for y, words in (228, "offer −"), (245, "average"), (266, difference):
-            drawing.text(x + 30, y, words, "gradient", 14, "start", italic=True)
+        product = f"{8 * weight:g}/8 · ({value[0]} − 1.375)"
+        drawing.text(x + 45, 174, product, "gradient", 13, italic=True)
+        drawing.gradient(x + 43, 250, value[0], f"offer {value[0]}", 14, largest=2)
         of_key = f"({number(slope, sign=True)}, 0)"
         drawing.text(x + 8, 105, of_key, "gradient", 13, "start", italic=True)
         of_value = f"({8 * weight:g}/8, 0)"
@@ -119,17 +96,17 @@ show(lookup_picture(backward=False), "04_lookup",
      "carry.")
 
 # %% [markdown]
-# The three roles in figure 1 have names. The question is the **query**. Every word offers a **key**, which says what it
-# can be found under, and a **value**, which is what it contributes to the answer. Query and key decide *where* to look;
-# values decide *what* comes back. All of them are just vectors.
+# The question is called the **query**. Every word has a **key**, which says what it can be found under, and a
+# **value**, which is what it contributes to the answer. Query and key decide *where* to look; values decide *what*
+# comes back.
 #
 # ## By hand
 #
 # Follow figure 1 with a pencil, from top to bottom.
 #
-# **Step 1, compare.** How well does the query match the key of *animal*? Take the dot product: 1.414 · 1.609 + 0 · 1 =
-# 2.276. Then divide it by √2 = 1.414, because queries and keys have two numbers here. ([Lesson 05](05_scaling.py) says
-# why.) The result, 1.609, is the **score** of *animal*. For *street* you get 0.693, and for *the* 0.
+# **Step 1, compare.** The dot product of the query (√2, 0) with the key of *animal*, (ln 5, 1), is √2 · ln 5 + 0 · 1.
+# Divide it by √2, because queries have two numbers here ([lesson 05](05_scaling.py) says why). What is left, ln 5 =
+# 1.609, is the **score** of *animal*. In the same way *street* gets ln 2, and *the* gets 0.
 #
 # **Step 2, softmax.** Turn the scores into weights that are positive and add up to one: exponentiate them, and divide
 # by the sum. Our scores are the logarithms of 1, 2 and 5, so this is easy:
@@ -141,23 +118,14 @@ show(lookup_picture(backward=False), "04_lookup",
 # | animal | ln 5 = 1.609 | 5 | **5/8** | (2, 2) |
 #
 # **Step 3, blend.** Multiply every value by its weight, and add: 1/8 · (1, 0) + 2/8 · (0, 1) + 5/8 · (2, 2) = **(1.375,
-# 1.5)**. The answer is mostly *animal*, with a little of the other two.
+# 1.5)**.
 #
-# What happens if we multiply all scores by 10 before the softmax? And by 0.01?
-#
-# <details><summary>Make a guess, then unfold</summary>
-#
-# Times 10: the exponentials become 1, 2 to the 10th and 5 to the 10th, which is 9,765,625. So *animal* gets 99.99 % of
-# the weight, and we have the hard dictionary back. Times 0.01: all three words get about a third of the weight, so the
-# answer is nearly the average of the values.
-#
-# </details>
+# Scores ten times as large would give *animal* 99.99 % of the weight. Then the lookup chooses, as a dictionary does.
 #
 # ## In general
 #
-# In a sentence every word asks, not only "it". Write the queries of $T$ words into the rows of an array $Q$. Write the
-# keys and values of $S$ words into the rows of $K$ and $V$. Then all scores are one matrix product, and all blends are
-# another. Figure 2 has a second query:
+# In a sentence every word asks, not only "it". Write the queries of $T$ words into the rows of an array $Q$, and the
+# keys and values of $S$ words into the rows of $K$ and $V$. Then two matrix products do the work:
 
 # %% Drawing two queries
 def queries_picture():
@@ -190,12 +158,11 @@ show(queries_picture(), "04_queries",
      alt="Two queries, it and tired, give a grid of scores with two rows and three "
      "columns. Softmax turns the rows into the weights 1/8, 2/8, 5/8 and 2/5, 1/5, "
      "2/5, and these blend the values into two answers, (1.375, 1.5) and (1.2, 1).",
-     caption="Two queries at once: a row for each query, a column for each word. Keys "
-     "and values are those of figure 1; the query of “tired” is made up.")
+     caption="Two queries at once, the second made up. Keys and values are those of "
+     "figure 1.")
 
 # %% [markdown]
-# Let $d_k$ be how many numbers a query has. Then the three steps are equation 1 of *Attention Is All You Need*, the
-# paper that this course follows:
+# If a query has $d_k$ numbers, this is equation 1 of *Attention Is All You Need*, the paper that this course follows:
 #
 # $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\left(\frac{Q K^T}{\sqrt{d_k}}\right) V$$
 #
@@ -220,35 +187,76 @@ y, weights = attention(q, k, v)
 print("weights", weights[0], "  answer", y[0])
 
 # %% [markdown]
-# Where do queries, keys and values come from? Each word comes as one vector of $D$ numbers, but it has three roles.
-# "it" looks for "a noun that can be tired". *animal* is found under "noun, alive". What it tells is "the animal that
-# didn't cross". So three matrices, which are learned, make three vectors of it: $Q = x W_Q$, $K = m W_K$ and $V = m
-# W_V$. The rows of $x$ are the words that ask. The rows of $m$, the *memory*, are the words that are asked. If $x$ and
-# $m$ are the same sentence, this is **self-attention**. If $x$ is the sentence being written, and $m$ the one being
-# read, it is **cross-attention**.
+# ### Where queries, keys and values come from
+#
+# A word comes as one vector, but it has three roles. "it" looks for "a noun that can be tired". *animal* is found under
+# "noun, alive", and tells of "the animal that didn't cross". So three learned matrices make three vectors of each
+# word's vector. Say the vector of "it" is (1, 2):
+
+# %% Drawing the three matrices
+def matrices_picture():
+    drawing = Drawing(740, 335)
+    x = np.array([1, 2])
+    word = drawing.vector(80, 130, x, above="vector of “it”")
+    rows = [(50, "W_Q", [(math.sqrt(2), 2), (0, -1)], "query", "what “it” looks for"),
+            (130, "W_K", [(1, 2), (1, -1)], "key", "what “it” is found under"),
+            (210, "W_V", [(0, 1), (1, 1)], "value", "what “it” tells")]
+    for y, name, matrix, role, meaning in rows:
+        drawing.arrow(word.right, (195, y))
+        drawing.text(222, y, f"× {name}")
+        drawing.matrix(300, y, matrix, cell=52, height=29)
+        drawing.text(374, y, "=")
+        drawing.vector(450, y, x @ np.array(matrix), role, 54)
+        drawing.text(522, y - 9, role, bold=True, anchor="start")
+        drawing.text(522, y + 10, meaning, "soft", 13, "start")
+    old = drawing.vector(80, 305, x)
+    drawing.arrow(word.bottom, old.top)
+    drawing.text(222, 305, "+")
+    drawing.vector(300, 305, ANSWER, "value", 54, above="answer of figure 1")
+    drawing.text(374, 305, "=")
+    drawing.vector(450, 305, x + ANSWER, cell=54)
+    drawing.text(522, 305, "new vector of “it”", bold=True, anchor="start")
+    return drawing
+
+
+show(matrices_picture(), "04_matrices",
+     alt="The vector (1, 2) of the word it, times the matrix W_Q, is the query "
+     "(1.414, 0) of figure 1; times W_K it is the key (3, 0), times W_V the value (2, "
+     "3). Below, the vector (1, 2) plus the answer (1.375, 1.5) is the new vector "
+     "(2.375, 3.5).",
+     caption="One word vector, three roles. The numbers are made up; all words share "
+     "the three matrices.")
+
+# %% [markdown]
+# The last row of figure 3 is what all this is for: in a Transformer, the answer is added to the vector of the word that
+# asked. So the vector of "it" changes, and now tells something of *animal*. (We left out a matrix that comes before the
+# sum: [lesson 07](07_many_heads.py).)
+#
+# Write the vectors of all words that ask into the rows of $x$, and of all words that are asked into the rows of $m$,
+# the *memory*. Then $Q = x W_Q$, $K = m W_K$ and $V = m W_V$. In **self-attention**, $x$ and $m$ are the same sentence.
+# In **cross-attention**, $x$ is the sentence being written, and $m$ the one being read.
 #
 # ## Backward
 #
-# Now the way back, with the same three words. Take the first number of the answer, 1.375. How does it change if one
-# score grows a little? Which of the three scores would raise it?
+# Now the way back, with the same three words. Which score must grow a little to raise the first number of the answer,
+# 1.375?
 #
 # <details><summary>Make a guess, then unfold: the same lookup, backward</summary>
 
 # %% The drawing, backward
 show(lookup_picture(backward=True), "04_lookup_backward",
-     alt="The same picture as figure 1, with gradients. The offers minus the average "
-     "are 1 − 1.375, 0 − 1.375 and 2 − 1.375. The gradients of the three scores are "
-     "−0.047, −0.344 and +0.391: only the score of animal should grow.",
-     caption="In magenta: how the first number of the answer grows with each number "
-     "above it.")
+     alt="The same picture as figure 1, with gradients. The offers are 1, 0 and 2, "
+     "their average is 1.375. The gradients of the three scores are −0.047, −0.344 "
+     "and +0.391: only a larger score of animal raises the first number of the "
+     "answer.",
+     caption="In magenta, the gradients: how fast the first number of the answer "
+     "grows with each number. The gradient of a weight is called *offer*.")
 
 # %% [markdown]
-# </details>
-#
 # The **offer** of a word is the first number of its value: *the* offers 1, *street* 0, *animal* 2. You might expect
 # *the* to help, because it offers something positive. But the weights always add up to one: what one word gains, the
-# others lose. So a word helps only if it offers more than we **already have on average**. That average is the answer
-# itself, 1.375. Only *animal* offers more. How much does it help? In proportion to its weight, because a word that
+# others lose. So more weight for a word helps only if it offers more than we **already have on average**. That average
+# is the answer itself, 1.375. Only *animal* offers more. It helps in proportion to its weight, because a word that
 # hardly takes part can hardly change anything:
 #
 # | word | weight | × (offer − average) | = gradient of the score |
@@ -257,34 +265,36 @@ show(lookup_picture(backward=True), "04_lookup_backward",
 # | street | 2/8 | 0 − 1.375 | −0.344 |
 # | animal | 5/8 | 2 − 1.375 | +0.391 |
 #
-# The three gradients add up to zero, because adding the same number to all scores changes no weight. (For the second
-# number of the answer, the offers are 0, 1, 2 and the average is 1.5. Try it.)
+# The three gradients add up to zero, because adding the same number to all scores changes no weight.
 #
-# In training, the loss sends back a gradient $dy$ with a number for each number of the answer. Then the offer of a word
-# is the dot product of $dy$ with its value. Above, $dy$ was (1, 0), which picks the first number. With $dy$ = (1, 1)
-# the offers would be 1, 1 and 4.
+# </details>
 #
-# **Your turn.** The rest is the gradient of a matrix product from [lesson 01](01_backprop.py). Open
-# `exercises/04_attention_backward.py`, write it, and run `scratchformer learn check 04_attention_backward`. (Its arrays
-# have a further axis in front, so write `k.swapaxes(-1, -2)` for `k.T`.) Stuck?
-# `scratchformer learn hint 04_attention_backward`. Then read on.
+# So the gradient of a score is **weight × (offer − average)**. In training, a gradient $dy$ comes back, with a number
+# for each number of the answer. The offer of a word is then the dot product of $dy$ with its value. Above, $dy$ was (1,
+# 0). With (1, 1) the offers would be 1, 1 and 4. And the sign turns around: $dy$ says how the *loss* grows. So training
+# pushes a score up only if its word offers *less* than the average.
+#
+# **Your turn.** You need one rule of [lesson 01](01_backprop.py): if $c = a b$, then $da = dc \, b^T$ and $db = a^T
+# dc$. Open `exercises/04_attention_backward.py`, write it, and run `scratchformer learn check 04_attention_backward`.
+# (Its arrays have a further axis in front: write `k.swapaxes(-1, -2)` for `k.T`.) Stuck?
+# `scratchformer learn hint 04_attention_backward`.
 #
 # ### Why the rule holds
 #
-# Let the score of *animal* grow by 0.01. Two things happen. Its exponential grows by 1 %, from 5 to 5.05. And the sum
-# grows from 8 to 8.05, by 5/8 of a percent.
+# With the exponentials 1, 2 and 5, the first number of the answer is (1 · 1 + 2 · 0 + 5 · 2) / (1 + 2 + 5) = 11/8. Let
+# the score of *animal* grow by 0.01. Then its exponential grows by 1 %, from 5 to 5.05.
 #
-# - The first alone would raise the weight of *animal* by 1 %. The answer would get 1 % of *weight × offer* more.
-# - The second makes all three weights 5/8 % smaller. So the answer loses 5/8 % of itself, that is of the average.
+# Think of a drink. To 8 parts of strength 1.375 we add 0.05 parts of strength 2. The new parts are stronger by 2 −
+# 1.375, and they are about 0.05/8 of the drink. So its strength grows by 0.05/8 · (2 − 1.375). Divided by 0.01, that is
+# 5/8 · (2 − 1.375): weight × (offer − average).
 #
-# Together, the first number of the answer grows by 1 % · 5/8 · 2 − 5/8 % · 1.375, which is 1 % · 5/8 · (2 − 1.375). In
-# general, with $dw_s$ for the offer of word $s$, the gradient of score $z_r$ is
+# In general, with $dw_s$ for the offer of word $s$, the gradient of score $z_r$ is
 #
 # $$dz_r = w_r \left( dw_r - \sum_s w_s \, dw_s \right)$$
 #
-# The rest is two matrix products in reverse. For $c = a b$, lesson 01 found $da = dc \, b^T$ and $db = a^T dc$. The
-# scores are $q k^T$ over √2, so here $b$ is $k^T$. Its gradient is $q^T dscores$, and transposed that is $dk =
-# dscores^T q$.
+# The rest is the rule for products. Let $dscores$ be the array of all $dz$, with a row for each query and a column for
+# each key. A query collects from all keys: $dq = dscores \, k / \sqrt{d_k}$. A key collects from all queries: $dk =
+# dscores^T q / \sqrt{d_k}$.
 
 # %% Our solution
 def attention_backward(dy, q, k, v, weights):
@@ -304,44 +314,32 @@ for word, of_key, of_value in zip(WORDS, dk.round(3) + 0.0, dv.round(3)):
     print(f"{word:6}  dk {of_key}   dv {of_value}")
 
 # %% [markdown]
-# These are the magenta numbers of figure 3. The query collects from all keys. For example, its first number gets
-# (−0.344 · 0.693 + 0.391 · 1.609) / 1.414 = 0.276. Finite differences and the library's layer agree:
+# These are the magenta numbers of figure 4. For example, the first number of $dq$ is (−0.344 · 0.693 + 0.391 · 1.609) /
+# 1.414 = 0.276. ([Lab notes 04](lab/04_soft_lookup.py#the-backward-pass-of-the-layer) go on to the three matrices.)
+# Finite differences agree:
 
 # %% The check
-def first_number(**moved):
-    return attention(**{"q": q, "k": k, "v": v} | moved)[0][0, 0]
+def first_number(numbers):
+    return attention(*np.split(numbers, [1, 4]))[0][0, 0]
 
 
-numeric = [numeric_gradient(lambda moved: first_number(**{name: moved}), array)
-           for name, array in (("q", q), ("k", k), ("v", v.astype(float)))]
-layer = ScaledDotProductAttention()
-as_heads = [array[None, :, None, :].astype(float) for array in (q, k, v)]
-cache = layer.forward(*as_heads)[1]
-library = layer.backward(np.array([[[[1.0, 0.0]]]]), cache)
-
-
-def in_a_row(arrays):
-    return np.concatenate([np.ravel(array) for array in arrays])
-
-
-ours = in_a_row([dq, dk, dv])
-same("dq, dk, dv: ours and finite differences", ours, in_a_row(numeric), 1e-8)
-same("dq, dk, dv: ours and the library's", ours, in_a_row(library))
+numeric = numeric_gradient(first_number, np.concatenate([q, k, v]))
+ours = np.concatenate([dq, dk, dv])
+same("dq, dk, dv: ours and finite differences", ours, numeric, 1e-8)
 
 # %% [markdown]
-# Look at the factor $w_r$ once more. A score whose weight is nearly 0 gets nearly no gradient, however much its word
-# offers. And if one word has nearly all the weight, it *is* the average, and all gradients of scores nearly vanish. In
-# the next lesson that gets us into trouble.
+# Look at $w_r$. A score whose weight is nearly 0 gets nearly no gradient, however much its word
+# offers. And if one word has nearly all the weight, its offer *is* the average, and all gradients of scores nearly
+# vanish. In the next lesson that gets us into trouble.
 #
 # ## Does it matter?
 #
 # Can a model learn *where* to look if nobody tells it? The task: given a German noun such as *Koffer* and an English
-# sentence, find the English word that the noun translates. Figure 4 shows one such lookup. There are 589 sentences to
-# learn from.
+# sentence, find the word that the noun translates. There are 589 sentences to learn from.
 
 # %% Drawing the task
 def task_picture():
-    drawing = Drawing(740, 300)
+    drawing = Drawing(740, 245)
     query = drawing.box(80, 60, "Koffer", "query", 110, 36)
     drawing.text(80, 98, "a query for each", "soft", 12)
     drawing.text(80, 114, "German noun", "soft", 12)
@@ -357,43 +355,39 @@ def task_picture():
     drawing.text(590, 76, "each English word", "soft", 12)
     code = drawing.vector(640, 195, ["0.3", "−0.1", "…"], "plain", 40,
                           below="code of “suitcase”")
-    drawing.arrow(answer.right, code.left, "gradient", label="loss: distance")
-    note = "Queries, keys and values start at random and are learned."
-    drawing.text(370, 275, note, "soft", 13)
+    drawing.arrow(answer.right, code.left, "gradient", label="squared distance")
     return drawing
 
 
 show(task_picture(), "04_task",
      alt="The query of Koffer is compared with the keys of the, mirror and suitcase; "
      "their values are blended into an answer. The distance from the answer to the "
-     "code of suitcase, a vector that never changes, is the loss.",
-     caption="The task. The teacher never says which word is right; it only says how "
-     "far the answer is from a vector.")
+     "code of suitcase, a vector that never changes, makes the loss.",
+     caption="The task. Nobody says which word is right, only how far the answer is "
+     "from the code of that word.")
 
 # %% [markdown]
-# - **What goes in:** a query for each German noun, a key and a value for each English word. All are learned, and start
-#   at random.
-# - **What should come out:** the *code* of the right word. Every English word has one, a random vector that never
-#   changes. The loss is the distance between answer and code.
+# - **What goes in:** a query for each German noun, a key and a value for each English word. All start at random and are
+#   learned.
+# - **What should come out:** the *code* of the right word. Each English word has one, a random vector that never
+#   changes. The loss is half the squared distance between answer and code.
 # - **What is measured:** an answer is right if, of all words in the sentence, the right one has the nearest code.
 #
-# Three rivals get the same sentences. **Frozen** is soft, too, but its queries and keys stay as they started; only its
-# values learn. **Mean** gives all words the same weight. **Hard** returns the value of the best key, so its queries and
-# keys get no gradient. Somebody who knows the nouns of each sentence, and guesses one of them, is right in 44 % of the
-# cases. What do you predict for the four?
+# Three rivals get the same sentences. **Frozen** is soft, but only its values learn. **Mean** gives all words the same
+# weight. **Hard** returns the value of the best key, so its queries and keys get no gradient. A guess among the nouns
+# of the sentence is right in 44 % of the cases. What do you predict for the four?
 #
 # <details><summary>Make a guess, then unfold: 349 new sentences, three runs each</summary>
 
 # %% Training the four lookups
 task = noun_task(ROOT / "data" / "tiny")
-RATES = {"soft": 2, "frozen": 2, "mean": 6, "hard": 0.1}  # the best of eight
-found, lookups = {}, {}
+RATES = {"soft": 2, "frozen": 2, "mean": 6, "hard": 0.1}  # the best in training
+found = {}
 for way, rate in RATES.items():
     for seed in 0, 1, 2:
         lookup = Lookup(task, way, seed, attention, attention_backward)
         lookup.train(6, rate, seed)
         found.setdefault(way, []).append(lookup.accuracy(task.test))
-        lookups.setdefault(way, lookup)      # that of seed 0
 table(["lookup", "run 1", "run 2", "run 3"],
       [[way, *(f"{share:.0%}" for share in shares)] for way, shares in found.items()])
 
@@ -401,64 +395,28 @@ table(["lookup", "run 1", "run 2", "run 3"],
 # </details>
 #
 # The soft lookup found out where to look because looking there made its answers better. *Frozen* shows that the softmax
-# alone isn't enough: the queries or the keys have to learn, too. (One of the two already gives about 80 %: [lab notes
-# 04, experiment 1](lab/04_soft_lookup.py#experiment-1-what-has-to-learn).) *Hard* looks at one word at random. Here is
-# what the soft lookup looks at in a new sentence:
-
-# %% Drawing what was learned
-sentence = task.test[3]
-source, pairs = sentence
-learned = lookups["soft"].look(sentence)[4]
-drawing = Drawing(740, 250)
-step = 660 / len(source)
-xs = [40 + step * (i + 0.5) for i in range(len(source))]
-for x, word in zip(xs, source):
-    drawing.text(x, 125, word, size=12)
-for (noun, right), y, sign in zip(pairs, (30, 220), (1, -1)):
-    row = learned[pairs.index((noun, right))]
-    box = drawing.box(xs[right], y, noun, "query", 90, 32)
-    for x, weight in zip(xs, row):
-        if weight > 0.02:
-            start, end = (box.bottom if sign > 0 else box.top), (x, 125 - 12 * sign)
-            drawing.thread(start, end, weight, "ink", thickest=16)
-            if weight > 0.08:
-                shown = f"{weight:.2f}"
-                drawing.text(x + 14, 125 - 30 * sign, shown, "soft", 12, "start")
-show(drawing, "04_learned",
-     alt="The German nouns Spiegel and Koffer above and below the sentence: the "
-     "mirror does not fit into the suitcase because it is too bulky. The thickest "
-     "thread of Spiegel leads to mirror, that of Koffer to suitcase.",
-     caption="Where the soft lookup of run 1 looks for *Spiegel* (above) and *Koffer* "
-     "(below). Weights below 0.02 are left out.")
-
-# %% [markdown]
-# A map such as figure 5 shows where the lookup looked. It doesn't show what it found there: an answer can be right
-# although the largest weight lies elsewhere ([lab notes 04, experiment
-# 2](lab/04_soft_lookup.py#experiment-2-the-map-and-the-answer)).
+# alone isn't enough: queries or keys have to learn, too ([lab notes 04, experiment
+# 1](lab/04_soft_lookup.py#experiment-1-what-has-to-learn)). The random start of *hard* fixes where it looks. That is
+# the right word in only a tenth of the cases.
+#
+# In the new sentence "the mirror does not fit into the suitcase because it is too bulky", the soft lookup of run 1
+# gives *suitcase* 0.75 of the weight of *Koffer*, and *mirror* 0.47 of the weight of *Spiegel*. [Lab notes 04,
+# experiment 2](lab/04_soft_lookup.py#experiment-2-the-map-and-the-answer), draw it, and show what such a map doesn't
+# tell: an answer can be right although the largest weight lies elsewhere.
 #
 # ## Paper and code
 #
-# [Vaswani et al. (2017)](https://arxiv.org/abs/1706.03762), §3.2.1, call it *scaled dot-product attention*. In the
-# library it is `ScaledDotProductAttention` in [nn/attention.py](../scratchformer/nn/attention.py), with two additions:
-# masks ([lesson 06](06_masks.py)) and many heads at once ([lesson 07](07_many_heads.py)). There, the answer is added to
-# the vector of the word that asked. If you want to see attention move: 3Blue1Brown's chapter is the best animation we
-# know.
+# [Vaswani et al. (2017)](https://arxiv.org/abs/1706.03762), §3.2.1, call it *scaled dot-product attention*. The
+# library's `ScaledDotProductAttention` in [nn/attention.py](../scratchformer/nn/attention.py) adds masks ([lesson
+# 06](06_masks.py)) and many heads at once ([lesson 07](07_many_heads.py)). To see attention move:
+# 3Blue1Brown's chapter is the best animation we know.
 #
 # ## What to remember
 #
 # Attention is a dictionary that answers with a blend. Queries and keys decide where to look, values what comes back,
-# and softmax makes the choice smooth enough to learn. On the way back, the gradient pushes a score up only if its word
-# offers more than the average we already have.
+# and softmax makes the choice smooth enough to learn. The gradient of a score is its weight × (offer − average).
 #
 # **Exercises.** `04_attention`: equation 1 for any sizes. `04_attention_backward`: its gradient. `04_cross_attention`:
-# a public program took two of the three inputs from the wrong sentence; repair it. And a puzzle:
-#
-# <details><summary>A word stands twice in the sentence, with the same key and value. Does the answer change?</summary>
-#
-# Yes. Both copies get the weight, so together the word weighs twice as much before the weights are made to add up to 1.
-# A dictionary would keep one copy; a soft lookup counts.
-#
-# </details>
+# a public program took two of the three inputs from the wrong sentence; repair it.
 #
 # **Next:** [05 · Why attention divides by the square root of d_k](05_scaling.py). We divided by √2 and didn't say why.
-# Without it, learning can get stuck, and you already know the reason: a weight near 1 stops the gradient.

@@ -68,13 +68,34 @@ show(figure, "04_lab_temperature",
      "nearer to a dictionary.")
 
 # %% [markdown]
-# With the 200 questions and nine keys of the lesson: cold enough, the soft lookup is the hard one. And at the
-# temperature of equation 1, do its answers notice a step of 0.00001?
+# How often does the answer of the *hard* dictionary change when the question changes? We ask 200 questions, with nine
+# keys of 8 numbers. Each of the 1,600 numbers of the questions is moved up and down a little, one at a time.
 
 # %%
 random = np.random.default_rng(0)
 q, k, v = (random.normal(size=size) for size in ((200, 8), (9, 8), (9, 5)))
-hard = v[(q @ k.T).argmax(axis=1)]
+
+
+def best_key(questions):
+    return (questions @ k.T).argmax(axis=1)
+
+
+def answers_that_change(move):
+    steps = move * np.eye(8)
+    return sum(np.sum(best_key(q + step) != best_key(q - step)) for step in steps)
+
+
+table(["moved by", "trials in which the answer changed"],
+      [[move, f"{answers_that_change(float(move[1:]))} of 1,600"]
+       for move in ("±0.00001", "±0.001", "±0.1")])
+
+# %% [markdown]
+# Small moves change nothing, so the gradient is zero nearly everywhere; a large move sometimes lets another key win,
+# and then the answer jumps. Now the soft lookup with the same questions and keys. Cold enough, it is the hard one. And
+# at the temperature of equation 1, do its answers notice a step of 0.00001?
+
+# %%
+hard = v[best_key(q)]
 difference = np.abs(attention(q, k, v, 0.0001)[0] - hard).max()
 measure("temperature 0.0001: largest difference from hard", difference, 0, 1e-12)
 steps = 1e-5 * np.eye(8)
@@ -99,13 +120,18 @@ task = noun_task(ROOT / "data" / "tiny")
 print(f"{len(task.train)} sentences to learn from, {len(task.test)} new ones; "
       f"{len(task.english)} English words, {len(task.german)} German nouns")
 RATES = {"soft": 2, "frozen": 2, "mean": 6, "hard": 0.1}
-shares, losses, lookups = {}, {}, {}
+shares, losses, lookups, hard_looks = {}, {}, {}, []
 for way, rate in RATES.items():
     for seed in 0, 1, 2:
         lookup = Lookup(task, way, seed, attention, attention_backward)
         losses.setdefault(way, []).append(lookup.train(6, rate, seed))
         shares.setdefault(way, []).append(lookup.accuracy(task.test))
         lookups.setdefault(way, lookup)
+        if way == "hard":
+            for source, pairs in task.test:
+                best = lookup.look((source, pairs))[4].argmax(axis=1)
+                hard_looks += [source[at] == source[i]
+                               for at, (_, i) in zip(best, pairs)]
 table(["lookup", "rate", "loss, pass 1", "loss, pass 6", "right: seeds 0, 1, 2"],
       [[way, rate, f"{losses[way][0][0]:.2f}", f"{losses[way][0][-1]:.2f}",
         " ".join(f"{share:.0%}" for share in shares[way])]
@@ -116,15 +142,17 @@ for way in "frozen", "mean", "hard":
 nouns_in_a_sentence = np.mean([len(pairs) for _, pairs in task.test])
 measure("nouns in a sentence", nouns_in_a_sentence, 2.2, 2.3)
 measure("right if a noun of the sentence is taken at random", task.chance, 0.44, 0.45)
+measure("hard: looks at the right word, mean of the seeds",
+        np.mean(hard_looks), 0.08, 0.14)
 size = np.linalg.norm(lookups["mean"].values, axis=1)
 ratio = size[task.nouns].mean() / size[task.others].mean()
 measure("mean: length of a noun's value, over that of another word", ratio, 1.8, 4)
 
 # %% [markdown]
 # *mean* reaches what somebody reaches who knows the nouns of the sentence and guesses one: its values are larger for
-# nouns, so its blend is made of nouns. *hard* is the worst: it reads one word only, and learns nothing about which. (Xu
-# et al. 2015, "Show, Attend and Tell", train a hard lookup by other means: they sample a position and estimate the
-# gradient from the outcome.)
+# nouns, so its blend is made of nouns. *hard* is the worst: it reads one word only, seldom the right one, and learns
+# nothing about which. (Xu et al. 2015, "Show, Attend and Tell", train a hard lookup by other means: they sample a
+# position and estimate the gradient from the outcome.)
 #
 # *frozen* shows that the softmax alone does not find the word. Which tables have to learn? We freeze each of the three,
 # and two of them. And perhaps *frozen* only has the wrong temperature, so that its weights at random are too sharp? We
@@ -175,7 +203,38 @@ for name, way, (forward, backward), rate, band in trials:
 #
 # ## Experiment 2: the map and the answer
 #
-# The soft lookup of seed 0 on all new sentences: where is its largest weight, and is its answer right?
+# Where does the soft lookup of seed 0 look? Here is one new sentence:
+
+# %% Drawing what was learned
+sentence = task.test[3]
+source, pairs = sentence
+weights = lookups["soft"].look(sentence)[4]
+drawing = Drawing(740, 250)
+widths = [8 + 6 * len(word) for word in source]
+gap = (700 - sum(widths)) / (len(source) - 1)
+xs = [20 + sum(widths[:i]) + width / 2 + i * gap for i, width in enumerate(widths)]
+for x, word in zip(xs, source):
+    drawing.text(x, 125, word, size=12)
+for (noun, right), y, sign in zip(pairs, (30, 220), (1, -1)):
+    row = weights[pairs.index((noun, right))]
+    box = drawing.box(xs[right], y, noun, "query", 90, 32)
+    for x, weight in zip(xs, row):
+        if weight > 0.02:
+            start, end = (box.bottom if sign > 0 else box.top), (x, 125 - 12 * sign)
+            drawing.thread(start, end, weight, "ink", thickest=16)
+    for x, weight in zip(xs, row):
+        if weight > 0.08:
+            drawing.rectangle(x, 125 - 26 * sign, 30, 15, "paper", 1, outline=False)
+            drawing.text(x, 125 - 26 * sign, f"{weight:.2f}", size=12)
+show(drawing, "04_lab_learned",
+     alt="The German nouns Spiegel and Koffer above and below the sentence: the "
+     "mirror does not fit into the suitcase because it is too bulky. The thickest "
+     "thread of Spiegel leads to mirror, that of Koffer to suitcase.",
+     caption="Where the soft lookup looks for *Spiegel* (above) and *Koffer* (below). "
+     "Weights below 0.02 are left out.")
+
+# %% [markdown]
+# On all new sentences: where is its largest weight, and is its answer right?
 
 # %%
 learned = lookups["soft"]
