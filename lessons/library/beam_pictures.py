@@ -110,9 +110,12 @@ def confused() -> Drawing:
         if words in RANKS:
             badge(drawing, words)
     for words, read in CONFUSED.items():
-        x, y = PLACES[read]
-        drawing.text(x + WIDE / 2 + 12, y - 8, f"row {RANKS[words]}", size=13, anchor="start", bold=True)
-        drawing.text(x + WIDE / 2 + 12, y + 8, "reads this", size=13, anchor="start", bold=True)
+        (x, y), (to_x, to_y) = PLACES[read], PLACES[words]
+        down = 1 if to_y > y else -1
+        start, end = (x + WIDE / 2 + 4, y + 4 * down), (to_x + WIDE / 2 + 4, to_y - 12 * down)
+        drawing.arrow(start, end, "ink", bend=13 if down > 0 else -32)
+        drawing.text(x + WIDE / 2 + 40, y - 8, f"row {RANKS[words]}", size=13, anchor="start", bold=True)
+        drawing.text(x + WIDE / 2 + 40, y + 8, "reads this", size=13, anchor="start", bold=True)
     return drawing
 
 
