@@ -155,7 +155,7 @@ assert step_2[1].tolist() == [1, 0] and step_2[2].tolist() == [1, 0]
 # %% [markdown]
 # ## Short sentences have an advantage
 #
-# A further piece can only make a product smaller. So a sentence that leaves something out can be likelier than a
+# A further piece never makes a product larger. So a sentence that leaves something out can be likelier than a
 # complete one. That's why finished sentences are ranked by a score: log P, divided by a **length penalty** that grows
 # with the number $n$ of pieces. It has a knob, $\alpha$:
 #
