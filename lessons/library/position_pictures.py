@@ -1,15 +1,12 @@
-"""The drawings of lesson 09: hands on dials, three to the left, words plus positions, the experiment."""
+"""The drawings of lesson 09: hands on dials, three to the left, words plus positions."""
 
 from __future__ import annotations
 
 import math
-from typing import Sequence
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from library.drawing import Drawing, number
-from scratchformer.experiments.figures import ACCENT, DARK, as_default_style
 
 QUARTER, EIGHTH = math.pi / 2, math.pi / 4
 """How far the fast and the slow hand turn from one position to the next, in radians."""
@@ -150,69 +147,6 @@ def sums(backward: bool = False) -> Drawing:
         if backward:
             gradients(drawing, 400, y + 30, np.add(ARRIVING[0][t], ARRIVING[1][t]), cell)
     return drawing
-
-
-def task(single: Sequence[int] = (5, 9), row: Sequence[int] = range(15, 20), t: int = 13, k: int = 3) -> Drawing:
-    """The set-up of the experiment: a text, where the model is asked, and what the model is made of.
-
-    single, row  the positions never asked in training
-    t, k         the example: at t the right answer is the word k to the left
-    """
-    drawing = Drawing(800, 316)
-    cell, columns = 28, [116 + 28 * pos for pos in range(24)]
-    for y, words in (78, "position"), (106, "word"), (132, "asked in"), (148, "training?"):
-        drawing.text(96, y, words, "soft", 13, anchor="end")
-    for pos, x in enumerate(columns):
-        never, example = pos in (*single, *row), pos in (t - k, t)
-        drawing.text(x, 78, str(pos), "ink" if example else "soft", 13, bold=example)
-        drawing.rectangle(x, 106, cell - 2, 28, "plain", 0.13)
-        drawing.text(x, 106, "cahgbkfdaiejbdhcgfkaebij"[pos], bold=example)
-        if pos >= k:
-            drawing.rectangle(x, 140, cell - 2, 24, "ink", 0.45 if never else 0.04, outline=False)
-            drawing.text(x, 140, "no" if never else "yes", size=12)
-    drawing.arrow((columns[t], 66), (columns[t - k], 66), "ink", f"asked at {t}: say the word at {t - k}", bend=-22)
-    query = drawing.box(185, 220, "query: position only", "query", 200, 36)
-    keys = drawing.box(185, 276, "keys, values: word + position", "key", 230, 36)
-    attention = drawing.box(415, 248, "attention,\none head", width=120, height=52)
-    linear = drawing.box(568, 248, "linear layer", width=110, height=52)
-    scores = drawing.box(714, 248, "a score for each\nof 11 words", width=126, height=52)
-    drawing.arrow(query.right, (attention.left[0], 238))
-    drawing.arrow(keys.right, (attention.left[0], 258))
-    drawing.arrow(attention.right, linear.left)
-    drawing.arrow(linear.right, scores.left)
-    return drawing
-
-
-@as_default_style
-def hands_and_similarity(table: np.ndarray, few: np.ndarray, shown: Sequence[int] = (0, 32, 64)) -> Figure:
-    """The heights of a few hands over the positions, and how similar the first row is to the others, for two tables.
-
-    table  position vectors (T, D) of the paper
-    few    position vectors (T', D') of a few hands, T' <= T
-    shown  which hands' heights
-    """
-    figure = Figure(figsize=(9.4, 3.7), layout="constrained")
-    grid = figure.add_gridspec(len(shown), 2)
-    positions = np.arange(len(table))
-    fine = np.linspace(0, positions[-1], 20 * len(table))
-    for row, i in enumerate(shown):
-        speed = 10000.0 ** (-2 * i / table.shape[1])
-        heights = figure.add_subplot(grid[row, 0])
-        heights.plot(fine, np.sin(speed * fine), color=DARK, lw=0.8)
-        heights.plot(positions, table[:, 2 * i], ".", color=DARK, ms=4)
-        heights.set(ylim=(-1.3, 1.3), yticks=[-1, 0, 1])
-        heights.set_title(f"height of hand {i}: a turn in {2 * math.pi / speed:.1f} words", size=10)
-        heights.tick_params(labelbottom=row == len(shown) - 1)
-    heights.set_xlabel("position")
-    curves = figure.add_subplot(grid[:, 1])
-    many = table[: len(few)]
-    for vectors, look, colour in (few, ".:", ACCENT), (many, ".-", DARK):
-        curves.plot(vectors @ vectors[0] / (vectors[0] @ vectors[0]), look, color=colour, lw=1.2, ms=4)
-    last = len(many) - 1
-    curves.text(last, 1.13, f"{many.shape[1] // 2} hands (solid)", color=DARK, ha="right")
-    curves.text(last, -0.75, f"{few.shape[1] // 2} hands (dotted)", color=ACCENT, ha="right")
-    curves.set(xlabel="distance k, in words", ylabel="PE(0) · PE(k), 1 at k = 0", ylim=(-0.9, 1.3))
-    return figure
 
 
 def short(values: np.ndarray) -> list[str]:

@@ -8,7 +8,7 @@ read as keys all the same): two that stand alone, between positions that are ask
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable, NamedTuple, Sequence
 
 import numpy as np
 
@@ -98,6 +98,10 @@ def train(
 # Tables of positions --------------------------------------------------------------------------------------------------
 
 
+FOUR = (1, 6, 10, 12)
+"""Four of the sixteen speeds of "big steps": neighbours are not alike, and at no distance is the cosine above 0.51."""
+
+
 def hands(speeds: np.ndarray, T: int = TEXT) -> np.ndarray:
     """Sine and cosine of each hand side by side. speeds (D / 2,) in radians per position -> (T, D)"""
     angles = np.arange(T)[:, None] * speeds
@@ -108,13 +112,18 @@ def paper_speeds(d_model: int = D) -> np.ndarray:
     return 10000.0 ** (-np.arange(0, d_model, 2) / d_model)
 
 
-def smooth(T: int, random: np.random.Generator) -> np.ndarray:
+def few_speeds(steps: Sequence[int]) -> np.ndarray:
+    """Some of the 16 speeds of "big steps" (0 to 15, in fifteenths of half a turn), repeated to D / 2 speeds."""
+    return np.resize(np.array(steps) * math.pi / (D // 2 - 1), D // 2)
+
+
+def smooth(T: int, random: np.random.Generator, reach: float = 3) -> np.ndarray:
     """Weighted means of random vectors, the nearest weighing most: neighbours are alike, and no rotation links them.
 
-    (T, D), every row as long as a row of sinusoids
+    At distance k the weight is exp(-k^2 / reach). (T, D), every row as long as a row of sinusoids
     """
     pos = np.arange(T)
-    table = np.exp(-((pos - pos[:, None]) ** 2) / 3) @ random.normal(size=(T, D))
+    table = np.exp(-((pos - pos[:, None]) ** 2) / reach) @ random.normal(size=(T, D))
     return math.sqrt(D / 2) * table / np.linalg.norm(table, axis=1, keepdims=True)
 
 
@@ -129,13 +138,26 @@ def new_positions(name: str, random: np.random.Generator) -> Layer:
         "upside down": lambda: hands(1 / paper_speeds()),
         "small steps": lambda: hands(np.linspace(0, 1, D // 2)),
         "big steps": lambda: hands(np.linspace(0, math.pi, D // 2)),
+        "four speeds": lambda: hands(few_speeds(FOUR)),
         "smooth": lambda: smooth(TEXT, random),
+        "wide smooth": lambda: smooth(TEXT, random, 12),
         "random": lambda: signs,
         "short": lambda: signs / 4,
         "small steps, shuffled": lambda: hands(np.linspace(0, 1, D // 2))[random.permutation(TEXT)],
+        "four speeds, shuffled": lambda: hands(few_speeds(FOUR))[random.permutation(TEXT)],
         "smooth, shuffled": lambda: smooth(TEXT, random)[random.permutation(TEXT)],
     }
     return Table(tables[name]())
+
+
+def outside(table: np.ndarray, asked: np.ndarray, at: np.ndarray) -> float:
+    """Which share of the vectors at some positions lies outside the directions of the asked positions' vectors.
+
+    The mean of length over length. table (T, D); asked, at (T,) boolean
+    """
+    found = np.linalg.lstsq(table[asked].T, table[at].T, rcond=1e-9)[0]
+    rest = table[at] - found.T @ table[asked]
+    return float((np.linalg.norm(rest, axis=1) / np.linalg.norm(table[at], axis=1)).mean())
 
 
 def alike(positions: Layer) -> float:
@@ -161,12 +183,18 @@ class Outcome(NamedTuple):
     row: float
 
 
-def to_the_left(positions: str | Layer, seed: int, steps: int = 110) -> Outcome:
-    """Train a Reader with these positions, a name of `new_positions` or a layer, and test it on 60 new texts."""
-    random, pos = np.random.default_rng(50 + seed), np.arange(TEXT)
+def which(random: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The positions asked for in training, the two alone, the five in a row. (TEXT,) each, boolean"""
+    pos = np.arange(TEXT)
     alone = np.isin(pos, random.permutation([5, 7, 9])[:2])
     row = np.isin(pos - random.integers(12, 18), range(5))
-    asked = (pos >= LEFT) & ~alone & ~row
+    return (pos >= LEFT) & ~alone & ~row, alone, row
+
+
+def to_the_left(positions: str | Layer, seed: int, steps: int = 110) -> Outcome:
+    """Train a Reader with these positions, a name of `new_positions` or a layer, and test it on 60 new texts."""
+    random = np.random.default_rng(50 + seed)
+    asked, alone, row = which(random)
     layer = new_positions(positions, random) if isinstance(positions, str) else positions
     model = Reader(layer, WORDS + 1, seed, words_ask=False)
 

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from library import position_pictures as pictures
-from library import to_the_left
 
 
 @pytest.mark.parametrize(
@@ -18,7 +17,6 @@ from library import to_the_left
         pictures.three_to_the_left(),
         pictures.sums(),
         pictures.sums(backward=True),
-        pictures.task(),
     ],
 )
 def test_each_is_well_formed(drawing):
@@ -61,9 +59,3 @@ def test_a_triangle_points_against_the_gradient():
     tips = [np.array(re.findall(r"([\d.]+),([\d.]+)", part), float)[:, 1] for part in drawing.parts if "points" in part]
     assert [np.sign(tip[2] - tip[0]) for tip in tips] == [1, -1]
     assert texts(drawing) == ["+1", "−2", "0", "0"]
-
-
-def test_the_task_is_drawn_as_the_experiment_is():
-    found = texts(pictures.task())
-    assert found.count("no") == 2 + 5 and found.count("yes") == to_the_left.TEXT - to_the_left.LEFT - 7
-    assert "asked at 13: say the word at 10" in found

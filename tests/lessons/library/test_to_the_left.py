@@ -4,7 +4,21 @@ import numpy as np
 import pytest
 
 from exercises.numeric import numeric_gradient
-from library.to_the_left import TEXT, D, Reader, Table, alike, hands, new_positions, paper_speeds, to_the_left
+from library.to_the_left import (
+    FOUR,
+    TEXT,
+    D,
+    Reader,
+    Table,
+    alike,
+    few_speeds,
+    hands,
+    new_positions,
+    outside,
+    paper_speeds,
+    to_the_left,
+    which,
+)
 from scratchformer.nn.layers import sinusoids
 
 
@@ -34,7 +48,13 @@ def test_gradient_of_the_words(words_ask):
 
 @pytest.mark.parametrize(
     "name, lo, hi",
-    [("sinusoids", 0.9, 1), ("small steps", 0.75, 0.9), ("smooth", 0.75, 0.92), ("big steps", -0.01, 0.01)]
+    [("sinusoids", 0.9, 1), ("small steps", 0.75, 0.9), ("smooth", 0.75, 0.92)]
+    + [
+        ("wide smooth", 0.92, 0.98),
+        ("big steps", -0.01, 0.01),
+        ("four speeds", -0.02, 0.02),
+        ("four speeds, shuffled", -0.2, 0.3),
+    ]
     + [(name, -0.2, 0.3) for name in ("random", "short", "learned", "small steps, shuffled", "smooth, shuffled")],
 )
 def test_how_alike_neighbours_are(name, lo, hi):
@@ -42,7 +62,16 @@ def test_how_alike_neighbours_are(name, lo, hi):
 
 
 def test_rows_are_as_long_as_sinusoids():
-    for name in "sinusoids", "small steps", "big steps", "upside down", "smooth", "random":
+    for name in (
+        "sinusoids",
+        "small steps",
+        "big steps",
+        "upside down",
+        "four speeds",
+        "smooth",
+        "wide smooth",
+        "random",
+    ):
         table = new_positions(name, np.random.default_rng(0)).table
         assert np.allclose((table**2).sum(axis=1), D / 2)
 
@@ -50,3 +79,22 @@ def test_rows_are_as_long_as_sinusoids():
 def test_outcome():
     outcome = to_the_left("random", 0, steps=10)
     assert 0 <= min(outcome.asked, outcome.alone, outcome.row) and np.isnan(outcome.learned_after)
+
+
+def test_four_speeds_are_not_alike_at_any_distance():
+    table = hands(few_speeds(FOUR))
+    cosines = table @ table[0] / (D / 2)
+    assert np.abs(cosines[1:]).max() < 0.51 and np.linalg.matrix_rank(table) == 8
+
+
+def test_fourteen_positions_are_asked():
+    asked, alone, row = which(np.random.default_rng(0))
+    assert (asked.sum(), alone.sum(), row.sum()) == (TEXT - 3 - 7, 2, 5)
+    assert not (asked & (alone | row)).any() and not asked[:3].any()
+
+
+def test_outside_the_asked_directions():
+    table = np.array([[2.0, 0, 0], [0, 1, 0], [3, 0, 4], [1, 5, 0]])
+    asked = np.array([True, True, False, False])
+    assert np.isclose(outside(table, asked, np.array([False, False, True, False])), 4 / 5)
+    assert np.isclose(outside(table, asked, np.array([False, False, False, True])), 0)
