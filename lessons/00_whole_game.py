@@ -46,7 +46,7 @@ assert not {TIRED, NARROW} & trained_on and len(trained_on) > 19_000
 # meant, in sentences that it had never seen.
 #
 # Nobody wrote a translation rule into the model. It only multiplies and adds, with a few simple functions such as $e^x$
-# in between. So how does it know? The end of this page has a surprise.
+# in between. So how does it know?
 #
 # ## The picture
 #
@@ -100,9 +100,8 @@ show(
 # 1. **Sentence → ids.** The text is cut into **tokens**: words, punctuation marks, and parts of words (*leaves* gives
 #    three). The model knows 1,600 tokens. Each has a number, its **id**. The token `</s>` marks the end.
 # 2. **Ids → vectors.** The id picks a row from a table: a **vector** of 128 numbers. Training gave similar rows to
-#    words that are used alike. For example, the nouns nearest to *horse* are *animal*, *bread* and *rabbit*: in German,
-#    all are neuter ([lesson 08](08_embeddings.py#what-have-the-rows-learned)). A pattern for the token's position is
-#    added. Figure 1 shows the first three numbers of the sum.
+#    words that are used alike ([lesson 08](08_embeddings.py#what-have-the-rows-learned)). The row is multiplied by
+#    √128, and a pattern for the token's position is added. Figure 1 shows the first three numbers of the result.
 # 3. **Encoder.** The row of *tired* is the same in every sentence. Who is tired must come from the other words. So two
 #    **layers** change the vectors. First, **attention** mixes them: the vector of *tired* might become 0.7 times itself
 #    plus 0.3 times that of *horse*. The model computes the 0.7 and the 0.3 anew for each sentence, from the vectors
@@ -114,7 +113,7 @@ show(
 #    **Softmax** turns the 1,600 logits into probabilities.
 #
 # All numbers in the table and the layers are **parameters**, 867,328 altogether. The model learned them from 20,000
-# sentence pairs, which a program made from a small grammar. That took a few minutes on an ordinary computer.
+# sentence pairs, which a program made from a small grammar.
 #
 # ## By hand
 #
@@ -164,9 +163,9 @@ rows += [["the 1,597 others", "", f"{others:,.0f}", f"{others / e.sum():.4f}"],
 table(["next token", "logit", "e to the logit", "probability"], rows)
 
 # %% [markdown]
-# Check the first line with a calculator. (The table rounds, so your last digits may differ.) That *es* gets only 0.895
-# is intended. Training aimed at about 0.9 for the right token, not at 1 ([lesson 14](14_label_smoothing.py)). So all
-# probabilities in figure 2 lie near 0.9.
+# Check the first line with a calculator. (The table rounds, so your last digits may differ.) Why only 0.895? Training
+# aimed at about 0.9 for the right token, not at 1 ([lesson 14](14_label_smoothing.py)). So all probabilities in
+# figure 2 lie near 0.9.
 #
 # To write a sentence, take the likeliest token, write it down, and ask again, until the answer is `</s>`. This is
 # **greedy search**. A model that reads its own output in this way is **autoregressive**.
@@ -301,7 +300,7 @@ show(
     "dashed line has the slope of the curve, minus 0.24: the loss falls to the right. "
     "The curve is lowest near 1.2, where the line would go on falling.",
     caption="Near the random value, the line of slope −0.24 and the curve agree. After "
-    "a move of 1.3 the loss no longer falls.",
+    "a move of 1.2 the loss no longer falls.",
 )
 assert 1 <= moves[np.argmin(curve)] <= 1.5 and -0.25 < slope < -0.23
 
@@ -332,8 +331,8 @@ for step in range(21):
 table(["training steps", "loss", "e to the −loss: a typical p"], progress)
 
 # %% [markdown]
-# Twenty steps on a single pair only teach the model this pair by heart. The real model took 2,000 steps, with other
-# pairs in each.
+# After twenty steps the model knows this pair and little else. The real model took 2,000 steps, with other pairs in each
+# and a better rule for the step ([lesson 15](15_adam_and_warmup.py)).
 #
 # ## So how does it know?
 #
@@ -391,15 +390,14 @@ table(["vectors exchanged", "P(es)", "P(sie)"],
        ["the adjective, from “It is too narrow.”", *exchanged([11], alone)]])
 
 # %% [markdown]
-# Only the adjective's vector turns *es* into *sie*. The others hardly differ between the two sentences (that of *it* by
-# 6 % of its length), so exchanging them can't show whether they are needed. Each of our 240 test sentences of this kind
-# has a partner that differs only in the adjective. In 237 of them, the partner's adjective vector brings the partner's
-# pronoun.
+# Only the adjective's vector turns *es* into *sie*. The others differ by only 1 to 18 % of their length, that of *it* by
+# 6 %. So exchanging them can't show whether they are needed. Each of our 240 test sentences of this kind has a partner
+# that differs only in the adjective. In 237 of them, the partner's adjective vector brings the partner's pronoun.
 #
 # Did attention write into this vector which noun is meant? In the last row, the vector of *narrow* comes from a
-# sentence without nouns, and still the pronoun changes. Such a vector is enough in 213 of the 240 test sentences. So
-# mostly the word alone decides: to this model, *narrow* says "the second noun" ([lab notes 00, experiment
-# 1](lab/00_whole_game.py#experiment-1-which-vector-decides-the-pronoun)).
+# sentence without nouns, and still the pronoun changes. Such a vector is enough in 213 of the 240 test sentences. (With
+# no adjective vector at all, 121 get this pronoun.) So mostly the word alone decides: to this model, *narrow* says "the
+# second noun" ([lab notes 00](lab/00_whole_game.py#experiment-1-which-vector-decides-the-pronoun)).
 #
 # </details>
 #
@@ -407,7 +405,7 @@ table(["vectors exchanged", "P(es)", "P(sie)"],
 # horse another article in the German that is already written. *Das* is neuter, *der* masculine, *die* feminine. (*Der
 # Pferd* is a mistake, like "a apple".)
 
-# %%
+# %% Changing the article
 for article in "Das", "Der", "Die":
     changed = tokenizer.encode([BEGINNING.replace("Das", article)])[0]
     [token] = tokenizer.pieces([next_logits(encode(TIRED), changed).argmax()])
@@ -424,12 +422,13 @@ print(translator.translate(["The street leaves the horse because it is too tired
 # In German, this says that the *street* is tired. So the model doesn't know that streets never get tired! In its
 # training sentences with two nouns, "too tired" was always said of the first one (112 times). "Too narrow" was always
 # said of the second (149 times). So for these words the order of the nouns was enough, and the model learned to go by
-# it. We exchanged the nouns in all 240 test sentences, and in 225 the model still went by the order ([lab notes 00,
-# experiment 2](lab/00_whole_game.py#experiment-2-where-the-gender-comes-from)).
+# it. We exchanged the nouns in all 240 test sentences, and in 225 the model still went by the order. It is the order in
+# the German already written. When we exchange only the English nouns, and leave that German as it was, 235 pronouns
+# stay ([lab notes 00](lab/00_whole_game.py#experiment-2-where-the-gender-comes-from)).
 #
-# A correct answer doesn't tell you *how* it was found. To find out, change one thing and watch the output. Of 500 new
-# sentences from the same grammar, our model translates 94 % exactly like the reference translation; of 200 longer ones,
-# none ([lab notes 00, experiment 5](lab/00_whole_game.py#experiment-5-how-good-is-it)).
+# A correct answer doesn't tell you *how* it was found. To find out, change one thing and watch the output. Our model
+# translates 94 % of 500 new sentences exactly like the reference, but none of 200 longer ones ([lab notes
+# 00](lab/00_whole_game.py#experiment-5-how-good-is-it)).
 #
 # ## Paper and code
 #
@@ -441,9 +440,8 @@ print(translator.translate(["The street leaves the horse because it is too tired
 # ## What to remember
 #
 # A Transformer turns a sentence and the beginning of its translation into probabilities of the next token. It learned
-# by moving each parameter a little against its slope, thousands of times. Our model doesn't know what "it" means. It
-# learned a simpler rule: *tired* means the first noun, *narrow* the second, and that noun's German article gives the
-# gender.
+# in 2,000 small steps, guided by the slopes. Our model doesn't know what "it" means. It learned a simpler rule: *tired*
+# means the first noun of the German so far, *narrow* the second, and that noun's German article gives the gender.
 #
 # **Exercises.** `00_greedy`, from above. In `00_next_word` you predict which English word each German word should look
 # at.

@@ -152,7 +152,10 @@ NARROW = "The horse leaves the street because it is too narrow."
 away = moved(TIRED, NARROW)
 measure("tired against narrow: distance of the vectors of 'it'", away[8], 0.03, 0.12)
 measure("    of the vectors of the adjectives", away[11], 1, 1.5)
-measure("    largest of the other twelve", max(np.delete(away, [8, 11])), 0.1, 0.3)
+twelve = np.delete(away, [8, 11])
+measure("    smallest of the other twelve", min(twelve), 0.005, 0.03)
+measure("    largest of them, that of the full stop", max(twelve), 0.1, 0.3)
+assert max(twelve) == away[12]
 
 # %% [markdown]
 # And what is in the adjective's vector? It has passed two layers of attention, so it might hold the noun itself, or its
@@ -212,53 +215,75 @@ measure("same position: own noun, of 240", donated[True]["own"], 200, 240)
 # That doesn't mean that the encoder writes "the first" into the vector: perhaps it holds only the word *tired*, and the
 # decoder turns that into "the first". So we take the vector of the adjective from a sentence in which there is no noun
 # at all. With the *other* sentence's adjective it should bring the other pronoun, if the word itself is enough; with
-# the sentence's *own* adjective, the pronoun should stay.
+# the sentence's *own* adjective, the pronoun should stay. The control is to leave the adjective's vector out.
 
 
 # %%
 def with_adjective_from(example, sentence, word):
-    """The pronoun if the adjective's vector is that of the last `word` in `sentence`"""
-    last = max(i for i, each in enumerate(words(sentence)) if each == word)
-    kept = encode(example.source)[:, ~columns(example, [adjective(example)])]
-    put_in = encode(sentence)[:, words_of_pieces(sentence) == last]
-    return pronoun(np.concatenate([kept, put_in], axis=1), written_before(example))
+    """The pronoun if the adjective's vector is that of the last `word` in `sentence`
+
+    Without a sentence, the adjective's vector is left out.
+    """
+    memory = encode(example.source)[:, ~columns(example, [adjective(example)])]
+    if sentence:
+        last = max(i for i, each in enumerate(words(sentence)) if each == word)
+        put_in = encode(sentence)[:, words_of_pieces(sentence) == last]
+        memory = np.concatenate([memory, put_in], axis=1)
+    return pronoun(memory, written_before(example))
 
 
-def said_of(example):
-    return words(example.source)[adjective(example)]
-
-
+SAID = [words(example.source)[adjective(example)] for example in pairs]
+FIRST = [position(example) for example in pairs]  # "it" means the first noun
 NOUNLESS = ("{}.", "It is {}.", "It is too {}.", "He sleeps because it is too {}.")
-rows = []
-for sentence in NOUNLESS:
-    switched = stayed = 0
+right = {sentence: Counter() for sentence in ("", *NOUNLESS)}
+for sentence, found in right.items():
     for i, example in enumerate(pairs):
-        other = pairs[i ^ 1]
-        own, others = said_of(example), said_of(other)
-        found = with_adjective_from(example, sentence.format(others), others)
-        switched += found == other.coreference["expected"]
-        found = with_adjective_from(example, sentence.format(own), own)
-        stayed += found == example.coreference["expected"]
-    rows.append([sentence.format("X"), str(switched), str(stayed)])
-    assert min(switched, stayed) > 185
+        for whose, j in ("other", i ^ 1), ("own", i):
+            written = with_adjective_from(example, sentence.format(SAID[j]), SAID[j])
+            found[whose, FIRST[j]] += written == pairs[j].coreference["expected"]
+rows = []
+for sentence, found in right.items():
+    switched = found["other", True] + found["other", False]
+    stayed = found["own", True] + found["own", False]
+    rows.append([sentence.format("X") or "(left out)", str(switched), str(stayed)])
+    assert min(switched, stayed) > 185 if sentence else max(switched, stayed) < 130
 table(
     ["vector of X in", "X is the other's: other pronoun", "X is its own: own pronoun"],
     rows,
 )
+for noun, meant_first, bands in (
+    ("first", True, ((85, 110), (105, 120))),
+    ("second", False, ((12, 36), (90, 112))),
+):
+    for name, sentence, band in zip(
+        ("left out", "from 'It is too X.'"), ("", "It is too {}."), bands
+    ):
+        measure(
+            f"{name}, X means the {noun} noun: the other's pronoun, of 120",
+            right[sentence]["other", meant_first],
+            *band,
+        )
+measure(
+    "left out: the first noun's pronoun, of 240",
+    right[""]["other", True] + right[""]["own", True],
+    180,
+    206,
+)
 
 # %% [markdown]
 # So the word itself is nearly enough: a vector that has never met a noun switches the pronoun in 198 to 231 of 240
-# sentences; that of the other sentence does in 237. The reverse test uses the four adjectives that mean the first noun
+# sentences; that of the other sentence does in 237. With the vector left out it is 121, about half, since the model
+# then takes the first noun in 193 of the 240. So it's above all for the second noun that the vector is needed. The
+# reverse test uses the four adjectives that mean the first noun
 # in some sentences and the second in others (*big, heavy, thick, wide*). We exchange the vector of *big* for that of
 # *big* in a sentence where it means the other position. If the vector said "first" or "second", the pronoun should
 # change. (All such pairs of sentences.)
 
 # %%
 changed, asked_of = Counter(), Counter()
-for i, example in enumerate(pairs):
-    for donor in pairs:
-        word = said_of(example)
-        if said_of(donor) == word and position(donor) != position(example):
+for i, (example, word) in enumerate(zip(pairs, SAID)):
+    for j, donor in enumerate(pairs):
+        if SAID[j] == word and FIRST[j] != FIRST[i]:
             asked_of[word] += 1
             found = with_adjective_from(example, donor.source, word)
             changed[word] += found == pairs[i ^ 1].coreference["expected"]
@@ -277,7 +302,8 @@ assert changed["wide"] > 8
 # *Der Pferd*, *Die Pferd*. Where "it" means the first noun, the pronoun should follow the article, if the model copies
 # the gender from there, and stay if it knows the gender of the noun. The control are the sentences where "it" means the
 # second noun: there the first article should not matter. (If the new article happens to have the gender of the second
-# noun, nothing can be seen, and the sentence is left out.)
+# noun, nothing can be seen, and the sentence is left out.) Then the same with the second article, which becomes another
+# one of *den, die, das*. (Left out are new articles of the first noun's gender, and the six pairs with *ins*.)
 
 # %%
 ARTICLE_OF = {"er": "Der", "sie": "Die", "es": "Das"}
@@ -288,21 +314,42 @@ for example in pairs:
     noun = "first" if where["antecedent"] < where["rival"] else "second"
     for word, article in ARTICLE_OF.items():
         if article != german[0] and (noun == "first" or word != where["expected"]):
-            asked[noun] += 1
+            asked["first", noun] += 1
             written = as_text([article, *german[1:]])
-            follows[noun] += pronoun(encode(example.source), written) == word
-for noun, lo, hi in ("first", 230, 240), ("second", 0, 8):
+            follows["first", noun] += pronoun(encode(example.source), written) == word
+
+SECOND_ARTICLE_OF = {"er": "den", "sie": "die", "es": "das"}
+for i, example in enumerate(pairs):
+    german = words(written_before(example))
+    where = example.coreference
+    noun = "first" if where["antecedent"] < where["rival"] else "second"
+    of_first = pairs[i if noun == "first" else i ^ 1].coreference["expected"]
+    english_article = max(where["antecedent"], where["rival"]) - 1
+    [at] = heads.target_words_of(example, english_article)
+    for word, article in SECOND_ARTICLE_OF.items():
+        if german[at] not in ("ins", article) and word != of_first:
+            asked["second", noun] += 1
+            written = as_text([*german[:at], article, *german[at + 1 :]])
+            follows["second", noun] += pronoun(encode(example.source), written) == word
+
+for which, noun, lo, hi in (
+    ("first", "first", 230, 240),
+    ("first", "second", 0, 8),
+    ("second", "second", 105, 114),
+    ("second", "first", 0, 6),
+):
     measure(
-        f"it = {noun} noun: pronouns that follow the first article, of {asked[noun]}",
-        follows[noun],
+        f"it = {noun} noun: pronouns that follow the {which} article, "
+        f"of {asked[which, noun]}",
+        follows[which, noun],
         lo,
         hi,
     )
 
 # %% [markdown]
-# So the gender is copied from the article, also from a wrong one. And how does the model know from the adjective which
-# noun is meant? Perhaps it knows that streets don't tire. Or it has counted: how often does "it" mean the first noun in
-# the training text, for this adjective?
+# So the gender is copied from the article of the noun that is meant, also from a wrong one. And how does the model know
+# from the adjective which noun is meant? Perhaps it knows that streets don't tire. Or it has counted: how often does
+# "it" mean the first noun in the training text, for this adjective?
 
 # %%
 meant = defaultdict(Counter)
@@ -326,7 +373,6 @@ assert meant["tired"]["second"] == meant["narrow"]["first"] == 0
 # first noun of the sentence, it should mean the street.
 
 # %%
-
 sentences, expected = [], []
 for i, example in enumerate(pairs):
     english, where = words(example.source), example.coreference
@@ -352,10 +398,35 @@ for i in 8, 9:
     varying(f"{sentences[i]}\n    {translations[i]}")
 
 # %% [markdown]
-# So it goes by the order of the nouns, not by what can be tired. (Nothing like these sentences is in the training text;
-# they show which rule the model follows where the two rules disagree.) One thing is left open: "too big" was said of
-# the first noun about as often as of the second. There the adjective alone can't decide, and experiment 1 finds that
-# its vector doesn't either. Other words must have a say, such as "fit into"; we haven't tested which.
+# So it goes by the order of the nouns, not by what can be tired. (None of these sentences is in the training text; they
+# show which rule the model follows where the two rules disagree.) But which order, that of the English sentence or that
+# of the German that is already written? Exchange the nouns in only one of the two.
+
+# %%
+german_order, both = Counter(), Counter()
+for i, (example, sentence, translation) in enumerate(
+    zip(pairs, sentences, translations)
+):
+    one, other = example.coreference["expected"], pairs[i ^ 1].coreference["expected"]
+    found = pronoun(encode(sentence), written_before(example))
+    german_order["the English sentence"] += found == one
+    before, weil, _ = translation.partition(", weil ")
+    if weil:  # the model's own translation of the exchanged sentence, up to "weil"
+        found = pronoun(encode(example.source), (before + weil).strip())
+        german_order["the German beginning"] += found == other
+for where, lo in ("the English sentence", 225), ("the German beginning", 205):
+    measure(
+        f"nouns exchanged only in {where}: pronouns by the German order, of 240",
+        german_order[where],
+        lo,
+        240,
+    )
+
+# %% [markdown]
+# It is the order in the German that is already written; that of the English nouns hardly matters. One thing is left
+# open: "too big" was said of the first noun about as often as of the second. There the adjective alone can't decide,
+# and experiment 1 finds that its vector doesn't either. Other words must have a say, such as "fit into"; we haven't
+# tested which.
 #
 # ## Experiment 3: where it looks
 #
@@ -412,6 +483,14 @@ measure(
     0.98,
 )
 measure("by chance", heads.chance_accuracy(looked_at), 0.11, 0.13)
+lengths = [(len(words(each.target)), len(words(each.source))) for each in looked_at]
+diagonal = [heads.diagonal_alignment(*each) for each in lengths]
+measure(
+    "by the same relative position in the sentence",
+    heads.alignment_score(diagonal, looked_at).accuracy,
+    0.57,
+    0.67,
+)
 
 # %% [markdown]
 # Nobody told the model which word renders which. It was trained on sentence pairs alone.
@@ -472,7 +551,8 @@ measure(
 )
 measure("weight of the two English nouns then, on average", np.mean(nouns), 0.01, 0.08)
 
-decoder = scores_of("decoder, er/sie/es: German articles")[-1]
+ARTICLES = "decoder, er/sie/es: German articles"
+decoder = scores_of(ARTICLES)[-1]
 both = [head.antecedent + head.rival for head in decoder]
 measure(
     "decoder, last layer, weight on the two German articles: least of four heads",
@@ -491,12 +571,23 @@ measure(
 measure("its pairs with both right", best.pair_accuracy, 0.25, 0.3)
 neither = round(1 - 2 * best.accuracy + best.pair_accuracy, 6)
 measure("its pairs with neither right", neither, 0, 0.02)
+mean = np.stack([each[ARTICLES][-1].mean(axis=0) for each in views])  # (240, 2)
+of_mean = heads.pronoun_score(mean, pairs)
+measure("the mean of the four prefers the right one in", of_mean.accuracy, 0.72, 0.88)
+lead = mean[:, 0] - mean[:, 1]  # above 0 if the right article has more
+measure(
+    "pairs in which it moves towards the right article",
+    np.mean(lead[::2] + lead[1::2] > 0),
+    0.95,
+    1,
+)
 
 # %% [markdown]
 # No head of the encoder points from "it" to its noun. While the pronoun is written, the last layer of the decoder reads
-# the words behind "it", hardly an English noun, and the two German articles. That agrees with experiments 1 and 2. But
-# the maps alone would not have told us: no head prefers the right article by much, so from the weights one can't read
-# off which one is copied; and the map says *that* something is read at the adjective, not *what*.
+# the words behind "it", hardly an English noun, and the two German articles. That agrees with experiments 1 and 2. And
+# do the weights say which article is copied? Not those of a single head: the best one prefers the right article in 64 %
+# of the sentences. The mean of the four does in 80 %, and from one sentence of a pair to the other it nearly always
+# moves towards the right article. Still, a map says *that* something is read at the adjective, not *what*.
 #
 # ### Check the claim
 #
@@ -601,6 +692,9 @@ for name, lo, hi in (
     ("no choice, last layer", 2, 20),
 ):
     measure(f"{name}: BLEU", bleu[name], lo, hi)
+for name, lo, hi in ("the model", 0.88, 0.98), ("no choice, first layer", 0.65, 0.85):
+    same_text = [one == two for one, two in zip(translations[name], references)]
+    measure(f"{name}: exactly right", np.mean(same_text), lo, hi)
 print(f"one of the sentences: {sources[4]}")
 for name, found in translations.items():
     varying(f"{name}: {found[4]}")
@@ -608,8 +702,9 @@ for name, found in translations.items():
 # %% [markdown]
 # The model does read. With another sentence's English it writes good German that says something else, and its score is
 # nearly 0. Without the choice of where to look in its last layer it falls far below a shuffled sentence, though every
-# English word still reaches it, mixed with all others. The first layer's choice it could nearly do without. But we
-# broke a machine that was trained whole, so this doesn't say how well a model would do that was *trained* without it.
+# English word still reaches it, mixed with all others. Without the first layer's choice it still gets 75 % exactly
+# right, instead of 93 %. But we broke a machine that was trained whole, so this doesn't say how well a model would do
+# that was *trained* without it.
 #
 # ## Experiment 5: how good is it?
 #
@@ -750,17 +845,24 @@ measure("gradcheck of cross-attention: worst difference", worst, 0, 1e-6)
 # %%
 german = ids_of("Das Pferd verlässt die Straße, weil es zu müde ist.")
 fresh = Transformer(model.config, seed=0, dtype="float64")
-_, n_pieces = loss_backward(
-    fresh,
+tired_pair = (
     np.array([[*ids_of(TIRED), EOS]]),
     np.array([[BOS, *german]]),
     np.array([[*german, EOS]]),
 )
+_, n_pieces = loss_backward(fresh, *tired_pair)
 slopes = fresh.store.grad / n_pieces
 chosen = model.config.d_model * ids_of("verlässt")[0] + 2
 measure("slope of this parameter", slopes[chosen], -0.25, -0.23)
 measure("slopes at least as steep", (abs(slopes) >= abs(slopes[chosen])).sum(), 1, 1)
 measure("half of all slopes are flatter than", np.median(abs(slopes)), 0.001, 0.002)
+measure("loss on the 32 validation pairs", loss_of(fresh), 7.5, 8.2)
+for _ in range(20):  # the twenty steps of the lesson
+    fresh.store.data -= 0.1 * slopes
+    fresh.zero_grad()
+    _, n_pieces = loss_backward(fresh, *tired_pair)
+    slopes = fresh.store.grad / n_pieces
+measure("    after the lesson's twenty steps on one pair", loss_of(fresh), 6.6, 7.4)
 
 # %% [markdown]
 # The untrained model does worse than one that finds all pieces equally likely: its random parameters prefer some pieces
