@@ -183,10 +183,9 @@ for sentence, vector in zip(pictures.SENTENCES, compared(p)["dog"]):
 # $b = -135°$, and both $\cos b$ and $\sin b$ are −0.707. The new height is 0.5 + 0.5 = 1, the new width
 # −0.5 + 0.5 = 0, as at position 2.
 #
-# For all hands, these blocks stand along the diagonal of a big matrix $M_k$, with zeros elsewhere:
-# $PE(pos + k) = PE(pos) \, M_k$. A query is $p \, W_Q$. So "three to the left" is $W_Q = M_{-3}$. (The
-# $W_Q$ of one head has fewer columns. [Lab notes 09, experiment
-# 3](lab/09_positions.py#experiment-3-how-strong-a-head-must-be), show that they are enough.)
+# For all hands, these blocks stand along the diagonal of a big matrix $M_k$, with zeros elsewhere: $PE(pos + k) =
+# PE(pos) \, M_k$. A query is $p \, W_Q$. So "three to the left" is $W_Q = M_{-3}$. (The $W_Q$ of one head has fewer
+# columns. [Lab notes 09, experiment 3](lab/09_positions.py#experiment-3-how-strong-a-head-must-be): is that enough?)
 #
 # **Your turn.** Write $M_k$ in `exercises/09_shift_matrix.py`, and run `scratchformer learn check 09_shift_matrix`. A
 # negative $k$ leads to the left.
