@@ -21,12 +21,12 @@ from library.noun_lookup import Lookup, noun_task
 # could a network *learn* what to ask for? Learning needs a slope: if the question changes a little, the answer must get
 # a little better or worse.
 #
-# Let's try it with vectors. A question is a vector, each word has a vector as its key, and the answer is the word whose
-# key has the largest dot product with the question. Now change the question a tiny bit. The best key stays the best,
-# and the answer stays the same: in each of 1,600 trials with steps of 0.001 ([lab notes
+# Let a question be a vector, and give each word a vector as its key. The answer is the word whose
+# key has the largest dot product with the question. Now change one number of the question by 0.001. The best key
+# stays the best, so the answer doesn't change. We tried it 1,600 times, and it never did ([lab notes
 # 04](lab/04_soft_lookup.py#from-the-average-to-the-dictionary)). After a larger step another key may win, but then the
-# answer jumps. So the gradient is zero nearly everywhere, for questions and keys, and they never learn. We need a
-# dictionary that answers *a little differently* when it is asked *a little differently*.
+# answer jumps. So the gradient is zero nearly everywhere, and neither questions nor keys
+# ever learn.
 #
 # ## The picture
 #
@@ -102,14 +102,16 @@ show(lookup_picture(backward=False), "04_lookup",
 #
 # ## By hand
 #
-# Follow figure 1 with a pencil, from top to bottom.
+# Follow figure 1 with a pencil.
 #
-# **Step 1, compare.** The dot product of the query (√2, 0) with the key of *animal*, (ln 5, 1), is √2 · ln 5 + 0 · 1.
-# Divide it by √2, because queries have two numbers here ([lesson 05](05_scaling.py) says why). What is left, ln 5 =
-# 1.609, is the **score** of *animal*. In the same way *street* gets ln 2, and *the* gets 0.
+# **Step 1, compare.** A dot product is large if two vectors are long and point the same way, so it can measure a match.
+# For the query (√2, 0) and the key of *animal*, (ln 5, 1), it is √2 · ln 5 + 0 · 1. Divide it by √2, because queries
+# have two numbers here ([lesson 05](05_scaling.py) says why). What is left, ln 5 = 1.609, is the **score** of *animal*.
+# In the same way *street* gets ln 2, and *the* gets 0.
 #
 # **Step 2, softmax.** Turn the scores into weights that are positive and add up to one: exponentiate them, and divide
-# by the sum. Our scores are the logarithms of 1, 2 and 5, so this is easy:
+# by the sum. Our scores are the logarithms of 1, 2 and 5, so this is easy. These weights are not learned: each question
+# gets new ones.
 #
 # | word | score z | e to the z | weight w | value |
 # |---|---|---|---|---|
@@ -120,12 +122,10 @@ show(lookup_picture(backward=False), "04_lookup",
 # **Step 3, blend.** Multiply every value by its weight, and add: 1/8 · (1, 0) + 2/8 · (0, 1) + 5/8 · (2, 2) = **(1.375,
 # 1.5)**.
 #
-# Scores ten times as large would give *animal* 99.99 % of the weight. Then the lookup chooses, as a dictionary does.
-#
 # ## In general
 #
-# In a sentence every word asks, not only "it". Write the queries of $T$ words into the rows of an array $Q$, and the
-# keys and values of $S$ words into the rows of $K$ and $V$. Then two matrix products do the work:
+# In a sentence every word asks, and every word is asked, "it" too. Write the queries of $T$ words into the rows of an
+# array $Q$, and the keys and values of $S$ words into the rows of $K$ and $V$. Then two matrix products do the work:
 
 # %% Drawing two queries
 def queries_picture():
@@ -166,7 +166,7 @@ show(queries_picture(), "04_queries",
 #
 # $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\left(\frac{Q K^T}{\sqrt{d_k}}\right) V$$
 #
-# If you want to write it first, do the exercise `04_attention`. Here is ours:
+# To write it first, do the exercise `04_attention`. Here is ours:
 
 # %%
 def softmax(z):
@@ -228,8 +228,8 @@ show(matrices_picture(), "04_matrices",
      "the three matrices.")
 
 # %% [markdown]
-# The last row of figure 3 is what all this is for: in a Transformer, the answer is added to the vector of the word that
-# asked. So the vector of "it" changes, and now tells something of *animal*. (We left out a matrix that comes before the
+# The last row of figure 3 shows what this is for: the answer is added to the vector of the word that
+# asked. So the vector of "it" now tells something of *animal*. (We left out a matrix that comes before the
 # sum: [lesson 07](07_many_heads.py).)
 #
 # Write the vectors of all words that ask into the rows of $x$, and of all words that are asked into the rows of $m$,
@@ -238,8 +238,7 @@ show(matrices_picture(), "04_matrices",
 #
 # ## Backward
 #
-# Now the way back, with the same three words. Which score must grow a little to raise the first number of the answer,
-# 1.375?
+# Let the first number of the answer, 1.375, take the place of the loss. We want it to grow: which score must grow?
 #
 # <details><summary>Make a guess, then unfold: the same lookup, backward</summary>
 
@@ -249,8 +248,8 @@ show(lookup_picture(backward=True), "04_lookup_backward",
      "their average is 1.375. The gradients of the three scores are −0.047, −0.344 "
      "and +0.391: only a larger score of animal raises the first number of the "
      "answer.",
-     caption="In magenta, the gradients: how fast the first number of the answer "
-     "grows with each number. The gradient of a weight is called *offer*.")
+     caption="In magenta, the gradients. Unlike in lesson 01, triangles point *with* "
+     "the sign: the number should grow. The gradient of a weight is called *offer*.")
 
 # %% [markdown]
 # The **offer** of a word is the first number of its value: *the* offers 1, *street* 0, *animal* 2. You might expect
@@ -265,14 +264,14 @@ show(lookup_picture(backward=True), "04_lookup_backward",
 # | street | 2/8 | 0 − 1.375 | −0.344 |
 # | animal | 5/8 | 2 − 1.375 | +0.391 |
 #
-# The three gradients add up to zero, because adding the same number to all scores changes no weight.
-#
 # </details>
 #
 # So the gradient of a score is **weight × (offer − average)**. In training, a gradient $dy$ comes back, with a number
 # for each number of the answer. The offer of a word is then the dot product of $dy$ with its value. Above, $dy$ was (1,
-# 0). With (1, 1) the offers would be 1, 1 and 4. And the sign turns around: $dy$ says how the *loss* grows. So training
-# pushes a score up only if its word offers *less* than the average.
+# 0). With (1, 1) the offers would be 1, 1 and 4.
+#
+# The formula stays. But now $dy$ says how the *loss* grows, so a large offer does harm. A word that offers
+# less than the average gets a negative gradient. Training goes against the gradient: it raises the score of this word.
 #
 # **Your turn.** You need one rule of [lesson 01](01_backprop.py): if $c = a b$, then $da = dc \, b^T$ and $db = a^T
 # dc$. Open `exercises/04_attention_backward.py`, write it, and run `scratchformer learn check 04_attention_backward`.
@@ -284,17 +283,17 @@ show(lookup_picture(backward=True), "04_lookup_backward",
 # With the exponentials 1, 2 and 5, the first number of the answer is (1 · 1 + 2 · 0 + 5 · 2) / (1 + 2 + 5) = 11/8. Let
 # the score of *animal* grow by 0.01. Then its exponential grows by 1 %, from 5 to 5.05.
 #
-# Think of a drink. To 8 parts of strength 1.375 we add 0.05 parts of strength 2. The new parts are stronger by 2 −
-# 1.375, and they are about 0.05/8 of the drink. So its strength grows by 0.05/8 · (2 − 1.375). Divided by 0.01, that is
-# 5/8 · (2 − 1.375): weight × (offer − average).
+# Think of a drink: to 8 parts of strength 1.375 we add 0.05 parts of strength 2. What we add is stronger by 2 − 1.375,
+# but it spreads over about 8 parts. So the drink gets stronger by 0.05 · (2 − 1.375) / 8. Divided by the step 0.01,
+# that is 5/8 · (2 − 1.375): weight × (offer − average).
 #
 # In general, with $dw_s$ for the offer of word $s$, the gradient of score $z_r$ is
 #
 # $$dz_r = w_r \left( dw_r - \sum_s w_s \, dw_s \right)$$
 #
 # The rest is the rule for products. Let $dscores$ be the array of all $dz$, with a row for each query and a column for
-# each key. A query collects from all keys: $dq = dscores \, k / \sqrt{d_k}$. A key collects from all queries: $dk =
-# dscores^T q / \sqrt{d_k}$.
+# each key. A query collects from all keys: $dq = dscores \, k / \sqrt{d_k}$. For the keys, the rule gives $d(k^T) = q^T
+# dscores / \sqrt{d_k}$. Transpose it: $dk = dscores^T q / \sqrt{d_k}$. ($dk$ is the gradient of $k$; $d_k$ is a size.)
 
 # %% Our solution
 def attention_backward(dy, q, k, v, weights):
@@ -314,8 +313,8 @@ for word, of_key, of_value in zip(WORDS, dk.round(3) + 0.0, dv.round(3)):
     print(f"{word:6}  dk {of_key}   dv {of_value}")
 
 # %% [markdown]
-# These are the magenta numbers of figure 4. For example, the first number of $dq$ is (−0.344 · 0.693 + 0.391 · 1.609) /
-# 1.414 = 0.276. ([Lab notes 04](lab/04_soft_lookup.py#the-backward-pass-of-the-layer) go on to the three matrices.)
+# These are the magenta numbers of figure 4. For example, 0.276 is (−0.344 · 0.693 + 0.391 ·
+# 1.609) / 1.414. ([Lab notes 04](lab/04_soft_lookup.py#the-backward-pass-of-the-layer) go on to the three matrices.)
 # Finite differences agree:
 
 # %% The check
@@ -328,14 +327,13 @@ ours = np.concatenate([dq, dk, dv])
 same("dq, dk, dv: ours and finite differences", ours, numeric, 1e-8)
 
 # %% [markdown]
-# Look at $w_r$. A score whose weight is nearly 0 gets nearly no gradient, however much its word
-# offers. And if one word has nearly all the weight, its offer *is* the average, and all gradients of scores nearly
-# vanish. In the next lesson that gets us into trouble.
+# If one word has nearly all the weight, its offer *is* the average, and the other weights are nearly 0. So all
+# gradients of scores nearly vanish. In the next lesson that gets us into trouble.
 #
 # ## Does it matter?
 #
 # Can a model learn *where* to look if nobody tells it? The task: given a German noun such as *Koffer* and an English
-# sentence, find the word that the noun translates. There are 589 sentences to learn from.
+# sentence, find the word that the noun translates. We have 589 sentences to learn from.
 
 # %% Drawing the task
 def task_picture():
@@ -363,21 +361,22 @@ show(task_picture(), "04_task",
      alt="The query of Koffer is compared with the keys of the, mirror and suitcase; "
      "their values are blended into an answer. The distance from the answer to the "
      "code of suitcase, a vector that never changes, makes the loss.",
-     caption="The task. Nobody says which word is right, only how far the answer is "
-     "from the code of that word.")
+     caption="The task. Nobody says *where* in the sentence the right word stands.")
 
 # %% [markdown]
 # - **What goes in:** a query for each German noun, a key and a value for each English word. All start at random and are
 #   learned.
 # - **What should come out:** the *code* of the right word. Each English word has one, a random vector that never
-#   changes. The loss is half the squared distance between answer and code.
-# - **What is measured:** an answer is right if, of all words in the sentence, the right one has the nearest code.
+#   changes. The loss is half the squared distance between answer and code. It would be 0 if the value of each noun were
+#   its code, and the right word had all the weight.
+# - **What is measured:** the answers in 349 other sentences (96 % of their nouns occur in training). An answer is right
+#   if, of all words in the sentence, the right one has the nearest code.
 #
-# Three rivals get the same sentences. **Frozen** is soft, but only its values learn. **Mean** gives all words the same
-# weight. **Hard** returns the value of the best key, so its queries and keys get no gradient. A guess among the nouns
-# of the sentence is right in 44 % of the cases. What do you predict for the four?
+# Three rivals get the same sentences. **Frozen** is soft, but its queries and keys stay random. **Mean** gives all
+# words the same weight. **Hard** returns the value of the best key, so its queries and keys get no gradient. A guess
+# among the nouns of the sentence is right in 44 %. What do you predict for the four?
 #
-# <details><summary>Make a guess, then unfold: 349 new sentences, three runs each</summary>
+# <details><summary>Make a guess, then unfold: three runs each</summary>
 
 # %% Training the four lookups
 task = noun_task(ROOT / "data" / "tiny")
@@ -395,14 +394,14 @@ table(["lookup", "run 1", "run 2", "run 3"],
 # </details>
 #
 # The soft lookup found out where to look because looking there made its answers better. *Frozen* shows that the softmax
-# alone isn't enough: queries or keys have to learn, too ([lab notes 04, experiment
-# 1](lab/04_soft_lookup.py#experiment-1-what-has-to-learn)). The random start of *hard* fixes where it looks. That is
-# the right word in only a tenth of the cases.
+# alone isn't enough: queries or keys have to learn, too. The random start of *hard* fixes where it looks. That is the
+# right word in only a tenth of the cases. Its other right answers are partly luck. And partly, the value of a wrong
+# word has learned the right code ([lab notes 04, experiment 1](lab/04_soft_lookup.py#experiment-1-what-has-to-learn)).
 #
-# In the new sentence "the mirror does not fit into the suitcase because it is too bulky", the soft lookup of run 1
-# gives *suitcase* 0.75 of the weight of *Koffer*, and *mirror* 0.47 of the weight of *Spiegel*. [Lab notes 04,
-# experiment 2](lab/04_soft_lookup.py#experiment-2-the-map-and-the-answer), draw it, and show what such a map doesn't
-# tell: an answer can be right although the largest weight lies elsewhere.
+# In a new sentence with *mirror* and *suitcase*, the soft lookup of run 1 gives *suitcase* 0.75 of the weight of
+# *Koffer*. [Lab notes 04, experiment 2](lab/04_soft_lookup.py#experiment-2-the-map-and-the-answer), draw this map, and
+# show what a map doesn't tell: an answer can be right although the largest weight lies elsewhere. Here, too, values of
+# wrong words help.
 #
 # ## Paper and code
 #
@@ -413,10 +412,10 @@ table(["lookup", "run 1", "run 2", "run 3"],
 #
 # ## What to remember
 #
-# Attention is a dictionary that answers with a blend. Queries and keys decide where to look, values what comes back,
-# and softmax makes the choice smooth enough to learn. The gradient of a score is its weight × (offer − average).
+# Attention is a dictionary that answers with a blend. So it answers a little differently when it is asked a little
+# differently, and can learn where to look. The gradient of a score is its weight × (offer − average).
 #
 # **Exercises.** `04_attention`: equation 1 for any sizes. `04_attention_backward`: its gradient. `04_cross_attention`:
 # a public program took two of the three inputs from the wrong sentence; repair it.
 #
-# **Next:** [05 · Why attention divides by the square root of d_k](05_scaling.py). We divided by √2 and didn't say why.
+# **Next:** [05 · Why attention divides by the square root of d_k](05_scaling.py).
