@@ -41,12 +41,12 @@ assert not {TIRED, NARROW} & trained_on and len(trained_on) > 19_000
 
 # %% [markdown]
 # We changed only the last English word. In the German, the word for "it" changed too, from *es* to *sie*. And that's
-# right! In German, *das Pferd* (the horse) is neuter, so a tired horse is *es*. *Die Straße* (the street) is feminine,
-# so a narrow street is *sie*. (For a masculine noun it would be *er*.) It looks as if the model knew which noun is
-# meant, in sentences that it had never seen.
+# right! *Das Pferd* (the horse) is neuter, so a tired horse is *es*. *Die Straße* (the street) is feminine, so a narrow
+# street is *sie*. (A masculine noun would be *er*.) It looks as if the model knew which noun is meant, in
+# sentences that it had never seen.
 #
 # Nobody wrote a translation rule into the model. It only multiplies and adds, with a few simple functions such as $e^x$
-# in between. So how does it know?
+# in between.
 #
 # ## The picture
 #
@@ -93,7 +93,7 @@ show(
     "them into probabilities: es 0.895, er 0.005, sie 0.004. Circled numbers, 1 to 5, "
     "mark the steps of the list below.",
     caption="Attention mixes the vectors; in every other step each vector is on its "
-    "own. The circled numbers are those of the list below.",
+    "own.",
 )
 
 # %% [markdown]
@@ -112,12 +112,12 @@ show(
 #    step 2, which both languages share. Add up the 128 products. The sum is the token's score, its **logit**.
 #    **Softmax** turns the 1,600 logits into probabilities.
 #
-# All numbers in the table and the layers are **parameters**, 867,328 altogether. The model learned them from 20,000
+# All numbers in the table and the layers are **parameters**, 867,328 of them. The model learned them from 20,000
 # sentence pairs, which a program made from a small grammar.
 #
 # ## By hand
 #
-# Softmax needs only a pencil. Suppose there are just three tokens, with the logits 0, 0.69 and 1.61.
+# Softmax needs only a pencil. Take three tokens, with the logits 0, 0.69 and 1.61.
 #
 # 1. Take $e$ to the power of each logit: 1, 2 and 5.
 # 2. Add them up: 8.
@@ -163,9 +163,8 @@ rows += [["the 1,597 others", "", f"{others:,.0f}", f"{others / e.sum():.4f}"],
 table(["next token", "logit", "e to the logit", "probability"], rows)
 
 # %% [markdown]
-# Check the first line with a calculator. (The table rounds, so your last digits may differ.) Why only 0.895? Training
-# aimed at about 0.9 for the right token, not at 1 ([lesson 14](14_label_smoothing.py)). So all probabilities in
-# figure 2 lie near 0.9.
+# Check the first line with a calculator, up to rounding. Why only 0.895? Training aimed at about 0.9 for the right
+# token, not at 1 ([lesson 14](14_label_smoothing.py)). So all probabilities in figure 2 lie near 0.9.
 #
 # To write a sentence, take the likeliest token, write it down, and ask again, until the answer is `</s>`. This is
 # **greedy search**. A model that reads its own output in this way is **autoregressive**.
@@ -196,7 +195,7 @@ show(
     "row is the same except for sie and schmal. A bracket under all tokens before es "
     "points to es.",
     caption="For each of its 16 answers the decoder reads *all* tokens so far "
-    "(bracket). The rows differ in two tokens (blue).",
+    "(bracket). Blue: where the rows differ.",
 )
 
 # %% [markdown]
@@ -258,14 +257,14 @@ parameters = untrained.store.data                # all of them, in one array: (8
 verl = tokenizer.encode(["verlässt"])[0][0]      # the id of the token
 chosen = 128 * verl + 2                          # its row in the table, third number
 losses = {}
-value = parameters[chosen]
 for nudge in -0.01, 0, 0.01:
-    parameters[chosen] = value + nudge
+    parameters[chosen] += nudge
     losses[nudge] = loss(untrained)
-parameters[chosen] = value                       # as it was
+    parameters[chosen] -= nudge                  # as it was
 slope = (losses[0.01] - losses[-0.01]) / 0.02
 
 # %% The table of the losses
+value = parameters[chosen]
 table(["the parameter", "loss"],
       [[f"{value + nudge:.4f}", f"{found:.4f}"] for nudge, found in losses.items()])
 
@@ -299,8 +298,8 @@ show(
     alt="A curve of the loss over one parameter. At its random value, minus 0.07, a "
     "dashed line has the slope of the curve, minus 0.24: the loss falls to the right. "
     "The curve is lowest near 1.2, where the line would go on falling.",
-    caption="Near the random value, the line of slope −0.24 and the curve agree. After "
-    "a move of 1.2 the loss no longer falls.",
+    caption="Near the random value, the line of slope −0.24 and the curve agree. "
+    "After a move of 1.2 the loss no longer falls.",
 )
 assert 1 <= moves[np.argmin(curve)] <= 1.5 and -0.25 < slope < -0.23
 
@@ -309,7 +308,7 @@ assert 1 <= moves[np.argmin(curve)] <= 1.5 and -0.25 < slope < -0.23
 # times, for one training step. **Backpropagation** finds all slopes at once, in the time of a few runs ([lesson
 # 01](01_backprop.py)):
 
-# %%
+# %% Gradient: all slopes by backpropagation
 def gradient():
     untrained.zero_grad()
     _, count = loss_backward(untrained, source_ids, before, right)
@@ -319,24 +318,26 @@ def gradient():
 measure("slope by backpropagation", gradient()[chosen], -0.25, -0.23)
 
 # %% [markdown]
-# Both ways agree. Now for twenty training steps. Each moves every parameter by −0.1 times its slope.
+# Both ways agree. Now for twenty training steps:
 
 # %%
-progress = []
-for step in range(21):
-    if step in (0, 1, 5, 10, 20):
-        now = loss(untrained)
-        progress.append([str(step), f"{now:.2f}", f"{np.exp(-now):.4f}"])
+progress = [loss(untrained)]
+for step in range(20):
     parameters -= 0.1 * gradient()               # every parameter, against its slope
-table(["training steps", "loss", "e to the −loss: a typical p"], progress)
+    progress.append(loss(untrained))
+
+# %% The table of the progress
+rows = [[str(step), f"{progress[step]:.2f}", f"{np.exp(-progress[step]):.4f}"]
+        for step in (0, 1, 5, 10, 20)]
+table(["training steps", "loss", "e to the −loss: a typical p"], rows)
 
 # %% [markdown]
-# After twenty steps the model knows this pair and little else. The real model took 2,000 steps, with other pairs in each
-# and a better rule for the step ([lesson 15](15_adam_and_warmup.py)).
+# After twenty steps the model knows this pair and little else. The real model took 2,000 steps, with other pairs in
+# each and a better rule for the step ([lesson 15](15_adam_and_warmup.py)).
 #
 # ## So how does it know?
 #
-# Back to the puzzle. After *weil*, the model writes *es* for one sentence and *sie* for the other, though the German so
+# After *weil*, the model writes *es* for one sentence and *sie* for the other, though the German so
 # far is the same. So the difference must come from the encoder's vectors. From which one?
 #
 # Figure 4 shows an experiment. The decoder gets the vectors of the *tired* sentence, but one or more of them are
@@ -360,7 +361,7 @@ show(
 )
 
 # %% [markdown]
-# Which vector turns *es* into *sie*: that of *it*, those of the nouns, or that of the adjective? Write your guess down.
+# Which vector turns *es* into *sie*: that of *it*, those of the nouns, or that of the adjective?
 #
 # <details><summary>Make a guess, then unfold: vectors exchanged</summary>
 
@@ -390,20 +391,20 @@ table(["vectors exchanged", "P(es)", "P(sie)"],
        ["the adjective, from “It is too narrow.”", *exchanged([11], alone)]])
 
 # %% [markdown]
-# Only the adjective's vector turns *es* into *sie*. The others differ by only 1 to 18 % of their length, that of *it* by
-# 6 %. So exchanging them can't show whether they are needed. Each of our 240 test sentences of this kind has a partner
-# that differs only in the adjective. In 237 of them, the partner's adjective vector brings the partner's pronoun.
+# Only the adjective's vector turns *es* into *sie*. The others differ by only 1 to 18 % of their length, that of *it*
+# by 6 %. So exchanging them can't show whether they are needed. We have 120 such pairs of test sentences. In 237 of
+# these 240 sentences, the partner's adjective vector brings the partner's pronoun.
 #
 # Did attention write into this vector which noun is meant? In the last row, the vector of *narrow* comes from a
-# sentence without nouns, and still the pronoun changes. Such a vector is enough in 213 of the 240 test sentences. (With
-# no adjective vector at all, 121 get this pronoun.) So mostly the word alone decides: to this model, *narrow* says "the
-# second noun" ([lab notes 00](lab/00_whole_game.py#experiment-1-which-vector-decides-the-pronoun)).
+# sentence without nouns, and still the pronoun changes. With such a vector, 213 of the 240 sentences get the partner's
+# pronoun; with no adjective vector, 121. So mostly the word alone decides: to this model, *narrow* says "the second
+# noun" ([lab notes 00](lab/00_whole_game.py#experiment-1-which-vector-decides-the-pronoun)).
 #
 # </details>
 #
-# So the adjective chooses the noun. But where does the gender come from? Now we leave the English alone, and give the
-# horse another article in the German that is already written. *Das* is neuter, *der* masculine, *die* feminine. (*Der
-# Pferd* is a mistake, like "a apple".)
+# So the adjective chooses the noun. But where does the gender come from? Leave the English alone, and give the
+# horse another article in the German so far. *Das* is neuter, *der* masculine, *die* feminine. (*Der Pferd* is a
+# mistake, like "a apple".)
 
 # %% Changing the article
 for article in "Das", "Der", "Die":
@@ -413,18 +414,18 @@ for article in "Das", "Der", "Die":
 
 # %% [markdown]
 # The model copies the gender from the article, even from a wrong one (in 239 of 240 trials with our test sentences).
-# And why does "tired" mean the horse? Let's exchange the two nouns.
+# Why does "tired" mean the horse? Let's exchange the two nouns.
 
 # %%
 print(translator.translate(["The street leaves the horse because it is too tired."])[0])
 
 # %% [markdown]
-# In German, this says that the *street* is tired. So the model doesn't know that streets never get tired! In its
-# training sentences with two nouns, "too tired" was always said of the first one (112 times). "Too narrow" was always
-# said of the second (149 times). So for these words the order of the nouns was enough, and the model learned to go by
-# it. We exchanged the nouns in all 240 test sentences, and in 225 the model still went by the order. It is the order in
-# the German already written. When we exchange only the English nouns, and leave that German as it was, 235 pronouns
-# stay ([lab notes 00](lab/00_whole_game.py#experiment-2-where-the-gender-comes-from)).
+# In German, this says that the *street* is tired! In the model's training sentences with two nouns, "too tired" was
+# always said of the first one (112 times), and "too narrow" of the second (149 times). So for these words the order was
+# enough, and the model learned to go by it. We exchanged the nouns in all 240 test sentences, and in 225 the model
+# still went by the order. It is the order in the German already written: with only the English nouns exchanged, the
+# pronoun follows the German order in 235 ([lab notes
+# 00](lab/00_whole_game.py#experiment-2-where-the-gender-comes-from)).
 #
 # A correct answer doesn't tell you *how* it was found. To find out, change one thing and watch the output. Our model
 # translates 94 % of 500 new sentences exactly like the reference, but none of 200 longer ones ([lab notes
