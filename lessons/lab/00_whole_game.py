@@ -274,10 +274,9 @@ measure(
 # So the word itself is nearly enough: a vector that has never met a noun switches the pronoun in 198 to 231 of 240
 # sentences; that of the other sentence does in 237. With the vector left out it is 121, about half, since the model
 # then takes the first noun in 193 of the 240. So it's above all for the second noun that the vector is needed. The
-# reverse test uses the four adjectives that mean the first noun
-# in some sentences and the second in others (*big, heavy, thick, wide*). We exchange the vector of *big* for that of
-# *big* in a sentence where it means the other position. If the vector said "first" or "second", the pronoun should
-# change. (All such pairs of sentences.)
+# reverse test uses the four adjectives that mean the first noun in some sentences and the second in others (*big,
+# heavy, thick, wide*). We exchange the vector of *big* for that of *big* in a sentence where it means the other
+# position. If the vector said "first" or "second", the pronoun should change. (All such pairs of sentences.)
 
 # %%
 changed, asked_of = Counter(), Counter()
