@@ -20,12 +20,13 @@ VALUES = np.array([0, 4, 8, 20])
 
 
 def shift() -> Drawing:
-    """What is read and what has to be written, and which position may look at what."""
-    drawing = Drawing(680, 380)
+    """What is read and what has to be written, and which position may look at what to write which word."""
+    drawing = Drawing(780, 380)
     columns = [230 + 120 * t for t in range(4)]
     for y, words in (30, "has to write"), (70, "dashed: the same word"), (110, "reads"), (160, "which position"):
         drawing.text(150, y, words, "soft", 13, anchor="end")
     drawing.text(150, 176, "may look at what?", "soft", 13, anchor="end")
+    drawing.text(724, 176, "has to write", "soft", 13)
     for t, x in enumerate(columns):
         above = drawing.vector(x, 30, [WRITES[t]], cell=92, height=32)
         below = drawing.vector(x, 110, [READS[t]], "key", cell=92, height=32)
@@ -36,6 +37,7 @@ def shift() -> Drawing:
         y = 210 + 48 * t
         asks = drawing.vector(96, y, [READS[t]], "query", cell=92, height=32)
         drawing.arrow(asks.right, (columns[0] - 54, y))
+        drawing.arrow((columns[3] + 54, y), drawing.vector(724, y, [WRITES[t]], cell=92, height=32).left)
         for s, x in enumerate(columns):
             if s <= t:
                 drawing.vector(x, y, [READS[s]], "key", cell=92, height=32)
@@ -126,17 +128,19 @@ def by_hand(backward: bool = False) -> Drawing:
 
 
 def masks() -> Drawing:
-    """The causal mask, the padding mask, and both."""
+    """The causal mask, the padding mask, and the causal mask of the last two queries."""
     drawing = Drawing(730, 250)
-    for i, (title, length, causal) in enumerate(
-        [("causal mask", 4, True), ("padding mask", 2, False), ("both", 2, True)]
+    padded = ["it", "slept", "pad", "pad"]
+    for i, (title, words, length, queries) in enumerate(
+        [("causal mask", READS, 4, 4), ("padding mask", padded, 2, 4), ("causal, T = 2, S = 4", READS, 4, 2)]
     ):
-        x0, words = 90 + 240 * i, READS[:length] + ["pad"] * (4 - length)
+        x0, causal = 90 + 240 * i, words is READS
         drawing.text(x0 + 66, 20, title, bold=True)
-        for t, word in enumerate(words):
-            y = 78 + 44 * t
-            for x, at in (x0 + 44 * t, 48), (x0 - 42, y):
-                drawing.text(x, at, word, "soft" if word == "pad" else "ink", 12)
+        for s, word in enumerate(words):
+            drawing.text(x0 + 44 * s, 48, word, "soft" if word == "pad" else "ink", 12)
+        for t in range(4 - queries, 4):
+            y = 78 + 44 * (t - 4 + queries)
+            drawing.text(x0 - 42, y, words[t], "soft" if words[t] == "pad" else "ink", 12)
             for s in range(4):
                 if s < length and (s <= t or not causal):
                     drawing.rectangle(x0 + 44 * s, y, 38, 38, "key", 0.4)
@@ -161,7 +165,7 @@ def maps(words: Sequence[str], weights: Mapping[str, np.ndarray]) -> Figure:
         panel.set_xticks(range(T), read, rotation=90)
         panel.set(title=title, xlabel="word looked at")
     panels[0, 0].set_yticks(range(T), [f"{a} → {b}" for a, b in zip(words, words[1:])])
-    panels[0, 0].set_ylabel("last word read → word to guess")
+    panels[0, 0].set_ylabel("position → word to guess")
     figure.colorbar(image, ax=panels, shrink=0.8, label="attention weight (empty: exactly 0)")
     return figure
 
