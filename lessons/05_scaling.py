@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 05 · Why attention divides by √d_k
 #
-# **What goes wrong if attention doesn't divide its scores?**
+# **What goes wrong if attention doesn't divide by √d_k?**
 #
 # *Needs [lesson 04](04_soft_lookup.py) (queries, keys, the backward pass of softmax) · you will make a gradient vanish
 # with pencil and paper, and bring it back.*
@@ -14,7 +14,7 @@ import numpy as np
 
 from exercises.numeric import numeric_gradient
 from library.drawing import Drawing
-from library.lesson import measure, recorded, same, show, table
+from library.lesson import recorded, same, show, table
 from library.one_key import found, learn_to_look, softmax
 from scratchformer.nn.ops import ops_of
 
@@ -22,12 +22,12 @@ from scratchformer.nn.ops import ops_of
 # A query has to find the right one of 32 keys. This is the task:
 #
 # - **Given:** a query and 32 keys. Each is a vector of $d_k$ random numbers. One of the keys is the right one.
-# - **Learned:** the query. In 120 gradient steps its numbers change so that the weight on the right key grows.
+# - **Learned:** the query, in 120 steps. Each step follows the gradient of the weight on the right key.
 # - **Left out:** the division by $\sqrt{d_k}$. The weights are the softmax of the dot products.
 # - **Measured:** has the right key more than half of the weight in the end?
 #
-# We run the task 24 times for each $d_k$, each time with a new query and new keys. We tried six learning rates, from
-# 0.01 to 1000, and show the best one's result.
+# We run the task 24 times for each $d_k$, each time with a new query and new keys. For each $d_k$ we try six learning
+# rates, from 0.01 to 1000, and show the best result.
 
 # %% Twenty-four queries learn to look
 SIZES = 8, 64, 512
@@ -38,9 +38,9 @@ table(["numbers in a query, d_k", "queries that found their key"],
 # %% [markdown]
 # That's odd. A query with 512 numbers has far more freedom than one with 8, and yet it nearly always fails.
 #
-# The trouble is that the dot products get too large, and the division is there to prevent it. **The division keeps the
-# scores small when training starts, so that every key gets some weight and the right one can still be found.** Let's go
-# through this step by step, and then put the division back.
+# The trouble is that the dot products start too large. Softmax then gives nearly all the weight to one key, usually a
+# wrong one. **In this task the right key then gets no push, and it is hardly ever found. With the division every key
+# starts with some weight.** Let's see how.
 #
 # ## The picture: dot products grow
 #
@@ -52,6 +52,7 @@ table(["numbers in a query, d_k", "queries that found their key"],
 def walk_picture():
     drawing = Drawing(760, 585)
     drawing.text(610, 20, "how often each dot product comes up", "soft", 13)
+    others = np.random.default_rng(2).choice([-1, 1], (2, 16)).tolist()
     signs = {1: "+ +", 4: "+-++ +-+-", 16: "+-++-+--+-+++-+- +++-+++-+--+--+-"}
     for y, (d_k, rows) in zip((70, 235, 410), signs.items()):
         q, k = ([1 if sign == "+" else -1 for sign in row] for row in rows.split())
@@ -73,6 +74,11 @@ def walk_picture():
             sizes = [d_k * i / 32 for i in range(33)]
             curve = [(110 + n * cell, zero - sign * unit * math.sqrt(n)) for n in sizes]
             drawing.line(curve, "soft", 1.2, dashed=True)
+        for other in others if d_k == 16 else ():
+            steps = [0, *itertools.accumulate(other)]
+            path = [(110 + n * cell, zero - unit * h) for n, h in enumerate(steps)]
+            drawing.line(path, "line", 1.5)
+            drawing.circle(*path[-1], 3, "line", filled=1)
         path = [(110 + n * cell, zero - unit * height) for n, height in enumerate(walk)]
         drawing.line(path, "ink", 2.5)
         drawing.circle(*path[-1], 4, "ink", filled=1)
@@ -85,6 +91,7 @@ def walk_picture():
             x, top = 610 + 8 * (d_k - 2 * backwards), y + 62 - 160 * cases / 2**d_k
             drawing.line([(x, y + 62), (x, top)], "plain", 14)
             drawing.text(x, top - 9, cases if d_k < 16 else "", "soft", 12)
+        drawing.text(746, y + 20, f"of {2**d_k:,} cases", "soft", 12, "end")
         drawing.line([(474, y + 62), (746, y + 62)], "soft")
         for value in "−16", "−8", "0", "8", "16":
             x = 610 + 8 * int(value.replace("−", "-"))
@@ -102,15 +109,15 @@ show(
     "of their numbers, and a zigzag: their sum so far, from 0 to 1, to 2 and to 4, "
     "beside dashed curves of plus and minus the root of n. On the right, bars show "
     "how often each dot product comes up. They spread from −1 and 1, to −4 up to 4, "
-    "to nearly −16 up to 16; the typical size is 1, 2 and 4.",
+    "to about −10 up to 10; the typical size is 1, 2 and 4. Two pale walks for 16.",
     caption="The dot product is a walk with one step for each pair of numbers. The "
-    "dashed curves are ±√n after n steps.",
+    "dashed curves are ±√n after n steps; the pale walks are two others.",
 )
 
 # %% [markdown]
 # Each pair of numbers contributes +1 or −1, equally often. So the sum goes up and down at random, one step for each
-# pair. This is a **random walk**. A longer walk ends farther from 0. But it doesn't end $d_k$ away, because many of its
-# steps cancel.
+# pair. This is a **random walk**. A longer walk usually ends farther from 0. But it seldom ends $d_k$ away, because
+# many of its steps cancel.
 #
 # ## By hand: how far is typical?
 #
@@ -130,22 +137,24 @@ show(
 # typical dot product is ±2. This size (square, average, root) is called the **root mean square**.
 #
 # **Why is it $\sqrt{d_k}$?** Say the walk stands at $s$, and the next step is $p = +1$ or $-1$. Then the square becomes
-# $(s + p)^2 = s^2 + 2sp + p^2$. On average $2sp$ is 0, because $p$ is as often + as −. And $p^2$ is 1. So every step
-# adds 1 to the mean square. After $d_k$ steps the mean square is $d_k$, and the typical size is $\sqrt{d_k}$.
+# $(s + p)^2 = s^2 + 2sp + p^2$. Whatever $s$ is, $p$ is +1 as often as −1. So on average $2sp$ is 0. And $p^2$ is 1. So
+# every step adds 1 to the mean square. After $d_k$ steps the mean square is $d_k$, and the typical size is
+# $\sqrt{d_k}$.
 #
 # ## In general
 #
-# Real queries and keys aren't made of ±1. But the argument needed only two facts about a product $p$: its mean is 0,
-# and the mean of its square is 1. Now let all numbers of the query and of the key be random, independent, with mean 0
-# and mean square 1. Means of independent numbers multiply. So a product has the mean 0 · 0 = 0 and the mean square
-# 1 · 1 = 1, and both facts hold again. Let's measure it with 20,000 pairs of a query and a key:
+# Real queries and keys aren't made of ±1. But the argument needed only three facts about a product $p$. Its mean is 0.
+# The mean of its square is 1. And it doesn't depend on the steps before it. Now let all numbers of the query and of the
+# key be random, independent, with mean 0 and mean square 1. The mean of a product of independent numbers is the product
+# of their means. So $p$ has the mean 0 · 0 = 0 and the mean square 1 · 1 = 1, and all three facts hold again. Let's
+# measure it with 20,000 pairs of a query and a key:
 
 # %%
 random, rows = np.random.default_rng(3), []
 for d_k in SIZES:
     q, k = random.normal(size=(2, 20_000, d_k))  # mean 0, mean square 1
-    scores = (q * k).sum(axis=1)  # (20_000,) dot products
-    sizes = [math.sqrt((z**2).mean()) for z in (scores, scores / math.sqrt(d_k))]
+    dots = (q * k).sum(axis=1)  # (20_000,) dot products
+    sizes = [math.sqrt((z**2).mean()) for z in (dots, dots / math.sqrt(d_k))]
     rows.append([d_k, *(f"{size:.1f}" for size in sizes)])
 table(["d_k", "typical q · k", "typical q · k / √d_k"], rows)
 
@@ -155,9 +164,11 @@ table(["d_k", "typical q · k", "typical q · k / √d_k"], rows)
 #
 # $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\left(\frac{Q K^T}{\sqrt{d_k}}\right) V$$
 #
-# Can a score still get large when it should? Yes. Suppose that training makes a query of ±1 equal to its key. Then
-# *all* products are +1, nothing cancels, and the dot product is $d_k$. For $d_k = 64$ the score is 64 / 8 = 8, while a
-# typical score is 1.
+# On this page, the **dot product** is $q \cdot k$, and the **score** $z$ is what softmax gets. With the division it is
+# the dot product over $\sqrt{d_k}$, without it the dot product itself.
+#
+# Can a score still get large when it should? Yes. If training makes a query of ±1 equal to its key, *all* products are
+# +1. For $d_k = 64$ the dot product is then 64, and the score 64 / 8 = 8.
 #
 # ## Large scores: one word takes all the weight
 #
@@ -212,7 +223,8 @@ def softmax_picture(backward):
                 slope = weight * ((word == "street") - weights[1])
                 for y, value in (110, slope if power == 8 else slope / 8), (192, slope):
                     value = value if abs(value) > 1e-6 else 0.0
-                    drawing.gradient(x - 22, y, value, signed(value), 14, 0.2)
+                    largest = 0.2 if y == 192 else 0.2 / 8
+                    drawing.gradient(x - 22, y, value, signed(value), 14, largest)
     drawing.line([(418, 36), (418, 385)], "line")
     return drawing
 
@@ -220,32 +232,33 @@ def softmax_picture(backward):
 show(
     softmax_picture(backward=False),
     "05_softmax",
-    alt="Two panels with the words the, street and animal and the dot products 0, "
-    "8 ln 2 and 8 ln 5. Not divided, the exponentials are 1, 256 and 390,625, and the "
-    "weights 0.000003, 0.00065 and 0.9993. Divided by 8, the exponentials are 1, 2 and "
-    "5, and the weights 1/8, 2/8 and 5/8.",
+    alt="Two panels with the words the, street and animal and the dot products 0, 8 "
+    "ln 2 and 8 ln 5. Not divided, the exponentials are 1, 256 and 390,625, and the "
+    "weights 0.000003, 0.00065 and 0.9993. Divided by 8, the exponentials are 1, 2 "
+    "and 5, and the weights 1/8, 2/8 and 5/8.",
     caption="The same three dot products, not divided and divided. Without the "
     "division, *animal* takes nearly all the weight.",
 )
 
 # %% [markdown]
-# Without the division *street* gets 256 of 390,882, which is 0.00065, about 1 in 1,500. Attention has already decided,
+# Without the division *street* gets 256 of 390,882, which is 0.00065. Attention has already decided,
 # for the wrong word. With the division *animal* is ahead, too, but *street* has 2/8.
 #
 # ## Backward: a word without weight gets no push
 #
 # Training should now move weight to *street*. How does the weight of *street* change if a score $z$ grows a little? Use
-# the rule of lesson 04: weight × (offer − average). Here the result that should grow is the weight of *street* itself.
-# So *street* offers 1, and the others offer 0. With the division the average of the offers is 2/8 · 1 = 2/8:
+# the rule of lesson 04: weight × (offer − average). Here the result that should grow is 1 · the weight of *street*, and
+# 0 · the weights of the others. So *street* offers 1, and the others offer 0. With the division the average of the
+# offers is 2/8 · 1 = 2/8:
 #
-# | word | weight × (offer − average) | gradient of z |
+# | word | weight × (offer − average) | gradient of the score |
 # |---|---|---|
 # | the | 1/8 · (0 − 2/8) | −1/32 = −0.031 |
 # | street | 2/8 · (1 − 2/8) | +6/32 = +0.188 |
 # | animal | 5/8 · (0 − 2/8) | −5/32 = −0.156 |
 #
-# So *street* gets a push up, and the other two get a push down. How strong is the push on *street* without the
-# division?
+# So the score of *street* gets a push up, and the other two get a push down. How strong is the push on *street* without
+# the division?
 #
 # <details><summary>Make a guess, then unfold: the same picture, backward</summary>
 
@@ -257,23 +270,25 @@ show(
     "and −0.00065, for z and for the dot products. Divided: −0.031, +0.188 and −0.156 "
     "for z, and an eighth of that for the dot products: −0.004, +0.023 and −0.020.",
     caption="In magenta: how the weight of *street* grows with each score, and with "
-    "each dot product. Without the division almost no gradient is left.",
+    "each dot product. For the dot product of *street* it is 0.023 against 0.00065.",
 )
 
 # %% [markdown]
 # Without the division the push on *street* is 0.00065 · (1 − 0.00065), which rounds to 0.00065.
 #
-# With the division the push on $z$ is 0.188. The dot product gets an eighth of that, because $z$ is the dot product
-# divided by 8. That is 0.188 / 8 = 0.023, which is still 36 times as strong.
+# With the division the push on the score is 0.188. The score is the dot product divided by 8, so the push on the dot
+# product is only an eighth: 0.188 / 8 = 0.023. But that is still 36 times 0.00065, because the weight of *street* is
+# 382 times as large. (If the dot products are small anyway, the division only makes the pushes weaker.)
 #
 # </details>
 #
-# This is the trouble that lesson 04 promised. The gradient of a score has its weight as a factor. **A word with almost
-# no weight gets almost no push, however right it is.**
+# The gradient of a score has its weight as a factor, and here no offer is above 1. **So a word with almost no weight
+# gets almost no push, however right it is.**
 #
 # **Your turn.** Compute the gradient of the dot products from the gradient of the weights. Open
 # `exercises/05_softmax_backward.py` and run `scratchformer learn check 05_softmax_backward`. The arrays there have the
 # shape (B, H, T, S): B sentences, H attentions side by side, T queries, S keys. The softmax runs over the last axis.
+# What this page calls dot products is called `scores` there.
 #
 # <details><summary>The rule and our solution</summary>
 #
@@ -286,7 +301,7 @@ show(
 def softmax_backward(dweights, weights, d_k):
     """dweights, weights (..., S) -> the gradient of the dot products (..., S)"""
     average = (weights * dweights).sum(axis=-1, keepdims=True)
-    return weights * (dweights - average) / math.sqrt(d_k)
+    return {"dscores": weights * (dweights - average) / math.sqrt(d_k)}
 
 # %% [markdown]
 # </details>
@@ -294,80 +309,81 @@ def softmax_backward(dweights, weights, d_k):
 # %% The check
 dot_products = 8 * np.log([1.0, 2.0, 5.0])  # d_k = 64
 offers = np.array([0.0, 1.0, 0.0])  # the weight of street
-divided = softmax_backward(offers, softmax(dot_products / 8), 64)
-plain = softmax_backward(offers, softmax(dot_products), 1)
-measure("push on street, divided over not divided", divided[1] / plain[1], 35.5, 36.1)
+divided = softmax_backward(offers, softmax(dot_products / 8), 64)["dscores"]
 numeric = numeric_gradient(lambda a: softmax(a / 8)[1], dot_products)
 same("our gradient and finite differences", divided, numeric, 1e-8)
 
 weights, dweights = softmax(random.normal(size=(3, 5))), random.normal(size=(3, 5))
 library = ops_of(weights).masked_softmax_backward(dweights, weights, 1 / 8)
-same("ours and the library's", softmax_backward(dweights, weights, 64), library)
+ours = softmax_backward(dweights, weights, 64)["dscores"]
+same("ours and the library's", ours, library)
 
 # %% [markdown]
 # ## The 24 queries again
 #
-# Now we put the division into the task of the opening. Everything else stays, also the six learning rates. The last
-# column is a control: it doesn't divide, but its queries begin $\sqrt{d_k}$ times smaller, so the scores begin small.
+# Now we put the division into the task of the opening. The last column is a control. It divides as well, but its
+# queries begin $\sqrt{d_k}$ times larger. So its scores begin as large as without the division.
+
 
 # %% The same task with the division
 rows, first_weights = [], []
 for d_k in SIZES:
-    small = 1 / math.sqrt(d_k)
-    counts = without[d_k], found(d_k, small), found(d_k, factor=1, start=small)
+    root = math.sqrt(d_k)
+    counts = without[d_k], found(d_k, 1 / root), found(d_k, 1 / root, start=root)
     rows.append([f"found, d_k = {d_k}", *(f"{count} of 24" for count in counts)])
-for factor, start in (1, 1), (small, 1), (1, small):  # d_k = 512, before training
+for factor, start in (1, 1), (1 / root, 1), (1 / root, root):  # d_k = 512, at first
     first_weights.append(np.median(learn_to_look(512, factor, rate=0, start=start)))
 rows.append(["first weight, d_k = 512", *(f"{weight:.1g}" for weight in first_weights)])
-table(["", "not divided", "divided by √d_k", "small start"], rows)
+table(["", "not divided", "divided by √d_k", "divided, large start"], rows)
 
 # %% [markdown]
-# With the division all queries but one find their key. That one, at $d_k = 8$, only needs more steps. The last row is
-# the weight of the right key before training, the median of the 24 tasks. Without the division it is
-# $7 \cdot 10^{-22}$. The push has this tiny factor, and none of our learning rates makes up for it. With the division
-# the weight is 0.01, and it can grow.
+# With the division all queries but one find their key. The last row is the median weight of the right key before
+# training. Without the division it is $7 \cdot 10^{-22}$, and the push has this tiny factor. In a step the query moves
+# along each key by the push on it, so it hardly moves towards the right key. With the division the weight begins at
+# 0.01, and it can grow.
 #
-# The control works as well. So in this task the division helps because the scores *start* small ([lab notes 05,
+# The control divides and fails all the same. So in this task it matters that the scores *start* small ([lab notes 05,
 # experiment 1](lab/05_scaling.py#experiment-1-the-24-queries)).
 #
 # ## Does it matter in a Transformer?
 #
-# - **Given:** English sentences and their German translations. The model learns to predict the next German token.
-# - **Model:** a Transformer with 2 layers and one head of $d_k = 128$. It takes 300 training steps.
-# - **Changed:** only the division.
-# - **Measured:** the loss on sentences that aren't used for training, in nats per token. Each model is trained three
-#   times, with different seeds.
+# - **Model:** a Transformer with 2 layers and one head of $d_k = 128$, in its first 300 training steps. It learns to
+#   translate English sentences into German.
+# - **Measured:** the loss on other sentences, in nats per token. Each model is trained with three seeds.
+# - **Changed:** the division. It does two things: the scores start smaller, and each training step moves them less. So
+#   three controls don't divide, but get one of the two in another way, or both. *Small start*: $W_Q$ and $W_K$ begin
+#   smaller, so that the scores start as with the division. *Small steps*: $W_Q$ and $W_K$ take smaller steps.
 #
-# How much higher does the loss end without the division: not at all, a little, or a lot?
+# Which is enough: the small start, the small steps, either, or only both?
 #
-# <details><summary>Make a guess, then unfold: three runs each</summary>
+# <details><summary>Make a guess, then unfold: five models, three runs each</summary>
 
 # %% The recorded runs
 result = recorded("attention_scaling")
 models = {row["variant"]: row for row in result["results"] if row["d_k"] == 128}
 rows = []
-for variant, name in ("1", "not divided"), ("1/sqrt(d_k)", "divided by √d_k"):
-    starts = [run["start"]["score_std"] for run in models[variant]["runs"]]
-    size = np.mean([np.mean(list(start.values())) for start in starts])
+for variant, name in (
+    ("1", "not divided"),
+    ("1, smaller start", "not divided, small start"),
+    ("1, smaller steps", "not divided, small steps"),
+    ("1, both smaller", "not divided, both"),
+    ("1/sqrt(d_k)", "divided by √d_k"),
+):
     loss = models[variant]["final_loss"]
     between = f"{loss['lowest']:.2f} to {loss['highest']:.2f}"
-    rows.append([name, f"±{size:.1f}", f"{loss['mean']:.2f}", between])
-table(["model", "scores at the start", "loss", "lowest to highest"], rows)
+    rows.append([name, f"{loss['mean']:.2f}", between])
+table(["model", "loss", "lowest to highest"], rows)
 
 # %% [markdown]
-# Without the division the loss ends at 2.77, with it at 1.12. The ranges of the three runs are far apart. (The scores
-# are given as their standard deviation over the keys.)
+# A small start alone repairs little, and so do small steps alone. Both together repair it.
 #
 # </details>
 #
-# So the division matters here. Two things stay open.
-#
-# First, we haven't tested that the missing push is what harms this model. The division also makes each training step
-# move the scores less. That matters, too: with a small start alone the loss ends at 2.53.
-#
-# Second, $\sqrt{d_k}$ lets the scores start at the same size for every $d_k$, but it needn't be the best divisor for
-# training. Here, dividing by $d_k = 128$ ends lower still, at 0.82. All these runs are in [lab notes 05, experiment
-# 3](lab/05_scaling.py#experiment-3-a-transformer-with-and-without).
+# **Is the missing push to blame here, too?** We train two models once more and let no gradient through any score, so
+# that neither has any push. The undivided model then ends at 2.37, *lower* than with its pushes, and the divided one at
+# 1.72. So of the gap of 1.65 between them, 0.65 is there without any push. In this model, then, the missing push isn't
+# the main harm. Large scores do harm by themselves ([lab notes 05, experiment
+# 3](lab/05_scaling.py#experiment-3-a-transformer-with-and-without)).
 #
 # ## Paper and code
 #
@@ -379,21 +395,23 @@ table(["model", "scores at the start", "loss", "lowest to highest"], rows)
 # ## What to remember
 #
 # A dot product of $d_k$ random numbers is typically $\sqrt{d_k}$ large. Large scores give nearly all the weight to one
-# word, and a word without weight gets no push to learn from. Dividing by $\sqrt{d_k}$ keeps the scores small at the
-# start, so that every word has a chance.
+# word, at first by chance. For our 24 queries the harm is that the right word gets no push. In our Transformer that
+# isn't the main harm: large scores harm by themselves. Dividing by $\sqrt{d_k}$ makes the first scores smaller, and the
+# steps as well.
 #
 # **Exercises.** `05_softmax_backward`, above. `05_scaling`: the scores of several heads (attentions side by side) at
-# once. `05_all_ones`: weights add up to 1, so if `dweights` is all ones, the true gradient is 0. A backward that
-# returns zeros passes such a check. Write another one that passes it and is wrong.
+# once. `05_all_ones`: weights add up to 1, so if `dweights` is all ones, the true gradient is 0. Write a wrong backward
+# that a check with ones can't find. Returning zeros doesn't count.
 #
 # **Predict.** Divide the dot products of the three words by $d_k = 64$ instead of 8. What are the weights, roughly?
 #
 # <details><summary>Answer</summary>
 #
 # The scores are 0, (ln 2) / 8 = 0.09 and (ln 5) / 8 = 0.20. The exponentials, 1, 1.09 and 1.22, are nearly equal. So
-# each word gets about a third. Such a model starts with hardly any preference.
+# each word gets about a third. That needn't be bad: our Transformer ends at 0.82 when it divides by $d_k$. (But it ends
+# at 0.83 with $\sqrt{d_k}$ and small steps, so this doesn't say which divisor is best.)
 #
 # </details>
 #
-# **Next.** Every query of this page may look at every key. [Lesson 06](06_masks.py) takes that away where it must be
-# taken away: from padding, and from the future.
+# **Next.** Every query of this page may look at every key. [Lesson 06](06_masks.py) hides keys: padding, and the
+# future.

@@ -53,12 +53,13 @@ measure(
 # **Other seeds.** The number of queries that found their key at the best of the six rates, as on the page, with seeds
 # 0 to 2.
 
-# %% Five seeds
+# %% Three seeds
 SEEDS, counts = range(3), {}
 for d_k in 8, 64, 512:
     for name, factor, start, on_log in (
         ("not divided", 1, 1, False),
         ("divided by √d_k", 1 / math.sqrt(d_k), 1, False),
+        ("divided, large start", 1 / math.sqrt(d_k), math.sqrt(d_k), False),
         ("small start", 1, 1 / math.sqrt(d_k), False),
         ("logarithm", 1, 1, True),
         ("divided by d_k", 1 / d_k, 1, False),
@@ -70,12 +71,15 @@ table(
 )
 measure("d_k = 64, not divided: most of 24", max(counts[64, "not divided"]), 9, 18)
 measure("d_k = 512, not divided: most of 24", max(counts[512, "not divided"]), 1, 6)
+for d_k, hi in (64, 14), (512, 6):
+    most = max(counts[d_k, "divided, large start"])
+    measure(f"d_k = {d_k}, divided, large start: most of 24", most, 0, hi)
 measure(
     "d_k = 64 and 512, all repairs: fewest of 24",
     min(
         min(values)
         for (d_k, name), values in counts.items()
-        if d_k > 8 and name != "not divided"
+        if d_k > 8 and name not in ("not divided", "divided, large start")
     ),
     24,
     24,
@@ -94,11 +98,22 @@ slowest = weights[120].argmin()
 for steps, lo, hi in (120, 0.2, 0.45), (300, 0.55, 0.8), (1000, 0.9, 1):
     name = f"d_k = 8, divided: weight of the slowest query, {steps} steps"
     measure(name, weights[steps][slowest], lo, hi)
+for d_k, rate, steps, lo, hi in (
+    (8, 10, 1_200, 20, 24),
+    (8, 10, 12_000, 22, 24),
+    (512, 1000, 1_200, 1, 6),
+):
+    count = successes(learn_to_look(d_k, 1, rate, steps=steps))
+    name = f"d_k = {d_k}, not divided, rate {rate}: found after {steps} steps"
+    measure(name, count, lo, hi)
 
 # %% [markdown]
-# **Larger rates.** At $d_k = 512$ six rates are not enough to say that none helps: the weights of the right keys are
-# as small as $10^{-22}$ (the median at the start), and a large rate can make up for a small factor. Rates that nobody
-# would use do help some of the queries:
+# At $d_k = 8$ the queries find their keys without the division, too, only later. At 512 ten times the steps find no
+# further one.
+#
+# **Larger rates.** At $d_k = 512$ six rates are not enough to say that none helps: half of the right keys start with a
+# weight below $10^{-21}$, and a large rate can make up for a small factor. Rates that nobody would use help most of the
+# queries:
 
 # %% Much larger rates
 LARGER = (1e3, 1e6, 1e10, 1e15, 1e20, 1e30)
@@ -117,6 +132,7 @@ measure(
     -18,
 )
 measure("d_k = 512: found at rate 1e6, of 24", at_larger[512][1], 2, 8)
+measure("d_k = 512: found at rate 1e30, of 24", at_larger[512][-1], 18, 24)
 
 # %% [markdown]
 # **Steps of one length.** If what is lost is mainly the *size* of the gradient, then stretching each query's step to
@@ -144,9 +160,10 @@ measure(
 )
 
 # %% [markdown]
-# **A small start is the division in other units.** With $q' = q / \sqrt{d_k}$ the score $q' \cdot k$ is the divided
-# score, and a step of $q'$ at the rate $\eta / d_k$ is the divided step at the rate $\eta$. So the two runs are the
-# same:
+# **A small start is the division in other units.** With $q' = q / \sqrt{d_k}$ the dot product $q' \cdot k$ is the score
+# of the divided run, and a step of $q'$ at the rate $\eta / d_k$ is its step at the rate $\eta$. So the two runs are
+# the same. In the same way a run with the division and a large start, the control of the page, is an undivided run at
+# the rate $\eta / d_k$. So when each may choose its rate, the division can only matter through the scores at the start:
 
 # %% The same run twice
 divided, small = (
@@ -154,10 +171,15 @@ divided, small = (
     learn_to_look(64, 1, 10 / 64, start=1 / 8),
 )
 same("weights after 120 steps: divided, and small start", small, divided, 1e-6)
+large, plain = (
+    learn_to_look(64, 1 / 8, 10, start=8),
+    learn_to_look(64, 1, 10 / 64),
+)
+same("divided with a large start, and not divided", large, plain, 1e-6)
 
 # %% [markdown]
 # **And why the root?** One step moves $q$ by at most about rate · $c$ times a key, for the factor $c$ before softmax.
-# It moves that key's scaled score by rate · $c^2 |k|^2$, about rate · $c^2 d_k$. With $c = 1/\sqrt{d_k}$ that is the
+# It moves that key's score by rate · $c^2 |k|^2$, about rate · $c^2 d_k$. With $c = 1/\sqrt{d_k}$ that is the
 # rate itself, whatever $d_k$. With $c = 1/d_k$ it is rate$/d_k$, so the rate must be $d_k$ times as large:
 
 # %% Divided by d_k
@@ -168,9 +190,21 @@ for rate, lo, hi in (1, 0, 0.1), (512, 0.9, 1):
         lo,
         hi,
     )
+SERVED = (4, 8, 64, 512)
+table(
+    ["found of 24", *(f"d_k = {d_k}" for d_k in SERVED)],
+    [
+        [name, *(successes(learn_to_look(d_k, 1 / d_k**power, rate)) for d_k in SERVED)]
+        for name, power, rate in (
+            ("divided by √d_k, rate 10", 0.5, 10),
+            ("divided by d_k, rate 1000", 1, 1000),
+        )
+    ],
+)
 
 # %% [markdown]
-# So with plain gradient descent, and in this task, the root lets one learning rate serve heads of every size.
+# So with plain gradient descent, and in this task, the root lets one learning rate serve heads of 8 to 512. But with
+# $1/d_k$ the rate 1000 serves them about as well. What speaks for the root is the derivation, not this table.
 #
 # **Check the claim:** *large scores saturate softmax, and a saturated softmax has no gradient.* In lesson 01 softmax
 # was followed by a logarithm, and the gradient of the pair was $p - q$, as far from zero as the answer was wrong,
@@ -192,20 +226,20 @@ measure(
 # ## Experiment 2: which keys get a push?
 #
 # 1,000 random queries for each $d_k$, with 32 random keys each. If the loss wants the weight of key $r$ to grow, the
-# push on its raw score is $c \, w_r (1 - w_r)$, with $c = 1$ or $1/\sqrt{d_k}$. Here are its median and its mean over
+# push on its dot product is $c \, w_r (1 - w_r)$, with $c = 1$ or $1/\sqrt{d_k}$. Here are its median and its mean over
 # all 32,000 keys.
 
 # %% The push on a key
 PUSH_SIZES, pushes = (4, 9, 16, 64, 256, 1024), {}
 push_random = np.random.default_rng(1)
 for d_k in PUSH_SIZES:
-    scores = np.einsum(
+    dots = np.einsum(
         "nk,nsk->ns",
         push_random.normal(size=(1000, d_k)),
         push_random.normal(size=(1000, 32, d_k)),
     )
     for name, factor in ("plain", 1), ("root", 1 / math.sqrt(d_k)):
-        weights = softmax(factor * scores)
+        weights = softmax(factor * dots)
         push = factor * weights * (1 - weights)
         pushes[name, d_k] = np.median(push), push.mean(), push
 table(
@@ -262,8 +296,8 @@ for d_k, lo, hi in (9, 1.1, 1.13), (64, 35.5, 36.1):
 
 # %% [markdown]
 # **All derivatives at once.** The derivatives of the weights form a matrix $J_{sr} = w_s ([s = r] - w_r)$. Its norm
-# says how strongly the weights react to the scaled scores $z$, and $cJ$ how strongly they react to the raw scores.
-# Here with division by $d_k$ as well, as a control: if smaller scores were always better, it would be better still.
+# says how strongly the weights react to the scores $z$, and $cJ$ how strongly they react to the dot products. Here with
+# division by $d_k$ as well, as a control: if smaller scores were always better, it would be better still.
 
 # %% The norm of J
 FACTORS = {
@@ -274,23 +308,25 @@ FACTORS = {
 
 
 def jacobian_norm(weights):
-    """weights (n, S) -> (n,): the norm of d weights / d (scaled scores)"""
+    """weights (n, S) -> (n,): the norm of d weights / d scores"""
     J = weights[:, :, None] * (np.eye(weights.shape[1]) - weights[:, None, :])
     return np.sqrt((J**2).sum(axis=(1, 2)))
 
 
 SIZES, largest, norms = [4, 16, 64, 256, 1024], {}, {}
 for d_k in SIZES:
-    scores = np.einsum(
+    dots = np.einsum(
         "nk,nsk->ns",
         random.normal(size=(2000, d_k)),
         random.normal(size=(2000, 32, d_k)),
     )
     for name, factor in FACTORS.items():
-        weights = softmax(scores * factor(d_k))
+        weights = softmax(dots * factor(d_k))
         largest[name, d_k], norms[name, d_k] = weights.max(
             axis=1
         ).mean(), jacobian_norm(weights)
+first, second = np.sort(dots, axis=1)[:, :-3:-1].T  # d_k = 1024
+close = first - second < 2
 table(
     ["d_k", "", "largest weight", "median J", "median cJ", "mean cJ"],
     [
@@ -333,6 +369,13 @@ measure(
     5,
     12,
 )
+measure("d_k = 1024: two best keys less than 2 apart", close.mean(), 0.08, 0.18)
+measure(
+    "their part of the sum of cJ, not divided",
+    norms["q·k", 1024][close].sum() / norms["q·k", 1024].sum(),
+    0.65,
+    0.9,
+)
 measure(
     "divided by d_k: largest weight at 1024 (uniform 0.031)",
     largest["q·k / d_k", 1024],
@@ -353,7 +396,7 @@ for panel, by_factor in zip(panels, (False, True)):
         panel.loglog(SIZES, values, style, color=colour, label=name)
     panel.set(
         xlabel="d_k",
-        title="of the raw scores (cJ)" if by_factor else "of the scaled scores (J)",
+        title="of the dot products (cJ)" if by_factor else "of the scores (J)",
     )
     panel.set_xticks(SIZES, [str(d_k) for d_k in SIZES])
     panel.minorticks_off()
@@ -363,23 +406,23 @@ show(
     figure,
     "05_lab_jacobian",
     alt="Median norm of the derivative of the weights against d_k from 4 to 1024, "
-    "logarithmic, in two panels. With respect to the scaled scores: not divided it "
-    "stays near 0.3 up to 16, then falls by more than three powers of ten; with "
-    "either division it is flat. With respect to the raw scores: all three fall, and "
-    "the one without a division is the highest up to 64, level with the root at 256, "
-    "and the lowest at 1024.",
-    caption="The division keeps softmax's own derivative alive (left), but the raw "
-    "scores get less of it (right).",
+    "logarithmic, in two panels. With respect to the scores: not divided it stays "
+    "near 0.3 up to 16, then falls by more than three powers of ten; with either "
+    "division it is flat. With respect to the dot products: all three fall, and the "
+    "one without a division is the highest up to 64, level with the root at 256, and "
+    "the lowest at 1024.",
+    caption="The division keeps softmax's own derivative alive (left). But up to $d_k "
+    "= 64$ the dot products get less of it (right).",
 )
 
 # %% [markdown]
 # 1. Without the division, softmax's own derivative $J$ collapses for the typical query. With the root it doesn't
 #    depend on $d_k$.
-# 2. But the division also makes the gradient of the raw scores smaller. At $d_k = 64$ their $cJ$ is between five and
-#    six times *larger* without the division. At 256 the two are about level, and at 1024 the typical query gets a
-#    fiftieth.
-# 3. The mean hides it. A few undecided queries, whose two best keys are close, get so much that the mean of $cJ$ stays
-#    higher without the division at every size.
+# 2. But the division also makes the gradient of the dot products smaller. At $d_k = 64$ their $cJ$ is five to six times
+#    *larger* without the division. At 256 the two are about level. At 1024 the typical query gets between a fiftieth
+#    and a hundredth without it, depending on the random queries.
+# 3. At 1024 the mean hides it. The 13 % of queries whose two best keys lie less than 2 apart make up three quarters of
+#    the sum, so that the mean of $cJ$ stays higher without the division.
 # 4. Division by $d_k$ keeps the derivative alive as well. What it loses at first is the *choice*: all keys get nearly
 #    the same weight, whatever the query.
 #
@@ -390,7 +433,7 @@ show(
 q, k = random.normal(size=(500, 64)), random.normal(size=(32, 64))
 second, first = np.sort(q @ k.T, axis=1)[:, -2:].T
 gap = measure(
-    "lead of the largest raw score over the second, mean",
+    "lead of the largest dot product over the second, mean",
     (first - second).mean(),
     2.5,
     4.5,
@@ -539,9 +582,9 @@ table(
 
 # %% [markdown]
 # The loss is the validation loss in nats per token, the mean over the seeds. *Scores* is the standard deviation of one
-# query's scaled scores over the keys, the root mean square over queries and heads, the mean over attentions and seeds.
-# *Gradient share* is the length of the gradient of $W_Q$ and $W_K$ over the length of the whole, before the first
-# step.
+# query's scores (what softmax gets) over the keys, the root mean square over queries and heads, the mean over
+# attentions and seeds. *Gradient share* is the length of the gradient of $W_Q$ and $W_K$ over the length of the whole,
+# before the first step.
 
 
 # %% Bands
@@ -645,15 +688,51 @@ show(
 # - **At the start the gradient as a whole doesn't vanish.** The gradient of $W_Q$ and $W_K$ is about ten times
 #   *longer* without the factor, and about seven times as large a share of the whole. The random queries of experiment 2
 #   show how that can be. Keys with weight get a larger push, as no $1/\sqrt{d_k}$ is on the way back. The others get
-#   almost none. And a length shows mostly the largest numbers. We haven't tested which part of the damage at a large
-#   start comes from the keys that get no push.
+#   almost none. And a length shows mostly the largest numbers.
 # - **The root isn't the optimum here.** $1/d_k$ ends lower for every seed at $d_k = 128$. But the paper's factor with
-#   smaller steps does as well. The large head gains more from smaller steps than the small ones do, so here one
-#   learning rate doesn't suit both sizes of head, even with the root. The root keeps the scores at the start the same
+#   smaller steps does as well. (The large head gains more from the smaller steps than the small ones do. But its steps
+#   are 3.4 times smaller, and those of the small heads 2 times.) The root keeps the scores at the start the same
 #   for every $d_k$, but two sizes of head are too few to say which power of $d_k$ is best for training. (This is a
 #   small model, early in its training.) Yang et al. (2022), [Tensor Programs V](https://arxiv.org/abs/2203.03466),
 #   divide by $d_k$: trained queries and keys may point the same way, and then their dot product grows like $d_k$
 #   itself.
+#
+# **Is it the missing push?** One more control takes all pushes away: no gradient goes through any score, so $W_Q$ and
+# $W_K$ stay as they were. Everything else trains. A gap that is left can't come from a missing push, since neither
+# model has any.
+
+# %% Without any push
+unpushed = recorded("attention_without_push")
+rows |= {(row["d_k"], row["variant"]): row for row in unpushed["results"]}
+table(
+    ["", "loss", "lowest to highest"],
+    [
+        [name, *as_row(rows[128, variant])[:2]]
+        for name, variant in (
+            ("divided by √d_k", PAPER),
+            ("divided, no push", f"{PAPER}, no push"),
+            ("not divided", "1"),
+            ("not divided, no push", "1, no push"),
+        )
+    ],
+)
+MEAN = {row["variant"]: row["final_loss"]["mean"] for row in unpushed["results"]}
+gap = MEAN["1, no push"] - MEAN[f"{PAPER}, no push"]
+measure("gap without any push, of the means", gap, 0.4, 1)
+gained = MEAN[f"{PAPER}, no push"] - loss(PAPER, "mean")
+measure("the divided model gains by its pushes", gained, 0.4, 0.8)
+measure(
+    "the undivided model loses by its pushes",
+    loss("1", "mean") - MEAN["1, no push"],
+    0.1,
+    0.8,
+)
+
+# %% [markdown]
+# With pushes the gap is 1.65. Without any it is 0.65, and the two ranges are far apart. So that much is no missing
+# push: large scores harm by themselves. The rest is what the divided model gains by its pushes, 0.60, and what the
+# undivided one loses by its own, 0.40. So the missing push explains 0.60 of 1.65 at most, and the pushes that are there
+# do harm.
 #
 # **Would another learning rate do instead?** All these runs share one learning rate, which wasn't tuned for any of
 # them. So here are two of them again, at twice, a half and a quarter of that rate for the whole model.
@@ -677,14 +756,14 @@ lowest = {variant: min(rates[ratio, variant]["final_loss"]["mean"] for ratio in 
 measure("best rate of each: not divided − divided", lowest["1"] - lowest[PAPER], 1, 2)
 
 # %% [markdown]
-# Without the division no rate comes near. It does best at the rate of the other runs. Half of that rate doesn't hurt
-# the divided model, and a quarter is too slow for 300 steps, for both.
+# Without the division no rate comes near. It does about equally well at the rate of the other runs and at half of it.
+# Half of that rate doesn't hurt the divided model. At a quarter, both end higher after 300 steps.
 #
 # ## Experiment 4: the wrong root
 #
-# A published implementation divides by $\sqrt{d_{model}}$ instead of $\sqrt{d_k}$. With 8 heads the scores come out
-# $\sqrt 8$ times too small. No gradient check objects, since backward belongs to this forward. In numbers, at the
-# sizes of the base model:
+# [A published implementation](../../docs/correctness.md) (AkiRusProd/numpy-nn-model) divides by $\sqrt{d_{model}}$
+# instead of $\sqrt{d_k}$. With 8 heads the scores come out $\sqrt 8$ times too small. No gradient check objects, since
+# backward belongs to this forward. In numbers, at the sizes of the base model:
 
 # %% Two divisors
 q, keys = random.normal(size=(500, 64)), random.normal(size=(32, 64))
@@ -727,7 +806,7 @@ for b in range(2):
     same(f"sentence {b}: softmax(Q K^T / √d_k) V", weights @ v[b, :, 0], y[b, :, 0])
 
 # %% [markdown]
-# Why a *random* upstream gradient? Some published checks take the sum of the output as the loss, which is an upstream
+# Why a *random* upstream gradient? A simple check would take the sum of the weights as the loss, which is an upstream
 # gradient of ones. But the weights of a row always add up to 1, so the true gradient of that sum is zero, and a
 # backward that returns zeros passes:
 

@@ -3,7 +3,7 @@
     weights = softmax(scores / sqrt(d_k))        over the keys, the last axis; both (B, H, T, S)
 
 Given dweights = dL/dweights, and the weights that forward has computed, return dL/dscores, (B, H, T, S).
-The scores themselves are not needed.
+Here `scores` are the dot products of queries and keys, before the division; their values are not needed.
 """
 
 import numpy as np

@@ -35,5 +35,9 @@ def test_a_smaller_start_replaces_the_division():
     assert one_key.found(16, 1 / 4) >= one_key.successes(divided)
 
 
+def test_a_larger_start_undoes_the_division():
+    assert np.allclose(one_key.learn_to_look(16, 1 / 4, 8, start=4), one_key.learn_to_look(16, 1, 8 / 16), atol=1e-6)
+
+
 def test_a_success_has_more_than_half_of_the_weight():
     assert one_key.successes(np.array([0.5, 0.51, 0.2, 1.0])) == 2
