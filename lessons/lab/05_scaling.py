@@ -732,7 +732,8 @@ measure(
 # With pushes the gap is 1.65. Without any it is 0.65, and the two ranges are far apart. So that much is no missing
 # push: large scores harm by themselves. The rest is what the divided model gains by its pushes, 0.60, and what the
 # undivided one loses by its own, 0.40. So the missing push explains 0.60 of 1.65 at most, and the pushes that are there
-# do harm.
+# do harm. (The
+# runs without a push were made on another processor than the others.)
 #
 # **Would another learning rate do instead?** All these runs share one learning rate, which wasn't tuned for any of
 # them. So here are two of them again, at twice, a half and a quarter of that rate for the whole model.
