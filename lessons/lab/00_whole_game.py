@@ -43,24 +43,31 @@ def encode(sentence):
     return model.encode(np.array([[*ids_of(sentence), EOS]]))[0]
 
 
-def next_logits(memory, written):
-    """The encoder's vectors, the German so far -> the logits of the next piece (V,)"""
-    ids = np.array([[BOS, *ids_of(written)]])
-    x, _ = model.target_embedding.forward(ids)
-    x, _ = model.target_positions.forward(x)
-    states, _ = model.decoder.forward(x, memory)
-    return model.unembedding.forward(states[:, -1])[0][0]
-
-
-PIECE_OF = {
-    word: tokenizer.encode([f"weil {word}"])[0][-1] for word in PERSONAL.values()
+PRONOUN_OF = {
+    tokenizer.encode([f"weil {word}"])[0][-1]: word for word in PERSONAL.values()
 }
 
 
+def pronouns(memories, written):
+    """For each encoder output (1, S, 128), with the German so far: the likeliest piece
+
+    er, sie, es, or '' if it is another piece.
+    """
+    lengths = np.array([memory.shape[1] for memory in memories])
+    padded = np.zeros((len(lengths), lengths.max(), model.config.d_model), np.float32)
+    for row, memory in zip(padded, memories):
+        row[: memory.shape[1]] = memory[0]
+    ids = np.tile([BOS, *ids_of(written)], (len(lengths), 1))
+    x, _ = model.target_embedding.forward(ids)
+    x, _ = model.target_positions.forward(x)
+    mask = Mask(key_lengths=lengths)
+    states, _ = model.decoder.forward(x, padded, memory_mask=mask)
+    logits, _ = model.unembedding.forward(states[:, -1])
+    return [PRONOUN_OF.get(best, "") for best in logits.argmax(axis=1).tolist()]
+
+
 def pronoun(memory, written):
-    """er, sie or es if that is the likeliest next piece, else ''"""
-    best = int(next_logits(memory, written).argmax())
-    return next((word for word, piece in PIECE_OF.items() if piece == best), "")
+    return pronouns([memory], written)[0]
 
 
 # %% [markdown]
@@ -117,8 +124,8 @@ for i, example in enumerate(pairs):
     other, written = pairs[i ^ 1], written_before(example)
     assert written == written_before(other)
     assert words(example.source)[adjective(example) - 1] == "too"
-    for view, which in VIEWS.items():
-        found = pronoun(exchanged(example, other, which), written)
+    memories = [exchanged(example, other, which) for which in VIEWS.values()]
+    for view, found in zip(VIEWS, pronouns(memories, written)):
         counts[view]["own"] += found == example.coreference["expected"]
         counts[view]["other"] += found == other.coreference["expected"]
 table(
@@ -220,7 +227,7 @@ measure("same position: own noun, of 240", donated[True]["own"], 200, 240)
 
 # %%
 def with_adjective_from(example, sentence, word):
-    """The pronoun if the adjective's vector is that of the last `word` in `sentence`
+    """example's vectors, but the adjective's is that of the last `word` in `sentence`
 
     Without a sentence, the adjective's vector is left out.
     """
@@ -229,18 +236,22 @@ def with_adjective_from(example, sentence, word):
         last = max(i for i, each in enumerate(words(sentence)) if each == word)
         put_in = encode(sentence)[:, words_of_pieces(sentence) == last]
         memory = np.concatenate([memory, put_in], axis=1)
-    return pronoun(memory, written_before(example))
+    return memory
 
 
 SAID = [words(example.source)[adjective(example)] for example in pairs]
 FIRST = [position(example) for example in pairs]  # "it" means the first noun
 NOUNLESS = ("{}.", "It is {}.", "It is too {}.", "He sleeps because it is too {}.")
 right = {sentence: Counter() for sentence in ("", *NOUNLESS)}
-for sentence, found in right.items():
-    for i, example in enumerate(pairs):
-        for whose, j in ("other", i ^ 1), ("own", i):
-            written = with_adjective_from(example, sentence.format(SAID[j]), SAID[j])
-            found[whose, FIRST[j]] += written == pairs[j].coreference["expected"]
+for i, example in enumerate(pairs):
+    for whose, j in ("other", i ^ 1), ("own", i):
+        memories = [
+            with_adjective_from(example, sentence.format(SAID[j]), SAID[j])
+            for sentence in right
+        ]
+        written = pronouns(memories, written_before(example))
+        for sentence, word in zip(right, written):
+            right[sentence][whose, FIRST[j]] += word == pairs[j].coreference["expected"]
 rows = []
 for sentence, found in right.items():
     switched = found["other", True] + found["other", False]
@@ -284,7 +295,8 @@ for i, (example, word) in enumerate(zip(pairs, SAID)):
     for j, donor in enumerate(pairs):
         if SAID[j] == word and FIRST[j] != FIRST[i]:
             asked_of[word] += 1
-            found = with_adjective_from(example, donor.source, word)
+            memory = with_adjective_from(example, donor.source, word)
+            found = pronoun(memory, written_before(example))
             changed[word] += found == pairs[i ^ 1].coreference["expected"]
 for word, most in ("big", 8), ("heavy", 8), ("thick", 10), ("wide", 40):
     measure(f"{word}: pronoun changed, of {asked_of[word]}", changed[word], 0, most)
