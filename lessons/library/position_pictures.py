@@ -119,33 +119,33 @@ def three_to_the_left(t: int = 5, k: int = 3) -> Drawing:
 
 def sums(backward: bool = False) -> Drawing:
     """Two sentences of a batch, their words plus the same positions; backward: with the gradients."""
-    drawing = Drawing(800, 356 if backward else 310)
-    cell, size, step = 34, 13, 108 if backward else 100
-    x_sum, x_word, x_position = (86, 714), (246, 554), 400
-    for x, words in zip((86, 246, 400, 554, 714), ("sum", "word", "position", "word", "sum")):
+    drawing = Drawing(840, 356 if backward else 310)
+    cell, size, step = 33, 13, 108 if backward else 100
+    x_word, x_sum, x_position = (76, 764), (248, 592), 420
+    for x, words in zip((76, 248, 420, 592, 764), ("word", "sum", "position", "sum", "word")):
         drawing.text(x, 44, words, bold=True)
-    drawing.text(166, 16, "sentence 1", "soft")
-    drawing.text(634, 16, "sentence 2", "soft")
+    drawing.text(162, 16, "sentence 1", "soft")
+    drawing.text(678, 16, "sentence 2", "soft")
     for t in range(3):
         y = 92 + step * t
         place = drawing.vector(x_position, y, short(position(t)), "forward", cell, 30, size=size)
-        drawing.text(400, y - 26, f"{t}", "soft", 13)
+        drawing.text(x_position, y - 26, f"{t}", "soft", 13)
         for side, sentence in enumerate(SENTENCES):
             word = drawing.vector(x_word[side], y, WORDS[sentence[t]], "plain", cell, 30, size=size)
             drawing.text(x_word[side], y - 26, sentence[t], "soft", 13)
             total = np.add(WORDS[sentence[t]], position(t))
             added = drawing.vector(x_sum[side], y, short(total), cell=cell, height=30, size=size)
             if side == 0:
-                drawing.text((word.right[0] + place.left[0]) / 2, y, "+")
-                drawing.text((added.right[0] + word.left[0]) / 2, y, "=")
+                drawing.arrow(word.right, added.left, "soft")
+                drawing.arrow(place.left, added.right, "soft")
             else:
-                drawing.text((word.left[0] + place.right[0]) / 2, y, "+")
-                drawing.text((added.left[0] + word.right[0]) / 2, y, "=")
+                drawing.arrow(word.left, added.right, "soft")
+                drawing.arrow(place.right, added.left, "soft")
             if backward:
                 for x in (x_sum[side], x_word[side]):
                     gradients(drawing, x, y + 30, ARRIVING[side][t], cell)
         if backward:
-            gradients(drawing, 400, y + 30, np.add(ARRIVING[0][t], ARRIVING[1][t]), cell)
+            gradients(drawing, x_position, y + 30, np.add(ARRIVING[0][t], ARRIVING[1][t]), cell)
     return drawing
 
 
