@@ -34,8 +34,8 @@ from scratchformer.nn.ops import ops_of, using
 # %% [markdown]
 # Here are two small models with one layer of attention each. They differ in one line of code. Both learned to guess the
 # next word, from the same English sentences. The table gives their loss on 200 new sentences: the cross-entropy per
-# word ([lesson 01](01_backprop.py)), so lower is better. Then each model wrote 41 texts. We gave it a first word, and
-# it always added the likeliest next word.
+# word ([lesson 01](01_backprop.py)), so lower is better. Then each model wrote 41 texts. Each began with a given word,
+# and the model always added the likeliest next word.
 
 # %% Two models
 honest, cheat = NextWord(causal=True, seed=0), NextWord(causal=False, seed=0)
@@ -51,12 +51,11 @@ for name, model, _, band in both:
     share = round(100 * share_repeated(texts))
     measure(f"model {name}: words that repeat the word before, in %", share, *band)
 for name, model, *_ in both:
-    for first in "my", "the":
-        varying(f"{name} writes: {' '.join(continued(model, ['<s>', first])[1:])}")
+    varying(f"{name} writes: {' '.join(continued(model, ['<s>', 'my'])[1:])}")
 
 # %% [markdown]
-# B has by far the better loss. But look at the texts. In those of A, 5 % of the words repeat the word before. In those
-# of B, 95 % do. The loss is computed correctly, and the sentences are new. What went wrong?
+# B has by far the better loss. But 95 % of the words in its texts repeat the word before. The loss is computed
+# correctly, and the sentences are new. What went wrong?
 #
 # ## The picture
 #
@@ -73,13 +72,13 @@ show(mask_pictures.shift(), "06_shift",
      "itself, 'the' at two words, 'animal' at three, 'slept' at all four. The cell "
      "right of the last allowed one is marked as the next word. An arrow leads from "
      "each row to the word that it has to write: the, animal, slept, end sign.",
-     caption="Above: what the model has to write, and what it reads. Below: one row "
-     "for each question, with the words it may look at and the word to write.")
+     caption="Above: the shift. Below: one row for each question, with the words it "
+     "may look at and the word to write.")
 
 # %% [markdown]
-# At the top of figure 1 the sentence stands twice. The first row is what the model has to write, with the end sign
-# `</s>`. The second row is what it reads: the same words, *shifted right* by one position, after the start sign `<s>`.
-# The model reads the true previous words, not its own guesses. That is called **teacher forcing**.
+# At the top of figure 1, the model reads the sentence *shifted right* by one position, after the start sign `<s>`. It
+# has to write the sentence with the end sign `</s>`. The model reads the true previous words, not its own guesses. That
+# is called **teacher forcing**.
 #
 # There is a danger. Position *the* has to write *animal*. But the model also reads *animal*, one position further
 # right. Attention looks at all positions, and the vector of a word also tells its position ([lesson
@@ -87,8 +86,8 @@ show(mask_pictures.shift(), "06_shift",
 # cells form a triangle. This is the **causal mask**.
 #
 # **Your turn.** Write the shift for a batch of sentences in `exercises/06_shift_right.py`. Shorter sentences are filled
-# up with **padding**, the id 0. Where padding would have to be written, there is nothing to guess, and the loss leaves
-# these positions out. Then run `scratchformer learn check 06`.
+# up with **padding**, the id 0. (The loss skips the positions where padding would have to be written.) Then run
+# `scratchformer learn check 06`.
 
 # %% Our solution
 def padded(rows):
@@ -110,9 +109,9 @@ assert all(np.array_equal(a, b) for a, b in zip(shift_right(ids), (read, write))
 # %% [markdown]
 # ## By hand
 #
-# The simplest way to use only the past is to average it. Let every allowed score be 0, so every exponential is $e^0 =
-# 1$. In row *animal*, three words are allowed: 1, 1, 1. Their sum is 3, so their weights are 1/3, 1/3 and 1/3, and the
-# weight of *slept* is 0. So attention with a triangle is an average of the past, with weights of its own.
+# Give the four words the values 0, 4, 8 and 20. The simplest result at *animal* is the average of the words so far: (0
+# + 4 + 8) / 3 = 4. That is a softmax, too. All allowed scores are 0, so every exponential is 1, and the weights are
+# 1/3, 1/3, 1/3 and 0.
 #
 # Now each pair of words has its own score, a logarithm as in lesson 04. Follow row *animal* in figure 2. Its
 # exponentials are 1, 2, 5 and 12. The 12 belongs to *slept*, the word to guess, so it must go. How do you remove a word
@@ -131,9 +130,9 @@ show(mask_pictures.by_hand(), "06_by_hand",
 
 # %% [markdown]
 # **Why not set the weight to 0 after softmax?** Without $-\infty$, the sum of row *animal* is 1 + 2 + 5 + 12 = 20. Set
-# its last weight to 0, and 1/20, 2/20 and 5/20 are left. They add up to only 8/20. Worse, the 20 still contains the 12
-# of *slept*. If the score of *slept* rises, the 20 rises, and the weights of *the* and *animal* fall. So the future
-# changes the past. ([Lab notes 06, experiment 6](lab/06_masks.py#experiment-6-zero-after-softmax) try to repair this.)
+# its last weight to 0, and 1/20, 2/20 and 5/20 are left. The 20 still contains the 12 of *slept*. If the score of
+# *slept* rises, the 20 rises, and the weights of *the* and *animal* fall. So the future changes the past ([lab notes
+# 06, experiment 6](lab/06_masks.py#experiment-6-zero-after-softmax)).
 #
 # ## In general
 #
@@ -162,8 +161,8 @@ print(*(f"{y:.3g}" for y in results[:, 0]))
 
 # %% [markdown]
 # There is a second reason to forbid a key. The sentences of a batch have different lengths, and no word should look at
-# padding. The **padding mask** closes whole *columns*. The *rows* of padding stay open, but nobody uses their results.
-# With both masks, a query may use a key only if both allow it.
+# padding. The **padding mask** closes whole *columns*. (The results of the *rows* of padding are never used.) With both
+# masks, a query may use a key only if both allow it.
 
 # %% The drawing
 show(mask_pictures.masks(), "06_padding",
@@ -236,10 +235,10 @@ show(mask_pictures.by_hand(backward=True), "06_backward",
 #
 # <details><summary>The rule, and why it needs no mask</summary>
 #
-# It is the rule of lesson 04 once more: *weight × (offer − average)*. The offers are given: they are `dweights`, the
-# gradients of the weights. The average of a row is the sum of its *weight × offer*. A forbidden key has weight 0. So it
-# adds nothing to the average, and its own gradient is 0. **The zeros among the weights remember the mask.** Last,
-# softmax saw factor · score, so the gradient of the score is multiplied by the factor, too.
+# It is the rule of lesson 04 once more: *weight × (offer − average)*. The offers are `dweights`, the gradients of the
+# weights. The average of a row is the sum of its *weight × offer*. A forbidden key has weight 0. So it adds nothing to
+# the average, and its own gradient is 0. **The zeros among the weights remember the mask.** Last, softmax saw factor ·
+# score, so the gradient of the score is multiplied by the factor, too.
 #
 # </details>
 
@@ -283,7 +282,7 @@ assert np.array_equal(flows[0], np.tri(5, dtype=bool)) and flows[1].all()
 # So that is the difference: model B has no causal mask.
 #
 # **Your turn.** `exercises/06_find_the_leak.py` asks for a flow test and tries it on eight functions that leak. One of
-# these leaks was found in public code ([lab notes 06, experiment
+# the leaks is from public code ([lab notes 06, experiment
 # 4](lab/06_masks.py#experiment-4-a-leak-that-passes-the-gradient-check)).
 #
 # ## Does it matter?
@@ -311,41 +310,40 @@ for away, lo, hi in (1, 5.5, 9), (2, 0.1, 0.7):
     name = f"B: all at once, word t + {away} hidden from position t"
     measure(name, round(b_without(away), 2), lo, hi)
 assert np.abs(all_at_once(honest, read) - word_by_word(honest, read)).max() < 1e-9
-
-# %% The figure
 one, _ = shifted([NEW[3]])
 maps = {"model A, with the mask": weights_of(honest, one)[0, 0],        # (T, T)
         "model B, without the mask": weights_of(cheat, one)[0, 0]}
+assert maps["model B, without the mask"][5, 6] < 0.3        # from "hundred" to "and"
+
+# %% The drawing
 figure = mask_pictures.maps(["<s>", *NEW[3], "</s>"], maps)
 show(figure, "06_triangle",
      alt="Two maps of attention weights, rows are queries, columns are keys; the cell "
      "right of the diagonal, the word to guess, is framed in each row but the last. "
      "Left, with the causal mask: everything above the diagonal is exactly zero and "
      "left empty, and a stepped lower triangle remains. Right, without: most rows "
-     "have nearly all their weight in the framed cell; row 'hundred' has more than "
-     "half of it on 'lamps'.",
+     "have nearly all their weight in the framed cell; row 'hundred' has most of it "
+     "on 'lamps' and on itself.",
      caption="What the two models look at in a new sentence. A frame marks the word "
-     "to guess.")
-assert maps["model B, without the mask"][5, 8] > 0.5        # row "hundred", "lamps"
+     "to guess. In one row, *hundred*, B looks elsewhere.")
 
 # %% [markdown]
-# For model A nothing changes. Its output $t$ uses the words up to $t$ only, so both ways are the same calculation. That
-# is why a single pass with a mask is enough in training.
+# For model A nothing changes. Its output $t$ uses only the words up to $t$, so both ways are the same calculation. That
+# is why training needs a single pass.
 #
 # Model B is now worse than a blind guess. Does it copy the next word, or does it need a whole sentence around it? The
 # last two rows of the table decide. Hide only the next word, $t + 1$, and the loss of B jumps from 0.29 to 7.1. Hide
-# the one after it, $t + 2$, and the loss even falls, to 0.21. So B copies the next word. Figure 5 shows it, with one
-# exception: in row *hundred* more than half of the weight lies on *lamps*.
+# the one after it, $t + 2$, and the loss even falls, to 0.21. So B copies the next word.
 #
-# **Why does B write *my my my*?** Where no next word stands yet, B often looks at its last word, and repeats it. If B
-# may not look there, it repeats the last word of a cut sentence in 5 % of the cases, and not in 54 %. ([Lab notes 06,
-# experiment 1](lab/06_masks.py#experiment-1-without-the-mask) measure this, and find a second reason.)
+# **Why does B write *my my my*?** Where no next word stands yet, B often looks at its last word, and repeats it. At the
+# end of a sentence that we cut short, B repeats the last word in 54 % of the cases. If it may not look at that word, 5
+# % are left. ([Lab notes 06, experiment 1](lab/06_masks.py#experiment-1-without-the-mask) find a second reason.)
 #
 # </details>
 #
 # Is it enough to hide the one cell $t + 1$ in training? No. Such a model learns to fill in a blank from both sides, and
-# the right side doesn't exist yet when it writes. And without the *shift*, a model repeats one word for ever, although
-# it passes the flow test ([lab notes 06, experiments 2](lab/06_masks.py#experiment-2-hide-the-answer-only) and 3).
+# when it writes, there is no right side yet. And without the *shift*, a model repeats one word for ever ([lab notes 06,
+# experiments 2](lab/06_masks.py#experiment-2-hide-the-answer-only) and 3).
 #
 # ## Paper and code
 #
@@ -364,8 +362,8 @@ assert maps["model B, without the mask"][5, 8] > 0.5        # row "hundred", "la
 # ## What to remember
 #
 # Write $-\infty$ over every score that a query must not use. Its weight becomes exactly 0, and so does the gradient of
-# the score. The causal mask lets a position see itself. Without the shift, the word to guess *is* itself, so a model
-# needs both. If a loss looks too good, ask whether the model can see what it should guess.
+# the score. The causal mask lets a position see its own word. Without the shift, that is the word to guess. If a loss
+# looks too good, ask whether the model can see what it should guess.
 #
 # **Exercises** `06_shift_right` · `06_masks` · `06_masked_softmax_backward` · `06_find_the_leak`
 #
