@@ -57,7 +57,7 @@ table(["", "translation", "probability"],
 #
 # ## The picture
 #
-# Let's shrink the problem. A tiny model translates *Do the cows sleep?*, and we made up its probabilities. In German
+# A tiny model translates *Do the cows sleep?*, and we made up its probabilities. In German
 # the verb comes first here. So the model must choose between *schläft* (one sleeps) and *schlafen* (several sleep)
 # before it writes who: *die Kuh* (the cow), *die Kühe* (the cows) or *das Kalb* (the calf). Each counts as one piece.
 # Then comes *heute* (today) or `</s>`, the end.
@@ -112,11 +112,11 @@ show(beam_pictures.beam(), "20_beam",
 # After step 3 we may stop. We hold 0.288, and what is alive has at most 0.12. It can't grow, because a further piece
 # multiplies by at most 1.
 #
-# Does a beam always find the best? No. If we held only 0.2, we would stop, too. But the struck-out 0.24, continued with
-# probability 0.9, would be 0.216.
+# Does a beam always find the best? No. If we held only 0.15, we would stop, too. But the struck-out 0.24, continued
+# with probability 0.7, would be 0.168.
 #
 # What does it cost? For $n$ pieces out of $V$, greedy search computes $nV$ probabilities. A beam computes about $K$
-# times as many. In all, there are $V^n$ sentences.
+# times as many.
 #
 # **Your turn.** Make a tree on which greedy search loses by a factor of two and a beam of 2 wins:
 # `exercises/20_greedy_trap.py`, then `scratchformer learn check 20`.
@@ -161,7 +161,7 @@ assert step_2[1].tolist() == [1, 0] and step_2[2].tolist() == [1, 0]
 #
 # $$\mathrm{score}(Y) = \frac{\log P(Y \mid x)}{lp(n)}, \qquad lp(n) = \left(\frac{5 + n}{6}\right)^{\alpha}$$
 #
-# (The 5 and the 6 are a convention of Wu et al., 2016: a single piece has 6/6 = 1.) Here are two translations of *The
+# (5 and 6 are a convention of Wu et al., 2016.) Here are two translations of *The
 # cows sleep in the garden today* with $\alpha = 1$. We made up log P:
 #
 # | translation | $n$ | log P | penalty | score |
@@ -169,7 +169,7 @@ assert step_2[1].tolist() == [1, 0] and step_2[2].tolist() == [1, 0]
 # | die Kühe schlafen `</s>` | 4 | **−1.5** | 9/6 = 1.5 | −1.5 / 1.5 = −1 |
 # | die Kühe schlafen heute im Garten `</s>` | 7 | −1.7 | 12/6 = 2 | −1.7 / 2 = **−0.85** |
 #
-# By log P the short one wins, although the garden is missing. By the score the long one wins. With $\alpha = 0$ the
+# By log P the short one wins, without the garden. By the score, the long one. With $\alpha = 0$ the
 # penalty is always 1, so nothing changes. *Attention Is All You Need* takes $\alpha = 0.6$: the scores are then −1.18
 # and −1.12.
 #
@@ -264,14 +264,16 @@ show(beam_pictures.confused(), "20_confused",
 #
 # </details>
 #
-# Would you notice? With this mistake, the BLEU of 500 test sentences is 97.70 instead of 97.64. So BLEU doesn't show
-# it. This test does: run *one* forward pass over each finished sentence, and compare its log P with the search's. Six
-# of the 500 differ, and 34 of 39 sentences that are about three times as long ([lab notes 20, experiment
+# Would you notice? On 40 long sentences, BLEU is 21.0 with this mistake and 20.5 without. So BLEU doesn't show it. This
+# test does: run *one* forward pass over each finished sentence, and compare its log P with the search's. Of 39
+# finished sentences, 34 differ ([lab notes 20, experiment
 # 5](lab/20_beam_search.py#experiment-5-the-caches-stay-in-their-rows)).
 #
 # ## Does it matter?
 #
-# Is a beam of 16 better than one of 4? BLEU was 97 above, so we take harder text:
+# Rarely: for only 2 of 200 test sentences, a beam of 4 finds a likelier translation ([lab notes 20, experiment
+# 3](lab/20_beam_search.py#experiment-3-beam-penalty-and-quality)). On harder text, is a beam of 16 better than one of
+# 4?
 #
 # - **Text:** 1,000 test captions from Multi30k. We choose nothing by them.
 # - **Model:** a small one, trained once on 29,000 other captions.
@@ -283,7 +285,8 @@ show(beam_pictures.confused(), "20_confused",
 #
 # - *Empty* counts translations without a single word. In the row *repaired*, they are replaced by greedy search's.
 # - *Length* is that of the others: their pieces over greedy search's for the same captions.
-# - The last column says how sure the difference is (lesson 21). If 0 lies in it, 1,000 captions can't tell.
+# - The last column says how sure the difference is, for this one training (lesson 21). If 0 lies in it, 1,000 captions
+#   can't tell.
 
 # %% The table
 run = recorded("beam_lengths")["results"][0]
@@ -312,17 +315,19 @@ measure("captions whose empty translation is likelier than greedy search's", lik
 
 # %% [markdown]
 # Without a penalty, a beam of 16 finds likelier sentences, but BLEU falls to 20.1. For 248 captions the search chose
-# `</s>` as the first piece, so the translation is empty. The others are a fifth shorter than greedy search's. Which of
-# the two costs BLEU? With the empty ones repaired, BLEU is 28.7 again. So nearly all of the loss came from them. They
-# make the whole output shorter, and BLEU has a penalty of its own for that (lesson 21).
+# `</s>` as the first piece, so the translation is empty. The others have a fifth fewer pieces in all: 401 of the 752
+# are shorter. With the empty ones repaired, BLEU is 28.7 again. So nearly all of the loss
+# came from them.
 #
 # Why is an empty sentence likely? Each of the many pieces of a greedy translation costs a little. The empty sentence
 # pays only once, for `</s>`. For 546 of the 1,000 captions it's the likelier one. Greedy search doesn't find it,
-# because `</s>` is never the likeliest *first* piece. A larger beam does. We think that label smoothing has a part in
-# it ([lab notes 20, experiment 4](lab/20_beam_search.py#experiment-4-do-all-shrink-or-do-some-collapse)).
+# because `</s>` is never the likeliest *first* piece. A beam of 16 can, where `</s>` is among the 32 likeliest: for 626
+# captions. With a second model, trained once without label smoothing, it wrote only 1 empty translation ([lab notes 20,
+# experiment 4](lab/20_beam_search.py#experiment-4-do-all-shrink-or-do-some-collapse)).
 #
-# With $\alpha = 0.6$, BLEU is 29.3: the penalty repairs the loss, although the translations stay shorter than greedy
-# search's. Whether it beats greedy search, these captions can't tell.
+# With $\alpha = 0.6$, BLEU is 29.3 for both beams: the penalty repairs the loss. Whether 16 is better than 4, these
+# captions can't tell (−0.4 to +0.5), nor whether a beam beats greedy search. With the second model, a beam of 4 does:
+# by 1.1 points (+0.5 to +1.8).
 #
 # </details>
 #
@@ -357,9 +362,9 @@ table(["", "what it does", "1st piece", "2nd", "3rd", "4th"],
 #
 # ## What to remember
 #
-# Not always: a piece that looks best now can lead to a worse sentence. Beam search keeps $K$ beginnings, and all their
-# continuations compete. When a hypothesis changes its row, its cache moves with it. The likeliest sentence may be too
-# short, so we divide log P by a length penalty.
+# Not always: a piece that looks best now can lead to a less likely sentence, though on easy text it's rare. Beam search
+# keeps $K$ beginnings, and all their continuations compete. When a hypothesis changes its row, its cache moves with it.
+# The likeliest sentence may be too short, so we divide log P by a length penalty.
 #
 # **Exercises** `20_greedy_trap` · `20_beam_step` · `20_length_penalty`
 #
