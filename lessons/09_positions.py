@@ -89,13 +89,12 @@ show(pictures.two_hands(), "09_two_hands",
      "fast hand turns by a quarter, the slow hand by an eighth from column to column. "
      "Below, four numbers for each position: height and width of the fast hand, then "
      "of the slow hand, for example 1, 0, 0.707, 0.707 for position 1.",
-     caption="Two hands and their position vectors. The thick line is the height of a "
-     "hand.")
+     caption="Two hands. The thick line is the height of a hand.")
 
 # %% [markdown]
 # ## By hand
 #
-# **How similar are two positions?** Attention compares vectors with the dot product. Positions 1 and 4 are three apart:
+# **How similar are two positions?** Positions 1 and 4 are three apart:
 #
 # | | fast hand | slow hand | sum |
 # |---|---|---|---|
@@ -160,8 +159,8 @@ for sentence, vector in zip(pictures.SENTENCES, compared(p)["dog"]):
     print(f"in “{' '.join(sentence)}”:  {vector}")
 
 # %% [markdown]
-# What becomes of the scores? A product of two sums has four parts. Without $W_Q$ and $W_K$, the score of *dog* ($w$) at
-# position 0 ($p$) with *man* ($w'$) at position 2 ($p'$) is
+# What becomes of the scores? Without $W_Q$ and $W_K$, the score of *dog* ($w$) at
+# position 0 ($p$) with *man* ($w'$) at position 2 ($p'$) has four parts:
 #
 # $$(w + p) \cdot (w' + p') = w \cdot w' + w \cdot p' + p \cdot w' + p \cdot p' = 2 + 1 + 1 - 1 = 3$$
 #
@@ -177,7 +176,7 @@ for sentence, vector in zip(pictures.SENTENCES, compared(p)["dog"]):
 #
 # The first hand turns by 1 radian (57°) per word, and each further hand is slower by the same factor.
 #
-# What you did by hand works with any number of hands. In $k$ words hand $i$ turns by $\omega_i k$, and the dot product
+# In $k$ words hand $i$ turns by $\omega_i k$, and the dot product
 # adds up the cosines: $PE(0) \cdot PE(k) = \sum_i \cos(\omega_i k)$. With 256 hands this sum falls from 256 at distance
 # 0 to 174 at 10 ([lab notes 09, a heat map](lab/09_positions.py#dot-products-at-the-papers-speeds)). With our two it
 # goes up and down: in figure 3, position 6 scores more than 4.
