@@ -109,9 +109,8 @@ assert all(np.array_equal(a, b) for a, b in zip(shift_right(ids), (read, write))
 # %% [markdown]
 # ## By hand
 #
-# Give the four words the values 0, 4, 8 and 20. The simplest result at *animal* is the average of the words so far: (0
-# + 4 + 8) / 3 = 4. That is a softmax, too. All allowed scores are 0, so every exponential is 1, and the weights are
-# 1/3, 1/3, 1/3 and 0.
+# Give the four words the values 0, 4, 8 and 20. At *animal*, the average of the values so far is (0 + 4 + 8) / 3 = 4.
+# That is a softmax, too. All allowed scores are 0, so every exponential is 1, and the weights are 1/3, 1/3, 1/3 and 0.
 #
 # Now each pair of words has its own score, a logarithm as in lesson 04. Follow row *animal* in figure 2. Its
 # exponentials are 1, 2, 5 and 12. The 12 belongs to *slept*, the word to guess, so it must go. How do you remove a word
@@ -171,7 +170,8 @@ show(mask_pictures.masks(), "06_padding",
      "'it slept' and two pads: the first two columns are allowed in all four rows. "
      "Causal mask for two queries, 'animal' and 'slept': the first may use three of "
      "the four keys, the second all four.",
-     caption="The causal mask forbids a triangle; the padding mask forbids columns.")
+     caption="The causal mask forbids a triangle, the padding mask columns. Right: "
+     "only the last two queries.")
 
 # %% [markdown]
 # **Your turn.** Build this array in `exercises/06_masks.py`. There can be fewer queries than keys: a model that writes

@@ -268,7 +268,7 @@ for seed in SEEDS:
 # It is not the whole story. The true word is copied in 97 %, a random one in about half of the cases, so the model also
 # uses what fits together. And there is **a second way to repeat a word, past attention**: close *all* cells, so that
 # attention gives only zeros, and the runs of B repeat the last word in 27 to 45 % of the cases, A in 5 %. All that B
-# has then is the word's own vector, which goes around attention (the residual connection of [lesson
+# has then is the vector of the word and its position, which goes around attention (the residual connection of [lesson
 # 12](../12_residual_norm_dropout.py)).
 #
 # In its own texts the model repeats more often than at a cut. Such a text begins with a single word, which has nothing
