@@ -45,8 +45,8 @@ assert not {TIRED, NARROW} & trained_on and len(trained_on) > 19_000
 # street is *sie*. (A masculine noun would be *er*.) It looks as if the model knew which noun is meant, in
 # sentences that it had never seen.
 #
-# Nobody wrote a translation rule into the model. It only multiplies and adds, with a few simple functions such as $e^x$
-# in between.
+# Nobody wrote a translation rule into the model. It only calculates: it adds, multiplies and divides, with a few simple
+# functions such as $e^x$ in between.
 #
 # ## The picture
 #
@@ -92,8 +92,8 @@ show(
     "14 vectors of the encoder. Its last vector gives 1,600 logits, and softmax turns "
     "them into probabilities: es 0.895, er 0.005, sie 0.004. Circled numbers, 1 to 5, "
     "mark the steps of the list below.",
-    caption="Attention mixes the vectors; in every other step each vector is on its "
-    "own.",
+    caption="Attention mixes the vectors; in all the other steps, each vector is on "
+    "its own.",
 )
 
 # %% [markdown]
@@ -102,10 +102,11 @@ show(
 # 2. **Ids → vectors.** The id picks a row from a table: a **vector** of 128 numbers. Training gave similar rows to
 #    words that are used alike ([lesson 08](08_embeddings.py#what-have-the-rows-learned)). The row is multiplied by
 #    √128, and a pattern for the token's position is added. Figure 1 shows the first three numbers of the result.
-# 3. **Encoder.** The row of *tired* is the same in every sentence. Who is tired must come from the other words. So two
-#    **layers** change the vectors. First, **attention** mixes them: the vector of *tired* might become 0.7 times itself
-#    plus 0.3 times that of *horse*. The model computes the 0.7 and the 0.3 anew for each sentence, from the vectors
-#    ([lesson 04](04_soft_lookup.py)). Then a **feed-forward** step changes each vector by itself.
+# 3. **Encoder.** The row of *tired* is the same in every sentence. If its vector is to say who is tired, that must come
+#   from the other words. So two **layers** change the vectors. First, **attention** mixes them. Simplified: to the
+#   vector of *tired* it might add 0.7 times itself and 0.3 times that of *horse*. The model computes the 0.7 and the
+#   0.3 anew for each sentence, from the vectors ([lesson 04](04_soft_lookup.py)). Then a **feed-forward** step changes
+#   each vector by itself.
 # 4. **Decoder.** The German so far becomes vectors too, with `<s>` for "start" in front. A decoder layer has one more
 #    step: attention to all the encoder's vectors. Only there does the English get into the German.
 # 5. **Vector → probabilities.** Multiply the decoder's last vector, number by number, by a token's row in the table of
@@ -249,8 +250,8 @@ def loss(model):
 
 # %% [markdown]
 # **The way** is to nudge. We take an untrained model, move one parameter a little down and a little up, and look at the
-# loss. We chose the parameter to which this loss is most sensitive: the third number in the row of *verl*, the token
-# with which *verlässt* begins.
+# loss. We chose the parameter to which this loss is most sensitive (lesson 01 can find it): the third number in the row
+# of *verl*, the token with which *verlässt* begins.
 
 # %%
 parameters = untrained.store.data                # all of them, in one array: (867328,)
@@ -332,8 +333,8 @@ rows = [[str(step), f"{progress[step]:.2f}", f"{np.exp(-progress[step]):.4f}"]
 table(["training steps", "loss", "e to the −loss: a typical p"], rows)
 
 # %% [markdown]
-# After twenty steps the model knows this pair and little else. The real model took 2,000 steps, with other pairs in
-# each and a better rule for the step ([lesson 15](15_adam_and_warmup.py)).
+# After twenty steps the model knows this pair and little else. The real model took 2,000 steps, each with
+# other pairs, and a better rule for the step ([lesson 15](15_adam_and_warmup.py)).
 #
 # ## So how does it know?
 #
@@ -391,20 +392,20 @@ table(["vectors exchanged", "P(es)", "P(sie)"],
        ["the adjective, from “It is too narrow.”", *exchanged([11], alone)]])
 
 # %% [markdown]
-# Only the adjective's vector turns *es* into *sie*. The others differ by only 1 to 18 % of their length, that of *it*
-# by 6 %. So exchanging them can't show whether they are needed. We have 120 such pairs of test sentences. In 237 of
-# these 240 sentences, the partner's adjective vector brings the partner's pronoun.
+# Only the adjective's vector turns *es* into *sie*. (The other 13 vectors are nearly the same in both sentences, so
+# exchanging them can't show whether they are needed.) We have 120 such pairs of test sentences. With the adjective's
+# vector from the other sentence of the pair, 237 of the 240 sentences get the pronoun of that other sentence.
 #
 # Did attention write into this vector which noun is meant? In the last row, the vector of *narrow* comes from a
-# sentence without nouns, and still the pronoun changes. With such a vector, 213 of the 240 sentences get the partner's
-# pronoun; with no adjective vector, 121. So mostly the word alone decides: to this model, *narrow* says "the second
-# noun" ([lab notes 00](lab/00_whole_game.py#experiment-1-which-vector-decides-the-pronoun)).
+# sentence without nouns, and still the pronoun changes. With such vectors, it changes in 213 of the 240 sentences; with
+# the adjective's vector left out, in 121, which is half. So mostly the word alone decides: to this model, *narrow* says
+# "the second noun" ([lab notes 00](lab/00_whole_game.py#experiment-1-which-vector-decides-the-pronoun)). The adjective
+# chooses the noun.
 #
 # </details>
 #
-# So the adjective chooses the noun. But where does the gender come from? Leave the English alone, and give the
-# horse another article in the German so far. *Das* is neuter, *der* masculine, *die* feminine. (*Der Pferd* is a
-# mistake, like "a apple".)
+# But where does the gender come from? Leave the English alone, and give the horse another article in the German so far.
+# *Das* is neuter, *der* masculine, *die* feminine. (*Der Pferd* is a mistake, like "a apple".)
 
 # %% Changing the article
 for article in "Das", "Der", "Die":
@@ -423,8 +424,8 @@ print(translator.translate(["The street leaves the horse because it is too tired
 # In German, this says that the *street* is tired! In the model's training sentences with two nouns, "too tired" was
 # always said of the first one (112 times), and "too narrow" of the second (149 times). So for these words the order was
 # enough, and the model learned to go by it. We exchanged the nouns in all 240 test sentences, and in 225 the model
-# still went by the order. It is the order in the German already written: with only the English nouns exchanged, the
-# pronoun follows the German order in 235 ([lab notes
+# still went by the order. Which order, the English or the German? If we exchange the nouns only in the English and keep
+# the German, the pronoun still goes by the German order, in 235 of 240 ([lab notes
 # 00](lab/00_whole_game.py#experiment-2-where-the-gender-comes-from)).
 #
 # A correct answer doesn't tell you *how* it was found. To find out, change one thing and watch the output. Our model
@@ -433,16 +434,17 @@ print(translator.translate(["The street leaves the horse because it is too tired
 #
 # ## Paper and code
 #
-# This is the machine of [Attention Is All You Need](https://arxiv.org/abs/1706.03762) (2017). Figure 1 leaves out some
-# small steps ([lesson 12](12_residual_norm_dropout.py)). The paper's *base* model has six layers instead of two, and
-# about 75 times as many parameters. In the library: [nn/transformer.py](../scratchformer/nn/transformer.py),
-# [decoding/search.py](../scratchformer/decoding/search.py).
+# This is the machine of [Attention Is All You Need](https://arxiv.org/abs/1706.03762) (2017). Figure 1 leaves out that
+# the result of each step is added to its input and then rescaled ([lesson 12](12_residual_norm_dropout.py)). The
+# paper's *base* model has six layers instead of two, and about 75 times as many parameters. In the library:
+# [nn/transformer.py](../scratchformer/nn/transformer.py), [decoding/search.py](../scratchformer/decoding/search.py).
 #
 # ## What to remember
 #
 # A Transformer turns a sentence and the beginning of its translation into probabilities of the next token. It learned
-# in 2,000 small steps, guided by the slopes. Our model doesn't know what "it" means. It learned a simpler rule: *tired*
-# means the first noun of the German so far, *narrow* the second, and that noun's German article gives the gender.
+# in 2,000 small steps, guided by the slopes. Our model doesn't know what "it" means. Mostly it goes by a simpler rule:
+# *tired* means the first noun of the German so far, *narrow* the second, and that noun's German article gives the
+# gender.
 #
 # **Exercises.** `00_greedy`, from above. In `00_next_word` you predict which English word each German word should look
 # at.
