@@ -17,9 +17,11 @@ from library.lesson import measure, show, table
 
 # %% [markdown]
 # Here are two training runs of the same small network. It counts how often each of 762 words occurs in an English
-# sentence. Then it says what kind of sentence it is: a question, a passive, a date, and so on, 22 kinds in all. Both
-# runs start from the same weights and learn from the same 500 sentences. But in one of them, one line of the gradient
-# is wrong.
+# sentence. Then it says what kind of sentence it is: a question, a passive, a date, and so on, 22 kinds in all.
+#
+# Training repeats three steps. Measure how bad the answers are (the **loss**). Compute how fast the loss grows with
+# each weight (its **gradient**). Move each weight a little, so that the loss falls. Both runs start from the same
+# weights and learn from the same 500 sentences. But in run B, one line of the code for the gradient is wrong.
 
 # %% Two runs
 sentences = as_counts(labelled("val"), labelled("test"))
@@ -38,8 +40,8 @@ table(["", "loss at the start", "loss after 300 steps", "right on 500 new senten
        for name, run in (("run A", run_a), ("run B", run_b))])
 
 # %% [markdown]
-# Run B has the bug. Nothing crashed, and its loss fell to less than a tenth. Without run A, you would probably blame
-# the data for the missing 18 points. So how do we find the right gradient, and how can we be sure?
+# In run B, nothing crashed, and the loss fell to less than a tenth. But it has 18 points less on new sentences. Would
+# you notice without run A? So how do we find the right gradient, and how can we be sure?
 #
 # ## The picture
 #
@@ -52,13 +54,13 @@ table(["", "loss at the start", "loss after 300 steps", "right on 500 new senten
 INPUTS = {"was": (1, 165), "the": (2, 335)}
 CLASSES = {"question": ("0", "0", 1, 0, 95),
            "passive": ("ln 2", "−0.307", 2, 1, 250),
-           "date": ("ln 5", "0.609", 5, 0, 405)}
-WEIGHTS = {"was": (2, 1, -1), "the": (-1, 0, 1)}
+           "date": ("ln 5", "−0.391", 5, 0, 405)}
+WEIGHTS = {"was": (2, 1, 0), "the": (-1, 0, 1)}
 
 
 def network(backward=""):
     """The network, and the gradients of its "logits" or of "everything"."""
-    drawing = Drawing(860, 500)
+    drawing = Drawing(886, 500)
 
     def gradient(x, y, n, size=15, is_logit=False):
         """n eighths; the triangle points where the number should go."""
@@ -66,15 +68,15 @@ def network(backward=""):
             words = f"{n:+d}/8".replace("-", "−")
             drawing.gradient(x, y, -n / 8, words, size, largest=1.5)
 
-    def wire(start, end, dashed=False):
+    def wire(start, end, dashed=False, bend=0):
         start, end = (end, start) if backward else (start, end)
         role = "gradient" if backward else "forward"
-        drawing.arrow(start, end, role, width=1.3, dashed=dashed)
+        drawing.arrow(start, end, role, "", -bend if backward else bend, 1.3, dashed)
 
-    drawing.rectangle(656, 255, 196, 476, "line", filled=0.1, radius=12)
-    drawing.text(656, 478, "softmax and cross-entropy", "soft", 13)
+    drawing.rectangle(662, 255, 228, 476, "line", filled=0.1, radius=12)
+    drawing.text(662, 478, "softmax and cross-entropy", "soft", 13)
     for x, words in ((62, "input x"), (282, "weights W"), (425, "logits y"),
-                     (600, "e^y"), (662, "p"), (725, "q"), (812, "loss L")):
+                     (570, "e^y"), (700, "p"), (752, "q"), (842, "loss L")):
         drawing.text(x, 34, words, "soft", 13)
     for word, (count, row) in INPUTS.items():
         box = drawing.vector(62, row, [count], "forward", above=f"“{word}”")
@@ -95,26 +97,37 @@ def network(backward=""):
         box = drawing.vector(425, row, [logit], "forward", cell=64, above=name)
         drawing.text(404 if backward else 425, row + 31, f"b {bias}", "forward", 13)
         gradient(444, row + 31, e - 8 * q, 13)
-        wire((box.right[0] + 4, row), (572, row))
+        wire((box.right[0] + 4, row), (556, row))
+        wire((577, row + (14 if row < 335 else -14)), (630 if row < 200 else 616,
+                                                       317 if row < 335 else 354))
         gradient(506, row - 16, e - 8 * q, is_logit=True)
         if backward:
             drawing.text(516, row + 16, f"{e}/8 − {q}", "gradient", 13, italic=True)
-        drawing.text(600, row, e)
-        drawing.arrow((612, row), (640, row))
-        drawing.text(625, row - 12, "÷ 8", "soft", 12)
-        drawing.bar(662, row, e / 8, 36, 76, below=f"{e}/8", role="forward")
-        drawing.vector(725, row, [q], cell=30, height=30)
-    drawing.vector(812, 250, ["1.386"], "forward", cell=64, above="−ln 2/8")
-    wire((684, 282), (776, 263))
+        drawing.text(570, row, e)
+        drawing.arrow((584, row), (678, row))
+        drawing.text(650, row - 12, "÷ 8", "soft", 12)
+        drawing.bar(700, row, e / 8, 36, 76, below=f"{e}/8", role="forward")
+        drawing.vector(752, row, [q], cell=30, height=30)
+    drawing.box(636, 336, "sum 8", "forward", width=60, height=34)
+    drawing.vector(842, 250, ["1.386"], "forward", cell=64, above="ln 8 − ln 2")
+    wire((668, 336), (806, 264))
+    wire((460, 240), (806, 242), bend=85)
+    role = "gradient" if backward else "forward"
+    for x, y, part, slope in ((632, 143, "− ln 2", "× (−1)"),
+                              (756, 315, "ln 8", "× 1/8")):
+        drawing.text(x, y, slope if backward else part, role, 13, italic=bool(backward))
     return drawing
 
 
 show(network(), "01_forward",
      alt="Two inputs, was with count 1 and the with count 2, joined by six wires with "
-     "the weights 2, 1, −1 and −1, 0, 1 to three boxes, the logits 0, ln 2 and ln 5 "
-     "of question, passive and date. Each logit gives an exponential, 1, 2 and 5, and "
-     "a bar, 1/8, 2/8 and 5/8. The right class is passive; the loss is 1.386.",
-     caption="Forward, from left to right: two counts become one number, the loss.")
+     "the weights 2, 1, 0 and −1, 0, 1 to three boxes, the logits 0, ln 2 and ln 5 of "
+     "question, passive and date. Each logit gives an exponential, 1, 2 and 5, and a "
+     "bar, 1/8, 2/8 and 5/8. Arrows lead from the exponentials to their sum, 8, and "
+     "two into the loss: ln 8 from the sum, and − ln 2 from the logit of passive, "
+     "which is the right class. The loss is 1.386.",
+     caption="Forward, from left to right: two counts become one number, the loss. "
+     "Dashed wires have the weight 0.")
 
 # %% [markdown]
 # Follow the arrows:
@@ -132,19 +145,19 @@ show(network(), "01_forward",
 # |---|---|---|---|---|
 # | question | 1 · 2 | + 2 · (−1) | + 0 | = 0 |
 # | passive | 1 · 1 | + 2 · 0 | − 0.307 | = 0.693 = ln 2 |
-# | date | 1 · (−1) | + 2 · 1 | + 0.609 | = 1.609 = ln 5 |
+# | date | 1 · 0 | + 2 · 1 | − 0.391 | = 1.609 = ln 5 |
 #
-# We chose the two odd biases, ln 2 − 1 and ln 5 − 1, so that the rest is easy. Softmax takes the exponential of each
-# logit and divides it by the sum of all three. The exponentials are 1, 2 and 5. Their sum is 8, so p = (1/8, 2/8, 5/8).
-# The network thinks that our passive is a date.
+# We chose the two strange biases, ln 2 − 1 and ln 5 − 2, so that the rest is easy. Softmax takes the exponential of
+# each logit and divides it by the sum of all three. The exponentials are 1, 2 and 5. Their sum is 8, so p = (1/8, 2/8,
+# 5/8). The network thinks that our passive is a date.
 #
-# The loss is the negative logarithm of the right class's probability: −ln(2/8) = 1.386. This is called
-# **cross-entropy**. It is 0 if the right class has probability 1.
+# The loss is the negative logarithm of the right class's probability. This is called **cross-entropy**. It is 0 if the
+# right class has probability 1. A logarithm turns the fraction into a difference, and figure 1 shows its two parts:
 #
-# Now the same for B sentences at once, a **batch**. Each row of x is one sentence with I counts, and gets J logits.
-# Each row of q has a 1 at the right class.
+# L = −ln(2/8) = **ln 8 − ln 2** = 1.386
 #
-# $$y = x W + b \qquad p_{nj} = \frac{e^{y_{nj}}}{\sum_k e^{y_{nk}}} \qquad L = -\sum_{n,j} q_{nj} \ln p_{nj}$$
+# In code, for B sentences at once (a **batch**) with I counts and J logits each. Each row of q has a 1 at the right
+# class.
 
 # %%
 def linear(x, W, b):                            # x (B, I), W (I, J), b (J,)
@@ -157,10 +170,11 @@ def softmax_cross_entropy(y, q):                # y and q (B, J)
     return -(q * np.log(p)).sum(), p            # L, p (B, J)
 
 
+# %% The numbers of figure 1
 x = np.array([[1.0, 2]])                        # (1, 2): one sentence
-W = np.array([[2.0, 1, -1],                     # (2, 3): a row for each word,
+W = np.array([[2.0, 1, 0],                      # (2, 3): a row for each word,
               [-1.0, 0, 1]])                    # a column for each class
-b = np.array([0, np.log(2) - 1, np.log(5) - 1])
+b = np.array([0, np.log(2) - 1, np.log(5) - 2])
 q = np.array([[0, 1, 0]])                       # it is a passive
 
 L, p = softmax_cross_entropy(linear(x, W, b), q)
@@ -169,9 +183,9 @@ print("8 p =", 8 * p.round(12), "  L =", L.round(3))
 # %% [markdown]
 # ## What is a gradient?
 #
-# Let one number in figure 1 grow a little, and compute everything to its right again. How fast does the loss grow? The
-# answer is the derivative of the loss with respect to this number. We call it the number's **gradient**. For an array y
-# we write dy, short for ∂L/∂y. It has the shape of y.
+# Let one number in figure 1 grow a little, and compute everything to its right again. How fast does the loss grow? That
+# is the number's **gradient**, the derivative of the loss with respect to it. For an array y we write dy, short for
+# ∂L/∂y. It has the shape of y.
 #
 # To find a gradient, give the number a tiny nudge δ and follow the nudge to the loss. The **chain rule** has two parts:
 #
@@ -189,29 +203,25 @@ print("8 p =", 8 * p.round(12), "  L =", L.round(3))
 # %% The drawing, backward to the logits
 show(network(backward="logits"), "01_logits",
      alt="The same drawing with arrows from right to left and the gradients of the "
-     "three logits: +1/8, −6/8 and +5/8.",
-     caption="Backward to the logits. A triangle points where the number should go to "
-     "make the loss smaller. The larger the gradient, the larger the triangle.")
+     "three logits: +1/8, −6/8 and +5/8. Back to the sum goes × 1/8, and straight "
+     "back to the logit of passive × (−1).",
+     caption="Backward to the logits. Training moves a number where its triangle "
+     "points: down if the gradient is positive. The larger the gradient, the larger "
+     "the triangle.")
 
 # %% [markdown]
 # </details>
 #
-# **The logits.** A logarithm turns the fraction into a difference:
+# **The logits.** In L = ln 8 − ln 2, the 8 is the sum of the exponentials, and ln 2 is the logit of *passive*. Let the
+# logit of *date* grow by δ. Its exponential, 5, grows by 5δ, because e^y is its own derivative. So the sum, 8, grows by
+# 5δ as well. The derivative of ln s is 1/s, so ln 8 grows by 5δ/8. The gradient is 5/8, the probability of *date*.
 #
-# L = −ln(2/8) = **ln 8 − ln 2**
-#
-# Here 8 is the sum of the exponentials, and ln 2 is the logit of *passive*. Let the logit of *date* grow by δ. Its
-# exponential, 5, grows by 5δ, because e^y is its own derivative. So the sum, 8, grows by 5δ as well. The derivative of
-# ln s is 1/s, so ln 8 grows by 5δ/8. The gradient is 5/8, the probability of *date*.
-#
-# In the same way, *question* gets its probability, 1/8. The logit of *passive* is in both terms. If it grows by δ, the
-# first term, ln 8, grows by 2δ/8. The second term, − ln 2, is minus this logit. It falls by δ. The gradient is 2/8 − 1.
-# All three together:
+# In the same way, *question* gets its probability, 1/8. The logit of *passive* has two arrows. If it grows by δ, the
+# sum makes the loss grow by 2δ/8, and the other arrow takes away δ. The gradient is 2/8 − 1. All three together:
 #
 # **dy = p − q** = (1/8 − 0, 2/8 − 1, 5/8 − 0) = (+1/8, −6/8, +5/8)
 #
-# The gradient of *passive* is negative: if its logit grows, the loss falls. So this logit should go *up*. Triangles
-# point **against** the sign.
+# The gradient of *passive* is negative: if its logit grows, the loss falls. So this logit should go *up*.
 #
 # **The biases.** A nudge of a bias moves its logit by just as much. So db = dy.
 #
@@ -220,79 +230,94 @@ show(network(backward="logits"), "01_logits",
 # before you look at figure 3.
 #
 # **The inputs.** The count of *was* feeds three wires. Its nudge takes three routes, and the effects add up:
-# 2 · 1/8 + 1 · (−6/8) + (−1) · 5/8 = −9/8. For *the* you get −1/8 + 0 + 5/8 = 4/8.
+# 2 · 1/8 + 1 · (−6/8) + 0 · 5/8 = −4/8. For *the* you get −1/8 + 0 + 5/8 = 4/8.
 
 # %% The drawing, all the way back
 show(network(backward="everything"), "01_backward",
      alt="The same drawing with a gradient at each number. Logits and biases: +1/8, "
      "−6/8, +5/8. Weights of was: +1/8, −6/8, +5/8; weights of the: +2/8, −12/8, "
-     "+10/8. Inputs: −9/8 for was, +4/8 for the.",
+     "+10/8. Inputs: −4/8 for was, +4/8 for the.",
      caption="All the way back: the gradient of every logit, bias, weight and input. "
-     "The largest in size, −12/8, is that of the weight 0.")
+     "The largest in size, −12/8, belongs to a weight that is 0.")
 
 # %% [markdown]
+# ## Two sentences
+#
+# All sentences of a batch share W and b. The second one is "Where is the teacher?": no *was*, one *the*. Its logits are
+# (−1, ln 2 − 1, ln 5 − 1). Each is 1 less than before. This divides the exponentials and their sum by e, so p is (1/8,
+# 2/8, 5/8) once more. But the right class is *question*, so p − q = (−7/8, 2/8, 5/8).
+#
+# Each weight and each bias is used twice, once for each sentence. So its gradient is the sum of both:
+#
+# - The bias of *passive* gets −6/8 + 2/8 = −4/8.
+# - The weight from *the* to *passive* gets 2 · (−6/8) + 1 · 2/8 = −10/8.
+#
 # ## One layer further back
 #
 # Why do we want dx, if the counts can't change? Because in a deep network, the input of one layer is the output of the
-# layer before. Suppose that our 2 came out of another layer: an input 4, times a weight 0.5, and then **ReLU**, which
-# turns negative numbers into 0 and keeps the others.
+# layer before. Let's put two units in place of our two counts. Each multiplies the input 2 by a weight. Then **ReLU**
+# turns a negative number into 0 and keeps the others.
 
 # %% The drawing of one layer more
 def one_layer_more():
-    """4, times 0.5, ReLU, the network of figure 1: forward above, backward below."""
-    drawing = Drawing(860, 160)
-    boxes = [drawing.vector(x, 78, [shown], "forward", cell=64, height=56, above=name)
-             for x, shown, name in ((60, "4", "input"), (290, "2", "z"),
-                                    (490, "2", "h, in place of “the”"),
-                                    (806, "1.386", "loss L"))]
-    rest = drawing.box(666, 78, "the network\nof figure 1", width=124, height=56)
-    stops = [*boxes[:3], rest, boxes[3]]
-    for start, end in zip(stops, stops[1:]):
-        left, right = start.right[0] + 5, end.left[0] - 5
-        drawing.arrow((left, 66), (right, 66), "forward")
-        drawing.arrow((right, 90), (left, 90), "gradient")
-    drawing.text(142, 48, "× 0.5", "forward")
-    drawing.gradient(188, 48, -2, "+2", largest=1.5)
-    drawing.text(390, 48, "ReLU", "forward")
-    for x, words in ((175, "× 0.5"), (390, "× 1")):
-        drawing.text(x, 109, words, "gradient", 13, italic=True)
-    for box, eighths in zip(boxes, (2, 4, 4)):
-        drawing.gradient(box.x - 6, 130, -eighths / 8, f"+{eighths}/8", largest=1.5)
+    """2, times −1 and 0.5, ReLU, the network of figure 1: forward and backward."""
+    drawing = Drawing(860, 262)
+    look = {"role": "forward", "cell": 58, "height": 44}
+    start = drawing.vector(50, 134, [2], above="input", **look)
+    rest = drawing.box(648, 134, "the network\nof figure 1", width=124, height=190)
+    loss = drawing.vector(800, 134, ["1.386"], above="loss L", **look | {"cell": 64})
+
+    def both(left, right, carries=True):
+        """An arrow to the right, and below it one back."""
+        (x, y), (to_x, to_y) = left, right
+        drawing.arrow((x + 5, y - 9), (to_x - 5, to_y - 9), "forward")
+        drawing.arrow((to_x - 5, to_y + 9), (x + 5, y + 9), "gradient",
+                      dashed=not carries)
+
+    for y, weight, z, h, dh, dz, dw, name in (
+            (66, "× (−1)", -2, 0, -4, 0, "0", "was"),
+            (202, "× 0.5", 1, 1, 4, 4, "+1", "the")):
+        unit = drawing.vector(280, y, [z], above="z", **look)
+        out = drawing.vector(470, y, [h], above=f"h, in place of “{name}”", **look)
+        both((start.right[0], 134 + (y - 134) * 0.2), unit.left, carries=dz)
+        both(unit.right, out.left, carries=dz)
+        both(out.right, (rest.left[0], y))
+        at = 54 if y < 134 else 214
+        drawing.text(138, at, weight, "forward")
+        drawing.gradient(188, at, -int(dw), dw, largest=1.5)
+        drawing.text(375, y - 25, "ReLU", "forward")
+        drawing.text(375, y + 25, f"× {int(z > 0)}", "gradient", 13, italic=True)
+        for box, eighths in ((unit, dz), (out, dh)):
+            words = f"{eighths:+d}/8".replace("-", "−") if eighths else "0"
+            drawing.gradient(box.x - 6, y + 37, -eighths / 8, words, largest=1.5)
+    both(rest.right, loss.left)
+    drawing.gradient(44, 171, -2 / 8, "+2/8", largest=1.5)
     return drawing
 
 
 show(one_layer_more(), "01_deeper",
-     alt="Boxes in a row: the input 4, times the weight 0.5, is z = 2; ReLU makes h = "
-     "2 of it; the network of figure 1 makes the loss 1.386. Below, from the right, "
-     "the gradients: +4/8 of h, times 1: +4/8 of z, times 0.5: +2/8 of the input. The "
-     "weight has the gradient +2.",
-     caption="One more layer, forward in blue and backward in magenta. Each step "
-     "multiplies what comes back by its own slope.")
+     alt="The input 2 goes to two units. Times −1 it is z = −2, and ReLU makes h = 0 "
+     "of it; times 0.5 it is z = 1, and h = 1. The network of figure 1 makes the loss "
+     "1.386 of both. Backward: −4/8 and +4/8 come to the two h, 0 and +4/8 to the two "
+     "z, 0 and +1 to the two weights, and +2/8 to the input.",
+     caption="One more layer, forward in blue and backward in magenta. Nothing goes "
+     "back along the dashed arrows.")
 
 # %% [markdown]
-# The gradient of h is the 4/8 that we know. ReLU passes 2 on unchanged, so its slope is 1, and z gets 4/8 as well.
-# (With z = −2 the slope would be 0, and nothing would go further back.) The weight 0.5 gets what went in times what
-# comes back: 4 · 4/8 = 2. The input gets 0.5 · 4/8 = 2/8. The next layer back would begin with this 2/8.
+# So h = (0, 1), the counts of the second sentence, and p is the same again. Let the right class be *passive*. Then −4/8
+# and 4/8 come back to h, as in figure 3. At −2, the slope of ReLU is 0. So the first z gets 0: this route is cut. At 1,
+# the slope is 1. So the second z gets 4/8.
 #
-# ## Two sentences
-#
-# All sentences of a batch share W and b. Suppose that a second sentence has the counts (1, 1), and that (2/8, 1/8,
-# −3/8) comes back to its logits. A nudge of a weight or bias now reaches the loss through both sentences, and the
-# effects add up:
-#
-# - The bias of *passive* gets −6/8 + 1/8 = −5/8.
-# - The weight from *the* to *passive* gets 2 · (−6/8) + 1 · 1/8 = −11/8.
-#
-# **Where forward copies, backward adds.**
-#
-# **Your turn.** Now write it for any number of rows. Run `scratchformer learn start`, open
-# `exercises/01_linear_backward.py` and write dx, dW and db. (There, x may have more than two axes. Reshape it to a
-# matrix first.) Then run `scratchformer learn check 01`, which tells you what is wrong and why. The next one is
-# `exercises/01_cross_entropy_backward.py`, where a target of 0 is padding and has no part in the loss.
+# Each weight gets what went in times what comes back: 2 · 0 = 0 and 2 · 4/8 = 1. The input feeds both units, so its two
+# routes add up: (−1) · 0 + 0.5 · 4/8 = 2/8. The next layer back would begin with this 2/8.
 #
 # ## Backward, in general
 #
-# With B rows, the gradient of a weight is a sum of B products. A matrix product makes just such sums. Which one is it?
+# **Your turn.** Write dx, dW and db for any number of rows: run `scratchformer learn start` and open
+# `exercises/01_linear_backward.py`. (There, x may have more than two axes. Reshape it to a matrix first.) Then run
+# `scratchformer learn check 01`. The next exercise is `exercises/01_cross_entropy_backward.py`.
+#
+# With B rows, the gradient of a weight is a sum of B products. A matrix product makes just such sums.
 # **Look which shapes fit.** dW has the shape of W, (I, J). We have x (B, I) and dy (B, J). Only xᵀ dy fits: (I, B)
 # times (B, J) is (I, J). In the same way, only dy Wᵀ has the shape of x.
 #
@@ -300,7 +325,7 @@ show(one_layer_more(), "01_deeper",
 # |---|---|---|
 # | dy = p − q | (B, J) | (1/8, −6/8, 5/8) |
 # | dW = xᵀ dy | (I, B) (B, J) → (I, J) | what went in times what comes back: 2 · (−6/8) |
-# | dx = dy Wᵀ | (B, J) (J, I) → (B, I) | three routes add up: 2 · 1/8 + 1 · (−6/8) + (−1) · 5/8 |
+# | dx = dy Wᵀ | (B, J) (J, I) → (B, I) | three routes add up: 2 · 1/8 + 1 · (−6/8) + 0 · 5/8 |
 # | db = sum of the rows of dy | (B, J) → (J,) | one row, so db = dy |
 #
 # The two products hold for *any* matrices, weights or not. If y = a c, then da = dy cᵀ and dc = aᵀ dy.
@@ -319,10 +344,13 @@ dy = softmax_cross_entropy_backward(p, q)
 dx, dW, db = linear_backward(dy, x, W)
 assert np.allclose(8 * dy, [[1, -6, 5]]) and np.allclose(8 * db, [1, -6, 5])
 assert np.allclose(8 * dW, [[1, -6, 5], [2, -12, 10]])
-assert np.allclose(8 * dx, [[-9, 4]])
+assert np.allclose(8 * dx, [[-4, 4]])
 
-two = linear_backward(np.vstack([dy, [2/8, 1/8, -3/8]]), np.vstack([x, [1, 1]]), W)
-assert np.allclose([8 * two[1][1, 1], 8 * two[2][1]], [-11, -5])
+two_x, two_q = np.vstack([x, [0, 1]]), np.array([[0, 1, 0], [1, 0, 0]])
+two_dy = softmax_cross_entropy(linear(two_x, W, b), two_q)[1] - two_q
+_, two_dW, two_db = linear_backward(two_dy, two_x, W)
+assert np.allclose(8 * two_dy, [[1, -6, 5], [-7, 2, 5]])
+assert np.allclose([8 * two_dW[1, 1], 8 * two_db[1]], [-10, -4])
 
 after, p_after = softmax_cross_entropy(linear(x, W - 0.1 * dW, b - 0.1 * db), q)
 print(f"L {L:.3f} -> {after:.3f}, p of passive {p[0, 1]:.0%} -> {p_after[0, 1]:.0%}")
@@ -334,9 +362,9 @@ print(f"L {L:.3f} -> {after:.3f}, p of passive {p[0, 1]:.0%} -> {p_after[0, 1]:.
 # ## How do we know that it is right?
 #
 # Code and pencil agree, but the same wrong idea could be in both. So here is a test that knows nothing of our
-# derivation. Take the weight from *the* to *passive*, which is 0. Make it larger by h and run forward. Make it smaller
-# by h and run forward. Divide the difference of the two losses by 2h, the distance of the two weights. That is the
-# slope of the loss, and it should be −12/8 = −1.5.
+# derivation. Take the weight from *the* to *passive*, which is 0. Run forward with h instead, then with −h. Divide the
+# difference of the two losses by 2h, the distance of the two weights. That is the slope of the loss. It should be −12/8
+# = −1.5.
 
 # %% Two steps and a tiny one
 rows = []
@@ -349,12 +377,11 @@ for h in 0.1, 0.01, 0.00001:
 table(["h", "loss at weight +h", "loss at weight −h", "difference / 2h"], rows)
 
 # %% [markdown]
-# This is a **central difference**. In the second row, h is ten times smaller than in the first, and the error a hundred
-# times. In the last row, all digits are right. (Why not smaller still? [Lab notes 01, experiment
+# This is a **central difference**. In the second row, h is ten times smaller than in the first, and the error is a
+# hundred times smaller. In the last row, all digits are right. (Why not smaller still? [Lab notes 01, experiment
 # 2](lab/01_backprop.py#experiment-2-which-step).)
 #
-# Why don't we train with it? Because it needs two forward passes for *every* weight. So we use it once, to check the
-# fast way.
+# Training with it would need two forward passes for *every* weight. So we use it once, to check the fast way.
 #
 # **Your turn.** Write `exercises/01_gradient_check.py`: central differences for every element of an array.
 
@@ -372,8 +399,8 @@ def numeric_gradient(f, array, h=1e-5):
 
 
 # %% [markdown]
-# Now the check of the whole gradient, with 5 random rows, 4 inputs and 3 classes. The **relative error** is the largest
-# difference between the two gradients, divided by the largest element.
+# Now the whole check, with 5 random rows, 4 inputs and 3 classes. The **relative error** is the largest difference
+# between the two gradients, divided by the largest element.
 
 # %% The check
 def relative_error(ours, numeric):
@@ -395,24 +422,22 @@ numeric_db = numeric_gradient(lambda b: loss(x, W, b), b)
 
 p = softmax_cross_entropy(linear(x, W, b), q)[1]
 dx, dW, db = linear_backward(p - q, x, W)
-measure("dx: relative error", relative_error(dx, numeric_dx), 0, 1e-9)
-measure("dW: relative error", relative_error(dW, numeric_dW), 0, 1e-9)
-measure("db: relative error", relative_error(db, numeric_db), 0, 1e-9)
+errors = map(relative_error, (dx, dW, db), (numeric_dx, numeric_dW, numeric_db))
+measure("largest relative error of dx, dW and db", max(errors), 0, 1e-9)
 
 # %% [markdown]
-# Beside the largest number of each gradient, the differences are tiny, so the check has passed. But it compares
-# backward with *our* forward. If a layer sees words that it must not see, forward is wrong, and the check still passes.
-# ([Lab notes 01, experiment 5](lab/01_backprop.py#experiment-5-what-gradient-checks-cannot-see) counts such bugs in
-# public code.)
+# The check has passed. But it compares backward with *our* forward. Suppose
+# that we had counted each *was* twice. Backward is right for these wrong counts, and the check passes. ([Lab notes 01,
+# experiment 5](lab/01_backprop.py#experiment-5-what-gradient-checks-cannot-see) counts such bugs in public code.)
 #
 # ## Does it matter?
 #
 # Let's repeat the training from the top of the page with three wrong gradients. Everything else stays the same.
 #
 # - **right class only** (run B): p − q for the right class, 0 for the others. In figure 2, that would be (0, −6/8, 0).
-#   No wrong class is ever pushed down. You get this if you forget that the wrong classes are in the sum 8, too.
-# - **bias averaged**: db is the *mean* of the rows of dy, not the sum. (Training takes the loss per sentence, so it
-#   divides all gradients by 500. Here, it divides db by 500 *twice*.)
+#   You get this if you forget that the wrong classes are in the sum 8, too.
+# - **bias averaged**: db is the *mean* of the rows of dy, not the sum. The mean divides by 500, and training divides
+#   all gradients by 500 again. So the biases learn 500 times too slowly.
 # - **sign flipped**: dy = q − p.
 #
 # Which of these bugs would you notice in the loss? Which ones does the check find?
@@ -444,7 +469,7 @@ table(["gradient", "loss after 300 steps", "right on new sentences",
 
 # %% [markdown]
 # The flipped sign is obvious. The other two losses look like healthy training. The averaged bias costs only 2 points:
-# it hardly moves, and without any bias this network is just as good. The check finds all three bugs, without any
+# it hardly moves, and with no bias at all this network gets 74 %, too. The check finds all three bugs without any
 # training.
 #
 # </details>
@@ -459,9 +484,9 @@ table(["gradient", "loss after 300 steps", "right on new sentences",
 #
 # ## What to remember
 #
-# Backward runs along the wires of forward, from right to left. Each step multiplies by its slope, and where routes
-# meet, their gradients add. The logits get p − q. A weight gets what went in times what comes back. To know that a
-# gradient is right, compare it with central differences. A falling loss is not enough.
+# Backward runs along the wires of forward. Each step multiplies by its slope, and where routes meet, their gradients
+# add. The logits get p − q. A weight gets what went in times what comes back. To know that a gradient is right, compare
+# it with central differences.
 #
 # **Exercises.** `01_linear_backward` · `01_cross_entropy_backward` · `01_gradient_check`
 #

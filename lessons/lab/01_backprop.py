@@ -506,18 +506,18 @@ numeric = numeric_gradient(lambda x: softmax_cross_entropy(linear(x, W, b), t)[0
 measure("dx: error against central differences", relative_error(dx, numeric), 0, 1e-9)
 
 # %% [markdown]
-# The lesson's "one layer further back": an input 4, times a weight 0.5, then ReLU, is the count of *the* in the
-# miniature. By hand, the gradient of the weight is 2 and that of the input 2/8.
+# The lesson's "one layer further back": an input 2, times −1 and times 0.5, then ReLU, is both counts of the miniature.
+# By hand, the gradients of the two weights are 0 and 1, and that of the input is 2/8.
 
 # %%
-W_page, b_page = np.array([[2.0, 1, -1], [-1, 0, 1]]), np.log([1, 2, 5]) - [0, 1, 1]
+W_page, b_page = np.array([[2.0, 1, 0], [-1, 0, 1]]), np.log([1, 2, 5]) - [0, 1, 2]
 
 
-def one_layer_more(pair):
-    h = max(0, pair[0] * pair[1])
-    return softmax_cross_entropy(linear(np.array([[1, h]]), W_page, b_page), [1])[0]
+def one_layer_more(numbers):
+    h = np.maximum(0, numbers[2] * numbers[:2])
+    return softmax_cross_entropy(linear(h[None], W_page, b_page), [1])[0]
 
 
-of_weight, of_input = numeric_gradient(one_layer_more, np.array([0.5, 4]))
-measure("gradient of the weight 0.5", of_weight, 2 - 1e-8, 2 + 1e-8)
-measure("gradient of the input 4", of_input, 0.25 - 1e-8, 0.25 + 1e-8)
+numeric = numeric_gradient(one_layer_more, np.array([-1, 0.5, 2]))
+same("both weights and the input, by hand and by central differences",
+     numeric, [0, 1, 2 / 8], 1e-8)
