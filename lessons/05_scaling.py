@@ -40,7 +40,7 @@ table(["numbers in a query, d_k", "queries that found their key"],
 #
 # The trouble is that the dot products start too large. Softmax then gives nearly all the weight to one key, usually a
 # wrong one. **In this task the right key then gets no push, and it is hardly ever found. With the division every key
-# starts with some weight.** Let's see how.
+# starts with a weight that isn't tiny.** Let's see how.
 #
 # ## The picture: dot products grow
 #
@@ -134,7 +134,8 @@ show(
 #
 # The average dot product is 0, because plus and minus cancel. To measure the size, take the squares first. Over all 16
 # cases they add up to 16·1 + 4·4 + 0·6 + 4·4 + 16·1 = 64. Their average is 64 / 16 = 4, and the root of that is 2. So a
-# typical dot product is ±2. This size (square, average, root) is called the **root mean square**.
+# typical dot product is ±2: in 10 of the 16 cases it is at least that far from 0. This size (square, average, root) is
+# called the **root mean square**.
 #
 # **Why is it $\sqrt{d_k}$?** Say the walk stands at $s$, and the next step is $p = +1$ or $-1$. Then the square becomes
 # $(s + p)^2 = s^2 + 2sp + p^2$. Whatever $s$ is, $p$ is +1 as often as −1. So on average $2sp$ is 0. And $p^2$ is 1. So
@@ -176,7 +177,7 @@ table(["d_k", "typical q · k", "typical q · k / √d_k"], rows)
 # street. But training hasn't begun, so queries and keys are random. Say that $d_k = 64$, and that the dot products are
 # 0 for *the*, 5.5 for *street* and 12.9 for *animal*. The wrong word is ahead, by chance.
 #
-# We chose 5.5 = 8 ln 2 and 12.9 = 8 ln 5 to make it easy. Divided by $\sqrt{64} = 8$, the scores are 0, ln 2 and ln 5,
+# We chose 8 ln 2 ≈ 5.5 and 8 ln 5 ≈ 12.9 to make it easy. Divided by $\sqrt{64} = 8$, the scores are 0, ln 2 and ln 5,
 # as in lesson 04, and their exponentials are 1, 2 and 5. Without the division the exponentials are 1, $2^8 = 256$ and
 # $5^8 = 390{,}625$.
 
@@ -248,8 +249,8 @@ show(
 #
 # Training should now move weight to *street*. How does the weight of *street* change if a score $z$ grows a little? Use
 # the rule of lesson 04: weight × (offer − average). Here the result that should grow is 1 · the weight of *street*, and
-# 0 · the weights of the others. So *street* offers 1, and the others offer 0. With the division the average of the
-# offers is 2/8 · 1 = 2/8:
+# 0 · the weights of the others. So *street* offers 1, and the others offer 0. In the average each offer counts with its
+# weight: with the division it is 1/8 · 0 + 2/8 · 1 + 5/8 · 0 = 2/8.
 #
 # | word | weight × (offer − average) | gradient of the score |
 # |---|---|---|
@@ -352,7 +353,8 @@ table(["", "not divided", "divided by √d_k", "divided, large start"], rows)
 # - **Measured:** the loss on other sentences, in nats per token. Each model is trained with three seeds.
 # - **Changed:** the division. It does two things: the scores start smaller, and each training step moves them less. So
 #   three controls don't divide, but get one of the two in another way, or both. *Small start*: $W_Q$ and $W_K$ begin
-#   smaller, so that the scores start as with the division. *Small steps*: $W_Q$ and $W_K$ take smaller steps.
+#   3.4 times smaller each, so that the scores start as with the division (3.4 · 3.4 = $\sqrt{128}$). *Small steps*:
+#   both take steps that are 3.4 times smaller.
 #
 # Which is enough: the small start, the small steps, either, or only both?
 #
@@ -380,10 +382,10 @@ table(["model", "loss", "lowest to highest"], rows)
 # </details>
 #
 # **Is the missing push to blame here, too?** We train two models once more and let no gradient through any score, so
-# that neither has any push. The undivided model then ends at 2.37, *lower* than with its pushes, and the divided one at
-# 1.72. So of the gap of 1.65 between them, 0.65 is there without any push. In this model, then, the missing push isn't
-# the main harm. Large scores do harm by themselves ([lab notes 05, experiment
-# 3](lab/05_scaling.py#experiment-3-a-transformer-with-and-without)).
+# that neither has any push. The divided model then ends at 1.72, so its pushes gain 0.60. The undivided one ends at
+# 2.37, so its pushes make it *worse*, by 0.40. And with no push in either model, a gap of 0.65 is left. So a missing
+# push is only a part of the harm. Large first scores harm in another way, too; we don't know in which ([lab notes 05,
+# experiment 3](lab/05_scaling.py#experiment-3-a-transformer-with-and-without)).
 #
 # ## Paper and code
 #
@@ -396,8 +398,8 @@ table(["model", "loss", "lowest to highest"], rows)
 #
 # A dot product of $d_k$ random numbers is typically $\sqrt{d_k}$ large. Large scores give nearly all the weight to one
 # word, at first by chance. For our 24 queries the harm is that the right word gets no push. In our Transformer that
-# isn't the main harm: large scores harm by themselves. Dividing by $\sqrt{d_k}$ makes the first scores smaller, and the
-# steps as well.
+# is only a part of it. Dividing by $\sqrt{d_k}$ makes the first scores smaller, and the steps as well, and it takes
+# both.
 #
 # **Exercises.** `05_softmax_backward`, above. `05_scaling`: the scores of several heads (attentions side by side) at
 # once. `05_all_ones`: weights add up to 1, so if `dweights` is all ones, the true gradient is 0. Write a wrong backward
