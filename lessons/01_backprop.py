@@ -317,9 +317,9 @@ show(one_layer_more(), "01_deeper",
 # `exercises/01_linear_backward.py`. (There, x may have more than two axes. Reshape it to a matrix first.) Then run
 # `scratchformer learn check 01`. The next exercise is `exercises/01_cross_entropy_backward.py`.
 #
-# With B rows, the gradient of a weight is a sum of B products. A matrix product makes just such sums.
-# **Look which shapes fit.** dW has the shape of W, (I, J). We have x (B, I) and dy (B, J). Only xᵀ dy fits: (I, B)
-# times (B, J) is (I, J). In the same way, only dy Wᵀ has the shape of x.
+# With B rows, the gradient of a weight is a sum of B products. A matrix product makes just such sums. **Look which
+# shapes fit.** dW has the shape of W, (I, J). We have x (B, I) and dy (B, J). Only xᵀ dy fits: (I, B) times (B, J) is
+# (I, J). In the same way, only dy Wᵀ has the shape of x. (Shapes can't tell a sum from a mean. The check below can.)
 #
 # | rule | shapes | in figure 3 |
 # |---|---|---|
@@ -399,7 +399,8 @@ def numeric_gradient(f, array, h=1e-5):
 
 
 # %% [markdown]
-# Now the whole check, with 5 random rows, 4 inputs and 3 classes. The **relative error** is the largest difference
+# Now the whole check, with 5 random rows, 4 inputs and 3 classes. (With one row a mean would equal the sum, so we take
+# several, and three different sizes.) The **relative error** is the largest difference
 # between the two gradients, divided by the largest element.
 
 # %% The check
@@ -436,8 +437,8 @@ measure("largest relative error of dx, dW and db", max(errors), 0, 1e-9)
 #
 # - **right class only** (run B): p − q for the right class, 0 for the others. In figure 2, that would be (0, −6/8, 0).
 #   You get this if you forget that the wrong classes are in the sum 8, too.
-# - **bias averaged**: db is the *mean* of the rows of dy, not the sum. The mean divides by 500, and training divides
-#   all gradients by 500 again. So the biases learn 500 times too slowly.
+# - **bias averaged**: db is the *mean* of the rows of dy, not the sum. Training takes the mean loss, so it divides all
+#   gradients by 500. This db was divided by 500 before, so the biases learn 500 times too slowly.
 # - **sign flipped**: dy = q − p.
 #
 # Which of these bugs would you notice in the loss? Which ones does the check find?
@@ -468,9 +469,9 @@ table(["gradient", "loss after 300 steps", "right on new sentences",
        "relative error in the check"], rows)
 
 # %% [markdown]
-# The flipped sign is obvious. The other two losses look like healthy training. The averaged bias costs only 2 points:
-# it hardly moves, and with no bias at all this network gets 74 %, too. The check finds all three bugs without any
-# training.
+# The flipped sign is obvious. The other two losses look like healthy training. The averaged bias costs only 2 points.
+# That bias hardly moves, and with no bias at all this network gets 74 %, too. The check finds all three bugs without
+# any training.
 #
 # </details>
 #
