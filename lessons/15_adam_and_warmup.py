@@ -39,10 +39,11 @@ table(["rate", "a after 60 steps", "b after 60 steps"],
 
 # %% [markdown]
 # No row is good. At 0.021 the first step of $a$ is $0.021 \cdot 100 = 2.1$. So $a$ jumps from 1 across 0 to −1.1, then
-# to 1.21, and explodes. At the lower rates $a$ arrives, but $b$ doesn't. **One number can't suit both weights.**
+# to 1.21, and explodes. At the lower rates $a$ arrives, but in 60 steps $b$ doesn't. **One number can't suit both
+# weights.**
 #
-# In a small Transformer the gradients of single weights differ by a factor of about 340, even without the largest and
-# the smallest 1 % ([lab notes 15, experiment
+# In a small Transformer the usual gradients of single weights differ by a factor of some hundreds, even without the
+# largest and the smallest 1 % ([lab notes 15, experiment
 # 2](lab/15_adam_and_warmup.py#experiment-2-how-much-do-the-gradients-of-a-transformer-differ)).
 #
 # ## The picture
@@ -138,12 +139,12 @@ table(["", "gradients", "their running average after 40 steps"],
 # weight's gradients. So a steep weight and a shallow weight move equally far. In figure 1 both begin at 1 and stay
 # equal, so the path is the diagonal.
 #
-# Adam divides weight by weight. When the ravine is turned by 45°, Adam's loss after 60 steps is about twice as high
-# ([lab notes 15, experiment 1](lab/15_adam_and_warmup.py#experiment-1-ravines-straight-and-diagonal)). Gradient descent
-# and momentum don't notice.
+# Adam divides weight by weight. When the ravine is turned by 45°, Adam's loss after 60 steps is about 1.7 times as
+# high ([lab notes 15, experiment 1](lab/15_adam_and_warmup.py#experiment-1-ravines-straight-and-diagonal)).
+# Gradient descent and momentum don't notice.
 #
-# Figure 1 isn't a race, since we chose the rates. In a small Transformer, at the best rate of each, momentum ended at a
-# loss of 4.53 and Adam at 3.60 ([lab notes 15, experiment
+# Figure 1 isn't a race, since we chose the rates. In a small Transformer, at the best of four rates, momentum ended at
+# a loss of 4.53 and Adam at 3.60 ([lab notes 15, experiment
 # 5](lab/15_adam_and_warmup.py#experiment-5-which-part-of-adam-does-it)).
 #
 # ## Two steps by hand
@@ -377,8 +378,8 @@ def learning_rate(t, d_model=512, warmup=4000):
 assert np.isclose(learning_rate(2000), noam(2000, 512, 4000))
 
 # %% [markdown]
-# But why begin near 0? At the first step Adam has seen one gradient, and one gradient agrees with itself. So every
-# weight moves by the full rate, because of a single batch. Does that do harm?
+# But why begin near 0? At the first step Adam has seen one gradient, and one gradient agrees with itself. So nearly
+# every weight moves by the full rate, however small its gradient is. Do full steps at the start do harm?
 #
 # ## Does it matter?
 #
@@ -389,7 +390,7 @@ assert np.isclose(learning_rate(2000), noam(2000, 512, 4000))
 # - **Task:** translate English into German, in 150 steps of Adam.
 # - **What we change:** the learning rate. Without a warm-up it's 0.01 from the first step on. With a warm-up it rises
 #   to 0.01 in 40 steps and stays there. We chose 0.01 so high that a difference shows.
-# - **What we measure:** the loss, in three runs that begin with different weights.
+# - **What we measure:** the loss, in three runs with different weights at the start and other batches.
 #
 # What will the runs without a warm-up do? (a) Their loss explodes. (b) They learn as well, only earlier. (c) Their loss
 # falls faster at first, and then it's stuck.
@@ -463,10 +464,11 @@ table(["150 steps", "loss on new sentences, three runs"],
 # - **What this doesn't mean:** that only a warm-up helps, for without one a lower rate does as well here, and pre-LN
 #   does better.
 # - **What we don't know:** how the full first steps do harm; it isn't $v$ alone, for a better $v$ frees only one run
-#   (4.8) and helps another a little (5.3).
+#   of the three (4.8).
 #
-# **So why warm up at all?** In all our longer runs with post-LN the loss ended lower with a warm-up, at lower rates
-# too: after 600 steps at 0.003 it was 2.25 instead of 2.51, on average ([lab notes 15, experiments 6 to
+# **So why warm up at all?** Because the best of our longer runs with post-LN had one. After 600 steps at 0.003, the
+# loss was 2.25 with a warm-up and 2.51 without, on average, and lower with it in each run ([lab notes 15, experiments 6
+# to
 # 9](lab/15_adam_and_warmup.py#experiment-6-does-a-warm-up-help-at-every-learning-rate-and-do-runs-without-it-recover)).
 #
 # ## Paper and code
