@@ -277,7 +277,9 @@ assert np.sum(pictures.ARRIVING, axis=0)[1].tolist() == [0, 2, 1, -1]
 # - *four speeds, shuffled*: the same vectors, given to the positions in a random order. Now no single matrix leads
 #   three to the left.
 #
-# <details><summary>Which are right where never asked? Guess, then unfold: share of right words, mean of three runs</summary>
+# Which of them are right at positions that were never asked?
+#
+# <details><summary>Make a guess, then unfold: share of right words, mean of three runs</summary>
 
 # %% Training on the four tables
 TABLES = {"sinusoids": [(0.85, 1), (0.85, 1), (0.2, 0.6)],
