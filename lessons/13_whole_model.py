@@ -16,8 +16,8 @@ import numpy as np
 from exercises.numeric import numeric_gradient
 from library.drawing import Drawing
 from library.lesson import measure, same, show, table
-from library.reversal import SYMBOLS, pairs
-from library.wires import cut
+from library.reversal import SYMBOLS
+from library.wires import V, cut, reversals, train
 from scratchformer.config import ModelConfig, preset
 from scratchformer.experiments.sizes import parameter_counts
 from scratchformer.nn.attention import (
@@ -34,11 +34,10 @@ from scratchformer.nn.layers import (
     Unembedding,
 )
 from scratchformer.nn.loss import cross_entropy, loss_backward
-from scratchformer.nn.optim import Adam
 from scratchformer.nn.parameter import Layer, ParameterStore
 from scratchformer.nn.residual import PostNorm
 from scratchformer.nn.transformer import Transformer
-from scratchformer.text.tokenizer import BOS, PAD
+from scratchformer.text.tokenizer import PAD
 
 # %% [markdown]
 # We have every part of the paper's model, and each part has passed its gradient check. Now we connect them.
@@ -47,37 +46,13 @@ from scratchformer.text.tokenizer import BOS, PAD
 # of 5 random symbols out of 8, and the translation is the same row backwards. We check the gradient of both models
 # against finite differences. Then we train both for 200 steps.
 
-# %% The task and the training
-V_REVERSAL = BOS + 1 + SYMBOLS
-
-
-def sentence_pairs(random, B):
-    """-> ids (B, 5): the source, what the decoder reads, what it should write"""
-    return [BOS + ids for ids in pairs(random, B, 5)]
-
-
-def train(wire, seed=0, steps=200):
-    """Train the library's model. wire: the connection to cut, or None"""
-    random = np.random.default_rng(seed)
-    model = Transformer(ModelConfig(V_REVERSAL, N=2, d_model=32, d_ff=64, h=4,
-                                    P_drop=0.0), seed)
-    model, losses = cut(model, wire) if wire else model, []
-    optimizer = Adam(model)
-    for step in range(1, steps + 1):
-        model.zero_grad()
-        loss, n_words = loss_backward(model, *sentence_pairs(random, 24))
-        model.store.grad /= n_words
-        optimizer.step(0.005 * min(1, step / 50, (steps + 1 - step) / 100))
-        losses.append(float(loss) / n_words)
-    return model, losses
-
-
+# %% Checking and training both
 models = []
 for name, wire, last in ("first", None, (0, 0.4)), ("second", "memory", (2.0, 2.2)):
-    small = Transformer(ModelConfig(V_REVERSAL, N=2, d_model=6, d_ff=10, h=2,
+    small = Transformer(ModelConfig(V, N=2, d_model=6, d_ff=10, h=2,
                                     P_drop=0.0), dtype="float64")
     report = gradcheck(cut(small, wire) if wire else small,
-                       *sentence_pairs(np.random.default_rng(5), 3)[:2], directions=2)
+                       *reversals(np.random.default_rng(5), 3)[:2], directions=2)
     measure(f"{name} model: worst error of its gradient", report.worst.error, 0, 1e-6)
     model, losses = train(wire)
     models.append(model)
@@ -93,7 +68,7 @@ measure("a guess among 8 symbols: ln 8", math.log(SYMBOLS), 2.079, 2.08)
 # We give each trained model the source of another sentence, and look at its **logits**, the scores before softmax.
 
 # %% Another source
-ids, read, _ = sentence_pairs(np.random.default_rng(1000), 300)
+ids, read, _ = reversals(np.random.default_rng(1000), 300)
 for name, model, band in zip(("first", "second"), models, ((5, 50), (0, 0))):
     change = (model.forward(np.roll(ids, 1, axis=0), read)[0]
               - model.forward(ids, read)[0])

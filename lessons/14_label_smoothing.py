@@ -15,6 +15,7 @@ import numpy as np
 
 from exercises.numeric import numeric_gradient
 from library.calibration import loss_floor
+from library.calibration_pictures import diagram
 from library.drawing import Drawing
 from library.lesson import ROOT, measure, recorded, same, show, table
 from scratchformer.config import ModelConfig
@@ -424,24 +425,9 @@ table(["pairs", "smoothing", "loss", "accuracy", "confidence", "BLEU"],
        for pairs in (1_000, 20_000) for smoothing in (0.0, 0.1)])
 
 # %% How well calibrated?
-figure, panels = plt.subplots(1, 2, figsize=(8, 4), sharey=True, layout="constrained")
-for panel, pairs in zip(panels, (1_000, 20_000)):
-    panel.plot([0, 1], [0, 1], color="#888888", lw=0.8)
-    for smoothing, style, colour in (0, "o-", ACCENT), (0.1, "s--", DARK):
-        count, sure, right = (
-            np.array([run["calibration"][name] for run in runs[pairs, smoothing]],
-                     float)
-            for name in ("count", "confidence", "accuracy"))        # (3 runs, 10 bins)
-        shown = count.sum(axis=0) >= 100
-        x, y = (np.nansum(count * mean, axis=0)[shown] / count.sum(axis=0)[shown]
-                for mean in (sure, right))
-        panel.plot(x, y, style, color=colour, label=f"smoothing {smoothing}")
-    panel.set(xlabel="probability of the guess", title=f"{pairs:,} pairs to learn from")
-    panel.set_aspect("equal")
-panels[0].set_ylabel("share of these guesses that is right")
-panels[0].text(0.55, 0.12, "overconfident", ha="left")
-panels[0].text(0.05, 0.9, "underconfident", ha="left")
-panels[1].legend(loc="lower right")
+figure = diagram(runs, [(0, "o-", ACCENT), (0.1, "s--", DARK)])
+figure.axes[0].text(0.55, 0.12, "overconfident", ha="left")
+figure.axes[0].text(0.05, 0.9, "underconfident", ha="left")
 show(figure, "14_calibration",
      alt="Share of guesses that are right against their probability, two panels with a "
      "diagonal. Trained on 1,000 pairs, the line without smoothing lies below the "

@@ -12,15 +12,12 @@ import math
 import numpy as np
 
 from library.lesson import QUICK, measure, recorded, table, varying
-from library.reversal import SYMBOLS, pairs
-from library.wires import WIRES, cut
+from library.wires import WIRES, V, cut, reversals, train
 from scratchformer.config import TABLE3, ModelConfig, preset
 from scratchformer.experiments.sizes import parameter_counts
 from scratchformer.nn.gradcheck import gradcheck
 from scratchformer.nn.loss import cross_entropy, loss_backward
-from scratchformer.nn.optim import Adam
 from scratchformer.nn.transformer import Transformer
-from scratchformer.text.tokenizer import BOS
 
 # %% [markdown]
 # ## Experiment 1: every connection cut in turn
@@ -31,41 +28,21 @@ from scratchformer.text.tokenizer import BOS
 # new sentences the source of the sentence before, and counts how many sentences get other logits.
 
 # %% Seven cuts
-V = BOS + 1 + SYMBOLS
-
-
-def sentence_pairs(random, B):
-    return [BOS + ids for ids in pairs(random, B, 5)]
-
-
-def train(wire, seed, steps=200):
-    random = np.random.default_rng(seed)
-    model = Transformer(ModelConfig(V, N=2, d_model=32, d_ff=64, h=4, P_drop=0.0), seed)
-    model, losses = cut(model, wire) if wire else model, []
-    optimizer = Adam(model)
-    for step in range(1, steps + 1):
-        model.zero_grad()
-        loss, n_words = loss_backward(model, *sentence_pairs(random, 24))
-        model.store.grad /= n_words
-        optimizer.step(0.005 * min(1, step / 50, (steps + 1 - step) / 100))
-        losses.append(float(loss) / n_words)
-    return model, np.mean(losses[-20:])
-
-
 def gradient_error(wire):
     small = Transformer(ModelConfig(V, N=2, d_model=6, d_ff=10, h=2, P_drop=0.0),
                         dtype="float64")
     small = cut(small, wire) if wire else small
-    inputs = sentence_pairs(np.random.default_rng(5), 3)[:2]
+    inputs = reversals(np.random.default_rng(5), 3)[:2]
     return gradcheck(small, *inputs, directions=2).worst.error
 
 
-ids, read, _ = sentence_pairs(np.random.default_rng(1000), 300)
+ids, read, _ = reversals(np.random.default_rng(1000), 300)
 last, worst, sees = {}, {}, {}
 for wire in (None, *WIRES):
     seeds = 3 if wire in (None, "memory") and not QUICK else 1
     runs = [train(wire, seed) for seed in range(seeds)]
-    last[wire], worst[wire] = [loss for _, loss in runs], gradient_error(wire)
+    last[wire] = [np.mean(losses[-20:]) for _, losses in runs]
+    worst[wire] = gradient_error(wire)
     change = (runs[0][0].forward(np.roll(ids, 1, axis=0), read)[0]
               - runs[0][0].forward(ids, read)[0])
     sees[wire] = (np.abs(change) > 0).any(axis=(1, 2)).mean()
@@ -207,7 +184,7 @@ for row, paper in PAPER.items():
     changed = TABLE3.get(row, {}).items()
     changes = ", ".join(f"{name} {value}" for name, value in changed)
     changes = "d_model 1024, d_ff 4096, h 16" if row == "big" else changes
-    ours = [f"{count(V, **sizes_of(row)) / 1e6:.1f}" for V in (37_000, 41_000)]
+    ours = [f"{count(words, **sizes_of(row)) / 1e6:.1f}" for words in (37_000, 41_000)]
     assert count(37_000, **sizes_of(row)) == sum(
         parameter_counts(preset(row).model).values())
     rows.append([row, changes, *ours, paper])
@@ -250,6 +227,6 @@ measure("C6 without these biases: millions", C6 - biases / 1e6, 52.47, 52.48)
 # 2048. This is row C5 above. With 4096 the model would be as large as the big one:
 
 # %% Row C5
-for V in 37_000, 41_000:
-    wide = count(V, **(sizes_of("C5") | {"F": 4096})) / 1e6
-    measure(f"C5 with d_ff 4096, V = {V:,}: millions", wide, 213.5, 219)
+for words in 37_000, 41_000:
+    wide = count(words, **(sizes_of("C5") | {"F": 4096})) / 1e6
+    measure(f"C5 with d_ff 4096, V = {words:,}: millions", wide, 213.5, 219)

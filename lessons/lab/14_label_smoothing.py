@@ -9,10 +9,10 @@
 import course  # noqa: F401  finds lessons/library
 import math
 
-import matplotlib.pyplot as plt
 import numpy as np
 
 from library.calibration import loss_floor, smoothed_target
+from library.calibration_pictures import diagram
 from library.lesson import measure, recorded, same, show, table
 from scratchformer.experiments.figures import ACCENT, DARK, LIGHT
 from scratchformer.nn.loss import cross_entropy
@@ -155,23 +155,7 @@ measure("20,000 pairs, 0: BLEU, highest − lowest of three runs",
         np.ptp(of_runs(20_000, 0, "bleu")), 7, 9)
 
 # %% Three strengths of smoothing
-figure, panels = plt.subplots(1, 2, figsize=(8, 4), sharey=True, layout="constrained")
-for panel, pairs in zip(panels, (1_000, 20_000)):
-    panel.plot([0, 1], [0, 1], color="#888888", lw=0.8)
-    for smoothing, style, colour in ((0, "o-", ACCENT), (0.1, "s--", DARK),
-                                     (0.3, "^:", LIGHT)):
-        count, sure, right = (
-            np.array([run["calibration"][name] for run in runs[pairs, smoothing]],
-                     float)
-            for name in ("count", "confidence", "accuracy"))        # (3 runs, 10 bins)
-        shown = count.sum(axis=0) >= 100
-        x, y = (np.nansum(count * mean, axis=0)[shown] / count.sum(axis=0)[shown]
-                for mean in (sure, right))
-        panel.plot(x, y, style, color=colour, label=f"smoothing {smoothing}")
-    panel.set(xlabel="probability of the guess", title=f"{pairs:,} pairs to learn from")
-    panel.set_aspect("equal")
-panels[0].set_ylabel("share of these guesses that is right")
-panels[1].legend(loc="lower right")
+figure = diagram(runs, [(0, "o-", ACCENT), (0.1, "s--", DARK), (0.3, "^:", LIGHT)])
 show(figure, "14_lab_calibration",
      alt="Share of guesses that are right against their probability, two panels, one "
      "line for each smoothing, with a diagonal. Trained on 1,000 pairs: 0 lies below "

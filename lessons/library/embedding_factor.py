@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from library.next_word import TRAINING, VOCABULARY, shifted
+from library import next_word
+from library.next_word import VOCABULARY, LanguageModel, shifted
 from scratchformer.config import ModelConfig
 from scratchformer.nn.attention import Mask
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.layers import Embedding, PositionalEncoding, Unembedding
 from scratchformer.nn.loss import cross_entropy
-from scratchformer.nn.optim import Adam
-from scratchformer.nn.parameter import Array, Layer, Parameter, ParameterStore
+from scratchformer.nn.parameter import Array, Parameter, ParameterStore
 from scratchformer.nn.transformer import EncoderLayer
 from scratchformer.text.tokenizer import PAD
 
@@ -40,7 +40,7 @@ class Factors(NamedTuple):
 PAPER, NO_FACTOR = Factors(), Factors(1, 1, 1)
 
 
-class TiedNextWord(Layer):
+class TiedNextWord(LanguageModel):
     """One causal layer between reading and scoring with the same E.
 
         x = start E0[ids] + steps (E - E0)[ids] + positions,   logits = layer(x) E^T
@@ -79,17 +79,8 @@ class TiedNextWord(Layer):
 
 
 def train(model: TiedNextWord, seed: int, steps: int = 100) -> list[float]:
-    """Adam on 16 sentences at a time. -> the loss of each step, in nats per word"""
-    random, optimizer, losses = np.random.default_rng(seed), Adam(model), []
-    for step in range(1, steps + 1):
-        read, write = shifted([TRAINING[i] for i in random.integers(0, len(TRAINING), 16)])
-        logits, cache = model.forward(read)
-        loss_sum, n_words, dlogits = cross_entropy(logits, write)
-        model.zero_grad()
-        model.backward(dlogits / n_words, cache)
-        optimizer.step(0.003 * min(1, step / 30))
-        losses.append(loss_sum / n_words)
-    return losses
+    """16 sentences at a time. -> the loss of each step, in nats per word"""
+    return next_word.train(model, shifted, seed, steps, batch=16, rate=0.003, warm_up=30)
 
 
 def repeated(logits: Array, read: Array, write: Array) -> tuple[float, float]:

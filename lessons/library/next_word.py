@@ -59,7 +59,13 @@ def padded(rows: Sequence[Sequence[int]]) -> Array:
     return np.array([[*row, *[PAD] * (longest - len(row))] for row in rows])
 
 
-class NextWord(Layer):
+class LanguageModel(Layer):
+    """forward(ids (B, T)) -> scores of each next word (B, T, V), cache"""
+
+    store: ParameterStore
+
+
+class NextWord(LanguageModel):
     """N layers of attention and feed-forward. forward(ids (B, T)) -> scores of each next word (B, T, V), cache"""
 
     def __init__(self, causal: bool, seed: int, d_model: int = 48, N: int = 1) -> None:
@@ -82,16 +88,24 @@ class NextWord(Layer):
             dx = layer.backward(dx, cache)
 
 
-def train(model: NextWord, pairs: Pairs, seed: int, steps: int = 250) -> list[float]:
-    """-> the loss of each step, in nats per word"""
+def train(
+    model: LanguageModel,
+    pairs: Pairs,
+    seed: int,
+    steps: int = 250,
+    batch: int = 24,
+    rate: float = 0.005,
+    warm_up: int = 50,
+) -> list[float]:
+    """Adam on `batch` sentences at a time. -> the loss of each step, in nats per word"""
     random, optimizer, losses = np.random.default_rng(seed), Adam(model), []
     for step in range(1, steps + 1):
-        read, write = pairs([TRAINING[i] for i in random.integers(0, len(TRAINING), 24)])
+        read, write = pairs([TRAINING[i] for i in random.integers(0, len(TRAINING), batch)])
         logits, cache = model.forward(read)
         loss_sum, n_words, dlogits = cross_entropy(logits, write)
         model.zero_grad()
         model.backward(dlogits / n_words, cache)
-        optimizer.step(0.005 * min(1, step / 50))
+        optimizer.step(rate * min(1, step / warm_up))
         losses.append(loss_sum / n_words)
     return losses
 

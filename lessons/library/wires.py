@@ -11,11 +11,16 @@ from typing import Any, Callable, NamedTuple
 import numpy as np
 
 from library.positions import NoPositions
+from library.reversal import SYMBOLS, pairs
+from scratchformer.config import ModelConfig
 from scratchformer.nn.attention import Mask
 from scratchformer.nn.dropout import DropoutKey
+from scratchformer.nn.loss import loss_backward
 from scratchformer.nn.ops import PAD, ops_of
+from scratchformer.nn.optim import Adam
 from scratchformer.nn.parameter import Array, Layer, ParameterStore
 from scratchformer.nn.transformer import Transformer
+from scratchformer.text.tokenizer import BOS
 
 ROUNDING = 1e-9
 """Logits that differ by no more than this are the same; a longer sum may add up in another order."""
@@ -108,6 +113,32 @@ def cut(model: Transformer, wire: str) -> Transformer:
     WIRES[wire].cut(model)
     model.store = ParameterStore(model.parameters())
     return model
+
+
+# Training with a wire cut ---------------------------------------------------------------------------------------------
+
+V = BOS + 1 + SYMBOLS
+"""The symbols of lesson 03, which are read and written backwards, after the special tokens."""
+
+
+def reversals(random: np.random.Generator, B: int) -> list[Array]:
+    """-> ids (B, 5): the source, what the decoder reads, what it should write"""
+    return [BOS + ids for ids in pairs(random, B, 5)]
+
+
+def train(wire: str | None, seed: int = 0, steps: int = 200) -> tuple[Transformer, list[float]]:
+    """Cut a wire (None: no wire), then train on reversals with Adam. -> the model, the loss of each step in nats"""
+    random, config = np.random.default_rng(seed), ModelConfig(V, N=2, d_model=32, d_ff=64, h=4, P_drop=0.0)
+    model = Transformer(config, seed)
+    model, losses = cut(model, wire) if wire else model, []
+    optimizer = Adam(model)
+    for step in range(1, steps + 1):
+        model.zero_grad()
+        loss, n_words = loss_backward(model, *reversals(random, 24))
+        model.store.grad /= n_words
+        optimizer.step(0.005 * min(1, step / 50, (steps + 1 - step) / 100))
+        losses.append(float(loss) / n_words)
+    return model, losses
 
 
 # Finding --------------------------------------------------------------------------------------------------------------
