@@ -1,0 +1,247 @@
+/** What every view and widget is drawn with: elements, numbers as text, native controls, heat maps, rows of words. */
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function fill(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes ?? {})) {
+    if (value === null || value === undefined || value === false) continue;
+    if (typeof value === "function") element.addEventListener(name.slice(2), value);
+    else element.setAttribute(name, value === true ? "" : String(value));
+  }
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  return element;
+}
+
+/**
+ * An HTML element. A function is listened to (onclick), `true` writes an empty attribute, `null` and `false` write none.
+ * Children are nodes, strings (as text), arrays, or null.
+ */
+export function h(tag, attributes, ...children) {
+  return fill(document.createElement(tag), attributes, children);
+}
+
+/** The same for SVG. */
+export function s(tag, attributes, ...children) {
+  return fill(document.createElementNS(SVG, tag), attributes, children);
+}
+
+/** Removes the children of an element. */
+export function clear(element) {
+  element.replaceChildren();
+}
+
+/** A number as text with a true minus sign: 3 digits that count, whole numbers as they are, 2.1e−5 for tiny ones. */
+export function number(x, digits = 3) {
+  if (!Number.isFinite(x)) return Number.isNaN(x) ? "not a number" : x > 0 ? "∞" : "−∞";
+  const size = Math.abs(x);
+  let text;
+  if (Number.isInteger(x) && size < 1e6) text = String(size);
+  else if (size < 1e-3 || size >= 1e6) text = size.toExponential(Math.max(0, digits - 2)).replace("e+", "e");
+  else text = size >= 10 ** digits - 0.5 ? size.toFixed(0) : size.toPrecision(digits);
+  return (x < 0 ? "−" : "") + text.replace("e-", "e−");
+}
+
+/** A probability as text: 62 %. Near 0 and near 1 with one decimal place, so that only an exact 0 or 1 looks like one. */
+export function percent(x) {
+  const hundred = 100 * x;
+  if (hundred > 0 && hundred < 0.05) return "< 0.1\u00a0%";
+  if (hundred < 100 && hundred >= 99.95) return "> 99.9\u00a0%";
+  const near = (hundred > 0 && hundred < 1) || (hundred > 99 && hundred < 100);
+  return `${hundred.toFixed(near ? 1 : 0)}\u00a0%`;
+}
+
+/** A button with a text. */
+export function button(text, onclick, attributes = {}) {
+  return h("button", { type: "button", class: "button", onclick, ...attributes }, text);
+}
+
+/**
+ * A slider with its label, its value and its unit. `show(value)` gives the text of the value; `oninput(value)` gets a
+ * number. The element's `set(value)` moves the slider without calling `oninput`.
+ */
+export function range({ label, min, max, step = 1, value, unit = "", show = String, oninput }) {
+  const shown = h("output", { class: "range-value" });
+  const input = h("input", { type: "range", min, max, step, oninput: () => (write(), oninput?.(Number(input.value))) });
+  const write = () => {
+    shown.textContent = show(Number(input.value)) + (unit && `\u00a0${unit}`);
+    input.setAttribute("aria-valuetext", shown.textContent);
+  };
+  const element = h("label", { class: "range" }, h("span", { class: "label" }, label), shown, input);
+  element.set = (next) => ((input.value = next), write());
+  element.set(value);
+  return element;
+}
+
+/** A native select with its label. `options` are pairs of value and text; `onchange(value)` gets the value's text. */
+export function choice({ label, options, value, onchange }) {
+  const select = h("select", { onchange: () => onchange?.(select.value) });
+  for (const [key, text] of options) select.append(h("option", { value: key, selected: String(key) === String(value) }, text));
+  const element = h("label", { class: "choice" }, h("span", { class: "label" }, label), select);
+  element.set = (next) => (select.value = next);
+  return element;
+}
+
+/** The largest size in a list of numbers, and 1 where all are 0. */
+function largestOf(values) {
+  let largest = 0;
+  for (const value of values) largest = Math.max(largest, Math.abs(value));
+  return largest || 1;
+}
+
+/**
+ * A vector as a row of cells: positive ones are blue and in the upper half, negative ones orange and in the lower half;
+ * the stronger the colour, the larger the number (`largest` has the full colour).
+ */
+export function strip(vector, { label, largest } = {}) {
+  const most = largest ?? largestOf(vector);
+  const cells = Array.from(vector, (value, i) =>
+    s("rect", {
+      x: i,
+      y: value < 0 ? 8 : 0,
+      width: 1,
+      height: 8,
+      fill: value < 0 ? "var(--negative)" : "var(--positive)",
+      "fill-opacity": Math.min(1, Math.abs(value) / most).toFixed(3),
+    }),
+  );
+  const box = { class: "strip", viewBox: `0 0 ${vector.length} 16`, preserveAspectRatio: "none", role: "img", "aria-label": label };
+  return s("svg", box, cells);
+}
+
+/** Only the button at [row, column] is reached by Tab. */
+function reach(rows, current) {
+  rows.forEach((buttons, i) => buttons.forEach((one, j) => (one.tabIndex = i === current[0] && j === current[1] ? 0 : -1)));
+}
+
+/** Arrow keys, Home and End move among `rows` of buttons. */
+function roving(container, rows) {
+  container.addEventListener("keydown", (event) => {
+    const i = rows.findIndex((buttons) => buttons.includes(event.target));
+    if (i < 0) return;
+    const j = rows[i].indexOf(event.target);
+    const next = {
+      ArrowLeft: [i, j - 1],
+      ArrowRight: [i, j + 1],
+      ArrowUp: [i - 1, j],
+      ArrowDown: [i + 1, j],
+      Home: [i, 0],
+      End: [i, rows[i].length - 1],
+    }[event.key];
+    if (!next) return;
+    event.preventDefault();
+    const to = rows[next[0]]?.[next[1]];
+    if (!to) return;
+    event.target.tabIndex = -1;
+    to.tabIndex = 0;
+    to.focus();
+  });
+}
+
+/**
+ * A matrix as a table of shaded cells that scrolls inside its own box. Numbers of one sign take the colour of `role`
+ * ("forward", "query", "key", "value", "weight", "gradient"); with both signs, blue is positive and orange negative.
+ *
+ * matrix       { rows, cols, data }
+ * rowLabels, columnLabels   one text each; null leaves the labels out
+ * label        what the matrix is, for people who don't see it
+ * selected     [row, column] of the cell with an outline; a column of null outlines the row
+ * onpick       called with (row, column): the cells become buttons, and arrow keys move among them
+ * digits       how many digits each cell shows; 0 shows colours only
+ * largest      the size that has the full colour; the matrix's own largest when left out
+ *
+ * The element's `select(row, column)` moves the outline and keeps the focus where it is.
+ */
+export function heatmap({ matrix, rowLabels = null, columnLabels = null, label, role = "forward", selected, onpick, digits = 0, largest }) {
+  const { rows, cols, data } = matrix;
+  const most = largest ?? largestOf(data);
+  const signed = data.some((value) => value < 0) && data.some((value) => value > 0);
+  const lines = [];
+  const table = h("table", { class: `heatmap ${digits ? "with-digits" : ""} role-${role}` }, h("caption", { class: "unseen" }, label));
+  if (columnLabels) {
+    const heads = columnLabels.map((text) => h("th", { scope: "col" }, h("span", {}, text)));
+    table.append(h("thead", {}, h("tr", {}, rowLabels ? h("td") : null, heads)));
+  }
+  const body = h("tbody");
+  for (let i = 0; i < rows; i++) {
+    const line = [];
+    const tr = h("tr", {}, rowLabels ? h("th", { scope: "row" }, rowLabels[i]) : null);
+    for (let j = 0; j < cols; j++) {
+      const value = data[i * cols + j];
+      const full = `${rowLabels?.[i] ?? i}, ${columnLabels?.[j] ?? j}: ${number(value)}`;
+      const shown = digits ? number(value, digits) : "";
+      const cell = onpick
+        ? h("button", { type: "button", title: full, "aria-label": full, onclick: () => onpick(i, j) }, shown)
+        : h("span", { title: full }, digits ? shown : h("span", { class: "unseen" }, number(value)));
+      cell.style.setProperty("--shade", Math.min(1, Math.abs(value) / most).toFixed(3));
+      const sign = signed ? (value < 0 ? " negative" : " positive") : "";
+      tr.append(h("td", { class: `cell${sign}` }, cell));
+      line.push(cell);
+    }
+    body.append(tr);
+    lines.push(line);
+  }
+  table.append(body);
+  if (onpick) roving(table, lines);
+  const element = h("div", { class: "scroll", tabindex: onpick ? null : 0, role: "group", "aria-label": label }, table);
+  element.select = (row, column) => {
+    lines.forEach((line, i) =>
+      line.forEach((cell, j) => {
+        const chosen = row === i && (column === null || column === j);
+        cell.parentElement.classList.toggle("selected", chosen);
+        if (onpick) cell.setAttribute("aria-pressed", String(chosen));
+      }),
+    );
+    if (onpick) reach(lines, [row ?? 0, column ?? 0]);
+  };
+  element.select(...(selected ?? []));
+  return element;
+}
+
+/**
+ * A sentence as a row of chips. With `onpick(i)` they are buttons, and the left and right arrow keys move among them.
+ * `role` ("query", "key", "value", "gradient", "plain") gives the chips their colour and shape. The element's `select(i)`
+ * moves the mark and keeps the focus where it is.
+ */
+export function words(list, { label, selected, onpick, role = "plain" } = {}) {
+  const chips = list.map((word, i) => {
+    const attributes = { class: `chip role-${role}`, type: onpick ? "button" : null, onclick: onpick ? () => onpick(i) : null };
+    return h(onpick ? "button" : "span", attributes, word);
+  });
+  const element = h("div", { class: "words", role: onpick ? "toolbar" : "group", "aria-label": label }, chips);
+  element.select = (chosen) => {
+    chips.forEach((chip, i) => {
+      chip.classList.toggle("selected", i === chosen);
+      if (onpick) chip.setAttribute("aria-pressed", String(i === chosen));
+    });
+    if (onpick) reach([chips], [0, chosen ?? 0]);
+  };
+  if (onpick) roving(element, [chips]);
+  element.select(selected);
+  return element;
+}
+
+/**
+ * A figure: what is drawn, then one sentence from its data (write it with `say(figure.sentence, …)`), then `source`,
+ * which says whose weights these are (page.data.caption).
+ */
+export function figure(source, ...children) {
+  const sentence = h("p", { class: "sentence" });
+  const caption = h("figcaption", {}, sentence, source ? h("p", { class: "source" }, source) : null);
+  const element = h("figure", {}, ...children, caption);
+  element.sentence = sentence;
+  return element;
+}
+
+let timer = 0;
+
+/**
+ * Writes a view's one sentence (text, or a list of texts and elements such as <em>) where it is seen, and a moment
+ * later into the page's live region, where a screen reader hears it. Without a live region the sentence's own place is one.
+ */
+export function say(region, sentence) {
+  region.replaceChildren(...[sentence].flat());
+  const live = document.getElementById("sf-live");
+  if (!live) return region.setAttribute("aria-live", "polite");
+  clearTimeout(timer);
+  timer = setTimeout(() => (live.textContent = region.textContent), 400);
+}
