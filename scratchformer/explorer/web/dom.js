@@ -245,3 +245,87 @@ export function say(region, sentence) {
   clearTimeout(timer);
   timer = setTimeout(() => (live.textContent = region.textContent), 400);
 }
+
+/** About `count` round numbers (steps of 1, 2 or 5 times a power of ten) between `from` and `to`. */
+export function ticks(from, to, count = 5) {
+  const rough = (to - from) / count;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = power * [1, 2, 5, 10].find((factor) => factor * power >= rough);
+  const first = Math.ceil(from / step - 1e-9);
+  const last = Math.floor(to / step + 1e-9);
+  return Array.from({ length: last - first + 1 }, (_, i) => Number(((first + i) * step).toPrecision(12)));
+}
+
+/**
+ * A line chart as SVG with a legend.
+ *
+ * label        what it shows, for people who don't see it
+ * x, y         { label, from, to }: the axes; from and to come from the points where they are left out
+ * series       [{ name, points: [[x, y]…], role, dashed, dots }]: lines in the colour of a role ("forward", "value", "soft", …)
+ * marker       an x with an upright line, or null
+ */
+export function plot({ label, width, height = 260, x, y, series, marker = null }) {
+  const bounds = (axis, place) => {
+    let from = axis.from ?? Infinity;
+    let to = axis.to ?? -Infinity;
+    for (const { points } of series) {
+      for (const point of points) {
+        if (axis.from === undefined) from = Math.min(from, point[place]);
+        if (axis.to === undefined) to = Math.max(to, point[place]);
+      }
+    }
+    return to > from ? [from, to] : [from - 1, from + 1];
+  };
+  const [left, right, top, bottom] = [54, 14, 26, 40];
+  const [x0, x1] = bounds(x, 0);
+  const [y0, y1] = bounds(y, 1);
+  const acrossX = (value) => left + ((value - x0) / (x1 - x0)) * (width - left - right);
+  const upY = (value) => height - bottom - ((value - y0) / (y1 - y0)) * (height - top - bottom);
+  const svg = s("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label, class: "plot" });
+  for (const value of ticks(y0, y1, 4)) {
+    svg.append(s("line", { x1: left, x2: width - right, y1: upY(value), y2: upY(value), stroke: "var(--line)", "stroke-width": value === 0 ? 1.5 : 0.5 }));
+    svg.append(s("text", { x: left - 8, y: upY(value) + 4, "text-anchor": "end", class: "tick" }, number(value)));
+  }
+  for (const value of ticks(x0, x1, Math.max(2, Math.floor(width / 110)))) {
+    svg.append(s("line", { x1: acrossX(value), x2: acrossX(value), y1: height - bottom, y2: height - bottom + 5, stroke: "var(--soft)" }));
+    svg.append(s("text", { x: acrossX(value), y: height - bottom + 19, "text-anchor": "middle", class: "tick" }, number(value)));
+  }
+  svg.append(s("line", { x1: left, x2: width - right, y1: height - bottom, y2: height - bottom, stroke: "var(--soft)" }));
+  svg.append(s("text", { x: (left + width - right) / 2, y: height - 4, "text-anchor": "middle", class: "axis" }, x.label));
+  svg.append(s("text", { x: 0, y: 12, class: "axis" }, y.label));
+  if (marker !== null) {
+    svg.append(s("line", { x1: acrossX(marker), x2: acrossX(marker), y1: top - 4, y2: height - bottom, stroke: "var(--ink)", "stroke-width": 1.5 }));
+    svg.append(s("circle", { cx: acrossX(marker), cy: top - 4, r: 4, fill: "var(--ink)" }));
+  }
+  const dashes = ({ dashed, dots }) => (dots ? "0 5" : dashed ? "6 5" : null);
+  const look = (line) => ({
+    fill: "none",
+    stroke: `var(--${line.role})`,
+    "stroke-width": line.dots ? 4 : 2.2,
+    "stroke-linecap": "round",
+    "stroke-linejoin": "round",
+    "stroke-dasharray": dashes(line),
+  });
+  for (const line of series) {
+    const path = line.points.map(([a, b], i) => `${i ? "L" : "M"}${acrossX(a).toFixed(1)} ${upY(Math.min(y1, Math.max(y0, b))).toFixed(1)}`).join("");
+    if (path) svg.append(s("path", { d: path, ...look(line) }));
+  }
+  const names = series.map((line) =>
+    h("li", {}, s("svg", { width: 28, height: 10, "aria-hidden": "true" }, s("path", { d: "M2 5H26", ...look(line) })), line.name),
+  );
+  return h("div", {}, svg, series.length > 1 ? h("ul", { class: "legend" }, names) : null);
+}
+
+/** A box that holds what `draw(width)` returns, drawn again when the width changes; its `redraw()` draws it now. */
+export function fitted(draw) {
+  const element = h("div", { class: "fitted" });
+  let width = 0;
+  element.redraw = () => width && element.replaceChildren(draw(width));
+  new ResizeObserver(([entry]) => {
+    const now = Math.floor(entry.contentRect.width);
+    if (now === width) return;
+    width = now;
+    element.redraw();
+  }).observe(element);
+  return element;
+}

@@ -1,0 +1,131 @@
+/** The explorer's shell: reads the model that the page contains, and shows the view that the address names. */
+
+import { clear, h } from "./dom.js";
+import { Model } from "./engine/model.js";
+import { Tokenizer } from "./engine/tokenizer.js";
+import { translateView } from "./views/translate.js";
+import { attentionView } from "./views/attention.js";
+import { insideView } from "./views/inside.js";
+import { backwardView } from "./views/backward.js";
+import { positionsView } from "./views/positions.js";
+import { scheduleView } from "./views/schedule.js";
+import { replayView } from "./views/replay.js";
+
+const VIEWS = [translateView, attentionView, insideView, backwardView, positionsView, scheduleView, replayView];
+
+/** What the address's part after # asks for: #/attention?layer=2 is { id: "attention", parameters: Map { layer → "2" } }. */
+export function readHash(hash) {
+  const [path, query = ""] = hash.replace(/^#\/?/, "").split("?");
+  return { id: path, parameters: new Map(new URLSearchParams(query)) };
+}
+
+/** The address's part after # for a view and its parameters (an object or a Map); null and undefined are left out. */
+export function writeHash(id, parameters = {}) {
+  const pairs = parameters instanceof Map ? [...parameters] : Object.entries(parameters);
+  const query = new URLSearchParams(pairs.filter(([, value]) => value !== null && value !== undefined));
+  return `#/${id}${query.size ? `?${query}` : ""}`;
+}
+
+/**
+ * The weights in base64 as bytes.
+ *
+ * Raises an error with one plain line where they are not what the description says.
+ */
+export function readWeights(base64, description) {
+  let bytes;
+  try {
+    bytes = Uint8Array.from(atob(base64.trim()), (letter) => letter.charCodeAt(0));
+  } catch {
+    throw new Error("its weights are not readable");
+  }
+  const wanted = description.parameters.reduce((sum, { shape }) => sum + shape.reduce((a, b) => a * b, 1), 0);
+  if (bytes.length !== 4 * wanted) throw new Error(`its weights have ${bytes.length} bytes, and its description asks for ${4 * wanted}`);
+  if (!new Float32Array(bytes.buffer).every(Number.isFinite)) throw new Error("one of its weights is not a number");
+  return bytes.buffer;
+}
+
+function readModel() {
+  let data;
+  try {
+    data = JSON.parse(document.getElementById("description").textContent);
+  } catch {
+    throw new Error("its description is not readable");
+  }
+  if (data.format !== 1) throw new Error(`its format is ${data.format}, and this page reads format 1`);
+  const model = new Model(data, readWeights(document.getElementById("weights").textContent, data));
+  document.getElementById("weights").remove();
+  return { data, model, tokenizer: new Tokenizer(data.tokenizer) };
+}
+
+/** Shows the view of the address, and another one whenever the address changes. */
+function start({ data, model, tokenizer }) {
+  const root = document.getElementById("view");
+  const links = VIEWS.map((view) => h("a", { href: writeHash(view.id) }, view.title));
+  const shared = { sentence: data.examples[0], translation: null };
+  let current = null;
+  let written = null;
+  let leave = null;
+
+  function go(id, parameters) {
+    const hash = writeHash(id, parameters);
+    if (id !== current) return void (location.hash = hash);
+    written = hash;
+    history.replaceState(null, "", hash);
+    links[VIEWS.findIndex((view) => view.id === id)].href = hash;
+  }
+
+  function show() {
+    const asked = readHash(location.hash);
+    if (location.hash === "#view" || (location.hash === written && asked.id === current)) return;
+    const first = current === null;
+    const index = Math.max(0, VIEWS.findIndex((view) => view.id === asked.id));
+    const view = VIEWS[index];
+    leave?.();
+    current = view.id;
+    written = null;
+    leave = null;
+    document.title = `${view.title} · scratchformer explorer`;
+    links.forEach((link, i) => (i === index ? link.setAttribute("aria-current", "page") : link.removeAttribute("aria-current")));
+    const heading = h("h1", { tabindex: -1 }, view.question);
+    const place = h("div", { class: `view view-${view.id}` });
+    const next = VIEWS[index + 1];
+    clear(root);
+    root.append(heading, view.lead ? h("p", { class: "lead" }, view.lead) : "", place);
+    if (next) root.append(h("a", { class: "next", href: writeHash(next.id) }, h("span", { class: "label" }, `Next: ${next.title}`), next.question));
+    const page = { model, tokenizer, data, parameters: asked.parameters, go, shared };
+    try {
+      leave = view.mount(place, page);
+    } catch (error) {
+      place.replaceChildren(h("p", { class: "trouble", role: "alert" }, `This view can't be shown: ${error.message}.`));
+      console.error(error);
+    }
+    if (!first) {
+      heading.focus({ preventScroll: true });
+      scrollTo(0, 0);
+    }
+  }
+
+  const navigation = document.getElementById("views");
+  navigation.append(...links);
+  navigation.addEventListener("keydown", (event) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (step) links[links.indexOf(event.target) + step]?.focus();
+  });
+  document.getElementById("about").append(
+    h("p", {}, `The model: ${data.caption}. It runs in this page; nothing that you type leaves your machine.`),
+  );
+  addEventListener("hashchange", show);
+  show();
+}
+
+if (globalThis.document) {
+  try {
+    start(readModel());
+    document.documentElement.dataset.ready = "true";
+  } catch (error) {
+    document.getElementById("view").replaceChildren(
+      h("p", { class: "trouble", role: "alert" }, `The model in this page is damaged: ${error.message}. Write the page again with “scratchformer explore”.`),
+    );
+    console.error(error);
+  }
+}
