@@ -13,6 +13,7 @@ from scratchformer.commands import (
     demo,
     doctor,
     evaluate,
+    explore,
     export,
     gradcheck,
     learn,
@@ -130,6 +131,7 @@ def parser() -> argparse.ArgumentParser:
     gradcheck.add(commands)
     doctor.add(commands)
     plot.add(commands)
+    explore.add(commands)
     data.add(commands)
     config.add(commands)
     plan.add(commands)

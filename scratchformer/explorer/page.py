@@ -1,0 +1,128 @@
+"""Make one HTML file of the explorer's modules and a model: it needs neither a server nor a network."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from scratchformer.errors import UserError
+from scratchformer.experiments.markdown import MARK
+from scratchformer.files import whole_file
+from scratchformer.training.run import RunDirectory, require_place
+
+WEB = Path(__file__).parent / "web"
+STYLES = ("parts.css", "style.css")
+
+IMPORT = re.compile(r'import \{ ([\w$, ]+) \} from "(\.\.?/[\w./-]+\.js)";')
+EXPORT = re.compile(r"export (?=(?:(?:async )?function\*?|class|const) ([\w$]+))")
+
+
+class Page(NamedTuple):
+    """policy: the content security policy, which the page also states itself."""
+
+    html: bytes
+    policy: str
+
+
+def write_explorer(out: Path, description: dict[str, Any], weights: bytes) -> Page:
+    """Write the page of a model, whole or not at all; `describe` makes description and weights of a run. -> the page
+
+    Raises UserError if it cannot be written; see also `require_page_place`.
+    """
+    require_page_place(out)
+    page = page_of(description, weights)
+    with whole_file(out, "cannot write the page") as file:
+        file.write(page.html)
+    return page
+
+
+def require_page_place(out: Path, *runs: RunDirectory) -> None:
+    """Raises UserError unless the name ends in .html, and nothing lies there but a page that we wrote; see also
+    `require_place`."""
+    require_place(out, *runs)
+    if out.suffix.lower() != ".html":
+        raise UserError(f"{out}: the page is saved as .html, not as {out.suffix or 'a file without suffix'}")
+    if out.exists():
+        with open(out, "rb") as file:
+            if file.read(len(MARK)) != MARK.encode():
+                raise UserError(f"{out}: not a page that scratchformer wrote; choose another place with --out")
+
+
+def page_of(description: dict[str, Any], weights: bytes) -> Page:
+    """The page, whose policy allows the one script and the one style in it, and nothing else."""
+    script = f"\n{bundle(WEB / 'main.js')}"
+    style = "\n" + "".join((WEB / name).read_text(encoding="utf-8") for name in STYLES)
+    data = json.dumps(description, allow_nan=False).replace("<", "\\u003c")  # so that no text in it ends its element
+    rules = policy(script, style)
+    parts = {
+        "policy": f'<meta http-equiv="Content-Security-Policy" content="{rules}">',
+        "style": f"<style>{style}</style>",
+        "description": f'<script type="application/json" id="description">{data}</script>',
+        "weights": f'<script type="text/plain" id="weights">{base64.b64encode(weights).decode()}</script>',
+        "script": f"<script>{script}</script>",
+    }
+    html = (WEB / "index.html").read_text(encoding="utf-8")
+    html = re.sub(rf"<!-- ({'|'.join(parts)}) -->", lambda found: parts[found[1]], html)
+    return Page(f"{MARK}\n{html}".encode(), rules)
+
+
+def policy(script: str, style: str) -> str:
+    """The content security policy of a page with this script and this style."""
+    return (
+        f"default-src 'none'; script-src '{digest(script)}'; style-src '{digest(style)}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def digest(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode()
+
+
+# Modules --------------------------------------------------------------------------------------------------------------
+
+
+def bundle(entry: Path) -> str:
+    """One classic script that does what the module does, with all that it imports.
+
+    A browser loads no modules into a page that is opened as a file. So each becomes a function that is called at once
+    and returns what the module exports: `const module_0 = (() => { ... return { h, s, clear }; })();`.
+
+    Raises ValueError for a module in another style than these: `import { a, b } from "./x.js";` on one line, `export`
+    before function, async function, class or const, at the beginning of a line; and for imports in a circle.
+    """
+    exports: dict[Path, list[str]] = {}
+    scripts: list[str] = []
+    add_module(entry.resolve(), exports, scripts, ())
+    return '(() => {\n"use strict";\n' + "".join(scripts) + "})();\n"
+
+
+def add_module(path: Path, exports: dict[Path, list[str]], scripts: list[str], importers: tuple[Path, ...]) -> None:
+    """Append the function of a module to `scripts`, after those that it imports, and its names to `exports`."""
+    if path in importers:
+        raise ValueError(" imports ".join(each.name for each in [*importers, path]) + ": a circle")
+    if path in exports:
+        return
+    lines, names = [], []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        where = f"{path.name}, line {number}"
+        if found := IMPORT.fullmatch(line):
+            other = (path.parent / found[2]).resolve()
+            add_module(other, exports, scripts, (*importers, path))
+            if missing := {name.strip() for name in found[1].split(",")} - {*exports[other]}:
+                raise ValueError(f"{where}: {other.name} exports no {' and no '.join(sorted(missing))}")
+            line = f"const {{ {found[1]} }} = module_{list(exports).index(other)};"
+        elif found := EXPORT.match(line):
+            names.append(found[1])
+            line = line.removeprefix("export ")
+        elif re.match(r"(import|export)\b", line) or re.search(r"\bimport\(", line):
+            raise ValueError(f"{where}: the bundler does not know this form of import or export: {line}")
+        if re.search(r"</script|<!--", line, re.IGNORECASE):
+            raise ValueError(f"{where}: this would end the script in a page: {line}")
+        lines.append(line)
+    exports[path] = names
+    body = "\n".join(lines)
+    scripts.append(f"const module_{len(exports) - 1} = (() => {{\n{body}\nreturn {{ {', '.join(names)} }};\n}})();\n")

@@ -1,0 +1,82 @@
+"""Serve the explorer's page to browsers on this machine, and nothing else to anybody."""
+
+from __future__ import annotations
+
+import sys
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from scratchformer.errors import UserError
+from scratchformer.explorer.page import Page
+
+LOOPBACK = "127.0.0.1"
+PLACES = ("/", "/explorer.html")
+
+
+class PageServer(ThreadingHTTPServer):
+    """Answers with one page, which it holds in memory: it reads no file, whatever is asked for.
+
+    port  to listen on, of this machine alone; 0 takes a free one
+
+    Raises UserError if the port cannot be had.
+    """
+
+    daemon_threads = True  # a browser that keeps a connection open does not keep the process alive
+
+    def __init__(self, page: Page, port: int = 0) -> None:
+        self.page = page
+        try:
+            super().__init__((LOOPBACK, port), Request)
+        except OSError as error:
+            raise UserError(f"cannot serve on port {port} of {LOOPBACK}: {error.strerror}") from None
+
+    @property
+    def address(self) -> str:
+        return f"http://{LOOPBACK}:{self.server_port}/"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A browser that closes its connection early is no error."""
+        if not isinstance(sys.exc_info()[1], ConnectionError | TimeoutError):
+            super().handle_error(request, client_address)
+
+
+class Request(BaseHTTPRequestHandler):
+    """One request. Methods other than GET and HEAD are refused by the base class."""
+
+    server: PageServer
+    timeout = 30  # seconds without a word from the browser
+    server_version, sys_version = "scratchformer", ""
+
+    def do_GET(self) -> None:
+        self.answer(with_body=True)
+
+    def do_HEAD(self) -> None:
+        self.answer(with_body=False)
+
+    def answer(self, with_body: bool) -> None:
+        port = self.server.server_port
+        if self.headers.get("Host") not in (f"{LOOPBACK}:{port}", f"localhost:{port}"):
+            # The page of a stranger could give its own name the address 127.0.0.1, and then read what we answer.
+            self.send_error(HTTPStatus.MISDIRECTED_REQUEST)
+        elif self.path.partition("?")[0] not in PLACES:
+            self.send_error(HTTPStatus.NOT_FOUND)
+        else:
+            html = self.server.page.html
+            self.send_response(HTTPStatus.OK)
+            self.send_header("Content-Type", "text/html; charset=utf-8")
+            self.send_header("Content-Length", str(len(html)))
+            self.end_headers()
+            if with_body:
+                self.wfile.write(html)
+
+    def end_headers(self) -> None:
+        """Add what every answer has, also a refusal."""
+        self.send_header("Content-Security-Policy", self.server.page.policy)
+        self.send_header("X-Content-Type-Options", "nosniff")
+        self.send_header("Referrer-Policy", "no-referrer")
+        self.send_header("Cache-Control", "no-store")
+        super().end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing: what a browser asks for says nothing about the run."""
