@@ -149,11 +149,12 @@ NORMAL, UNKNOWN, CONTROL, BYTE, BPE = 1, 2, 3, 6, 2
 
 
 def describe_tokenizer(tokenizer: Tokenizer, path: Path) -> dict[str, Any]:
-    """What byte-pair encoding needs: pieces, scores, kinds of pieces, and what happens to spaces.
+    """What byte-pair encoding needs: pieces, their scores and types, and what stands for a character without a piece.
 
-    sentencepiece shows neither kinds nor spaces without the package protobuf, so its serialized model is read here.
+    sentencepiece shows how a model was trained only with the package protobuf, so the serialized model is read here.
 
-    Raises UserError for a model that `Tokenizer.train` would not make: the page knows no other.
+    Raises UserError for a model that `Tokenizer.train` would not make, with other rules for spaces, for example: the
+    page knows no other.
     """
     pieces, trainer, normalizer = [], dict[int, Any](), dict[int, Any]()
     for number, value in fields(tokenizer.serialized):
@@ -170,6 +171,7 @@ def describe_tokenizer(tokenizer: Tokenizer, path: Path) -> dict[str, Any]:
         trainer.get(3) == BPE
         and not trainer.get(24)  # treat_whitespace_as_suffix
         and not normalizer.get(2)  # precompiled_charsmap: of Unicode normalization
+        and all(normalizer.get(number, 1) for number in (3, 4, 5))  # what is done to spaces
         and [NORMAL if kind == BYTE else kind for kind in types] == expected
     )
     if not is_ours:
@@ -179,9 +181,6 @@ def describe_tokenizer(tokenizer: Tokenizer, path: Path) -> dict[str, Any]:
         "scores": scores,
         "types": types,
         "byte_fallback": bool(trainer.get(35, 0)),
-        "add_dummy_prefix": bool(normalizer.get(3, 1)),
-        "remove_extra_whitespaces": bool(normalizer.get(4, 1)),
-        "escape_whitespaces": bool(normalizer.get(5, 1)),
         "unk_surface": trainer.get(44, " \u2047 ".encode()).decode("utf-8"),
     }
 

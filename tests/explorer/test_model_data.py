@@ -1,0 +1,273 @@
+"""What the explorer's page is told about a run agrees with the run, and nothing else is put on a page."""
+
+import io
+import json
+import os
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import sentencepiece
+
+from scratchformer import config as configs
+from scratchformer.errors import UserError
+from scratchformer.explorer import model_data
+from scratchformer.explorer.model_data import describe, describe_tokenizer, read_record, sharpest_head, spread
+from scratchformer.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
+from scratchformer.training import checkpoints
+from scratchformer.training.run import RunDirectory, load_run
+
+TINY_MODEL = RunDirectory(Path(__file__).parents[2] / "data" / "tiny_model")
+
+
+@pytest.fixture(scope="module")
+def described(trained):
+    return describe(trained)
+
+
+def test_the_weights_are_the_model_s(trained, described):
+    description, weights = described
+    model = load_run(trained.path).model
+    numbers = np.frombuffer(weights, "<f4")
+    expected = model.store.named_views(model.store.data)
+    assert [parameter["name"] for parameter in description["parameters"]] == list(expected)
+    for parameter in description["parameters"]:
+        array = expected[parameter["name"]]
+        found = numbers[parameter["offset"] :][: array.size].reshape(parameter["shape"])
+        assert np.array_equal(found, array)
+    assert numbers.size == model.store.data.size
+
+
+def test_the_description_is_json_and_says_what_the_run_is(described, small_config):
+    description = json.loads(json.dumps(described[0], allow_nan=False))
+    config = small_config()
+    assert description["config"]["d_model"] == config.model.d_model and description["config"]["norm"] == "post"
+    assert description["decoding"] == {"beam": 4, "alpha": 0.6, "extra_length": 4}
+    assert description["languages"] == {"source": "en", "target": "de"}
+    assert description["schedule"] == {"d_model": 16, "warmup": 20, "lr_factor": 1.0, "steps": 12}
+    assert description["caption"].startswith("weights of trained, corpus") and "12 steps" in description["caption"]
+
+
+def test_the_log_is_the_run_s(trained, described):
+    log, entries = described[0]["log"], trained.read_log("step")
+    assert [step for step, *_ in log["steps"]] == list(range(1, 13))
+    step, loss, rate, tokens = log["steps"][-1]
+    last = entries[-1]
+    assert (step, tokens) == (last["step"], last["all_target_tokens"])
+    assert (loss, rate) == pytest.approx((last["loss"], last["learning_rate"]), rel=1e-4)
+    assert [step for step, _ in log["validations"]] == [4, 8, 12]
+
+
+def test_a_long_log_keeps_its_ends():
+    assert spread(range(5), 10) == [0, 1, 2, 3, 4]
+    kept = spread(range(10_001), 400)
+    assert (kept[0], kept[-1], len(set(kept))) == (0, 10_000, 400)
+    assert set(np.diff(kept)) == {25, 26}
+    assert spread([], 3) == []
+
+
+def test_the_replay_translates_one_sentence_with_every_checkpoint(trained, described):
+    replay = described[0]["replay"]
+    assert [each["step"] for each in replay["snapshots"]] == [3, 6, 9, 12]
+    assert [each["loss"] is None for each in replay["snapshots"]] == [True, True, True, False]
+    for each, file in zip(replay["snapshots"], trained.checkpoints.steps()):
+        assert [each["translation"]] == load_run(trained.path, file).translate([replay["sentence"]])
+        weights = np.array(each["weights"])
+        assert weights.shape == (len(each["rows"]), len(each["columns"]))
+        assert np.allclose(weights.sum(axis=1), 1, atol=0.01)
+        assert each["rows"] == replay["snapshots"][-1]["rows"] and each["columns"][-1] == "</s>"
+
+
+def test_without_two_checkpoints_there_is_no_replay(own_run):
+    for file in own_run.checkpoints.steps()[1:]:
+        file.unlink()
+    own_run.log_file.unlink()
+    description, _ = describe(own_run)
+    assert description["replay"] is None and description["log"] is None
+
+
+def test_the_head_that_is_shown_is_the_sharpest():
+    weights = np.full((2, 3, 4, 5), 0.2)
+    weights[1, 0] = np.eye(4, 5)
+    weights[0, 2, 0] = [1, 0, 0, 0, 0]
+    assert sharpest_head(weights) == (1, 0)
+
+
+# Sentences ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_examples_are_of_the_validation_text_and_begin_with_the_user_s(trained, corpus):
+    lines = (corpus / "val.en").read_text(encoding="utf-8").splitlines()
+    mine = ["<script>alert(1)</script>", lines[1]]
+    found = describe(trained, sentences=mine)[0]["examples"]
+    assert found[:2] == mine and found[2] == lines[0] and len(set(found)) == len(found) == 7
+
+
+@pytest.mark.parametrize("damage", ["missing", "a pipe", "not text", "one line"])
+def test_text_that_cannot_be_read_leaves_examples_of_our_own(own_run, corpus, tmp_path, damage):
+    for path in corpus.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    text = own_run.config_file.read_text(encoding="utf-8")
+    own_run.config_file.write_text(text.replace(str(corpus), str(tmp_path)), encoding="utf-8")
+    (tmp_path / "val.en").unlink()
+    if damage == "a pipe":
+        os.mkfifo(tmp_path / "val.en")
+    elif damage != "missing":
+        (tmp_path / "val.en").write_bytes(b"one\n" if damage == "one line" else b"\xff\n" * 20)
+    assert describe(own_run)[0]["examples"] == model_data.EXAMPLES
+
+
+def test_examples_of_prepared_text_and_of_single_files(prepared, corpus):
+    lines = (corpus / "val.en").read_text(encoding="utf-8").splitlines()[:6]
+    directory = configs.with_settings(configs.TINY, {"data.directory": str(prepared)})
+    files = configs.with_settings(
+        configs.TINY,
+        {f"data.val_{side}": str(corpus / f"val.{name}") for side, name in (("source", "en"), ("target", "de"))},
+    )
+    assert model_data.examples(directory.data) == model_data.examples(files.data) == lines
+
+
+# The tokenizer --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("byte_fallback", [False, True])
+def test_the_tokenizer_is_described_as_sentencepiece_reads_it(corpus, byte_fallback):
+    lines = (corpus / "train.en").read_text(encoding="utf-8").splitlines()
+    tokenizer = Tokenizer.train(lines, 300 if byte_fallback else 50, byte_fallback)
+    found = describe_tokenizer(tokenizer, Path("x"))
+    processor = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.serialized)
+    ids = range(tokenizer.vocab_size)
+    assert found["pieces"] == [processor.id_to_piece(i) for i in ids]
+    assert found["scores"] == [processor.get_score(i) for i in ids]
+    kinds = [(kind == 3, kind == 2, kind == 6) for kind in found["types"]]
+    assert kinds == [(processor.is_control(i), processor.is_unknown(i), processor.is_byte(i)) for i in ids]
+    assert found["byte_fallback"] is byte_fallback
+    assert processor.decode([UNK]) == found["unk_surface"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"model_type": "unigram"},
+        {"normalization_rule_name": "nmt_nfkc"},
+        {"add_dummy_prefix": False},
+        {"remove_extra_whitespaces": False},
+        {"treat_whitespace_as_suffix": True},
+        {"user_defined_symbols": ["dog"]},
+    ],
+    ids=str,
+)
+def test_a_tokenizer_with_other_rules_is_refused(corpus, options):
+    model = io.BytesIO()
+    settings = {"model_type": "bpe", "normalization_rule_name": "identity", "vocab_size": 50, "minloglevel": 2}
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter((corpus / "train.en").read_text(encoding="utf-8").splitlines()),
+        model_writer=model,
+        **settings | {"hard_vocab_limit": False} | options,
+        **{"pad_id": PAD, "eos_id": EOS, "bos_id": BOS, "unk_id": UNK},
+    )
+    with pytest.raises(UserError, match="^x: trained with other options than ours"):
+        describe_tokenizer(Tokenizer(model.getvalue()), Path("x"))
+
+
+# What is refused ------------------------------------------------------------------------------------------------------
+
+
+def test_a_model_that_is_too_large_is_refused_before_its_weights_are_read(own_run, small_config):
+    own_run.write_config(small_config(d_model=4096, h=2))
+    for file in own_run.checkpoints.directory.iterdir():
+        file.write_bytes(b"not read")
+    with pytest.raises(UserError) as refusal:
+        describe(own_run)
+    assert "parameters; the explorer's page takes at most 16,000,000" in str(refusal.value)
+
+
+def test_the_limit_leaves_the_presets_for_a_cpu():
+    sizes = {name: sum(model_data.parameter_counts(configs.preset(name).model).values()) for name in configs.PRESETS}
+    assert {name for name, size in sizes.items() if size <= model_data.MOST_PARAMETERS} == {"tiny", "multi30k"}
+
+
+@pytest.mark.parametrize("file", ["tokenizer.model", "config.toml", "log.jsonl", "checkpoints/best.safetensors"])
+def test_a_damaged_run_is_refused(own_run, file):
+    content = b'{"event": "step"}\n' if file == "log.jsonl" else b"damaged"
+    (own_run.path / file).write_bytes(content)
+    with pytest.raises(UserError, match=Path(file).name):
+        describe(own_run, "best")
+
+
+# Scores and records ---------------------------------------------------------------------------------------------------
+
+
+def test_the_caption_has_the_bleu_of_this_checkpoint(own_run):
+    for name, step, bleu in (
+        ("best.safetensors", 12, 12.34),
+        ("best.safetensors", 4, 99),
+        ("average.safetensors", 12, 98),
+    ):
+        own_run.record_evaluation({"checkpoint": name, "step": step, "bleu": bleu})
+    own_run.record_evaluation({"checkpoint": "best.safetensors", "step": 12, "bleu": "high"})
+    assert describe(own_run, "best")[0]["caption"].endswith("12 steps, BLEU 12.3")
+    assert describe(own_run, "last")[0]["caption"].endswith("12 steps")
+
+
+@pytest.fixture
+def record(own_run, described):
+    """A record of the run's best weights, as in replay.json."""
+    snapshots = [each | {"loss": 1.5} for each in described[0]["replay"]["snapshots"]]
+    return {
+        "weights_crc32": zlib.crc32(describe(own_run, "best")[1]),
+        "bleu": 56.78,
+        "log": {"steps": [[1, 2.5, 0.1, 30]], "validations": [[1, 2.5]]},
+        "replay": described[0]["replay"] | {"caption": "recorded", "snapshots": snapshots},
+    }
+
+
+def write_record(run, record):
+    (run.path / "replay.json").write_text(json.dumps(record), encoding="utf-8")
+
+
+def test_what_was_recorded_is_shown(own_run, record):
+    write_record(own_run, record)
+    description, _ = describe(own_run, "best")
+    assert description["replay"] == record["replay"] and description["caption"].endswith("BLEU 56.8")
+    assert len(description["log"]["steps"]) == 12, "the run's own log comes first"
+    assert "BLEU" not in describe(own_run, own_run.checkpoints.of_step(3))[0]["caption"], "of other weights"
+    own_run.log_file.unlink()
+    assert describe(own_run)[0]["log"] == record["log"]
+
+
+SPOILT = {
+    "no JSON": lambda record: None,
+    "a list": lambda record: [record],
+    "no replay": lambda record: {name: record[name] for name in record if name != "replay"},
+    "no number": lambda record: record | {"bleu": "<script>"},
+    "infinite": lambda record: record | {"bleu": float("inf")},
+    "a short entry": lambda record: record | {"log": {"steps": [[1, 2]], "validations": []}},
+    "a weight missing": lambda record: record["replay"]["snapshots"][0]["weights"][0].pop() and record,
+    "a row missing": lambda record: record["replay"]["snapshots"][0]["rows"].pop() and record,
+}
+
+
+@pytest.mark.parametrize("spoil", SPOILT)
+def test_a_damaged_record_is_refused(own_run, record, spoil):
+    spoilt = SPOILT[spoil](record)
+    write_record(own_run, spoilt)
+    if spoilt is None:
+        (own_run.path / "replay.json").write_text("[" * 50_000)
+    with pytest.raises(UserError, match=r"replay\.json: damaged, or no record of a training"):
+        describe(own_run)
+
+
+def test_the_record_of_the_shipped_model():
+    record = read_record(TINY_MODEL.path / "replay.json")
+    description, _ = describe(TINY_MODEL)
+    assert (TINY_MODEL.path / "replay.json").stat().st_size <= 60_000
+    assert [each["step"] for each in description["replay"]["snapshots"]] == [
+        *(0, 50, 100, 200, 300, 400, 600, 800, 1000, 1300, 1600, 2000)
+    ]
+    assert f"BLEU {record['bleu']:.1f}" in description["caption"], "the record is of these weights"
+    first, *_, last = (each["loss"] for each in description["replay"]["snapshots"])
+    assert last < 0.3 < 5 < first
+    assert description["replay"]["caption"] in ("the training of this model", "a second run with the same settings")
+    assert checkpoints.step_of(TINY_MODEL.checkpoints.average) == description["replay"]["snapshots"][-1]["step"]
