@@ -1,0 +1,91 @@
+/** Training replay: one sentence at several steps of the training, with the loss, the learning rate and one head's map. */
+
+import { button, figure, fitted, h, heatmap, number, percent, plot, range, say } from "../dom.js";
+import { matrix } from "../engine/tensor.js";
+import { markChanges } from "./translate.js";
+
+/** The last entry [step, …] of a log that is not after `step`; the first one where all are. */
+export function entryAt(log, step) {
+  return log.findLast((entry) => entry[0] <= step) ?? log[0];
+}
+
+function sharpest(weights) {
+  return weights.reduce((sum, line) => sum + Math.max(...line), 0) / weights.length;
+}
+
+function mount(root, page) {
+  const { data } = page;
+  const { replay, log } = data;
+  const language = data.languages.target;
+  if (!replay?.snapshots.length) {
+    root.append(h("p", { class: "trouble" }, "This run comes without a replay: nobody kept its sentence, loss and attention while it was trained."));
+    return;
+  }
+  const { snapshots } = replay;
+  const last = snapshots[snapshots.length - 1];
+  let at = Math.min(snapshots.length - 1, Math.max(0, Math.round(Number(page.parameters.get("snapshot") ?? snapshots.length - 1)) || 0));
+  let timer = 0;
+
+  const slider = range({ label: "Snapshot", min: 0, max: snapshots.length - 1, value: at, show: (i) => `step ${snapshots[i].step}`, oninput: (i) => (stop(), to(i)) });
+  const play = button("Play the training", () => {
+    if (timer) return stop();
+    if (at === snapshots.length - 1) to(0);
+    play.textContent = "Pause";
+    timer = setInterval(() => (to(at + 1), at === snapshots.length - 1 && stop()), 1100);
+  }, { class: "button main" });
+  const lines = snapshots.map((snapshot, i) => {
+    const marked = markChanges(snapshot.translation, last.translation).map(([word, wrong], j) => [j ? " " : "", wrong ? h("span", { class: "wrong" }, word) : word]);
+    return h("tr", {}, h("td", {}, button(`step ${snapshot.step}`, () => (stop(), to(i)))), h("td", { lang: language }, snapshot.translation ? marked : "(nothing)"));
+  });
+  const losses = log?.steps.length ? log.steps.map(([step, loss]) => [step, loss]) : snapshots.filter(({ loss }) => loss !== null).map(({ step, loss }) => [step, loss]);
+  const curves = [{ name: "loss in training", role: "forward", points: losses }];
+  if (log?.validations.length) curves.push({ name: "loss on sentences kept aside", role: "value", dashed: true, points: log.validations });
+  const lossChart = fitted((width) => plot({ label: "Loss over the steps of training", width, x: { label: "step", from: 0 }, y: { label: "loss in nats per piece", from: 0 }, series: curves, marker: snapshots[at].step }));
+  const rates = log?.steps.map(([step, , rate]) => [step, rate]);
+  const rateChart = rates?.length ? fitted((width) => plot({ label: "Learning rate over the steps of training", width, x: { label: "step", from: 0 }, y: { label: "learning rate", from: 0 }, series: [{ name: "learning rate", role: "forward", points: rates }], marker: snapshots[at].step })) : null;
+  const map = h("div", {});
+  const [kind, layer, head] = (replay.attention ?? "").split(".");
+  const names = { cross: "decoder to the source (cross)", encoder: "encoder", decoder: "decoder" };
+  const mapTitle = `What one head looks at: ${names[kind] ?? kind}, layer ${Number(layer) + 1}, head ${Number(head) + 1}`;
+  const view = figure(replay.caption ?? data.caption, h("div", { class: "controls" }, play, slider),
+    h("p", {}, h("span", { class: "label" }, "The sentence: "), h("span", { lang: data.languages.source }, replay.sentence)),
+    replay.reference ? h("p", {}, h("span", { class: "label" }, "A person's translation: "), h("span", { lang: language }, replay.reference)) : null,
+    h("table", { class: "snapshots" }, h("caption", { class: "unseen" }, "The translation at each snapshot"), h("tbody", {}, lines)),
+    h("p", { class: "note" }, "Words with a wavy line differ from the translation at the end of training."),
+    h("div", { class: "halves" }, h("div", {}, h("h2", {}, "The loss"), lossChart), rateChart ? h("div", {}, h("h2", {}, "The learning rate"), rateChart) : null),
+    h("h2", {}, mapTitle), h("p", { class: "note" }, "A row is a piece that the model writes, a column a piece that it looks at. Each row adds up to 1."), map);
+  root.append(view);
+
+  function stop() {
+    clearInterval(timer);
+    timer = 0;
+    play.textContent = "Play the training";
+  }
+
+  function to(next) {
+    at = Math.min(snapshots.length - 1, Math.max(0, next));
+    const { step, loss, translation, weights, rows, columns } = snapshots[at];
+    slider.set(at);
+    lines.forEach((line, i) => (i === at ? line.setAttribute("aria-current", "step") : line.removeAttribute("aria-current")));
+    lossChart.redraw();
+    rateChart?.redraw();
+    const table = matrix(weights.length, weights[0].length, Float32Array.from(weights.flat()));
+    map.replaceChildren(heatmap({ matrix: table, rowLabels: rows, columnLabels: columns, label: `${mapTitle}, at step ${step}`, role: "weight", largest: 1 }));
+    const changes = markChanges(translation, last.translation);
+    const wrong = changes.filter(([, changed]) => changed).length;
+    const rate = log?.steps.length ? ` The learning rate is ${number(entryAt(log.steps, step)[2])}.` : "";
+    say(view.sentence, `At step ${step}${loss === null ? "" : ` the loss is ${number(loss)} nats, and`} ${wrong} of ${changes.length} words differ from the translation at the end; on average the head gives ${percent(sharpest(weights))} of its attention to one piece.${rate}`);
+    page.go("replay", { snapshot: at });
+  }
+
+  to(at);
+  return stop;
+}
+
+export const replayView = {
+  id: "replay",
+  title: "Training",
+  question: "What does the model learn, and when?",
+  lead: "The same sentence, translated by the same model at several moments of its training. Move through the run and watch the words fall into place.",
+  mount,
+};

@@ -1,0 +1,105 @@
+/** Known answers for what the page's parts compute; the engine has its own tests. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { number, percent, ticks } from "../../scratchformer/explorer/web/dom.js";
+import { matrix } from "../../scratchformer/explorer/web/engine/tensor.js";
+import { dotsByOffset, positionTables } from "../../scratchformer/explorer/web/views/positions.js";
+import { entryAt } from "../../scratchformer/explorer/web/views/replay.js";
+import { learningRate } from "../../scratchformer/explorer/web/views/schedule.js";
+import { layOut, markBest, markChanges } from "../../scratchformer/explorer/web/views/translate.js";
+import { readHash, readWeights, writeHash } from "../../scratchformer/explorer/web/main.js";
+
+const close = (a, b, tolerance) => assert.ok(Math.abs(a - b) <= tolerance, `${a} is not ${b}`);
+
+test("numbers have a true minus sign and three digits that count", () => {
+  const shown = [-1.234, 0, 2.13e-5, 0.62, 4, 999.6, -12345.6, 1e7, NaN].map((x) => number(x));
+  assert.deepEqual(shown, ["−1.23", "0", "2.1e−5", "0.620", "4", "1000", "−12346", "1.0e7", "not a number"]);
+});
+
+test("only an exact 0 or 1 looks like one in percent", () => {
+  const shown = [0, 1e-5, 0.003, 0.62, 0.995, 0.9999, 1].map((x) => percent(x).replace("\u00a0", " "));
+  assert.deepEqual(shown, ["0 %", "< 0.1 %", "0.3 %", "62 %", "99.5 %", "> 99.9 %", "100 %"]);
+});
+
+test("ticks are round and inside", () => {
+  assert.deepEqual(ticks(0, 2000, 4), [0, 500, 1000, 1500, 2000]);
+  assert.deepEqual(ticks(0.00013, 0.00061, 3), [0.0002, 0.0004, 0.0006]);
+});
+
+test("sinusoids: PE(3, 0) = sin 3, PE(3, 2i + 1) = cos(3 / 10000^(2i/d))", () => {
+  const [{ table, isSinusoid }] = positionTables({ config: { d_model: 8, max_positions: 16 }, positions: { source: null, target: null } });
+  assert.ok(isSinusoid);
+  assert.equal(table.rows, 64);
+  close(table.data[3 * 8], 0.1411200081, 1e-6); // sin 3
+  close(table.data[3 * 8 + 1], -0.9899924966, 1e-6); // cos 3
+  close(table.data[3 * 8 + 3], 0.9553364891, 1e-6); // cos 0.3
+  close(table.data[50 * 8 + 6], 0.0499791693, 1e-6); // sin 0.05
+});
+
+test("a learned table comes first, and as long as it is", () => {
+  const learned = matrix(16, 4, Float32Array.from({ length: 64 }, (_, i) => i));
+  const tables = positionTables({ config: { d_model: 4, max_positions: 16 }, positions: { source: learned, target: learned } });
+  assert.deepEqual(tables.map(({ isSinusoid, table }) => [isSinusoid, table.rows]), [[false, 16], [false, 16], [true, 64]]);
+  assert.deepEqual([...tables[1].table.data], [...learned.data]);
+});
+
+test("the dot product of sinusoids depends on the offset only: it is the sum of cos(offset · frequency)", () => {
+  const [{ table }] = positionTables({ config: { d_model: 4, max_positions: 16 }, positions: {} });
+  const [one, two] = [new Map(dotsByOffset(table, 5)), new Map(dotsByOffset(table, 20))];
+  for (const offset of [-5, -1, 0, 1, 30]) {
+    close(one.get(offset), Math.cos(offset) + Math.cos(offset / 100), 1e-5);
+    close(two.get(offset), one.get(offset), 1e-5);
+  }
+});
+
+test("equation 3: the base model's peak is 6.99e-4 at step 4000", () => {
+  const base = { d_model: 512, warmup: 4000, lr_factor: 1 };
+  close(learningRate(4000, base), 6.987712e-4, 1e-9);
+  close(learningRate(1, base), 1.746928e-7, 1e-12);
+  close(learningRate(16000, base), learningRate(4000, base) / 2, 1e-12);
+  close(learningRate(2000, { ...base, lr_factor: 2 }), learningRate(4000, base), 1e-12);
+});
+
+test("changed words: those outside the longest common subsequence", () => {
+  const changed = (a, b) => markChanges(a, b).filter(([, isNew]) => isNew).map(([word]) => word);
+  assert.deepEqual(changed("weil es zu müde war.", "weil sie zu breit war."), ["es", "müde"]);
+  assert.deepEqual(changed("weil sie zu breit war.", "weil es zu müde war."), ["sie", "breit"]);
+  assert.deepEqual(changed("a b c", "a b c"), []);
+  assert.deepEqual(changed("b a", "a b c").length, 1);
+});
+
+test("a beam search of two steps as columns", () => {
+  const candidate = (parent, token, probability, kept, ended = false) => ({ parent, token, logProbability: Math.log(probability), kept, ended });
+  const columns = layOut([
+    { candidates: [candidate(0, 7, 0.5, true), candidate(0, 8, 0.4, true), candidate(0, 9, 0.1, false)] },
+    { candidates: [candidate(1, 1, 0.36, true, true), candidate(0, 5, 0.3, true), candidate(0, 6, 0.2, false)] },
+  ]);
+  const second = columns[1].map(({ parent, fate, probability, ids }) => [parent, fate, Number(probability.toFixed(3)), ids]);
+  assert.deepEqual(second, [[1, "finished", 0.9, [8, 1]], [0, "kept", 0.6, [7, 5]], [0, "dropped", 0.4, [7, 6]]]);
+  markBest(columns, [8, 1]);
+  assert.deepEqual(columns.flat().map(({ best }) => best), [false, true, false, true, false, false]);
+});
+
+test("the log's entry at a step", () => {
+  const log = [[10, "a"], [20, "b"], [30, "c"]];
+  assert.deepEqual([5, 10, 25, 99].map((step) => entryAt(log, step)[1]), ["a", "a", "b", "c"]);
+});
+
+test("addresses come back as they were written", () => {
+  const hash = writeHash("attention", { s: "<b> & ä?", layer: 2, head: null });
+  const { id, parameters } = readHash(hash);
+  assert.equal(id, "attention");
+  assert.deepEqual([...parameters], [["s", "<b> & ä?"], ["layer", "2"]]);
+  assert.deepEqual(readHash("").id, "");
+});
+
+test("weights that are not what the description says are refused", () => {
+  const description = { parameters: [{ shape: [2] }, { shape: [] }] };
+  const base64 = (...numbers) => Buffer.from(Float32Array.from(numbers).buffer).toString("base64");
+  assert.deepEqual([...new Float32Array(readWeights(base64(1, 2, 3), description))], [1, 2, 3]);
+  assert.throws(() => readWeights(base64(1, 2), description), /8 bytes, and its description asks for 12/);
+  assert.throws(() => readWeights(base64(1, NaN, 3), description), /not a number/);
+  assert.throws(() => readWeights("%%%", description), /not readable/);
+});
