@@ -250,11 +250,13 @@ export function say(region, sentence) {
 export function ticks(from, to, count = 5) {
   const rough = (to - from) / count;
   const power = 10 ** Math.floor(Math.log10(rough));
-  const step = power * [1, 2, 5, 10].find((factor) => factor * power >= rough);
+  const step = power * [1, 2, 5, 10].find((factor) => factor * power >= 0.7 * rough);
   const first = Math.ceil(from / step - 1e-9);
   const last = Math.floor(to / step + 1e-9);
   return Array.from({ length: last - first + 1 }, (_, i) => Number(((first + i) * step).toPrecision(12)));
 }
+
+const tickText = (value) => number(value).replace(/\.?0+(?=e|$)/, (zeros, at, text) => (text.includes(".") ? "" : zeros));
 
 /**
  * A line chart as SVG with a legend.
@@ -284,11 +286,11 @@ export function plot({ label, width, height = 260, x, y, series, marker = null }
   const svg = s("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label, class: "plot" });
   for (const value of ticks(y0, y1, 4)) {
     svg.append(s("line", { x1: left, x2: width - right, y1: upY(value), y2: upY(value), stroke: "var(--line)", "stroke-width": value === 0 ? 1.5 : 0.5 }));
-    svg.append(s("text", { x: left - 8, y: upY(value) + 4, "text-anchor": "end", class: "tick" }, number(value)));
+    svg.append(s("text", { x: left - 8, y: upY(value) + 4, "text-anchor": "end", class: "tick" }, tickText(value)));
   }
   for (const value of ticks(x0, x1, Math.max(2, Math.floor(width / 110)))) {
     svg.append(s("line", { x1: acrossX(value), x2: acrossX(value), y1: height - bottom, y2: height - bottom + 5, stroke: "var(--soft)" }));
-    svg.append(s("text", { x: acrossX(value), y: height - bottom + 19, "text-anchor": "middle", class: "tick" }, number(value)));
+    svg.append(s("text", { x: acrossX(value), y: height - bottom + 19, "text-anchor": "middle", class: "tick" }, tickText(value)));
   }
   svg.append(s("line", { x1: left, x2: width - right, y1: height - bottom, y2: height - bottom, stroke: "var(--soft)" }));
   svg.append(s("text", { x: (left + width - right) / 2, y: height - 4, "text-anchor": "middle", class: "axis" }, x.label));
@@ -297,7 +299,7 @@ export function plot({ label, width, height = 260, x, y, series, marker = null }
     svg.append(s("line", { x1: acrossX(marker), x2: acrossX(marker), y1: top - 4, y2: height - bottom, stroke: "var(--ink)", "stroke-width": 1.5 }));
     svg.append(s("circle", { cx: acrossX(marker), cy: top - 4, r: 4, fill: "var(--ink)" }));
   }
-  const dashes = ({ dashed, dots }) => (dots ? "0 5" : dashed ? "6 5" : null);
+  const dashes = ({ dashed, dots }) => (dots ? "0 8" : dashed ? "6 5" : null);
   const look = (line) => ({
     fill: "none",
     stroke: `var(--${line.role})`,

@@ -1,6 +1,6 @@
 /** Positions: what is added to each embedding so that the model knows the order, as heat map, clocks and dot products. */
 
-import { choice, figure, fitted, h, number, plot, range, s, say, strip } from "../dom.js";
+import { choice, figure, fitted, h, number, plot, range, s, say, strip, ticks } from "../dom.js";
 import { matrix, row, sinusoids } from "../engine/tensor.js";
 
 const MOST = 64;
@@ -24,9 +24,10 @@ export function dotsByOffset(table, pos) {
 }
 
 /** A table as SVG: one path per sign and strength, so that thousands of cells stay quick. Rows are positions. */
-function drawTable(table, selected, onpick) {
+function drawTable(table, width, onpick) {
   const { rows, cols, data } = table;
-  const largest = data.reduce((most, value) => Math.max(most, Math.abs(value)), 0) || 1;
+  const [left, top, height, across] = [30, 6, 6, (width - 32) / cols];
+  const largest = largestOf(table);
   const paths = new Map();
   for (let i = 0; i < rows; i++) {
     for (let j = 0; j < cols; j++) {
@@ -35,15 +36,17 @@ function drawTable(table, selected, onpick) {
     }
   }
   const cells = [...paths].map(([level, d]) => s("path", { d, fill: level > 0 ? "var(--positive)" : "var(--negative)", "fill-opacity": Math.abs(level) / 12 }));
-  const frame = s("rect", { x: 0, y: selected, width: cols, height: 1, fill: "none", stroke: "var(--ink)", "stroke-width": 2, "vector-effect": "non-scaling-stroke" });
-  const svg = s("svg", { class: "table-map", viewBox: `0 0 ${cols} ${rows}`, preserveAspectRatio: "none", height: 6 * rows, role: "img",
-    "aria-label": `The table of positions: ${rows} rows (positions) and ${cols} columns; the slider chooses a row.` }, cells, frame);
-  svg.addEventListener("click", (event) => {
-    const box = svg.getBoundingClientRect();
-    onpick(Math.min(rows - 1, Math.max(0, Math.floor(((event.clientY - box.top) / box.height) * rows))));
-  });
-  svg.select = (row) => frame.setAttribute("y", row);
+  const frame = s("rect", { x: left, width: across * cols, height, fill: "none", stroke: "var(--ink)", "stroke-width": 2 });
+  const numbers = ticks(0, rows - 1, 6).map((pos) => s("text", { x: left - 6, y: top + (pos + 0.5) * height + 4.5, "text-anchor": "end", class: "tick" }, pos));
+  const svg = s("svg", { class: "table-map plot", width, height: rows * height + 2 * top, role: "img", "aria-label": `The table of positions: ${rows} rows and ${cols} columns; the slider chooses a row.` },
+    s("g", { class: "cells", transform: `translate(${left} ${top}) scale(${across} ${height})` }, cells), numbers, frame);
+  svg.addEventListener("click", (event) => onpick(Math.floor((event.clientY - svg.getBoundingClientRect().top - top) / height)));
+  svg.select = (pos) => frame.setAttribute("y", top + pos * height);
   return svg;
+}
+
+function largestOf({ data }) {
+  return data.reduce((most, value) => Math.max(most, Math.abs(value)), 0) || 1;
 }
 
 /** One pair of columns (2i, 2i + 1) as a hand: its angle from the top is the sine's and cosine's angle. */
@@ -63,7 +66,12 @@ function mount(root, page) {
   let { table, isSinusoid } = tables[0];
   let pos = Math.round(Number(page.parameters.get("pos") ?? 7)) || 0;
 
-  const mapBox = h("div", {});
+  let map = null;
+  const mapBox = fitted((space) => {
+    map = drawTable(table, space, (line) => (slider.set(line), choose(line)));
+    map.select(pos);
+    return map;
+  });
   const slider = range({ label: "Position (a row of the table)", min: 0, max: table.rows - 1, value: pos, oninput: choose });
   const fingerprint = h("div", {});
   const clocks = h("ul", { class: "clocks" });
@@ -73,45 +81,46 @@ function mount(root, page) {
       y: { label: "dot product" }, series: [{ name: "dot product", role: "forward", points }], marker: 0 });
   });
   const hand = h("p", { class: "note" });
-  const view = figure(data.caption, h("h2", {}, "The table"), mapBox, h("p", { class: "note" }, "Each row belongs to a position, 0 on top; each column is one of the numbers of the vector. Blue is positive, orange negative, and a stronger colour is a larger number. Click a row, or move the slider."),
-    h("div", { class: "controls" }, slider, tables.length > 1 ? choice({ label: "Table", options: tables.map(({ name }, i) => [i, name]), value: 0, onchange: drawMap }) : null),
-    h("h2", {}, "The fingerprint of one position"), fingerprint, clocks, hand, h("h2", {}, "How alike are two positions?"), chart);
+  const view = figure(data.caption,
+    h("div", { class: "controls follows" }, slider, tables.length > 1 ? choice({ label: "Table", options: tables.map(({ name }, i) => [i, name]), value: 0, onchange: take }) : null),
+    h("h2", {}, "The table"), mapBox,
+    h("p", { class: "note" }, "Each row belongs to a position; each column is one of the numbers of the vector. Blue is positive, orange negative, and a stronger colour is a larger number. Click a row, or move the slider."),
+    h("h2", {}, "The vector of one position"), fingerprint, clocks, hand,
+    h("h2", {}, "How alike are two positions?"), chart);
   root.append(view);
-  let map;
 
-  function drawMap(chosen) {
+  function take(chosen) {
     ({ table, isSinusoid } = tables[chosen]);
-    map = drawTable(table, pos, (line) => (slider.set(line), choose(line)));
-    mapBox.replaceChildren(map);
+    mapBox.redraw();
     choose(pos);
   }
 
   function choose(chosen) {
     pos = Math.min(table.rows - 1, Math.max(0, chosen));
     const vector = row(table, pos);
-    map.select(pos);
-    const most = table.data.reduce((largest, value) => Math.max(largest, Math.abs(value)), 0) || 1;
+    map?.select(pos);
+    const most = largestOf(table);
     const first = Array.from(vector.subarray(0, 8), (value) => number(value, 3)).join("  ");
     fingerprint.replaceChildren(strip(vector, { label: `The vector of position ${pos}`, largest: most }), h("p", { class: "note" }, `Its first 8 of ${width} numbers: ${first}`));
     const step = Math.max(1, Math.floor(width / 2 / 12));
     const pairs = Array.from({ length: Math.floor(width / 2 / step) }, (_, i) => 2 * i * step);
     clocks.replaceChildren(...pairs.map((j) => {
-      const turn = isSinusoid ? h("span", {}, `turns once in ${number(2 * Math.PI * 10000 ** (j / width), 2)} positions`) : null;
-      return h("li", {}, clock(vector[j], vector[j + 1], most), `columns ${j}, ${j + 1}`, turn && h("br"), turn);
+      const turn = isSinusoid ? h("span", {}, `one turn: ${number(2 * Math.PI * 10000 ** (j / width), 2)}`) : null;
+      return h("li", {}, clock(vector[j], vector[j + 1], most), `${j}, ${j + 1}`, turn && h("br"), turn);
     }));
     hand.textContent = isSinusoid
-      ? "Two neighbouring columns, a sine and a cosine, are a clock's hand. The first clocks turn quickly and tell neighbours apart; the last turn slowly and tell the beginning of a text from its end."
+      ? "Two neighbouring columns, a sine and a cosine, are a clock's hand; below each clock stand its columns and how many positions make one turn. The first clocks turn quickly and tell neighbours apart; the last turn slowly and tell the beginning of a text from its end."
       : "Two neighbouring columns drawn as a hand. Nothing makes these hands turn evenly: training chose these numbers freely.";
     chart.redraw();
     const dots = new Map(dotsByOffset(table, pos));
     const away = pos + 20 < table.rows ? 20 : -20;
     const one = pos + 1 < table.rows ? 1 : -1;
-    say(view.sentence, `The dot product of position ${pos} with itself is ${number(dots.get(0))}, with position ${pos + one} it is ${number(dots.get(one))}, and with position ${pos + away} ${number(dots.get(away))}` +
-      (isSinusoid ? ": it depends only on how far apart the two positions are." : "."));
+    say(view.sentence, `The dot product of position ${pos} with itself is ${number(dots.get(0))}, with position ${pos + one} it is ${number(dots.get(one))}, and with position ${pos + away} it is ${number(dots.get(away))}` +
+      (isSinusoid ? ". It depends only on how far apart the two positions are." : "."));
     page.go("positions", { pos });
   }
 
-  drawMap(0);
+  choose(pos);
 }
 
 export const positionsView = {

@@ -2,6 +2,7 @@
 
 import { button, figure, fitted, h, heatmap, number, percent, plot, range, say } from "../dom.js";
 import { matrix } from "../engine/tensor.js";
+import { wordOf } from "./sentence.js";
 import { markChanges } from "./translate.js";
 
 /** The last entry [step, …] of a log that is not after `step`; the first one where all are. */
@@ -38,22 +39,23 @@ function mount(root, page) {
     return h("tr", {}, h("td", {}, button(`step ${snapshot.step}`, () => (stop(), to(i)))), h("td", { lang: language }, snapshot.translation ? marked : "(nothing)"));
   });
   const losses = log?.steps.length ? log.steps.map(([step, loss]) => [step, loss]) : snapshots.filter(({ loss }) => loss !== null).map(({ step, loss }) => [step, loss]);
-  const curves = [{ name: "loss in training", role: "forward", points: losses }];
-  if (log?.validations.length) curves.push({ name: "loss on sentences kept aside", role: "value", dashed: true, points: log.validations });
+  const curves = [{ name: "training loss", role: "forward", points: losses }];
+  if (log?.validations.length) curves.push({ name: "validation loss, on sentences kept aside", role: "value", dashed: true, points: log.validations });
   const lossChart = fitted((width) => plot({ label: "Loss over the steps of training", width, x: { label: "step", from: 0 }, y: { label: "loss in nats per piece", from: 0 }, series: curves, marker: snapshots[at].step }));
   const rates = log?.steps.map(([step, , rate]) => [step, rate]);
   const rateChart = rates?.length ? fitted((width) => plot({ label: "Learning rate over the steps of training", width, x: { label: "step", from: 0 }, y: { label: "learning rate", from: 0 }, series: [{ name: "learning rate", role: "forward", points: rates }], marker: snapshots[at].step })) : null;
   const map = h("div", {});
   const [kind, layer, head] = (replay.attention ?? "").split(".");
-  const names = { cross: "decoder to the source (cross)", encoder: "encoder", decoder: "decoder" };
-  const mapTitle = `What one head looks at: ${names[kind] ?? kind}, layer ${Number(layer) + 1}, head ${Number(head) + 1}`;
-  const view = figure(replay.caption ?? data.caption, h("div", { class: "controls" }, play, slider),
+  const names = { cross: "cross-attention", encoder: "encoder", decoder: "decoder" };
+  const mapTitle = `What head ${Number(head) + 1} of the ${names[kind]} of layer ${Number(layer) + 1} looks at`;
+  const view = figure(replay.caption ?? data.caption, h("div", { class: "controls follows" }, play, slider),
     h("p", {}, h("span", { class: "label" }, "The sentence: "), h("span", { lang: data.languages.source }, replay.sentence)),
     replay.reference ? h("p", {}, h("span", { class: "label" }, "A person's translation: "), h("span", { lang: language }, replay.reference)) : null,
     h("table", { class: "snapshots" }, h("caption", { class: "unseen" }, "The translation at each snapshot"), h("tbody", {}, lines)),
     h("p", { class: "note" }, "Words with a wavy line differ from the translation at the end of training."),
-    h("div", { class: "halves" }, h("div", {}, h("h2", {}, "The loss"), lossChart), rateChart ? h("div", {}, h("h2", {}, "The learning rate"), rateChart) : null),
-    h("h2", {}, mapTitle), h("p", { class: "note" }, "A row is a piece that the model writes, a column a piece that it looks at. Each row adds up to 1."), map);
+    h("div", { class: "halves" },
+      h("div", {}, h("h2", {}, "Loss"), lossChart, rateChart ? [h("h2", {}, "Learning rate"), rateChart] : null),
+      h("div", {}, h("h2", {}, "Attention"), h("p", { class: "note" }, `${mapTitle}. A row is a piece that the model writes, a column a piece that it looks at; each row adds up to 1.`), map)));
   root.append(view);
 
   function stop() {
@@ -70,11 +72,12 @@ function mount(root, page) {
     lossChart.redraw();
     rateChart?.redraw();
     const table = matrix(weights.length, weights[0].length, Float32Array.from(weights.flat()));
-    map.replaceChildren(heatmap({ matrix: table, rowLabels: rows, columnLabels: columns, label: `${mapTitle}, at step ${step}`, role: "weight", largest: 1 }));
+    map.replaceChildren(heatmap({ matrix: table, rowLabels: rows.map(wordOf), columnLabels: columns.map(wordOf), label: `${mapTitle}, at step ${step}`, role: "weight", largest: 1 }));
     const changes = markChanges(translation, last.translation);
     const wrong = changes.filter(([, changed]) => changed).length;
-    const rate = log?.steps.length ? ` The learning rate is ${number(entryAt(log.steps, step)[2])}.` : "";
-    say(view.sentence, `At step ${step}${loss === null ? "" : ` the loss is ${number(loss)} nats, and`} ${wrong} of ${changes.length} words differ from the translation at the end; on average the head gives ${percent(sharpest(weights))} of its attention to one piece.${rate}`);
+    const parts = [log?.steps.length ? `the learning rate is ${number(entryAt(log.steps, step)[2])}` : null, loss === null ? null : `the loss is ${number(loss)} nats`];
+    parts.push(at === snapshots.length - 1 ? "the translation is the last one" : `${wrong} of ${changes.length} words differ from the last translation`);
+    say(view.sentence, `At step ${step} ${parts.filter(Boolean).join(", ")}. On average the head gives ${percent(sharpest(weights))} of its attention to a single piece.`);
     page.go("replay", { snapshot: at });
   }
 

@@ -19,11 +19,12 @@ function mount(root, page) {
   const mine = { ...own, warmup: Math.min(10000, Math.max(10, asked("warmup", own.warmup))), d_model: Math.min(4096, Math.max(8, asked("d_model", own.d_model))) };
   const logged = data.log?.steps.map(([step, , rate]) => [step, rate]) ?? [];
   const widths = [...new Set([32, 64, 128, 256, 512, 1024, own.d_model, mine.d_model])].sort((a, b) => a - b);
-  const warmup = range({ label: "Warm-up", min: 10, max: 10000, step: 10, value: mine.warmup, unit: "steps", oninput: (value) => ((mine.warmup = value), draw()) });
+  const stops = [...new Set([10, 20, 50, 100, 150, 200, 300, 400, 600, 800, 1000, 1500, 2000, 3000, 4000, 6000, 8000, 10000, own.warmup, mine.warmup])].sort((a, b) => a - b);
+  const warmup = range({ label: "Warm-up", min: 0, max: stops.length - 1, value: stops.indexOf(mine.warmup), show: (i) => String(stops[i]), unit: "steps", oninput: (i) => ((mine.warmup = stops[i]), draw()) });
   const width = choice({ label: "d_model (numbers per vector)", options: widths.map((value) => [value, String(value)]), value: mine.d_model, onchange: (value) => ((mine.d_model = Number(value)), draw()) });
   const use = (schedule) => () => {
     Object.assign(mine, schedule);
-    warmup.set(mine.warmup);
+    warmup.set(stops.indexOf(mine.warmup));
     width.set(mine.d_model);
     draw();
   };
@@ -36,8 +37,9 @@ function mount(root, page) {
   const view = figure(data.caption,
     h("div", { class: "controls" }, warmup, width, button("This run's own", use({ warmup: own.warmup, d_model: own.d_model, lr_factor: own.lr_factor })), button("The paper's (512, 4000 steps)", use({ warmup: 4000, d_model: 512, lr_factor: 1 }))),
     chart);
-  root.append(view, h("p", { class: "note" }, "Equation 3 of the paper: the rate grows in proportion to the step until warm-up ends, then falls with the square root of the step; the wider the model, the smaller it is. The upright line marks the end of warm-up."),
-    logged.length ? null : h("p", { class: "note" }, "This run comes without a log of its training, so the chart shows formulas only."));
+  root.append(view);
+  root.append(h("p", { class: "note" }, "Equation 3 of the paper: the rate grows in proportion to the step until warm-up ends, then falls with the square root of the step; the wider the model, the smaller it is. The upright line marks the end of warm-up."));
+  if (!logged.length) root.append(h("p", { class: "note" }, "This run comes without a log of its training, so the chart shows formulas only."));
 
   function draw() {
     chart.redraw();

@@ -71,7 +71,7 @@ export function oddities(tokenizer, text) {
   return notes;
 }
 
-const COLUMN = { gap: 34, height: 38, box: 30 };
+const COLUMN = { gap: 34, height: 42, box: 35 };
 
 /** The tree up to step `until` (from 1) as SVG. */
 function drawTree(columns, until, pieceOf, label) {
@@ -111,8 +111,8 @@ function drawTree(columns, until, pieceOf, label) {
           s("title", {}, `${pieceOf(token)}: ${percent(probability)} here, log-probability so far ${number(logProbability)}, ${fate}`),
           s("rect", { ...shape, ...look }),
           fate === "finished" ? s("rect", { x: x + 3, y: y - COLUMN.box / 2 + 3, width: width - 6, height: COLUMN.box - 6, fill: "none", stroke: look.stroke }) : null,
-          s("text", { x: x + width / 2, y: y - 1, "text-anchor": "middle", class: "name" }, pieceOf(token)),
-          s("text", { x: x + width / 2, y: y + 11, "text-anchor": "middle", class: "chance" }, percent(probability)),
+          s("text", { x: x + width / 2, y: y - 2, "text-anchor": "middle", class: "name" }, pieceOf(token)),
+          s("text", { x: x + width / 2, y: y + 12, "text-anchor": "middle", class: "chance" }, percent(probability)),
         ),
       );
     }
@@ -136,7 +136,7 @@ function legend() {
     key([s("path", { d: "M0 10H34", stroke: "var(--forward)", "stroke-width": 4 }), s("rect", { ...box, rx: 6, stroke: "var(--forward)", fill: "color-mix(in srgb, var(--forward) 20%, var(--paper))", "stroke-width": 2.5 })], "on the best path"),
     key(s("rect", { ...box, rx: 6 }), "kept for the next step"),
     key([s("rect", { ...box }), s("rect", { x: 5, y: 5, width: 24, height: 10, fill: "none", stroke: "var(--soft)" })], "finished sentence"),
-    key(s("rect", { ...box, rx: 6, stroke: "var(--line)", "stroke-dasharray": "3 4" }), "dropped (name struck through)"),
+    key(s("rect", { ...box, rx: 6, stroke: "var(--line)", "stroke-dasharray": "3 4" }), "dropped"),
     h("li", {}, "· in front: goes on with a word; the percentage is the piece's probability after the pieces before it"),
   );
 }
@@ -168,15 +168,15 @@ function mount(root, page) {
   const refresh = () => show(shared.sentence);
   const beamEffect = h("p", { class: "note" });
   const controls = h("div", { class: "controls" },
-    range({ label: "Beam: how many unfinished translations are kept", min: 1, max: 8, value: setting.beam, oninput: (value) => ((setting.beam = value), refresh()) }),
-    range({ label: "α: how much the score makes up for length", min: 0, max: 2, step: 0.1, value: setting.alpha, show: (value) => value.toFixed(1), oninput: (value) => ((setting.alpha = value), refresh()) }));
+    range({ label: "Beam size", min: 1, max: 8, value: setting.beam, oninput: (value) => ((setting.beam = value), refresh()) }),
+    range({ label: "α, against short translations", min: 0, max: 2, step: 0.1, value: setting.alpha, show: (value) => value.toFixed(1), oninput: (value) => ((setting.alpha = value), refresh()) }));
   const treeBox = h("div", { class: "scroll tree-box", tabindex: 0, role: "group", "aria-label": "The tree of the search" });
   const twin = h("ol", { class: "steps-list" });
   const player = h("div", { class: "controls" });
   const search = figure(data.caption, player, treeBox, legend());
-  root.append(pair, h("h2", {}, "Try your own"), form, examples, trouble, result, about,
+  root.append(pair, h("h2", {}, "Try your own"), form, trouble, result, about, h("p", { class: "label examples-label" }, "Or try one of these:"), examples,
     h("h2", {}, "How it was found: beam search"),
-    h("p", { class: "note" }, "At each step the model gives every possible next piece a probability. The search keeps the likeliest beginnings and drops the rest."),
+    h("p", { class: "note" }, "At each step the model gives every possible next piece a probability. The search keeps the likeliest beginnings, as many as the beam is large, and drops the rest."),
     controls, beamEffect, search, h("details", {}, h("summary", {}, "The same search as a list"), twin));
 
   /** The two first examples side by side, with the words marked in which they differ. */
