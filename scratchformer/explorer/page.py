@@ -91,8 +91,8 @@ def bundle(entry: Path) -> str:
     A browser loads no modules into a page that is opened as a file. So each becomes a function that is called at once
     and returns what the module exports: `const module_0 = (() => { ... return { h, s, clear }; })();`.
 
-    Raises ValueError for a module in another style than these: `import { a, b } from "./x.js";` on one line, `export`
-    before function, async function, class or const, at the beginning of a line; and for imports in a circle.
+    Raises ValueError for modules in another style than this: `import { a, b as c } from "./x.js";` on one line;
+    `export` at the beginning of a line, before function, async function, class or const; no imports in a circle.
     """
     exports: dict[Path, list[str]] = {}
     scripts: list[str] = []
@@ -112,13 +112,13 @@ def add_module(path: Path, exports: dict[Path, list[str]], scripts: list[str], i
         if found := IMPORT.fullmatch(line):
             other = (path.parent / found[2]).resolve()
             add_module(other, exports, scripts, (*importers, path))
-            if missing := {name.strip() for name in found[1].split(",")} - {*exports[other]}:
+            if missing := {name.split()[0] for name in found[1].split(",")} - {*exports[other]}:
                 raise ValueError(f"{where}: {other.name} exports no {' and no '.join(sorted(missing))}")
-            line = f"const {{ {found[1]} }} = module_{list(exports).index(other)};"
+            line = f"const {{ {found[1].replace(' as ', ': ')} }} = module_{list(exports).index(other)};"
         elif found := EXPORT.match(line):
             names.append(found[1])
             line = line.removeprefix("export ")
-        elif re.match(r"(import|export)\b", line) or re.search(r"\bimport\(", line):
+        elif re.match(r"(import|export)\b|(?!\s*[/*]).*\bimport\(", line):  # but types in comments may say import()
             raise ValueError(f"{where}: the bundler does not know this form of import or export: {line}")
         if re.search(r"</script|<!--", line, re.IGNORECASE):
             raise ValueError(f"{where}: this would end the script in a page: {line}")
