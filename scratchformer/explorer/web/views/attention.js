@@ -1,0 +1,434 @@
+/** The view of the attention weights: which words each head looks at, and what happens without a head. */
+
+import { button, choice, clear, figure, h, heatmap, number, percent, s, say } from "../dom.js";
+import { currentSentence, focusOf, idsOf, passOf, quoted, sentenceForm, sentenceParameter } from "./sentence.js";
+import { markChanges } from "./translate.js";
+
+const KINDS = { encoder: "Encoder self-attention", decoder: "Decoder self-attention", cross: "Cross-attention" };
+const WHAT = {
+  encoder: "The source words look at each other.",
+  decoder: "Each word to be written looks at the words before it.",
+  cross: "Each word to be written looks at the source words.",
+};
+
+// What the numbers say ------------------------------------------------------------------------------------------------
+
+/** The entropy of a distribution in bits: 0 where all weight is on one word, log2(n) for n equal weights. */
+export function entropyInBits(weights) {
+  let sum = 0;
+  for (const weight of weights) if (weight > 0) sum -= weight * Math.log2(weight);
+  return sum;
+}
+
+/** The mean entropy of a head's rows in bits. 2 to this power is the number of equal weights with the same entropy. */
+export function meanEntropy(matrix) {
+  let sum = 0;
+  for (let i = 0; i < matrix.rows; i++) sum += entropyInBits(rowOf(matrix, i));
+  return sum / matrix.rows;
+}
+
+/** The mean of some heads' weights. */
+export function averageOf(heads) {
+  const { rows, cols } = heads[0];
+  const data = new Float32Array(rows * cols);
+  for (const head of heads) head.data.forEach((weight, i) => (data[i] += weight / heads.length));
+  return { rows, cols, data };
+}
+
+/** Where a list of numbers is largest. */
+export function argmax(values) {
+  let best = 0;
+  for (let i = 1; i < values.length; i++) if (values[i] > values[best]) best = i;
+  return best;
+}
+
+/** ln p of a whole translation: the sum over its tokens, EOS included. */
+export function logProbability(pass, targetIds) {
+  let sum = 0;
+  targetIds.forEach((id, t) => (sum += Math.log(pass.probabilities(t)[id])));
+  return sum;
+}
+
+/** All heads of a pass: [{ id: "cross.0.2", kind, layer, head, name }]. */
+export function headsOf(pass) {
+  return pass.attentions.flatMap(({ id, kind, layer, heads }) =>
+    heads.map((_, head) => ({ id: `${id}.${head}`, kind, layer, head, name: `${KINDS[kind].toLowerCase()}, layer ${layer + 1}, head ${head + 1}` })),
+  );
+}
+
+/** Each head with `change`, the change of ln p of the translation when it is removed; the largest fall first. */
+export async function rankHeads(page, { text, targetIds, pass }, pause = () => new Promise((done) => setTimeout(done))) {
+  const before = logProbability(pass, targetIds);
+  const ranked = [];
+  for (const head of headsOf(pass)) {
+    const without = passOf(page, text, targetIds, { removed: [head.id] });
+    ranked.push({ ...head, change: logProbability(without.pass, targetIds) - before });
+    await pause();
+  }
+  return ranked.sort((a, b) => a.change - b.change);
+}
+
+function rowOf({ cols, data }, i) {
+  return data.subarray(i * cols, (i + 1) * cols);
+}
+
+function columnOf({ rows, cols, data }, j) {
+  return Float32Array.from({ length: rows }, (_, i) => data[i * cols + j]);
+}
+
+// Pictures ------------------------------------------------------------------------------------------------------------
+
+/** A small map without labels: eight steps of shade, one path each. */
+function thumbnail({ rows, cols, data }) {
+  const steps = Array.from({ length: 9 }, () => "");
+  data.forEach((weight, k) => (steps[Math.round(8 * weight)] += `M${k % cols} ${Math.floor(k / cols)}h1v1h-1z`));
+  const paths = steps.map((d, i) => (i && d ? s("path", { d, fill: "var(--weight)", "fill-opacity": i / 8 }) : null));
+  return s("svg", { viewBox: `0 0 ${cols} ${rows}`, preserveAspectRatio: "none", "aria-hidden": "true", class: "thumbnail" }, paths);
+}
+
+/** Threads between two columns of words, as thick as the weights: `weights` has a row for each word on the left. */
+function threads(weights, isShown) {
+  const height = Math.max(weights.rows, weights.cols);
+  const lines = [];
+  for (let i = 0; i < weights.rows; i++) {
+    for (let j = 0; j < weights.cols; j++) {
+      const weight = weights.data[i * weights.cols + j];
+      if (weight < 0.005 || !isShown(i, j)) continue;
+      const path = `M0 ${i + 0.5}C40 ${i + 0.5} 60 ${j + 0.5} 100 ${j + 0.5}`;
+      lines.push(s("path", { d: path, "stroke-width": (0.6 + 13 * weight).toFixed(2), "vector-effect": "non-scaling-stroke" }));
+    }
+  }
+  const svg = s("svg", { viewBox: `0 0 100 ${height}`, preserveAspectRatio: "none", class: "threads", "aria-hidden": "true" }, lines);
+  svg.style.setProperty("--rows", height);
+  return svg;
+}
+
+// The view ------------------------------------------------------------------------------------------------------------
+
+function mount(root, page) {
+  const target = page.data.languages.target;
+  const given = page.parameters;
+  let reading; // the sentence with the model's own translation
+  let shown; // the same words, read with some heads removed
+  let ranking = null;
+  let turn = 0;
+  const state = {
+    kind: KINDS[given.get("kind")] ? given.get("kind") : "cross",
+    layer: Number(given.get("layer")) - 1,
+    head: given.get("head") === "average" ? "average" : Number(given.get("head")) - 1,
+    side: given.has("k") ? "k" : "q",
+    word: Number(given.get(given.has("k") ? "k" : "q") ?? -1),
+    removed: (given.get("removed") ?? "").split(",").filter(Boolean),
+  };
+
+  const form = h("div");
+  const pair = h("div", { class: "read-write" });
+  const maps = h("div", { class: "maps" });
+  const large = h("div", { class: "large-map" });
+  const looks = h("div", { class: "looks" });
+  const picture = figure(page.data.caption, h("div", { class: "one-head" }, looks, large));
+  const without = h("div", { class: "without" });
+  root.append(form, pair, h("h2", {}, "All heads"), h("p", { class: "note" }, "Below each map: over how many words its attention is spread, as if the weights on them were equal (2 to the power of the entropy in bits)."), maps, h("h2", { class: "head-title" }, "One head"), picture, h("h2", {}, "Without a head"), without);
+  const title = root.querySelector(".head-title");
+
+  async function open(text) {
+    const mine = ++turn;
+    clear(form);
+    form.append(sentenceForm(page, text, open));
+    const ids = await idsOf(page, text);
+    if (mine !== turn) return;
+    page.shared.sentence = text;
+    reading = passOf(page, text, ids);
+    ranking = null;
+    const { pass, written } = reading;
+    const known = new Set(headsOf(pass).map(({ id }) => id));
+    state.removed = state.removed.filter((id) => known.has(id));
+    const { attentions } = pass;
+    const layers = attentions.filter(({ kind }) => kind === state.kind);
+    const rows = state.kind === "encoder" ? reading.source.length : written.length;
+    const limit = state.side === "k" && state.kind !== "decoder" ? reading.source.length : rows;
+    if (!(state.word >= 0 && state.word < limit)) Object.assign(state, { side: "q", word: Math.min(1, rows - 1) });
+    if (!layers[state.layer] || (state.head !== "average" && !layers[state.layer].heads[state.head])) {
+      Object.assign(state, clearest(layers, state.side === "q" ? state.word : 0));
+    }
+    readAgain();
+  }
+
+  /** The head of the last layer in which a word has its largest weight. */
+  function clearest(layers, row) {
+    const { layer, heads } = layers.at(-1);
+    return { layer, head: argmax(heads.map((head) => Math.max(...rowOf(head, row)))) };
+  }
+
+  function readAgain() {
+    shown = state.removed.length ? passOf(page, reading.text, reading.targetIds, { removed: state.removed }) : reading;
+    draw();
+    drawWithout();
+  }
+
+  function pick(changes) {
+    const kind = changes.kind ?? state.kind;
+    if (kind !== state.kind) Object.assign(state, { side: "q", word: Math.min(state.word, labels(kind)[0].length - 1) });
+    Object.assign(state, changes);
+    draw();
+  }
+
+  function toggle(id) {
+    state.removed = state.removed.includes(id) ? state.removed.filter((one) => one !== id) : [...state.removed, id];
+    readAgain();
+  }
+
+  function weightsOf({ kind, layer, head }) {
+    const { heads } = shown.pass.attentions.find((one) => one.kind === kind && one.layer === layer);
+    return head === "average" ? averageOf(heads) : heads[head];
+  }
+
+  /** Names of the words that look and of those that are looked at. */
+  function labels(kind) {
+    const { source, written, read } = reading;
+    return { encoder: [source, source], decoder: [written, read], cross: [written, source] }[kind];
+  }
+
+  function draw() {
+    const focus = focusOf(root);
+    const { kind, layer, head, side, word } = state;
+    page.go("attention", {
+      ...sentenceParameter(page, reading.text),
+      kind,
+      layer: layer + 1,
+      head: head === "average" ? head : head + 1,
+      [side]: word,
+      ...(state.removed.length ? { removed: state.removed.join(",") } : {}),
+    });
+    clear(pair);
+    pair.append(
+      h("p", {}, h("span", { class: "label" }, "reads "), h("span", { lang: page.data.languages.source }, reading.text)),
+      h("p", {}, h("span", { class: "label" }, "writes "), h("span", { lang: target }, page.tokenizer.decode(reading.targetIds))),
+    );
+    drawMaps();
+    drawOne();
+    focus();
+  }
+
+  function drawMaps() {
+    clear(maps);
+    for (const kind of Object.keys(KINDS)) {
+      const layers = shown.pass.attentions.filter((one) => one.kind === kind);
+      const rows = layers.map(({ layer, heads }) =>
+        h(
+          "div",
+          { class: "map-row", role: "group", "aria-label": `${KINDS[kind]}, layer ${layer + 1}` },
+          h("span", { class: "label" }, `layer ${layer + 1}`),
+          [...heads.keys(), "average"].map((head) => mapButton(kind, layer, head)),
+        ),
+      );
+      maps.append(h("section", { class: "map-kind" }, h("h3", {}, KINDS[kind]), h("p", { class: "label" }, WHAT[kind]), rows));
+    }
+  }
+
+  function mapButton(kind, layer, head) {
+    const weights = weightsOf({ kind, layer, head });
+    const id = `${kind}.${layer}.${head}`;
+    const gone = state.removed.includes(id);
+    const name = head === "average" ? "average" : `head ${head + 1}`;
+    const words = number(2 ** meanEntropy(weights), 2);
+    const rank = ranking?.find((one) => one.id === id);
+    const effect = rank && !state.removed.length ? `p × ${number(Math.exp(rank.change), 2)}` : null;
+    const isCurrent = kind === state.kind && layer === state.layer && head === state.head;
+    return h(
+      "button",
+      {
+        type: "button",
+        class: gone ? "map gone" : "map",
+        "data-key": id,
+        "aria-pressed": String(isCurrent),
+        "aria-label": `${KINDS[kind]}, layer ${layer + 1}, ${name}: ${gone ? "removed" : `spread over about ${words} words`}${effect ? `; without it the translation's probability is multiplied by ${effect.slice(4)}` : ""}`,
+        onclick: () => pick({ kind, layer, head }),
+      },
+      thumbnail(weights),
+      h("span", {}, name),
+      h("span", { class: "label" }, gone ? "removed" : `${words} words`),
+      effect ? h("span", { class: "label" }, effect) : null,
+    );
+  }
+
+  function drawOne() {
+    const { kind, layer, head, side, word } = state;
+    const weights = weightsOf(state);
+    const [rows, columns] = labels(kind);
+    const name = head === "average" ? `the average of the heads` : `head ${head + 1}`;
+    title.textContent = `${KINDS[kind]}, layer ${layer + 1}, ${name}`;
+    const isShown = (i, j) => (side === "q" ? i === word : j === word);
+    const row = side === "q" ? rowOf(weights, word) : null;
+    const column = side === "k" ? columnOf(weights, word) : null;
+    const rowLang = kind === "encoder" ? null : target;
+    const columnLang = kind === "decoder" ? target : null;
+    clear(looks);
+    looks.append(
+      h(
+        "div",
+        { class: "columns" },
+        wordColumn(rows, "q", kind === "encoder" ? "this word looks" : "to be written", "query", column, rowLang),
+        threads(weights, isShown),
+        wordColumn(columns, "k", kind === "decoder" ? "at a word read before" : "at this source word", "key", row, columnLang),
+      ),
+    );
+    clear(large);
+    const map = heatmap({
+      matrix: weights,
+      rowLabels: rows,
+      columnLabels: columns,
+      label: `Weights of ${title.textContent}: a row for each word that looks, a column for each word it can look at`,
+      role: "weight",
+      largest: 1,
+      selected: side === "q" ? [word, null] : null,
+      onpick: (i) => pick({ side: "q", word: i }),
+    });
+    map.querySelectorAll("th[scope=row]").forEach((cell) => (cell.lang = rowLang ?? ""));
+    map.querySelectorAll("th[scope=col]").forEach((cell) => (cell.lang = columnLang ?? ""));
+    map.querySelectorAll("td button").forEach((cell, i) => (cell.dataset.key = `cell ${i}`));
+    large.append(map, h("p", { class: "label" }, spreadOf(weights)));
+
+    const where = `In ${title.textContent[0].toLowerCase()}${title.textContent.slice(1)}, `;
+    if (row) {
+      const best = argmax(row);
+      say(picture.sentence, [where, quoted(rows[word], rowLang), ` looks ${percent(row[best])} at `, quoted(columns[best], columnLang), "."]);
+    } else {
+      const best = argmax(column);
+      say(picture.sentence, [where, quoted(columns[word], columnLang), " is looked at most by ", quoted(rows[best], rowLang), ` (${percent(column[best])}).`]);
+    }
+  }
+
+  function spreadOf(weights) {
+    const bits = meanEntropy(weights);
+    return `Entropy ${number(bits, 2)} bits, averaged over the rows: the attention is spread over about ${number(2 ** bits, 2)} words.`;
+  }
+
+  function wordColumn(list, side, heading, role, shares, lang) {
+    const items = list.map((text, i) => {
+      const selected = side === state.side && i === state.word;
+      const chip = h(
+        "button",
+        {
+          type: "button",
+          class: `chip role-${role}${selected ? " selected" : ""}`,
+          "data-key": `${side} ${i}`,
+          "aria-pressed": String(selected),
+          onclick: () => pick({ side, word: i }),
+        },
+        h("span", { lang }, text),
+      );
+      return h("li", {}, chip, shares ? h("span", { class: "share" }, percent(shares[i])) : null);
+    });
+    return h("div", { class: `word-column ${side}` }, h("p", { class: "label" }, heading), h("ol", {}, items));
+  }
+
+  // Without a head ------------------------------------------------------------------------------------------------------
+
+  async function drawWithout() {
+    const mine = turn;
+    const focus = focusOf(without);
+    clear(without);
+    const heads = headsOf(reading.pass);
+    const select = choice({
+      label: "head",
+      options: heads.map(({ id, name }) => [id, name]),
+      value: state.head === "average" ? heads[0].id : `${state.kind}.${state.layer}.${state.head}`,
+      onchange: (id) => {
+        const { kind, layer, head } = heads.find((one) => one.id === id);
+        pick({ kind, layer, head });
+        drawWithout();
+      },
+    });
+    const selected = () => select.querySelector("select").value;
+    const gone = state.removed.includes(selected());
+    const answer = h("div", { class: "answer" });
+    without.append(
+      h("p", {}, "Remove a head: its output becomes zeros, everything else stays. Then the model translates again."),
+      h(
+        "div",
+        { class: "controls" },
+        select,
+        button(gone ? "Put this head back" : "Remove this head", () => toggle(selected()), { "data-key": "remove" }),
+        state.removed.length ? button("Put all heads back", () => ((state.removed = []), readAgain()), { "data-key": "all" }) : null,
+        button("Find the head that matters most here", find, { "data-key": "find" }),
+      ),
+      answer,
+    );
+    focus();
+    if (ranking) answer.append(rankingTable());
+    if (!state.removed.length) return;
+    const before = page.tokenizer.decode(reading.targetIds);
+    const result = figure(page.data.caption);
+    answer.prepend(result);
+    const removed = [...state.removed];
+    const ids = await idsOf(page, reading.text, removed);
+    if (mine !== turn || removed.join() !== state.removed.join()) return;
+    const now = page.tokenizer.decode(ids);
+    const p = Math.exp(logProbability(reading.pass, reading.targetIds));
+    const q = Math.exp(logProbability(shown.pass, reading.targetIds));
+    const line = (text, other, mark) => markChanges(text, other).map(([word, changed], i) => [i ? " " : "", changed ? h(mark, {}, word) : word]);
+    result.prepend(
+      h(
+        "dl",
+        { class: "old-new" },
+        h("dt", {}, "all heads"),
+        h("dd", { lang: target }, line(before, now, "del")),
+        h("dt", {}, removed.length === 1 ? "without it" : `without these ${removed.length}`),
+        h("dd", { lang: target }, line(now, before, "ins")),
+      ),
+    );
+    const names = heads.filter(({ id }) => removed.includes(id)).map(({ name }) => name);
+    const outcome = before === now ? "the model writes the same words" : "the model writes something else";
+    say(result.sentence, `Without ${names.join(" and ")} ${outcome}; the probability of its first translation goes from ${percent(p)} to ${percent(q)}.`);
+  }
+
+  async function find() {
+    const mine = turn;
+    const found = await rankHeads(page, reading);
+    if (mine !== turn) return;
+    ranking = found;
+    draw();
+    drawWithout();
+  }
+
+  function rankingTable() {
+    const [worst] = ranking;
+    const p = Math.exp(logProbability(reading.pass, reading.targetIds));
+    const rows = ranking.slice(0, 5).map(({ id, name, change }) =>
+      h(
+        "tr",
+        {},
+        h("th", { scope: "row" }, button(name, () => toggle(id), { "aria-label": `Remove or put back ${name}`, "aria-pressed": String(state.removed.includes(id)) })),
+        h("td", {}, percent(p * Math.exp(change))),
+        h("td", {}, `× ${number(Math.exp(change), 2)}`),
+      ),
+    );
+    const result = figure(
+      page.data.caption,
+      h(
+        "div",
+        { class: "scroll", tabindex: 0, role: "group", "aria-label": "The five heads that matter most" },
+        h(
+          "table",
+          { class: "plain-table" },
+          h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "without this head"), h("th", { scope: "col" }, "p of the translation"), h("th", { scope: "col" }, "that is"))),
+          h("tbody", {}, rows),
+        ),
+      ),
+    );
+    say(result.sentence, `Of all ${ranking.length} heads, ${worst.name} matters most here: without it the probability of this translation goes from ${percent(p)} to ${percent(p * Math.exp(worst.change))}.`);
+    return result;
+  }
+
+  open(currentSentence(page));
+  return () => turn++;
+}
+
+export const attentionView = {
+  id: "attention",
+  title: "Attention",
+  question: "Which words does each head look at?",
+  lead: "Each small map is one head: a row for each word that looks, a column for each word it can look at, the stronger the colour, the larger the weight. Choose a map, then a word. Then remove a head, and see what the model writes without it.",
+  mount,
+};

@@ -1,0 +1,496 @@
+/** The view of the gradients: how the loss of one word flows back through every sublayer to the source words. */
+
+import { button, choice, clear, figure, h, heatmap, number, percent, range, say, strip, words } from "../dom.js";
+import { Pass } from "../engine/model.js";
+import { boxesOf, figureOne } from "./figure.js";
+import { currentSentence, focusOf, idsOf, passOf, pronounIn, quoted, sentenceForm, sentenceParameter } from "./sentence.js";
+
+// What the numbers say ------------------------------------------------------------------------------------------------
+
+/** The root mean square of each row of a matrix. */
+export function rowSizes({ rows, cols, data }) {
+  return Array.from({ length: rows }, (_, i) => Math.sqrt(data.subarray(i * cols, (i + 1) * cols).reduce((sum, x) => sum + x * x, 0) / cols));
+}
+
+/**
+ * What a loss says about each row of x, given its gradient dx: [{ length, effect }]. `length` is the gradient's length,
+ * `effect` = −dx · x is the first-order estimate of how the loss changes when the row becomes zeros.
+ */
+export function dependence(x, dx) {
+  return Array.from({ length: x.rows }, (_, i) => {
+    let square = 0;
+    let product = 0;
+    for (let k = i * x.cols; k < (i + 1) * x.cols; k++) {
+      square += dx.data[k] ** 2;
+      product += dx.data[k] * x.data[k];
+    }
+    return { length: Math.sqrt(square), effect: -product };
+  });
+}
+
+/** A pass in which `vector` has been added to one row of the source's embeddings. */
+class NudgedPass extends Pass {
+  constructor(model, sourceIds, targetInIds, position, vector) {
+    super(model, sourceIds, targetInIds);
+    this.nudge = { position, vector };
+  }
+
+  lookup(id, side) {
+    const stage = super.lookup(id, side);
+    if (side === "source") {
+      const { cols, data } = stage.value;
+      this.nudge.vector.forEach((x, j) => (data[this.nudge.position * cols + j] += x));
+    }
+    return stage;
+  }
+}
+
+/** The loss of a token after `vector` has been added to the embedding of one source word: a whole forward pass. */
+export function nudgedLoss(model, pass, position, vector, at, token) {
+  const nudged = model.run(new NudgedPass(model, pass.sourceIds, pass.targetInIds, position, vector));
+  return model.lossOf(nudged, at, token).loss;
+}
+
+/** A step against the gradient that is `share` of the length of x: { step, promised }, the change of loss to first order. */
+export function stepAgainst(x, dx, share) {
+  const length = (vector) => Math.hypot(...vector);
+  const scale = length(dx) > 0 ? (share * length(x)) / length(dx) : 0;
+  return { step: Float32Array.from(dx, (g) => -scale * g), promised: -scale * length(dx) ** 2 };
+}
+
+/** The order in which the gradient reaches the boxes of Figure 1: that of computation, from its end; words have none. */
+export function backwardOrder(boxes) {
+  return boxes.filter(({ stages }) => stages.length).reverse();
+}
+
+/** The stage whose gradient stands for a box: the last of it, which a later one reads. */
+export function lastStage({ stages }) {
+  return stages.at(-1);
+}
+
+function rowOf({ cols, data }, i) {
+  return data.subarray(i * cols, (i + 1) * cols);
+}
+
+// The view ------------------------------------------------------------------------------------------------------------
+
+const SECONDS_A_BOX = 0.16;
+
+function mount(root, page) {
+  const { model } = page;
+  const { source: sourceLang, target: targetLang } = page.data.languages;
+  const given = page.parameters;
+  const [first, second] = page.data.examples;
+  const state = {
+    at: Number(given.get("word") ?? -1),
+    token: Number(given.get("token") ?? -1),
+    nudged: Number(given.get("nudge") ?? -1),
+    share: 0.02,
+    shown: Infinity,
+    box: null,
+    other: given.get("other") ?? second,
+  };
+  let reading;
+  let loss; // of the chosen word: { loss, probability, gradients, words: dependence }
+  let measured = null; // the real change of loss without each source word
+  let boxes;
+  let timer = 0;
+  let turn = 0;
+
+  const form = h("div");
+  const chooser = h("div");
+  const controls = h("div", { class: "controls" });
+  const picture = h("div", { class: "backward-picture" });
+  const twin = h("details", { class: "twin" });
+  const flow = figure(page.data.caption, controls, picture, twin);
+  const bars = h("div");
+  const depends = figure(page.data.caption, bars);
+  const nudging = h("div");
+  const nudge = figure(page.data.caption, nudging);
+  const comparing = h("div");
+  root.append(
+    form,
+    h("h2", {}, "1. Choose a word as the loss"),
+    chooser,
+    h("h2", {}, "2. The gradient flows back"),
+    h("p", {}, "Each cell is one position of one sublayer: the darker, the larger the gradient there (root mean square). Backward starts at the logits, on top of the decoder, and ends at the embeddings."),
+    flow,
+    h("h2", {}, "3. Which source words does the loss depend on?"),
+    h("p", {}, "The gradient of a word's vector says in which direction the loss grows, and how fast. Its length says how much the loss depends on this word. The product of gradient and vector estimates what the word contributes: how the loss would change if the vector became zeros."),
+    depends,
+    h("h2", {}, "4. Nudge a word against its gradient"),
+    nudge,
+    h("h2", {}, "5. Change one word of the sentence"),
+    comparing,
+  );
+
+  async function open(text) {
+    const mine = ++turn;
+    clear(form);
+    form.append(sentenceForm(page, text, open));
+    const ids = await idsOf(page, text);
+    if (mine !== turn) return;
+    const isNew = reading !== undefined;
+    page.shared.sentence = text;
+    reading = passOf(page, text, ids);
+    boxes = boxesOf([...reading.pass.stages.keys()]);
+    if (isNew || !(state.at >= 0 && state.at < reading.written.length)) state.at = pronounIn(reading.written);
+    if (isNew || !(state.token > 0 && state.token < model.config.vocab_size)) state.token = reading.targetIds[state.at];
+    if (isNew || !(state.nudged >= 0 && state.nudged < reading.source.length)) state.nudged = -1;
+    if (isNew && state.other === text) state.other = text === first ? second : first;
+    compute();
+    drawAll();
+    compare();
+  }
+
+  function lossOf({ pass }) {
+    const { loss, probability, dlogits } = model.lossOf(pass, state.at, state.token);
+    const gradients = model.backward(pass, dlogits);
+    return { loss, probability, gradients, words: dependence(pass.stages.get("source.embedding").value, gradients.get("source.embedding")) };
+  }
+
+  function compute() {
+    loss = lossOf(reading);
+    measured = null;
+    if (state.nudged < 0) {
+      const lengths = loss.words.map(({ length }) => length);
+      state.nudged = lengths.indexOf(Math.max(...lengths.slice(0, -1)));
+    }
+  }
+
+  function chooseLoss(changes) {
+    Object.assign(state, changes, { nudged: -1, box: null });
+    compute();
+    drawAll();
+    compare();
+    if (!matchMedia("(prefers-reduced-motion: reduce)").matches) play();
+  }
+
+  function drawAll() {
+    const focus = focusOf(root);
+    page.go("backward", {
+      ...sentenceParameter(page, reading.text),
+      word: state.at,
+      ...(state.token === reading.targetIds[state.at] ? {} : { token: state.token }),
+      nudge: state.nudged,
+      ...(state.other === second ? {} : { other: state.other }),
+    });
+    drawChooser();
+    drawFlow();
+    drawBars();
+    drawNudge();
+    focus();
+  }
+
+  const tokenName = () => reading.nameOf(state.token);
+
+  function drawChooser() {
+    clear(chooser);
+    const bar = words(reading.written, { label: "Word of the translation", selected: state.at, onpick: (i) => chooseLoss({ at: i, token: reading.targetIds[i] }) });
+    bar.lang = targetLang;
+    bar.querySelectorAll("button").forEach((chip, i) => (chip.dataset.key = `loss ${i}`));
+    const probabilities = reading.pass.probabilities(state.at);
+    const ids = Array.from(probabilities.keys()).sort((a, b) => probabilities[b] - probabilities[a]).slice(0, 6);
+    if (!ids.includes(state.token)) ids.push(state.token);
+    const select = choice({
+      label: "the right word here is",
+      options: ids.map((id) => [id, `${reading.nameOf(id)} (p = ${percent(probabilities[id])})`]),
+      value: state.token,
+      onchange: (id) => chooseLoss({ token: Number(id) }),
+    });
+    select.querySelector("select").dataset.key = "token";
+    chooser.append(
+      h("p", { class: "label" }, "The model's translation of ", h("span", { lang: sourceLang }, `“${reading.text}”`)),
+      bar,
+      h("div", { class: "controls" }, select, h("p", { class: "equation" }, "loss = −ln p(", quoted(tokenName(), targetLang), `) = −ln ${number(loss.probability)} = `, h("strong", {}, number(loss.loss)))),
+    );
+  }
+
+  // The picture ---------------------------------------------------------------------------------------------------------
+
+  function sizesOf(box) {
+    return rowSizes(loss.gradients.get(lastStage(box)));
+  }
+
+  /** Logits have another width than everything else, so their gradient is not compared with the others. */
+  function largestSize() {
+    return Math.max(...boxes.filter(({ id, stages }) => stages.length && id !== "logits").flatMap(sizesOf));
+  }
+
+  function drawFlow() {
+    drawControls();
+    drawPicture();
+    drawTwin();
+    const order = backwardOrder(boxes);
+    const at = order[Math.min(state.shown, order.length) - 1];
+    const box = state.box ? boxes.find(({ id }) => id === state.box) : state.shown < order.length ? at : null;
+    if (box?.stages.length) {
+      const sizes = sizesOf(box);
+      const best = sizes.indexOf(Math.max(...sizes));
+      const [names, lang] = box.side === "source" ? [reading.source, sourceLang] : [reading.written, targetLang];
+      const found = `${nameOfBox(box)}: the gradient is largest at `;
+      say(flow.sentence, sizes[best] > 0 ? [found, quoted(names[best], lang), `, ${number(sizes[best])} (root mean square).`] : `${nameOfBox(box)}: no gradient arrives here.`);
+    } else {
+      const top = rowSizes(loss.gradients.get(order.find(({ side, id }) => side === "target" && id !== "logits").stages.at(-1)))[state.at];
+      const bottom = Math.max(...rowSizes(loss.gradients.get("source.embedding")));
+      say(flow.sentence, ["The loss of ", quoted(tokenName(), targetLang), ` sends a gradient of ${number(top)} into the top of the decoder; at the source embeddings it is at most ${number(bottom)} (root mean square).`]);
+    }
+  }
+
+  function nameOfBox({ side, layer, title }) {
+    return layer === null ? `${title} (${side})` : `${side === "source" ? "Encoder" : "Decoder"} layer ${layer + 1}, ${title.toLowerCase()}`;
+  }
+
+  function drawControls() {
+    const count = backwardOrder(boxes).length;
+    const isAll = state.shown >= count;
+    const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    const show = (shown) => {
+      stop();
+      Object.assign(state, { shown, box: null });
+      drawFlow();
+    };
+    const focus = focusOf(controls);
+    controls.replaceChildren(
+      ...[
+        still ? null : button(timer ? "Pause" : "Play", () => (timer ? (stop(), drawFlow()) : play()), { class: "button main", "data-key": "play" }),
+        button("Step", () => show(isAll ? 1 : state.shown + 1), { "data-key": "step" }),
+        button("Show all", () => show(Infinity), { disabled: isAll, "data-key": "everything" }),
+        h("span", { class: "label" }, `${Math.min(state.shown, count)} of ${count} boxes`),
+      ].filter(Boolean),
+    );
+    focus();
+  }
+
+  function play() {
+    stop();
+    const count = backwardOrder(boxes).length;
+    Object.assign(state, { shown: state.shown >= count ? 1 : state.shown + 1, box: null });
+    timer = setInterval(() => {
+      state.shown++;
+      if (state.shown >= count) {
+        stop();
+        state.shown = Infinity;
+        drawFlow();
+      } else {
+        drawControls();
+        drawPicture();
+      }
+    }, 1000 * SECONDS_A_BOX);
+    drawFlow();
+  }
+
+  function stop() {
+    clearInterval(timer);
+    timer = 0;
+  }
+
+  function drawPicture() {
+    const order = backwardOrder(boxes);
+    const shown = new Set(order.slice(0, state.shown).map(({ id }) => id));
+    const latest = state.shown < order.length ? order[state.shown - 1].id : null;
+    const largest = largestSize();
+    const focus = focusOf(picture);
+    const empty = (box) => Array.from({ length: box.side === "source" ? reading.source.length : reading.written.length }, () => 0);
+    picture.replaceChildren(
+      figureOne({
+        boxes: boxes.filter(({ stages }) => stages.length),
+        width: Math.max(280, Math.min(860, picture.clientWidth || 860)),
+        label: "The gradient in Figure 1: choose a box to read its numbers",
+        current: state.box ?? latest,
+        onpick: (box) => {
+          stop();
+          state.box = box;
+          drawFlow();
+          picture.querySelector(".current")?.focus({ preventScroll: true });
+        },
+        cells: (box) => (shown.has(box.id) ? sizesOf(box).map((size) => shade(size / (box.id === "logits" ? Math.max(...sizesOf(box)) : largest))) : empty(box)),
+      }),
+    );
+    focus();
+  }
+
+  function drawTwin() {
+    const isOpen = twin.open;
+    clear(twin);
+    twin.open = isOpen;
+    twin.append(h("summary", {}, "The same in numbers"));
+    for (const [side, names, title] of [["target", reading.written, "Decoder, word to be written"], ["source", reading.source, "Encoder, source word"]]) {
+      const rows = backwardOrder(boxes).filter((box) => box.side === side);
+      const data = Float32Array.from(rows.flatMap(sizesOf));
+      twin.append(
+        h("p", { class: "label" }, title),
+        heatmap({ matrix: { rows: rows.length, cols: names.length, data }, rowLabels: rows.map(nameOfBox), columnLabels: names, label: `Gradient (root mean square). ${title}`, role: "gradient", digits: 2, largest: largestSize() }),
+      );
+    }
+  }
+
+  // Source words --------------------------------------------------------------------------------------------------------
+
+  function drawBars() {
+    clear(bars);
+    bars.append(
+      dependenceTable(reading, loss, { measured, onpick: (i) => ((state.nudged = i), drawAll()), selected: state.nudged, scale: loss.words }),
+      h("div", { class: "controls" }, button(measured ? "Measured" : "Check the estimates by real passes", measure, { disabled: measured !== null, "data-key": "measure" })),
+    );
+    const { words: found } = loss;
+    const most = found.reduce((best, { length }, i) => (length > found[best].length ? i : best), 0);
+    const help = found.reduce((best, { effect }, i) => (effect > found[best].effect ? i : best), 0);
+    const sentence = ["The loss of ", quoted(tokenName(), targetLang), " depends most on ", quoted(reading.source[most], sourceLang), ` (gradient ${number(found[most].length)})`];
+    if (found[help].effect > 0) sentence.push("; the word that supports it most is ", quoted(reading.source[help], sourceLang), `: without it the loss would rise by about ${number(found[help].effect)}`);
+    if (measured) sentence.push(`. A real pass with zeros in its place gives ${signed(measured[help])}`);
+    say(depends.sentence, [...sentence, "."]);
+  }
+
+  function measure() {
+    const embedding = reading.pass.stages.get("source.embedding").value;
+    measured = reading.source.map((_, i) => nudgedLoss(model, reading.pass, i, rowOf(embedding, i).map((x) => -x), state.at, state.token) - loss.loss);
+    drawAll();
+  }
+
+  function dependenceTable({ source }, { words: found }, { measured: real = null, onpick = null, selected = -1, scale, marked = [] }) {
+    const longest = Math.max(...scale.map(({ length }) => length)) || 1;
+    const largest = Math.max(...scale.map(({ effect }) => Math.abs(effect)), ...(real ?? []).map(Math.abs)) || 1;
+    const rows = found.map(({ length, effect }, i) => {
+      const look = `chip${marked.includes(i) ? " marked" : ""}${i === selected ? " selected" : ""}`;
+      const word = h("span", { lang: sourceLang }, source[i]);
+      return h(
+        "tr",
+        {},
+        h("th", { scope: "row" }, onpick ? h("button", { type: "button", class: look, "data-key": `source ${i}`, "aria-pressed": String(i === selected), onclick: () => onpick(i) }, word) : h("span", { class: look }, word)),
+        h("td", {}, barOf(length / longest), h("span", { class: "value" }, number(length, 2))),
+        h("td", {}, signedBar(effect / largest), h("span", { class: "value" }, signed(effect))),
+        real ? h("td", {}, signedBar(real[i] / largest), h("span", { class: "value" }, signed(real[i]))) : null,
+      );
+    });
+    const heads = ["source word", "gradient length", "loss without it, estimated", ...(real ? ["loss without it, measured"] : [])];
+    return h(
+      "div",
+      { class: "scroll", tabindex: 0, role: "group", "aria-label": "How the loss depends on each source word" },
+      h("table", { class: "plain-table dependence" }, h("thead", {}, h("tr", {}, heads.map((head) => h("th", { scope: "col" }, head)))), h("tbody", {}, rows)),
+    );
+  }
+
+  // Nudge ---------------------------------------------------------------------------------------------------------------
+
+  function drawNudge() {
+    const i = state.nudged;
+    const x = rowOf(reading.pass.stages.get("source.embedding").value, i);
+    const dx = rowOf(loss.gradients.get("source.embedding"), i);
+    const says = h("div");
+    const write = () => {
+      const { step, promised } = stepAgainst(x, dx, state.share);
+      const after = nudgedLoss(model, reading.pass, i, step, state.at, state.token);
+      says.replaceChildren(
+        h("dl", { class: "facts" },
+          h("div", {}, h("dt", {}, "loss now"), h("dd", {}, number(loss.loss))),
+          h("div", {}, h("dt", {}, "the gradient promises"), h("dd", {}, number(loss.loss + promised))),
+          h("div", {}, h("dt", {}, "a second forward pass gives"), h("dd", {}, number(after))),
+        ),
+      );
+      say(nudge.sentence, ["If we nudge the vector of ", quoted(reading.source[i], sourceLang), ` by ${percent(state.share)} of its length against the gradient, the loss goes from ${number(loss.loss)} to ${number(after)}.`]);
+    };
+    const bar = words(reading.source, { label: "Source word to nudge", selected: i, onpick: (picked) => ((state.nudged = picked), drawAll()) });
+    bar.lang = sourceLang;
+    bar.querySelectorAll("button").forEach((chip, j) => (chip.dataset.key = `nudge ${j}`));
+    const largest = Math.max(...dx.map(Math.abs));
+    clear(nudging);
+    nudging.append(
+      bar,
+      h("p", { class: "label" }, "its vector"),
+      strip(x, { label: "The word's vector" }),
+      h("p", { class: "label" }, `the gradient at it (colours from −${number(largest, 2)} to ${number(largest, 2)})`),
+      strip(dx, { label: "The gradient of the loss at the word's vector" }),
+      h("div", { class: "controls" }, range({ label: "size of the step", min: 0, max: 20, step: 0.5, value: 100 * state.share, unit: "% of the vector's length", oninput: (value) => ((state.share = value / 100), write()) })),
+      says,
+    );
+    write();
+  }
+
+  // Compare -------------------------------------------------------------------------------------------------------------
+
+  /** The loss of the same word, after the same words, with another source sentence. */
+  function compare() {
+    clear(comparing);
+    const other = passOf(page, state.other, reading.targetIds);
+    const otherLoss = lossOf(other);
+    const scale = [...loss.words, ...otherLoss.words];
+    const readOther = (text) => {
+      state.other = text;
+      drawAll();
+      compare();
+    };
+    const result = figure(page.data.caption);
+    const side = (one, its, marked) =>
+      h(
+        "section",
+        { class: "compared" },
+        h("p", { lang: sourceLang }, one.text),
+        h("p", { class: "equation" }, "p(", quoted(tokenName(), targetLang), `) = ${percent(its.probability)}, loss `, h("strong", {}, number(its.loss))),
+        dependenceTable(one, its, { scale, marked }),
+      );
+    const [here, there] = [differences(reading.source, other.source), differences(other.source, reading.source)];
+    result.prepend(h("div", { class: "halves" }, side(reading, loss, here), side(other, otherLoss, there)));
+    const prefix = reading.written.slice(0, state.at);
+    comparing.append(
+      h("p", {}, "Here the decoder has written the same words and must write the same word; only the source sentence differs. Words that stand in one sentence only are underlined."),
+      sentenceForm(page, state.other, readOther, "Second sentence"),
+      result,
+    );
+    const most = (found) => found.reduce((best, { length }, i) => (length > found[best].length ? i : best), 0);
+    say(result.sentence, [
+      "After ",
+      prefix.length ? quoted(page.tokenizer.decode(reading.targetIds.slice(0, state.at)), targetLang) : "the start",
+      ", ",
+      quoted(tokenName(), targetLang),
+      ` has probability ${percent(loss.probability)} for the first sentence and ${percent(otherLoss.probability)} for the second; the loss depends most on `,
+      quoted(reading.source[most(loss.words)], sourceLang),
+      " there and on ",
+      quoted(other.source[most(otherLoss.words)], sourceLang),
+      " here.",
+    ]);
+  }
+
+  const onresize = () => reading && drawPicture();
+  addEventListener("resize", onresize);
+  open(currentSentence(page));
+  return () => {
+    turn++;
+    stop();
+    removeEventListener("resize", onresize);
+  };
+}
+
+/** The positions of the words that another list does not have. */
+function differences(list, other) {
+  return list.flatMap((word, i) => (other.includes(word) ? [] : [i]));
+}
+
+/** Small gradients stay visible: the shade is the square root of the size. */
+function shade(size) {
+  return Math.sqrt(size);
+}
+
+function signed(x) {
+  return x > 0 ? `+${number(x, 2)}` : number(x, 2);
+}
+
+function barOf(share) {
+  const bar = h("span", { class: "bar" });
+  bar.style.setProperty("--share", share.toFixed(4));
+  return bar;
+}
+
+function signedBar(share) {
+  const bar = h("span", { class: `signed-bar ${share < 0 ? "down" : "up"}` });
+  bar.style.setProperty("--share", Math.abs(share).toFixed(4));
+  return bar;
+}
+
+export const backwardView = {
+  id: "backward",
+  title: "Backward",
+  question: "Where does the gradient of one word go?",
+  lead: "Training changes each number a little, in the direction that makes the loss smaller. This direction is the gradient. Choose a word of the translation as the loss, and watch its gradient flow back to the source words.",
+  mount,
+};

@@ -1,0 +1,177 @@
+/** Figure 1 of the paper, drawn for the model at hand: the encoder on the left, the decoder on the right, first step at the bottom. */
+
+import { s } from "../dom.js";
+
+const BOX_TITLES = {
+  "source.text": "Source words",
+  "source.embedding": "Embedding",
+  "source.positions": "+ Position",
+  "target.text": "Words written so far",
+  "target.embedding": "Embedding",
+  "target.positions": "+ Position",
+  "encoder.out": "Norm",
+  "decoder.out": "Norm",
+  logits: "Logits",
+  softmax: "Softmax",
+};
+const SUBLAYERS = { "encoder.self": "Self-attention", "decoder.self": "Masked self-attention", "decoder.cross": "Cross-attention", "encoder.ff": "Feed-forward", "decoder.ff": "Feed-forward" };
+
+/** The box of Figure 1 that a stage belongs to: all stages inside a sublayer share its box. */
+export function boxOf(stage) {
+  const [stack, layer, sublayer, part] = stage.split(".");
+  if (!part) return stage;
+  return ["out", "norm"].includes(part) ? stage : `${stack}.${layer}.${sublayer}`;
+}
+
+/** The boxes in the order of computation: [{ id, title, side, layer, sublayer, stages }]. `ids` are the ids of all stages. */
+export function boxesOf(ids) {
+  const boxes = new Map();
+  const preNorm = ids.some((id) => id.endsWith(".norm"));
+  const add = (id, stage) => {
+    if (!boxes.has(id)) {
+      const [stack, layer, sublayer, part] = id.split(".");
+      const inLayer = sublayer !== undefined;
+      const title = !inLayer ? BOX_TITLES[id] : part === "norm" ? "Norm" : part === "out" ? (preNorm ? "Add" : "Add & norm") : SUBLAYERS[`${stack}.${sublayer}`];
+      const side = stack === "source" || stack === "encoder" ? "source" : "target";
+      boxes.set(id, { id, title, side, layer: inLayer ? Number(layer) : null, sublayer: inLayer ? `${stack}.${layer}.${sublayer}` : null, stages: [] });
+    }
+    if (stage) boxes.get(id).stages.push(stage);
+  };
+  for (const id of ids) {
+    if (id === "source.embedding") add("source.text");
+    if (id === "target.embedding") add("target.text");
+    add(boxOf(id), id);
+  }
+  add("softmax");
+  return [...boxes.values()];
+}
+
+/** Where each box stands: Map from id to { x, y, width, height }, with the picture's `height`. */
+export function placeBoxes(boxes, width, boxHeight) {
+  const margin = 18;
+  const channel = 34;
+  const column = (width - 2 * margin - channel) / 2;
+  const places = new Map();
+  let height = 0;
+  for (const [side, x] of [["source", margin], ["target", margin + column + channel]]) {
+    let up = 6;
+    let layer = null;
+    for (const box of boxes.filter((one) => one.side === side)) {
+      if (box.layer !== layer) up += 16;
+      layer = box.layer;
+      places.set(box.id, { x, y: -up - boxHeight, width: column, height: boxHeight });
+      up += boxHeight + 12;
+    }
+    height = Math.max(height, up);
+  }
+  for (const place of places.values()) place.y += height;
+  return { places, height };
+}
+
+/**
+ * The picture as SVG in CSS pixels.
+ *
+ * boxes, width, label   what is drawn (boxesOf), how wide, and what it is called
+ * current               id of the box with an outline
+ * onpick(id)            makes the boxes buttons; the arrow keys move among them in the order of computation
+ * cells(box)            null, or for each position of the box a size from 0 to 1, drawn as a row of cells in the gradient's colour
+ */
+export function figureOne({ boxes, width, label, current, onpick, cells = () => null }) {
+  const hasCells = boxes.some(cells);
+  const { places, height } = placeBoxes(boxes, width, hasCells ? 42 : 30);
+  const svg = s("svg", { width, height, viewBox: `0 0 ${width} ${height}`, class: "figure-one", role: "group", "aria-label": label });
+  svg.append(...layerFrames(boxes, places), ...arrows(boxes, places));
+  const drawn = boxes.map((box) => {
+    const { x, y, width: w, height: t } = places.get(box.id);
+    const isCurrent = box.id === current;
+    const name = `${box.layer === null ? "" : `${box.side === "source" ? "encoder" : "decoder"} layer ${box.layer + 1}, `}${box.title}`;
+    const group = s(
+      "g",
+      {
+        class: isCurrent ? "box current" : "box",
+        "data-key": box.id,
+        role: onpick ? "button" : null,
+        tabindex: onpick ? (isCurrent ? 0 : -1) : null,
+        "aria-label": onpick ? name : null,
+        "aria-current": isCurrent ? "step" : null,
+        onclick: onpick ? () => onpick(box.id) : null,
+      },
+      s("rect", { x, y, width: w, height: t, rx: 5 }),
+      s("text", { x: x + w / 2, y: y + (hasCells ? 17 : t / 2 + 4.5), "text-anchor": "middle", "font-size": 13 }, box.title),
+    );
+    const sizes = cells(box);
+    if (sizes) {
+      const step = (w - 12) / sizes.length;
+      sizes.forEach((size, i) => {
+        const place = { x: x + 6 + i * step, y: y + 24, width: Math.max(1, step - 1), height: 13 };
+        group.append(s("rect", { ...place, class: "cell-frame" }), s("rect", { ...place, class: "cell-fill", "fill-opacity": Math.min(1, size).toFixed(3) }));
+      });
+    }
+    return group;
+  });
+  if (onpick && !drawn.some((group) => group.tabIndex === 0)) drawn[0].setAttribute("tabindex", 0);
+  if (onpick) svg.addEventListener("keydown", (event) => onKey(event, drawn, boxes, onpick));
+  svg.append(...drawn);
+  return svg;
+}
+
+function onKey(event, drawn, boxes, onpick) {
+  const at = drawn.indexOf(event.target);
+  if (at < 0) return;
+  const step = { ArrowUp: 1, ArrowRight: 1, ArrowDown: -1, ArrowLeft: -1 }[event.key];
+  if (!step && event.key !== "Enter" && event.key !== " ") return;
+  event.preventDefault();
+  event.stopPropagation();
+  const next = Math.min(boxes.length - 1, Math.max(0, at + (step ?? 0)));
+  onpick(boxes[next].id);
+}
+
+function layerFrames(boxes, places) {
+  const frames = new Map();
+  for (const { id, side, layer } of boxes) {
+    if (layer === null) continue;
+    const { x, y, width, height } = places.get(id);
+    const key = `${side}.${layer}`;
+    const frame = frames.get(key) ?? { side, layer, x: x - 14, width: width + 28, top: Infinity, bottom: 0 };
+    frames.set(key, { ...frame, top: Math.min(frame.top, y - 6), bottom: Math.max(frame.bottom, y + height + 8) });
+  }
+  return [...frames.values()].flatMap(({ side, layer, x, width, top, bottom }) => [
+    s("rect", { x, y: top - 10, width, height: bottom - top + 10, rx: 8, class: "layer-frame" }),
+    s("text", { x: side === "source" ? x + 6 : x + width - 6, y: top + 1, "text-anchor": side === "source" ? "start" : "end", "font-size": 11, class: "layer-name" }, `layer ${layer + 1}`),
+  ]);
+}
+
+function arrows(boxes, places) {
+  const found = [];
+  const line = (d) => found.push(s("path", { d, class: "wire" }));
+  const head = (x, y, dx, dy) => found.push(s("path", { d: `M${x} ${y}l${-6 * dx - 3.5 * dy} ${-6 * dy - 3.5 * dx}l${7 * dy} ${7 * dx}z`, class: "wire-head" }));
+  for (const side of ["source", "target"]) {
+    const column = boxes.filter((box) => box.side === side);
+    column.slice(1).forEach((box, i) => {
+      const from = places.get(column[i].id);
+      const to = places.get(box.id);
+      const x = to.x + to.width / 2;
+      line(`M${x} ${from.y}V${to.y + to.height + 5}`);
+      head(x, to.y + to.height, 0, -1);
+    });
+    for (const box of column.filter(({ id }) => id.endsWith(".out") && id.split(".").length === 4)) {
+      const first = places.get(column.find((one) => one.sublayer === box.sublayer).id);
+      const last = places.get(box.id);
+      const out = side === "source" ? -1 : 1;
+      const edge = side === "source" ? last.x : last.x + last.width;
+      const y = first.y + first.height + 7;
+      line(`M${first.x + first.width / 2} ${y}H${edge + 9 * out}V${last.y + last.height / 2}H${edge + 5 * out}`);
+      head(edge, last.y + last.height / 2, -out, 0);
+    }
+  }
+  const top = boxes.findLast(({ id, side }) => side === "source" && id !== "softmax");
+  const from = places.get(top.id);
+  const channel = from.x + from.width + 10;
+  for (const box of boxes.filter(({ id }) => /^decoder\.\d+\.cross$/.test(id))) {
+    const to = places.get(box.id);
+    const y = to.y + to.height / 2;
+    line(`M${from.x + from.width} ${from.y + from.height / 2}H${channel}V${y}H${to.x - 5}`);
+    head(to.x, y, 1, 0);
+  }
+  return found;
+}

@@ -1,0 +1,115 @@
+/** What Attention, Inside and Backward share: a sentence that the model has read, its translation, and their words. */
+
+import { choice, h } from "../dom.js";
+import { translate } from "../engine/beam.js";
+import { BOS, EOS } from "../engine/tokenizer.js";
+
+const LONGEST = 40; // pieces, so that the pictures stay readable
+
+/**
+ * How a piece is shown: "▁The" is "The", a piece that continues a word gets a dot in front, the special ones are named.
+ */
+export function wordOf(piece) {
+  const special = { "</s>": "⟨end⟩", "<s>": "⟨start⟩", "<unk>": "⟨unknown⟩", "<pad>": "⟨padding⟩", "▁": "⟨space⟩" };
+  if (special[piece]) return special[piece];
+  if (piece.startsWith("▁")) return piece.slice(1);
+  return /^\p{L}/u.test(piece) ? `·${piece}` : piece;
+}
+
+/**
+ * The pass in which the model reads a sentence and writes these words.
+ *
+ * written  ids of the translation, EOS last
+ * Returns  { text, pass, source, written, read }: `source` names the rows of the encoder, `written` what each row of the
+ *          decoder has to write (targetIds are its ids), `read` what it has read last
+ */
+export function passOf(page, text, targetIds, options) {
+  const sourceIds = [...page.tokenizer.encode(text), EOS];
+  const targetInIds = [BOS, ...targetIds.slice(0, -1)];
+  const names = (ids) => page.tokenizer.pieces(ids).map(wordOf);
+  return {
+    text,
+    targetIds,
+    pass: page.model.forward(sourceIds, targetInIds, options),
+    source: names(sourceIds),
+    written: names(targetIds),
+    read: names(targetInIds),
+    nameOf: (id) => names([id])[0],
+  };
+}
+
+/** The ids that the model writes for a sentence by beam search with the run's own settings, EOS last. */
+export async function idsOf(page, text, removed = []) {
+  const known = (page.shared.written ??= new Map());
+  const key = [text, ...removed].join("\n");
+  if (!known.has(key)) {
+    const { beam, alpha, extra_length: extraLength } = page.data.decoding;
+    const { ids } = await translate(page.model, page.tokenizer, text, { beam, alpha, extraLength, removed });
+    known.set(key, [...ids, EOS]);
+  }
+  return known.get(key);
+}
+
+/** The sentence that all views show: the reader's own, or the first example. */
+export function currentSentence(page) {
+  return page.parameters.get("s") ?? page.shared.sentence ?? page.data.examples[0];
+}
+
+/** What belongs into the address, besides a view's own state: the sentence, unless it is the first example. */
+export function sentenceParameter(page, text) {
+  return text === page.data.examples[0] ? {} : { s: text };
+}
+
+/** A field for a sentence, and a list of examples. `onsubmit(text)` gets a sentence that the page can read. */
+export function sentenceForm(page, text, onsubmit, label = "Sentence") {
+  const input = h("input", { class: "field", type: "text", lang: page.data.languages.source, autocomplete: "off", spellcheck: "false", maxlength: 1000 });
+  const trouble = h("p", { class: "trouble", role: "alert", hidden: true });
+  input.value = text;
+  const submit = (next) => {
+    input.value = next.trim();
+    const size = page.tokenizer.encode(input.value).length;
+    trouble.hidden = size > 0 && size <= LONGEST;
+    trouble.textContent = size ? `The sentence has ${size} pieces, and this page shows at most ${LONGEST}: make it shorter.` : "Type a sentence first.";
+    if (trouble.hidden) onsubmit(input.value);
+  };
+  const examples = choice({
+    label: "or an example",
+    options: [["", "choose a sentence"], ...page.data.examples.map((example) => [example, example])],
+    value: "",
+    onchange: (example) => {
+      examples.set("");
+      if (example) submit(example);
+    },
+  });
+  const onsubmitted = (event) => {
+    event.preventDefault();
+    submit(input.value);
+  };
+  const field = h("label", { class: "sentence-field" }, h("span", { class: "label" }, label), input);
+  return h("form", { class: "sentence-form", onsubmit: onsubmitted }, field, h("button", { type: "submit", class: "button main" }, "Translate"), examples, trouble);
+}
+
+/** The position of the German pronoun among the words, or 0 without one. */
+export function pronounIn(written) {
+  return Math.max(0, written.findIndex((word) => ["er", "sie", "es", "ihn"].includes(word)));
+}
+
+/** A word in a sentence of the page, in its language. */
+export function quoted(word, lang = null) {
+  return h("em", { lang }, word);
+}
+
+/** Remembers which of an element's controls has the focus; call the result after the element was drawn again. */
+export function focusOf(root) {
+  const key = root.contains(document.activeElement) ? document.activeElement.dataset.key : null;
+  return () => {
+    if (key) [...root.querySelectorAll("[data-key]")].find((element) => element.dataset.key === key)?.focus({ preventScroll: true });
+  };
+}
+
+/** The link to a lesson; without the course beside the page only its name. `slug` is like "04_soft_lookup". */
+export function lessonLink(page, slug) {
+  const [number, ...name] = slug.split("_");
+  const text = `Lesson ${number}, ${name.join(" ").replace("dk", "d_k")}`;
+  return page.data.lessons ? h("a", { href: `${page.data.lessons}${slug}.html` }, text) : text;
+}
