@@ -43,6 +43,7 @@ examples:
   scratchformer doctor                              why does a model not learn? examine code, text and machine
   scratchformer learn start                         exercises of the lessons, with a checker that explains
   scratchformer plot runs/tiny attention --sentence "The animal did not cross the street because it was too tired."
+  scratchformer explore runs/tiny                   a page in which the model runs: try it, take it apart
 """
 
 

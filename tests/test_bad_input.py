@@ -164,6 +164,8 @@ def test_a_bad_configuration_file(refused, tmp_path):
         (["train", "tiny", "two\nlines"], "no argument 'two\\nlines'"),
         (["train", "tiny", "\udcff"], "no argument '\\udcff'"),
         (["plot", "run", "attention", "--sentence", "a\udcff"], "is not valid UTF-8"),
+        (["explore", "run", "--sentence", "a\udcff"], "is not valid UTF-8"),
+        (["explore", "run", "--port", "65536"], "argument --port: 65536 must lie between 0 and 65535"),
         (["plot", "run", "loss", "--sentence", "a dog"], "--sentence is for the figure attention"),
         (["plot", "run", "loss", "--checkpoint", "best"], "--checkpoint is for the figures attention and positions"),
         (["doctor", "--code", "--data", "."], "--code examines only the code"),
@@ -297,6 +299,7 @@ def test_resume_with_a_preset_or_another_directory(refused, trained):
         ["average"],
         ["train", "--resume"],
         ["plot"],
+        ["explore"],
         ["evaluate", "--source", "{en}", "--reference", "{en}"],
     ],
 )
@@ -377,6 +380,7 @@ def test_a_damaged_checkpoint(refused, own_run, corpus, monkeypatch, damage):
             corpus / "val.de",
         ],
         ["plot", own_run.path, "positions", "--checkpoint", "last"],
+        ["explore", own_run.path, "--checkpoint", "last"],
     ]
     if damage is not other_model:
         commands.append(["average", own_run.path])

@@ -135,6 +135,7 @@ def test_no_command_believes_it(refused, own_run, corpus, tmp_path, name):
         ["evaluate", own_run.path, "--source", corpus / "val.en", "--reference", corpus / "val.de"],
         ["export", own_run.path, "--to", "torch", tmp_path / "exported"],
         ["plot", own_run.path, "positions"],
+        ["explore", own_run.path],
         ["average", own_run.path],
         ["train", "--resume", own_run.path, "--set", "steps=20"],
     ]

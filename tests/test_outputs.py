@@ -12,6 +12,7 @@ from scratchformer.training.run import RunDirectory
 
 FILES = {
     "evaluate": lambda run, place: ["evaluate", run.path, "--beam", 1, "--output", place],
+    "explore": lambda run, place: ["explore", run.path, "--out", place],
     "export": lambda run, place: ["export", run.path, "--to", "torch", place],
     "plot": lambda run, place: ["plot", run.path, "schedule", "--out", place],
 }
@@ -115,12 +116,12 @@ def test_every_command_asks_before_it_writes(refused, stage, command, place):
 
 
 @pytest.mark.parametrize("place", [Stage.fifo, lambda stage: "/dev/null"])
-@pytest.mark.parametrize("command", ["export", "plot"])
+@pytest.mark.parametrize("command", ["explore", "export", "plot"])
 def test_only_lines_of_text_are_written_to_a_pipe_or_a_device(refused, stage, command, place):
     assert "not a plain file" in refused(*FILES[command](stage.run, place(stage)))
 
 
-@pytest.mark.parametrize("command", FILES)
+@pytest.mark.parametrize("command", [name for name in FILES if name != "explore"])  # it replaces pages of ours only
 def test_a_plain_file_that_was_named_is_replaced(cli, stage, command):
     for path in (stage.foreign / "notes.png", stage.run.path / "notes.png"):
         path.write_text("old")

@@ -36,6 +36,7 @@ def test_an_installed_wheel_trains_tiny_and_translates(tmp_path):
     assert "d_model = 128" in run("site/bin/scratchformer", "config", "tiny")
     run("-m", "scratchformer", "train", "tiny", "--set", "steps=3", "--set", "validate_every=3")
     assert (tmp_path / "site" / "scratchformer" / "backends" / "cuda" / "kernels.cu").exists()
+    assert run("-m", "scratchformer", "explore", "runs/tiny") == "runs/tiny/explorer.html\n"
     said = run("-m", "scratchformer", "learn", "start", code=2)
     assert "clone the project" in said and said.count("\n") == 1
     assert (tmp_path / "runs" / "tiny" / "checkpoints" / "step_00000003.safetensors").exists()

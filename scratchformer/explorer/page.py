@@ -15,7 +15,6 @@ from scratchformer.files import whole_file
 from scratchformer.training.run import RunDirectory, require_place
 
 WEB = Path(__file__).parent / "web"
-STYLES = ("parts.css", "style.css")
 
 IMPORT = re.compile(r'import \{ ([\w$, ]+) \} from "(\.\.?/[\w./-]+\.js)";')
 EXPORT = re.compile(r"export (?=(?:(?:async )?function\*?|class|const) ([\w$]+))")
@@ -55,7 +54,7 @@ def require_page_place(out: Path, *runs: RunDirectory) -> None:
 def page_of(description: dict[str, Any], weights: bytes) -> Page:
     """The page, whose policy allows the one script and the one style in it, and nothing else."""
     script = f"\n{bundle(WEB / 'main.js')}"
-    style = "\n" + "".join((WEB / name).read_text(encoding="utf-8") for name in STYLES)
+    style = "\n" + "".join(path.read_text(encoding="utf-8") for path in sorted(WEB.glob("*.css")))
     data = json.dumps(description, allow_nan=False).replace("<", "\\u003c")  # so that no text in it ends its element
     rules = policy(script, style)
     parts = {
