@@ -76,12 +76,13 @@ function mount(root, tell) {
 
   function draw(width) {
     const isWide = width >= 600;
-    const [wide, high, row] = isWide ? [Math.min(132, (width - 190) / 3.6), 34, 40] : [70, 34, 40];
+    const high = 34;
     const small = isWide ? 40 : 30;
     const right = isWide ? width - 70 : width - 2;
+    const wide = isWide ? Math.min(132, (width - 190) / 3.6) : Math.min(70, (right - small) / 3 - 26);
     const gap = (right - small - 3 * wide) / 3;
     const left = (t) => (t === 0 ? 0 : small + gap * t + wide * (t - 1));
-    const y = ({ line }) => 60 + line * row;
+    const y = ({ line }) => 60 + line * 40;
     const steps = beamSteps(beam).slice(0, step);
     const find = (list, { name }) => list.findIndex(({ pieces }) => nameOf(pieces) === name);
     const fate = (node) => {
@@ -97,10 +98,10 @@ function mount(root, tell) {
       const parent = tree.find(({ name }) => name === nameOf(node.pieces.slice(0, -1)));
       const start = left(parent.step) + (parent.step ? wide : small);
       const isOn = ["kept", "finished"].includes(fate(node));
-      const bend = left(node.step) - (isWide ? 30 : 24);
+      const bend = left(node.step) - (isWide ? 30 : 20);
       return [
         line([[start, y(parent)], [bend, y(node)], [left(node.step), y(node)]], isOn ? "forward" : "line", isOn ? 2.4 : 1.2),
-        text(left(node.step) - (isWide ? 15 : 13), y(node) - 10, short(node.probability / parent.probability), { size: isWide ? 14 : 12, role: fate(node) === "never" || fate(node) === "ahead" ? "soft" : "ink" }),
+        text(left(node.step) - (isWide ? 15 : 11), y(node) - 10, short(node.probability / parent.probability), { size: isWide ? 14 : 12, role: fate(node) === "never" || fate(node) === "ahead" ? "soft" : "ink" }),
       ];
     });
     const nodes = tree.map((node) => {

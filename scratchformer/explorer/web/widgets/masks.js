@@ -23,7 +23,7 @@ const fraction = (above, below) => (above === below ? "1" : `${above}/${below}`)
 function mount(root, tell) {
   let row = 2;
   let isMasked = true;
-  const drawing = fitted(draw);
+  const drawing = fitted((width) => draw(width, { row, isMasked, pick }));
   const byHand = h("p", { class: "by-hand" });
   const rowChips = pickOne({ label: "Row", options: READS, selected: row, role: "query", onpick: pick });
   const maskChips = pickOne({ label: "Mask", options: ["on", "off"], onpick: (i) => ((isMasked = i === 0), update()) });
@@ -47,71 +47,80 @@ function mount(root, tell) {
     else tell(["Without the mask, row ", asks, " gives ", fraction(exponentials[row + 1], total), " of its weight to ", guess, ", the word that it has to write: it can cheat."]);
   }
 
-  function draw(width) {
-    const isWide = width >= 600;
-    const query = isWide ? 64 : 54;
-    const step = isWide ? Math.min(66, (width - query - 130) / 8) : (width - query - 44) / 4;
-    const [wide, high, tall] = [step - 6, isWide ? 66 : 56, isWide ? 76 : 64];
-    const left = (s) => query + 12 + (s + 0.5) * step;
-    const shift = isWide ? 4 * step + 46 : 0;
-    const right = (s) => left(s) + shift;
-    const sum = left(3) + step / 2 + (isWide ? 20 : 16);
-    const [first, again] = isWide ? [110, 110] : [110, 110 + 4 * tall + 90];
-    const result = right(3) + step / 2 + (isWide ? 24 : 16);
-    const height = again + 4 * tall - 10;
-    const size = isWide ? 14 : 12;
-    const parts = [
-      text(left(1.5), 14, "scores z", { bold: true }),
-      text(right(1.5), again - 96, "weights w", { bold: true }),
-      text(sum, first - 14, "sum", { role: "soft", size: 12 }),
-      text(result, again - 14, "result", { role: "soft", size: 12 }),
-      text(isWide ? sum + 4 : query, again - 46, "value", { role: "soft", size: 12, anchor: isWide ? "middle" : "end" }),
-      READS.map((word, s) => [
-        cells(left(s), first - 46, [word], "key", { cell: wide, height: 28, size }),
-        text(right(s), again - 72, word, { role: "soft", size: 13 }),
-        cells(right(s), again - 46, [VALUES[s]], "value", { cell: wide, height: 28, size }),
-      ]),
-    ];
-    READS.forEach((asks, t) => {
-      const found = attentionRow(t, isMasked);
-      const y = first + 26 + t * tall;
-      const yw = again + 26 + t * tall;
-      const isPicked = t === row;
-      const back = (at, to) => (isPicked ? rectangle(to / 2, at, to, tall - 2, "forward", { filled: 0.1, radius: 8 }) : rectangle(to / 2, at, to, tall, "paper", { filled: 0 }));
-      const line_ = [
-        back(y, isWide ? width : sum + 16),
-        isWide ? null : back(yw, width),
-        cells(query / 2 + 3, y, [asks], "query", { cell: query - 4, height: 30, size }),
-        isWide ? null : cells(query / 2 + 3, yw, [asks], "query", { cell: query - 4, height: 30, size }),
-        text(sum, y, found.total, { bold: isPicked }),
-        cells(result, yw, [found.result], "value", { cell: isWide ? 46 : 32, size }),
-      ];
-      READS.forEach((_, s) => {
-        const isHidden = isMasked && s > t;
-        const e = EXPONENTIALS[t][s];
-        line_.push(
-          isHidden ? rectangle(left(s), y, wide, high, "soft", { filled: 0.13 }) : outline(left(s), y, wide, high, "plain", 0),
-          text(left(s), y - 15, e === 1 ? "0" : `ln ${e}`, { role: isHidden ? "soft" : "ink", size: size + 1 }),
-          isHidden ? line([[left(s) - 18, y - 15], [left(s) + 18, y - 15]], "ink", 1.4) : null,
-          text(left(s), y + 13, isHidden ? "−∞" : isWide ? `e^z = ${e}` : e, { role: isHidden ? "ink" : "soft", size }),
-          isHidden
-            ? [rectangle(right(s), yw, wide, high, "soft", { filled: 0.13 }), text(right(s), yw, "0", { role: "soft" })]
-            : [bar(right(s), yw - 9, found.weights[s], { width: wide - 14, height: high - 22 }), text(right(s), yw + high / 2 - 8, fraction(found.exponentials[s], found.total), { role: "soft", size: 12 })],
-          s === t + 1 ? rectangleOutline(right(s), yw, wide + 2, high + 2) : null,
-        );
-      });
-      parts.push(pickable(() => pick(t), line_));
-    });
-    const label = READS.map((asks, t) => `Row ${asks}: weights ${attentionRow(t, isMasked).weights.map((weight) => short(weight)).join(", ")}, result ${short(attentionRow(t, isMasked).result)}.`).join(" ");
-    return picture(width, height + 22, label, parts, text(width, height + 12, "dashed: the word to write", { role: "soft", size: 13, anchor: "end" }));
-  }
-
-  const rectangleOutline = (x, y, width, height) => {
-    const [l, r, u, d] = [x - width / 2, x + width / 2, y - height / 2, y + height / 2];
-    return line([[l, u], [r, u], [r, d], [l, d], [l, u]], "ink", 1.4, true);
-  };
-
   update();
+}
+
+/** The picture of the lesson, with one row picked. In a narrow one, the weights stand below the scores. */
+function draw(width, { row, isMasked, pick }) {
+  const isWide = width >= 600;
+  const asks = isWide ? 70 : 62;
+  const end = isWide ? 46 : 36;
+  const step = isWide ? (width - asks - 46 - end - 12) / 8 : (width - asks - end - 6) / 4;
+  const [high, tall, size] = isWide ? [66, 76, 14] : [56, 64, 12];
+  const wide = step - 6;
+  const left = (s) => asks + (s + 0.5) * step;
+  const sum = left(3.5) + (isWide ? 23 : 20);
+  const right = (s) => left(s) + (isWide ? 4 * step + 46 : 0);
+  const result = width - end / 2 - 1;
+  const firstRow = isWide ? 136 : 112;
+  const weightsRow = isWide ? firstRow : firstRow + 4 * tall + 104;
+  const [keys, values] = [firstRow - (isWide ? 70 : 56), weightsRow - (isWide ? 70 : 56)];
+  const small = (x, y, words, anchor = "middle") => text(x, y, words, { role: "soft", size: 12, anchor });
+
+  const heads = [
+    text(left(1.5), 12, "scores z", { bold: true }),
+    text(right(1.5), isWide ? 12 : values - 46, "weights w", { bold: true }),
+    small(sum, firstRow - 38, "sum"),
+    small(result, weightsRow - 38, "result"),
+    isWide ? small(sum, values, "value") : small(asks - 6, values, "value", "end"),
+    isWide ? null : small(asks - 6, keys, "e^z below", "end"),
+    READS.map((word, s) => [
+      cells(left(s), keys, [word], "key", { cell: wide, height: 28, size }),
+      small(right(s), values - 24, word),
+      cells(right(s), values, [VALUES[s]], "value", { cell: wide, height: 28, size }),
+    ]),
+  ];
+
+  const rows = READS.map((word, t) => {
+    const { exponentials, total, weights, result: y } = attentionRow(t, isMasked);
+    const [top, lower] = [firstRow + t * tall, weightsRow + t * tall];
+    const places = isWide ? [[top, width]] : [[top, width], [lower, width]];
+    const scoreOf = (e, s) => {
+      const isHidden = isMasked && s > t;
+      return [
+        isHidden ? rectangle(left(s), top, wide, high, "soft") : outline(left(s), top, wide, high, "plain", 0),
+        text(left(s), top - 15, e === 1 ? "0" : `ln ${e}`, { role: isHidden ? "soft" : "ink", size: size + 1 }),
+        isHidden ? line([[left(s) - 18, top - 15], [left(s) + 18, top - 15]], "ink", 1.4) : null,
+        text(left(s), top + 13, isHidden ? "−∞" : isWide ? `e^z = ${e}` : e, { role: isHidden ? "ink" : "soft", size }),
+      ];
+    };
+    const weightOf = (weight, s) => [
+      weight === 0
+        ? [rectangle(right(s), lower, wide, high, "soft"), text(right(s), lower, "0", { role: "soft" })]
+        : [bar(right(s), lower - 9, weight, { width: wide - 14, height: high - 22 }), small(right(s), lower + high / 2 - 7, fraction(exponentials[s], total))],
+      s === t + 1 ? dashed(right(s), lower, wide, high) : null,
+    ];
+    return pickable(
+      () => pick(t),
+      places.map(([at, to]) => [
+        rectangle(to / 2, at, to, tall - 4, "forward", { filled: t === row ? 0.1 : 0, radius: 8 }),
+        cells((asks - 6) / 2 + 2, at, [word], "query", { cell: asks - 10, height: 30, size }),
+      ]),
+      EXPONENTIALS[t].map(scoreOf),
+      text(sum, top, total, { bold: t === row }),
+      weights.map(weightOf),
+      cells(result - 2, lower, [y], "value", { cell: end - 6, size }),
+    );
+  });
+
+  const height = weightsRow + 4 * tall - 10;
+  const label = READS.map((word, t) => `Row ${word}: weights ${attentionRow(t, isMasked).weights.map((weight) => short(weight)).join(", ")}.`).join(" ");
+  return picture(width, height, label, rows, heads, text(width, height - 12, "dashed: the word that the row has to write", { role: "soft", size: 13, anchor: "end" }));
+}
+
+function dashed(x, y, width, height) {
+  const [left, right, top, bottom] = [x - width / 2, x + width / 2, y - height / 2, y + height / 2];
+  return line([[left, top], [right, top], [right, bottom], [left, bottom], [left, top]], "ink", 1.4, true);
 }
 
 export const masksWidget = { id: "masks", title: "The causal mask, row by row", mount };

@@ -5,6 +5,7 @@ import { arrow, cells, circle, fitted, line, picture, rectangle, short, text } f
 /** How far the fast and the slow hand turn from one position to the next, in radians. */
 export const SPEEDS = [Math.PI / 2, Math.PI / 4];
 const FURTHEST = 8;
+const degrees = (angle) => Math.round((angle * 180) / Math.PI);
 
 /** The height and the width of each hand at a position: [sin, cos, sin, cos]. */
 export function positionVector(position) {
@@ -21,7 +22,7 @@ function mount(root, tell) {
   const state = { first: 1, distance: 3 };
   let shown = { ...state };
   let frame = 0;
-  const drawing = fitted(draw);
+  const drawing = fitted((width) => draw(width, state, shown));
   const byHand = h("p", { class: "by-hand" });
   const slider = (label, key, max) => range({ label, min: 0, max, value: state[key], oninput: (x) => ((state[key] = x), update()) });
   root.append(h("div", { class: "controls" }, slider("Move both: first position", "first", FURTHEST), slider("Distance to the second", "distance", FURTHEST)), drawing, byHand);
@@ -31,10 +32,8 @@ function mount(root, tell) {
     const [one, other] = [state.first, second].map(positionVector);
     const product = (i) => `${short(one[i])} · ${other[i] < -1e-9 ? `(${short(other[i])})` : short(other[i])}`;
     byHand.textContent = `${[0, 1, 2, 3].map(product).join(" + ")} = ${short(similarity(state.first, second))}`;
-    const turns = SPEEDS.map((speed) => Math.round((speed * state.distance * 180) / Math.PI));
-    tell(
-      `Positions ${state.first} and ${second} are ${state.distance} apart: between their hands lie ${turns[0]}° and ${turns[1]}°, and the dot product is cos ${turns[0]}° + cos ${turns[1]}° = ${short(similarity(state.first, second))}, wherever you move both.`,
-    );
+    const [fast, slow] = SPEEDS.map((speed) => degrees(speed * state.distance));
+    tell(`The dot product of positions ${state.first} and ${second} is cos ${fast}° + cos ${slow}° = ${short(similarity(state.first, second))}, and so it is for any two positions that are ${state.distance} apart.`);
     turn();
   }
 
@@ -53,58 +52,84 @@ function mount(root, tell) {
     next(start);
   }
 
-  function dial(x, y, angle, radius) {
-    const tip = [x + radius * Math.cos(angle), y - radius * Math.sin(angle)];
-    return [
-      circle(x, y, radius, "plain", { filled: 0.04, outlined: true }),
-      line([[x - radius, y], [x + radius, y]], "line", 1),
-      Math.abs(tip[1] - y) > 1 ? line([[tip[0], y], tip], "forward", 5) : null,
-      arrow([x, y], tip, "ink", 2),
-    ];
-  }
-
-  function draw(width) {
-    const isWide = width >= 560;
-    const [first, second] = [shown.first, shown.first + shown.distance];
-    const names = isWide ? 110 : 82;
-    const step = Math.min(110, (width - names) / 3);
-    const column = (i) => names + (i + 0.5) * step;
-    const rows = [232, 270, 308, 346];
-    const radius = Math.min(32, step / 2 - 6);
-    const vectors = [first, second].map(positionVector);
-    const products = vectors[0].map((x, i) => x * vectors[1][i]);
-    const parts = [
-      text(names - 14, 14, "position", { bold: true, anchor: "end" }),
-      [state.first, state.first + state.distance].map((position, i) => text(column(i), 14, position, { bold: true })),
-      text(column(2), 196, "products", { role: "soft", size: 13 }),
-      ["fast hand", "slow hand"].map((name, i) => [text(names - 14, 60 + 86 * i, name, { anchor: "end", size: isWide ? 15 : 13 }), text(names - 14, 80 + 86 * i, ["1/4 turn", "1/8 turn"][i], { role: "soft", size: 13, anchor: "end" })]),
-      [first, second].map((position, i) => SPEEDS.map((speed, hand) => dial(column(i), 70 + 86 * hand, speed * position, radius))),
-      SPEEDS.map((speed, hand) => text(column(2), 70 + 86 * hand, `${Math.round((speed * state.distance * 180) / Math.PI)}° apart`, { role: "soft", size: 13 })),
-      ["height, fast", "width, fast", "height, slow", "width, slow"].map((name, i) => text(names - 14, rows[i], name, { role: "soft", size: isWide ? 13 : 12, anchor: "end" })),
-      vectors.map((vector, i) => vector.map((x, row) => cells(column(i), rows[row], [x], "forward", { cell: Math.min(70, step - 8), height: 38, size: 14 }))),
-      products.map((x, row) => text(column(2), rows[row], short(x), { size: 14 })),
-      text(column(2), 386, short(products.reduce((a, b) => a + b)), { bold: true }),
-      line([[column(2) - 30, 368], [column(2) + 30, 368]], "soft", 1.2),
-      text(column(2) - 40, 386, "dot product", { bold: true, anchor: "end" }),
-    ];
-    const count = 2 * FURTHEST + 1;
-    const each = (width - 20) / count;
-    const zero = 496;
-    const unit = 34;
-    parts.push(text(0, 424, `dot product of position ${state.first} with each position`, { role: "soft", size: 13, anchor: "start" }), line([[0, zero], [width, zero]]));
-    for (let position = 0; position < count; position++) {
-      const score = similarity(first, position);
-      const x = 10 + (position + 0.5) * each;
-      const isSecond = position === state.first + state.distance;
-      parts.push(rectangle(x, zero - (unit * score) / 2, each * 0.6, Math.abs(unit * score), isSecond ? "forward" : "ink", { filled: isSecond ? 1 : 0.35 }));
-      parts.push(text(x, zero + 86, position, { bold: isSecond || position === state.first, role: isSecond || position === state.first ? "ink" : "soft", size: isWide ? 14 : 11 }));
-    }
-    const label = `Position ${state.first}: ${vectors[0].map((x) => short(x)).join(", ")}. Position ${state.first + state.distance}: ${vectors[1].map((x) => short(x)).join(", ")}.`;
-    return picture(width, 596, label, parts);
-  }
-
   update();
   return () => cancelAnimationFrame(frame);
+}
+
+/** A dial with a hand at each angle, which points to the right at 0 and upwards at a quarter turn. */
+function dial(x, y, radius, angles) {
+  const tips = angles.map((angle) => [x + radius * Math.cos(angle), y - radius * Math.sin(angle)]);
+  return [
+    circle(x, y, radius, "plain", { filled: 0.04, outlined: true }),
+    line([[x - radius, y], [x + radius, y]], "line", 1),
+    tips.map((tip) => arrow([x, y], tip, "ink", 2)),
+  ];
+}
+
+/** The height of a hand as a thick line. */
+function heightOf(x, y, radius, angle) {
+  const tip = [x + radius * Math.cos(angle), y - radius * Math.sin(angle)];
+  return Math.abs(tip[1] - y) > 1 ? line([[tip[0], y], tip], "forward", 5) : null;
+}
+
+/** The part of a circle from one angle to the next, which lies between two hands. */
+function arc(x, y, radius, from, to) {
+  const points = Array.from({ length: 49 }, (_, i) => from + (i / 48) * Math.min(to - from, 2 * Math.PI));
+  return line(points.map((angle) => [x + radius * Math.cos(angle), y - radius * Math.sin(angle)]), "forward", 2.5);
+}
+
+/** Both positions with their hands and numbers, the angles between them, and the dot products with all positions. */
+function draw(width, state, shown) {
+  const isWide = width >= 560;
+  const positions = [shown.first, shown.first + shown.distance];
+  const names = isWide ? 120 : 82;
+  const step = Math.min(160, (width - names) / 3);
+  const column = (i) => names + (i + 0.5) * step;
+  const radius = Math.min(34, step / 2 - 6);
+  const dials = [66, 156];
+  const rows = [232, 266, 300, 334];
+  const vectors = positions.map(positionVector);
+  const products = vectors[0].map((x, i) => x * vectors[1][i]);
+  const name = (y, words, size = 13) => text(names - 12, y, words, { role: "soft", size, anchor: "end" });
+
+  const upper = [
+    text(names - 12, 12, "position", { bold: true, anchor: "end" }),
+    [state.first, state.first + state.distance].map((position, i) => text(column(i), 12, position, { bold: true })),
+    text(column(2), 12, "between them", { role: "soft", size: 13 }),
+    SPEEDS.map((speed, hand) => {
+      const angles = positions.map((position) => speed * position);
+      return [
+        text(names - 12, dials[hand] - 10, ["fast hand", "slow hand"][hand], { anchor: "end", size: isWide ? 15 : 13 }),
+        name(dials[hand] + 10, ["1/4 turn", "1/8 turn"][hand]),
+        angles.map((angle, i) => [heightOf(column(i), dials[hand], radius, angle), dial(column(i), dials[hand], radius, [angle])]),
+        dial(column(2), dials[hand], radius, angles),
+        arc(column(2), dials[hand], radius / 2.4, ...angles),
+        text(column(2), dials[hand] + radius + 11, `${degrees(speed * state.distance)}°`, { size: 13 }),
+      ];
+    }),
+    ["height, fast", "width, fast", "height, slow", "width, slow"].map((words, i) => name(rows[i], words, isWide ? 13 : 12)),
+    vectors.map((vector, i) => vector.map((x, row) => cells(column(i), rows[row], [x], "forward", { cell: Math.min(76, step - 8), height: 34, size: 14 }))),
+    products.map((x, row) => text(column(2), rows[row], `${row ? "+ " : ""}${short(x)}`, { size: 14 })),
+    line([[column(2) - 32, 354], [column(2) + 32, 354]], "soft", 1.2),
+    text(column(2) - 42, 372, "dot product", { bold: true, anchor: "end" }),
+    text(column(2), 372, short(products.reduce((a, b) => a + b)), { bold: true }),
+  ];
+
+  const [zero, unit] = [492, 32];
+  const each = width / (2 * FURTHEST + 1);
+  const bars = Array.from({ length: 2 * FURTHEST + 1 }, (_, position) => {
+    const score = similarity(shown.first, position);
+    const x = (position + 0.5) * each;
+    const isSecond = position === state.first + state.distance;
+    const isOne = isSecond || position === state.first;
+    return [
+      rectangle(x, zero - (unit * score) / 2, each * 0.6, Math.abs(unit * score), isSecond ? "forward" : "ink", { filled: isSecond ? 1 : 0.35 }),
+      text(x, zero + 82, position, { bold: isOne, role: isOne ? "ink" : "soft", size: isWide ? 14 : 11 }),
+    ];
+  });
+  const title = text(0, 408, `dot product of position ${state.first} with positions 0 to ${2 * FURTHEST}`, { role: "soft", size: 13, anchor: "start" });
+  const label = positions.map((_, i) => `Position ${state.first + i * state.distance}: ${vectors[i].map((x) => short(x)).join(", ")}.`).join(" ");
+  return picture(width, 586, label, upper, title, line([[0, zero], [width, zero]]), bars);
 }
 
 export const positionsWidget = { id: "positions", title: "Two hands on a dial", mount };

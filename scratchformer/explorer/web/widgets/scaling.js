@@ -1,7 +1,7 @@
 /** Lesson 05: dot products of d_k random numbers, and what softmax makes of them with and without the division. */
 import { button, h, number, range } from "../dom.js";
 import { softmax } from "../engine/tensor.js";
-import { bar, circle, fitted, gradient, line, pickOne, picture, rectangle, short, text } from "./parts.js";
+import { arrow, bar, circle, fitted, gradient, line, pickOne, picture, rectangle, short, text } from "./parts.js";
 
 const WORDS = ["the", "street", "animal"];
 const WANTED = 1;
@@ -76,7 +76,7 @@ function mount(root, tell) {
     panels.redraw();
     const [plain, divided] = [1, Math.sqrt(d_k)].map((divisor) => attend(dots(), divisor));
     const best = WORDS[dots().indexOf(Math.max(...dots()))];
-    const largest = [plain, divided].map(({ weights }) => share(Math.max(...weights)));
+    const largest = [plain, divided].map(({ weights }, side) => (side && !isRandom ? "5/8" : share(Math.max(...weights))));
     const pushes = [plain, divided].map(({ slopes }) => (Math.abs(slopes[WANTED]) < 1e-6 ? number(slopes[WANTED], 2) : slopeText(slopes[WANTED]).slice(1)));
     const where = `With ${d_k} ${d_k === 1 ? "number" : "numbers"}, `;
     tell(
@@ -108,8 +108,10 @@ function mount(root, tell) {
       width,
       height,
       label,
-      text(left, 12, "a dot product, number by number", { role: "soft", size: 13, anchor: "start" }),
-      text(width, 12, `typical: ±${size.toFixed(1)}`, { bold: true, anchor: "end" }),
+      text(left, 10, "sum so far", { role: "soft", size: 13, anchor: "start" }),
+      text(width, 10, `typical: ±${size.toFixed(1)}`, { bold: true, anchor: "end" }),
+      circle(left + 84, 10, 4.5, "forward"),
+      text(left + 94, 10, "the dot products below", { role: "soft", size: 13, anchor: "start" }),
       [-32, -16, 0, 16, 32].map((sum) => [line([[left, y(sum)], [width, y(sum)]], "line", sum ? 0.5 : 1.2), text(left - 6, y(sum), short(sum), { role: "soft", size: 12, anchor: "end" })]),
       walks.slice(0, 30).map((walk) => line(walk.slice(0, d_k + 1).filter(inside).map((sum, n) => [x(n).toFixed(1), y(sum).toFixed(1)]), "soft", 0.5)),
       isRandom ? WORDS.map((_, i) => line(walks[i].slice(0, d_k + 1).map((sum, n) => [x(n).toFixed(1), y(sum).toFixed(1)]), "forward", 1.8)) : null,
@@ -125,7 +127,7 @@ function mount(root, tell) {
   function drawPanels(width) {
     const isWide = width >= 560;
     const panelWidth = isWide ? (width - 70) / 2 : width;
-    const rows = { word: 44, dot: 72, push: 94, arrow: 112, score: 134, e: 160, weight: 224, share: 284, height: 300 };
+    const rows = { word: 44, dot: 70, push: 92, arrow: 116, score: 142, e: 168, weight: 230, share: 290, height: 304 };
     if (!backward) for (const row of ["arrow", "score", "e", "weight", "share", "height"]) rows[row] -= 20;
     const names = isWide ? 70 : 54;
     const found = [1, Math.sqrt(d_k)].map((divisor) => attend(dots(), divisor));
@@ -148,6 +150,8 @@ function mount(root, tell) {
             text(x, below + rows.word, word, { bold: i === WANTED }),
             text(x, below + rows.dot, isRound ? asLog(i, root > 1 ? `${root} ` : "") : short(dots()[i])),
             backward ? gradient(x - 22, below + rows.push, slopes[i], { words: slopeText(slopes[i]), size: 13, largest: 0.03 }) : null,
+            arrow([x, below + rows.arrow - 8], [x, below + rows.arrow + 10]),
+            side ? text(x + 8, below + rows.arrow, `÷ ${short(Number(root.toFixed(1)))}`, { role: "soft", size: 13, anchor: "start" }) : null,
             text(x, below + rows.score, isRound ? asLog(i, factor) : short(scores[i])),
             text(x, below + rows.e, large(Math.exp(scores[i]))),
             bar(x, below + rows.weight, weights[i], { width: 44, height: 90 }),
@@ -166,4 +170,4 @@ function mount(root, tell) {
   update();
 }
 
-export const scalingWidget = { id: "scaling", title: "Dot products grow with d_k", mount };
+export const scalingWidget = { id: "scaling", title: "Why divide by √d_k", mount };
