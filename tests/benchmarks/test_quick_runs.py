@@ -43,6 +43,7 @@ def quick_run(name, out, *arguments):
         "source_worth",
         "stacks",
         "tiny_model",
+        "training_replay",
         "warm_up",
         "wires",
     ],
