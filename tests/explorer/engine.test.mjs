@@ -1,0 +1,311 @@
+/**
+ * Compares the engine with NumPy. test_engine.py writes what NumPy computed into a folder and runs this file:
+ * NAME.model.json (a model), NAME.pass.json (a forward and a backward pass), NAME.searches.json, NAME.translations.json,
+ * NAME.tokenizer.json; numbers stand in NAME.bin files beside them.
+ */
+
+import assert from "node:assert/strict";
+import fs from "node:fs";
+import path from "node:path";
+import { test } from "node:test";
+
+import { CachedDecoder, beamSearch, lengthPenalty, translate } from "../../scratchformer/explorer/web/engine/beam.js";
+import { Model, Pass } from "../../scratchformer/explorer/web/engine/model.js";
+import { matrix, row, sinusoids } from "../../scratchformer/explorer/web/engine/tensor.js";
+import { EOS, Tokenizer } from "../../scratchformer/explorer/web/engine/tokenizer.js";
+
+const FOLDER = process.env.SCRATCHFORMER_FIXTURES;
+if (!FOLDER) throw new Error("run `pytest tests/explorer/test_engine.py`, which writes what this file compares with");
+
+const close = (a, b, tolerance, what) => assert.ok(Math.abs(a - b) <= tolerance, `${what}: ${a} is not ${b}`);
+const largest = (data) => data.reduce((most, x) => Math.max(most, Math.abs(x)), 0);
+
+function fixtures(kind) {
+  return fs.readdirSync(FOLDER).filter((file) => file.endsWith(`.${kind}.json`)).map((file) => {
+    const data = JSON.parse(fs.readFileSync(path.join(FOLDER, file)));
+    data.name = file.slice(0, -`.${kind}.json`.length);
+    const binary = path.join(FOLDER, file.replace(/json$/, "bin"));
+    if (fs.existsSync(binary)) data.bytes = Uint8Array.from(fs.readFileSync(binary)).buffer;
+    return data;
+  });
+}
+
+const MODELS = new Map(fixtures("model").map(({ name, description, bytes }) => [name, { description, bytes, model: new Model(description, bytes) }]));
+const TOKENIZERS = new Map(fixtures("tokenizer").map((data) => [data.name, { ...data, tokenizer: new Tokenizer(data.description) }]));
+const PASSES = fixtures("pass");
+const modelOf = (name) => MODELS.get(name).model;
+const passOf = (data) => modelOf(data.model).forward(data.sourceIds, data.targetInIds, { removed: data.removed });
+
+/** name -> { shape, values } */
+function arraysOf({ arrays, bytes }) {
+  const floats = new Float32Array(bytes);
+  return new Map(arrays.map(({ name, shape, offset }) => [name, { shape, values: floats.subarray(offset, offset + shape.reduce((a, b) => a * b)) }]));
+}
+
+/** Every number equals NumPy's, relative to the largest. */
+function same(actual, { shape, values }, what) {
+  assert.deepEqual([actual.rows, actual.cols], shape, what);
+  const allowed = 1e-4 * largest(values);
+  const wrong = values.findIndex((value, i) => !(Math.abs(actual.data[i] - value) <= allowed));
+  assert.equal(wrong, -1, `${what}, number ${wrong}: ${actual.data[wrong]} is not ${values[wrong]}`);
+}
+
+// One pass ------------------------------------------------------------------------------------------------------------
+
+for (const data of PASSES) {
+  const expected = arraysOf(data);
+
+  test(`${data.name}: every stage and every attention map are NumPy's`, () => {
+    const pass = passOf(data);
+    if (!data.removed.length) {
+      const names = [...expected.keys()].filter((name) => name.startsWith("value ")).map((name) => name.slice(6));
+      assert.deepEqual([...pass.stages.keys()], names);
+    }
+    for (const { id, value, side, title } of pass.stages.values()) {
+      if (expected.has(`value ${id}`)) same(value, expected.get(`value ${id}`), id);
+      assert.equal(value.rows, pass.ids[side].length, id);
+      assert.ok(!title.includes("undefined"), title);
+    }
+    for (const { id, heads } of pass.attentions) {
+      const { shape, values } = expected.get(`attention ${id}`);
+      assert.equal(heads.length, shape[0]);
+      const size = shape[1] * shape[2];
+      heads.forEach((weights, head) => same(weights, { shape: shape.slice(1), values: values.subarray(head * size, (head + 1) * size) }, `${id}.${head}`));
+    }
+  });
+
+  test(`${data.name}: the loss and the gradient of every stage are NumPy's`, () => {
+    const pass = passOf(data);
+    const { loss, probability, dlogits } = modelOf(data.model).lossOf(pass, data.position, data.token);
+    close(loss, data.loss, 1e-4, "loss");
+    close(probability, Math.exp(-data.loss), 1e-4, "probability");
+    const gradients = modelOf(data.model).backward(pass, dlogits);
+    assert.deepEqual([...gradients.keys()], [...pass.stages.keys()]);
+    for (const [id, gradient] of gradients) if (expected.has(`gradient ${id}`)) same(gradient, expected.get(`gradient ${id}`), id);
+  });
+
+  test(`${data.name}: an explanation's parts make the number`, () => {
+    const pass = passOf(data);
+    for (const stage of pass.stages.values()) {
+      for (const [i, j] of sampled(stage.value)) {
+        const explanation = stage.explain(i, j);
+        const value = row(stage.value, i)[j];
+        assert.equal(explanation.result, value);
+        close(combined(explanation), value, 1e-4 * Math.max(1, Math.abs(value)), `${stage.id} ${explanation.kind}`);
+        assert.match(explanation.text, /^[^\n]+\.$/);
+        assert.doesNotMatch(explanation.text, /undefined|NaN|null/);
+        if (explanation.left) assert.equal(explanation.left.values.length, explanation.right.values.length);
+      }
+    }
+    for (const { scores, heads, explain } of pass.attentions) {
+      for (const [i, j] of sampled(scores[0])) {
+        const explanation = explain(0, i, j);
+        assert.equal(explanation.result, row(scores[0], i)[j]);
+        if (explanation.result === -Infinity) assert.equal(row(heads[0], i)[j], 0);
+        else close(combined(explanation), explanation.result, 1e-4 * Math.max(1, Math.abs(explanation.result)), "score");
+      }
+    }
+  });
+}
+
+/** The number that an explanation's parts make by the rule of its kind. */
+function combined({ kind, parts, relu, divisor = 1 }) {
+  const values = parts.map(({ value }) => value);
+  const sum = (numbers) => numbers.reduce((a, b) => a + b, 0);
+  if (kind === "lookup") return values[0] * values[1];
+  if (kind === "norm") {
+    const [mean, deviation, gamma, beta] = values.slice(-4);
+    return ((sum(values.slice(0, -4)) - mean) / deviation) * gamma + beta;
+  }
+  return relu ? Math.max(0, sum(values)) : sum(values) / divisor;
+}
+
+/** Some cells of a matrix, the corners among them. */
+function sampled({ rows, cols }) {
+  const cells = [[0, 0], [0, cols - 1], [rows - 1, 0], [rows - 1, cols - 1]];
+  for (let n = 1; n < 12; n++) cells.push([(n * 7) % rows, (n * 31) % cols]);
+  return cells;
+}
+
+const STEP = 1e-3; // of float32 numbers: a smaller one drowns in their rounding, a larger one reaches the bends of ReLU
+
+test("a gradient is the slope of the loss", () => {
+  for (const name of ["post-norm", "pre-norm"]) {
+    const data = PASSES.find((each) => each.name === name);
+    const model = modelOf(data.model);
+    const pass = passOf(data);
+    const gradients = model.backward(pass, model.lossOf(pass, data.position, data.token).dlogits);
+    for (const { id, value } of pass.stages.values()) {
+      for (const [i, j] of sampled(value).slice(0, 6)) {
+        const [higher, lower] = [STEP, -STEP].map((step) => lossAfter(model, data, id, i, j, step));
+        const slope = (higher - lower) / (2 * STEP);
+        close(slope, row(gradients.get(id), i)[j], 0.02 * largest(gradients.get(id).data) + 3e-4, `${name} ${id} [${i}, ${j}]`);
+      }
+    }
+  }
+});
+
+/** The loss if one number of one stage were larger by `step`. */
+function lossAfter(model, data, id, i, j, step) {
+  class Changed extends Pass {
+    record(...stage) {
+      if (stage[0] === id) row(stage[2], i)[j] += step;
+      return super.record(...stage);
+    }
+  }
+  return model.lossOf(model.run(new Changed(model, data.sourceIds, data.targetInIds)), data.position, data.token).loss;
+}
+
+test("a removed head's output is zeros, and its queries get no gradient", () => {
+  const data = PASSES.find(({ removed }) => removed[0]?.startsWith("cross.") && removed[0] !== "cross.0.0");
+  const model = modelOf(data.model);
+  const [, layer, head] = data.removed[0].split(".").map(Number);
+  const pass = passOf(data);
+  const gradients = model.backward(pass, model.lossOf(pass, 0, 4).dlogits);
+  const { d_k, d_v } = model.config;
+  const part = (m, width) => Array.from(row(m, 1).subarray(head * width, (head + 1) * width));
+  assert.ok(part(pass.stages.get(`decoder.${layer}.cross.heads`).value, d_v).every((x) => x === 0));
+  assert.ok(part(gradients.get(`decoder.${layer}.cross.q`), d_k).every((x) => x === 0));
+});
+
+test("sinusoids are the paper's", () => {
+  close(sinusoids(3, 8)[4], Math.sin(3 / 10000 ** (4 / 8)), 1e-6, "sine");
+  close(sinusoids(3, 8)[5], Math.cos(3 / 10000 ** (4 / 8)), 1e-6, "cosine");
+});
+
+// Search --------------------------------------------------------------------------------------------------------------
+
+for (const { name, model, searches } of fixtures("searches")) {
+  test(`${name}: the search finds NumPy's hypotheses`, async () => {
+    for (const { sourceIds, options, best } of searches) {
+      const [found] = await finished(beamSearch(modelOf(model), sourceIds, options));
+      const what = `${sourceIds} ${JSON.stringify(options)}`;
+      assert.deepEqual(found.ids, best.ids, what);
+      close(found.logProbability, best.log_probability, 1e-4, what);
+      close(found.score, best.score, 1e-4, what);
+    }
+  });
+}
+
+async function finished(steps) {
+  for (;;) {
+    const { value, done } = await steps.next();
+    if (done) return value;
+  }
+}
+
+for (const { name, model, tokenizer, translations } of fixtures("translations")) {
+  test(`${name}: translations and scores are NumPy's`, async () => {
+    for (const { text, options, best } of translations) {
+      const found = await translate(modelOf(model), TOKENIZERS.get(tokenizer).tokenizer, text, options);
+      assert.equal(found.text, best.text, `${text} ${JSON.stringify(options)}`);
+      close(found.score, best.score, 1e-4, text);
+    }
+  });
+}
+
+test("the cached decoder computes the logits of a whole pass, also without a head", () => {
+  for (const data of PASSES) {
+    const decoder = new CachedDecoder(modelOf(data.model), data.sourceIds, data.removed);
+    const pass = passOf(data);
+    data.targetInIds.forEach((token, t) => {
+      const logits = decoder.step([token], [0]);
+      const values = row(pass.logits, t);
+      same(logits, { shape: [1, values.length], values }, `${data.name}, position ${t}`);
+    });
+  }
+});
+
+test("a step of the search says what becomes of each candidate", async () => {
+  const [{ model, searches }] = fixtures("searches");
+  for (const { sourceIds, options } of searches) {
+    let before = [{ ids: [] }];
+    for await (const { candidates, alive, finished } of beamSearch(modelOf(model), sourceIds, options)) {
+      assert.ok(candidates.every(({ logProbability }, n) => n === 0 || logProbability <= candidates[n - 1].logProbability));
+      const kept = candidates.filter((candidate) => candidate.kept);
+      assert.deepEqual(alive.map(({ ids }) => ids), kept.map(({ parent, token }) => [...before[parent].ids, token]));
+      for (const { ended, token, parent } of candidates) {
+        if (!ended) continue;
+        assert.equal(token, EOS);
+        if (options.beam === 1) assert.deepEqual(finished[0].ids, before[parent].ids);
+      }
+      before = alive;
+    }
+  }
+});
+
+test("the length penalty is that of Wu et al.", () => {
+  assert.equal(lengthPenalty(7, 0), 1);
+  close(lengthPenalty(7, 1), 2, 1e-12, "penalty");
+});
+
+test("a search lets a page draw", async () => {
+  const data = PASSES.find(({ name }) => name.startsWith("tiny"));
+  let drawn = 0;
+  const timer = setInterval(() => drawn++, 1);
+  for await (const _ of beamSearch(modelOf(data.model), data.sourceIds, { beam: 8 }));
+  clearInterval(timer);
+  assert.ok(drawn > 0);
+});
+
+// Tokenizer -----------------------------------------------------------------------------------------------------------
+
+for (const { name, encoded, decoded, pieces, tokenizer } of TOKENIZERS.values()) {
+  test(`${name}: ids, texts and pieces are sentencepiece's`, () => {
+    for (const [text, ids, back] of encoded) {
+      assert.deepEqual(tokenizer.encode(text), ids, JSON.stringify(text));
+      assert.equal(tokenizer.decode(ids), back);
+    }
+    for (const [ids, text] of decoded) assert.equal(tokenizer.decode(ids), text, String(ids));
+    assert.deepEqual(tokenizer.pieces(pieces.map((_, id) => id)), pieces);
+  });
+}
+
+// Bad input -----------------------------------------------------------------------------------------------------------
+
+test("sizes that do not fit the weights are refused in one sentence", () => {
+  const { description, bytes } = MODELS.get("post-norm");
+  const changed = (changes) => new Model({ ...description, config: { ...description.config, ...changes } }, bytes);
+  const [first] = description.parameters;
+  const refused = [
+    [() => changed({ d_model: 16 }), "source_embedding.weight has the shape 11 × 8; with these sizes it must be 11 × 16."],
+    [() => changed({ N: 3 }), "The description has no parameter encoder.layers.2.self_attention.qkv.weight."],
+    [() => changed({ N: 1 }), "The description has a parameter encoder.layers.1.self_attention.qkv.weight, which a model of these sizes does not have."],
+    [() => changed({ h: 0 }), "The model's h must be a whole number above 0, not 0."],
+    [() => changed({ norm: "sandwich" }), "The model's norm must be post or pre, not sandwich."],
+    [() => changed({ vocab_size: 12 }), "The tokenizer has 11 pieces, and the model's vocab_size is 12."],
+    [() => new Model(description, bytes.slice(0, 100)), "source_embedding.weight ends at number 88 of the weights, and there are 25."],
+    [() => new Model(description, bytes.slice(0, 99)), "The weights have 99 bytes, which are no whole number of floats."],
+    [() => new Model({ ...description, parameters: [{ ...first, offset: -1 }] }, bytes), "source_embedding.weight ends at number 87 of the weights, and there are 2472."],
+  ];
+  for (const [build, message] of refused) assert.throws(build, { message });
+});
+
+test("impossible ids, heads, losses and settings are refused in one sentence", async () => {
+  const model = modelOf("post-norm");
+  const learned = modelOf("one head, pre-norm, learned positions");
+  const pass = model.forward([4, EOS], [2, 5]);
+  const refused = [
+    [() => model.forward([], [2]), "The source is empty: it needs at least one token."],
+    [() => model.forward([4, EOS], []), "The target is empty: it needs at least one token."],
+    [() => model.forward([11, EOS], [2]), "The source holds the id 11; ids are whole numbers from 1 to 10."],
+    [() => model.forward([4, EOS], [2, 0]), "The target holds the id 0; ids are whole numbers from 1 to 10."],
+    [() => model.forward([4, EOS], [2, 4.5]), "The target holds the id 4.5; ids are whole numbers from 1 to 10."],
+    [() => model.forward(Array(513).fill(4), [2]), "The source has 513 tokens; at most 512 are possible."],
+    [() => learned.forward([4, EOS], Array(9).fill(4)), "The target has 9 tokens; at most 8 are possible."],
+    [() => model.forward([4, EOS], [2], { removed: ["cross.0.2"] }), "There is no head cross.0.2; the heads are encoder.0.0 to cross.1.1."],
+    [() => model.lossOf(pass, 2, 4), "There is no position 2; they are 0 to 1."],
+    [() => model.lossOf(pass, 0, 11), "There is no token 11; they are 0 to 10."],
+    [() => TOKENIZERS.get("bytes").tokenizer.decode([600]), "There is no piece 600; ids are 0 to 599."],
+    [() => new Tokenizer({ pieces: ["a"], scores: [], types: [1] }), "The tokenizer has 1 pieces, 0 scores and 1 types."],
+  ];
+  for (const [attempt, message] of refused) assert.throws(attempt, { message });
+  const never = beamSearch(model, [4, EOS], { beam: 0 });
+  await assert.rejects(finished(never), { message: "The beam must be 1 or more and alpha 0 or more, not 0 and 0.6." });
+});
+
+test("weights that are too large are refused by the search", async () => {
+  const { description, bytes } = MODELS.get("post-norm");
+  const large = new Model(description, new Float32Array(bytes).fill(1e30).buffer);
+  await assert.rejects(finished(beamSearch(large, [4, EOS])), { message: "The model's probabilities are not finite: its weights are too large." });
+});
