@@ -93,7 +93,7 @@ def test_a_lesson_and_its_lab_notes_run_without_a_network_and_their_pages_are_cu
 
 def test_a_lesson_runs_as_a_script(no_network, elsewhere, monkeypatch):
     """As a learner starts it; all lessons run cell by cell in the test above."""
-    path = elsewhere(LESSONS["04_soft_lookup"])
+    path = elsewhere(LESSONS["01_backprop"])
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "lessons"), prepend=os.pathsep)
     ended = run_script(path)
     assert (ended.returncode, ended.stderr) == (0, ""), ended.stderr
