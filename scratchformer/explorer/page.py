@@ -106,12 +106,12 @@ def add_module(path: Path, exports: dict[Path, list[str]], scripts: list[str], i
     if path in exports:
         return
     lines, names = [], []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
         where = f"{path.name}, line {number}"
         if found := IMPORT.fullmatch(line):
             other = (path.parent / found[2]).resolve()
             add_module(other, exports, scripts, (*importers, path))
-            if missing := {name.split()[0] for name in found[1].split(",")} - {*exports[other]}:
+            if missing := {name.partition(" as ")[0] for name in found[1].split(", ")} - {*exports[other]}:
                 raise ValueError(f"{where}: {other.name} exports no {' and no '.join(sorted(missing))}")
             line = f"const {{ {found[1].replace(' as ', ': ')} }} = module_{list(exports).index(other)};"
         elif found := EXPORT.match(line):
