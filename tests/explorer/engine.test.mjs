@@ -274,9 +274,9 @@ test("sizes that do not fit the weights are refused in one sentence", () => {
     [() => changed({ h: 0 }), "The model's h must be a whole number above 0, not 0."],
     [() => changed({ norm: "sandwich" }), "The model's norm must be post or pre, not sandwich."],
     [() => changed({ vocab_size: 12 }), "The tokenizer has 11 pieces, and the model's vocab_size is 12."],
-    [() => new Model(description, bytes.slice(0, 100)), "source_embedding.weight ends at number 88 of the weights, and there are 25."],
-    [() => new Model(description, bytes.slice(0, 99)), "The weights have 99 bytes, which are no whole number of floats."],
-    [() => new Model({ ...description, parameters: [{ ...first, offset: -1 }] }, bytes), "source_embedding.weight ends at number 87 of the weights, and there are 2472."],
+    [() => new Model(description, bytes.slice(0, 100)), "source_embedding.weight stands at 0 to 88 of the weights, and there are 25."],
+    [() => new Model(description, bytes.slice(0, 99)), "The weights have 99 bytes, which is not a whole number of floats."],
+    [() => new Model({ ...description, parameters: [{ ...first, offset: -1 }] }, bytes), "source_embedding.weight stands at -1 to 87 of the weights, and there are 2472."],
   ];
   for (const [build, message] of refused) assert.throws(build, { message });
 });

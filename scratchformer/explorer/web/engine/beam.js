@@ -13,7 +13,7 @@
  */
 
 import { Pass, headsOf } from "./model.js";
-import { attention, layerNorm, linear, logSumExp, matrix, relu, row } from "./tensor.js";
+import { add, attention, layerNorm, linear, logSumExp, matrix, relu, row } from "./tensor.js";
 import { BOS, EOS, PAD } from "./tokenizer.js";
 
 const FRAME_MS = 16;
@@ -34,10 +34,11 @@ export function lengthPenalty(n, alpha) {
  * @returns {AsyncGenerator<Step, Hypothesis[]>}
  */
 export async function* beamSearch(model, sourceIds, { beam = 4, alpha = 0.6, extraLength = 50, removed = [] } = {}) {
-  if (!(Number.isInteger(beam) && beam > 0 && alpha >= 0)) throw new Error(`The beam must be 1 or more and alpha 0 or more, not ${beam} and ${alpha}.`);
+  if (!(Number.isInteger(beam) && beam > 0 && alpha >= 0)) {
+    throw new Error(`The beam must be 1 or more and alpha 0 or more, not ${beam} and ${alpha}.`);
+  }
   const decoder = new CachedDecoder(model, sourceIds, removed);
-  const { positions, max_positions } = model.config;
-  const longest = Math.min(sourceIds.length + extraLength, positions === "learned" ? max_positions : Infinity);
+  const longest = Math.min(sourceIds.length + extraLength, model.mostTokens); // EOS included
   const greedy = beam === 1;
   const hypothesis = (ids, logProbability, n) => ({ ids, logProbability, score: logProbability / lengthPenalty(n, alpha) });
   let alive = [{ ids: [], logProbability: 0 }];
@@ -52,16 +53,17 @@ export async function* beamSearch(model, sourceIds, { beam = 4, alpha = 0.6, ext
     for (const candidate of candidates) {
       candidate.ended = candidate.token === EOS && competing.includes(candidate);
       candidate.kept = survivors.includes(candidate);
-      if (candidate.ended) finished.push(hypothesis(alive[candidate.parent].ids, candidate.logProbability, position));
     }
-    finished = finished.sort((a, b) => b.score - a.score).slice(0, beam);
+    const ended = candidates.filter((candidate) => candidate.ended);
+    const arrived = ended.map(({ parent, logProbability }) => hypothesis(alive[parent].ids, logProbability, position));
+    finished = [...finished, ...arrived].sort((a, b) => b.score - a.score).slice(0, beam);
     parents = survivors.map(({ parent }) => parent);
     alive = survivors.map(({ parent, token, logProbability }) => ({ ids: [...alive[parent].ids, token], logProbability }));
 
     const bound = alive.length ? alive[0].logProbability / lengthPenalty(longest, alpha) : -Infinity;
     const decided = finished.length > 0 && finished[0].score >= bound;
     const atEnd = position >= longest;
-    if (atEnd) finished = [...finished, ...alive.map(({ ids, logProbability }) => hypothesis(ids, logProbability, position))];
+    if (atEnd) finished = [...finished, ...alive.map((cut) => hypothesis(cut.ids, cut.logProbability, position))];
     yield { position, candidates, alive, finished };
     if (decided || atEnd) return finished;
     if (performance.now() - shown > FRAME_MS) {
@@ -135,38 +137,44 @@ export class CachedDecoder {
     const scale = Math.sqrt(config.d_model);
     const place = this.model.position("target", this.position++);
     let x = matrix(tokens.length, config.d_model);
-    tokens.forEach((token, w) => row(x, w).set(row(embeddings.target, token).map((value, j) => value * scale + place[j])));
+    tokens.forEach((token, w) => {
+      row(x, w).set(row(embeddings.target, token).map((value, j) => value * scale + place[j]));
+    });
     for (const layer of this.layers) {
       x = this.residual(x, layer.self.norm, (h) => linear(this.selfAttention(layer, h, parents), layer.self.output));
       x = this.residual(x, layer.cross.norm, (h) => {
-        const { k, v } = layer.memory;
-        return linear(attention(linear(h, layer.cross.q), k, v, config.h, { removed: layer.removed.cross }).heads, layer.cross.output);
+        const q = linear(h, layer.cross.q);
+        const { heads } = attention(q, layer.memory.k, layer.memory.v, config.h, { removed: layer.removed.cross });
+        return linear(heads, layer.cross.output);
       });
       x = this.residual(x, layer.ff.norm, (h) => linear(relu(linear(h, layer.ff.inner)), layer.ff.outer));
     }
     return linear(finalNorms.decoder ? layerNorm(x, finalNorms.decoder).y : x, unembedding);
   }
 
-  /** One query for each hypothesis, to the keys of its own positions so far -> (W, h d_v) */
-  selfAttention(layer, h, parents) {
-    const [q, k, v] = ["q", "k", "v"].map((part) => linear(h, layer.self[part]));
-    layer.cache = parents.map((parent, w) => ({ k: withRow(layer.cache[parent].k, row(k, w)), v: withRow(layer.cache[parent].v, row(v, w)) }));
+  /** One query for each hypothesis, to the keys of its own positions so far. -> (W, h d_v) */
+  selfAttention(layer, x, parents) {
+    const [q, k, v] = [layer.self.q, layer.self.k, layer.self.v].map((part) => linear(x, part));
+    layer.cache = parents.map((parent, w) => {
+      const { k: keys, v: values } = layer.cache[parent];
+      return { k: withRow(keys, row(k, w)), v: withRow(values, row(v, w)) };
+    });
     const heads = matrix(v.rows, v.cols);
     layer.cache.forEach((cache, w) => {
       const query = matrix(1, q.cols, row(q, w));
-      row(heads, w).set(attention(query, cache.k, cache.v, this.model.config.h, { removed: layer.removed.self }).heads.data);
+      const own = attention(query, cache.k, cache.v, this.model.config.h, { removed: layer.removed.self });
+      row(heads, w).set(own.heads.data);
     });
     return heads;
   }
 
   residual(x, norm, sublayer) {
-    const pre = this.model.config.norm === "pre";
-    const update = sublayer(pre ? layerNorm(x, norm).y : x);
-    const sum = matrix(x.rows, x.cols, x.data.map((value, i) => value + update.data[i]));
-    return pre ? sum : layerNorm(sum, norm).y;
+    if (this.model.config.norm === "pre") return add(x, sublayer(layerNorm(x, norm).y));
+    return layerNorm(add(x, sublayer(x)), norm).y;
   }
 }
 
+/** A matrix with one more row. */
 function withRow(m, values) {
   const longer = matrix(m.rows + 1, m.cols);
   longer.data.set(m.data);

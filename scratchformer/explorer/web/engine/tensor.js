@@ -37,6 +37,11 @@ export function setColumns(m, start, part) {
   for (let i = 0; i < m.rows; i++) row(m, i).set(row(part, i), start);
 }
 
+/** a + b, which have the same shape. */
+export function add(a, b) {
+  return matrix(a.rows, a.cols, a.data.map((x, i) => x + b.data[i]));
+}
+
 /** total += m, in place. */
 export function addInPlace(total, m) {
   for (let i = 0; i < total.data.length; i++) total.data[i] += m.data[i];
@@ -70,7 +75,9 @@ export function matmul(a, b) {
 /** a bᵀ.   a (n, k), b (m, k) -> (n, m) */
 export function matmulT(a, b) {
   const y = matrix(a.rows, b.rows);
-  for (let i = 0; i < a.rows; i++) for (let j = 0; j < b.rows; j++) y.data[i * b.rows + j] = dot(a.data, i * a.cols, b.data, j * b.cols, a.cols);
+  for (let i = 0; i < a.rows; i++) {
+    for (let j = 0; j < b.rows; j++) y.data[i * b.rows + j] = dot(a.data, i * a.cols, b.data, j * b.cols, a.cols);
+  }
   return y;
 }
 
@@ -86,6 +93,7 @@ export function transpose(m) {
   return y;
 }
 
+/** The dot product of n numbers of a, from index i, and n numbers of b, from index j. */
 function dot(a, i, b, j, n) {
   let sum = 0;
   for (let k = 0; k < n; k++) sum += a[i + k] * b[j + k];
