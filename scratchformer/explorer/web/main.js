@@ -26,21 +26,16 @@ export function writeHash(id, parameters = {}) {
   return `#/${id}${query.size ? `?${query}` : ""}`;
 }
 
-/**
- * The weights in base64 as bytes.
- *
- * Raises an error with one plain line where they are not what the description says.
- */
-export function readWeights(base64, description) {
+/** The weights in base64 as bytes. Raises an error with one plain line where they are damaged. */
+export function readWeights(base64) {
   let bytes;
   try {
     bytes = Uint8Array.from(atob(base64.trim()), (letter) => letter.charCodeAt(0));
   } catch {
-    throw new Error("its weights are not readable");
+    throw new Error("Its weights are not readable.");
   }
-  const wanted = description.parameters.reduce((sum, { shape }) => sum + shape.reduce((a, b) => a * b, 1), 0);
-  if (bytes.length !== 4 * wanted) throw new Error(`its weights have ${bytes.length} bytes, and its description asks for ${4 * wanted}`);
-  if (!new Float32Array(bytes.buffer).every(Number.isFinite)) throw new Error("one of its weights is not a number");
+  if (bytes.length % 4) throw new Error("Its weights are cut off.");
+  if (!new Float32Array(bytes.buffer).every(Number.isFinite)) throw new Error("One of its weights is not a number.");
   return bytes.buffer;
 }
 
@@ -49,10 +44,10 @@ function readModel() {
   try {
     data = JSON.parse(document.getElementById("description").textContent);
   } catch {
-    throw new Error("its description is not readable");
+    throw new Error("Its description is not readable.");
   }
-  if (data.format !== 1) throw new Error(`its format is ${data.format}, and this page reads format 1`);
-  const model = new Model(data, readWeights(document.getElementById("weights").textContent, data));
+  if (data.format !== 1) throw new Error(`Its format is ${data.format}, and this page reads format 1.`);
+  const model = new Model(data, readWeights(document.getElementById("weights").textContent));
   document.getElementById("weights").remove();
   return { data, model, tokenizer: new Tokenizer(data.tokenizer) };
 }
@@ -76,7 +71,7 @@ function start({ data, model, tokenizer }) {
 
   function show() {
     const asked = readHash(location.hash);
-    if (location.hash === "#view" || (location.hash === written && asked.id === current)) return;
+    if (location.hash === written) return;
     const first = current === null;
     const index = Math.max(0, VIEWS.findIndex((view) => view.id === asked.id));
     const view = VIEWS[index];
@@ -96,7 +91,7 @@ function start({ data, model, tokenizer }) {
     try {
       leave = view.mount(place, page);
     } catch (error) {
-      place.replaceChildren(h("p", { class: "trouble", role: "alert" }, `This view can't be shown: ${error.message}.`));
+      place.replaceChildren(h("p", { class: "trouble", role: "alert" }, `This view can't be shown. ${error.message}`));
       console.error(error);
     }
     if (!first) {
@@ -114,6 +109,10 @@ function start({ data, model, tokenizer }) {
   document.getElementById("about").append(
     h("p", {}, `The model: ${data.caption}. It runs in this page; nothing that you type leaves your machine.`),
   );
+  document.querySelector(".skip").addEventListener("click", (event) => {
+    event.preventDefault(); // the address names a view, not a place in the page
+    root.focus();
+  });
   addEventListener("hashchange", show);
   show();
 }
@@ -124,7 +123,7 @@ if (globalThis.document) {
     document.documentElement.dataset.ready = "true";
   } catch (error) {
     document.getElementById("view").replaceChildren(
-      h("p", { class: "trouble", role: "alert" }, `The model in this page is damaged: ${error.message}. Write the page again with “scratchformer explore”.`),
+      h("p", { class: "trouble", role: "alert" }, `The model in this page is damaged. ${error.message} Write the page again with “scratchformer explore”.`),
     );
     console.error(error);
   }

@@ -37,7 +37,7 @@ export function layOut(steps) {
       token,
       row,
       parent: before[parent].row,
-      fate: kept ? (ended ? "finished" : "kept") : "dropped",
+      fate: ended ? "finished" : kept ? "kept" : "dropped",
       probability: Math.exp(logProbability - before[parent].logProbability),
       logProbability,
       ids: [...before[parent].ids, token],
@@ -71,7 +71,7 @@ export function oddities(tokenizer, text) {
   return notes;
 }
 
-const COLUMN = { gap: 34, height: 42, box: 35 };
+const COLUMN = { gap: 34, height: 43, box: 36 };
 
 /** The tree up to step `until` (from 1) as SVG. */
 function drawTree(columns, until, pieceOf, label) {
@@ -111,7 +111,7 @@ function drawTree(columns, until, pieceOf, label) {
           s("title", {}, `${pieceOf(token)}: ${percent(probability)} here, log-probability so far ${number(logProbability)}, ${fate}`),
           s("rect", { ...shape, ...look }),
           fate === "finished" ? s("rect", { x: x + 3, y: y - COLUMN.box / 2 + 3, width: width - 6, height: COLUMN.box - 6, fill: "none", stroke: look.stroke }) : null,
-          s("text", { x: x + width / 2, y: y - 2, "text-anchor": "middle", class: "name" }, pieceOf(token)),
+          s("text", { x: x + width / 2, y: y - 3, "text-anchor": "middle", class: "name" }, pieceOf(token)),
           s("text", { x: x + width / 2, y: y + 12, "text-anchor": "middle", class: "chance" }, percent(probability)),
         ),
       );
@@ -174,10 +174,13 @@ function mount(root, page) {
   const twin = h("ol", { class: "steps-list" });
   const player = h("div", { class: "controls" });
   const search = figure(data.caption, player, treeBox, legend());
-  root.append(pair, h("h2", {}, "Try your own"), form, trouble, result, about, h("p", { class: "label examples-label" }, "Or try one of these:"), examples,
+  const searched = h("section", {},
     h("h2", {}, "How it was found: beam search"),
     h("p", { class: "note" }, "At each step the model gives every possible next piece a probability. The search keeps the likeliest beginnings, as many as the beam is large, and drops the rest."),
     controls, beamEffect, search, h("details", {}, h("summary", {}, "The same search as a list"), twin));
+  root.append(pair, h("h2", {}, "Try your own"), form, trouble, result, about, h("p", { class: "label examples-label" }, "Or try one of these:"), examples, searched);
+  const outputs = [result, about, searched];
+  outputs.forEach((part) => (part.hidden = true));
 
   /** The two first examples side by side, with the words marked in which they differ. */
   async function showPair() {
@@ -244,6 +247,7 @@ function mount(root, page) {
   function refuse(reason) {
     trouble.hidden = false;
     trouble.textContent = reason;
+    outputs.forEach((part) => (part.hidden = true));
   }
 
   async function show(text) {
@@ -254,12 +258,23 @@ function mount(root, page) {
     const ids = tokenizer.encode(text);
     if (ids.length > LONGEST) return refuse(`The sentence has ${ids.length} pieces, and this page translates at most ${LONGEST}: make it shorter.`);
     result.setAttribute("aria-busy", "true");
-    const outcome = await run(text);
+    let outcome;
+    try {
+      outcome = await run(text);
+    } catch (error) {
+      return refuse(error.message);
+    } finally {
+      result.removeAttribute("aria-busy");
+    }
     if (mine !== running || gone) return;
-    result.removeAttribute("aria-busy");
     shared.sentence = text;
     shared.translation = outcome;
-    page.go("translate", { s: text === data.examples[0] ? null : text, beam: setting.beam, alpha: setting.alpha });
+    page.go("translate", {
+      s: text === data.examples[0] ? null : text,
+      beam: setting.beam === data.decoding.beam ? null : setting.beam,
+      alpha: setting.alpha === data.decoding.alpha ? null : setting.alpha,
+    });
+    outputs.forEach((part) => (part.hidden = false));
     const n = outcome.ids.length;
     result.replaceChildren(
       h("p", { class: "output", lang: language }, outcome.text || "(nothing)"),

@@ -1,0 +1,9 @@
+"""What the page and the widgets of the lessons compute beside the engine: known answers, in JavaScript."""
+
+
+def test_the_parts_of_the_page(run_node):
+    run_node("parts.test.mjs")
+
+
+def test_the_widgets_of_the_lessons(run_node):
+    run_node("widgets.test.mjs")
