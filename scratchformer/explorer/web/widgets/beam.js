@@ -54,6 +54,7 @@ function mount(root, tell) {
   let beam = 2;
   let step = STEPS;
   const tree = beginnings();
+  const best = tree.filter(({ step }) => step === STEPS).sort((one, other) => other.probability - one.probability)[0];
   const drawing = fitted(draw);
   const beamChips = pickOne({ label: "Beam size K", options: ["1 (greedy)", "2", "3"], selected: 1, onpick: (i) => ((beam = i + 1), update()) });
   const back = button("Step back", () => ((step = Math.max(0, step - 1)), update()));
@@ -70,8 +71,10 @@ function mount(root, tell) {
     const done = steps.slice(0, step).flatMap(({ finished }) => finished).sort((one, other) => other.probability - one.probability);
     const named = ({ pieces, probability }) => [h("em", {}, pieces.join(" ")), ` (${short(probability)})`];
     if (step < STEPS) return tell([`Step ${step} keeps `, alive.map((one, i) => [i ? ", " : "", named(one)]), "."].flat(Infinity));
-    const isBest = done[0].probability > 0.2;
-    tell([`With K = ${beam}, the best finished sentence is `, named(done[0]), isBest ? ": the likeliest of all." : ". The likeliest, schlafen die Kühe </s> with 0.288, was lost in step 1."].flat(Infinity));
+    const found = [`With K = ${beam}, the best finished sentence is `, named(done[0])];
+    const lost = steps.findIndex(({ candidates, alive }) => ![...candidates.filter(({ pieces }) => pieces.at(-1) === END), ...alive].some(({ pieces }) => best.name.startsWith(nameOf(pieces))));
+    if (lost < 0) tell([...found, ", the likeliest of all."].flat(Infinity));
+    else tell([...found, ". The likeliest, ", named(best), `, was lost in step ${lost + 1}.`].flat(Infinity));
   }
 
   function draw(width) {
@@ -88,11 +91,11 @@ function mount(root, tell) {
     const fate = (node) => {
       if (node.step === 0) return "kept";
       if (node.step > step) return "ahead";
-      const { candidates, alive, finished } = steps[node.step - 1];
+      const { alive, finished } = steps[node.step - 1];
       if (find(alive, node) >= 0) return "kept";
       if (find(finished, node) >= 0) return "finished";
       const parent = tree.find(({ name }) => name === nameOf(node.pieces.slice(0, -1)));
-      return fate(parent) === "kept" ? "dropped" : find(candidates, node) >= 0 ? "dropped" : "never";
+      return fate(parent) === "kept" ? "dropped" : "never";
     };
     const edges = tree.slice(1).map((node) => {
       const parent = tree.find(({ name }) => name === nameOf(node.pieces.slice(0, -1)));

@@ -43,7 +43,7 @@ function mount(root, tell) {
     byHand.textContent = `Row “${READS[row]}”: ${terms.join(" + ")} = ${short(result)}`;
     const [asks, guess] = [h("em", {}, READS[row]), h("em", {}, WRITES[row])];
     if (row === READS.length - 1) tell(["Row ", asks, " may look at all four words. It has to write ", guess, ", which isn’t in the input."]);
-    else if (isMasked) tell(["Row ", asks, " has to write ", guess, ". Its weight on ", guess.cloneNode(true), " is exactly ", short(weights[row + 1]), ", and so is every weight further right."]);
+    else if (isMasked) tell(["Row ", asks, " has to write ", guess, ". Its weight on ", guess.cloneNode(true), " is exactly ", short(weights[row + 1]), row + 2 < READS.length ? ", and so is every weight further right." : "."]);
     else tell(["Without the mask, row ", asks, " gives ", fraction(exponentials[row + 1], total), " of its weight to ", guess, ", the word that it has to write: it can cheat."]);
   }
 

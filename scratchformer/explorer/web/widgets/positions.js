@@ -95,7 +95,7 @@ function draw(width, state, shown) {
   const upper = [
     text(names - 12, 12, "position", { bold: true, anchor: "end" }),
     [state.first, state.first + state.distance].map((position, i) => text(column(i), 12, position, { bold: true })),
-    text(column(2), 12, "between them", { role: "soft", size: 13 }),
+    text(column(2), 12, "angle", { role: "soft", size: 13 }),
     SPEEDS.map((speed, hand) => {
       const angles = positions.map((position) => speed * position);
       return [
@@ -109,7 +109,7 @@ function draw(width, state, shown) {
     }),
     ["height, fast", "width, fast", "height, slow", "width, slow"].map((words, i) => name(rows[i], words, isWide ? 13 : 12)),
     vectors.map((vector, i) => vector.map((x, row) => cells(column(i), rows[row], [x], "forward", { cell: Math.min(76, step - 8), height: 34, size: 14 }))),
-    products.map((x, row) => text(column(2), rows[row], `${row ? "+ " : ""}${short(x)}`, { size: 14 })),
+    products.map((x, row) => text(column(2), rows[row], row ? `${short(x)[0] === "−" ? "−" : "+"} ${short(Math.abs(x))}` : short(x), { size: 14 })),
     line([[column(2) - 32, 354], [column(2) + 32, 354]], "soft", 1.2),
     text(column(2) - 42, 372, "dot product", { bold: true, anchor: "end" }),
     text(column(2), 372, short(products.reduce((a, b) => a + b)), { bold: true }),
@@ -124,12 +124,12 @@ function draw(width, state, shown) {
     const isOne = isSecond || position === state.first;
     return [
       rectangle(x, zero - (unit * score) / 2, each * 0.6, Math.abs(unit * score), isSecond ? "forward" : "ink", { filled: isSecond ? 1 : 0.35 }),
-      text(x, zero + 82, position, { bold: isOne, role: isOne ? "ink" : "soft", size: isWide ? 14 : 11 }),
+      isWide || isOne || position % 4 === 0 ? text(x, zero + 50, position, { bold: isOne, role: isOne ? "ink" : "soft", size: 13 }) : null,
     ];
   });
   const title = text(0, 408, `dot product of position ${state.first} with positions 0 to ${2 * FURTHEST}`, { role: "soft", size: 13, anchor: "start" });
   const label = positions.map((_, i) => `Position ${state.first + i * state.distance}: ${vectors[i].map((x) => short(x)).join(", ")}.`).join(" ");
-  return picture(width, 586, label, upper, title, line([[0, zero], [width, zero]]), bars);
+  return picture(width, 556, label, upper, title, line([[0, zero], [width, zero]]), bars);
 }
 
 export const positionsWidget = { id: "positions", title: "Two hands on a dial", mount };

@@ -6,7 +6,7 @@ const STEPS = 40;
 const MILLISECONDS = 120;
 /** The map reaches from LOW to HIGH in both directions; its lines join points of equal loss. */
 const [LOW, HIGH] = [-1.2, 1.2];
-const HEIGHTS = [0.03, 0.2, 2, 8, 20, 38, 62];
+const HEIGHTS = [0.03, 0.2, 2, 8, 20, 38];
 
 /** A way to walk, its learning rate in the lesson's picture, and the rates to choose from. */
 const WAYS = [
@@ -51,9 +51,13 @@ function mount(root, tell) {
   const stepSlider = range({ label: "Step", min: 0, max: STEPS, value: step, oninput: (x) => (stop(), move(x)) });
   const play = button("Play", () => (timer ? stop() : run()));
   const next = button("One step", () => (stop(), move(step < STEPS ? step + 1 : 1)));
-  const rateSliders = WAYS.map(({ id, rate, step, max }, i) => range({ label: `Rate of ${id}`, min: step, max, step, value: rate, oninput: (x) => ((rates[i] = x), update()) }));
-  const startSliders = ["a", "b"].map((name, i) => range({ label: `Start at ${name}`, min: -1.1, max: 1.1, step: 0.05, value: start[i], show: (x) => place(Number(x)), oninput: (x) => ((start[i] = x), update()) }));
-  root.append(drawing, h("div", { class: "controls" }, stepSlider, play, next), h("div", { class: "controls" }, rateSliders, startSliders));
+  const rateSliders = WAYS.map(({ id, rate, step, max }, i) => range({ label: id, min: step, max, step, value: rate, oninput: (x) => ((rates[i] = x), update()) }));
+  const startSliders = ["a", "b"].map((name, i) => range({ label: name, min: -1.1, max: 1.1, step: 0.05, value: start[i], show: (x) => place(Number(x)), oninput: (x) => ((start[i] = x), update()) }));
+  root.append(drawing, h("div", { class: "controls" }, stepSlider, play, next), group("Learning rate of", rateSliders), group("Start at", startSliders));
+
+  function group(label, sliders) {
+    return h("div", { class: "controls", role: "group", "aria-label": label }, h("span", { class: "label" }, label), sliders);
+  }
 
   function setStart(point) {
     start = point.map((x) => Math.max(-1.1, Math.min(1.1, x)));

@@ -38,8 +38,9 @@ export function attend(dots, divisor, wanted = WANTED) {
   return { scores, weights, slopes };
 }
 
-/** A weight as on the page: four decimals, more if it is small. */
+/** A weight as on the page: four decimals, more if it is small. Only 1 itself looks like 1. */
 function share(weight) {
+  if (weight >= 0.99995 && weight < 1) return "> 0.9999";
   return weight > 1e-6 ? weight.toFixed(weight > 1e-3 ? 4 : weight > 1e-4 ? 5 : 6) : number(weight, 2);
 }
 
@@ -49,7 +50,8 @@ function slopeText(slope) {
   return (slope > 0 ? "+" : "−") + Math.abs(slope).toFixed(Math.abs(slope) > 1e-3 ? 3 : 5);
 }
 
-function large(e) {
+function exponential(e) {
+  if (e < 0.01) return number(e, 2);
   return e < 1e7 ? Number(e.toPrecision(6)).toLocaleString("en", { maximumFractionDigits: e < 100 ? 2 : 0 }) : number(e, 3);
 }
 
@@ -78,7 +80,7 @@ function mount(root, tell) {
     const best = WORDS[dots().indexOf(Math.max(...dots()))];
     const largest = [plain, divided].map(({ weights }, side) => (side && !isRandom ? "5/8" : share(Math.max(...weights))));
     const pushes = [plain, divided].map(({ slopes }) => (Math.abs(slopes[WANTED]) < 1e-6 ? number(slopes[WANTED], 2) : slopeText(slopes[WANTED]).slice(1)));
-    const where = `With ${d_k} ${d_k === 1 ? "number" : "numbers"}, `;
+    const where = `With d_k = ${d_k}, `;
     tell(
       backward
         ? [where, "the push on the dot product of ", h("em", {}, WORDS[WANTED]), ` is ${pushes[0]} without the division and ${pushes[1]} with it.`]
@@ -108,10 +110,9 @@ function mount(root, tell) {
       width,
       height,
       label,
-      text(left, 10, "sum so far", { role: "soft", size: 13, anchor: "start" }),
       text(width, 10, `typical: ±${size.toFixed(1)}`, { bold: true, anchor: "end" }),
-      circle(left + 84, 10, 4.5, "forward"),
-      text(left + 94, 10, "the dot products below", { role: "soft", size: 13, anchor: "start" }),
+      circle(left, 10, 4.5, "forward"),
+      text(left + 10, 10, "the three words", { role: "soft", size: 13, anchor: "start" }),
       [-32, -16, 0, 16, 32].map((sum) => [line([[left, y(sum)], [width, y(sum)]], "line", sum ? 0.5 : 1.2), text(left - 6, y(sum), short(sum), { role: "soft", size: 12, anchor: "end" })]),
       walks.slice(0, 30).map((walk) => line(walk.slice(0, d_k + 1).filter(inside).map((sum, n) => [x(n).toFixed(1), y(sum).toFixed(1)]), "soft", 0.5)),
       isRandom ? WORDS.map((_, i) => line(walks[i].slice(0, d_k + 1).map((sum, n) => [x(n).toFixed(1), y(sum).toFixed(1)]), "forward", 1.8)) : null,
@@ -120,6 +121,7 @@ function mount(root, tell) {
       line([[x(d_k), top], [x(d_k), bottom]], "soft", 1),
       dots().filter(inside).map((dot) => circle(x(d_k), y(dot), 4.5, "forward")),
       [...bins].filter(([bin]) => inside(bin)).map(([bin, count]) => rectangle(right + 8 + ((count / most) * longest) / 2, y(bin), (count / most) * longest, (y(0) - y(4)) * 0.86, "soft", { filled: 0.9 })),
+      text(width, bottom + 14, `${WALKS} pairs`, { role: "soft", size: 12, anchor: "end" }),
       [1, 64, 128, 192, 256].map((n) => text(x(n), bottom + 14, n, { role: "soft", size: 12 })),
     );
   }
@@ -153,7 +155,7 @@ function mount(root, tell) {
             arrow([x, below + rows.arrow - 8], [x, below + rows.arrow + 10]),
             side ? text(x + 8, below + rows.arrow, `÷ ${short(Number(root.toFixed(1)))}`, { role: "soft", size: 13, anchor: "start" }) : null,
             text(x, below + rows.score, isRound ? asLog(i, factor) : short(scores[i])),
-            text(x, below + rows.e, large(Math.exp(scores[i]))),
+            text(x, below + rows.e, exponential(Math.exp(scores[i]))),
             bar(x, below + rows.weight, weights[i], { width: 44, height: 90 }),
             text(x, below + rows.share, side && !isRandom ? `${EXPONENTIALS[i]}/8` : share(weights[i])),
           ];

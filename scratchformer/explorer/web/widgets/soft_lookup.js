@@ -109,8 +109,9 @@ function mount(root, tell) {
       const cause = rising.length ? [`a larger score of `, h("em", {}, rising.join(" or ")), ` makes it grow, because only ${rising.length === 1 ? "this word" : "these words"} ${offers}.`] : ["no score can make it grow."];
       tell([`The first number of the answer is ${short(answer[0])}: `, ...cause]);
     } else {
-      const best = weights.indexOf(Math.max(...weights));
-      tell(["The largest weight of “", name, "” is ", text.weights[best], ", on ", h("em", {}, WORDS[best]), ", and the answer is ", pair(answer), "."]);
+      const largest = Math.max(...weights);
+      const best = WORDS.filter((_, i) => weights[i] > largest - 1e-6);
+      tell(["The largest weight of “", name, "” is ", text.weights[weights.indexOf(largest)], ", on ", h("em", {}, best.join(" and ")), ", and the answer is ", pair(answer), "."]);
     }
   }
 
