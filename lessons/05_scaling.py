@@ -242,6 +242,8 @@ show(
 )
 
 # %% [markdown]
+# <!-- widget: scaling -->
+#
 # Without the division *street* gets 256 of 390,882, which is 0.00065. Attention has already decided,
 # for the wrong word. With the division *animal* is ahead, too, but *street* has 2/8.
 #

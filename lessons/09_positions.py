@@ -131,6 +131,8 @@ show(pictures.three_to_the_left(), "09_left",
      "Positions 1 and 3 are equally far from 2, so they get equal scores.")
 
 # %% [markdown]
+# <!-- widget: positions -->
+#
 # **How does a word get its position?** We add the two vectors. In figure 4, *dog* at position 0 becomes (2, 1, 1, 1),
 # and *dog* at position 2 becomes (2, −1, 2, 0).
 

@@ -107,6 +107,8 @@ show(beam_pictures.beam(), "20_beam",
      caption="A beam of 2: “row” is the rank among the hypotheses kept.")
 
 # %% [markdown]
+# <!-- widget: beam -->
+#
 # In step 2, the continuations of both hypotheses compete. So one hypothesis may keep several, and another none.
 #
 # After step 3 we may stop. We hold 0.288, and what is alive has at most 0.12. It can't grow, because a further piece
