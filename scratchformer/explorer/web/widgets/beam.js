@@ -123,6 +123,7 @@ function mount(root, tell) {
           : isWide
             ? [text(x + 8, y(node), word, { size, anchor: "start", role: isFaint ? "soft" : "ink" }), isFaint ? null : text(x + w - 8, y(node), value, { size, anchor: "end", bold: true })]
             : [text(x + w / 2, y(node) - (isFaint ? 0 : 8), word, { size, role: isFaint ? "soft" : "ink" }), isFaint ? null : text(x + w / 2, y(node) + 8, value, { size, bold: true })],
+        isWide && isOn && node.step < STEPS ? rowBadge(x + w / 2 + 34, y(node) - high / 2 - 1, find(steps[node.step - 1].alive, node)) : null,
         state === "dropped" ? line([[x - 4, y(node) + 12], [x + w + 4, y(node) - 12]], "ink", 2) : null,
         isWide && node.step === STEPS && ["kept", "finished"].includes(state) ? text(x + w + 6, y(node), state === "kept" ? "alive" : "finished", { role: "soft", size: 13, anchor: "start" }) : null,
       ];
@@ -134,6 +135,11 @@ function mount(root, tell) {
   }
 
   update();
+}
+
+/** The rank of a hypothesis, on the upper edge of its box. */
+function rowBadge(x, y, rank) {
+  return [rectangle(x, y, 46, 18, "paper", { filled: 1 }), rectangle(x, y, 46, 18, "forward", { radius: 9 }), text(x, y, `row ${rank}`, { size: 12 })];
 }
 
 export const beamWidget = { id: "beam", title: "A beam on a small tree", mount };
