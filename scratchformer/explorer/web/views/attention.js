@@ -57,12 +57,12 @@ export function headsOf(pass) {
 }
 
 /** Each head with `change`, the change of ln p of the translation when it is removed; the largest fall first. */
-export async function rankHeads(page, { text, targetIds, pass }, pause = () => new Promise((done) => setTimeout(done))) {
+export async function rankHeads({ model }, { targetIds, pass }, pause = () => new Promise((done) => setTimeout(done))) {
   const before = logProbability(pass, targetIds);
   const ranked = [];
   for (const head of headsOf(pass)) {
-    const without = passOf(page, text, targetIds, { removed: [head.id] });
-    ranked.push({ ...head, change: logProbability(without.pass, targetIds) - before });
+    const without = model.forward(pass.sourceIds, pass.targetInIds, { removed: [head.id] });
+    ranked.push({ ...head, change: logProbability(without, targetIds) - before });
     await pause();
   }
   return ranked.sort((a, b) => a.change - b.change);
@@ -171,6 +171,7 @@ function mount(root, page) {
     if (kind !== state.kind) Object.assign(state, { side: "q", word: Math.min(state.word, labels(kind)[0].length - 1) });
     Object.assign(state, changes);
     draw();
+    if ("head" in changes) drawWithout();
   }
 
   function toggle(id) {
@@ -243,7 +244,10 @@ function mount(root, page) {
         "data-key": id,
         "aria-pressed": String(isCurrent),
         "aria-label": `${KINDS[kind]}, layer ${layer + 1}, ${name}: ${gone ? "removed" : `spread over about ${words} words`}${effect ? `; without it the translation's probability is multiplied by ${effect.slice(4)}` : ""}`,
-        onclick: () => pick({ kind, layer, head }),
+        onclick: () => {
+          pick({ kind, layer, head });
+          if (innerWidth < 928) title.scrollIntoView();
+        },
       },
       thumbnail(weights),
       h("span", {}, name),
@@ -337,14 +341,14 @@ function mount(root, page) {
       onchange: (id) => {
         const { kind, layer, head } = heads.find((one) => one.id === id);
         pick({ kind, layer, head });
-        drawWithout();
       },
     });
+    select.querySelector("select").dataset.key = "removable";
     const selected = () => select.querySelector("select").value;
     const gone = state.removed.includes(selected());
     const answer = h("div", { class: "answer" });
     without.append(
-      h("p", {}, "Remove a head: its output becomes zeros, everything else stays. Then the model translates again."),
+      h("p", {}, "Remove a head, or several: its output becomes zeros, and the model translates again."),
       h(
         "div",
         { class: "controls" },

@@ -2,7 +2,7 @@
 
 import { button, choice, clear, figure, h, heatmap, number, percent, range, say, strip, words } from "../dom.js";
 import { Pass } from "../engine/model.js";
-import { boxesOf, figureOne } from "./figure.js";
+import { boxesOf, figureOne, widthFor } from "./figure.js";
 import { currentSentence, focusOf, idsOf, passOf, pronounIn, quoted, sentenceForm, sentenceParameter } from "./sentence.js";
 
 // What the numbers say ------------------------------------------------------------------------------------------------
@@ -91,8 +91,10 @@ function mount(root, page) {
     other: given.get("other") ?? second,
   };
   let reading;
-  let loss; // of the chosen word: { loss, probability, gradients, words: dependence }
-  let measured = null; // the real change of loss without each source word
+  let loss; // of the chosen word: { loss, probability, gradients, words: dependence, measured }
+  let other; // the second sentence, with the same words to be written, and the loss of the same word
+  let otherLoss;
+  let compared;
   let boxes;
   let timer = 0;
   let turn = 0;
@@ -100,7 +102,7 @@ function mount(root, page) {
   const form = h("div");
   const chooser = h("div");
   const controls = h("div", { class: "controls" });
-  const picture = h("div", { class: "backward-picture" });
+  const picture = h("div", { class: "backward-picture scroll", tabindex: 0, role: "group", "aria-label": "The gradient in Figure 1" });
   const twin = h("details", { class: "twin" });
   const flow = figure(page.data.caption, controls, picture, twin);
   const bars = h("div");
@@ -113,10 +115,10 @@ function mount(root, page) {
     h("h2", {}, "1. Choose a word as the loss"),
     chooser,
     h("h2", {}, "2. The gradient flows back"),
-    h("p", {}, "Each cell is one position of one sublayer: the darker, the larger the gradient there (root mean square). Backward starts at the logits, on top of the decoder, and ends at the embeddings."),
+    h("p", {}, "Each cell is one position of one sublayer. The stronger its colour, the larger the gradient there (the square root of its root mean square, so that small ones can be seen too). The gradient starts at the logits, on top of the decoder, and ends at the embeddings. Choose a box to read its numbers."),
     flow,
     h("h2", {}, "3. Which source words does the loss depend on?"),
-    h("p", {}, "The gradient of a word's vector says in which direction the loss grows, and how fast. Its length says how much the loss depends on this word. The product of gradient and vector estimates what the word contributes: how the loss would change if the vector became zeros."),
+    h("p", {}, "The gradient at a word's vector says in which direction the loss grows, and its length says how fast. From the slope one can estimate how the loss changes when the vector becomes zeros: −gradient · vector. A real forward pass with these zeros checks the estimate. Zeros are a long way off, so the two can differ a lot: where the model is sure of a word, the slope is almost flat, and still the word may be needed."),
     depends,
     h("h2", {}, "4. Nudge a word against its gradient"),
     nudge,
@@ -146,15 +148,13 @@ function mount(root, page) {
   function lossOf({ pass }) {
     const { loss, probability, dlogits } = model.lossOf(pass, state.at, state.token);
     const gradients = model.backward(pass, dlogits);
-    return { loss, probability, gradients, words: dependence(pass.stages.get("source.embedding").value, gradients.get("source.embedding")) };
+    return { loss, probability, gradients, words: dependence(pass.stages.get("source.embedding").value, gradients.get("source.embedding")), measured: null };
   }
 
   function compute() {
     loss = lossOf(reading);
-    measured = null;
     if (state.nudged < 0) {
-      const lengths = loss.words.map(({ length }) => length);
-      state.nudged = lengths.indexOf(Math.max(...lengths.slice(0, -1)));
+      state.nudged = largestOf(loss.words.map(({ length }) => length));
     }
   }
 
@@ -226,14 +226,15 @@ function mount(root, page) {
     const box = state.box ? boxes.find(({ id }) => id === state.box) : state.shown < order.length ? at : null;
     if (box?.stages.length) {
       const sizes = sizesOf(box);
-      const best = sizes.indexOf(Math.max(...sizes));
+      const best = largestOf(sizes);
       const [names, lang] = box.side === "source" ? [reading.source, sourceLang] : [reading.written, targetLang];
       const found = `${nameOfBox(box)}: the gradient is largest at `;
       say(flow.sentence, sizes[best] > 0 ? [found, quoted(names[best], lang), `, ${number(sizes[best])} (root mean square).`] : `${nameOfBox(box)}: no gradient arrives here.`);
     } else {
       const top = rowSizes(loss.gradients.get(order.find(({ side, id }) => side === "target" && id !== "logits").stages.at(-1)))[state.at];
-      const bottom = Math.max(...rowSizes(loss.gradients.get("source.embedding")));
-      say(flow.sentence, ["The loss of ", quoted(tokenName(), targetLang), ` sends a gradient of ${number(top)} into the top of the decoder; at the source embeddings it is at most ${number(bottom)} (root mean square).`]);
+      const bottom = rowSizes(loss.gradients.get("source.embedding"));
+      const most = largestOf(bottom);
+      say(flow.sentence, ["The loss of ", quoted(tokenName(), targetLang), ` sends a gradient of ${number(top)} into the top of the decoder; at the source embeddings it is largest at `, quoted(reading.source[most], sourceLang), `, ${number(bottom[most])} (root mean square).`]);
     }
   }
 
@@ -295,9 +296,10 @@ function mount(root, page) {
     picture.replaceChildren(
       figureOne({
         boxes: boxes.filter(({ stages }) => stages.length),
-        width: Math.max(280, Math.min(860, picture.clientWidth || 860)),
+        width: Math.max(widthFor(Math.max(reading.source.length, reading.written.length)), Math.min(860, picture.clientWidth || 860)),
         label: "The gradient in Figure 1: choose a box to read its numbers",
         current: state.box ?? latest,
+        names: { below: { "source.embedding": reading.source, "target.embedding": reading.read }, above: { logits: reading.written } },
         onpick: (box) => {
           stop();
           state.box = box;
@@ -329,46 +331,53 @@ function mount(root, page) {
 
   function drawBars() {
     clear(bars);
-    bars.append(
-      dependenceTable(reading, loss, { measured, onpick: (i) => ((state.nudged = i), drawAll()), selected: state.nudged, scale: loss.words }),
-      h("div", { class: "controls" }, button(measured ? "Measured" : "Check the estimates by real passes", measure, { disabled: measured !== null, "data-key": "measure" })),
-    );
-    const { words: found } = loss;
-    const most = found.reduce((best, { length }, i) => (length > found[best].length ? i : best), 0);
-    const help = found.reduce((best, { effect }, i) => (effect > found[best].effect ? i : best), 0);
-    const sentence = ["The loss of ", quoted(tokenName(), targetLang), " depends most on ", quoted(reading.source[most], sourceLang), ` (gradient ${number(found[most].length)})`];
-    if (found[help].effect > 0) sentence.push("; the word that supports it most is ", quoted(reading.source[help], sourceLang), `: without it the loss would rise by about ${number(found[help].effect)}`);
-    if (measured) sentence.push(`. A real pass with zeros in its place gives ${signed(measured[help])}`);
-    say(depends.sentence, [...sentence, "."]);
+    bars.append(dependenceTable(reading, loss, { columns: ["length", "effect", "measured"], onpick: (i) => ((state.nudged = i), drawAll()), selected: state.nudged }));
+    const { words: found, measured } = loss;
+    const most = largestOf(found.map(({ length }) => length));
+    const sentence = ["The gradient of the loss is longest at ", quoted(reading.source[most], sourceLang), ` (${number(found[most].length)}). `];
+    if (measured) {
+      const need = largestOf(measured);
+      sentence.push("The word that ", quoted(tokenName(), targetLang), " needs most is ", quoted(reading.source[need], sourceLang), `: with zeros in its place the loss changes by ${signed(measured[need])}; the slope alone promised ${signed(found[need].effect)}.`);
+    }
+    say(depends.sentence, sentence);
   }
 
-  function measure() {
-    const embedding = reading.pass.stages.get("source.embedding").value;
-    measured = reading.source.map((_, i) => nudgedLoss(model, reading.pass, i, rowOf(embedding, i).map((x) => -x), state.at, state.token) - loss.loss);
-    drawAll();
+  /** How the loss really changes without each source word: one forward pass each, with pauses in which the page stays alive. */
+  async function measure(one, its) {
+    const embedding = one.pass.stages.get("source.embedding").value;
+    const found = [];
+    for (let i = 0; i < embedding.rows; i++) {
+      await new Promise((done) => setTimeout(done));
+      if (its !== loss && its !== otherLoss) return;
+      found.push(nudgedLoss(model, one.pass, i, rowOf(embedding, i).map((x) => -x), state.at, state.token) - its.loss);
+    }
+    its.measured = found;
+    const focus = focusOf(root);
+    if (its === loss) drawBars();
+    drawCompared();
+    focus();
   }
 
-  function dependenceTable({ source }, { words: found }, { measured: real = null, onpick = null, selected = -1, scale, marked = [] }) {
-    const longest = Math.max(...scale.map(({ length }) => length)) || 1;
-    const largest = Math.max(...scale.map(({ effect }) => Math.abs(effect)), ...(real ?? []).map(Math.abs)) || 1;
-    const rows = found.map(({ length, effect }, i) => {
+  /** A row for each source word; `all` are the losses whose bars have the same scale. */
+  function dependenceTable({ source }, its, { columns, onpick = null, selected = -1, all = [its], marked = [] }) {
+    const heads = { length: "gradient length", effect: "change of loss without it, estimated", measured: "change of loss without it, measured" };
+    const values = (one, column) => (column === "measured" ? one.measured : one.words.map((word) => word[column]));
+    const together = columns.includes("effect") ? ["effect", "measured"] : ["measured"];
+    const largest = (column) => Math.max(...all.flatMap((one) => (column === "length" ? ["length"] : together).flatMap((each) => values(one, each) ?? []).map(Math.abs))) || 1;
+    const rows = source.map((text, i) => {
       const look = `chip${marked.includes(i) ? " marked" : ""}${i === selected ? " selected" : ""}`;
-      const word = h("span", { lang: sourceLang }, source[i]);
-      return h(
-        "tr",
-        {},
-        h("th", { scope: "row" }, onpick ? h("button", { type: "button", class: look, "data-key": `source ${i}`, "aria-pressed": String(i === selected), onclick: () => onpick(i) }, word) : h("span", { class: look }, word)),
-        h("td", {}, barOf(length / longest), h("span", { class: "value" }, number(length, 2))),
-        h("td", {}, signedBar(effect / largest), h("span", { class: "value" }, signed(effect))),
-        real ? h("td", {}, signedBar(real[i] / largest), h("span", { class: "value" }, signed(real[i]))) : null,
-      );
+      const word = h("span", { lang: sourceLang }, text);
+      const cells = columns.map((column) => {
+        const value = values(its, column)?.[i];
+        if (value === undefined) return h("td", { class: "label" }, "…");
+        const bar = column === "length" ? barOf(value / largest(column)) : signedBar(value / largest(column));
+        return h("td", {}, bar, h("span", { class: "value" }, column === "length" ? number(value, 2) : signed(value)));
+      });
+      const name = onpick ? h("button", { type: "button", class: look, "data-key": `source ${i}`, "aria-pressed": String(i === selected), onclick: () => onpick(i) }, word) : h("span", { class: look }, word);
+      return h("tr", {}, h("th", { scope: "row" }, name), cells);
     });
-    const heads = ["source word", "gradient length", "loss without it, estimated", ...(real ? ["loss without it, measured"] : [])];
-    return h(
-      "div",
-      { class: "scroll", tabindex: 0, role: "group", "aria-label": "How the loss depends on each source word" },
-      h("table", { class: "plain-table dependence" }, h("thead", {}, h("tr", {}, heads.map((head) => h("th", { scope: "col" }, head)))), h("tbody", {}, rows)),
-    );
+    const head = h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "source word"), columns.map((column) => h("th", { scope: "col" }, heads[column]))));
+    return h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "How the loss depends on each source word" }, h("table", { class: "plain-table dependence" }, head, h("tbody", {}, rows)));
   }
 
   // Nudge ---------------------------------------------------------------------------------------------------------------
@@ -401,7 +410,7 @@ function mount(root, page) {
       strip(x, { label: "The word's vector" }),
       h("p", { class: "label" }, `the gradient at it (colours from −${number(largest, 2)} to ${number(largest, 2)})`),
       strip(dx, { label: "The gradient of the loss at the word's vector" }),
-      h("div", { class: "controls" }, range({ label: "size of the step", min: 0, max: 20, step: 0.5, value: 100 * state.share, unit: "% of the vector's length", oninput: (value) => ((state.share = value / 100), write()) })),
+      h("div", { class: "controls" }, range({ label: "Step", min: 0, max: 20, step: 0.5, value: 100 * state.share, unit: "% of its length", oninput: (value) => ((state.share = value / 100), write()) })),
       says,
     );
     write();
@@ -411,43 +420,47 @@ function mount(root, page) {
 
   /** The loss of the same word, after the same words, with another source sentence. */
   function compare() {
-    clear(comparing);
-    const other = passOf(page, state.other, reading.targetIds);
-    const otherLoss = lossOf(other);
-    const scale = [...loss.words, ...otherLoss.words];
+    other = passOf(page, state.other, reading.targetIds);
+    otherLoss = lossOf(other);
     const readOther = (text) => {
       state.other = text;
       drawAll();
       compare();
     };
-    const result = figure(page.data.caption);
+    compared = figure(page.data.caption);
+    comparing.replaceChildren(
+      h("p", {}, "Here the decoder has written the same words and must write the same word; only the source sentence differs. Words that stand in one sentence only are underlined."),
+      sentenceForm(page, state.other, readOther, "Second sentence"),
+      compared,
+    );
+    drawCompared();
+    measure(reading, loss);
+    measure(other, otherLoss);
+  }
+
+  function drawCompared() {
     const side = (one, its, marked) =>
       h(
         "section",
         { class: "compared" },
         h("p", { lang: sourceLang }, one.text),
         h("p", { class: "equation" }, "p(", quoted(tokenName(), targetLang), `) = ${percent(its.probability)}, loss `, h("strong", {}, number(its.loss))),
-        dependenceTable(one, its, { scale, marked }),
+        dependenceTable(one, its, { columns: ["length", "measured"], all: [loss, otherLoss], marked }),
       );
     const [here, there] = [differences(reading.source, other.source), differences(other.source, reading.source)];
-    result.prepend(h("div", { class: "halves" }, side(reading, loss, here), side(other, otherLoss, there)));
-    const prefix = reading.written.slice(0, state.at);
-    comparing.append(
-      h("p", {}, "Here the decoder has written the same words and must write the same word; only the source sentence differs. Words that stand in one sentence only are underlined."),
-      sentenceForm(page, state.other, readOther, "Second sentence"),
-      result,
-    );
-    const most = (found) => found.reduce((best, { length }, i) => (length > found[best].length ? i : best), 0);
-    say(result.sentence, [
-      "After ",
-      prefix.length ? quoted(page.tokenizer.decode(reading.targetIds.slice(0, state.at)), targetLang) : "the start",
-      ", ",
+    compared.replaceChildren(h("div", { class: "halves" }, side(reading, loss, here), side(other, otherLoss, there)), compared.lastChild);
+    const longest = ({ words: found }) => largestOf(found.map(({ length }) => length));
+    const written = page.tokenizer.decode(reading.targetIds.slice(0, state.at));
+    const start = written ? ["After “", h("span", { lang: targetLang }, written), "”, "] : ["As the first word, "];
+    say(compared.sentence, [
+      ...start,
       quoted(tokenName(), targetLang),
-      ` has probability ${percent(loss.probability)} for the first sentence and ${percent(otherLoss.probability)} for the second; the loss depends most on `,
-      quoted(reading.source[most(loss.words)], sourceLang),
-      " there and on ",
-      quoted(other.source[most(otherLoss.words)], sourceLang),
-      " here.",
+      ` has the probability ${percent(loss.probability)} with the first sentence and ${percent(otherLoss.probability)} with the second. The gradient is longest at `,
+      quoted(reading.source[longest(loss)], sourceLang),
+      ` (${number(loss.words[longest(loss)].length, 2)}) and at `,
+      quoted(other.source[longest(otherLoss)], sourceLang),
+      ` (${number(otherLoss.words[longest(otherLoss)].length, 2)}).`,
+      (loss.loss - otherLoss.loss) * (loss.words[longest(loss)].length - otherLoss.words[longest(otherLoss)].length) > 0 ? " The less likely the word, the larger the gradient." : "",
     ]);
   }
 
@@ -456,6 +469,7 @@ function mount(root, page) {
   open(currentSentence(page));
   return () => {
     turn++;
+    loss = otherLoss = null;
     stop();
     removeEventListener("resize", onresize);
   };
@@ -469,6 +483,11 @@ function differences(list, other) {
 /** Small gradients stay visible: the shade is the square root of the size. */
 function shade(size) {
   return Math.sqrt(size);
+}
+
+/** Where a list of numbers is largest. */
+function largestOf(values) {
+  return values.indexOf(Math.max(...values));
 }
 
 function signed(x) {

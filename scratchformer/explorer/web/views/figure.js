@@ -75,11 +75,15 @@ export function placeBoxes(boxes, width, boxHeight) {
  * current               id of the box with an outline
  * onpick(id)            makes the boxes buttons; the arrow keys move among them in the order of computation
  * cells(box)            null, or for each position of the box a size from 0 to 1, drawn as a row of cells in the gradient's colour
+ * names                 { below, above }: for a box's id the words under or over its cells
  */
-export function figureOne({ boxes, width, label, current, onpick, cells = () => null }) {
+export function figureOne({ boxes, width, label, current, onpick, cells = () => null, names = { below: {}, above: {} } }) {
   const hasCells = boxes.some(cells);
-  const { places, height } = placeBoxes(boxes, width, hasCells ? 42 : 30);
-  const svg = s("svg", { width, height, viewBox: `0 0 ${width} ${height}`, class: "figure-one", role: "group", "aria-label": label });
+  const { places, height: bare } = placeBoxes(boxes, width, hasCells ? 42 : 30);
+  const room = (words) => (Object.values(words).length ? 8 + 6.2 * Math.max(...Object.values(words).flat().map((word) => word.length)) : 0);
+  const [above, below] = [room(names.above), room(names.below)];
+  const height = above + bare + below;
+  const svg = s("svg", { width, height, viewBox: `0 ${-above} ${width} ${height}`, class: "figure-one", role: "group", "aria-label": label });
   svg.append(...layerFrames(boxes, places), ...arrows(boxes, places));
   const drawn = boxes.map((box) => {
     const { x, y, width: w, height: t } = places.get(box.id);
@@ -105,6 +109,10 @@ export function figureOne({ boxes, width, label, current, onpick, cells = () => 
       sizes.forEach((size, i) => {
         const place = { x: x + 6 + i * step, y: y + 24, width: Math.max(1, step - 1), height: 13 };
         group.append(s("rect", { ...place, class: "cell-frame" }), s("rect", { ...place, class: "cell-fill", "fill-opacity": Math.min(1, size).toFixed(3) }));
+        const middle = x + 6 + (i + 0.5) * step;
+        const word = (text, at, anchor) => s("text", { class: "cell-name", "font-size": 11, "text-anchor": anchor, transform: `translate(${middle + 3.5} ${at}) rotate(-90)` }, text);
+        if (names.below[box.id]) group.append(word(names.below[box.id][i], y + t + 5, "end"));
+        if (names.above[box.id]) group.append(word(names.above[box.id][i], y - 5, "start"));
       });
     }
     return group;
@@ -113,6 +121,11 @@ export function figureOne({ boxes, width, label, current, onpick, cells = () => 
   if (onpick) svg.addEventListener("keydown", (event) => onKey(event, drawn, boxes, onpick));
   svg.append(...drawn);
   return svg;
+}
+
+/** The least width with which `positions` cells in a box have room for their words. */
+export function widthFor(positions) {
+  return 2 * (12 + 12 * positions) + 70;
 }
 
 function onKey(event, drawn, boxes, onpick) {

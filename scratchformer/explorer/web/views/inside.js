@@ -94,6 +94,11 @@ function fixed(x) {
   return x.toFixed(4).replace("-", "−");
 }
 
+/** The engine names pieces as they are in the vocabulary: here without the mark of a word's beginning. */
+function plain(text) {
+  return text.replaceAll("▁", "");
+}
+
 function table(caption, heads, rows, role = "") {
   const line = (cells) => h("tr", { class: cells.strong ? "strong" : null }, h("th", { scope: "row" }, cells[0]), cells.slice(1).map((cell) => h("td", {}, cell)));
   return h(
@@ -170,10 +175,15 @@ function mount(root, page) {
   };
   document.addEventListener("keydown", onkeydown);
 
+  /** The decoder's positions: what it has read last, and what it must write. */
+  function positions() {
+    return reading.read.map((word, i) => `${word} → ${reading.written[i]}`);
+  }
+
   /** The words of a stage's rows, and the chosen one: cross-attention's keys and values belong to the source words. */
   function rowsOf(stage) {
     const isSource = /^(source|encoder)\.|\.cross\.[kv]$/.test(stage);
-    return isSource ? { names: reading.source, at: state.source, lang: page.data.languages.source } : { names: reading.written, at: state.target, lang: page.data.languages.target };
+    return isSource ? { names: reading.source, at: state.source, lang: page.data.languages.source } : { names: positions(), at: state.target, lang: page.data.languages.target };
   }
 
   function draw() {
@@ -208,7 +218,7 @@ function mount(root, page) {
     const at = indexOf();
     clear(place);
     const picker = (side, label) => {
-      const names = side === "source" ? reading.source : reading.written;
+      const names = side === "source" ? reading.source : positions();
       const bar = words(names, { label, selected: state[side], onpick: (i) => change({ [side]: i }) });
       bar.lang = page.data.languages[side];
       bar.querySelectorAll("button").forEach((chip, i) => (chip.dataset.key = `${side} ${i}`));
@@ -225,7 +235,7 @@ function mount(root, page) {
       ),
       h("h2", {}, step.title),
       h("p", {}, step.about, " ", h("span", { class: "label" }, lessonLink(page, step.lesson))),
-      step.side === "target" ? picker("target", "word to be written") : picker("source", "source word"),
+      step.side === "target" ? picker("target", "position in the decoder: has read → must write") : picker("source", "source word"),
       isCross ? picker("source", "source word") : "",
     );
     place.querySelector("select").dataset.key = "step";
@@ -388,7 +398,7 @@ function mount(root, page) {
     const rows = terms.map(([i, a, b, product]) => [names?.[i] ?? String(i), fixed(a), fixed(b), fixed(product)]);
     if (others) rows.push([`the other ${others}`, "", "", fixed(rest)]);
     rows.push(strong(["sum", "", "", fixed(sum)]), ...after.map(([name, value]) => strong([name, "", "", fixed(value)])));
-    const found = [table("Product by product", ["", left.label, right.label, "product"], rows)];
+    const found = [table("Product by product", ["", plain(left.label), plain(right.label), "product"], rows)];
     if (left.values.length > SHOWN) {
       found.push(button(state.all ? `Show the first ${SHOWN} products only` : `Show all ${left.values.length} products`, () => change({ all: !state.all }), { "data-key": "all" }));
     }
@@ -400,13 +410,13 @@ function mount(root, page) {
     const stage = reading.pass.stages.get(id);
     const explanation = stage.explain(rowsOf(id).at, column);
     const { kind, text, parts, result, bias, relu } = explanation;
-    const children = [h("p", {}, text)];
+    const children = [h("p", {}, plain(text))];
     if (explanation.left) {
       const after = bias === undefined ? [] : [["+ bias", bias]];
-      if (bias !== undefined || relu) after.push([relu ? "relu of all this" : "result", result]);
-      children.push(...dotTable(explanation, after, kind === "mix" ? parts.map(({ label }) => label) : null));
+      if (bias !== undefined || relu) after.push([relu ? "relu(sum + bias)" : "result", result]);
+      children.push(...dotTable(explanation, after, kind === "mix" ? parts.map(({ label }) => plain(label)) : null));
     } else {
-      const rows = parts.map(({ label, value }) => [label, fixed(value)]);
+      const rows = parts.map(({ label, value }) => [plain(label), fixed(value)]);
       children.push(table("What it is made of", ["", "value"], [...rows, strong(["result", fixed(result)])]));
     }
     return [...children, originsOf(stage.inputs)];
@@ -436,7 +446,7 @@ function mount(root, page) {
     });
     rows.push(["sum", "", fixed(total), fixed(1)]);
     return [
-      h("p", {}, explanation.text),
+      h("p", {}, plain(explanation.text)),
       ...(score === -Infinity ? [] : dotTable(explanation, [[`÷ √d_k = ${number(explanation.divisor)}`, score]])),
       h("p", {}, "Softmax then turns the scores of this row into weights. The largest score is subtracted first, which changes no weight."),
       table("Softmax of this row", ["word", "score", "e^(score − largest)", "weight"], rows),
