@@ -1,21 +1,81 @@
-"""The example, the commands and the links of the README work, and the package has the names that it promises."""
+"""What the README and the pages under it show is true, and the package has the names and versions that it promises."""
 
 import ast
+import configparser
+import html
+import inspect
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import pronoun_picture
 import pytest
+import record_demo
 
 import scratchformer as sf
 from scratchformer.cli import main
+from scratchformer.nn.attention import ScaledDotProductAttention
+from scratchformer.training.run import load_run
 
-README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[1]
+PAGES = {name: (ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/using.md", "docs/packages.md")}
+README = PAGES["README.md"]
+
+
+def test_the_quoted_layer_is_that_of_the_library():
+    blocks = re.findall(r"```python\n# \w+:[^\n]*\n(.*?)```", README, re.DOTALL)
+    for quoted, method in zip(blocks, ("forward", "backward"), strict=True):
+        source = iter(inspect.getsource(getattr(ScaledDotProductAttention, method)).splitlines())
+        for line in quoted.splitlines():  # in this order; what is left out are comments and the handling of arguments
+            assert any(line == original.strip() for original in source), line
+
+
+def test_the_picture_shows_what_the_model_does():
+    translator = load_run(ROOT / "data" / "tiny_model")
+    shares = [f"{share:.2f}" for share in pronoun_picture.probabilities_of_sie(translator)]
+    assert shares == ["0.00"] * 9 + ["0.89", "0.00"]
+    drawn = pronoun_picture.PICTURE.read_text(encoding="utf-8")
+    assert re.findall(r">(\d\.\d\d)<", drawn) == shares
+    plain = html.unescape(re.sub("<[^>]*>", "", drawn))
+    for translation in translator.translate([pronoun_picture.TIRED, pronoun_picture.NARROW]):
+        assert translation in plain
+
+
+def test_the_recording_is_what_make_demo_printed():
+    recording = json.loads(record_demo.RECORDING.read_text(encoding="utf-8"))
+    assert record_demo.PICTURE.read_text(encoding="utf-8") == record_demo.draw(recording)
+    assert record_demo.PICTURE.stat().st_size <= 150_000
+    printed = "\n".join(record_demo.screens(recording)[-1].rows)
+    scores = re.findall(r"BLEU on (\w+): +([\d.]+)", printed)
+    assert [name for name, _ in scores] == ["test", "test_compositional", "test_long"]
+    assert all(f"{name} {score}" in README for name, score in scores)
+
+
+def test_a_screen_is_what_a_terminal_shows():
+    events = [[0.5, "one\r\n\r  5%|#  |"], [1.0, "\r 50%|## |"], [2.0, "\r         \rtwo\r\nabcdefghijkl\r\n"]]
+    played = record_demo.screens({"columns": 10, "events": events})
+    assert [row.rstrip() for row in played[-1].rows] == ["$ make demo", "one", "two", "abcdefghij", "kl", ""]
+    assert " 50%|## |" in [screen.rows[-1] for screen in played]
+    assert [screen.at for screen in played] == sorted(screen.at for screen in played)
+
+
+def test_the_promised_pythons_are_those_of_ci():
+    package = configparser.ConfigParser()
+    package.read(ROOT / "setup.cfg", encoding="utf-8")
+    promised = re.findall(r"Python :: (3\.\d+)", package["metadata"]["classifiers"])
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    assert re.findall(r'"(3\.\d+)"', re.search(r"python: \[.*\]", workflow)[0]) == promised
+    assert package["options"]["python_requires"] == f">={promised[0]}"
+    assert f"Python {promised[0]} to {promised[-1]}" in README
+    version = package["metadata"]["version"]
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\n## {version}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
 def test_the_python_example_learns_and_proves_itself(capsys, trained):
-    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    (code,) = re.findall(r"```python\n(.*?)```", PAGES["docs/using.md"], re.DOTALL)
     assert 'sf.load_run("runs/demo")' in code
     exec(code.replace("runs/demo", str(trained.path)), {})
     loss, *checks, translation = capsys.readouterr().out.splitlines()
@@ -50,7 +110,8 @@ def test_the_package_is_imported_without_numpy():
 
 
 def test_the_commands_exist(capsys):
-    for command in set(re.findall(r"^    (?:echo .*\| )?scratchformer (\w+)", README, re.MULTILINE)):
+    commands = r"^    (?:\$ |echo .*\| |.*&& )?scratchformer (\w+)"
+    for command in {name for page in PAGES.values() for name in re.findall(commands, page, re.MULTILINE)}:
         try:
             main([command, "--help"])
         except SystemExit as left:
@@ -58,7 +119,8 @@ def test_the_commands_exist(capsys):
     assert "usage: scratchformer train" in capsys.readouterr().out
 
 
-def test_linked_files_exist():
-    links = re.findall(r"\]\(([^)#]+)\)", README)
-    assert "docs/names.md" in links
-    assert [link for link in links if not (Path(__file__).parents[1] / link).exists()] == []
+@pytest.mark.parametrize("name", PAGES)
+def test_linked_files_exist(name):
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)|src=\"([^\"]+)\"", PAGES[name])
+    assert len(links) > 1 or name == "docs/packages.md"
+    assert [link for pair in links for link in pair if link and not (ROOT / name).parent.joinpath(link).exists()] == []
