@@ -5,10 +5,12 @@ import { test } from "node:test";
 
 import { number, percent, ticks } from "../../scratchformer/explorer/web/dom.js";
 import { matrix } from "../../scratchformer/explorer/web/engine/tensor.js";
+import { UNK } from "../../scratchformer/explorer/web/engine/tokenizer.js";
 import { dotsByOffset, positionTables } from "../../scratchformer/explorer/web/views/positions.js";
 import { entryAt } from "../../scratchformer/explorer/web/views/replay.js";
 import { learningRate } from "../../scratchformer/explorer/web/views/schedule.js";
-import { layOut, markBest, markChanges } from "../../scratchformer/explorer/web/views/translate.js";
+import { markChanges, minimalPair, oddities } from "../../scratchformer/explorer/web/views/translate.js";
+import { layOut, markBest } from "../../scratchformer/explorer/web/views/tree.js";
 import { readHash, readWeights, writeHash } from "../../scratchformer/explorer/web/main.js";
 
 const close = (a, b, tolerance) => assert.ok(Math.abs(a - b) <= tolerance, `${a} is not ${b}`);
@@ -39,9 +41,20 @@ test("sinusoids: PE(3, 0) = sin 3, PE(3, 2i + 1) = cos(3 / 10000^(2i/d))", () =>
 });
 
 test("a learned table comes first, and as long as it is", () => {
-  const learned = matrix(16, 4, Float32Array.from({ length: 64 }, (_, i) => i));
+  const learned = matrix(
+    16,
+    4,
+    Float32Array.from({ length: 64 }, (_, i) => i),
+  );
   const tables = positionTables({ config: { d_model: 4, max_positions: 16 }, positions: { source: learned, target: learned } });
-  assert.deepEqual(tables.map(({ isSinusoid, table }) => [isSinusoid, table.rows]), [[false, 16], [false, 16], [true, 64]]);
+  assert.deepEqual(
+    tables.map(({ isSinusoid, table }) => [isSinusoid, table.rows]),
+    [
+      [false, 16],
+      [false, 16],
+      [true, 64],
+    ],
+  );
   assert.deepEqual([...tables[1].table.data], [...learned.data]);
 });
 
@@ -63,35 +76,78 @@ test("equation 3: the base model's peak is 6.99e-4 at step 4000", () => {
 });
 
 test("changed words: those outside the longest common subsequence", () => {
-  const changed = (a, b) => markChanges(a, b).filter(([, isNew]) => isNew).map(([word]) => word);
+  const changed = (a, b) =>
+    markChanges(a, b)
+      .filter(([, isNew]) => isNew)
+      .map(([word]) => word);
   assert.deepEqual(changed("weil es zu müde war.", "weil sie zu breit war."), ["es", "müde"]);
   assert.deepEqual(changed("weil sie zu breit war.", "weil es zu müde war."), ["sie", "breit"]);
   assert.deepEqual(changed("a b c", "a b c"), []);
   assert.deepEqual(changed("b a", "a b c").length, 1);
 });
 
+test("the minimal pair: neighbours that differ in one word", () => {
+  assert.deepEqual(minimalPair(["a b.", "It is red.", "It is blue.", "It is not."]), ["It is red.", "It is blue."]);
+  assert.equal(minimalPair(["a b", "a b", "c d"]), null);
+  assert.equal(minimalPair(["one"]), null);
+});
+
+test("what the tokenizer does not know is said", () => {
+  const tokenizer = { encode: (text) => [...text].map((letter) => (letter === "Ж" ? UNK : 10)).slice(0, text === "known" ? 1 : undefined) };
+  assert.deepEqual(oddities(tokenizer, "known"), []);
+  const [unknown, split] = oddities(tokenizer, "Ж zebra known");
+  assert.match(unknown, /no “Ж”/);
+  assert.match(split, /met “zebra” in/);
+});
+
 test("a beam search of two steps as columns", () => {
-  const candidate = (parent, token, probability, kept, ended = false) => ({ parent, token, logProbability: Math.log(probability), kept, ended });
+  const candidate = (parent, token, probability, kept, ended = false) => ({
+    parent,
+    token,
+    logProbability: Math.log(probability),
+    kept,
+    ended,
+  });
   const columns = layOut([
     { candidates: [candidate(0, 7, 0.5, true), candidate(0, 8, 0.4, true), candidate(0, 9, 0.1, false)] },
     { candidates: [candidate(1, 1, 0.36, false, true), candidate(0, 5, 0.3, true), candidate(0, 6, 0.2, false)] },
   ]);
   const second = columns[1].map(({ parent, fate, probability, ids }) => [parent, fate, Number(probability.toFixed(3)), ids]);
-  assert.deepEqual(second, [[1, "finished", 0.9, [8, 1]], [0, "kept", 0.6, [7, 5]], [0, "dropped", 0.4, [7, 6]]]);
+  assert.deepEqual(second, [
+    [1, "finished", 0.9, [8, 1]],
+    [0, "kept", 0.6, [7, 5]],
+    [0, "dropped", 0.4, [7, 6]],
+  ]);
   markBest(columns, [8, 1]);
-  assert.deepEqual(columns.flat().map(({ best }) => best), [false, true, false, true, false, false]);
+  assert.deepEqual(
+    columns.flat().map(({ best }) => best),
+    [false, true, false, true, false, false],
+  );
 });
 
 test("the log's entry at a step", () => {
-  const log = [[10, "a"], [20, "b"], [30, "c"]];
-  assert.deepEqual([5, 10, 25, 99].map((step) => entryAt(log, step)[1]), ["a", "a", "b", "c"]);
+  const log = [
+    [10, "a"],
+    [20, "b"],
+    [30, "c"],
+  ];
+  assert.deepEqual(
+    [5, 10, 25, 99].map((step) => entryAt(log, step)[1]),
+    ["a", "a", "b", "c"],
+  );
 });
 
 test("addresses come back as they were written", () => {
   const hash = writeHash("attention", { s: "<b> & ä?", layer: 2, head: null });
   const { id, parameters } = readHash(hash);
   assert.equal(id, "attention");
-  assert.deepEqual([...parameters], [["s", "<b> & ä?"], ["layer", "2"]]);
+  assert.deepEqual(
+    [...parameters],
+    [
+      ["s", "<b> & ä?"],
+      ["layer", "2"],
+    ],
+  );
   assert.deepEqual(readHash("").id, "");
 });
 

@@ -285,7 +285,16 @@ export function plot({ label, width, height = 260, x, y, series, marker = null }
   const upY = (value) => height - bottom - ((value - y0) / (y1 - y0)) * (height - top - bottom);
   const svg = s("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label, class: "plot" });
   for (const value of ticks(y0, y1, 4)) {
-    svg.append(s("line", { x1: left, x2: width - right, y1: upY(value), y2: upY(value), stroke: "var(--line)", "stroke-width": value === 0 ? 1.5 : 0.5 }));
+    svg.append(
+      s("line", {
+        x1: left,
+        x2: width - right,
+        y1: upY(value),
+        y2: upY(value),
+        stroke: "var(--line)",
+        "stroke-width": value === 0 ? 1.5 : 0.5,
+      }),
+    );
     svg.append(s("text", { x: left - 8, y: upY(value) + 4, "text-anchor": "end", class: "tick" }, tickText(value)));
   }
   for (const value of ticks(x0, x1, Math.max(2, Math.floor(width / 110)))) {
@@ -296,7 +305,9 @@ export function plot({ label, width, height = 260, x, y, series, marker = null }
   svg.append(s("text", { x: (left + width - right) / 2, y: height - 4, "text-anchor": "middle", class: "axis" }, x.label));
   svg.append(s("text", { x: 0, y: 12, class: "axis" }, y.label));
   if (marker !== null) {
-    svg.append(s("line", { x1: acrossX(marker), x2: acrossX(marker), y1: top - 4, y2: height - bottom, stroke: "var(--ink)", "stroke-width": 1.5 }));
+    svg.append(
+      s("line", { x1: acrossX(marker), x2: acrossX(marker), y1: top - 4, y2: height - bottom, stroke: "var(--ink)", "stroke-width": 1.5 }),
+    );
     svg.append(s("circle", { cx: acrossX(marker), cy: top - 4, r: 4, fill: "var(--ink)" }));
   }
   const dashes = ({ dashed, dots }) => (dots ? "0 8" : dashed ? "6 5" : null);
@@ -309,7 +320,9 @@ export function plot({ label, width, height = 260, x, y, series, marker = null }
     "stroke-dasharray": dashes(line),
   });
   for (const line of series) {
-    const path = line.points.map(([a, b], i) => `${i ? "L" : "M"}${acrossX(a).toFixed(1)} ${upY(Math.min(y1, Math.max(y0, b))).toFixed(1)}`).join("");
+    const path = line.points
+      .map(([a, b], i) => `${i ? "L" : "M"}${acrossX(a).toFixed(1)} ${upY(Math.min(y1, Math.max(y0, b))).toFixed(1)}`)
+      .join("");
     if (path) svg.append(s("path", { d: path, ...look(line) }));
   }
   const names = series.map((line) =>

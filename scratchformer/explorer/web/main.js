@@ -73,7 +73,10 @@ function start({ data, model, tokenizer }) {
     const asked = readHash(location.hash);
     if (location.hash === written) return;
     const first = current === null;
-    const index = Math.max(0, VIEWS.findIndex((view) => view.id === asked.id));
+    const index = Math.max(
+      0,
+      VIEWS.findIndex((view) => view.id === asked.id),
+    );
     const view = VIEWS[index];
     leave?.();
     current = view.id;
@@ -86,7 +89,8 @@ function start({ data, model, tokenizer }) {
     const next = VIEWS[index + 1];
     clear(root);
     root.append(heading, view.lead ? h("p", { class: "lead" }, view.lead) : "", place);
-    if (next) root.append(h("a", { class: "next", href: writeHash(next.id) }, h("span", { class: "label" }, `Next: ${next.title}`), next.question));
+    if (next)
+      root.append(h("a", { class: "next", href: writeHash(next.id) }, h("span", { class: "label" }, `Next: ${next.title}`), next.question));
     const page = { model, tokenizer, data, parameters: asked.parameters, go, shared };
     try {
       leave = view.mount(place, page);
@@ -106,9 +110,9 @@ function start({ data, model, tokenizer }) {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (step) links[links.indexOf(event.target) + step]?.focus();
   });
-  document.getElementById("about").append(
-    h("p", {}, `The model: ${data.caption}. It runs in this page; nothing that you type leaves your machine.`),
-  );
+  document
+    .getElementById("about")
+    .append(h("p", {}, `The model: ${data.caption}. It runs in this page; nothing that you type leaves your machine.`));
   document.querySelector(".skip").addEventListener("click", (event) => {
     event.preventDefault(); // the address names a view, not a place in the page
     root.focus();
@@ -122,9 +126,15 @@ if (globalThis.document) {
     start(readModel());
     document.documentElement.dataset.ready = "true";
   } catch (error) {
-    document.getElementById("view").replaceChildren(
-      h("p", { class: "trouble", role: "alert" }, `The model in this page is damaged. ${error.message} Write the page again with “scratchformer explore”.`),
-    );
+    document
+      .getElementById("view")
+      .replaceChildren(
+        h(
+          "p",
+          { class: "trouble", role: "alert" },
+          `The model in this page is damaged. ${error.message} Write the page again with “scratchformer explore”.`,
+        ),
+      );
     console.error(error);
   }
 }

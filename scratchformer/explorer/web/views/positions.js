@@ -20,7 +20,10 @@ export function positionTables(model) {
 /** The dot product of row `pos` of a table with each of its rows: [[offset, product]…]. */
 export function dotsByOffset(table, pos) {
   const mine = row(table, pos);
-  return Array.from({ length: table.rows }, (_, other) => [other - pos, row(table, other).reduce((sum, value, j) => sum + value * mine[j], 0)]);
+  return Array.from({ length: table.rows }, (_, other) => [
+    other - pos,
+    row(table, other).reduce((sum, value, j) => sum + value * mine[j], 0),
+  ]);
 }
 
 /** A table as SVG: one path per sign and strength, so that thousands of cells stay quick. Rows are positions. */
@@ -35,11 +38,26 @@ function drawTable(table, width, onpick) {
       if (level) paths.set(level, `${paths.get(level) ?? ""}M${j} ${i}h1v1h-1z`);
     }
   }
-  const cells = [...paths].map(([level, d]) => s("path", { d, fill: level > 0 ? "var(--positive)" : "var(--negative)", "fill-opacity": Math.abs(level) / 12 }));
+  const cells = [...paths].map(([level, d]) =>
+    s("path", { d, fill: level > 0 ? "var(--positive)" : "var(--negative)", "fill-opacity": Math.abs(level) / 12 }),
+  );
   const frame = s("rect", { x: left, width: across * cols, height, fill: "none", stroke: "var(--ink)", "stroke-width": 2 });
-  const numbers = ticks(0, rows - 1, 6).map((pos) => s("text", { x: left - 6, y: top + (pos + 0.5) * height + 4.5, "text-anchor": "end", class: "tick" }, pos));
-  const svg = s("svg", { class: "table-map plot", width, height: rows * height + 2 * top, role: "img", "aria-label": `The table of positions: ${rows} rows and ${cols} columns; the slider chooses a row.` },
-    s("g", { class: "cells", transform: `translate(${left} ${top}) scale(${across} ${height})` }, cells), numbers, frame);
+  const numbers = ticks(0, rows - 1, 6).map((pos) =>
+    s("text", { x: left - 6, y: top + (pos + 0.5) * height + 4.5, "text-anchor": "end", class: "tick" }, pos),
+  );
+  const svg = s(
+    "svg",
+    {
+      class: "table-map plot",
+      width,
+      height: rows * height + 2 * top,
+      role: "img",
+      "aria-label": `The table of positions: ${rows} rows and ${cols} columns; the slider chooses a row.`,
+    },
+    s("g", { class: "cells", transform: `translate(${left} ${top}) scale(${across} ${height})` }, cells),
+    numbers,
+    frame,
+  );
   svg.addEventListener("click", (event) => onpick(Math.floor((event.clientY - svg.getBoundingClientRect().top - top) / height)));
   svg.select = (pos) => frame.setAttribute("y", top + pos * height);
   return svg;
@@ -52,11 +70,14 @@ function largestOf({ data }) {
 /** One pair of columns (2i, 2i + 1) as a hand: its angle from the top is the sine's and cosine's angle. */
 function clock(sine, cosine, most) {
   const [x, y] = [30 + (24 * sine) / most, 30 - (24 * cosine) / most];
-  return s("svg", { width: 60, height: 60, viewBox: "0 0 60 60", "aria-hidden": "true" },
+  return s(
+    "svg",
+    { width: 60, height: 60, viewBox: "0 0 60 60", "aria-hidden": "true" },
     s("circle", { cx: 30, cy: 30, r: 27, fill: "none", stroke: "var(--line)", "stroke-width": 1.5 }),
     s("line", { x1: 30, y1: 3, x2: 30, y2: 8, stroke: "var(--soft)", "stroke-width": 1.5 }),
     s("line", { x1: 30, y1: 30, x2: x, y2: y, stroke: "var(--forward)", "stroke-width": 3, "stroke-linecap": "round" }),
-    s("circle", { cx: 30, cy: 30, r: 2.5, fill: "var(--ink)" }));
+    s("circle", { cx: 30, cy: 30, r: 2.5, fill: "var(--ink)" }),
+  );
 }
 
 function mount(root, page) {
@@ -77,16 +98,39 @@ function mount(root, page) {
   const clocks = h("ul", { class: "clocks" });
   const chart = fitted((space) => {
     const points = dotsByOffset(table, pos);
-    return plot({ label: `Dot product of position ${pos} with each position, against the distance`, width: space, height: 240, x: { label: "offset: the other position − this one" },
-      y: { label: "dot product" }, series: [{ name: "dot product", role: "forward", points }], marker: 0 });
+    return plot({
+      label: `Dot product of position ${pos} with each position, against the distance`,
+      width: space,
+      height: 240,
+      x: { label: "offset: the other position − this one" },
+      y: { label: "dot product" },
+      series: [{ name: "dot product", role: "forward", points }],
+      marker: 0,
+    });
   });
   const hand = h("p", { class: "note" });
-  const view = figure(data.caption,
-    h("div", { class: "controls follows" }, slider, tables.length > 1 ? choice({ label: "Table", options: tables.map(({ name }, i) => [i, name]), value: 0, onchange: take }) : null),
-    h("h2", {}, "The table"), mapBox,
-    h("p", { class: "note" }, "Each row belongs to a position; each column is one of the numbers of the vector. Blue is positive, orange negative, and a stronger colour is a larger number. Click a row, or move the slider."),
-    h("h2", {}, "The vector of one position"), fingerprint, clocks, hand,
-    h("h2", {}, "How alike are two positions?"), chart);
+  const view = figure(
+    data.caption,
+    h(
+      "div",
+      { class: "controls follows" },
+      slider,
+      tables.length > 1 ? choice({ label: "Table", options: tables.map(({ name }, i) => [i, name]), value: 0, onchange: take }) : null,
+    ),
+    h("h2", {}, "The table"),
+    mapBox,
+    h(
+      "p",
+      { class: "note" },
+      "Each row belongs to a position; each column is one of the numbers of the vector. Blue is positive, orange negative, and a stronger colour is a larger number. Click a row, or move the slider.",
+    ),
+    h("h2", {}, "The vector of one position"),
+    fingerprint,
+    clocks,
+    hand,
+    h("h2", {}, "How alike are two positions?"),
+    chart,
+  );
   root.append(view);
 
   function take(chosen) {
@@ -101,13 +145,18 @@ function mount(root, page) {
     map?.select(pos);
     const most = largestOf(table);
     const first = Array.from(vector.subarray(0, 8), (value) => number(value, 3)).join("  ");
-    fingerprint.replaceChildren(strip(vector, { label: `The vector of position ${pos}`, largest: most }), h("p", { class: "note" }, `Its first 8 of ${width} numbers: ${first}`));
+    fingerprint.replaceChildren(
+      strip(vector, { label: `The vector of position ${pos}`, largest: most }),
+      h("p", { class: "note" }, `Its first 8 of ${width} numbers: ${first}`),
+    );
     const step = Math.max(1, Math.floor(width / 2 / 12));
     const pairs = Array.from({ length: Math.floor(width / 2 / step) }, (_, i) => 2 * i * step);
-    clocks.replaceChildren(...pairs.map((j) => {
-      const turn = isSinusoid ? h("span", {}, `one turn: ${number(2 * Math.PI * 10000 ** (j / width), 2)}`) : null;
-      return h("li", {}, clock(vector[j], vector[j + 1], most), `${j}, ${j + 1}`, turn && h("br"), turn);
-    }));
+    clocks.replaceChildren(
+      ...pairs.map((j) => {
+        const turn = isSinusoid ? h("span", {}, `one turn: ${number(2 * Math.PI * 10000 ** (j / width), 2)}`) : null;
+        return h("li", {}, clock(vector[j], vector[j + 1], most), `${j}, ${j + 1}`, turn && h("br"), turn);
+      }),
+    );
     hand.textContent = isSinusoid
       ? "Two neighbouring columns, a sine and a cosine, are a clock's hand; below each clock stand its columns and how many positions make one turn. The first clocks turn quickly and tell neighbours apart; the last turn slowly and tell the beginning of a text from its end."
       : "Two neighbouring columns drawn as a hand. Nothing makes these hands turn evenly: training chose these numbers freely.";
@@ -115,8 +164,11 @@ function mount(root, page) {
     const dots = new Map(dotsByOffset(table, pos));
     const away = pos + 20 < table.rows ? 20 : -20;
     const one = pos + 1 < table.rows ? 1 : -1;
-    say(view.sentence, `The dot product of position ${pos} with itself is ${number(dots.get(0))}, with position ${pos + one} it is ${number(dots.get(one))}, and with position ${pos + away} it is ${number(dots.get(away))}` +
-      (isSinusoid ? ". It depends only on how far apart the two positions are." : "."));
+    say(
+      view.sentence,
+      `The dot product of position ${pos} with itself is ${number(dots.get(0))}, with position ${pos + one} it is ${number(dots.get(one))}, and with position ${pos + away} it is ${number(dots.get(away))}` +
+        (isSinusoid ? ". It depends only on how far apart the two positions are." : "."),
+    );
     page.go("positions", { pos });
   }
 

@@ -19,7 +19,9 @@ function mount(root, page) {
   const { replay, log } = data;
   const language = data.languages.target;
   if (!replay?.snapshots.length) {
-    root.append(h("p", { class: "trouble" }, "This run comes without a replay: nobody kept its sentence, loss and attention while it was trained."));
+    root.append(
+      h("p", { class: "trouble" }, "This run comes without a replay: nobody kept its sentence, loss and attention while it was trained."),
+    );
     return;
   }
   const { snapshots } = replay;
@@ -27,35 +29,99 @@ function mount(root, page) {
   let at = Math.min(snapshots.length - 1, Math.max(0, Math.round(Number(page.parameters.get("snapshot") ?? snapshots.length - 1)) || 0));
   let timer = 0;
 
-  const slider = range({ label: "Snapshot", min: 0, max: snapshots.length - 1, value: at, show: (i) => `step ${snapshots[i].step}`, oninput: (i) => (stop(), to(i)) });
-  const play = button("Play the training", () => {
-    if (timer) return stop();
-    if (at === snapshots.length - 1) to(0);
-    play.textContent = "Pause";
-    timer = setInterval(() => (to(at + 1), at === snapshots.length - 1 && stop()), 1100);
-  }, { class: "button main" });
-  const lines = snapshots.map((snapshot, i) => {
-    const marked = markChanges(snapshot.translation, last.translation).map(([word, wrong], j) => [j ? " " : "", wrong ? h("span", { class: "wrong" }, word) : word]);
-    return h("tr", {}, h("td", {}, button(`step ${snapshot.step}`, () => (stop(), to(i)))), h("td", { lang: language }, snapshot.translation ? marked : "(nothing)"));
+  const slider = range({
+    label: "Snapshot",
+    min: 0,
+    max: snapshots.length - 1,
+    value: at,
+    show: (i) => `step ${snapshots[i].step}`,
+    oninput: (i) => (stop(), to(i)),
   });
-  const losses = log?.steps.length ? log.steps.map(([step, loss]) => [step, loss]) : snapshots.filter(({ loss }) => loss !== null).map(({ step, loss }) => [step, loss]);
+  const play = button(
+    "Play the training",
+    () => {
+      if (timer) return stop();
+      if (at === snapshots.length - 1) to(0);
+      play.textContent = "Pause";
+      timer = setInterval(() => (to(at + 1), at === snapshots.length - 1 && stop()), 1100);
+    },
+    { class: "button main" },
+  );
+  const lines = snapshots.map((snapshot, i) => {
+    const marked = markChanges(snapshot.translation, last.translation).map(([word, wrong], j) => [
+      j ? " " : "",
+      wrong ? h("span", { class: "wrong" }, word) : word,
+    ]);
+    return h(
+      "tr",
+      {},
+      h(
+        "td",
+        {},
+        button(`step ${snapshot.step}`, () => (stop(), to(i))),
+      ),
+      h("td", { lang: language }, snapshot.translation ? marked : "(nothing)"),
+    );
+  });
+  const losses = log?.steps.length
+    ? log.steps.map(([step, loss]) => [step, loss])
+    : snapshots.filter(({ loss }) => loss !== null).map(({ step, loss }) => [step, loss]);
   const curves = [{ name: "training loss", role: "forward", points: losses }];
-  if (log?.validations.length) curves.push({ name: "validation loss, on sentences kept aside", role: "value", dashed: true, points: log.validations });
-  const lossChart = fitted((width) => plot({ label: "Loss over the steps of training", width, x: { label: "step", from: 0 }, y: { label: "loss in nats per piece", from: 0 }, series: curves, marker: snapshots[at].step }));
+  if (log?.validations.length)
+    curves.push({ name: "validation loss, on sentences kept aside", role: "value", dashed: true, points: log.validations });
+  const lossChart = fitted((width) =>
+    plot({
+      label: "Loss over the steps of training",
+      width,
+      x: { label: "step", from: 0 },
+      y: { label: "loss in nats per piece", from: 0 },
+      series: curves,
+      marker: snapshots[at].step,
+    }),
+  );
   const rates = log?.steps.map(([step, , rate]) => [step, rate]);
-  const rateChart = rates?.length ? fitted((width) => plot({ label: "Learning rate over the steps of training", width, x: { label: "step", from: 0 }, y: { label: "learning rate", from: 0 }, series: [{ name: "learning rate", role: "forward", points: rates }], marker: snapshots[at].step })) : null;
+  const rateChart = rates?.length
+    ? fitted((width) =>
+        plot({
+          label: "Learning rate over the steps of training",
+          width,
+          x: { label: "step", from: 0 },
+          y: { label: "learning rate", from: 0 },
+          series: [{ name: "learning rate", role: "forward", points: rates }],
+          marker: snapshots[at].step,
+        }),
+      )
+    : null;
   const map = h("div", {});
   const [kind, layer, head] = (replay.attention ?? "").split(".");
   const names = { cross: "cross-attention", encoder: "encoder", decoder: "decoder" };
   const mapTitle = `What head ${Number(head) + 1} of the ${names[kind]} of layer ${Number(layer) + 1} looks at`;
-  const view = figure(replay.caption ?? data.caption, h("div", { class: "controls follows" }, play, slider),
+  const view = figure(
+    replay.caption ?? data.caption,
+    h("div", { class: "controls follows" }, play, slider),
     h("p", {}, h("span", { class: "label" }, "The sentence: "), h("span", { lang: data.languages.source }, replay.sentence)),
-    replay.reference ? h("p", {}, h("span", { class: "label" }, "A person's translation: "), h("span", { lang: language }, replay.reference)) : null,
+    replay.reference
+      ? h("p", {}, h("span", { class: "label" }, "A person's translation: "), h("span", { lang: language }, replay.reference))
+      : null,
     h("table", { class: "snapshots" }, h("caption", { class: "unseen" }, "The translation at each snapshot"), h("tbody", {}, lines)),
     h("p", { class: "note" }, "Words with a wavy line differ from the translation at the end of training."),
-    h("div", { class: "halves" },
+    h(
+      "div",
+      { class: "halves" },
       h("div", {}, h("h2", {}, "Loss"), lossChart, rateChart ? [h("h2", {}, "Learning rate"), rateChart] : null),
-      h("div", {}, h("h2", {}, "Attention"), h("p", { class: "note" }, `${mapTitle}. A row is a piece that the model writes, a column a piece that it looks at; each row adds up to 1.`), map)));
+      h(
+        "div",
+        {},
+        h("h2", {}, "Attention"),
+        h(
+          "p",
+          { class: "note" },
+          `${mapTitle}. A row is a piece that the model writes, a column a piece that it looks at; each row adds up to 1.`,
+        ),
+        map,
+      ),
+    ),
+  );
   root.append(view);
 
   function stop() {
@@ -72,12 +138,31 @@ function mount(root, page) {
     lossChart.redraw();
     rateChart?.redraw();
     const table = matrix(weights.length, weights[0].length, Float32Array.from(weights.flat()));
-    map.replaceChildren(heatmap({ matrix: table, rowLabels: rows.map(wordOf), columnLabels: columns.map(wordOf), label: `${mapTitle}, at step ${step}`, role: "weight", largest: 1 }));
+    map.replaceChildren(
+      heatmap({
+        matrix: table,
+        rowLabels: rows.map(wordOf),
+        columnLabels: columns.map(wordOf),
+        label: `${mapTitle}, at step ${step}`,
+        role: "weight",
+        largest: 1,
+      }),
+    );
     const changes = markChanges(translation, last.translation);
     const wrong = changes.filter(([, changed]) => changed).length;
-    const parts = [log?.steps.length ? `the learning rate is ${number(entryAt(log.steps, step)[2])}` : null, loss === null ? null : `the loss is ${number(loss)} nats`];
-    parts.push(at === snapshots.length - 1 ? "the translation is the last one" : `${wrong} of ${changes.length} words differ from the last translation`);
-    say(view.sentence, `At step ${step} ${parts.filter(Boolean).join(", ")}. On average the head gives ${percent(sharpest(weights))} of its attention to a single piece.`);
+    const parts = [
+      log?.steps.length ? `the learning rate is ${number(entryAt(log.steps, step)[2])}` : null,
+      loss === null ? null : `the loss is ${number(loss)} nats`,
+    ];
+    parts.push(
+      at === snapshots.length - 1
+        ? "the translation is the last one"
+        : `${wrong} of ${changes.length} words differ from the last translation`,
+    );
+    say(
+      view.sentence,
+      `At step ${step} ${parts.filter(Boolean).join(", ")}. On average the head gives ${percent(sharpest(weights))} of its attention to a single piece.`,
+    );
     page.go("replay", { snapshot: at });
   }
 
