@@ -31,7 +31,7 @@ SMALL_MODELS = {
         "N": 3,
         "d_model": 6,
         "h": 1,
-        "d_k": 1,
+        "d_k": 2,
         "norm": "pre",
         "positions": "learned",
         "max_positions": 8,
@@ -230,17 +230,14 @@ def write_trained_model(folder, name, translator, pairs):
         )
 
 
-def write_translations(folder, model_name, tokenizer_name, translator, sentences, settings):
-    """Translations of the sentences, for each beam and alpha of `settings`."""
+def write_translations(folder, name, model_name, translator, sentences, settings):
+    """Translations of the sentences, for each beam and alpha of `settings`. The tokenizer has the model's name."""
     found = []
     for beam, alpha in settings:
         for text, [best] in zip(sentences, translator.stream(sentences, beam, alpha)):
             options = {"beam": beam, "alpha": alpha, "extraLength": translator.extra_length}
             found.append({"text": text, "options": options, "best": best._asdict()})
-    write(
-        folder / f"{model_name}.translations.json",
-        {"model": model_name, "tokenizer": tokenizer_name, "translations": found},
-    )
+    write(folder / f"{name}.translations.json", {"model": model_name, "translations": found})
 
 
 def write_tokenizer(folder, name, tokenizer, texts, n_random):

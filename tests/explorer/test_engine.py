@@ -55,22 +55,34 @@ def byte_tokenizer():
     return Tokenizer.train(lines_of("val.en", "val.de"), 600, byte_fallback=True)
 
 
-def test_the_engine_computes_what_numpy_computes(run_node, translator, tmp_path):
-    fixtures.write_small_models(tmp_path, n_sources=4)
-    fixtures.write_trained_model(tmp_path, TINY, translator, PAIRS)
+@pytest.fixture(scope="module")
+def folder(translator, tmp_path_factory):
+    """What NumPy computes."""
+    folder = tmp_path_factory.mktemp("fixtures")
+    fixtures.write_small_models(folder, n_sources=3)
+    fixtures.write_trained_model(folder, TINY, translator, PAIRS)
     sentences = [PAIRS[0][0], *lines_of("val.en")[:3], " \u3000"]
-    fixtures.write_translations(tmp_path, TINY, TINY, translator, sentences, [(1, 0.6), (4, 0.6)])
-    fixtures.write_tokenizer(tmp_path, TINY, translator.tokenizer, CRAFTED + lines_of("val.en", "val.de"), 200)
-    fixtures.write_tokenizer(tmp_path, "bytes", byte_tokenizer(), CRAFTED, 200)
-    run_node("engine.test.mjs", SCRATCHFORMER_FIXTURES=str(tmp_path))
+    fixtures.write_translations(folder, TINY, TINY, translator, sentences, [(1, 0.6), (4, 0.6)])
+    fixtures.write_tokenizer(folder, TINY, translator.tokenizer, CRAFTED + lines_of("val.en", "val.de"), 200)
+    fixtures.write_tokenizer(folder, "bytes", byte_tokenizer(), CRAFTED, 200)
+    return folder
+
+
+def test_the_engine_computes_what_numpy_computes(run_node, folder):
+    run_node("engine.test.mjs", SCRATCHFORMER_FIXTURES=str(folder))
+
+
+def test_the_views_show_what_the_engine_computes(run_node, folder):
+    run_node("views.test.mjs", SCRATCHFORMER_FIXTURES=str(folder))
 
 
 @pytest.mark.slow
 def test_the_engine_translates_like_numpy(run_node, translator, tmp_path):
-    settings = [(beam, alpha) for beam in (1, 2, 4) for alpha in (0, 0.6, 1)]
     fixtures.write_small_models(tmp_path, n_sources=60)
     fixtures.write_trained_model(tmp_path, TINY, translator, list(zip(lines_of("val.en")[:8], lines_of("val.de")[:8])))
-    fixtures.write_translations(tmp_path, TINY, TINY, translator, lines_of("val.en")[:60], settings)
+    for n, alpha in enumerate((0, 0.6, 1)):
+        settings = [(beam, alpha) for beam in (1, 2, 4)]
+        fixtures.write_translations(tmp_path, f"alpha {alpha}", TINY, translator, lines_of("val.en")[n:60:3], settings)
     texts = lines_of("test.en", "test.de", "test_long.en", "test_long.de", "test_compositional.en")
     fixtures.write_tokenizer(tmp_path, TINY, translator.tokenizer, texts, 2000)
     fixtures.write_tokenizer(tmp_path, "bytes", byte_tokenizer(), texts, 2000)

@@ -25,9 +25,9 @@ export function lengthPenalty(n, alpha) {
 
 /**
  * Each step finds the 2 beam most likely continuations of the hypotheses that are alive. Those that end in EOS are
- * finished and compete by score; the best `beam` of the others stay alive. The search ends at the maximum length, or when
- * no hypothesis alive can beat the best finished one: its log probability can only fall, and the penalty is largest at
- * the maximum length.
+ * finished and compete by score; the best `beam` of the others stay alive. The search ends at the maximum length, or
+ * when no hypothesis alive can beat the best finished one: its log probability can only fall, and the penalty is
+ * largest at the maximum length.
  *
  * @param {import("./model.js").Model} model
  * @param {number[]} sourceIds  with EOS

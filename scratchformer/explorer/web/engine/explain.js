@@ -2,8 +2,8 @@
  * Where one number of a stage comes from: its operands, and a sentence.
  *
  * @typedef {object} Explanation
- * @property {"lookup" | "sum" | "dot" | "norm" | "mix"} kind  how `parts` make `result`: their product (lookup), their sum
- *   (sum, dot, mix), or (x - mean) / deviation · γ + β, where x is the sum of the parts before these four (norm)
+ * @property {"lookup" | "sum" | "dot" | "norm" | "mix"} kind  how `parts` make `result`: their product (lookup), their
+ *   sum (sum, dot, mix), or (x - mean) / deviation · γ + β, where x is the sum of the parts before these four (norm)
  * @property {string} text  one sentence
  * @property {{ label: string, value: number }[]} parts
  * @property {number} result
@@ -18,7 +18,10 @@ import { column, columns, row } from "./tensor.js";
 
 /** √d_model E[id] */
 export function explainLookup(word, entry, scale, j, result) {
-  const parts = [{ label: `column ${j} of the table's row for ${word}`, value: entry }, { label: "√d_model", value: scale }];
+  const parts = [
+    { label: `column ${j} of the table's row for ${word}`, value: entry },
+    { label: "√d_model", value: scale },
+  ];
   return { kind: "lookup", text: equation(parts, "×", result), parts, result };
 }
 
@@ -31,7 +34,7 @@ export function explainSum(addends, result) {
 /** LayerNorm of a sum: `addends` and the norm's `constants` (mean, deviation, γ, β), [label, value] each. */
 export function explainNorm(addends, constants, result) {
   const parts = [...addends, ...constants].map(([label, value]) => ({ label, value }));
-  const x = addends.length > 1 ? `${addends.map(([, value]) => show(value)).join(" + ")}` : show(addends[0][1]);
+  const x = addends.map(([, value]) => show(value)).join(" + ");
   const [mean, deviation, gamma, beta] = constants.map(([, value]) => show(value));
   const text =
     `${x}, minus the row's mean ${mean}, divided by its standard deviation ${deviation}, ` +
@@ -78,8 +81,8 @@ export function explainScore(pass, q, k, head, i, s, score, weight, d_k) {
   const text =
     score === -Infinity
       ? `${query} must not look at ${key}, which comes later: the weight is 0.`
-      : `The ${left.label} · the ${right.label} is ${show(score * divisor)}; divided by √${d_k} it is ${show(score)}, ` +
-        `and softmax turns this into the weight ${show(weight)}.`;
+      : `The ${left.label} · the ${right.label} is ${show(score * divisor)}; divided by √${d_k} it is ` +
+        `${show(score)}, and softmax turns this into the weight ${show(weight)}.`;
   return { kind: "dot", text, parts: products(left, right), result: score, left, right, divisor };
 }
 

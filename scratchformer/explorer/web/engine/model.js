@@ -1,7 +1,7 @@
 /**
- * The Transformer, forward and backward, for one sentence. A forward pass is a list of stages in the order in which they
- * are computed. Each stage keeps its value, can explain every number in it, and knows its own backward: from the gradient
- * of its value to the gradients of its inputs. So backward is a walk through the same list from its end.
+ * The Transformer, forward and backward, for one sentence. A forward pass is a list of stages in the order in which
+ * they are computed. Each stage keeps its value, can explain every number in it, and knows its own backward: from the
+ * gradient of its value to the gradients of its inputs. So backward is a walk through the same list from its end.
  *
  * Shapes: S source tokens, T target tokens, D d_model, h heads, V vocabulary.
  *
@@ -41,7 +41,8 @@ export class Model {
   constructor(description, weights) {
     this.config = description.config;
     this.pieces = description.tokenizer.pieces.map((piece) => piece.trim());
-    Object.assign(this, layersOf(description, weights)); // embeddings, positions, encoder, decoder, finalNorms, unembedding
+    /** embeddings, positions, encoder, decoder, finalNorms, unembedding */
+    Object.assign(this, layersOf(description, weights));
   }
 
   /** The ids of all attention heads. */
@@ -263,7 +264,8 @@ export class Pass {
   /** y = x + update */
   sum(id, x, update) {
     const y = add(x.value, update.value);
-    return this.record(id, [x, update], y, (dy) => [dy, dy], (i, j) => explainSum(addends([x, update], i, j), row(y, i)[j]));
+    const explain = (i, j) => explainSum(addends([x, update], i, j), row(y, i)[j]);
+    return this.record(id, [x, update], y, (dy) => [dy, dy], explain);
   }
 
   /** y = LayerNorm(x), or LayerNorm(x + update) */

@@ -1,6 +1,6 @@
 /**
- * Text to ids and back, as sentencepiece does it for a byte-pair encoding without Unicode normalisation: start from single
- * characters, and merge the neighbours whose piece has the highest score until no two neighbours make a piece.
+ * Text to ids and back, as sentencepiece does it for a byte-pair encoding without Unicode normalisation: start from
+ * single characters, and merge the neighbours whose piece has the highest score until no two neighbours make a piece.
  */
 
 export const PAD = 0;

@@ -28,7 +28,7 @@ export function layersOf(description, weights) {
 
   const table = (name, rows) => matrix(rows, D, take(`${name}.weight`, rows, D));
   const norm = (name) => ({ gamma: take(`${name}.gamma`, D), beta: take(`${name}.beta`, D), eps });
-  /** One or several affine layers of one input, which stand side by side in one parameter: a label and a width for each. */
+  /** Affine layers of one input, which stand side by side in one parameter. `parts`: a label and a width for each. */
   const affine = (name, d_in, parts, hasBias = true) => {
     const d_out = parts.reduce((sum, [, width]) => sum + width, 0);
     const W = matrix(d_in, d_out, take(`${name}.weight`, d_in, d_out));
