@@ -11,7 +11,7 @@ BLACK = black --line-length 120 --skip-magic-trailing-comma scratchformer lesson
 # All cores; a worker that has nothing left to do takes tests from another one.
 PYTEST = $(BIN)python -m pytest --numprocesses auto --dist worksteal
 
-.PHONY: demo test test-all check format lessons lessons-check correctness bench clean
+.PHONY: demo test test-all check format lessons lessons-check site correctness bench clean
 
 demo: .venv/installed
 	.venv/bin/scratchformer demo --out runs/demo
@@ -38,13 +38,17 @@ format:
 	$(BIN)$(BLACK) --quiet
 	$(BIN)isort --quiet .
 
-# Run the lessons and write their pages: docs/lessons/, which is committed, and site/.
-lessons: .venv/extras-lessons
+# Run the lessons and write their pages, docs/lessons/.
+lessons: .venv/installed
 	.venv/bin/python tools/lessons.py
 
 # Run them and compare with docs/lessons/.
-lessons-check: .venv/extras-lessons
+lessons-check: .venv/installed
 	.venv/bin/python tools/lessons.py --check
+
+# Build the site from docs/ and the docstrings: open site/index.html.
+site: .venv/extras-site
+	.venv/bin/sphinx-build -q -W --keep-going -d build/site docs site
 
 # Measure what proves the code right, about ten minutes, and write docs/correctness.md and the table in README.md.
 correctness: .venv/extras-test,oracle

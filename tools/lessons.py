@@ -1,7 +1,7 @@
 """Build the pages of the lessons and of their lab notes, or check that the committed ones are what these say today.
 
-    python tools/lessons.py               run lessons/NN_*.py and lessons/lab/NN_*.py; write docs/lessons/ and site/
-    python tools/lessons.py --only 05     the same for some lessons and their lab notes; other pages stay, and site/ too
+    python tools/lessons.py               run lessons/NN_*.py and lessons/lab/NN_*.py; write docs/lessons/
+    python tools/lessons.py --only 05     the same for some lessons and their lab notes; other pages stay
     python tools/lessons.py --check       run them, write nothing, print where the pages in docs/lessons/ differ
 
 Prose and code must be equal. Of what a lesson prints, a measured number may be any in its band, which the lesson itself
@@ -29,7 +29,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lesson_run import Cell, Item, LessonError, cells_of, in_project, is_lab
-from lesson_site import mathml, write_site
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "lessons"))
@@ -156,7 +155,7 @@ BACKSLASHED = r"\\\1"
 def prose(path: Path, cell: Cell) -> str:
     """A cell's Markdown for its page in docs/lessons/.
 
-    Raises LessonError for what GitHub or the site would show wrongly.
+    Raises LessonError for what GitHub would show wrongly.
     """
 
     def translate(piece: re.Match[str]) -> str:
@@ -179,12 +178,12 @@ def translated(piece: re.Match[str], folder: str) -> str:
     Raises ValueError for what would be shown wrongly.
     """
     if piece["display"]:
-        mathml(piece["display"], display=True)
+        require_maths(piece["display"])
         lines = [piece["indent"] + line.strip() for line in ["```math", *piece["display"].strip().splitlines(), "```"]]
         return "\n".join(lines)
     if piece["inline"]:
         latex = " ".join(piece["inline"].split())
-        mathml(latex)
+        require_maths(latex)
         line_start = piece.string.rfind("\n", 0, piece.start()) + 1
         if "|" in latex and piece.string[line_start] == "|":
             raise ValueError("in a table, | ends a cell; \\vert")
@@ -198,6 +197,35 @@ def translated(piece: re.Match[str], folder: str) -> str:
             raise ValueError("a <summary> is plain text")
         return f"\n\n{piece['details']}\n\n"
     return piece[0]
+
+
+REFUSED = {
+    r"\operatorname": r"GitHub refuses it; \mathrm{...}",
+    r"\mbox": r"GitHub refuses it; \text{...}",
+    r"\phantom": "GitHub refuses it",
+    r"\bm": r"GitHub does not know it; \boldsymbol{...}",
+    r"\begin{align}": r"\begin{aligned}, without numbers",
+    r"\begin{align*}": r"\begin{aligned}",
+    r"\\[": r"a distance after \\ is shown as text",
+    r"\mathbb{1}": r"no font has it; \mathbf{1}",
+    r"\tag": "shown differently on GitHub",
+    r"\def": "no macros",
+    r"\newcommand": "no macros",
+}
+"""What GitHub or the site cannot show -> why, and what they can."""
+
+
+def require_maths(latex: str) -> None:
+    """Raises ValueError for a formula that GitHub or the site would show wrongly."""
+    for command, reason in REFUSED.items():
+        if re.search(re.escape(command) + r"(?![A-Za-z])", latex):
+            raise ValueError(f"{command}: {reason}")
+    if latex.replace(r"\{", "").count("{") != latex.replace(r"\}", "").count("}"):
+        raise ValueError("a brace too many or too few")
+    if len(re.findall(r"\\left(?![a-z])", latex)) != len(re.findall(r"\\right(?![a-z])", latex)):
+        raise ValueError(r"\left and \right go together")
+    if "&" in latex.replace(r"\&", "") and r"\begin{" not in latex:
+        raise ValueError("an & outside of aligned, cases and matrices")
 
 
 def target_from_page(target: str, folder: str = "lessons") -> str:
@@ -465,7 +493,7 @@ def left_over(root: Path, only: Sequence[str], made: Made) -> list[Path]:
 
 
 def build(root: Path, only: Sequence[str] = ()) -> None:
-    """Write docs/lessons/ and, unless it is for some lessons only, site/.
+    """Write docs/lessons/.
 
     Raises LessonError, and writes nothing, if a lesson fails.
     """
@@ -480,8 +508,6 @@ def build(root: Path, only: Sequence[str] = ()) -> None:
             (docs / name).write_text(text, encoding="utf-8")
         for figure in made.figures:
             shutil.copyfile(figure, docs / "figures" / figure.name)
-    if not only:
-        write_site(docs, root / "site")
 
 
 def check(root: Path, only: Sequence[str] = ()) -> list[str]:

@@ -1,0 +1,216 @@
+"""What the site does to the Markdown of docs/ beyond what MyST does.
+
+GitHub's maths, links to files of the repository, figures with captions, places for widgets, links from code in a text
+to the API, the order of the pages, and the explorer of the model that the repository holds.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import site_api
+from docutils import nodes
+from sphinx import addnodes
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+from sphinx.transforms import SphinxTransform
+from sphinx.transforms.post_transforms import SphinxPostTransform
+from sphinx.util.nodes import make_refnode
+
+from lessons import PAGE_HEADER, PARTS
+from scratchformer.explorer.model_data import describe
+from scratchformer.explorer.page import WEB, bundle, write_explorer
+from scratchformer.training.run import RunDirectory
+
+ROOT = Path(__file__).resolve().parents[1]
+PICTURES = {0: "01_forward", 2: "04_lookup", 8: "09_one_hand", 14: "15_ravine"}
+"""The number of a part's first lesson -> the figure that stands for the part."""
+
+LESSON = re.compile(r"lessons/\d\d_\w+")
+
+# Before a page is parsed ----------------------------------------------------------------------------------------------
+
+
+def read_source(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Add to a page what other files say: the parts of the course, the modules of a package, a lesson's lab notes."""
+    if docname == "index":
+        source[0] = source[0].replace("<!-- lessons -->", "\n\n".join(course(Path(app.srcdir))))
+    elif docname.startswith("api/"):
+        source[0] = re.sub("<!-- modules of (.+) -->", lambda found: site_api.directives(found[1]), source[0])
+    elif LESSON.fullmatch(docname):
+        source[0] += "\n" + toctree([f"Lab notes <lab/{posixpath.basename(docname)}>"])
+
+
+def toctree(entries: list[str], caption: str = "") -> str:
+    return "\n".join(["```{toctree}", ":hidden:", *([f":caption: {caption}"] if caption else []), *entries, "```", ""])
+
+
+def course(docs: Path) -> Iterator[str]:
+    """The parts of the course as Markdown: the picture of one lesson, and title and question of each."""
+    pages = {path: path.read_text(encoding="utf-8") for path in sorted(docs.glob("lessons/[0-9][0-9]_*.md"))}
+    for first, end in zip(PARTS, [*list(PARTS)[1:], 100]):
+        part = {path: text for path, text in pages.items() if first <= int(path.name[:2]) < end}
+        lines = []
+        for path, text in part.items():
+            if header := PAGE_HEADER.search(text):
+                lines.append(f"- [{header['title']}](lessons/{path.name}) {header['question']}")
+        picture = re.search(rf"^!\[(.*)\]\((figures/{PICTURES[first]}.svg)\)$", "\n".join(part.values()), re.MULTILINE)
+        image = f"![{picture[1]}](lessons/{picture[2]})" if picture else ""
+        yield f"### {PARTS[first]}\n\n:::{{container}} part\n{image}\n\n" + "\n".join(lines) + "\n:::\n"
+        yield toctree([f"lessons/{path.stem}" for path in part], PARTS[first])
+
+
+# When a page has been parsed ------------------------------------------------------------------------------------------
+
+WIDGET = re.compile(r"<!-- widget: (\w+) -->")
+
+
+class Page(SphinxTransform):
+    """From what GitHub shows to what the site shows."""
+
+    default_priority = 100  # before the files that a page links to are collected for download
+
+    def apply(self, **kwargs: Any) -> None:
+        for node in [*self.document.findall(nodes.math)]:
+            node[:] = [nodes.Text(node.astext().strip("`"))]
+        for node in [*self.document.findall(nodes.raw)]:
+            self.comment(node)
+        for kind in addnodes.download_reference, addnodes.pending_xref:
+            for node in [*self.document.findall(kind)]:
+                self.link(node)
+        for node in [*self.document.findall(nodes.image)]:
+            self.figure(node)
+
+    def comment(self, node: nodes.raw) -> None:
+        """Leave comments out, and make room for a widget where one is named."""
+        if widget := WIDGET.match(node.astext()):
+            node[:] = [nodes.Text(f'<div class="sf widget" data-widget="{widget[1]}"></div>')]
+        elif node.astext().startswith("<!--"):
+            node.parent.remove(node)
+
+    def link(self, node: nodes.Element) -> None:
+        """Lead from a file of the package to its place in the API; the site has no other files, so show their names."""
+        target = node["reftarget"].partition("#")[0]
+        if isinstance(node, addnodes.download_reference):
+            file = (Path(self.env.srcdir) / self.env.docname).parent / target
+        elif node.get("reftype") == "myst" and target not in self.env.found_docs:
+            file = Path(self.env.srcdir) / f"{target}.md"
+        else:
+            return
+        path = posixpath.relpath(file.resolve(), ROOT)
+        module = path.removesuffix(".py").replace("/", ".")
+        if path == "docs/lessons/README.md":
+            node.replace_self(self.reference("std", "doc", "/index", node))
+        elif module in site_api.modules():
+            node.replace_self(self.reference("py", "mod", module, node))
+        elif file.exists():
+            name = [] if path.endswith(node.astext()) else [nodes.Text(" ("), nodes.literal("", path), nodes.Text(")")]
+            node.replace_self([*node.children, *name])
+
+    def reference(self, domain: str, kind: str, target: str, node: nodes.Element) -> addnodes.pending_xref:
+        where = {"refdoc": self.env.docname, "refexplicit": True}
+        return addnodes.pending_xref("", *node.children, refdomain=domain, reftype=kind, reftarget=target, **where)
+
+    def figure(self, node: nodes.image) -> None:
+        """Make a figure of an image that stands alone, with the paragraph after it if that is its caption. A tap on
+        the image shows it alone, where a phone can enlarge it."""
+        paragraph = node.parent
+        if not isinstance(paragraph, nodes.paragraph) or len(paragraph) > 1:
+            return
+        link = nodes.reference("", "", node.deepcopy(), refuri=node["uri"], classes=["enlarge"], internal=True)
+        figure = nodes.figure("", link)
+        following = paragraph.next_node(descend=False, siblings=True)
+        if isinstance(following, nodes.paragraph) and re.match(r"Figure \d+\.", following.astext()):
+            figure += nodes.caption("", "", *following.children)
+            following.parent.remove(following)
+        paragraph.replace_self(figure)
+
+
+# When all pages are known ---------------------------------------------------------------------------------------------
+
+
+class EnlargedImages(SphinxPostTransform):
+    """An image's link leads to the copy of the image, whose place is known only now."""
+
+    default_priority = 200
+
+    def run(self, **kwargs: Any) -> None:
+        for link in self.document.findall(nodes.reference):
+            if "enlarge" in link["classes"]:
+                image = self.env.images[link[0]["uri"]][1]
+                link["refuri"] = posixpath.join(self.app.builder.imgpath, image)  # type: ignore[attr-defined]
+
+
+class CodeToApi(SphinxPostTransform):
+    """Code in a text links to the API if it names something there, and only one thing."""
+
+    default_priority = 100
+
+    def run(self, **kwargs: Any) -> None:
+        if self.env.docname.startswith("api/"):
+            return
+        names = names_of_api(self.env)
+        for node in [*self.document.findall(nodes.literal)]:
+            place = names.get(node.astext().removesuffix("()"))
+            if place and isinstance(node.parent, (nodes.paragraph, nodes.caption)):
+                link = make_refnode(self.app.builder, self.env.docname, *place, node.deepcopy())
+                node.replace_self(link)
+
+
+def names_of_api(env: BuildEnvironment) -> dict[str, tuple[str, str]]:
+    """What a text may call the things in the API -> page and anchor. One word alone is enough only for a class."""
+    if not hasattr(env, "names_of_api"):
+        found = []
+        for name, entry in env.domaindata["py"]["objects"].items():
+            parts = name.split(".")
+            starts = range(len(parts) - (not parts[-1][0].isupper()))
+            if entry.objtype == "module":
+                short = ["/".join(parts[start:]) + ".py" for start in starts] + [name]
+            else:
+                short = [".".join(parts[start:]) for start in starts]
+            found += [(text, (entry.docname, entry.node_id)) for text in short]
+        times = Counter(text for text, _ in found)
+        env.names_of_api = {text: place for text, place in found if times[text] == 1}  # type: ignore[attr-defined]
+    return env.names_of_api  # type: ignore[attr-defined, no-any-return]
+
+
+def page_context(app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any) -> None:
+    """Load the widgets where there are some. Before and after a lesson are lessons, and not their lab notes."""
+    if "data-widget" in context.get("body", ""):
+        app.add_js_file("widgets.js", loading_method="defer")
+        app.add_css_file("widgets.css")
+    if LESSON.fullmatch(pagename):
+        pages = ["index", *sorted(filter(LESSON.fullmatch, app.env.found_docs))]
+    elif pagename.startswith("lessons/lab/"):
+        pages = [pagename.replace("/lab/", "/"), pagename]
+    else:
+        return
+    for name, at in ("prev", pages.index(pagename) - 1), ("next", pages.index(pagename) + 1):
+        context[name] = at < len(pages) and {
+            "link": app.builder.get_relative_uri(pagename, pages[at]),
+            "title": app.builder.render_partial(app.env.titles[pages[at]])["title"],  # type: ignore[attr-defined]
+        }
+
+
+def finish(app: Sphinx, error: Exception | None) -> None:
+    """Write the script and the style of the widgets, and the explorer."""
+    if error is None:
+        styles = [path.read_text(encoding="utf-8") for path in (WEB / "parts.css", WEB / "widgets" / "widgets.css")]
+        static = Path(app.outdir) / "_static"
+        (static / "widgets.css").write_text("".join(styles), encoding="utf-8")
+        (static / "widgets.js").write_text(bundle(WEB / "widgets" / "widgets.js"), encoding="utf-8")
+        write_explorer(Path(app.outdir) / "explorer.html", *describe(RunDirectory(ROOT / "data" / "tiny_model")))
+
+
+def setup(app: Sphinx) -> None:
+    app.connect("source-read", read_source)
+    app.add_transform(Page)
+    app.add_post_transform(CodeToApi)
+    app.add_post_transform(EnlargedImages)
+    app.connect("html-page-context", page_context)
+    app.connect("build-finished", finish)
