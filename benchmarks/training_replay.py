@@ -103,7 +103,11 @@ def measure(run: RunDirectory, config: Config, steps: tuple[int, ...]) -> tuple[
         "bleu": number(bleu(shipped, examples)),
         "log": thinned(read_log(run)),
         "replay": {
-            "caption": "the training of this model" if is_same else "a second run with the same settings",
+            "caption": (
+                "recorded while this model was trained"
+                if is_same
+                else "recorded in a second run with the settings of this model"
+            ),
             "sentence": SENTENCE,
             "reference": REFERENCE,
             "attention": head_id(head),

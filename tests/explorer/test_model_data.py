@@ -269,5 +269,8 @@ def test_the_record_of_the_shipped_model():
     assert f"BLEU {record['bleu']:.1f}" in description["caption"], "the record is of these weights"
     first, *_, last = (each["loss"] for each in description["replay"]["snapshots"])
     assert last < 0.3 < 5 < first
-    assert description["replay"]["caption"] in ("the training of this model", "a second run with the same settings")
+    assert description["replay"]["caption"] in (
+        "recorded while this model was trained",
+        "recorded in a second run with the settings of this model",
+    )
     assert checkpoints.step_of(TINY_MODEL.checkpoints.average) == description["replay"]["snapshots"][-1]["step"]
