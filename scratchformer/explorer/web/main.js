@@ -28,12 +28,14 @@ export function writeHash(id, parameters = {}) {
 
 /** The weights in base64 as bytes. Raises an error with one plain line where they are damaged. */
 export function readWeights(base64) {
-  let bytes;
+  let text;
   try {
-    bytes = Uint8Array.from(atob(base64.trim()), (letter) => letter.charCodeAt(0));
+    text = atob(base64.trim());
   } catch {
     throw new Error("Its weights are not readable.");
   }
+  const bytes = new Uint8Array(text.length);
+  for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
   if (bytes.length % 4) throw new Error("Its weights are cut off.");
   if (!new Float32Array(bytes.buffer).every(Number.isFinite)) throw new Error("One of its weights is not a number.");
   return bytes.buffer;
@@ -56,7 +58,7 @@ function readModel() {
 function start({ data, model, tokenizer }) {
   const root = document.getElementById("view");
   const links = VIEWS.map((view) => h("a", { href: writeHash(view.id) }, view.title));
-  const shared = { sentence: data.examples[0], translation: null };
+  const shared = { sentence: data.examples[0] };
   let current = null;
   let written = null;
   let leave = null;

@@ -10,6 +10,12 @@ export function entryAt(log, step) {
   return log.findLast((entry) => entry[0] <= step) ?? log[0];
 }
 
+/** An untrained model may write until it is stopped: its first 150 characters are enough. */
+function shortened(text) {
+  return text.length > 150 ? `${text.slice(0, 150)}…` : text;
+}
+
+/** The largest weight of a row, on average over the rows. */
 function sharpest(weights) {
   return weights.reduce((sum, line) => sum + Math.max(...line), 0) / weights.length;
 }
@@ -48,7 +54,7 @@ function mount(root, page) {
     { class: "button main" },
   );
   const lines = snapshots.map((snapshot, i) => {
-    const marked = markChanges(snapshot.translation, last.translation).map(([word, wrong], j) => [
+    const marked = markChanges(shortened(snapshot.translation), last.translation).map(([word, wrong], j) => [
       j ? " " : "",
       wrong ? h("span", { class: "wrong" }, word) : word,
     ]);
@@ -63,22 +69,22 @@ function mount(root, page) {
       h("td", { lang: language }, snapshot.translation ? marked : "(nothing)"),
     );
   });
-  const losses = log?.steps.length
-    ? log.steps.map(([step, loss]) => [step, loss])
-    : snapshots.filter(({ loss }) => loss !== null).map(({ step, loss }) => [step, loss]);
-  const curves = [{ name: "training loss", role: "forward", points: losses }];
-  if (log?.validations.length)
-    curves.push({ name: "validation loss, on sentences kept aside", role: "value", dashed: true, points: log.validations });
-  const lossChart = fitted((width) =>
-    plot({
-      label: "Loss over the steps of training",
-      width,
-      x: { label: "step", from: 0 },
-      y: { label: "loss in nats per piece", from: 0 },
-      series: curves,
-      marker: snapshots[at].step,
-    }),
-  );
+  const measured = snapshots.filter(({ loss }) => loss !== null).map(({ step, loss }) => [step, loss]);
+  const validation = { name: "validation loss", role: "value", dashed: true, points: log?.validations.length ? log.validations : measured };
+  const training = { name: "training loss", role: "forward", points: log?.steps.map(([step, loss]) => [step, loss]) ?? [] };
+  const curves = [training, validation].filter(({ points }) => points.length);
+  const lossChart = curves.length
+    ? fitted((width) =>
+        plot({
+          label: "Loss over the steps of training",
+          width,
+          x: { label: "step", from: 0 },
+          y: { label: "loss in nats per piece", from: 0 },
+          series: curves,
+          marker: snapshots[at].step,
+        }),
+      )
+    : null;
   const rates = log?.steps.map(([step, , rate]) => [step, rate]);
   const rateChart = rates?.length
     ? fitted((width) =>
@@ -92,6 +98,9 @@ function mount(root, page) {
         }),
       )
     : null;
+  const smoothing =
+    "The training loss includes label smoothing (lesson 14) and dropout, where the run uses them; the validation loss includes neither, so it can be lower.";
+  const about = h("p", { class: "note" }, smoothing);
   const map = h("div", {});
   const [kind, layer, head] = (replay.attention ?? "").split(".");
   const names = { cross: "cross-attention", encoder: "encoder", decoder: "decoder" };
@@ -101,14 +110,19 @@ function mount(root, page) {
     h("div", { class: "controls follows" }, play, slider),
     h("p", {}, h("span", { class: "label" }, "The sentence: "), h("span", { lang: data.languages.source }, replay.sentence)),
     replay.reference
-      ? h("p", {}, h("span", { class: "label" }, "A person's translation: "), h("span", { lang: language }, replay.reference))
+      ? h("p", {}, h("span", { class: "label" }, "Reference translation: "), h("span", { lang: language }, replay.reference))
       : null,
     h("table", { class: "snapshots" }, h("caption", { class: "unseen" }, "The translation at each snapshot"), h("tbody", {}, lines)),
     h("p", { class: "note" }, "Words with a wavy line differ from the translation at the end of training."),
     h(
       "div",
       { class: "halves" },
-      h("div", {}, h("h2", {}, "Loss"), lossChart, rateChart ? [h("h2", {}, "Learning rate"), rateChart] : null),
+      h(
+        "div",
+        {},
+        lossChart ? [h("h2", {}, "Loss"), lossChart, training.points.length ? about : null] : null,
+        rateChart ? [h("h2", {}, "Learning rate"), rateChart] : null,
+      ),
       h(
         "div",
         {},
@@ -135,7 +149,7 @@ function mount(root, page) {
     const { step, loss, translation, weights, rows, columns } = snapshots[at];
     slider.set(at);
     lines.forEach((line, i) => (i === at ? line.setAttribute("aria-current", "step") : line.removeAttribute("aria-current")));
-    lossChart.redraw();
+    lossChart?.redraw();
     rateChart?.redraw();
     const table = matrix(weights.length, weights[0].length, Float32Array.from(weights.flat()));
     map.replaceChildren(
@@ -152,7 +166,7 @@ function mount(root, page) {
     const wrong = changes.filter(([, changed]) => changed).length;
     const parts = [
       log?.steps.length ? `the learning rate is ${number(entryAt(log.steps, step)[2])}` : null,
-      loss === null ? null : `the loss is ${number(loss)} nats`,
+      loss === null ? null : `the validation loss is ${number(loss)} nats`,
     ];
     parts.push(
       at === snapshots.length - 1

@@ -55,7 +55,7 @@ function mount(root, page) {
       { name: "your schedule", role: "forward", points: curve(mine, until) },
       { name: "this run's schedule", role: "value", dashed: true, points: curve(own, until) },
     ];
-    if (logged.length) series.push({ name: "what the run logged", role: "ink", dots: true, points: logged });
+    if (logged.length) series.push({ name: "logged in training", role: "ink", dots: true, points: logged });
     return plot({
       label: "Learning rate over the steps of training",
       width: space,

@@ -233,7 +233,6 @@ function mount(root, page) {
     }
     if (mine !== running || gone) return;
     shared.sentence = text;
-    shared.translation = outcome;
     page.go("translate", {
       s: text === data.examples[0] ? null : text,
       beam: setting.beam === data.decoding.beam ? null : setting.beam,
