@@ -12,12 +12,21 @@ import { positionVector, similarity } from "../../scratchformer/explorer/web/wid
 
 function close(found, expected, tolerance = 1e-6) {
   assert.equal(found.length, expected.length);
-  for (const [i, x] of expected.entries()) assert.ok(Math.abs(found[i] - x) <= tolerance, `${found} is not ${expected}`);
+  for (const [i, x] of expected.entries())
+    assert.ok(Math.abs(found[i] - x) <= tolerance, `${found} is not ${expected}`);
 }
 
 const QUERY = [Math.SQRT2, 0];
-const KEYS = [[0, 1], [Math.LN2, 0], [Math.log(5), 1]];
-const VALUES = [[1, 0], [0, 1], [2, 2]];
+const KEYS = [
+  [0, 1],
+  [Math.LN2, 0],
+  [Math.log(5), 1],
+];
+const VALUES = [
+  [1, 0],
+  [0, 1],
+  [2, 2],
+];
 
 test("lesson 04: weights 1/8, 2/8, 5/8 and the answer (1.375, 1.5)", () => {
   const { scores, weights, answer } = lookup(QUERY, KEYS, VALUES);
@@ -65,8 +74,14 @@ test("lesson 05: random dot products grow as the root of d_k, and the same seed 
 
 test("lesson 06: with the mask the results are 0, 3, 6, 8, and future weights exactly 0", () => {
   const rows = [0, 1, 2, 3].map((t) => attentionRow(t, true));
-  close(rows.map(({ result }) => result), [0, 3, 6, 8]);
-  assert.deepEqual(rows.map(({ total }) => total), [1, 4, 8, 8]);
+  close(
+    rows.map(({ result }) => result),
+    [0, 3, 6, 8],
+  );
+  assert.deepEqual(
+    rows.map(({ total }) => total),
+    [1, 4, 8, 8],
+  );
   for (const [t, { weights }] of rows.entries()) assert.ok(weights.slice(t + 1).every((weight) => weight === 0));
 });
 
@@ -81,7 +96,11 @@ test("lesson 09: position 1, its dot product with 4, and the same 3 apart anywhe
 });
 
 test("lesson 15: where 40 steps lead", () => {
-  const [plain, momentum, adam] = [["gradient descent", 0.0185], ["momentum", 0.05], ["Adam", 0.05]].map(([way, rate]) => descend(way, rate, [1, 1]));
+  const [plain, momentum, adam] = [
+    ["gradient descent", 0.0185],
+    ["momentum", 0.05],
+    ["Adam", 0.05],
+  ].map(([way, rate]) => descend(way, rate, [1, 1]));
   close(plain.at(-1), [0.85 ** 40, 0.9815 ** 40]);
   close(momentum.at(-1), [0.01188088, 0.06057732]);
   close(adam.at(-1), [-0.11955326, -0.11955326]);
@@ -91,7 +110,10 @@ test("lesson 15: where 40 steps lead", () => {
 });
 
 test("lesson 20: the products of the tree, and who is kept", () => {
-  const shown = (beam) => beamSteps(beam).map(({ candidates, finished, alive }) => [candidates, finished, alive].map((list) => list.map(({ probability }) => Number(probability.toFixed(6)))));
+  const shown = (beam) =>
+    beamSteps(beam).map(({ candidates, finished, alive }) =>
+      [candidates, finished, alive].map((list) => list.map(({ probability }) => Number(probability.toFixed(6)))),
+    );
   assert.deepEqual(shown(1), [
     [[0.6, 0.4], [], [0.6]],
     [[0.3, 0.24], [], [0.3]],
@@ -100,9 +122,16 @@ test("lesson 20: the products of the tree, and who is kept", () => {
   assert.deepEqual(shown(2), [
     [[0.6, 0.4], [], [0.6, 0.4]],
     [[0.36, 0.3, 0.24, 0.06], [], [0.36, 0.3]],
-    [[0.288, 0.18, 0.12, 0.072], [0.288, 0.18], [0.12, 0.072]],
+    [
+      [0.288, 0.18, 0.12, 0.072],
+      [0.288, 0.18],
+      [0.12, 0.072],
+    ],
   ]);
   const [best] = beamSteps(2)[2].finished;
   assert.deepEqual(best.pieces, ["schlafen", "die Kühe", "</s>"]);
-  assert.deepEqual(beamSteps(3)[2].alive.map(({ probability }) => Number(probability.toFixed(6))), [0.168, 0.12, 0.072]);
+  assert.deepEqual(
+    beamSteps(3)[2].alive.map(({ probability }) => Number(probability.toFixed(6))),
+    [0.168, 0.12, 0.072],
+  );
 });

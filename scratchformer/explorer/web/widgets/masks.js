@@ -1,12 +1,18 @@
 /** Lesson 06: four words by hand, with the causal mask and without it. */
 import { button, h } from "../dom.js";
 import { softmax } from "../engine/tensor.js";
-import { bar, cells, fitted, line, outline, pickOne, picture, pickable, rectangle, short, text } from "./parts.js";
+import { bar, cells, fitted, outline, pickable, pickOne } from "./parts.js";
+import { picture, rectangle, segment, short, text } from "./parts.js";
 
 const READS = ["<s>", "the", "animal", "slept"];
 const WRITES = ["the", "animal", "slept", "</s>"];
 /** e to the score of query t and key s */
-const EXPONENTIALS = [[1, 4, 3, 2], [1, 3, 4, 2], [1, 2, 5, 12], [1, 1, 5, 1]];
+const EXPONENTIALS = [
+  [1, 4, 3, 2],
+  [1, 3, 4, 2],
+  [1, 2, 5, 12],
+  [1, 1, 5, 1],
+];
 const VALUES = [0, 4, 8, 20];
 
 /** Row t of the miniature: the exponentials that are left, their sum, the weights, and the result. */
@@ -39,12 +45,35 @@ function mount(root, tell) {
   function update() {
     drawing.redraw();
     const { exponentials, total, weights, result } = attentionRow(row, isMasked);
-    const terms = VALUES.flatMap((value, s) => (exponentials[s] ? `${fraction(exponentials[s], total)} · ${value}` : []));
+    const terms = VALUES.flatMap((value, s) =>
+      exponentials[s] ? `${fraction(exponentials[s], total)} · ${value}` : [],
+    );
     byHand.textContent = `Row “${READS[row]}”: ${terms.join(" + ")} = ${short(result)}`;
     const [asks, guess] = [h("em", {}, READS[row]), h("em", {}, WRITES[row])];
-    if (row === READS.length - 1) tell(["Row ", asks, " may look at all four words. It has to write ", guess, ", which isn’t in the input."]);
-    else if (isMasked) tell(["Row ", asks, " has to write ", guess, ". Its weight on ", guess.cloneNode(true), " is exactly ", short(weights[row + 1]), row + 2 < READS.length ? ", and so is every weight further right." : "."]);
-    else tell(["Without the mask, row ", asks, " gives ", fraction(exponentials[row + 1], total), " of its weight to ", guess, ", the word that it has to write: it can cheat."]);
+    if (row === READS.length - 1)
+      tell(["Row ", asks, " may look at all four words. It has to write ", guess, ", which isn’t in the input."]);
+    else if (isMasked)
+      tell([
+        "Row ",
+        asks,
+        " has to write ",
+        guess,
+        ". Its weight on ",
+        guess.cloneNode(true),
+        " is exactly ",
+        short(weights[row + 1]),
+        row + 2 < READS.length ? ", and so is every weight further right." : ".",
+      ]);
+    else
+      tell([
+        "Without the mask, row ",
+        asks,
+        " gives ",
+        fraction(exponentials[row + 1], total),
+        " of its weight to ",
+        guess,
+        ", the word that it has to write: it can cheat.",
+      ]);
   }
 
   update();
@@ -84,26 +113,29 @@ function draw(width, { row, isMasked, pick }) {
   const rows = READS.map((word, t) => {
     const { exponentials, total, weights, result: y } = attentionRow(t, isMasked);
     const [top, lower] = [firstRow + t * tall, weightsRow + t * tall];
-    const places = isWide ? [[top, width]] : [[top, width], [lower, width]];
+    const places = isWide ? [top] : [top, lower];
     const scoreOf = (e, s) => {
       const isHidden = isMasked && s > t;
       return [
         isHidden ? rectangle(left(s), top, wide, high, "soft") : outline(left(s), top, wide, high, "plain", 0),
         text(left(s), top - 15, e === 1 ? "0" : `ln ${e}`, { role: isHidden ? "soft" : "ink", size: size + 1 }),
-        isHidden ? line([[left(s) - 18, top - 15], [left(s) + 18, top - 15]], "ink", 1.4) : null,
+        isHidden ? segment([left(s) - 18, top - 15], [left(s) + 18, top - 15], "ink", 1.4) : null,
         text(left(s), top + 13, isHidden ? "−∞" : isWide ? `e^z = ${e}` : e, { role: isHidden ? "ink" : "soft", size }),
       ];
     };
     const weightOf = (weight, s) => [
       weight === 0
         ? [rectangle(right(s), lower, wide, high, "soft"), text(right(s), lower, "0", { role: "soft" })]
-        : [bar(right(s), lower - 9, weight, { width: wide - 14, height: high - 22 }), small(right(s), lower + high / 2 - 7, fraction(exponentials[s], total))],
-      s === t + 1 ? dashed(right(s), lower, wide, high) : null,
+        : [
+            bar(right(s), lower - 9, weight, { width: wide - 14, height: high - 22 }),
+            small(right(s), lower + high / 2 - 7, fraction(exponentials[s], total)),
+          ],
+      s === t + 1 ? rectangle(right(s), lower, wide, high, "ink", { filled: 0, outlined: true, dashed: true }) : null,
     ];
     return pickable(
       () => pick(t),
-      places.map(([at, to]) => [
-        rectangle(to / 2, at, to, tall - 4, "forward", { filled: t === row ? 0.1 : 0, radius: 8 }),
+      places.map((at) => [
+        rectangle(width / 2, at, width, tall - 4, "forward", { filled: t === row ? 0.1 : 0, radius: 8 }),
         cells((asks - 6) / 2 + 2, at, [word], "query", { cell: asks - 10, height: 30, size }),
       ]),
       EXPONENTIALS[t].map(scoreOf),
@@ -114,13 +146,20 @@ function draw(width, { row, isMasked, pick }) {
   });
 
   const height = weightsRow + 4 * tall - 10;
-  const label = READS.map((word, t) => `Row ${word}: weights ${attentionRow(t, isMasked).weights.map((weight) => short(weight)).join(", ")}.`).join(" ");
-  return picture(width, height, label, rows, heads, text(width, height - 12, "dashed: the word that the row has to write", { role: "soft", size: 13, anchor: "end" }));
-}
-
-function dashed(x, y, width, height) {
-  const [left, right, top, bottom] = [x - width / 2, x + width / 2, y - height / 2, y + height / 2];
-  return line([[left, top], [right, top], [right, bottom], [left, bottom], [left, top]], "ink", 1.4, true);
+  const shares = READS.map(
+    (word, t) =>
+      `Row ${word}: weights ${attentionRow(t, isMasked)
+        .weights.map((weight) => short(weight))
+        .join(", ")}.`,
+  );
+  return picture(
+    width,
+    height,
+    shares.join(" "),
+    rows,
+    heads,
+    text(width, height - 12, "dashed: the word that the row has to write", { role: "soft", size: 13, anchor: "end" }),
+  );
 }
 
 export const masksWidget = { id: "masks", title: "The causal mask, row by row", mount };

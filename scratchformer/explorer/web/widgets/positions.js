@@ -1,6 +1,6 @@
 /** Lesson 09: a position as two hands; the dot product of two positions depends only on their distance. */
 import { h, range } from "../dom.js";
-import { arrow, cells, circle, fitted, line, picture, rectangle, short, text } from "./parts.js";
+import { arrow, cells, circle, fitted, line, picture, rectangle, segment, short, text } from "./parts.js";
 
 /** How far the fast and the slow hand turn from one position to the next, in radians. */
 export const SPEEDS = [Math.PI / 2, Math.PI / 4];
@@ -24,8 +24,18 @@ function mount(root, tell) {
   let frame = 0;
   const drawing = fitted((width) => draw(width, state, shown));
   const byHand = h("p", { class: "by-hand" });
-  const slider = (label, key, max) => range({ label, min: 0, max, value: state[key], oninput: (x) => ((state[key] = x), update()) });
-  root.append(h("div", { class: "controls" }, slider("Move both: first position", "first", FURTHEST), slider("Distance to the second", "distance", FURTHEST)), drawing, byHand);
+  const slider = (label, key, max) =>
+    range({ label, min: 0, max, value: state[key], oninput: (x) => ((state[key] = x), update()) });
+  root.append(
+    h(
+      "div",
+      { class: "controls" },
+      slider("Move both: first position", "first", FURTHEST),
+      slider("Distance to the second", "distance", FURTHEST),
+    ),
+    drawing,
+    byHand,
+  );
 
   function update() {
     const second = state.first + state.distance;
@@ -33,7 +43,9 @@ function mount(root, tell) {
     const product = (i) => `${short(one[i])} · ${other[i] < -1e-9 ? `(${short(other[i])})` : short(other[i])}`;
     byHand.textContent = `${[0, 1, 2, 3].map(product).join(" + ")} = ${short(similarity(state.first, second))}`;
     const [fast, slow] = SPEEDS.map((speed) => degrees(speed * state.distance));
-    tell(`The dot product of positions ${state.first} and ${second} is cos ${fast}° + cos ${slow}° = ${short(similarity(state.first, second))}, and so it is for any two positions that are ${state.distance} apart.`);
+    tell(
+      `The dot product of positions ${state.first} and ${second} is cos ${fast}° + cos ${slow}° = ${short(similarity(state.first, second))}, and so it is for any two positions that are ${state.distance} apart.`,
+    );
     turn();
   }
 
@@ -61,7 +73,7 @@ function dial(x, y, radius, angles) {
   const tips = angles.map((angle) => [x + radius * Math.cos(angle), y - radius * Math.sin(angle)]);
   return [
     circle(x, y, radius, "plain", { filled: 0.04, outlined: true }),
-    line([[x - radius, y], [x + radius, y]], "line", 1),
+    segment([x - radius, y], [x + radius, y], "line", 1),
     tips.map((tip) => arrow([x, y], tip, "ink", 2)),
   ];
 }
@@ -75,7 +87,11 @@ function heightOf(x, y, radius, angle) {
 /** The part of a circle from one angle to the next, which lies between two hands. */
 function arc(x, y, radius, from, to) {
   const points = Array.from({ length: 49 }, (_, i) => from + (i / 48) * Math.min(to - from, 2 * Math.PI));
-  return line(points.map((angle) => [x + radius * Math.cos(angle), y - radius * Math.sin(angle)]), "forward", 2.5);
+  return line(
+    points.map((angle) => [x + radius * Math.cos(angle), y - radius * Math.sin(angle)]),
+    "forward",
+    2.5,
+  );
 }
 
 /** Both positions with their hands and numbers, the angles between them, and the dot products with all positions. */
@@ -101,16 +117,29 @@ function draw(width, state, shown) {
       return [
         text(names - 12, dials[hand] - 10, ["fast hand", "slow hand"][hand], { anchor: "end", size: isWide ? 15 : 13 }),
         name(dials[hand] + 10, ["1/4 turn", "1/8 turn"][hand]),
-        angles.map((angle, i) => [heightOf(column(i), dials[hand], radius, angle), dial(column(i), dials[hand], radius, [angle])]),
+        angles.map((angle, i) => [
+          heightOf(column(i), dials[hand], radius, angle),
+          dial(column(i), dials[hand], radius, [angle]),
+        ]),
         dial(column(2), dials[hand], radius, angles),
         arc(column(2), dials[hand], radius / 2.4, ...angles),
         text(column(2), dials[hand] + radius + 11, `${degrees(speed * state.distance)}°`, { size: 13 }),
       ];
     }),
-    ["height, fast", "width, fast", "height, slow", "width, slow"].map((words, i) => name(rows[i], words, isWide ? 13 : 12)),
-    vectors.map((vector, i) => vector.map((x, row) => cells(column(i), rows[row], [x], "forward", { cell: Math.min(76, step - 8), height: 34, size: 14 }))),
-    products.map((x, row) => text(column(2), rows[row], row ? `${short(x)[0] === "−" ? "−" : "+"} ${short(Math.abs(x))}` : short(x), { size: 14 })),
-    line([[column(2) - 32, 354], [column(2) + 32, 354]], "soft", 1.2),
+    ["height, fast", "width, fast", "height, slow", "width, slow"].map((words, i) =>
+      name(rows[i], words, isWide ? 13 : 12),
+    ),
+    vectors.map((vector, i) =>
+      vector.map((x, row) =>
+        cells(column(i), rows[row], [x], "forward", { cell: Math.min(76, step - 8), height: 34, size: 14 }),
+      ),
+    ),
+    products.map((x, row) =>
+      text(column(2), rows[row], row ? `${short(x)[0] === "−" ? "−" : "+"} ${short(Math.abs(x))}` : short(x), {
+        size: 14,
+      }),
+    ),
+    segment([column(2) - 32, 354], [column(2) + 32, 354], "soft", 1.2),
     text(column(2) - 42, 372, "dot product", { bold: true, anchor: "end" }),
     text(column(2), 372, short(products.reduce((a, b) => a + b)), { bold: true }),
   ];
@@ -123,13 +152,23 @@ function draw(width, state, shown) {
     const isSecond = position === state.first + state.distance;
     const isOne = isSecond || position === state.first;
     return [
-      rectangle(x, zero - (unit * score) / 2, each * 0.6, Math.abs(unit * score), isSecond ? "forward" : "ink", { filled: isSecond ? 1 : 0.35 }),
-      isWide || isOne || position % 4 === 0 ? text(x, zero + 50, position, { bold: isOne, role: isOne ? "ink" : "soft", size: 13 }) : null,
+      rectangle(x, zero - (unit * score) / 2, each * 0.6, Math.abs(unit * score), isSecond ? "forward" : "ink", {
+        filled: isSecond ? 1 : 0.35,
+      }),
+      isWide || isOne || position % 4 === 0
+        ? text(x, zero + 50, position, { bold: isOne, role: isOne ? "ink" : "soft", size: 13 })
+        : null,
     ];
   });
-  const title = text(0, 408, `dot product of position ${state.first} with positions 0 to ${2 * FURTHEST}`, { role: "soft", size: 13, anchor: "start" });
-  const label = positions.map((_, i) => `Position ${state.first + i * state.distance}: ${vectors[i].map((x) => short(x)).join(", ")}.`).join(" ");
-  return picture(width, 556, label, upper, title, line([[0, zero], [width, zero]]), bars);
+  const title = text(0, 408, `dot product of position ${state.first} with positions 0 to ${2 * FURTHEST}`, {
+    role: "soft",
+    size: 13,
+    anchor: "start",
+  });
+  const label = positions
+    .map((_, i) => `Position ${state.first + i * state.distance}: ${vectors[i].map((x) => short(x)).join(", ")}.`)
+    .join(" ");
+  return picture(width, 556, label, upper, title, segment([0, zero], [width, zero]), bars);
 }
 
 export const positionsWidget = { id: "positions", title: "Two hands on a dial", mount };

@@ -1,6 +1,6 @@
 /** Lesson 15: three ways down a ravine, from a start and at learning rates that the reader chooses. */
 import { button, h, range } from "../dom.js";
-import { circle, fitted, line, pickable, picture, rectangle, text } from "./parts.js";
+import { circle, fitted, line, pickable, picture, rectangle, segment, text } from "./parts.js";
 
 const STEPS = 40;
 const MILLISECONDS = 120;
@@ -23,7 +23,10 @@ export function loss([a, b]) {
 /** The points (a, b) of a walk, the start among them. `way` is "gradient descent", "momentum" or "Adam". */
 export function descend(way, rate, start, steps = STEPS, beta1 = 0.9, beta2 = 0.98) {
   let w = start;
-  let [m, v] = [[0, 0], [0, 0]];
+  let [m, v] = [
+    [0, 0],
+    [0, 0],
+  ];
   const points = [start];
   for (let t = 1; t <= steps; t++) {
     const g = [100 * w[0], w[1]];
@@ -38,7 +41,15 @@ export function descend(way, rate, start, steps = STEPS, beta1 = 0.9, beta2 = 0.
 }
 
 /** Where a coordinate is, in words: explosions are not written out. */
-const place = (x) => (Math.abs(x) < 100 ? x.toFixed(2).replace("-", "−").replace(/^−(0\.00)$/, "$1") : x > 0 ? "> 100" : "< −100");
+const place = (x) =>
+  Math.abs(x) < 100
+    ? x
+        .toFixed(2)
+        .replace("-", "−")
+        .replace(/^−(0\.00)$/, "$1")
+    : x > 0
+      ? "> 100"
+      : "< −100";
 
 function mount(root, tell) {
   let start = [1, 1];
@@ -51,12 +62,34 @@ function mount(root, tell) {
   const stepSlider = range({ label: "Step", min: 0, max: STEPS, value: step, oninput: (x) => (stop(), move(x)) });
   const play = button("Play", () => (timer ? stop() : run()));
   const next = button("One step", () => (stop(), move(step < STEPS ? step + 1 : 1)));
-  const rateSliders = WAYS.map(({ id, rate, step, max }, i) => range({ label: id, min: step, max, step, value: rate, oninput: (x) => ((rates[i] = x), update()) }));
-  const startSliders = ["a", "b"].map((name, i) => range({ label: name, min: -1.1, max: 1.1, step: 0.05, value: start[i], show: (x) => place(Number(x)), oninput: (x) => ((start[i] = x), update()) }));
-  root.append(drawing, h("div", { class: "controls" }, stepSlider, play, next), group("Learning rate of", rateSliders), group("Start at", startSliders));
+  const rateSliders = WAYS.map(({ id, rate, step, max }, i) =>
+    range({ label: id, min: step, max, step, value: rate, oninput: (x) => ((rates[i] = x), update()) }),
+  );
+  const startSliders = ["a", "b"].map((name, i) =>
+    range({
+      label: name,
+      min: -1.1,
+      max: 1.1,
+      step: 0.05,
+      value: start[i],
+      show: (x) => place(Number(x)),
+      oninput: (x) => ((start[i] = x), update()),
+    }),
+  );
+  root.append(
+    drawing,
+    h("div", { class: "controls" }, stepSlider, play, next),
+    group("Learning rate of", rateSliders),
+    group("Start at", startSliders),
+  );
 
   function group(label, sliders) {
-    return h("div", { class: "controls", role: "group", "aria-label": label }, h("span", { class: "label" }, label), sliders);
+    return h(
+      "div",
+      { class: "controls", role: "group", "aria-label": label },
+      h("span", { class: "label" }, label),
+      sliders,
+    );
   }
 
   function setStart(point) {
@@ -107,7 +140,10 @@ function draw(width, { walks, rates, step, onstart }) {
     const y = (a) => above + 42 + ((HIGH - a) / (HIGH - LOW)) * high;
     const points = walks[i].slice(0, step + 1);
     const outside = points.findIndex((point) => point.some((coordinate) => coordinate < LOW || coordinate > HIGH));
-    const inside = (outside < 0 ? points : points.slice(0, outside)).map(([a, b]) => [x(b).toFixed(1), y(a).toFixed(1)]);
+    const inside = (outside < 0 ? points : points.slice(0, outside)).map(([a, b]) => [
+      x(b).toFixed(1),
+      y(a).toFixed(1),
+    ]);
     const [a, b] = points.at(-1);
     const pick = (event) => {
       const { top, left: corner } = event.currentTarget.ownerSVGElement.getBoundingClientRect();
@@ -122,17 +158,27 @@ function draw(width, { walks, rates, step, onstart }) {
       HEIGHTS.map((height) => contour(height, x, y)),
       text(left + 5, y(HIGH) + 11, "a ↑ steep", { role: "soft", size: 12, anchor: "start" }),
       text(left + wide - 5, y(LOW) - 11, "b → shallow", { role: "soft", size: 12, anchor: "end" }),
-      line([[x(0) - 6, y(0)], [x(0) + 6, y(0)]], "ink", 2),
-      line([[x(0), y(0) - 6], [x(0), y(0) + 6]], "ink", 2),
+      segment([x(0) - 6, y(0)], [x(0) + 6, y(0)], "ink", 2),
+      segment([x(0), y(0) - 6], [x(0), y(0) + 6], "ink", 2),
       line(inside, "forward", 1.4),
       inside.map(([px, py]) => circle(px, py, 2.2, "forward")),
       outside < 0 ? circle(...inside.at(-1), 4.5, "forward") : null,
       circle(...inside[0], 4.5, "ink"),
-      text(left + wide / 2, y(LOW) + 14, outside < 0 ? `a = ${place(a)}, b = ${place(b)}` : `leaves the map at step ${outside}`, { size: 13 }),
-      text(left + wide / 2, y(LOW) + 32, loss([a, b]) < 1e4 ? `loss ${loss([a, b]).toFixed(3)}` : "loss above 10,000", { role: "soft", size: 13 }),
+      text(
+        left + wide / 2,
+        y(LOW) + 14,
+        outside < 0 ? `a = ${place(a)}, b = ${place(b)}` : `leaves the map at step ${outside}`,
+        { size: 13 },
+      ),
+      text(left + wide / 2, y(LOW) + 32, loss([a, b]) < 1e4 ? `loss ${loss([a, b]).toFixed(3)}` : "loss above 10,000", {
+        role: "soft",
+        size: 13,
+      }),
     );
   });
-  const label = WAYS.map(({ id }, i) => `${id}, rate ${rates[i]}: after ${step} steps at ${walks[i][step].map(place).join(", ")}.`).join(" ");
+  const label = WAYS.map(
+    ({ id }, i) => `${id}, rate ${rates[i]}: after ${step} steps at ${walks[i][step].map(place).join(", ")}.`,
+  ).join(" ");
   return picture(width, Math.ceil(WAYS.length / columns) * tall, label, maps);
 }
 

@@ -1,13 +1,16 @@
 /** Lesson 05: dot products of d_k random numbers, and what softmax makes of them with and without the division. */
 import { button, h, number, range } from "../dom.js";
 import { softmax } from "../engine/tensor.js";
-import { arrow, bar, circle, fitted, gradient, line, pickOne, picture, rectangle, short, text } from "./parts.js";
+import { arrow, bar, circle, fitted, gradient, line } from "./parts.js";
+import { pickOne, picture, rectangle, segment, short, text } from "./parts.js";
 
 const WORDS = ["the", "street", "animal"];
 const WANTED = 1;
 const EXPONENTIALS = [1, 2, 5];
 const LONGEST = 256;
 const WALKS = 500;
+/** The largest sum that is drawn. */
+const HIGHEST = 40;
 
 /** Random walks of steps +1 and −1: the sums after 0, 1, …, `length` steps. The same seed gives the same walks. */
 export function randomWalks(count, length, seed) {
@@ -50,126 +53,172 @@ function slopeText(slope) {
   return (slope > 0 ? "+" : "−") + Math.abs(slope).toFixed(Math.abs(slope) > 1e-3 ? 3 : 5);
 }
 
+/** How strong the push is; a tiny one is not rounded away. */
+function push(slope) {
+  return slope < 1e-6 ? number(slope, 2) : slopeText(slope).slice(1);
+}
+
 function exponential(e) {
   if (e < 0.01) return number(e, 2);
-  return e < 1e7 ? Number(e.toPrecision(6)).toLocaleString("en", { maximumFractionDigits: e < 100 ? 2 : 0 }) : number(e, 3);
+  return e < 1e7
+    ? Number(e.toPrecision(6)).toLocaleString("en", { maximumFractionDigits: e < 100 ? 2 : 0 })
+    : number(e, 3);
 }
 
 function mount(root, tell) {
   let d_k = 64;
   let isRandom = false;
-  let backward = false;
+  let isBackward = false;
   let seed = 1;
   let walks = randomWalks(WALKS, LONGEST, seed);
 
-  const spread = fitted(drawSpread);
-  const panels = fitted(drawPanels);
+  const spread = fitted((width) => drawSpread(width, walks, d_k, dots(), isRandom));
+  const sides = fitted((width) => drawSides(width, d_k, dots(), isRandom, isBackward));
+  const slider = range({
+    label: "Numbers in a query, d_k",
+    min: 1,
+    max: LONGEST,
+    value: d_k,
+    oninput: (x) => ((d_k = x), update()),
+  });
+  const kinds = pickOne({
+    label: "Dot products",
+    options: ["of figure 2", "random"],
+    onpick: (i) => ((isRandom = i === 1), update()),
+  });
   const again = button("New random keys", () => ((walks = randomWalks(WALKS, LONGEST, ++seed)), update()));
-  const dotChips = pickOne({ label: "Dot products", options: ["of figure 2", "random"], onpick: (i) => ((isRandom = i === 1), update()) });
-  const wayChips = pickOne({ label: "Show", options: ["forward", "backward"], onpick: (i) => ((backward = i === 1), update()) });
-  const slider = range({ label: "Numbers in a query, d_k", min: 1, max: LONGEST, value: d_k, oninput: (x) => ((d_k = x), update()) });
-  root.append(h("div", { class: "controls" }, slider, dotChips, again, wayChips), spread, panels);
+  const ways = pickOne({
+    label: "Show",
+    options: ["forward", "backward"],
+    onpick: (i) => ((isBackward = i === 1), update()),
+  });
+  root.append(h("div", { class: "controls" }, slider, kinds, again, ways), spread, sides);
 
-  const dots = () => (isRandom ? WORDS.map((_, i) => walks[i][d_k]) : EXPONENTIALS.map((e) => Math.sqrt(d_k) * Math.log(e)));
+  /** Those of figure 2 for any d_k, or the first three walks. */
+  function dots() {
+    return WORDS.map((_, i) => (isRandom ? walks[i][d_k] : Math.sqrt(d_k) * Math.log(EXPONENTIALS[i])));
+  }
 
   function update() {
     again.hidden = !isRandom;
     spread.redraw();
-    panels.redraw();
-    const [plain, divided] = [1, Math.sqrt(d_k)].map((divisor) => attend(dots(), divisor));
-    const best = WORDS[dots().indexOf(Math.max(...dots()))];
-    const largest = [plain, divided].map(({ weights }, side) => (side && !isRandom ? "5/8" : share(Math.max(...weights))));
-    const pushes = [plain, divided].map(({ slopes }) => (Math.abs(slopes[WANTED]) < 1e-6 ? number(slopes[WANTED], 2) : slopeText(slopes[WANTED]).slice(1)));
-    const where = `With d_k = ${d_k}, `;
-    tell(
-      backward
-        ? [where, "the push on the dot product of ", h("em", {}, WORDS[WANTED]), ` is ${pushes[0]} without the division and ${pushes[1]} with it.`]
-        : [where, h("em", {}, best), ` takes ${largest[0]} of the weight without the division and ${largest[1]} with it.`],
-    );
-  }
-
-  function drawSpread(width) {
-    const height = 230;
-    const right = Math.round(width * 0.7);
-    const [top, bottom, left] = [30, height - 24, 34];
-    const x = (n) => left + (n / LONGEST) * (right - left);
-    const y = (sum) => (top + bottom) / 2 - (sum / 40) * ((bottom - top) / 2);
-    const last = walks.map((walk) => walk[d_k]);
-    const curve = (sign) => line(Array.from({ length: 65 }, (_, i) => [x(4 * i), y(sign * Math.sqrt(4 * i))]), "ink", 1.2, true);
-    const inside = (sum) => Math.abs(sum) <= 40;
-    const bins = new Map();
-    for (const sum of last) {
-      const bin = 4 * Math.round(sum / 4);
-      bins.set(bin, (bins.get(bin) ?? 0) + 1);
-    }
-    const most = Math.max(...bins.values());
-    const longest = width - right - 12;
-    const size = typicalSize(last);
-    const label = `${WALKS} random dot products of ${d_k} numbers: their typical size is ${short(size)}, and the root of ${d_k} is ${short(Math.sqrt(d_k))}.`;
-    return picture(
-      width,
-      height,
-      label,
-      text(width, 10, `typical: ±${size.toFixed(1)}`, { bold: true, anchor: "end" }),
-      circle(left, 10, 4.5, "forward"),
-      text(left + 10, 10, "the three words", { role: "soft", size: 13, anchor: "start" }),
-      [-32, -16, 0, 16, 32].map((sum) => [line([[left, y(sum)], [width, y(sum)]], "line", sum ? 0.5 : 1.2), text(left - 6, y(sum), short(sum), { role: "soft", size: 12, anchor: "end" })]),
-      walks.slice(0, 30).map((walk) => line(walk.slice(0, d_k + 1).filter(inside).map((sum, n) => [x(n).toFixed(1), y(sum).toFixed(1)]), "soft", 0.5)),
-      isRandom ? WORDS.map((_, i) => line(walks[i].slice(0, d_k + 1).map((sum, n) => [x(n).toFixed(1), y(sum).toFixed(1)]), "forward", 1.8)) : null,
-      curve(1),
-      curve(-1),
-      line([[x(d_k), top], [x(d_k), bottom]], "soft", 1),
-      dots().filter(inside).map((dot) => circle(x(d_k), y(dot), 4.5, "forward")),
-      [...bins].filter(([bin]) => inside(bin)).map(([bin, count]) => rectangle(right + 8 + ((count / most) * longest) / 2, y(bin), (count / most) * longest, (y(0) - y(4)) * 0.86, "soft", { filled: 0.9 })),
-      text(width, bottom + 14, `${WALKS} pairs`, { role: "soft", size: 12, anchor: "end" }),
-      [1, 64, 128, 192, 256].map((n) => text(x(n), bottom + 14, n, { role: "soft", size: 12 })),
-    );
-  }
-
-  function drawPanels(width) {
-    const isWide = width >= 560;
-    const panelWidth = isWide ? (width - 70) / 2 : width;
-    const rows = { word: 44, dot: 70, push: 92, arrow: 116, score: 142, e: 168, weight: 230, share: 290, height: 304 };
-    if (!backward) for (const row of ["arrow", "score", "e", "weight", "share", "height"]) rows[row] -= 20;
-    const names = isWide ? 70 : 54;
-    const found = [1, Math.sqrt(d_k)].map((divisor) => attend(dots(), divisor));
-    const sides = found.map(({ scores, weights, slopes }, side) => {
-      const left = isWide ? 70 + side * panelWidth : names;
-      const below = isWide ? 0 : side * (rows.height + 12);
-      const step = (isWide ? panelWidth - 12 : width - names) / 3;
-      const root = Math.sqrt(d_k);
-      const factor = side === 0 && root > 1 ? `${root} ` : "";
-      const asLog = (i, factor) => (EXPONENTIALS[i] === 1 ? "0" : `${factor}ln ${EXPONENTIALS[i]}`);
-      const isRound = !isRandom && Number.isInteger(root);
-      const title = side === 0 ? "not divided" : `divided by √${d_k}${Number.isInteger(root) ? ` = ${root}` : ` ≈ ${root.toFixed(2)}`}`;
-      return [
-        text(left + 1.5 * step, below + 14, title, { bold: true }),
-        isWide && side ? null : Object.entries({ dot: "q · k", score: "score z", e: "e^z", weight: "weight" }).map(([row, name]) => text(0, below + rows[row], name, { role: "soft", size: 14, anchor: "start" })),
-        backward && (!isWide || !side) ? text(0, below + rows.push, "gradient", { role: "gradient", size: 14, anchor: "start", italic: true }) : null,
-        WORDS.map((word, i) => {
-          const x = left + (i + 0.5) * step;
-          return [
-            text(x, below + rows.word, word, { bold: i === WANTED }),
-            text(x, below + rows.dot, isRound ? asLog(i, root > 1 ? `${root} ` : "") : short(dots()[i])),
-            backward ? gradient(x - 22, below + rows.push, slopes[i], { words: slopeText(slopes[i]), size: 13, largest: 0.03 }) : null,
-            arrow([x, below + rows.arrow - 8], [x, below + rows.arrow + 10]),
-            side ? text(x + 8, below + rows.arrow, `÷ ${short(Number(root.toFixed(1)))}`, { role: "soft", size: 13, anchor: "start" }) : null,
-            text(x, below + rows.score, isRound ? asLog(i, factor) : short(scores[i])),
-            text(x, below + rows.e, exponential(Math.exp(scores[i]))),
-            bar(x, below + rows.weight, weights[i], { width: 44, height: 90 }),
-            text(x, below + rows.share, side && !isRandom ? `${EXPONENTIALS[i]}/8` : share(weights[i])),
-          ];
-        }),
-      ];
+    sides.redraw();
+    const both = [1, Math.sqrt(d_k)].map((divisor) => attend(dots(), divisor));
+    const largest = Math.max(...dots());
+    const best = WORDS.filter((_, i) => dots()[i] === largest).join(" and ");
+    const [first, second] = both.map(({ weights, slopes }, side) => {
+      if (isBackward) return push(slopes[WANTED]);
+      return side && !isRandom ? "5/8" : share(Math.max(...weights));
     });
-    const label = found
-      .map(({ weights, slopes }, side) => `${side ? "Divided" : "Not divided"}: ` + WORDS.map((word, i) => `${word} has the weight ${share(weights[i])}${backward ? ` and the gradient ${slopeText(slopes[i])}` : ""}`).join(", "))
-      .join(". ");
-    const height = isWide ? rows.height : 2 * rows.height + 12;
-    return picture(width, height, label, isWide ? line([[70 + panelWidth - 6, 6], [70 + panelWidth - 6, rows.height - 4]]) : null, sides);
+    const what = isBackward
+      ? ["the push on the dot product of ", h("em", {}, WORDS[WANTED]), " is "]
+      : ["the largest weight, of ", h("em", {}, best), ", is "];
+    tell([`With d_k = ${d_k}, `, ...what, `${first} without the division and ${second} with it.`]);
   }
 
   update();
+}
+
+/** Random walks up to d_k, the curves ±√n, the three dot products as dots, and how often each dot product comes up. */
+function drawSpread(width, walks, d_k, dots, isRandom) {
+  const [left, right, top, bottom] = [34, Math.round(width * 0.7), 30, 206];
+  const x = (n) => left + (n / LONGEST) * (right - left);
+  const y = (sum) => (top + bottom) / 2 - (sum / HIGHEST) * ((bottom - top) / 2);
+  const isInside = (sum) => Math.abs(sum) <= HIGHEST;
+  const small = (x, y, words, anchor = "middle") => text(x, y, words, { role: "soft", size: 12, anchor });
+  const points = (walk) => walk.slice(0, d_k + 1).flatMap((sum, n) => (isInside(sum) ? [[x(n), y(sum)]] : []));
+  const curve = (sign) => Array.from({ length: 65 }, (_, i) => [x(4 * i), y(sign * Math.sqrt(4 * i))]);
+
+  const sums = walks.map((walk) => walk[d_k]);
+  const counts = new Map();
+  for (const bin of sums.map((sum) => 4 * Math.round(sum / 4))) counts.set(bin, (counts.get(bin) ?? 0) + 1);
+  const unit = (width - right - 12) / Math.max(...counts.values());
+  const bars = [...counts].map(([bin, count]) => {
+    const long = unit * count;
+    return (
+      isInside(bin) && rectangle(right + 8 + long / 2, y(bin), long, 0.86 * (y(0) - y(4)), "soft", { filled: 0.9 })
+    );
+  });
+
+  const size = typicalSize(sums);
+  const label = `${WALKS} random dot products of ${d_k} numbers: their typical size is ${short(size)}, and the root of ${d_k} is ${short(Math.sqrt(d_k))}.`;
+  return picture(
+    width,
+    230,
+    label,
+    circle(left, 10, 4.5, "forward"),
+    text(left + 10, 10, "the three words", { role: "soft", size: 13, anchor: "start" }),
+    text(width, 10, `typical: ±${size.toFixed(1)}`, { bold: true, anchor: "end" }),
+    [-32, -16, 0, 16, 32].map((sum) => segment([left, y(sum)], [width, y(sum)], "line", sum ? 0.5 : 1.2)),
+    [-32, -16, 0, 16, 32].map((sum) => small(left - 6, y(sum), short(sum), "end")),
+    walks.slice(0, 30).map((walk) => line(points(walk), "soft", 0.5)),
+    isRandom && walks.slice(0, 3).map((walk) => line(points(walk), "forward", 1.8)),
+    [1, -1].map((sign) => line(curve(sign), "ink", 1.2, true)),
+    segment([x(d_k), top], [x(d_k), bottom], "soft", 1),
+    dots.filter(isInside).map((dot) => circle(x(d_k), y(dot), 4.5, "forward")),
+    bars,
+    [1, 64, 128, 192, 256].map((n) => small(x(n), bottom + 14, n)),
+    small(width, bottom + 14, `${WALKS} pairs`, "end"),
+  );
+}
+
+/** The picture of the lesson: softmax without the division and with it, side by side, or one below the other. */
+function drawSides(width, d_k, dots, isRandom, isBackward) {
+  const isWide = width >= 560;
+  const names = isWide ? 70 : 54;
+  const across = isWide ? (width - names) / 2 : width - names;
+  const step = (across - 12) / 3;
+  const push = isBackward ? 22 : 0;
+  const y = { word: 44, dot: 70, push: 92, arrow: 96 + push, score: 122 + push, e: 148 + push, weight: 210 + push };
+  const tall = y.weight + 78;
+  const root = Math.sqrt(d_k);
+  const isRound = !isRandom && Number.isInteger(root);
+  const logarithm = (i, factor) => (i === 0 ? "0" : `${factor === 1 ? "" : `${factor} `}ln ${EXPONENTIALS[i]}`);
+  const both = [1, root].map((divisor) => attend(dots, divisor));
+  const about = Number.isInteger(root) ? `= ${root}` : `≈ ${root.toFixed(2)}`;
+
+  const sides = both.map(({ scores, weights, slopes }, side) => {
+    const [left, top] = isWide ? [names + side * across, 0] : [names, side * tall];
+    const title = side ? `divided by √${d_k} ${about}` : "not divided";
+    const name = (words, at, role = "soft") =>
+      text(0, top + at, words, { role, size: 14, anchor: "start", italic: role === "gradient" });
+    const column = (word, i) => {
+      const x = left + (i + 0.5) * step;
+      const divisor =
+        side &&
+        text(x + 8, top + y.arrow, `÷ ${short(Math.round(10 * root) / 10)}`, {
+          role: "soft",
+          size: 13,
+          anchor: "start",
+        });
+      const slope = { words: slopeText(slopes[i]), size: 13, largest: 0.03 };
+      return [
+        text(x, top + y.word, word, { bold: i === WANTED }),
+        text(x, top + y.dot, isRound ? logarithm(i, root) : short(dots[i])),
+        isBackward && gradient(x - 22, top + y.push, slopes[i], slope),
+        arrow([x, top + y.arrow - 8], [x, top + y.arrow + 10]),
+        divisor || null,
+        text(x, top + y.score, isRound ? logarithm(i, side ? 1 : root) : short(scores[i])),
+        text(x, top + y.e, exponential(Math.exp(scores[i]))),
+        bar(x, top + y.weight, weights[i], { width: 44, height: 90 }),
+        text(x, top + y.weight + 60, side && !isRandom ? `${EXPONENTIALS[i]}/8` : share(weights[i])),
+      ];
+    };
+    return [
+      text(left + 1.5 * step, top + 14, title, { bold: true }),
+      isWide && side
+        ? null
+        : [name("q · k", y.dot), name("score z", y.score), name("e^z", y.e), name("weight", y.weight)],
+      isBackward && !(isWide && side) && name("gradient", y.push, "gradient"),
+      WORDS.map(column),
+    ];
+  });
+  const said = both.map(({ weights, slopes }, side) => {
+    const of = (word, i) => `${word} ${share(weights[i])}${isBackward ? `, gradient ${slopeText(slopes[i])}` : ""}`;
+    return `Weights ${side ? "divided" : "not divided"}: ${WORDS.map(of).join("; ")}.`;
+  });
+  const between = isWide && segment([names + across - 6, 6], [names + across - 6, tall - 8]);
+  return picture(width, isWide ? tall : 2 * tall, said.join(" "), between, sides);
 }
 
 export const scalingWidget = { id: "scaling", title: "Why divide by √d_k", mount };

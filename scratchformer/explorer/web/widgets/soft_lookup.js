@@ -1,19 +1,34 @@
 /** The lookup of lesson 04: one query, three words, a blend of their values; forward and backward. */
 import { h, range } from "../dom.js";
 import { softmax } from "../engine/tensor.js";
-import { arrow, bar, cells, fitted, gradient, line, pickOne, picture, pickable, rectangle, short, text, thread } from "./parts.js";
+import { arrow, bar, cells, fitted, gradient, line, pickOne, pickable } from "./parts.js";
+import { picture, rectangle, segment, short, text, thread } from "./parts.js";
 
 const WORDS = ["the", "street", "animal"];
 const QUERIES = [
   ["it", [Math.SQRT2, 0]],
   ["tired", [0, Math.SQRT2 * Math.LN2]],
 ];
-const KEYS = [[0, 1], [Math.LN2, 0], [Math.log(5), 1]];
-const VALUES = [[1, 0], [0, 1], [2, 2]];
+const KEYS = [
+  [0, 1],
+  [Math.LN2, 0],
+  [Math.log(5), 1],
+];
+const VALUES = [
+  [1, 0],
+  [0, 1],
+  [2, 2],
+];
 
 const dot = (a, b) => a.reduce((sum, x, i) => sum + x * b[i], 0);
 /** A list of numbers times one number each, added up: [w0·v0 + w1·v1 + …] */
-const blend = (weights, vectors) => vectors[0].map((_, i) => dot(weights, vectors.map((vector) => vector[i])));
+const blend = (weights, vectors) =>
+  vectors[0].map((_, i) =>
+    dot(
+      weights,
+      vectors.map((vector) => vector[i]),
+    ),
+  );
 
 /** One query (d), keys (S × d) and values (S × n) -> scores (S), weights (S), answer (n). */
 export function lookup(query, keys, values) {
@@ -66,12 +81,23 @@ function mount(root, tell) {
   let isBackward = false;
   let found;
 
-  const drawing = fitted((width) => draw(width, { ...found, name: QUERIES[asking][0], keys, values, word, isBackward, pick }));
+  const drawing = fitted((width) =>
+    draw(width, { ...found, name: QUERIES[asking][0], keys, values, word, isBackward, pick }),
+  );
   const byHand = h("p", { class: "by-hand" });
   const sliders = h("div", { class: "controls" });
-  const queries = pickOne({ label: "Query of", options: QUERIES.map(([name]) => name), role: "query", onpick: (i) => ((asking = i), setSliders(), update()) });
+  const queries = pickOne({
+    label: "Query of",
+    options: QUERIES.map(([name]) => name),
+    role: "query",
+    onpick: (i) => ((asking = i), setSliders(), update()),
+  });
   const picked = pickOne({ label: "Word", options: WORDS, selected: word, role: "key", onpick: pick });
-  const ways = pickOne({ label: "Show", options: ["forward", "backward"], onpick: (i) => ((isBackward = i === 1), update()) });
+  const ways = pickOne({
+    label: "Show",
+    options: ["forward", "backward"],
+    onpick: (i) => ((isBackward = i === 1), update()),
+  });
   root.append(h("div", { class: "controls" }, queries, picked, ways), drawing, byHand, sliders);
 
   function pick(i) {
@@ -83,12 +109,21 @@ function mount(root, tell) {
 
   function setSliders() {
     const query = QUERIES[asking][1];
-    const slider = (name, min, max, step, value, onmove) =>
-      range({ label: `“${WORDS[word]}”: ${name}`, min, max, step, value, show: (x) => short(Number(x)), oninput: (x) => (onmove(x), update()) });
+    const slider = (name, [min, max, step], value, onmove) =>
+      range({
+        label: `“${WORDS[word]}”: ${name}`,
+        min,
+        max,
+        step,
+        value,
+        show: (x) => short(Number(x)),
+        oninput: (x) => (onmove(x), update()),
+      });
+    const score = lookup(query, keys, values).scores[word];
     sliders.replaceChildren(
-      slider("score", -2, 4, 0.001, lookup(query, keys, values).scores[word], (x) => (keys[word] = keyFor(x, query, keys[word]))),
-      slider("value, first number", -3, 3, 0.1, values[word][0], (x) => (values[word][0] = x)),
-      slider("value, second number", -3, 3, 0.1, values[word][1], (x) => (values[word][1] = x)),
+      slider("score", [-2, 4, 0.001], score, (x) => (keys[word] = keyFor(x, query, keys[word]))),
+      slider("value, 1st number", [-3, 3, 0.1], values[word][0], (x) => (values[word][0] = x)),
+      slider("value, 2nd number", [-3, 3, 0.1], values[word][1], (x) => (values[word][1] = x)),
     );
   }
 
@@ -106,12 +141,28 @@ function mount(root, tell) {
     if (isBackward) {
       const rising = WORDS.filter((_, i) => back.dscores[i] > 5e-4);
       const offers = `offer${rising.length === 1 ? "s" : ""} more than the average, ${short(back.average)}`;
-      const cause = rising.length ? [`a larger score of `, h("em", {}, rising.join(" or ")), ` makes it grow, because only ${rising.length === 1 ? "this word" : "these words"} ${offers}.`] : ["no score can make it grow."];
+      const cause = rising.length
+        ? [
+            `a larger score of `,
+            h("em", {}, rising.join(" or ")),
+            ` makes it grow, because only ${rising.length === 1 ? "this word" : "these words"} ${offers}.`,
+          ]
+        : ["no score can make it grow."];
       tell([`The first number of the answer is ${short(answer[0])}: `, ...cause]);
     } else {
       const largest = Math.max(...weights);
       const best = WORDS.filter((_, i) => weights[i] > largest - 1e-6);
-      tell(["The largest weight of “", name, "” is ", text.weights[weights.indexOf(largest)], ", on ", h("em", {}, best.join(" and ")), ", and the answer is ", pair(answer), "."]);
+      tell([
+        "The largest weight of “",
+        name,
+        "” is ",
+        text.weights[weights.indexOf(largest)],
+        ", on ",
+        h("em", {}, best.join(" and ")),
+        ", and the answer is ",
+        pair(answer),
+        ".",
+      ]);
     }
   }
 
@@ -120,7 +171,10 @@ function mount(root, tell) {
 }
 
 /** The picture of the lesson. In a narrow one, the names of the steps stand above their rows and not beside them. */
-function draw(width, { query, name, keys, values, scores, weights, answer, back, text: shown, word, isBackward, pick }) {
+function draw(
+  width,
+  { query, name, keys, values, scores, weights, answer, back, text: shown, word, isBackward, pick },
+) {
   const isWide = width >= 640;
   const left = isWide ? 150 : 0;
   const step = (width - left) / WORDS.length;
@@ -131,7 +185,8 @@ function draw(width, { query, name, keys, values, scores, weights, answer, back,
     ? { ask: 66, word: 16, key: 66, score: 138, weight: 226, value: 348, answer: 460, height: 500 }
     : { ask: 36, word: 92, key: 130, score: 220, weight: 336, value: 460, answer: 560, height: 598 };
   const ask = isWide ? 64 : width / 2 - 24;
-  const slope = (x, at, words, anchor = "middle") => text(x, at, words, { role: "gradient", size: 13, italic: true, anchor });
+  const slope = (x, at, words, anchor = "middle") =>
+    text(x, at, words, { role: "gradient", size: 13, italic: true, anchor });
 
   const steps = [
     [isWide ? y.score : y.score - 30, "1  compare", "score = q · k / √2"],
@@ -139,18 +194,23 @@ function draw(width, { query, name, keys, values, scores, weights, answer, back,
     [isWide ? y.value : y.value - (isBackward ? 48 : 36), "3  blend", "weights × values"],
   ].map(([at, title, rule]) => [
     text(0, at, title, { bold: true, anchor: "start" }),
-    isWide ? text(16, at + 20, rule, { role: "soft", size: 13, anchor: "start" }) : text(width, at, rule, { role: "soft", size: 13, anchor: "end" }),
+    isWide
+      ? text(16, at + 20, rule, { role: "soft", size: 13, anchor: "start" })
+      : text(width, at, rule, { role: "soft", size: 13, anchor: "end" }),
   ]);
 
   const columns = WORDS.map((label, i) => {
     const x = column(i);
-    const branch = isWide ? [[ask, y.key + 17], [ask, y.key + 40], [x - 12, y.key + 40], [x - 12, y.key + 54]] : [[ask, y.ask + 17], [ask, y.ask + 34], [x, y.ask + 34], [x, y.ask + 44]];
     const top = y.word - 16;
     const bottom = y.value + 28;
     const backward = () => [
-      isWide ? gradient(x + 16, y.score, back.dscores[i], { size: 14, largest: 0.4 }) : gradient(x - 14, y.score + 20, back.dscores[i], { size: 13, largest: 0.4 }),
+      isWide
+        ? gradient(x + 16, y.score, back.dscores[i], { size: 14, largest: 0.4 })
+        : gradient(x - 14, y.score + 20, back.dscores[i], { size: 13, largest: 0.4 }),
       slope(isWide ? x + 8 : x, y.key + 28, pair(back.dkeys[i], true), isWide ? "start" : "middle"),
-      isWide ? gradient(x + 22, y.weight, back.offers[i], { words: `offer ${short(back.offers[i])}`, size: 14, largest: 2 }) : slope(x, y.weight - 50, `offer ${short(back.offers[i])}`),
+      isWide
+        ? gradient(x + 22, y.weight, back.offers[i], { words: `offer ${short(back.offers[i])}`, size: 14, largest: 2 })
+        : slope(x, y.weight - 50, `offer ${short(back.offers[i])}`),
       slope(x, y.value - 28, pair(back.dvalues[i], true)),
     ];
     const beside = isBackward && isWide;
@@ -159,8 +219,10 @@ function draw(width, { query, name, keys, values, scores, weights, answer, back,
       rectangle(x, (top + bottom) / 2, step - 2, bottom - top, "soft", { filled: i === word ? 0.1 : 0, radius: 8 }),
       text(x, y.word, label, { bold: true }),
       isWide ? text(x, y.key - 28, "key", { role: "soft", size: 13 }) : null,
-      line(branch, "query"),
-      isWide ? line([[x, y.key + 17], [x, y.key + 54]], "key") : null,
+      isWide
+        ? elbow([ask, y.key + 17], y.key + 40, [x - 12, y.key + 54])
+        : elbow([ask, y.ask + 17], y.ask + 34, [x, y.ask + 44]),
+      isWide ? segment([x, y.key + 17], [x, y.key + 54], "key") : null,
       cells(x, y.key, keys[i], "key", { cell, size }),
       text(beside ? x - 24 : x, y.score, shown.scores[i], { size }),
       bar(beside ? x - 24 : x, y.weight, weights[i], { width: Math.min(48, step / 2) }),
@@ -172,13 +234,23 @@ function draw(width, { query, name, keys, values, scores, weights, answer, back,
   });
 
   const question = isWide && [
-    text(16, y.weight + 46, `average offer ${short(back.average)}`, { role: "gradient", size: 14, anchor: "start", italic: true }),
-    ["How does this", "number grow?"].map((words, i) => text(0, y.answer - 14 + 20 * i, words, { role: "gradient", size: 14, anchor: "start", italic: true })),
+    text(16, y.weight + 46, `average offer ${short(back.average)}`, {
+      role: "gradient",
+      size: 14,
+      anchor: "start",
+      italic: true,
+    }),
+    ["How does this", "number grow?"].map((words, i) =>
+      text(0, y.answer - 14 + 20 * i, words, { role: "gradient", size: 14, anchor: "start", italic: true }),
+    ),
     arrow([98, y.answer - 4], [column(1) - cell - 4, y.answer], "gradient"),
   ];
   const label =
     `Query of ${name} ${pair(query)}. ` +
-    WORDS.map((word, i) => `${word}: score ${short(scores[i])}, weight ${short(weights[i])}, value ${pair(values[i])}${isBackward ? `, gradient of the score ${short(back.dscores[i], true)}` : ""}. `).join("") +
+    WORDS.map(
+      (word, i) =>
+        `${word}: score ${short(scores[i])}, weight ${short(weights[i])}, value ${pair(values[i])}${isBackward ? `, gradient of the score ${short(back.dscores[i], true)}` : ""}. `,
+    ).join("") +
     `Answer ${pair(answer)}.`;
   return picture(
     width,
@@ -188,10 +260,21 @@ function draw(width, { query, name, keys, values, scores, weights, answer, back,
     steps,
     text(ask, y.ask - 28, `query of “${name}”`, { role: "soft", size: 13 }),
     cells(ask, y.ask, query, "query", { cell, size }),
-    isBackward ? slope(isWide ? ask + 6 : ask + cell + 6, isWide ? y.ask + 28 : y.ask, pair(back.dquery, true), "start") : null,
+    isBackward
+      ? slope(isWide ? ask + 6 : ask + cell + 6, isWide ? y.ask + 28 : y.ask, pair(back.dquery, true), "start")
+      : null,
     cells(column(1), y.answer, answer, "value", { cell, size }),
     text(column(1), y.answer + 29, "answer", { role: "soft", size: 13 }),
     isBackward ? question : null,
+  );
+}
+
+/** The line from the query to a word: down, across at the height `turn`, and down again. */
+function elbow([x, y], turn, [toX, toY]) {
+  const points = [x, y, x, turn, toX, turn, toX, toY];
+  return line(
+    [0, 2, 4, 6].map((i) => points.slice(i, i + 2)),
+    "query",
   );
 }
 

@@ -39,7 +39,9 @@ function frame(container, widget) {
       end?.();
       end = widget.mount(root, tell);
     } catch (error) {
-      root.replaceChildren(h("p", {}, `This widget could not start (${error.message}). The picture above shows how it begins.`));
+      root.replaceChildren(
+        h("p", {}, `This widget could not start (${error.message}). The picture above shows how it begins.`),
+      );
       sentence.replaceChildren();
     }
   };
