@@ -205,8 +205,8 @@ def write_small_models(folder, n_sources):
         searches = []
         for _ in range(n_sources):
             source = [*rng.integers(EOS + 1, V, rng.integers(0, 5)).tolist(), EOS]
-            for beam, alpha in ((1, 0.6), (2, 0), (4, 0.6), (5, 1)):
-                extra_length = int(rng.integers(0, 8))
+            for beam, alpha in ((1, 0.6), (2, 0), (4, 0.6), (5, 3)):
+                extra_length = int(rng.integers(0, 12))
                 [[best]] = search(model, np.array([source]), beam, alpha, extra_length)
                 options = {"beam": beam, "alpha": alpha, "extraLength": extra_length}
                 searches.append({"sourceIds": source, "options": options, "best": best._asdict()})

@@ -29,7 +29,7 @@ CRAFTED = [
     "a\x00b\x7fc",
     "\ufeffa\ufffd",
     "Donaudampfschifffahrtsgesellschaftskapitän" * 30,
-    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+    "sss sssss eee nnn ttt lll fff",
     "The animal didn't cross the street, because it was too tired!",
 ]
 PAIRS = [

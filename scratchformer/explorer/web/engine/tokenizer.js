@@ -41,7 +41,8 @@ export class Tokenizer {
    */
   encode(text) {
     const ids = [];
-    for (const piece of this.#merged([...withMarks(text)])) {
+    const words = withMarks(text).split(/(?=▁)/); // no piece goes on after a space
+    for (const piece of words.flatMap((word) => this.#merged([...word]))) {
       if (this.#known.has(piece)) ids.push(this.#known.get(piece).id);
       else if (this.#bytes.size) for (const byte of new TextEncoder().encode(piece)) ids.push(this.#idOfByte.get(byte));
       else if (ids.at(-1) !== UNK) ids.push(UNK); // a run of unknown characters is one unknown piece
@@ -49,7 +50,7 @@ export class Tokenizer {
     return ids;
   }
 
-  /** Merge symbols in place, best pair first; of equal pairs, the left one. */
+  /** Merge the symbols of a word in place, best pair first; of equal pairs, the left one. */
   #merged(symbols) {
     const score = (i) => this.#known.get(symbols[i] + symbols[i + 1])?.score ?? -Infinity;
     const scores = symbols.slice(1).map((_, i) => score(i)); // of symbols i and i + 1
