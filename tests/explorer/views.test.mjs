@@ -1,4 +1,6 @@
-/** Known answers for what Attention, Inside and Backward compute from a pass, on the models that test_engine.py writes. */
+/**
+ * Known answers for what Attention, Inside and Backward compute from a pass, on the models that test_engine.py writes.
+ */
 
 import assert from "node:assert/strict";
 import fs from "node:fs";
@@ -10,8 +12,9 @@ import { matrix, row } from "../../scratchformer/explorer/web/engine/tensor.js";
 import { averageOf, entropyInBits, headsOf, logProbability, meanEntropy, rankHeads } from "../../scratchformer/explorer/web/views/attention.js";
 import { backwardOrder, dependence, nudgedLoss, rowSizes, stepAgainst } from "../../scratchformer/explorer/web/views/backward.js";
 import { boxesOf, placeBoxes } from "../../scratchformer/explorer/web/views/figure.js";
-import { likeliest, productsOf, softmaxByHand, stepsOf } from "../../scratchformer/explorer/web/views/inside.js";
+import { likeliest, productsOf, softmaxByHand } from "../../scratchformer/explorer/web/views/inside.js";
 import { pronounIn, wordOf } from "../../scratchformer/explorer/web/views/sentence.js";
+import { stepsOf } from "../../scratchformer/explorer/web/views/steps.js";
 
 const FOLDER = process.env.SCRATCHFORMER_FIXTURES;
 if (!FOLDER) throw new Error("run `pytest tests/explorer/test_engine.py`, which writes the models");
@@ -20,7 +23,11 @@ const close = (a, b, tolerance, what = "") => assert.ok(Math.abs(a - b) <= toler
 const read = (file) => JSON.parse(fs.readFileSync(path.join(FOLDER, file)));
 
 /** One pass of each model, no head removed. */
-const LOADED = fs.readdirSync(FOLDER).filter((file) => file.endsWith(".pass.json")).map(read).filter(({ removed }) => !removed.length);
+const LOADED = fs
+  .readdirSync(FOLDER)
+  .filter((file) => file.endsWith(".pass.json"))
+  .map(read)
+  .filter(({ removed }) => !removed.length);
 const PASSES = [...new Map(LOADED.map((data) => [data.model, data])).values()].map((data) => {
   const bytes = Uint8Array.from(fs.readFileSync(path.join(FOLDER, `${data.model}.model.bin`))).buffer;
   const model = new Model(read(`${data.model}.model.json`).description, bytes);
@@ -41,11 +48,22 @@ test("entropy: four equal weights are 2 bits, one weight is 0 bits", () => {
   assert.equal(entropyInBits([0.25, 0.25, 0.25, 0.25]), 2);
   assert.equal(entropyInBits([0, 1, 0]), 0);
   assert.equal(meanEntropy(matrix(2, 2, Float32Array.of(0.5, 0.5, 0, 1))), 0.5);
-  assert.deepEqual([...averageOf([matrix(1, 2, Float32Array.of(1, 0)), matrix(1, 2, Float32Array.of(0.5, 0.5))]).data], [0.75, 0.25]);
+  assert.deepEqual(
+    [...averageOf([matrix(1, 2, Float32Array.of(1, 0)), matrix(1, 2, Float32Array.of(0.5, 0.5))]).data],
+    [0.75, 0.25],
+  );
 });
 
 test("products: terms, the rest and the sum", () => {
-  assert.deepEqual(productsOf([1, 2, 3], [4, 5, 6], 2), { terms: [[0, 1, 4, 4], [1, 2, 5, 10]], others: 1, rest: 18, sum: 32 });
+  assert.deepEqual(productsOf([1, 2, 3], [4, 5, 6], 2), {
+    terms: [
+      [0, 1, 4, 4],
+      [1, 2, 5, 10],
+    ],
+    others: 1,
+    rest: 18,
+    sum: 32,
+  });
 });
 
 test("softmax by hand: scores 0, ln 2, ln 5 and a masked one give eighths", () => {
@@ -55,12 +73,17 @@ test("softmax by hand: scores 0, ln 2, ln 5 and a masked one give eighths", () =
 });
 
 test("the likeliest come first", () => {
-  assert.deepEqual(likeliest([0.25, 0.5, 0.125], 2), [{ id: 1, probability: 0.5 }, { id: 0, probability: 0.25 }]);
+  assert.deepEqual(likeliest([0.25, 0.5, 0.125], 2), [
+    { id: 1, probability: 0.5 },
+    { id: 0, probability: 0.25 },
+  ]);
 });
 
 test("sizes of rows, and a loss whose dependence is known", () => {
   assert.deepEqual(rowSizes(matrix(2, 2, Float32Array.of(3, 3, 0, 0))), [3, 0]);
-  assert.deepEqual(dependence(matrix(1, 2, Float32Array.of(1, 2)), matrix(1, 2, Float32Array.of(3, 4))), [{ length: 5, effect: -11 }]);
+  assert.deepEqual(dependence(matrix(1, 2, Float32Array.of(1, 2)), matrix(1, 2, Float32Array.of(3, 4))), [
+    { length: 5, effect: -11 },
+  ]);
   const { step, promised } = stepAgainst([0, 10], [3, 4], 0.1); // one step of length 1 down a slope of 5
   [-0.6, -0.8].forEach((x, i) => close(step[i], x, 1e-6));
   close(promised, -5, 1e-6);
@@ -72,16 +95,35 @@ for (const { name, model, pass } of PASSES) {
 
   test(`${name}: the walk and the picture have every stage once, in order`, () => {
     const steps = stepsOf(ids, config);
-    assert.deepEqual(steps.flatMap(({ stages }) => stages), ids);
-    assert.deepEqual(steps.map(({ title }) => title).filter((title) => !title || title.includes("undefined")), []);
+    assert.deepEqual(
+      steps.flatMap(({ stages }) => stages),
+      ids,
+    );
+    assert.deepEqual(
+      steps.map(({ title }) => title).filter((title) => !title || title.includes("undefined")),
+      [],
+    );
     const boxes = boxesOf(ids);
-    assert.deepEqual(boxes.flatMap(({ stages }) => stages), ids);
-    assert.deepEqual(boxes.filter(({ title }) => !title), []);
-    assert.deepEqual(steps.filter(({ box }) => !boxes.some(({ id }) => id === box)), []);
+    assert.deepEqual(
+      boxes.flatMap(({ stages }) => stages),
+      ids,
+    );
+    assert.deepEqual(
+      boxes.filter(({ title }) => !title),
+      [],
+    );
+    assert.deepEqual(
+      steps.filter(({ box }) => !boxes.some(({ id }) => id === box)),
+      [],
+    );
     assert.equal(steps.filter(({ kind }) => kind === "weights").length, pass.attentions.length);
-    assert.deepEqual(steps.filter(({ attention }) => attention && !pass.attentions.some(({ id }) => id === attention)), []);
+    assert.deepEqual(
+      steps.filter(({ attention }) => attention && !pass.attentions.some(({ id }) => id === attention)),
+      [],
+    );
     const { places, height } = placeBoxes(boxes, 300, 30);
-    for (const place of places.values()) assert.ok(place.x >= 0 && place.x + place.width <= 300 && place.y >= 0 && place.y + place.height <= height);
+    for (const place of places.values())
+      assert.ok(place.x >= 0 && place.x + place.width <= 300 && place.y >= 0 && place.y + place.height <= height);
     assert.deepEqual(backwardOrder(boxes).at(0).id, "logits");
     assert.deepEqual(backwardOrder(boxes).at(-1).id, "source.embedding");
   });
@@ -93,7 +135,8 @@ for (const { name, model, pass } of PASSES) {
       const sum = productsOf(left.values, right.values, 8).sum + bias;
       close(relu ? Math.max(sum, 0) : sum, result, 1e-4, stage.id);
     }
-    for (const { scores, heads } of pass.attentions) softmaxByHand(row(scores[0], 1)).weights.forEach((weight, j) => close(weight, row(heads[0], 1)[j], 1e-6));
+    for (const { scores, heads } of pass.attentions)
+      softmaxByHand(row(scores[0], 1)).weights.forEach((weight, j) => close(weight, row(heads[0], 1)[j], 1e-6));
   });
 
   test(`${name}: a small step against the gradient lowers the loss as promised`, () => {
@@ -112,7 +155,12 @@ for (const { name, model, pass } of PASSES) {
     const before = logProbability(pass, targetIds);
     const ranked = await rankHeads({ model }, { pass, targetIds }, () => null);
     assert.deepEqual(ranked.map(({ id }) => id).sort(), [...model.headIds].sort());
-    assert.deepEqual(headsOf(pass).map(({ id }) => id).sort(), [...model.headIds].sort());
+    assert.deepEqual(
+      headsOf(pass)
+        .map(({ id }) => id)
+        .sort(),
+      [...model.headIds].sort(),
+    );
     const [first] = ranked;
     const without = model.forward(pass.sourceIds, pass.targetInIds, { removed: [first.id] });
     close(logProbability(without, targetIds) - before, first.change, 1e-9);

@@ -52,7 +52,13 @@ export function logProbability(pass, targetIds) {
 /** All heads of a pass: [{ id: "cross.0.2", kind, layer, head, name }]. */
 export function headsOf(pass) {
   return pass.attentions.flatMap(({ id, kind, layer, heads }) =>
-    heads.map((_, head) => ({ id: `${id}.${head}`, kind, layer, head, name: `${KINDS[kind].toLowerCase()}, layer ${layer + 1}, head ${head + 1}` })),
+    heads.map((_, head) => ({
+      id: `${id}.${head}`,
+      kind,
+      layer,
+      head,
+      name: `${KINDS[kind].toLowerCase()}, layer ${layer + 1}, head ${head + 1}`,
+    })),
   );
 }
 
@@ -83,7 +89,11 @@ function thumbnail({ rows, cols, data }) {
   const steps = Array.from({ length: 9 }, () => "");
   data.forEach((weight, k) => (steps[Math.round(8 * weight)] += `M${k % cols} ${Math.floor(k / cols)}h1v1h-1z`));
   const paths = steps.map((d, i) => (i && d ? s("path", { d, fill: "var(--weight)", "fill-opacity": i / 8 }) : null));
-  return s("svg", { viewBox: `0 0 ${cols} ${rows}`, preserveAspectRatio: "none", "aria-hidden": "true", class: "thumbnail" }, paths);
+  return s(
+    "svg",
+    { viewBox: `0 0 ${cols} ${rows}`, preserveAspectRatio: "none", "aria-hidden": "true", class: "thumbnail" },
+    paths,
+  );
 }
 
 /** Threads between two columns of words, as thick as the weights: `weights` has a row for each word on the left. */
@@ -95,10 +105,16 @@ function threads(weights, isShown) {
       const weight = weights.data[i * weights.cols + j];
       if (weight < 0.005 || !isShown(i, j)) continue;
       const path = `M0 ${i + 0.5}C40 ${i + 0.5} 60 ${j + 0.5} 100 ${j + 0.5}`;
-      lines.push(s("path", { d: path, "stroke-width": (0.6 + 13 * weight).toFixed(2), "vector-effect": "non-scaling-stroke" }));
+      lines.push(
+        s("path", { d: path, "stroke-width": (0.6 + 13 * weight).toFixed(2), "vector-effect": "non-scaling-stroke" }),
+      );
     }
   }
-  const svg = s("svg", { viewBox: `0 0 100 ${height}`, preserveAspectRatio: "none", class: "threads", "aria-hidden": "true" }, lines);
+  const svg = s(
+    "svg",
+    { viewBox: `0 0 100 ${height}`, preserveAspectRatio: "none", class: "threads", "aria-hidden": "true" },
+    lines,
+  );
   svg.style.setProperty("--rows", height);
   return svg;
 }
@@ -114,27 +130,40 @@ function mount(root, page) {
   let turn = 0;
   const state = {
     kind: KINDS[given.get("kind")] ? given.get("kind") : "cross",
-    layer: Number(given.get("layer")) - 1,
-    head: given.get("head") === "average" ? "average" : Number(given.get("head")) - 1,
+    layer: Number.parseInt(given.get("layer")) - 1,
+    head: given.get("head") === "average" ? "average" : Number.parseInt(given.get("head")) - 1,
     side: given.has("k") ? "k" : "q",
-    word: Number(given.get(given.has("k") ? "k" : "q") ?? -1),
+    word: Number.parseInt(given.get(given.has("k") ? "k" : "q") ?? -1),
     removed: (given.get("removed") ?? "").split(",").filter(Boolean),
   };
 
-  const form = h("div");
+  const form = sentenceForm(page, open);
   const pair = h("div", { class: "read-write" });
   const maps = h("div", { class: "maps" });
   const large = h("div", { class: "large-map" });
   const looks = h("div", { class: "looks" });
   const picture = figure(page.data.caption, h("div", { class: "one-head" }, looks, large));
   const without = h("div", { class: "without" });
-  root.append(form, pair, h("h2", {}, "All heads"), h("p", { class: "note" }, "Below each map: over how many words its attention is spread, as if the weights on them were equal (2 to the power of the entropy in bits)."), maps, h("h2", { class: "head-title" }, "One head"), picture, h("h2", {}, "Without a head"), without);
+  root.append(
+    form,
+    pair,
+    h("h2", {}, "All heads"),
+    h(
+      "p",
+      { class: "note" },
+      "Below each map: over how many words its attention is spread, as if the weights on them were equal (2 to the " +
+        "power of the entropy in bits).",
+    ),
+    maps,
+    h("h2", { class: "head-title" }, "One head"),
+    picture,
+    h("h2", {}, "Without a head"),
+    without,
+  );
   const title = root.querySelector(".head-title");
 
   async function open(text) {
     const mine = ++turn;
-    clear(form);
-    form.append(sentenceForm(page, text, open));
     const ids = await idsOf(page, text);
     if (mine !== turn) return;
     page.shared.sentence = text;
@@ -168,7 +197,8 @@ function mount(root, page) {
 
   function pick(changes) {
     const kind = changes.kind ?? state.kind;
-    if (kind !== state.kind) Object.assign(state, { side: "q", word: Math.min(state.word, labels(kind)[0].length - 1) });
+    if (kind !== state.kind)
+      Object.assign(state, { side: "q", word: Math.min(state.word, labels(kind)[0].length - 1) });
     Object.assign(state, changes);
     draw();
     if ("head" in changes) drawWithout();
@@ -203,8 +233,18 @@ function mount(root, page) {
     });
     clear(pair);
     pair.append(
-      h("p", {}, h("span", { class: "label" }, "reads "), h("span", { lang: page.data.languages.source }, reading.text)),
-      h("p", {}, h("span", { class: "label" }, "writes "), h("span", { lang: target }, page.tokenizer.decode(reading.targetIds))),
+      h(
+        "p",
+        {},
+        h("span", { class: "label" }, "reads "),
+        h("span", { lang: page.data.languages.source }, reading.text),
+      ),
+      h(
+        "p",
+        {},
+        h("span", { class: "label" }, "writes "),
+        h("span", { lang: target }, page.tokenizer.decode(reading.targetIds)),
+      ),
     );
     drawMaps();
     drawOne();
@@ -223,7 +263,9 @@ function mount(root, page) {
           [...heads.keys(), "average"].map((head) => mapButton(kind, layer, head)),
         ),
       );
-      maps.append(h("section", { class: "map-kind" }, h("h3", {}, KINDS[kind]), h("p", { class: "label" }, WHAT[kind]), rows));
+      maps.append(
+        h("section", { class: "map-kind" }, h("h3", {}, KINDS[kind]), h("p", { class: "label" }, WHAT[kind]), rows),
+      );
     }
   }
 
@@ -243,7 +285,9 @@ function mount(root, page) {
         class: gone ? "map gone" : "map",
         "data-key": id,
         "aria-pressed": String(isCurrent),
-        "aria-label": `${KINDS[kind]}, layer ${layer + 1}, ${name}: ${gone ? "removed" : `spread over about ${words} words`}${effect ? `; without it the translation's probability is multiplied by ${effect.slice(4)}` : ""}`,
+        "aria-label":
+          `${KINDS[kind]}, layer ${layer + 1}, ${name}: ` +
+          `${gone ? "removed" : `spread over about ${words} words`}${effect ? `; without it the translation's probability is multiplied by ${effect.slice(4)}` : ""}`,
         onclick: () => {
           pick({ kind, layer, head });
           if (innerWidth < 928) title.scrollIntoView();
@@ -274,7 +318,14 @@ function mount(root, page) {
         { class: "columns" },
         wordColumn(rows, "q", kind === "encoder" ? "this word looks" : "to be written", "query", column, rowLang),
         threads(weights, isShown),
-        wordColumn(columns, "k", kind === "decoder" ? "at a word read before" : "at this source word", "key", row, columnLang),
+        wordColumn(
+          columns,
+          "k",
+          kind === "decoder" ? "at a word read before" : "at this source word",
+          "key",
+          row,
+          columnLang,
+        ),
       ),
     );
     clear(large);
@@ -296,16 +347,31 @@ function mount(root, page) {
     const where = `In ${title.textContent[0].toLowerCase()}${title.textContent.slice(1)}, `;
     if (row) {
       const best = argmax(row);
-      say(picture.sentence, [where, quoted(rows[word], rowLang), ` looks ${percent(row[best])} at `, quoted(columns[best], columnLang), "."]);
+      say(picture.sentence, [
+        where,
+        quoted(rows[word], rowLang),
+        ` looks ${percent(row[best])} at `,
+        quoted(columns[best], columnLang),
+        ".",
+      ]);
     } else {
       const best = argmax(column);
-      say(picture.sentence, [where, quoted(columns[word], columnLang), " is looked at most by ", quoted(rows[best], rowLang), ` (${percent(column[best])}).`]);
+      say(picture.sentence, [
+        where,
+        quoted(columns[word], columnLang),
+        " is looked at most by ",
+        quoted(rows[best], rowLang),
+        ` (${percent(column[best])}).`,
+      ]);
     }
   }
 
   function spreadOf(weights) {
     const bits = meanEntropy(weights);
-    return `Entropy ${number(bits, 2)} bits, averaged over the rows: the attention is spread over about ${number(2 ** bits, 2)} words.`;
+    return (
+      `Entropy ${number(bits, 2)} bits, averaged over the rows: the attention is spread over about ` +
+      `${number(2 ** bits, 2)} words.`
+    );
   }
 
   function wordColumn(list, side, heading, role, shares, lang) {
@@ -354,7 +420,9 @@ function mount(root, page) {
         { class: "controls" },
         select,
         button(gone ? "Put this head back" : "Remove this head", () => toggle(selected()), { "data-key": "remove" }),
-        state.removed.length ? button("Put all heads back", () => ((state.removed = []), readAgain()), { "data-key": "all" }) : null,
+        state.removed.length
+          ? button("Put all heads back", () => ((state.removed = []), readAgain()), { "data-key": "all" })
+          : null,
         button("Find the head that matters most here", find, { "data-key": "find" }),
       ),
       answer,
@@ -371,7 +439,8 @@ function mount(root, page) {
     const now = page.tokenizer.decode(ids);
     const p = Math.exp(logProbability(reading.pass, reading.targetIds));
     const q = Math.exp(logProbability(shown.pass, reading.targetIds));
-    const line = (text, other, mark) => markChanges(text, other).map(([word, changed], i) => [i ? " " : "", changed ? h(mark, {}, word) : word]);
+    const line = (text, other, mark) =>
+      markChanges(text, other).map(([word, changed], i) => [i ? " " : "", changed ? h(mark, {}, word) : word]);
     result.prepend(
       h(
         "dl",
@@ -384,7 +453,11 @@ function mount(root, page) {
     );
     const names = heads.filter(({ id }) => removed.includes(id)).map(({ name }) => name);
     const outcome = before === now ? "the model writes the same words" : "the model writes something else";
-    say(result.sentence, `Without ${names.join(" and ")} ${outcome}; the probability of its first translation goes from ${percent(p)} to ${percent(q)}.`);
+    say(
+      result.sentence,
+      `Without ${names.join(" and ")} ${outcome}; the probability of its first translation goes from ${percent(p)} ` +
+        `to ${percent(q)}.`,
+    );
   }
 
   async function find() {
@@ -403,7 +476,14 @@ function mount(root, page) {
       h(
         "tr",
         {},
-        h("th", { scope: "row" }, button(name, () => toggle(id), { "aria-label": `Remove or put back ${name}`, "aria-pressed": String(state.removed.includes(id)) })),
+        h(
+          "th",
+          { scope: "row" },
+          button(name, () => toggle(id), {
+            "aria-label": `Remove or put back ${name}`,
+            "aria-pressed": String(state.removed.includes(id)),
+          }),
+        ),
         h("td", {}, percent(p * Math.exp(change))),
         h("td", {}, `× ${number(Math.exp(change), 2)}`),
       ),
@@ -416,16 +496,30 @@ function mount(root, page) {
         h(
           "table",
           { class: "plain-table" },
-          h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "without this head"), h("th", { scope: "col" }, "p of the translation"), h("th", { scope: "col" }, "that is"))),
+          h(
+            "thead",
+            {},
+            h(
+              "tr",
+              {},
+              h("th", { scope: "col" }, "without this head"),
+              h("th", { scope: "col" }, "p of the translation"),
+              h("th", { scope: "col" }, "that is"),
+            ),
+          ),
           h("tbody", {}, rows),
         ),
       ),
     );
-    say(result.sentence, `Of all ${ranking.length} heads, ${worst.name} matters most here: without it the probability of this translation goes from ${percent(p)} to ${percent(p * Math.exp(worst.change))}.`);
+    say(
+      result.sentence,
+      `Of all ${ranking.length} heads, ${worst.name} matters most here: without it the probability of this ` +
+        `translation goes from ${percent(p)} to ${percent(p * Math.exp(worst.change))}.`,
+    );
     return result;
   }
 
-  open(currentSentence(page));
+  form.submit(currentSentence(page));
   return () => turn++;
 }
 
@@ -433,6 +527,9 @@ export const attentionView = {
   id: "attention",
   title: "Attention",
   question: "Which words does each head look at?",
-  lead: "Each small map is one head: a row for each word that looks, a column for each word it can look at, the stronger the colour, the larger the weight. Choose a map, then a word. Then remove a head, and see what the model writes without it.",
+  lead:
+    "Each small map is one head: a row for each word that looks, a column for each word it can look at, the " +
+    "stronger the colour, the larger the weight. Choose a map, then a word. Then remove a head, and see what the " +
+    "model writes without it.",
   mount,
 };

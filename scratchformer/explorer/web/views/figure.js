@@ -1,4 +1,7 @@
-/** Figure 1 of the paper, drawn for the model at hand: the encoder on the left, the decoder on the right, first step at the bottom. */
+/**
+ * Figure 1 of the paper, drawn for the model at hand: the encoder on the left, the decoder on the right, first step at
+ * the bottom.
+ */
 
 import { s } from "../dom.js";
 
@@ -14,7 +17,13 @@ const BOX_TITLES = {
   logits: "Logits",
   softmax: "Softmax",
 };
-const SUBLAYERS = { "encoder.self": "Self-attention", "decoder.self": "Masked self-attention", "decoder.cross": "Cross-attention", "encoder.ff": "Feed-forward", "decoder.ff": "Feed-forward" };
+const SUBLAYERS = {
+  "encoder.self": "Self-attention",
+  "decoder.self": "Masked attention",
+  "decoder.cross": "Cross-attention",
+  "encoder.ff": "Feed-forward",
+  "decoder.ff": "Feed-forward",
+};
 
 /** The box of Figure 1 that a stage belongs to: all stages inside a sublayer share its box. */
 export function boxOf(stage) {
@@ -23,7 +32,10 @@ export function boxOf(stage) {
   return ["out", "norm"].includes(part) ? stage : `${stack}.${layer}.${sublayer}`;
 }
 
-/** The boxes in the order of computation: [{ id, title, side, layer, sublayer, stages }]. `ids` are the ids of all stages. */
+/**
+ * The boxes in the order of computation: [{ id, title, side, layer, sublayer, stages }]. `ids` are the ids of all
+ * stages.
+ */
 export function boxesOf(ids) {
   const boxes = new Map();
   const preNorm = ids.some((id) => id.endsWith(".norm"));
@@ -31,9 +43,24 @@ export function boxesOf(ids) {
     if (!boxes.has(id)) {
       const [stack, layer, sublayer, part] = id.split(".");
       const inLayer = sublayer !== undefined;
-      const title = !inLayer ? BOX_TITLES[id] : part === "norm" ? "Norm" : part === "out" ? (preNorm ? "Add" : "Add & norm") : SUBLAYERS[`${stack}.${sublayer}`];
+      const title = !inLayer
+        ? BOX_TITLES[id]
+        : part === "norm"
+          ? "Norm"
+          : part === "out"
+            ? preNorm
+              ? "Add"
+              : "Add & norm"
+            : SUBLAYERS[`${stack}.${sublayer}`];
       const side = stack === "source" || stack === "encoder" ? "source" : "target";
-      boxes.set(id, { id, title, side, layer: inLayer ? Number(layer) : null, sublayer: inLayer ? `${stack}.${layer}.${sublayer}` : null, stages: [] });
+      boxes.set(id, {
+        id,
+        title,
+        side,
+        layer: inLayer ? Number(layer) : null,
+        sublayer: inLayer ? `${stack}.${layer}.${sublayer}` : null,
+        stages: [],
+      });
     }
     if (stage) boxes.get(id).stages.push(stage);
   };
@@ -53,7 +80,10 @@ export function placeBoxes(boxes, width, boxHeight) {
   const column = (width - 2 * margin - channel) / 2;
   const places = new Map();
   let height = 0;
-  for (const [side, x] of [["source", margin], ["target", margin + column + channel]]) {
+  for (const [side, x] of [
+    ["source", margin],
+    ["target", margin + column + channel],
+  ]) {
     let up = 6;
     let layer = null;
     for (const box of boxes.filter((one) => one.side === side)) {
@@ -69,63 +99,100 @@ export function placeBoxes(boxes, width, boxHeight) {
 }
 
 /**
- * The picture as SVG in CSS pixels.
+ * The picture as SVG in CSS pixels. Its `update(current, sizes)` marks the box with the id `current`, or none, and fills
+ * the cells of each box by `sizes(box)`: a number from 0 to 1 for each position.
  *
  * boxes, width, label   what is drawn (boxesOf), how wide, and what it is called
- * current               id of the box with an outline
  * onpick(id)            makes the boxes buttons; the arrow keys move among them in the order of computation
- * cells(box)            null, or for each position of the box a size from 0 to 1, drawn as a row of cells in the gradient's colour
- * names                 { below, above }: for a box's id the words under or over its cells
+ * names                 gives each box a row of cells: { source: { below }, target: { below, above } }, the words under the
+ *                       side's first box and above its last one
  */
-export function figureOne({ boxes, width, label, current, onpick, cells = () => null, names = { below: {}, above: {} } }) {
-  const hasCells = boxes.some(cells);
-  const { places, height: bare } = placeBoxes(boxes, width, hasCells ? 42 : 30);
-  const room = (words) => (Object.values(words).length ? 8 + 6.2 * Math.max(...Object.values(words).flat().map((word) => word.length)) : 0);
-  const [above, below] = [room(names.above), room(names.below)];
-  const height = above + bare + below;
-  const svg = s("svg", { width, height, viewBox: `0 ${-above} ${width} ${height}`, class: "figure-one", role: "group", "aria-label": label });
-  svg.append(...layerFrames(boxes, places), ...arrows(boxes, places));
-  const drawn = boxes.map((box) => {
-    const { x, y, width: w, height: t } = places.get(box.id);
-    const isCurrent = box.id === current;
-    const name = `${box.layer === null ? "" : `${box.side === "source" ? "encoder" : "decoder"} layer ${box.layer + 1}, `}${box.title}`;
-    const group = s(
-      "g",
-      {
-        class: isCurrent ? "box current" : "box",
-        "data-key": box.id,
-        role: onpick ? "button" : null,
-        tabindex: onpick ? (isCurrent ? 0 : -1) : null,
-        "aria-label": onpick ? name : null,
-        "aria-current": isCurrent ? "step" : null,
-        onclick: onpick ? () => onpick(box.id) : null,
-      },
-      s("rect", { x, y, width: w, height: t, rx: 5 }),
-      s("text", { x: x + w / 2, y: y + (hasCells ? 17 : t / 2 + 4.5), "text-anchor": "middle", "font-size": 13 }, box.title),
-    );
-    const sizes = cells(box);
-    if (sizes) {
-      const step = (w - 12) / sizes.length;
-      sizes.forEach((size, i) => {
-        const place = { x: x + 6 + i * step, y: y + 24, width: Math.max(1, step - 1), height: 13 };
-        group.append(s("rect", { ...place, class: "cell-frame" }), s("rect", { ...place, class: "cell-fill", "fill-opacity": Math.min(1, size).toFixed(3) }));
-        const middle = x + 6 + (i + 0.5) * step;
-        const word = (text, at, anchor) => s("text", { class: "cell-name", "font-size": 11, "text-anchor": anchor, transform: `translate(${middle + 3.5} ${at}) rotate(-90)` }, text);
-        if (names.below[box.id]) group.append(word(names.below[box.id][i], y + t + 5, "end"));
-        if (names.above[box.id]) group.append(word(names.above[box.id][i], y - 5, "start"));
-      });
-    }
-    return group;
+export function figureOne({ boxes, width, label, onpick, names = null }) {
+  const { places, height: bare } = placeBoxes(boxes, width, names ? 42 : 30);
+  const room = (lists) => (names ? 8 + 6.2 * Math.max(...lists.flat().map((word) => word.length)) : 0);
+  const [above, below] = [room([names?.target.above]), room([names?.source.below, names?.target.below])];
+  const svg = s("svg", {
+    width,
+    height: above + bare + below,
+    viewBox: `0 ${-above} ${width} ${above + bare + below}`,
+    class: "figure-one",
+    role: "group",
+    "aria-label": label,
   });
-  if (onpick && !drawn.some((group) => group.tabIndex === 0)) drawn[0].setAttribute("tabindex", 0);
-  if (onpick) svg.addEventListener("keydown", (event) => onKey(event, drawn, boxes, onpick));
+  svg.append(...layerFrames(boxes, places), ...arrows(boxes, places));
+  const drawn = boxes.map(({ id, side, layer, title }) => {
+    const { x, y, width: w, height: t } = places.get(id);
+    const name = `${layer === null ? "" : `${side === "source" ? "encoder" : "decoder"} layer ${layer + 1}, `}${title}`;
+    return s(
+      "g",
+      { class: "box", "data-key": id, role: "button", "aria-label": name, onclick: () => onpick(id) },
+      s("rect", { x, y, width: w, height: t, rx: 5 }),
+      s("text", { x: x + w / 2, y: y + (names ? 17 : t / 2 + 4.5), "text-anchor": "middle", "font-size": 13 }, title),
+      names ? cellsOf(places.get(id), names[side].below.length) : null,
+    );
+  });
+  svg.addEventListener("keydown", (event) => onKey(event, drawn, boxes, onpick));
   svg.append(...drawn);
+  if (names) {
+    svg.append(wordsAt(places.get("source.embedding"), names.source.below, "below"));
+    svg.append(
+      wordsAt(places.get("target.embedding"), names.target.below, "below"),
+      wordsAt(places.get("logits"), names.target.above, "above"),
+    );
+  }
+  svg.update = (current, sizes) => {
+    drawn.forEach((group, i) => {
+      const isCurrent = boxes[i].id === current;
+      group.classList.toggle("current", isCurrent);
+      group.setAttribute("tabindex", isCurrent || (!current && i === 0) ? 0 : -1);
+      if (isCurrent) group.setAttribute("aria-current", "step");
+      else group.removeAttribute("aria-current");
+      if (names)
+        sizes(boxes[i]).forEach((size, k) =>
+          group.querySelectorAll(".cell-fill")[k].setAttribute("fill-opacity", Math.min(1, size).toFixed(3)),
+        );
+    });
+  };
   return svg;
+}
+
+/** Where the cell of a position is in a box: x of its left side, and its width. */
+function cellAt({ x, width }, i, count) {
+  const step = (width - 12) / count;
+  return { x: x + 6 + i * step, width: step };
+}
+
+function cellsOf(place, count) {
+  return Array.from({ length: count }, (_, i) => {
+    const { x, width } = cellAt(place, i, count);
+    const shape = { x, y: place.y + 24, width: width - 1, height: 13 };
+    return [
+      s("rect", { ...shape, class: "cell-frame" }),
+      s("rect", { ...shape, class: "cell-fill", "fill-opacity": 0 }),
+    ];
+  });
+}
+
+function wordsAt(place, list, where) {
+  const y = where === "below" ? place.y + place.height + 5 : place.y - 5;
+  const words = list.map((word, i) => {
+    const { x, width } = cellAt(place, i, list.length);
+    return s(
+      "text",
+      {
+        transform: `translate(${x + width / 2 + 3.5} ${y}) rotate(-90)`,
+        "text-anchor": where === "below" ? "end" : "start",
+        "font-size": 11,
+      },
+      word,
+    );
+  });
+  return s("g", { class: "cell-names", "aria-hidden": "true" }, words);
 }
 
 /** The least width with which `positions` cells in a box have room for their words. */
 export function widthFor(positions) {
-  return 2 * (12 + 12 * positions) + 70;
+  return 2 * (12 + 10 * positions) + 70;
 }
 
 function onKey(event, drawn, boxes, onpick) {
@@ -150,14 +217,30 @@ function layerFrames(boxes, places) {
   }
   return [...frames.values()].flatMap(({ side, layer, x, width, top, bottom }) => [
     s("rect", { x, y: top - 10, width, height: bottom - top + 10, rx: 8, class: "layer-frame" }),
-    s("text", { x: side === "source" ? x + 6 : x + width - 6, y: top + 1, "text-anchor": side === "source" ? "start" : "end", "font-size": 11, class: "layer-name" }, `layer ${layer + 1}`),
+    s(
+      "text",
+      {
+        x: side === "source" ? x + 6 : x + width - 6,
+        y: top + 1,
+        "text-anchor": side === "source" ? "start" : "end",
+        "font-size": 11,
+        class: "layer-name",
+      },
+      `layer ${layer + 1}`,
+    ),
   ]);
 }
 
 function arrows(boxes, places) {
   const found = [];
   const line = (d) => found.push(s("path", { d, class: "wire" }));
-  const head = (x, y, dx, dy) => found.push(s("path", { d: `M${x} ${y}l${-6 * dx - 3.5 * dy} ${-6 * dy - 3.5 * dx}l${7 * dy} ${7 * dx}z`, class: "wire-head" }));
+  const head = (x, y, dx, dy) =>
+    found.push(
+      s("path", {
+        d: `M${x} ${y}l${-6 * dx - 3.5 * dy} ${-6 * dy - 3.5 * dx}l${7 * dy} ${7 * dx}z`,
+        class: "wire-head",
+      }),
+    );
   for (const side of ["source", "target"]) {
     const column = boxes.filter((box) => box.side === side);
     column.slice(1).forEach((box, i) => {

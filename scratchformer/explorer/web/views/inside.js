@@ -1,78 +1,27 @@
 /** The view that walks one sentence through every stage, and shows for each number how it is made. */
 
 import { button, choice, clear, figure, h, heatmap, number, percent, say, strip, words } from "../dom.js";
-import { boxOf, boxesOf, figureOne } from "./figure.js";
+import { boxesOf, figureOne } from "./figure.js";
 import { currentSentence, focusOf, idsOf, lessonLink, passOf, pronounIn, quoted, sentenceForm, sentenceParameter } from "./sentence.js";
+import { stepsOf } from "./steps.js";
 
 const SHOWN = 8; // numbers of a vector, and terms of a dot product
 
-// The walk ------------------------------------------------------------------------------------------------------------
-
-const STACKS = { encoder: "Encoder", decoder: "Decoder" };
-const SUBLAYERS = { "encoder.self": "self-attention", "decoder.self": "masked self-attention", "decoder.cross": "cross-attention", "encoder.ff": "feed-forward", "decoder.ff": "feed-forward" };
-
-/**
- * The steps of the walk in the order of computation: [{ id, box, side, kind, title, stages, attention, lesson, about }].
- * Queries, keys and values are one step; the weights, the words and the softmax are steps without a stage of their own.
- *
- * ids     the ids of all stages of a pass, in order
- * config  the model's configuration
- */
-export function stepsOf(ids, config) {
-  const steps = [];
-  for (const id of ids) {
-    const [stack, layer, sublayer, part] = id.split(".");
-    const side = stack === "source" || stack === "encoder" ? "source" : "target";
-    const add = (step) => steps.push({ box: boxOf(id), side, kind: "stage", stages: [id], ...step });
-    const prefix = `${stack}.${layer}.${sublayer}`;
-    const within = part && `${STACKS[stack]} layer ${Number(layer) + 1}, ${SUBLAYERS[`${stack}.${sublayer}`]}`;
-    if (id.endsWith(".embedding")) {
-      const what = side === "source" ? "Source words" : "Words written so far";
-      add({ id: `${side}.text`, box: `${side}.text`, kind: "text", stages: [], title: `${what}: pieces and their numbers`, lesson: "17_byte_pairs", about: TEXT[side] });
-      add({ id, title: `${what}: embedding`, lesson: "08_embeddings", about: `Each piece picks its row of the embedding table, and the row is multiplied by √d_model = ${number(Math.sqrt(config.d_model))}.` });
-    } else if (id.endsWith(".positions")) {
-      add({ id, title: "Plus position", lesson: "09_positions", about: "A vector that depends only on the position is added, because attention alone doesn't know the order of the words." });
-    } else if (part === "q") {
-      add({ id: `${prefix}.qkv`, stages: ["q", "k", "v"].map((one) => `${prefix}.${one}`), title: `${within}: queries, keys, values`, lesson: "04_soft_lookup", about: QKV[sublayer] });
-      add({ id: `${prefix}.weights`, kind: "weights", stages: [], attention: sublayer === "cross" ? `cross.${layer}` : `${stack}.${layer}`, title: `${within}: weights`, lesson: stack === "decoder" && sublayer === "self" ? "06_masks" : "05_scaling", about: WEIGHTS + (stack === "decoder" && sublayer === "self" ? " A word may not look at later words: their weight is 0." : "") });
-    } else if (part === "heads") {
-      add({ id, title: `${within}: heads`, lesson: "07_many_heads", about: `Each of the ${config.h} heads adds up the values, each value times its weight. The heads then stand side by side.` });
-    } else if (part === "hidden") {
-      add({ id, title: `${within}: hidden layer`, lesson: "11_feed_forward", about: `W_1 makes ${config.d_ff} numbers out of ${config.d_model}; relu puts 0 in the place of each negative one.` });
-    } else if (part === "update") {
-      const about = sublayer === "ff" ? `W_2 makes ${config.d_model} numbers again: what this sublayer wants to change in the vector.` : "W_O mixes the heads into one vector: what this sublayer wants to change.";
-      add({ id, title: `${within}: update`, lesson: sublayer === "ff" ? "11_feed_forward" : "07_many_heads", about });
-    } else if (part === "out") {
-      const about = config.norm === "pre" ? "The update is added to the vector that went in." : "The update is added to the vector that went in, and the sum is normalised: its mean becomes 0, its variance 1; then each number is scaled by γ and shifted by β.";
-      add({ id, title: `${within}: ${config.norm === "pre" ? "add" : "add & norm"}`, lesson: "12_residual_norm_dropout", about });
-    } else if (part === "norm" || layer === "out") {
-      const title = part ? `${within}: norm` : `${STACKS[stack]}: norm`;
-      add({ id, title, lesson: "12_residual_norm_dropout", about: "The vector is normalised: its mean becomes 0, its variance 1; then each number is scaled by γ and shifted by β." });
-    } else if (id === "logits") {
-      add({ id, title: "Logits", lesson: "13_whole_model", about: `Every one of the ${config.vocab_size} pieces gets a score: the dot product of the decoder's last vector with the piece's row of the output table.` });
-      add({ id: "softmax", box: "softmax", kind: "softmax", stages: [], title: "Softmax: the next word", lesson: "20_beam_search", about: "Softmax turns the scores into probabilities. Beam search chooses among the likeliest." });
-    }
-  }
-  return steps;
-}
-
-const TEXT = {
-  source: "The sentence is cut into pieces that the vocabulary knows, and each piece is replaced by its number. ⟨end⟩ closes the sentence.",
-  target: "The decoder reads what has been written so far. Everything is shifted by one: at each position it has read the words before, and must write the next one.",
-};
-const QKV = {
-  self: "Three learned matrices turn each vector into a query (what the word looks for), a key (what it offers) and a value (what it passes on).",
-  cross: "The query comes from the word to be written. Keys and values come from the encoder's output, one for each source word.",
-};
-const WEIGHTS = "The score of two words is query · key / √d_k. Softmax turns the scores of one word into weights that add up to 1.";
-
 // By hand -------------------------------------------------------------------------------------------------------------
 
-/** The first `count` products of a dot product, and the sum of the others: { terms: [[i, a, b, product]], others, rest, sum }. */
+/**
+ * The first `count` products of a dot product, and the sum of the others: { terms: [[i, a, b, product]], others, rest,
+ * sum }.
+ */
 export function productsOf(left, right, count) {
   const terms = Array.from(left, (a, i) => [i, a, right[i], a * right[i]]);
   const total = (list) => list.reduce((sum, term) => sum + term[3], 0);
-  return { terms: terms.slice(0, count), others: Math.max(0, terms.length - count), rest: total(terms.slice(count)), sum: total(terms) };
+  return {
+    terms: terms.slice(0, count),
+    others: Math.max(0, terms.length - count),
+    rest: total(terms.slice(count)),
+    sum: total(terms),
+  };
 }
 
 /** Softmax by hand: e to each score less the largest, their sum, and the weights. A score of −∞ gets the weight 0. */
@@ -99,12 +48,32 @@ function plain(text) {
   return text.replaceAll("▁", "");
 }
 
-function table(caption, heads, rows, role = "") {
-  const line = (cells) => h("tr", { class: cells.strong ? "strong" : null }, h("th", { scope: "row" }, cells[0]), cells.slice(1).map((cell) => h("td", {}, cell)));
+function table(caption, heads, rows) {
+  const line = (cells) =>
+    h(
+      "tr",
+      { class: cells.strong ? "strong" : null },
+      h("th", { scope: "row" }, cells[0]),
+      cells.slice(1).map((cell) => h("td", {}, cell)),
+    );
   return h(
     "div",
     { class: "scroll", tabindex: 0, role: "group", "aria-label": caption },
-    h("table", { class: `plain-table numbers ${role}` }, h("caption", { class: "unseen" }, caption), h("thead", {}, h("tr", {}, heads.map((head) => h("th", { scope: "col" }, head)))), h("tbody", {}, rows.map(line))),
+    h(
+      "table",
+      { class: "plain-table numbers" },
+      h("caption", { class: "unseen" }, caption),
+      h(
+        "thead",
+        {},
+        h(
+          "tr",
+          {},
+          heads.map((head) => h("th", { scope: "col" }, head)),
+        ),
+      ),
+      h("tbody", {}, rows.map(line)),
+    ),
   );
 }
 
@@ -119,9 +88,9 @@ function mount(root, page) {
   const given = page.parameters;
   const state = {
     step: given.get("step"),
-    source: Number(given.get("source") ?? -1),
-    target: Number(given.get("target") ?? -1),
-    head: Number(given.get("head") ?? 1) - 1,
+    source: Number.parseInt(given.get("source") ?? -1),
+    target: Number.parseInt(given.get("target") ?? -1),
+    head: Number.parseInt(given.get("head") ?? 1) - 1,
     picked: null, // { stage, column } or { column } of a weight or a word
     all: false,
   };
@@ -130,16 +99,14 @@ function mount(root, page) {
   let boxes;
   let turn = 0;
 
-  const form = h("div");
+  const form = sentenceForm(page, open);
   const picture = h("div", { class: "inside-picture" });
-  const place = h("section", { class: "inside-step", "aria-live": "off" });
+  const place = h("section");
   const hand = h("section", { class: "by-hand", "aria-label": "By hand" });
   root.append(form, h("div", { class: "inside" }, picture, h("div", { class: "inside-panel" }, place, hand)));
 
   async function open(text) {
     const mine = ++turn;
-    clear(form);
-    form.append(sentenceForm(page, text, open));
     const ids = await idsOf(page, text);
     if (mine !== turn) return;
     page.shared.sentence = text;
@@ -148,7 +115,8 @@ function mount(root, page) {
     boxes = boxesOf([...reading.pass.stages.keys()]);
     if (!steps.some(({ id }) => id === state.step)) state.step = steps[0].id;
     if (!(state.head >= 0 && state.head < config.h)) state.head = 0;
-    if (!(state.source >= 0 && state.source < reading.source.length)) state.source = Math.min(1, reading.source.length - 1);
+    if (!(state.source >= 0 && state.source < reading.source.length))
+      state.source = Math.min(1, reading.source.length - 1);
     if (!(state.target >= 0 && state.target < reading.written.length)) state.target = pronounIn(reading.written);
     draw();
   }
@@ -183,13 +151,21 @@ function mount(root, page) {
   /** The words of a stage's rows, and the chosen one: cross-attention's keys and values belong to the source words. */
   function rowsOf(stage) {
     const isSource = /^(source|encoder)\.|\.cross\.[kv]$/.test(stage);
-    return isSource ? { names: reading.source, at: state.source, lang: page.data.languages.source } : { names: positions(), at: state.target, lang: page.data.languages.target };
+    return isSource
+      ? { names: reading.source, at: state.source, lang: page.data.languages.source }
+      : { names: positions(), at: state.target, lang: page.data.languages.target };
   }
 
   function draw() {
     const focus = focusOf(root);
     const step = steps[indexOf()];
-    page.go("inside", { ...sentenceParameter(page, reading.text), step: step.id, source: state.source, target: state.target, head: state.head + 1 });
+    page.go("inside", {
+      ...sentenceParameter(page, reading.text),
+      step: step.id,
+      source: state.source,
+      target: state.target,
+      head: state.head + 1,
+    });
     drawPicture(step);
     drawStep(step);
     drawHand(step);
@@ -202,12 +178,13 @@ function mount(root, page) {
       boxes,
       width,
       label: "Figure 1: choose a box to go there",
-      current: step.box,
-      onpick: (box) => change({ step: steps.find((one) => one.box === box).id }),
+      onpick: (box) => {
+        change({ step: steps.find((one) => one.box === box).id });
+        picture.querySelector(".current").focus({ preventScroll: true });
+      },
     });
-    const before = picture.scrollTop;
+    svg.update(step.box);
     picture.replaceChildren(svg);
-    picture.scrollTop = before;
     if (picture.scrollHeight > picture.clientHeight) {
       const y = Number(svg.querySelector(".current rect").getAttribute("y"));
       picture.scrollTop = y - picture.clientHeight / 2 + 20;
@@ -230,19 +207,35 @@ function mount(root, page) {
         "div",
         { class: "controls walk" },
         button("◀ back", () => walk(-1), { disabled: at === 0, "data-key": "back" }),
-        button("next ▶", () => walk(1), { disabled: at === steps.length - 1, class: "button main", "data-key": "next" }),
-        choice({ label: `step ${at + 1} of ${steps.length}`, options: steps.map(({ id, title }, i) => [id, `${i + 1}. ${title}`]), value: step.id, onchange: (id) => change({ step: id }) }),
+        button("next ▶", () => walk(1), {
+          disabled: at === steps.length - 1,
+          class: "button main",
+          "data-key": "next",
+        }),
+        choice({
+          label: `step ${at + 1} of ${steps.length}`,
+          options: steps.map(({ id, title }, i) => [id, `${i + 1}. ${title}`]),
+          value: step.id,
+          onchange: (id) => change({ step: id }),
+        }),
       ),
       h("h2", {}, step.title),
       h("p", {}, step.about, " ", h("span", { class: "label" }, lessonLink(page, step.lesson))),
-      step.side === "target" ? picker("target", "position in the decoder: has read → must write") : picker("source", "source word"),
+      step.side === "target"
+        ? picker("target", "position in the decoder: has read → must write")
+        : picker("source", "source word"),
       isCross ? picker("source", "source word") : "",
     );
     place.querySelector("select").dataset.key = "step";
     const usesHead = step.kind === "weights" || step.stages.some((id) => /\.(q|k|v|heads)$/.test(id));
     if (usesHead && config.h > 1) {
       const options = Array.from({ length: config.h }, (_, i) => [i, `head ${i + 1}`]);
-      const select = choice({ label: "head", options, value: state.head, onchange: (value) => change({ head: Number(value), picked: null }) });
+      const select = choice({
+        label: "head",
+        options,
+        value: state.head,
+        onchange: (value) => change({ head: Number(value), picked: null }),
+      });
       select.querySelector("select").dataset.key = "head";
       place.append(select);
     }
@@ -266,8 +259,18 @@ function mount(root, page) {
     const heads = ["position", isSource ? "piece" : "has read", "its number", ...(isSource ? [] : ["must write"])];
     const lang = page.data.languages[step.side];
     const sentence = isSource
-      ? [`${list.length} pieces; `, quoted(list[at], lang), ` at position ${at} has number ${ids[at]} of ${config.vocab_size}.`]
-      : [`At position ${at} the decoder has read `, quoted(list[at], lang), " last and must write ", quoted(written[at], lang), "."];
+      ? [
+          `${list.length} pieces; `,
+          quoted(list[at], lang),
+          ` at position ${at} has number ${ids[at]} of ${config.vocab_size}.`,
+        ]
+      : [
+          `At position ${at} the decoder has read `,
+          quoted(list[at], lang),
+          " last and must write ",
+          quoted(written[at], lang),
+          ".",
+        ];
     return { children: [table("Pieces and their numbers", heads, rows)], sentence };
   }
 
@@ -277,13 +280,29 @@ function mount(root, page) {
     const { names, at, lang } = rowsOf(id);
     const { value } = reading.pass.stages.get(id);
     const vector = rowOfStage(id, at);
-    let sentence = ["The vector of ", quoted(names[at], lang), ` has ${value.cols} numbers, from ${number(Math.min(...vector))} to ${number(Math.max(...vector))}.`];
+    let sentence = [
+      "The vector of ",
+      quoted(names[at], lang),
+      ` has ${value.cols} numbers, from ${number(Math.min(...vector))} to ${number(Math.max(...vector))}.`,
+    ];
     if (id.endsWith(".hidden")) {
       const on = vector.filter((x) => x > 0).length;
-      sentence = ["At ", quoted(names[at], lang), `, ${on} of the ${value.cols} hidden numbers are on (${percent(on / value.cols)}); the others are 0.`];
+      sentence = [
+        "At ",
+        quoted(names[at], lang),
+        `, ${on} of the ${value.cols} hidden numbers are on (${percent(on / value.cols)}); the others are 0.`,
+      ];
     } else if (id === "logits") {
       const [best] = likeliest(vector, 1);
-      sentence = ["After ", quoted(reading.read[at], lang), ", the largest score is ", number(best.probability), " for ", quoted(nameOf(best.id), lang), "."];
+      sentence = [
+        "After ",
+        quoted(reading.read[at], lang),
+        ", the largest score is ",
+        number(best.probability),
+        " for ",
+        quoted(nameOf(best.id), lang),
+        ".",
+      ];
     }
     return { children, sentence };
   }
@@ -317,22 +336,53 @@ function mount(root, page) {
     const vector = rowOfStage(id, at);
     const picked = pickedIn(id);
     const cells = shownColumns(id).map((column) => {
-      const name = id === "logits" ? h("span", { class: "label", lang }, nameOf(column)) : h("span", { class: "label" }, String(column));
+      const name =
+        id === "logits"
+          ? h("span", { class: "label", lang }, nameOf(column))
+          : h("span", { class: "label" }, String(column));
       const isPicked = picked === column;
-      return h("li", {}, h("button", { type: "button", class: `number-cell role-${role}${isPicked ? " selected" : ""}`, "data-key": `${id} ${column}`, "aria-pressed": String(isPicked), onclick: () => change({ picked: { stage: id, column }, all: false }) }, name, number(vector[column])));
+      return h(
+        "li",
+        {},
+        h(
+          "button",
+          {
+            type: "button",
+            class: `number-cell role-${role}${isPicked ? " selected" : ""}`,
+            "data-key": `${id} ${column}`,
+            "aria-pressed": String(isPicked),
+            onclick: () => change({ picked: { stage: id, column }, all: false }),
+          },
+          name,
+          number(vector[column]),
+        ),
+      );
     });
     const title = { q: "query", k: "key", v: "value" }[part] ?? stage.title;
     const all = h("details", { class: "all-rows" }, h("summary", {}, `All ${names.length} positions`));
     all.addEventListener("toggle", () => {
       if (all.children.length > 1) return;
-      const list = names.map((word, i) => h("li", { class: i === at ? "selected" : null }, h("span", { lang }, word), strip(rowOfStage(id, i), { label: `Vector of ${word}` })));
+      const list = names.map((word, i) =>
+        h(
+          "li",
+          { class: i === at ? "selected" : null },
+          h("span", { lang }, word),
+          strip(rowOfStage(id, i), { label: `Vector of ${word}` }),
+        ),
+      );
       all.append(h("ol", { class: "strips" }, list));
     });
     const more = stage.value.cols - cells.length;
     return h(
       "section",
       { class: `vector role-${role}` },
-      h("h3", {}, `${title} of `, quoted(names[at], lang), h("span", { class: "label" }, ` ${stage.value.cols} numbers`)),
+      h(
+        "h3",
+        {},
+        `${title} of `,
+        quoted(names[at], lang),
+        h("span", { class: "label" }, ` ${stage.value.cols} numbers`),
+      ),
       id === "logits" ? null : strip(vector, { label: `The ${stage.value.cols} numbers of this vector as colours` }),
       h("ol", { class: "number-cells" }, cells, more > 0 ? h("li", { class: "label" }, `… ${more} more`) : null),
       id === "logits" ? null : all,
@@ -359,7 +409,12 @@ function mount(root, page) {
       onpick: (i, j) => change({ [step.side]: i, picked: { column: j }, all: false }),
     });
     map.querySelectorAll("td button").forEach((cell, i) => (cell.dataset.key = `cell ${i}`));
-    const sentence = [quoted(names[at], lang), ` looks ${percent(row[best])} at `, quoted(keys[best], keyLang), ` in head ${state.head + 1}.`];
+    const sentence = [
+      quoted(names[at], lang),
+      ` looks ${percent(row[best])} at `,
+      quoted(keys[best], keyLang),
+      ` in head ${state.head + 1}.`,
+    ];
     return { children: [map], sentence };
   }
 
@@ -372,9 +427,34 @@ function mount(root, page) {
       const bar = h("span", { class: "bar" });
       bar.style.setProperty("--share", probability.toFixed(4));
       const isPicked = id === picked;
-      return h("li", {}, h("button", { type: "button", class: `chip${isPicked ? " selected" : ""}`, lang, "data-key": `word ${id}`, "aria-pressed": String(isPicked), onclick: () => change({ picked: { column: id } }) }, nameOf(id)), bar, h("span", { class: "share" }, percent(probability)));
+      return h(
+        "li",
+        {},
+        h(
+          "button",
+          {
+            type: "button",
+            class: `chip${isPicked ? " selected" : ""}`,
+            lang,
+            "data-key": `word ${id}`,
+            "aria-pressed": String(isPicked),
+            onclick: () => change({ picked: { column: id } }),
+          },
+          nameOf(id),
+        ),
+        bar,
+        h("span", { class: "share" }, percent(probability)),
+      );
     });
-    const sentence = ["After ", quoted(reading.read[at], lang), " the likeliest next word is ", quoted(nameOf(five[0].id), lang), ` (${percent(five[0].probability)}), then `, quoted(nameOf(five[1].id), lang), ` (${percent(five[1].probability)}).`];
+    const sentence = [
+      "After ",
+      quoted(reading.read[at], lang),
+      " the likeliest next word is ",
+      quoted(nameOf(five[0].id), lang),
+      ` (${percent(five[0].probability)}), then `,
+      quoted(nameOf(five[1].id), lang),
+      ` (${percent(five[1].probability)}).`,
+    ];
     return { children: [h("ol", { class: "bars" }, bars)], sentence };
   }
 
@@ -389,18 +469,39 @@ function mount(root, page) {
     clear(hand);
     hand.hidden = step.kind === "text";
     if (hand.hidden) return;
-    hand.append(h("h2", {}, "By hand"), ...{ stage: handOfStage, weights: handOfWeight, softmax: handOfSoftmax }[step.kind](step));
+    hand.append(
+      h("h2", {}, "By hand"),
+      ...{ stage: handOfStage, weights: handOfWeight, softmax: handOfSoftmax }[step.kind](step),
+    );
   }
 
-  /** A dot product, product by product. `names` are those of its terms, their numbers when left out; `after` follows the sum. */
+  /**
+   * A dot product, product by product. `names` are those of its terms, their numbers when left out; `after` follows the
+   * sum.
+   */
   function dotTable({ left, right }, after, names = null) {
     const { terms, others, rest, sum } = productsOf(left.values, right.values, state.all ? left.values.length : SHOWN);
     const rows = terms.map(([i, a, b, product]) => [names?.[i] ?? String(i), fixed(a), fixed(b), fixed(product)]);
     if (others) rows.push([`the other ${others}`, "", "", fixed(rest)]);
-    rows.push(strong(["sum", "", "", fixed(sum)]), ...after.map(([name, value]) => strong([name, "", "", fixed(value)])));
-    const found = [table("Product by product", ["", plain(left.label), plain(right.label), "product"], rows)];
+    rows.push(
+      strong(["sum", "", "", fixed(sum)]),
+      ...after.map(([name, value]) => strong([name, "", "", fixed(value)])),
+    );
+    const found = [
+      table(
+        "Product by product",
+        ["term", ...[left, right].map(({ label }) => plain(label).split(":")[0]), "product"],
+        rows,
+      ),
+    ];
     if (left.values.length > SHOWN) {
-      found.push(button(state.all ? `Show the first ${SHOWN} products only` : `Show all ${left.values.length} products`, () => change({ all: !state.all }), { "data-key": "all" }));
+      found.push(
+        button(
+          state.all ? `Show the first ${SHOWN} products only` : `Show all ${left.values.length} products`,
+          () => change({ all: !state.all }),
+          { "data-key": "all" },
+        ),
+      );
     }
     return found;
   }
@@ -417,7 +518,7 @@ function mount(root, page) {
       children.push(...dotTable(explanation, after, kind === "mix" ? parts.map(({ label }) => plain(label)) : null));
     } else {
       const rows = parts.map(({ label, value }) => [plain(label), fixed(value)]);
-      children.push(table("What it is made of", ["", "value"], [...rows, strong(["result", fixed(result)])]));
+      children.push(table("What it is made of", ["part", "value"], [...rows, strong(["result", fixed(result)])]));
     }
     return [...children, originsOf(stage.inputs)];
   }
@@ -426,7 +527,12 @@ function mount(root, page) {
   function originsOf(inputs) {
     const found = inputs.map((id) => steps.find((step) => step.stages.includes(id))).filter(Boolean);
     if (!found.length) return "";
-    return h("p", { class: "origins" }, h("span", { class: "label" }, "made from "), found.map(({ id, title }) => button(title, () => change({ step: id }))));
+    return h(
+      "p",
+      { class: "origins" },
+      h("span", { class: "label" }, "made from "),
+      found.map(({ id, title }) => button(title, () => change({ step: id }))),
+    );
   }
 
   function handOfWeight(step) {
@@ -448,7 +554,12 @@ function mount(root, page) {
     return [
       h("p", {}, plain(explanation.text)),
       ...(score === -Infinity ? [] : dotTable(explanation, [[`÷ √d_k = ${number(explanation.divisor)}`, score]])),
-      h("p", {}, "Softmax then turns the scores of this row into weights. The largest score is subtracted first, which changes no weight."),
+      h(
+        "p",
+        {},
+        "Softmax then turns the scores of this row into weights. The largest score is subtracted first, which " +
+          "changes no weight.",
+      ),
       table("Softmax of this row", ["word", "score", "e^(score − largest)", "weight"], rows),
       originsOf([`${prefix}.q`]),
     ];
@@ -464,7 +575,10 @@ function mount(root, page) {
       return id === picked ? strong(cells) : cells;
     });
     const sum = (values) => five.reduce((left, { id }) => left - values[id], values === powers ? total : 1);
-    rows.push([`the other ${vector.length - 5}`, "", fixed(sum(powers)), fixed(sum(weights))], ["sum", "", fixed(total), fixed(1)]);
+    rows.push(
+      [`the other ${vector.length - 5}`, "", fixed(sum(powers)), fixed(sum(weights))],
+      ["sum", "", fixed(total), fixed(1)],
+    );
     return [
       h("p", {}, "Each score becomes e^(score − largest), and is divided by the sum over the whole vocabulary."),
       table("Softmax", ["piece", "score", "e^(score − largest)", "probability"], rows),
@@ -474,7 +588,7 @@ function mount(root, page) {
 
   const onresize = () => reading && drawPicture(steps[indexOf()]);
   addEventListener("resize", onresize);
-  open(currentSentence(page));
+  form.submit(currentSentence(page));
   return () => {
     turn++;
     document.removeEventListener("keydown", onkeydown);

@@ -60,17 +60,26 @@ export function sentenceParameter(page, text) {
   return text === page.data.examples[0] ? {} : { s: text };
 }
 
-/** A field for a sentence, and a list of examples. `onsubmit(text)` gets a sentence that the page can read. */
-export function sentenceForm(page, text, onsubmit, label = "Sentence") {
-  const input = h("input", { class: "field", type: "text", lang: page.data.languages.source, autocomplete: "off", spellcheck: "false", maxlength: 1000 });
+/**
+ * A field for a sentence, and a list of examples. `onsubmit(text)` gets each sentence that the page can read, and its
+ * promise's error is shown. The element's `submit(text)` does what the button does.
+ */
+export function sentenceForm(page, onsubmit, label = "Sentence") {
+  const field = h("input", { class: "field", type: "text", lang: page.data.languages.source, autocomplete: "off" });
   const trouble = h("p", { class: "trouble", role: "alert", hidden: true });
-  input.value = text;
-  const submit = (next) => {
-    input.value = next.trim();
-    const size = page.tokenizer.encode(input.value).length;
-    trouble.hidden = size > 0 && size <= LONGEST;
-    trouble.textContent = size ? `The sentence has ${size} pieces, and this page shows at most ${LONGEST}: make it shorter.` : "Type a sentence first.";
-    if (trouble.hidden) onsubmit(input.value);
+  const refuse = (reason) => {
+    trouble.hidden = !reason;
+    trouble.textContent = reason;
+  };
+  const submit = (text) => {
+    field.value = text.trim();
+    const size = page.tokenizer.encode(field.value).length;
+    if (!size) return refuse("Type a sentence first.");
+    if (size > LONGEST) {
+      return refuse(`The sentence has ${size} pieces, and this page shows at most ${LONGEST}: make it shorter.`);
+    }
+    refuse("");
+    onsubmit(field.value).catch((error) => refuse(error.message));
   };
   const examples = choice({
     label: "or an example",
@@ -83,15 +92,26 @@ export function sentenceForm(page, text, onsubmit, label = "Sentence") {
   });
   const onsubmitted = (event) => {
     event.preventDefault();
-    submit(input.value);
+    submit(field.value);
   };
-  const field = h("label", { class: "sentence-field" }, h("span", { class: "label" }, label), input);
-  return h("form", { class: "sentence-form", onsubmit: onsubmitted }, field, h("button", { type: "submit", class: "button main" }, "Translate"), examples, trouble);
+  const element = h(
+    "form",
+    { class: "sentence-form", onsubmit: onsubmitted },
+    h("label", { class: "sentence-field" }, h("span", { class: "label" }, label), field),
+    h("button", { type: "submit", class: "button main" }, "Translate"),
+    examples,
+    trouble,
+  );
+  element.submit = submit;
+  return element;
 }
 
 /** The position of the German pronoun among the words, or 0 without one. */
 export function pronounIn(written) {
-  return Math.max(0, written.findIndex((word) => ["er", "sie", "es", "ihn"].includes(word)));
+  return Math.max(
+    0,
+    written.findIndex((word) => ["er", "sie", "es", "ihn"].includes(word)),
+  );
 }
 
 /** A word in a sentence of the page, in its language. */
@@ -103,7 +123,10 @@ export function quoted(word, lang = null) {
 export function focusOf(root) {
   const key = root.contains(document.activeElement) ? document.activeElement.dataset.key : null;
   return () => {
-    if (key) [...root.querySelectorAll("[data-key]")].find((element) => element.dataset.key === key)?.focus({ preventScroll: true });
+    if (key)
+      [...root.querySelectorAll("[data-key]")]
+        .find((element) => element.dataset.key === key)
+        ?.focus({ preventScroll: true });
   };
 }
 
