@@ -30,7 +30,7 @@ sys.path += [str(ROOT / "benchmarks"), str(ROOT / "lessons")]
 from library.drawing import DARK, LIGHT  # noqa: E402
 
 PICTURE, RECORDING = ROOT / "docs" / "demo.svg", ROOT / "benchmarks" / "results" / "demo.json"
-COLUMNS, ROWS = 100, 24
+COLUMNS, ROWS = 112, 24
 SHOWN, PER_ROW, HELD = 10.0, 0.15, 8.0
 """Seconds of the picture: for the whole run, for each new row, and for the last rows before it starts again."""
 CHARACTER, LINE, MARGIN, TOP = 7.83, 17, 16, 42  # pixels
@@ -123,7 +123,7 @@ def draw(recording: dict[str, Any]) -> str:
     """The recording as the text of an SVG."""
     played = screens(recording)
     total = played[-1].at + HELD
-    width, height = 2 * MARGIN + COLUMNS * CHARACTER, TOP + ROWS * LINE + MARGIN
+    width, height = 2 * MARGIN + recording["columns"] * CHARACTER, TOP + ROWS * LINE + MARGIN
     rules, rows, clocks = [], [], []
 
     def shown(begin: float, end: float | None, look: str, content: str) -> str:
