@@ -36,6 +36,7 @@ autodoc_default_options = {"members": True, "show-inheritance": True}
 autodoc_type_aliases = {"Array": "Array"}
 autodoc_mock_imports = ["cupy", "cupyx", "mpi4py", "ml_dtypes"]
 add_module_names = False
+viewcode_follow_imported_members = False
 python_maximum_signature_line_length = 100
 python_use_unqualified_type_names = True
 toc_object_entries = False  # every page carries the whole table of contents

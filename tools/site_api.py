@@ -113,6 +113,15 @@ def skip_member(app: Sphinx, what: str, name: str, thing: Any, skip: bool, optio
     return False if skip and own and not name.startswith("_") else None
 
 
+def process_signature(
+    app: Sphinx, what: str, name: str, thing: Any, options: Any, signature: str | None, returned: str | None
+) -> tuple[str | None, str | None]:
+    """Call an Array so: autodoc shows the name of an alias as Python represents it, if the alias is within a type."""
+    shown = [text and re.sub(r"TypeAliasForwardRef\('(\w+)'\)", r"\1", text) for text in (signature, returned)]
+    return shown[0], shown[1]
+
+
 def setup(app: Sphinx) -> None:
+    app.connect("autodoc-process-signature", process_signature)
     app.connect("autodoc-process-docstring", process_docstring)
     app.connect("autodoc-skip-member", skip_member)

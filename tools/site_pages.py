@@ -85,6 +85,8 @@ class Page(SphinxTransform):
                 self.link(node)
         for node in [*self.document.findall(nodes.image)]:
             self.figure(node)
+        for node in [*self.document.findall(addnodes.pending_xref)]:
+            self.margin_note(node)
 
     def comment(self, node: nodes.raw) -> None:
         """Leave comments out, and make room for a widget where one is named."""
@@ -130,6 +132,17 @@ class Page(SphinxTransform):
             following.parent.remove(following)
         paragraph.replace_self(figure)
 
+    def margin_note(self, node: addnodes.pending_xref) -> None:
+        """Let "(lab notes 05, experiment 2)" stand in the margin where there is one."""
+        before, after = node.previous_sibling(), node.next_node(descend=False, siblings=True)
+        if not (node["reftarget"].startswith("lessons/lab/") and isinstance(before, nodes.Text)):
+            return
+        if before.endswith("(") and isinstance(after, nodes.Text) and after.startswith(")"):
+            note = nodes.inline("", "(", node.deepcopy(), nodes.Text(")"), classes=["margin-note"])
+            before.parent.replace(before, nodes.Text(before[:-1]))
+            after.parent.replace(after, nodes.Text(after[1:]))
+            node.replace_self(note)
+
 
 # When all pages are known ---------------------------------------------------------------------------------------------
 
@@ -142,8 +155,8 @@ class EnlargedImages(SphinxPostTransform):
     def run(self, **kwargs: Any) -> None:
         for link in self.document.findall(nodes.reference):
             if "enlarge" in link["classes"]:
-                image = self.env.images[link[0]["uri"]][1]
-                link["refuri"] = posixpath.join(self.app.builder.imgpath, image)  # type: ignore[attr-defined]
+                copy = f"_images/{self.env.images[link[0]['uri']][1]}"
+                link["refuri"] = posixpath.relpath(copy, posixpath.dirname(self.env.docname) or ".")
 
 
 class CodeToApi(SphinxPostTransform):
@@ -176,7 +189,7 @@ def names_of_api(env: BuildEnvironment) -> dict[str, tuple[str, str]]:
             found += [(text, (entry.docname, entry.node_id)) for text in short]
         times = Counter(text for text, _ in found)
         env.names_of_api = {text: place for text, place in found if times[text] == 1}  # type: ignore[attr-defined]
-    return env.names_of_api  # type: ignore[attr-defined, no-any-return]
+    return env.names_of_api  # type: ignore[attr-defined]
 
 
 def page_context(app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any) -> None:
