@@ -258,9 +258,13 @@ function mount(root, page) {
       const rows = layers.map(({ layer, heads }) =>
         h(
           "div",
-          { class: "map-row", role: "group", "aria-label": `${KINDS[kind]}, layer ${layer + 1}` },
-          h("span", { class: "label" }, `layer ${layer + 1}`),
-          [...heads.keys(), "average"].map((head) => mapButton(kind, layer, head)),
+          { role: "group", "aria-label": `${KINDS[kind]}, layer ${layer + 1}` },
+          h("p", { class: "label" }, `layer ${layer + 1}`),
+          h(
+            "div",
+            { class: "map-list" },
+            [...heads.keys(), "average"].map((head) => mapButton(kind, layer, head)),
+          ),
         ),
       );
       maps.append(
