@@ -97,7 +97,7 @@ def one_named(name: str) -> Exercise:
 def files(name: str | None, directory: Path) -> dict[Exercise, Path]:
     """What a name means: an exercise's id or a lesson's number, in the directory; a file; None for all exercises."""
     if name is not None and name.endswith(".py"):
-        if not Path(name).exists():
+        if not os.path.exists(name):  # Path.exists raises for a name that is too long, before Python 3.14
             raise UserError(f"{name}: no such file")
         return {one_named(name): Path(name)}
     if name and Path(name).is_dir():

@@ -42,6 +42,7 @@ def unpack(archive: Path, members: Mapping[str, int], directory: Path) -> None:
     missing = {member for member in members if not (directory / member).exists()}
     if not missing:
         return
+    make_directory(directory)  # tarfile's filter follows the path
     try:
         with tarfile.open(archive) as tar:
             for member in tar:
