@@ -1,14 +1,16 @@
-"""Runs the tests that are written in JavaScript."""
+"""What the explorer's tests run in: node, and a browser."""
 
 import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 OLDEST_NODE = 18
+TINY_MODEL = Path(__file__).parents[2] / "data" / "tiny_model"
 
 
 @pytest.fixture(scope="session")
@@ -30,3 +32,40 @@ def run_node():
         assert done.returncode == 0, f"{file}\n{done.stdout}{done.stderr}"
 
     return run
+
+
+# A browser ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """The one browser of a test run, with whatever page the test before has left in it."""
+    binary, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if not (binary and driver):
+        pytest.skip("there is no chromium with its chromedriver (Debian: chromium and chromium-driver)")
+    pytest.importorskip("selenium", reason="there is no selenium, which drives a browser: pip install -e '.[test]'")
+    from browser import Browser
+
+    browser = Browser(binary, driver)
+    yield browser
+    browser.driver.quit()
+
+
+@pytest.fixture
+def browser(chromium):
+    """The browser. The test fails if a page has logged an error, or has asked for something that is not here."""
+    chromium.forget()
+    yield chromium
+    assert chromium.errors() == []
+    elsewhere = [address for address in chromium.requests() if not address.startswith(("file:", "http://127.0.0.1:"))]
+    assert elsewhere == []
+
+
+@pytest.fixture(scope="session")
+def explorer(tmp_path_factory):
+    """The page of the shipped model, twice: its address as a file, and where `scratchformer explore --serve` has it."""
+    out = tmp_path_factory.mktemp("explorer") / "tiny.html"
+    command = [sys.executable, "-m", "scratchformer", "explore", TINY_MODEL, "--out", out, "--serve"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        yield Path(process.stdout.readline().strip()).as_uri(), process.stdout.readline().strip()
+        process.terminate()

@@ -1,0 +1,205 @@
+"""One headless Chromium for a test run, driven with Selenium, and what the tests ask of a page in it."""
+
+import json
+import time
+from importlib.resources import files
+
+from selenium import webdriver
+from selenium.webdriver.common.keys import Keys
+
+FLAGS = [
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-dev-shm-usage",
+    "--disable-gpu",
+    "--lang=en",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+]
+
+# Every figure has its sentence, and for a quarter of a second nothing has changed.
+SETTLED = """
+if (!window.changed) {
+  window.changed = performance.now();
+  const note = () => (window.changed = performance.now());
+  new MutationObserver(note).observe(document, { subtree: true, childList: true });
+}
+const texts = (css) => [...document.querySelectorAll(css)].map((one) => one.textContent);
+const sentences = texts("main .sentence, [data-widget] .sentence");
+const isWaiting = texts("main td").includes("…");
+return sentences.length && sentences.every(Boolean) && !isWaiting && performance.now() > window.changed + 250;
+"""
+
+# How many elements can be operated and are seen; of a group with arrow keys, it is the one that Tab reaches.
+OPERABLE = """
+const isShown = (element) => element.checkVisibility({ visibilityProperty: true });
+const all = document.querySelectorAll("a[href], button, input, select, summary, [tabindex='0']");
+window.operable = [...all].filter((one) => one.tabIndex >= 0 && !one.disabled && isShown(one));
+return window.operable.length;
+"""
+
+# Notes what gets the focus, and whether that is seen: by an outline, or by the thick border of a box in Figure 1.
+LISTEN_TO_FOCUS = """
+document.activeElement.blur();
+window.reached = [];
+document.addEventListener("focusin", ({ target }) => {
+  const { outlineStyle, outlineWidth } = getComputedStyle(target);
+  const isOutlined = outlineStyle !== "none" && parseFloat(outlineWidth) > 0;
+  const isBox = target.localName === "g" && parseFloat(getComputedStyle(target.firstChild).strokeWidth) >= 4;
+  window.reached.push([target, isOutlined || isBox]);
+});
+"""
+
+# What reaches further to the right than the page, without a box of its own that scrolls.
+TOO_WIDE = """
+const width = document.documentElement.clientWidth;
+if (document.scrollingElement.scrollWidth <= width) return [];
+const rightOf = (element) => Math.round(element.getBoundingClientRect().right);
+const scrolls = (element) => element !== document.body &&
+  (getComputedStyle(element).overflowX !== "visible" || scrolls(element.parentElement));
+const found = [...document.body.querySelectorAll("*")].filter(
+  (element) => rightOf(element) > width && !scrolls(element.parentElement));
+return [`${document.scrollingElement.scrollWidth} of ${width}`, ...found.map((one) => one.outerHTML.slice(0, 100))];
+"""
+
+
+class Browser:
+    """A page at a time. What it logs and requests is collected until `errors()` and `requests()` are asked for."""
+
+    def __init__(self, binary, driver):
+        options = webdriver.ChromeOptions()
+        options.binary_location = binary
+        for flag in FLAGS:
+            options.add_argument(flag)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+        self.driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+        self.driver.set_script_timeout(60)
+        self.cdp("Performance.enable", timeDomain="threadTicks")
+
+    def cdp(self, command, **parameters):
+        return self.driver.execute_cdp_cmd(command, parameters)
+
+    def open(self, address, until=SETTLED):
+        """Load a page anew, in a window of 1280 × 900 pixels, and wait until it has drawn everything."""
+        self.driver.get("about:blank")
+        self.show()
+        self.size()
+        self.driver.get(address)
+        self.wait(until)
+
+    def js(self, script, *arguments):
+        return self.driver.execute_script(script, *arguments)
+
+    def go(self, view, parameters=""):
+        """Another view of the explorer that is open."""
+        self.js("document.querySelector('main h1')?.remove(); location.hash = arguments[0]", f"#/{view}?{parameters}")
+        self.wait("return document.querySelector('main h1')")
+        self.wait(SETTLED)
+
+    def wait(self, script, *arguments, seconds=60):
+        """Until the script returns something true -> that"""
+        end = time.monotonic() + seconds
+        while not (found := self.js(script, *arguments)):
+            assert time.monotonic() < end, f"still not true: {script}"
+            time.sleep(0.05)
+        return found
+
+    def text(self, css):
+        """The text of the one element."""
+        [text] = self.texts(css)
+        return text
+
+    def texts(self, css):
+        return self.js("return [...document.querySelectorAll(arguments[0])].map((one) => one.textContent)", css)
+
+    def click(self, css):
+        self.js("document.querySelector(arguments[0]).click()", css)
+
+    def press(self, *keys):
+        """Keys for what has the focus: names such as "Tab", or text."""
+        actions = webdriver.ActionChains(self.driver, duration=0)
+        for key in keys:
+            actions.send_keys(getattr(Keys, key.upper(), key))
+        actions.perform()
+
+    def type_over(self, css, *keys):
+        """Put these keys in the place of what a field says."""
+        self.js("const field = document.querySelector(arguments[0]); field.focus(); field.select()", css)
+        self.press(*keys)
+
+    def focus(self, css):
+        self.js("document.querySelector(arguments[0]).focus()", css)
+
+    # The window and what its user prefers -----------------------------------------------------------------------------
+
+    def size(self, width=1280, height=900, scale=1, touch=False):
+        """In CSS pixels; `scale` device pixels each: 640 with a scale of 2 are 1280 at 200 % zoom."""
+        self.cdp(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale, mobile=touch
+        )
+
+    def show(self, **features):
+        """Prefer what media features say: show(prefers_color_scheme="dark")."""
+        chosen = {"prefers_color_scheme": "light"} | features
+        wanted = [{"name": name.replace("_", "-"), "value": value} for name, value in chosen.items()]
+        self.cdp("Emulation.setEmulatedMedia", media="", features=wanted)
+
+    def task_seconds(self):
+        """The processor's time that the page has needed since it was asked for."""
+        metrics = self.cdp("Performance.getMetrics")["metrics"]
+        return next(metric["value"] for metric in metrics if metric["name"] == "TaskDuration")
+
+    # What went wrong --------------------------------------------------------------------------------------------------
+
+    def forget(self):
+        self.errors(), self.requests()
+
+    def errors(self):
+        """What the page has written to the console as a warning or an error, or has thrown."""
+        return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] != "INFO"]
+
+    def requests(self):
+        """The addresses that the page has asked for, but for those that its policy has refused."""
+        events = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
+        refused = {event["params"]["requestId"] for event in events if event["params"].get("blockedReason") == "csp"}
+        sent = [event["params"] for event in events if event["method"] == "Network.requestWillBeSent"]
+        addresses = [request["request"]["url"] for request in sent if request["requestId"] not in refused]
+        return [address for address in addresses if not address.startswith("data:")]
+
+    def axe(self, *rules, inside="html"):
+        """Serious and critical findings of axe-core, by these rules or by all -> ["rule: element", ...]"""
+        if not self.js("return Boolean(window.axe)"):
+            self.js(files("selenium_axe_python").joinpath("axe-core/axe.min.js").read_text(encoding="utf-8"))
+        options = {"resultTypes": ["violations"], "rules": {"target-size": {"enabled": True}}}
+        if rules:
+            options = {"resultTypes": ["violations"], "runOnly": rules}
+        found = self.driver.execute_async_script(
+            "axe.run(arguments[0], arguments[1]).then((found) => arguments[2](found.violations))", inside, options
+        )
+        return [
+            f"{rule['id']}: {node['html'][:150]} {node['failureSummary'].splitlines()[1].strip()}"
+            for rule in found
+            if rule["impact"] in ("serious", "critical")
+            for node in rule["nodes"]
+        ]
+
+    def too_wide(self):
+        """What makes the page scroll sideways."""
+        return self.js(TOO_WIDE)
+
+    def moving(self):
+        """What is in motion."""
+        return self.js("""
+            const running = document.getAnimations().filter(({ playState }) => playState === "running");
+            return running.map(({ effect }) => effect.target.outerHTML.slice(0, 100));
+            """)
+
+    def tab_tour(self):
+        """Press Tab through the page -> [what can be operated but was not reached, what does not show its focus]"""
+        self.js(LISTEN_TO_FOCUS)
+        self.press("\t" * (self.js(OPERABLE) + 5))
+        return self.js("""
+            const names = (elements) => elements.map((element) => element.outerHTML.slice(0, 100));
+            const reached = new Map(window.reached);
+            const unseen = window.reached.filter(([, seen]) => !seen).map(([element]) => element);
+            return [names(window.operable.filter((element) => !reached.has(element))), names(unseen)];
+            """)

@@ -1,0 +1,463 @@
+"""The explorer, the widgets and the site in a real browser: what a reader sees, and what she can do without a mouse."""
+
+import base64
+import os
+import re
+from pathlib import Path
+from urllib.parse import quote
+
+import fixtures
+import numpy as np
+import pytest
+
+from scratchformer.decoding.search import length_penalty, search
+from scratchformer.explorer.page import WEB, bundle
+from scratchformer.nn.attention import attention_weights
+from scratchformer.nn.loss import cross_entropy
+from scratchformer.text.tokenizer import BOS, EOS
+from scratchformer.training.run import load_run
+
+TINY_MODEL = Path(__file__).parents[2] / "data" / "tiny_model"
+PAIR = [f"The animal did not cross the street because it was too {word}." for word in ("tired", "narrow")]
+SCREENSHOTS = os.environ.get("SCRATCHFORMER_SCREENSHOTS")
+
+# A view, and keys that change what it says: the element that gets the focus, and what is pressed then.
+VIEWS = {
+    "translate": ("input[type=range]", "Arrow_Left"),
+    "attention": (".map:not([aria-pressed=true])", "Enter"),
+    "inside": ("[data-key=next]", "Enter"),
+    "backward": ("[role=toolbar] [tabindex='0']", "Arrow_Left", "Enter"),
+    "positions": ("input[type=range]", "Arrow_Right"),
+    "schedule": ("input[type=range]", "Arrow_Right"),
+    "replay": ("input[type=range]", "Arrow_Left"),
+}
+
+# The same for the widgets, with what their sentence says first: numbers that the lessons work out by hand.
+WIDGETS = {
+    "soft_lookup": ("5/8, on animal, and the answer is (1.375, 1.5)", "input[type=range]", "Arrow_Right"),
+    "scaling": (
+        "the largest weight, of animal, is 0.9993 without the division and 5/8 with it",
+        "input[type=range]",
+        "Arrow_Left",
+    ),
+    "masks": ("its weight on slept is exactly 0", "[role=toolbar] [tabindex='0']", "Arrow_Left", "Enter"),
+    "positions": ("cos 270° + cos 135° = −0.707", "input[type=range]", "Arrow_Right"),
+    "ravine": ("gradient descent at a = 0.00, b = 0.47", "input[type=range]", "Arrow_Left"),
+    "beam": ("schlafen die Kühe </s> (0.288)", "[role=toolbar] [tabindex='0']", "Arrow_Left", "Enter"),
+}
+
+MARKUP = ["<script>hacked = 1</script>", '<img src="x" onerror="hacked = 1">', '&amp; &lt; <b>"b"</b>']
+
+pytestmark = pytest.mark.browser
+slow = pytest.mark.slow
+
+
+def near(shown, value):
+    """Whether a text such as "−1.29" or "62 %" is a value, rounded; 1e-4 is what single precision may change in it."""
+    text = shown.replace("−", "-").replace("\u00a0", " ")
+    scale = 100 if text.endswith(" %") else 1
+    digits, _, exponent = text.removesuffix(" %").partition("e")
+    unit = 10.0 ** (int(exponent or 0) - len(digits.partition(".")[2]))
+    return abs(float(text.removesuffix(" %")) - scale * value) <= 0.5 * unit + 1e-4 * scale
+
+
+@pytest.fixture(scope="module")
+def translator():
+    return load_run(TINY_MODEL)
+
+
+class Reading:
+    """What NumPy computes when the model reads a sentence and writes its own translation of it."""
+
+    def __init__(self, translator, text):
+        self.model = translator.model
+        self.source = [*translator.tokenizer.encode([text])[0], EOS]
+        [[self.best]] = search(self.model, np.array([self.source]), extra_length=translator.extra_length)
+        self.target = [*self.best.ids, EOS]
+        self.stages, self.attention = self.passed()
+
+    def passed(self, removed=()):
+        """The stages and the weights of attention without some heads, which are named as (kind, layer, head)."""
+        target = np.array([self.target])
+        with fixtures.without(self.model, removed), fixtures.listening(self.model) as heard:
+            logits, cache = self.model.forward(np.array([self.source]), np.array([[BOS, *self.best.ids]]))
+            weights = attention_weights(cache)
+            self.model.backward(cross_entropy(logits, target)[2], cache)
+        n_layers = self.model.config.N
+        names = [f"encoder.{n}" for n in range(n_layers)]
+        names += [f"{kind}.{n}" for n in range(n_layers) for kind in ("decoder", "cross")]
+        stages = {name: value[0] for name, value, _ in fixtures.stages(self.model.config, heard)}
+        return stages, {name: heads[0] for name, heads in zip(names, weights)}
+
+    def losses(self, removed=()):
+        """−ln p of each token of the translation, in nats."""
+        logits = self.passed(removed)[0]["logits"].astype(float)
+        log_sums = np.log(np.exp(logits).sum(axis=-1))
+        return log_sums - logits[np.arange(len(self.target)), self.target]
+
+
+@pytest.fixture(scope="module")
+def reading(translator):
+    return Reading(translator, PAIR[0])
+
+
+# The page -------------------------------------------------------------------------------------------------------------
+
+
+def test_one_changed_word_changes_the_pronoun(browser, explorer, translator):
+    browser.open(explorer[0])
+    es, sie = translator.translate(PAIR)
+    assert (browser.texts(".pair .english"), browser.texts(".pair .german")) == (PAIR, [es, sie])
+    assert " es " in es and " sie " in sie
+    assert browser.text(".output") == es
+    assert browser.requests() == [explorer[0]]
+
+
+@slow
+def test_a_server_gives_the_same_page(browser, explorer):
+    shown = []
+    for address in explorer:
+        browser.open(address)
+        shown.append(browser.text("body"))
+        assert browser.requests() == [address]
+    assert shown[0] == shown[1]
+
+
+@slow
+def test_the_first_translation_is_there_in_time(browser, explorer):
+    """In 3 s, measured as time of the processor, so that it does not matter what else the machine does."""
+    seconds = []
+    for _ in range(3):
+        browser.open(explorer[0], until="return document.querySelector('.output')?.textContent")
+        seconds.append(browser.task_seconds())
+    assert min(seconds) < 3
+
+
+@slow
+def test_only_the_page_s_own_script_runs(browser, explorer):
+    browser.open(explorer[1])
+    browser.js("""
+        const script = document.createElement("script");
+        script.textContent = "window.hacked = 1";
+        const other = document.createElement("script");
+        other.src = "/explorer.html";
+        const image = new Image();
+        image.src = "/explorer.html";
+        document.body.append(script, other, image);
+        const button = document.createElement("button");
+        button.setAttribute("onclick", "window.hacked = 1");
+        button.setAttribute("style", "position: fixed");
+        document.body.append(button);
+        button.click();
+        window.asked = fetch("/").then(() => "an answer", () => "nothing");
+        window.position = getComputedStyle(button).position;
+        """)
+    answer = browser.driver.execute_async_script("window.asked.then(arguments[0])")
+    assert (browser.js("return window.hacked"), answer, browser.js("return window.position")) == (
+        None,
+        "nothing",
+        "static",
+    )
+    refused = browser.errors()
+    assert len(refused) >= 6 and all("Content Security Policy" in line or "CSP" in line for line in refused), refused
+    assert browser.requests() == [explorer[1]]
+
+
+@slow
+def test_sentences_are_text(browser, explorer, cli, tmp_path):
+    out = tmp_path / "page.html"
+    examples = [word for text in MARKUP for word in ("--sentence", text)]
+    assert cli("explore", TINY_MODEL, "--out", out, *examples).code == 0
+    browser.open(out.as_uri())
+    assert browser.texts(".examples button")[: len(MARKUP)] == MARKUP
+    shown = "return [document.scripts.length, document.querySelectorAll('main img, main b').length, window.hacked]"
+    before = browser.js(shown)
+    for text in MARKUP:
+        for view in "translate", "attention", "inside", "backward":
+            browser.go(view, f"s={quote(text)}&other={quote(text)}")
+            assert browser.js("return document.querySelector('.field').value") == text
+            assert browser.js(shown) == before == [2, 0, None]
+        browser.type_over("main .field", f"{text}.", "Enter")
+        browser.wait("return new URLSearchParams(location.hash.split('?')[1]).get('s') === arguments[0]", f"{text}.")
+        assert browser.js(shown) == before
+
+
+@slow
+def test_a_damaged_page_says_so(browser, explorer, tmp_path):
+    page = Path(explorer[0].removeprefix("file://")).read_text(encoding="utf-8")
+    for name, damage in {"cut": "", "garbage": "????????"}.items():
+        out = tmp_path / f"{name}.html"
+        out.write_text(re.sub('(id="weights">).{8}', rf"\1{damage}", page), encoding="utf-8")
+        browser.open(out.as_uri(), until="return document.querySelector('[role=alert]')?.textContent")
+        assert "model in this page is damaged. Its weights" in browser.text("[role=alert]")
+        assert len(browser.errors()) == 1
+
+
+# Every view -----------------------------------------------------------------------------------------------------------
+
+
+@slow
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_view_opens_by_its_link(browser, explorer, view):
+    browser.open(f"{explorer[0]}#/{view}")
+    assert browser.requests() == [explorer[0]]
+    assert browser.js("return document.querySelectorAll('nav [aria-current=page]').length") == 1
+    assert browser.text("nav [aria-current=page]") + " · scratchformer explorer" == browser.driver.title
+    assert browser.text("h1").endswith("?")
+    figures = browser.js("return document.querySelectorAll('main figure').length")
+    captions = browser.texts("main figure figcaption .source")
+    assert len(captions) == figures > 0
+    source = (
+        "recorded in a second run with the settings of this model" if view == "replay" else "weights of tiny_model, "
+    )
+    assert all(caption.startswith(source) for caption in captions), captions
+    assert all(re.search(r"\d", sentence) for sentence in browser.texts("main figure .sentence"))
+    assert browser.wait("return document.querySelector('#sf-live').textContent") in browser.texts(".sentence")
+
+
+@slow
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_view_needs_no_mouse(browser, explorer, view):
+    browser.open(f"{explorer[0]}#/{view}")
+    assert browser.tab_tour() == [[], []]
+    before = browser.js("return location.hash"), browser.texts("main .sentence, main .note")
+    css, *keys = VIEWS[view]
+    browser.focus(f"main {css}")
+    browser.press(*keys)
+    browser.wait(
+        """
+        const said = [...document.querySelectorAll("main .sentence, main .note")].map((one) => one.textContent);
+        return location.hash !== arguments[0] && said.join() !== arguments[1].join();
+        """,
+        *before,
+    )
+    assert browser.js("return document.activeElement !== document.body"), "the focus is lost"
+    where = browser.js("return location.hash")
+    browser.open(f"{explorer[0]}{where}")
+    assert browser.js("return location.hash") == where, "the link opens the same state again"
+
+
+@slow
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_view_suits_everybody(browser, explorer, view):
+    browser.open(f"{explorer[0]}#/{view}")
+    require_access(browser)
+
+
+def require_access(browser):
+    """axe finds nothing, in light and dark; no sideways scrolling in a small window or at 200 % zoom; no motion."""
+    assert browser.axe() == []
+    browser.show(prefers_color_scheme="dark")
+    assert browser.axe("color-contrast") == []
+    browser.show(prefers_reduced_motion="reduce")
+    for width, scale in (320, 1), (640, 2):
+        browser.size(width, 800, scale)
+        assert browser.too_wide() == []
+        assert browser.moving() == []
+
+
+@slow
+def test_with_reduced_motion_nothing_plays_by_itself(browser, explorer):
+    browser.open(explorer[0])
+    browser.show(prefers_reduced_motion="reduce")
+    for view in VIEWS:
+        browser.go(view)
+        browser.focus(f"main {VIEWS[view][0]}")
+        browser.press(*VIEWS[view][1:])
+        assert browser.moving() == [], view
+    browser.go("backward")
+    count = browser.texts(".controls .label")
+    assert any(re.match(r"(\d+) of \1 boxes", text) for text in count), count
+
+
+@slow
+def test_forced_colours_keep_what_is_chosen_visible(browser, explorer):
+    browser.open(f"{explorer[0]}#/attention")
+    browser.show(forced_colors="active")
+    looks = browser.js("""
+        return ["true", "false"].map((on) => {
+          const { borderStyle, borderWidth, borderColor, outlineStyle, backgroundColor } = getComputedStyle(
+            document.querySelector(`.chip[aria-pressed=${on}]`));
+          return [borderStyle, borderWidth, borderColor, outlineStyle, backgroundColor].join();
+        });
+        """)
+    assert looks[0] != looks[1]
+
+
+@slow
+def test_the_views_are_a_walk(browser, explorer):
+    """The first Tab stops at the link that skips the views; arrow keys move among them; a new view gets the focus."""
+    browser.open(explorer[0])
+    browser.press("Tab")
+    assert browser.js("return document.activeElement.className") == "skip"
+    browser.press("Enter")
+    assert browser.js("return document.activeElement.id") == "view"
+    browser.focus("nav a")
+    browser.press("Arrow_Right", "Enter")
+    browser.wait("return document.activeElement.localName === 'h1' && location.hash.startsWith('#/attention')")
+    browser.driver.back()
+    browser.wait("return document.querySelector('nav [aria-current=page]').textContent === 'Translate'")
+    browser.go("no-such-view")
+    assert browser.text("nav [aria-current=page]") == "Translate"
+
+
+# Known answers --------------------------------------------------------------------------------------------------------
+
+
+@slow
+def test_a_typed_sentence_and_other_settings(browser, explorer, translator):
+    browser.open(explorer[0])
+    sentence = "The dog that the woman sees sleeps in the garden."
+    browser.type_over("#sentence", sentence, "Enter")
+    browser.wait("return location.hash.includes('dog')")
+    for beam, alpha in (4, 0.6), (1, 0.6), (5, 1.5):
+        browser.go("translate", f"s={quote(sentence)}&beam={beam}&alpha={alpha}")
+        [best, *_] = next(translator.stream([sentence], beam, alpha))
+        assert browser.text(".output") == best.text
+        score, log_probability, p = re.match(
+            r"score (\S+) · log-probability (\S+) · probability of the whole translation (.+)",
+            browser.text(".result .note"),
+        ).groups()
+        n_tokens = len(translator.tokenizer.encode([best.text])[0]) + 1
+        assert near(score, best.score)
+        assert near(log_probability, best.score * length_penalty(n_tokens, alpha))
+        assert near(p, np.exp(best.score * length_penalty(n_tokens, alpha)))
+
+
+@slow
+@pytest.mark.parametrize("kind, layer, head", [("encoder", 0, 3), ("decoder", 1, 0), ("cross", 1, 1)])
+def test_attention_is_numpy_s(browser, explorer, reading, kind, layer, head):
+    browser.open(f"{explorer[0]}#/attention?kind={kind}&layer={layer + 1}&head={head + 1}&q=2")
+    weights = reading.attention[f"{kind}.{layer}"][head]
+    labels = browser.js("return [...document.querySelectorAll('.large-map td button')].map((one) => one.ariaLabel)")
+    shown = [label.rpartition(": ")[2] for label in labels]
+    assert len(shown) == weights.size
+    assert [text for text, weight in zip(shown, weights.ravel()) if not near(text, weight)] == []
+    largest = browser.text("figure .sentence").partition("looks ")[2].partition(" at")[0]
+    assert near(largest, weights[2].max()) or largest.startswith("> 99.9")
+
+
+@slow
+def test_a_removed_head_changes_what_numpy_says(browser, explorer, reading):
+    effects = {
+        (kind, layer, head): np.exp(-reading.losses([(kind, layer, head)]).sum())
+        for kind in ("encoder", "decoder", "cross")
+        for layer in range(2)
+        for head in range(4)
+    }
+    before = np.exp(-reading.losses().sum())
+    (kind, layer, head), after = min(effects.items(), key=lambda item: abs(item[1] - before / 2))
+    browser.open(f"{explorer[0]}#/attention?kind={kind}&layer={layer + 1}&head={head + 1}&q=0")
+    browser.click("[data-key=remove]")
+    said = browser.wait("return document.querySelector('.without .sentence')?.textContent")
+    first, second = re.search(r"goes from (\S+ %) to (\S+ %)", said.replace("\u00a0", " ")).groups()
+    assert near(first, before) and near(second, after)
+    browser.click("[data-key=find]")
+    browser.wait("return document.querySelector('.without table')")
+    worst = re.search(r"to ((?:< )?\S+ %)", browser.texts(".without .sentence")[-1].replace("\u00a0", " "))[1]
+    assert worst == "< 0.1 %" and min(effects.values()) < 5e-4 or near(worst, min(effects.values()))
+
+
+@slow
+def test_backward_begins_with_numpy_s_loss(browser, explorer, reading, translator):
+    words = translator.tokenizer.pieces(reading.target)
+    position = words.index("▁es")
+    browser.open(f"{explorer[0]}#/backward?word={position}")
+    loss, p = reading.losses()[position], np.exp(-reading.losses()[position])
+    shown = browser.texts("main .equation")[0]
+    assert shown.startswith("loss = −ln p(es) = −ln ")
+    assert near(shown.split()[-1], loss) and near(shown.split()[-3], p)
+
+
+@slow
+@pytest.mark.parametrize(
+    "step",
+    [
+        "source.positions",
+        "encoder.0.self.qkv",
+        "encoder.1.ff.hidden",
+        "decoder.0.self.heads",
+        "decoder.1.cross.out",
+        "logits",
+    ],
+)
+def test_numbers_inside_are_numpy_s(browser, explorer, reading, step):
+    source, target = 3, 5
+    browser.open(f"{explorer[0]}#/inside?step={step}&source={source}&target={target}&head=2")
+    shown = browser.js(
+        "return [...document.querySelectorAll('.number-cell')].map((one) => [one.dataset.key, one.lastChild.data])"
+    )
+    assert len(shown) >= 8
+    for key, text in shown:
+        stage, column = key.split()
+        position = source if stage.startswith(("source", "encoder")) else target
+        assert near(text, reading.stages[stage][position, int(column)]), key
+    key, text = shown[2]
+    browser.focus(f"[data-key='{key}']")
+    browser.press("Enter")
+    made = browser.wait("return [...document.querySelectorAll('.by-hand .strong td:last-child')].at(-1)?.textContent")
+    stage, column = key.split()
+    assert near(made, reading.stages[stage][source if step.startswith(("source", "encoder")) else target, int(column)])
+
+
+# Widgets --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def widgets(tmp_path_factory):
+    """A page with all widgets, as a file."""
+    out = tmp_path_factory.mktemp("widgets") / "widgets.html"
+    style = "".join(path.read_text(encoding="utf-8") for path in (WEB / "parts.css", WEB / "widgets" / "widgets.css"))
+    places = "".join(f'<h2>{name}</h2><div class="sf widget" data-widget="{name}"></div>' for name in WIDGETS)
+    out.write_text(
+        '<!doctype html><html lang="en"><meta charset="utf-8"><title>Widgets</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        "<style>:root { color-scheme: light dark } body { margin: 0 auto; padding: 0 1rem; max-width: 46rem;"
+        " font: 16px sans-serif } @media (prefers-color-scheme: dark) { body { background: #131416; color: #cfd0d0 } }"
+        f"{style}</style><main><h1>Widgets</h1>{places}</main>"
+        f"<script>{bundle(WEB / 'widgets' / 'widgets.js')}</script>",
+        encoding="utf-8",
+    )
+    return out.as_uri()
+
+
+@slow
+def test_widgets_begin_with_the_lesson_s_answer_and_can_be_reset(browser, widgets):
+    browser.open(widgets)
+    for name, (answer, css, *keys) in WIDGETS.items():
+        place = f"[data-widget={name}]"
+        first = browser.text(f"{place} .sentence")
+        assert answer.lower() in first.lower()
+        browser.focus(f"{place} {css}")
+        browser.press(*keys)
+        browser.wait(
+            "return document.querySelector(arguments[0]).textContent !== arguments[1]", f"{place} .sentence", first
+        )
+        assert browser.js("return document.querySelector(arguments[0]).contains(document.activeElement)", place)
+        browser.focus(f"{place} .widget-head button")
+        browser.press("Enter")
+        assert browser.text(f"{place} .sentence") == first
+
+
+@slow
+def test_widgets_need_no_mouse_and_suit_everybody(browser, widgets):
+    browser.open(widgets)
+    assert browser.tab_tour() == [[], []]
+    require_access(browser)
+
+
+# Pictures for a person to look at -------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not SCREENSHOTS, reason="SCRATCHFORMER_SCREENSHOTS names no folder for the pictures")
+def test_screenshots(browser, explorer, widgets):
+    folder = Path(SCREENSHOTS)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, address in {view: f"{explorer[0]}#/{view}" for view in VIEWS} | {"widgets": widgets}.items():
+        for mode in "light", "dark":
+            for width, height in (1280, 900), (390, 844):
+                browser.open(address)
+                browser.show(prefers_color_scheme=mode)
+                browser.size(width, height, touch=width < 400)
+                picture = browser.cdp("Page.captureScreenshot", captureBeyondViewport=True)["data"]
+                (folder / f"{name}-{width}-{mode}.png").write_bytes(base64.b64decode(picture))
