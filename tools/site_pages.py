@@ -111,8 +111,9 @@ class Page(SphinxTransform):
         elif module in site_api.modules():
             node.replace_self(self.reference("py", "mod", module, node))
         elif file.exists():
-            name = [] if path.endswith(node.astext()) else [nodes.Text(" ("), nodes.literal("", path), nodes.Text(")")]
-            node.replace_self([*node.children, *name])
+            text = node.astext()
+            parts = [nodes.Text(" ("), nodes.literal("", path), nodes.Text(")")]
+            node.replace_self([nodes.literal("", text)] if path.endswith(text) else [*node.children, *parts])
 
     def reference(self, domain: str, kind: str, target: str, node: nodes.Element) -> addnodes.pending_xref:
         where = {"refdoc": self.env.docname, "refexplicit": True}
