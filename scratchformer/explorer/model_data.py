@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
@@ -78,7 +79,6 @@ def describe(
     record, ours = read_record(run.path / "replay.json"), examples(config.data)
     description = {
         "format": FORMAT,
-        "name": printable(run.path.resolve().name),
         "caption": caption(run, config, file, weights, record),
         "config": asdict(config.model),
         "decoding": asdict(config.decoding),
@@ -149,39 +149,39 @@ NORMAL, UNKNOWN, CONTROL, BYTE, BPE = 1, 2, 3, 6, 2
 
 
 def describe_tokenizer(tokenizer: Tokenizer, path: Path) -> dict[str, Any]:
-    """What byte-pair encoding needs: pieces, their scores and types, and what stands for a character without a piece.
+    """What byte-pair encoding needs: pieces as labels, their scores and types, and the text that UNK is decoded as.
 
     sentencepiece shows how a model was trained only with the package protobuf, so the serialized model is read here.
 
     Raises UserError for a model that `Tokenizer.train` would not make, with other rules for spaces, for example: the
     page knows no other.
     """
-    pieces, trainer, normalizer = [], dict[int, Any](), dict[int, Any]()
-    for number, value in fields(tokenizer.serialized):
-        if number == 1:
-            piece = dict(fields(value))
-            pieces.append((piece[1].decode("utf-8"), struct.unpack("<f", piece[2])[0], piece.get(3, NORMAL)))
-        elif number == 2:
-            trainer = dict(fields(value))
-        elif number == 3:
-            normalizer = dict(fields(value))
-    names, scores, types = (list(column) for column in zip(*pieces))
-    expected = [CONTROL, CONTROL, CONTROL, UNKNOWN] + [NORMAL] * (len(types) - N_SPECIALS)
-    is_ours = (
-        trainer.get(3) == BPE
-        and not trainer.get(24)  # treat_whitespace_as_suffix
-        and not normalizer.get(2)  # precompiled_charsmap: of Unicode normalization
-        and all(normalizer.get(number, 1) for number in (3, 4, 5))  # what is done to spaces
-        and [NORMAL if kind == BYTE else kind for kind in types] == expected
-    )
+    try:
+        numbers, messages = zip(*((number, dict(fields(value))) for number, value in fields(tokenizer.serialized)))
+        *pieces, trainer, normalizer = messages
+        scores = [struct.unpack("<f", piece[2])[0] for piece in pieces]
+        types = [piece.get(3, NORMAL) for piece in pieces]
+        unk_surface = trainer.get(44, " \u2047 ".encode()).decode("utf-8")
+        is_ours = (
+            numbers == (1,) * tokenizer.vocab_size + (2, 3)
+            and trainer.get(3) == BPE
+            and not trainer.get(24)  # treat_whitespace_as_suffix
+            and not normalizer.get(2)  # precompiled_charsmap: of Unicode normalization
+            # add_dummy_prefix, remove_extra_whitespaces, escape_whitespaces
+            and all(normalizer.get(number, 1) for number in (3, 4, 5))
+            and types[:N_SPECIALS] == [CONTROL, CONTROL, CONTROL, UNKNOWN]
+            and {*types[N_SPECIALS:]} <= {NORMAL, BYTE}
+            and all(map(math.isfinite, scores))
+        )
+    except (AttributeError, LookupError, TypeError, ValueError, struct.error):  # sentencepiece does not write it so
+        is_ours = False
     if not is_ours:
         raise UserError(f"{path}: trained with other options than ours; the explorer's page knows no other tokenizer")
     return {
-        "pieces": names,
+        "pieces": tokenizer.pieces(range(tokenizer.vocab_size)),
         "scores": scores,
         "types": types,
-        "byte_fallback": bool(trainer.get(35, 0)),
-        "unk_surface": trainer.get(44, " \u2047 ".encode()).decode("utf-8"),
+        "unk_surface": unk_surface,
     }
 
 
@@ -242,7 +242,8 @@ def rounded(value: float) -> float:
 
 
 def replay(run: RunDirectory, config: Config, sentence: str) -> dict[str, Any] | None:
-    """A sentence at up to MOST_SNAPSHOTS checkpoints of single steps; None if there are fewer than two.
+    """A sentence at up to MOST_SNAPSHOTS checkpoints of single steps; None if there are fewer than two, or if the
+    model's learned positions end before the sentence or its translation does.
 
     The loss of a snapshot is the validation loss that was logged after this step, or None.
     """
@@ -251,7 +252,11 @@ def replay(run: RunDirectory, config: Config, sentence: str) -> dict[str, Any] |
         return None
     losses = {entry["step"]: entry["loss"] for entry in read_log(run).validations}
     last = load_run(run.path, files[-1])
+    if not has_positions(last, sentence):
+        return None
     [target] = last.translate([sentence], config.decoding.beam, config.decoding.alpha)
+    if not has_positions(last, target):
+        return None
     head = sharpest_head(cross_attention(last, sentence, target))
     snapshots = [
         snapshot(load_run(run.path, file), config.decoding, sentence, target, head, step, losses.get(step))
@@ -263,6 +268,12 @@ def replay(run: RunDirectory, config: Config, sentence: str) -> dict[str, Any] |
         "attention": head_id(head),
         "snapshots": snapshots,
     }
+
+
+def has_positions(translator: Translator, text: str) -> bool:
+    """Whether the model has a position for every piece of a text and for </s>."""
+    config, [ids] = translator.model.config, translator.tokenizer.encode([text])
+    return config.positions != "learned" or len(ids) < config.max_positions
 
 
 def snapshot(

@@ -25,7 +25,7 @@ def test_the_page_lies_in_the_run(cli, own_run):
     page = own_run.path / "explorer.html"
     assert (code, printed) == (0, f"{page}\n")
     assert re.search(r"explorer\.html: \d\.\d MB; open it in a browser\n", said)
-    assert description_in(page)["name"] == "own"
+    assert description_in(page)["caption"].startswith("weights of own, ")
     assert cli("explore", own_run.path).code == 0, "our own page is replaced"
 
 

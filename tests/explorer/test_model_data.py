@@ -11,11 +11,12 @@ import pytest
 import sentencepiece
 
 from scratchformer import config as configs
+from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError
 from scratchformer.explorer import model_data
 from scratchformer.explorer.model_data import describe, describe_tokenizer, read_record, sharpest_head, spread
 from scratchformer.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
-from scratchformer.training import checkpoints
+from scratchformer.training import checkpoints, loop
 from scratchformer.training.run import RunDirectory, load_run
 
 TINY_MODEL = RunDirectory(Path(__file__).parents[2] / "data" / "tiny_model")
@@ -87,6 +88,15 @@ def test_without_two_checkpoints_there_is_no_replay(own_run):
     assert description["replay"] is None and description["log"] is None
 
 
+def test_the_replay_needs_positions_for_the_sentence_and_its_translation(small_config, tmp_path, monkeypatch):
+    run, config = RunDirectory(tmp_path / "run"), small_config(positions="learned", max_positions=8, max_length=8)
+    loop.train(loop.begin(run, config))
+    assert model_data.replay(run, config, "the dog")
+    assert model_data.replay(run, config, "the dog " * 4) is None
+    monkeypatch.setattr(Translator, "translate", lambda *_: ["der Hund " * 4])
+    assert model_data.replay(run, config, "the dog") is None
+
+
 def test_the_head_that_is_shown_is_the_sharpest():
     weights = np.full((2, 3, 4, 5), 0.2)
     weights[1, 0] = np.eye(4, 5)
@@ -138,11 +148,10 @@ def test_the_tokenizer_is_described_as_sentencepiece_reads_it(corpus, byte_fallb
     found = describe_tokenizer(tokenizer, Path("x"))
     processor = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.serialized)
     ids = range(tokenizer.vocab_size)
-    assert found["pieces"] == [processor.id_to_piece(i) for i in ids]
+    assert found["pieces"] == tokenizer.pieces(ids)
     assert found["scores"] == [processor.get_score(i) for i in ids]
     kinds = [(kind == 3, kind == 2, kind == 6) for kind in found["types"]]
     assert kinds == [(processor.is_control(i), processor.is_unknown(i), processor.is_byte(i)) for i in ids]
-    assert found["byte_fallback"] is byte_fallback
     assert processor.decode([UNK]) == found["unk_surface"]
 
 
@@ -169,6 +178,24 @@ def test_a_tokenizer_with_other_rules_is_refused(corpus, options):
     )
     with pytest.raises(UserError, match="^x: trained with other options than ours"):
         describe_tokenizer(Tokenizer(model.getvalue()), Path("x"))
+
+
+SCORE, NORMALIZER = b"\x15\0\0\0\0\x18\x03", b"\x1a\x0c\n\x08identity\x12\0"
+CRAFTED = {
+    "spaces that stay spaces": (NORMALIZER, b"\x1a\x0e\n\x08identity\x12\0\x28\0"),
+    "a second normalizer, without the space before the text": (NORMALIZER, NORMALIZER + b"\x1a\x02\x18\0"),
+    "a score that is no number": (SCORE, b"\x15\0\0\xc0\x7f\x18\x03"),
+    "no score": (SCORE, b"\x2d\0\0\0\0\x18\x03"),
+}
+
+
+@pytest.mark.parametrize("change", CRAFTED)
+def test_a_tokenizer_that_no_training_would_write_is_refused(corpus, change):
+    serialized = Tokenizer.train((corpus / "train.en").read_text(encoding="utf-8").splitlines(), 50).serialized
+    old, new = CRAFTED[change]
+    assert old in serialized
+    with pytest.raises(UserError, match="^x: trained with other options than ours"):
+        describe_tokenizer(Tokenizer(serialized.replace(old, new, 1)), Path("x"))
 
 
 # What is refused ------------------------------------------------------------------------------------------------------
@@ -269,8 +296,5 @@ def test_the_record_of_the_shipped_model():
     assert f"BLEU {record['bleu']:.1f}" in description["caption"], "the record is of these weights"
     first, *_, last = (each["loss"] for each in description["replay"]["snapshots"])
     assert last < 0.3 < 5 < first
-    assert description["replay"]["caption"] in (
-        "recorded while this model was trained",
-        "recorded in a second run with the settings of this model",
-    )
+    assert description["replay"]["caption"] == "recorded in a second run with the settings of this model"
     assert checkpoints.step_of(TINY_MODEL.checkpoints.average) == description["replay"]["snapshots"][-1]["step"]

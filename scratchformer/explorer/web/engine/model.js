@@ -40,7 +40,7 @@ export class Model {
    */
   constructor(description, weights) {
     this.config = description.config;
-    this.pieces = description.tokenizer.pieces.map((piece) => piece.trim());
+    this.pieces = description.tokenizer.pieces;
     /** embeddings, positions, encoder, decoder, finalNorms, unembedding */
     Object.assign(this, layersOf(description, weights));
   }

@@ -94,7 +94,7 @@ export class Tokenizer {
   /** The piece of each id, as a label: "▁" marks the start of a word, "</s>" is EOS. */
   pieces(ids) {
     this.#check(ids);
-    return ids.map((id) => this.#pieces[id].replace(/^ +| +$/g, ""));
+    return ids.map((id) => this.#pieces[id]);
   }
 
   #check(ids) {

@@ -80,7 +80,7 @@ export function layersOf(description, weights) {
     unembedding: {
       W: transpose(output), // (D, V)
       b: null,
-      columnName: (token) => `the embedding of “${tokenizer.pieces[token].trim()}”`,
+      columnName: (token) => `the embedding of “${tokenizer.pieces[token]}”`,
     },
   };
   takeNoMore();
@@ -105,9 +105,6 @@ function check(config, n_pieces) {
 
 /** `take(name, ...shape)` finds a parameter among the weights; `takeNoMore()` checks that none is left. */
 function reader(parameters, weights) {
-  if (weights.byteLength % 4) {
-    throw new Error(`The weights have ${weights.byteLength} bytes, which is not a whole number of floats.`);
-  }
   const floats = new Float32Array(weights);
   const left = new Map(parameters.map((parameter) => [parameter.name, parameter]));
   const take = (name, ...shape) => {
