@@ -139,8 +139,10 @@ class Page(SphinxTransform):
         if not (node["reftarget"].startswith("lessons/lab/") and isinstance(before, nodes.Text)):
             return
         if before.endswith("(") and isinstance(after, nodes.Text) and after.startswith(")"):
-            note = nodes.inline("", "(", node.deepcopy(), nodes.Text(")"), classes=["margin-note"])
-            before.parent.replace(before, nodes.Text(before[:-1]))
+            text = before[:-1].rstrip()  # the space goes with the note
+            parts = nodes.Text(before[len(text) :]), node.deepcopy(), nodes.Text(")")
+            note = nodes.inline("", "", *parts, classes=["margin-note"])
+            before.parent.replace(before, nodes.Text(text))
             after.parent.replace(after, nodes.Text(after[1:]))
             node.replace_self(note)
 
