@@ -41,7 +41,7 @@ class Tokenizer:
         processor = sentencepiece.SentencePieceProcessor()
         try:
             processor.load_from_serialized_proto(serialized)
-        except RuntimeError as error:
+        except (RuntimeError, UnicodeDecodeError) as error:  # the latter if sentencepiece quotes a damaged piece
             raise UserError(f"{origin} is not a sentencepiece model, or a damaged one") from error
         specials = (processor.pad_id(), processor.eos_id(), processor.bos_id(), processor.unk_id())
         if specials != (PAD, EOS, BOS, UNK):

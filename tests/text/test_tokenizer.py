@@ -206,8 +206,9 @@ def test_loading_an_unreadable_file(tmp_path):
 
 
 def test_loading_something_else(tokenizer, tmp_path, capfd):
-    path = tmp_path / "other"
-    for content in (b"", b"plain text", b"\x80\x00" * 500, tokenizer.serialized[:300], tokenizer.serialized[:-3]):
+    path, saved = tmp_path / "other", tokenizer.serialized
+    bad_byte = Tokenizer.train(TEXT, 400, byte_fallback=True).serialized.replace(b"<0x46>", b"\xa70x46>")
+    for content in (b"", b"plain text", b"\x80\x00" * 500, saved[:300], saved[:-3], bad_byte):
         path.write_bytes(content)
         with pytest.raises(UserError, match="other is not a sentencepiece model, or a damaged one"):
             Tokenizer.load(path)
