@@ -1,10 +1,15 @@
 """What tests of several packages share: a small corpus, small runs, and the command line."""
 
+import fcntl
+import os
 import random
 import shutil
 import signal
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -254,3 +259,23 @@ class Patience(Watchdog):
 
     def set(self, seconds):
         pass
+
+
+# The site -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory):
+    """The site, with warnings as errors: built once a test run, whose processes wait for each other. Only to be read."""
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    with open(shared / "site.lock", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        if not (shared / "site").exists():
+            docs = Path(__file__).parents[1] / "docs"
+            command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-d", shared / "read", docs]
+            ended = subprocess.run([*command, shared / "unfinished"], capture_output=True, text=True)
+            assert (ended.returncode, ended.stderr) == (0, "")
+            (shared / "unfinished").rename(shared / "site")
+    return shared / "site"
