@@ -37,7 +37,6 @@ autodoc_type_aliases = {"Array": "Array"}
 autodoc_mock_imports = ["cupy", "cupyx", "mpi4py", "ml_dtypes"]
 add_module_names = False
 viewcode_follow_imported_members = False
-python_maximum_signature_line_length = 100
 python_use_unqualified_type_names = True
 toc_object_entries = False  # every page carries the whole table of contents
 
@@ -65,6 +64,7 @@ html_theme_options = {
         "color-background-primary": COLOURS["paper"][1],
         "color-background-secondary": "#1b222a",
         "color-foreground-primary": COLOURS["ink"][1],
+        "color-sidebar-caption-text": COLOURS["soft"][1],
         "color-brand-primary": COLOURS["forward"][1],
         "color-brand-content": COLOURS["forward"][1],
         "color-brand-visited": COLOURS["forward"][1],

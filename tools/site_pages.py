@@ -220,7 +220,8 @@ def finish(app: Sphinx, error: Exception | None) -> None:
         static = Path(app.outdir) / "_static"
         (static / "widgets.css").write_text("".join(styles), encoding="utf-8")
         (static / "widgets.js").write_text(bundle(WEB / "widgets" / "widgets.js"), encoding="utf-8")
-        write_explorer(Path(app.outdir) / "explorer.html", *describe(RunDirectory(ROOT / "data" / "tiny_model")))
+        description, weights = describe(RunDirectory(ROOT / "data" / "tiny_model"))
+        write_explorer(Path(app.outdir) / "explorer.html", description | {"lessons": "lessons/"}, weights)
 
 
 def setup(app: Sphinx) -> None:
