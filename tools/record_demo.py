@@ -70,12 +70,12 @@ def printed(terminal: int) -> Iterator[str]:
         yield whole
 
 
-def thinned(events: list[list[Any]], seconds: float = 2.0) -> list[list[Any]]:
-    """The events without the progress bars that the next one replaced, but one bar kept in so many seconds."""
+def thinned(events: list[list[Any]]) -> list[list[Any]]:
+    """The events without the progress bars that the next one replaced, but for about a hundred of them."""
     kept: list[list[Any]] = []
     for (moment, text), (_, after) in zip(events, [*events[1:], [0, ""]]):
         is_replaced = text.startswith("\r") and "\n" not in text and after.startswith("\r")
-        if not (is_replaced and moment - kept[-1][0] < seconds):
+        if not (is_replaced and moment - kept[-1][0] < events[-1][0] / 100):
             kept.append([moment, text])
     return kept
 
