@@ -29,6 +29,13 @@ const isWaiting = texts("main td").includes("…");
 return sentences.length && sentences.every(Boolean) && !isWaiting && performance.now() > window.changed + 250;
 """
 
+# The formulas are drawn, and the widgets say something.
+DRAWN = """
+const count = (css) => document.querySelectorAll(css).length;
+const hasWidgets = count("[data-widget]") === count("[data-widget] .sentence");
+return document.readyState === "complete" && count("mjx-container") === count(".math") && hasWidgets;
+"""
+
 # How many elements can be operated and are seen; of a group with arrow keys, it is the one that Tab reaches.
 OPERABLE = """
 const isShown = (element) => element.checkVisibility({ visibilityProperty: true });
@@ -169,9 +176,8 @@ class Browser:
         """Serious and critical findings of axe-core, by these rules or by all -> ["rule: element", ...]"""
         if not self.js("return Boolean(window.axe)"):
             self.js(files("selenium_axe_python").joinpath("axe-core/axe.min.js").read_text(encoding="utf-8"))
-        options = {"resultTypes": ["violations"], "rules": {"target-size": {"enabled": True}}}
-        if rules:
-            options = {"resultTypes": ["violations"], "runOnly": rules}
+        options = {"resultTypes": ["violations"], "preload": False}
+        options |= {"runOnly": rules} if rules else {"rules": {"target-size": {"enabled": True}}}
         found = self.driver.execute_async_script(
             "axe.run(arguments[0], arguments[1]).then((found) => arguments[2](found.violations))", inside, options
         )

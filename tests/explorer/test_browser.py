@@ -3,12 +3,16 @@
 import base64
 import os
 import re
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from urllib.parse import quote
 
 import fixtures
 import numpy as np
 import pytest
+from browser import DRAWN
 
 from scratchformer.decoding.search import length_penalty, search
 from scratchformer.explorer.page import WEB, bundle
@@ -444,6 +448,63 @@ def test_widgets_need_no_mouse_and_suit_everybody(browser, widgets):
     browser.open(widgets)
     assert browser.tab_tour() == [[], []]
     require_access(browser)
+
+
+# The site -------------------------------------------------------------------------------------------------------------
+
+
+@slow
+@pytest.mark.parametrize("page", ["index.html", "lessons/04_soft_lookup.html", "using.html", "api/4_decoding.html"])
+def test_a_page_of_the_site_suits_everybody(browser, site, page):
+    browser.open((site / page).as_uri(), until=DRAWN)
+    assert re.findall(r"\\[a-z(\[]|\$`", browser.js("return document.querySelector('article').innerText")) == []
+    require_access(browser)
+
+
+@slow
+def test_code_of_the_site_fits(browser, site):
+    """It needs no sideways scrolling at 1280 pixels: on the two pages of each folder that have the longest lines."""
+    longest = {}
+    for file in site.glob("**/*.html"):
+        if not file.relative_to(site).parts[0].startswith(("_", "explorer")):
+            blocks = re.findall("<pre>(.*?)</pre>", file.read_text(encoding="utf-8"), re.DOTALL)
+            lines = [line for block in blocks for line in re.sub("<.*?>", "", block).splitlines()]
+            longest.setdefault(file.parent, []).append((max(map(len, lines), default=0), file))
+    for _, file in [found for folder in longest.values() for found in sorted(folder)[-2:]]:
+        browser.open(file.as_uri(), until=DRAWN)
+        assert browser.js("""
+            const all = [...document.querySelectorAll("pre")].filter((one) => one.scrollWidth > one.clientWidth);
+            return all.map((one) => `${one.scrollWidth} of ${one.clientWidth}: ${one.textContent.slice(0, 50)}`);
+            """) == [], file
+
+
+@slow
+def test_a_lesson_has_its_widget_and_a_search_finds_it(browser, site):
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=site))
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        address = f"http://127.0.0.1:{server.server_port}"
+        browser.open(
+            f"{address}/search.html?q=soft+lookup", until="return document.querySelector('#search-results li a')"
+        )
+        browser.wait(
+            "return [...document.querySelectorAll('#search-results a')].some((one) => /04_soft/.test(one.href))"
+        )
+        browser.open(f"{address}/lessons/04_soft_lookup.html", until=DRAWN)
+        assert WIDGETS["soft_lookup"][0] in browser.text("[data-widget=soft_lookup] .sentence")
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+FOUND = "return [...document.querySelectorAll('#search-results a')].some((one) => one.href.includes('04_soft_lookup'))"
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
 
 
 # Pictures for a person to look at -------------------------------------------------------------------------------------
