@@ -1,14 +1,14 @@
 /** The view of the attention weights: which words each head looks at, and what happens without a head. */
 
 import { button, choice, clear, figure, h, heatmap, number, percent, s, say } from "../dom.js";
-import { currentSentence, focusOf, idsOf, passOf, quoted, sentenceForm, sentenceParameter } from "./sentence.js";
-import { markChanges } from "./translate.js";
+import { currentSentence, focusOf, idsOf, passOf, pronounIn, quoted, sentenceForm, sentenceParameter } from "./sentence.js";
+import { markChanges, minimalPair } from "./translate.js";
 
 const KINDS = { encoder: "Encoder self-attention", decoder: "Decoder self-attention", cross: "Cross-attention" };
 const WHAT = {
-  encoder: "The source words look at each other.",
-  decoder: "Each word to be written looks at the words before it.",
-  cross: "Each word to be written looks at the source words.",
+  encoder: "Source words look at each other.",
+  decoder: "Words to be written look at those before.",
+  cross: "Words to be written look at source words.",
 };
 
 // What the numbers say ------------------------------------------------------------------------------------------------
@@ -96,24 +96,36 @@ function thumbnail({ rows, cols, data }) {
   );
 }
 
-/** Threads between two columns of words, as thick as the weights: `weights` has a row for each word on the left. */
-function threads(weights, isShown) {
+/**
+ * Threads between two columns of words, as thick as the weights: `weights` has a row for each word on the left. Those of
+ * the chosen word are strong, the others faint.
+ */
+function threads(weights, isChosen) {
   const height = Math.max(weights.rows, weights.cols);
-  const lines = [];
+  const [faint, chosen] = [[], []];
   for (let i = 0; i < weights.rows; i++) {
     for (let j = 0; j < weights.cols; j++) {
       const weight = weights.data[i * weights.cols + j];
-      if (weight < 0.005 || !isShown(i, j)) continue;
+      const isStrong = isChosen(i, j);
+      if (weight < (isStrong ? 0.005 : 0.05)) continue;
       const path = `M0 ${i + 0.5}C40 ${i + 0.5} 60 ${j + 0.5} 100 ${j + 0.5}`;
-      lines.push(
-        s("path", { d: path, "stroke-width": (0.6 + 13 * weight).toFixed(2), "vector-effect": "non-scaling-stroke" }),
+      (isStrong ? chosen : faint).push(
+        s("path", {
+          d: path,
+          class: isStrong ? "chosen" : null,
+          "data-q": i,
+          "data-k": j,
+          "stroke-width": (0.6 + 13 * weight).toFixed(2),
+          "vector-effect": "non-scaling-stroke",
+        }),
       );
     }
   }
   const svg = s(
     "svg",
     { viewBox: `0 0 100 ${height}`, preserveAspectRatio: "none", class: "threads", "aria-hidden": "true" },
-    lines,
+    faint,
+    chosen,
   );
   svg.style.setProperty("--rows", height);
   return svg;
@@ -138,7 +150,6 @@ function mount(root, page) {
   };
 
   const form = sentenceForm(page, open);
-  const pair = h("div", { class: "read-write" });
   const maps = h("div", { class: "maps" });
   const large = h("div", { class: "large-map" });
   const looks = h("div", { class: "looks" });
@@ -146,17 +157,23 @@ function mount(root, page) {
   const without = h("div", { class: "without" });
   root.append(
     form,
-    pair,
-    h("h2", {}, "All heads"),
     h(
-      "p",
-      { class: "note" },
-      "Below each map: over how many words its attention is spread, as if the weights on them were equal (2 to the " +
-        "power of the entropy in bits).",
+      "div",
+      { class: "attention" },
+      h("section", {}, h("h2", { class: "head-title" }, "One head"), picture),
+      h(
+        "section",
+        {},
+        h("h2", {}, "All heads"),
+        maps,
+        h(
+          "p",
+          { class: "note" },
+          "Below each map: over how many words its attention is spread, as if the weights on them were equal (2 to " +
+            "the power of the entropy in bits).",
+        ),
+      ),
     ),
-    maps,
-    h("h2", { class: "head-title" }, "One head"),
-    picture,
     h("h2", {}, "Without a head"),
     without,
   );
@@ -176,17 +193,30 @@ function mount(root, page) {
     const layers = attentions.filter(({ kind }) => kind === state.kind);
     const rows = state.kind === "encoder" ? reading.source.length : written.length;
     const limit = state.side === "k" && state.kind !== "decoder" ? reading.source.length : rows;
-    if (!(state.word >= 0 && state.word < limit)) Object.assign(state, { side: "q", word: Math.min(1, rows - 1) });
+    if (!(state.word >= 0 && state.word < limit)) {
+      const word = state.kind === "encoder" ? Math.min(1, rows - 1) : pronounIn(written);
+      Object.assign(state, { side: "q", word });
+    }
     if (!layers[state.layer] || (state.head !== "average" && !layers[state.layer].heads[state.head])) {
       Object.assign(state, clearest(layers, state.side === "q" ? state.word : 0));
     }
     readAgain();
   }
 
-  /** The head of the last layer in which a word has its largest weight. */
+  /** The head of the last layer in which a word looks most at the word that matters here, or at any single word. */
   function clearest(layers, row) {
     const { layer, heads } = layers.at(-1);
-    return { layer, head: argmax(heads.map((head) => Math.max(...rowOf(head, row)))) };
+    const column = state.kind === "decoder" ? -1 : changedWord();
+    const weightOf = (head) => (column < 0 ? Math.max(...rowOf(head, row)) : rowOf(head, row)[column]);
+    return { layer, head: argmax(heads.map(weightOf)) };
+  }
+
+  /** Where the word stands that changes the translation, in the two examples that differ in one word; or −1. */
+  function changedWord() {
+    const pair = minimalPair(page.data.examples) ?? [];
+    if (!pair.includes(reading.text)) return -1;
+    const [[word]] = markChanges(reading.text, pair.find((text) => text !== reading.text)).filter(([, isNew]) => isNew);
+    return reading.source.indexOf(word.replace(/[.,!?]$/u, ""));
   }
 
   function readAgain() {
@@ -231,21 +261,6 @@ function mount(root, page) {
       [side]: word,
       ...(state.removed.length ? { removed: state.removed.join(",") } : {}),
     });
-    clear(pair);
-    pair.append(
-      h(
-        "p",
-        {},
-        h("span", { class: "label" }, "reads "),
-        h("span", { lang: page.data.languages.source }, reading.text),
-      ),
-      h(
-        "p",
-        {},
-        h("span", { class: "label" }, "writes "),
-        h("span", { lang: target }, page.tokenizer.decode(reading.targetIds)),
-      ),
-    );
     drawMaps();
     drawOne();
     focus();
@@ -294,7 +309,7 @@ function mount(root, page) {
           `${gone ? "removed" : `spread over about ${words} words`}${effect ? `; without it the translation's probability is multiplied by ${effect.slice(4)}` : ""}`,
         onclick: () => {
           pick({ kind, layer, head });
-          if (innerWidth < 928) title.scrollIntoView();
+          if (title.getBoundingClientRect().top < 0) title.scrollIntoView();
         },
       },
       thumbnail(weights),
@@ -310,7 +325,7 @@ function mount(root, page) {
     const [rows, columns] = labels(kind);
     const name = head === "average" ? `the average of the heads` : `head ${head + 1}`;
     title.textContent = `${KINDS[kind]}, layer ${layer + 1}, ${name}`;
-    const isShown = (i, j) => (side === "q" ? i === word : j === word);
+    const isChosen = (i, j) => (side === "q" ? i === word : j === word);
     const row = side === "q" ? rowOf(weights, word) : null;
     const column = side === "k" ? columnOf(weights, word) : null;
     const rowLang = kind === "encoder" ? null : target;
@@ -321,7 +336,7 @@ function mount(root, page) {
         "div",
         { class: "columns" },
         wordColumn(rows, "q", kind === "encoder" ? "this word looks" : "to be written", "query", column, rowLang),
-        threads(weights, isShown),
+        threads(weights, isChosen),
         wordColumn(
           columns,
           "k",
@@ -378,6 +393,11 @@ function mount(root, page) {
     );
   }
 
+  /** Shows the threads of a word while a pointer or the focus is on it. */
+  function light(side, i, isOn) {
+    looks.querySelectorAll(`.threads [data-${side}="${i}"]`).forEach((thread) => thread.classList.toggle("lit", isOn));
+  }
+
   function wordColumn(list, side, heading, role, shares, lang) {
     const items = list.map((text, i) => {
       const selected = side === state.side && i === state.word;
@@ -389,6 +409,10 @@ function mount(root, page) {
           "data-key": `${side} ${i}`,
           "aria-pressed": String(selected),
           onclick: () => pick({ side, word: i }),
+          onpointerenter: () => light(side, i, true),
+          onpointerleave: () => light(side, i, false),
+          onfocus: () => light(side, i, true),
+          onblur: () => light(side, i, false),
         },
         h("span", { lang }, text),
       );
@@ -532,8 +556,7 @@ export const attentionView = {
   title: "Attention",
   question: "Which words does each head look at?",
   lead:
-    "Each small map is one head: a row for each word that looks, a column for each word it can look at, the " +
-    "stronger the colour, the larger the weight. Choose a map, then a word. Then remove a head, and see what the " +
-    "model writes without it.",
+    "A thread is a weight: the thicker, the more a word looks at another. Choose a word, then another head. Each map " +
+    "shows all weights of one head: a row for each word that looks, a column for each word it can look at.",
   mount,
 };

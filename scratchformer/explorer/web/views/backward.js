@@ -121,7 +121,7 @@ function mount(root, page) {
   });
   const numbers = h("div");
   const twin = h("details", { ontoggle: () => loss && drawTwin() }, h("summary", {}, "The same in numbers"), numbers);
-  const flow = figure(page.data.caption, controls, picture, twin);
+  const flow = figure(page.data.caption, picture, twin);
   const bars = h("div");
   const depends = figure(page.data.caption, bars);
   const nudging = h("div");
@@ -130,17 +130,30 @@ function mount(root, page) {
   const compared = figure(page.data.caption, h("div", { class: "halves" }));
   root.append(
     form,
-    h("h2", {}, "1. Choose a word as the loss"),
-    chooser,
-    h("h2", {}, "2. The gradient flows back"),
     h(
-      "p",
-      {},
-      "Each cell is one position of one sublayer. The stronger its colour, the larger the gradient there (the " +
-        "square root of its root mean square, so that small ones can be seen too). The gradient starts at the " +
-        "logits, on top of the decoder, and ends at the embeddings. Choose a box to read its numbers.",
+      "div",
+      { class: "backward" },
+      h(
+        "div",
+        {},
+        h("h2", {}, "1. Choose a word as the loss"),
+        chooser,
+        h("h2", {}, "2. The gradient flows back"),
+        h(
+          "p",
+          {},
+          "It starts at the logits, on top of the decoder, and ends at the embeddings. Choose a box to read its numbers.",
+        ),
+        controls,
+        h(
+          "p",
+          { class: "note" },
+          "A cell is one position of one sublayer: the stronger its colour, the larger the gradient there (the square " +
+            "root of its root mean square, so that small ones can be seen too).",
+        ),
+      ),
+      flow,
     ),
-    flow,
     h("h2", {}, "3. Which source words does the loss depend on?"),
     h(
       "p",
@@ -178,6 +191,7 @@ function mount(root, page) {
     if (isNew && state.other === text) state.other = text === first ? second : first;
     compute();
     drawAll();
+    playAgain();
     otherForm.submit(state.other);
   }
 
@@ -206,6 +220,12 @@ function mount(root, page) {
     compute();
     drawAll();
     setTimeout(() => loss && compare());
+    playAgain();
+  }
+
+  function playAgain() {
+    stop();
+    state.shown = Infinity;
     if (!matchMedia("(prefers-reduced-motion: reduce)").matches) play();
   }
 
@@ -262,7 +282,7 @@ function mount(root, page) {
     });
     select.querySelector("select").dataset.key = "token";
     chooser.append(
-      h("p", { class: "label" }, "The model's translation of ", h("span", { lang: sourceLang }, `“${reading.text}”`)),
+      h("p", { class: "note" }, "The model's translation:"),
       bar,
       h(
         "div",
@@ -699,7 +719,7 @@ export const backwardView = {
   title: "Backward",
   question: "Where does the gradient of one word go?",
   lead:
-    "Training changes each number a little, in the direction that makes the loss smaller. This direction is " +
-    "the gradient. Choose a word of the translation as the loss, and watch its gradient flow back to the source words.",
+    "The gradient says how the loss changes when a number changes a little; training steps against it. Choose a word " +
+    "of the translation as the loss, and watch its gradient flow back to the source words.",
   mount,
 };

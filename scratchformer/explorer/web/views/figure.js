@@ -25,6 +25,10 @@ const SUBLAYERS = {
   "decoder.ff": "Feed-forward",
 };
 
+const MARGIN = 18;
+const CHANNEL = 34; // between the columns
+const TITLE_WIDTH = 114; // of a box's title, where cells stand beside it
+
 /** The box of Figure 1 that a stage belongs to: all stages inside a sublayer share its box. */
 export function boxOf(stage) {
   const [stack, layer, sublayer, part] = stage.split(".");
@@ -73,16 +77,17 @@ export function boxesOf(ids) {
   return [...boxes.values()];
 }
 
-/** Where each box stands: Map from id to { x, y, width, height }, with the picture's `height`. */
-export function placeBoxes(boxes, width, boxHeight) {
-  const margin = 18;
-  const channel = 34;
-  const column = (width - 2 * margin - channel) / 2;
+const columnWidth = (width) => (width - 2 * MARGIN - CHANNEL) / 2;
+const cellsWidth = (positions) => 12 + 10 * positions;
+
+/** Where each box stands: Map from id to { x, y, width, height }, with the picture's `height`. `gap` is between boxes. */
+export function placeBoxes(boxes, width, boxHeight, gap = 12) {
+  const column = columnWidth(width);
   const places = new Map();
   let height = 0;
   for (const [side, x] of [
-    ["source", margin],
-    ["target", margin + column + channel],
+    ["source", MARGIN],
+    ["target", MARGIN + column + CHANNEL],
   ]) {
     let up = 6;
     let layer = null;
@@ -90,7 +95,7 @@ export function placeBoxes(boxes, width, boxHeight) {
       if (box.layer !== layer) up += 16;
       layer = box.layer;
       places.set(box.id, { x, y: -up - boxHeight, width: column, height: boxHeight });
-      up += boxHeight + 12;
+      up += boxHeight + gap;
     }
     height = Math.max(height, up);
   }
@@ -106,9 +111,14 @@ export function placeBoxes(boxes, width, boxHeight) {
  * onpick(id)            makes the boxes buttons; the arrow keys move among them in the order of computation
  * names                 gives each box a row of cells: { source: { below }, target: { below, above } }, the words under the
  *                       side's first box and above its last one
+ * content(box)          what stands in a box beside its title, without `names`: a vector, a text, or null
  */
-export function figureOne({ boxes, width, label, onpick, names = null }) {
-  const { places, height: bare } = placeBoxes(boxes, width, names ? 42 : 30);
+export function figureOne({ boxes, width, label, onpick, names = null, content = () => null }) {
+  const isFlat = !names || columnWidth(width) - TITLE_WIDTH >= cellsWidth(names.target.below.length);
+  const [boxHeight, gap] = isFlat ? [24, 7] : [42, 12];
+  const { places, height: bare } = placeBoxes(boxes, width, boxHeight, gap);
+  const insideOf = (place) =>
+    isFlat ? { ...place, x: place.x + TITLE_WIDTH, width: place.width - TITLE_WIDTH } : place;
   const room = (lists) => (names ? 8 + 6.2 * Math.max(...lists.flat().map((word) => word.length)) : 0);
   const [above, below] = [room([names?.target.above]), room([names?.source.below, names?.target.below])];
   const svg = s("svg", {
@@ -119,26 +129,28 @@ export function figureOne({ boxes, width, label, onpick, names = null }) {
     role: "group",
     "aria-label": label,
   });
-  svg.append(...layerFrames(boxes, places), ...arrows(boxes, places));
-  const drawn = boxes.map(({ id, side, layer, title }) => {
+  svg.append(...layerFrames(boxes, places, gap), ...arrows(boxes, places, gap));
+  const drawn = boxes.map((box) => {
+    const { id, side, layer, title } = box;
     const { x, y, width: w, height: t } = places.get(id);
+    const inside = insideOf(places.get(id));
+    const at = isFlat ? { x: x + 8, y: y + t / 2 + 4.5 } : { x: x + w / 2, y: y + 17, "text-anchor": "middle" };
     const name = `${layer === null ? "" : `${side === "source" ? "encoder" : "decoder"} layer ${layer + 1}, `}${title}`;
     return s(
       "g",
       { class: "box", "data-key": id, role: "button", "aria-label": name, onclick: () => onpick(id) },
       s("rect", { x, y, width: w, height: t, rx: 5 }),
-      s("text", { x: x + w / 2, y: y + (names ? 17 : t / 2 + 4.5), "text-anchor": "middle", "font-size": 13 }, title),
-      names ? cellsOf(places.get(id), names[side].below.length) : null,
+      s("text", { ...at, "font-size": 13 }, title),
+      names ? cellsOf(inside, names[side].below.length) : contentOf(inside, content(box)),
     );
   });
   svg.addEventListener("keydown", (event) => onKey(event, drawn, boxes, onpick));
   svg.append(...drawn);
   if (names) {
-    svg.append(wordsAt(places.get("source.embedding"), names.source.below, "below"));
-    svg.append(
-      wordsAt(places.get("target.embedding"), names.target.below, "below"),
-      wordsAt(places.get("logits"), names.target.above, "above"),
-    );
+    const wordsOf = (id, list, where) => svg.append(wordsAt(insideOf(places.get(id)), list, where));
+    wordsOf("source.embedding", names.source.below, "below");
+    wordsOf("target.embedding", names.target.below, "below");
+    wordsOf("logits", names.target.above, "above");
   }
   svg.update = (current, sizes) => {
     drawn.forEach((group, i) => {
@@ -165,12 +177,33 @@ function cellAt({ x, width }, i, count) {
 function cellsOf(place, count) {
   return Array.from({ length: count }, (_, i) => {
     const { x, width } = cellAt(place, i, count);
-    const shape = { x, y: place.y + 24, width: width - 1, height: 13 };
+    const shape = { x, y: place.y + place.height - 18, width: width - 1, height: 13 };
     return [
       s("rect", { ...shape, class: "cell-frame" }),
       s("rect", { ...shape, class: "cell-fill", "fill-opacity": 0 }),
     ];
   });
+}
+
+/** A vector as cells, positive numbers in the upper half and negative ones in the lower half, or a text; where it fits. */
+function contentOf({ x, y, width, height }, content) {
+  if (content === null || width < 28) return null;
+  const right = x + width - 7;
+  if (typeof content === "string")
+    return s("text", { x: right, y: y + height / 2 + 4.5, "text-anchor": "end", class: "outcome" }, content);
+  const cell = (width - 10) / content.length;
+  const most = Math.max(...content.map(Math.abs)) || 1;
+  const cells = Array.from(content, (value, i) =>
+    s("rect", {
+      x: x + 3 + i * cell,
+      y: y + (value < 0 ? height / 2 : 4),
+      width: cell,
+      height: height / 2 - 4,
+      fill: value < 0 ? "var(--negative)" : "var(--positive)",
+      "fill-opacity": Math.min(1, Math.abs(value) / most).toFixed(2),
+    }),
+  );
+  return s("g", { class: "cells" }, cells);
 }
 
 function wordsAt(place, list, where) {
@@ -192,7 +225,7 @@ function wordsAt(place, list, where) {
 
 /** The least width with which `positions` cells in a box have room for their words. */
 export function widthFor(positions) {
-  return 2 * (12 + 10 * positions) + 70;
+  return 2 * (cellsWidth(positions) + MARGIN) + CHANNEL;
 }
 
 function onKey(event, drawn, boxes, onpick) {
@@ -206,14 +239,14 @@ function onKey(event, drawn, boxes, onpick) {
   onpick(boxes[next].id);
 }
 
-function layerFrames(boxes, places) {
+function layerFrames(boxes, places, gap) {
   const frames = new Map();
   for (const { id, side, layer } of boxes) {
     if (layer === null) continue;
     const { x, y, width, height } = places.get(id);
     const key = `${side}.${layer}`;
     const frame = frames.get(key) ?? { side, layer, x: x - 14, width: width + 28, top: Infinity, bottom: 0 };
-    frames.set(key, { ...frame, top: Math.min(frame.top, y - 6), bottom: Math.max(frame.bottom, y + height + 8) });
+    frames.set(key, { ...frame, top: Math.min(frame.top, y - 6), bottom: Math.max(frame.bottom, y + height + 0.65 * gap) });
   }
   return [...frames.values()].flatMap(({ side, layer, x, width, top, bottom }) => [
     s("rect", { x, y: top - 10, width, height: bottom - top + 10, rx: 8, class: "layer-frame" }),
@@ -231,7 +264,7 @@ function layerFrames(boxes, places) {
   ]);
 }
 
-function arrows(boxes, places) {
+function arrows(boxes, places, gap) {
   const found = [];
   const line = (d) => found.push(s("path", { d, class: "wire" }));
   const head = (x, y, dx, dy) =>
@@ -255,7 +288,7 @@ function arrows(boxes, places) {
       const last = places.get(box.id);
       const out = side === "source" ? -1 : 1;
       const edge = side === "source" ? last.x : last.x + last.width;
-      const y = first.y + first.height + 7;
+      const y = first.y + first.height + 0.6 * gap;
       line(`M${first.x + first.width / 2} ${y}H${edge + 9 * out}V${last.y + last.height / 2}H${edge + 5 * out}`);
       head(edge, last.y + last.height / 2, -out, 0);
     }

@@ -6,6 +6,7 @@ import { currentSentence, focusOf, idsOf, lessonLink, passOf, pronounIn, quoted,
 import { stepsOf } from "./steps.js";
 
 const SHOWN = 8; // numbers of a vector, and terms of a dot product
+const IN_A_BOX = 24; // numbers of a vector in a box of Figure 1
 
 // By hand -------------------------------------------------------------------------------------------------------------
 
@@ -173,7 +174,8 @@ function mount(root, page) {
   }
 
   function drawPicture(step) {
-    const width = Math.min(340, picture.clientWidth || 340);
+    const width = Math.min(400, picture.clientWidth || 400);
+    const reached = new Set(steps.slice(0, indexOf() + 1).map(({ box }) => box));
     const svg = figureOne({
       boxes,
       width,
@@ -182,13 +184,38 @@ function mount(root, page) {
         change({ step: steps.find((one) => one.box === box).id });
         picture.querySelector(".current").focus({ preventScroll: true });
       },
+      content: contentOf,
     });
     svg.update(step.box);
-    picture.replaceChildren(svg);
+    boxes.forEach(({ id }, i) => svg.querySelectorAll(".box")[i].classList.toggle("ahead", !reached.has(id)));
+    const [word, position] = [reading.source[state.source], positions()[state.target]];
+    picture.replaceChildren(
+      svg,
+      h(
+        "p",
+        { class: "label" },
+        `Beside each name: the first ${IN_A_BOX} numbers of the vector of `,
+        quoted(word, page.data.languages.source),
+        " on the left, of ",
+        quoted(position, page.data.languages.target),
+        " on the right. Blue is positive, orange negative.",
+      ),
+    );
     if (picture.scrollHeight > picture.clientHeight) {
       const y = Number(svg.querySelector(".current rect").getAttribute("y"));
       picture.scrollTop = y - picture.clientHeight / 2 + 20;
     }
+  }
+
+  /** What stands in a box of the picture: the chosen word's first numbers, or the likeliest next word. */
+  function contentOf({ id, stages }) {
+    if (id === "softmax") {
+      const [best] = likeliest(reading.pass.probabilities(state.target), 1);
+      return `${nameOf(best.id)} ${percent(best.probability)}`;
+    }
+    if (!stages.length || id === "logits") return null;
+    const stage = stages.at(-1);
+    return rowOfStage(stage, rowsOf(stage).at).subarray(0, IN_A_BOX);
   }
 
   function drawStep(step) {
@@ -254,9 +281,17 @@ function mount(root, page) {
     const ids = isSource ? pass.sourceIds : pass.targetInIds;
     const list = isSource ? source : read;
     const at = state[step.side];
-    const rows = list.map((word, i) => [String(i), word, String(ids[i]), ...(isSource ? [] : [written[i]])]);
+    const { data, cols } = pass.stages.get(`${step.side}.embedding`).value;
+    const largest = Math.max(...data.map(Math.abs));
+    const rows = list.map((word, i) => [
+      String(i),
+      word,
+      String(ids[i]),
+      ...(isSource ? [] : [written[i]]),
+      strip(data.subarray(i * cols, (i + 1) * cols), { label: `Embedding of ${word}`, largest }),
+    ]);
     if (rows[at]) strong(rows[at]);
-    const heads = ["position", isSource ? "piece" : "has read", "its number", ...(isSource ? [] : ["must write"])];
+    const heads = ["position", isSource ? "piece" : "has read", "its number", ...(isSource ? [] : ["must write"]), "the vector it becomes"];
     const lang = page.data.languages[step.side];
     const sentence = isSource
       ? [
@@ -271,7 +306,9 @@ function mount(root, page) {
           quoted(written[at], lang),
           ".",
         ];
-    return { children: [table("Pieces and their numbers", heads, rows)], sentence };
+    const drawn = table("Pieces and their numbers", heads, rows);
+    drawn.classList.add("becoming");
+    return { children: [drawn], sentence };
   }
 
   function drawStages(step) {

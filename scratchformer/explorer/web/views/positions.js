@@ -29,7 +29,7 @@ export function dotsByOffset(table, pos) {
 /** A table as SVG: one path per sign and strength, so that thousands of cells stay quick. Rows are positions. */
 function drawTable(table, width, onpick) {
   const { rows, cols, data } = table;
-  const [left, top, height, across] = [30, 6, 6, (width - 32) / cols];
+  const [left, top, height, across] = [30, 6, 5, (width - 32) / cols];
   const largest = largestOf(table);
   const paths = new Map();
   for (let i = 0; i < rows; i++) {

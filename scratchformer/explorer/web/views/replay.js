@@ -10,9 +10,9 @@ export function entryAt(log, step) {
   return log.findLast((entry) => entry[0] <= step) ?? log[0];
 }
 
-/** An untrained model may write until it is stopped: its first 150 characters are enough. */
+/** An untrained model may write until it is stopped: its first 60 characters are enough. */
 function shortened(text) {
-  return text.length > 150 ? `${text.slice(0, 150)}…` : text;
+  return text.length > 60 ? `${text.slice(0, 60)}…` : text;
 }
 
 /** The largest weight of a row, on average over the rows. */
@@ -108,32 +108,38 @@ function mount(root, page) {
   const view = figure(
     replay.caption ?? data.caption,
     h("div", { class: "controls follows" }, play, slider),
-    h("p", {}, h("span", { class: "label" }, "The sentence: "), h("span", { lang: data.languages.source }, replay.sentence)),
-    replay.reference
-      ? h("p", {}, h("span", { class: "label" }, "Reference translation: "), h("span", { lang: language }, replay.reference))
-      : null,
-    h("table", { class: "snapshots" }, h("caption", { class: "unseen" }, "The translation at each snapshot"), h("tbody", {}, lines)),
-    h("p", { class: "note" }, "Words with a wavy line differ from the translation at the end of training."),
+    h(
+      "dl",
+      { class: "given" },
+      h("dt", {}, "The sentence"),
+      h("dd", { lang: data.languages.source }, replay.sentence),
+      replay.reference ? [h("dt", {}, "Reference translation"), h("dd", { lang: language }, replay.reference)] : null,
+    ),
     h(
       "div",
-      { class: "halves" },
+      { class: "run" },
       h(
         "div",
         {},
-        lossChart ? [h("h2", {}, "Loss"), lossChart, training.points.length ? about : null] : null,
-        rateChart ? [h("h2", {}, "Learning rate"), rateChart] : null,
+        h("table", { class: "snapshots" }, h("caption", { class: "unseen" }, "The translation at each snapshot"), h("tbody", {}, lines)),
+        h("p", { class: "note" }, "Words with a wavy line differ from the translation at the end of training."),
       ),
       h(
         "div",
         {},
-        h("h2", {}, "Attention"),
+        map,
         h(
           "p",
           { class: "note" },
           `${mapTitle}. A row is a piece that the model writes, a column a piece that it looks at; each row adds up to 1.`,
         ),
-        map,
       ),
+    ),
+    h(
+      "div",
+      { class: "halves" },
+      lossChart ? h("div", {}, h("h2", {}, "Loss"), lossChart, training.points.length ? about : null) : null,
+      rateChart ? h("div", {}, h("h2", {}, "Learning rate"), rateChart) : null,
     ),
   );
   root.append(view);

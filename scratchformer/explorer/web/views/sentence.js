@@ -98,7 +98,7 @@ export function sentenceForm(page, onsubmit, label = "Sentence") {
     "form",
     { class: "sentence-form", onsubmit: onsubmitted },
     h("label", { class: "sentence-field" }, h("span", { class: "label" }, label), field),
-    h("button", { type: "submit", class: "button main" }, "Translate"),
+    h("button", { type: "submit", class: "button" }, "Translate"),
     examples,
     trouble,
   );

@@ -2,7 +2,7 @@
 
 import { button, h, number, percent, range, say, words } from "../dom.js";
 import { UNK } from "../engine/tokenizer.js";
-import { wordOf } from "./sentence.js";
+import { lessonLink, wordOf } from "./sentence.js";
 import { searchFigure } from "./tree.js";
 import { lengthPenalty, translate } from "../engine/beam.js";
 
@@ -61,8 +61,9 @@ export function oddities(tokenizer, text) {
  *
  * sides      [{ text, translation }, { text, translation }]
  * languages  { source, target }
+ * lesson     names the lesson that looks into the pair
  */
-function contrast(sides, languages) {
+function contrast(sides, languages, lesson) {
   const changed = (name, from, to) =>
     markChanges(sides[from][name], sides[to][name])
       .filter(([, isNew]) => isNew)
@@ -88,7 +89,13 @@ function contrast(sides, languages) {
     em("sie"),
     " is the street (die Straße).",
   ];
-  const so = [" So the model had to find out which of the two ", h("em", {}, "it"), " stands for."];
+  const so = [
+    " So which pronoun is right depends on which noun ",
+    h("em", {}, "it"),
+    " stands for. How this model chooses is tested in ",
+    lesson,
+    ".",
+  ];
   const isKnown = languages.target === "de" && /animal.*street/.test(sides[0].text) && before.includes("es") && after.includes("sie");
   return [
     h("ul", { class: "pair" }, h("li", {}, line(0)), h("li", {}, line(1))),
@@ -276,7 +283,7 @@ function mount(root, page) {
       try {
         const sides = [];
         for (const text of found) sides.push({ text, translation: (await run(text)).text });
-        pair.append(...contrast(sides, data.languages));
+        pair.append(...contrast(sides, data.languages, lessonLink(page, "00_whole_game")));
       } catch {
         pair.hidden = true; // show() says why
       }
