@@ -77,6 +77,7 @@ class DataConfig:
 
     @property
     def names_text(self) -> bool:
+        """Whether files are named; if not, the text is the bundled corpus."""
         return bool(self.directory or self.files)
 
 
@@ -152,6 +153,7 @@ PARTS: dict[str, type] = get_type_hints(Config)
 
 
 def part_of(config: Any) -> str:
+    """The name of the table that this dataclass is for: "model", "data", ..."""
     return next(name for name, kind in PARTS.items() if kind is type(config))
 
 
@@ -225,6 +227,7 @@ def check(config: Any) -> None:
 
 
 def must_lie(low: float, high: float) -> str:
+    """The end of an error message about a number outside its range."""
     return f"must lie between {low} and {high}"
 
 
@@ -359,6 +362,7 @@ def require_work_for(config: Config, nproc: int) -> None:
 
 
 def all_keys() -> list[str]:
+    """The full key of every setting: "model.vocab_size", ..."""
     return [f"{part}.{item.name}" for part, kind in PARTS.items() for item in fields(kind)]
 
 
@@ -473,6 +477,7 @@ def from_dict(parts: dict[str, Any], where: str) -> Config:
 
 
 def to_dict(config: Config) -> dict[str, Any]:
+    """Nested dictionaries, as `from_dict` takes them: the settings of each table."""
     return asdict(config)
 
 
@@ -501,4 +506,5 @@ def load(path: Path) -> Config:
 
 
 def to_toml(config: Config) -> str:
+    """The text of a TOML file that `load` reads back as the same configuration."""
     return tomli_w.dumps(to_dict(config))

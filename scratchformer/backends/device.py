@@ -62,6 +62,7 @@ class Device:
         return None
 
     def describe(self) -> str:
+        """The device in words for the user: its name and, on a GPU, the precision."""
         return "NumPy on the CPU"
 
 

@@ -69,6 +69,7 @@ def has_validation_text(data: DataConfig) -> bool:
 
 
 def files_of(data: DataConfig, split: Literal["train", "val"]) -> tuple[Path, Path]:
+    """The source and the target file of a split. Raises UserError if the directory does not have them."""
     if data.directory and not data.train_source:
         return find_split(Path(data.directory), split, data.source_language, data.target_language)
     if split == "train":
@@ -105,6 +106,10 @@ def first_pairs(source: Path, target: Path) -> tuple[Pairs, float]:
 
 
 def first_lines(path: Path) -> tuple[list[str], float]:
+    """The first FIRST_LINES lines of a file, plain or gzipped, and roughly what fraction of the file they are.
+
+    Raises UserError if it cannot be read.
+    """
     try:
         with open(path, "rb") as file:
             plain: Any = gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else file
@@ -118,6 +123,7 @@ def first_lines(path: Path) -> tuple[list[str], float]:
 
 
 def probe_pairs(text: Text) -> Iterator[Finding]:
+    """Look for empty lines, repeated and copied pairs, held-out text, and lines that do not belong together."""
     train = text.train
     pairs = list(zip(train.source, train.target))
     n_pairs, n_lines = len(pairs), len(pairs) + train.n_empty
@@ -233,6 +239,7 @@ def encode(text: Text, config: Config, tokenizer: Tokenizer | None) -> EncodedTe
 
 
 def probe_tokens(encoded: EncodedText, text: Text, config: Config) -> Iterator[Finding]:
+    """Look at the lengths of sentences, at rare pieces of the vocabulary, and at unknown tokens."""
     pairs, max_length = encoded.pairs, config.data.max_length
     sampled = f" ({len(pairs):,} pairs taken evenly from {text.sample or 'the text'})" if encoded.scale > 1 else ""
     dropped = pairs.n_dropped / (pairs.n_dropped + len(pairs))
@@ -315,6 +322,7 @@ def measure_steps(encoded: EncodedText, config: Config) -> Steps:
 
 
 def probe_batches(steps: Steps) -> Iterator[Finding]:
+    """Look at the padding, and at how many times training goes through the text."""
     yield Finding(
         "padding",
         "little: a position of padding takes as much time as a real token",

@@ -47,6 +47,7 @@ def existing_tokenizer(config: Config, run: RunDirectory | None) -> Tokenizer | 
 
 
 def probe_code(config: Config) -> Iterator[Finding]:
+    """Run the probes of layers, backward, flow and training, one after another as the caller asks for findings."""
     small = small_config(config.model)
     for probe in chain(
         layer_probes.probes(small),
@@ -153,6 +154,7 @@ def as_text(finding: Finding) -> str:
 
 
 def row(label: str, text: str) -> str:
+    """A label and a text beside it, in lines of at most WIDTH characters."""
     return textwrap.fill(
         text,
         WIDTH,

@@ -100,6 +100,7 @@ class Finding(NamedTuple):
 
     @property
     def suspects(self) -> list[str]:
+        """The components to look at first, most likely first; [] if the probe looks at the setup."""
         return suspects(self.faults)
 
 
@@ -142,6 +143,10 @@ class CodeProbe(NamedTuple):
     checks: Sequence[tuple[str, Check]]
 
     def run(self) -> Finding:
+        """Run all checks. The verdict is "ok" if none fails, else "FAIL", with a fault for each that does.
+
+        An exception in the code under test is a fault, too.
+        """
         faults: list[Fault] = []
         passed: dict[str, str] = {}  # component -> its name and what was measured
         for component, check in self.checks:
@@ -173,6 +178,7 @@ def run_check(component: str, check: Check) -> Fault | str | None:
 
 
 def one_line(error: Exception) -> str:
+    """The type of an exception and the first 150 characters of its message, in one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split())[:150]}"
 
 

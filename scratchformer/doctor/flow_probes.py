@@ -188,12 +188,15 @@ def padding(config: ModelConfig) -> CodeProbe:
 def loss_and_gradient(
     model: Transformer, source: np.ndarray, target_in: np.ndarray, target_out: np.ndarray
 ) -> tuple[float, int, np.ndarray]:
+    """-> loss in nats, summed over target tokens; their number; gradient of all parameters (n_parameters,)"""
     model.zero_grad()
     loss, n_tokens = loss_backward(model, source, target_in, target_out, 0.1)
     return loss, n_tokens, model.store.grad.copy()
 
 
 def check_extra_padding(config: ModelConfig) -> None:
+    """Raises CheckFailed if more padding changes logits, loss, number of tokens or gradient of a new model."""
+
     def pad(ids: np.ndarray, n_columns: int) -> np.ndarray:
         return np.pad(ids, ((0, 0), (0, n_columns)))
 

@@ -62,6 +62,7 @@ def structure(config: ModelConfig) -> CodeProbe:
 
 
 def size(layer: Layer) -> int:
+    """How many weights a layer has."""
     return sum(parameter.data.size for parameter in layer.parameters().values())
 
 
@@ -232,6 +233,7 @@ def check_learned_positions() -> None:
 
 
 def normalized(x: np.ndarray, norm: LayerNorm | AddNorm, eps: float) -> np.ndarray:
+    """LayerNorm of x (..., D) by its formula, with gamma and beta of `norm`."""
     mean, variance = x.mean(axis=-1, keepdims=True), x.var(axis=-1, keepdims=True)
     return norm.gamma.data * (x - mean) / np.sqrt(variance + eps) + norm.beta.data
 

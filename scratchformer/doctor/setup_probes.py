@@ -55,6 +55,7 @@ MAX_MULTIPLICATIONS = 5e10
 
 @np.errstate(all="ignore")  # in broken code; the result shows it
 def first_pass(config: Config) -> FirstPass:
+    """Run a new model of this configuration forward and backward on random words: a second or two on one core."""
     model, random = Transformer(config.model, config.training.seed), np.random.default_rng(config.training.seed)
     longest = config.model.max_positions if config.model.positions == "learned" else SENTENCE_LENGTH
     length = min(SENTENCE_LENGTH, longest)
@@ -92,6 +93,7 @@ def losses(logits: Array, target_in: Array, target_out: Array) -> tuple[float, f
 
 
 def gradient_norm(layer: Any) -> float:
+    """The length of the gradient of all parameters of a layer, taken as one vector."""
     return math.sqrt(sum(float((parameter.grad**2).sum()) for parameter in layer.parameters().values()))
 
 
@@ -122,6 +124,7 @@ def model_too_large(config: ModelConfig) -> Finding | None:
 
 
 def probe_new_model(first: FirstPass, config: ModelConfig) -> Iterator[Finding]:
+    """Judge the loss, the gradients and the hidden units before the first step. `first` is from `first_pass`."""
     expected = math.log(config.vocab_size) + 0.5
     seen = f"{first.loss_without_input:.2f}"
     if first.loss - first.loss_without_input > 0.5:
@@ -304,6 +307,7 @@ def count_spikes(losses: np.ndarray, nats: float, window: int = 50) -> int:
 
 
 def probe_machine(config: Config, run: RunDirectory | None) -> Iterator[Finding]:
+    """Is there space on the disk for the checkpoints, and memory for a step?"""
     path = run.path if run else Path()
     needed = checkpoint_bytes(config)
     used = sum(file.stat().st_size for file in path.glob("checkpoints/*")) if run else 0

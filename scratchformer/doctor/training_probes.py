@@ -38,6 +38,7 @@ FLOAT32_ROUNDING = 1e-4
 
 
 def probes(config: Config) -> list[CodeProbe]:
+    """`config` may be of any size: its choices are tried in a small model."""
     trained = cache(partial(train_by_heart, config))  # two probes use the same trained model
     return [loss(), optimizer(), batches(config), training_step(config), overfits(trained), decoding(config, trained)]
 

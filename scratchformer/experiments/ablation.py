@@ -79,6 +79,7 @@ class Task:
         return changes
 
     def config(self, row: str, seed: int) -> Config:
+        """The configuration of a row with this seed."""
         return configs.with_settings(self.base, {"training.seed": seed, **self.changes(row)})
 
 
@@ -197,6 +198,7 @@ class Trial:
             )
 
     def is_same(self) -> bool:
+        """Whether `require_same` raises nothing."""
         try:
             self.require_same()
         except UserError:
@@ -218,6 +220,7 @@ class Trial:
 
     @property
     def done(self) -> bool:
+        """Whether no command is left. Raises UserError for a damaged log, or if the validation text is missing."""
         return not self.next_command()
 
     def validation(self) -> dict[str, Any] | None:
@@ -338,9 +341,11 @@ class Process:
             raise UserError(f"{trial.output_file}: cannot write: {error.strerror}") from None
 
     def ended(self) -> bool:
+        """Whether the command has ended. Does not wait."""
         return self.process.poll() is not None
 
     def succeeded(self) -> bool:
+        """Whether the command, which has ended, returned 0."""
         return self.process.returncode == 0
 
     def stop(self) -> None:

@@ -164,6 +164,7 @@ def collect_results(task: str, trials: Sequence[Trial]) -> dict[str, Any]:
 
 
 def paper_value(row: str, metric: str) -> float:
+    """The paper's number in Table 3: loss in nats, which is the logarithm of its perplexity, or BLEU."""
     return math.log(PAPER_TABLE3[row].ppl) if metric == "loss" else PAPER_TABLE3[row].bleu
 
 

@@ -155,6 +155,7 @@ class Assessment(NamedTuple):
     paper_language: str | None = None
 
     def as_record(self) -> dict[str, Any]:
+        """The scores and their signatures, flat. The paper's are None if not requested."""
         paper = self.paper
         paper_scores = {"paper_bleu": paper and paper.bleu, "paper_signature": paper and paper.signature}
         return self.scores._asdict() | paper_scores
@@ -222,6 +223,7 @@ class Comparison(NamedTuple):
     signature: str
 
     def verdict(self, name: str, other_name: str) -> str:
+        """Which system is better, by how much and with what p-value, or that chance explains the difference."""
         difference = self.score - self.other_score
         if difference == 0:
             return "the same score"
@@ -252,10 +254,12 @@ def compare(hypotheses: list[str], others: list[str], references: list[str]) -> 
 
 
 def interval(result: Any) -> tuple[float, float]:
+    """The limits of the 95 % interval of one of sacreBLEU's bootstrap results."""
     return float(result.mean - result.ci), float(result.mean + result.ci)
 
 
 def comparison_as_text(comparisons: list[Comparison], name: str, other_name: str) -> str:
+    """For each measure, both scores with their intervals, and the verdict; three lines each."""
     lines = [f"paired bootstrap, {N_SAMPLES} drawn test sets, 95 % intervals:"]
     for each in comparisons:
         (low, high), (other_low, other_high) = each.interval, each.other_interval
@@ -293,9 +297,11 @@ class System(NamedTuple):
 
     @property
     def name(self) -> str:
+        """The run and the checkpoint, for messages."""
         return printable(f"{self.run.path} ({self.checkpoint.stem})")
 
     def translate(self, sentences: list[str]) -> list[str]:
+        """The best translation of each sentence, in order. Shows a progress bar on a terminal."""
         translations = self.translator.stream(sentences, self.beam, self.alpha)
         title = f"translate with {self.name}"
         shown = tqdm(translations, title, len(sentences), unit=" sentences", disable=None, leave=False)
@@ -314,9 +320,11 @@ class Evaluation(NamedTuple):
         return self._conditions() | self.assessment.as_record()
 
     def as_json(self) -> dict[str, Any]:
+        """The record, with the run and the parts of the paper's score."""
         return {"run": str(self.system.run.path)} | self._conditions() | self.assessment.as_json()
 
     def as_text(self) -> str:
+        """The scores, and by which checkpoint and search they were reached."""
         system = self.system
         scores = self.assessment.as_text(f"beam {system.beam}, alpha {system.alpha:g}, ")
         return f"{scores}\n{printable(f'{system.run.path}: {system.checkpoint.name}')}, step {system.step}"

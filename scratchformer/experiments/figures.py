@@ -165,6 +165,7 @@ def running_mean(values: np.ndarray, weights: np.ndarray, window: int) -> np.nda
 
 
 def column(entries: Entries, name: str) -> np.ndarray:
+    """One value of every entry, (entries,) float64."""
     return np.array([entry[name] for entry in entries], dtype=float)
 
 

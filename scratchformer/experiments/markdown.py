@@ -45,6 +45,7 @@ def markup_table(header: Iterable[Any], rows: Iterable[Iterable[Any]]) -> str:
 
 
 def joined(rows: list[list[str]]) -> str:
+    """A table of cells that need no escaping. The first row, the header, gets a line below it, in place."""
     rows.insert(1, ["---"] * len(rows[0]))
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 

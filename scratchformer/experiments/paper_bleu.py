@@ -84,6 +84,7 @@ def paper_bleu_and_gap(
 
 
 def plain_quotes(lines: list[str]) -> list[str]:
+    """Replace typographic quotation marks by "."""
     return [re.sub(f"[{QUOTATION_MARKS}]", '"', line) for line in lines]
 
 

@@ -85,10 +85,12 @@ class Load:
 
     @property
     def source_tokens(self) -> float:
+        """Source tokens of a step, EOS counted, padding not."""
         return self.pairs * self.source_length
 
     @property
     def target_tokens(self) -> float:
+        """Target tokens of a step, EOS counted, padding not."""
         return self.pairs * self.target_length
 
     @property
@@ -121,6 +123,7 @@ def counted_load(config: Config, tell: Tell) -> Load:
 
 
 def training_pairs(config: Config, tell: Tell) -> EncodedPairs:
+    """The encoded training text. Raises UserError if it cannot be read or encoded."""
     directory = prepared_directory(config.data)
     if directory:
         return open_prepared(directory, config)[1].train
@@ -155,6 +158,7 @@ class StepTime:
     rounds: int
 
     def seconds(self, n: int, pairs: float) -> float:
+        """How long a step takes in which each thread has n micro-batches of so many pairs."""
         return self.once + n * (self.each + self.per_pair * pairs)
 
 
@@ -224,6 +228,7 @@ def training_step(config: Config, device: Device, load: Load) -> tuple[Step, Tra
 
 
 def random_words(n: int, length: int, config: Config) -> Sequences:
+    """n sentences of random ids, each of `length` tokens, of which EOS is the last."""
     ids = np.random.default_rng(config.training.seed).integers(N_SPECIALS, config.model.vocab_size, (n, length))
     ids[:, -1] = EOS
     return Sequences(ids.astype(np.int32).reshape(-1), np.arange(n + 1) * length)
@@ -269,6 +274,7 @@ class Plan:
 
     @property
     def fits(self) -> bool:
+        """Whether there is enough memory; True if it is unknown how much there is."""
         return self.memory_there is None or sum(self.memory.values()) <= self.memory_there
 
     @property
@@ -278,10 +284,12 @@ class Plan:
 
     @property
     def step_seconds(self) -> float | None:
+        """The time of a step; None if no step was timed."""
         return None if self.timed is None else self.timed.seconds(self.turns, self.pairs_at_once)
 
     @property
     def hours(self) -> float | None:
+        """The time of all steps; None if no step was timed."""
         return None if self.step_seconds is None else self.step_seconds * self.steps / 3600
 
 
@@ -356,6 +364,7 @@ Row = tuple[str, str, str]
 
 
 def as_text(plan: Plan) -> str:
+    """The plan in aligned columns: what, how much, and how that is known."""
     rows = [*text_rows(plan), *memory_rows(plan), *time_rows(plan)]
     name_width, value_width = (max(len(row[column]) for row in rows) for column in (0, 1))
     together = f"{plan.processes} processes, each with " if plan.processes > 1 else ""

@@ -78,6 +78,7 @@ def write_report(run: RunDirectory, out: Path | None = None, tflops: float | Non
 
 
 def total(entries: list[Entry], name: str) -> float:
+    """The sum of one value over all entries."""
     return sum(entry[name] for entry in entries)
 
 
@@ -94,10 +95,12 @@ def manifest_of(config: Config) -> Manifest | None:
 
 
 def integer(value: Any) -> str:
+    """1234.5 -> "1,234"; what is not a number is unknown."""
     return f"{value:,.0f}" if is_number(value) else UNKNOWN
 
 
 def decimal(value: Any, places: int = 2) -> str:
+    """1.234 -> "1.23"; what is not a number is unknown."""
     return f"{value:.{places}f}" if is_number(value) else UNKNOWN
 
 
@@ -135,6 +138,7 @@ def n_parameters(config: Config) -> int:
 
 
 def precision(config: Config) -> str:
+    """The precision as configured, or the default of the device."""
     return config.training.precision or ("fp32" if config.training.device == "cpu" else "tf32")
 
 

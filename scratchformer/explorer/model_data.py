@@ -76,7 +76,7 @@ def describe(
     translator = load_run(run.path, file)
     store = translator.model.store
     weights = store.data.astype("<f4").tobytes()
-    record, ours = read_record(run.path / "replay.json"), examples(config.data)
+    log, record, ours = read_log(run), read_record(run.path / "replay.json"), examples(config.data)
     description = {
         "format": FORMAT,
         "caption": caption(run, config, file, weights, record),
@@ -91,9 +91,9 @@ def describe(
             "lr_factor": config.training.lr_factor,
             "steps": config.training.steps,
         },
-        "log": thinned(read_log(run)) or record.get("log"),
-        "replay": record.get("replay") or replay(run, config, ours[0]),
-        "examples": [*sentences, *(each for each in ours if each not in sentences)],
+        "log": thinned(log) or record.get("log"),
+        "replay": record.get("replay") or replay(run, config, log, ours[0]),
+        "examples": list(dict.fromkeys([*sentences, *ours])),
     }
     return description, weights
 
@@ -241,7 +241,7 @@ def rounded(value: float) -> float:
     return float(f"{value:.5g}") if isinstance(value, float) else value
 
 
-def replay(run: RunDirectory, config: Config, sentence: str) -> dict[str, Any] | None:
+def replay(run: RunDirectory, config: Config, log: Log, sentence: str) -> dict[str, Any] | None:
     """A sentence at up to MOST_SNAPSHOTS checkpoints of single steps; None if there are fewer than two, or if the
     model's learned positions end before the sentence or its translation does.
 
@@ -250,7 +250,7 @@ def replay(run: RunDirectory, config: Config, sentence: str) -> dict[str, Any] |
     files = spread(run.checkpoints.steps(), MOST_SNAPSHOTS)
     if len(files) < 2:
         return None
-    losses = {entry["step"]: entry["loss"] for entry in read_log(run).validations}
+    losses = {entry["step"]: entry["loss"] for entry in log.validations}
     last = load_run(run.path, files[-1])
     if not has_positions(last, sentence):
         return None

@@ -35,6 +35,7 @@ class GradientError(NamedTuple):
 
     @property
     def passed(self) -> bool:
+        """Whether the error is at most RELATIVE_TOLERANCE; False for NaN."""
         return self.error <= RELATIVE_TOLERANCE  # False for NaN too
 
     def __str__(self) -> str:
@@ -50,10 +51,12 @@ class GradientReport(list[GradientError]):
 
     @property
     def passed(self) -> bool:
+        """Whether there are entries and all of them have passed."""
         return bool(self) and all(entry.passed for entry in self)
 
     @property
     def worst(self) -> GradientError:
+        """The entry with the largest error, NaN being the largest. Raises ValueError if there is no entry."""
         return max(self, key=lambda entry: np.inf if np.isnan(entry.error) else entry.error)
 
     def __str__(self) -> str:

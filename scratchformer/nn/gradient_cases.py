@@ -63,6 +63,7 @@ def run(layers: list[str] | None = None) -> Iterator[tuple[GradientCase, Gradien
 
 
 def check(case: GradientCase) -> GradientReport:
+    """Build the case and run `gradcheck` on it."""
     layer, inputs, rng = case.make()
     return gradcheck(layer, *inputs, rng=rng)
 
@@ -146,6 +147,7 @@ class ReluWatch(Ops):
 
 
 def distance_to_kink(layer: Layer, inputs: list, rng: DropoutKey | None) -> float:
+    """The smallest |input| of any ReLU in forward; infinity without a ReLU."""
     watch = ReluWatch(np)
     with using(watch):
         layer.forward(*inputs, rng=rng)
@@ -190,10 +192,12 @@ def learned_positions(random: np.random.Generator, dropout: float) -> LearnedPos
 
 
 def self_attention(random: np.random.Generator, dropout: float, h: int = H, bias: bool = True) -> SelfAttention:
+    """A small SelfAttention in float64, with this dropout on the attention weights."""
     return SelfAttention(D, h, random, FLOAT64, D_K, D_V, bias, dropout)
 
 
 def cross_attention(random: np.random.Generator, dropout: float, h: int = H, bias: bool = True) -> CrossAttention:
+    """A small CrossAttention in float64, with this dropout on the attention weights."""
     return CrossAttention(D, h, random, FLOAT64, D_K, D_V, bias, dropout)
 
 
@@ -230,6 +234,7 @@ def decoder(kind: type[DecoderLayer] | type[Decoder], **changes: Any) -> Build:
 
 
 def transformer(**changes: Any) -> Build:
+    """A small model in float64 on a padded batch; `changes` are settings of `ModelConfig`."""
     return lambda random, dropout: (
         Transformer(small(dropout, **changes), int(random.integers(99)), FLOAT64),
         padded_ids(random, S),
@@ -333,6 +338,7 @@ TABLE: list[tuple[type[Layer], str, Build]] = [
 
 
 def case(kind: type[Layer], description: str, build: Build, dropout: float) -> GradientCase:
+    """A row of TABLE with this dropout."""
     return GradientCase(kind.__name__, f"{description}, dropout {dropout}", lambda: make(build, dropout))
 
 

@@ -66,6 +66,7 @@ class Embedding(Layer):
 
     @staticmethod
     def new_weight(vocab_size: int, d_model: int, init: np.random.Generator, dtype: str = "float32") -> Parameter:
+        """A new E, (vocab_size, d_model)."""
         return Parameter(init.normal(0, d_model**-0.5, (vocab_size, d_model)).astype(dtype))
 
     def forward(self, ids: Array, rng: DropoutKey | None = None) -> tuple[Array, Any]:

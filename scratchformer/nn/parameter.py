@@ -24,6 +24,7 @@ class Parameter:
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """The shape of `data` and of `grad`."""
         return self.data.shape
 
     def __repr__(self) -> str:
@@ -64,6 +65,7 @@ class Layer:
                         yield f"{path}.{inner}", parameter
 
     def zero_grad(self) -> None:
+        """Set all gradients to 0, in place."""
         for parameter in self.parameters().values():
             parameter.grad[...] = 0
 

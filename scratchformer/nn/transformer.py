@@ -73,12 +73,14 @@ class DecoderLayer(Layer):
 
 
 def attention(kind: type, config: ModelConfig, init: np.random.Generator, dtype: str) -> Layer:
+    """A new SelfAttention or CrossAttention (`kind`) of the configured sizes."""
     return kind(
         config.d_model, config.h, init, dtype, config.d_k, config.d_v, config.attention_bias, config.attention_dropout
     )
 
 
 def feed_forward(config: ModelConfig, init: np.random.Generator, dtype: str) -> Layer:
+    """A new FeedForward of the configured sizes."""
     return FeedForward(config.d_model, config.d_ff, init, dtype, config.relu_dropout)
 
 
@@ -97,6 +99,7 @@ class Stack(Layer):
         return self.final_norm.forward(x) if self.final_norm else (x, None)
 
     def finish_backward(self, dy: Array, cache: Any) -> Array:
+        """dy (B, T, D) -> dx (B, T, D)"""
         return self.final_norm.backward(dy, cache) if self.final_norm else dy
 
 

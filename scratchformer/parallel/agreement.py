@@ -39,6 +39,7 @@ def code_checksum() -> int:
 
 
 def checksum_of(directory: Path) -> int:
+    """CRC-32 over names and contents of all .py and .cu files below a directory."""
     crc = 0
     for path in sorted(path for path in directory.rglob("*") if path.suffix in (".py", ".cu")):
         crc = zlib.crc32(path.read_bytes(), zlib.crc32(str(path.relative_to(directory)).encode(), crc))

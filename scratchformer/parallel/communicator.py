@@ -21,6 +21,7 @@ class PeerFailure(RuntimeError):
 def timed_out(
     rank: int, seconds: float, awaited: str = "its GPU, which may be waiting for another rank"
 ) -> PeerFailure:
+    """The exception for a rank that has waited so many seconds for others."""
     return PeerFailure(f"rank {rank} gave up after waiting {seconds:.0f} s for {awaited}")
 
 
@@ -38,6 +39,7 @@ class Communicator:
 
     @property
     def host(self) -> Communicator:
+        """This communicator itself, if its arrays are NumPy's."""
         return self._host or self
 
     def all_reduce_inplace(self, x: Array) -> None:
@@ -110,6 +112,7 @@ class HostStaged(Communicator):
 
 
 def require_contiguous(x: Array) -> None:
+    """Raises ValueError if x is not contiguous, in C order."""
     if not x.flags.c_contiguous:
         raise ValueError(f"cannot send an array of shape {x.shape} that is not contiguous")
 

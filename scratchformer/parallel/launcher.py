@@ -86,6 +86,12 @@ def is_rank() -> bool:
 
 
 def open_communicator(timeout: float) -> Communicator:
+    """This rank's communicator: of a job started by `launch`, of MPI, or of one rank alone.
+
+    timeout  seconds to wait for another rank; 0: for ever
+
+    Raises UserError if the environment names a job that does not exist, or MPI cannot be used.
+    """
     if DIRECTORY in os.environ:
         directory, rank, size = place_in_job()
         threading.Thread(target=exit_with_launcher, args=[directory], daemon=True).start()
@@ -228,6 +234,7 @@ class Job:
                 process.send_signal(signal.SIGTERM if self.memory.exists() else number)
 
     def kill(self) -> None:
+        """Kill the ranks that still run, with the processes they have started."""
         for process in self.processes:
             if process.poll() is None:
                 with suppress(ProcessLookupError):
@@ -240,6 +247,7 @@ class Job:
             process.stdin.close()  # type: ignore[union-attr]
 
     def stderr_file(self, rank: int) -> Path:
+        """What this rank writes to standard error."""
         return self.directory / f"rank{rank}.stderr"
 
     def codes(self) -> dict[int, int]:
@@ -247,6 +255,7 @@ class Job:
         return {rank: process.returncode for rank, process in enumerate(self.processes) if process.poll() is not None}
 
     def failures(self, codes: dict[int, int]) -> list[Failure]:
+        """The ranks that failed, of `codes`: rank, exit code. Those that an interruption has ended did not fail."""
         expected = {0, INTERRUPTED}
         if self.interrupted:
             expected |= {-signal.SIGINT, -signal.SIGTERM, -signal.SIGHUP, GAVE_UP}
@@ -289,6 +298,7 @@ def report(failures: list[Failure], unresponsive: list[int]) -> int:
 
 
 def describe_exit(code: int, stderr: str) -> str:
+    """What a rank that failed did, as the end of a sentence."""
     if timeout := re.search(r"^Timeout \((.*?)\)!$", stderr, re.MULTILINE):  # printed by the watchdog
         return f"showed no sign of life for {timeout[1]} (--timeout)"
     return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"failed (exit code {code})"

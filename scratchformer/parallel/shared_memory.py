@@ -130,4 +130,5 @@ def map_file(path: Path, size: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def file_bytes(size: int) -> int:
+    """The length of the file for `size` ranks."""
     return (size + 1) * (CACHE_LINE + 2 * SLOT_BYTES)

@@ -50,5 +50,6 @@ class Watchdog:
         return 0.0
 
     def set(self, seconds: float) -> None:
+        """End this process in so many seconds, unless this is called again before."""
         self.last_set = time.monotonic()
         faulthandler.dump_traceback_later(seconds, exit=True, file=2)

@@ -61,6 +61,7 @@ class Counts(NamedTuple):
 
     @staticmethod
     def total(counts: Iterable["Counts"]) -> "Counts":
+        """The sum of several counts, field by field."""
         return Counts(*map(sum, zip(*counts)))
 
 

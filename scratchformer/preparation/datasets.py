@@ -46,6 +46,7 @@ class ParallelText:
     target: TextFile
 
     def files(self, directory: Path) -> ParallelFiles:
+        """The two files into which `fetch` puts the texts."""
         return ParallelFiles(self.source.path(directory), self.target.path(directory))
 
 
@@ -64,6 +65,7 @@ class Dataset:
 
     @property
     def texts(self) -> list[TextFile]:
+        """The texts of training, validation and test, each source before its target."""
         return list(chain.from_iterable((pair.source, pair.target) for pair in (*self.train, self.val, self.test)))
 
 

@@ -63,10 +63,12 @@ class RemoteFile:
 
     @property
     def name(self) -> str:
+        """The name of the file: the last part of the URL's path."""
         return PurePosixPath(urlsplit(self.url).path).name
 
     @property
     def most_bytes(self) -> int:
+        """How many bytes a download may have at most."""
         return self.n_bytes or MOST_BYTES_UNKNOWN
 
 
@@ -119,6 +121,7 @@ def sibling(path: Path, ending: str) -> Path:
 
 
 def size_of(path: Path) -> int:
+    """The length of a file in bytes; 0 if there is no such file."""
     return path.stat().st_size if path.exists() else 0
 
 
@@ -217,6 +220,7 @@ def request_headers(partial: Path) -> dict[str, str]:
 
 
 def require_success(url: str, response: requests.Response) -> None:
+    """Raises TemporaryFailure unless the server sends data, or UserError if another attempt would not help."""
     status = response.status_code
     if status in (requests.codes.ok, requests.codes.partial_content):
         return
@@ -277,6 +281,7 @@ def validator_of(response: requests.Response) -> str:
 
 
 def delete(partial: Path) -> None:
+    """Delete a partial file, and the note beside it of which version it is."""
     partial.unlink(missing_ok=True)
     sibling(partial, ".validator").unlink(missing_ok=True)
 

@@ -277,6 +277,7 @@ def learn_vocabulary(out: Path, options: Options, n_pairs: int, invalidate: Inva
 
 
 def tokenizer_of_sample(out: Path, options: Options, n_pairs: int, sample: int) -> Tokenizer:
+    """Train a tokenizer on `sample` of the `n_pairs` cleaned pairs. Raises UserError if that is impossible."""
     paths = [out / name for name in text_names(["train"], options.languages)]
     sentences = (line for path in paths for line in sampled_lines(path, n_pairs, sample))
     return Tokenizer.train(sentences, options.vocab_size, options.byte_fallback)
@@ -328,6 +329,7 @@ class Encoder:
 
 
 def dtype_of_ids(tokenizer: Tokenizer) -> np.dtype:
+    """The smallest that holds every id: uint16 or int32."""
     return np.dtype(np.uint16 if tokenizer.vocab_size <= 2**16 else np.int32)
 
 

@@ -138,6 +138,7 @@ class Manifest:
         return "\n".join(lines)
 
     def to_json(self) -> str:
+        """The text of manifest.json, which `from_json` reads."""
         return json.dumps({"made_by": self.made_by} | asdict(self), indent=1) + "\n"
 
     @classmethod
@@ -191,10 +192,12 @@ def _require_counts(counts: dict[str, Any], least: int = 0) -> None:
 
 
 def text_names(splits: Iterable[str], languages: tuple[str, str]) -> list[str]:
+    """Names of the text files of these splits: "train.en", "train.de", ..."""
     return [f"{split}.{language}" for split in splits for language in languages]
 
 
 def array_names(splits: Iterable[str]) -> list[str]:
+    """Names of the files with the ids and the line numbers of these splits."""
     arrays = ["source.ids", "source.offsets", "target.ids", "target.offsets", "lines"]
     return [f"{split}.{array}.npy" for split in splits for array in arrays]
 
@@ -279,6 +282,7 @@ class PreparedCorpus:
         return Tokenizer.load(self._unchanged(TOKENIZER))
 
     def has(self, split: str) -> bool:
+        """Whether there is this split, "train" or "val"."""
         return split in self.manifest.splits
 
     def text_files(self, split: str) -> ParallelFiles:
@@ -407,6 +411,7 @@ class SequencesFile:
         self.offsets.append(np.zeros(1, np.int64))
 
     def append(self, sequences: Sequences) -> None:
+        """Write the ids and offsets of one more block."""
         self.offsets.append(self.ids.size + sequences.offsets[1:])
         self.ids.append(sequences.ids)
 

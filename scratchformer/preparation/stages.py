@@ -40,6 +40,7 @@ class StageRecord(NamedTuple):
     files: dict[str, dict[str, int]]
 
     def checksums(self, names: list[str]) -> dict[str, int]:
+        """File name -> CRC-32, for these files."""
         return {name: self.files[name]["crc32"] for name in names}
 
 

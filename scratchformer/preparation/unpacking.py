@@ -85,6 +85,7 @@ def require_harmless(member: tarfile.TarInfo, archive: Path, directory: Path) ->
 
 
 def write_member(tar: tarfile.TarFile, member: tarfile.TarInfo, archive: Path, path: Path) -> None:
+    """Write a member to `path`, whole or not at all. Raises UserError if it is not a regular file."""
     if not member.isreg():
         raise UserError(f"{archive}: refused, because {member.name} is not a regular file")
     source = tar.extractfile(member)

@@ -54,6 +54,7 @@ class CorpusFiles(NamedTuple):
 
     @property
     def paths(self) -> list[Path]:
+        """All files, each source before its target."""
         return [path for files in (*self.train, *self.held_out.values()) for path in files]
 
 

@@ -119,6 +119,7 @@ class Tokenizer:
 
     @property
     def vocab_size(self) -> int:
+        """Number of pieces, PAD, EOS, BOS and UNK included."""
         return self._processor.get_piece_size()
 
     def encode(self, sentences: list[str]) -> list[list[int]]:

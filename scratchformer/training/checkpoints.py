@@ -163,6 +163,7 @@ def open_tensors(path: Path, form: str) -> Iterator[Any]:
 
 
 def with_prefix(tensors: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    """The tensors whose names begin so, named without the prefix."""
     return {name.removeprefix(prefix): array for name, array in tensors.items() if name.startswith(prefix)}
 
 
@@ -207,6 +208,7 @@ def copy_into(arrays: dict[str, np.ndarray], views: dict[str, Array], path: Path
 
 
 def listed(names: list[str]) -> str:
+    """The first four names, and how many more there are."""
     return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "") if names else "nothing"
 
 
@@ -222,6 +224,7 @@ class CheckpointDirectory:
         self.average = directory / "average.safetensors"
 
     def of_step(self, step: int) -> Path:
+        """The path of this step's checkpoint, whether or not it exists."""
         return self.directory / f"step_{step:08d}.safetensors"
 
     def steps(self) -> list[Path]:
@@ -236,6 +239,7 @@ class CheckpointDirectory:
                 path.rename(next(free for name in names if not (free := path.with_name(name)).exists()))
 
     def keep_last(self, n: int) -> None:
+        """Delete the checkpoints of single steps, except the last n (at least 1)."""
         for path in self.steps()[:-n]:
             path.unlink()
 

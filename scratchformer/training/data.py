@@ -57,6 +57,10 @@ class TrainingData(NamedTuple):
 
 
 def encode_corpus(corpus: Corpus, tokenizer: Tokenizer, config: Config) -> TrainingData:
+    """Encode training and validation text; pairs longer than `data.max_length` are left out.
+
+    Raises UserError as `encode_pairs` does: if no pair is left, or one does not fit into a batch.
+    """
     budget = config.training.tokens_per_batch
     train = encode_pairs(tokenizer.encode, corpus.train, config.data.max_length, budget)
     val = corpus.val and encode_pairs(tokenizer.encode, corpus.val, config.data.max_length, budget)

@@ -149,6 +149,7 @@ class Stop:
 
 @contextmanager
 def stop_on_signals() -> Iterator[Stop]:
+    """Within the block, a signal that asks to stop sets `Stop.requested`. Then the old handlers are back."""
     stop = Stop()
     before = {number: signal.signal(number, stop) for number in stop_signals()}
     try:
@@ -211,6 +212,7 @@ class ProgressLog:
             self.bar.set_postfix_str(state, refresh=False)
 
     def log_validation(self, entry: dict[str, Any]) -> None:
+        """Log the loss, and print a line."""
         self._log("validation", entry)
         self._print(
             f"step {entry['step']}: validation loss {entry['loss']:.3f}, perplexity {entry['perplexity']:.2f} after "
@@ -218,6 +220,7 @@ class ProgressLog:
         )
 
     def log_bleu(self, entry: dict[str, Any]) -> None:
+        """Log the score, and print a line."""
         self._log("bleu", entry)
         self._print(f"step {entry['step']}: validation BLEU {entry['bleu']:.1f}")
 

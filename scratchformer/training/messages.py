@@ -52,5 +52,6 @@ def other_threads(n_threads: int, n_before: int, n_cores: int) -> str:
 
 
 def last_good_checkpoint(trainer: Trainer) -> str:
+    """Which checkpoint training can go on from, as the end of a message."""
     saved = trainer.run.checkpoints.steps()
     return f"the last good checkpoint is {saved[-1]}" if saved else "there is no checkpoint yet"

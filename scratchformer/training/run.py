@@ -121,9 +121,11 @@ class RunDirectory:
         self.held = LOCKS[path] = LOCKS.get(path) or Lock(path)
 
     def unlock(self) -> None:
+        """Let other processes train in this run again."""
         self.held = None
 
     def write_config(self, config: Config) -> None:
+        """Write config.toml, atomically. Raises UserError if it cannot be written."""
         replace_text(self.config_file, configs.to_toml(config))
 
     def require(self) -> None:

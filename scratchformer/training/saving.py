@@ -56,6 +56,7 @@ def checkpoint(trainer: Trainer) -> Checkpoint:
 
 
 def weight_views(trainer: Trainer) -> dict[str, Array]:
+    """Name of each parameter -> its weights, a view into the flat array."""
     return trainer.model.store.named_views(trainer.model.store.data)
 
 

@@ -62,6 +62,7 @@ def tables(config: ModelConfig) -> list[str]:
 
 
 def norm(theirs: str, ours: str) -> dict[str, list[str]]:
+    """The names of a LayerNorm's two weights: PyTorch's, and for each a list with ours."""
     return {f"{theirs}weight": [f"{ours}gamma"], f"{theirs}bias": [f"{ours}beta"]}
 
 
@@ -88,6 +89,7 @@ def to_torch(weights: dict[str, np.ndarray], config: ModelConfig) -> dict[str, n
 
 
 def no_bias(weights: dict[str, np.ndarray], name: str) -> np.ndarray:
+    """Zeros (d_out,) in place of a bias that the model does not have."""
     return np.zeros_like(weights[name.replace("bias", "weight")][0])
 
 

@@ -86,4 +86,5 @@ def validation_bleu(trainer: Trainer) -> dict[str, Any]:
 
 
 def reached(trainer: Trainer) -> dict[str, Any]:
+    """How far training is, for a log entry: target tokens and seconds of training so far."""
     return {"all_target_tokens": trainer.progress.target_tokens, "train_seconds": trainer.progress.seconds}

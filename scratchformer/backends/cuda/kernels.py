@@ -46,6 +46,7 @@ class Kernel(NamedTuple):
         return f"{self.name}<{values}>" if values else self.name
 
     def instances(self, dtype: str) -> list[str]:
+        """The C++ names of all instances for T = this dtype, sorted."""
         return sorted({self.instance(dtype, steps) for steps in STEPS})
 
 
@@ -112,6 +113,7 @@ class Kernels:
         self.run(kernel.instance(dtype.name, steps), dtype, grid, block, checked_arguments)
 
     def run(self, instance: str, dtype: np.dtype, grid: Shape, block: Shape, arguments: list[Any]) -> None:
+        """Launch the instance with this C++ name. The arguments are what `checked` returns."""
         raise NotImplementedError
 
 
