@@ -13,6 +13,7 @@ import sentencepiece
 from scratchformer import config as configs
 from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError
+from scratchformer.experiments.training_log import read_log
 from scratchformer.explorer import model_data
 from scratchformer.explorer.model_data import describe, describe_tokenizer, read_record, sharpest_head, spread
 from scratchformer.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
@@ -91,10 +92,11 @@ def test_without_two_checkpoints_there_is_no_replay(own_run):
 def test_the_replay_needs_positions_for_the_sentence_and_its_translation(small_config, tmp_path, monkeypatch):
     run, config = RunDirectory(tmp_path / "run"), small_config(positions="learned", max_positions=8, max_length=8)
     loop.train(loop.begin(run, config))
-    assert model_data.replay(run, config, "the dog")
-    assert model_data.replay(run, config, "the dog " * 4) is None
+    log = read_log(run)
+    assert model_data.replay(run, config, log, "the dog")
+    assert model_data.replay(run, config, log, "the dog " * 4) is None
     monkeypatch.setattr(Translator, "translate", lambda *_: ["der Hund " * 4])
-    assert model_data.replay(run, config, "the dog") is None
+    assert model_data.replay(run, config, log, "the dog") is None
 
 
 def test_the_head_that_is_shown_is_the_sharpest():
