@@ -43,6 +43,7 @@ toc_object_entries = False  # every page carries the whole table of contents
 html_theme = "furo"
 html_static_path = ["_static"]
 html_css_files = ["custom.css"]
+html_favicon = "_static/icon.svg"
 html_copy_source = False
 html_show_copyright = False
 html_show_sphinx = False
