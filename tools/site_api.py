@@ -105,12 +105,13 @@ def fields(kind: type) -> list[str]:
 
 
 def skip_member(app: Sphinx, what: str, name: str, thing: Any, skip: bool, options: Any) -> bool | None:
-    """Show functions and classes without a docstring, too: their names and signatures say what they do. The fields of
-    named tuples are shown with the class, and other names of Any not at all."""
+    """Show methods without a docstring, too: the docstring of their class says what they do. Functions without one are
+    helpers within their module, and left out. The fields of named tuples are shown with the class, and other names of
+    Any not at all."""
     if thing is Any or type(thing).__name__ == "_tuplegetter":
         return True
-    own = inspect.isroutine(thing) or isinstance(thing, property) or getattr(thing, "__name__", None) == name
-    return False if skip and own and not name.startswith("_") else None
+    own = inspect.isroutine(thing) or isinstance(thing, property)
+    return False if skip and own and what != "module" and not name.startswith("_") else None
 
 
 def process_signature(

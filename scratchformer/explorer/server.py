@@ -33,6 +33,7 @@ class PageServer(ThreadingHTTPServer):
 
     @property
     def address(self) -> str:
+        """Where a browser on this machine finds the page."""
         return f"http://{LOOPBACK}:{self.server_port}/"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -49,12 +50,15 @@ class Request(BaseHTTPRequestHandler):
     server_version, sys_version = "scratchformer", ""
 
     def do_GET(self) -> None:
+        """Answer with the page."""
         self.answer(with_body=True)
 
     def do_HEAD(self) -> None:
+        """Answer as to GET, without the page itself."""
         self.answer(with_body=False)
 
     def answer(self, with_body: bool) -> None:
+        """Send the page; refuse other places (404) and other names than this machine's own (421)."""
         port = self.server.server_port
         if self.headers.get("Host") not in (f"{LOOPBACK}:{port}", f"localhost:{port}"):
             # The page of a stranger could give its own name the address 127.0.0.1, and then read what we answer.
