@@ -100,7 +100,7 @@ class Finding(NamedTuple):
 
     @property
     def suspects(self) -> list[str]:
-        """The components to look at first, most likely first; [] if the probe looks at the setup."""
+        """The components to look at first, most likely first; [] if there are no faults."""
         return suspects(self.faults)
 
 

@@ -44,9 +44,9 @@ ROWS: dict[str, dict[str, Any]] = {"base": {}, **TABLE3, "big": BIG_CHANGES | {"
 class Task:
     """A text to learn, and the scale of its models.
 
-    preset   gives the vocabulary and the batches
-    dataset  the public data set that the text is; "" for the bundled corpus
-    training settings that differ from the preset's
+    preset    gives the vocabulary and the batches
+    dataset   the public data set that the text is; "" for the bundled corpus
+    training  settings that differ from the preset's
     width_divisor, depth_divisor  the paper's d_model, d_ff, d_k and d_v are divided by the one, its N by the other.
              Heads, P_drop and eps_ls are the paper's, so that a row changes the model in the paper's proportion.
     """

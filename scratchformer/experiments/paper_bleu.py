@@ -84,7 +84,7 @@ def paper_bleu_and_gap(
 
 
 def plain_quotes(lines: list[str]) -> list[str]:
-    """Replace typographic quotation marks by "."""
+    """Replace typographic quotation marks by straight ones."""
     return [re.sub(f"[{QUOTATION_MARKS}]", '"', line) for line in lines]
 
 

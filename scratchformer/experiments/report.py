@@ -95,7 +95,7 @@ def manifest_of(config: Config) -> Manifest | None:
 
 
 def integer(value: Any) -> str:
-    """1234.5 -> "1,234"; what is not a number is unknown."""
+    """1234 -> "1,234"; what is not a number is unknown."""
     return f"{value:,.0f}" if is_number(value) else UNKNOWN
 
 
