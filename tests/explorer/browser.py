@@ -85,10 +85,10 @@ class Browser:
     def cdp(self, command, **parameters):
         return self.driver.execute_cdp_cmd(command, parameters)
 
-    def open(self, address, until=SETTLED):
-        """Load a page anew, in a window of 1280 × 900 pixels, and wait until it has drawn everything."""
+    def open(self, address, until=SETTLED, **features):
+        """Load a page anew, in a window of 1280 × 900 pixels, and wait until it is drawn; for `features` see `show`."""
         self.driver.get("about:blank")
-        self.show()
+        self.show(**features)
         self.size()
         self.driver.get(address)
         self.wait(until)
@@ -107,7 +107,7 @@ class Browser:
         end = time.monotonic() + seconds
         while not (found := self.js(script, *arguments)):
             assert time.monotonic() < end, f"still not true: {script}"
-            time.sleep(0.05)
+            time.sleep(0.1)
         return found
 
     def text(self, css):
