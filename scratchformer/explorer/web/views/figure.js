@@ -114,7 +114,8 @@ export function placeBoxes(boxes, width, boxHeight, gap = 12) {
  * content(box)          what stands in a box beside its title, without `names`: a vector, a text, or null
  */
 export function figureOne({ boxes, width, label, onpick, names = null, content = () => null }) {
-  const isFlat = !names || columnWidth(width) - TITLE_WIDTH >= cellsWidth(names.target.below.length);
+  const most = names && Math.max(names.source.below.length, names.target.below.length);
+  const isFlat = !names || columnWidth(width) - TITLE_WIDTH >= cellsWidth(most);
   const [boxHeight, gap] = isFlat ? [24, 7] : [42, 12];
   const { places, height: bare } = placeBoxes(boxes, width, boxHeight, gap);
   const insideOf = (place) =>

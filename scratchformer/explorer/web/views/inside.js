@@ -174,7 +174,7 @@ function mount(root, page) {
   }
 
   function drawPicture(step) {
-    const width = Math.min(400, picture.clientWidth || 400);
+    const width = Math.min(560, picture.clientWidth || 400);
     const reached = new Set(steps.slice(0, indexOf() + 1).map(({ box }) => box));
     const svg = figureOne({
       boxes,
@@ -228,7 +228,7 @@ function mount(root, page) {
       bar.querySelectorAll("button").forEach((chip, i) => (chip.dataset.key = `${side} ${i}`));
       return h("div", {}, h("p", { class: "label" }, label), bar);
     };
-    const isCross = /\.cross\.(qkv|weights)$/.test(step.id);
+    const isCross = step.id.endsWith(".cross.qkv");
     place.append(
       h(
         "div",
