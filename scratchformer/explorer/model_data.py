@@ -41,15 +41,25 @@ MOST_SNAPSHOTS = 12
 EXAMPLES = [
     "The animal did not cross the street because it was too tired.",
     "The animal did not cross the street because it was too narrow.",
+    "The animal did not cross the street because it was too wide.",
     "The suitcase does not fit into the car because it is too small.",
     "The suitcase does not fit into the car because it is too big.",
     "My neighbour cooked the rice that Paul bought.",
     "Every day the sick children played with the dogs.",
     "If the queen is hungry, she sits on the bench.",
     "The book has five hundred and seventy-nine pages.",
+    "If the child is sad, the cows sleep in front of the door.",
+    "Thomas turned off every lamp although the cows did not follow the black taxi.",
 ]
-"""Sentences for a model of the bundled corpus: two minimal pairs, in which one adjective decides what "it" stands for,
-and so whether German has er, sie or es; then a relative clause, a verb in second place, a condition, and a number."""
+"""Sentences for a model of the bundled corpus: minimal pairs, in which one adjective decides what "it" stands for, and
+so whether German has er, sie or es; then a relative clause, a verb in second place, a condition, and a number. The
+model in data/ gets "wide" wrong, and translates the last two otherwise with a beam of 1, and with α = 0."""
+
+TRIALS = [
+    (EXAMPLES[-2], "set the beam to 1: does the verb still fit more than one cow (schlafen, not schläft)?"),
+    (EXAMPLES[-1], "set α to 0: is the whole sentence still translated?"),
+]
+"""What the page suggests to do with some of these sentences."""
 
 N_EXAMPLES, LONGEST_EXAMPLE = 6, 120
 """How many sentences of other text are offered, and their greatest length in characters."""
@@ -64,7 +74,8 @@ def describe(
     sentences   examples of the user, which come before ours
 
     The description holds the configuration, the name, shape and offset (in floats) of each parameter, the tokenizer,
-    the schedule, a thinned log, one translation at several steps of the training, and example sentences.
+    the schedule and label smoothing, a thinned log, one translation at several steps of the training, example sentences,
+    and what to try with some of them.
 
     Raises UserError if there is no run, it is damaged, its model is too large for a page, or its tokenizer was trained
     with other options than ours.
@@ -91,9 +102,11 @@ def describe(
             "lr_factor": config.training.lr_factor,
             "steps": config.training.steps,
         },
+        "label_smoothing": config.training.eps_ls,
         "log": thinned(log) or record.get("log"),
         "replay": record.get("replay") or replay(run, config, log, ours[0]),
         "examples": list(dict.fromkeys([*sentences, *ours])),
+        "trials": [trial for trial in TRIALS if trial[0] in ours],
     }
     return description, weights
 

@@ -9,7 +9,7 @@ import { UNK } from "../../scratchformer/explorer/web/engine/tokenizer.js";
 import { dotsByOffset, positionTables } from "../../scratchformer/explorer/web/views/positions.js";
 import { entryAt } from "../../scratchformer/explorer/web/views/replay.js";
 import { learningRate } from "../../scratchformer/explorer/web/views/schedule.js";
-import { markChanges, minimalPair, oddities } from "../../scratchformer/explorer/web/views/translate.js";
+import { chancesOf, markChanges, minimalPair, unknownLetters } from "../../scratchformer/explorer/web/views/translate.js";
 import { layOut, markBest } from "../../scratchformer/explorer/web/views/tree.js";
 import { readHash, readWeights, writeHash } from "../../scratchformer/explorer/web/main.js";
 
@@ -93,11 +93,9 @@ test("the minimal pair: neighbours that differ in one word", () => {
 });
 
 test("what the tokenizer does not know is said", () => {
-  const tokenizer = { encode: (text) => [...text].map((letter) => (letter === "Ж" ? UNK : 10)).slice(0, text === "known" ? 1 : undefined) };
-  assert.deepEqual(oddities(tokenizer, "known"), []);
-  const [unknown, split] = oddities(tokenizer, "Ж zebra known");
-  assert.match(unknown, /no “Ж”/);
-  assert.match(split, /met “zebra” in/);
+  const tokenizer = { encode: (text) => [...text].map((letter) => (letter === "Ж" ? UNK : 10)) };
+  assert.equal(unknownLetters(tokenizer, "known"), null);
+  assert.match(unknownLetters(tokenizer, "Ж zebra"), /no “Ж”/);
 });
 
 test("a beam search of two steps as columns", () => {
@@ -108,10 +106,11 @@ test("a beam search of two steps as columns", () => {
     kept,
     ended,
   });
-  const columns = layOut([
+  const steps = [
     { candidates: [candidate(0, 7, 0.5, true), candidate(0, 8, 0.4, true), candidate(0, 9, 0.1, false)] },
     { candidates: [candidate(1, 1, 0.36, false, true), candidate(0, 5, 0.3, true), candidate(0, 6, 0.2, false)] },
-  ]);
+  ];
+  const columns = layOut(steps);
   const second = columns[1].map(({ parent, fate, probability, ids }) => [parent, fate, Number(probability.toFixed(3)), ids]);
   assert.deepEqual(second, [
     [1, "finished", 0.9, [8, 1]],
@@ -122,6 +121,10 @@ test("a beam search of two steps as columns", () => {
   assert.deepEqual(
     columns.flat().map(({ best }) => best),
     [false, true, false, true, false, false],
+  );
+  assert.deepEqual(
+    chancesOf({ steps, ids: [8] }).map((chance) => Number(chance.toFixed(6))),
+    [0.4, 0.9],
   );
 });
 

@@ -127,7 +127,18 @@ def test_text_that_cannot_be_read_leaves_examples_of_our_own(own_run, corpus, tm
         os.mkfifo(tmp_path / "val.en")
     elif damage != "missing":
         (tmp_path / "val.en").write_bytes(b"one\n" if damage == "one line" else b"\xff\n" * 20)
-    assert describe(own_run)[0]["examples"] == model_data.EXAMPLES
+    description, _ = describe(own_run)
+    assert description["examples"] == model_data.EXAMPLES and description["trials"] == model_data.TRIALS
+
+
+def test_the_beam_and_alpha_matter_for_the_sentences_that_the_page_suggests():
+    translator = load_run(TINY_MODEL.path)
+    (beam_matters, _), (alpha_matters, _) = model_data.TRIALS
+    assert [translator.translate([beam_matters], beam=beam) for beam in (1, 4)] == [
+        [f"Wenn das Kind traurig ist, {verb} die Kühe vor der Tür."] for verb in ("schläft", "schlafen")
+    ]
+    whole, cut = [translator.translate([alpha_matters], alpha=alpha)[0] for alpha in (0.6, 0)]
+    assert whole.startswith(cut.removesuffix(".")) and len(whole) > 2 * len(cut)
 
 
 def test_examples_of_prepared_text_and_of_single_files(prepared, corpus):

@@ -148,10 +148,11 @@ function roving(container, rows) {
  * onpick       called with (row, column): the cells become buttons, and arrow keys move among them
  * digits       how many digits each cell shows; 0 shows colours only
  * largest      the size that has the full colour; the matrix's own largest when left out
+ * show         writes a value where no digits are seen
  *
  * The element's `select(row, column)` moves the outline and keeps the focus where it is.
  */
-export function heatmap({ matrix, rowLabels = null, columnLabels = null, label, role = "forward", selected, onpick, digits = 0, largest }) {
+export function heatmap({ matrix, rowLabels = null, columnLabels = null, label, role = "forward", selected, onpick, digits = 0, largest, show = number }) {
   const { rows, cols, data } = matrix;
   const most = largest ?? largestOf(data);
   const signed = data.some((value) => value < 0) && data.some((value) => value > 0);
@@ -167,11 +168,11 @@ export function heatmap({ matrix, rowLabels = null, columnLabels = null, label, 
     const tr = h("tr", {}, rowLabels ? h("th", { scope: "row" }, rowLabels[i]) : null);
     for (let j = 0; j < cols; j++) {
       const value = data[i * cols + j];
-      const full = `${rowLabels?.[i] ?? i}, ${columnLabels?.[j] ?? j}: ${number(value)}`;
+      const full = `${rowLabels?.[i] ?? i}, ${columnLabels?.[j] ?? j}: ${show(value)}`;
       const shown = digits ? number(value, digits) : "";
       const cell = onpick
         ? h("button", { type: "button", title: full, "aria-label": full, onclick: () => onpick(i, j) }, shown)
-        : h("span", { title: full }, digits ? shown : h("span", { class: "unseen" }, number(value)));
+        : h("span", { title: full }, digits ? shown : h("span", { class: "unseen" }, show(value)));
       cell.style.setProperty("--shade", Math.min(1, Math.abs(value) / most).toFixed(3));
       const sign = signed ? (value < 0 ? " negative" : " positive") : "";
       tr.append(h("td", { class: `cell${sign}` }, cell));
@@ -256,7 +257,8 @@ export function ticks(from, to, count = 5) {
   return Array.from({ length: last - first + 1 }, (_, i) => Number(((first + i) * step).toPrecision(12)));
 }
 
-const tickText = (value) => number(value).replace(/\.?0+(?=e|$)/, (zeros, at, text) => (text.includes(".") ? "" : zeros));
+/** A round number of an axis: 0.0005 in full, without zeros at the end. */
+const tickText = (value) => String(value).replace("-", "−");
 
 /**
  * A line chart as SVG with a legend.
@@ -265,8 +267,9 @@ const tickText = (value) => number(value).replace(/\.?0+(?=e|$)/, (zeros, at, te
  * x, y         { label, from, to }: the axes; from and to come from the points where they are left out
  * series       [{ name, points: [[x, y]…], role, dashed, dots }]: lines in the colour of a role ("forward", "value", "soft", …)
  * marker       an x with an upright line, or null
+ * dot          a point [x, y] of a curve that is marked, or null
  */
-export function plot({ label, width, height = 260, x, y, series, marker = null }) {
+export function plot({ label, width, height = 260, x, y, series, marker = null, dot = null }) {
   const bounds = (axis, place) => {
     let from = axis.from ?? Infinity;
     let to = axis.to ?? -Infinity;
@@ -298,8 +301,10 @@ export function plot({ label, width, height = 260, x, y, series, marker = null }
     svg.append(s("text", { x: left - 8, y: upY(value) + 4, "text-anchor": "end", class: "tick" }, tickText(value)));
   }
   for (const value of ticks(x0, x1, Math.max(2, Math.floor(width / 110)))) {
+    const isLast = acrossX(value) > width - right - 16; // its text must not be cut at the edge
     svg.append(s("line", { x1: acrossX(value), x2: acrossX(value), y1: height - bottom, y2: height - bottom + 5, stroke: "var(--soft)" }));
-    svg.append(s("text", { x: acrossX(value), y: height - bottom + 19, "text-anchor": "middle", class: "tick" }, tickText(value)));
+    const place = isLast ? { x: width, "text-anchor": "end" } : { x: acrossX(value), "text-anchor": "middle" };
+    svg.append(s("text", { ...place, y: height - bottom + 19, class: "tick" }, tickText(value)));
   }
   svg.append(s("line", { x1: left, x2: width - right, y1: height - bottom, y2: height - bottom, stroke: "var(--soft)" }));
   svg.append(s("text", { x: (left + width - right) / 2, y: height - 4, "text-anchor": "middle", class: "axis" }, x.label));
@@ -308,7 +313,6 @@ export function plot({ label, width, height = 260, x, y, series, marker = null }
     svg.append(
       s("line", { x1: acrossX(marker), x2: acrossX(marker), y1: top - 4, y2: height - bottom, stroke: "var(--ink)", "stroke-width": 1.5 }),
     );
-    svg.append(s("circle", { cx: acrossX(marker), cy: top - 4, r: 4, fill: "var(--ink)" }));
   }
   const dashes = ({ dashed, dots }) => (dots ? "0 8" : dashed ? "6 5" : null);
   const look = (line) => ({
@@ -325,6 +329,7 @@ export function plot({ label, width, height = 260, x, y, series, marker = null }
       .join("");
     if (path) svg.append(s("path", { d: path, ...look(line) }));
   }
+  if (dot) svg.append(s("circle", { cx: acrossX(dot[0]), cy: upY(dot[1]), r: 5, fill: "var(--ink)" }));
   const names = series.map((line) =>
     h("li", {}, s("svg", { width: 28, height: 10, "aria-hidden": "true" }, s("path", { d: "M2 5H26", ...look(line) })), line.name),
   );

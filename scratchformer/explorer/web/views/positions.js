@@ -80,6 +80,11 @@ function clock(sine, cosine, most) {
   );
 }
 
+/** 6.3, 39, 17,000: two digits that count. */
+function turnText(positions) {
+  return Number(positions.toPrecision(2)).toLocaleString("en", { minimumFractionDigits: positions < 9.95 ? 1 : 0 });
+}
+
 function mount(root, page) {
   const { model, data } = page;
   const width = model.config.d_model;
@@ -103,7 +108,7 @@ function mount(root, page) {
       width: space,
       height: 240,
       x: { label: "offset: the other position − this one" },
-      y: { label: "dot product" },
+      y: { label: "dot product", from: Math.min(0, ...points.map(([, product]) => product)) },
       series: [{ name: "dot product", role: "forward", points }],
       marker: 0,
     });
@@ -153,12 +158,15 @@ function mount(root, page) {
     const pairs = Array.from({ length: Math.floor(width / 2 / step) }, (_, i) => 2 * i * step);
     clocks.replaceChildren(
       ...pairs.map((j) => {
-        const turn = isSinusoid ? h("span", {}, `one turn: ${number(2 * Math.PI * 10000 ** (j / width), 2)}`) : null;
+        const turn = isSinusoid ? h("span", {}, "one turn:", h("br"), `${turnText(2 * Math.PI * 10000 ** (j / width))} positions`) : null;
         return h("li", {}, clock(vector[j], vector[j + 1], most), `${j}, ${j + 1}`, turn && h("br"), turn);
       }),
     );
+    view.querySelector(".source").textContent = isSinusoid
+      ? "the paper's formula (section 3.5), which no training changes"
+      : data.caption;
     hand.textContent = isSinusoid
-      ? "Two neighbouring columns, a sine and a cosine, are a clock's hand; below each clock stand its columns and how many positions make one turn. The first clocks turn quickly and tell neighbours apart; the last turn slowly and tell the beginning of a text from its end."
+      ? "Two neighbouring columns, a sine and a cosine, are a clock's hand; below each clock stand its columns and after how many positions it has made one turn. The first clocks turn quickly and tell neighbours apart; the last turn slowly and tell the beginning of a text from its end."
       : "Two neighbouring columns drawn as a hand. Nothing makes these hands turn evenly: training chose these numbers freely.";
     chart.redraw();
     const dots = new Map(dotsByOffset(table, pos));

@@ -105,6 +105,15 @@ function mount(root, page) {
   const [kind, layer, head] = (replay.attention ?? "").split(".");
   const names = { cross: "cross-attention", encoder: "encoder", decoder: "decoder" };
   const mapTitle = `What head ${Number(head) + 1} of the ${names[kind]} of layer ${Number(layer) + 1} looks at`;
+  const isSecond = replay.caption?.includes("second run");
+  if (isSecond)
+    root.append(
+      h(
+        "p",
+        { class: "note" },
+        "This is a second training with the same settings as that of the model in the other views. Training begins with random numbers, so here the heads have other jobs than there. The sentence can't be changed: it was recorded while this model was trained.",
+      ),
+    );
   const view = figure(
     replay.caption ?? data.caption,
     h("div", { class: "controls follows" }, play, slider),
@@ -131,7 +140,7 @@ function mount(root, page) {
         h(
           "p",
           { class: "note" },
-          `${mapTitle}. A row is a piece that the model writes, a column a piece that it looks at; each row adds up to 1.`,
+          `${mapTitle}${isSecond ? ", in this second training" : ""}. A row is a piece that the model writes, a column a piece that it looks at; each row adds up to 1.`,
         ),
       ),
     ),
@@ -166,6 +175,7 @@ function mount(root, page) {
         label: `${mapTitle}, at step ${step}`,
         role: "weight",
         largest: 1,
+        show: (weight) => String(Math.round(1000 * weight) / 1000), // the record has three decimals
       }),
     );
     const changes = markChanges(translation, last.translation);
@@ -194,6 +204,6 @@ export const replayView = {
   id: "replay",
   title: "Training",
   question: "What does the model learn, and when?",
-  lead: "The same sentence, translated by the same model at several moments of its training. Move through the run and watch the words fall into place.",
+  lead: "The same sentence, translated by a model at several moments of its training. Move through the run and watch the words fall into place.",
   mount,
 };

@@ -1,10 +1,16 @@
 /** Schedule: the learning rate of the paper's equation 3, with the run's own beside it. */
 
-import { button, choice, figure, fitted, h, number, plot, range, say } from "../dom.js";
+import { button, choice, figure, fitted, h, plot, range, say } from "../dom.js";
+import { lessonLink } from "./sentence.js";
 
 /** Equation 3: factor · d_model^−0.5 · min(step^−0.5, step · warmup^−1.5), for steps from 1. */
 export function learningRate(step, { d_model: width, warmup, lr_factor: factor = 1 }) {
   return factor * width ** -0.5 * Math.min(step ** -0.5, step * warmup ** -1.5);
+}
+
+/** A rate with three digits that count, as a decimal number: 0.000699. */
+function decimal(rate) {
+  return rate.toFixed(Math.max(3, 2 - Math.floor(Math.log10(rate))));
 }
 
 function curve(schedule, until) {
@@ -50,11 +56,9 @@ function mount(root, page) {
     draw();
   };
   const chart = fitted((space) => {
-    const until = Math.max(own.steps, 3 * mine.warmup);
-    const series = [
-      { name: "your schedule", role: "forward", points: curve(mine, until) },
-      { name: "this run's schedule", role: "value", dashed: true, points: curve(own, until) },
-    ];
+    const until = Math.max(own.steps, 4 * mine.warmup);
+    const series = [{ name: isOwn() ? "this run's schedule" : "your schedule", role: "forward", points: curve(mine, until) }];
+    if (!isOwn()) series.push({ name: "this run's schedule", role: "value", dashed: true, points: curve(own, until) });
     if (logged.length) series.push({ name: "logged in training", role: "ink", dots: true, points: logged });
     return plot({
       label: "Learning rate over the steps of training",
@@ -64,6 +68,7 @@ function mount(root, page) {
       y: { label: "learning rate", from: 0 },
       series,
       marker: mine.warmup,
+      dot: [mine.warmup, learningRate(mine.warmup, mine)],
     });
   });
   const view = figure(
@@ -83,11 +88,17 @@ function mount(root, page) {
     h(
       "p",
       { class: "note" },
-      "Equation 3 of the paper: the rate grows in proportion to the step until warm-up ends, then falls with the square root of the step; the wider the model, the smaller it is. The upright line marks the end of warm-up.",
+      "Equation 3 of the paper: the rate grows in proportion to the step until warm-up ends, then it falls as one over the square root of the step. A wider model has a smaller rate. The upright line marks the end of warm-up, the dot the peak. The chart shows the rate only: what it does to the loss, and why one warms up at all, is measured in ",
+      lessonLink(page, "15_adam_and_warmup"),
+      ".",
     ),
   );
   if (!logged.length)
     root.append(h("p", { class: "note" }, "This run comes without a log of its training, so the chart shows formulas only."));
+
+  function isOwn() {
+    return mine.warmup === own.warmup && mine.d_model === own.d_model && mine.lr_factor === own.lr_factor;
+  }
 
   function draw() {
     chart.redraw();
@@ -95,10 +106,10 @@ function mount(root, page) {
     const later = 4 * mine.warmup;
     say(
       view.sentence,
-      `The learning rate rises to its peak of ${number(peak)} at step ${mine.warmup}; at step ${later}, four times as far, it is half as large.` +
-        (mine.warmup === own.warmup && mine.d_model === own.d_model
+      `The learning rate rises to its peak of ${decimal(peak)} at step ${mine.warmup}; at step ${later}, four times as far, it is half as large.` +
+        (isOwn()
           ? " This is the schedule of the run."
-          : ` This run's own peak is ${number(learningRate(own.warmup, own))} at step ${own.warmup}.`),
+          : ` This run's own peak is ${decimal(learningRate(own.warmup, own))} at step ${own.warmup}.`),
     );
     page.go("schedule", { warmup: mine.warmup, d_model: mine.d_model });
   }

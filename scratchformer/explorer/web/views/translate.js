@@ -1,9 +1,9 @@
 /** Translate: a sentence of your own, its translation, and the beam search that found it as a growing tree. */
 
 import { button, h, number, percent, range, say, words } from "../dom.js";
-import { UNK } from "../engine/tokenizer.js";
+import { EOS, UNK } from "../engine/tokenizer.js";
 import { lessonLink, wordOf } from "./sentence.js";
-import { searchFigure } from "./tree.js";
+import { layOut, markBest, searchFigure } from "./tree.js";
 import { lengthPenalty, translate } from "../engine/beam.js";
 
 const LONGEST = 60;
@@ -36,30 +36,25 @@ export function minimalPair(examples) {
   return null;
 }
 
-/** What is special about how the tokenizer reads a text: characters it doesn't know, words that it has no piece for. */
-export function oddities(tokenizer, text) {
+/** What is to be said about a text with characters that the tokenizer doesn't know, or null. */
+export function unknownLetters(tokenizer, text) {
   const unknown = [...new Set(text)].filter((letter) => letter.trim() && tokenizer.encode(letter).includes(UNK));
-  const split = [...new Set(text.match(/[\p{L}\p{N}]+/gu) ?? [])].filter(
-    (word) => ![...word].some((letter) => unknown.includes(letter)) && tokenizer.encode(word).length >= Math.max(3, word.length / 2),
-  );
-  const quoted = (list) => list.map((text) => `“${text}”`).join(", ");
-  const notes = [];
-  if (unknown.length) {
-    notes.push(`The training text has no ${quoted(unknown)}: the model reads “unknown” there, and can't translate it.`);
-  }
-  if (split.length) {
-    const list = quoted(split.slice(0, 3));
-    notes.push(
-      `The model has hardly met ${list} in training, and reads small pieces instead. Expect a guess: it knows only words of its training text.`,
-    );
-  }
-  return notes;
+  const list = unknown.map((letter) => `“${letter}”`).join(", ");
+  return unknown.length ? `The training text has no ${list}: the model reads “unknown” there, and can't translate it.` : null;
+}
+
+/** The probability of each token of the best translation after those before it, the end's last. */
+export function chancesOf({ steps, ids }) {
+  const columns = layOut(steps);
+  const written = [...ids, EOS];
+  markBest(columns, written);
+  return columns.slice(0, written.length).map((column) => column.find(({ best }) => best)?.probability ?? 0);
 }
 
 /**
  * Two sentences that differ in one word, and their translations, with the words marked in which they differ.
  *
- * sides      [{ text, translation }, { text, translation }]
+ * sides      [{ text, translation }, { text, translation }], and perhaps a third one: the street is "wide"
  * languages  { source, target }
  * lesson     names the lesson that looks into the pair
  */
@@ -69,7 +64,7 @@ function contrast(sides, languages, lesson) {
       .filter(([, isNew]) => isNew)
       .map(([word]) => word.replace(/[.,!?]$/u, ""));
   const marked = (name, from) =>
-    markChanges(sides[from][name], sides[1 - from][name]).map(([word, isNew], i) => [i ? " " : "", isNew ? h("mark", {}, word) : word]);
+    markChanges(sides[from][name], sides[from === 1 ? 0 : 1][name]).map(([word, isNew], i) => [i ? " " : "", isNew ? h("mark", {}, word) : word]);
   const line = (from) => [
     h("span", { class: "english", lang: languages.source }, marked("text", from)),
     h("span", { class: "german", lang: languages.target }, marked("translation", from)),
@@ -89,16 +84,30 @@ function contrast(sides, languages, lesson) {
     em("sie"),
     " is the street (die Straße).",
   ];
+  const third = sides[2]?.translation.match(/weil (\w+) zu/)?.[1];
+  const wide = third && [
+    " A street that is too ",
+    h("em", {}, "wide"),
+    " is ",
+    em("sie"),
+    third === "sie" ? ", too, and the model writes so." : [", too, but the model writes ", em(third), " here: wrong."],
+  ];
   const so = [
     " So which pronoun is right depends on which noun ",
     h("em", {}, "it"),
-    " stands for. How this model chooses is tested in ",
+    " stands for, and the model has learned only a part of it.",
+    wide,
+    " How often it is right is tested in ",
     lesson,
     ".",
   ];
   const isKnown = languages.target === "de" && /animal.*street/.test(sides[0].text) && before.includes("es") && after.includes("sie");
   return [
-    h("ul", { class: "pair" }, h("li", {}, line(0)), h("li", {}, line(1))),
+    h(
+      "ul",
+      { class: "pair" },
+      sides.map((_, i) => h("li", {}, line(i))),
+    ),
     h("p", { class: "sentence" }, put, effect, isKnown ? [why, so] : null),
   ];
 }
@@ -117,8 +126,9 @@ function mount(root, page) {
   shared.sentence = page.parameters.get("s") ?? shared.sentence;
   let running = 0;
   let gone = false;
-  const run = (text, beam = setting.beam) =>
-    translate(model, tokenizer, text, { beam, alpha: setting.alpha, extraLength: data.decoding.extra_length });
+  const [wideBeam, someAlpha] = [Math.max(2, data.decoding.beam), data.decoding.alpha || 0.6];
+  const run = (text, { beam = setting.beam, alpha = setting.alpha } = {}) =>
+    translate(model, tokenizer, text, { beam, alpha, extraLength: data.decoding.extra_length });
 
   const pair = h("section", {}, h("h2", {}, "Change one word"));
   const field = h("input", {
@@ -138,6 +148,7 @@ function mount(root, page) {
     field,
     h("button", { type: "submit", class: "button main" }, "Translate"),
   );
+  const trials = new Map(data.trials);
   const examples = h(
     "ul",
     { class: "examples", "aria-label": "Examples" },
@@ -146,6 +157,7 @@ function mount(root, page) {
         "li",
         {},
         button(text, () => ((field.value = text), show(text)), { lang: data.languages.source }),
+        trials.has(text) ? h("span", { class: "trial" }, ` ← then, below, ${trials.get(text)}`) : null,
       ),
     ),
   );
@@ -154,6 +166,7 @@ function mount(root, page) {
   const about = h("div", {});
   const refresh = () => show(shared.sentence);
   const beamEffect = h("p", { class: "note" });
+  const surest = h("p", { class: "note" });
   const controls = h(
     "div",
     { class: "controls" },
@@ -181,6 +194,7 @@ function mount(root, page) {
     controls,
     beamEffect,
     search.figure,
+    surest,
   );
   root.append(
     pair,
@@ -196,21 +210,32 @@ function mount(root, page) {
   const outputs = [result, about, searched];
   outputs.forEach((part) => (part.hidden = true));
 
-  /** What beam and α do to this sentence. */
-  function effect(outcome, greedy) {
+  /**
+   * What beam and α do to this sentence: `otherBeam` and `otherAlpha` are its translations with greedy search and with
+   * α = 0, or, where these are chosen, with the run's own settings.
+   */
+  function effect(outcome, otherBeam, otherAlpha) {
     const { beam, alpha } = setting;
+    const compared = (what, { text }) =>
+      text === outcome.text
+        ? [`With ${what}, the translation of this sentence is the same.`]
+        : [`With ${what}, the model writes something else: `, h("em", { lang: language }, text || "(nothing)"), text ? null : "."];
+    const searching =
+      beam === 1
+        ? "With a beam of 1 the search is greedy: it always takes the likeliest next piece. "
+        : `With a beam of ${beam} the search compares up to ${beam} beginnings at each step. `;
     const length =
       alpha === 0
-        ? " With α = 0 the score is the log-probability itself. It falls with each piece, so short translations win."
-        : ` With α = ${alpha.toFixed(1)} the log-probability is divided by a number that grows with the length, so that longer translations have a chance.`;
-    if (beam === 1) return ["With a beam of 1 the search is greedy: it always takes the likeliest next piece.", length];
-    const compared = greedy.text === outcome.text ? "would write the same" : ["would write ", h("em", { lang: language }, greedy.text)];
+        ? " With α = 0 the score is the log-probability itself. It falls with each piece, so short translations have an advantage. "
+        : ` With α = ${alpha.toFixed(1)} the log-probability is divided by a number that grows with the length, so that longer translations have a chance. `;
     return [
-      `With a beam of ${beam} the search compares up to ${beam} beginnings at each step. Greedy search, with a beam of 1, `,
-      compared,
-      ".",
+      searching,
+      compared(beam === 1 ? `a beam of ${wideBeam}` : "a beam of 1", otherBeam),
       length,
-    ].flat();
+      compared(alpha === 0 ? `α = ${someAlpha.toFixed(1)}` : "α = 0", otherAlpha),
+    ]
+      .flat()
+      .filter(Boolean);
   }
 
   function refuse(reason) {
@@ -229,10 +254,10 @@ function mount(root, page) {
       return refuse(`The sentence has ${ids.length} pieces, and this page translates at most ${LONGEST}: make it shorter.`);
     result.setAttribute("aria-busy", "true");
     let outcome;
-    let greedy;
+    let others;
     try {
       outcome = await run(text);
-      greedy = await run(text, 1);
+      others = [await run(text, { beam: setting.beam === 1 ? wideBeam : 1 }), await run(text, { alpha: setting.alpha ? 0 : someAlpha })];
     } catch (error) {
       return refuse(error.message);
     } finally {
@@ -247,26 +272,44 @@ function mount(root, page) {
     });
     outputs.forEach((part) => (part.hidden = false));
     const n = outcome.ids.length;
+    const chances = chancesOf(outcome);
+    const least = chances.indexOf(Math.min(...chances));
+    const written = [...tokenizer.pieces(outcome.ids).map(wordOf), "⟨end⟩"];
     result.replaceChildren(
       h("p", { class: "output", lang: language }, outcome.text || "(nothing)"),
-      h(
-        "p",
-        { class: "note" },
-        `score ${number(outcome.score)} · log-probability ${number(outcome.logProbability)} · probability of the whole translation ${percent(Math.exp(outcome.logProbability))}`,
-      ),
-    );
-    about.replaceChildren(
       h(
         "div",
         { class: "pieces" },
         h("span", { class: "label" }, "It reads"),
         words(tokenizer.pieces(ids).map(wordOf), { label: "Pieces of the sentence" }),
         h("span", { class: "label" }, "It writes"),
-        h("div", { lang: language }, words(tokenizer.pieces(outcome.ids).map(wordOf), { label: "Pieces of the translation" })),
+        h("div", { lang: language }, words(written.slice(0, n), { label: "Pieces of the translation" })),
       ),
-      ...oddities(tokenizer, text).map((note) => h("p", { class: "note" }, note)),
+      h(
+        "p",
+        { class: "note" },
+        `score ${number(outcome.score)} · log-probability ${number(outcome.logProbability)} · probability of the whole translation ${percent(Math.exp(outcome.logProbability))}`,
+      ),
     );
-    beamEffect.replaceChildren(...effect(outcome, greedy));
+    const unsure = [
+      "The model is least sure of ",
+      h("em", { lang: language }, written[least]),
+      `, to which it gives ${percent(chances[least])}. Words that it has not met in training make it guess.`,
+    ];
+    about.replaceChildren(
+      ...[
+        "Multiplied, the probabilities of its pieces and of the end are the probability of the whole translation; the log-probability is its natural logarithm. The score, which decides between translations of different lengths, is explained below the search.",
+        unknownLetters(tokenizer, text),
+        chances[least] < 0.5 ? unsure : null,
+      ].flatMap((note) => (note ? h("p", { class: "note" }, note) : [])),
+    );
+    surest.hidden = !data.label_smoothing;
+    surest.replaceChildren(
+      `The likeliest piece of the translation has ${percent(Math.max(...chances))}. Why not 100 %? The model was trained with label smoothing ${data.label_smoothing}, which asks for a probability of ${percent(1 - data.label_smoothing)} on the right piece and not more: `,
+      lessonLink(page, "14_label_smoothing"),
+      ".",
+    );
+    beamEffect.replaceChildren(...effect(outcome, ...others));
     search.show(outcome);
     const penalty = lengthPenalty(n + 1, setting.alpha);
     say(
@@ -282,7 +325,8 @@ function mount(root, page) {
     if (found) {
       try {
         const sides = [];
-        for (const text of found) sides.push({ text, translation: (await run(text)).text });
+        const wide = data.examples.filter((text) => text === found[1].replace("narrow", "wide") && !found.includes(text));
+        for (const text of [...found, ...wide]) sides.push({ text, translation: (await run(text)).text });
         pair.append(...contrast(sides, data.languages, lessonLink(page, "00_whole_game")));
       } catch {
         pair.hidden = true; // show() says why

@@ -6,8 +6,9 @@ import { wordOf } from "./sentence.js";
 
 const HEIGHT = 43; // of a row
 const BOX = 36; // height of a candidate's box
-const GAP = 34; // between columns
-const LEFT = 66; // where the first column begins
+const GAP = 64; // between columns
+const ROOT = 46; // where the start is
+const LEFT = ROOT + GAP; // where the first column begins
 
 /**
  * The steps of a beam search as columns of a drawing: each column has the candidates of one step, the best on top.
@@ -32,6 +33,12 @@ export function layOut(steps) {
   });
 }
 
+/** A probability as text, a small one with two digits that count, so that rivals can be compared: 0.052 %. */
+function fine(probability) {
+  if (probability >= 0.01) return percent(probability);
+  return probability < 1e-4 ? "< 0.01\u00a0%" : `${(100 * probability).toPrecision(2)}\u00a0%`;
+}
+
 /** Marks the candidates on the way to `ids` with best: true. */
 export function markBest(columns, ids) {
   columns.forEach((column, t) => {
@@ -39,42 +46,53 @@ export function markBest(columns, ids) {
   });
 }
 
-/** The tree up to step `until` (from 1): { svg, end }, `end` is where its last column ends. `name(token)` is a token's text. */
-function drawTree(columns, until, name, label) {
+/**
+ * The tree up to step `until` (from 1): { svg, end, boxes }, `end` is where its last column ends, and boxes are those of
+ * each column. `name(token)` is a token's text, `describe(one)` says in words what a candidate is.
+ */
+function drawTree(columns, until, name, describe, label) {
   const rows = Math.max(...columns.map((column) => column.length));
-  const widths = columns.map((column) => Math.max(52, ...column.map(({ token }) => 18 + 8.2 * name(token).length)));
+  const widths = columns.map((column) => Math.max(60, ...column.map(({ token }) => 18 + 8.2 * name(token).length)));
   const places = widths.map((_, t) => widths.slice(0, t).reduce((x, width) => x + width + GAP, LEFT));
   const middle = (rows * HEIGHT) / 2;
   const yOf = (row) => (row < 0 ? middle : (row + 0.5) * HEIGHT);
   const shown = columns.slice(0, until);
   const ends = places.map((x, t) => x + widths[t]);
   const edges = shown.map((column, t) =>
-    column.map((one) => edge(one, t ? ends[t - 1] : LEFT - 14, yOf(one.parent), places[t], yOf(one.row))),
+    column.map((one) => edge(one, t ? ends[t - 1] : ROOT, yOf(one.parent), places[t], yOf(one.row))),
   );
-  const nodes = shown.map((column, t) => column.map((one) => node(one, name(one.token), places[t], yOf(one.row), widths[t])));
+  const boxes = shown.map((column, t) =>
+    column.map((one) => node(one, name(one.token), describe(one), places[t], yOf(one.row), widths[t])),
+  );
   const root = [
-    s("circle", { cx: LEFT - 20, cy: middle, r: 6, fill: "var(--ink)" }),
-    s("text", { x: LEFT - 32, y: middle + 5, "text-anchor": "end", class: "chance" }, "start"),
+    s("circle", { cx: ROOT, cy: middle, r: 6, fill: "var(--ink)" }),
+    s("text", { x: ROOT - 12, y: middle + 5, "text-anchor": "end", class: "chance" }, "start"),
   ];
   const [width, height] = [ends.at(-1) + 4, rows * HEIGHT];
   const svg = s(
     "svg",
-    { class: "tree", role: "img", "aria-label": label, width, height, viewBox: `0 0 ${width} ${height}` },
+    { class: "tree", role: "group", "aria-label": label, width, height, viewBox: `0 0 ${width} ${height}` },
     edges,
     root,
-    nodes,
+    boxes,
   );
-  return { svg, end: ends[until - 1] };
+  return { svg, end: ends[until - 1], boxes };
 }
 
-function edge({ best, fate }, x0, y0, x1, y1) {
+/** From a candidate's parent to it, with the probability of this step. */
+function edge({ best, fate, probability }, x0, y0, x1, y1) {
   const look = best
     ? { stroke: "var(--forward)", "stroke-width": 4 }
     : fate === "dropped"
       ? { stroke: "var(--line)", "stroke-dasharray": "3 4" }
       : { stroke: "var(--soft)", "stroke-width": 1.5 };
-  const bend = GAP / 2;
-  return s("path", { d: `M${x0} ${y0}C${x0 + bend} ${y0} ${x1 - bend} ${y1} ${x1} ${y1}`, fill: "none", ...look });
+  const turn = x1 - 48; // the last part is straight, and has room for the number
+  const bend = (turn - x0) / 2;
+  const d = `M${x0} ${y0}C${x0 + bend} ${y0} ${turn - bend} ${y1} ${turn} ${y1}H${x1}`;
+  return [
+    s("path", { d, fill: "none", ...look }),
+    s("text", { x: x1 - 3, y: y1 - 6, "text-anchor": "end", class: "chance" }, fine(probability)),
+  ];
 }
 
 /** The outline of a candidate: dashed if it was dropped, double if it ended, filled on the best path. */
@@ -91,16 +109,16 @@ function outline({ best, fate }, x, y, width, height) {
   ];
 }
 
-function node(one, name, x, y, width) {
-  const { fate, best, probability, logProbability } = one;
+/** A candidate as a button: its piece, and the probability of the whole beginning. */
+function node(one, name, description, x, y, width) {
+  const { fate, best, logProbability } = one;
   const text = { x: x + width / 2, "text-anchor": "middle" };
   return s(
     "g",
-    { class: `${fate}${best ? " best" : ""}` },
-    s("title", {}, `${name}: ${percent(probability)} here, log-probability so far ${number(logProbability)}, ${fate}`),
+    { class: `node ${fate}${best ? " best" : ""}`, role: "button", tabindex: -1, "aria-label": description, "aria-pressed": "false" },
     outline(one, x, y - BOX / 2, width, BOX),
     s("text", { ...text, y: y - 3, class: "name" }, name),
-    s("text", { ...text, y: y + 12, class: "chance" }, percent(probability)),
+    s("text", { ...text, y: y + 12, class: "chance" }, fine(Math.exp(logProbability))),
   );
 }
 
@@ -119,7 +137,42 @@ function treeLegend() {
     "ul",
     { class: "keys" },
     items,
-    h("li", {}, "The percentage is the piece's probability after those before it; · goes on with a word."),
+    h(
+      "li",
+      {},
+      "A line has the probability of the next piece, a box the product along its path: the probability of the whole beginning. The best boxes are kept. · goes on with a word.",
+    ),
+  );
+}
+
+/** Lets a pointer, Tab and the arrow keys choose among the boxes of a tree, which are in columns. */
+function choosable(columns, onchoose) {
+  let current = columns[0][0];
+  const choose = (t, row) => {
+    current.tabIndex = -1;
+    current.setAttribute("aria-pressed", "false");
+    current = columns[t][row];
+    current.tabIndex = 0;
+    current.setAttribute("aria-pressed", "true");
+    onchoose(t, row);
+  };
+  current.setAttribute("tabindex", 0);
+  columns.forEach((column, t) =>
+    column.forEach((one, row) => {
+      one.addEventListener("click", () => one.focus());
+      one.addEventListener("focus", () => choose(t, row));
+      one.addEventListener("keydown", (event) => {
+        const to = {
+          ArrowLeft: columns[t - 1]?.[Math.min(row, columns[t - 1]?.length - 1)],
+          ArrowRight: columns[t + 1]?.[Math.min(row, columns[t + 1]?.length - 1)],
+          ArrowUp: column[row - 1],
+          ArrowDown: column[row + 1],
+        }[event.key];
+        if (!to) return;
+        event.preventDefault();
+        to.focus();
+      });
+    }),
   );
 }
 
@@ -135,8 +188,9 @@ export function searchFigure(data, tokenizer) {
   const box = h("div", { class: "scroll tree-box", tabindex: 0, role: "group", "aria-label": "The tree of the search" });
   const list = h("ol", { class: "steps-list" });
   const player = h("div", { class: "controls" });
+  const chosen = h("p", { class: "note chosen" });
   const twin = h("details", {}, h("summary", {}, "The same search as a list"), list);
-  const whole = figure(data.caption, player, box, treeLegend(), twin);
+  const whole = figure(data.caption, player, box, chosen, treeLegend(), twin);
   let timer = 0;
   let play = null;
 
@@ -152,12 +206,19 @@ export function searchFigure(data, tokenizer) {
     const last = columns.length;
     const label = `Beam search for ${outcome.ids.length} pieces; the list below says the same.`;
     let at = last;
+    const hint = "Choose a box: its text and its probabilities stand here.";
+    const textOf = (ids) => tokenizer.decode(ids.filter((token) => token !== EOS));
+    const describe = ({ ids, token, probability, logProbability, fate }) =>
+      `“${textOf(ids)}”: ${nameOf(token)} has the probability ${fine(probability)} after the pieces before it, the whole beginning ${fine(Math.exp(logProbability))} (log-probability ${number(logProbability)}); ${fate}.`;
+    chosen.textContent = hint;
     const to = (step) => {
       at = Math.min(last, Math.max(1, step));
       slider.set(at);
       const best = at === last ? [...outcome.ids, EOS] : (outcome.steps[at - 1].alive[0]?.ids ?? []);
       markBest(columns, best);
-      const { svg, end } = drawTree(columns, at, nameOf, label);
+      const { svg, end, boxes } = drawTree(columns, at, nameOf, describe, label);
+      choosable(boxes, (t, row) => (chosen.textContent = describe(columns[t][row])));
+      chosen.textContent = hint;
       box.replaceChildren(svg);
       box.scrollLeft = end - box.clientWidth + 20;
       if (at === last) stop();
@@ -198,7 +259,9 @@ export function searchFigure(data, tokenizer) {
   function listOf(column, fate) {
     const texts = column
       .filter((one) => one.fate === fate)
-      .map(({ ids, probability }) => `${tokenizer.decode(ids.filter((token) => token !== EOS))} (${percent(probability)})`);
+      .map(
+        ({ ids, logProbability }) => `${tokenizer.decode(ids.filter((token) => token !== EOS))} (${fine(Math.exp(logProbability))})`,
+      );
     return texts.length ? [h("strong", {}, `${fate}: `), h("span", { lang: language }, texts.join("; ")), ". "] : null;
   }
 
