@@ -74,8 +74,8 @@ def describe(
     sentences   examples of the user, which come before ours
 
     The description holds the configuration, the name, shape and offset (in floats) of each parameter, the tokenizer,
-    the schedule and label smoothing, a thinned log, one translation at several steps of the training, example sentences,
-    and what to try with some of them.
+    the schedule and label smoothing, a thinned log, one translation at several steps of the training, example
+    sentences, and what to try with some of them.
 
     Raises UserError if there is no run, it is damaged, its model is too large for a page, or its tokenizer was trained
     with other options than ours.
