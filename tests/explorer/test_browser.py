@@ -5,6 +5,7 @@ import os
 import re
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from itertools import product
 from pathlib import Path
 from threading import Thread
 from urllib.parse import quote
@@ -12,7 +13,7 @@ from urllib.parse import quote
 import fixtures
 import numpy as np
 import pytest
-from browser import DRAWN
+from browser import DRAWN, SETTLED
 
 from scratchformer.decoding.search import length_penalty, search
 from scratchformer.explorer.page import WEB, bundle
@@ -482,11 +483,12 @@ class Quiet(SimpleHTTPRequestHandler):
 def test_screenshots(browser, explorer, widgets):
     folder = Path(SCREENSHOTS)
     folder.mkdir(parents=True, exist_ok=True)
-    for name, address in {view: f"{explorer[0]}#/{view}" for view in VIEWS} | {"widgets": widgets}.items():
-        for mode in "light", "dark":
-            for width, height in (1280, 900), (390, 844):
-                browser.open(address)
-                browser.show(prefers_color_scheme=mode)
-                browser.size(width, height, touch=width < 400)
-                picture = browser.cdp("Page.captureScreenshot", captureBeyondViewport=True)["data"]
-                (folder / f"{name}-{width}-{mode}.png").write_bytes(base64.b64decode(picture))
+    addresses = {view: f"{explorer[0]}#/{view}" for view in VIEWS} | {"widgets": widgets}
+    for (name, address), mode in product(addresses.items(), ["light", "dark"]):
+        for width, height in (1280, 900), (390, 844):
+            browser.open(address, prefers_color_scheme=mode)
+            browser.size(width, height, touch=width < 400)
+            browser.wait(SETTLED)
+            size = browser.cdp("Page.getLayoutMetrics")["cssContentSize"] | {"width": width, "scale": 1}
+            picture = browser.cdp("Page.captureScreenshot", captureBeyondViewport=True, clip=size)["data"]
+            (folder / f"{name}-{width}-{mode}.png").write_bytes(base64.b64decode(picture))
