@@ -3,10 +3,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { attend, randomWalks, typicalSize } from "../../scratchformer/explorer/web/widgets/scaling.js";
+import { attend, exponential, randomWalks, typicalSize } from "../../scratchformer/explorer/web/widgets/scaling.js";
 import { attentionRow } from "../../scratchformer/explorer/web/widgets/masks.js";
 import { beamSteps } from "../../scratchformer/explorer/web/widgets/beam.js";
-import { descend, loss } from "../../scratchformer/explorer/web/widgets/ravine.js";
+import { descend, loss, lowest } from "../../scratchformer/explorer/web/widgets/ravine.js";
 import { keyFor, lookup, lookupBackward } from "../../scratchformer/explorer/web/widgets/soft_lookup.js";
 import { positionVector, similarity } from "../../scratchformer/explorer/web/widgets/positions.js";
 
@@ -72,6 +72,11 @@ test("lesson 05: random dot products grow as the root of d_k, and the same seed 
   assert.notDeepEqual(randomWalks(3, 20, 7), randomWalks(3, 20, 8));
 });
 
+test("lesson 05: exponentials as a reader knows them", () => {
+  const shown = [5 ** 8, 5 ** 16, 2e7, Math.exp(60), Math.exp(-4), 7e-4, 7e-13, 5].map(exponential);
+  assert.deepEqual(shown, ["390,625", "153 billion", "20.0 million", "1.1·10^{26}", "0.018", "0.00070", "< 0.000001", "5"]);
+});
+
 test("lesson 06: with the mask the results are 0, 3, 6, 8, and future weights exactly 0", () => {
   const rows = [0, 1, 2, 3].map((t) => attentionRow(t, true));
   close(
@@ -107,6 +112,7 @@ test("lesson 15: where 40 steps lead", () => {
   close([Math.min(...adam.map(([a]) => a))], [-0.14272636]);
   close(descend("gradient descent", 0.021, [1, 1], 60).at(-1), [304.48, 0.28], 5e-3);
   close([loss([1, 1])], [50.5]);
+  close([lowest(adam, 40), loss(adam[25]), loss(adam[40])], [23, 0.080215, 0.721796], 1e-6);
 });
 
 test("lesson 20: the products of the tree, and who is kept", () => {

@@ -1,11 +1,13 @@
 /** Lesson 09: a position as two hands; the dot product of two positions depends only on their distance. */
-import { h, range } from "../dom.js";
+import { h, range, s } from "../dom.js";
 import { arrow, cells, circle, fitted, line, picture, rectangle, segment, short, text } from "./parts.js";
 
 /** How far the fast and the slow hand turn from one position to the next, in radians. */
 export const SPEEDS = [Math.PI / 2, Math.PI / 4];
 const FURTHEST = 8;
 const degrees = (angle) => Math.round((angle * 180) / Math.PI);
+/** The angle between two hands, at most 180°, if one has turned so far from the other. */
+const apart = (turn) => Math.min(turn % 360, 360 - (turn % 360));
 
 /** The height and the width of each hand at a position: [sin, cos, sin, cos]. */
 export function positionVector(position) {
@@ -43,8 +45,9 @@ function mount(root, tell) {
     const product = (i) => `${short(one[i])} · ${other[i] < -1e-9 ? `(${short(other[i])})` : short(other[i])}`;
     byHand.textContent = `${[0, 1, 2, 3].map(product).join(" + ")} = ${short(similarity(state.first, second))}`;
     const [fast, slow] = SPEEDS.map((speed) => degrees(speed * state.distance));
+    const far = [fast, slow].filter((turn) => apart(turn) !== turn);
     tell(
-      `The dot product of positions ${state.first} and ${second} is cos ${fast}° + cos ${slow}° = ${short(similarity(state.first, second))}, and so it is for any two positions that are ${state.distance} apart.`,
+      `The dot product of positions ${state.first} and ${second} is cos ${fast}° + cos ${slow}° = ${short(similarity(state.first, second))}, and so it is for any two positions that are ${state.distance} apart.${far.length ? ` A hand that has turned by ${far.map((turn) => `${turn}° is ${apart(turn)}° away`).join(", by ")}: the cosine is the same.` : ""}`,
     );
     turn();
   }
@@ -94,6 +97,10 @@ function arc(x, y, radius, from, to) {
   );
 }
 
+function angleText(turn) {
+  return apart(turn) === turn ? `${turn}°` : `${turn}°: ${apart(turn)}° apart`;
+}
+
 /** Both positions with their hands and numbers, the angles between them, and the dot products with all positions. */
 function draw(width, state, shown) {
   const isWide = width >= 560;
@@ -108,7 +115,7 @@ function draw(width, state, shown) {
   const products = vectors[0].map((x, i) => x * vectors[1][i]);
   const name = (y, words, size = 13) => text(names - 12, y, words, { role: "soft", size, anchor: "end" });
 
-  const upper = [
+  const hands = [
     text(names - 12, 12, "position", { bold: true, anchor: "end" }),
     [state.first, state.first + state.distance].map((position, i) => text(column(i), 12, position, { bold: true })),
     text(column(2), 12, "angle", { role: "soft", size: 13 }),
@@ -123,7 +130,7 @@ function draw(width, state, shown) {
         ]),
         dial(column(2), dials[hand], radius, angles),
         arc(column(2), dials[hand], radius / 2.4, ...angles),
-        text(column(2), dials[hand] + radius + 11, `${degrees(speed * state.distance)}°`, { size: 13 }),
+        text(column(2), dials[hand] + radius + 11, angleText(degrees(speed * state.distance)), { size: 13 }),
       ];
     }),
     ["height, fast", "width, fast", "height, slow", "width, slow"].map((words, i) =>
@@ -144,7 +151,7 @@ function draw(width, state, shown) {
     text(column(2), 372, short(products.reduce((a, b) => a + b)), { bold: true }),
   ];
 
-  const [zero, unit] = [492, 32];
+  const [zero, unit] = [96, 32];
   const each = width / (2 * FURTHEST + 1);
   const bars = Array.from({ length: 2 * FURTHEST + 1 }, (_, position) => {
     const score = similarity(shown.first, position);
@@ -160,7 +167,7 @@ function draw(width, state, shown) {
         : null,
     ];
   });
-  const title = text(0, 408, `dot product of position ${state.first} with positions 0 to ${2 * FURTHEST}`, {
+  const title = text(0, 12, `dot product of position ${state.first} with positions 0 to ${2 * FURTHEST}`, {
     role: "soft",
     size: 13,
     anchor: "start",
@@ -168,7 +175,8 @@ function draw(width, state, shown) {
   const label = positions
     .map((_, i) => `Position ${state.first + i * state.distance}: ${vectors[i].map((x) => short(x)).join(", ")}.`)
     .join(" ");
-  return picture(width, 556, label, upper, title, segment([0, zero], [width, zero]), bars);
+  const below = s("g", { transform: "translate(0 172)" }, hands);
+  return picture(width, 560, label, title, segment([0, zero], [width, zero]), bars, below);
 }
 
 export const positionsWidget = { id: "positions", title: "Two hands on a dial", mount };

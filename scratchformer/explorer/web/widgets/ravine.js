@@ -40,16 +40,25 @@ export function descend(way, rate, start, steps = STEPS, beta1 = 0.9, beta2 = 0.
   return points;
 }
 
-/** Where a coordinate is, in words: explosions are not written out. */
-const place = (x) =>
-  Math.abs(x) < 100
-    ? x
-        .toFixed(2)
-        .replace("-", "−")
-        .replace(/^−(0\.00)$/, "$1")
-    : x > 0
-      ? "> 100"
-      : "< −100";
+/** Where a coordinate is: a = 0.47. Explosions are not written out: a > 100. */
+function place(name, x) {
+  if (Math.abs(x) < 100) return `${name} = ${rounded(x)}`;
+  return x > 0 ? `${name} > 100` : `${name} < −100`;
+}
+
+/** Two decimals, a true minus sign, and no −0.00. */
+function rounded(x) {
+  return x
+    .toFixed(2)
+    .replace("-", "−")
+    .replace(/^−(0\.00)$/, "$1");
+}
+
+/** The step of a walk at which its loss was smallest, among the first `until`. */
+export function lowest(points, until) {
+  const losses = points.slice(0, until + 1).map(loss);
+  return losses.indexOf(Math.min(...losses));
+}
 
 function mount(root, tell) {
   let start = [1, 1];
@@ -72,7 +81,7 @@ function mount(root, tell) {
       max: 1.1,
       step: 0.05,
       value: start[i],
-      show: (x) => place(Number(x)),
+      show: (x) => rounded(Number(x)),
       oninput: (x) => ((start[i] = x), update()),
     }),
   );
@@ -119,8 +128,17 @@ function mount(root, tell) {
   function update() {
     walks = WAYS.map(({ id }, i) => descend(id, rates[i], [...start]));
     drawing.redraw();
-    const places = WAYS.map(({ id }, i) => `${id} at a = ${place(walks[i][step][0])}, b = ${place(walks[i][step][1])}`);
-    tell(`After ${step} ${step === 1 ? "step" : "steps"}, ${places.join("; ")}.`);
+    const places = WAYS.map(({ id }, i) => `${id} at ${place("a", walks[i][step][0])}, ${place("b", walks[i][step][1])}`);
+    tell(`After ${step} ${step === 1 ? "step" : "steps"}, ${places.join("; ")}.${overshoot()}`);
+  }
+
+  /** Adam's steps hardly get shorter as the gradient gets smaller, so it runs past the minimum. */
+  function overshoot() {
+    const adam = walks[2];
+    const best = lowest(adam, step);
+    const [then, now] = [best, step].map((t) => loss(adam[t]));
+    if (best === 0 || now < 2 * then) return "";
+    return ` Adam's loss was smallest after step ${best}, ${then.toFixed(3)}. Then it ran past the minimum, because its steps hardly get shorter when the gradient does, and now the loss is ${now.toFixed(3)}.`;
   }
 
   update();
@@ -167,7 +185,7 @@ function draw(width, { walks, rates, step, onstart }) {
       text(
         left + wide / 2,
         y(LOW) + 14,
-        outside < 0 ? `a = ${place(a)}, b = ${place(b)}` : `leaves the map at step ${outside}`,
+        outside < 0 ? `${place("a", a)}, ${place("b", b)}` : `leaves the map at step ${outside}`,
         { size: 13 },
       ),
       text(left + wide / 2, y(LOW) + 32, loss([a, b]) < 1e4 ? `loss ${loss([a, b]).toFixed(3)}` : "loss above 10,000", {
@@ -177,7 +195,7 @@ function draw(width, { walks, rates, step, onstart }) {
     );
   });
   const label = WAYS.map(
-    ({ id }, i) => `${id}, rate ${rates[i]}: after ${step} steps at ${walks[i][step].map(place).join(", ")}.`,
+    ({ id }, i) => `${id}, rate ${rates[i]}: after ${step} steps at ${place("a", walks[i][step][0])}, ${place("b", walks[i][step][1])}.`,
   ).join(" ");
   return picture(width, Math.ceil(WAYS.length / columns) * tall, label, maps);
 }

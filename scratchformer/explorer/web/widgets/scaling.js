@@ -1,5 +1,5 @@
 /** Lesson 05: dot products of d_k random numbers, and what softmax makes of them with and without the division. */
-import { button, h, number, range } from "../dom.js";
+import { button, h, range } from "../dom.js";
 import { softmax } from "../engine/tensor.js";
 import { arrow, bar, circle, fitted, gradient, line } from "./parts.js";
 import { pickOne, picture, rectangle, segment, short, text } from "./parts.js";
@@ -44,7 +44,7 @@ export function attend(dots, divisor, wanted = WANTED) {
 /** A weight as on the page: four decimals, more if it is small. Only 1 itself looks like 1. */
 function share(weight) {
   if (weight >= 0.99995 && weight < 1) return "> 0.9999";
-  return weight > 1e-6 ? weight.toFixed(weight > 1e-3 ? 4 : weight > 1e-4 ? 5 : 6) : number(weight, 2);
+  return weight > 1e-6 ? weight.toFixed(weight > 1e-3 ? 4 : weight > 1e-4 ? 5 : 6) : "< 0.000001";
 }
 
 /** A gradient as on the page: three decimals, five if it is small. */
@@ -55,14 +55,16 @@ function slopeText(slope) {
 
 /** How strong the push is; a tiny one is not rounded away. */
 function push(slope) {
-  return slope < 1e-6 ? number(slope, 2) : slopeText(slope).slice(1);
+  return slope < 1e-6 ? "less than 0.000001" : slopeText(slope).slice(1);
 }
 
-function exponential(e) {
-  if (e < 0.01) return number(e, 2);
-  return e < 1e7
-    ? Number(e.toPrecision(6)).toLocaleString("en", { maximumFractionDigits: e < 100 ? 2 : 0 })
-    : number(e, 3);
+/** An exponential: 390,625, 153 billion, 1.1·10^{26}, 0.018, < 0.000001. */
+export function exponential(e) {
+  if (e < 0.1) return e < 1e-6 ? "< 0.000001" : e.toPrecision(2);
+  if (e >= 1e12) return e.toExponential(1).replace("e+", "·10^{").concat("}");
+  if (e >= 1e9) return `${(e / 1e9).toPrecision(3)} billion`;
+  if (e >= 1e7) return `${(e / 1e6).toPrecision(3)} million`;
+  return Number(e.toPrecision(6)).toLocaleString("en", { maximumFractionDigits: e < 100 ? 2 : 0 });
 }
 
 function mount(root, tell) {
@@ -108,12 +110,15 @@ function mount(root, tell) {
     const best = WORDS.filter((_, i) => dots()[i] === largest).join(" and ");
     const [first, second] = both.map(({ weights, slopes }, side) => {
       if (isBackward) return push(slopes[WANTED]);
-      return side && !isRandom ? "5/8" : share(Math.max(...weights));
+      return !isRandom && (side || d_k === 1) ? "5/8" : share(Math.max(...weights));
     });
     const what = isBackward
       ? ["the push on the dot product of ", h("em", {}, WORDS[WANTED]), " is "]
       : ["the largest weight, of ", h("em", {}, best), ", is "];
-    tell([`With d_k = ${d_k}, `, ...what, `${first} without the division and ${second} with it.`]);
+    const growth = isRandom
+      ? ""
+      : " For each d_k the three dot products are √d_k times 0, ln 2 and ln 5, so that they grow as typical ones do; the division takes this growth away.";
+    tell([`With d_k = ${d_k}, `, ...what, `${first} without the division and ${second} with it.${growth}`]);
   }
 
   update();
@@ -201,7 +206,7 @@ function drawSides(width, d_k, dots, isRandom, isBackward) {
         text(x, top + y.score, isRound ? logarithm(i, side ? 1 : root) : short(scores[i])),
         text(x, top + y.e, exponential(Math.exp(scores[i]))),
         bar(x, top + y.weight, weights[i], { width: 44, height: 90 }),
-        text(x, top + y.weight + 60, side && !isRandom ? `${EXPONENTIALS[i]}/8` : share(weights[i])),
+        text(x, top + y.weight + 60, !isRandom && (side || d_k === 1) ? `${EXPONENTIALS[i]}/8` : share(weights[i])),
       ];
     };
     return [

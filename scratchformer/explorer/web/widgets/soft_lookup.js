@@ -121,7 +121,7 @@ function mount(root, tell) {
       });
     const score = lookup(query, keys, values).scores[word];
     sliders.replaceChildren(
-      slider("score", [-2, 4, 0.001], score, (x) => (keys[word] = keyFor(x, query, keys[word]))),
+      slider("score (by its key)", [-2, 4, 0.001], score, (x) => (keys[word] = keyFor(x, query, keys[word]))),
       slider("value, 1st number", [-3, 3, 0.1], values[word][0], (x) => (values[word][0] = x)),
       slider("value, 2nd number", [-3, 3, 0.1], values[word][1], (x) => (values[word][1] = x)),
     );
@@ -140,7 +140,7 @@ function mount(root, tell) {
       : `${WORDS[word]}: the score is (${products}) / √2 = ${short(scores[word])}, its exponential ${short(Math.exp(scores[word]))}, and the weight ${short(Math.exp(scores[word]))} / ${text.total} = ${short(weights[word])}`;
     if (isBackward) {
       const rising = WORDS.filter((_, i) => back.dscores[i] > 5e-4);
-      const offers = `offer${rising.length === 1 ? "s" : ""} more than the average, ${short(back.average)}`;
+      const offers = `offer${rising.length === 1 ? "s" : ""} more than the average, ${short(back.average)}: an offer is the first number of a value`;
       const cause = rising.length
         ? [
             `a larger score of `,
