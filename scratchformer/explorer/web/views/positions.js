@@ -162,9 +162,7 @@ function mount(root, page) {
         return h("li", {}, clock(vector[j], vector[j + 1], most), `${j}, ${j + 1}`, turn && h("br"), turn);
       }),
     );
-    view.querySelector(".source").textContent = isSinusoid
-      ? "the paper's formula (section 3.5), which no training changes"
-      : data.caption;
+    view.querySelector(".source").textContent = isSinusoid ? "the paper's formula (section 3.5), which no training changes" : data.caption;
     hand.textContent = isSinusoid
       ? "Two neighbouring columns, a sine and a cosine, are a clock's hand; below each clock stand its columns and after how many positions it has made one turn. The first clocks turn quickly and tell neighbours apart; the last turn slowly and tell the beginning of a text from its end."
       : "Two neighbouring columns drawn as a hand. Nothing makes these hands turn evenly: training chose these numbers freely.";

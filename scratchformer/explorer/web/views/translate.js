@@ -64,7 +64,10 @@ function contrast(sides, languages, lesson) {
       .filter(([, isNew]) => isNew)
       .map(([word]) => word.replace(/[.,!?]$/u, ""));
   const marked = (name, from) =>
-    markChanges(sides[from][name], sides[from === 1 ? 0 : 1][name]).map(([word, isNew], i) => [i ? " " : "", isNew ? h("mark", {}, word) : word]);
+    markChanges(sides[from][name], sides[from === 1 ? 0 : 1][name]).map(([word, isNew], i) => [
+      i ? " " : "",
+      isNew ? h("mark", {}, word) : word,
+    ]);
   const line = (from) => [
     h("span", { class: "english", lang: languages.source }, marked("text", from)),
     h("span", { class: "german", lang: languages.target }, marked("translation", from)),
@@ -224,18 +227,18 @@ function mount(root, page) {
       beam === 1
         ? "With a beam of 1 the search is greedy: it always takes the likeliest next piece. "
         : `With a beam of ${beam} the search compares up to ${beam} beginnings at each step. `;
+    const compareBeams = compared(beam === 1 ? `a beam of ${wideBeam}` : "a beam of 1", otherBeam);
+    if (beam === 1)
+      return [searching, ...compareBeams, " Greedy search finds one translation only, so α changes its score and nothing else."].filter(
+        Boolean,
+      );
     const length =
       alpha === 0
         ? " With α = 0 the score is the log-probability itself. It falls with each piece, so short translations have an advantage. "
         : ` With α = ${alpha.toFixed(1)} the log-probability is divided by a number that grows with the length, so that longer translations have a chance. `;
-    return [
-      searching,
-      compared(beam === 1 ? `a beam of ${wideBeam}` : "a beam of 1", otherBeam),
-      length,
-      compared(alpha === 0 ? `α = ${someAlpha.toFixed(1)}` : "α = 0", otherAlpha),
-    ]
-      .flat()
-      .filter(Boolean);
+    return [searching, ...compareBeams, length, ...compared(alpha === 0 ? `α = ${someAlpha.toFixed(1)}` : "α = 0", otherAlpha)].filter(
+      Boolean,
+    );
   }
 
   function refuse(reason) {

@@ -58,9 +58,7 @@ function drawTree(columns, until, name, describe, label) {
   const yOf = (row) => (row < 0 ? middle : (row + 0.5) * HEIGHT);
   const shown = columns.slice(0, until);
   const ends = places.map((x, t) => x + widths[t]);
-  const edges = shown.map((column, t) =>
-    column.map((one) => edge(one, t ? ends[t - 1] : ROOT, yOf(one.parent), places[t], yOf(one.row))),
-  );
+  const edges = shown.map((column, t) => column.map((one) => edge(one, t ? ends[t - 1] : ROOT, yOf(one.parent), places[t], yOf(one.row))));
   const boxes = shown.map((column, t) =>
     column.map((one) => node(one, name(one.token), describe(one), places[t], yOf(one.row), widths[t])),
   );
@@ -259,9 +257,7 @@ export function searchFigure(data, tokenizer) {
   function listOf(column, fate) {
     const texts = column
       .filter((one) => one.fate === fate)
-      .map(
-        ({ ids, logProbability }) => `${tokenizer.decode(ids.filter((token) => token !== EOS))} (${fine(Math.exp(logProbability))})`,
-      );
+      .map(({ ids, logProbability }) => `${tokenizer.decode(ids.filter((token) => token !== EOS))} (${fine(Math.exp(logProbability))})`);
     return texts.length ? [h("strong", {}, `${fate}: `), h("span", { lang: language }, texts.join("; ")), ". "] : null;
   }
 

@@ -128,7 +128,9 @@ function mount(root, tell) {
   function update() {
     walks = WAYS.map(({ id }, i) => descend(id, rates[i], [...start]));
     drawing.redraw();
-    const places = WAYS.map(({ id }, i) => `${id} at ${place("a", walks[i][step][0])}, ${place("b", walks[i][step][1])}`);
+    const places = WAYS.map(
+      ({ id }, i) => `${id} at ${place("a", walks[i][step][0])}, ${place("b", walks[i][step][1])}`,
+    );
     tell(`After ${step} ${step === 1 ? "step" : "steps"}, ${places.join("; ")}.${overshoot()}`);
   }
 
@@ -195,7 +197,8 @@ function draw(width, { walks, rates, step, onstart }) {
     );
   });
   const label = WAYS.map(
-    ({ id }, i) => `${id}, rate ${rates[i]}: after ${step} steps at ${place("a", walks[i][step][0])}, ${place("b", walks[i][step][1])}.`,
+    ({ id }, i) =>
+      `${id}, rate ${rates[i]}: after ${step} steps at ${place("a", walks[i][step][0])}, ${place("b", walks[i][step][1])}.`,
   ).join(" ");
   return picture(width, Math.ceil(WAYS.length / columns) * tall, label, maps);
 }
