@@ -111,7 +111,7 @@ function mount(root, page) {
       h(
         "p",
         { class: "note" },
-        "This is a second training with the same settings as that of the model in the other views. Training begins with random numbers, so here the heads have other jobs than there. The sentence can't be changed: it was recorded while this model was trained.",
+        "This is a second training with the same settings as that of the model in the other views. It ended with other weights, and its heads have other jobs. The sentence can't be changed: it was recorded while this model was trained.",
       ),
     );
   const view = figure(
@@ -140,7 +140,7 @@ function mount(root, page) {
         h(
           "p",
           { class: "note" },
-          `${mapTitle}${isSecond ? ", in this second training" : ""}. A row is a piece that the model writes, a column a piece that it looks at; each row adds up to 1.`,
+          `${mapTitle}${isSecond ? ", in this second training" : ""}. A row is a piece of the translation, a column a piece that it looks at; each row adds up to 1.`,
         ),
       ),
     ),
