@@ -4,8 +4,9 @@ import json
 import time
 from importlib.resources import files
 
-from selenium import webdriver
-from selenium.webdriver.common.keys import Keys
+import pytest
+
+webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium, which drives a browser")
 
 FLAGS = [
     "--headless=new",
@@ -29,7 +30,7 @@ const isWaiting = texts("main td").includes("…");
 return sentences.length && sentences.every(Boolean) && !isWaiting && performance.now() > window.changed + 250;
 """
 
-# The formulas are drawn, and the widgets say something.
+# The formulas are drawn, and the widgets are there.
 DRAWN = """
 const count = (css) => document.querySelectorAll(css).length;
 const hasWidgets = count("[data-widget]") === count("[data-widget] .sentence");
@@ -125,7 +126,7 @@ class Browser:
         """Keys for what has the focus: names such as "Tab", or text."""
         actions = webdriver.ActionChains(self.driver, duration=0)
         for key in keys:
-            actions.send_keys(getattr(Keys, key.upper(), key))
+            actions.send_keys(getattr(webdriver.Keys, key.upper(), key))
         actions.perform()
 
     def type_over(self, css, *keys):
@@ -172,14 +173,14 @@ class Browser:
         addresses = [request["request"]["url"] for request in sent if request["requestId"] not in refused]
         return [address for address in addresses if not address.startswith("data:")]
 
-    def axe(self, *rules, inside="html"):
+    def axe(self, *rules):
         """Serious and critical findings of axe-core, by these rules or by all -> ["rule: element", ...]"""
         if not self.js("return Boolean(window.axe)"):
             self.js(files("selenium_axe_python").joinpath("axe-core/axe.min.js").read_text(encoding="utf-8"))
         options = {"resultTypes": ["violations"], "preload": False}
         options |= {"runOnly": rules} if rules else {"rules": {"target-size": {"enabled": True}}}
         found = self.driver.execute_async_script(
-            "axe.run(arguments[0], arguments[1]).then((found) => arguments[2](found.violations))", inside, options
+            "axe.run(arguments[0]).then((found) => arguments[1](found.violations))", options
         )
         return [
             f"{rule['id']}: {node['html'][:150]} {node['failureSummary'].splitlines()[1].strip()}"

@@ -43,7 +43,6 @@ def chromium():
     binary, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if not (binary and driver):
         pytest.skip("there is no chromium with its chromedriver (Debian: chromium and chromium-driver)")
-    pytest.importorskip("selenium", reason="there is no selenium, which drives a browser: pip install -e '.[test]'")
     from browser import Browser
 
     browser = Browser(binary, driver)

@@ -448,6 +448,9 @@ def test_code_of_the_site_fits(browser, site):
             """) == [], file
 
 
+FOUND = "return [...document.querySelectorAll('#search-results a')].some((one) => one.href.includes('04_soft_lookup'))"
+
+
 @slow
 def test_a_lesson_has_its_widget_and_a_search_finds_it(browser, site):
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=site))
@@ -455,21 +458,13 @@ def test_a_lesson_has_its_widget_and_a_search_finds_it(browser, site):
     thread.start()
     try:
         address = f"http://127.0.0.1:{server.server_port}"
-        browser.open(
-            f"{address}/search.html?q=soft+lookup", until="return document.querySelector('#search-results li a')"
-        )
-        browser.wait(
-            "return [...document.querySelectorAll('#search-results a')].some((one) => /04_soft/.test(one.href))"
-        )
+        browser.open(f"{address}/search.html?q=soft+lookup", until=FOUND)
         browser.open(f"{address}/lessons/04_soft_lookup.html", until=DRAWN)
         assert WIDGETS["soft_lookup"][0] in browser.text("[data-widget=soft_lookup] .sentence")
     finally:
         server.shutdown()
         thread.join()
         server.server_close()
-
-
-FOUND = "return [...document.querySelectorAll('#search-results a')].some((one) => one.href.includes('04_soft_lookup'))"
 
 
 class Quiet(SimpleHTTPRequestHandler):
