@@ -10,10 +10,10 @@ import { test } from "node:test";
 import { Model } from "../../scratchformer/explorer/web/engine/model.js";
 import { matrix, row } from "../../scratchformer/explorer/web/engine/tensor.js";
 import { averageOf, entropyInBits, headsOf, logProbability, meanEntropy, rankHeads } from "../../scratchformer/explorer/web/views/attention.js";
-import { backwardOrder, dependence, nudgedLoss, rowSizes, stepAgainst } from "../../scratchformer/explorer/web/views/backward.js";
+import { backwardOrder, needsOf, nudgedLoss, rowLengths, stepAgainst } from "../../scratchformer/explorer/web/views/backward.js";
 import { boxesOf, placeBoxes } from "../../scratchformer/explorer/web/views/figure.js";
 import { likeliest, productsOf, softmaxByHand } from "../../scratchformer/explorer/web/views/inside.js";
-import { pronounIn, wordOf } from "../../scratchformer/explorer/web/views/sentence.js";
+import { decimal, partnerOf, pronounIn, wordOf } from "../../scratchformer/explorer/web/views/sentence.js";
 import { stepsOf } from "../../scratchformer/explorer/web/views/steps.js";
 
 const FOLDER = process.env.SCRATCHFORMER_FIXTURES;
@@ -54,15 +54,15 @@ test("entropy: four equal weights are 2 bits, one weight is 0 bits", () => {
   );
 });
 
-test("products: terms, the rest and the sum", () => {
-  assert.deepEqual(productsOf([1, 2, 3], [4, 5, 6], 2), {
+test("products: the largest terms, the rest and the sum", () => {
+  assert.deepEqual(productsOf([-4, 1, 3], [4, 5, 2], 2), {
     terms: [
-      [0, 1, 4, 4],
-      [1, 2, 5, 10],
+      [0, -4, 4, -16],
+      [2, 3, 2, 6],
     ],
     others: 1,
-    rest: 18,
-    sum: 32,
+    rest: 5,
+    sum: -5,
   });
 });
 
@@ -79,11 +79,26 @@ test("the likeliest come first", () => {
   ]);
 });
 
-test("sizes of rows, and a loss whose dependence is known", () => {
-  assert.deepEqual(rowSizes(matrix(2, 2, Float32Array.of(3, 3, 0, 0))), [3, 0]);
-  assert.deepEqual(dependence(matrix(1, 2, Float32Array.of(1, 2)), matrix(1, 2, Float32Array.of(3, 4))), [
-    { length: 5, effect: -11 },
-  ]);
+test("a small number without a power of ten", () => {
+  assert.deepEqual([-0.00005, 4.2e-7, 0.0031, 0].map((x) => decimal(x, 2)), ["−0.00005", "0.0000004", "0.0031", "0"]);
+});
+
+test("a sentence is compared with one that differs in one word, never with itself", () => {
+  const examples = ["It is too hot.", "It is too cold.", "He sleeps."];
+  assert.deepEqual(
+    [...examples, "He ran."].map((text) => partnerOf(examples, text)),
+    [examples[1], examples[0], examples[0], examples[2]],
+  );
+});
+
+test("the word that a loss needs most is no punctuation", () => {
+  const words = ["it", "is", "hot", ".", "⟨end⟩"];
+  assert.deepEqual(needsOf(words, [0.05, -0.2, 1, 2, 3]), { most: 2, hardly: 1, words: 3 });
+  assert.deepEqual(needsOf(words, [0.05, -0.2, 0, 2, 3]), { most: -1, hardly: 2, words: 3 });
+});
+
+test("lengths of gradients, and a step against one", () => {
+  assert.deepEqual(rowLengths(matrix(2, 2, Float32Array.of(3, 4, 0, 0))), [5, 0]);
   const { step, promised } = stepAgainst([0, 10], [3, 4], 0.1); // one step of length 1 down a slope of 5
   [-0.6, -0.8].forEach((x, i) => close(step[i], x, 1e-6));
   close(promised, -5, 1e-6);

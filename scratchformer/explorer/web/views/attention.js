@@ -1,7 +1,8 @@
 /** The view of the attention weights: which words each head looks at, and what happens without a head. */
 
 import { button, choice, clear, figure, h, heatmap, number, percent, s, say } from "../dom.js";
-import { currentSentence, focusOf, idsOf, passOf, pronounIn, quoted, sentenceForm, sentenceParameter } from "./sentence.js";
+import { Pass } from "../engine/model.js";
+import { currentSentence, decimal, focusOf, idsOf, passOf, pronounIn, quoted, rowName, sentenceForm, sentenceParameter } from "./sentence.js";
 import { markChanges, minimalPair } from "./translate.js";
 
 const KINDS = { encoder: "Encoder self-attention", decoder: "Decoder self-attention", cross: "Cross-attention" };
@@ -10,6 +11,8 @@ const WHAT = {
   decoder: "Words to be written look at those before.",
   cross: "Words to be written look at source words.",
 };
+
+const WORDS_STAY = "the words stay the same, but the translation is only";
 
 // What the numbers say ------------------------------------------------------------------------------------------------
 
@@ -65,9 +68,12 @@ export function headsOf(pass) {
 /** Each head with `change`, the change of ln p of the translation when it is removed; the largest fall first. */
 export async function rankHeads({ model }, { targetIds, pass }, pause = () => new Promise((done) => setTimeout(done))) {
   const before = logProbability(pass, targetIds);
+  const memory = [...pass.stages.values()].findLast(({ id }) => id.startsWith("encoder."));
+  const decoderOnly = Object.assign(Object.create(model), { encode: () => memory });
   const ranked = [];
   for (const head of headsOf(pass)) {
-    const without = model.forward(pass.sourceIds, pass.targetInIds, { removed: [head.id] });
+    const reader = head.kind === "encoder" ? model : decoderOnly;
+    const without = reader.run(new Pass(model, pass.sourceIds, pass.targetInIds, [head.id]));
     ranked.push({ ...head, change: logProbability(without, targetIds) - before });
     await pause();
   }
@@ -154,13 +160,16 @@ function mount(root, page) {
   const large = h("div", { class: "large-map" });
   const looks = h("div", { class: "looks" });
   const picture = figure(page.data.caption, h("div", { class: "one-head" }, looks, large));
+  const title = h("h2");
+  const removal = h("span");
+  const outcome = h("p", { class: "note" });
   const without = h("div", { class: "without" });
   root.append(
     form,
     h(
       "div",
       { class: "attention" },
-      h("section", {}, h("h2", { class: "head-title" }, "One head"), picture),
+      h("section", {}, h("div", { class: "head-line" }, title, removal), picture, outcome),
       h(
         "section",
         {},
@@ -169,16 +178,14 @@ function mount(root, page) {
         h(
           "p",
           { class: "note" },
-          "Below each map: over how many words its attention is spread, as if the weights on them were equal (2 to " +
-            "the power of the entropy in bits).",
+          "Below each map: how widely it spreads its weight. “1.3 words” is as widely as if 1.3 words shared the weight " +
+            "equally.",
         ),
       ),
     ),
     h("h2", {}, "Without a head"),
     without,
   );
-  const title = root.querySelector(".head-title");
-
   async function open(text) {
     const mine = ++turn;
     const ids = await idsOf(page, text);
@@ -239,6 +246,10 @@ function mount(root, page) {
     readAgain();
   }
 
+  function removeText(id) {
+    return state.removed.includes(id) ? "Put this head back" : "Remove this head";
+  }
+
   function weightsOf({ kind, layer, head }) {
     const { heads } = shown.pass.attentions.find((one) => one.kind === kind && one.layer === layer);
     return head === "average" ? averageOf(heads) : heads[head];
@@ -295,7 +306,7 @@ function mount(root, page) {
     const name = head === "average" ? "average" : `head ${head + 1}`;
     const words = number(2 ** meanEntropy(weights), 2);
     const rank = ranking?.find((one) => one.id === id);
-    const effect = rank && !state.removed.length ? `p × ${number(Math.exp(rank.change), 2)}` : null;
+    const effect = rank && !state.removed.length ? `p × ${decimal(Math.exp(rank.change), 2)}` : null;
     const isCurrent = kind === state.kind && layer === state.layer && head === state.head;
     return h(
       "button",
@@ -325,6 +336,10 @@ function mount(root, page) {
     const [rows, columns] = labels(kind);
     const name = head === "average" ? `the average of the heads` : `head ${head + 1}`;
     title.textContent = `${KINDS[kind]}, layer ${layer + 1}, ${name}`;
+    const id = `${kind}.${layer}.${head}`;
+    removal.replaceChildren(
+      ...(head === "average" ? [] : [button(removeText(id), () => toggle(id), { "data-key": "remove here" })]),
+    );
     const isChosen = (i, j) => (side === "q" ? i === word : j === word);
     const row = side === "q" ? rowOf(weights, word) : null;
     const column = side === "k" ? columnOf(weights, word) : null;
@@ -368,7 +383,7 @@ function mount(root, page) {
       const best = argmax(row);
       say(picture.sentence, [
         where,
-        quoted(rows[word], rowLang),
+        ...(kind === "encoder" ? [quoted(rows[word], rowLang)] : rowName(reading, word, target)),
         ` looks ${percent(row[best])} at `,
         quoted(columns[best], columnLang),
         ".",
@@ -379,7 +394,7 @@ function mount(root, page) {
         where,
         quoted(columns[word], columnLang),
         " is looked at most by ",
-        quoted(rows[best], rowLang),
+        ...(kind === "encoder" ? [quoted(rows[best], rowLang)] : rowName(reading, best, target)),
         ` (${percent(column[best])}).`,
       ]);
     }
@@ -388,8 +403,8 @@ function mount(root, page) {
   function spreadOf(weights) {
     const bits = meanEntropy(weights);
     return (
-      `Entropy ${number(bits, 2)} bits, averaged over the rows: the attention is spread over about ` +
-      `${number(2 ** bits, 2)} words.`
+      `A row spreads its weight as widely as if ${number(2 ** bits, 2)} words shared it equally (entropy ` +
+      `${number(bits, 2)} bits, the mean of the rows).`
     );
   }
 
@@ -427,6 +442,7 @@ function mount(root, page) {
     const mine = turn;
     const focus = focusOf(without);
     clear(without);
+    clear(outcome);
     const heads = headsOf(reading.pass);
     const select = choice({
       label: "head",
@@ -439,7 +455,6 @@ function mount(root, page) {
     });
     select.querySelector("select").dataset.key = "removable";
     const selected = () => select.querySelector("select").value;
-    const gone = state.removed.includes(selected());
     const answer = h("div", { class: "answer" });
     without.append(
       h("p", {}, "Remove a head, or several: its output becomes zeros, and the model translates again."),
@@ -447,7 +462,7 @@ function mount(root, page) {
         "div",
         { class: "controls" },
         select,
-        button(gone ? "Put this head back" : "Remove this head", () => toggle(selected()), { "data-key": "remove" }),
+        button(removeText(selected()), () => toggle(selected()), { "data-key": "remove" }),
         state.removed.length
           ? button("Put all heads back", () => ((state.removed = []), readAgain()), { "data-key": "all" })
           : null,
@@ -480,12 +495,13 @@ function mount(root, page) {
       ),
     );
     const names = heads.filter(({ id }) => removed.includes(id)).map(({ name }) => name);
-    const outcome = before === now ? "the model writes the same words" : "the model writes something else";
     say(
       result.sentence,
-      `Without ${names.join(" and ")} ${outcome}; the probability of its first translation goes from ${percent(p)} ` +
-        `to ${percent(q)}.`,
+      `Without ${names.join(" and ")} ` +
+        (before === now ? `${WORDS_STAY} ${decimal(q / p, 2)} times as likely` : "the model writes something else") +
+        `: the probability of the translation with all heads goes from ${percent(p)} to ${percent(q)}.`,
     );
+    outcome.replaceChildren("Without ", names.join(" and "), ": ", h("span", { lang: target }, now));
   }
 
   async function find() {
@@ -493,6 +509,8 @@ function mount(root, page) {
     const found = await rankHeads(page, reading);
     if (mine !== turn) return;
     ranking = found;
+    ranking.staysTheSame = String(await idsOf(page, reading.text, [found[0].id])) === String(reading.targetIds);
+    if (mine !== turn) return;
     draw();
     drawWithout();
   }
@@ -513,7 +531,7 @@ function mount(root, page) {
           }),
         ),
         h("td", {}, percent(p * Math.exp(change))),
-        h("td", {}, `× ${number(Math.exp(change), 2)}`),
+        h("td", {}, `${decimal(Math.exp(change), 2)} times as likely`),
       ),
     );
     const result = figure(
@@ -532,7 +550,7 @@ function mount(root, page) {
               {},
               h("th", { scope: "col" }, "without this head"),
               h("th", { scope: "col" }, "p of the translation"),
-              h("th", { scope: "col" }, "that is"),
+              h("th", { scope: "col" }, "compared with all heads"),
             ),
           ),
           h("tbody", {}, rows),
@@ -541,8 +559,11 @@ function mount(root, page) {
     );
     say(
       result.sentence,
-      `Of all ${ranking.length} heads, ${worst.name} matters most here: without it the probability of this ` +
-        `translation goes from ${percent(p)} to ${percent(p * Math.exp(worst.change))}.`,
+      `Of all ${ranking.length} heads, ${worst.name} matters most here: without it ` +
+        (ranking.staysTheSame
+          ? `${WORDS_STAY} ${decimal(Math.exp(worst.change), 2)} times as likely. Its probability `
+          : "the model writes something else. The probability of the translation with all heads ") +
+        `goes from ${percent(p)} to ${percent(p * Math.exp(worst.change))}.`,
     );
     return result;
   }

@@ -3,31 +3,31 @@
 import { button, choice, clear, figure, h, heatmap, number, percent, range, say, strip, words } from "../dom.js";
 import { Pass } from "../engine/model.js";
 import { boxesOf, figureOne, widthFor } from "./figure.js";
-import { currentSentence, focusOf, idsOf, passOf, pronounIn, quoted, sentenceForm, sentenceParameter } from "./sentence.js";
+import { currentSentence, decimal, focusOf, idsOf, partnerOf, passOf, pronounIn, quoted, sentenceForm, sentenceParameter } from "./sentence.js";
+
+const LITTLE = 0.1; // a word is hardly needed if the loss changes by less without it
 
 // What the numbers say ------------------------------------------------------------------------------------------------
 
-/** The root mean square of each row of a matrix. */
-export function rowSizes({ rows, cols, data }) {
-  return Array.from({ length: rows }, (_, i) =>
-    Math.sqrt(data.subarray(i * cols, (i + 1) * cols).reduce((sum, x) => sum + x * x, 0) / cols),
-  );
+/** The length of each row of a matrix. */
+export function rowLengths(matrix) {
+  return Array.from({ length: matrix.rows }, (_, i) => Math.hypot(...rowOf(matrix, i)));
 }
 
 /**
- * What a loss says about each row of x, given its gradient dx: [{ length, effect }]. `length` is the gradient's length,
- * `effect` = −dx · x is the first-order estimate of how the loss changes when the row becomes zeros.
+ * Which words a loss needs, by `changes`, how it changes without each of them: { most, hardly }. `most` is the position of
+ * the word that it needs most, or −1 if it hardly needs any; ⟨end⟩ and punctuation don't count. `hardly` is how many words
+ * change it by less than 0.1.
  */
-export function dependence(x, dx) {
-  return Array.from({ length: x.rows }, (_, i) => {
-    let square = 0;
-    let product = 0;
-    for (let k = i * x.cols; k < (i + 1) * x.cols; k++) {
-      square += dx.data[k] ** 2;
-      product += dx.data[k] * x.data[k];
-    }
-    return { length: Math.sqrt(square), effect: -product };
-  });
+export function needsOf(words, changes) {
+  const isWord = words.map((word) => /[\p{L}\p{N}]/u.test(word) && !word.startsWith("⟨"));
+  const most = largestOf(changes.map((change, i) => (isWord[i] ? change : -Infinity)));
+  const isHardly = (change) => Math.abs(change) < LITTLE;
+  return {
+    most: changes[most] < LITTLE ? -1 : most,
+    hardly: changes.filter((change, i) => isWord[i] && isHardly(change)).length,
+    words: isWord.filter(Boolean).length,
+  };
 }
 
 /** A pass in which `vector` has been added to one row of the source's embeddings. */
@@ -87,7 +87,6 @@ function mount(root, page) {
   const { model } = page;
   const { source: sourceLang, target: targetLang } = page.data.languages;
   const given = page.parameters;
-  const [first, second] = page.data.examples;
   const state = {
     at: Number.parseInt(given.get("word") ?? -1),
     token: Number.parseInt(given.get("token") ?? -1),
@@ -95,10 +94,10 @@ function mount(root, page) {
     share: 0.02,
     shown: Infinity,
     box: null,
-    other: given.get("other") ?? second,
+    other: given.get("other"), // the second sentence, if the reader has chosen one
   };
   let reading;
-  let loss; // of the chosen word: { loss, probability, gradients, words: dependence, measured, sizes }
+  let loss; // of the chosen word: { loss, probability, gradients, lengths: of the source words, measured, sizes }
   let other; // the second sentence, with the same words to be written, and the loss of the same word
   let otherLoss;
   let boxes;
@@ -148,8 +147,8 @@ function mount(root, page) {
         h(
           "p",
           { class: "note" },
-          "A cell is one position of one sublayer: the stronger its colour, the larger the gradient there (the square " +
-            "root of its root mean square, so that small ones can be seen too).",
+          "A cell is one position of one sublayer: the stronger its colour, the longer the gradient there (the " +
+            "square root of its length, so that short ones can be seen too).",
         ),
       ),
       flow,
@@ -158,10 +157,9 @@ function mount(root, page) {
     h(
       "p",
       {},
-      "The gradient at a word's vector says in which direction the loss grows, and its length says how fast. From " +
-        "the slope one can estimate how the loss changes when the vector becomes zeros: −gradient · vector. A real " +
-        "forward pass with these zeros checks the estimate. Zeros are a long way off, so the two can differ a " +
-        "lot: where the model is sure of a word, the slope is almost flat, and still the word may be needed.",
+      "Without a word, with zeros in the place of its vector, what does the loss become? A forward pass for each word " +
+        "tells. The length of the gradient tells something else: how fast the loss changes when the vector changes a " +
+        "little. Where the model is sure, a little changes nothing, and still the word may be needed.",
     ),
     depends,
     h("h2", {}, "4. Nudge a word against its gradient"),
@@ -188,11 +186,11 @@ function mount(root, page) {
     if (isNew || !(state.at >= 0 && state.at < reading.written.length)) state.at = pronounIn(reading.written);
     if (isNew || !(state.token > 0 && state.token < model.config.vocab_size)) state.token = reading.targetIds[state.at];
     if (isNew || !(state.nudged >= 0 && state.nudged < reading.source.length)) state.nudged = -1;
-    if (isNew && state.other === text) state.other = text === first ? second : first;
+    if (state.other === text) state.other = null;
     compute();
     drawAll();
     playAgain();
-    otherForm.submit(state.other);
+    otherForm.submit(state.other ?? partnerOf(page.data.examples, text));
   }
 
   function lossOf({ pass }) {
@@ -202,7 +200,7 @@ function mount(root, page) {
       loss,
       probability,
       gradients,
-      words: dependence(pass.stages.get("source.embedding").value, gradients.get("source.embedding")),
+      lengths: rowLengths(gradients.get("source.embedding")),
       measured: null,
       sizes: new Map(),
     };
@@ -211,7 +209,7 @@ function mount(root, page) {
   function compute() {
     loss = lossOf(reading);
     if (state.nudged < 0) {
-      state.nudged = largestOf(loss.words.map(({ length }) => length));
+      state.nudged = largestOf(loss.lengths);
     }
   }
 
@@ -219,7 +217,7 @@ function mount(root, page) {
     Object.assign(state, changes, { nudged: -1, box: null });
     compute();
     drawAll();
-    setTimeout(() => loss && compare());
+    setTimeout(() => loss && other && compare());
     playAgain();
   }
 
@@ -245,7 +243,7 @@ function mount(root, page) {
       word: state.at,
       ...(state.token === reading.targetIds[state.at] ? {} : { token: state.token }),
       nudge: state.nudged,
-      ...(state.other === second ? {} : { other: state.other }),
+      ...(state.other && { other: state.other }),
     });
   }
 
@@ -304,7 +302,7 @@ function mount(root, page) {
 
   function sizesOf(box) {
     const stage = lastStage(box);
-    if (!loss.sizes.has(stage)) loss.sizes.set(stage, rowSizes(loss.gradients.get(stage)));
+    if (!loss.sizes.has(stage)) loss.sizes.set(stage, rowLengths(loss.gradients.get(stage)));
     return loss.sizes.get(stage);
   }
 
@@ -324,25 +322,25 @@ function mount(root, page) {
       const sizes = sizesOf(box);
       const best = largestOf(sizes);
       const [names, lang] = box.side === "source" ? [reading.source, sourceLang] : [reading.written, targetLang];
-      const found = `${nameOfBox(box)}: the gradient is largest at `;
+      const found = `${nameOfBox(box)}: the gradient is longest at `;
       say(
         flow.sentence,
         sizes[best] > 0
-          ? [found, quoted(names[best], lang), `, ${number(sizes[best])} (root mean square).`]
+          ? [found, quoted(names[best], lang), `, with the length ${decimal(sizes[best])}.`]
           : `${nameOfBox(box)}: no gradient arrives here.`,
       );
     } else {
-      const top = rowSizes(
+      const top = rowLengths(
         loss.gradients.get(order.find(({ side, id }) => side === "target" && id !== "logits").stages.at(-1)),
       )[state.at];
-      const bottom = rowSizes(loss.gradients.get("source.embedding"));
-      const most = largestOf(bottom);
+      const most = largestOf(loss.lengths);
       say(flow.sentence, [
         "The loss of ",
         quoted(tokenName(), targetLang),
-        ` sends a gradient of ${number(top)} into the top of the decoder; at the source embeddings it is largest at `,
+        ` sends a gradient of the length ${decimal(top)} into the top of the decoder; at the source embeddings it is ` +
+          "longest at ",
         quoted(reading.source[most], sourceLang),
-        `, ${number(bottom[most])} (root mean square).`,
+        `, with ${decimal(loss.lengths[most])}.`,
       ]);
     }
   }
@@ -437,7 +435,7 @@ function mount(root, page) {
           matrix: { rows: rows.length, cols: names.length, data },
           rowLabels: rows.map(nameOfBox),
           columnLabels: names,
-          label: `Gradient (root mean square). ${title}`,
+          label: `Lengths of the gradients. ${title}`,
           role: "gradient",
           digits: 2,
           largest: largestSize(),
@@ -452,28 +450,34 @@ function mount(root, page) {
     clear(bars);
     bars.append(
       dependenceTable(reading, loss, {
-        columns: ["length", "effect", "measured"],
         onpick: pickNudged,
         selected: state.nudged,
       }),
     );
-    const { words: found, measured } = loss;
-    const most = largestOf(found.map(({ length }) => length));
+    const { lengths, measured } = loss;
+    const longest = largestOf(lengths);
     const sentence = [
-      "The gradient of the loss is longest at ",
-      quoted(reading.source[most], sourceLang),
-      ` (${number(found[most].length)}). `,
+      "The gradient is longest at ",
+      quoted(reading.source[longest], sourceLang),
+      ` (${decimal(lengths[longest], 2)}).`,
     ];
     if (measured) {
-      const need = largestOf(measured);
-      sentence.push(
-        "The word that ",
-        quoted(tokenName(), targetLang),
-        " needs most is ",
-        quoted(reading.source[need], sourceLang),
-        `: with zeros in its place the loss changes by ${signed(measured[need])}; the slope alone promised ` +
-          `${signed(found[need].effect)}.`,
-      );
+      const { most, hardly, words: count } = needsOf(reading.source, measured);
+      const needed = quoted(tokenName(), targetLang);
+      if (most < 0) {
+        const without = `Without any single word the loss of `;
+        sentence.unshift(without, needed, ` grows by less than ${LITTLE}: it hardly needs one of them. `);
+      } else {
+        const after = decimal(loss.loss + measured[most]);
+        sentence.unshift(
+          "Without ",
+          quoted(reading.source[most], sourceLang),
+          " the loss of ",
+          needed,
+          ` becomes ${after} instead of ${decimal(loss.loss)}: it is needed most. Of the ${count} words ${hardly} are ` +
+            `hardly needed: without them the loss changes by less than ${LITTLE}. `,
+        );
+      }
     }
     say(depends.sentence, sentence);
   }
@@ -507,24 +511,20 @@ function mount(root, page) {
   }
 
   /** A row for each source word; `all` are the losses whose bars have the same scale. */
-  function dependenceTable({ source }, its, { columns, onpick = null, selected = -1, all = [its], marked = [] }) {
-    const values = (one, column) => (column === "measured" ? one.measured : one.words.map((word) => word[column]));
-    const together = columns.includes("effect") ? ["effect", "measured"] : ["measured"];
-    const largest = (column) =>
-      Math.max(
-        ...all.flatMap((one) =>
-          (column === "length" ? ["length"] : together).flatMap((each) => values(one, each) ?? []).map(Math.abs),
-        ),
-      ) || 1;
+  function dependenceTable({ source }, its, { onpick = null, selected = -1, all = [its], marked = [] }) {
+    const largest = (column) => Math.max(...all.flatMap((one) => one[column] ?? []).map(Math.abs)) || 1;
     const rows = source.map((text, i) => {
       const look = `chip${marked.includes(i) ? " marked" : ""}${i === selected ? " selected" : ""}`;
       const word = h("span", { lang: sourceLang }, text);
-      const cells = columns.map((column) => {
-        const value = values(its, column)?.[i];
-        if (value === undefined) return h("td", { class: "label" }, "…");
-        const bar = column === "length" ? barOf(value / largest(column)) : signedBar(value / largest(column));
-        return h("td", {}, bar, h("span", { class: "value" }, column === "length" ? number(value, 2) : signed(value)));
-      });
+      const cell = (bar, text) => h("td", {}, bar, h("span", { class: "value" }, text));
+      const change = its.measured?.[i];
+      const length = its.lengths[i];
+      const cells = [
+        change === undefined
+          ? h("td", { class: "label" }, "…")
+          : cell(signedBar(change / largest("measured")), signed(change)),
+        cell(barOf(length / largest("lengths")), decimal(length, 2)),
+      ];
       const name = onpick
         ? h(
             "button",
@@ -540,21 +540,14 @@ function mount(root, page) {
         : h("span", { class: look }, word);
       return h("tr", {}, h("th", { scope: "row" }, name), cells);
     });
-    const tall = (text) => h("th", { scope: "col", rowspan: 2 }, text);
+    const titles = ["source word", "change of the loss without it", "length of the gradient"];
     const head = h(
       "thead",
       {},
       h(
         "tr",
         {},
-        tall("source word"),
-        tall("gradient length"),
-        h("th", { scope: "colgroup", colspan: together.length }, "change of loss without it"),
-      ),
-      h(
-        "tr",
-        {},
-        together.map((column) => h("th", { scope: "col" }, { effect: "estimated", measured: "measured" }[column])),
+        titles.map((title) => h("th", { scope: "col" }, title)),
       ),
     );
     return h(
@@ -622,14 +615,15 @@ function mount(root, page) {
   // Compare -------------------------------------------------------------------------------------------------------------
 
   async function openOther(text) {
-    state.other = text;
-    compare();
+    if (text === reading.text) throw new Error("This is the first sentence: change a word of it.");
+    state.other = text === partnerOf(page.data.examples, reading.text) ? null : text;
+    compare(text);
     writeAddress();
   }
 
   /** The loss of the same word, after the same words, with another source sentence. */
-  function compare() {
-    other = passOf(page, state.other, reading.targetIds);
+  function compare(text = other.text) {
+    other = passOf(page, text, reading.targetIds);
     otherLoss = lossOf(other);
     drawCompared();
     if (!loss.measured) measure(reading, loss);
@@ -650,11 +644,11 @@ function mount(root, page) {
           `) = ${percent(its.probability)}, loss `,
           h("strong", {}, number(its.loss)),
         ),
-        dependenceTable(one, its, { columns: ["length", "measured"], all: [loss, otherLoss], marked }),
+        dependenceTable(one, its, { all: [loss, otherLoss], marked }),
       );
     const [here, there] = [differences(reading.source, other.source), differences(other.source, reading.source)];
     compared.firstChild.replaceChildren(side(reading, loss, here), side(other, otherLoss, there));
-    const longest = ({ words: found }) => largestOf(found.map(({ length }) => length));
+    const longest = ({ lengths }) => largestOf(lengths);
     const written = page.tokenizer.decode(reading.targetIds.slice(0, state.at));
     const start = written ? ["After “", h("span", { lang: targetLang }, written), "”, "] : ["As the first word, "];
     say(compared.sentence, [
@@ -663,11 +657,11 @@ function mount(root, page) {
       ` has the probability ${percent(loss.probability)} with the first sentence and ` +
         `${percent(otherLoss.probability)} with the second. The gradient is longest at `,
       quoted(reading.source[longest(loss)], sourceLang),
-      ` (${number(loss.words[longest(loss)].length, 2)}) and at `,
+      ` (${decimal(loss.lengths[longest(loss)], 2)}) and at `,
       quoted(other.source[longest(otherLoss)], sourceLang),
-      ` (${number(otherLoss.words[longest(otherLoss)].length, 2)}).`,
-      (loss.loss - otherLoss.loss) * (loss.words[longest(loss)].length - otherLoss.words[longest(otherLoss)].length) > 0
-        ? " The less likely the word, the larger the gradient."
+      ` (${decimal(otherLoss.lengths[longest(otherLoss)], 2)}).`,
+      (loss.loss - otherLoss.loss) * (loss.lengths[longest(loss)] - otherLoss.lengths[longest(otherLoss)]) > 0
+        ? " The less likely the word, the longer the gradient."
         : "",
     ]);
   }
@@ -699,7 +693,7 @@ function largestOf(values) {
 }
 
 function signed(x) {
-  return x > 0 ? `+${number(x, 2)}` : number(x, 2);
+  return (x > 0 ? "+" : "") + decimal(x, 2);
 }
 
 function barOf(share) {

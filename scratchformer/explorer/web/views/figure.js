@@ -77,7 +77,7 @@ export function boxesOf(ids) {
   return [...boxes.values()];
 }
 
-const columnWidth = (width) => (width - 2 * MARGIN - CHANNEL) / 2;
+const columnWidth = (width) => Math.max(0, (width - 2 * MARGIN - CHANNEL) / 2);
 const cellsWidth = (positions) => 12 + 10 * positions;
 
 /** Where each box stands: Map from id to { x, y, width, height }, with the picture's `height`. `gap` is between boxes. */
@@ -116,7 +116,7 @@ export function placeBoxes(boxes, width, boxHeight, gap = 12) {
 export function figureOne({ boxes, width, label, onpick, names = null, content = () => null }) {
   const most = names && Math.max(names.source.below.length, names.target.below.length);
   const isFlat = !names || columnWidth(width) - TITLE_WIDTH >= cellsWidth(most);
-  const [boxHeight, gap] = isFlat ? [24, 7] : [42, 12];
+  const [boxHeight, gap] = isFlat ? [24, 5] : [42, 12];
   const { places, height: bare } = placeBoxes(boxes, width, boxHeight, gap);
   const insideOf = (place) =>
     isFlat ? { ...place, x: place.x + TITLE_WIDTH, width: place.width - TITLE_WIDTH } : place;

@@ -2,20 +2,22 @@
 
 import { button, choice, clear, figure, h, heatmap, number, percent, say, strip, words } from "../dom.js";
 import { boxesOf, figureOne } from "./figure.js";
-import { currentSentence, focusOf, idsOf, lessonLink, passOf, pronounIn, quoted, sentenceForm, sentenceParameter } from "./sentence.js";
+import { currentSentence, focusOf, idsOf, lessonLink, passOf, pronounIn, quoted, rowName, sentenceForm, sentenceParameter } from "./sentence.js";
 import { stepsOf } from "./steps.js";
 
+const ROLES = { q: "query", k: "key", v: "value" };
 const SHOWN = 8; // numbers of a vector, and terms of a dot product
 const IN_A_BOX = 24; // numbers of a vector in a box of Figure 1
 
 // By hand -------------------------------------------------------------------------------------------------------------
 
 /**
- * The first `count` products of a dot product, and the sum of the others: { terms: [[i, a, b, product]], others, rest,
- * sum }.
+ * The `count` largest products of a dot product by their size, and the sum of the others: { terms: [[i, a, b, product]],
+ * others, rest, sum }.
  */
 export function productsOf(left, right, count) {
   const terms = Array.from(left, (a, i) => [i, a, right[i], a * right[i]]);
+  terms.sort((a, b) => Math.abs(b[3]) - Math.abs(a[3]));
   const total = (list) => list.reduce((sum, term) => sum + term[3], 0);
   return {
     terms: terms.slice(0, count),
@@ -44,9 +46,12 @@ function fixed(x) {
   return x.toFixed(4).replace("-", "−");
 }
 
-/** The engine names pieces as they are in the vocabulary: here without the mark of a word's beginning. */
+/**
+ * The engine's sentences, with pieces without the mark of a word's beginning, and no full stop after a number, where it
+ * looks like a decimal point.
+ */
 function plain(text) {
-  return text.replaceAll("▁", "");
+  return text.replaceAll("▁", "").replace(/(\d)\.$/, "$1");
 }
 
 function table(caption, heads, rows) {
@@ -153,8 +158,8 @@ function mount(root, page) {
   function rowsOf(stage) {
     const isSource = /^(source|encoder)\.|\.cross\.[kv]$/.test(stage);
     return isSource
-      ? { names: reading.source, at: state.source, lang: page.data.languages.source }
-      : { names: positions(), at: state.target, lang: page.data.languages.target };
+      ? { side: "source", names: reading.source, at: state.source, lang: page.data.languages.source }
+      : { side: "target", names: positions(), at: state.target, lang: page.data.languages.target };
   }
 
   function draw() {
@@ -249,7 +254,7 @@ function mount(root, page) {
       h("h2", {}, step.title),
       h("p", {}, step.about, " ", h("span", { class: "label" }, lessonLink(page, step.lesson))),
       step.side === "target"
-        ? picker("target", "position in the decoder: has read → must write")
+        ? picker("target", "row of the decoder: has read → must write")
         : picker("source", "source word"),
       isCross ? picker("source", "source word") : "",
     );
@@ -317,8 +322,9 @@ function mount(root, page) {
     const { names, at, lang } = rowsOf(id);
     const { value } = reading.pass.stages.get(id);
     const vector = rowOfStage(id, at);
+    const part = id.split(".")[3];
     let sentence = [
-      "The vector of ",
+      `The ${ROLES[part] ?? "vector"} of `,
       quoted(names[at], lang),
       ` has ${value.cols} numbers, from ${number(Math.min(...vector))} to ${number(Math.max(...vector))}.`,
     ];
@@ -353,15 +359,39 @@ function mount(root, page) {
     return data.subarray(at * cols, (at + 1) * cols);
   }
 
-  /** The column of a vector's first shown number: the chosen head's, where heads stand side by side. */
-  function offsetOf(id) {
-    const part = id.split(".")[3];
-    return { q: config.d_k, k: config.d_k, v: config.d_v, heads: config.d_v }[part] * state.head || 0;
+  /** How many numbers of a vector belong to each head, where heads stand side by side. */
+  function widthOfHead(id) {
+    return { q: config.d_k, k: config.d_k, v: config.d_v, heads: config.d_v }[id.split(".")[3]];
+  }
+
+  function headOf(id) {
+    const { cols } = reading.pass.stages.get(id).value;
+    const width = widthOfHead(id);
+    const first = width * state.head;
+    return width && width < cols ? `; ${first} to ${first + width - 1} belong to head ${state.head + 1}` : "";
+  }
+
+  /** Opens a number of the chosen word's vector; among heads side by side its head is chosen. */
+  function openNumber(id, column, changes = {}) {
+    const width = widthOfHead(id);
+    change({ ...changes, picked: { stage: id, column }, all: false, ...(width && { head: Math.floor(column / width) }) });
+  }
+
+  /** A click on a cell of a strip opens its number; with keys, the field of numbers does. */
+  function openable(id, drawn, at) {
+    drawn.classList.add("openable");
+    drawn.addEventListener("click", ({ clientX }) => {
+      const { left, width } = drawn.getBoundingClientRect();
+      const { cols } = reading.pass.stages.get(id).value;
+      const column = Math.min(cols - 1, Math.max(0, Math.floor(((clientX - left) / width) * cols)));
+      openNumber(id, column, { [rowsOf(id).side]: at });
+    });
+    return drawn;
   }
 
   function shownColumns(id) {
     if (id === "logits") return likeliest(rowOfStage(id, rowsOf(id).at), SHOWN).map((one) => one.id);
-    const first = offsetOf(id);
+    const first = widthOfHead(id) * state.head || 0; // the chosen head's
     return Array.from({ length: Math.min(SHOWN, reading.pass.stages.get(id).value.cols - first) }, (_, i) => first + i);
   }
 
@@ -369,10 +399,13 @@ function mount(root, page) {
     const stage = reading.pass.stages.get(id);
     const { names, at, lang } = rowsOf(id);
     const part = id.split(".")[3];
-    const role = { q: "query", k: "key", v: "value" }[part] ?? "plain";
+    const role = ROLES[part] ?? "plain";
     const vector = rowOfStage(id, at);
     const picked = pickedIn(id);
-    const cells = shownColumns(id).map((column) => {
+    const columns = shownColumns(id);
+    const more = vector.length - columns.length;
+    if (picked !== null && !columns.includes(picked)) columns.push(picked);
+    const cells = columns.map((column) => {
       const name =
         id === "logits"
           ? h("span", { class: "label", lang }, nameOf(column))
@@ -388,14 +421,14 @@ function mount(root, page) {
             class: `number-cell role-${role}${isPicked ? " selected" : ""}`,
             "data-key": `${id} ${column}`,
             "aria-pressed": String(isPicked),
-            onclick: () => change({ picked: { stage: id, column }, all: false }),
+            onclick: () => openNumber(id, column),
           },
           name,
           number(vector[column]),
         ),
       );
     });
-    const title = { q: "query", k: "key", v: "value" }[part] ?? stage.title;
+    const title = ROLES[part] ?? stage.title;
     const all = h("details", { class: "all-rows" }, h("summary", {}, `All ${names.length} positions`));
     all.addEventListener("toggle", () => {
       if (all.children.length > 1) return;
@@ -404,12 +437,22 @@ function mount(root, page) {
           "li",
           { class: i === at ? "selected" : null },
           h("span", { lang }, word),
-          strip(rowOfStage(id, i), { label: `Vector of ${word}` }),
+          openable(id, strip(rowOfStage(id, i), { label: `Vector of ${word}` }), i),
         ),
       );
       all.append(h("ol", { class: "strips" }, list));
     });
-    const more = stage.value.cols - cells.length;
+    const last = vector.length - 1;
+    const field = h("input", {
+      type: "number",
+      class: "field",
+      min: 0,
+      max: last,
+      placeholder: `0–${last}`,
+      "aria-label": `Number 0 to ${last} of this ${ROLES[part] ?? "vector"}`,
+      "data-key": `${id} field`,
+      onchange: () => field.value !== "" && field.validity.valid && openNumber(id, field.valueAsNumber),
+    });
     return h(
       "section",
       { class: `vector role-${role}` },
@@ -418,10 +461,17 @@ function mount(root, page) {
         {},
         `${title} of `,
         quoted(names[at], lang),
-        h("span", { class: "label" }, ` ${stage.value.cols} numbers`),
+        h("span", { class: "label" }, ` ${vector.length} numbers${headOf(id)}`),
       ),
-      id === "logits" ? null : strip(vector, { label: `The ${stage.value.cols} numbers of this vector as colours` }),
-      h("ol", { class: "number-cells" }, cells, more > 0 ? h("li", { class: "label" }, `… ${more} more`) : null),
+      id === "logits"
+        ? null
+        : openable(id, strip(vector, { label: `The ${vector.length} numbers of this vector as colours` }), at),
+      h(
+        "ol",
+        { class: "number-cells" },
+        cells,
+        more > 0 ? h("li", { class: "label" }, h("label", {}, `… ${more} more: number `, field)) : null,
+      ),
       id === "logits" ? null : all,
     );
   }
@@ -447,10 +497,11 @@ function mount(root, page) {
     });
     map.querySelectorAll("td button").forEach((cell, i) => (cell.dataset.key = `cell ${i}`));
     const sentence = [
-      quoted(names[at], lang),
+      `In head ${state.head + 1}, `,
+      ...(step.side === "source" ? [quoted(names[at], lang)] : rowName(reading, at, lang)),
       ` looks ${percent(row[best])} at `,
       quoted(keys[best], keyLang),
-      ` in head ${state.head + 1}.`,
+      ".",
     ];
     return { children: [map], sentence };
   }
@@ -519,22 +570,22 @@ function mount(root, page) {
   function dotTable({ left, right }, after, names = null) {
     const { terms, others, rest, sum } = productsOf(left.values, right.values, state.all ? left.values.length : SHOWN);
     const rows = terms.map(([i, a, b, product]) => [names?.[i] ?? String(i), fixed(a), fixed(b), fixed(product)]);
-    if (others) rows.push([`the other ${others}`, "", "", fixed(rest)]);
+    if (others) rows.push([`the other ${others} together`, "", "", fixed(rest)]);
     rows.push(
       strong(["sum", "", "", fixed(sum)]),
       ...after.map(([name, value]) => strong([name, "", "", fixed(value)])),
     );
     const found = [
       table(
-        "Product by product",
-        ["term", ...[left, right].map(({ label }) => plain(label).split(":")[0]), "product"],
+        "The products, the largest first",
+        ["number", ...[left, right].map(({ label }) => plain(label).split(":")[0]), "product"],
         rows,
       ),
     ];
     if (left.values.length > SHOWN) {
       found.push(
         button(
-          state.all ? `Show the first ${SHOWN} products only` : `Show all ${left.values.length} products`,
+          state.all ? `Show the ${SHOWN} largest products only` : `Show all ${left.values.length} products`,
           () => change({ all: !state.all }),
           { "data-key": "all" },
         ),
@@ -546,7 +597,7 @@ function mount(root, page) {
   function handOfStage(step) {
     const { stage: id, column } = state.picked ?? { stage: step.stages[0], column: shownColumns(step.stages[0])[0] };
     const stage = reading.pass.stages.get(id);
-    const explanation = stage.explain(rowsOf(id).at, column);
+    const explanation = named(stage.explain(rowsOf(id).at, column), rowsOf(id));
     const { kind, text, parts, result, bias, relu } = explanation;
     const children = [h("p", {}, plain(text))];
     if (explanation.left) {
@@ -560,15 +611,28 @@ function mount(root, page) {
     return [...children, originsOf(stage.inputs)];
   }
 
+  /** The engine calls a row of the decoder by the word that it has read: here it has its whole name, like “weil → es”. */
+  function named(explanation, { side, at, names }) {
+    if (side === "source") return explanation;
+    const [piece] = page.tokenizer.pieces([reading.pass.targetInIds[at]]);
+    const rename = (text) => text.replace(`“${piece}”`, `“${names[at]}”`);
+    const { kind, text, left } = explanation;
+    return {
+      ...explanation,
+      text: kind === "mix" ? text : rename(text), // that of a mix names the word with the largest weight
+      ...(left && { left: { ...left, label: rename(left.label) } }),
+    };
+  }
+
   /** Buttons that lead to the steps where the operands were made. */
   function originsOf(inputs) {
-    const found = inputs.map((id) => steps.find((step) => step.stages.includes(id))).filter(Boolean);
-    if (!found.length) return "";
+    const found = new Set(inputs.map((id) => steps.find((step) => step.stages.includes(id))).filter(Boolean));
+    if (!found.size) return "";
     return h(
       "p",
       { class: "origins" },
       h("span", { class: "label" }, "made from "),
-      found.map(({ id, title }) => button(title, () => change({ step: id }))),
+      Array.from(found, ({ id, title }) => button(title, () => change({ step: id }))),
     );
   }
 
@@ -579,7 +643,7 @@ function mount(root, page) {
     const keys = attention.kind === "decoder" ? reading.read : reading.source;
     const row = attention.heads[state.head].data.subarray(at * keys.length, (at + 1) * keys.length);
     const column = state.picked?.column ?? row.indexOf(Math.max(...row));
-    const explanation = attention.explain(state.head, at, column);
+    const explanation = named(attention.explain(state.head, at, column), rowsOf(`${prefix}.q`));
     const score = explanation.result;
     const scores = attention.scores[state.head].data.subarray(at * keys.length, (at + 1) * keys.length);
     const { powers, total, weights } = softmaxByHand(scores);
@@ -637,6 +701,8 @@ export const insideView = {
   id: "inside",
   title: "Inside",
   question: "What happens to a sentence, stage by stage?",
-  lead: "Walk from the text to the next word. Every number can be opened: choose one, and see the sum that made it.",
+  lead:
+    "Walk from the text to the next word. Every number can be opened: choose one below a strip, a cell of the strip, or " +
+    "type which one, and see the sum that made it.",
   mount,
 };

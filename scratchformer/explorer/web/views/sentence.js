@@ -1,6 +1,6 @@
 /** What Attention, Inside and Backward share: a sentence that the model has read, its translation, and their words. */
 
-import { choice, h } from "../dom.js";
+import { choice, h, number } from "../dom.js";
 import { translate } from "../engine/beam.js";
 import { BOS, EOS } from "../engine/tokenizer.js";
 
@@ -114,9 +114,32 @@ export function pronounIn(written) {
   );
 }
 
+/**
+ * The example that differs from a sentence in one word, so that the two can be compared; without one, the first that is
+ * another sentence.
+ */
+export function partnerOf(examples, text) {
+  const list = text.split(" ");
+  const others = examples.filter((example) => example !== text);
+  const isPartner = (words) => words.length === list.length && words.filter((word, i) => word !== list[i]).length === 1;
+  return others.find((example) => isPartner(example.split(" "))) ?? others[0];
+}
+
 /** A word in a sentence of the page, in its language. */
 export function quoted(word, lang = null) {
   return h("em", { lang }, word);
+}
+
+/** What the views call a row of the decoder: the row that has read “weil” and must write “es”. */
+export function rowName({ read, written }, i, lang) {
+  return ["the row that has read ", quoted(read[i], lang), " and must write ", quoted(written[i], lang)];
+}
+
+/** A number without a power of ten: 0.00005. */
+export function decimal(x, digits = 3) {
+  const size = Math.abs(x);
+  if (size >= 1e-3) return number(x, digits);
+  return size < 5e-10 ? "0" : x.toFixed(-Math.floor(Math.log10(size))).replace("-", "−");
 }
 
 /** Remembers which of an element's controls has the focus; call the result after the element was drawn again. */

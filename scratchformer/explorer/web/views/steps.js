@@ -43,7 +43,7 @@ export function stepsOf(ids, config) {
         title: `${what}: embedding`,
         lesson: "08_embeddings",
         about:
-          `Each piece picks its row of the embedding table, and the row is multiplied by √d_model = ` +
+          `Each piece picks its row of the embedding table, and the row is multiplied by √d_model, here ` +
           `${number(Math.sqrt(config.d_model))}.`,
       });
     } else if (id.endsWith(".positions")) {
@@ -153,8 +153,8 @@ const TEXT = {
 };
 const QKV = {
   self:
-    "Three learned matrices turn each vector into a query (what the word looks for), a key (what it offers) " +
-    "and a value (what it passes on).",
+    "Three learned matrices turn each vector into a query (what the word looks for), a key (what it can be found " +
+    "under) and a value (what it contributes).",
   cross:
     "The query comes from the word to be written. Keys and values come from the encoder's output, one for each " +
     "source word.",
