@@ -38,7 +38,7 @@ from scratchformer.errors import UserError, in_one_line
 EXAMPLES = """\
 examples:
   scratchformer train tiny                          a small model on the bundled corpus, in minutes
-  echo "The dog sleeps." | scratchformer translate runs/tiny
+  echo "The dog ate the apple." | scratchformer translate runs/tiny
   scratchformer gradcheck                           check every hand-written gradient
   scratchformer doctor                              why does a model not learn? examine code, text and machine
   scratchformer learn start                         exercises of the lessons, with a checker that explains

@@ -2,7 +2,6 @@
 
 import ast
 import configparser
-import html
 import inspect
 import json
 import re
@@ -10,13 +9,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pronoun_picture
 import pytest
 import record_demo
 
 import scratchformer as sf
 from scratchformer.cli import main
-from scratchformer.nn.attention import ScaledDotProductAttention
+from scratchformer.nn.ops import Ops
 from scratchformer.training.run import load_run
 
 ROOT = Path(__file__).parents[1]
@@ -26,21 +24,17 @@ README = PAGES["README.md"]
 
 def test_the_quoted_layer_is_that_of_the_library():
     blocks = re.findall(r"```python\n# \w+:[^\n]*\n(.*?)```", README, re.DOTALL)
-    for quoted, method in zip(blocks, ("forward", "backward"), strict=True):
-        source = iter(inspect.getsource(getattr(ScaledDotProductAttention, method)).splitlines())
-        for line in quoted.splitlines():  # in this order; what is left out are comments and the handling of arguments
+    for quoted, method in zip(blocks, (Ops.layer_norm, Ops.layer_norm_backward), strict=True):
+        source = iter(inspect.getsource(method).splitlines())
+        for line in quoted.splitlines():  # in this order; what is left out handles arguments and results
             assert any(line == original.strip() for original in source), line
 
 
-def test_the_picture_shows_what_the_model_does():
-    translator = load_run(ROOT / "data" / "tiny_model")
-    shares = [f"{share:.2f}" for share in pronoun_picture.probabilities_of_sie(translator)]
-    assert shares == ["0.00"] * 9 + ["0.89", "0.00"]
-    drawn = pronoun_picture.PICTURE.read_text(encoding="utf-8")
-    assert re.findall(r">(\d\.\d\d)<", drawn) == shares
-    plain = html.unescape(re.sub("<[^>]*>", "", drawn))
-    for translation in translator.translate([pronoun_picture.TIRED, pronoun_picture.NARROW]):
-        assert translation in plain
+def test_the_shipped_model_writes_what_is_quoted():
+    quoted = re.findall(r'\$ echo "(.+)" \| scratchformer translate data/tiny_model\n    (.+?) +#', README)
+    assert len(quoted) == 2
+    translations = load_run(ROOT / "data" / "tiny_model").translate([source for source, _ in quoted])
+    assert translations == [translation for _, translation in quoted]
 
 
 def test_the_recording_is_what_make_demo_printed():

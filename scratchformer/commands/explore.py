@@ -31,7 +31,7 @@ def explore(args: argparse.Namespace) -> None:
     """Write a page that runs the model in a browser, without a server or a network.
 
     scratchformer explore runs/tiny
-    scratchformer explore runs/tiny --sentence "The dog sleeps." --out dog.html
+    scratchformer explore runs/tiny --sentence "The dog ate the apple." --out dog.html
     scratchformer explore --serve
     """
     from scratchformer.explorer.model_data import describe
