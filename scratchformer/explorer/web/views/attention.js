@@ -12,8 +12,6 @@ const WHAT = {
   cross: "Words to be written look at source words.",
 };
 
-const WORDS_STAY = "the words stay the same, but the translation is only";
-
 // What the numbers say ------------------------------------------------------------------------------------------------
 
 /** The entropy of a distribution in bits: 0 where all weight is on one word, log2(n) for n equal weights. */
@@ -78,6 +76,11 @@ export async function rankHeads({ model }, { targetIds, pass }, pause = () => ne
     await pause();
   }
   return ranked.sort((a, b) => a.change - b.change);
+}
+
+function wordsStay(factor) {
+  const but = factor < 1 ? "but the translation is only" : "and the translation is";
+  return `the words stay the same, ${but} ${decimal(factor, 2)} times as likely`;
 }
 
 function rowOf({ cols, data }, i) {
@@ -498,7 +501,7 @@ function mount(root, page) {
     say(
       result.sentence,
       `Without ${names.join(" and ")} ` +
-        (before === now ? `${WORDS_STAY} ${decimal(q / p, 2)} times as likely` : "the model writes something else") +
+        (before === now ? wordsStay(q / p) : "the model writes something else") +
         `: the probability of the translation with all heads goes from ${percent(p)} to ${percent(q)}.`,
     );
     outcome.replaceChildren("Without ", names.join(" and "), ": ", h("span", { lang: target }, now));
@@ -561,7 +564,7 @@ function mount(root, page) {
       result.sentence,
       `Of all ${ranking.length} heads, ${worst.name} matters most here: without it ` +
         (ranking.staysTheSame
-          ? `${WORDS_STAY} ${decimal(Math.exp(worst.change), 2)} times as likely. Its probability `
+          ? `${wordsStay(Math.exp(worst.change))}. Its probability `
           : "the model writes something else. The probability of the translation with all heads ") +
         `goes from ${percent(p)} to ${percent(p * Math.exp(worst.change))}.`,
     );

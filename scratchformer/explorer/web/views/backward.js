@@ -22,10 +22,9 @@ export function rowLengths(matrix) {
 export function needsOf(words, changes) {
   const isWord = words.map((word) => /[\p{L}\p{N}]/u.test(word) && !word.startsWith("⟨"));
   const most = largestOf(changes.map((change, i) => (isWord[i] ? change : -Infinity)));
-  const isHardly = (change) => Math.abs(change) < LITTLE;
   return {
     most: changes[most] < LITTLE ? -1 : most,
-    hardly: changes.filter((change, i) => isWord[i] && isHardly(change)).length,
+    hardly: changes.filter((change, i) => isWord[i] && isLittle(change)).length,
     words: isWord.filter(Boolean).length,
   };
 }
@@ -516,13 +515,13 @@ function mount(root, page) {
     const rows = source.map((text, i) => {
       const look = `chip${marked.includes(i) ? " marked" : ""}${i === selected ? " selected" : ""}`;
       const word = h("span", { lang: sourceLang }, text);
-      const cell = (bar, text) => h("td", {}, bar, h("span", { class: "value" }, text));
+      const cell = (bar, text, look = "value") => h("td", {}, bar, h("span", { class: look }, text));
       const change = its.measured?.[i];
       const length = its.lengths[i];
       const cells = [
         change === undefined
           ? h("td", { class: "label" }, "…")
-          : cell(signedBar(change / largest("measured")), signed(change)),
+          : cell(signedBar(change / largest("measured")), signed(change), isLittle(change) ? "value label" : "value"),
         cell(barOf(length / largest("lengths")), decimal(length, 2)),
       ];
       const name = onpick
@@ -690,6 +689,10 @@ function shade(size) {
 /** Where a list of numbers is largest. */
 function largestOf(values) {
   return values.indexOf(Math.max(...values));
+}
+
+function isLittle(change) {
+  return Math.abs(change) < LITTLE;
 }
 
 function signed(x) {

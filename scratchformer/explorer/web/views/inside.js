@@ -457,11 +457,16 @@ function mount(root, page) {
       "section",
       { class: `vector role-${role}` },
       h(
-        "h3",
-        {},
-        `${title} of `,
-        quoted(names[at], lang),
-        h("span", { class: "label" }, ` ${vector.length} numbers${headOf(id)}`),
+        "div",
+        { class: "vector-head" },
+        h(
+          "h3",
+          {},
+          `${title} of `,
+          quoted(names[at], lang),
+          h("span", { class: "label" }, ` ${vector.length} numbers${headOf(id)}`),
+        ),
+        more > 0 ? h("label", { class: "label" }, "number ", field) : null,
       ),
       id === "logits"
         ? null
@@ -470,7 +475,7 @@ function mount(root, page) {
         "ol",
         { class: "number-cells" },
         cells,
-        more > 0 ? h("li", { class: "label" }, h("label", {}, `… ${more} more: number `, field)) : null,
+        more > 0 ? h("li", { class: "label" }, `… ${more} more`) : null,
       ),
       id === "logits" ? null : all,
     );
@@ -701,8 +706,6 @@ export const insideView = {
   id: "inside",
   title: "Inside",
   question: "What happens to a sentence, stage by stage?",
-  lead:
-    "Walk from the text to the next word. Every number can be opened: choose one below a strip, a cell of the strip, or " +
-    "type which one, and see the sum that made it.",
+  lead: "Walk from the text to the next word. Every number and every cell can be opened: see the sum that made it.",
   mount,
 };

@@ -156,8 +156,8 @@ const QKV = {
     "Three learned matrices turn each vector into a query (what the word looks for), a key (what it can be found " +
     "under) and a value (what it contributes).",
   cross:
-    "The query comes from the word to be written. Keys and values come from the encoder's output, one for each " +
-    "source word.",
+    "The query comes from a row of the decoder. Keys and values come from the encoder's output, one for each source " +
+    "word.",
 };
 const WEIGHTS =
   "The score of two words is query · key / √d_k. Softmax turns the scores of one word into weights that add up to 1.";
