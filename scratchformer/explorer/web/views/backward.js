@@ -15,15 +15,15 @@ export function rowLengths(matrix) {
 }
 
 /**
- * Which words a loss needs, by `changes`, how it changes without each of them: { most, hardly }. `most` is the position of
- * the word that it needs most, or −1 if it hardly needs any; ⟨end⟩ and punctuation don't count. `hardly` is how many words
- * change it by less than 0.1.
+ * Which words a loss needs, by `changes`, how it changes without each of them: { most, hardly, words }. `most` is the
+ * position of the word that it needs most, or −1 if it hardly needs any; `hardly` is how many of the `words` change it
+ * by less than 0.1. ⟨end⟩ and punctuation don't count.
  */
 export function needsOf(words, changes) {
   const isWord = words.map((word) => /[\p{L}\p{N}]/u.test(word) && !word.startsWith("⟨"));
   const most = largestOf(changes.map((change, i) => (isWord[i] ? change : -Infinity)));
   return {
-    most: changes[most] < LITTLE ? -1 : most,
+    most: isWord[most] && changes[most] >= LITTLE ? most : -1,
     hardly: changes.filter((change, i) => isWord[i] && isLittle(change)).length,
     words: isWord.filter(Boolean).length,
   };
