@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import defaultdict
 from pathlib import Path
+from shutil import which
 
 from scratchformer import config as configs
 from scratchformer.decoding.translator import Translator
@@ -72,7 +74,9 @@ def report(translator: Translator, run: RunDirectory) -> None:
     )
     figure = figures.attention_figure(translator, ATTENTION_SENTENCE)
     print(f"\nWhere the model looked: {figures.save_in_run(figure, run, 'attention')}")
-    print(f'Try your own:           echo "{YOUR_SENTENCE}" | scratchformer translate {run.path}')
+    command = "scratchformer" if which("scratchformer") else sys.argv[0]  # `make demo` has not activated .venv
+    print(f'Try your own:           echo "{YOUR_SENTENCE}" | {command} translate {run.path}')
+    print(f"Look inside:            {command} explore {run.path}")
 
 
 def print_by_construction(examples: list[Example], translations: list[str]) -> None:

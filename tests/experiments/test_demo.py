@@ -11,12 +11,15 @@ def test_demo_trains_translates_scores_and_can_be_run_again(tmp_path, small_conf
     monkeypatch.setattr(demo.configs, "TINY", small)
     corpus = {split: bundled.read(split)[:50] for split in bundled.SPLITS}
     monkeypatch.setattr(bundled, "read", corpus.__getitem__)
+    monkeypatch.setenv("PATH", "")  # .venv is not activated
+    monkeypatch.setattr("sys.argv", [".venv/bin/scratchformer", "demo"])
     demo.run_demo(tmp_path / "run")
     printed = capsys.readouterr().out
     assert printed.count("  source      ") == demo.SENTENCES_SHOWN == printed.count("  reference   ")
     assert re.search(r"BLEU on test: +\d+\.\d", printed) and re.search(r"BLEU on test_compositional: +\d+\.\d", printed)
     assert re.search(r"Pronouns, test_coreference: +\d+\.\d% right", printed)
     assert re.search(r"\npronoun_choice +\d+ +\d+%", printed)
+    assert printed.endswith(f" .venv/bin/scratchformer explore {tmp_path / 'run'}\n")
     assert (tmp_path / "run" / "figures" / "attention.png").stat().st_size > 10_000
 
     demo.run_demo(tmp_path / "run")
