@@ -12,8 +12,8 @@ import { matrix, row } from "../../scratchformer/explorer/web/engine/tensor.js";
 import { averageOf, entropyInBits, headsOf, logProbability, meanEntropy, rankHeads } from "../../scratchformer/explorer/web/views/attention.js";
 import { backwardOrder, needsOf, nudgedLoss, rowLengths, stepAgainst } from "../../scratchformer/explorer/web/views/backward.js";
 import { boxesOf, placeBoxes } from "../../scratchformer/explorer/web/views/figure.js";
-import { likeliest, productsOf, softmaxByHand } from "../../scratchformer/explorer/web/views/inside.js";
-import { decimal, partnerOf, pronounIn, wordOf } from "../../scratchformer/explorer/web/views/sentence.js";
+import { productsOf, softmaxByHand } from "../../scratchformer/explorer/web/views/inside.js";
+import { decimal, likeliest, partnerOf, pronounIn, wordOf } from "../../scratchformer/explorer/web/views/sentence.js";
 import { stepsOf } from "../../scratchformer/explorer/web/views/steps.js";
 
 const FOLDER = process.env.SCRATCHFORMER_FIXTURES;
@@ -81,6 +81,7 @@ test("the likeliest come first", () => {
 
 test("a small number without a power of ten", () => {
   assert.deepEqual([-0.00005, 4.2e-7, 0.0031, 0].map((x) => decimal(x, 2)), ["−0.00005", "0.0000004", "0.0031", "0"]);
+  assert.equal(decimal(512 ** -0.5 * 4000 ** -0.5, 3, 3), "0.000699"); // the largest learning rate of the paper
 });
 
 test("a sentence is compared with one that differs in one word, never with itself", () => {

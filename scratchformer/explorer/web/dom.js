@@ -82,7 +82,7 @@ export function choice({ label, options, value, onchange }) {
 }
 
 /** The largest size in a list of numbers, and 1 where all are 0. */
-function largestOf(values) {
+export function largestOf(values) {
   let largest = 0;
   for (const value of values) largest = Math.max(largest, Math.abs(value));
   return largest || 1;
@@ -137,71 +137,90 @@ function roving(container, rows) {
   });
 }
 
+/** A box that scrolls sideways, so that what is wide doesn't make the page scroll. */
+export function scrolling(label, ...children) {
+  return h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": label }, ...children);
+}
+
 /**
- * A matrix as a table of shaded cells that scrolls inside its own box. Numbers of one sign take the colour of `role`
- * ("forward", "query", "key", "value", "weight", "gradient"); with both signs, blue is positive and orange negative.
+ * A table in a box that scrolls. `rows` are lists of texts or elements, of which the first names the row; a list with
+ * `strong: true` is emphasised.
+ */
+export function table(caption, heads, rows, look = "numbers") {
+  const line = (cells) => {
+    const [name, ...values] = cells;
+    return h("tr", { class: cells.strong ? "strong" : null }, h("th", { scope: "row" }, name), values.map((value) => h("td", {}, value)));
+  };
+  const top = heads.map((head) => h("th", { scope: "col" }, head));
+  return scrolling(
+    caption,
+    h(
+      "table",
+      { class: `plain-table ${look}` },
+      h("caption", { class: "unseen" }, caption),
+      h("thead", {}, h("tr", {}, top)),
+      h("tbody", {}, rows.map(line)),
+    ),
+  );
+}
+
+/**
+ * A matrix as a table of shaded cells that scrolls inside its own box. Its numbers are not negative.
  *
  * matrix       { rows, cols, data }
- * rowLabels, columnLabels   one text each; null leaves the labels out
+ * rowLabels, columnLabels   one text each
  * label        what the matrix is, for people who don't see it
+ * role         whose colour the cells have: "weight" or "gradient"
  * selected     [row, column] of the cell with an outline; a column of null outlines the row
  * onpick       called with (row, column): the cells become buttons, and arrow keys move among them
  * digits       how many digits each cell shows; 0 shows colours only
- * largest      the size that has the full colour; the matrix's own largest when left out
+ * largest      the number that has the full colour
  * show         writes a value where no digits are seen
- *
- * The element's `select(row, column)` moves the outline and keeps the focus where it is.
  */
-export function heatmap({ matrix, rowLabels = null, columnLabels = null, label, role = "forward", selected, onpick, digits = 0, largest, show = number }) {
+export function heatmap({ matrix, rowLabels, columnLabels, label, role, selected, onpick, digits = 0, largest, show = number }) {
   const { rows, cols, data } = matrix;
-  const most = largest ?? largestOf(data);
-  const signed = data.some((value) => value < 0) && data.some((value) => value > 0);
   const lines = [];
-  const table = h("table", { class: `heatmap ${digits ? "with-digits" : ""} role-${role}` }, h("caption", { class: "unseen" }, label));
-  if (columnLabels) {
-    const heads = columnLabels.map((text) => h("th", { scope: "col" }, h("span", {}, text)));
-    table.append(h("thead", {}, h("tr", {}, rowLabels ? h("td") : null, heads)));
-  }
+  const heads = columnLabels.map((text) => h("th", { scope: "col" }, h("span", {}, text)));
   const body = h("tbody");
   for (let i = 0; i < rows; i++) {
     const line = [];
-    const tr = h("tr", {}, rowLabels ? h("th", { scope: "row" }, rowLabels[i]) : null);
+    const tr = h("tr", {}, h("th", { scope: "row" }, rowLabels[i]));
     for (let j = 0; j < cols; j++) {
       const value = data[i * cols + j];
-      const full = `${rowLabels?.[i] ?? i}, ${columnLabels?.[j] ?? j}: ${show(value)}`;
+      const full = `${rowLabels[i]}, ${columnLabels[j]}: ${show(value)}`;
       const shown = digits ? number(value, digits) : "";
       const cell = onpick
         ? h("button", { type: "button", title: full, "aria-label": full, onclick: () => onpick(i, j) }, shown)
         : h("span", { title: full }, digits ? shown : h("span", { class: "unseen" }, show(value)));
-      cell.style.setProperty("--shade", Math.min(1, Math.abs(value) / most).toFixed(3));
-      const sign = signed ? (value < 0 ? " negative" : " positive") : "";
-      tr.append(h("td", { class: `cell${sign}` }, cell));
+      cell.style.setProperty("--shade", Math.min(1, value / largest || 0).toFixed(3));
+      const isSelected = selected?.[0] === i && [null, j].includes(selected[1]);
+      if (onpick) cell.setAttribute("aria-pressed", String(isSelected));
+      tr.append(h("td", { class: isSelected ? "cell selected" : "cell" }, cell));
       line.push(cell);
     }
     body.append(tr);
     lines.push(line);
   }
-  table.append(body);
-  if (onpick) roving(table, lines);
-  const element = h("div", { class: "scroll", tabindex: onpick ? null : 0, role: "group", "aria-label": label }, table);
-  element.select = (row, column) => {
-    lines.forEach((line, i) =>
-      line.forEach((cell, j) => {
-        const chosen = row === i && (column === null || column === j);
-        cell.parentElement.classList.toggle("selected", chosen);
-        if (onpick) cell.setAttribute("aria-pressed", String(chosen));
-      }),
-    );
-    if (onpick) reach(lines, [row ?? 0, column ?? 0]);
-  };
-  element.select(...(selected ?? []));
+  const map = h(
+    "table",
+    { class: `heatmap role-${role}${digits ? " with-digits" : ""}` },
+    h("caption", { class: "unseen" }, label),
+    h("thead", {}, h("tr", {}, h("td"), heads)),
+    body,
+  );
+  const element = scrolling(label, map);
+  if (onpick) {
+    element.removeAttribute("tabindex"); // its buttons scroll it
+    roving(map, lines);
+    reach(lines, [selected?.[0] ?? 0, selected?.[1] ?? 0]);
+  }
   return element;
 }
 
 /**
  * A sentence as a row of chips. With `onpick(i)` they are buttons, and the left and right arrow keys move among them.
- * `role` ("query", "key", "value", "gradient", "plain") gives the chips their colour and shape. The element's `select(i)`
- * moves the mark and keeps the focus where it is.
+ * `role` ("query", "key", "plain") gives the chips their colour and shape. The element's `select(i)` moves the mark and
+ * keeps the focus where it is.
  */
 export function words(list, { label, selected, onpick, role = "plain" } = {}) {
   const chips = list.map((word, i) => {
@@ -345,7 +364,7 @@ export function fitted(draw) {
     const now = Math.floor(entry.contentRect.width);
     if (now === width) return;
     width = now;
-    element.redraw();
+    requestAnimationFrame(element.redraw);
   }).observe(element);
   return element;
 }

@@ -1,8 +1,9 @@
 /** The view of the attention weights: which words each head looks at, and what happens without a head. */
 
-import { button, choice, clear, figure, h, heatmap, number, percent, s, say } from "../dom.js";
+import { button, choice, clear, figure, h, heatmap, number, percent, s, say, table } from "../dom.js";
 import { Pass } from "../engine/model.js";
-import { currentSentence, decimal, focusOf, idsOf, passOf, pronounIn, quoted, rowName, sentenceForm, sentenceParameter } from "./sentence.js";
+import { column, row } from "../engine/tensor.js";
+import { argmax, currentSentence, decimal, focusOf, idsOf, named, passOf, pronounIn, quoted, rowName, sentenceForm, sentenceParameter } from "./sentence.js";
 import { markChanges, minimalPair } from "./translate.js";
 
 const KINDS = { encoder: "Encoder self-attention", decoder: "Decoder self-attention", cross: "Cross-attention" };
@@ -24,7 +25,7 @@ export function entropyInBits(weights) {
 /** The mean entropy of a head's rows in bits. 2 to this power is the number of equal weights with the same entropy. */
 export function meanEntropy(matrix) {
   let sum = 0;
-  for (let i = 0; i < matrix.rows; i++) sum += entropyInBits(rowOf(matrix, i));
+  for (let i = 0; i < matrix.rows; i++) sum += entropyInBits(row(matrix, i));
   return sum / matrix.rows;
 }
 
@@ -34,13 +35,6 @@ export function averageOf(heads) {
   const data = new Float32Array(rows * cols);
   for (const head of heads) head.data.forEach((weight, i) => (data[i] += weight / heads.length));
   return { rows, cols, data };
-}
-
-/** Where a list of numbers is largest. */
-export function argmax(values) {
-  let best = 0;
-  for (let i = 1; i < values.length; i++) if (values[i] > values[best]) best = i;
-  return best;
 }
 
 /** ln p of a whole translation: the sum over its tokens, EOS included. */
@@ -81,14 +75,6 @@ export async function rankHeads({ model }, { targetIds, pass }, pause = () => ne
 function wordsStay(factor) {
   const but = factor < 1 ? "but the translation is only" : "and the translation is";
   return `the words stay the same, ${but} ${decimal(factor, 2)} times as likely`;
-}
-
-function rowOf({ cols, data }, i) {
-  return data.subarray(i * cols, (i + 1) * cols);
-}
-
-function columnOf({ rows, cols, data }, j) {
-  return Float32Array.from({ length: rows }, (_, i) => data[i * cols + j]);
 }
 
 // Pictures ------------------------------------------------------------------------------------------------------------
@@ -214,10 +200,10 @@ function mount(root, page) {
   }
 
   /** The head of the last layer in which a word looks most at the word that matters here, or at any single word. */
-  function clearest(layers, row) {
+  function clearest(layers, query) {
     const { layer, heads } = layers.at(-1);
-    const column = state.kind === "decoder" ? -1 : changedWord();
-    const weightOf = (head) => (column < 0 ? Math.max(...rowOf(head, row)) : rowOf(head, row)[column]);
+    const key = state.kind === "decoder" ? -1 : changedWord();
+    const weightOf = (head) => (key < 0 ? Math.max(...row(head, query)) : row(head, query)[key]);
     return { layer, head: argmax(heads.map(weightOf)) };
   }
 
@@ -344,8 +330,8 @@ function mount(root, page) {
       ...(head === "average" ? [] : [button(removeText(id), () => toggle(id), { "data-key": "remove here" })]),
     );
     const isChosen = (i, j) => (side === "q" ? i === word : j === word);
-    const row = side === "q" ? rowOf(weights, word) : null;
-    const column = side === "k" ? columnOf(weights, word) : null;
+    const shares = side === "q" ? row(weights, word) : column(weights, word);
+    const best = argmax(shares);
     const rowLang = kind === "encoder" ? null : target;
     const columnLang = kind === "decoder" ? target : null;
     clear(looks);
@@ -353,14 +339,14 @@ function mount(root, page) {
       h(
         "div",
         { class: "columns" },
-        wordColumn(rows, "q", kind === "encoder" ? "this word looks" : "to be written", "query", column, rowLang),
+        wordColumn(rows, "q", kind === "encoder" ? "this word looks" : "to be written", "query", side === "k" ? shares : null, rowLang),
         threads(weights, isChosen),
         wordColumn(
           columns,
           "k",
           kind === "decoder" ? "at a word read before" : "at this source word",
           "key",
-          row,
+          side === "q" ? shares : null,
           columnLang,
         ),
       ),
@@ -378,27 +364,25 @@ function mount(root, page) {
     });
     map.querySelectorAll("th[scope=row]").forEach((cell) => (cell.lang = rowLang ?? ""));
     map.querySelectorAll("th[scope=col]").forEach((cell) => (cell.lang = columnLang ?? ""));
-    map.querySelectorAll("td button").forEach((cell, i) => (cell.dataset.key = `cell ${i}`));
+    named(map.querySelectorAll("td button"), "cell");
     large.append(map, h("p", { class: "label" }, spreadOf(weights)));
 
     const where = `In ${title.textContent[0].toLowerCase()}${title.textContent.slice(1)}, `;
-    if (row) {
-      const best = argmax(row);
+    if (side === "q") {
       say(picture.sentence, [
         where,
         ...(kind === "encoder" ? [quoted(rows[word], rowLang)] : rowName(reading, word, target)),
-        ` looks ${percent(row[best])} at `,
+        ` looks ${percent(shares[best])} at `,
         quoted(columns[best], columnLang),
         ".",
       ]);
     } else {
-      const best = argmax(column);
       say(picture.sentence, [
         where,
         quoted(columns[word], columnLang),
         " is looked at most by ",
         ...(kind === "encoder" ? [quoted(rows[best], rowLang)] : rowName(reading, best, target)),
-        ` (${percent(column[best])}).`,
+        ` (${percent(shares[best])}).`,
       ]);
     }
   }
@@ -521,45 +505,16 @@ function mount(root, page) {
   function rankingTable() {
     const [worst] = ranking;
     const p = Math.exp(logProbability(reading.pass, reading.targetIds));
-    const rows = ranking.slice(0, 5).map(({ id, name, change }) =>
-      h(
-        "tr",
-        {},
-        h(
-          "th",
-          { scope: "row" },
-          button(name, () => toggle(id), {
-            "aria-label": `Remove or put back ${name}`,
-            "aria-pressed": String(state.removed.includes(id)),
-          }),
-        ),
-        h("td", {}, percent(p * Math.exp(change))),
-        h("td", {}, `${decimal(Math.exp(change), 2)} times as likely`),
-      ),
-    );
-    const result = figure(
-      page.data.caption,
-      h(
-        "div",
-        { class: "scroll", tabindex: 0, role: "group", "aria-label": "The five heads that matter most" },
-        h(
-          "table",
-          { class: "plain-table" },
-          h(
-            "thead",
-            {},
-            h(
-              "tr",
-              {},
-              h("th", { scope: "col" }, "without this head"),
-              h("th", { scope: "col" }, "p of the translation"),
-              h("th", { scope: "col" }, "compared with all heads"),
-            ),
-          ),
-          h("tbody", {}, rows),
-        ),
-      ),
-    );
+    const rows = ranking.slice(0, 5).map(({ id, name, change }) => [
+      button(name, () => toggle(id), {
+        "aria-label": `Remove or put back ${name}`,
+        "aria-pressed": String(state.removed.includes(id)),
+      }),
+      percent(p * Math.exp(change)),
+      `${decimal(Math.exp(change), 2)} times as likely`,
+    ]);
+    const heads = ["without this head", "p of the translation", "compared with all heads"];
+    const result = figure(page.data.caption, table("The five heads that matter most", heads, rows, ""));
     say(
       result.sentence,
       `Of all ${ranking.length} heads, ${worst.name} matters most here: without it ` +

@@ -1,9 +1,10 @@
 /** The view of the gradients: how the loss of one word flows back through every sublayer to the source words. */
 
-import { button, choice, clear, figure, h, heatmap, number, percent, range, say, strip, words } from "../dom.js";
+import { button, choice, clear, figure, h, heatmap, largestOf, number, percent, range, say, scrolling, strip, table, words } from "../dom.js";
 import { Pass } from "../engine/model.js";
+import { row } from "../engine/tensor.js";
 import { boxesOf, figureOne, widthFor } from "./figure.js";
-import { currentSentence, decimal, focusOf, idsOf, partnerOf, passOf, pronounIn, quoted, sentenceForm, sentenceParameter } from "./sentence.js";
+import { argmax, barOf, currentSentence, decimal, focusOf, idsOf, likeliest, named, partnerOf, passOf, pronounIn, quoted, sentenceForm, sentenceParameter } from "./sentence.js";
 
 const LITTLE = 0.1; // a word is hardly needed if the loss changes by less without it
 
@@ -11,7 +12,7 @@ const LITTLE = 0.1; // a word is hardly needed if the loss changes by less witho
 
 /** The length of each row of a matrix. */
 export function rowLengths(matrix) {
-  return Array.from({ length: matrix.rows }, (_, i) => Math.hypot(...rowOf(matrix, i)));
+  return Array.from({ length: matrix.rows }, (_, i) => Math.hypot(...row(matrix, i)));
 }
 
 /**
@@ -21,7 +22,7 @@ export function rowLengths(matrix) {
  */
 export function needsOf(words, changes) {
   const isWord = words.map((word) => /[\p{L}\p{N}]/u.test(word) && !word.startsWith("⟨"));
-  const most = largestOf(changes.map((change, i) => (isWord[i] ? change : -Infinity)));
+  const most = argmax(changes.map((change, i) => (isWord[i] ? change : -Infinity)));
   return {
     most: isWord[most] && changes[most] >= LITTLE ? most : -1,
     hardly: changes.filter((change, i) => isWord[i] && isLittle(change)).length,
@@ -70,12 +71,8 @@ export function backwardOrder(boxes) {
 }
 
 /** The stage whose gradient stands for a box: the last of it, which a later one reads. */
-export function lastStage({ stages }) {
+function lastStage({ stages }) {
   return stages.at(-1);
-}
-
-function rowOf({ cols, data }, i) {
-  return data.subarray(i * cols, (i + 1) * cols);
 }
 
 // The view ------------------------------------------------------------------------------------------------------------
@@ -111,12 +108,8 @@ function mount(root, page) {
   const everything = button("Show all", () => show(Infinity));
   const counter = h("span", { class: "label" });
   const controls = h("div", { class: "controls" }, player, step, everything, counter);
-  const picture = h("div", {
-    class: "backward-picture scroll",
-    tabindex: 0,
-    role: "group",
-    "aria-label": "The gradient in Figure 1",
-  });
+  const picture = scrolling("The gradient in Figure 1");
+  picture.classList.add("backward-picture");
   const numbers = h("div");
   const twin = h("details", { ontoggle: () => loss && drawTwin() }, h("summary", {}, "The same in numbers"), numbers);
   const flow = figure(page.data.caption, picture, twin);
@@ -158,7 +151,7 @@ function mount(root, page) {
       {},
       "Without a word, with zeros in the place of its vector, what does the loss become? A forward pass for each word " +
         "tells. The length of the gradient tells something else: how fast the loss changes when the vector changes a " +
-        "little. Where the model is sure, a little changes nothing, and still the word may be needed.",
+        "little. Where the model is sure, a little change does almost nothing, and still the word may be needed.",
     ),
     depends,
     h("h2", {}, "4. Nudge a word against its gradient"),
@@ -207,9 +200,7 @@ function mount(root, page) {
 
   function compute() {
     loss = lossOf(reading);
-    if (state.nudged < 0) {
-      state.nudged = largestOf(loss.lengths);
-    }
+    if (state.nudged < 0) state.nudged = argmax(loss.lengths);
   }
 
   function chooseLoss(changes) {
@@ -265,11 +256,9 @@ function mount(root, page) {
       onpick: (i) => chooseLoss({ at: i, token: reading.targetIds[i] }),
     });
     bar.lang = targetLang;
-    bar.querySelectorAll("button").forEach((chip, i) => (chip.dataset.key = `loss ${i}`));
+    named(bar.children, "loss");
     const probabilities = reading.pass.probabilities(state.at);
-    const ids = Array.from(probabilities.keys())
-      .sort((a, b) => probabilities[b] - probabilities[a])
-      .slice(0, 6);
+    const ids = likeliest(probabilities, 6).map(({ id }) => id);
     if (!ids.includes(state.token)) ids.push(state.token);
     const select = choice({
       label: "the right word here is",
@@ -319,7 +308,7 @@ function mount(root, page) {
     const box = state.box ? boxes.find(({ id }) => id === state.box) : state.shown < order.length ? at : null;
     if (box?.stages.length) {
       const sizes = sizesOf(box);
-      const best = largestOf(sizes);
+      const best = argmax(sizes);
       const [names, lang] = box.side === "source" ? [reading.source, sourceLang] : [reading.written, targetLang];
       const found = `${nameOfBox(box)}: the gradient is longest at `;
       say(
@@ -329,10 +318,8 @@ function mount(root, page) {
           : `${nameOfBox(box)}: no gradient arrives here.`,
       );
     } else {
-      const top = rowLengths(
-        loss.gradients.get(order.find(({ side, id }) => side === "target" && id !== "logits").stages.at(-1)),
-      )[state.at];
-      const most = largestOf(loss.lengths);
+      const top = sizesOf(order.find(({ side, id }) => side === "target" && id !== "logits"))[state.at];
+      const most = argmax(loss.lengths);
       say(flow.sentence, [
         "The loss of ",
         quoted(tokenName(), targetLang),
@@ -454,7 +441,7 @@ function mount(root, page) {
       }),
     );
     const { lengths, measured } = loss;
-    const longest = largestOf(lengths);
+    const longest = argmax(lengths);
     const sentence = [
       "The gradient is longest at ",
       quoted(reading.source[longest], sourceLang),
@@ -496,7 +483,7 @@ function mount(root, page) {
           model,
           one.pass,
           i,
-          rowOf(embedding, i).map((x) => -x),
+          row(embedding, i).map((x) => -x),
           state.at,
           state.token,
         ) - its.loss,
@@ -511,57 +498,36 @@ function mount(root, page) {
 
   /** A row for each source word; `all` are the losses whose bars have the same scale. */
   function dependenceTable({ source }, its, { onpick = null, selected = -1, all = [its], marked = [] }) {
-    const largest = (column) => Math.max(...all.flatMap((one) => one[column] ?? []).map(Math.abs)) || 1;
+    const largest = (column) => largestOf(all.flatMap((one) => one[column] ?? []));
     const rows = source.map((text, i) => {
       const look = `chip${marked.includes(i) ? " marked" : ""}${i === selected ? " selected" : ""}`;
       const word = h("span", { lang: sourceLang }, text);
-      const cell = (bar, text, look = "value") => h("td", {}, bar, h("span", { class: look }, text));
+      const pressed = { "data-key": `source ${i}`, "aria-pressed": String(i === selected) };
+      const name = onpick
+        ? h("button", { type: "button", class: look, ...pressed, onclick: () => onpick(i) }, word)
+        : h("span", { class: look }, word);
       const change = its.measured?.[i];
       const length = its.lengths[i];
-      const cells = [
-        change === undefined
-          ? h("td", { class: "label" }, "…")
-          : cell(signedBar(change / largest("measured")), signed(change), isLittle(change) ? "value label" : "value"),
-        cell(barOf(length / largest("lengths")), decimal(length, 2)),
+      const changed = change !== undefined && [
+        signedBar(change / largest("measured")),
+        h("span", { class: isLittle(change) ? "value label" : "value" }, signed(change)),
       ];
-      const name = onpick
-        ? h(
-            "button",
-            {
-              type: "button",
-              class: look,
-              "data-key": `source ${i}`,
-              "aria-pressed": String(i === selected),
-              onclick: () => onpick(i),
-            },
-            word,
-          )
-        : h("span", { class: look }, word);
-      return h("tr", {}, h("th", { scope: "row" }, name), cells);
+      return [
+        name,
+        changed || h("span", { class: "label" }, "…"),
+        [barOf(length / largest("lengths")), h("span", { class: "value" }, decimal(length, 2))],
+      ];
     });
-    const titles = ["source word", "change of the loss without it", "length of the gradient"];
-    const head = h(
-      "thead",
-      {},
-      h(
-        "tr",
-        {},
-        titles.map((title) => h("th", { scope: "col" }, title)),
-      ),
-    );
-    return h(
-      "div",
-      { class: "scroll", tabindex: 0, role: "group", "aria-label": "How the loss depends on each source word" },
-      h("table", { class: "plain-table dependence" }, head, h("tbody", {}, rows)),
-    );
+    const heads = ["source word", "change of the loss without it", "length of the gradient"];
+    return table("How the loss depends on each source word", heads, rows, "dependence");
   }
 
   // Nudge ---------------------------------------------------------------------------------------------------------------
 
   function drawNudge() {
     const i = state.nudged;
-    const x = rowOf(reading.pass.stages.get("source.embedding").value, i);
-    const dx = rowOf(loss.gradients.get("source.embedding"), i);
+    const x = row(reading.pass.stages.get("source.embedding").value, i);
+    const dx = row(loss.gradients.get("source.embedding"), i);
     const says = h("div");
     const write = () => {
       const { step, promised } = stepAgainst(x, dx, state.share);
@@ -584,8 +550,8 @@ function mount(root, page) {
     };
     const bar = words(reading.source, { label: "Source word to nudge", selected: i, onpick: pickNudged });
     bar.lang = sourceLang;
-    bar.querySelectorAll("button").forEach((chip, j) => (chip.dataset.key = `nudge ${j}`));
-    const largest = Math.max(...dx.map(Math.abs));
+    named(bar.children, "nudge");
+    const largest = largestOf(dx);
     clear(nudging);
     nudging.append(
       bar,
@@ -647,7 +613,7 @@ function mount(root, page) {
       );
     const [here, there] = [differences(reading.source, other.source), differences(other.source, reading.source)];
     compared.firstChild.replaceChildren(side(reading, loss, here), side(other, otherLoss, there));
-    const longest = ({ lengths }) => largestOf(lengths);
+    const longest = ({ lengths }) => argmax(lengths);
     const written = page.tokenizer.decode(reading.targetIds.slice(0, state.at));
     const start = written ? ["After “", h("span", { lang: targetLang }, written), "”, "] : ["As the first word, "];
     say(compared.sentence, [
@@ -660,7 +626,7 @@ function mount(root, page) {
       quoted(other.source[longest(otherLoss)], sourceLang),
       ` (${decimal(otherLoss.lengths[longest(otherLoss)], 2)}).`,
       (loss.loss - otherLoss.loss) * (loss.lengths[longest(loss)] - otherLoss.lengths[longest(otherLoss)]) > 0
-        ? " The less likely the word, the longer the gradient."
+        ? " Where the word is less likely, the gradient is longer."
         : "",
     ]);
   }
@@ -686,23 +652,12 @@ function shade(size) {
   return Math.sqrt(size);
 }
 
-/** Where a list of numbers is largest. */
-function largestOf(values) {
-  return values.indexOf(Math.max(...values));
-}
-
 function isLittle(change) {
   return Math.abs(change) < LITTLE;
 }
 
 function signed(x) {
   return (x > 0 ? "+" : "") + decimal(x, 2);
-}
-
-function barOf(share) {
-  const bar = h("span", { class: "bar" });
-  bar.style.setProperty("--share", share.toFixed(4));
-  return bar;
 }
 
 function signedBar(share) {

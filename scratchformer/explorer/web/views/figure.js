@@ -3,7 +3,7 @@
  * the bottom.
  */
 
-import { s } from "../dom.js";
+import { largestOf, s } from "../dom.js";
 
 const BOX_TITLES = {
   "source.text": "Source words",
@@ -193,7 +193,7 @@ function contentOf({ x, y, width, height }, content) {
   if (typeof content === "string")
     return s("text", { x: right, y: y + height / 2 + 4.5, "text-anchor": "end", class: "outcome" }, content);
   const cell = (width - 10) / content.length;
-  const most = Math.max(...content.map(Math.abs)) || 1;
+  const most = largestOf(content);
   const cells = Array.from(content, (value, i) =>
     s("rect", {
       x: x + 3 + i * cell,

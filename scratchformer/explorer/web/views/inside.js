@@ -1,8 +1,9 @@
 /** The view that walks one sentence through every stage, and shows for each number how it is made. */
 
-import { button, choice, clear, figure, h, heatmap, number, percent, say, strip, words } from "../dom.js";
+import { button, choice, clear, figure, h, heatmap, largestOf, number, percent, say, strip, table, words } from "../dom.js";
+import { row } from "../engine/tensor.js";
 import { boxesOf, figureOne } from "./figure.js";
-import { currentSentence, focusOf, idsOf, lessonLink, passOf, pronounIn, quoted, rowName, sentenceForm, sentenceParameter } from "./sentence.js";
+import { argmax, barOf, currentSentence, focusOf, idsOf, lessonLink, likeliest, named, passOf, pronounIn, quoted, rowName, sentenceForm, sentenceParameter } from "./sentence.js";
 import { stepsOf } from "./steps.js";
 
 const ROLES = { q: "query", k: "key", v: "value" };
@@ -35,13 +36,6 @@ export function softmaxByHand(scores) {
   return { powers, total, weights: powers.map((power) => power / total) };
 }
 
-/** The likeliest tokens at a position: [{ id, probability }], best first. */
-export function likeliest(probabilities, count) {
-  return Array.from(probabilities, (probability, id) => ({ id, probability }))
-    .sort((a, b) => b.probability - a.probability)
-    .slice(0, count);
-}
-
 function fixed(x) {
   return x.toFixed(4).replace("-", "−");
 }
@@ -52,35 +46,6 @@ function fixed(x) {
  */
 function plain(text) {
   return text.replaceAll("▁", "").replace(/(\d)\.$/, "$1");
-}
-
-function table(caption, heads, rows) {
-  const line = (cells) =>
-    h(
-      "tr",
-      { class: cells.strong ? "strong" : null },
-      h("th", { scope: "row" }, cells[0]),
-      cells.slice(1).map((cell) => h("td", {}, cell)),
-    );
-  return h(
-    "div",
-    { class: "scroll", tabindex: 0, role: "group", "aria-label": caption },
-    h(
-      "table",
-      { class: "plain-table numbers" },
-      h("caption", { class: "unseen" }, caption),
-      h(
-        "thead",
-        {},
-        h(
-          "tr",
-          {},
-          heads.map((head) => h("th", { scope: "col" }, head)),
-        ),
-      ),
-      h("tbody", {}, rows.map(line)),
-    ),
-  );
 }
 
 function strong(cells) {
@@ -230,7 +195,7 @@ function mount(root, page) {
       const names = side === "source" ? reading.source : positions();
       const bar = words(names, { label, selected: state[side], onpick: (i) => change({ [side]: i }) });
       bar.lang = page.data.languages[side];
-      bar.querySelectorAll("button").forEach((chip, i) => (chip.dataset.key = `${side} ${i}`));
+      named(bar.children, side);
       return h("div", {}, h("p", { class: "label" }, label), bar);
     };
     const isCross = step.id.endsWith(".cross.qkv");
@@ -286,14 +251,14 @@ function mount(root, page) {
     const ids = isSource ? pass.sourceIds : pass.targetInIds;
     const list = isSource ? source : read;
     const at = state[step.side];
-    const { data, cols } = pass.stages.get(`${step.side}.embedding`).value;
-    const largest = Math.max(...data.map(Math.abs));
+    const { value } = pass.stages.get(`${step.side}.embedding`);
+    const largest = largestOf(value.data);
     const rows = list.map((word, i) => [
       String(i),
       word,
       String(ids[i]),
       ...(isSource ? [] : [written[i]]),
-      strip(data.subarray(i * cols, (i + 1) * cols), { label: `Embedding of ${word}`, largest }),
+      strip(row(value, i), { label: `Embedding of ${word}`, largest }),
     ]);
     if (rows[at]) strong(rows[at]);
     const heads = ["position", isSource ? "piece" : "has read", "its number", ...(isSource ? [] : ["must write"]), "the vector it becomes"];
@@ -355,8 +320,7 @@ function mount(root, page) {
   }
 
   function rowOfStage(id, at) {
-    const { cols, data } = reading.pass.stages.get(id).value;
-    return data.subarray(at * cols, (at + 1) * cols);
+    return row(reading.pass.stages.get(id).value, at);
   }
 
   /** How many numbers of a vector belong to each head, where heads stand side by side. */
@@ -487,8 +451,8 @@ function mount(root, page) {
     const keys = step.side === "source" || /\.cross\./.test(step.id) ? reading.source : reading.read;
     const keyLang = step.side === "source" || /\.cross\./.test(step.id) ? page.data.languages.source : lang;
     const weights = attention.heads[state.head];
-    const row = weights.data.subarray(at * weights.cols, (at + 1) * weights.cols);
-    const best = row.indexOf(Math.max(...row));
+    const shares = row(weights, at);
+    const best = argmax(shares);
     const column = state.picked?.column ?? best;
     const map = heatmap({
       matrix: weights,
@@ -500,11 +464,11 @@ function mount(root, page) {
       selected: [at, column],
       onpick: (i, j) => change({ [step.side]: i, picked: { column: j }, all: false }),
     });
-    map.querySelectorAll("td button").forEach((cell, i) => (cell.dataset.key = `cell ${i}`));
+    named(map.querySelectorAll("td button"), "cell");
     const sentence = [
       `In head ${state.head + 1}, `,
       ...(step.side === "source" ? [quoted(names[at], lang)] : rowName(reading, at, lang)),
-      ` looks ${percent(row[best])} at `,
+      ` looks ${percent(shares[best])} at `,
       quoted(keys[best], keyLang),
       ".",
     ];
@@ -517,8 +481,6 @@ function mount(root, page) {
     const five = likeliest(reading.pass.probabilities(at), 5);
     const picked = state.picked?.column ?? five[0].id;
     const bars = five.map(({ id, probability }) => {
-      const bar = h("span", { class: "bar" });
-      bar.style.setProperty("--share", probability.toFixed(4));
       const isPicked = id === picked;
       return h(
         "li",
@@ -535,7 +497,7 @@ function mount(root, page) {
           },
           nameOf(id),
         ),
-        bar,
+        barOf(probability),
         h("span", { class: "share" }, percent(probability)),
       );
     });
@@ -602,7 +564,7 @@ function mount(root, page) {
   function handOfStage(step) {
     const { stage: id, column } = state.picked ?? { stage: step.stages[0], column: shownColumns(step.stages[0])[0] };
     const stage = reading.pass.stages.get(id);
-    const explanation = named(stage.explain(rowsOf(id).at, column), rowsOf(id));
+    const explanation = renamed(stage.explain(rowsOf(id).at, column), rowsOf(id));
     const { kind, text, parts, result, bias, relu } = explanation;
     const children = [h("p", {}, plain(text))];
     if (explanation.left) {
@@ -617,7 +579,7 @@ function mount(root, page) {
   }
 
   /** The engine calls a row of the decoder by the word that it has read: here it has its whole name, like “weil → es”. */
-  function named(explanation, { side, at, names }) {
+  function renamed(explanation, { side, at, names }) {
     if (side === "source") return explanation;
     const [piece] = page.tokenizer.pieces([reading.pass.targetInIds[at]]);
     const rename = (text) => text.replace(`“${piece}”`, `“${names[at]}”`);
@@ -646,11 +608,10 @@ function mount(root, page) {
     const prefix = step.id.replace(".weights", "");
     const { at } = rowsOf(`${prefix}.q`);
     const keys = attention.kind === "decoder" ? reading.read : reading.source;
-    const row = attention.heads[state.head].data.subarray(at * keys.length, (at + 1) * keys.length);
-    const column = state.picked?.column ?? row.indexOf(Math.max(...row));
-    const explanation = named(attention.explain(state.head, at, column), rowsOf(`${prefix}.q`));
+    const column = state.picked?.column ?? argmax(row(attention.heads[state.head], at));
+    const explanation = renamed(attention.explain(state.head, at, column), rowsOf(`${prefix}.q`));
     const score = explanation.result;
-    const scores = attention.scores[state.head].data.subarray(at * keys.length, (at + 1) * keys.length);
+    const scores = row(attention.scores[state.head], at);
     const { powers, total, weights } = softmaxByHand(scores);
     const rows = keys.map((word, j) => {
       const cells = [word, scores[j] === -Infinity ? "masked" : fixed(scores[j]), fixed(powers[j]), fixed(weights[j])];

@@ -1,6 +1,6 @@
 /** Positions: what is added to each embedding so that the model knows the order, as heat map, clocks and dot products. */
 
-import { choice, figure, fitted, h, number, plot, range, s, say, strip, ticks } from "../dom.js";
+import { choice, figure, fitted, h, largestOf, number, plot, range, s, say, strip, ticks } from "../dom.js";
 import { matrix, row, sinusoids } from "../engine/tensor.js";
 
 const MOST = 64;
@@ -30,7 +30,7 @@ export function dotsByOffset(table, pos) {
 function drawTable(table, width, onpick) {
   const { rows, cols, data } = table;
   const [left, top, height, across] = [30, 6, 5, (width - 32) / cols];
-  const largest = largestOf(table);
+  const largest = largestOf(data);
   const paths = new Map();
   for (let i = 0; i < rows; i++) {
     for (let j = 0; j < cols; j++) {
@@ -63,18 +63,14 @@ function drawTable(table, width, onpick) {
   return svg;
 }
 
-function largestOf({ data }) {
-  return data.reduce((most, value) => Math.max(most, Math.abs(value)), 0) || 1;
-}
-
-/** One pair of columns (2i, 2i + 1) as a hand: its angle from the top is the sine's and cosine's angle. */
+/** One pair of columns (2i, 2i + 1) as a hand: its height is the sine, its width the cosine, as in lesson 09. */
 function clock(sine, cosine, most) {
-  const [x, y] = [30 + (24 * sine) / most, 30 - (24 * cosine) / most];
+  const [x, y] = [30 + (24 * cosine) / most, 30 - (24 * sine) / most];
   return s(
     "svg",
     { width: 60, height: 60, viewBox: "0 0 60 60", "aria-hidden": "true" },
     s("circle", { cx: 30, cy: 30, r: 27, fill: "none", stroke: "var(--line)", "stroke-width": 1.5 }),
-    s("line", { x1: 30, y1: 3, x2: 30, y2: 8, stroke: "var(--soft)", "stroke-width": 1.5 }),
+    s("line", { x1: 52, y1: 30, x2: 57, y2: 30, stroke: "var(--soft)", "stroke-width": 1.5 }),
     s("line", { x1: 30, y1: 30, x2: x, y2: y, stroke: "var(--forward)", "stroke-width": 3, "stroke-linecap": "round" }),
     s("circle", { cx: 30, cy: 30, r: 2.5, fill: "var(--ink)" }),
   );
@@ -148,7 +144,7 @@ function mount(root, page) {
     pos = Math.min(table.rows - 1, Math.max(0, chosen));
     const vector = row(table, pos);
     map?.select(pos);
-    const most = largestOf(table);
+    const most = largestOf(table.data);
     const first = Array.from(vector.subarray(0, 8), (value) => number(value, 3)).join("  ");
     fingerprint.replaceChildren(
       strip(vector, { label: `The vector of position ${pos}`, largest: most }),
@@ -164,7 +160,7 @@ function mount(root, page) {
     );
     view.querySelector(".source").textContent = isSinusoid ? "the paper's formula (section 3.5), which no training changes" : data.caption;
     hand.textContent = isSinusoid
-      ? "Two neighbouring columns, a sine and a cosine, are a clock's hand; below each clock stand its columns and after how many positions it has made one turn. The first clocks turn quickly and tell neighbours apart; the last turn slowly and tell the beginning of a text from its end."
+      ? "Two neighbouring columns, a sine and a cosine, are the height and the width of a hand; below it stand its columns, and after how many positions it has made one turn. The first hands turn quickly and tell neighbours apart; the last turn so slowly that only positions far apart differ in them."
       : "Two neighbouring columns drawn as a hand. Nothing makes these hands turn evenly: training chose these numbers freely.";
     chart.redraw();
     const dots = new Map(dotsByOffset(table, pos));

@@ -2,7 +2,7 @@
 
 import { button, figure, fitted, h, heatmap, number, percent, plot, range, say } from "../dom.js";
 import { matrix } from "../engine/tensor.js";
-import { wordOf } from "./sentence.js";
+import { decimal, wordOf } from "./sentence.js";
 import { markChanges } from "./translate.js";
 
 /** The last entry [step, …] of a log that is not after `step`; the first one where all are. */
@@ -181,7 +181,7 @@ function mount(root, page) {
     const changes = markChanges(translation, last.translation);
     const wrong = changes.filter(([, changed]) => changed).length;
     const parts = [
-      log?.steps.length ? `the learning rate is ${number(entryAt(log.steps, step)[2])}` : null,
+      log?.steps.length ? `the learning rate is ${decimal(entryAt(log.steps, step)[2], 3, 3)}` : null,
       loss === null ? null : `the validation loss is ${number(loss)} nats`,
     ];
     parts.push(
@@ -204,6 +204,6 @@ export const replayView = {
   id: "replay",
   title: "Training",
   question: "What does the model learn, and when?",
-  lead: "The same sentence, translated by a model at several moments of its training. Move through the run and watch the words fall into place.",
+  lead: "The same sentence, translated by a model at several moments of its training. Move through the run, and see how its words change.",
   mount,
 };

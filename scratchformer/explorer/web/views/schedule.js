@@ -1,16 +1,11 @@
 /** Schedule: the learning rate of the paper's equation 3, with the run's own beside it. */
 
 import { button, choice, figure, fitted, h, plot, range, say } from "../dom.js";
-import { lessonLink } from "./sentence.js";
+import { decimal, lessonLink } from "./sentence.js";
 
 /** Equation 3: factor · d_model^−0.5 · min(step^−0.5, step · warmup^−1.5), for steps from 1. */
 export function learningRate(step, { d_model: width, warmup, lr_factor: factor = 1 }) {
   return factor * width ** -0.5 * Math.min(step ** -0.5, step * warmup ** -1.5);
-}
-
-/** A rate with three digits that count, as a decimal number: 0.000699. */
-function decimal(rate) {
-  return rate.toFixed(Math.max(3, 2 - Math.floor(Math.log10(rate))));
 }
 
 function curve(schedule, until) {
@@ -106,10 +101,10 @@ function mount(root, page) {
     const later = 4 * mine.warmup;
     say(
       view.sentence,
-      `The learning rate rises to its peak of ${decimal(peak)} at step ${mine.warmup}; at step ${later}, four times as far, it is half as large.` +
+      `The learning rate rises to its peak of ${decimal(peak, 3, 3)} at step ${mine.warmup}; at step ${later}, four times as far, it is half as large.` +
         (isOwn()
           ? " This is the schedule of the run."
-          : ` This run's own peak is ${decimal(learningRate(own.warmup, own))} at step ${own.warmup}.`),
+          : ` This run's own peak is ${decimal(learningRate(own.warmup, own), 3, 3)} at step ${own.warmup}.`),
     );
     page.go("schedule", { warmup: mine.warmup, d_model: mine.d_model });
   }

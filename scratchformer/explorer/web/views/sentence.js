@@ -119,10 +119,14 @@ export function pronounIn(written) {
  * another sentence.
  */
 export function partnerOf(examples, text) {
-  const list = text.split(" ");
   const others = examples.filter((example) => example !== text);
-  const isPartner = (words) => words.length === list.length && words.filter((word, i) => word !== list[i]).length === 1;
-  return others.find((example) => isPartner(example.split(" "))) ?? others[0];
+  return others.find((example) => differInOneWord(example, text)) ?? others[0];
+}
+
+/** Whether two sentences are equal but for one word. */
+export function differInOneWord(text, other) {
+  const [a, b] = [text.split(" "), other.split(" ")];
+  return a.length === b.length && a.filter((word, i) => word !== b[i]).length === 1;
 }
 
 /** A word in a sentence of the page, in its language. */
@@ -135,11 +139,35 @@ export function rowName({ read, written }, i, lang) {
   return ["the row that has read ", quoted(read[i], lang), " and must write ", quoted(written[i], lang)];
 }
 
-/** A number without a power of ten: 0.00005. */
-export function decimal(x, digits = 3) {
+/** A number without a power of ten: 0.00005. Below 0.001 it has `small` digits that count. */
+export function decimal(x, digits = 3, small = 1) {
   const size = Math.abs(x);
   if (size >= 1e-3) return number(x, digits);
-  return size < 5e-10 ? "0" : x.toFixed(-Math.floor(Math.log10(size))).replace("-", "−");
+  return size < 5e-10 ? "0" : x.toFixed(small - 1 - Math.floor(Math.log10(size))).replace("-", "−");
+}
+
+/** Where a list of numbers is largest. */
+export function argmax(values) {
+  return values.indexOf(Math.max(...values));
+}
+
+/** The likeliest tokens at a position: [{ id, probability }], best first. */
+export function likeliest(probabilities, count) {
+  return Array.from(probabilities, (probability, id) => ({ id, probability }))
+    .sort((a, b) => b.probability - a.probability)
+    .slice(0, count);
+}
+
+/** A bar for a share from 0 to 1. */
+export function barOf(share) {
+  const bar = h("span", { class: "bar" });
+  bar.style.setProperty("--share", share.toFixed(4));
+  return bar;
+}
+
+/** Names the controls, so that `focusOf` finds them again: "loss 0", "loss 1", … */
+export function named(controls, name) {
+  [...controls].forEach((control, i) => (control.dataset.key = `${name} ${i}`));
 }
 
 /** Remembers which of an element's controls has the focus; call the result after the element was drawn again. */

@@ -2,7 +2,7 @@
 
 import { button, h, number, percent, range, say, words } from "../dom.js";
 import { EOS, UNK } from "../engine/tokenizer.js";
-import { lessonLink, wordOf } from "./sentence.js";
+import { differInOneWord, lessonLink, wordOf } from "./sentence.js";
 import { layOut, markBest, searchFigure } from "./tree.js";
 import { lengthPenalty, translate } from "../engine/beam.js";
 
@@ -28,12 +28,8 @@ export function markChanges(text, other) {
 
 /** The first two neighbours among the examples that differ in one word, or null. */
 export function minimalPair(examples) {
-  for (let i = 1; i < examples.length; i++) {
-    const pair = [examples[i - 1], examples[i]];
-    const [a, b] = pair.map((text) => text.split(" "));
-    if (a.length === b.length && a.filter((word, j) => word !== b[j]).length === 1) return pair;
-  }
-  return null;
+  const first = examples.findIndex((text, i) => i + 1 < examples.length && differInOneWord(text, examples[i + 1]));
+  return first < 0 ? null : examples.slice(first, first + 2);
 }
 
 /** What is to be said about a text with characters that the tokenizer doesn't know, or null. */
@@ -297,7 +293,7 @@ function mount(root, page) {
     const unsure = [
       "The model is least sure of ",
       h("em", { lang: language }, written[least]),
-      `, to which it gives ${percent(chances[least])}. Words that it has not met in training make it guess.`,
+      `, to which it gives ${percent(chances[least])}. One reason can be a word that it has not met in training.`,
     ];
     about.replaceChildren(
       ...[

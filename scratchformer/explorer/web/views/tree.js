@@ -1,6 +1,6 @@
 /** A beam search as a tree from left to right: a column for each step, the best candidate on top. */
 
-import { button, figure, h, number, percent, range, s } from "../dom.js";
+import { button, figure, h, number, percent, range, s, scrolling } from "../dom.js";
 import { EOS } from "../engine/tokenizer.js";
 import { wordOf } from "./sentence.js";
 
@@ -183,7 +183,8 @@ function choosable(columns, onchoose) {
 export function searchFigure(data, tokenizer) {
   const language = data.languages.target;
   const nameOf = (token) => wordOf(tokenizer.pieces([token])[0]);
-  const box = h("div", { class: "scroll tree-box", tabindex: 0, role: "group", "aria-label": "The tree of the search" });
+  const box = scrolling("The tree of the search");
+  box.classList.add("tree-box");
   const list = h("ol", { class: "steps-list" });
   const player = h("div", { class: "controls" });
   const chosen = h("p", { class: "note chosen" });
