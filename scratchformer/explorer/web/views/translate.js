@@ -111,6 +111,28 @@ function contrast(sides, languages, lesson) {
   ];
 }
 
+/**
+ * What beam and α do to this sentence. `byBeam` and `byAlpha` are what the model writes with the `other` beam, and with
+ * the other α.
+ */
+function effectOf({ beam, alpha }, { text }, other, byBeam, byAlpha, language) {
+  const compared = (what, found) =>
+    found.text === text
+      ? [`With ${what}, the translation of this sentence is the same.`]
+      : [`With ${what}, the model writes something else: `, h("em", { lang: language }, found.text || "(nothing)"), found.text ? "" : "."];
+  const searching =
+    beam === 1
+      ? "With a beam of 1 the search is greedy: it always takes the likeliest next piece. "
+      : `With a beam of ${beam} the search compares up to ${beam} beginnings at each step. `;
+  const beams = [searching, ...compared(`a beam of ${other.beam}`, byBeam)];
+  if (beam === 1) return [...beams, " Greedy search finds one translation only, so α changes its score and nothing else."];
+  const length =
+    alpha === 0
+      ? " With α = 0 the score is the log-probability itself. It falls with each piece, so short translations have an advantage. "
+      : ` With α = ${alpha.toFixed(1)} the log-probability is divided by a number that grows with the length, so that longer translations have a chance. `;
+  return [...beams, length, ...compared(`α = ${other.alpha}`, byAlpha)];
+}
+
 function mount(root, page) {
   const { model, tokenizer, data, shared } = page;
   const language = data.languages.target;
@@ -125,7 +147,11 @@ function mount(root, page) {
   shared.sentence = page.parameters.get("s") ?? shared.sentence;
   let running = 0;
   let gone = false;
-  const [wideBeam, someAlpha] = [Math.max(2, data.decoding.beam), data.decoding.alpha || 0.6];
+  /** Greedy search and α = 0, to compare with; where these are chosen, the run's own settings. */
+  const otherSetting = () => ({
+    beam: setting.beam === 1 ? Math.max(2, data.decoding.beam) : 1,
+    alpha: setting.alpha ? 0 : data.decoding.alpha || 0.6,
+  });
   const run = (text, { beam = setting.beam, alpha = setting.alpha } = {}) =>
     translate(model, tokenizer, text, { beam, alpha, extraLength: data.decoding.extra_length });
 
@@ -209,34 +235,6 @@ function mount(root, page) {
   const outputs = [result, about, searched];
   outputs.forEach((part) => (part.hidden = true));
 
-  /**
-   * What beam and α do to this sentence: `otherBeam` and `otherAlpha` are its translations with greedy search and with
-   * α = 0, or, where these are chosen, with the run's own settings.
-   */
-  function effect(outcome, otherBeam, otherAlpha) {
-    const { beam, alpha } = setting;
-    const compared = (what, { text }) =>
-      text === outcome.text
-        ? [`With ${what}, the translation of this sentence is the same.`]
-        : [`With ${what}, the model writes something else: `, h("em", { lang: language }, text || "(nothing)"), text ? null : "."];
-    const searching =
-      beam === 1
-        ? "With a beam of 1 the search is greedy: it always takes the likeliest next piece. "
-        : `With a beam of ${beam} the search compares up to ${beam} beginnings at each step. `;
-    const compareBeams = compared(beam === 1 ? `a beam of ${wideBeam}` : "a beam of 1", otherBeam);
-    if (beam === 1)
-      return [searching, ...compareBeams, " Greedy search finds one translation only, so α changes its score and nothing else."].filter(
-        Boolean,
-      );
-    const length =
-      alpha === 0
-        ? " With α = 0 the score is the log-probability itself. It falls with each piece, so short translations have an advantage. "
-        : ` With α = ${alpha.toFixed(1)} the log-probability is divided by a number that grows with the length, so that longer translations have a chance. `;
-    return [searching, ...compareBeams, length, ...compared(alpha === 0 ? `α = ${someAlpha.toFixed(1)}` : "α = 0", otherAlpha)].filter(
-      Boolean,
-    );
-  }
-
   function refuse(reason) {
     trouble.hidden = false;
     trouble.textContent = reason;
@@ -252,11 +250,12 @@ function mount(root, page) {
     if (ids.length > LONGEST)
       return refuse(`The sentence has ${ids.length} pieces, and this page translates at most ${LONGEST}: make it shorter.`);
     result.setAttribute("aria-busy", "true");
+    const other = otherSetting();
     let outcome;
     let others;
     try {
       outcome = await run(text);
-      others = [await run(text, { beam: setting.beam === 1 ? wideBeam : 1 }), await run(text, { alpha: setting.alpha ? 0 : someAlpha })];
+      others = [await run(text, { beam: other.beam }), await run(text, { alpha: other.alpha })];
     } catch (error) {
       return refuse(error.message);
     } finally {
@@ -308,7 +307,7 @@ function mount(root, page) {
       lessonLink(page, "14_label_smoothing"),
       ".",
     );
-    beamEffect.replaceChildren(...effect(outcome, ...others));
+    beamEffect.replaceChildren(...effectOf(setting, outcome, other, ...others, language));
     search.show(outcome);
     const penalty = lengthPenalty(n + 1, setting.alpha);
     say(

@@ -1,6 +1,6 @@
 /** Lesson 20: beam search on a small tree, step by step. */
-import { button, h } from "../dom.js";
-import { fitted, pickOne, picture, rectangle, segment, short, text } from "./parts.js";
+import { button, fitted, h } from "../dom.js";
+import { pickOne, picture, rectangle, segment, short, text } from "./parts.js";
 
 const END = "</s>";
 /** A beginning, its pieces joined by "/" -> the probability of each piece to come next. */

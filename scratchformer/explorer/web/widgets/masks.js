@@ -1,7 +1,7 @@
 /** Lesson 06: four words by hand, with the causal mask and without it. */
-import { button, h } from "../dom.js";
+import { button, fitted, h } from "../dom.js";
 import { softmax } from "../engine/tensor.js";
-import { bar, cells, fitted, outline, pickable, pickOne } from "./parts.js";
+import { bar, cells, outline, pickable, pickOne } from "./parts.js";
 import { picture, rectangle, segment, short, text } from "./parts.js";
 
 const READS = ["<s>", "the", "animal", "slept"];

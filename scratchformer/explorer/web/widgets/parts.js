@@ -11,12 +11,7 @@ import { h, s, words } from "../dom.js";
 export function pickOne({ label, options, selected = 0, role, onpick }) {
   const bar = words(options, { label, selected, role, onpick: (i) => (element.set(i), onpick(i)) });
   const element = h("div", { class: "named" }, h("span", { class: "label" }, label), bar);
-  element.set = (i) => {
-    for (const [j, chip] of [...bar.children].entries()) {
-      chip.classList.toggle("selected", i === j);
-      chip.setAttribute("aria-pressed", String(i === j));
-    }
-  };
+  element.set = bar.select;
   return element;
 }
 
@@ -29,20 +24,6 @@ export function short(x, sign = false) {
 /** A picture. `label` says in words what it shows. */
 export function picture(width, height, label, ...parts) {
   return s("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label }, parts);
-}
-
-/** A box whose picture is made for its width: `draw(width)` gives an SVG. Call the box's `redraw()` after a change. */
-export function fitted(draw) {
-  const box = h("div", { class: "drawing" });
-  let width = 0;
-  box.redraw = () => width && box.replaceChildren(draw(width));
-  new ResizeObserver(([entry]) => {
-    const next = Math.floor(entry.contentRect.width);
-    if (next === width) return;
-    width = next;
-    requestAnimationFrame(box.redraw);
-  }).observe(box);
-  return box;
 }
 
 /** A part of a picture that a pointer can pick. A control outside the picture must do the same for the keyboard. */
@@ -134,7 +115,7 @@ export function rectangle(
   return s("rect", { ...where, ...filling(role, filled, outlined), "stroke-dasharray": dashed ? "5 4" : null });
 }
 
-export function polygon(corners, role, { filled = 1, outlined = false } = {}) {
+function polygon(corners, role, { filled = 1, outlined = false } = {}) {
   return s("polygon", { points: corners.map((corner) => corner.join()).join(" "), ...filling(role, filled, outlined) });
 }
 

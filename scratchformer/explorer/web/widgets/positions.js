@@ -1,9 +1,9 @@
 /** Lesson 09: a position as two hands; the dot product of two positions depends only on their distance. */
-import { h, range, s } from "../dom.js";
-import { arrow, cells, circle, fitted, line, picture, rectangle, segment, short, text } from "./parts.js";
+import { fitted, h, range, s } from "../dom.js";
+import { arrow, cells, circle, line, picture, rectangle, segment, short, text } from "./parts.js";
 
 /** How far the fast and the slow hand turn from one position to the next, in radians. */
-export const SPEEDS = [Math.PI / 2, Math.PI / 4];
+const SPEEDS = [Math.PI / 2, Math.PI / 4];
 const FURTHEST = 8;
 const degrees = (angle) => Math.round((angle * 180) / Math.PI);
 /** The angle between two hands, at most 180°, if one has turned so far from the other. */

@@ -1,6 +1,6 @@
 /** Lesson 15: three ways down a ravine, from a start and at learning rates that the reader chooses. */
-import { button, h, range } from "../dom.js";
-import { circle, fitted, line, pickable, picture, rectangle, segment, text } from "./parts.js";
+import { button, fitted, h, range } from "../dom.js";
+import { circle, line, pickable, picture, rectangle, segment, text } from "./parts.js";
 
 const STEPS = 40;
 const MILLISECONDS = 120;

@@ -1,7 +1,7 @@
 /** Lesson 05: dot products of d_k random numbers, and what softmax makes of them with and without the division. */
-import { button, h, range } from "../dom.js";
+import { button, fitted, h, range } from "../dom.js";
 import { softmax } from "../engine/tensor.js";
-import { arrow, bar, circle, fitted, gradient, line } from "./parts.js";
+import { arrow, bar, circle, gradient, line } from "./parts.js";
 import { pickOne, picture, rectangle, segment, short, text } from "./parts.js";
 
 const WORDS = ["the", "street", "animal"];

@@ -1,7 +1,7 @@
 /** The lookup of lesson 04: one query, three words, a blend of their values; forward and backward. */
-import { h, range } from "../dom.js";
+import { fitted, h, range } from "../dom.js";
 import { softmax } from "../engine/tensor.js";
-import { arrow, bar, cells, fitted, gradient, line, pickOne, pickable } from "./parts.js";
+import { arrow, bar, cells, gradient, line, pickOne, pickable } from "./parts.js";
 import { picture, rectangle, segment, short, text, thread } from "./parts.js";
 
 const WORDS = ["the", "street", "animal"];
