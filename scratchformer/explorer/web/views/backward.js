@@ -117,7 +117,7 @@ function mount(root, page) {
   const depends = figure(page.data.caption, bars);
   const nudging = h("div");
   const nudge = figure(page.data.caption, nudging);
-  const otherForm = sentenceForm(page, openOther, "Second sentence");
+  const otherForm = sentenceForm(page, openOther, "Second sentence", "Compare");
   const compared = figure(page.data.caption, h("div", { class: "halves" }));
   root.append(
     form,

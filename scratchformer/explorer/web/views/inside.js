@@ -3,7 +3,7 @@
 import { button, choice, clear, figure, h, heatmap, largestOf, number, percent, say, strip, table, words } from "../dom.js";
 import { row } from "../engine/tensor.js";
 import { boxesOf, figureOne } from "./figure.js";
-import { argmax, barOf, currentSentence, focusOf, idsOf, lessonLink, likeliest, named, passOf, pronounIn, quoted, rowName, sentenceForm, sentenceParameter } from "./sentence.js";
+import { argmax, barOf, currentSentence, focusOf, idsOf, lessonLink, likeliest, named, passOf, pronounIn, quoted, rowName, sentenceForm, sentenceParameter, wordOf } from "./sentence.js";
 import { stepsOf } from "./steps.js";
 
 const ROLES = { q: "query", k: "key", v: "value" };
@@ -41,11 +41,14 @@ function fixed(x) {
 }
 
 /**
- * The engine's sentences, with pieces without the mark of a word's beginning, and no full stop after a number, where it
+ * The engine's sentences with the names that the page has for pieces, and without a full stop after a number, where it
  * looks like a decimal point.
  */
 function plain(text) {
-  return text.replaceAll("▁", "").replace(/(\d)\.$/, "$1");
+  return text
+    .replaceAll("▁", "")
+    .replace(/<\/?s>|<unk>/g, (piece) => wordOf(piece))
+    .replace(/(\d)\.$/, "$1");
 }
 
 function strong(cells) {
@@ -667,6 +670,6 @@ export const insideView = {
   id: "inside",
   title: "Inside",
   question: "What happens to a sentence, stage by stage?",
-  lead: "Walk from the text to the next word. Every number and every cell can be opened: see the sum that made it.",
+  lead: "Walk from the text to the next word. Choose a number of a vector, or a weight, and see how it is computed.",
   mount,
 };

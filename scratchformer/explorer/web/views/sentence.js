@@ -62,9 +62,9 @@ export function sentenceParameter(page, text) {
 
 /**
  * A field for a sentence, and a list of examples. `onsubmit(text)` gets each sentence that the page can read, and its
- * promise's error is shown. The element's `submit(text)` does what the button does.
+ * promise's error is shown. The element's `submit(text)` does what the button does; `action` is what the button says.
  */
-export function sentenceForm(page, onsubmit, label = "Sentence") {
+export function sentenceForm(page, onsubmit, label = "Sentence", action = "Translate") {
   const field = h("input", { class: "field", type: "text", lang: page.data.languages.source, autocomplete: "off" });
   const trouble = h("p", { class: "trouble", role: "alert", hidden: true });
   const refuse = (reason) => {
@@ -98,7 +98,7 @@ export function sentenceForm(page, onsubmit, label = "Sentence") {
     "form",
     { class: "sentence-form", onsubmit: onsubmitted },
     h("label", { class: "sentence-field" }, h("span", { class: "label" }, label), field),
-    h("button", { type: "submit", class: "button" }, "Translate"),
+    h("button", { type: "submit", class: "button" }, action),
     examples,
     trouble,
   );
@@ -184,6 +184,6 @@ export function focusOf(root) {
 /** The link to a lesson; without the course beside the page only its name. `slug` is like "04_soft_lookup". */
 export function lessonLink(page, slug) {
   const [number, ...name] = slug.split("_");
-  const text = `Lesson ${number}, ${name.join(" ").replace("dk", "d_k")}`;
+  const text = `Lesson ${number}, ${name.join(" ").replace("adam", "Adam")}`;
   return page.data.lessons ? h("a", { href: `${page.data.lessons}${slug}.html` }, text) : text;
 }

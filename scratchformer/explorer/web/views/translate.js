@@ -303,7 +303,7 @@ function mount(root, page) {
     );
     surest.hidden = !data.label_smoothing;
     surest.replaceChildren(
-      `The likeliest piece of the translation has ${percent(Math.max(...chances))}. Why not 100 %? The model was trained with label smoothing ${data.label_smoothing}, which asks for a probability of ${percent(1 - data.label_smoothing)} on the right piece and not more: `,
+      `The likeliest piece of the translation has ${percent(Math.max(...chances))}. Why not 100 %? The model was trained with label smoothing ${data.label_smoothing}: its goal was a probability of ${percent(1 - data.label_smoothing)} for the right piece, and one near 100 % made the loss larger. See `,
       lessonLink(page, "14_label_smoothing"),
       ".",
     );

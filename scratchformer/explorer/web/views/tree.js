@@ -138,7 +138,7 @@ function treeLegend() {
     h(
       "li",
       {},
-      "A line has the probability of the next piece, a box the product along its path: the probability of the whole beginning. The best boxes are kept. · goes on with a word.",
+      "A line has the probability of the next piece, a box the product along its path: the probability of the whole beginning. The best boxes are kept. A piece with · continues the word before it.",
     ),
   );
 }
