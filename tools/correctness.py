@@ -214,9 +214,9 @@ def summary(found: dict[str, Any], matrix: dict[str, list[str]]) -> str:
         },
         f"mutants (our code with one bug planted) that the tests catch; {public} of the bugs were found in public "
         "implementations, the others are classics": f"{sum(found['caught'].values())} of {len(MUTANTS)}",
-        "... of those in `nn/`, where gradient checks run: how many no gradient check notices": f"{unseen} of "
+        "mutants in `nn/`, where gradient checks run, that no gradient check notices": f"{unseen} of "
         f"{len(in_layers)}",
-        "... with a bug in the model, for which `scratchformer doctor` suspects the right part": f"{named} of "
+        "mutants of the model for which `scratchformer doctor` suspects the right part": f"{named} of "
         f"{len(found['suspects'])}",
         "lines of `nn/` that its tests execute (coverage.py)": f"{found['coverage']['percent']:.1f} % of "
         f"{found['coverage']['lines']}",

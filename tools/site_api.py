@@ -105,9 +105,9 @@ def fields(kind: type) -> list[str]:
 
 
 def skip_member(app: Sphinx, what: str, name: str, thing: Any, skip: bool, options: Any) -> bool | None:
-    """Show methods without a docstring, too: the docstring of their class says what they do. Functions without one are
-    helpers within their module, and left out. The fields of named tuples are shown with the class, and other names of
-    Any not at all."""
+    """Show methods without a docstring, too: the docstring of their class says what they do. Leave out functions without
+    one, which are helpers within their module, the fields of named tuples, which are shown with the class, and aliases of
+    Any."""
     if thing is Any or type(thing).__name__ == "_tuplegetter":
         return True
     own = inspect.isroutine(thing) or isinstance(thing, property)
@@ -117,7 +117,7 @@ def skip_member(app: Sphinx, what: str, name: str, thing: Any, skip: bool, optio
 def process_signature(
     app: Sphinx, what: str, name: str, thing: Any, options: Any, signature: str | None, returned: str | None
 ) -> tuple[str | None, str | None]:
-    """Call an Array so: autodoc shows the name of an alias as Python represents it, if the alias is within a type."""
+    """Write Array in a signature where autodoc writes TypeAliasForwardRef('Array'), as it does within another type."""
     shown = [text and re.sub(r"TypeAliasForwardRef\('(\w+)'\)", r"\1", text) for text in (signature, returned)]
     return shown[0], shown[1]
 
