@@ -72,9 +72,12 @@ export async function rankHeads({ model }, { targetIds, pass }, pause = () => ne
   return ranked.sort((a, b) => a.change - b.change);
 }
 
-function wordsStay(factor) {
-  const but = factor < 1 ? "but the translation is only" : "and the translation is";
-  return `the words stay the same, ${but} ${decimal(factor, 2)} times as likely`;
+/** What happens without some heads: the translation with all heads had the probability `before`, and now has `after`. */
+function effectOfRemoval(wordsStay, before, after) {
+  const goes = `goes from ${percent(before)} to ${percent(after)}.`;
+  if (!wordsStay) return `the model writes something else. The probability of the translation with all heads ${goes}`;
+  const but = after < before ? "but the translation is only" : "and the translation is";
+  return `the words stay the same, ${but} ${decimal(after / before, 2)} times as likely. Its probability ${goes}`;
 }
 
 // Pictures ------------------------------------------------------------------------------------------------------------
@@ -482,12 +485,7 @@ function mount(root, page) {
       ),
     );
     const names = heads.filter(({ id }) => removed.includes(id)).map(({ name }) => name);
-    say(
-      result.sentence,
-      `Without ${names.join(" and ")} ` +
-        (before === now ? wordsStay(q / p) : "the model writes something else") +
-        `: the probability of the translation with all heads goes from ${percent(p)} to ${percent(q)}.`,
-    );
+    say(result.sentence, `Without ${names.join(" and ")} ${effectOfRemoval(before === now, p, q)}`);
     outcome.replaceChildren("Without ", names.join(" and "), ": ", h("span", { lang: target }, now));
   }
 
@@ -518,10 +516,7 @@ function mount(root, page) {
     say(
       result.sentence,
       `Of all ${ranking.length} heads, ${worst.name} matters most here: without it ` +
-        (ranking.staysTheSame
-          ? `${wordsStay(Math.exp(worst.change))}. Its probability `
-          : "the model writes something else. The probability of the translation with all heads ") +
-        `goes from ${percent(p)} to ${percent(p * Math.exp(worst.change))}.`,
+        effectOfRemoval(ranking.staysTheSame, p, p * Math.exp(worst.change)),
     );
     return result;
   }

@@ -396,7 +396,7 @@ function mount(root, page) {
       );
     });
     const title = ROLES[part] ?? stage.title;
-    const all = h("details", { class: "all-rows" }, h("summary", {}, `All ${names.length} positions`));
+    const all = h("details", {}, h("summary", {}, `All ${names.length} positions`));
     all.addEventListener("toggle", () => {
       if (all.children.length > 1) return;
       const list = names.map((word, i) =>

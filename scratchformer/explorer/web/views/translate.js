@@ -257,7 +257,8 @@ function mount(root, page) {
       outcome = await run(text);
       others = [await run(text, { beam: other.beam }), await run(text, { alpha: other.alpha })];
     } catch (error) {
-      return refuse(error.message);
+      if (mine === running) refuse(error.message);
+      return;
     } finally {
       result.removeAttribute("aria-busy");
     }
