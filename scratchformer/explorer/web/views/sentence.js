@@ -1,4 +1,4 @@
-/** What Attention, Inside and Backward share: a sentence that the model has read, its translation, and their words. */
+/** What the views share: a sentence that the model has read, its translation and their words; numbers, bars, the focus. */
 
 import { choice, h, number } from "../dom.js";
 import { translate } from "../engine/beam.js";

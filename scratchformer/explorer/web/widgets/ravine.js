@@ -21,7 +21,8 @@ export function loss([a, b]) {
 }
 
 /** The points (a, b) of a walk, the start among them. `way` is "gradient descent", "momentum" or "Adam". */
-export function descend(way, rate, start, steps = STEPS, beta1 = 0.9, beta2 = 0.98) {
+export function descend(way, rate, start, steps = STEPS) {
+  const [beta1, beta2] = [0.9, 0.98];
   let w = start;
   let [m, v] = [
     [0, 0],
@@ -40,7 +41,7 @@ export function descend(way, rate, start, steps = STEPS, beta1 = 0.9, beta2 = 0.
   return points;
 }
 
-/** Where a coordinate is: a = 0.47. Explosions are not written out: a > 100. */
+/** Where a coordinate is: a = 0.47, or a > 100 when a walk has exploded. */
 function place(name, x) {
   if (Math.abs(x) < 100) return `${name} = ${rounded(x)}`;
   return x > 0 ? `${name} > 100` : `${name} < −100`;
