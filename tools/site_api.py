@@ -105,9 +105,9 @@ def fields(kind: type) -> list[str]:
 
 
 def skip_member(app: Sphinx, what: str, name: str, thing: Any, skip: bool, options: Any) -> bool | None:
-    """Show methods without a docstring, too: the docstring of their class says what they do. Leave out functions without
-    one, which are helpers within their module, the fields of named tuples, which are shown with the class, and aliases of
-    Any."""
+    """Show methods without a docstring, too: the docstring of their class says what they do. Leave out functions
+    without one, which are helpers within their module, the fields of named tuples, which are shown with the class, and
+    aliases of Any."""
     if thing is Any or type(thing).__name__ == "_tuplegetter":
         return True
     own = inspect.isroutine(thing) or isinstance(thing, property)
