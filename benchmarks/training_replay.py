@@ -108,6 +108,7 @@ def measure(run: RunDirectory, config: Config, steps: tuple[int, ...]) -> tuple[
                 if is_same
                 else "recorded in a second run with the settings of this model"
             ),
+            "same_weights": is_same,
             "sentence": SENTENCE,
             "reference": REFERENCE,
             "attention": head_id(head),

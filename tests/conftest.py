@@ -266,7 +266,8 @@ class Patience(Watchdog):
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory):
-    """The site, with warnings as errors: built once a test run: its processes wait for each other. Only to be read."""
+    """The site, with warnings as errors. It is built once for a test run, while its other processes wait. Only to be
+    read."""
     shared = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         shared = shared.parent

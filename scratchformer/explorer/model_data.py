@@ -277,6 +277,7 @@ def replay(run: RunDirectory, config: Config, log: Log, sentence: str) -> dict[s
     ]
     return {
         "caption": "the checkpoints of this run",
+        "same_weights": True,
         "sentence": sentence,
         "attention": head_id(head),
         "snapshots": snapshots,
@@ -341,6 +342,7 @@ RECORD = {
     "log": {"steps": [(float,) * 4], "validations": [(float,) * 2]},
     "replay": {
         "caption": str,
+        "same_weights": bool,
         "sentence": str,
         "attention": str,
         "snapshots": [
@@ -353,6 +355,7 @@ form; a tuple stands for a list of its length.
 
 weights_crc32, bleu  the CRC-32 of the model's parameters as float32, and its BLEU, which belongs to no other weights
 log                  as `thinned` returns it; replay: as `replay` returns it
+same_weights         whether the recorded training ended with the weights of this model
 """
 
 

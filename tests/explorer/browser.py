@@ -6,6 +6,8 @@ from importlib.resources import files
 
 import pytest
 
+from scratchformer.explorer.page import WEB, bundle
+
 webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium, which drives a browser")
 
 FLAGS = [
@@ -68,6 +70,20 @@ const found = [...document.body.querySelectorAll("*")].filter(
   (element) => rightOf(element) > width && !scrolls(element.parentElement));
 return [`${document.scrollingElement.scrollWidth} of ${width}`, ...found.map((one) => one.outerHTML.slice(0, 100))];
 """
+
+
+def widgets_page(names):
+    """A page with these widgets alone, as HTML."""
+    style = "".join(path.read_text(encoding="utf-8") for path in (WEB / "parts.css", WEB / "widgets" / "widgets.css"))
+    places = "".join(f'<h2>{name}</h2><div class="sf widget" data-widget="{name}"></div>' for name in names)
+    return (
+        '<!doctype html><html lang="en"><meta charset="utf-8"><title>Widgets</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        "<style>:root { color-scheme: light dark } body { margin: 0 auto; padding: 0 1rem; max-width: 46rem;"
+        " font: 16px sans-serif } @media (prefers-color-scheme: dark) { body { background: #131416; color: #cfd0d0 } }"
+        f"{style}</style><main><h1>Widgets</h1>{places}</main>"
+        f"<script>{bundle(WEB / 'widgets' / 'widgets.js')}</script>"
+    )
 
 
 class Browser:

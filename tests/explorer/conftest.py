@@ -14,17 +14,23 @@ TINY_MODEL = Path(__file__).parents[2] / "data" / "tiny_model"
 
 
 @pytest.fixture(scope="session")
-def run_node():
-    """`run_node("parts.test.mjs", NAME="value")` runs a file of this folder with `node --test` and these variables.
-
-    A failing file fails the test, with node's output. Without node, or with one that is too old, the test is skipped.
-    """
-    node = shutil.which("node")
-    if not node:
+def node():
+    """Where node is. Without it, or with one that is too old, the test is skipped."""
+    found = shutil.which("node")
+    if not found:
         pytest.skip("there is no node, which runs the explorer's JavaScript outside a browser")
-    version = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout
+    version = subprocess.run([found, "--version"], capture_output=True, text=True, check=True).stdout
     if int(re.match(r"v(\d+)", version)[1]) < OLDEST_NODE:
         pytest.skip(f"node is {version.strip()}, and the tests need {OLDEST_NODE} or newer")
+    return found
+
+
+@pytest.fixture(scope="session")
+def run_node(node):
+    """`run_node("parts.test.mjs", NAME="value")` runs a file of this folder with `node --test` and these variables.
+
+    A failing file fails the test, with node's output.
+    """
 
     def run(file, **variables):
         command = [node, "--test", "--test-reporter=spec", str(Path(__file__).with_name(file))]

@@ -1,11 +1,8 @@
 """The explorer, the widgets and the site in a real browser: what a reader sees, and what she can do without a mouse."""
 
-import base64
-import os
 import re
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from itertools import product
 from pathlib import Path
 from threading import Thread
 from urllib.parse import quote
@@ -13,10 +10,9 @@ from urllib.parse import quote
 import fixtures
 import numpy as np
 import pytest
-from browser import DRAWN, SETTLED
+from browser import DRAWN, widgets_page
 
 from scratchformer.decoding.search import length_penalty, search
-from scratchformer.explorer.page import WEB, bundle
 from scratchformer.nn.attention import attention_weights
 from scratchformer.nn.loss import cross_entropy
 from scratchformer.text.tokenizer import BOS, EOS
@@ -24,7 +20,6 @@ from scratchformer.training.run import load_run
 
 TINY_MODEL = Path(__file__).parents[2] / "data" / "tiny_model"
 PAIR = [f"The animal did not cross the street because it was too {word}." for word in ("tired", "narrow")]
-SCREENSHOTS = os.environ.get("SCRATCHFORMER_SCREENSHOTS")
 
 # A view, and keys that change what it says: the element that gets the focus, and what is pressed then.
 VIEWS = {
@@ -381,17 +376,7 @@ def test_numbers_inside_are_numpy_s(browser, explorer, reading):
 def widgets(tmp_path_factory):
     """A page with all widgets, as a file."""
     out = tmp_path_factory.mktemp("widgets") / "widgets.html"
-    style = "".join(path.read_text(encoding="utf-8") for path in (WEB / "parts.css", WEB / "widgets" / "widgets.css"))
-    places = "".join(f'<h2>{name}</h2><div class="sf widget" data-widget="{name}"></div>' for name in WIDGETS)
-    out.write_text(
-        '<!doctype html><html lang="en"><meta charset="utf-8"><title>Widgets</title>'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        "<style>:root { color-scheme: light dark } body { margin: 0 auto; padding: 0 1rem; max-width: 46rem;"
-        " font: 16px sans-serif } @media (prefers-color-scheme: dark) { body { background: #131416; color: #cfd0d0 } }"
-        f"{style}</style><main><h1>Widgets</h1>{places}</main>"
-        f"<script>{bundle(WEB / 'widgets' / 'widgets.js')}</script>",
-        encoding="utf-8",
-    )
+    out.write_text(widgets_page(WIDGETS), encoding="utf-8")
     return out.as_uri()
 
 
@@ -448,6 +433,20 @@ def test_code_of_the_site_fits(browser, site):
             """) == [], file
 
 
+@slow
+def test_every_formula_is_drawn(browser, site, tmp_path):
+    """All formulas of the lessons on one page."""
+    sources = [file.read_text(encoding="utf-8") for file in site.glob("lessons/**/*.html")]
+    formulas = [formula for source in sources for formula in re.findall(r"\\[(\[].*?\\[)\]](?=</)", source, re.DOTALL)]
+    assert len(formulas) > 500
+    page, mathjax = tmp_path / "formulas.html", (site / "_static" / "tex-svg.js").as_uri()
+    page.write_text(f'<meta charset="utf-8"><script src="{mathjax}"></script>' + "<p>".join(formulas), encoding="utf-8")
+    drawn = f"return document.querySelectorAll('mjx-container').length === {len(formulas)}"
+    browser.open(page.as_uri(), until=drawn)
+    errors = "return [...document.querySelectorAll('[data-mjx-error]')].map((one) => one.dataset.mjxError)"
+    assert browser.js(errors) == []
+
+
 FOUND = "return [...document.querySelectorAll('#search-results a')].some((one) => one.href.includes('04_soft_lookup'))"
 
 
@@ -470,22 +469,3 @@ def test_a_lesson_has_its_widget_and_a_search_finds_it(browser, site):
 class Quiet(SimpleHTTPRequestHandler):
     def log_message(self, *_):
         pass
-
-
-# Pictures for a person to look at -------------------------------------------------------------------------------------
-
-
-@slow
-@pytest.mark.skipif(not SCREENSHOTS, reason="SCRATCHFORMER_SCREENSHOTS names no folder for the pictures")
-def test_screenshots(browser, explorer, widgets):
-    folder = Path(SCREENSHOTS)
-    folder.mkdir(parents=True, exist_ok=True)
-    addresses = {view: f"{explorer[0]}#/{view}" for view in VIEWS} | {"widgets": widgets}
-    for (name, address), mode in product(addresses.items(), ["light", "dark"]):
-        for width, height in (1280, 900), (390, 844):
-            browser.open(address, prefers_color_scheme=mode)
-            browser.size(width, height, touch=width < 400)
-            browser.wait(SETTLED)
-            size = browser.cdp("Page.getLayoutMetrics")["cssContentSize"] | {"width": width, "scale": 1}
-            picture = browser.cdp("Page.captureScreenshot", captureBeyondViewport=True, clip=size)["data"]
-            (folder / f"{name}-{width}-{mode}.png").write_bytes(base64.b64decode(picture))

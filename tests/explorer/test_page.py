@@ -4,7 +4,6 @@ import base64
 import hashlib
 import json
 import re
-import shutil
 import subprocess
 from html.parser import HTMLParser
 
@@ -14,7 +13,6 @@ from scratchformer.errors import UserError
 from scratchformer.explorer import page
 from scratchformer.explorer.page import bundle, page_of, require_page_place, write_explorer
 
-needs_node = pytest.mark.skipif(not shutil.which("node"), reason="needs Node.js, which runs the scripts")
 WEB = page.WEB
 INDEX = """<!doctype html>
 <html class="sf">
@@ -147,15 +145,14 @@ def test_a_page_is_called_html(tmp_path, name):
 # Modules --------------------------------------------------------------------------------------------------------------
 
 
-@needs_node
-def test_the_bundle_does_what_the_modules_do(web):
+def test_the_bundle_does_what_the_modules_do(web, node):
     def output(*command):
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
     (web / "package.json").write_text('{"type": "module"}')
     classic = web.parent / "classic.cjs"
     classic.write_text(bundle(web / "main.js"), encoding="utf-8")
-    assert output("node", classic) == output("node", web / "main.js") == "nn8\n"
+    assert output(node, classic) == output(node, web / "main.js") == "nn8\n"
 
 
 def test_a_module_is_bundled_once_and_before_those_that_import_it(web):
@@ -194,12 +191,11 @@ def test_imports_in_a_circle_are_named(web):
         bundle(web / "main.js")
 
 
-@needs_node
 @pytest.mark.parametrize("entry", ["main.js", "widgets/widgets.js"])
-def test_the_explorer_s_own_modules_can_be_bundled(entry, tmp_path):
+def test_the_explorer_s_own_modules_can_be_bundled(entry, tmp_path, node):
     script = tmp_path / "script.cjs"
     script.write_text(bundle(WEB / entry), encoding="utf-8")
-    subprocess.run(["node", "--check", script], check=True)
+    subprocess.run([node, "--check", script], check=True)
 
 
 def test_the_explorer_s_own_page_is_complete():

@@ -7,7 +7,7 @@ import { attend, exponential, randomWalks, typicalSize } from "../../scratchform
 import { attentionRow } from "../../scratchformer/explorer/web/widgets/masks.js";
 import { beamSteps } from "../../scratchformer/explorer/web/widgets/beam.js";
 import { descend, loss, lowest } from "../../scratchformer/explorer/web/widgets/ravine.js";
-import { keyFor, lookup, lookupBackward } from "../../scratchformer/explorer/web/widgets/soft_lookup.js";
+import { KEYS, QUERIES, VALUES, keyFor, lookup, lookupBackward } from "../../scratchformer/explorer/web/widgets/soft_lookup.js";
 import { positionVector, similarity } from "../../scratchformer/explorer/web/widgets/positions.js";
 
 function close(found, expected, tolerance = 1e-6) {
@@ -16,17 +16,7 @@ function close(found, expected, tolerance = 1e-6) {
     assert.ok(Math.abs(found[i] - x) <= tolerance, `${found} is not ${expected}`);
 }
 
-const QUERY = [Math.SQRT2, 0];
-const KEYS = [
-  [0, 1],
-  [Math.LN2, 0],
-  [Math.log(5), 1],
-];
-const VALUES = [
-  [1, 0],
-  [0, 1],
-  [2, 2],
-];
+const [, QUERY] = QUERIES[0];
 
 test("lesson 04: weights 1/8, 2/8, 5/8 and the answer (1.375, 1.5)", () => {
   const { scores, weights, answer } = lookup(QUERY, KEYS, VALUES);

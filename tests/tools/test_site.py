@@ -2,8 +2,6 @@
 
 import posixpath
 import re
-import shutil
-import subprocess
 from html.parser import HTMLParser
 from urllib.parse import unquote
 
@@ -112,30 +110,3 @@ def test_lessons_link_to_the_api(pages):
 def test_the_parts_of_the_course_are_in_the_navigation(pages):
     for caption in lessons.PARTS.values():
         assert caption in pages["lessons/12_residual_norm_dropout.html"].text
-
-
-CHROMIUM = shutil.which("chromium")
-
-
-@pytest.mark.browser
-@pytest.mark.skipif(not CHROMIUM, reason="no chromium")
-def test_every_formula_is_drawn(site, pages, tmp_path):
-    """All formulas of the site on one page, drawn by the browser that a reader has."""
-    sources = [file.read_text(encoding="utf-8") for file in site.glob("lessons/**/*.html")]
-    formulas = [formula for source in sources for formula in re.findall(r"\\[(\[].*?\\[)\]](?=</)", source, re.DOTALL)]
-    (script,) = {
-        tag["src"] for tag in pages["lessons/05_scaling.html"].all("script") if "tex-svg" in tag.get("src", "")
-    }
-    page, mathjax = tmp_path / "formulas.html", site / script.removeprefix("../").partition("?")[0]
-    page.write_text(f'<script src="{mathjax.as_uri()}"></script>' + "<p>".join(formulas), encoding="utf-8")
-    options = [
-        "--headless=new",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-dev-shm-usage",
-        f"--user-data-dir={tmp_path}",
-    ]
-    budget = ["--virtual-time-budget=60000", "--dump-dom", page.as_uri()]
-    shown = subprocess.run([CHROMIUM, *options, *budget], capture_output=True, text=True, timeout=200).stdout
-    assert shown.count("<mjx-container") == len(formulas) > 500
-    assert re.findall(r'data-mjx-error="([^"]*)', shown) == []

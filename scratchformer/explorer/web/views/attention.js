@@ -3,7 +3,7 @@
 import { button, choice, clear, figure, h, heatmap, number, percent, s, say, table } from "../dom.js";
 import { Pass } from "../engine/model.js";
 import { column, row } from "../engine/tensor.js";
-import { argmax, currentSentence, decimal, focusOf, idsOf, named, passOf, pronounIn, quoted, rowName, sentenceForm, sentenceParameter } from "./sentence.js";
+import { argmax, currentSentence, decimal, focusOf, idsOf, named, passOf, pronounIn, quoted, readingForm, rowName, sentenceParameter } from "./sentence.js";
 import { markChanges, minimalPair } from "./translate.js";
 
 const KINDS = { encoder: "Encoder self-attention", decoder: "Decoder self-attention", cross: "Cross-attention" };
@@ -137,7 +137,6 @@ function mount(root, page) {
   let reading; // the sentence with the model's own translation
   let shown; // the same words, read with some heads removed
   let ranking = null;
-  let turn = 0;
   const state = {
     kind: KINDS[given.get("kind")] ? given.get("kind") : "cross",
     layer: Number.parseInt(given.get("layer")) - 1,
@@ -147,7 +146,7 @@ function mount(root, page) {
     removed: (given.get("removed") ?? "").split(",").filter(Boolean),
   };
 
-  const form = sentenceForm(page, open);
+  const form = readingForm(page, open);
   const maps = h("div", { class: "maps" });
   const large = h("div", { class: "large-map" });
   const looks = h("div", { class: "looks" });
@@ -178,12 +177,8 @@ function mount(root, page) {
     h("h2", {}, "Without a head"),
     without,
   );
-  async function open(text) {
-    const mine = ++turn;
-    const ids = await idsOf(page, text);
-    if (mine !== turn) return;
-    page.shared.sentence = text;
-    reading = passOf(page, text, ids);
+  function open(found) {
+    reading = found;
     ranking = null;
     const { pass, written } = reading;
     const known = new Set(headsOf(pass).map(({ id }) => id));
@@ -429,7 +424,7 @@ function mount(root, page) {
   // Without a head ------------------------------------------------------------------------------------------------------
 
   async function drawWithout() {
-    const mine = turn;
+    const mine = reading;
     const focus = focusOf(without);
     clear(without);
     clear(outcome);
@@ -468,7 +463,7 @@ function mount(root, page) {
     answer.prepend(result);
     const removed = [...state.removed];
     const ids = await idsOf(page, reading.text, removed);
-    if (mine !== turn || removed.join() !== state.removed.join()) return;
+    if (mine !== reading || removed.join() !== state.removed.join()) return;
     const now = page.tokenizer.decode(ids);
     const p = Math.exp(logProbability(reading.pass, reading.targetIds));
     const q = Math.exp(logProbability(shown.pass, reading.targetIds));
@@ -490,12 +485,12 @@ function mount(root, page) {
   }
 
   async function find() {
-    const mine = turn;
+    const mine = reading;
     const found = await rankHeads(page, reading);
-    if (mine !== turn) return;
+    if (mine !== reading) return;
     ranking = found;
     ranking.staysTheSame = String(await idsOf(page, reading.text, [found[0].id])) === String(reading.targetIds);
-    if (mine !== turn) return;
+    if (mine !== reading) return;
     draw();
     drawWithout();
   }
@@ -522,7 +517,10 @@ function mount(root, page) {
   }
 
   form.submit(currentSentence(page));
-  return () => turn++;
+  return () => {
+    form.leave();
+    reading = null;
+  };
 }
 
 export const attentionView = {

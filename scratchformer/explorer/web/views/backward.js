@@ -4,7 +4,7 @@ import { button, choice, clear, figure, h, heatmap, largestOf, number, percent, 
 import { Pass } from "../engine/model.js";
 import { row } from "../engine/tensor.js";
 import { boxesOf, figureOne, widthFor } from "./figure.js";
-import { argmax, barOf, currentSentence, decimal, focusOf, idsOf, likeliest, named, partnerOf, passOf, pronounIn, quoted, sentenceForm, sentenceParameter } from "./sentence.js";
+import { argmax, barOf, currentSentence, decimal, focusOf, likeliest, named, partnerOf, passOf, pronounIn, quoted, readingForm, sentenceForm, sentenceParameter } from "./sentence.js";
 
 const LITTLE = 0.1; // a word is hardly needed if the loss changes by less without it
 
@@ -99,9 +99,8 @@ function mount(root, page) {
   let boxes;
   let svg;
   let timer = 0;
-  let turn = 0;
 
-  const form = sentenceForm(page, open);
+  const form = readingForm(page, open);
   const chooser = h("div");
   const player = button("Play", () => (timer ? show(state.shown) : play()), { class: "button main" });
   const step = button("Step", () => show(isAll() ? 1 : state.shown + 1));
@@ -167,22 +166,18 @@ function mount(root, page) {
     compared,
   );
 
-  async function open(text) {
-    const mine = ++turn;
-    const ids = await idsOf(page, text);
-    if (mine !== turn) return;
+  function open(found) {
     const isNew = reading !== undefined;
-    page.shared.sentence = text;
-    reading = passOf(page, text, ids);
+    reading = found;
     boxes = boxesOf([...reading.pass.stages.keys()]);
     if (isNew || !(state.at >= 0 && state.at < reading.written.length)) state.at = pronounIn(reading.written);
     if (isNew || !(state.token > 0 && state.token < model.config.vocab_size)) state.token = reading.targetIds[state.at];
     if (isNew || !(state.nudged >= 0 && state.nudged < reading.source.length)) state.nudged = -1;
-    if (state.other === text) state.other = null;
+    if (state.other === reading.text) state.other = null;
     compute();
     drawAll();
     playAgain();
-    otherForm.submit(state.other ?? partnerOf(page.data.examples, text));
+    otherForm.submit(state.other ?? partnerOf(page.data.examples, reading.text));
   }
 
   function lossOf({ pass }) {
@@ -635,7 +630,7 @@ function mount(root, page) {
   addEventListener("resize", onresize);
   form.submit(currentSentence(page));
   return () => {
-    turn++;
+    form.leave();
     loss = otherLoss = null;
     stop();
     removeEventListener("resize", onresize);

@@ -3,7 +3,7 @@
 import { button, choice, clear, figure, h, heatmap, largestOf, number, percent, say, strip, table, words } from "../dom.js";
 import { row } from "../engine/tensor.js";
 import { boxesOf, figureOne } from "./figure.js";
-import { argmax, barOf, currentSentence, focusOf, idsOf, lessonLink, likeliest, named, passOf, pronounIn, quoted, rowName, sentenceForm, sentenceParameter, wordOf } from "./sentence.js";
+import { argmax, barOf, currentSentence, focusOf, lessonLink, likeliest, named, pronounIn, quoted, readingForm, rowName, sentenceParameter, wordOf } from "./sentence.js";
 import { stepsOf } from "./steps.js";
 
 const ROLES = { q: "query", k: "key", v: "value" };
@@ -71,20 +71,15 @@ function mount(root, page) {
   let reading;
   let steps;
   let boxes;
-  let turn = 0;
 
-  const form = sentenceForm(page, open);
+  const form = readingForm(page, open);
   const picture = h("div", { class: "inside-picture" });
   const place = h("section");
   const hand = h("section", { class: "by-hand", "aria-label": "By hand" });
   root.append(form, h("div", { class: "inside" }, picture, h("div", { class: "inside-panel" }, place, hand)));
 
-  async function open(text) {
-    const mine = ++turn;
-    const ids = await idsOf(page, text);
-    if (mine !== turn) return;
-    page.shared.sentence = text;
-    reading = passOf(page, text, ids);
+  function open(found) {
+    reading = found;
     steps = stepsOf([...reading.pass.stages.keys()], config);
     boxes = boxesOf([...reading.pass.stages.keys()]);
     if (!steps.some(({ id }) => id === state.step)) state.step = steps[0].id;
@@ -660,7 +655,7 @@ function mount(root, page) {
   addEventListener("resize", onresize);
   form.submit(currentSentence(page));
   return () => {
-    turn++;
+    form.leave();
     document.removeEventListener("keydown", onkeydown);
     removeEventListener("resize", onresize);
   };

@@ -72,32 +72,16 @@ function mount(root, page) {
   const measured = snapshots.filter(({ loss }) => loss !== null).map(({ step, loss }) => [step, loss]);
   const validation = { name: "validation loss", role: "value", dashed: true, points: log?.validations.length ? log.validations : measured };
   const training = { name: "training loss", role: "forward", points: log?.steps.map(([step, loss]) => [step, loss]) ?? [] };
-  const curves = [training, validation].filter(({ points }) => points.length);
-  const lossChart = curves.length
-    ? fitted((width) =>
-        plot({
-          label: "Loss over the steps of training",
-          width,
-          x: { label: "step", from: 0 },
-          y: { label: "loss in nats per piece", from: 0 },
-          series: curves,
-          marker: snapshots[at].step,
-        }),
-      )
-    : null;
-  const rates = log?.steps.map(([step, , rate]) => [step, rate]);
-  const rateChart = rates?.length
-    ? fitted((width) =>
-        plot({
-          label: "Learning rate over the steps of training",
-          width,
-          x: { label: "step", from: 0 },
-          y: { label: "learning rate", from: 0 },
-          series: [{ name: "learning rate", role: "forward", points: rates }],
-          marker: snapshots[at].step,
-        }),
-      )
-    : null;
+  const rates = { name: "learning rate", role: "forward", points: log?.steps.map(([step, , rate]) => [step, rate]) ?? [] };
+  /** Curves over the steps, with a line at the snapshot that is shown; null if nothing was logged. */
+  const chart = (label, unit, curves) => {
+    const series = curves.filter(({ points }) => points.length);
+    const draw = (width) =>
+      plot({ label, width, x: { label: "step", from: 0 }, y: { label: unit, from: 0 }, series, marker: snapshots[at].step });
+    return series.length ? fitted(draw) : null;
+  };
+  const lossChart = chart("Loss over the steps of training", "loss in nats per piece", [training, validation]);
+  const rateChart = chart("Learning rate over the steps of training", "learning rate", [rates]);
   const smoothing =
     "The training loss includes label smoothing (lesson 14) and dropout, where the run uses them; the validation loss includes neither, so it can be lower.";
   const about = h("p", { class: "note" }, smoothing);
@@ -105,8 +89,7 @@ function mount(root, page) {
   const [kind, layer, head] = (replay.attention ?? "").split(".");
   const names = { cross: "cross-attention", encoder: "encoder", decoder: "decoder" };
   const mapTitle = `What head ${Number(head) + 1} of the ${names[kind]} of layer ${Number(layer) + 1} looks at`;
-  const isSecond = replay.caption?.includes("second run");
-  if (isSecond)
+  if (!replay.same_weights)
     root.append(
       h(
         "p",
@@ -115,7 +98,7 @@ function mount(root, page) {
       ),
     );
   const view = figure(
-    replay.caption ?? data.caption,
+    replay.caption,
     h("div", { class: "controls follows" }, play, slider),
     h(
       "dl",
@@ -140,7 +123,7 @@ function mount(root, page) {
         h(
           "p",
           { class: "note" },
-          `${mapTitle}${isSecond ? ", in this second training" : ""}. A row is a piece of the translation, a column a piece that it looks at; each row adds up to 1.`,
+          `${mapTitle}${replay.same_weights ? "" : ", in this second training"}. A row is a piece of the translation, a column a piece that it looks at; each row adds up to 1.`,
         ),
       ),
     ),

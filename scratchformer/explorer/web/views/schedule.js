@@ -54,7 +54,8 @@ function mount(root, page) {
     const until = Math.max(own.steps, 4 * mine.warmup);
     const series = [{ name: isOwn() ? "this run's schedule" : "your schedule", role: "forward", points: curve(mine, until) }];
     if (!isOwn()) series.push({ name: "this run's schedule", role: "value", dashed: true, points: curve(own, until) });
-    if (logged.length) series.push({ name: "logged in training", role: "ink", dots: true, points: logged });
+    const where = data.replay?.same_weights === false ? "a second training" : "training";
+    if (logged.length) series.push({ name: `logged in ${where}`, role: "ink", dots: true, points: logged });
     return plot({
       label: "Learning rate over the steps of training",
       width: space,

@@ -106,6 +106,24 @@ export function sentenceForm(page, onsubmit, label = "Sentence", action = "Trans
   return element;
 }
 
+/**
+ * A form for the sentence that all views show: `onread` gets each one as `passOf` returns it, with the translation that
+ * the model writes. An answer that comes after the next sentence was asked for, or after the element's `leave()`, is
+ * dropped.
+ */
+export function readingForm(page, onread) {
+  let turn = 0;
+  const element = sentenceForm(page, async (text) => {
+    const mine = ++turn;
+    const ids = await idsOf(page, text);
+    if (mine !== turn) return;
+    page.shared.sentence = text;
+    onread(passOf(page, text, ids));
+  });
+  element.leave = () => turn++;
+  return element;
+}
+
 /** The position of the German pronoun among the words, or 0 without one. */
 export function pronounIn(written) {
   return Math.max(

@@ -297,7 +297,7 @@ function mount(root, page) {
     ];
     about.replaceChildren(
       ...[
-        "Multiplied, the probabilities of its pieces and of the end are the probability of the whole translation; the log-probability is its natural logarithm. The score, which decides between translations of different lengths, is explained below the search.",
+        "The probability of the whole translation is the product of those of its pieces and of the end; the log-probability is its natural logarithm. The score, which decides between translations of different lengths, is explained below the search.",
         unknownLetters(tokenizer, text),
         chances[least] < 0.5 ? unsure : null,
       ].flatMap((note) => (note ? h("p", { class: "note" }, note) : [])),

@@ -135,13 +135,13 @@ function mount(root, tell) {
     tell(`After ${step} ${step === 1 ? "step" : "steps"}, ${places.join("; ")}.${overshoot()}`);
   }
 
-  /** Adam's steps hardly get shorter as the gradient gets smaller, so it runs past the minimum. */
+  /** Adam's path runs past the minimum: where it was nearest, and where it is now. */
   function overshoot() {
     const adam = walks[2];
     const best = lowest(adam, step);
     const [then, now] = [best, step].map((t) => loss(adam[t]));
     if (best === 0 || now < 2 * then) return "";
-    return ` Adam's loss was smallest after step ${best}, ${then.toFixed(3)}. Then it ran past the minimum, because its steps hardly get shorter when the gradient does, and now the loss is ${now.toFixed(3)}.`;
+    return ` Adam's loss was smallest after step ${best}, ${then.toFixed(3)}. Then it ran past the minimum, and now the loss is ${now.toFixed(3)}.`;
   }
 
   update();

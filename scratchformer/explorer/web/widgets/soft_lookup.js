@@ -5,16 +5,16 @@ import { arrow, bar, cells, gradient, line, pickOne, pickable } from "./parts.js
 import { picture, rectangle, segment, short, text, thread } from "./parts.js";
 
 const WORDS = ["the", "street", "animal"];
-const QUERIES = [
+export const QUERIES = [
   ["it", [Math.SQRT2, 0]],
   ["tired", [0, Math.SQRT2 * Math.LN2]],
 ];
-const KEYS = [
+export const KEYS = [
   [0, 1],
   [Math.LN2, 0],
   [Math.log(5), 1],
 ];
-const VALUES = [
+export const VALUES = [
   [1, 0],
   [0, 1],
   [2, 2],
