@@ -263,6 +263,11 @@ def test_forced_colours_keep_what_is_chosen_visible(browser, explorer):
         });
         """)
     assert looks[0] != looks[1]
+    browser.open(explorer[0], forced_colors="active", prefers_color_scheme="dark")
+    looks = browser.js("""
+        return [...document.querySelectorAll(".pair mark, .pair .german")].map((one) => getComputedStyle(one).color);
+        """)
+    assert len(looks) > 3 and len({*looks}) == 1  # a marked word has the colour of the text around it
 
 
 @slow
