@@ -16,7 +16,7 @@ from typing import Iterator
 import numpy as np
 
 from scratchformer.nn.dropout import DropoutKey, keep_scale
-from scratchformer.nn.ops import PAD, Ops, chunks, rows_of
+from scratchformer.nn.ops import GELU_CUBIC, GELU_SLOPE, PAD, Ops, chunks, rows_of
 from scratchformer.nn.parameter import Array
 
 BLOCK = 1 << 16
@@ -48,6 +48,28 @@ class FastOps(Ops):
         if db is not None:
             db += ones_like_rows(dy_rows) @ dy_rows
         return self.matmul(dy_rows, W.T).reshape(x.shape)
+
+    def gelu(self, x: Array) -> Array:
+        """With (1 + tanh(u)) / 2 = 1 / (1 + exp(-2u)), since `exp` takes half the time of `tanh`."""
+        y, rows = np.empty(x.shape, x.dtype), rows_of(x)
+        for block in blocks(rows):
+            np.multiply(rows[block], gelu_gate(rows[block]), out=rows_of(y)[block])
+        return y
+
+    def gelu_backward(self, dy: Array, x: Array) -> Array:
+        dx, rows, dy_rows = np.empty(x.shape, x.dtype), rows_of(x), rows_of(dy)
+        for block in blocks(rows):
+            x_block, d, gate = rows[block], rows_of(dx)[block], gelu_gate(rows[block])
+            # d = dy gate (1 + x (1 - gate) 2 u')
+            np.multiply(x_block, x_block, out=d)
+            d *= 6 * GELU_SLOPE * GELU_CUBIC
+            d += 2 * GELU_SLOPE
+            d *= x_block
+            d *= 1 - gate
+            d += 1
+            d *= gate
+            d *= dy_rows[block]
+        return dx
 
     def layer_norm(self, x: Array, gamma: Array, beta: Array, eps: float) -> tuple[Array, tuple]:
         y, (_, saved) = self.add_norm(x, None, gamma, beta, eps, 0.0, None)
@@ -181,6 +203,18 @@ class FastOps(Ops):
             np.exp(p, out=p)
             result[block] = highest + np.log(p @ ones)
         return result.reshape(logits.shape[:-1])
+
+
+def gelu_gate(x: Array) -> Array:
+    """1 / (1 + exp(-2u)), by which GELU multiplies x."""
+    gate = x * x
+    gate *= -2 * GELU_SLOPE * GELU_CUBIC
+    gate -= 2 * GELU_SLOPE
+    gate *= x
+    with np.errstate(over="ignore"):  # exp(-2u) may become infinite, and the gate 0
+        np.exp(gate, out=gate)
+    gate += 1
+    return np.reciprocal(gate, out=gate)
 
 
 def ones_like_rows(rows: Array) -> Array:

@@ -31,7 +31,8 @@ from scratchformer.nn.layers import (
     PositionalEncoding,
     Unembedding,
 )
-from scratchformer.nn.loss import Smoothing, cross_entropy, loss_backward
+from scratchformer.nn.loss import Smoothing, batch_loss_backward, cross_entropy, loss_backward
+from scratchformer.nn.model import Model
 from scratchformer.nn.ops import PAD, Ops, using
 from scratchformer.nn.optim import Adam
 from scratchformer.nn.parameter import Array, Layer, Parameter
@@ -90,30 +91,29 @@ class CrossEntropy(Layer):
         return dloss * dlogits
 
 
-class TransformerLoss(Layer):
-    """The whole model and its loss: forward goes through the logits, backward through `loss_backward`.
+class ModelLoss(Layer):
+    """A whole model and its loss: forward goes through the logits, backward through `batch_loss_backward`.
 
-    forward(source_ids (B, S), target_in_ids (B, T), target_out_ids (B, T)) -> loss_sum (), cache
+    forward(*inputs, targets (B, T)) -> loss_sum (), cache
     backward(dloss (), cache) -> None: ids have no gradient
     """
 
-    def __init__(self, model: Transformer, smoothing: float, spread: Smoothing) -> None:
+    def __init__(self, model: Model, smoothing: float, spread: Smoothing) -> None:
         self.model, self.smoothing, self.spread = model, smoothing, spread
 
-    def forward(
-        self, source_ids: Array, target_in_ids: Array, target_out_ids: Array, rng: DropoutKey | None = None
-    ) -> tuple[Array, Any]:
-        logits, _ = self.model.forward(source_ids, target_in_ids, rng=rng)
-        loss_sum, _, _ = cross_entropy(logits, target_out_ids, self.smoothing, self.spread)
-        return loss_sum.astype(logits.dtype), (source_ids, target_in_ids, target_out_ids, rng)
+    def forward(self, *inputs_and_targets: Array, rng: DropoutKey | None = None) -> tuple[Array, Any]:
+        *inputs, targets = inputs_and_targets
+        logits, _ = self.model.forward(*inputs, rng=rng)
+        loss_sum, _, _ = cross_entropy(logits, targets, self.smoothing, self.spread)
+        return loss_sum.astype(logits.dtype), (tuple(inputs), targets, rng)
 
     def backward(self, dloss: Array, cache: Any) -> None:
-        source_ids, target_in_ids, target_out_ids, rng = cache
+        inputs, targets, rng = cache
         gradients = [parameter.grad for parameter in self.parameters().values()]
         before = [grad.copy() for grad in gradients]
-        loss_backward(self.model, source_ids, target_in_ids, target_out_ids, self.smoothing, rng, self.spread)
+        batch_loss_backward(self.model, inputs, targets, self.smoothing, rng, self.spread)
         for grad, earlier in zip(gradients, before):
-            grad[...] = earlier + dloss * (grad - earlier)  # loss_backward takes dloss to be 1
+            grad[...] = earlier + dloss * (grad - earlier)  # batch_loss_backward takes dloss to be 1
 
 
 # The parts of a case --------------------------------------------------------------------------------------------------
@@ -257,7 +257,7 @@ def transformer_loss(adam_steps: int = 0, spread: Smoothing = "others", **change
             model.zero_grad()
             loss_backward(model, *batch, 0.1, DropoutKey(seed=5, step=step), spread)
             adam.step(0.01)
-        return TransformerLoss(model, 0.1, spread), *batch
+        return ModelLoss(model, 0.1, spread), *batch
 
     return build
 
@@ -281,6 +281,7 @@ TABLE: list[tuple[type[Layer], str, Build]] = [
     (AddNorm, "a batch of sequences", on(lambda r, P: AddNorm(D, FLOAT64, P_drop=P), (B, T, D), (B, T, D))),
     (AddNorm, "B = T = 1", on(lambda r, P: AddNorm(D, FLOAT64, P_drop=P), (1, 1, D), (1, 1, D))),
     (FeedForward, "a batch of sequences", on(lambda r, P: FeedForward(D, F, r, FLOAT64, P), (B, T, D))),
+    (FeedForward, "GELU", on(lambda r, P: FeedForward(D, F, r, FLOAT64, P, "gelu"), (B, T, D))),
     (FeedForward, "B = T = 1", on(lambda r, P: FeedForward(D, F, r, FLOAT64, P), (1, 1, D))),
     (ScaledDotProductAttention, "all see all, T != S", dot_product_attention(B, T, S, H, Mask())),
     (ScaledDotProductAttention, "ragged padding", dot_product_attention(B, T, S, H, Mask(lengths(S)))),
@@ -331,9 +332,9 @@ TABLE: list[tuple[type[Layer], str, Build]] = [
     (CrossEntropy, "no smoothing", cross_entropy_of(0.0, "others")),
     (CrossEntropy, "smoothing spread over the others", cross_entropy_of(0.1, "others")),
     (CrossEntropy, "smoothing spread over all", cross_entropy_of(0.1, "uniform")),
-    (TransformerLoss, "post-norm", transformer_loss()),
-    (TransformerLoss, "pre-norm, smoothing spread over all", transformer_loss(norm="pre", spread="uniform")),
-    (TransformerLoss, "after three steps of Adam", transformer_loss(adam_steps=3)),
+    (ModelLoss, "post-norm", transformer_loss()),
+    (ModelLoss, "pre-norm, smoothing spread over all", transformer_loss(norm="pre", spread="uniform")),
+    (ModelLoss, "after three steps of Adam", transformer_loss(adam_steps=3)),
 ]
 
 

@@ -7,7 +7,7 @@ V vocabulary; `...` stands for any leading axes. Weights are (in, out), so `x @ 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -241,32 +241,44 @@ class FeedForward(Layer):
     forward(x (..., D)) -> y (..., D), cache
     backward(dy (..., D), cache) -> dx (..., D)
 
-    Keeps:    x and the hidden layer (..., F), which dominates.
-    Differs:  `relu_dropout` drops hidden units; the paper's value is 0.
+    Keeps:    x and the hidden layer (..., F), which dominates; with GELU also the hidden layer before it.
+    Differs:  `relu_dropout` drops hidden units; the paper's value is 0. `activation="gelu"` takes GELU (`Ops.gelu`) in
+              place of max(0, .), as GPT-2 and BERT do.
     """
 
     def __init__(
-        self, d_model: int, d_ff: int, init: np.random.Generator, dtype: str = "float32", relu_dropout: float = 0.0
+        self,
+        d_model: int,
+        d_ff: int,
+        init: np.random.Generator,
+        dtype: str = "float32",
+        relu_dropout: float = 0.0,
+        activation: Literal["relu", "gelu"] = "relu",
     ) -> None:
         self.inner = Linear(d_model, d_ff, init, dtype)
         self.outer = Linear(d_ff, d_model, init, dtype)
         self.relu_dropout = relu_dropout
+        self.activation = activation
 
     def forward(self, x: Array, rng: DropoutKey | None = None) -> tuple[Array, Any]:
         ops = ops_of(x)
         hidden, inner_cache = self.inner.forward(x)  # (..., F)
-        active = ops.relu(hidden)
+        if self.activation == "gelu":
+            active = ops.gelu(hidden)
+        else:
+            active = hidden = ops.relu(hidden)  # backward needs no more than this
         dropped, kept = ops.dropout(active, self.relu_dropout, rng)
         y, outer_cache = self.outer.forward(dropped)  # (..., D)
-        return y, (inner_cache, active, kept, outer_cache)
+        return y, (inner_cache, hidden, kept, outer_cache)
 
     def backward(self, dy: Array, cache: Any) -> Array:
-        inner_cache, active, kept, outer_cache = cache
+        inner_cache, hidden, kept, outer_cache = cache
         ops = ops_of(dy)
         # y = dropped W_2 + b_2
         ddropped = self.outer.backward(dy, outer_cache)  # (..., F)
-        # dropped = dropout(relu(hidden))
+        # dropped = dropout(activation(hidden))
         dactive = ops.dropout_backward(ddropped, kept, self.relu_dropout)
-        dhidden = ops.relu_backward(dactive, active)
+        activation_backward = ops.gelu_backward if self.activation == "gelu" else ops.relu_backward
+        dhidden = activation_backward(dactive, hidden)
         # hidden = x W_1 + b_1
         return self.inner.backward(dhidden, inner_cache)  # (..., D)

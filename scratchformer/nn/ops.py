@@ -89,6 +89,20 @@ class Ops:
         """The gradient passes where the output is positive. At exactly 0 we take it to be 0."""
         return dy * (y > 0)
 
+    def gelu(self, x: Array) -> Array:
+        """y = x Phi(x), Phi the normal distribution function, approximated as in the code of GPT-2 and BERT:
+
+        y = x (1 + tanh(u)) / 2,   u = sqrt(2 / pi) (x + 0.044715 x^3)       (Hendrycks and Gimpel 2016)
+        """
+        t = self.xp.tanh(GELU_SLOPE * (x + GELU_CUBIC * x * x * x))
+        return 0.5 * x * (1 + t)
+
+    def gelu_backward(self, dy: Array, x: Array) -> Array:
+        """dx = dy ((1 + tanh(u)) / 2 + x (1 - tanh(u)^2) u' / 2): the factor of x, and the slope of tanh."""
+        t = self.xp.tanh(GELU_SLOPE * (x + GELU_CUBIC * x * x * x))
+        slope = GELU_SLOPE * (1 + 3 * GELU_CUBIC * x * x)
+        return dy * 0.5 * (1 + t + x * (1 - t * t) * slope)
+
     def dropout(self, x: Array, P_drop: float, rng: DropoutKey | None) -> tuple[Array, Array | None]:
         """Zero each element with probability P_drop and scale up the others. -> y, saved: what was kept (None = all)"""
         if rng is None or P_drop == 0:
@@ -286,6 +300,7 @@ class Ops:
 
 
 ADAM_BLOCK = 1 << 15
+GELU_SLOPE, GELU_CUBIC = math.sqrt(2 / math.pi), 0.044715
 
 
 def rows_of(x: Array) -> Array:

@@ -33,6 +33,8 @@ def calls(dtype):
         yield "add_product_inplace", (normal(7, width), normal(7, 5), normal(5, width)), (0,)
         for bias in (normal(6), None):
             yield "linear_backward", (dy, x, normal(width, 6), normal(width, 6), bias), (3, 4)
+        yield "gelu", (30 * x,), ()
+        yield "gelu_backward", (normal(*shape), 3 * x), ()
         gamma, beta, dgamma, dbeta = (normal(width) for _ in range(4))
         yield "layer_norm", (x, gamma, beta, 1e-6), ()
         _, saved = REFERENCE.layer_norm(x, gamma, beta, 1e-6)

@@ -535,6 +535,14 @@ MUTANTS = [
         [Patch(LAYERS, "dactive = ops.dropout_backward(ddropped, kept, self.relu_dropout)", "dactive = ddropped")],
     ),
     Mutant(
+        "gelu-slope-of-the-cube",
+        CLASSIC,
+        "The slope of 0.044715 x^3 in the backward of GELU lacks its factor 3: right near x = 0.",
+        "FeedForward",
+        f"{DIFFERENCES}[FeedForward: GELU, dropout 0.0]",
+        [Patch(OPS, "(1 + 3 * GELU_CUBIC * x * x)", "(1 + GELU_CUBIC * x * x)")],
+    ),
+    Mutant(
         "gamma-outside-the-means",
         AKIRUSPROD,
         "The backward of LayerNorm multiplies by gamma after the two means, not before: right while gamma is 1.",

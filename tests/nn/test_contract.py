@@ -114,7 +114,7 @@ def test_what_are_no_ids_is_refused_at_the_entry(ids, complaint):
     calls = {
         "source_ids": [lambda: model.encode(ids), lambda: model.forward(ids, fine), lambda: model.states(ids, fine)],
         "target_in_ids": [lambda: model.forward(fine, ids), lambda: forward_loss(model, fine, ids, fine)],
-        "target_out_ids": [lambda: forward_loss(model, fine, fine, ids), lambda: loss_backward(model, fine, fine, ids)],
+        "targets": [lambda: forward_loss(model, fine, fine, ids), lambda: loss_backward(model, fine, fine, ids)],
     }
     for name, attempts in calls.items():
         for attempt in attempts:
@@ -158,6 +158,7 @@ def test_no_operation_writes_into_the_gradient_it_is_given(random):
     _, saved = ops.layer_norm(x, gamma=np.ones(5), beta=np.zeros(5), eps=0.1)
     ops.linear_backward(dy, x, W=np.ones((5, 5)), dW=np.zeros((5, 5)), db=np.zeros(5))
     ops.relu_backward(dy, y)
+    ops.gelu_backward(dy, x)
     ops.dropout_backward(dy, y > 0, 0.3)
     ops.layer_norm_backward(dy, saved, gamma=np.ones(5), dgamma=np.zeros(5), dbeta=np.zeros(5))
     ops.add_norm_backward(dy, (y > 0, saved), gamma=np.ones(5), dgamma=np.zeros(5), dbeta=np.zeros(5), P_drop=0.3)

@@ -100,13 +100,14 @@ class AddNorm(LayerNorm):
 
 
 class FeedForward(nn.Module):
-    def __init__(self, d_model, d_ff, relu_dropout=0.0):
+    def __init__(self, d_model, d_ff, relu_dropout=0.0, activation="relu"):
         super().__init__()
+        self.activation = {"relu": torch.relu, "gelu": lambda x: F.gelu(x, approximate="tanh")}[activation]
         self.inner, self.outer = nn.Linear(d_model, d_ff), nn.Linear(d_ff, d_model)
         self.dropout = Dropout(relu_dropout)
 
     def forward(self, x):
-        return self.outer(self.dropout(self.inner(x).relu()))
+        return self.outer(self.dropout(self.activation(self.inner(x))))
 
 
 # Attention ------------------------------------------------------------------------------------------------------------
@@ -358,7 +359,7 @@ TWINS = {
     layers.LearnedPositions: lambda layer: LearnedPositions(*layer.weight.shape, layer.P_drop),
     layers.LayerNorm: lambda layer: LayerNorm(*layer.gamma.shape, layer.eps),
     layers.AddNorm: lambda layer: AddNorm(*layer.gamma.shape, layer.eps, layer.P_drop),
-    layers.FeedForward: lambda layer: FeedForward(*layer.inner.weight.shape, layer.relu_dropout),
+    layers.FeedForward: lambda layer: FeedForward(*layer.inner.weight.shape, layer.relu_dropout, layer.activation),
     attention.ScaledDotProductAttention: lambda layer: ScaledDotProductAttention(layer.attention_dropout),
     attention.SelfAttention: lambda layer: SelfAttention(*sizes_of(layer)),
     attention.CrossAttention: lambda layer: CrossAttention(*sizes_of(layer)),
@@ -370,7 +371,7 @@ TWINS = {
     transformer.Decoder: lambda layer: Decoder(config_of(layer.layers[0], len(layer.layers))),
     transformer.Transformer: lambda layer: Transformer(layer.config),
     gradient_cases.CrossEntropy: lambda layer: CrossEntropy(layer.target_ids, layer.smoothing, layer.spread),
-    gradient_cases.TransformerLoss: lambda layer: TransformerLoss(layer.model.config, layer.smoothing, layer.spread),
+    gradient_cases.ModelLoss: lambda layer: TransformerLoss(layer.model.config, layer.smoothing, layer.spread),
 }
 """Class of ours -> how to make its twin. What a layer computes is not read from it: only its sizes, its rates of
 dropout, and eps where it was given."""

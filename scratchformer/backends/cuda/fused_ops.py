@@ -97,6 +97,16 @@ class FusedOps(Ops):
         self._thread_per_number("relu_backward", y.size, y.dtype, self._contiguous(dy), self._contiguous(y), dx, y.size)
         return dx
 
+    def gelu(self, x: Array) -> Array:
+        y = self.xp.empty(x.shape, x.dtype)
+        self._thread_per_number("gelu", x.size, x.dtype, self._contiguous(x), y, x.size)
+        return y
+
+    def gelu_backward(self, dy: Array, x: Array) -> Array:
+        dx = self.xp.empty(x.shape, x.dtype)
+        self._thread_per_number("gelu_backward", x.size, x.dtype, self._contiguous(dy), self._contiguous(x), dx, x.size)
+        return dx
+
     def dropout(self, x: Array, P_drop: float, rng: DropoutKey | None) -> tuple[Array, DropoutKey | None]:
         if rng is None or P_drop == 0:
             return x, None

@@ -184,7 +184,7 @@ __global__ void add_norm_backward(const T* dy, const T* normalized, const float*
     }
 }
 
-// Linear and ReLU -----------------------------------------------------------------------------------------------------
+// Linear, ReLU and GELU -----------------------------------------------------------------------------------------------
 
 // y += bias in every row. One thread for each column; blockIdx.y is the first row.
 template <typename T>
@@ -199,6 +199,25 @@ template <typename T>
 __global__ void relu_backward(const T* dy, const T* y, T* dx, i64 n) {
     i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) put(dx, i, get(y, i) > 0 ? get(dy, i) : 0);
+}
+
+constexpr float GELU_SLOPE = 0.7978845608028654f, GELU_CUBIC = 0.044715f;
+
+template <typename T>
+__global__ void gelu(const T* x, T* y, i64 n) {
+    i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    float at = get(x, i), t = tanhf(GELU_SLOPE * (at + GELU_CUBIC * at * at * at));
+    put(y, i, 0.5f * at * (1 + t));
+}
+
+template <typename T>
+__global__ void gelu_backward(const T* dy, const T* x, T* dx, i64 n) {
+    i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    float at = get(x, i), t = tanhf(GELU_SLOPE * (at + GELU_CUBIC * at * at * at));
+    float slope = GELU_SLOPE * (1 + 3 * GELU_CUBIC * at * at);
+    put(dx, i, get(dy, i) * 0.5f * (1 + t + at * (1 - t * t) * slope));
 }
 
 // Attention: one warp for each row of scores, those of one query; B heads_and_queries rows ----------------------------

@@ -84,6 +84,8 @@ def cases(stored):
     yield "add_product_inplace", add_product_inplace
     y, dy = normal(3, 100), normal(3, 100)
     yield "relu_backward", lambda ops, of: ops.relu_backward(of(dy), of(y))
+    yield "gelu", lambda ops, of: ops.gelu(of(y))
+    yield "gelu_backward", lambda ops, of: ops.gelu_backward(of(dy), of(y))
 
     def dropout(ops, of, x, dy, P_drop, rng):
         y, saved = ops.dropout(of(x), P_drop, rng)
