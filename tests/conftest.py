@@ -1,6 +1,7 @@
 """What tests of several packages share: a small corpus, small runs, and the command line."""
 
 import fcntl
+import json
 import os
 import random
 import shutil
@@ -138,6 +139,23 @@ def trained(tmp_path_factory, small_config):
 @pytest.fixture
 def own_run(trained, tmp_path):
     return RunDirectory(shutil.copytree(trained.path, tmp_path / "own"))
+
+
+@pytest.fixture(scope="session")
+def byte_level_files(tmp_path_factory):
+    """vocab.json and merges.txt as GPT-2's, but small: learnt from the text of a lesson. Only to be read."""
+    import tokenizers  # here, because few tests need it
+
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=600, initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(), show_progress=False
+    )
+    learner = tokenizers.Tokenizer(tokenizers.models.BPE())
+    learner.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    learner.train([str(Path(__file__).parents[1] / "lessons" / "17_byte_pairs.py")], trainer)
+    vocab, merges = map(Path, learner.model.save(str(tmp_path_factory.mktemp("byte_level"))))
+    ids = json.loads(vocab.read_bytes())
+    vocab.write_text(json.dumps(ids | {"<|endoftext|>": len(ids)}), encoding="utf-8")
+    return vocab, merges
 
 
 # Looking and comparing ------------------------------------------------------------------------------------------------

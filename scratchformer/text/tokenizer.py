@@ -99,7 +99,7 @@ class Tokenizer:
 
     def __reduce__(self) -> tuple[type["Tokenizer"], tuple[bytes]]:
         """Pickle it, for another process."""
-        return Tokenizer, (self.serialized,)
+        return type(self), (self.serialized,)
 
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":
