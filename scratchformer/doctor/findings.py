@@ -38,6 +38,8 @@ COMPONENTS: dict[str, Component] = {
     "ScaledDotProductAttention": Component("nn/attention.py", ("dropout",)),
     "SelfAttention": Component("nn/attention.py", ("Linear", "ScaledDotProductAttention")),
     "CrossAttention": Component("nn/attention.py", ("Linear", "ScaledDotProductAttention")),
+    "HeadGate": Component("nn/head_gate.py"),
+    "GatedAttention": Component("nn/head_gate.py", ("HeadGate", "ScaledDotProductAttention")),
     "PostNorm": Component("nn/residual.py", ("AddNorm", "FeedForward", "CrossAttention")),
     "PreNorm": Component("nn/residual.py", ("LayerNorm", "FeedForward", "CrossAttention")),
     "EncoderLayer": Component("nn/transformer.py", ("SelfAttention", "FeedForward", "PostNorm", "PreNorm")),

@@ -21,6 +21,7 @@ from scratchformer.errors import UserError
 from scratchformer.nn.attention import CrossAttention, Mask, ScaledDotProductAttention, SelfAttention
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.gradcheck import GradientReport, gradcheck
+from scratchformer.nn.head_gate import GatedAttention, HeadGate
 from scratchformer.nn.layers import (
     AddNorm,
     Embedding,
@@ -201,6 +202,14 @@ def cross_attention(random: np.random.Generator, dropout: float, h: int = H, bia
     return CrossAttention(D, h, random, FLOAT64, D_K, D_V, bias, dropout)
 
 
+def head_gate(random: np.random.Generator, dropout: float, h: int = H) -> HeadGate:
+    return HeadGate(random.standard_normal(h))
+
+
+def gated_attention(random: np.random.Generator, dropout: float) -> GatedAttention:
+    return GatedAttention(ScaledDotProductAttention(dropout), head_gate(random, dropout))
+
+
 def on(layer: Callable[[np.random.Generator, float], Layer], *inputs: Any) -> Build:
     """The layer that this builds, on random inputs of these shapes. What is not a shape is passed on as it is."""
     return lambda random, dropout: (
@@ -305,6 +314,13 @@ TABLE: list[tuple[type[Layer], str, Build]] = [
     (CrossAttention, "ragged padding, T != S", on(cross_attention, (B, T, D), (B, S, D), Mask(lengths(S)))),
     (CrossAttention, "no bias, T = 1", on(partial(cross_attention, bias=False), (B, 1, D), (B, S, D))),
     (CrossAttention, "B = H = 1", on(partial(cross_attention, h=1), (1, T, D), (1, S, D))),
+    (HeadGate, "a batch of sequences", on(head_gate, (B, T, H, D_V))),
+    (HeadGate, "B = T = H = 1", on(partial(head_gate, h=1), (1, 1, 1, D_V))),
+    (
+        GatedAttention,
+        "ragged padding",
+        on(gated_attention, (B, T, H, D_K), (B, S, H, D_K), (B, S, H, D_V), Mask(lengths(S))),
+    ),
     (PostNorm, "around feed-forward", around_feed_forward(PostNorm)),
     (PostNorm, "around cross-attention", around_cross_attention(PostNorm)),
     (PreNorm, "around feed-forward", around_feed_forward(PreNorm)),

@@ -58,6 +58,8 @@ SUSPECTS = (
     "ScaledDotProductAttention",
     "SelfAttention",
     "CrossAttention",
+    "HeadGate",
+    "GatedAttention",
     "PostNorm",
     "PreNorm",
     "EncoderLayer",
@@ -91,6 +93,7 @@ DROPOUT = "scratchformer/nn/dropout.py"
 LAYERS = "scratchformer/nn/layers.py"
 ATTENTION = "scratchformer/nn/attention.py"
 TRANSFORMER = "scratchformer/nn/transformer.py"
+HEAD_GATE = "scratchformer/nn/head_gate.py"
 RESIDUAL = "scratchformer/nn/residual.py"
 LOSS = "scratchformer/nn/loss.py"
 OPTIM = "scratchformer/nn/optim.py"
@@ -123,6 +126,22 @@ IN_RESUME = "tests/training/test_resume.py::test_"
 
 MUTANTS = [
     # Attention --------------------------------------------------------------------------------------------------------
+    Mutant(
+        "head-gate-averages-the-batch",
+        CLASSIC,
+        "The gradient of a gate is the mean over the batch, not the sum: right for a batch of one.",
+        "HeadGate",
+        f"{DIFFERENCES}[HeadGate: a batch of sequences, dropout 0.0]",
+        [Patch(HEAD_GATE, "(dy * heads).sum(axis=(0, 1, 3))", "(dy * heads).mean(axis=0).sum(axis=(0, 2))")],
+    ),
+    Mutant(
+        "gate-passed-by-in-backward",
+        CLASSIC,
+        "Attention gets the gradient of what comes out of the gates, not of what goes in: right while all are open.",
+        "GatedAttention",
+        f"{DIFFERENCES}[GatedAttention: ragged padding, dropout 0.0]",
+        [Patch(HEAD_GATE, "self.attention.backward(dheads, attention_cache)", "self.attention.backward(dy, attention_cache)")],
+    ),
     Mutant(
         "softmax-divided-by-batch",
         AKIRUSPROD,

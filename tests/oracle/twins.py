@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from scratchformer.nn import attention, gradient_cases, layers, transformer
+from scratchformer.nn import attention, gradient_cases, head_gate, layers, transformer
 from scratchformer.nn.attention import Mask
 from scratchformer.nn.residual import PostNorm as OurPostNorm
 from scratchformer.nn.residual import PreNorm as OurPreNorm
@@ -138,6 +138,24 @@ class ScaledDotProductAttention(nn.Module):
         # With the identity in place of the values, torch's attention returns its weights, to be thinned out.
         weights = F.scaled_dot_product_attention(q, k, torch.eye(S, dtype=q.dtype), may_attend(mask, T, S))
         return (self.dropout(weights) @ v).transpose(1, 2)
+
+
+class HeadGate(nn.Module):
+    def __init__(self, h):
+        super().__init__()
+        self.xi = nn.Parameter(torch.ones(h))
+
+    def forward(self, heads):
+        return torch.einsum("bthk,h->bthk", heads, self.xi)
+
+
+class GatedAttention(nn.Module):
+    def __init__(self, h, attention_dropout):
+        super().__init__()
+        self.attention, self.gate = ScaledDotProductAttention(attention_dropout), HeadGate(h)
+
+    def forward(self, q, k, v, mask):
+        return self.gate(self.attention(q, k, v, mask))
 
 
 class MultiHeadAttention(nn.Module):
@@ -363,6 +381,8 @@ TWINS = {
     attention.ScaledDotProductAttention: lambda layer: ScaledDotProductAttention(layer.attention_dropout),
     attention.SelfAttention: lambda layer: SelfAttention(*sizes_of(layer)),
     attention.CrossAttention: lambda layer: CrossAttention(*sizes_of(layer)),
+    head_gate.HeadGate: lambda layer: HeadGate(*layer.xi.shape),
+    head_gate.GatedAttention: lambda layer: GatedAttention(*layer.gate.xi.shape, layer.attention.attention_dropout),
     OurPostNorm: lambda layer: PostNorm(twin_of(layer.sublayer), gradient_cases.small(layer.norm.P_drop)),
     OurPreNorm: lambda layer: PreNorm(twin_of(layer.sublayer), gradient_cases.small(layer.P_drop)),
     transformer.EncoderLayer: lambda layer: EncoderLayer(config_of(layer)),
