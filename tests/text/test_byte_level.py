@@ -30,7 +30,7 @@ def test_ids_are_those_of_the_vocabulary_after_the_four_special_ones(tokenizer, 
 
 
 def test_a_long_word_is_joined_by_the_merges_in_their_order(tokenizer, byte_level_files):
-    """By the definition: of all pairs of neighbours, join the one that comes first in merges.txt, as often as possible."""
+    """Of all pairs of neighbours, the one that comes first in merges.txt is joined, as long as there is one."""
     rank = {line: number for number, line in enumerate(byte_level_files[1].read_text("utf-8").splitlines())}
     for word in ("representation", "backpropagation", "attention", "understanding"):
         pieces = list(word)
