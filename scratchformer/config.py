@@ -26,7 +26,9 @@ else:
 class ModelConfig:
     """The model's sizes, in the paper's symbols. The defaults are the base model (Table 3)."""
 
+    architecture: Literal["encoder-decoder", "decoder", "encoder", "vision"] = "encoder-decoder"
     vocab_size: int = 37000
+    target_vocab_size: int = 0  # 0: one vocabulary for both sides; otherwise `tied` must be "none"
     N: int = 6
     d_model: int = 512
     d_ff: int = 2048
@@ -42,9 +44,17 @@ class ModelConfig:
     attention_bias: bool = True
     positions: Literal["sinusoidal", "learned"] = "sinusoidal"
     max_positions: int = 256  # rows of the table of learned positions
+    activation: Literal["relu", "gelu"] = "relu"  # of the feed-forward network
+    n_classes: int = 0  # of a classifier, which is an encoder or a vision model; 0: the output is the vocabulary
+    image_size: int = 8  # pixels on each side (vision)
+    patch_size: int = 2
 
     def __post_init__(self) -> None:
         check(self)
+        if self.target_vocab_size and self.tied != "none":
+            raise UserError(f"model.target_vocab_size={self.target_vocab_size}: two vocabularies need model.tied='none'")
+        if self.image_size % self.patch_size:
+            raise UserError(f"model.image_size={self.image_size} is not a multiple of model.patch_size={self.patch_size}")
         if None in (self.d_k, self.d_v) and self.d_model % self.h:
             numbers = f"model.d_model={self.d_model} is not a multiple of model.h={self.h}"
             raise UserError(f"{numbers}: set model.d_k and model.d_v")
@@ -55,8 +65,11 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class DataConfig:
-    """Where the sentences come from. A directory holds `train.en`, `val.de`, ...; each file may be gzipped (.gz)."""
+    """What is learned, and from which data. A directory holds `train.en`, `val.de`, ...; each file may be gzipped (.gz)."""
 
+    task: Literal["translation", "parsing", "language-model", "masked-language-model", "antecedent", "digits"] = (
+        "translation"
+    )
     directory: str = ""  # empty: the bundled corpus
     source_language: str = "en"
     target_language: str = "de"
@@ -64,8 +77,9 @@ class DataConfig:
     train_target: str = ""
     val_source: str = ""
     val_target: str = ""
+    text: tuple[str, ...] = ()  # files of plain text, for language models
     byte_fallback: bool = False  # encode unknown characters as bytes instead of <unk>
-    max_length: int = 256  # longer pairs (tokens of the longer side, EOS included) are dropped
+    max_length: int = 256  # longer pairs (tokens of the longer side, EOS included) are dropped; a language model's window
 
     def __post_init__(self) -> None:
         check(self)
@@ -73,7 +87,8 @@ class DataConfig:
     @property
     def files(self) -> list[str]:
         """The files that are given one by one."""
-        return [file for file in (self.train_source, self.train_target, self.val_source, self.val_target) if file]
+        pairs = (self.train_source, self.train_target, self.val_source, self.val_target)
+        return [file for file in (*pairs, *self.text) if file]
 
     @property
     def names_text(self) -> bool:
@@ -106,10 +121,11 @@ class TrainingConfig:
     minutes: float = 0.0  # stop after this much wall time; 0: no limit
     patience: int = 0  # stop after this many validations without a better loss; 0: never
     validate_every: int = 1500  # steps between validations
-    bleu_every: int = 0  # steps between validation BLEU scores; 0: never
+    score_every: int = 0  # steps between scores of the validation data, such as BLEU; 0: never
     save_every: int = 1500  # steps between checkpoints
     keep: int = 20  # how many of the last checkpoints are kept
     average_last: int = 5  # how many checkpoints `average` and the demo average
+    pretrained: str = ""  # a run whose weights this one begins with, where name and shape are the same
 
     def __post_init__(self) -> None:
         check(self)
@@ -131,6 +147,17 @@ class DecodingConfig:
         check(self)
 
 
+MODEL_OF_TASK: dict[str, tuple[str, int]] = {
+    "translation": ("encoder-decoder", 0),
+    "parsing": ("encoder-decoder", 0),
+    "language-model": ("decoder", 0),
+    "masked-language-model": ("encoder", 0),
+    "antecedent": ("encoder", 2),
+    "digits": ("vision", 10),
+}
+"""Task -> the architecture of its model, and the number of classes."""
+
+
 @dataclass(frozen=True)
 class Config:
     """The whole configuration of a run. In TOML, each field is a table."""
@@ -141,6 +168,12 @@ class Config:
     decoding: DecodingConfig = field(default_factory=DecodingConfig)
 
     def __post_init__(self) -> None:
+        task, (architecture, n_classes) = self.data.task, MODEL_OF_TASK[self.data.task]
+        if (self.model.architecture, self.model.n_classes) != (architecture, n_classes):
+            raise UserError(
+                f"data.task={task} needs model.architecture={architecture} and model.n_classes={n_classes}, "
+                f"not {self.model.architecture} and {self.model.n_classes}"
+            )
         if self.model.positions == "learned" and self.data.max_length > self.model.max_positions:
             limit = f"model.max_positions={self.model.max_positions} if model.positions is learned"
             raise UserError(f"data.max_length={self.data.max_length} must be at most {limit}")
@@ -163,6 +196,7 @@ LARGEST = 2**63 - 1
 
 RANGES: dict[str, tuple[float, float]] = {
     "vocab_size": (5, 2**24),
+    "target_vocab_size": (0, 2**24),
     "N": (1, 1000),
     "d_model": (1, 2**20),
     "d_ff": (1, 2**20),
@@ -174,6 +208,9 @@ RANGES: dict[str, tuple[float, float]] = {
     "relu_dropout": (0, BELOW_ONE),
     "ln_eps": (SMALLEST, 1),
     "max_positions": (1, 2**20),
+    "n_classes": (0, 2**20),
+    "image_size": (1, 2**12),
+    "patch_size": (1, 2**12),
     "max_length": (1, 2**20),
     "seed": (0, LARGEST),
     "steps": (1, 10**9),
@@ -192,7 +229,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "minutes": (0, 10**7),
     "patience": (0, 10**9),
     "validate_every": (1, 10**9),
-    "bleu_every": (0, 10**9),
+    "score_every": (0, 10**9),
     "save_every": (1, 10**9),
     "keep": (1, 10**6),
     "average_last": (1, 10**6),
@@ -214,6 +251,9 @@ def check(config: Any) -> None:
                 hint = nearest(value, choices) if isinstance(value, str) else ""
                 raise UserError(f"{key} must be one of {', '.join(choices)}, not {shown(value)}{hint}")
             continue
+        if get_origin(hint) is tuple and isinstance(value, (list, tuple)) and all(type(each) is str for each in value):
+            value, hint = tuple(value), tuple  # TOML has lists
+            object.__setattr__(config, name, value)
         kinds = get_args(hint) or (hint,)
         if type(value) is int and float in kinds and abs(value) <= LARGEST:
             value = float(value)
@@ -222,8 +262,9 @@ def check(config: Any) -> None:
             raise UserError(f"{key}={shown(value)} {must_lie(*RANGES[name])}")
         if type(value) not in kinds:
             raise UserError(f"{key} must be of type {kinds[0].__name__}, not {shown(value)}")
-        if type(value) is str and ("\0" in value or value != value.encode("utf-8", "ignore").decode("utf-8")):
-            raise UserError(f"{key} must be valid text, not {value!r}")
+        for text in value if type(value) is tuple else [value] if type(value) is str else []:
+            if "\0" in text or text != text.encode("utf-8", "ignore").decode("utf-8"):
+                raise UserError(f"{key} must be valid text, not {text!r}")
 
 
 def must_lie(low: float, high: float) -> str:
@@ -269,7 +310,7 @@ MULTI30K = Config(
         warmup=1000,
         lr_factor=1.25,
         validate_every=200,
-        bleu_every=1000,
+        score_every=1000,
         save_every=200,
         keep=10,
         average_last=10,
@@ -367,6 +408,8 @@ def all_keys() -> list[str]:
 
 
 RENAMED = {
+    "bleu_every": "training.score_every",
+    "training.bleu_every": "training.score_every",
     "wire": "training.gradient_dtype",
     "training.wire": "training.gradient_dtype",
     "smoothing": "training.spread",
@@ -427,11 +470,12 @@ def parse_setting(text: str) -> tuple[str, Any]:
     return key, value
 
 
-PATHS = {f"data.{name}" for name in ("directory", "train_source", "train_target", "val_source", "val_target")}
+PATHS = {f"data.{name}" for name in ("directory", "train_source", "train_target", "val_source", "val_target", "text")}
+PATHS |= {"training.pretrained"}
 """Settings that name files. They are stored as absolute paths, so that a run can be resumed from anywhere."""
 
 WHEN_TO_STOP = {f"training.{name}" for name in ("steps", "max_tokens", "minutes", "patience")}
-WHEN_TO_SAVE = {f"training.{name}" for name in ("validate_every", "bleu_every", "save_every", "keep", "average_last")}
+WHEN_TO_SAVE = {f"training.{name}" for name in ("validate_every", "score_every", "save_every", "keep", "average_last")}
 HARDWARE = {f"training.{name}" for name in ("threads", "device", "precision", "gradient_dtype")}
 SEARCH = {f"decoding.{item.name}" for item in fields(DecodingConfig)}
 

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from scratchformer import config as configs
@@ -18,19 +19,24 @@ def with_options(config: Config, args: argparse.Namespace) -> Config:
     """The configuration with the changes that --set and the options for single settings ask for."""
     settings = dict(configs.parse_setting(text) for text in args.settings)
     options = {f"training.{name}": name for name in ("seed", "minutes", "threads", "device", "precision")}
-    options |= {path: path.removeprefix("data.") for path in configs.PATHS}
+    options |= {path: path.split(".")[1] for path in configs.PATHS}
     given = {key: getattr(args, option) for key, option in options.items() if getattr(args, option, None) is not None}
     for key in given:
         if key in settings:
             raise UserError(f"--set {key}: an option sets the same; give one of them")
-    if "data.directory" in given and len(configs.PATHS & given.keys()) > 1:
+    if "data.directory" in given and any(key.startswith("data.") for key in given if key != "data.directory"):
         raise UserError("--data names a directory, --train-source and the like single files: give one or the other")
     settings |= given
     if settings.get("training.device") == "cpu":  # where a precision for a GPU means nothing
         settings.setdefault("training.precision", "")
     config = configs.with_settings(config, settings)
     named = {key: path for key, path in configs.flat(config).items() if key in configs.PATHS and path}
-    return configs.with_settings(config, {key: os.path.abspath(path) for key, path in named.items()})
+    return configs.with_settings(config, {key: absolute(path) for key, path in named.items()})
+
+
+def absolute(path: str | Iterable[str]) -> str | tuple[str, ...]:
+    """The absolute path, or those of several files."""
+    return os.path.abspath(path) if isinstance(path, str) else tuple(map(os.path.abspath, path))
 
 
 def adapt_to_data(config: Config, args: argparse.Namespace) -> tuple[Config, str]:

@@ -37,13 +37,13 @@ def gradients(config: ModelConfig) -> CodeProbe:
     """Run the cases of `scratchformer gradcheck` in one random direction each, since a wrong gradient shows in almost
     every direction. The whole model, which takes longest, is checked only as configured."""
     changes = {name: getattr(config, name) for name in ("norm", "tied", "positions", "attention_bias")}
-    cases = [case for case in CASES if case.layer not in ("Transformer", "TransformerLoss")] + [
+    cases = [case for case in CASES if case.layer not in ("Transformer", "ModelLoss")] + [
         gradient_cases.case(Transformer, "as configured", gradient_cases.transformer(**changes), 0.0),
         gradient_cases.case(
-            gradient_cases.TransformerLoss, "as configured", gradient_cases.transformer_loss(**changes), 0.3
+            gradient_cases.ModelLoss, "as configured", gradient_cases.transformer_loss(**changes), 0.3
         ),
     ]
-    renamed = {"CrossEntropy": "cross_entropy", "TransformerLoss": "Transformer"}
+    renamed = {"CrossEntropy": "cross_entropy", "ModelLoss": "Transformer"}
     by_component: dict[str, list[GradientCase]] = {}
     for case in cases:
         by_component.setdefault(renamed.get(case.layer, case.layer), []).append(case)

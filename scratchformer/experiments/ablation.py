@@ -63,7 +63,7 @@ class Task:
         preset = PRESETS[self.preset]
         sizes = {name: getattr(BASE.model, name) for name in ("N", "d_model", "d_ff", "d_k", "d_v")}
         model = replace(BASE.model, vocab_size=preset.model.vocab_size, **self.scaled(sizes))
-        settings = {"lr_factor": 1.0, "keep": 1, "bleu_every": 0, **self.training}
+        settings = {"lr_factor": 1.0, "keep": 1, "score_every": 0, **self.training}
         return configs.with_settings(replace(preset, model=model), settings)
 
     def scaled(self, settings: dict[str, Any]) -> dict[str, Any]:

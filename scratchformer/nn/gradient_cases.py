@@ -22,6 +22,7 @@ from scratchformer.nn.attention import CrossAttention, Mask, ScaledDotProductAtt
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.gradcheck import GradientReport, gradcheck
 from scratchformer.nn.head_gate import GatedAttention, HeadGate
+from scratchformer.nn.language_model import LanguageModel
 from scratchformer.nn.layers import (
     AddNorm,
     Embedding,
@@ -32,13 +33,15 @@ from scratchformer.nn.layers import (
     PositionalEncoding,
     Unembedding,
 )
-from scratchformer.nn.loss import Smoothing, batch_loss_backward, cross_entropy, loss_backward
+from scratchformer.nn.loss import Smoothing, batch_loss_backward, cross_entropy
 from scratchformer.nn.model import Model
 from scratchformer.nn.ops import PAD, Ops, using
 from scratchformer.nn.optim import Adam
 from scratchformer.nn.parameter import Array, Layer, Parameter
 from scratchformer.nn.residual import PostNorm, PreNorm
+from scratchformer.nn.text_encoder import N_TYPES, TextEncoder, TokenTypes
 from scratchformer.nn.transformer import Decoder, DecoderLayer, Encoder, EncoderLayer, Transformer
+from scratchformer.nn.vision import ClassToken, PatchEmbedding, VisionTransformer
 
 B, T, S, D, H, D_K, D_V, F, V, N = 3, 4, 5, 6, 2, 7, 8, 9, 11, 2
 SMALL = ModelConfig(vocab_size=V, N=N, d_model=D, d_ff=F, h=H, d_k=D_K, d_v=D_V, P_drop=0.0, max_positions=10)
@@ -251,22 +254,71 @@ def transformer(**changes: Any) -> Build:
     )
 
 
+def language_model(**changes: Any) -> Build:
+    """A small LanguageModel in float64 on a padded batch; `changes` are settings of `ModelConfig`."""
+    return lambda random, dropout: (
+        LanguageModel(small(dropout, architecture="decoder", **changes), int(random.integers(99)), FLOAT64),
+        padded_ids(random, T),
+    )
+
+
+GPT2 = {"norm": "pre", "positions": "learned", "activation": "gelu"}
+"""The layout of GPT-2."""
+
+
+def token_types(random: np.random.Generator, shape: tuple[int, int] = (B, S)) -> np.ndarray:
+    """(B, S) int: tokens of both segments, in any order."""
+    return random.integers(0, N_TYPES, shape)
+
+
+def text_encoder(**changes: Any) -> Build:
+    """A small TextEncoder in float64 on a padded batch of two segments; `changes` are settings of `ModelConfig`."""
+    return lambda random, dropout: (
+        TextEncoder(small(dropout, architecture="encoder", **changes), int(random.integers(99)), FLOAT64),
+        padded_ids(random, S),
+        token_types(random),
+    )
+
+
+def patches(patch_size: int, *shape: int) -> Build:
+    return on(lambda r, P: PatchEmbedding(patch_size, D, r, FLOAT64), shape)
+
+
+def vision(count: int, **changes: Any) -> Build:
+    """A small VisionTransformer in float64 on this many images: whole numbers, which have no gradient."""
+    sizes = {"architecture": "vision", "n_classes": 3, "image_size": 6, "activation": "gelu"} | changes
+    return lambda random, dropout: (
+        VisionTransformer(small(dropout, **sizes), int(random.integers(99)), FLOAT64),
+        random.integers(0, 5, (count, sizes["image_size"], sizes["image_size"])),
+    )
+
+
+def vision_loss(random: np.random.Generator, dropout: float) -> tuple:
+    model, images = vision(B, norm="pre")(random, dropout)
+    return ModelLoss(model, 0.1, "others"), images, np.array([[2], [PAD], [3]])
+
+
 def cross_entropy_of(smoothing: float, spread: Smoothing) -> Build:
     return lambda random, dropout: (CrossEntropy(padded_ids(random, T), smoothing, spread), tied_logits(random))
 
 
 def transformer_loss(adam_steps: int = 0, spread: Smoothing = "others", **changes: Any) -> Build:
-    """The loss of the whole model at its first weights, or after some steps of training."""
+    """The loss of a Transformer at its first weights, or after some steps of training."""
+    return model_loss(transformer(**changes), adam_steps, spread)
+
+
+def model_loss(model_and_inputs: Build, adam_steps: int = 0, spread: Smoothing = "others") -> Build:
+    """The loss of a whole model whose targets are its last input, rolled; after some steps of training, or none."""
 
     def build(random: np.random.Generator, dropout: float) -> tuple:
-        model, source_ids, target_in_ids = transformer(**changes)(random, dropout)
-        batch = source_ids, target_in_ids, np.roll(target_in_ids, 1, axis=-1)  # padding before a target is no harm
+        model, *inputs = model_and_inputs(random, dropout)
+        targets = np.roll(inputs[-1], 1, axis=-1)  # padding before a target is no harm
         adam = Adam(model)
         for step in range(1, adam_steps + 1):
             model.zero_grad()
-            loss_backward(model, *batch, 0.1, DropoutKey(seed=5, step=step), spread)
+            batch_loss_backward(model, tuple(inputs), targets, 0.1, DropoutKey(seed=5, step=step), spread)
             adam.step(0.01)
-        return ModelLoss(model, 0.1, spread), *batch
+        return ModelLoss(model, 0.1, spread), *inputs, targets
 
     return build
 
@@ -345,12 +397,46 @@ TABLE: list[tuple[type[Layer], str, Build]] = [
         "B = T = S = N = H = 1",
         lambda r, P: (Transformer(small(P, N=1, h=1), dtype=FLOAT64), one_word(r), one_word(r)),
     ),
+    (LanguageModel, "post-norm", language_model()),
+    (LanguageModel, "GPT-2's layout", language_model(**GPT2)),
+    (LanguageModel, "nothing tied, no attention bias", language_model(tied="none", attention_bias=False)),
+    (
+        LanguageModel,
+        "B = T = N = H = 1",
+        lambda r, P: (LanguageModel(small(P, architecture="decoder", N=1, h=1), dtype=FLOAT64), one_word(r)),
+    ),
+    (
+        TokenTypes,
+        "types that repeat",
+        lambda r, P: (TokenTypes(D, r, FLOAT64), r.normal(size=(B, S, D)), token_types(r)),
+    ),
+    (
+        TokenTypes,
+        "B = T = 1",
+        lambda r, P: (TokenTypes(D, r, FLOAT64), r.normal(size=(1, 1, D)), token_types(r, (1, 1))),
+    ),
+    (TextEncoder, "post-norm", text_encoder()),
+    (TextEncoder, "pre-norm, learned positions, not tied", text_encoder(norm="pre", positions="learned", tied="none")),
+    (TextEncoder, "two classes", text_encoder(n_classes=2)),
+    (
+        TextEncoder,
+        "B = T = N = H = 1",
+        lambda r, P: (TextEncoder(small(P, N=1, h=1), dtype=FLOAT64), one_word(r), token_types(r, (1, 1))),
+    ),
+    (PatchEmbedding, "4 x 6 pixels", patches(2, B, 4, 6)),
+    (PatchEmbedding, "B = 1, one patch", patches(3, 1, 3, 3)),
+    (ClassToken, "a batch of sequences", on(lambda r, P: ClassToken(D, FLOAT64), (B, T, D))),
+    (ClassToken, "B = T = 1", on(lambda r, P: ClassToken(D, FLOAT64), (1, 1, D))),
+    (VisionTransformer, "pre-norm, learned positions", vision(B, norm="pre", positions="learned")),
+    (VisionTransformer, "post-norm, B = N = H = 1, one patch", vision(1, N=1, h=1, image_size=2)),
     (CrossEntropy, "no smoothing", cross_entropy_of(0.0, "others")),
     (CrossEntropy, "smoothing spread over the others", cross_entropy_of(0.1, "others")),
     (CrossEntropy, "smoothing spread over all", cross_entropy_of(0.1, "uniform")),
     (ModelLoss, "post-norm", transformer_loss()),
     (ModelLoss, "pre-norm, smoothing spread over all", transformer_loss(norm="pre", spread="uniform")),
     (ModelLoss, "after three steps of Adam", transformer_loss(adam_steps=3)),
+    (ModelLoss, "VisionTransformer", vision_loss),
+    (ModelLoss, "language model, after three steps of Adam", model_loss(language_model(**GPT2), adam_steps=3)),
 ]
 
 

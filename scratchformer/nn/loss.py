@@ -12,6 +12,7 @@ import numpy as np
 
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.layers import Unembedding
+from scratchformer.nn.model import Model, check_ids
 from scratchformer.nn.ops import PAD, chunks, ops_of, rows_of
 from scratchformer.nn.parameter import Array
 from scratchformer.nn.transformer import Transformer
@@ -66,11 +67,8 @@ def forward_loss(
     smoothing: float = 0.0,
     spread: Smoothing = "others",
 ) -> tuple[float, int]:
-    """The loss without dropout and without gradients, for validation -> loss_sum in nats, n_tokens"""
-    states, _ = model.states(source_ids, target_in_ids)
-    model.check_ids("target_out_ids", target_out_ids, target_in_ids.shape)
-    loss_sum, n_tokens, _ = states_loss(model.unembedding, states, target_out_ids, smoothing, spread, gradient=False)
-    return loss_sum, n_tokens
+    """`batch_loss` of a Transformer -> loss_sum in nats, n_tokens"""
+    return batch_loss(model, (source_ids, target_in_ids), target_out_ids, smoothing, spread)
 
 
 def loss_backward(
@@ -82,16 +80,49 @@ def loss_backward(
     rng: DropoutKey | None = None,
     spread: Smoothing = "others",
 ) -> tuple[float, int]:
+    """`batch_loss_backward` of a Transformer -> loss_sum in nats, n_tokens; adds into Parameter.grad"""
+    return batch_loss_backward(model, (source_ids, target_in_ids), target_out_ids, smoothing, rng, spread)
+
+
+def batch_loss(
+    model: Model, inputs: tuple[Array, ...], targets: Array, smoothing: float = 0.0, spread: Smoothing = "others"
+) -> tuple[float, int]:
+    """The loss without dropout and without gradients, for validation -> loss_sum in nats, n_tokens
+
+    targets (B, T) int: for each state the id of the word or the class to predict; 0 where there is none
+    Raises ValueError for targets that do not fit the model, and as the model does for its inputs.
+    """
+    states, _ = model.states(*inputs)
+    check_targets(model, states, targets)
+    loss_sum, n_tokens, _ = states_loss(model.unembedding, states, targets, smoothing, spread, gradient=False)
+    return loss_sum, n_tokens
+
+
+def batch_loss_backward(
+    model: Model,
+    inputs: tuple[Array, ...],
+    targets: Array,
+    smoothing: float = 0.0,
+    rng: DropoutKey | None = None,
+    spread: Smoothing = "others",
+) -> tuple[float, int]:
     """Forward, loss and backward: the same as `model.forward`, `cross_entropy` and `model.backward`, with less memory.
 
-    -> loss_sum in nats, n_tokens; adds into Parameter.grad
+    Arguments, result and errors as for `batch_loss`; adds into Parameter.grad
     """
-    states, cache = model.states(source_ids, target_in_ids, rng)
-    model.check_ids("target_out_ids", target_out_ids, target_in_ids.shape)
-    loss_sum, n_tokens, dstates = states_loss(model.unembedding, states, target_out_ids, smoothing, spread)
+    states, cache = model.states(*inputs, rng=rng)
+    check_targets(model, states, targets)
+    loss_sum, n_tokens, dstates = states_loss(model.unembedding, states, targets, smoothing, spread)
     for _ in model.states_backward(dstates, cache):
         pass
     return loss_sum, n_tokens
+
+
+def check_targets(model: Model, states: Array, targets: Array) -> None:
+    """Raises ValueError unless there is one target, in range, for each state."""
+    check_ids("targets", targets, model.unembedding.weight.shape[0])
+    if targets.shape != states.shape[:2]:
+        raise ValueError(f"targets has shape {targets.shape}, the states {states.shape}")
 
 
 def states_loss(
@@ -102,7 +133,7 @@ def states_loss(
     spread: Smoothing,
     gradient: bool = True,
 ) -> tuple[float, int, Array]:
-    """From the decoder's output to the loss and back.
+    """From the model's states to the loss and back.
 
     states (B, T, D), target_ids (B, T) -> loss_sum, n_tokens, dstates (B, T, D)
     Logits are computed for real tokens only, some rows at a time, and their gradient overwrites them. Without

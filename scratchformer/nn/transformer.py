@@ -10,6 +10,7 @@ from scratchformer.config import ModelConfig
 from scratchformer.nn.attention import CrossAttention, Mask, SelfAttention
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.layers import Embedding, FeedForward, LayerNorm, LearnedPositions, PositionalEncoding, Unembedding
+from scratchformer.nn.model import Model, check_ids
 from scratchformer.nn.ops import PAD
 from scratchformer.nn.parameter import Array, Layer, ParameterStore
 from scratchformer.nn.residual import residual
@@ -81,7 +82,7 @@ def attention(kind: type, config: ModelConfig, init: np.random.Generator, dtype:
 
 def feed_forward(config: ModelConfig, init: np.random.Generator, dtype: str) -> Layer:
     """A new FeedForward of the configured sizes."""
-    return FeedForward(config.d_model, config.d_ff, init, dtype, config.relu_dropout)
+    return FeedForward(config.d_model, config.d_ff, init, dtype, config.relu_dropout, config.activation)
 
 
 # Stacks ---------------------------------------------------------------------------------------------------------------
@@ -179,7 +180,7 @@ class Decoder(Stack):
 # The whole model ------------------------------------------------------------------------------------------------------
 
 
-class Transformer(Layer):
+class Transformer(Model):
     """The model of "Attention Is All You Need" (Figure 1).
 
         memory = encoder(positions(embedding(source_ids)))
@@ -202,12 +203,11 @@ class Transformer(Layer):
     """
 
     def __init__(self, config: ModelConfig, seed: int = 0, dtype: str = "float32") -> None:
-        if np.dtype(dtype).kind != "f":
-            raise ValueError(f"parameters are floating-point numbers, not {dtype}")
-        self.config = config
+        super().__init__(config, dtype)
         init = np.random.default_rng(seed)
-        sizes = config.vocab_size, config.d_model
-        source = Embedding.new_weight(*sizes, init, dtype)
+        self.target_vocab_size = config.target_vocab_size or config.vocab_size
+        sizes = self.target_vocab_size, config.d_model
+        source = Embedding.new_weight(config.vocab_size, config.d_model, init, dtype)
         target = source if config.tied == "all" else Embedding.new_weight(*sizes, init, dtype)
         output = target if config.tied != "none" else Embedding.new_weight(*sizes, init, dtype)
 
@@ -220,20 +220,9 @@ class Transformer(Layer):
         self.unembedding = Unembedding(output)
         self.store = ParameterStore(self.parameters())
 
-    def forward(self, source_ids: Array, target_in_ids: Array, rng: DropoutKey | None = None) -> tuple[Array, Any]:
-        states, states_cache = self.states(source_ids, target_in_ids, rng)  # (B, T, D)
-        logits, logits_cache = self.unembedding.forward(states)  # (B, T, V)
-        return logits, (states_cache, logits_cache)
-
-    def backward(self, dlogits: Array, cache: Any) -> None:
-        states_cache, logits_cache = cache
-        dstates = self.unembedding.backward(dlogits, logits_cache)  # (B, T, D)
-        for _ in self.states_backward(dstates, states_cache):
-            pass
-
     def states(self, source_ids: Array, target_in_ids: Array, rng: DropoutKey | None = None) -> tuple[Array, Any]:
         """forward without the last step: ids -> the decoder's output (B, T, D), cache"""
-        self.check_ids("target_in_ids", target_in_ids)
+        check_ids("target_in_ids", target_in_ids, self.target_vocab_size)
         memory, memory_mask, encoder_cache = self.encode(source_ids, rng)
         if len(source_ids) != len(target_in_ids):
             raise ValueError(f"{len(source_ids)} sources, but {len(target_in_ids)} targets")
@@ -262,34 +251,15 @@ class Transformer(Layer):
 
     def encode(self, source_ids: Array, rng: DropoutKey | None = None) -> tuple[Array, Mask, Any]:
         """source_ids (B, S) -> memory (B, S, D), the mask of its padding, cache"""
-        self.check_ids("source_ids", source_ids)
+        check_ids("source_ids", source_ids, self.config.vocab_size)
         mask = Mask(key_lengths=lengths_of(source_ids))
         x, embedding_cache = self.source_embedding.forward(source_ids)  # (B, S, D)
         x, positions_cache = self.source_positions.forward(x, rng=rng and rng.child(0))
         memory, encoder_cache = self.encoder.forward(x, mask, rng=rng and rng.child(1))
         return memory, mask, (embedding_cache, positions_cache, encoder_cache)
 
-    def zero_grad(self) -> None:
-        self.store.grad[...] = 0
-
-    def layer_offsets(self) -> list[int]:
-        """The index of each layer's first parameter in the flat arrays, ascending. The embeddings come first."""
-        return [self.store.offset_of(layer) for layer in [*self.encoder.layers, *self.decoder.layers]]
-
-    def check_ids(self, name: str, ids: Array, shape: tuple[int, ...] | None = None) -> None:
-        """Raises ValueError unless these are ids of this shape. A lookup would accept -1, and on a GPU any number."""
-        if getattr(ids, "size", None) == 0:
-            raise ValueError(f"{name} is empty: its shape is {ids.shape}")
-        kind = f"{ids.ndim}-D of {ids.dtype}" if hasattr(ids, "ndim") else f"a {type(ids).__name__}"
-        if not kind.startswith("2-D") or ids.dtype.kind not in "iu":
-            raise ValueError(f"{name} must be a 2-D array of integers, not {kind}")
-        if not (0 <= ids.min() and ids.max() < self.config.vocab_size):
-            raise ValueError(
-                f"{name} holds ids from {ids.min()} to {ids.max()}; "
-                f"the vocabulary is 0 to {self.config.vocab_size - 1}"
-            )
-        if shape is not None and ids.shape != shape:
-            raise ValueError(f"{name} has shape {ids.shape}, target_in_ids {shape}")
+    def layers(self) -> list[Layer]:
+        return [*self.encoder.layers, *self.decoder.layers]
 
 
 def positions(config: ModelConfig, init: np.random.Generator, dtype: str) -> PositionalEncoding | LearnedPositions:

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from scratchformer.nn import attention, gradient_cases, head_gate, layers, transformer
+from scratchformer.nn import attention, gradient_cases, head_gate, language_model, layers, text_encoder, transformer, vision
 from scratchformer.nn.attention import Mask
 from scratchformer.nn.residual import PostNorm as OurPostNorm
 from scratchformer.nn.residual import PreNorm as OurPreNorm
@@ -228,7 +228,9 @@ class EncoderLayer(nn.Module):
     def __init__(self, config):
         super().__init__()
         self.self_attention = residual(SelfAttention(*attention_of(config)), config)
-        self.feed_forward = residual(FeedForward(config.d_model, config.d_ff, config.relu_dropout), config)
+        self.feed_forward = residual(
+            FeedForward(config.d_model, config.d_ff, config.relu_dropout, config.activation), config
+        )
 
     def forward(self, x, mask):
         return self.feed_forward(self.self_attention(x, mask))
@@ -239,7 +241,9 @@ class DecoderLayer(nn.Module):
         super().__init__()
         self.self_attention = residual(SelfAttention(*attention_of(config)), config)
         self.cross_attention = residual(CrossAttention(*attention_of(config)), config)
-        self.feed_forward = residual(FeedForward(config.d_model, config.d_ff, config.relu_dropout), config)
+        self.feed_forward = residual(
+            FeedForward(config.d_model, config.d_ff, config.relu_dropout, config.activation), config
+        )
 
     def forward(self, x, memory, mask, memory_mask):
         x = self.self_attention(x, mask)
@@ -303,6 +307,92 @@ def positions(config):
     return PositionalEncoding(config.P_drop)
 
 
+class LanguageModel(nn.Module):
+    """ids (B, T) -> logits (B, T, V)"""
+
+    def __init__(self, config):
+        super().__init__()
+        self.embedding = Embedding(config.vocab_size, config.d_model)
+        self.positions = positions(config)
+        self.decoder = Encoder(config)
+        self.unembedding = Unembedding(self.embedding.weight)
+        if config.tied == "none":
+            self.unembedding.weight = nn.Parameter(torch.zeros(config.vocab_size, config.d_model))
+
+    def forward(self, ids):
+        return self.unembedding(self.decoder(self.positions(self.embedding(ids)), Mask(causal=True)))
+
+
+class TokenTypes(nn.Embedding):
+    """Adds one of two vectors to each token."""
+
+    def __init__(self, d_model):
+        super().__init__(2, d_model)
+
+    def forward(self, x, token_types):
+        return x + super().forward(token_types)
+
+
+class TextEncoder(nn.Module):
+    """ids, token_types (B, T) -> logits (B, T, V), or of the first position alone (B, 1, n_classes + 1)"""
+
+    def __init__(self, config):
+        super().__init__()
+        self.n_classes = config.n_classes
+        self.embedding = Embedding(config.vocab_size, config.d_model)
+        self.token_types = TokenTypes(config.d_model)
+        self.positions = positions(config)
+        self.encoder = Encoder(config)
+        self.unembedding = Unembedding(self.embedding.weight)
+        if config.n_classes or config.tied == "none":
+            n_outputs = config.n_classes + 1 if config.n_classes else config.vocab_size
+            self.unembedding.weight = nn.Parameter(torch.zeros(n_outputs, config.d_model))
+
+    def forward(self, ids, token_types):
+        x = self.positions(self.token_types(self.embedding(ids), token_types))
+        states = self.encoder(x, Mask(key_lengths=ids.ne(PAD).sum(dim=1)))
+        return self.unembedding(states[:, [0]] if self.n_classes else states)
+
+
+class PatchEmbedding(nn.Module):
+    """A convolution that moves by the size of its kernel: the projection's weights, seen as squares."""
+
+    def __init__(self, patch_size, d_model):
+        super().__init__()
+        self.patch_size, self.projection = patch_size, nn.Linear(patch_size**2, d_model)
+
+    def forward(self, images):
+        kernels = self.projection.weight.unflatten(1, (1, self.patch_size, self.patch_size))
+        y = F.conv2d(images[:, None], kernels, self.projection.bias, stride=self.patch_size)  # (B, D, rows, columns)
+        return y.flatten(2).transpose(1, 2)
+
+
+class ClassToken(nn.Module):
+    def __init__(self, d_model):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(d_model))
+
+    def forward(self, x):
+        return torch.cat([self.weight.expand(len(x), 1, -1), x], dim=1)
+
+
+class VisionTransformer(nn.Module):
+    """images (B, image_size, image_size) -> logits (B, 1, n_classes + 1)"""
+
+    def __init__(self, config):
+        super().__init__()
+        self.patch_embedding = PatchEmbedding(config.patch_size, config.d_model)
+        self.class_token = ClassToken(config.d_model)
+        self.positions = positions(config)
+        self.encoder = Encoder(config)
+        self.unembedding = Unembedding(nn.Parameter(torch.zeros(config.n_classes + 1, config.d_model)))
+
+    def forward(self, images):
+        patches = self.patch_embedding(images.to(self.class_token.weight.dtype))
+        states = self.encoder(self.positions(self.class_token(patches)), Mask())
+        return self.unembedding(states[:, :1])
+
+
 def cross_entropy(logits, target_ids, smoothing, spread):
     """Sum over the real tokens, in nats. logits (B, T, V), target_ids (B, T) int -> ()"""
     if spread == "uniform":  # torch's own label smoothing
@@ -326,13 +416,16 @@ class CrossEntropy(nn.Module):
         return cross_entropy(logits, self.target_ids, self.smoothing, self.spread)
 
 
-class TransformerLoss(nn.Module):
-    def __init__(self, config, smoothing, spread):
-        super().__init__()
-        self.model, self.smoothing, self.spread = Transformer(config), smoothing, spread
+class ModelLoss(nn.Module):
+    """Of the twin of a model."""
 
-    def forward(self, source_ids, target_in_ids, target_out_ids):
-        return cross_entropy(self.model(source_ids, target_in_ids), target_out_ids, self.smoothing, self.spread)
+    def __init__(self, model, smoothing, spread):
+        super().__init__()
+        self.model, self.smoothing, self.spread = model, smoothing, spread
+
+    def forward(self, *inputs_and_targets):
+        *inputs, targets = inputs_and_targets
+        return cross_entropy(self.model(*inputs), targets, self.smoothing, self.spread)
 
 
 # Which twin belongs to which layer ------------------------------------------------------------------------------------
@@ -366,6 +459,7 @@ def config_of(layer, N=1):
         h=sublayer.h,
         attention_bias=sublayer.qkv.bias is not None,
         norm="post" if isinstance(layer.self_attention, OurPostNorm) else "pre",
+        activation=layer.feed_forward.sublayer.activation,
     )
 
 
@@ -390,8 +484,14 @@ TWINS = {
     transformer.Encoder: lambda layer: Encoder(config_of(layer.layers[0], len(layer.layers))),
     transformer.Decoder: lambda layer: Decoder(config_of(layer.layers[0], len(layer.layers))),
     transformer.Transformer: lambda layer: Transformer(layer.config),
+    language_model.LanguageModel: lambda layer: LanguageModel(layer.config),
+    text_encoder.TokenTypes: lambda layer: TokenTypes(layer.weight.shape[1]),
+    text_encoder.TextEncoder: lambda layer: TextEncoder(layer.config),
+    vision.PatchEmbedding: lambda layer: PatchEmbedding(layer.patch_size, layer.projection.weight.shape[1]),
+    vision.ClassToken: lambda layer: ClassToken(*layer.weight.shape),
+    vision.VisionTransformer: lambda layer: VisionTransformer(layer.config),
     gradient_cases.CrossEntropy: lambda layer: CrossEntropy(layer.target_ids, layer.smoothing, layer.spread),
-    gradient_cases.ModelLoss: lambda layer: TransformerLoss(layer.model.config, layer.smoothing, layer.spread),
+    gradient_cases.ModelLoss: lambda layer: ModelLoss(twin_of(layer.model), layer.smoothing, layer.spread),
 }
 """Class of ours -> how to make its twin. What a layer computes is not read from it: only its sizes, its rates of
 dropout, and eps where it was given."""

@@ -129,7 +129,7 @@ def test_the_best_checkpoint_is_that_of_the_lowest_validation_loss(begin):
 
 
 def test_bleu_is_logged_with_its_signature(begin):
-    trainer = begin(steps=4, bleu_every=2)
+    trainer = begin(steps=4, score_every=2)
     train(trainer)
     entries = trainer.run.read_log("bleu")
     assert [entry["step"] for entry in entries] == [2, 4]

@@ -1,0 +1,15 @@
+"""Which class of model a configuration asks for."""
+
+from __future__ import annotations
+
+from scratchformer.config import ModelConfig
+from scratchformer.nn.model import Model
+from scratchformer.nn.transformer import Transformer
+
+ARCHITECTURES: dict[str, type[Model]] = {"encoder-decoder": Transformer}
+"""`model.architecture` -> the class."""
+
+
+def new_model(config: ModelConfig, seed: int = 0, dtype: str = "float32") -> Model:
+    """A model of this architecture and these sizes; `seed` decides the initial weights."""
+    return ARCHITECTURES[config.architecture](config, seed, dtype)
