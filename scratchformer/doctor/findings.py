@@ -51,6 +51,27 @@ COMPONENTS: dict[str, Component] = {
         "nn/transformer.py",
         ("Embedding", "Unembedding", "PositionalEncoding", "LearnedPositions", "Encoder", "Decoder", "cross_entropy"),
     ),
+    "TokenTypes": Component("nn/text_encoder.py"),
+    "TextEncoder": Component(
+        "nn/text_encoder.py",
+        ("Embedding", "TokenTypes", "Unembedding", "PositionalEncoding", "LearnedPositions", "Encoder"),
+    ),
+    "PatchEmbedding": Component("nn/vision.py", ("Linear",)),
+    "ClassToken": Component("nn/vision.py"),
+    "VisionTransformer": Component(
+        "nn/vision.py",
+        ("PatchEmbedding", "ClassToken", "Unembedding", "PositionalEncoding", "LearnedPositions", "Encoder"),
+    ),
+    "LanguageModel": Component(
+        "nn/language_model.py",
+        ("Embedding", "Unembedding", "PositionalEncoding", "LearnedPositions", "Encoder", "cross_entropy"),
+    ),
+    "PatchEmbedding": Component("nn/vision.py", ("Linear",)),
+    "ClassToken": Component("nn/vision.py"),
+    "VisionTransformer": Component(
+        "nn/vision.py",
+        ("PatchEmbedding", "ClassToken", "Unembedding", "PositionalEncoding", "LearnedPositions", "Encoder"),
+    ),
     "decoding step": Component("decoding/incremental.py", ("Transformer",)),
     "Adam": Component("nn/optim.py", ("Transformer",)),
     "noam": Component("nn/optim.py"),

@@ -15,10 +15,9 @@ from scratchformer.nn.parameter import Array
 
 
 def small_config(config: ModelConfig) -> ModelConfig:
-    """Small sizes and no dropout, with the configuration's choice of normalization, tying, positions and biases."""
-    return replace(
-        SMALL, norm=config.norm, tied=config.tied, positions=config.positions, attention_bias=config.attention_bias
-    )
+    """Small sizes, no dropout; the configuration's normalization, tying, positions, biases, activation."""
+    choices = "norm", "tied", "positions", "attention_bias", "activation"
+    return replace(SMALL, **{name: getattr(config, name) for name in choices})
 
 
 def random() -> np.random.Generator:

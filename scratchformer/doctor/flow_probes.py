@@ -18,11 +18,14 @@ from scratchformer.doctor.fixtures import SOURCE, TARGET, random, shifted, with_
 from scratchformer.nn import gradient_cases
 from scratchformer.nn.attention import Mask, ScaledDotProductAttention
 from scratchformer.nn.gradient_cases import FLOAT64, B, D, F, S, T, V, lengths
+from scratchformer.nn.language_model import LanguageModel
 from scratchformer.nn.layers import FeedForward, LayerNorm, Linear, PositionalEncoding
 from scratchformer.nn.loss import cross_entropy, forward_loss, loss_backward
 from scratchformer.nn.ops import PAD
 from scratchformer.nn.parameter import Array
+from scratchformer.nn.text_encoder import TextEncoder
 from scratchformer.nn.transformer import Decoder, DecoderLayer, Encoder, EncoderLayer, Transformer
+from scratchformer.nn.vision import VisionTransformer
 
 
 def probes(config: ModelConfig) -> list[CodeProbe]:
@@ -67,6 +70,9 @@ def dependence(config: ModelConfig) -> CodeProbe:
         + [
             ("Transformer", partial(check_token_dependence, config)),
             ("Transformer", partial(check_word_order, config)),
+            ("LanguageModel", partial(check_language_model, config)),
+            ("TextEncoder", partial(check_text_encoder, config)),
+            ("VisionTransformer", partial(check_vision_transformer, config)),
         ],
     )
 
@@ -163,6 +169,40 @@ def check_word_order(config: ModelConfig) -> None:
     for side, source, target in [("source", swapped(SOURCE), TARGET), ("target", SOURCE, swapped(TARGET))]:
         change = np.abs(model.forward(source, target)[0] - logits)[:, 2:].max(axis=(1, 2))
         expect((change > ROUNDING).all(), f"the order of the {side}'s words makes no difference")
+
+
+def check_text_encoder(config: ModelConfig) -> None:
+    """Every token reaches every state, also that which a class is read from; more padding changes none."""
+    real = SOURCE != PAD
+    for n_classes in (0, 2):
+        sizes = replace(config, architecture="encoder", n_classes=n_classes)
+        model = with_random_vectors(TextEncoder(sizes, dtype=FLOAT64))
+        logits = model.forward(SOURCE, np.zeros_like(SOURCE))[0]
+        found = dependence_of(lambda ids: model.forward(ids, np.zeros_like(ids))[0][:, :1], SOURCE)
+        expect_dependence(found, real[:, None], "from tokens to the first state: ")
+        padded = np.pad(SOURCE, ((0, 0), (0, 2)))
+        again = model.forward(padded, np.zeros_like(padded))[0][:, : logits.shape[1]]
+        kept = real[:, : logits.shape[1], None]
+        expect_close("logits with two more columns of padding", kept * again, kept * logits)
+
+
+def check_language_model(config: ModelConfig) -> None:
+    """Raises CheckFailed unless a logit of a new model depends on all tokens up to its own, and on no later one."""
+    model = with_random_vectors(LanguageModel(config, dtype=FLOAT64))
+    expect_dependence(dependence_of(model.forward, TARGET), np.tri(T, dtype=bool)[None].repeat(B, axis=0))
+
+
+def check_vision_transformer(config: ModelConfig) -> None:
+    """Every pixel reaches the class; patches that change places with their positions change nothing."""
+    sizes = replace(config, architecture="vision", n_classes=3, image_size=4, positions="learned", max_positions=5)
+    model, images = with_random_vectors(VisionTransformer(sizes, dtype=FLOAT64)), random().normal(size=(B, 4, 4))
+    pixels = images.reshape(B, 16)
+    found = dependence_of(lambda pixels: model.forward(pixels.reshape(B, 4, 4))[0], pixels)
+    expect_dependence(found, np.ones((B, 1, 16), bool), "from pixels to the class: ")
+    logits, P = model.forward(images)[0], model.positions.parameters()["weight"].data
+    P[...] = P[[0, 2, 1, 4, 3]]
+    found = model.forward(images[:, :, [2, 3, 0, 1]])[0]
+    expect_close("logits after the left and the right patches have changed places with their positions", found, logits)
 
 
 def swapped(ids: np.ndarray) -> np.ndarray:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from scratchformer.config import ModelConfig
+from scratchformer.nn.language_model import LanguageModel
 from scratchformer.nn.model import Model
 from scratchformer.nn.transformer import Transformer
 
-ARCHITECTURES: dict[str, type[Model]] = {"encoder-decoder": Transformer}
+ARCHITECTURES: dict[str, type[Model]] = {"encoder-decoder": Transformer, "decoder": LanguageModel}
 """`model.architecture` -> the class."""
 
 

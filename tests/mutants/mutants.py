@@ -67,10 +67,16 @@ SUSPECTS = (
     "Encoder",
     "Decoder",
     "Transformer",
+    "TokenTypes",
+    "LanguageModel",
+    "TextEncoder",
     "cross_entropy",
     "dropout",
     "Adam",
     "noam",
+    "PatchEmbedding",
+    "ClassToken",
+    "VisionTransformer",
     "decoding step",
     "Trainer.step",
     "batches",
@@ -92,16 +98,20 @@ OPS = "scratchformer/nn/ops.py"
 DROPOUT = "scratchformer/nn/dropout.py"
 LAYERS = "scratchformer/nn/layers.py"
 ATTENTION = "scratchformer/nn/attention.py"
+LANGUAGE_MODEL = "scratchformer/nn/language_model.py"
 TRANSFORMER = "scratchformer/nn/transformer.py"
 HEAD_GATE = "scratchformer/nn/head_gate.py"
 RESIDUAL = "scratchformer/nn/residual.py"
+TEXT_ENCODER = "scratchformer/nn/text_encoder.py"
 LOSS = "scratchformer/nn/loss.py"
 OPTIM = "scratchformer/nn/optim.py"
+VISION = "scratchformer/nn/vision.py"
 INCREMENTAL = "scratchformer/decoding/incremental.py"
 SEARCH = "scratchformer/decoding/search.py"
 TRANSLATOR = "scratchformer/decoding/translator.py"
 BATCHES = "scratchformer/text/batches.py"
 TOKENIZER = "scratchformer/text/tokenizer.py"
+MASKING = "scratchformer/text/masking.py"
 CHECKPOINTS = "scratchformer/training/checkpoints.py"
 LOOP = "scratchformer/training/loop.py"
 TRAINER = "scratchformer/training/trainer.py"
@@ -115,6 +125,9 @@ DIFFERENCES = "tests/nn/test_gradients.py::test_backward_agrees_with_finite_diff
 IN_CONTRACT = "tests/nn/test_contract.py::test_"
 IN_FLOW = "tests/nn/test_flow.py::test_"
 IN_MODEL = "tests/nn/test_model.py::test_"
+IN_TEXT_ENCODER = "tests/nn/test_text_encoder.py::test_"
+IN_MASKING = "tests/text/test_masking.py::test_"
+IN_VISION = "tests/nn/test_vision.py::test_"
 IN_SEARCH = "tests/decoding/test_search.py::test_"
 IN_TRANSLATOR = "tests/decoding/test_translator.py::test_"
 IN_BATCHES = "tests/text/test_batches.py::test_"
@@ -140,7 +153,13 @@ MUTANTS = [
         "Attention gets the gradient of what comes out of the gates, not of what goes in: right while all are open.",
         "GatedAttention",
         f"{DIFFERENCES}[GatedAttention: ragged padding, dropout 0.0]",
-        [Patch(HEAD_GATE, "self.attention.backward(dheads, attention_cache)", "self.attention.backward(dy, attention_cache)")],
+        [
+            Patch(
+                HEAD_GATE,
+                "self.attention.backward(dheads, attention_cache)",
+                "self.attention.backward(dy, attention_cache)",
+            )
+        ],
     ),
     Mutant(
         "softmax-divided-by-batch",
@@ -359,6 +378,14 @@ MUTANTS = [
                 "Mask(key_lengths=source_ids.shape[1] - lengths_of(source_ids))",
             )
         ],
+    ),
+    Mutant(
+        "language-model-sees-the-future",
+        CLASSIC,
+        "The layers of the encoder get no causal mask: each word is predicted from itself and from those after it.",
+        "LanguageModel",
+        f"{IN_FLOW}a_later_token_does_not_change_a_bit_of_a_language_model_s_earlier_logits[1-post]",
+        [Patch(LANGUAGE_MODEL, "Mask(causal=True)", "Mask()")],
     ),
     Mutant(
         "padding-seen-by-cross-attention",
@@ -1293,6 +1320,104 @@ model, loss_sum = self.replicas[replica], 0.0
     scores = corpus_scores([guesses[i] for i in range(len(guesses))], target)
 """,
             )
+        ],
+    ),
+    # A text encoder ---------------------------------------------------------------------------------------------------
+    Mutant(
+        "token-types-swapped",
+        CLASSIC,
+        "The first segment gets the vector of the second: exact gradients, and wrong with weights from elsewhere.",
+        "TokenTypes",
+        f"{IN_TEXT_ENCODER}a_token_type_adds_its_vector",
+        [
+            Patch(
+                TEXT_ENCODER,
+                "gather_rows(self.weight.data, token_types",
+                "gather_rows(self.weight.data, 1 - token_types",
+            ),
+            Patch(TEXT_ENCODER, "is_of_type = token_types.reshape", "is_of_type = (1 - token_types).reshape"),
+        ],
+    ),
+    Mutant(
+        "class-from-the-last-position",
+        CLASSIC,
+        "The class is read from the last column instead of the first: padding, unless the text is the longest.",
+        "TextEncoder",
+        f"{IN_TEXT_ENCODER}padding_and_the_rest_of_the_batch_change_nothing[classes]",
+        [
+            Patch(TEXT_ENCODER, "return states[:, :1], (states", "return states[:, -1:], (states"),
+            Patch(TEXT_ENCODER, "dstates[:, :1] = dfirst", "dstates[:, -1:] = dfirst"),
+        ],
+    ),
+    Mutant(
+        "text-encoder-attends-to-padding",
+        CLASSIC,
+        "The lengths are forgotten, so that a text depends on how much padding its batch gives it.",
+        "TextEncoder",
+        f"{IN_TEXT_ENCODER}padding_and_the_rest_of_the_batch_change_nothing[words]",
+        [Patch(TEXT_ENCODER, "return Mask(key_lengths=lengths_of(ids))", "return Mask()")],
+    ),
+    Mutant(
+        "same-masks-in-every-epoch",
+        CLASSIC,
+        "What is hidden does not depend on the epoch: the model never learns from the other 85 % of the pieces.",
+        "",
+        f"{IN_MASKING}each_epoch_hides_other_pieces_and_a_repeated_one_the_same",
+        [Patch(MASKING, "PCG64([self.seed, epoch, int(index), 1])", "PCG64([self.seed, 0, int(index), 1])")],
+    ),
+    Mutant(
+        "special-tokens-hidden",
+        CLASSIC,
+        "The start and end symbols are chosen like pieces, and the model spends its capacity on what is always there.",
+        "",
+        f"{IN_MASKING}no_special_token_is_chosen_and_every_text_has_a_target",
+        [Patch(MASKING, "pieces = np.flatnonzero(ids > MASK)", "pieces = np.flatnonzero(ids > PAD)")],
+    ),
+    # Images -----------------------------------------------------------------------------------------------------------
+    Mutant(
+        "patches-cut-without-transpose",
+        CLASSIC,
+        "(B, height, width) is reshaped into patches without exchanging the axes: each patch is a part of a pixel row.",
+        "PatchEmbedding",
+        f"{IN_VISION}a_patch_is_a_square_and_its_pixels_are_read_row_by_row",
+        [
+            Patch(
+                VISION,
+                "P, width // P, P).swapaxes(2, 3)",
+                "width // P, P, P)",
+            ),
+            Patch(VISION, "dpatches.reshape(shape).swapaxes(2, 3)", "dpatches"),
+        ],
+    ),
+    Mutant(
+        "class-token-behind",
+        CLASSIC,
+        "The class token is put behind the patches, so that the state of the first patch decides.",
+        "ClassToken",
+        f"{IN_VISION}patches_may_change_places_with_their_positions",
+        [
+            Patch(VISION, "y[:, 0], y[:, 1:] = self.weight.data, x", "y[:, -1], y[:, :-1] = self.weight.data, x"),
+            Patch(VISION, "self.weight.grad += dy[:, 0].sum", "self.weight.grad += dy[:, -1].sum"),
+            Patch(VISION, "return dy[:, 1:]", "return dy[:, :-1]"),
+        ],
+    ),
+    Mutant(
+        "class-token-learns-from-one-image",
+        CLASSIC,
+        "The gradient of the class token is that of the first image, not the sum over the batch.",
+        "ClassToken",
+        f"{DIFFERENCES}[ClassToken: a batch of sequences, dropout 0.0]",
+        [Patch(VISION, "dy[:, 0].sum(axis=0, dtype=self.weight.grad.dtype)", "dy[0, 0]")],
+    ),
+    Mutant(
+        "state-of-the-last-patch",
+        CLASSIC,
+        "The class is read from the last position instead of the first.",
+        "VisionTransformer",
+        f"{IN_VISION}patches_may_change_places_with_their_positions",
+        [
+            Patch(VISION, "return y[:, :1],", "return y[:, -1:],"),
+            Patch(VISION, "dy[:, :1] = dstates", "dy[:, -1:] = dstates"),
         ],
     ),
     # The tokenizer ----------------------------------------------------------------------------------------------------

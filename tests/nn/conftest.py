@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from scratchformer.nn import models
 from scratchformer.nn.gradient_cases import FLOAT64, SMALL
-from scratchformer.nn.transformer import Transformer
 
 
 @pytest.fixture
@@ -16,10 +16,10 @@ def random():
 
 @pytest.fixture
 def new_model(random):
-    """new_model(**changes to the small configuration) -> Transformer in float64, with no gamma at 1 or bias at 0"""
+    """new_model(**changes to the small configuration) -> model in float64, with no gamma at 1 or bias at 0"""
 
     def build(**changes):
-        model = Transformer(replace(SMALL, **changes), dtype=FLOAT64)
+        model = models.new_model(replace(SMALL, **changes), dtype=FLOAT64)
         for parameter in model.parameters().values():
             if parameter.data.ndim == 1:
                 parameter.data += 0.5 * random.standard_normal(parameter.shape)

@@ -68,6 +68,15 @@ def test_the_encoder_reads_in_both_directions(new_model):
     assert (np.abs(before - after)[:, 0].max(axis=-1) > 1e-6).all()
 
 
+@ARRANGEMENTS
+@pytest.mark.parametrize("position", range(1, T))
+def test_a_later_token_does_not_change_a_bit_of_a_language_model_s_earlier_logits(new_model, changes, position):
+    model = new_model(architecture="decoder", **changes)
+    before, after = model.forward(TARGET)[0], model.forward(with_token(TARGET, position, 1))[0]
+    assert np.array_equal(before[:, :position], after[:, :position])
+    assert (np.abs(before - after)[:, position:].max(axis=-1) > 1e-6).all()  # each later one does change
+
+
 # Padding and the rest of the batch do not matter ----------------------------------------------------------------------
 
 
@@ -76,6 +85,15 @@ def test_more_padding_changes_nothing(new_model, changes):
     model = new_model(**changes)
     padded = logits(model, np.pad(SOURCE, ((0, 0), (0, 3))), np.pad(TARGET, ((0, 0), (0, 2))))
     np.testing.assert_allclose(padded[:, :T], logits(model), **EXACTLY)
+
+
+@ARRANGEMENTS
+def test_a_text_does_not_depend_on_its_batch_or_padding(new_model, changes):
+    model = new_model(architecture="decoder", **changes)
+    together = model.forward(np.pad(TARGET, ((0, 0), (0, 2))))[0]
+    for row, length in enumerate(lengths_of(TARGET)):
+        alone = model.forward(TARGET[[row], :length])[0]
+        np.testing.assert_allclose(alone[0], together[row, :length], **EXACTLY)
 
 
 @ARRANGEMENTS
