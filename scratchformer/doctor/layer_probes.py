@@ -33,7 +33,9 @@ from scratchformer.nn.ops import PAD
 from scratchformer.nn.parameter import Layer
 from scratchformer.nn.residual import PostNorm, PreNorm
 from scratchformer.nn.sizes import parameter_counts
+from scratchformer.nn.text_encoder import TokenTypes
 from scratchformer.nn.transformer import Decoder, Encoder, Transformer
+from scratchformer.nn.vision import ClassToken, PatchEmbedding
 
 
 def probes(config: ModelConfig) -> list[CodeProbe]:
@@ -181,6 +183,9 @@ def formulas() -> CodeProbe:
             ("Unembedding", check_unembedding),
             ("PositionalEncoding", check_positional_encoding),
             ("LearnedPositions", check_learned_positions),
+            ("TokenTypes", check_token_types),
+            ("PatchEmbedding", check_patch_embedding),
+            ("ClassToken", check_class_token),
             ("LayerNorm", check_layer_norm),
             ("AddNorm", check_add_norm),
             ("FeedForward", check_feed_forward),
@@ -230,6 +235,28 @@ def check_learned_positions() -> None:
     layer, x = LearnedPositions(10, D, random(), FLOAT64), random().normal(size=(B, T, D))
     expect_close("x + P", layer.forward(x)[0], x + layer.weight.data[:T])
     expect_close("x + P, positions counted from 3", layer.forward(x, 3)[0], x + layer.weight.data[3 : 3 + T])
+
+
+def check_token_types() -> None:
+    layer, x, types = TokenTypes(D, random(), FLOAT64), random().normal(size=(B, T, D)), np.arange(T) % 2
+    y, _ = layer.forward(x, np.broadcast_to(types, (B, T)))
+    expect_close("x + G", y, np.where(types[:, None] == 1, x + layer.weight.data[1], x + layer.weight.data[0]))
+
+
+def check_patch_embedding() -> None:
+    layer, images = PatchEmbedding(2, D, random(), FLOAT64), random().normal(size=(B, 4, 6))
+    squares = [images[:, top : top + 2, left : left + 2] for top in (0, 2) for left in (0, 2, 4)]
+    W = layer.projection.weight.data.reshape(2, 2, D)
+    y = np.stack([np.einsum("bij,ijd->bd", square, W) for square in squares], axis=1)
+    expect_close("the pixels of each square times W, row by row", layer.forward(images)[0], y)
+
+
+def check_class_token() -> None:
+    layer, x = with_random_vectors(ClassToken(D, FLOAT64)), random().normal(size=(B, T, D))
+    y, _ = layer.forward(x)
+    expect(y.shape == (B, T + 1, D), f"x has shape {x.shape}, y {y.shape}: one position more is right")
+    expect_close("the first position of every sequence", y[:, 0], np.tile(layer.weight.data, (B, 1)))
+    expect_close("the positions after it", y[:, 1:], x)
 
 
 def normalized(x: np.ndarray, norm: LayerNorm | AddNorm, eps: float) -> np.ndarray:
