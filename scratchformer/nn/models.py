@@ -5,9 +5,14 @@ from __future__ import annotations
 from scratchformer.config import ModelConfig
 from scratchformer.nn.language_model import LanguageModel
 from scratchformer.nn.model import Model
+from scratchformer.nn.text_encoder import TextEncoder
 from scratchformer.nn.transformer import Transformer
 
-ARCHITECTURES: dict[str, type[Model]] = {"encoder-decoder": Transformer, "decoder": LanguageModel}
+ARCHITECTURES: dict[str, type[Model]] = {
+    "encoder-decoder": Transformer,
+    "decoder": LanguageModel,
+    "encoder": TextEncoder,
+}
 """`model.architecture` -> the class."""
 
 

@@ -1363,7 +1363,7 @@ model, loss_sum = self.replicas[replica], 0.0
         "What is hidden does not depend on the epoch: the model never learns from the other 85 % of the pieces.",
         "",
         f"{IN_MASKING}each_epoch_hides_other_pieces_and_a_repeated_one_the_same",
-        [Patch(MASKING, "PCG64([self.seed, epoch, int(index), 1])", "PCG64([self.seed, 0, int(index), 1])")],
+        [Patch(MASKING, "PCG64([self.seed, epoch, 1])", "PCG64([self.seed, 0, 1])")],
     ),
     Mutant(
         "special-tokens-hidden",
@@ -1371,7 +1371,7 @@ model, loss_sum = self.replicas[replica], 0.0
         "The start and end symbols are chosen like pieces, and the model spends its capacity on what is always there.",
         "",
         f"{IN_MASKING}no_special_token_is_chosen_and_every_text_has_a_target",
-        [Patch(MASKING, "pieces = np.flatnonzero(ids > MASK)", "pieces = np.flatnonzero(ids > PAD)")],
+        [Patch(MASKING, "np.flatnonzero(texts.ids > MASK)", "np.flatnonzero(texts.ids > PAD)")],
     ),
     # Images -----------------------------------------------------------------------------------------------------------
     Mutant(
@@ -1381,11 +1381,7 @@ model, loss_sum = self.replicas[replica], 0.0
         "PatchEmbedding",
         f"{IN_VISION}a_patch_is_a_square_and_its_pixels_are_read_row_by_row",
         [
-            Patch(
-                VISION,
-                "P, width // P, P).swapaxes(2, 3)",
-                "width // P, P, P)",
-            ),
+            Patch(VISION, "P, width // P, P).swapaxes(2, 3)", "width // P, P, P)"),
             Patch(VISION, "dpatches.reshape(shape).swapaxes(2, 3)", "dpatches"),
         ],
     ),

@@ -1,0 +1,152 @@
+"""What an encoder alone learns from: texts with hidden pieces, and pairs of segments with a label.
+
+Source: Devlin et al. 2019, section 3. The start symbol stands for [CLS], the end symbol for [SEP].
+"""
+
+from __future__ import annotations
+
+import itertools
+import zlib
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from scratchformer.text.batches import Examples, LabelledBatch, Sequences
+from scratchformer.text.tokenizer import BOS, EOS, MASK, PAD
+
+SHARE_CHOSEN = 0.15
+SHARE_HIDDEN, SHARE_RANDOM = 0.8, 0.1
+"""Of the chosen pieces: [MASK] stands in the place of most, a random piece in that of some; the others stay."""
+
+Encode = Callable[[list[str]], list[list[int]]]
+"""Turns texts into ids without special tokens, as `Tokenizer.encode` does."""
+
+
+def hide(texts: Sequences, vocab_size: int, random: np.random.Generator) -> tuple[Sequences, Sequences]:
+    """Choose 15 % of the pieces of each text, at least one, and hide them -> what the model reads, and its targets
+
+    texts  with special tokens, which are never chosen; each has a piece that is not special
+
+    Each chosen piece becomes [MASK] with probability 0.8, a random piece with 0.1, and stays with 0.1. The targets are
+    the chosen pieces, PAD at all other places.
+
+    Differs: BERT rounds 15 % of a text to the nearest number; here a random number decides between the two nearest, so
+             that the share is right for short texts, too.
+    """
+    text_of, order = np.repeat(np.arange(len(texts.lengths)), texts.lengths), random.random(len(texts.ids))
+    pieces = np.flatnonzero(texts.ids > MASK)
+    pieces = pieces[np.lexsort((order[pieces], text_of[pieces]))]  # of each text in random order
+    n_pieces = np.bincount(text_of[pieces], minlength=len(texts.lengths))
+    n_chosen = np.maximum(1, (SHARE_CHOSEN * n_pieces + random.random(len(n_pieces))).astype(int))
+    place = np.arange(len(pieces)) - np.repeat(np.cumsum(n_pieces) - n_pieces, n_pieces)  # 0, 1, ... in each text
+    chosen = pieces[place < n_chosen[text_of[pieces]]]
+
+    shown, targets = texts.ids.copy(), np.full_like(texts.ids, PAD)
+    targets[chosen] = shown[chosen]
+    fate, others = random.random(len(chosen)), random.integers(MASK + 1, vocab_size, len(chosen))
+    stays = fate >= SHARE_HIDDEN + SHARE_RANDOM
+    shown[chosen] = np.where(stays, shown[chosen], np.where(fate < SHARE_HIDDEN, MASK, others))
+    return Sequences(shown, texts.offsets), Sequences(targets, texts.offsets)
+
+
+class MaskedTexts(Examples):
+    """Texts as ids, from BOS to EOS. Each epoch hides other pieces of them.
+
+    texts       each with a piece that is not special
+    vocab_size  of the tokenizer, for random pieces
+    seed        which pieces an epoch hides depends only on this and on the number of the epoch
+    n_dropped   how many texts were left out
+    """
+
+    def __init__(self, texts: Sequences, vocab_size: int, seed: int, max_length: int, n_dropped: int = 0) -> None:
+        self.texts, self.vocab_size, self.seed = texts, vocab_size, seed
+        self.lengths, self.max_length, self.n_dropped = texts.lengths, max_length, n_dropped
+        self.n_targets = round(float(np.maximum(SHARE_CHOSEN * (self.lengths - 2), 1).sum()))  # on average
+        self.hidden = lru_cache(maxsize=1)(self._hidden)
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def _hidden(self, epoch: int) -> tuple[Sequences, Sequences]:
+        """All texts as an epoch shows them, and their targets."""
+        # BatchPlan draws from [seed, epoch], which zeros at the end would not change: the 1 makes these others.
+        random = np.random.Generator(np.random.PCG64([self.seed, epoch, 1]))
+        return hide(self.texts, self.vocab_size, random)
+
+    def batch(self, indices: np.ndarray, epoch: int = 0) -> LabelledBatch:
+        """The texts `indices` (B,) with hidden pieces: inputs (ids, token types), targets, all (B, T)."""
+        shown, targets = (sequences.padded(indices) for sequences in self.hidden(epoch))
+        n_tokens = int((shown != PAD).sum())
+        return LabelledBatch((shown, np.zeros_like(shown)), targets, indices.astype(np.int64), n_tokens)
+
+    def checksum(self, crc: int = 0) -> int:
+        return checksum_of(self.texts, crc)
+
+
+def masked_texts(encode: Encode, texts: list[str], vocab_size: int, seed: int, max_length: int) -> MaskedTexts:
+    """Encode texts for a masked language model. A long one is cut into several of at most `max_length` tokens.
+
+    Texts without any piece that is not special are left out and counted.
+    """
+    window = max(1, max_length - 2)
+    pieces = [ids[start : start + window] for ids in encode(texts) for start in range(0, max(1, len(ids)), window)]
+    kept = [ids for ids in pieces if any(piece > MASK for piece in ids)]
+    sequences = sequences_of([[BOS, *ids, EOS] for ids in kept])
+    return MaskedTexts(sequences, vocab_size, seed, max_length, len(pieces) - len(kept))
+
+
+class LabelledPairs(Examples):
+    """Pairs of segments with a class: BOS first EOS second EOS.
+
+    pairs          the ids of both segments
+    first_lengths  (pairs,) tokens of the first segment with BOS and EOS: they have type 0, those after them type 1
+    labels         (pairs,) int from 1: 0 would be no label
+    """
+
+    def __init__(
+        self, pairs: Sequences, first_lengths: np.ndarray, labels: np.ndarray, max_length: int, n_dropped: int
+    ):
+        self.pairs, self.first_lengths, self.labels = pairs, first_lengths, labels
+        self.lengths, self.max_length, self.n_dropped = pairs.lengths, max_length, n_dropped
+        self.n_targets = len(labels)
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def batch(self, indices: np.ndarray, epoch: int = 0) -> LabelledBatch:
+        """The pairs `indices` (B,): inputs (ids, token types) (B, T), targets (B, 1)."""
+        ids = self.pairs.padded(indices)
+        types = (np.arange(ids.shape[1]) >= self.first_lengths[indices, None]) & (ids != PAD)
+        targets = self.labels[indices, None]
+        inputs = ids, types.astype(ids.dtype)
+        return LabelledBatch(inputs, targets, indices.astype(np.int64), int((ids != PAD).sum()))
+
+    def checksum(self, crc: int = 0) -> int:
+        return zlib.crc32(self.labels, checksum_of(self.pairs, crc))
+
+
+def labelled_pairs(
+    encode: Encode, first: list[str], second: list[str], labels: Sequence[int], max_length: int
+) -> LabelledPairs:
+    """Encode pairs of segments, and drop (and count) the pairs of more than `max_length` tokens."""
+    sides = encode([*first, *second])
+    both = zip(sides[: len(first)], sides[len(first) :], strict=True)
+    sequences = sequences_of([[BOS, *ids, EOS, *others, EOS] for ids, others in both])
+    keep = sequences.lengths <= max_length
+    first_lengths = np.array([len(ids) + 2 for ids in sides[: len(first)]], np.int32)
+    return LabelledPairs(
+        sequences.select(keep), first_lengths[keep], np.array(labels, np.int32)[keep], max_length, int(np.sum(~keep))
+    )
+
+
+def sequences_of(rows: list[list[int]]) -> Sequences:
+    """Lists of ids as one flat array."""
+    lengths = np.array([len(row) for row in rows], np.int64)
+    ids = np.fromiter(itertools.chain.from_iterable(rows), np.int32)
+    return Sequences(ids, np.concatenate([[0], np.cumsum(lengths)]))
+
+
+def checksum_of(sequences: Sequences, crc: int = 0) -> int:
+    """CRC-32 of the ids and of the lengths."""
+    return zlib.crc32(sequences.lengths, zlib.crc32(sequences.ids, crc))
