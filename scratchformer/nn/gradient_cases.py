@@ -39,6 +39,12 @@ from scratchformer.nn.ops import PAD, Ops, using
 from scratchformer.nn.optim import Adam
 from scratchformer.nn.parameter import Array, Layer, Parameter
 from scratchformer.nn.residual import PostNorm, PreNorm
+from scratchformer.nn.sequence_layers import (
+    Convolution,
+    RestrictedAttention,
+    RestrictedSelfAttention,
+    SeparableConvolution,
+)
 from scratchformer.nn.text_encoder import N_TYPES, TextEncoder, TokenTypes
 from scratchformer.nn.transformer import Decoder, DecoderLayer, Encoder, EncoderLayer, Transformer
 from scratchformer.nn.vision import ClassToken, PatchEmbedding, VisionTransformer
@@ -225,6 +231,19 @@ def dot_product_attention(b: int, t: int, s: int, h: int, mask: Mask) -> Build:
     return on(lambda r, P: ScaledDotProductAttention(P), (b, t, h, D_K), (b, s, h, D_K), (b, s, h, D_V), mask)
 
 
+def convolution(kind: type[Convolution] | type[SeparableConvolution], shape: tuple, mask: Mask, **sizes: int) -> Build:
+    """A convolution of one of the two kinds, of these sizes (k and dilation)."""
+    return on(lambda r, P: kind(D, init=r, dtype=FLOAT64, **sizes), shape, mask)
+
+
+def restricted_attention(b: int, t: int, h: int, mask: Mask, r: int) -> Build:
+    return on(lambda _, P: RestrictedAttention(r), (b, t, h, D_K), (b, t, h, D_K), (b, t, h, D_V), mask)
+
+
+def restricted_self_attention(shape: tuple, mask: Mask, r: int, bias: bool = True) -> Build:
+    return on(lambda init, P: RestrictedSelfAttention(D, H, r, init, FLOAT64, D_K, D_V, bias), shape, mask)
+
+
 def around_feed_forward(kind: type[PostNorm] | type[PreNorm]) -> Build:
     return on(lambda r, P: kind(FeedForward(D, F, r, FLOAT64, P), small(P), FLOAT64), (B, T, D))
 
@@ -373,6 +392,27 @@ TABLE: list[tuple[type[Layer], str, Build]] = [
         "ragged padding",
         on(gated_attention, (B, T, H, D_K), (B, S, H, D_K), (B, S, H, D_V), Mask(lengths(S))),
     ),
+    (Convolution, "ragged padding", convolution(Convolution, (B, S, D), Mask(lengths(S)), k=3)),
+    (
+        Convolution,
+        "even k, dilated, causal and ragged padding",
+        convolution(Convolution, (B, S, D), Mask(lengths(S), causal=True), k=2, dilation=3),
+    ),
+    (Convolution, "k > T, dilation > T", convolution(Convolution, (B, T, D), Mask(), k=5, dilation=T + 1)),
+    (Convolution, "B = T = 1", convolution(Convolution, (1, 1, D), Mask(), k=3)),
+    (
+        SeparableConvolution,
+        "even k, dilated, ragged padding",
+        convolution(SeparableConvolution, (B, S, D), Mask(lengths(S)), k=2, dilation=3),
+    ),
+    (SeparableConvolution, "causal, k > T", convolution(SeparableConvolution, (B, T, D), Mask(causal=True), k=5)),
+    (SeparableConvolution, "B = T = 1", convolution(SeparableConvolution, (1, 1, D), Mask(), k=3)),
+    (RestrictedAttention, "ragged padding", restricted_attention(B, S, H, Mask(lengths(S)), r=3)),
+    (RestrictedAttention, "causal and ragged padding", restricted_attention(B, S, H, Mask(lengths(S), True), r=2)),
+    (RestrictedAttention, "itself alone, B = H = 1", restricted_attention(1, T, 1, Mask(), r=1)),
+    (RestrictedSelfAttention, "even r, ragged padding", restricted_self_attention((B, S, D), Mask(lengths(S)), r=4)),
+    (RestrictedSelfAttention, "causal, no bias", restricted_self_attention((B, S, D), Mask(causal=True), 3, False)),
+    (RestrictedSelfAttention, "r > T = B = 1", restricted_self_attention((1, 1, D), Mask(), r=3)),
     (PostNorm, "around feed-forward", around_feed_forward(PostNorm)),
     (PostNorm, "around cross-attention", around_cross_attention(PostNorm)),
     (PreNorm, "around feed-forward", around_feed_forward(PreNorm)),
@@ -436,6 +476,7 @@ TABLE: list[tuple[type[Layer], str, Build]] = [
     (ModelLoss, "pre-norm, smoothing spread over all", transformer_loss(norm="pre", spread="uniform")),
     (ModelLoss, "after three steps of Adam", transformer_loss(adam_steps=3)),
     (ModelLoss, "VisionTransformer", vision_loss),
+    (ModelLoss, "TextEncoder, targets at some positions", model_loss(text_encoder(activation="gelu"))),
     (ModelLoss, "language model, after three steps of Adam", model_loss(language_model(**GPT2), adam_steps=3)),
 ]
 

@@ -9,12 +9,23 @@ Parameters are named as in docs/names.md. One thing differs: the weight of an nn
 """
 
 import math
+import warnings
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from scratchformer.nn import attention, gradient_cases, head_gate, language_model, layers, text_encoder, transformer, vision
+from scratchformer.nn import (
+    attention,
+    gradient_cases,
+    head_gate,
+    language_model,
+    layers,
+    sequence_layers,
+    text_encoder,
+    transformer,
+    vision,
+)
 from scratchformer.nn.attention import Mask
 from scratchformer.nn.residual import PostNorm as OurPostNorm
 from scratchformer.nn.residual import PreNorm as OurPreNorm
@@ -191,6 +202,64 @@ class CrossAttention(MultiHeadAttention):
     def forward(self, x, memory, mask=Mask()):
         k, v = self.kv(memory).split([self.h * self.d_k, self.h * self.d_v], dim=-1)
         return self.attend(self.q(x), k, v, mask)
+
+
+# The other layers of Table 1 ------------------------------------------------------------------------------------------
+
+
+def convolved(x, mask, weight, bias, dilation, groups):
+    """torch's conv1d of x (B, T, D) with weight (out, in / groups, k), as long as x, blind to padding."""
+    if mask.key_lengths is not None:
+        lengths = torch.tensor([int(length) for length in mask.key_lengths])
+        x = x * (torch.arange(x.shape[1]) < lengths[:, None])[..., None]
+    padding = "same"
+    if mask.causal:
+        x, padding = F.pad(x, (0, 0, dilation * (weight.shape[2] - 1), 0)), 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # an even k costs a copy
+        return F.conv1d(x.mT, weight, bias, padding=padding, dilation=dilation, groups=groups).mT
+
+
+class Convolution(nn.Module):
+    def __init__(self, k, d_model, dilation):
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.empty(k, d_model, d_model)), nn.Parameter(torch.empty(d_model))
+        self.dilation = dilation
+
+    def forward(self, x, mask=Mask()):
+        return convolved(x, mask, self.weight.permute(2, 1, 0), self.bias, self.dilation, 1)
+
+
+class SeparableConvolution(nn.Module):
+    def __init__(self, k, d_model, dilation):
+        super().__init__()
+        self.weight, self.pointwise = nn.Parameter(torch.empty(k, d_model)), nn.Linear(d_model, d_model)
+        self.dilation = dilation
+
+    def forward(self, x, mask=Mask()):
+        depthwise = self.weight.T[:, None]  # (D, 1, k)
+        return self.pointwise(convolved(x, mask, depthwise, None, self.dilation, len(depthwise)))
+
+
+class RestrictedAttention(nn.Module):
+    """Attention over the whole sequence, with all but a band of the scores masked."""
+
+    def __init__(self, r):
+        super().__init__()
+        self.r = r
+
+    def forward(self, q, k, v, mask=Mask()):
+        T = q.shape[1]
+        ahead = torch.arange(T) - torch.arange(T)[:, None]  # how far key s is ahead of query t
+        band = (-self.r < ahead) & (ahead <= 0) if mask.causal else (-self.r < 2 * ahead) & (2 * ahead <= self.r)
+        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+        return F.scaled_dot_product_attention(q, k, v, may_attend(mask, T, T) & band).transpose(1, 2)
+
+
+class RestrictedSelfAttention(SelfAttention):
+    def __init__(self, r, *sizes):
+        super().__init__(*sizes)
+        self.attention = RestrictedAttention(r)
 
 
 # Layers and stacks ----------------------------------------------------------------------------------------------------
@@ -477,6 +546,10 @@ TWINS = {
     attention.CrossAttention: lambda layer: CrossAttention(*sizes_of(layer)),
     head_gate.HeadGate: lambda layer: HeadGate(*layer.xi.shape),
     head_gate.GatedAttention: lambda layer: GatedAttention(*layer.gate.xi.shape, layer.attention.attention_dropout),
+    sequence_layers.Convolution: lambda layer: Convolution(*layer.weight.shape[:2], layer.dilation),
+    sequence_layers.SeparableConvolution: lambda layer: SeparableConvolution(*layer.weight.shape, layer.dilation),
+    sequence_layers.RestrictedAttention: lambda layer: RestrictedAttention(layer.r),
+    sequence_layers.RestrictedSelfAttention: lambda layer: RestrictedSelfAttention(layer.attention.r, *sizes_of(layer)),
     OurPostNorm: lambda layer: PostNorm(twin_of(layer.sublayer), gradient_cases.small(layer.norm.P_drop)),
     OurPreNorm: lambda layer: PreNorm(twin_of(layer.sublayer), gradient_cases.small(layer.P_drop)),
     transformer.EncoderLayer: lambda layer: EncoderLayer(config_of(layer)),

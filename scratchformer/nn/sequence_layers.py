@@ -1,0 +1,272 @@
+"""The layers that Table 1 of the paper compares self-attention with: convolutions, and attention to neighbours only.
+
+All of them are called as `SelfAttention` is, with (B, T, D) and a `Mask`, and give (B, T, D). A position reads a window
+around its own. With a causal mask the window ends there, and padding is read as if the sequence had ended before it.
+The recurrent layer of Table 1 is not part of any model here: lessons/library/recurrent.py.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from scratchformer.nn.attention import Mask, ScaledDotProductAttention, SelfAttention, by_head, transposed
+from scratchformer.nn.dropout import DropoutKey
+from scratchformer.nn.layers import Linear
+from scratchformer.nn.ops import allowed, chunks, ops_of, rows_of
+from scratchformer.nn.parameter import Array, Layer, Parameter
+
+# Windows --------------------------------------------------------------------------------------------------------------
+
+
+def reach(size: int, dilation: int, causal: bool) -> tuple[int, int]:
+    """How many positions a window of `size` positions, `dilation` apart, reaches back from its own, and how many ahead.
+
+    If it cannot reach equally far, it reaches one position further ahead, as in PyTorch's padding="same".
+    """
+    span = dilation * (size - 1)
+    back = span if causal else span // 2
+    return back, span - back
+
+
+def taps(T: int, size: int, dilation: int) -> list[slice]:
+    """For each place in the windows of T positions, what all of them read there, of a sequence with `reach` around."""
+    return [slice(place * dilation, place * dilation + T) for place in range(size)]
+
+
+def with_surroundings(x: Array, back: int, ahead: int, mask: Mask) -> Array:
+    """x (B, T, D) with zeros around it and in place of padding -> (B, back + T + ahead, D)"""
+    B, T, D = x.shape
+    xp = ops_of(x).xp
+    surrounded = xp.zeros((B, back + T + ahead, D), x.dtype)
+    surrounded[:, back : back + T] = x if mask.key_lengths is None else x * real(xp, T, mask)
+    return surrounded
+
+
+def with_surroundings_backward(dsurrounded: Array, back: int, T: int, mask: Mask) -> Array:
+    """(B, back + T + ahead, D) -> dx (B, T, D), zero for padding."""
+    dx = dsurrounded[:, back : back + T]
+    return dx if mask.key_lengths is None else dx * real(ops_of(dx).xp, T, mask)
+
+
+def real(xp: Any, T: int, mask: Mask) -> Array:
+    """bool (B, T, 1), False for padding."""
+    return allowed(xp, 1, T, mask.key_lengths, causal=False)[:, 0, 0, :, None]
+
+
+def positive(**sizes: int) -> None:
+    """Raise ValueError unless all of these are at least 1."""
+    for name, size in sizes.items():
+        if size < 1:
+            raise ValueError(f"{name}={size}: must be at least 1")
+
+
+# Convolutions ---------------------------------------------------------------------------------------------------------
+
+
+class Convolution(Layer):
+    """Convolution over the positions (paper §4 and Table 1; dilated: van den Oord et al. 2016).
+
+        y_t = b + sum over i of x_{t + dilation i - back} W_i,   i = 0 ... k - 1
+
+    W (k, D, D), Glorot uniform: limit sqrt(6 / (2 k D)); b (D,), zeros. `back` is what `reach` says: the window is
+    centred on t, or with a causal mask ends there. What lies before the sequence and after it is 0, and so is padding.
+
+    forward(x (B, T, D), mask) -> y (B, T, D), cache
+    backward(dy (B, T, D), cache) -> dx (B, T, D)
+
+    Keeps:   x with its surroundings, (B, T + dilation (k - 1), D).
+    Raises:  ValueError if k or dilation is less than 1.
+    """
+
+    def __init__(
+        self, d_model: int, k: int, init: np.random.Generator, dtype: str = "float32", dilation: int = 1
+    ) -> None:
+        positive(k=k, dilation=dilation)
+        self.k, self.dilation = k, dilation
+        limit = math.sqrt(6 / (2 * k * d_model))
+        self.weight = Parameter(init.uniform(-limit, limit, (k, d_model, d_model)).astype(dtype))
+        self.bias = Parameter(np.zeros(d_model, dtype))
+
+    def forward(self, x: Array, mask: Mask = Mask(), rng: DropoutKey | None = None) -> tuple[Array, Any]:
+        ops = ops_of(x)
+        back, ahead = reach(self.k, self.dilation, mask.causal)
+        surrounded = with_surroundings(x, back, ahead, mask)
+        y = ops.xp.zeros(x.shape, x.dtype)
+        y += self.bias.data
+        for i, tap in enumerate(taps(x.shape[1], self.k, self.dilation)):
+            y += ops.matmul(surrounded[:, tap], self.weight.data[i])
+        return y, (surrounded, back, mask)
+
+    def backward(self, dy: Array, cache: Any) -> Array:
+        surrounded, back, mask = cache
+        ops, T = ops_of(dy), dy.shape[1]
+        dsurrounded = ops.xp.zeros(surrounded.shape, surrounded.dtype)
+        for i, tap in enumerate(taps(T, self.k, self.dilation)):
+            # y += surrounded[:, tap] W_i
+            ops.add_product_inplace(self.weight.grad[i], rows_of(surrounded[:, tap]).T, rows_of(dy))
+            dsurrounded[:, tap] += ops.matmul(dy, self.weight.data[i].T)
+        # y += b
+        self.bias.grad += rows_of(dy).sum(axis=0)
+        return with_surroundings_backward(dsurrounded, back, T, mask)
+
+
+class SeparableConvolution(Layer):
+    """Convolution of each channel by itself, then a product at each position (paper §4; Chollet 2017).
+
+        y_t = z_t W + b,   z_t = sum over i of w_i * x_{t + dilation i - back},   i = 0 ... k - 1
+
+    w (k, D): `weight`, uniform with limit sqrt(6 / (2 k)), which is Glorot's for k inputs and k outputs; W (D, D) and
+    b (D,): `pointwise`. For `back` and what is read as 0: Convolution.
+
+    forward(x (B, T, D), mask) -> y (B, T, D), cache
+    backward(dy (B, T, D), cache) -> dx (B, T, D)
+
+    Keeps:   x with its surroundings, (B, T + dilation (k - 1), D), and z.
+    Raises:  ValueError if k or dilation is less than 1.
+    """
+
+    def __init__(
+        self, d_model: int, k: int, init: np.random.Generator, dtype: str = "float32", dilation: int = 1
+    ) -> None:
+        positive(k=k, dilation=dilation)
+        self.k, self.dilation = k, dilation
+        limit = math.sqrt(6 / (2 * k))
+        self.weight = Parameter(init.uniform(-limit, limit, (k, d_model)).astype(dtype))
+        self.pointwise = Linear(d_model, d_model, init, dtype)
+
+    def forward(self, x: Array, mask: Mask = Mask(), rng: DropoutKey | None = None) -> tuple[Array, Any]:
+        back, ahead = reach(self.k, self.dilation, mask.causal)
+        surrounded = with_surroundings(x, back, ahead, mask)
+        z = ops_of(x).xp.zeros(x.shape, x.dtype)
+        for i, tap in enumerate(taps(x.shape[1], self.k, self.dilation)):
+            z += surrounded[:, tap] * self.weight.data[i]
+        y, pointwise_cache = self.pointwise.forward(z)
+        return y, (surrounded, back, mask, pointwise_cache)
+
+    def backward(self, dy: Array, cache: Any) -> Array:
+        surrounded, back, mask, pointwise_cache = cache
+        xp, T = ops_of(dy).xp, dy.shape[1]
+        # y = z W + b
+        dz = self.pointwise.backward(dy, pointwise_cache)
+        dsurrounded = xp.zeros(surrounded.shape, surrounded.dtype)
+        for i, tap in enumerate(taps(T, self.k, self.dilation)):
+            # z += surrounded[:, tap] * w_i
+            self.weight.grad[i] += xp.einsum("btd,btd->d", surrounded[:, tap], dz)
+            dsurrounded[:, tap] += dz * self.weight.data[i]
+        return with_surroundings_backward(dsurrounded, back, T, mask)
+
+
+# Attention to neighbours ----------------------------------------------------------------------------------------------
+
+OUT_OF_REACH = -1e9
+"""The score of a key outside the window, before softmax: its exponential is 0."""
+
+
+class RestrictedAttention(ScaledDotProductAttention):
+    """Scaled dot-product attention of each position to the r positions around its own (paper §4: "restricted").
+
+    Equation 1, with a softmax over the window alone. `reach` says where it lies: centred, or with a causal mask ending
+    at the position itself. Queries and keys are of one sequence. Each r queries, one after the other, share a product
+    with the up to 2 r - 1 keys that they reach together; what lies outside of a query's own window is masked. This
+    takes 2 n (2 r - 1) d products at most for n positions, twice what Table 1 counts, and no array of n x n.
+
+    forward(q (B, T, H, K), k (B, T, H, K), v (B, T, H, d_v), mask) -> y (B, T, H, d_v), cache
+    backward(dy (B, T, H, d_v), cache) -> dq (B, T, H, K), dk (B, T, H, K), dv (B, T, H, d_v)
+
+    Keeps:   q, k, v, and for each r queries their weights, (B, H, r, up to 2 r - 1).
+    Raises:  ValueError if r is less than 1, or if there are no queries, keys or values.
+    """
+
+    def __init__(self, r: int) -> None:
+        positive(r=r)
+        super().__init__()
+        self.r = r
+
+    def forward(
+        self, q: Array, k: Array, v: Array, mask: Mask = Mask(), rng: DropoutKey | None = None
+    ) -> tuple[Array, Any]:
+        if not (q.size and k.size and v.size):
+            raise ValueError(f"attention to an empty array: queries {q.shape}, keys {k.shape}, values {v.shape}")
+        ops = ops_of(q)
+        y = ops.xp.empty((*q.shape[:-1], v.shape[-1]), v.dtype)  # (B, T, H, d_v)
+        kept = []
+        for queries, keys in self.blocks(q.shape[1], mask.causal):
+            scores = ops.matmul(by_head(q[:, queries]), transposed(by_head(k[:, keys])))  # (B, H, r, 2 r - 1)
+            may = self.in_window(ops.xp, queries, keys, mask)
+            scores = ops.xp.where(may, scores, OUT_OF_REACH).astype(scores.dtype)
+            weights = ops.masked_softmax(scores, 1 / math.sqrt(q.shape[-1]), None, causal=False)
+            weights *= may  # for a query that may attend to nothing
+            ops.matmul(weights, by_head(v[:, keys]), out=by_head(y[:, queries]))
+            kept.append(weights)
+        return y, RestrictedCache(q, k, v, kept, mask)
+
+    def backward(self, dy: Array, cache: Any) -> tuple[Array, Array, Array]:
+        q, k, v, kept, mask = cache
+        ops = ops_of(dy)
+        dq, dk, dv = (ops.xp.zeros(x.shape, x.dtype) for x in (q, k, v))
+        for weights, (queries, keys) in zip(kept, self.blocks(q.shape[1], mask.causal)):
+            # y = weights v
+            dv[:, keys] += by_head(ops.matmul(transposed(weights), by_head(dy[:, queries])))
+            dweights = ops.matmul(by_head(dy[:, queries]), transposed(by_head(v[:, keys])))
+            # weights = softmax(scores / sqrt(d_k)), 0 outside the window
+            dscores = ops.masked_softmax_backward(dweights, weights, 1 / math.sqrt(q.shape[-1]))
+            # scores = q k^T
+            ops.matmul(dscores, by_head(k[:, keys]), out=by_head(dq[:, queries]))
+            dk[:, keys] += by_head(ops.matmul(transposed(dscores), by_head(q[:, queries])))
+        return dq, dk, dv
+
+    def blocks(self, T: int, causal: bool) -> list[tuple[slice, slice]]:
+        """Each r queries, and the keys that one of them at least reaches."""
+        back, ahead = reach(self.r, 1, causal)
+        blocks = [slice(block.start, min(block.stop, T)) for block in chunks(T, self.r)]
+        return [(block, slice(max(0, block.start - back), min(block.stop + ahead, T))) for block in blocks]
+
+    def in_window(self, xp: Any, queries: slice, keys: slice, mask: Mask) -> Array:
+        """Which of these queries may attend to which of these keys: bool (queries, keys), with lengths (B, 1, ., .)."""
+        back, ahead = reach(self.r, 1, mask.causal)
+        query, key = xp.arange(queries.start, queries.stop)[:, None], xp.arange(keys.start, keys.stop)
+        may = (key >= query - back) & (key <= query + ahead)
+        if mask.key_lengths is not None:
+            may = may & (key < xp.asarray(mask.key_lengths)[:, None])[:, None, None, :]
+        return may
+
+
+class RestrictedCache(NamedTuple):
+    """What RestrictedAttention keeps: its inputs, the weights of each r queries, and the mask."""
+
+    q: Array
+    k: Array
+    v: Array
+    kept: list[Array]
+    mask: Mask
+
+
+class RestrictedSelfAttention(SelfAttention):
+    """Self-attention restricted to a neighbourhood of r positions (paper §4 and Table 1).
+
+    SelfAttention with the same parameters, but for the window: `RestrictedAttention` in place of equation 1. If r is at
+    least 2 T - 1, or T with a causal mask, they are the same.
+
+    forward(x (B, T, D), mask) -> y (B, T, D), cache
+    backward(dy (B, T, D), cache) -> dx (B, T, D)
+
+    Keeps:   x, q, k, v, the weights in the windows (B, H, T, up to 2 r - 1) and the joined heads.
+    Raises:  ValueError as SelfAttention, and if r is less than 1.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        h: int,
+        r: int,
+        init: np.random.Generator,
+        dtype: str = "float32",
+        d_k: int | None = None,
+        d_v: int | None = None,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(d_model, h, init, dtype, d_k, d_v, bias)
+        self.attention = RestrictedAttention(r)
