@@ -52,9 +52,13 @@ class ModelConfig:
     def __post_init__(self) -> None:
         check(self)
         if self.target_vocab_size and self.tied != "none":
-            raise UserError(f"model.target_vocab_size={self.target_vocab_size}: two vocabularies need model.tied='none'")
+            raise UserError(
+                f"model.target_vocab_size={self.target_vocab_size}: two vocabularies need model.tied='none'"
+            )
         if self.image_size % self.patch_size:
-            raise UserError(f"model.image_size={self.image_size} is not a multiple of model.patch_size={self.patch_size}")
+            raise UserError(
+                f"model.image_size={self.image_size} is not a multiple of model.patch_size={self.patch_size}"
+            )
         if None in (self.d_k, self.d_v) and self.d_model % self.h:
             numbers = f"model.d_model={self.d_model} is not a multiple of model.h={self.h}"
             raise UserError(f"{numbers}: set model.d_k and model.d_v")
@@ -79,7 +83,9 @@ class DataConfig:
     val_target: str = ""
     text: tuple[str, ...] = ()  # files of plain text, for language models
     byte_fallback: bool = False  # encode unknown characters as bytes instead of <unk>
-    max_length: int = 256  # longer pairs (tokens of the longer side, EOS included) are dropped; a language model's window
+    max_length: int = (
+        256  # longer pairs (tokens of the longer side, EOS included) are dropped; a language model's window
+    )
 
     def __post_init__(self) -> None:
         check(self)
@@ -327,6 +333,26 @@ BIG = Config(
 )
 """The paper's big model (Table 3)."""
 
+GPT2 = Config(
+    model=ModelConfig(
+        architecture="decoder",
+        vocab_size=50260,  # GPT-2's 50,257, and three special pieces more
+        N=12,
+        d_model=768,
+        d_ff=3072,
+        h=12,
+        attention_dropout=0.1,
+        norm="pre",
+        ln_eps=1e-5,
+        positions="learned",
+        max_positions=1024,
+        activation="gelu",
+    ),
+    data=DataConfig(task="language-model", max_length=1024),
+    training=TrainingConfig(accumulation=128, eps_ls=0.0),
+)
+"""The smallest GPT-2 (Radford et al. 2019, section 2.3): 124 million parameters, and 512 windows in a step."""
+
 
 TABLE3: dict[str, dict[str, Any]] = {
     "A1": {"h": 1, "d_k": 512, "d_v": 512},
@@ -369,6 +395,7 @@ PRESETS: dict[str, Config] = {
     "wmt14-en-de-big": BIG,
     "wmt14-en-fr-base": to_french(BASE),  # the runs of Table 2
     "wmt14-en-fr-big": to_french(BIG),
+    "gpt2": GPT2,
 }
 PUBLIC_CORPORA = ["multi30k", "wmt14-en-de", "wmt14-en-fr"]
 """What `scratchformer data` can download (`preparation.datasets`); their presets have names that begin with these."""
