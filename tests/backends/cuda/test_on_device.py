@@ -14,8 +14,10 @@ from scratchformer.config import ModelConfig
 from scratchformer.decoding.search import search
 from scratchformer.errors import UserError
 from scratchformer.nn.dropout import DropoutKey
+from scratchformer.nn.gradient_cases import CASES
 from scratchformer.nn.loss import loss_backward
 from scratchformer.nn.ops import Ops, ops_of, using
+from scratchformer.nn.parameter import as_tuple
 from scratchformer.nn.transformer import Transformer
 from scratchformer.training import loop
 from scratchformer.training.run import load_run
@@ -82,6 +84,30 @@ def test_the_reference_runs_on_the_device_unchanged(open_there):
         loss_there, n_tokens = loss_backward(model, SOURCE, TARGET_IN, TARGET_OUT, 0.1, KEY)
     assert float(loss_there) == pytest.approx(loss, rel=1e-6)
     np.testing.assert_allclose(model.store.grad.get() / n_tokens, gradient, atol=1e-6)
+
+
+def layer_gradients(case, xp=np):
+    """-> y, the gradients of the inputs and those of the parameters, in float32 and on the host"""
+    layer, inputs, _ = case.make()
+    parameters = layer.parameters().values()
+    for parameter in parameters:
+        parameter.data, parameter.grad = (xp.asarray(each, "float32") for each in (parameter.data, parameter.grad))
+    y, cache = layer.forward(*(xp.asarray(x, "float32") if isinstance(x, np.ndarray) else x for x in inputs))
+    dy = xp.asarray(np.random.default_rng(0).normal(size=y.shape), "float32")
+    results = [y, *as_tuple(layer.backward(dy, cache)), *(parameter.grad for parameter in parameters)]
+    return [ops_of(each).on_host(each) for each in results]
+
+
+@pytest.mark.parametrize(
+    "kind", ["Convolution", "SeparableConvolution", "RestrictedAttention", "RestrictedSelfAttention"]
+)
+def test_the_layers_of_table_1_compute_there_what_they_compute_here(open_there, kind):
+    device = open_there()
+    for case in [case for case in CASES if case.layer == kind and case.description.endswith("dropout 0.0")]:
+        with using(*device.ops):
+            there = layer_gradients(case, device.xp)
+        for found, expected in zip(there, layer_gradients(case), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5, err_msg=case.description)
 
 
 def test_two_precisions_in_one_process_keep_apart(open_there):
