@@ -23,6 +23,7 @@ from scratchformer.nn.layers import FeedForward, LayerNorm, Linear, PositionalEn
 from scratchformer.nn.loss import cross_entropy, forward_loss, loss_backward
 from scratchformer.nn.ops import PAD
 from scratchformer.nn.parameter import Array
+from scratchformer.nn.sequence_layers import Convolution, RestrictedAttention, SeparableConvolution
 from scratchformer.nn.text_encoder import TextEncoder
 from scratchformer.nn.transformer import Decoder, DecoderLayer, Encoder, EncoderLayer, Transformer
 from scratchformer.nn.vision import VisionTransformer
@@ -39,6 +40,7 @@ def probes(config: ModelConfig) -> list[CodeProbe]:
 def dependence(config: ModelConfig) -> CodeProbe:
     position_wise = np.eye(T, dtype=bool)
     causal, padded = np.tri(T, dtype=bool), np.arange(S) < lengths(S)[:, None, None]  # (T, T), (B, 1, S)
+    ahead = np.arange(S) - np.arange(S)[:, None]  # (S, S): of a query, how far a key is ahead
     itself, empty = np.eye(S, dtype=bool), (lengths(S) == 0)[:, None, None]
     functions: list[tuple[str, Callable[[], Callable], np.ndarray]] = [
         ("Linear", lambda: Linear(D, D, random(), FLOAT64).forward, position_wise),
@@ -52,6 +54,11 @@ def dependence(config: ModelConfig) -> CodeProbe:
         ("SelfAttention", lambda: self_attention(Mask(causal=True)), causal),
         ("CrossAttention", lambda: cross_attention_from_memory, padded),
         ("CrossAttention", lambda: cross_attention_from_x, position_wise),
+        ("Convolution", lambda: convolution(Convolution, Mask(lengths(S)), 1), padded & (np.abs(ahead) <= 1)),
+        ("Convolution", lambda: convolution(Convolution, Mask(causal=True), 2), np.isin(ahead, [-4, -2, 0])),
+        ("SeparableConvolution", lambda: convolution(SeparableConvolution, Mask(), 2), np.isin(ahead, [-2, 0, 2])),
+        ("RestrictedAttention", lambda: restricted_attention(Mask(lengths(S))), padded & (np.abs(ahead) <= 1)),
+        ("RestrictedAttention", lambda: restricted_attention(Mask(causal=True)), np.isin(ahead, [-2, -1, 0])),
         ("EncoderLayer", lambda: encoder(EncoderLayer(config, random(), FLOAT64)), padded | itself),
         ("DecoderLayer", lambda: decoder_from_x(DecoderLayer(config, random(), FLOAT64)), causal),
         ("DecoderLayer", lambda: decoder_from_memory(DecoderLayer(config, random(), FLOAT64)), padded),
@@ -128,6 +135,16 @@ def attention(mask: Mask) -> Callable:
 def self_attention(mask: Mask) -> Callable:
     layer = gradient_cases.self_attention(random(), 0.0)
     return lambda x: layer.forward(x, mask)
+
+
+def convolution(kind: type[Convolution] | type[SeparableConvolution], mask: Mask, dilation: int) -> Callable:
+    layer = kind(D, 3, random(), FLOAT64, dilation)
+    return lambda x: layer.forward(x, mask)
+
+
+def restricted_attention(mask: Mask) -> Callable:
+    """One head of which queries, keys and values are x, in windows of three: x (B, S, D) -> y (B, S, 1, D)"""
+    return lambda x: RestrictedAttention(3).forward(*(x[:, :, None],) * 3, mask)
 
 
 def cross_attention_from_memory(memory: Array) -> Any:

@@ -60,6 +60,10 @@ SUSPECTS = (
     "CrossAttention",
     "HeadGate",
     "GatedAttention",
+    "Convolution",
+    "SeparableConvolution",
+    "RestrictedAttention",
+    "RestrictedSelfAttention",
     "PostNorm",
     "PreNorm",
     "EncoderLayer",
@@ -103,6 +107,7 @@ TRANSFORMER = "scratchformer/nn/transformer.py"
 HEAD_GATE = "scratchformer/nn/head_gate.py"
 RESIDUAL = "scratchformer/nn/residual.py"
 TEXT_ENCODER = "scratchformer/nn/text_encoder.py"
+SEQUENCE_LAYERS = "scratchformer/nn/sequence_layers.py"
 LOSS = "scratchformer/nn/loss.py"
 OPTIM = "scratchformer/nn/optim.py"
 VISION = "scratchformer/nn/vision.py"
@@ -128,7 +133,9 @@ IN_MODEL = "tests/nn/test_model.py::test_"
 IN_TEXT_ENCODER = "tests/nn/test_text_encoder.py::test_"
 IN_MASKING = "tests/text/test_masking.py::test_"
 IN_VISION = "tests/nn/test_vision.py::test_"
+IN_SEQUENCE_LAYERS = "tests/nn/test_sequence_layers.py::test_"
 IN_SEARCH = "tests/decoding/test_search.py::test_"
+IN_GENERATION = "tests/decoding/test_generation.py::test_"
 IN_TRANSLATOR = "tests/decoding/test_translator.py::test_"
 IN_BATCHES = "tests/text/test_batches.py::test_"
 IN_TOKENIZER = "tests/text/test_tokenizer.py::test_"
@@ -1281,7 +1288,9 @@ model, loss_sum = self.replicas[replica], 0.0
         f"{IN_LOOP}the_validation_loss_is_plain_and_independent_of_batching",
         [
             Patch(
-                VALIDATION, "forward_loss(model, *batches[index].ids)", "forward_loss(model, *batches[index].ids, 0.1)"
+                VALIDATION,
+                "batches[index].inputs, batches[index].targets)",
+                "batches[index].inputs, batches[index].targets, 0.1)",
             )
         ],
     ),
@@ -1320,6 +1329,63 @@ model, loss_sum = self.replicas[replica], 0.0
     scores = corpus_scores([guesses[i] for i in range(len(guesses))], target)
 """,
             )
+        ],
+    ),
+    # The other layers of Table 1 --------------------------------------------------------------------------------------
+    Mutant(
+        "causal-convolution-centred",
+        CLASSIC,
+        "The window of a causal layer stays centred, so that each position reads those after it.",
+        "Convolution",
+        f"{IN_SEQUENCE_LAYERS}a_nudge_reaches_the_positions_whose_window_it_is_in[convolution-4-1-mask3-window3]",
+        [Patch(SEQUENCE_LAYERS, "back = span if causal else span // 2", "back = span // 2")],
+    ),
+    Mutant(
+        "dilation-minus-one",
+        CLASSIC,
+        "What a dilated window reads is one position less apart than it should be; gradients are exact.",
+        "Convolution",
+        f"{IN_SEQUENCE_LAYERS}a_nudge_reaches_the_positions_whose_window_it_is_in[convolution-3-2-mask4-window4]",
+        [
+            Patch(
+                SEQUENCE_LAYERS,
+                "slice(place * dilation, place * dilation + T)",
+                "slice(place * max(1, dilation - 1), place * max(1, dilation - 1) + T)",
+            )
+        ],
+    ),
+    Mutant(
+        "convolution-reads-padding",
+        CLASSIC,
+        "The zeros after a sentence stand after its padding: the last words depend on how long other sentences are.",
+        "Convolution",
+        f"{IN_SEQUENCE_LAYERS}padding_and_the_rest_of_the_batch_change_nothing[centred-convolution]",
+        [
+            Patch(SEQUENCE_LAYERS, "= x if mask.key_lengths is None else x * real(xp, T, mask)", "= x"),
+            Patch(
+                SEQUENCE_LAYERS,
+                "return dx if mask.key_lengths is None else dx * real(ops_of(dx).xp, T, mask)",
+                "return dx",
+            ),
+        ],
+    ),
+    Mutant(
+        "overlapping-windows-overwritten",
+        CLASSIC,
+        "Each window writes the gradient of what it reads over that of the window before it.",
+        "Convolution",
+        f"{DIFFERENCES}[Convolution: ragged padding, dropout 0.0]",
+        [Patch(SEQUENCE_LAYERS, "dsurrounded[:, tap] += ops.matmul(", "dsurrounded[:, tap] = ops.matmul(")],
+    ),
+    Mutant(
+        "window-one-too-wide",
+        CLASSIC,
+        "Restricted attention reaches r + 1 positions instead of r; gradients are exact.",
+        "RestrictedAttention",
+        f"{IN_SEQUENCE_LAYERS}restricted_attention_is_self_attention_with_a_band_mask[4-mask3-window3-full]",
+        [
+            Patch(SEQUENCE_LAYERS, "reach(self.r, 1, causal)", "reach(self.r + 1, 1, causal)"),
+            Patch(SEQUENCE_LAYERS, "reach(self.r, 1, mask.causal)", "reach(self.r + 1, 1, mask.causal)"),
         ],
     ),
     # A text encoder ---------------------------------------------------------------------------------------------------
@@ -1471,10 +1537,10 @@ model, loss_sum = self.replicas[replica], 0.0
                 INCREMENTAL,
                 """\
     cache = cache.extended(k, v)
-    heads, _ = layer.attention.forward(q, *cache.first(len(q)))""",
+    heads, _ = layer.attention.forward(q, *cache.first(len(q)), mask)""",
                 """\
     now = cache.extended(k, v)
-    heads, _ = layer.attention.forward(q, *now.first(len(q)))""",
+    heads, _ = layer.attention.forward(q, *now.first(len(q)), mask)""",
             )
         ],
     ),
@@ -1485,6 +1551,14 @@ model, loss_sum = self.replicas[replica], 0.0
         "decoding step",
         f"{IN_FLOW}decoding_step_by_step_gives_the_logits_of_forward[post]",
         [Patch(INCREMENTAL, "x.shape[-1]), state.position)", "x.shape[-1]))")],
+    ),
+    Mutant(
+        "generated-tokens-at-position-zero",
+        CLASSIC,
+        "A language model that continues a text gives each new token position 0.",
+        "decoding step",
+        f"{IN_GENERATION}the_cache_gives_the_logits_of_forward[sinusoidal]",
+        [Patch(INCREMENTAL, "model.positions.forward(x, kv_cache[0].t)", "model.positions.forward(x)")],
     ),
     Mutant(
         "masks-of-finished-sentences-stay",

@@ -35,7 +35,7 @@ WINDOWS = [  # size, dilation, mask -> which positions are read, counted from on
     "name, size, dilation, mask, window",
     [(name, *case) for name in LAYERS for case in WINDOWS if name != "restricted" or case[1] == 1],
 )
-def test_a_nudge_reaches_exactly_the_positions_whose_window_it_is_in(random, name, size, dilation, mask, window):
+def test_a_nudge_reaches_the_positions_whose_window_it_is_in(random, name, size, dilation, mask, window):
     layer, x = LAYERS[name](random, size, dilation), random.normal(size=(1, T, D))
     before, _ = layer.forward(x, mask)
     for nudged in range(T):
