@@ -1,8 +1,8 @@
-"""The decoder, one position at a time.
+"""Decoders and language models, one position at a time.
 
 The keys and values of earlier positions do not change when another position is written. So each layer keeps them in a
 cache, and a step computes only the new position: n steps cost about as much as one forward pass over n positions,
-instead of n passes. The layers are those of `nn`: what is here repeats their forward for one position.
+instead of n passes. The layers are those of `nn`: what is here repeats their forward for new positions.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from scratchformer.nn.attention import CrossAttention, Mask, SelfAttention, join_heads, split_heads
+from scratchformer.nn.language_model import LanguageModel
 from scratchformer.nn.ops import ops_of
 from scratchformer.nn.parameter import Array
+from scratchformer.nn.residual import Residual
 from scratchformer.nn.transformer import DecoderLayer, Transformer
 
 INITIAL_POSITIONS = 32
@@ -36,13 +38,14 @@ class KeyValueCache(NamedTuple):
         return self.keys[:rows, : self.t], self.values[:rows, : self.t]
 
     def extended(self, k: Array, v: Array) -> KeyValueCache:
-        """With one more position of the R rows that are still in use: k (R, 1, H, d_k), v (R, 1, H, d_v)."""
+        """With n more positions of the R rows that are still in use: k (R, n, H, d_k), v (R, n, H, d_v)."""
         t, keys, values = self
-        if t == keys.shape[1]:  # full: make room for twice as many
+        end = t + k.shape[1]
+        while end > keys.shape[1]:  # full: make room for twice as many
             xp = ops_of(k).xp
             keys, values = (xp.concatenate([x, xp.empty_like(x)], axis=1) for x in (keys, values))
-        keys[: len(k), t], values[: len(v), t] = k[:, 0], v[:, 0]
-        return KeyValueCache(t + 1, keys, values)
+        keys[: len(k), t:end], values[: len(v), t:end] = k, v
+        return KeyValueCache(end, keys, values)
 
     def copy_rows_inplace(self, source: Array, to: Array) -> None:
         """Row source[i] becomes row to[i], for all i at once."""
@@ -103,19 +106,23 @@ def decoding_step(model: Transformer, ids: Array, state: DecodingState) -> tuple
     for layer, memory, cache in zip(model.decoder.layers, state.memory, state.kv_cache):
         x, cache = layer_step(layer, x, memory, state.memory_mask, cache)
         kv_cache.append(cache)
-    x, _ = model.decoder.finish(x)
-    logits, _ = model.unembedding.forward(x)  # (B, W, V)
-    logits = logits.astype(np.promote_types(logits.dtype, np.float32), copy=False)
+    logits = last_logits(model, x)  # (B, W, V)
     return logits, state._replace(kv_cache=kv_cache, position=state.position + 1)
+
+
+def last_logits(model: Transformer | LanguageModel, x: Array) -> Array:
+    """From the output of the last layer (..., D) to logits (..., V), at least float32."""
+    x, _ = model.decoder.finish(x)
+    logits, _ = model.unembedding.forward(x)
+    return logits.astype(np.promote_types(logits.dtype, np.float32), copy=False)
 
 
 def layer_step(
     layer: DecoderLayer, x: Array, memory: KeyValueCache, memory_mask: Mask, cache: KeyValueCache
 ) -> tuple[Array, KeyValueCache]:
     """One position of a decoder layer, without dropout. x (B, W, D) -> y (B, W, D), the extended cache"""
-    residual = layer.self_attention
-    update, cache = self_attention_step(residual.sublayer, residual.before(x)[0], cache)
-    x, _ = residual.after(x, update)
+    rows, cache = self_attention_step(layer.self_attention, x.reshape(-1, 1, x.shape[-1]), cache)  # (B W, 1, D)
+    x = rows.reshape(x.shape)
     residual = layer.cross_attention
     update = cross_attention_step(residual.sublayer, residual.before(x)[0], memory, memory_mask)
     x, _ = residual.after(x, update)
@@ -123,14 +130,21 @@ def layer_step(
     return y, cache
 
 
-def self_attention_step(layer: SelfAttention, x: Array, cache: KeyValueCache) -> tuple[Array, KeyValueCache]:
-    """One position of causal self-attention. x (B, W, D), cache of B W rows -> y (B, W, D), the extended cache"""
-    projected, _ = layer.qkv.forward(x.reshape(-1, 1, x.shape[-1]))  # (B W, 1, H (2 d_k + d_v))
+def self_attention_step(residual: Residual, x: Array, cache: KeyValueCache) -> tuple[Array, KeyValueCache]:
+    """Causal self-attention and its residual connection, for n new positions of R rows.
+
+    x (R, n, D), cache of R rows -> y (R, n, D), the extended cache
+    """
+    layer: SelfAttention = residual.sublayer
+    h, _ = residual.before(x)
+    projected, _ = layer.qkv.forward(h)  # (R, n, H (2 d_k + d_v))
     q, k, v = split_heads(projected, layer.h, layer.d_k, layer.d_k, layer.d_v)
+    mask = Mask(causal=x.shape[1] > 1)  # a single query is the last position, and sees all keys
     cache = cache.extended(k, v)
-    heads, _ = layer.attention.forward(q, *cache.first(len(q)))  # (B W, 1, H, d_v)
-    y, _ = layer.output.forward(join_heads(heads))
-    return y.reshape(x.shape), cache
+    heads, _ = layer.attention.forward(q, *cache.first(len(q)), mask)  # (R, n, H, d_v)
+    update, _ = layer.output.forward(join_heads(heads))
+    y, _ = residual.after(x, update)
+    return y, cache
 
 
 def cross_attention_step(layer: CrossAttention, x: Array, memory: KeyValueCache, mask: Mask) -> Array:
@@ -151,3 +165,28 @@ def empty_cache(layer: SelfAttention, rows: int) -> KeyValueCache:
     weight = layer.qkv.weight.data
     xp, shape = ops_of(weight).xp, (rows, INITIAL_POSITIONS, layer.h)
     return KeyValueCache(0, xp.empty((*shape, layer.d_k), weight.dtype), xp.empty((*shape, layer.d_v), weight.dtype))
+
+
+# Language models ------------------------------------------------------------------------------------------------------
+
+
+def begin_generation(model: LanguageModel, rows: int) -> list[KeyValueCache]:
+    """Caches of all layers for this many texts, which are still empty."""
+    return [empty_cache(layer.self_attention.sublayer, rows) for layer in model.decoder.layers]
+
+
+def generation_step(
+    model: LanguageModel, ids: Array, kv_cache: list[KeyValueCache]
+) -> tuple[Array, list[KeyValueCache]]:
+    """Read the next n tokens of each text, ids (R, n) -> logits (R, V) of the token that follows, the extended caches
+
+    The logits are at least float32. Use only the caches that are returned: the old ones are overwritten.
+    """
+    x, _ = model.embedding.forward(ids)  # (R, n, D)
+    x, _ = model.positions.forward(x, kv_cache[0].t)
+    extended = []
+    for layer, cache in zip(model.layers(), kv_cache):
+        x, cache = self_attention_step(layer.self_attention, x, cache)
+        x, _ = layer.feed_forward.forward(x)
+        extended.append(cache)
+    return last_logits(model, x[:, -1]), extended

@@ -16,11 +16,12 @@ import numpy as np
 from scratchformer import config as configs
 from scratchformer.backends.device import Device
 from scratchformer.config import Config, ModelConfig
-from scratchformer.decoding.incremental import begin_decoding, decoding_step
+from scratchformer.decoding.incremental import begin_decoding, begin_generation, decoding_step, generation_step
 from scratchformer.decoding.search import search
 from scratchformer.doctor.findings import CodeProbe, expect, expect_close
-from scratchformer.doctor.fixtures import SOURCE, DropoutRecorder, random, small_config, with_random_vectors
+from scratchformer.doctor.fixtures import SOURCE, TARGET, DropoutRecorder, random, small_config, with_random_vectors
 from scratchformer.nn.gradient_cases import FLOAT64, B, T, V, padded_ids, tied_logits
+from scratchformer.nn.language_model import LanguageModel
 from scratchformer.nn.loss import Smoothing, cross_entropy, loss_backward
 from scratchformer.nn.ops import PAD
 from scratchformer.nn.optim import Adam, noam
@@ -371,6 +372,7 @@ def decoding(config: Config, trained: Trained) -> CodeProbe:
         "a sentence that has ended is used for another; a score without length penalty",
         [("decoding step", partial(check_decoding_steps, arrangement)) for arrangement in arrangements]
         + [
+            ("decoding step", partial(check_generation_steps, small)),
             ("decoding step", partial(check_no_dropout_in_decoding, replace(small, P_drop=0.5))),
             ("beam search", partial(check_scores, trained)),
             ("beam search", partial(check_greedy_search, trained)),
@@ -394,6 +396,17 @@ def check_decoding_steps(config: ModelConfig) -> None:
         parents = generator.integers(0, W, (len(kept), W))
         state = state.select(kept, (kept[:, None] * W + parents).reshape(-1))
         sentences, written = sentences[kept], written[kept[:, None], parents]
+
+
+def check_generation_steps(config: ModelConfig) -> None:
+    """Let a language model read the first two tokens at once, and the others one by one."""
+    model = with_random_vectors(LanguageModel(config, dtype=FLOAT64))
+    cache, read = begin_generation(model, B), 0
+    for end in range(2, T + 1):
+        logits, cache = generation_step(model, TARGET[:, read:end], cache)
+        read = end
+        what = f"a language model's logits at position {end - 1}, from its cache"
+        expect_close(what, logits, model.forward(TARGET[:, :end])[0][:, -1])
 
 
 def check_no_dropout_in_decoding(config: ModelConfig) -> None:
