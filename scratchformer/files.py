@@ -6,7 +6,7 @@ Nothing is written through a link: its target may be a file of somebody else.
 import fcntl
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -44,6 +44,15 @@ def replace_text(path: Path, text: str) -> None:
     """Write a file of UTF-8 text atomically. Raises UserError if it cannot be written."""
     with whole_file(path) as file:
         file.write(text.encode("utf-8"))
+
+
+def write_new_texts(texts: Mapping[Path, str]) -> None:
+    """Write files of UTF-8 text, each atomically. Raises UserError if one exists with other content, or as above."""
+    for path, text in texts.items():
+        if path.exists() and (not path.is_file() or path.read_bytes() != text.encode("utf-8")):
+            raise UserError(f"{path}: exists already, with other content; choose another directory")
+    for path, text in texts.items():
+        replace_text(path, text)
 
 
 def append_line(path: Path, line: str) -> None:

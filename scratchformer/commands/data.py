@@ -1,4 +1,4 @@
-"""`scratchformer data`: prepare text to train on: a public corpus, your own files, or the bundled corpus."""
+"""`scratchformer data`: prepare text to train on: a public corpus, trees, your own files, or the bundled corpus."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ FILES = ["source", "target", "val_source", "val_target", "test_source", "test_ta
 
 def add(commands: Commands) -> None:
     parser = add_command(commands, "data", data)
-    names = [*configs.PUBLIC_CORPORA, "files", "tiny"]
-    which = "a public data set, your own files, or the bundled corpus as plain text"
+    names = [*configs.PUBLIC_CORPORA, "treebank", "files", "tiny"]
+    which = "a public data set, trees of the Penn Treebank, your own files, or the bundled corpus as plain text"
     parser.add_argument("name", choices=names, metavar="CORPUS", help=f"{', '.join(names)}: {which}")
     out = "where to write; the same command continues there after a stop"
     parser.add_argument("--out", type=path, required=True, metavar="DIR", help=out)
@@ -73,6 +73,7 @@ def data(args: argparse.Namespace) -> None:
 
     scratchformer data wmt14-en-de --out data/wmt14-en-de
     scratchformer data tiny --out text/tiny
+    scratchformer data treebank --out data/treebank
     scratchformer data files --source big.en.gz --target big.de.gz --val-source val.en --val-target val.de --out DIR
     """
     from scratchformer.preparation.datasets import DATASETS, fetch
@@ -84,6 +85,12 @@ def data(args: argparse.Namespace) -> None:
         require_no_run(args.out)
         require_no_corpus(args.out)
         print("\n".join(bundled.write_corpus(args.out, bundled.read_all())))
+    elif args.name == "treebank":
+        from scratchformer.preparation.treebank import prepare_treebank
+
+        refuse(args, *PREPARATION, *FILES)
+        print("\n".join(prepare_treebank(args.out, args.mirror or "", tell)))
+        print(f"train with: scratchformer train parsing --data {shlex.quote(str(args.out))} --out RUN")
     elif args.name == "files":
         refuse(args, "mirror")
         options = preparation_options(args, {"languages": tuple(args.languages)} if args.languages else {})

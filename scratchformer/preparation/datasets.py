@@ -14,7 +14,7 @@ from pathlib import Path
 
 from scratchformer.errors import UserError
 from scratchformer.locks import locked
-from scratchformer.preparation.download import RemoteFile, download, shown, sibling, size_of
+from scratchformer.preparation.download import RemoteFile, download, require_address, sibling, size_of
 from scratchformer.preparation.unpacking import text_of_sgml, unpack
 from scratchformer.text.corpora import CorpusFiles, ParallelFiles
 
@@ -80,8 +80,7 @@ def fetch(dataset: Dataset, directory: Path, mirror: str = "", tell: Callable[[s
     Raises UserError if the mirror is not an address, if the disk is too small, if another process downloads into the
     directory, or as `download` and `unpack` do. Calling it again resumes where it stopped.
     """
-    if mirror and not mirror.startswith(("http://", "https://")):
-        raise UserError(f"--mirror {shown(mirror)}: does not begin with http:// or https://")
+    require_address(mirror)
     tell(f"{dataset.licence} See {dataset.home_page}")
     downloads = directory / "downloads"
     try:

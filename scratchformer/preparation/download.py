@@ -125,6 +125,12 @@ def size_of(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
+def require_address(mirror: str) -> None:
+    """Raises UserError if this is not the address of a mirror, and not "", which means none."""
+    if mirror and not mirror.startswith(("http://", "https://")):
+        raise UserError(f"--mirror {shown(mirror)}: does not begin with http:// or https://")
+
+
 def shown(address: str) -> str:
     """An address for a message, without user name and password: all up to the last @ is left out."""
     return re.sub(r"^([a-z]+://)?.*@", r"\1", address, flags=re.DOTALL)

@@ -16,8 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Iterable, NamedTuple
 
-from scratchformer.errors import UserError
-from scratchformer.files import make_directory, replace_text
+from scratchformer.files import make_directory, write_new_texts
 from scratchformer.text.corpora import Pairs, read_lines, read_pairs
 
 DIRECTORY = Path(__file__).parent / "tiny"
@@ -112,12 +111,7 @@ def write_corpus(directory: Path, corpus: dict[str, list[Example]], annotations:
             fields = [{key: example._asdict()[key] for key in Example._fields[2:]} for example in examples]
             lines[directory / f"{split}.jsonl"] = [json.dumps(line, ensure_ascii=False) for line in fields]
     make_directory(directory)
-    texts = {path: "".join(line + "\n" for line in content) for path, content in lines.items()}
-    for path, text in texts.items():
-        if path.exists() and (not path.is_file() or path.read_bytes() != text.encode("utf-8")):
-            raise UserError(f"{path}: exists already, with other content; choose another directory")
-    for path, text in texts.items():
-        replace_text(path, text)
+    write_new_texts({path: "".join(line + "\n" for line in content) for path, content in lines.items()})
     return overlap_report(corpus)
 
 

@@ -1,0 +1,117 @@
+"""Download NLTK's sample of the Penn Treebank, and prepare its trees for the parser (paper §6.3).
+
+The paper trains on the 40,000 sentences of the Wall Street Journal in the Penn Treebank, which needs a licence. NLTK
+distributes a tenth of it for non-commercial use: 199 articles, about 3,900 sentences. `prepare_treebank` writes
+
+    train.trees, val.trees, test.trees    one tree on each line, cleaned (`text.trees.cleaned`)
+    manifest.json                         where they come from, and what is in them
+
+The articles 1 to 159 are for training, 160 to 179 for validation, and 180 to 199 are the test set.
+"""
+
+import json
+import zipfile
+import zlib
+from pathlib import Path
+
+from scratchformer.errors import UserError, in_one_line
+from scratchformer.files import make_directory, write_new_texts
+from scratchformer.locks import locked
+from scratchformer.preparation.download import RemoteFile, download, require_address
+from scratchformer.preparation.pipeline import own_version, require_no_run
+from scratchformer.preparation.prepared import MADE_BY, MANIFEST
+from scratchformer.preparation.stages import Tell
+from scratchformer.text.corpora import cannot_read, decode_lines
+from scratchformer.text.trees import Tree, cleaned, parsed_trees
+
+ARCHIVE = RemoteFile(
+    "https://raw.githubusercontent.com/nltk/nltk_data/005569f5d91002697c5dfd5bced624209af0b3bb/packages/corpora/"
+    "treebank.zip",
+    "md5:78c24a97940c2504d0ad35dd3f8a560b",
+    1_740_034,
+)
+"""Checksum and length are those of index.xml in the same commit."""
+
+NOTICE = (
+    "The sample of the Penn Treebank is (C) 1995 University of Pennsylvania. NLTK distributes it for examples, "
+    "for non-commercial use only: use it for research, and do not pass it on. See https://www.nltk.org/nltk_data/"
+)
+ARTICLES = {"train": range(1, 160), "val": range(160, 180), "test": range(180, 200)}
+MOST_BYTES = 1_000_000
+"""The longest article has less than a tenth of it."""
+
+DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError, OverflowError)
+"""Exceptions for a damaged archive; RuntimeError for an encrypted one, NotImplementedError for another compression."""
+
+
+def prepare_treebank(out: Path, mirror: str, tell: Tell) -> list[str]:
+    """Download the archive into out/downloads, unless it is there, and write the files -> a line about each split
+
+    mirror  a base URL that replaces scheme and host; "" for the public site
+    tell    is called with the notice first, and with a line before each repeated attempt
+
+    Raises UserError if the archive cannot be downloaded or is not what it should be, or if a file with other content
+    has one of the names. The same command may be run again.
+    """
+    require_address(mirror)
+    require_no_run(out)
+    tell(NOTICE)
+    downloads = out / "downloads"
+    make_directory(downloads)
+    with locked(downloads, "another process is downloading into this directory"):
+        archive = download(ARCHIVE, downloads, mirror, tell)
+    texts, splits, summary = {}, {}, []
+    for split, raw in read_articles(archive).items():
+        trees = [tree for tree in map(cleaned, raw) if tree]
+        n_words = sum(len(tree.words) for tree in trees)
+        texts[out / f"{split}.trees"] = "".join(f"{tree}\n" for tree in trees)
+        splits[split] = {"trees": len(trees), "words": n_words, "without_words": len(raw) - len(trees)}
+        summary.append(f"{split}: {len(trees):,} trees, {n_words:,} words")
+    manifest = {
+        "made_by": f"{MADE_BY} treebank",
+        "licence": NOTICE,
+        "archive": {"url": ARCHIVE.url, "checksum": ARCHIVE.checksum},
+        "splits": splits,
+        "files": {
+            path.name: {"bytes": len(text.encode()), "crc32": zlib.crc32(text.encode())} for path, text in texts.items()
+        },
+        "versions": {"scratchformer": own_version()},
+    }
+    write_new_texts(texts | {out / MANIFEST: json.dumps(manifest, indent=1) + "\n"})
+    return summary
+
+
+def read_articles(archive: Path) -> dict[str, list[Tree]]:
+    """Read the trees of each split, as they are in the archive. Nothing is unpacked: members are read into memory.
+
+    Raises UserError if an article is missing, encrypted or too long, or holds no trees, or if the archive is damaged.
+    """
+    try:
+        with zipfile.ZipFile(archive) as file:
+            return {
+                split: [tree for number in numbers for tree in read_article(file, archive, number)]
+                for split, numbers in ARTICLES.items()
+            }
+    except UserError:  # it is a ValueError, too
+        raise
+    except DAMAGED as error:
+        raise UserError(f"{archive}: damaged, or no zip archive ({in_one_line(error)})") from error
+    except (OSError, MemoryError) as error:
+        raise cannot_read(archive, error) from error
+
+
+def read_article(file: zipfile.ZipFile, archive: Path, number: int) -> list[Tree]:
+    """Read the trees of one article."""
+    name = f"treebank/combined/wsj_{number:04}.mrg"
+    try:
+        with file.open(name) as member:
+            data = member.read(MOST_BYTES + 1)
+    except KeyError:
+        raise UserError(f"{archive}: holds no {name}; it is not the archive it should be") from None
+    if len(data) > MOST_BYTES:
+        raise UserError(f"{archive}: refused, because {name} has more than {MOST_BYTES} bytes")
+    origin = archive / name
+    trees = parsed_trees(decode_lines(data, origin), str(origin))
+    if not trees:
+        raise UserError(f"{origin}: holds no trees")
+    return trees
