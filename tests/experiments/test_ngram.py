@@ -1,0 +1,57 @@
+import math
+from fractions import Fraction
+
+import pytest
+
+from scratchformer.experiments.ngram import START, WITHOUT_ESTIMATE, discounts, kneser_ney
+
+A, B, C, END = range(4)
+TEXTS = [[A, B, A, B, END], [A, C, END]]
+
+
+def model_of(texts, order, n_symbols):
+    *_, model = kneser_ney(texts, order, n_symbols)
+    return model
+
+
+def test_a_bigram_model_by_hand():
+    """In the text: A B twice, A C, B A, B END, C END and START A twice. D(1) = 1/2 and D(2) = 1.
+
+    The unigrams count what stands before: A after START and B, B after A, C after A, END after B and C, together 6.
+    They take off 1 + 1/2 + 1/2 + 1 = 3, half of it all, and a uniform p_0 of 1/4 gets it.
+    """
+    half, quarter = Fraction(1, 2), Fraction(1, 4)
+    unigrams = {A: (2 - 1) / Fraction(6) + half * quarter, B: half / 6 + half * quarter}
+    unigrams |= {END: unigrams[A], C: unigrams[B]}
+    assert sum(unigrams.values()) == 1
+    after_a = {B: (2 - 1) / Fraction(3), C: half / 3, A: Fraction(0), END: Fraction(0)}  # of 3; 3/2 is taken off
+    expected = {symbol: p + half * unigrams[symbol] for symbol, p in after_a.items()}
+    model = model_of(TEXTS, 2, n_symbols=4)
+    assert {symbol: model.probability((A,), symbol) for symbol in expected} == pytest.approx(expected)
+    assert model.probability((END,), C) == pytest.approx(unigrams[C])  # nothing ever follows END
+    at_start = (2 - 1) / 2 + half * unigrams[A]
+    p = at_start * expected[C] * (half / 1 + half * unigrams[END])
+    assert model.bits([A, C, END]) == pytest.approx(-math.log2(p))
+
+
+def test_the_discounts_are_those_of_the_definition():
+    counts = [1] * 4 + [2] * 2 + [3] + [4] + [7] * 9  # Y = 4 / (4 + 2 * 2) = 1/2
+    assert discounts(counts) == (0, 1 - 2 / 4, 2 - 1.5 / 2, 3 - 2)
+    assert discounts([1, 1, 2, 3]) == WITHOUT_ESTIMATE  # no 4
+    assert discounts([1, 2, 3, 4, 4, 4, 4, 4]) == WITHOUT_ESTIMATE  # D(3) would be below 0
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, 5])
+def test_probabilities_sum_to_one_whatever_stands_before(order):
+    text = [int(digit) for digit in str(2**4000)]
+    model = model_of([text[:600], text[600:]], order, n_symbols=12)  # two symbols never occur
+    if order == 3:
+        assert model.orders[-1].discounts != WITHOUT_ESTIMATE
+    for before in [(START,) * 4, (START, START, 3, 1), (1, 2, 3, 4), (9, 9, 9, 9), (10, 11, 3, 4)]:
+        p = [model.probability(before, symbol) for symbol in range(12)]
+        assert min(p) > 0 and sum(p) == pytest.approx(1, abs=1e-12)
+
+
+def test_a_unigram_model_counts_how_often_a_symbol_occurs():
+    model = model_of(TEXTS, 1, n_symbols=4)  # 3, 2, 1, 2: D of 1.5, 1, 0.5, 1
+    assert model.probability((), A) == pytest.approx(1.5 / 8 + 4 / 8 / 4)
