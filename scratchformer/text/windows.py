@@ -1,0 +1,102 @@
+"""Cut texts into windows that a language model reads: in each, it predicts every token from those before it.
+
+A text is BOS, its tokens, EOS. `TrainingWindows` cut one long sequence, the texts one after another.
+`ValidationWindows` predict each token of each text exactly once.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from scratchformer.errors import UserError
+from scratchformer.text.batches import Examples, LabelledBatch
+from scratchformer.text.tokenizer import BOS, EOS, PAD, Tokenizer
+
+
+class Document(NamedTuple):
+    """A text, and the part of it that validates; `name` says where it is from, in messages."""
+
+    name: str
+    train: str
+    val: str
+
+
+def split_document(name: str, text: str) -> Document:
+    """Cut off the last tenth of a text, from the beginning of a line. Raises UserError if a part would be blank."""
+    cut = text.rfind("\n", 0, len(text) * 9 // 10) + 1
+    if not text[:cut].strip() or not text[cut:].strip():
+        raise UserError(f"{name}: too little text: nine tenths of its lines are to train on, the last tenth validates")
+    return Document(name, text[:cut], text[cut:])
+
+
+def encode_texts(tokenizer: Tokenizer, texts: list[str]) -> list[np.ndarray]:
+    """Each text as BOS, its tokens, EOS: (tokens,) int32."""
+    return [np.array([BOS, *ids, EOS], np.int32) for ids in tokenizer.encode(texts)]
+
+
+class TrainingWindows(Examples):
+    """The texts one after another, in windows of equal length, which begin elsewhere in each epoch.
+
+    The texts form a circle: their beginning follows on their end. An epoch cuts it from a place that depends on the
+    seed and the epoch, and leaves out what is too short for a window.
+
+    texts   of `encode_texts`
+    window  how many tokens the model reads at once
+    Raises UserError if the texts are shorter than a window.
+    """
+
+    def __init__(self, texts: Sequence[np.ndarray], window: int, seed: int) -> None:
+        self.tokens, self.seed, self.max_length = np.concatenate(texts), seed, window
+        n_windows = len(self.tokens) // window
+        if not n_windows:
+            raise UserError(
+                f"the text has {len(self.tokens)} tokens, fewer than the window of data.max_length={window}"
+            )
+        self.lengths = np.full(n_windows, window, np.int32)
+        self.n_targets = n_windows * window
+
+    def batch(self, indices: np.ndarray, epoch: int = 0) -> LabelledBatch:
+        first = np.random.default_rng([self.seed, epoch]).integers(len(self.tokens))
+        positions = first + indices[:, None] * self.max_length + np.arange(self.max_length + 1)
+        ids = self.tokens[positions % len(self.tokens)]  # (B, window + 1)
+        return LabelledBatch((ids[:, :-1],), ids[:, 1:], indices.astype(np.int64))
+
+    def checksum(self, crc: int = 0) -> int:
+        return zlib.crc32(self.tokens.tobytes(), crc)
+
+
+class ValidationWindows(Examples):
+    """Each text in windows that overlap by half, so that a token is predicted from at least half a window before it.
+
+    The first window of a text predicts all its tokens; a later one those that the windows before it have not.
+    Arguments as for TrainingWindows; a text may be shorter than a window.
+    """
+
+    def __init__(self, texts: Sequence[np.ndarray], window: int) -> None:
+        self.tokens, self.max_length = np.concatenate(texts), window
+        cut, begin = [], 0
+        for text in texts:
+            end = begin + len(text) - 1  # of the inputs
+            start = done = begin
+            while done < end:
+                stop = min(start + window, end)
+                cut.append((start, stop - start, done - start))
+                done, start = stop, stop - window // 2
+            begin = end + 1
+        self.starts, self.lengths, self.n_done = np.array(cut, np.int64).T  # n_done: predicted by earlier windows
+        self.n_targets = int((self.lengths - self.n_done).sum())
+
+    def batch(self, indices: np.ndarray, epoch: int = 0) -> LabelledBatch:
+        columns = np.arange(self.lengths[indices].max())
+        real = columns < self.lengths[indices, None]  # (B, longest)
+        positions = np.where(real, self.starts[indices, None] + columns, 0)
+        inputs = np.where(real, self.tokens[positions], PAD)
+        targets = np.where(real & (columns >= self.n_done[indices, None]), self.tokens[positions + 1], PAD)
+        return LabelledBatch((inputs,), targets, indices.astype(np.int64))
+
+    def checksum(self, crc: int = 0) -> int:
+        return zlib.crc32(self.tokens.tobytes(), crc)

@@ -1,0 +1,68 @@
+import numpy as np
+import pytest
+
+from scratchformer.errors import UserError
+from scratchformer.text.tokenizer import BOS, EOS, PAD, Tokenizer
+from scratchformer.text.windows import TrainingWindows, ValidationWindows, encode_texts, split_document
+
+TEXTS = [np.array(text, np.int32) for text in ([BOS, 4, 5, 6, 7, 8, 9, 10, EOS], [BOS, 11, EOS], [BOS, EOS])]
+
+
+def everything(windows, epoch=0):
+    return windows.batch(np.arange(len(windows)), epoch)
+
+
+def test_an_epoch_reads_the_texts_once_from_a_place_of_its_own():
+    windows, circle = TrainingWindows(TEXTS, 4, seed=3), np.concatenate(TEXTS).tolist()
+    assert (len(windows), windows.n_targets, windows.lengths.tolist()) == (3, 12, [4, 4, 4])  # 14 tokens
+    firsts = set()
+    for epoch in range(40):
+        batch = everything(windows, epoch)
+        read, predicted = batch.inputs[0].reshape(-1), batch.targets.reshape(-1)
+        [first] = [i for i in range(14) if np.array_equal(np.roll(circle, -i)[:12], read)]
+        assert np.array_equal(np.roll(circle, -first - 1)[:12], predicted)
+        firsts.add(first)
+    assert len(firsts) > 10
+    part = windows.batch(np.array([2, 0]), 5)
+    assert np.array_equal(part.targets, everything(windows, 5).targets[[2, 0]])
+
+
+@pytest.mark.parametrize("window", [1, 2, 3, 4, 5, 8, 100])
+def test_validation_predicts_each_token_once_from_half_a_window_or_more(window):
+    windows = ValidationWindows(TEXTS, window)
+    batch, predicted = everything(windows), []
+    for ids, targets in zip(batch.inputs[0], batch.targets):
+        for position in np.flatnonzero(targets):
+            predicted.append(int(targets[position]))
+            starts_the_text = ids[0] == BOS
+            assert starts_the_text or position + 1 >= window / 2
+            assert ids[position] == predicted[-2] if ids[position] != BOS else True
+    assert predicted == [int(token) for text in TEXTS for token in text[1:]]
+    assert windows.n_targets == len(predicted) == 11 and windows.lengths.max() <= window
+
+
+def test_padding_is_no_target():
+    batch = ValidationWindows(TEXTS[1:], 5).batch(np.array([1, 0]))
+    assert batch.inputs[0].tolist() == [[BOS, PAD], [BOS, 11]] and batch.targets.tolist() == [[EOS, PAD], [11, EOS]]
+
+
+def test_the_last_tenth_of_a_text_validates_from_the_beginning_of_a_line():
+    text = "".join(f"line {i}\n" for i in range(100))
+    document = split_document("a.txt", text)
+    assert document.train + document.val == text
+    assert document.val.startswith("line ") and 0.1 <= len(document.val) / len(text) < 0.12
+    for blank in ("", "one line", "one\n", "\n \n one \n"):
+        with pytest.raises(UserError, match="a.txt: too little text"):
+            split_document("a.txt", blank)
+
+
+def test_too_short_a_text_is_refused():
+    with pytest.raises(UserError, match="3 tokens, fewer than the window of data.max_length=4"):
+        TrainingWindows(TEXTS[1:2], 4, 0)
+
+
+def test_a_text_comes_back_as_it_was():
+    text = "  two spaces,\n\n\ttabs and ümläuts;\n    indented code(x)\n"
+    tokenizer = Tokenizer.train_on_text(text.split("\n") * 3, 320)
+    (ids,) = encode_texts(tokenizer, [text + "日本"])
+    assert ids[0] == BOS and ids[-1] == EOS and tokenizer.decode([ids])[0] == text + "日本"
