@@ -26,9 +26,7 @@ else:
 class ModelConfig:
     """The model's sizes, in the paper's symbols. The defaults are the base model (Table 3)."""
 
-    architecture: Literal["encoder-decoder", "decoder", "encoder", "vision"] = "encoder-decoder"
     vocab_size: int = 37000
-    target_vocab_size: int = 0  # 0: one vocabulary for both sides; otherwise `tied` must be "none"
     N: int = 6
     d_model: int = 512
     d_ff: int = 2048
@@ -44,6 +42,8 @@ class ModelConfig:
     attention_bias: bool = True
     positions: Literal["sinusoidal", "learned"] = "sinusoidal"
     max_positions: int = 256  # rows of the table of learned positions
+    target_vocab_size: int = 0  # 0: one vocabulary for both sides; otherwise `tied` must be "none"
+    architecture: Literal["encoder-decoder", "decoder", "encoder", "vision"] = "encoder-decoder"
     activation: Literal["relu", "gelu"] = "relu"  # of the feed-forward network
     n_classes: int = 0  # of a classifier, which is an encoder or a vision model; 0: the output is the vocabulary
     image_size: int = 8  # pixels on each side (vision)
@@ -69,11 +69,8 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class DataConfig:
-    """What is learned, and from which data. A directory holds `train.en`, `val.de`, ...; each file may be gzipped (.gz)."""
+    """What is learned from which data. A directory holds `train.en`, `val.de`, ...; each file may be gzipped (.gz)."""
 
-    task: Literal["translation", "parsing", "language-model", "masked-language-model", "antecedent", "digits"] = (
-        "translation"
-    )
     directory: str = ""  # empty: the bundled corpus
     source_language: str = "en"
     target_language: str = "de"
@@ -85,6 +82,10 @@ class DataConfig:
     byte_fallback: bool = False  # encode unknown characters as bytes instead of <unk>
     max_length: int = (
         256  # longer pairs (tokens of the longer side, EOS included) are dropped; a language model's window
+    )
+
+    task: Literal["translation", "parsing", "language-model", "masked-language-model", "antecedent", "digits"] = (
+        "translation"
     )
 
     def __post_init__(self) -> None:
@@ -333,6 +334,23 @@ BIG = Config(
 )
 """The paper's big model (Table 3)."""
 
+PARSING = Config(
+    model=ModelConfig(vocab_size=16384, N=4, d_model=1024, P_drop=0.2, attention_dropout=0.2, tied="none"),
+    data=DataConfig(task="parsing", max_length=512),
+    training=TrainingConfig(warmup=16_000, lr_factor=0.5, score_every=1500),
+    decoding=DecodingConfig(beam=21, alpha=0.3, extra_length=300),
+)
+"""The paper's parser of the Wall Street Journal (§6.3); rates and lengths as in tensor2tensor of June 2017. The paper
+does not give the number of steps."""
+
+PARSING_TINY = Config(
+    model=ModelConfig(vocab_size=600, N=2, d_model=128, d_ff=256, h=4, P_drop=0.0, tied="none"),
+    data=DataConfig(task="parsing"),
+    training=replace(TINY.training, steps=1000, score_every=200),
+    decoding=DecodingConfig(beam=4, alpha=0.3, extra_length=100),
+)
+"""Parses the bundled corpus, on a laptop, in minutes."""
+
 GPT2 = Config(
     model=ModelConfig(
         architecture="decoder",
@@ -352,6 +370,37 @@ GPT2 = Config(
     training=TrainingConfig(accumulation=128, eps_ls=0.0),
 )
 """The smallest GPT-2 (Radford et al. 2019, section 2.3): 124 million parameters, and 512 windows in a step."""
+
+
+VIT_DIGITS = Config(
+    model=ModelConfig(
+        architecture="vision",
+        n_classes=10,
+        N=2,
+        d_model=64,
+        d_ff=128,
+        h=4,
+        norm="pre",
+        activation="gelu",
+        positions="learned",
+        max_positions=17,
+    ),
+    data=DataConfig(task="digits", max_length=17),
+    training=TrainingConfig(
+        steps=800,
+        tokens_per_batch=544,
+        accumulation=2,
+        warmup=100,
+        lr_factor=0.15,
+        eps_ls=0.0,
+        validate_every=100,
+        score_every=100,
+        save_every=20,
+        keep=10,
+        average_last=10,
+    ),
+)
+"""A Vision Transformer on images of 8 x 8 pixels: 16 patches and the class token, 64 images a step."""
 
 
 TABLE3: dict[str, dict[str, Any]] = {
@@ -395,7 +444,10 @@ PRESETS: dict[str, Config] = {
     "wmt14-en-de-big": BIG,
     "wmt14-en-fr-base": to_french(BASE),  # the runs of Table 2
     "wmt14-en-fr-big": to_french(BIG),
+    "parsing": PARSING,
+    "parsing-tiny": PARSING_TINY,
     "gpt2": GPT2,
+    "vit-digits": VIT_DIGITS,
 }
 PUBLIC_CORPORA = ["multi30k", "wmt14-en-de", "wmt14-en-fr"]
 """What `scratchformer data` can download (`preparation.datasets`); their presets have names that begin with these."""
