@@ -7,11 +7,13 @@ from scratchformer.nn.language_model import LanguageModel
 from scratchformer.nn.model import Model
 from scratchformer.nn.text_encoder import TextEncoder
 from scratchformer.nn.transformer import Transformer
+from scratchformer.nn.vision import VisionTransformer
 
 ARCHITECTURES: dict[str, type[Model]] = {
     "encoder-decoder": Transformer,
     "decoder": LanguageModel,
     "encoder": TextEncoder,
+    "vision": VisionTransformer,
 }
 """`model.architecture` -> the class."""
 
