@@ -174,10 +174,12 @@ def find_split(directory: Path, split: str, source_language: str, target_languag
 
     Raises UserError if one is missing; the message lists what the directory holds instead.
     """
-    return ParallelFiles(*(_find(directory, f"{split}.{language}") for language in (source_language, target_language)))
+    names = [f"{split}.{language}" for language in (source_language, target_language)]
+    return ParallelFiles(*(find_file(directory, name) for name in names))
 
 
-def _find(directory: Path, name: str) -> Path:
+def find_file(directory: Path, name: str) -> Path:
+    """Find a file, plain or gzipped; the plain one comes first. Raises UserError as `find_split` does."""
     path = plain_or_gz(directory / name)
     if path is None or not path.is_file():  # a pipe would be waited for
         raise UserError(f"neither {name} nor {name}.gz in {directory}, which {_contents(directory)}")

@@ -1,0 +1,92 @@
+"""The task "parsing" (paper §6.3): from the words of a sentence to its constituency tree, written as symbols."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from scratchformer import config as configs
+from scratchformer.config import Config, DataConfig
+from scratchformer.decoding.translator import Translator
+from scratchformer.decoding.tree_parser import TreeParser
+from scratchformer.errors import UserError
+from scratchformer.text import bundled
+from scratchformer.text.batches import EncodedPairs, encode_pairs
+from scratchformer.text.bracket_score import BracketCounts, count_brackets
+from scratchformer.text.corpora import Pairs, find_file
+from scratchformer.text.tokenizer import Tokenizer, TokenizerPair
+from scratchformer.text.trees import Tree, parsed_trees, read_trees
+from scratchformer.training.task import Task, TrainingData, checksum_of
+from scratchformer.training.validation import reached
+
+if TYPE_CHECKING:
+    from scratchformer.training.trainer import Trainer
+
+
+class Treebank(NamedTuple):
+    """Trees to train on and trees to validate with."""
+
+    train: list[Tree]
+    val: list[Tree]
+
+
+def read_split(data: DataConfig, split: str) -> list[Tree]:
+    """The trees of a split: those of the file SPLIT.trees, plain or gzipped, or else of the bundled corpus.
+
+    Raises UserError if the file is missing or holds anything but trees, or if text files are named instead.
+    """
+    if data.files:
+        raise UserError("trees are read from a directory with train.trees and val.trees: give --data DIR")
+    if not data.directory:
+        return parsed_trees((example.tree for example in bundled.read(split)), f"the trees of {split}")
+    path = find_file(Path(data.directory), f"{split}.trees")
+    trees = read_trees(path)
+    if not trees:
+        raise UserError(f"{path}: holds no trees")
+    return trees
+
+
+def as_pairs(trees: list[Tree]) -> Pairs:
+    """Words and symbols, each sentence with a number for messages."""
+    numbers = list(range(1, len(trees) + 1))
+    return Pairs([" ".join(tree.words) for tree in trees], [" ".join(tree.symbols()) for tree in trees], numbers, 0)
+
+
+class Parsing(Task):
+    """From words to trees: the words have a vocabulary of pieces, the symbols have another, with an id for each."""
+
+    score_name, unit = "F1", "trees"
+
+    def read(self, config: Config) -> Treebank:
+        return Treebank(read_split(config.data, "train"), read_split(config.data, "val"))
+
+    def train_tokenizer(self, corpus: Treebank, config: Config) -> TokenizerPair:
+        words, symbols, _, _ = as_pairs(corpus.train)
+        pieces = Tokenizer.train(words, config.model.vocab_size, config.data.byte_fallback)
+        return TokenizerPair(pieces, Tokenizer.train_words(symbols))
+
+    def settled(self, config: Config, tokenizer: Any) -> Config:
+        return configs.with_settings(config, {"model.target_vocab_size": tokenizer.target.vocab_size})
+
+    def encode(self, corpus: Treebank, tokenizer: Any, config: Config) -> TrainingData:
+        def encoded(trees: list[Tree]) -> EncodedPairs:
+            limits = config.data.max_length, config.training.tokens_per_batch
+            return encode_pairs(tokenizer.encode, as_pairs(trees), *limits, tokenizer.target.encode)
+
+        train, val = map(encoded, corpus)
+        return TrainingData(train, val, corpus.val, checksum=checksum_of(train, val))
+
+    def score(self, trainer: Trainer) -> dict[str, Any]:
+        """Labelled F1 of greedy parses of the validation trees, in percent, and the share that had to be repaired."""
+        ranks, gold = trainer.ranks, trainer.data.val_text[trainer.ranks.rank :: trainer.ranks.size]
+        assert trainer.tokenizer is not None
+        extra_length = trainer.config.decoding.extra_length
+        translator = Translator(trainer.model, trainer.tokenizer, extra_length, trainer.threads, trainer.device)
+        parses = TreeParser(translator).parse([tree.words for tree in gold])
+        counts = np.array(BracketCounts.total(map(count_brackets, parses, gold)), dtype=float)
+        ranks.all_reduce_inplace(counts)
+        scores = BracketCounts(*map(int, counts)).scores()
+        found = {"f1": scores.f1, "complete_match": scores.complete_match, "unparsable": scores.unparsable}
+        return {"step": trainer.progress.step} | found | reached(trainer)
