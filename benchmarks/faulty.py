@@ -18,7 +18,7 @@ from typing import Any, Callable
 
 from scratchformer.cli import main
 from scratchformer.parallel import launcher
-from scratchformer.training import loop
+from scratchformer.training import loop, task_translation
 from scratchformer.training.trainer import Trainer
 
 
@@ -47,7 +47,7 @@ def place(moment: str, rank: int) -> tuple[Any, str]:
     if moment == "checkpoint" and rank == 0:
         return os, "replace"  # written, but not under its name
     return {
-        "start-up": (loop, "read_corpus"),
+        "start-up": (task_translation, "read_corpus"),
         "step": (Trainer, "step"),
         "validation": (loop, "validate"),
         "checkpoint": (loop, "save"),

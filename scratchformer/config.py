@@ -351,6 +351,36 @@ PARSING_TINY = Config(
 )
 """Parses the bundled corpus, on a laptop, in minutes."""
 
+GPT_TINY = Config(
+    model=ModelConfig(
+        architecture="decoder",
+        vocab_size=1024,
+        N=4,
+        d_model=128,
+        d_ff=512,
+        h=4,
+        P_drop=0.1,
+        norm="pre",
+        positions="learned",
+        max_positions=128,
+        activation="gelu",
+    ),
+    data=DataConfig(task="language-model", max_length=128),
+    training=TrainingConfig(
+        steps=2000,
+        tokens_per_batch=1024,
+        accumulation=2,
+        warmup=200,
+        eps_ls=0.0,
+        clip_norm=1.0,
+        validate_every=100,
+        score_every=500,
+        save_every=100,
+        keep=5,
+    ),
+)
+"""GPT-2's layout, small: it learns half a megabyte of text, such as the lessons, in minutes on a laptop."""
+
 GPT2 = Config(
     model=ModelConfig(
         architecture="decoder",
@@ -446,6 +476,7 @@ PRESETS: dict[str, Config] = {
     "wmt14-en-fr-big": to_french(BIG),
     "parsing": PARSING,
     "parsing-tiny": PARSING_TINY,
+    "gpt-tiny": GPT_TINY,
     "gpt2": GPT2,
     "vit-digits": VIT_DIGITS,
 }

@@ -547,7 +547,7 @@ def test_ctrl_c_before_the_first_step(small_settings, tmp_path, monkeypatch, cli
     def interrupted(*arguments):
         signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr("scratchformer.training.loop.read_corpus", interrupted)
+    monkeypatch.setattr("scratchformer.training.task_translation.read_corpus", interrupted)
     code, printed, said = cli("train", "--out", tmp_path / "run", *small_settings)
     assert (code, printed, said) == (130, "", "scratchformer: interrupted\n")
     assert not (tmp_path / "run").exists()

@@ -9,9 +9,9 @@ import numpy as np
 
 from scratchformer.backends.cpu import FAST
 from scratchformer.errors import UserError
+from scratchformer.nn.model import Model
 from scratchformer.nn.ops import Ops
 from scratchformer.nn.parameter import Array
-from scratchformer.nn.transformer import Transformer
 from scratchformer.parallel.communicator import Communicator
 
 HOW_TO_INSTALL = "pip install 'scratchformer[cuda13]', or [cuda12], brings it"
@@ -29,7 +29,7 @@ class Device:
     is_async = False
     batch_factor = 1
 
-    def to_device(self, model: Transformer) -> None:
+    def to_device(self, model: Model) -> None:
         """Move the weights of a model here, in the device's precision. New models are on the CPU already."""
 
     def communicator(self, host: Communicator) -> Communicator:

@@ -122,7 +122,7 @@ def counted_load(config: Config, tell: Tell) -> Load:
     return Load(pairs, source_length, target_length, padding, len(steps), "counted", "counted", padding_basis)
 
 
-def training_pairs(config: Config, tell: Tell) -> EncodedPairs:
+def training_pairs(config: Config, tell: Tell) -> Any:
     """The encoded training text. Raises UserError if it cannot be read or encoded."""
     directory = prepared_directory(config.data)
     if directory:

@@ -15,7 +15,6 @@ from scratchformer.nn.layers import Unembedding
 from scratchformer.nn.model import Model, check_ids
 from scratchformer.nn.ops import PAD, chunks, ops_of, rows_of
 from scratchformer.nn.parameter import Array
-from scratchformer.nn.transformer import Transformer
 
 Smoothing = Literal["others", "uniform"]
 
@@ -60,7 +59,7 @@ def cross_entropy(
 
 
 def forward_loss(
-    model: Transformer,
+    model: Model,
     source_ids: Array,
     target_in_ids: Array,
     target_out_ids: Array,
@@ -72,7 +71,7 @@ def forward_loss(
 
 
 def loss_backward(
-    model: Transformer,
+    model: Model,
     source_ids: Array,
     target_in_ids: Array,
     target_out_ids: Array,

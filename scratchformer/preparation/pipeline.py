@@ -41,7 +41,6 @@ from scratchformer.preparation.prepared import (
     SequencesFile,
     SplitCounts,
     array_names,
-    crc32_of_ids,
     growing_array,
     is_prepared,
     read_manifest,
@@ -49,7 +48,7 @@ from scratchformer.preparation.prepared import (
 )
 from scratchformer.preparation.stages import Invalidate, StageRecord, StageResult, Stages, Tell
 from scratchformer.preparation.workers import in_another_process, map_in_order
-from scratchformer.text.batches import Sequences, encode_and_filter
+from scratchformer.text.batches import Sequences, crc32_of_ids, encode_and_filter
 from scratchformer.text.corpora import (
     READ_ERRORS,
     Block,

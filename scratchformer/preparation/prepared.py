@@ -57,7 +57,6 @@ LONGEST_REASON = 200
 """Characters of a message that is quoted in another one."""
 
 CHUNK_BYTES = 2**24
-CHUNK_IDS = CHUNK_BYTES // 4
 
 
 @dataclass(frozen=True)
@@ -422,11 +421,4 @@ def crc32_of_file(path: Path) -> int:
     with open(path, "rb") as file:
         while chunk := file.read(CHUNK_BYTES):
             crc = zlib.crc32(chunk, crc)
-    return crc
-
-
-def crc32_of_ids(ids: np.ndarray, crc: int = 0) -> int:
-    """Continue the CRC-32 `crc` over ids (tokens,) as int32, converting them piece by piece."""
-    for start in range(0, len(ids), CHUNK_IDS):
-        crc = zlib.crc32(np.ascontiguousarray(ids[start : start + CHUNK_IDS], dtype=np.int32).data, crc)
     return crc

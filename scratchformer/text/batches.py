@@ -8,6 +8,7 @@ tokens a step).
     EncodedPairs  all pairs as ids, in four flat arrays
     BatchPlan     the steps of an epoch, each a set of pairs, and the micro-batches of a step, each a Batch
     Batch         the padded arrays that go into the model
+    Examples      what a plan needs of pairs, or of windows of a text, images ...; their batches are LabelledBatches
 
 The plan is a function of (seed, epoch) without any other state: a run can resume at every step, and several processes
 agree on the batches without communication. The length of a pair is always that of its longer side in tokens, with EOS.
@@ -16,9 +17,11 @@ Source: the scheme of the paper's public code (tensor2tensor, 2017-06: `data_rea
 """
 
 import itertools
+import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,7 +29,9 @@ from scratchformer.errors import UserError
 from scratchformer.text.corpora import Pairs
 from scratchformer.text.tokenizer import BOS, EOS, PAD
 
+CHUNK_IDS = 2**20
 SENTENCES_PER_ENCODING = 10_000  # limits how many Python lists of ids exist at the same time
+Encode = Callable[[list[str]], list[list[int]]]
 
 
 class Batch(NamedTuple):
@@ -42,8 +47,18 @@ class Batch(NamedTuple):
 
     @property
     def ids(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """What the loss of a model takes: source_ids, target_in_ids, target_out_ids."""
+        """What the loss of a Transformer takes: source_ids, target_in_ids, target_out_ids."""
         return self[:3]
+
+    @property
+    def inputs(self) -> tuple[np.ndarray, ...]:
+        """What the model reads: source_ids, target_in_ids."""
+        return self[:2]
+
+    @property
+    def targets(self) -> np.ndarray:
+        """What the model has to predict: target_out_ids."""
+        return self.target_out_ids
 
     @property
     def n_source_tokens(self) -> int:
@@ -59,6 +74,34 @@ class Batch(NamedTuple):
     def n_positions(self) -> int:
         """Positions of both sides, padding included: the cost of the batch."""
         return self.source_ids.size + self.target_out_ids.size
+
+
+class LabelledBatch(NamedTuple):
+    """B examples of a model that reads one sequence, or one image.
+
+    inputs   what the model reads, each array with B as its first axis
+    targets  (B, T) int32: what it has to predict at each of its states, PAD where there is nothing to predict
+    indices  (B,) int64: where the examples stand in Examples
+    """
+
+    inputs: tuple[np.ndarray, ...]
+    targets: np.ndarray
+    indices: np.ndarray
+
+    @property
+    def n_source_tokens(self) -> int:
+        """Real tokens among the inputs; for images the pixels."""
+        return int(np.count_nonzero(self.inputs[0] != PAD))
+
+    @property
+    def n_target_tokens(self) -> int:
+        """Positions with something to predict: the divisor of the batch's loss."""
+        return int(np.count_nonzero(self.targets != PAD))
+
+    @property
+    def n_positions(self) -> int:
+        """Positions of the inputs, padding included: the cost of the batch."""
+        return self.inputs[0].size
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +136,57 @@ class Sequences:
         return rows
 
 
-class EncodedPairs:
+class Examples(ABC):
+    """What a model is trained on, or validated with.
+
+    lengths     (examples,) int32: the positions that each takes
+    max_length  the longest one allowed
+    n_dropped   how many were longer and are left out
+    n_targets   what there is to predict in an epoch, in tokens
+    """
+
+    lengths: np.ndarray
+    max_length: int
+    n_dropped: int = 0
+    n_targets: int
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    @abstractmethod
+    def batch(self, indices: np.ndarray, epoch: int = 0) -> Any:
+        """Return the examples `indices` (B,) as a Batch or LabelledBatch, in that order.
+
+        What is drawn at random depends on nothing but the example, the epoch, and a seed that the examples hold.
+        """
+
+    @abstractmethod
+    def checksum(self, crc: int = 0) -> int:
+        """CRC-32 of all examples, which continues `crc`."""
+
+    def describe(self, index: int) -> str:
+        """An example in a message, such as "the pair on line 5"."""
+        return f"example {index + 1}"
+
+    def by_length(self, indices: np.ndarray) -> np.ndarray:
+        """Sort `indices`: the shortest example first, examples of equal length in the order of the corpus."""
+        return indices[np.lexsort((indices, self.lengths[indices]))]
+
+    def require_fit(self, tokens_per_batch: int) -> None:
+        """Raises UserError unless every example fits into a batch of `tokens_per_batch` positions per side."""
+        if tokens_per_batch < 1:
+            raise UserError(f"tokens_per_batch must be at least 1, not {tokens_per_batch}")
+        longest = int(np.argmax(self.lengths))
+        length = self.lengths[longest]
+        if length > tokens_per_batch:
+            raise UserError(
+                f"{self.describe(longest)} has {length} tokens and does not fit into a batch of "
+                f"tokens_per_batch = {tokens_per_batch}: raise tokens_per_batch to {length}, or lower "
+                f"max_length = {self.max_length} to drop such pairs"
+            )
+
+
+class EncodedPairs(Examples):
     """A parallel corpus as ids, with EOS at the end of every sequence; `encode_pairs` makes it.
 
     line_numbers  (pairs,) in the corpus files
@@ -110,38 +203,32 @@ class EncodedPairs:
         self.n_dropped = n_dropped
         self.lengths = source.lengths
         np.maximum(self.lengths, target.lengths, out=self.lengths)
+        self.n_targets = target.ids.size
 
-    def __len__(self) -> int:
-        return len(self.lengths)
-
-    def batch(self, indices: np.ndarray) -> Batch:
-        """Return the pairs `indices` (B,) as one batch, in that order."""
+    def batch(self, indices: np.ndarray, epoch: int = 0) -> Batch:
+        """Return the pairs `indices` (B,) as one batch, in that order. Nothing is drawn at random."""
         target_out_ids = self.target.padded(indices)
         target_in_ids = np.full_like(target_out_ids, BOS)
         # Where the output is a real token, the input is the token before it: shorter rows lose their EOS, too.
         target_in_ids[:, 1:] = np.where(target_out_ids[:, 1:] != PAD, target_out_ids[:, :-1], PAD)
         return Batch(self.source.padded(indices), target_in_ids, target_out_ids, indices.astype(np.int64))
 
-    def by_length(self, indices: np.ndarray) -> np.ndarray:
-        """Sort `indices`: the shortest pair first, pairs of equal length in the order of the corpus."""
-        return indices[np.lexsort((indices, self.lengths[indices]))]
+    def checksum(self, crc: int = 0) -> int:
+        return crc32_of_ids(self.target.ids, crc32_of_ids(self.source.ids, crc))
 
-    def require_fit(self, tokens_per_batch: int) -> None:
-        """Raises UserError unless every pair fits into a batch of `tokens_per_batch` positions per side."""
-        if tokens_per_batch < 1:
-            raise UserError(f"tokens_per_batch must be at least 1, not {tokens_per_batch}")
-        longest = int(np.argmax(self.lengths))
-        length = self.lengths[longest]
-        if length > tokens_per_batch:
-            raise UserError(
-                f"the pair on line {self.line_numbers[longest]} has {length} tokens and does not fit into a batch of "
-                f"tokens_per_batch = {tokens_per_batch}: raise tokens_per_batch to {length}, or lower "
-                f"max_length = {self.max_length} to drop such pairs"
-            )
+    def describe(self, index: int) -> str:
+        return f"the pair on line {self.line_numbers[index]}"
+
+
+def crc32_of_ids(ids: np.ndarray, crc: int = 0) -> int:
+    """Continue the CRC-32 `crc` over ids (tokens,) as int32, converting them piece by piece."""
+    for start in range(0, len(ids), CHUNK_IDS):
+        crc = zlib.crc32(np.ascontiguousarray(ids[start : start + CHUNK_IDS], dtype=np.int32).data, crc)
+    return crc
 
 
 def encode_pairs(
-    encode: Callable[[list[str]], list[list[int]]], pairs: Pairs, max_length: int, tokens_per_batch: int
+    encode: Encode, pairs: Pairs, max_length: int, tokens_per_batch: int, encode_target: Encode | None = None
 ) -> EncodedPairs:
     """Encode a corpus for batches of `tokens_per_batch` positions per side, see `encode_and_filter`.
 
@@ -150,25 +237,28 @@ def encode_pairs(
     """
     if max_length < 1:
         raise UserError(f"max_length must be at least 1 token, not {max_length}")
-    encoded = encode_and_filter(encode, pairs, max_length)
+    encoded = encode_and_filter(encode, pairs, max_length, encode_target)
     if not len(encoded):
         raise UserError(f"none of the {len(pairs.source)} sentence pairs has at most max_length = {max_length} tokens")
     encoded.require_fit(tokens_per_batch)
     return encoded
 
 
-def encode_and_filter(encode: Callable[[list[str]], list[list[int]]], pairs: Pairs, max_length: int) -> EncodedPairs:
+def encode_and_filter(
+    encode: Encode, pairs: Pairs, max_length: int, encode_target: Encode | None = None
+) -> EncodedPairs:
     """Encode pairs, append EOS to both sides, and drop (and count) the pairs of more than `max_length` tokens.
 
-    encode: turns sentences into ids without special tokens, as `Tokenizer.encode` does
+    encode: turns sentences into ids without special tokens, as `Tokenizer.encode` does. encode_target: the same for
+    the target side, if it has a vocabulary of its own
     """
-    source, target = encode_sequences(encode, pairs.source), encode_sequences(encode, pairs.target)
+    source, target = encode_sequences(encode, pairs.source), encode_sequences(encode_target or encode, pairs.target)
     keep = np.maximum(source.lengths, target.lengths) <= max_length
     line_numbers = np.array(pairs.line_numbers, np.int64)[keep]
     return EncodedPairs(source.select(keep), target.select(keep), line_numbers, max_length, int(np.sum(~keep)))
 
 
-def encode_sequences(encode: Callable[[list[str]], list[list[int]]], sentences: list[str]) -> Sequences:
+def encode_sequences(encode: Encode, sentences: list[str]) -> Sequences:
     """Encode sentences as ids, each with EOS at its end."""
     chunks = [np.empty(0, dtype=np.int32)]
     lengths: list[int] = []
@@ -214,7 +304,7 @@ class BatchPlan:
     Raises UserError if a pair does not fit into `tokens_per_batch`, or if an argument is out of range.
     """
 
-    def __init__(self, encoded: EncodedPairs, tokens_per_batch: int, accumulation: int, seed: int, fineness: int = 1):
+    def __init__(self, encoded: Examples, tokens_per_batch: int, accumulation: int, seed: int, fineness: int = 1):
         encoded.require_fit(tokens_per_batch)
         if accumulation < 1:
             raise UserError(f"accumulation must be at least 1 micro-batch, not {accumulation}")
@@ -246,7 +336,7 @@ class BatchPlan:
             bucket_by_bucket += [members[i : i + pairs_per_step] for i in range(0, len(members), pairs_per_step)]
         return [bucket_by_bucket[i] for i in rng.permutation(len(bucket_by_bucket))]
 
-    def micro_batches(self, indices: np.ndarray) -> list[Batch]:
+    def micro_batches(self, indices: np.ndarray, epoch: int = 0) -> list[Any]:
         """Cut a step's pairs into `accumulation` batches, or into fewer if there are fewer pairs.
 
         Pairs of similar length go together, which keeps padding low. The largest batch, in padded positions, is as
@@ -256,7 +346,7 @@ class BatchPlan:
         longest_first = self.encoded.by_length(indices)[::-1]
         lengths = self.encoded.lengths[longest_first]
         n_batches = min(self.accumulation, len(indices))
-        return [self.encoded.batch(longest_first[part]) for part in even_parts(lengths, n_batches)]
+        return [self.encoded.batch(longest_first[part], epoch) for part in even_parts(lengths, n_batches)]
 
 
 def even_parts(lengths: np.ndarray, n: int) -> list[slice]:
@@ -305,7 +395,7 @@ def steps(plan: BatchPlan, start_epoch: int = 0, start_index: int = 0) -> Iterat
         epoch, first = epoch + 1, 0
 
 
-def batches_in_order(encoded: EncodedPairs, tokens_per_batch: int) -> Iterator[Batch]:
+def batches_in_order(encoded: Examples, tokens_per_batch: int) -> Iterator[Any]:
     """Yield all pairs once, the shortest first, as many to a batch as the budget (padded positions per side) allows.
 
     This is for validation: nothing is random, and `Batch.indices` leads back to the order of the corpus.

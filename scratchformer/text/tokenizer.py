@@ -10,6 +10,7 @@ import re
 import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import sentencepiece
 
@@ -18,6 +19,8 @@ from scratchformer.files import user_error, whole_file
 
 PAD, EOS, BOS, UNK = 0, 1, 2, 3  # `nn.ops` defines PAD as well, since neither package imports the other
 N_SPECIALS = 4
+MASK = 4  # only in the vocabulary of a masked language model
+MASK_PIECE = "[MASK]"
 
 # sentencepiece reserves the names of special pieces: with the plain name "</s>", a text that contains "</s>" could not
 # be encoded. Names with spaces cannot occur in text, because sentencepiece writes every space there as "▁".
@@ -25,6 +28,10 @@ PAD_PIECE, EOS_PIECE, BOS_PIECE, UNK_PIECE = " <pad> ", " </s> ", " <s> ", " <un
 
 TOO_LARGE = re.compile(r"Vocabulary size too high .* value <= (\d+)")
 TOO_SMALL = re.compile(r"Vocabulary size is smaller than required_chars\. \d+ vs (\d+)")
+
+
+PAIR = b"scratchformer tokenizer pair 1\n"
+"""Begins the file of a TokenizerPair."""
 
 
 class Tokenizer:
@@ -57,15 +64,39 @@ class Tokenizer:
             raise UserError(f"{origin} has a piece that is not UTF-8") from error
 
     @classmethod
-    def train(cls, sentences: Iterable[str], vocab_size: int, byte_fallback: bool = False) -> "Tokenizer":
+    def train(
+        cls, sentences: Iterable[str], vocab_size: int, byte_fallback: bool = False, masks: bool = False
+    ) -> "Tokenizer":
         """Learn `vocab_size` pieces (special pieces, bytes and single characters included) from both languages.
 
         The same sentences give the same model, byte for byte. Every character of the text becomes a piece, so the
         training text itself contains no UNK.
 
+        masks: whether the piece MASK_PIECE, with the id MASK, is one of them: a masked language model needs it
+
         Raises UserError if there is no text, or if `vocab_size` is impossible for it; the message names one that is
         possible.
         """
+        symbols = [MASK_PIECE] if masks else []
+        return cls._train(sentences, vocab_size, byte_fallback=byte_fallback, user_defined_symbols=symbols)
+
+    @classmethod
+    def train_on_text(cls, lines: Iterable[str], vocab_size: int) -> "Tokenizer":
+        """Learn pieces that can spell any text: spaces and line ends survive, other characters than those of the lines
+        become bytes. (Only "▁", which stands for a space in pieces, is decoded as one.) Errors as for `train`.
+        """
+        keep_spaces = {"remove_extra_whitespaces": False, "add_dummy_prefix": False}
+        return cls._train(lines, vocab_size, byte_fallback=True, user_defined_symbols=["\n"], **keep_spaces)
+
+    @classmethod
+    def train_words(cls, sentences: Iterable[str]) -> "Tokenizer":
+        """Give each word, as spaces separate them, an id of its own. Raises UserError if there is no text."""
+        sentences = list(sentences)
+        words = {word for sentence in sentences for word in sentence.split()}
+        return cls._train(sentences, N_SPECIALS + len(words), model_type="word")
+
+    @classmethod
+    def _train(cls, sentences: Iterable[str], vocab_size: int, **options: Any) -> "Tokenizer":
         # A list, because sentencepiece turns an exception of a generator into its own RuntimeError.
         texts = [sentence for sentence in sentences if sentence.strip()]
         if not texts:
@@ -75,9 +106,7 @@ class Tokenizer:
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=iter(texts),
                 model_writer=model,
-                model_type="bpe",
                 vocab_size=max(vocab_size, N_SPECIALS),  # for less, sentencepiece does not say how much it needs
-                byte_fallback=byte_fallback,
                 character_coverage=1.0,
                 normalization_rule_name="identity",
                 pad_id=PAD,
@@ -91,6 +120,7 @@ class Tokenizer:
                 max_sentence_length=2**30,  # bytes; the largest value. Longer sentences are skipped silently
                 num_threads=1,  # the model stores this number, and merging uses one thread anyway
                 minloglevel=2,  # errors only
+                **{"model_type": "bpe"} | options,
             )
         except RuntimeError as error:
             _raise_if_size_impossible(vocab_size, str(error))
@@ -104,8 +134,7 @@ class Tokenizer:
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":
         """Read a model. Raises UserError if the file cannot be read or does not hold one of our models."""
-        with user_error(path, "cannot read the tokenizer"):
-            return cls(path.read_bytes(), origin=str(path))
+        return cls(read_bytes(path), origin=str(path))
 
     def save(self, path: Path) -> None:
         """Write the model atomically. Raises UserError if it cannot be written."""
@@ -144,6 +173,63 @@ class Tokenizer:
         Raises IndexError if an id is not in the vocabulary.
         """
         return [self._processor.id_to_piece(int(i)).strip(" ") for i in ids]
+
+
+class TokenizerPair(Tokenizer):
+    """Two vocabularies: it encodes sentences of the source, and decodes those of the target."""
+
+    def __init__(self, source: Tokenizer, target: Tokenizer) -> None:
+        self.source, self.target = source, target
+        self.serialized = PAIR + len(source.serialized).to_bytes(8, "big") + source.serialized + target.serialized
+
+    @classmethod
+    def read(cls, serialized: bytes, origin: str = "the tokenizer") -> "TokenizerPair":
+        """Undo `serialized`. Raises UserError as `Tokenizer` does."""
+        start = len(PAIR) + 8
+        middle = start + int.from_bytes(serialized[len(PAIR) : start], "big")
+        return cls(Tokenizer(serialized[start:middle], origin), Tokenizer(serialized[middle:], origin))
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of pieces of the source."""
+        return self.source.vocab_size
+
+    def encode(self, sentences: list[str]) -> list[list[int]]:
+        """Return the ids of each sentence of the source, as `Tokenizer.encode` does."""
+        return self.source.encode(sentences)
+
+    def decode(self, sentences: Iterable[Sequence[int]]) -> list[str]:
+        """Return the text of each sequence of ids of the target, as `Tokenizer.decode` does."""
+        return self.target.decode(sentences)
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """Return the piece of each id of the source."""
+        return self.source.pieces(ids)
+
+    def same_pieces(self, other: Any) -> bool:
+        """Whether each id of either side stands for the same piece in both pairs."""
+        return self.source.same_pieces(other.source) and self.target.same_pieces(other.target)
+
+
+def load_tokenizer(path: Path) -> Tokenizer:
+    """Read a tokenizer of any kind. Raises UserError if the file cannot be read, is damaged, or is of no kind."""
+    return read_tokenizer(read_bytes(path), str(path))
+
+
+def read_tokenizer(serialized: bytes, origin: str = "the tokenizer") -> Tokenizer:
+    """The tokenizer of any kind that was serialized so. Raises UserError, naming `origin`, if it is damaged."""
+    if serialized.startswith(PAIR):
+        return TokenizerPair.read(serialized, origin)
+    if serialized.startswith(b"{"):  # JSON, and no sentencepiece model
+        from scratchformer.text.byte_level import ByteLevelTokenizer  # here, because it is a Tokenizer
+
+        return ByteLevelTokenizer(serialized, origin)
+    return Tokenizer(serialized, origin)
+
+
+def read_bytes(path: Path) -> bytes:
+    with user_error(path, "cannot read the tokenizer"):
+        return path.read_bytes()
 
 
 def _text_ids(ids: Sequence[int]) -> list[int]:

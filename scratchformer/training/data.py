@@ -1,4 +1,4 @@
-"""The training data of a configuration: read and encode its text, or open a prepared directory."""
+"""The training data of a translator: read and encode its text, or open a prepared directory."""
 
 from __future__ import annotations
 
@@ -8,18 +8,12 @@ from typing import Any, Collection, NamedTuple
 from scratchformer import config as configs
 from scratchformer.config import Config, DataConfig
 from scratchformer.errors import UserError
-from scratchformer.preparation.prepared import (
-    MANIFEST,
-    Manifest,
-    PreparedCorpus,
-    crc32_of_ids,
-    is_prepared,
-    read_manifest,
-)
+from scratchformer.preparation.prepared import MANIFEST, Manifest, PreparedCorpus, is_prepared, read_manifest
 from scratchformer.text import bundled
-from scratchformer.text.batches import EncodedPairs, encode_pairs
+from scratchformer.text.batches import encode_pairs
 from scratchformer.text.corpora import Pairs, find_split, read_pairs
 from scratchformer.text.tokenizer import Tokenizer
+from scratchformer.training.task import TrainingData, checksum_of
 
 
 class Corpus(NamedTuple):
@@ -46,16 +40,6 @@ def read_corpus(data: DataConfig) -> Corpus:
     return Corpus(bundled.read_text("train"), bundled.read_text("val"))
 
 
-class TrainingData(NamedTuple):
-    """What the loop runs on: encoded pairs, and the validation text for BLEU."""
-
-    train: EncodedPairs
-    val: EncodedPairs | None
-    val_text: Pairs | None
-    n_empty: int  # pairs left out because a side is blank
-    checksum: int = 0  # see `checksum_of`: a run cannot go on with other text
-
-
 def encode_corpus(corpus: Corpus, tokenizer: Tokenizer, config: Config) -> TrainingData:
     """Encode training and validation text; pairs longer than `data.max_length` are left out.
 
@@ -66,15 +50,6 @@ def encode_corpus(corpus: Corpus, tokenizer: Tokenizer, config: Config) -> Train
     val = corpus.val and encode_pairs(tokenizer.encode, corpus.val, config.data.max_length, budget)
     n_empty = corpus.train.n_empty + (corpus.val.n_empty if corpus.val else 0)
     return TrainingData(train, val, corpus.val, n_empty, checksum_of(train, val))
-
-
-def checksum_of(train: EncodedPairs, val: EncodedPairs | None) -> int:
-    """CRC-32 of all ids as int32."""
-    crc = 0
-    for pairs in (train, val):
-        if pairs is not None:
-            crc = crc32_of_ids(pairs.target.ids, crc32_of_ids(pairs.source.ids, crc))
-    return crc
 
 
 def train_tokenizer(corpus: Corpus, config: Config) -> Tokenizer:

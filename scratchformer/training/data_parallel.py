@@ -17,12 +17,11 @@ import numpy as np
 from scratchformer.config import TrainingConfig
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.loss import states_loss
+from scratchformer.nn.model import Model
 from scratchformer.nn.ops import Ops, chunks, ops_of, using
 from scratchformer.nn.parameter import Array
-from scratchformer.nn.transformer import Transformer
 from scratchformer.parallel.communicator import Communicator
 from scratchformer.parallel.gradient import GradientSum
-from scratchformer.text.batches import Batch
 
 
 class DataParallel:
@@ -41,7 +40,7 @@ class DataParallel:
 
     def __init__(
         self,
-        model: Transformer,
+        model: Model,
         threads: int,
         between_devices: Communicator = Communicator(),
         gradient_dtype: Any = None,
@@ -54,13 +53,13 @@ class DataParallel:
         if threads > 1:
             self.map = ThreadPoolExecutor(threads, "replica", ignore_overflow).map
 
-    def step_gradient(self, batches: Sequence[Batch], settings: TrainingConfig, step: int) -> tuple[Array, int]:
+    def step_gradient(self, batches: Sequence[Any], settings: TrainingConfig, step: int) -> tuple[Array, int]:
         """Loss and gradient of the micro-batches of a step -> loss_sum in nats, n_tokens, both over all ranks.
 
         The first replica's gradient becomes the sum over all replicas and ranks; those of the others become zero.
 
-        Each replica does what `nn.loss.loss_backward` does, but sends gradients while backward is still running. (To
-        follow it in a debugger, train with --threads 1.)
+        Each replica does what `nn.loss.batch_loss_backward` does, but sends gradients while backward is still running.
+        (To follow it in a debugger, train with --threads 1.)
 
         batches  of all ranks, so that each rank can count the tokens itself
 
@@ -73,11 +72,11 @@ class DataParallel:
             model, loss_sum = self.replicas[replica], 0.0
             with using(*self.ops):  # also in a thread of its own
                 for shard in shares[replica]:
-                    source_ids, target_in_ids, target_out_ids, _ = batches[shard]
+                    batch = batches[shard]
                     rng = DropoutKey(settings.seed, step, shard)
-                    states, cache = model.states(source_ids, target_in_ids, rng)
+                    states, cache = model.states(*batch.inputs, rng=rng)
                     loss, _, dstates = states_loss(
-                        model.unembedding, states, target_out_ids, settings.eps_ls, settings.spread
+                        model.unembedding, states, batch.targets, settings.eps_ls, settings.spread
                     )
                     is_last = n_replicas == 1 and shard == shares[replica][-1]
                     for layer in model.states_backward(dstates, cache):
@@ -120,7 +119,7 @@ def ignore_overflow() -> None:
     np.seterr(over="ignore", invalid="ignore")
 
 
-def replica_of(model: Transformer) -> Transformer:
+def replica_of(model: Model) -> Model:
     """A model that shares the weights of this one and has a gradient of its own."""
     replica = copy.deepcopy(model)
     replica.store.hold(model.store.data, np.zeros_like(model.store.grad))

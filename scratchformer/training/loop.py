@@ -21,12 +21,11 @@ from scratchformer.parallel.agreement import code_checksum, require_agreement
 from scratchformer.parallel.communicator import Communicator
 from scratchformer.parallel.launcher import stop_signals
 from scratchformer.text.batches import steps
-from scratchformer.text.tokenizer import Tokenizer
-from scratchformer.training.data import encode_corpus, open_prepared, prepared_directory, read_corpus, train_tokenizer
 from scratchformer.training.run import RunDirectory, require_tokenizer
-from scratchformer.training.saving import broadcast_progress, find_newest, restore, save
+from scratchformer.training.saving import broadcast_progress, find_newest, restore, save, take_pretrained
+from scratchformer.training.tasks import task_of
 from scratchformer.training.trainer import PendingStep, Trainer
-from scratchformer.training.validation import validate, validation_bleu
+from scratchformer.training.validation import validate
 
 INTERRUPTED = "interrupted"
 """What `train` returns when the user stopped it."""
@@ -40,17 +39,12 @@ def begin(run: RunDirectory, config: Config, ranks: Communicator = Communicator(
     """
     device, is_main = open_same_device(ranks, config, "a new run"), ranks.rank == 0
     with run.reserved() if is_main else nullcontext():
-        directory = prepared_directory(config.data)
-        if directory:
-            tokenizer, data = open_prepared(directory, config)
-        else:
-            corpus = read_corpus(config.data)
-            learned = train_tokenizer(corpus, config).serialized if is_main else b""
-            tokenizer = Tokenizer(ranks.broadcast_bytes(learned))
-            data = encode_corpus(corpus, tokenizer, config)
+        tokenizer, config, data = task_of(config).begin(config, ranks)
         trainer = Trainer(run, config, data, tokenizer, device, ranks)
+        take_pretrained(trainer)
         if is_main:
-            tokenizer.save(run.tokenizer_file)
+            if tokenizer:
+                tokenizer.save(run.tokenizer_file)
             run.write_config(config)
     return trainer
 
@@ -68,17 +62,13 @@ def resume(run: RunDirectory, config: Config, ranks: Communicator = Communicator
         configs.require_same(configs.load(run.config_file), config, run.config_file)
         path, found, remarks = find_newest(run, config)
     progress = broadcast_progress(ranks, found)
-    tokenizer = Tokenizer(ranks.broadcast_bytes(Tokenizer.load(run.tokenizer_file).serialized if is_main else b""))
-    if path:
+    tokenizer = run.read_tokenizer(ranks)
+    if path and tokenizer:
         require_tokenizer(run.tokenizer_file, tokenizer, progress, path)
-    directory = prepared_directory(config.data)
-    if directory:
-        own, data = open_prepared(directory, config)
-        if not own.same_pieces(tokenizer):
-            raise UserError(f"{directory}: its vocabulary is not the one this run began with")
-    else:
-        data = encode_corpus(read_corpus(config.data), tokenizer, config)
+    data = task_of(config).resume(config, tokenizer)
     trainer = Trainer(run, config, data, tokenizer, device, ranks, progress)
+    if not path:
+        take_pretrained(trainer)
     restore(trainer, path, found)
     if is_main:
         run.write_config(config)
@@ -101,7 +91,7 @@ def train(trainer: Trainer) -> str:
     A resumed run does at each step what an uninterrupted one does. Raises UserError, without
     saving, if the loss is not finite.
     """
-    settings, began = trainer.config.training, time.perf_counter()
+    task, settings, began = trainer.task, trainer.config.training, time.perf_counter()
     reason = reason_to_stop(trainer, Stop(), began)
     if reason:
         return reason
@@ -120,9 +110,9 @@ def train(trainer: Trainer) -> str:
             if trainer.data.val is not None and step % settings.validate_every == 0:
                 progress.log_steps(pending)
                 progress.log_validation(validate(trainer))
-            if trainer.data.val is not None and settings.bleu_every and step % settings.bleu_every == 0:
+            if trainer.data.val is not None and settings.score_every and step % settings.score_every == 0:
                 progress.log_steps(pending)
-                progress.log_bleu(validation_bleu(trainer))
+                progress.log_score(task.score_name, task.score(trainer))
             reason = reason_to_stop(trainer, stop, began)
             if step % settings.save_every == 0 or reason:
                 progress.log_steps(pending)
@@ -219,10 +209,10 @@ class ProgressLog:
             f"{entry['all_target_tokens'] / 1e6:.2f}M target tokens, {entry['train_seconds'] / 60:.1f} min"
         )
 
-    def log_bleu(self, entry: dict[str, Any]) -> None:
+    def log_score(self, name: str, entry: dict[str, Any]) -> None:
         """Log the score, and print a line."""
-        self._log("bleu", entry)
-        self._print(f"step {entry['step']}: validation BLEU {entry['bleu']:.1f}")
+        self._log(name.lower(), entry)
+        self._print(f"step {entry['step']}: validation {name} {entry[name.lower()]:.2f}")
 
     def _log(self, event: str, entry: dict[str, Any]) -> None:
         if self.trainer.is_main:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Sequence
+from typing import TYPE_CHECKING, Any, Sequence
 
 from scratchformer.nn.dropout import DropoutKey
-from scratchformer.nn.loss import loss_backward
-from scratchformer.text.batches import Batch
+from scratchformer.nn.loss import batch_loss_backward
 
 if TYPE_CHECKING:
     from scratchformer.training.trainer import PendingStep, Trainer
@@ -16,30 +15,29 @@ if TYPE_CHECKING:
 def not_finite(trainer: Trainer, pending: PendingStep, loss: float, norm: float) -> str:
     """The loss or the gradient of a step is not finite: name the step and the lines of its sentences."""
     indices = trainer.plan.epoch(pending.epoch)[pending.index]
-    lines = ", ".join(str(line) for line in sorted(trainer.data.train.line_numbers[indices])[:5])
+    first = ", ".join(trainer.data.train.describe(index) for index in sorted(indices)[:5])
     return (
         f"step {pending.step}: the loss is {loss}, the gradient's norm {norm}; batch {pending.index} of epoch "
-        f"{pending.epoch}, lines {lines}{', ...' if len(indices) > 5 else ''} of the training text; "
+        f"{pending.epoch}, {first}{', ...' if len(indices) > 5 else ''} of the training data; "
         f"{last_good_checkpoint(trainer)}"
     )
 
 
-def too_large(trainer: Trainer, step: int, batches: Sequence[Batch]) -> str:
+def too_large(trainer: Trainer, step: int, batches: Sequence[Any]) -> str:
     """A step needs too much memory: tell how large a batch would fit, by trying half of it, a quarter, and so on."""
     settings = trainer.config.training
-    source_ids, target_in_ids, target_out_ids = max(batches, key=lambda batch: batch.n_positions).ids
-    (n, S), T = source_ids.shape, target_out_ids.shape[1]
+    batch = max(batches, key=lambda batch: batch.n_positions)
+    n, lengths = len(batch.targets), [*(part.shape[1] for part in batch.inputs[:1]), batch.targets.shape[1]]
     text = (
-        f"step {step}: not enough memory for {n} pairs of {S} source and {T} target tokens "
-        f"(training.tokens_per_batch={settings.tokens_per_batch})"
+        f"step {step}: not enough memory for {n} {trainer.task.unit} of {lengths[0]} source and {lengths[1]} target "
+        f"tokens (training.tokens_per_batch={settings.tokens_per_batch})"
     )
     while n := n // 2:
         with suppress(MemoryError):
-            first_pairs = source_ids[:n], target_in_ids[:n], target_out_ids[:n]
-            key = DropoutKey(settings.seed, step)
-            loss_backward(trainer.model, *first_pairs, settings.eps_ls, key, settings.spread)
-            return f"{text}; {n * max(S, T)} would fit"
-    return f"{text}; not one pair fits"
+            first, key = tuple(part[:n] for part in batch.inputs), DropoutKey(settings.seed, step)
+            batch_loss_backward(trainer.model, first, batch.targets[:n], settings.eps_ls, key, settings.spread)
+            return f"{text}; {n * max(lengths)} would fit"
+    return f"{text}; not one would fit"
 
 
 def other_threads(n_threads: int, n_before: int, n_cores: int) -> str:

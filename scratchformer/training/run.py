@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakValueDictionary, finalize
 
 from scratchformer import config as configs
@@ -20,9 +20,12 @@ from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError
 from scratchformer.files import append_line, is_our_output, replace_text, user_error, whole_file
 from scratchformer.locks import lock
+from scratchformer.nn.model import Model
+from scratchformer.nn.models import new_model
 from scratchformer.nn.transformer import Transformer
+from scratchformer.parallel.communicator import Communicator
 from scratchformer.preparation.prepared import is_prepared
-from scratchformer.text.tokenizer import Tokenizer
+from scratchformer.text.tokenizer import Tokenizer, load_tokenizer, read_tokenizer
 from scratchformer.training import checkpoints
 from scratchformer.training.checkpoints import Checkpoint, CheckpointDirectory, Progress
 
@@ -124,6 +127,17 @@ class RunDirectory:
         """Let other processes train in this run again."""
         self.held = None
 
+    def write_imported(self, tokenizer: Tokenizer, checkpoint: Checkpoint) -> None:
+        """Make a run of a model that was trained elsewhere: this checkpoint, which is without moments, is its best.
+
+        Raises UserError as `reserved` does.
+        """
+        with self.reserved():
+            tokenizer.save(self.tokenizer_file)
+            checkpoints.save(self.checkpoints.best, checkpoint)
+            self.write_config(checkpoint.config)
+        self.unlock()
+
     def write_config(self, config: Config) -> None:
         """Write config.toml, atomically. Raises UserError if it cannot be written."""
         replace_text(self.config_file, configs.to_toml(config))
@@ -135,6 +149,17 @@ class RunDirectory:
         for path in (self.config_file, self.tokenizer_file, self.log_file, self.evaluations_file):
             if path.exists() and not path.is_file():
                 raise UserError(f"{path}: not a plain file")
+
+    def read_tokenizer(self, ranks: Communicator = Communicator()) -> Tokenizer | None:
+        """The tokenizer, which rank 0 reads and sends to the others; None for a run on images, which has none.
+
+        Raises UserError if it is missing or damaged.
+        """
+        serialized = b""
+        if ranks.rank == 0 and configs.load(self.config_file).model.architecture != "vision":
+            serialized = load_tokenizer(self.tokenizer_file).serialized
+        serialized = ranks.broadcast_bytes(serialized)
+        return read_tokenizer(serialized, str(self.tokenizer_file)) if serialized else None
 
     def log(self, event: str, values: dict[str, Any]) -> None:
         """Append one line of JSON to the log of the training."""
@@ -232,6 +257,26 @@ def parse_entry(line: bytes) -> dict[str, Any]:
 # Trained models -------------------------------------------------------------------------------------------------------
 
 
+class Trained(NamedTuple):
+    """What a run has learned: the model, its tokenizer (None if it reads no text), and the checkpoint's file."""
+
+    model: Model
+    tokenizer: Tokenizer | None
+    config: Config
+    file: Path
+
+
+def load_model(
+    path: str | Path, checkpoint: str | Path | None = None, dtype: str = "float32", device: Device = Device()
+) -> Trained:
+    """The model of a run, whatever its task. Arguments and errors as for `load_run`."""
+    file, trained, tokenizer = read_trained(RunDirectory(Path(path)), checkpoint)
+    model = new_model(trained.config.model, seed=0, dtype=dtype)
+    checkpoints.copy_into(trained.weights, model.store.named_views(model.store.data), file)
+    device.to_device(model)
+    return Trained(model, tokenizer, trained.config, file)
+
+
 def load_run(
     path: str | Path,
     checkpoint: str | Path | None = None,
@@ -244,17 +289,24 @@ def load_run(
     checkpoint  "average", "best", "last" or a file; None takes the first of these that exists, but not an average that
                 is older than the last checkpoint
     threads     cores to use on a CPU
-    Raises UserError if there is no run, or its files are damaged or do not belong together.
+    Raises UserError if there is no run, if it does not translate, and if its files are damaged or do not match.
     """
-    file, trained, tokenizer = read_trained(RunDirectory(Path(path)), checkpoint)
-    model = Transformer(trained.config.model, seed=0, dtype=dtype)
-    checkpoints.copy_into(trained.weights, model.store.named_views(model.store.data), file)
-    device.to_device(model)
-    return Translator(model, tokenizer, trained.config.decoding.extra_length, threads, device)
+    require_task(RunDirectory(Path(path)), "translation", "parsing")
+    model, tokenizer, config, _ = load_model(path, checkpoint, dtype, device)
+    assert isinstance(model, Transformer) and tokenizer is not None
+    return Translator(model, tokenizer, config.decoding.extra_length, threads, device)
 
 
-def read_trained(run: RunDirectory, checkpoint: str | Path | None) -> tuple[Path, Checkpoint, Tokenizer]:
-    """The checkpoint that `load_run` takes -> its file, its contents with the run's configuration, the tokenizer
+def require_task(run: RunDirectory, *tasks: str) -> None:
+    """Raises UserError unless a run was trained for one of these tasks."""
+    run.require()
+    task = configs.load(run.config_file).data.task
+    if task not in tasks:
+        raise UserError(f"{run.path}: a run for {task}, but this needs one for {' or '.join(tasks)}")
+
+
+def read_trained(run: RunDirectory, checkpoint: str | Path | None) -> tuple[Path, Checkpoint, Tokenizer | None]:
+    """The checkpoint that `load_model` takes -> its file, its contents with the run's configuration, the tokenizer
 
     Raises UserError as `load_run` does.
     """
@@ -264,11 +316,12 @@ def read_trained(run: RunDirectory, checkpoint: str | Path | None) -> tuple[Path
     trained = checkpoints.load(file)
     configs.require_same(trained.config, config, file)
     checkpoints.require_weights(trained.weights, config.model, file)
-    tokenizer = Tokenizer.load(run.tokenizer_file)
-    require_tokenizer(run.tokenizer_file, tokenizer, trained.progress, file)
-    if tokenizer.vocab_size != config.model.vocab_size:
-        wanted = f"model.vocab_size={config.model.vocab_size} in {run.config_file}"
-        raise UserError(f"{run.tokenizer_file}: {tokenizer.vocab_size} pieces, but {wanted}")
+    tokenizer = run.read_tokenizer()
+    if tokenizer:
+        require_tokenizer(run.tokenizer_file, tokenizer, trained.progress, file)
+        if tokenizer.vocab_size != config.model.vocab_size:
+            wanted = f"model.vocab_size={config.model.vocab_size} in {run.config_file}"
+            raise UserError(f"{run.tokenizer_file}: {tokenizer.vocab_size} pieces, but {wanted}")
     return file, replace(trained, config=config), tokenizer
 
 

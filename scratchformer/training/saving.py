@@ -6,6 +6,7 @@ import json
 import zlib
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,8 +19,10 @@ from scratchformer.parallel.agreement import require_agreement
 from scratchformer.parallel.communicator import Communicator
 from scratchformer.training import checkpoints, messages
 from scratchformer.training.checkpoints import Checkpoint, Progress
-from scratchformer.training.run import RunDirectory, is_until
-from scratchformer.training.trainer import Trainer
+from scratchformer.training.run import RunDirectory, checkpoint_file, is_until
+
+if TYPE_CHECKING:
+    from scratchformer.training.trainer import Trainer
 
 
 def save(trainer: Trainer) -> Path:
@@ -45,7 +48,7 @@ def save(trainer: Trainer) -> Path:
 
 def checkpoint(trainer: Trainer) -> Checkpoint:
     """Everything that a run needs to go on as if it had not stopped."""
-    state, tokenizer_checksum = trainer.device.state(), trainer.tokenizer.checksum
+    state, tokenizer_checksum = trainer.device.state(), trainer.tokenizer.checksum if trainer.tokenizer else 0
     trainer.progress = replace(trainer.progress, device_state=state, tokenizer_checksum=tokenizer_checksum)
     with using(*trainer.device.ops):
         weights, moments = (
@@ -117,3 +120,27 @@ def restore(trainer: Trainer, path: Path | None, found: Checkpoint | None) -> No
         trainer.run.remove_unfinished()
         trainer.run.checkpoints.set_aside_after(trainer.progress.step)
         trainer.run.drop_log_after(trainer.progress.step)
+
+
+def take_pretrained(trainer: Trainer) -> None:
+    """Take the weights of the pretrained run where name and shape are the same, before the first step.
+
+    Raises UserError if there is no such run, or no weight of it fits.
+    """
+    pretrained = trainer.config.training.pretrained
+    if not pretrained:
+        return
+    with using(*trainer.device.ops):
+        if trainer.is_main:
+            run = RunDirectory(Path(pretrained))
+            run.require()
+            path = checkpoint_file(run.checkpoints, None)
+            views, found = weight_views(trainer), checkpoints.load(path).weights
+            fitting = {name: view for name, view in views.items() if name in found and found[name].shape == view.shape}
+            if not fitting:
+                raise UserError(f"{path}: no weight of it fits this model")
+            checkpoints.copy_into({name: found[name] for name in fitting}, fitting, path)
+            trainer.remark = f"{len(fitting)} of {len(views)} arrays are those of {path}"
+            trainer.remark += "".join(f"; new: {name}" for name in views if name not in fitting)
+        trainer.between_devices.broadcast_inplace(trainer.model.store.data)
+        trainer.model.store.refresh()

@@ -18,7 +18,7 @@ from scratchformer.nn.transformer import Transformer
 from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.training import checkpoints
 from scratchformer.training.checkpoints import Checkpoint
-from scratchformer.training.run import RunDirectory, read_trained, require_place, require_tokenizer
+from scratchformer.training.run import RunDirectory, read_trained, require_place, require_task, require_tokenizer
 
 FORMAT = "scratchformer for torch 1"
 
@@ -124,7 +124,9 @@ def export_run(run: RunDirectory, checkpoint: str | None, path: Path) -> Config:
     Raises UserError if the run cannot be read or the file cannot be written; see also `require_place`.
     """
     require_place(path, run)
+    require_task(run, "translation")
     _, trained, tokenizer = read_trained(run, checkpoint)
+    assert tokenizer is not None
     tensors = to_torch(trained.weights, trained.config.model)
     header = checkpoints.header_of(FORMAT, trained)
     header["tokenizer"] = base64.b64encode(tokenizer.serialized).decode()
@@ -151,11 +153,7 @@ def import_run(path: Path, run: RunDirectory) -> bool:
     if tokenizer.vocab_size != config.model.vocab_size:
         raise UserError(f"{path}: {tokenizer.vocab_size} pieces, but model.vocab_size={config.model.vocab_size}")
     weights = from_torch(tensors, config.model, path)
-    with run.reserved():
-        tokenizer.save(run.tokenizer_file)
-        checkpoints.save(run.checkpoints.best, Checkpoint(weights, {}, progress, config))
-        run.write_config(config)
-    run.unlock()
+    run.write_imported(tokenizer, Checkpoint(weights, {}, progress, config))
     return header.get("checksum") == checkpoints.checksum({}, tensors)
 
 

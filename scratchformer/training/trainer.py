@@ -15,9 +15,9 @@ from scratchformer import config as configs
 from scratchformer.backends.device import Device, dtype_named
 from scratchformer.config import Config
 from scratchformer.errors import UserError
+from scratchformer.nn.models import new_model
 from scratchformer.nn.ops import using
 from scratchformer.nn.optim import Adam, clip_by_global_norm_inplace, noam
-from scratchformer.nn.transformer import Transformer
 from scratchformer.parallel.agreement import require_agreement
 from scratchformer.parallel.communicator import Communicator
 from scratchformer.parallel.cores import share_of_cores
@@ -25,9 +25,10 @@ from scratchformer.text.batches import BatchPlan
 from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.training import messages
 from scratchformer.training.checkpoints import Progress
-from scratchformer.training.data import TrainingData
 from scratchformer.training.data_parallel import DataParallel
 from scratchformer.training.run import RunDirectory
+from scratchformer.training.task import TrainingData
+from scratchformer.training.tasks import task_of
 
 
 @dataclass(frozen=True)
@@ -63,13 +64,13 @@ class Trainer:
         run: RunDirectory,
         config: Config,
         data: TrainingData,
-        tokenizer: Tokenizer,
+        tokenizer: Tokenizer | None,
         device: Device | None = None,
         ranks: Communicator = Communicator(),
         before: Progress = Progress(),
     ) -> None:
         self.run, self.config, self.data, self.tokenizer = run, config, data, tokenizer
-        self.ranks, self.is_main = ranks, ranks.rank == 0
+        self.task, self.ranks, self.is_main = task_of(config), ranks, ranks.rank == 0
         self.device = device or Device()
         settings = config.training
         configs.require_work_for(config, ranks.size)
@@ -77,7 +78,7 @@ class Trainer:
             data.train, settings.tokens_per_batch, settings.accumulation, settings.seed, settings.bucket_fineness
         )
         require_agreement(ranks, {"the training text's checksum": data.checksum})
-        self.model = Transformer(config.model, settings.seed)
+        self.model: Any = new_model(config.model, settings.seed)
         self.device.to_device(self.model)
 
         cores = share_of_cores(ranks)
@@ -100,10 +101,11 @@ class Trainer:
         train = self.data.train
         dropped = train.n_dropped + (self.data.val.n_dropped if self.data.val else 0)
         processes = f"{self.ranks.size} processes, " if self.ranks.size > 1 else ""
-        left_out = f"{dropped} pairs longer than {train.max_length} tokens, {self.data.n_empty} with an empty side"
+        unit = self.task.unit
+        left_out = f"{dropped} {unit} longer than {train.max_length} tokens, {self.data.n_empty} with an empty side"
         return (
-            f"{processes}{self.model.store.data.size:,} parameters, {len(train):,} sentence pairs, "
-            f"{train.target.ids.size:,} target tokens an epoch"
+            f"{processes}{self.model.store.data.size:,} parameters, {len(train):,} {unit}, "
+            f"{train.n_targets:,} target tokens an epoch"
             + (f" (left out: {left_out})" if dropped or self.data.n_empty else "")
         )
 
@@ -117,7 +119,7 @@ class Trainer:
         """
         settings, began = self.config.training, time.perf_counter()
         step = self.progress.step + 1
-        batches = self.plan.micro_batches(indices)
+        batches = self.plan.micro_batches(indices, epoch)
         fits = False
         with using(*self.device.ops):
             with suppress(MemoryError):

@@ -5,31 +5,28 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Any, Callable
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from scratchformer.decoding.translator import Translator
-from scratchformer.nn.loss import forward_loss
+from scratchformer.nn.loss import batch_loss
+from scratchformer.nn.model import Model
 from scratchformer.nn.ops import Ops, using
-from scratchformer.nn.transformer import Transformer
 from scratchformer.parallel.communicator import Communicator
-from scratchformer.text.batches import EncodedPairs, batches_in_order
+from scratchformer.text.batches import Examples, batches_in_order
 from scratchformer.text.bleu import corpus_scores
 from scratchformer.training import checkpoints
 from scratchformer.training.saving import checkpoint
-from scratchformer.training.trainer import Trainer
+
+if TYPE_CHECKING:
+    from scratchformer.training.trainer import Trainer
 
 
 def validate(trainer: Trainer) -> dict[str, Any]:
     """The loss on the validation text -> the entry for the log. Saves the weights if they are the best so far."""
-    assert trainer.data.val is not None
-    tokens_per_batch = trainer.config.training.tokens_per_batch
-    with threadpool_limits(trainer.blas_threads, "blas"):
-        at_once = trainer.parallel.map, trainer.device.ops
-        loss = validation_loss(trainer.model, trainer.data.val, tokens_per_batch, trainer.ranks, *at_once)
-    progress = trainer.progress
+    loss, progress = loss_of_validation(trainer), trainer.progress
     improved = loss < progress.best_loss
     unimproved = 0 if improved else progress.unimproved + 1
     trainer.progress = replace(progress, best_loss=min(loss, progress.best_loss), unimproved=unimproved)
@@ -38,9 +35,18 @@ def validate(trainer: Trainer) -> dict[str, Any]:
     return {"step": progress.step, "loss": loss, "perplexity": math.exp(min(loss, 700))} | reached(trainer)
 
 
+def loss_of_validation(trainer: Trainer) -> float:
+    """`validation_loss` of the trainer's model on its validation data."""
+    assert trainer.data.val is not None
+    tokens_per_batch = trainer.config.training.tokens_per_batch
+    with threadpool_limits(trainer.blas_threads, "blas"):
+        at_once = trainer.parallel.map, trainer.device.ops
+        return validation_loss(trainer.model, trainer.data.val, tokens_per_batch, trainer.ranks, *at_once)
+
+
 def validation_loss(
-    model: Transformer,
-    pairs: EncodedPairs,
+    model: Model,
+    pairs: Examples,
     tokens_per_batch: int,
     ranks: Communicator = Communicator(),
     map: Callable = map,
@@ -59,7 +65,7 @@ def validation_loss(
 
     def work(index: int) -> tuple[float, int]:
         with using(*ops):  # also in a thread of its own
-            loss, n = forward_loss(model, *batches[index].ids)
+            loss, n = batch_loss(model, batches[index].inputs, batches[index].targets)
             return float(loss), n
 
     for index, found in zip(share, map(work, share)):
@@ -72,6 +78,7 @@ def validation_loss(
 def validation_bleu(trainer: Trainer) -> dict[str, Any]:
     """sacreBLEU of greedy translations of the validation text, of which each rank translates its share -> log entry"""
     assert trainer.data.val_text is not None
+    assert trainer.tokenizer is not None
     source, target, ranks = trainer.data.val_text.source, trainer.data.val_text.target, trainer.ranks
     translator = Translator(
         trainer.model, trainer.tokenizer, trainer.config.decoding.extra_length, trainer.threads, trainer.device

@@ -21,7 +21,7 @@ from scratchformer.experiments.paper import (
     paper_model,
 )
 from scratchformer.text.batches import BatchPlan
-from scratchformer.training import loop
+from scratchformer.training import data
 from scratchformer.training.run import RunDirectory
 
 # The paper ------------------------------------------------------------------------------------------------------------
@@ -66,8 +66,8 @@ def test_the_papers_model_is_recognised_by_its_sizes():
 def test_counted_text_agrees_with_training(small_config):
     config = small_config()
     load = plan.counted_load(config, print)
-    corpus = loop.read_corpus(config.data)
-    pairs = loop.encode_corpus(corpus, loop.train_tokenizer(corpus, config), config).train
+    corpus = data.read_corpus(config.data)
+    pairs = data.encode_corpus(corpus, data.train_tokenizer(corpus, config), config).train
     steps = BatchPlan(pairs, 80, 2, config.training.seed, config.training.bucket_fineness).epoch(0)
     assert load.steps_per_epoch == len(steps)
     assert load.source_tokens == pytest.approx(pairs.source.ids.size / len(steps))

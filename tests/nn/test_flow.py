@@ -278,7 +278,7 @@ def test_wrong_target_in_ids_are_refused(new_model, ids):
 
 @WRONG_TARGETS
 def test_wrong_target_out_ids_are_refused(new_model, ids):
-    with pytest.raises(ValueError, match="target_out_ids"):
+    with pytest.raises(ValueError, match="targets"):
         loss_backward(new_model(), SOURCE[:1], TARGET[:1], ids)
 
 

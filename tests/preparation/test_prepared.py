@@ -12,11 +12,12 @@ from scratchformer.preparation.pipeline import Options, prepare
 from scratchformer.preparation.prepared import (
     Manifest,
     PreparedCorpus,
-    crc32_of_ids,
     growing_array,
     is_prepared,
     read_manifest,
 )
+from scratchformer.text import batches
+from scratchformer.text.batches import crc32_of_ids
 from scratchformer.text.corpora import CorpusFiles, ParallelFiles
 
 MAX_LENGTH = 256
@@ -66,7 +67,7 @@ def test_values_that_do_not_fit_are_refused(tmp_path):
 def test_the_checksum_equals_that_of_ids_in_memory(monkeypatch):
     ids = np.random.default_rng(0).integers(0, 2**16, 1000)
     expected = prepared.zlib.crc32(ids.astype(np.int32).tobytes(), 5)
-    monkeypatch.setattr(prepared, "CHUNK_IDS", 77)
+    monkeypatch.setattr(batches, "CHUNK_IDS", 77)
     assert crc32_of_ids(ids.astype(np.uint16), 5) == crc32_of_ids(ids.astype(np.int32), 5) == expected
 
 

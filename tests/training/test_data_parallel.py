@@ -46,10 +46,10 @@ def test_a_run_on_three_threads_repeats_itself_bit_for_bit(begin, monkeypatch):
     states, first, gradients = Transformer.states, trainer.model.store.data.copy(), []
     for slow in trainer.parallel.replicas:
 
-        def delayed(model, *arguments):
+        def delayed(model, *inputs, rng):
             if model is slow:
                 time.sleep(0.02)
-            return states(model, *arguments)
+            return states(model, *inputs, rng=rng)
 
         monkeypatch.setattr(Transformer, "states", delayed)
         _, n_tokens = trainer.parallel.step_gradient(

@@ -12,7 +12,7 @@ from scratchformer.errors import UserError
 from scratchformer.preparation.prepared import PreparedCorpus, crc32_of_file
 from scratchformer.text.batches import steps
 from scratchformer.text.tokenizer import Tokenizer
-from scratchformer.training import loop
+from scratchformer.training import loop, task_translation
 from scratchformer.training.data import checksum_of, follow_preparation, open_prepared, prepared_directory
 from scratchformer.training.run import RunDirectory
 
@@ -32,7 +32,7 @@ def no_text_is_touched(monkeypatch):
 
     for name in ("encode", "train"):
         monkeypatch.setattr(Tokenizer, name, fail)
-    monkeypatch.setattr(loop, "read_corpus", fail)
+    monkeypatch.setattr(task_translation, "read_corpus", fail)
 
 
 # --- the same run

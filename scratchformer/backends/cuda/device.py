@@ -13,9 +13,9 @@ from scratchformer.backends.cuda.gemm import CuBlas, Gemm
 from scratchformer.backends.cuda.kernels import FLOAT32, CupyKernels, Kernels
 from scratchformer.backends.device import HOW_TO_INSTALL, Device, dtype_named, import_or_explain
 from scratchformer.errors import UserError, in_one_line
+from scratchformer.nn.model import Model
 from scratchformer.nn.ops import Ops
 from scratchformer.nn.parameter import Array
-from scratchformer.nn.transformer import Transformer
 from scratchformer.parallel.communicator import Communicator, HostStaged, name_ranks
 from scratchformer.parallel.nccl import Nccl
 
@@ -53,7 +53,7 @@ class Accelerator(Device):
         fused = FusedOps(xp, kernels, products, exact, self.scale, (FLOAT32, self.stored))
         self.ops = (Ops(xp), fused)  # the reference is for float64
 
-    def to_device(self, model: Transformer) -> None:
+    def to_device(self, model: Model) -> None:
         """Raises UserError for a model that the kernels are not made for."""
         try:
             steps_for(model.config.d_model)

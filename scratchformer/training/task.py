@@ -1,0 +1,96 @@
+"""What is learned from which data: a task says what a run's text, its examples and its score are.
+
+The loop, the checkpoints and the ranks are the same for every task; `tasks.py` lists them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from scratchformer import config as configs
+from scratchformer.config import Config
+from scratchformer.parallel.communicator import Communicator
+from scratchformer.text.batches import Examples
+from scratchformer.text.tokenizer import Tokenizer, load_tokenizer, read_tokenizer
+
+if TYPE_CHECKING:
+    from scratchformer.training.trainer import Trainer
+
+
+class TrainingData(NamedTuple):
+    """What the loop runs on: examples, and what the score of the validation data needs."""
+
+    train: Examples
+    val: Examples | None
+    val_text: Any = None  # what `Task.score` compares with
+    n_empty: int = 0  # pairs left out because a side is blank
+    checksum: int = 0  # see `checksum_of`: a run cannot go on with other text
+
+
+def checksum_of(train: Examples, val: Examples | None) -> int:
+    """CRC-32 of all ids as int32."""
+    return val.checksum(train.checksum()) if val else train.checksum()
+
+
+class Task(ABC):
+    """A task of `config.data.task`. The methods are called in this order; `read` and `train_tokenizer` may be slow.
+
+    score_name  what `score` returns; the log has it in small letters. Empty: the task has no score
+    unit        what an example is, in messages
+    """
+
+    score_name = ""
+    unit = "examples"
+
+    @abstractmethod
+    def read(self, config: Config) -> Any:
+        """The data that the configuration names. Raises UserError for whatever is wrong with the files."""
+
+    def train_tokenizer(self, corpus: Any, config: Config) -> Tokenizer | None:
+        """Learn the vocabulary from the training text. None for data without words."""
+        return None
+
+    def settled(self, config: Config, tokenizer: Tokenizer | None) -> Config:
+        """The configuration with the sizes that depend on the data."""
+        return config
+
+    @abstractmethod
+    def encode(self, corpus: Any, tokenizer: Any, config: Config) -> TrainingData:
+        """Encode training and validation data. Raises UserError if nothing is left, or does not fit into a batch."""
+
+    def score(self, trainer: Trainer) -> dict[str, Any]:
+        """How well the model does on the validation data: an entry for the log, with the score under its name.
+
+        All ranks call this, and each does its share.
+        """
+        raise NotImplementedError
+
+    # What the loop calls
+
+    def begin(self, config: Config, ranks: Communicator) -> tuple[Tokenizer | None, Config, TrainingData]:
+        """Read everything for a new run -> tokenizer, settled configuration, data
+
+        Rank 0 learns the vocabulary, or takes that of the pretrained run, and sends it to the others.
+        """
+        corpus = self.read(config)
+        learned = None
+        if ranks.rank == 0:
+            pretrained = config.training.pretrained
+            learned = load_tokenizer(tokenizer_of(pretrained)) if pretrained else self.train_tokenizer(corpus, config)
+        serialized = ranks.broadcast_bytes(learned.serialized if learned else b"")
+        tokenizer = read_tokenizer(serialized) if serialized else None
+        if tokenizer and config.training.pretrained:
+            config = configs.with_settings(config, {"model.vocab_size": tokenizer.vocab_size})
+        config = self.settled(config, tokenizer)
+        return tokenizer, config, self.encode(corpus, tokenizer, config)
+
+    def resume(self, config: Config, tokenizer: Tokenizer | None) -> TrainingData:
+        """Read everything for a run that is resumed with this tokenizer."""
+        return self.encode(self.read(config), tokenizer, config)
+
+
+def tokenizer_of(run: str) -> Path:
+    """The file of a run's tokenizer."""
+    return Path(run) / "tokenizer.model"
