@@ -6,13 +6,13 @@ Source: Devlin et al. 2019, section 3. The start symbol stands for [CLS], the en
 from __future__ import annotations
 
 import itertools
-import zlib
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import numpy as np
 
-from scratchformer.text.batches import Examples, LabelledBatch, Sequences
+from scratchformer.errors import UserError
+from scratchformer.text.batches import Examples, LabelledBatch, Sequences, crc32_of_ids
 from scratchformer.text.tokenizer import BOS, EOS, MASK, PAD
 
 SHARE_CHOSEN = 0.15
@@ -50,50 +50,84 @@ def hide(texts: Sequences, vocab_size: int, random: np.random.Generator) -> tupl
     return Sequences(shown, texts.offsets), Sequences(targets, texts.offsets)
 
 
+class HiddenTexts(Examples):
+    """Texts with hidden pieces.
+
+    hidden  what the model reads, and its targets, PAD where there are none
+    """
+
+    def __init__(self, hidden: tuple[Sequences, Sequences], max_length: int) -> None:
+        self.hidden, self.max_length = hidden, max_length
+        self.lengths = hidden[0].lengths
+        self.n_targets = int(np.count_nonzero(hidden[1].ids))
+
+    def batch(self, indices: np.ndarray, epoch: int = 0) -> LabelledBatch:
+        """The texts `indices` (B,): inputs (ids, token types), targets, all (B, T)."""
+        shown, targets = (sequences.padded(indices) for sequences in self.hidden)
+        return LabelledBatch((shown, np.zeros_like(shown)), targets, indices.astype(np.int64))
+
+    def checksum(self, crc: int = 0) -> int:
+        return checksum_of(self.hidden[1], checksum_of(self.hidden[0], crc))
+
+
 class MaskedTexts(Examples):
     """Texts as ids, from BOS to EOS. Each epoch hides other pieces of them.
 
     texts       each with a piece that is not special
     vocab_size  of the tokenizer, for random pieces
     seed        which pieces an epoch hides depends only on this and on the number of the epoch
-    n_dropped   how many texts were left out
+    n_targets   the mean of an epoch
     """
 
-    def __init__(self, texts: Sequences, vocab_size: int, seed: int, max_length: int, n_dropped: int = 0) -> None:
-        self.texts, self.vocab_size, self.seed = texts, vocab_size, seed
-        self.lengths, self.max_length, self.n_dropped = texts.lengths, max_length, n_dropped
-        self.n_targets = round(float(np.maximum(SHARE_CHOSEN * (self.lengths - 2), 1).sum()))  # on average
-        self.hidden = lru_cache(maxsize=1)(self._hidden)
+    def __init__(self, texts: Sequences, vocab_size: int, seed: int, max_length: int) -> None:
+        self.texts, self.vocab_size, self.seed, self.max_length = texts, vocab_size, seed, max_length
+        self.lengths = texts.lengths
+        self.n_targets = round(float(np.maximum(SHARE_CHOSEN * (self.lengths - 2), 1).sum()))
+        self.of_epoch = lru_cache(maxsize=1)(self._of_epoch)
 
-    def __len__(self) -> int:
-        return len(self.lengths)
-
-    def _hidden(self, epoch: int) -> tuple[Sequences, Sequences]:
-        """All texts as an epoch shows them, and their targets."""
+    def _of_epoch(self, epoch: int) -> HiddenTexts:
         # BatchPlan draws from [seed, epoch], which zeros at the end would not change: the 1 makes these others.
         random = np.random.Generator(np.random.PCG64([self.seed, epoch, 1]))
-        return hide(self.texts, self.vocab_size, random)
+        return HiddenTexts(hide(self.texts, self.vocab_size, random), self.max_length)
 
     def batch(self, indices: np.ndarray, epoch: int = 0) -> LabelledBatch:
-        """The texts `indices` (B,) with hidden pieces: inputs (ids, token types), targets, all (B, T)."""
-        shown, targets = (sequences.padded(indices) for sequences in self.hidden(epoch))
-        n_tokens = int((shown != PAD).sum())
-        return LabelledBatch((shown, np.zeros_like(shown)), targets, indices.astype(np.int64), n_tokens)
+        """The texts `indices` (B,) as this epoch shows them, as `HiddenTexts.batch` gives them."""
+        return self.of_epoch(epoch).batch(indices)
 
     def checksum(self, crc: int = 0) -> int:
         return checksum_of(self.texts, crc)
 
 
-def masked_texts(encode: Encode, texts: list[str], vocab_size: int, seed: int, max_length: int) -> MaskedTexts:
-    """Encode texts for a masked language model. A long one is cut into several of at most `max_length` tokens.
+def in_turn(texts: Sequences) -> tuple[Sequences, Sequences]:
+    """Each text as often as it has pieces, each time with another one hidden -> what the model reads, and its targets
 
-    Texts without any piece that is not special are left out and counted.
+    They stand in the order of the text's pieces. Special tokens are not hidden.
     """
-    window = max(1, max_length - 2)
-    pieces = [ids[start : start + window] for ids in encode(texts) for start in range(0, max(1, len(ids)), window)]
-    kept = [ids for ids in pieces if any(piece > MASK for piece in ids)]
-    sequences = sequences_of([[BOS, *ids, EOS] for ids in kept])
-    return MaskedTexts(sequences, vocab_size, seed, max_length, len(pieces) - len(kept))
+    pieces = np.flatnonzero(texts.ids > MASK)
+    text_of = np.searchsorted(texts.offsets, pieces, side="right") - 1
+    lengths = texts.lengths[text_of]
+    offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    ids = np.concatenate([texts.ids[texts.offsets[text] : texts.offsets[text + 1]] for text in text_of])
+    hidden = offsets[:-1] + pieces - texts.offsets[text_of]
+    shown, targets = ids.copy(), np.full_like(ids, PAD)
+    shown[hidden], targets[hidden] = MASK, ids[hidden]
+    return Sequences(shown, offsets), Sequences(targets, offsets)
+
+
+def encode_texts(encode: Encode, texts: list[str], max_length: int) -> Sequences:
+    """Encode texts from BOS to EOS. A long one is cut into several of at most `max_length` tokens.
+
+    Texts without a piece that is not special are left out.
+    Raises UserError if nothing is left, or if `max_length` leaves no room for a piece.
+    """
+    if max_length < 3:
+        raise UserError(f"max_length={max_length} must be at least 3: the start, a piece and the end of a text")
+    window = max_length - 2
+    pieces = [ids[start : start + window] for ids in encode(texts) for start in range(0, len(ids), window)]
+    kept = [[BOS, *ids, EOS] for ids in pieces if max(ids) > MASK]
+    if not kept:
+        raise UserError(f"none of the {len(texts)} texts has a piece that can be hidden")
+    return sequences_of(kept)
 
 
 class LabelledPairs(Examples):
@@ -111,19 +145,15 @@ class LabelledPairs(Examples):
         self.lengths, self.max_length, self.n_dropped = pairs.lengths, max_length, n_dropped
         self.n_targets = len(labels)
 
-    def __len__(self) -> int:
-        return len(self.lengths)
-
     def batch(self, indices: np.ndarray, epoch: int = 0) -> LabelledBatch:
         """The pairs `indices` (B,): inputs (ids, token types) (B, T), targets (B, 1)."""
         ids = self.pairs.padded(indices)
         types = (np.arange(ids.shape[1]) >= self.first_lengths[indices, None]) & (ids != PAD)
         targets = self.labels[indices, None]
-        inputs = ids, types.astype(ids.dtype)
-        return LabelledBatch(inputs, targets, indices.astype(np.int64), int((ids != PAD).sum()))
+        return LabelledBatch((ids, types.astype(ids.dtype)), targets, indices.astype(np.int64))
 
     def checksum(self, crc: int = 0) -> int:
-        return zlib.crc32(self.labels, checksum_of(self.pairs, crc))
+        return crc32_of_ids(self.labels, checksum_of(self.pairs, crc))
 
 
 def labelled_pairs(
@@ -149,4 +179,4 @@ def sequences_of(rows: list[list[int]]) -> Sequences:
 
 def checksum_of(sequences: Sequences, crc: int = 0) -> int:
     """CRC-32 of the ids and of the lengths."""
-    return zlib.crc32(sequences.lengths, zlib.crc32(sequences.ids, crc))
+    return crc32_of_ids(sequences.lengths, crc32_of_ids(sequences.ids, crc))

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from scratchformer.text.masking import hide, labelled_pairs, masked_texts, sequences_of
+from scratchformer.errors import UserError
+from scratchformer.text.masking import MaskedTexts, encode_texts, hide, in_turn, labelled_pairs, sequences_of
 from scratchformer.text.tokenizer import BOS, EOS, MASK, PAD, UNK
 
 VOCAB = 50
@@ -15,7 +16,7 @@ def encode(texts):
 
 
 def examples(texts=TEXTS, max_length=20, seed=0):
-    return masked_texts(encode, texts, VOCAB, seed, max_length)
+    return MaskedTexts(encode_texts(encode, texts, max_length), VOCAB, seed, max_length)
 
 
 def all_of(masked, epoch=0):
@@ -53,7 +54,7 @@ def test_every_piece_of_a_text_is_chosen_equally_often():
 
 def test_no_special_token_is_chosen_and_every_text_has_a_target():
     masked = examples()
-    assert len(masked) == 4 and masked.n_dropped == 1  # of "3" nothing can be hidden
+    assert len(masked) == 4  # of "3" nothing can be hidden
     for epoch in range(50):
         (ids, types), targets = all_of(masked, epoch)[:2]
         assert not types.any()
@@ -88,6 +89,25 @@ def test_a_long_text_is_cut_into_several():
     assert masked.lengths.max() == 6
     pieces = [piece for text in encode(TEXTS) for piece in text if text != [UNK]]
     assert masked.texts.ids[masked.texts.ids >= UNK].tolist() == pieces
+
+
+def test_each_piece_is_hidden_once_in_turn():
+    shown, targets = in_turn(encode_texts(encode, ["7 3 8", "20"], 20))
+    rows = np.arange(3)
+    assert shown.padded(rows).tolist() == [[BOS, MASK, UNK, 8, EOS], [BOS, 7, UNK, MASK, EOS], [BOS, MASK, EOS, 0, 0]]
+    assert targets.padded(rows).tolist() == [[0, 7, 0, 0, 0], [0, 0, 0, 8, 0], [0, 20, 0, 0, 0]]
+
+
+@pytest.mark.parametrize(
+    "texts, max_length, complaint",
+    [
+        (["3", ""], 9, "none of the 2 texts has a piece that can be hidden"),
+        (["5"], 2, "max_length=2 must be at least 3"),
+    ],
+)
+def test_nothing_to_hide(texts, max_length, complaint):
+    with pytest.raises(UserError, match=complaint):
+        encode_texts(encode, texts, max_length)
 
 
 def test_the_number_of_targets_is_about_what_is_promised():

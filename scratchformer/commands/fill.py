@@ -1,0 +1,55 @@
+"""`scratchformer fill`: what could stand in the place of [MASK]?"""
+
+from __future__ import annotations
+
+import argparse
+
+from scratchformer.commands.options import Commands, add_command, add_machine, add_option, add_run, sentence, whole
+from scratchformer.commands.terminal import tell
+from scratchformer.commands.translate import STANDARD_INPUT, InputLines
+from scratchformer.config import TrainingConfig
+from scratchformer.errors import printable
+
+
+def add(commands: Commands) -> None:
+    parser = add_command(commands, "fill", fill)
+    add_run(parser)
+    text = "text with one [MASK] or more, each for one piece of the vocabulary (default: the lines of standard input)"
+    parser.add_argument("texts", nargs="*", type=sentence, metavar="TEXT", help=text)
+    add_option(parser, "--top K", whole(1, 1000), "how many fillings of each [MASK] to print (default: 5)", 5)
+    add_machine(parser, "fp32")
+
+
+def fill(args: argparse.Namespace) -> None:
+    """Fill in the words that [MASK] hides, with a masked language model.
+
+    scratchformer fill runs/bert-tiny "The [MASK] sleeps."
+    scratchformer fill runs/bert-tiny --top 3 < sentences.txt
+    """
+    from threadpoolctl import threadpool_limits
+
+    from scratchformer.backends.device import open_device
+    from scratchformer.decoding.filling import Filler
+    from scratchformer.nn.text_encoder import TextEncoder
+    from scratchformer.parallel.cores import available_cores
+    from scratchformer.text.tokenizer import Tokenizer
+    from scratchformer.training.run import RunDirectory, load_model, require_task
+
+    require_task(RunDirectory(args.path), "masked-language-model")
+    machine = TrainingConfig(device=args.device or "cpu", precision=args.precision or "")
+    device = open_device(machine.device, machine.precision or "fp32")
+    model, tokenizer, config, _ = load_model(args.path, args.checkpoint, device=device)
+    assert isinstance(model, TextEncoder) and isinstance(tokenizer, Tokenizer)
+    filler = Filler(model, tokenizer, config.data.max_length, device)
+    lines = InputLines([STANDARD_INPUT])
+    if interactive := not args.texts and lines.are_typed():
+        tell("Type a text with [MASK] and press Enter to fill it in; Ctrl-D ends.")
+    with threadpool_limits(args.threads or available_cores(), "blas"):
+        for index, text in enumerate(args.texts or lines):
+            place = "the text" if len(args.texts) == 1 else f"text {index + 1}" if args.texts else lines.place(index)
+            filled = filler.fill(text, args.top, place)
+            print(printable(filled.text))
+            for number, candidates in enumerate(filled.candidates, 1):
+                name = "[MASK]" if len(filled.candidates) == 1 else f"[MASK] {number}"
+                shown = ", ".join(f"{each.text} {each.probability:.3f}" for each in candidates)
+                print(printable(f"  {name}: {shown}"), flush=interactive)

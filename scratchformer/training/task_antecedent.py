@@ -1,0 +1,88 @@
+"""The task "antecedent": which noun does "it" mean? A text encoder reads a sentence and one of its nouns, and says yes
+or no (two segments and a class, as in Devlin et al. 2019, section 4.1)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Sequence
+
+import numpy as np
+
+from scratchformer.config import Config
+from scratchformer.errors import UserError
+from scratchformer.nn.model import Model
+from scratchformer.nn.ops import Ops, ops_of, using
+from scratchformer.text import bundled
+from scratchformer.text.bundled import Example, words
+from scratchformer.text.masking import LabelledPairs, labelled_pairs
+from scratchformer.text.tokenizer import Tokenizer
+from scratchformer.training.task import Task, TrainingData, checksum_of
+from scratchformer.training.validation import reached
+
+if TYPE_CHECKING:
+    from scratchformer.training.trainer import Trainer
+
+NO, YES = 1, 2
+"""The classes."""
+
+PAIRS_AT_ONCE = 256
+
+
+def with_two_nouns(split: str) -> list[Example]:
+    """The sentences of a split of the bundled corpus in which "it" could mean two nouns."""
+    return [each for each in bundled.read(split) if each.coreference and each.coreference["rival"] is not None]
+
+
+def pairs_of(examples: Sequence[Example], tokenizer: Tokenizer, max_length: int) -> LabelledPairs:
+    """Two pairs of each sentence: with the noun that is meant (yes), and with the other (no), as in "the animal".
+
+    Raises UserError for a sentence that is longer than `max_length` tokens with its noun.
+    """
+    nouns = [
+        f"the {words(example.source)[example.coreference[role]]}"  # type: ignore[index]
+        for example in examples
+        for role in ("antecedent", "rival")
+    ]
+    sentences = [example.source for example in examples for _ in range(2)]
+    pairs = labelled_pairs(tokenizer.encode, sentences, nouns, [YES, NO] * len(examples), max_length)
+    if pairs.n_dropped:
+        raise UserError(f"max_length={max_length}: {pairs.n_dropped} pairs of a sentence and a noun are longer")
+    return pairs
+
+
+def is_right(model: Model, pairs: LabelledPairs, ops: tuple[Ops, ...] = ()) -> np.ndarray:
+    """Whether the noun that is meant gets the higher probability of yes: pairs_of(n sentences) -> (n,) bool"""
+    margins = []
+    for start in range(0, len(pairs), PAIRS_AT_ONCE):
+        batch = pairs.batch(np.arange(start, min(start + PAIRS_AT_ONCE, len(pairs))))
+        with using(*ops):
+            logits, _ = model.forward(*batch.inputs)  # (B, 1, 3)
+            margins.append(ops_of(logits).on_host(logits)[:, 0, YES] - ops_of(logits).on_host(logits)[:, 0, NO])
+    meant, other = np.concatenate(margins).astype(np.float64).reshape(-1, 2).T
+    return meant > other
+
+
+class Antecedent(Task):
+    """From a sentence and a noun to yes or no."""
+
+    score_name, unit = "accuracy", "pairs of a sentence and a noun"
+
+    def read(self, config: Config) -> dict[str, list[Example]]:
+        if config.data.names_text:
+            raise UserError("data.task=antecedent reads the annotations of the bundled corpus, and no files")
+        return {split: with_two_nouns(split) for split in ("train", "val")}
+
+    def train_tokenizer(self, corpus: Any, config: Config) -> Tokenizer:
+        """As for the masked language model: from all English sentences, which need no annotation."""
+        return Tokenizer.train(bundled.read_text("train").source, config.model.vocab_size, masks=True)
+
+    def encode(self, corpus: dict[str, list[Example]], tokenizer: Tokenizer, config: Config) -> TrainingData:
+        train, val = (pairs_of(corpus[split], tokenizer, config.data.max_length) for split in ("train", "val"))
+        for pairs in (train, val):
+            pairs.require_fit(config.training.tokens_per_batch)
+        return TrainingData(train, val, checksum=checksum_of(train, val))
+
+    def score(self, trainer: Trainer) -> dict[str, Any]:
+        """The share of the validation sentences whose noun is found, in percent."""
+        assert isinstance(trainer.data.val, LabelledPairs)
+        right = is_right(trainer.model, trainer.data.val, trainer.device.ops)  # so few that each rank reads them all
+        return {"step": trainer.progress.step, "accuracy": 100 * float(right.mean())} | reached(trainer)
