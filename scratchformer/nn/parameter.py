@@ -20,7 +20,7 @@ class Parameter:
 
     def __init__(self, data: Array) -> None:
         self.data = data
-        self.grad = np.zeros_like(data)
+        self.grad = np.zeros(data.shape, data.dtype, like=data)  # takes memory only when it is written
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -97,7 +97,7 @@ class ParameterStore:
     def __init__(self, parameters: dict[str, Parameter]) -> None:
         self.parameters = parameters
         data = np.concatenate([parameter.data.reshape(-1) for parameter in parameters.values()])
-        self.hold(data, np.zeros_like(data))
+        self.hold(data, np.zeros(data.shape, data.dtype))
 
     def hold(self, data: Array, grad: Array, stored: Array | None = None) -> None:
         """Use these flat arrays from now on, and make the parameters views into them. Models may share `data`."""
