@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from scratchformer.decoding.translator import Translation, Translator
+from scratchformer.text.tokenizer import TokenizerPair
 from scratchformer.text.trees import Parse, phrase_labels, tree_of
 
 ATTACHED = re.compile(r"(?<=\w)([,;:]+(?=\s|$)|[.?!]+\s*$)")
@@ -23,6 +24,7 @@ class TreeParser:
 
     def __init__(self, translator: Translator) -> None:
         self.translator = translator
+        assert isinstance(translator.tokenizer, TokenizerPair)
         target = translator.tokenizer.target
         self.phrases = phrase_labels(piece.removeprefix("▁") for piece in target.pieces(range(target.vocab_size)))
 

@@ -1,0 +1,73 @@
+"""How well a run parses a test set: labelled F1 as EVALB counts it, beside three parsers without a neural network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from scratchformer.backends.device import Device
+from scratchformer.config import Config
+from scratchformer.decoding.translator import Translator
+from scratchformer.decoding.tree_parser import TreeParser
+from scratchformer.experiments.baseline_parsers import PCFG, MajorityLabel, RightBranching
+from scratchformer.nn.transformer import Transformer
+from scratchformer.text.bracket_score import BracketScores, score_parses
+from scratchformer.text.trees import Parse, Tree
+from scratchformer.training.run import Trained
+from scratchformer.training.task_parsing import read_split
+
+BASELINES = {"PCFG": PCFG, "right-branching": RightBranching, "majority label": MajorityLabel}
+
+
+class ParserScores(NamedTuple):
+    """The scores of the model, and those of each baseline by its name."""
+
+    model: BracketScores
+    baselines: dict[str, BracketScores]
+
+    def as_record(self) -> dict[str, Any]:
+        """The scores, flat: those of the model under their names, and the F1 of each baseline."""
+        others = {f"{name} F1": scores.f1 for name, scores in self.baselines.items()}
+        return self.model._asdict() | others
+
+    def as_text(self) -> str:
+        """A table with a row for each parser, and a line on what it counts."""
+        lines = [f"{'':<16}{'F1':>7}{'precision':>11}{'recall':>8}{'complete match':>16}{'tags':>7}{'unparsable':>12}"]
+        for name, scores in {"this model": self.model, **self.baselines}.items():
+            f1, precision, recall, complete, tags, unparsable = scores[:6]
+            lines.append(
+                f"{name:<16}{f1:7.2f}{precision:11.2f}{recall:8.2f}{complete:16.1f}{tags:7.1f}{unparsable:12.1f}"
+            )
+        return "\n".join(
+            [
+                *lines,
+                f"in %, of {self.model.n_sentences:,} sentences, {self.model.n_errors} of them not counted; "
+                "brackets by EVALB's rules (COLLINS.prm)",
+            ]
+        )
+
+
+def baseline_scores(train: Sequence[Tree], test: Sequence[Tree]) -> dict[str, BracketScores]:
+    """Train each baseline on trees, and score its parses of others."""
+    parsers: dict[str, RightBranching | PCFG] = {name: kind(train) for name, kind in BASELINES.items()}
+    words = [tree.words for tree in test]
+    return {
+        name: score_parses([Parse(parser.parse(each), False) for each in words], test)
+        for name, parser in parsers.items()
+    }
+
+
+def model_scores(trained: Trained, options: Mapping[str, Any], test: Sequence[Tree]) -> BracketScores:
+    """Score the model's parses. options: beam, alpha (default: the run's), threads, device"""
+    decoding = trained.config.decoding
+    assert isinstance(trained.model, Transformer) and trained.tokenizer is not None
+    machine = options.get("threads") or 1, options.get("device") or Device()
+    parser = TreeParser(Translator(trained.model, trained.tokenizer, decoding.extra_length, *machine))
+    search = options.get("beam") or decoding.beam, options.get("alpha", decoding.alpha)
+    return score_parses(parser.parse([tree.words for tree in test], *search), test)
+
+
+def evaluate(trained: Trained, config: Config, options: Mapping[str, Any] = {}) -> ParserScores:
+    """Score the model and the baselines on the test trees that belong to the run's training trees."""
+    train, test = read_split(config.data, "train"), read_split(config.data, "test")
+    return ParserScores(model_scores(trained, options, test), baseline_scores(train, test))
