@@ -1,9 +1,10 @@
-"""`scratchformer export` writes a run's weights for PyTorch; `scratchformer import` makes a run of such a file."""
+"""`scratchformer export` writes a run's weights for PyTorch; `import` makes a run of such a file, or of GPT-2."""
 
 import argparse
 
-from scratchformer.commands.options import Commands, add_command, add_run, path
+from scratchformer.commands.options import Commands, add_command, add_option, add_run, path, setting
 from scratchformer.commands.terminal import tell
+from scratchformer.errors import UserError
 
 
 def add(commands: Commands) -> None:
@@ -16,7 +17,12 @@ def add(commands: Commands) -> None:
 
 def add_import(commands: Commands) -> None:
     parser = add_command(commands, "import", import_)
-    parser.add_argument("file", type=path, metavar="FILE")
+    kinds = "torch: a file that `export` has written (default); gpt2: OpenAI's published weights"
+    parser.add_argument("--from", choices=["torch", "gpt2"], default="torch", dest="kind", help=kinds)
+    parser.add_argument("file", type=path, metavar="FILE", help="a safetensors file")
+    add_option(parser, "--vocab FILE", path, "GPT-2's vocab.json")
+    add_option(parser, "--merges FILE", path, "GPT-2's merges.txt")
+    add_option(parser, "--heads N", setting("h"), "attention heads (default: as in GPT-2, one for 64 of d_model)")
     parser.add_argument("--out", type=path, required=True, metavar="RUN", help="the directory of the new run")
 
 
@@ -34,13 +40,28 @@ def export(args: argparse.Namespace) -> None:
 
 
 def import_(args: argparse.Namespace) -> None:
-    """Make a run of an exported file.
+    """Make a run of weights from elsewhere.
 
     scratchformer import tiny.safetensors --out runs/imported
+    scratchformer import --from gpt2 model.safetensors --vocab vocab.json --merges merges.txt --out runs/gpt2
     """
     from scratchformer.training.run import RunDirectory
-    from scratchformer.training.torch_format import import_run
 
-    if not import_run(args.file, RunDirectory(args.out)):
-        tell(f"{args.file}: its weights have changed since it was exported")
-    print(f"{args.out}: a run with the weights of {args.file}; try scratchformer translate {args.out}")
+    run = RunDirectory(args.out)
+    if args.kind == "gpt2":
+        from scratchformer.training import gpt2_format
+
+        if None in (args.vocab, args.merges):
+            raise UserError("--from gpt2 needs its tokenizer, too: --vocab vocab.json --merges merges.txt")
+        gpt2_format.import_run(args.file, args.vocab, args.merges, run, args.heads)
+        command = "generate"
+    else:
+        from scratchformer.training import torch_format
+
+        for name in ("vocab", "merges", "heads"):
+            if getattr(args, name) is not None:
+                raise UserError(f"--{name} is for --from gpt2")
+        if not torch_format.import_run(args.file, run):
+            tell(f"{args.file}: its weights have changed since it was exported")
+        command = "translate"
+    print(f"{args.out}: a run with the weights of {args.file}; try scratchformer {command} {args.out}")

@@ -143,13 +143,16 @@ def read_tensors(path: Path, form: str) -> tuple[dict[str, str], dict[str, np.nd
 
 
 @contextmanager
-def open_tensors(path: Path, form: str) -> Iterator[Any]:
-    """Open a safetensors file, and turn what is wrong with it, also while the block reads, into a UserError."""
+def open_tensors(path: Path, form: str | None = None) -> Iterator[Any]:
+    """Open a safetensors file, and turn what is wrong with it, also while the block reads, into a UserError.
+
+    form  what its header must say; None if another program may have written it
+    """
     if not path.is_file():  # a pipe would be waited for
         raise UserError(f"{path}: {'not a plain file' if path.exists() else 'no such file'}")
     try:
         with safe_open(path, framework="numpy") as file:
-            if (file.metadata() or {}).get("format") != form:
+            if form and (file.metadata() or {}).get("format") != form:
                 raise UserError(f"{path}: a safetensors file, but not one that this program wrote as {form!r}")
             yield file
     except UserError:
