@@ -19,8 +19,7 @@ from scratchformer.text.tokenizer import N_SPECIALS, Tokenizer, _text_ids
 END_OF_TEXT = "<|endoftext|>"
 """GPT-2's only special piece. It stands between documents, so it is our EOS as well as our BOS."""
 
-PREFIX = b'{"format": "byte-level 1"'
-"""`ByteLevelTokenizer.serialized` begins so."""
+FORMAT = "scratchformer byte-level 1"
 
 MAX_FILE_BYTES = 2**26
 """GPT-2's files have one megabyte; more than this is something else."""
@@ -36,11 +35,13 @@ class ByteLevelTokenizer(Tokenizer):
     message names the source by `origin`.
     """
 
+    _processor: Any
+
     def __init__(self, serialized: bytes, origin: str = "the tokenizer"):
         content = parsed(serialized, origin)
-        if not isinstance(content, dict) or content.keys() != {"format", "pieces", "merges"}:
+        if not isinstance(content, dict) or content.get("format") != FORMAT:
             raise UserError(f"{origin}: not a byte-level tokenizer, or a damaged one")
-        pieces, merges = content["pieces"], content["merges"]
+        pieces, merges = content.get("pieces", 0), content.get("merges", 0)
         tokenizers = library()
         require_sound(pieces, merges, tokenizers.pre_tokenizers.ByteLevel.alphabet(), origin)
         ids = {piece: i for i, piece in enumerate(pieces, N_SPECIALS)}
@@ -69,7 +70,7 @@ class ByteLevelTokenizer(Tokenizer):
         except UnicodeDecodeError:
             raise UserError(f"{merges}: not valid UTF-8") from None
         joined = [line for line in lines if line and not line.startswith("#version")]
-        content = {"format": "byte-level 1", "pieces": pieces, "merges": joined}
+        content = {"format": FORMAT, "pieces": pieces, "merges": joined}
         return cls(json.dumps(content).encode(), f"{vocab} with {merges}")
 
     @property

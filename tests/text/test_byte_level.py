@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from scratchformer.errors import UserError
-from scratchformer.text.byte_level import ByteLevelTokenizer
-from scratchformer.text.tokenizer import BOS, EOS, PAD, UNK
+from scratchformer.text.byte_level import FORMAT, ByteLevelTokenizer
+from scratchformer.text.tokenizer import BOS, EOS, PAD, UNK, load_tokenizer
 
 TEXT = "the dog, über\u00a0the 🙂 \n\n\t  it's <|endoftext|> e\u0301 \ufeff\x00\x85\u2028 123456 日本語 "
 
@@ -83,7 +83,7 @@ def test_ids_outside_the_vocabulary(tokenizer, wrong):
 
 def test_it_is_saved_loaded_and_pickled(tokenizer, tmp_path):
     tokenizer.save(tmp_path / "tokenizer.model")
-    for again in (ByteLevelTokenizer.load(tmp_path / "tokenizer.model"), pickle.loads(pickle.dumps(tokenizer))):
+    for again in (load_tokenizer(tmp_path / "tokenizer.model"), pickle.loads(pickle.dumps(tokenizer))):
         assert again.serialized == tokenizer.serialized and again.checksum == tokenizer.checksum
         assert again.encode([TEXT]) == tokenizer.encode([TEXT]) and again.same_pieces(tokenizer)
 
@@ -137,7 +137,14 @@ def test_bad_files_are_refused_in_one_line(byte_level_files, tmp_path, name, spo
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"{}", b"{", b'{"format": "byte-level 1", "pieces": [1], "merges": []}', b'{"format": 1}']
+    "content",
+    [
+        b"",
+        b"{}",
+        b"{",
+        json.dumps({"format": FORMAT, "pieces": [1], "merges": []}).encode(),
+        json.dumps({"format": FORMAT}).encode(),
+    ],
 )
 def test_a_damaged_tokenizer_is_refused(content):
     with pytest.raises(UserError, match="its file: "):
