@@ -42,6 +42,7 @@ def quick_run(name, out, *arguments):
         "reversal",
         "source_worth",
         "stacks",
+        "table1",
         "tiny_model",
         "training_replay",
         "warm_up",

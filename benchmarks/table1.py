@@ -1,0 +1,601 @@
+"""Table 1 of the paper, measured: what a layer costs, how much of it must wait, how far a signal has to go.
+
+    python benchmarks/table1.py [--quick] [--out DIR]                              # about 8 minutes on an idle core
+
+Self-attention, a recurrent layer, convolutions and self-attention restricted to r neighbours, all from (B, n, d) to
+(B, n, d): `nn/attention.py`, `nn/sequence_layers.py`, `lessons/library/recurrent.py`.
+
+    operations  multiplications. The formulas of `KINDS` are compared with the number that a layer really does, when it
+                runs on numbers that count (`Counted`): the two must be equal
+    waiting     the longest chain of multiplications of which each needs the result of the one before it
+    path        how many layers it takes until a nudge of any position reaches every output; and the shortest chain of
+                multiplications that leads through them from one end to the other
+    time        forward and backward in float32, seconds of processor time of one thread: the least of several rounds,
+                in which everything takes turns
+
+An exponent is the slope of log cost over log size, by least squares over the upper half of the sizes. Its intervals
+are of 95 %: `line` from how far the sizes are off the line (t), `rounds` from drawing the rounds again (bootstrap).
+README.md here says what the fields of the result are.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from functools import partial
+from typing import Any, Callable, Iterator, NamedTuple
+
+import numpy as np
+from provenance import surroundings
+from small_training import arguments_of, number, write
+from threadpoolctl import threadpool_limits
+
+from library.recurrent import LSTM, RNN
+from scratchformer.backends.cpu import FAST, FastOps, keep_freed_memory
+from scratchformer.nn.attention import Mask, ScaledDotProductAttention, SelfAttention
+from scratchformer.nn.layers import Linear
+from scratchformer.nn.ops import Ops, using
+from scratchformer.nn.parameter import Array, Layer
+from scratchformer.nn.sequence_layers import (
+    Convolution,
+    RestrictedAttention,
+    RestrictedSelfAttention,
+    SeparableConvolution,
+)
+
+D_K = 64  # as in the paper, a wider layer has more heads, not wider ones
+K, R, DILATION = 3, 32, 8  # of the layers whose time is measured
+FLOAT32, FLOAT64 = np.dtype("float32"), np.dtype("float64")
+
+
+class Settings(NamedTuple):
+    """What is measured. `crossing` has, for each batch size, the widths and the lengths."""
+
+    counted: list[tuple[int, int, int]]  # n, d, h
+    waiting: list[int]
+    path: list[int]
+    lengths: list[int]
+    widths: list[int]
+    rounds: int
+    crossing: dict[int, tuple[list[int], list[int]]]
+    crossing_rounds: int
+
+
+FULL = Settings(
+    counted=[(1, 4, 1), (5, 4, 2), (16, 8, 2), (48, 4, 1)],
+    waiting=[8, 16, 32, 64],
+    path=[8, 16, 32, 64, 128],
+    lengths=[64, 128, 256, 512, 1024, 2048, 4096],
+    widths=[64, 128, 256, 384, 512, 768, 1024],
+    rounds=12,
+    crossing={
+        1: ([64, 128, 256, 512], [2**i for i in range(4, 12)]),
+        16: ([64, 128, 256], [2**i for i in range(4, 10)]),
+    },
+    crossing_rounds=6,
+)
+QUICK = Settings([(5, 4, 2)], [8, 16], [8, 16], [32, 64, 128, 256], [64, 128, 192, 256], 3, {1: ([64], [16, 64])}, 2)
+OTHER_WIDTH, OTHER_LENGTH = 128, 512  # d while n grows, n while d grows
+
+# The layers -----------------------------------------------------------------------------------------------------------
+
+
+class Core(Layer):
+    """Attention without its projections: x is queries, keys and values."""
+
+    def __init__(self, h: int, attention: ScaledDotProductAttention) -> None:
+        self.h, self.attention = h, attention
+
+    def forward(self, x: Array, rng: None = None) -> tuple[Array, Any]:
+        heads = x.reshape(*x.shape[:2], self.h, -1)
+        y, cache = self.attention.forward(heads, heads, heads)
+        return y.reshape(x.shape), cache
+
+    def backward(self, dy: Array, cache: Any) -> Array:
+        dq, dk, dv = self.attention.backward(dy.reshape(*dy.shape[:2], self.h, -1), cache)
+        return (dq + dk + dv).reshape(dy.shape)
+
+
+class AtOnce(Layer):
+    """The products of `RNN`, each of all positions at once, as if no step had to wait for the one before."""
+
+    def __init__(self, d: int, init: np.random.Generator, dtype: str) -> None:
+        self.input, self.recurrent = Linear(d, d, init, dtype), Linear(d, d, init, dtype, bias=False)
+
+    def forward(self, x: Array, rng: None = None) -> tuple[Array, Any]:
+        a, input_cache = self.input.forward(x)
+        y, recurrent_cache = self.recurrent.forward(np.tanh(a))
+        return y, (input_cache, a, recurrent_cache)
+
+    def backward(self, dy: Array, cache: Any) -> Array:
+        input_cache, a, recurrent_cache = cache
+        return self.input.backward(self.recurrent.backward(dy, recurrent_cache) * (1 - a**2), input_cache)
+
+
+class WithoutSoftmax(FastOps):
+    """The operations of training, but the scores are the weights: what remains of attention are its products."""
+
+    def masked_softmax(self, scores: Array, scale: float, key_lengths: Any, causal: bool) -> Array:
+        return scores
+
+    def masked_softmax_backward(self, dweights: Array, weights: Array, scale: float) -> Array:
+        return dweights
+
+
+class Kind(NamedTuple):
+    """A type of layer.
+
+    make             (d, h, init, dtype) -> layer
+    multiplications  (n, d, h) -> how many there are in forward, for one sequence
+    exponents        those of n and d in Table 1, if it has the layer
+    """
+
+    make: Callable[[int, int, np.random.Generator, str], Layer]
+    multiplications: Callable[[int, int, int], int]
+    exponents: tuple[int, int] | None = None
+    ops: Ops = FAST
+
+
+def attention_core(n: int, d: int, h: int) -> int:
+    """Q K^T, weights times V, and a scale for each score."""
+    return 2 * n * n * d + n * n * h
+
+
+def restricted_core(n: int, d: int, h: int) -> int:
+    """The same for each R queries with the keys that they reach together, and a mask for each score."""
+    back, ahead = (R - 1) // 2, R // 2
+    ends = [(start, min(start + R, n)) for start in range(0, n, R)]
+    scores = sum((end - start) * (min(n, end + ahead) - max(0, start - back)) for start, end in ends)
+    return scores * (2 * d + 2 * h)
+
+
+KINDS = {
+    "self-attention": Kind(SelfAttention, lambda n, d, h: 4 * n * d * d + attention_core(n, d, h), (2, 1)),
+    "self-attention, no projections": Kind(
+        lambda d, h, init, dtype: Core(h, ScaledDotProductAttention()), attention_core, (2, 1)
+    ),
+    "recurrent": Kind(lambda d, h, init, dtype: RNN(d, d, init, dtype), lambda n, d, h: 2 * n * d * d, (1, 2)),
+    "convolution": Kind(
+        lambda d, h, init, dtype: Convolution(d, K, init, dtype), lambda n, d, h: K * n * d * d, (1, 2)
+    ),
+    "dilated convolution": Kind(
+        lambda d, h, init, dtype: Convolution(d, K, init, dtype, DILATION), lambda n, d, h: K * n * d * d, (1, 2)
+    ),
+    "separable convolution": Kind(
+        lambda d, h, init, dtype: SeparableConvolution(d, K, init, dtype), lambda n, d, h: K * n * d + n * d * d, (1, 2)
+    ),
+    "restricted self-attention": Kind(
+        lambda d, h, init, dtype: RestrictedSelfAttention(d, h, R, init, dtype),
+        lambda n, d, h: 4 * n * d * d + restricted_core(n, d, h),
+        (1, 1),
+    ),
+    "restricted self-attention, no projections": Kind(
+        lambda d, h, init, dtype: Core(h, RestrictedAttention(R)), restricted_core, (1, 1)
+    ),
+    "self-attention, no projections, no softmax": Kind(
+        lambda d, h, init, dtype: Core(h, ScaledDotProductAttention()),
+        lambda n, d, h: 2 * n * n * d,
+        ops=WithoutSoftmax(np, (FLOAT32,)),
+    ),
+    "recurrent, all steps at once": Kind(
+        lambda d, h, init, dtype: AtOnce(d, init, dtype), lambda n, d, h: 2 * n * d * d
+    ),
+    "recurrent (LSTM)": Kind(
+        lambda d, h, init, dtype: LSTM(d, d, init, dtype), lambda n, d, h: 8 * n * d * d + 9 * n * d
+    ),
+}
+"""In Table 1 and, from the last but two on, controls: attention's products, a recurrent layer's, and another cell."""
+GROWING = [name for name in KINDS if name != "recurrent (LSTM)"]
+ATTENTIONS, RECURRENT = ["self-attention", "self-attention, no projections"], ["recurrent", "recurrent (LSTM)"]
+
+
+def random() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+# Numbers that count ---------------------------------------------------------------------------------------------------
+
+
+class Counted:
+    """A number that counts multiplications, and knows how many of them, one after the other, led to it.
+
+    waited  in the longest chain, from any of the numbers that there were at first
+    path    in the shortest chain from a marked number; infinite if none leads here
+    """
+
+    __slots__ = ("value", "waited", "path")
+    __hash__ = None  # type: ignore[assignment]
+    multiplications = 0
+
+    def __init__(self, value: float, waited: int = 0, path: float = math.inf) -> None:
+        self.value, self.waited, self.path = value, waited, path
+
+    def joined(self, other: Any, value: float, step: int = 0) -> Counted:
+        if not isinstance(other, Counted):
+            return Counted(value, self.waited + step, self.path + step)
+        return Counted(value, max(self.waited, other.waited) + step, min(self.path, other.path) + step)
+
+    def __mul__(self, other: Any) -> Counted:
+        Counted.multiplications += 1
+        return self.joined(other, self.value * value_of(other), step=1)
+
+    def __pow__(self, two: int) -> Counted:
+        return self * self
+
+    def __add__(self, other: Any) -> Counted:
+        return self.joined(other, self.value + value_of(other))
+
+    def __sub__(self, other: Any) -> Counted:
+        return self.joined(other, self.value - value_of(other))
+
+    def __rsub__(self, other: Any) -> Counted:
+        return self.joined(other, value_of(other) - self.value)
+
+    def __truediv__(self, other: Any) -> Counted:
+        return self.joined(other, self.value / value_of(other))
+
+    __rmul__, __radd__ = __mul__, __add__
+
+    def exp(self) -> Counted:
+        return self.joined(None, math.exp(self.value))
+
+    def tanh(self) -> Counted:
+        return self.joined(None, math.tanh(self.value))
+
+    def __eq__(self, other: Any) -> bool:
+        return self.value == value_of(other)
+
+    def __ge__(self, other: Any) -> bool:
+        return self.value >= value_of(other)
+
+
+def value_of(number: Any) -> float:
+    return number.value if isinstance(number, Counted) else number
+
+
+def counted(numbers: Array) -> Array:
+    """The numbers, each of which counts."""
+    return np.vectorize(lambda each: each if isinstance(each, Counted) else Counted(each), otypes=[object])(numbers)
+
+
+class CountedOps(Ops):
+    """The NumPy operations. A score that a layer has put in place of another counts, too."""
+
+    def masked_softmax(self, scores: Array, scale: float, key_lengths: Any, causal: bool) -> Array:
+        return super().masked_softmax(counted(scores), scale, key_lengths, causal)
+
+
+def on_counted_numbers(layer: Layer) -> Layer:
+    for parameter in layer.parameters().values():
+        parameter.data, parameter.grad = counted(parameter.data), counted(parameter.grad)
+    return layer
+
+
+def multiplications_of(layer: Layer, n: int, d: int) -> tuple[int, int]:
+    """As they are done: in forward, and in forward and backward."""
+    x, dy = (counted(each) for each in random().standard_normal((2, 1, n, d)))
+    on_counted_numbers(layer)
+    Counted.multiplications = 0
+    with using(CountedOps(np)):
+        _, cache = layer.forward(x)
+        forward = Counted.multiplications
+        layer.backward(dy, cache)
+    return forward, Counted.multiplications
+
+
+def operations(settings: Settings) -> list[dict[str, Any]]:
+    """Raises ValueError where a formula is wrong."""
+    rows = []
+    for name, kind in KINDS.items():
+        if kind.ops is not FAST:
+            continue  # the same multiplications without what is no product
+        for n, d, h in settings.counted:
+            forward, both = multiplications_of(kind.make(d, h, random(), "float64"), n, d)
+            if forward != kind.multiplications(n, d, h):
+                raise ValueError(f"{name}: {forward} multiplications, by formula {kind.multiplications(n, d, h)}")
+            rows.append({"layer": name, "n": n, "d": d, "h": h, "forward": forward, "forward_and_backward": both})
+    return rows
+
+
+# Waiting and paths ----------------------------------------------------------------------------------------------------
+
+
+def chains(layers: list[Layer], n: int, d: int) -> tuple[int, float, float]:
+    """Multiplications in the longest chain to any output; in the shortest from the first position to the last, and
+    from the last to the first."""
+    longest, paths = 0, []
+    for marked, looked_at in ((0, -1), (-1, 0)):
+        x = counted(random().standard_normal((1, n, d)))
+        for each in x[0, marked]:
+            each.path = 0
+        with using(CountedOps(np)):
+            for layer in layers:
+                x, _ = layer.forward(x)
+        longest = max(each.waited for each in x.flat)
+        paths.append(min(each.path for each in x[0, looked_at]))
+    return longest, paths[0], paths[1]
+
+
+def waiting(settings: Settings) -> list[dict[str, Any]]:
+    """Of one layer of each kind."""
+    d, h = 2, 1
+    rows = []
+    for name in GROWING:
+        layer = on_counted_numbers(KINDS[name].make(d, h, random(), "float64"))
+        chain = [chains([layer], n, d)[0] for n in settings.waiting]
+        rows.append({"layer": name, "sizes": settings.waiting, "chain": chain, **line_of(settings.waiting, chain)})
+    return rows
+
+
+Stack = Callable[[int, int, int, np.random.Generator], Layer]
+"""(number of the layer, n, d, init) -> layer"""
+
+
+class Causal(Layer):
+    """A layer under a causal mask."""
+
+    def __init__(self, layer: Convolution) -> None:
+        self.layer = layer
+
+    def forward(self, x: Array, rng: None = None) -> tuple[Array, Any]:
+        return self.layer.forward(x, Mask(causal=True))
+
+
+def stacks() -> dict[str, tuple[Stack, int | None]]:
+    """Name -> how to build a layer of the stack; its window k or r."""
+    found: dict[str, tuple[Stack, int | None]] = {
+        "self-attention": (lambda i, n, d, init: SelfAttention(d, 1, init, "float64"), None),
+        "recurrent": (lambda i, n, d, init: RNN(d, d, init, "float64"), None),
+    }
+    for k in (3, 5, 9, 17):
+        found[f"convolution, k = {k}"] = partial(convolution, k=k), k
+    for k in (3, 5):
+        found[f"dilated convolution, k = {k}"] = partial(dilated, k=k), k
+        found[f"dilated convolution, causal, k = {k}"] = lambda *layer, k=k: Causal(dilated(*layer, k=k)), k
+    for r in (3, 5, 9, 17):
+        found[f"restricted self-attention, r = {r}"] = partial(restricted, r=r), r
+    return found
+
+
+def convolution(i: int, n: int, d: int, init: np.random.Generator, k: int) -> Layer:
+    return Convolution(d, k, init, "float64")
+
+
+def dilated(i: int, n: int, d: int, init: np.random.Generator, k: int) -> Convolution:
+    """Dilations 1, k, k^2, ... below n, and then from 1 again."""
+    return Convolution(d, k, init, "float64", k ** (i % math.ceil(math.log(n, k) - 1e-9)))
+
+
+def restricted(i: int, n: int, d: int, init: np.random.Generator, r: int) -> Layer:
+    return RestrictedSelfAttention(d, 1, r, init, "float64")
+
+
+def one_way(name: str) -> bool:
+    return name == "recurrent" or "causal" in name
+
+
+def layers_to_connect(name: str, n: int, most: int) -> int | None:
+    """How many layers it takes until a nudge of any position reaches all that it may reach: all, or those after it.
+
+    Each of n sequences of zeros is nudged at another position, so that nothing hides what arrives, however small.
+    """
+    d, init = 4, random()
+    x = np.eye(n)[:, :, None] * np.ones(d)
+    wanted = np.triu(np.ones((n, n), bool)) if one_way(name) else np.ones((n, n), bool)
+    for i in range(most):
+        x, _ = stacks()[name][0](i, n, d, init).forward(x)
+        if ((x != 0).any(axis=-1) >= wanted).all():
+            return i + 1
+    return None
+
+
+def layers_to_be_seen(name: str, n: int, most: int) -> int | None:
+    """How many layers it takes until a nudge of 1 at either end changes a bit at the other, in random sequences."""
+    d, init = 4, random()
+    x = init.standard_normal((1, n, d))
+    states = [x, *(x + (np.arange(n) == nudged)[:, None] for nudged in (0, n - 1))]
+    for i in range(most):
+        layer = stacks()[name][0](i, n, d, init)
+        states = [layer.forward(state)[0] for state in states]
+        still, first, last = states
+        if (still != first)[0, -1].any() and (one_way(name) or (still != last)[0, 0].any()):
+            return i + 1
+    return None
+
+
+def path(settings: Settings) -> list[dict[str, Any]]:
+    rows = []
+    for name, (build, window) in stacks().items():
+        row: dict[str, Any] = {"layer": name, "window": window, "sizes": settings.path}
+        row |= {"layers": [], "multiplications": [], "layers_seen_in_float64": []}
+        for n in settings.path:
+            layers = layers_to_connect(name, n, most=n)
+            if layers is None:
+                raise ValueError(f"{name}: {n} layers do not connect {n} positions")
+            _, forward, back = chains([on_counted_numbers(build(i, n, 2, random())) for i in range(layers)], n, 2)
+            row["layers"].append(layers)
+            row["multiplications"].append(int(forward if one_way(name) else max(forward, back)))
+            row["layers_seen_in_float64"].append(layers_to_be_seen(name, n, most=4 * n))
+        rows.append(row | line_of(settings.path, row["multiplications"]))
+        print(f"{name}: layers {row['layers']}, seen in float64 {row['layers_seen_in_float64']}", flush=True)
+    return rows
+
+
+# Time -----------------------------------------------------------------------------------------------------------------
+
+Work = Callable[[], Any]
+
+
+def work_of(name: str, n: int, d: int, B: int = 1) -> Work:
+    """Forward and backward, once."""
+    kind = KINDS[name]
+    layer = kind.make(d, d // D_K, random(), "float32")
+    x, dy = random().standard_normal((2, B, n, d), np.float32)
+
+    def work() -> None:
+        with using(kind.ops):
+            layer.backward(dy, layer.forward(x)[1])
+
+    return work
+
+
+def in_turns(works: list[Work], rounds: int) -> tuple[np.ndarray, np.ndarray]:
+    """Seconds of processor time and of the clock on the wall, (rounds, works) each. The first round is not timed."""
+    processor, wall = np.empty((2, 1 + rounds, len(works)))
+    for turn in range(1 + rounds):
+        for i, work in enumerate(works):
+            began, wall_began = time.thread_time(), time.perf_counter()
+            work()
+            processor[turn, i], wall[turn, i] = time.thread_time() - began, time.perf_counter() - wall_began
+    return processor[1:], wall[1:]
+
+
+T_95 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776}
+"""Student's t for a two-sided interval of 95 %, by degrees of freedom."""
+RESAMPLES = 2000
+
+
+def line_of(sizes: list[int], costs: Any) -> dict[str, Any]:
+    """exponent and the interval `line`, from the upper half of the sizes, but at least two."""
+    upper = slice(min(len(sizes) // 2, len(sizes) - 2), None)
+    x, y = np.log(sizes[upper]), np.log(costs[upper])
+    slope, intercept = np.polyfit(x, y, 1)
+    freedom = len(x) - 2
+    if not freedom:
+        return {"exponent": round(float(slope), 4)}
+    error = math.sqrt(((y - slope * x - intercept) ** 2).sum() / freedom / ((x - x.mean()) ** 2).sum())
+    half = T_95[freedom] * error
+    return {
+        "exponent": round(float(slope), 4),
+        "line": [round(float(each), 4) for each in (slope - half, slope + half)],
+    }
+
+
+def resampled(samples: np.ndarray) -> Iterator[np.ndarray]:
+    """The least of each column of rounds drawn with replacement."""
+    generator = random()
+    for _ in range(RESAMPLES):
+        yield samples[generator.integers(len(samples), size=len(samples))].min(axis=0)
+
+
+def percentiles(values: list[float]) -> list[float | None]:
+    return [number(value) for value in np.percentile(values, [2.5, 97.5], method="nearest")]  # some may be infinite
+
+
+def growth(settings: Settings) -> list[dict[str, Any]]:
+    """One row for each layer and axis."""
+    rows = []
+    for axis, sizes in (("n", settings.lengths), ("d", settings.widths)):
+        cells = [(size, OTHER_WIDTH) if axis == "n" else (OTHER_LENGTH, size) for size in sizes]
+        works = [work_of(name, n, d) for name in GROWING for n, d in cells]
+        processor, wall = (each.reshape(-1, len(GROWING), len(sizes)) for each in in_turns(works, settings.rounds))
+        for i, name in enumerate(GROWING):
+            least, kind = processor[:, i].min(axis=0), KINDS[name]
+            multiplications = [kind.multiplications(n, d, d // D_K) for n, d in cells]
+            rows.append(
+                {
+                    "layer": name,
+                    "axis": axis,
+                    "other": OTHER_WIDTH if axis == "n" else OTHER_LENGTH,
+                    "sizes": sizes,
+                    "seconds": [number(each) for each in least],
+                    "wall_seconds": [number(each) for each in wall[:, i].min(axis=0)],
+                    "multiplications": multiplications,
+                    "counted": line_of(sizes, multiplications),
+                    "time": line_of(sizes, least)
+                    | {
+                        "rounds": percentiles([line_of(sizes, each)["exponent"] for each in resampled(processor[:, i])])
+                    },
+                    "table1": None if kind.exponents is None else kind.exponents["nd".index(axis)],
+                }
+            )
+            row = rows[-1]
+            print(f"{name} over {axis}: {row['time']}, counted {row['counted']}, Table 1 {row['table1']}", flush=True)
+    return rows
+
+
+# Where self-attention becomes dearer ----------------------------------------------------------------------------------
+
+
+def crossing(lengths: list[int], dearer: np.ndarray) -> float:
+    """The n from which on `dearer`, a ratio for each length, stays above 1, on a line between logarithms; 0 if it is
+    above 1 at all lengths, infinite if not at the last."""
+    below = np.flatnonzero(dearer <= 1)
+    if not below.size:
+        return 0
+    last = int(below[-1])
+    if last == len(lengths) - 1:
+        return math.inf
+    (x0, x1), (y0, y1) = np.log(lengths[last : last + 2]), np.log(dearer[last : last + 2])
+    return math.exp(x0 + (x1 - x0) * (0 - y0) / (y1 - y0))
+
+
+def counted_crossing(attention: str, recurrent: str, d: int) -> int:
+    """The least n with more multiplications in attention."""
+    h = d // D_K
+    counts = KINDS[attention].multiplications, KINDS[recurrent].multiplications
+    return next(n for n in range(1, 100 * d) if counts[0](n, d, h) > counts[1](n, d, h))
+
+
+def crossings(settings: Settings) -> list[dict[str, Any]]:
+    rows = []
+    for B, (widths, lengths) in settings.crossing.items():
+        names = [*ATTENTIONS, *RECURRENT]
+        works = [work_of(name, n, d, B) for name in names for d in widths for n in lengths]
+        processor, _ = in_turns(works, settings.crossing_rounds)
+        processor = processor.reshape(-1, len(names), len(widths), len(lengths))
+        for attention in ATTENTIONS:
+            for recurrent in RECURRENT:
+                for i, d in enumerate(widths):
+                    pair = processor[:, [names.index(attention), names.index(recurrent)], i]
+                    least = pair.min(axis=0)
+                    found = [crossing(lengths, a / b) for a, b in resampled(pair)]
+                    rows.append(
+                        {
+                            "attention": attention,
+                            "recurrent": recurrent,
+                            "B": B,
+                            "d": d,
+                            "lengths": lengths,
+                            "ratio": [number(each) for each in least[0] / least[1]],
+                            "counted": counted_crossing(attention, recurrent, d),
+                            "measured": number(crossing(lengths, least[0] / least[1])),
+                            "rounds": percentiles(found),
+                        }
+                    )
+                    row = rows[-1]
+                    print(
+                        f"{attention} dearer than {recurrent}, B = {B}, d = {d}: counted from n = {row['counted']}, "
+                        f"measured from {row['measured']} {row['rounds']}",
+                        flush=True,
+                    )
+    return rows
+
+
+def main() -> None:
+    arguments = arguments_of(__doc__.split("\n")[0])
+    settings = QUICK if arguments.quick else FULL
+    keep_freed_memory()  # as the command line does
+    with threadpool_limits(1):
+        provenance = surroundings()  # now: git may move while we measure
+        results = {
+            "operations": operations(settings),
+            "waiting": waiting(settings),
+            "path": path(settings),
+            "growth": growth(settings),
+            "crossings": crossings(settings),
+        }
+    write(
+        arguments.out,
+        "table1",
+        {
+            "benchmark": "table1",
+            "provenance": provenance,
+            "config": {"d_k": D_K, "k": K, "r": R, "dilation": DILATION, "batch": 1, **settings._asdict()},
+            "results": results,
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()
