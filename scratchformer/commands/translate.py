@@ -34,11 +34,15 @@ def add(commands: Commands) -> None:
 
 
 def translate(args: argparse.Namespace) -> None:
-    """Translate files, or standard input, to standard output.
+    """Translate files, or standard input, to standard output. A run for parsing writes trees in Penn brackets.
 
     scratchformer translate runs/tiny --beam 4 sentences.en > sentences.de
     """
-    translator = load_translator(args, args.path, args.checkpoint)
+    from scratchformer.decoding.tree_parser import TreeParser
+    from scratchformer.text.tokenizer import TokenizerPair
+
+    loaded = load_translator(args, args.path, args.checkpoint)
+    translator = TreeParser(loaded) if isinstance(loaded.tokenizer, TokenizerPair) else loaded
     options = search_options(args, args.path)
     if args.nbest > options["beam"]:
         raise UserError(f"--nbest {args.nbest} must be at most the beam, {options['beam']}")

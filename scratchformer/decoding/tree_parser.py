@@ -10,7 +10,7 @@ from scratchformer.decoding.translator import Translation, Translator
 from scratchformer.text.tokenizer import TokenizerPair
 from scratchformer.text.trees import Parse, phrase_labels, tree_of
 
-ATTACHED = re.compile(r"(?<=\w)([,;:]+(?=\s|$)|[.?!]+\s*$)")
+ATTACHED = re.compile(r"(?<=[^\s.,;:?!])([,;:]+(?=\s|$)|[.?!]+\s*$)")
 """Punctuation at the end of a word; treebanks have it as a word of its own."""
 
 

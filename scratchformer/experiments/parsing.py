@@ -16,7 +16,11 @@ from scratchformer.text.trees import Parse, Tree
 from scratchformer.training.run import Trained
 from scratchformer.training.task_parsing import read_split
 
-BASELINES = {"PCFG": PCFG, "right-branching": RightBranching, "majority label": MajorityLabel}
+BASELINES: dict[str, type[RightBranching] | type[PCFG]] = {
+    "PCFG": PCFG,
+    "right-branching": RightBranching,
+    "majority label": MajorityLabel,
+}
 
 
 class ParserScores(NamedTuple):

@@ -29,7 +29,7 @@ def parameter_counts(config: ModelConfig) -> dict[str, int]:
     norm = 2 * D
     final_norms = 2 * norm if config.norm == "pre" else 0
     return {
-        "embeddings": {"all": 1, "target": 2, "none": 3}[config.tied] * V * D,
+        "embeddings": {"all": V, "target": 2 * V, "none": V + 2 * (config.target_vocab_size or V)}[config.tied] * D,
         "positions": 2 * config.max_positions * D if config.positions == "learned" else 0,
         "encoder attention": config.N * attention,
         "encoder feed-forward": config.N * feed_forward,
