@@ -370,7 +370,7 @@ GPT_TINY = Config(
         steps=2000,
         tokens_per_batch=1024,
         accumulation=2,
-        warmup=200,
+        warmup=300,
         eps_ls=0.0,
         clip_norm=1.0,
         validate_every=100,
@@ -401,6 +401,44 @@ GPT2 = Config(
 )
 """The smallest GPT-2 (Radford et al. 2019, section 2.3): 124 million parameters, and 512 windows in a step."""
 
+
+BERT_TINY = Config(
+    model=ModelConfig(
+        architecture="encoder",
+        vocab_size=1200,
+        N=2,
+        d_model=128,
+        d_ff=256,
+        h=4,
+        positions="learned",
+        max_positions=64,
+        activation="gelu",
+    ),
+    data=DataConfig(task="masked-language-model", max_length=64),
+    training=TrainingConfig(
+        steps=2000,
+        tokens_per_batch=1024,
+        accumulation=2,
+        bucket_fineness=2,
+        warmup=400,
+        eps_ls=0.0,
+        validate_every=200,
+        score_every=200,
+        save_every=100,
+        keep=5,
+    ),
+)
+"""BERT's layout, small: a masked language model of the bundled English, in minutes on a laptop."""
+
+ANTECEDENT = replace(
+    BERT_TINY,
+    model=replace(BERT_TINY.model, n_classes=2),
+    data=replace(BERT_TINY.data, task="antecedent"),
+    training=replace(
+        BERT_TINY.training, steps=400, warmup=100, lr_factor=0.25, validate_every=50, score_every=50, save_every=25
+    ),
+)
+"""Which noun does "it" mean? With training.pretrained=runs/bert-tiny it begins with what that model has learned."""
 
 VIT_DIGITS = Config(
     model=ModelConfig(
@@ -478,6 +516,8 @@ PRESETS: dict[str, Config] = {
     "parsing-tiny": PARSING_TINY,
     "gpt-tiny": GPT_TINY,
     "gpt2": GPT2,
+    "bert-tiny": BERT_TINY,
+    "antecedent": ANTECEDENT,
     "vit-digits": VIT_DIGITS,
 }
 PUBLIC_CORPORA = ["multi30k", "wmt14-en-de", "wmt14-en-fr"]

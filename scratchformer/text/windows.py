@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -17,20 +16,10 @@ from scratchformer.text.batches import Examples, LabelledBatch
 from scratchformer.text.tokenizer import BOS, EOS, PAD, Tokenizer
 
 
-class Document(NamedTuple):
-    """A text, and the part of it that validates; `name` says where it is from, in messages."""
-
-    name: str
-    train: str
-    val: str
-
-
-def split_document(name: str, text: str) -> Document:
-    """Cut off the last tenth of a text, from the beginning of a line. Raises UserError if a part would be blank."""
+def cut_off_last_tenth(text: str) -> tuple[str, str]:
+    """A text without its last tenth, and that tenth, which begins a line. One of them is "" if the text is too short."""
     cut = text.rfind("\n", 0, len(text) * 9 // 10) + 1
-    if not text[:cut].strip() or not text[cut:].strip():
-        raise UserError(f"{name}: too little text: nine tenths of its lines are to train on, the last tenth validates")
-    return Document(name, text[:cut], text[cut:])
+    return text[:cut], text[cut:]
 
 
 def encode_texts(tokenizer: Tokenizer, texts: list[str]) -> list[np.ndarray]:

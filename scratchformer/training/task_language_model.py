@@ -1,0 +1,70 @@
+"""The task "language-model": which token comes next? (Radford et al. 2018, section 3.1)"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from scratchformer.config import Config
+from scratchformer.errors import UserError
+from scratchformer.text.corpora import read_lines
+from scratchformer.text.tokenizer import Tokenizer
+from scratchformer.text.windows import TrainingWindows, ValidationWindows, cut_off_last_tenth, encode_texts
+from scratchformer.training.data import read_corpus
+from scratchformer.training.task import Task, TrainingData, checksum_of
+from scratchformer.training.validation import loss_of_validation, reached
+
+if TYPE_CHECKING:
+    from scratchformer.training.trainer import Trainer
+
+
+class Texts(NamedTuple):
+    """Texts to train on and texts to validate with; the latter may be missing."""
+
+    train: list[str]
+    val: list[str]
+
+
+class NextToken(Task):
+    """From the beginning of a text to its next token."""
+
+    score_name, unit = "bits per character", "windows"
+
+    def read(self, config: Config) -> Texts:
+        """The files `data.text`, of each of which the last tenth validates; without any, the source side of the sentence
+        pairs, as one text. Line ends become newlines."""
+        if not config.data.text:
+            corpus = read_corpus(config.data)
+            return Texts([joined(corpus.train.source)], [joined(corpus.val.source)] if corpus.val else [])
+        parts = []
+        for file in config.data.text:
+            train, val = cut_off_last_tenth(joined(read_lines(Path(file))))
+            if not train.strip() or not val.strip():
+                raise UserError(f"{file}: too little text: its first lines are to train on, its last tenth validates")
+            parts.append((train, val))
+        return Texts(*map(list, zip(*parts)))
+
+    def train_tokenizer(self, corpus: Texts, config: Config) -> Tokenizer:
+        lines = [line for text in corpus.train for line in text.split("\n")]
+        return Tokenizer.train_on_text(lines, config.model.vocab_size)
+
+    def encode(self, corpus: Texts, tokenizer: Tokenizer, config: Config) -> TrainingData:
+        window = config.data.max_length
+        train = TrainingWindows(encode_texts(tokenizer, corpus.train), window, config.training.seed)
+        val = ValidationWindows(encode_texts(tokenizer, corpus.val), window) if corpus.val else None
+        train.require_fit(config.training.tokens_per_batch)
+        return TrainingData(train, val, corpus.val, checksum=checksum_of(train, val))
+
+    def score(self, trainer: Trainer) -> dict[str, Any]:
+        """Bits per character of the validation text; the EOS of each text is predicted, too."""
+        val, texts = trainer.data.val, trainer.data.val_text
+        assert val is not None
+        bits = loss_of_validation(trainer) * val.n_targets / math.log(2)
+        entry = {"step": trainer.progress.step, "bits per character": bits / sum(map(len, texts))}
+        return entry | reached(trainer)
+
+
+def joined(lines: list[str]) -> str:
+    """The lines as one text."""
+    return "".join(f"{line}\n" for line in lines)
