@@ -19,23 +19,40 @@ def head_sizes(config: ModelConfig) -> tuple[int, int]:
 
 
 def parameter_counts(config: ModelConfig) -> dict[str, int]:
-    """Parameters by part of the model; their sum is the size of `Transformer(config)` (paper §3, Table 3)."""
-    D, F, H, V = config.d_model, config.d_ff, config.h, config.vocab_size
+    """Parameters by part of the model; their sum is the size of `new_model(config)` (paper §3, Table 3)."""
+    D, F, H, V, N = config.d_model, config.d_ff, config.h, config.vocab_size, config.N
     d_k, d_v = head_sizes(config)
     attention = 2 * D * H * d_k + 2 * D * H * d_v  # W_Q, W_K, W_V, W_O
     if config.attention_bias:
         attention += 2 * H * d_k + H * d_v + D
     feed_forward = D * F + F + F * D + D
     norm = 2 * D
-    final_norms = 2 * norm if config.norm == "pre" else 0
+    stacks = 2 if config.architecture == "encoder-decoder" else 1
+    positions = stacks * config.max_positions * D if config.positions == "learned" else 0
+    final_norms = stacks * norm if config.norm == "pre" else 0
+    if config.architecture == "encoder-decoder":
+        words = V + {"all": 0, "target": 1, "none": 2}[config.tied] * (config.target_vocab_size or V)
+        return {
+            "embeddings": words * D,
+            "positions": positions,
+            "encoder attention": N * attention,
+            "encoder feed-forward": N * feed_forward,
+            "decoder attention": N * 2 * attention,
+            "decoder feed-forward": N * feed_forward,
+            "layer norms": N * 5 * norm + final_norms,
+        }
+    outputs = config.n_classes + 1 if config.n_classes else V if config.tied == "none" else 0
+    inputs = {
+        "decoder": V,
+        "encoder": V + 2,
+        "vision": config.patch_size**2 + 1 + 1,
+    }  # 2 token types; bias, class token
     return {
-        "embeddings": {"all": V, "target": 2 * V, "none": V + 2 * (config.target_vocab_size or V)}[config.tied] * D,
-        "positions": 2 * config.max_positions * D if config.positions == "learned" else 0,
-        "encoder attention": config.N * attention,
-        "encoder feed-forward": config.N * feed_forward,
-        "decoder attention": config.N * 2 * attention,
-        "decoder feed-forward": config.N * feed_forward,
-        "layer norms": config.N * 5 * norm + final_norms,
+        "embeddings": (inputs[config.architecture] + outputs) * D,
+        "positions": positions,
+        "attention": N * attention,
+        "feed-forward": N * feed_forward,
+        "layer norms": N * 2 * norm + final_norms,
     }
 
 

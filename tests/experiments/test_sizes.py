@@ -8,6 +8,7 @@ import pytest
 from scratchformer.config import PRESETS, ModelConfig, preset
 from scratchformer.experiments.sizes import activation_floats, parameter_counts, summary, training_bytes
 from scratchformer.nn.dropout import DropoutKey
+from scratchformer.nn.models import new_model
 from scratchformer.nn.transformer import Transformer
 
 SMALL = ModelConfig(vocab_size=50, N=3, d_model=32, d_ff=72, h=4, max_positions=20)
@@ -28,13 +29,19 @@ VARIATIONS = [
     {"h": 1},
     {"d_ff": 7},
     {"tied": "target", "norm": "pre", "positions": "learned", "d_k": 9, "h": 3, "d_v": 2},
+    {"tied": "none", "target_vocab_size": 30},
+    *(
+        {"architecture": architecture, "n_classes": n_classes} | changes
+        for architecture, n_classes in (("decoder", 0), ("encoder", 0), ("encoder", 3), ("vision", 10))
+        for changes in ({}, {"tied": "none", "norm": "pre", "positions": "learned", "d_k": 9})
+    ),
 ]
 
 
 @pytest.mark.parametrize("changes", VARIATIONS, ids=str)
 def test_counts_are_those_of_the_model(changes):
     config = replace(SMALL, **changes)
-    assert sum(parameter_counts(config).values()) == Transformer(config).store.data.size
+    assert sum(parameter_counts(config).values()) == new_model(config).store.data.size
 
 
 @pytest.mark.parametrize("name, millions", [("base", 63.1), ("big", 214.3), ("tiny", 0.87)])

@@ -66,10 +66,10 @@ def test_the_micro_batches_are_divided_among_all_threads(begin, monkeypatch):
     trainer, indices = step_of(begin, 2)
     together, states, seen = threading.Barrier(2, timeout=60), Transformer.states, set()
 
-    def meet(model, *arguments):
+    def meet(model, *inputs, rng):
         together.wait()  # no one gets here alone
         seen.add(threading.get_ident())
-        return states(model, *arguments)
+        return states(model, *inputs, rng=rng)
 
     monkeypatch.setattr(Transformer, "states", meet)
     trainer.step(0, 0, indices)
@@ -91,7 +91,7 @@ def test_replicas_share_their_weights_and_not_their_gradients(small_config):
 def test_an_error_in_a_thread_is_raised(begin, monkeypatch):
     trainer, indices = step_of(begin, 2)
 
-    def fail(model, *arguments):
+    def fail(model, *inputs, rng):
         raise ValueError("out of luck")
 
     monkeypatch.setattr(Transformer, "states", fail)

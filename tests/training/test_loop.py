@@ -234,7 +234,7 @@ def test_a_loss_that_is_not_a_number_stops_the_run(own_run, small_config, poison
     trainer.model.store.data[7] = poison
     with pytest.raises(
         UserError,
-        match=r"step 13: the loss is .*batch \d+ of epoch \d+, lines \d+, .*"
+        match=r"step 13: the loss is .*batch \d+ of epoch \d+, the pair on line \d+, .*"
         r"the last good checkpoint is .*step_00000012",
     ):
         train(trainer)
