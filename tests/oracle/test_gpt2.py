@@ -1,0 +1,81 @@
+"""Weights under GPT-2's names are, as a run of ours, the same model."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from gpt2 import GPT2
+from safetensors.numpy import save_file
+from side_by_side import difference
+
+from scratchformer.decoding.generation import Sampling, generate
+from scratchformer.text.tokenizer import BOS, EOS, N_SPECIALS
+from scratchformer.training.run import load_model
+
+TOLERANCE = 1e-4
+"""Of `difference`, between logits in float32."""
+
+POSITIONS = 30
+
+
+@pytest.fixture(scope="module")
+def theirs(byte_level_files):
+    vocab_size = len(json.loads(byte_level_files[0].read_bytes()))
+    model = GPT2(vocab_size, POSITIONS, N=2, d_model=128, d_ff=96, h=2).requires_grad_(False)
+    model.wpe.weight *= 10  # so that what it writes changes with the position
+    return model
+
+
+@pytest.fixture
+def imported(cli, byte_level_files, tmp_path):
+    """imported(tensors, *options) -> the run with these weights"""
+
+    def call(tensors, *options):
+        path, run = tmp_path / "model.safetensors", tmp_path / "run"
+        save_file({name: tensor.numpy() for name, tensor in tensors.items()}, path)
+        vocab, merges = byte_level_files
+        command = ("import", "--from", "gpt2", path, "--vocab", vocab, "--merges", merges, "--out", run)
+        assert cli(*command, *options).code == 0
+        return run
+
+    return call
+
+
+def as_published(tensors):
+    """With the attention's constants, as in the file of OpenAI's smallest model."""
+    mask = torch.ones(1, 1, POSITIONS, POSITIONS).tril()
+    return tensors | {f"h.{i}.attn.bias": mask for i in range(2)}
+
+
+def as_saved_with_head(tensors):
+    """With the prefix of a model that has a head, and the head."""
+    prefixed = {f"transformer.{name}": tensor for name, tensor in tensors.items()}
+    return prefixed | {"lm_head.weight": tensors["wte.weight"]}
+
+
+@pytest.mark.parametrize("stored", [as_published, as_saved_with_head])
+def test_logits_and_greedy_continuations_are_those_of_the_twin(theirs, imported, stored):
+    ours = load_model(imported(stored(theirs.state_dict())))
+    random, vocab_size = np.random.default_rng(0), theirs.wte.num_embeddings
+    ids = random.integers(0, vocab_size, (3, POSITIONS))
+    expected = theirs(torch.as_tensor(ids)).numpy()
+    ours_ids = np.where(ids == vocab_size - 1, BOS, ids + N_SPECIALS)
+    logits, _ = ours.model.forward(ours_ids)
+    assert difference(logits[..., N_SPECIALS:], expected[..., :-1]) < TOLERANCE
+    for special in range(N_SPECIALS):  # all are <|endoftext|>
+        assert difference(logits[..., special], expected[..., -1]) < TOLERANCE
+
+    [prompt] = ours.tokenizer.encode(["The merges are learned"])
+    found = [int(drawn) for drawn, in generate(ours.model, prompt, 12, Sampling(temperature=0))]
+    written = theirs.continued([i - N_SPECIALS for i in prompt], 12)[len(prompt) :]
+    assert [i - N_SPECIALS for i in found] == written and EOS not in found
+    assert len(set(written)) > 5  # it has something to say
+
+
+def test_half_precision_and_another_number_of_heads(theirs, imported):
+    theirs = GPT2(theirs.wte.num_embeddings, POSITIONS, N=1, d_model=12, d_ff=20, h=3).requires_grad_(False).half()
+    ours = load_model(imported(theirs.state_dict(), "--heads", 3)).model
+    ids = np.random.default_rng(0).integers(4, 400, (2, 9))
+    expected = theirs.float()(torch.as_tensor(ids - N_SPECIALS)).numpy()
+    assert difference(ours.forward(ids)[0][..., N_SPECIALS:], expected[..., :-1]) < TOLERANCE

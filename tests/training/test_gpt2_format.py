@@ -1,0 +1,89 @@
+"""`import --from gpt2`: what is refused. tests/oracle/test_gpt2.py compares the model with PyTorch."""
+
+import json
+
+import numpy as np
+import pytest
+from safetensors.numpy import save, save_file
+
+from scratchformer import config as configs
+from scratchformer.nn.sizes import parameter_counts
+from scratchformer.training.gpt2_format import layout
+
+
+@pytest.fixture
+def tensors(byte_level_files):
+    """Random weights of a model of one layer under GPT-2's names."""
+    sizes = {"V": len(json.loads(byte_level_files[0].read_bytes())), "P": 12, "D": 64, "A": 3 * 64, "F": 16}
+    random = np.random.default_rng(0)
+    shapes = {name: [sizes[letter] for letter in letters] for name, (_, letters) in layout(1).items()}
+    return {name: random.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+def test_the_published_sizes_are_those_of_the_preset():
+    assert sum(parameter_counts(configs.preset("gpt2").model).values()) == 124_439_808 + 3 * 768
+
+
+def without(tensors, name):
+    return {each: array for each, array in tensors.items() if each != name}
+
+
+BAD_WEIGHTS = {
+    "missing h.0.ln_1.bias; unknown nothing": lambda tensors: without(tensors, "h.0.ln_1.bias"),
+    "missing nothing; unknown h.0.attn.rotary": lambda tensors: tensors | {"h.0.attn.rotary": np.ones(3, "f4")},
+    "missing h.1.ln_1.bias, h.1.attn.c_attn.weight": lambda tensors: tensors | {"h.1.ln_1.weight": np.ones(64, "f4")},
+    "missing wte.weight, wpe.weight, h.0.ln_1.weight": lambda tensors: {"a": np.ones(3, "f4")},
+    "h.0.attn.c_attn.weight has shape (192, 64); in a model of its sizes it has (64, 192)": lambda tensors: (
+        tensors | {"h.0.attn.c_attn.weight": tensors["h.0.attn.c_attn.weight"].T.copy()}
+    ),
+    "wpe.weight has shape (12,); it must be a matrix": lambda tensors: tensors | {"wpe.weight": np.ones(12, "f4")},
+    "h.0.ln_2.weight has a value that is not a finite number": lambda tensors: (
+        tensors | {"h.0.ln_2.weight": np.full(64, np.nan, "f4")}
+    ),
+    "ln_f.bias is of type I64": lambda tensors: tensors | {"ln_f.bias": np.ones(64, int)},
+    "lm_head.weight is not wte.weight": lambda tensors: tensors | {"lm_head.weight": tensors["wte.weight"] + 1},
+    "vectors of 600 pieces, but": lambda tensors: tensors | {"wte.weight": tensors["wte.weight"][:600].copy()},
+    "d_model=0 is not a multiple of 64": lambda tensors: {
+        name: np.zeros([size * (size in (12, 16)) for size in array.shape], "f4") for name, array in tensors.items()
+    },
+}
+
+
+@pytest.fixture
+def command(byte_level_files, tmp_path):
+    vocab, merges = byte_level_files
+    file, run = tmp_path / "model.safetensors", tmp_path / "run"
+    return ["import", "--from", "gpt2", file, "--vocab", vocab, "--merges", merges, "--out", run]
+
+
+@pytest.mark.parametrize("complaint", BAD_WEIGHTS)
+def test_other_weights_are_refused(refused, tensors, command, tmp_path, complaint):
+    save_file(BAD_WEIGHTS[complaint](tensors), tmp_path / "model.safetensors")
+    assert f"{tmp_path}/model.safetensors: " in (said := refused(*command)) and complaint in said
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "content, complaint",
+    [
+        (b"no weights at all", "not a sound safetensors file"),
+        (save({"wte.weight": np.ones(9, "f4")})[:-3], "not a sound safetensors file"),
+        (None, "no such file"),
+    ],
+)
+def test_files_that_hold_no_weights_are_refused(refused, command, tmp_path, content, complaint):
+    if content is not None:
+        (tmp_path / "model.safetensors").write_bytes(content)
+    assert complaint in refused(*command)
+
+
+def test_impossible_options_are_refused(cli, refused, tensors, command, tmp_path):
+    save_file(tensors, tmp_path / "model.safetensors")
+    assert "d_model=64 is not a multiple of --heads 5" in refused(*command, "--heads", 5)
+    assert "needs its tokenizer, too" in refused(*command[:4], *command[6:])
+    for option in ("--vocab", "--merges", "--heads"):
+        said = refused("import", tmp_path / "model.safetensors", "--out", tmp_path / "run", option, 3)
+        assert f"{option} is for --from gpt2" in said
+    assert cli(*command).code == 0
+    assert "holds a run already" in refused(*command)
+    assert "without the optimizer's state" in refused("train", "--resume", tmp_path / "run")
