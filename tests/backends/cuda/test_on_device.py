@@ -15,7 +15,8 @@ from scratchformer.decoding.search import search
 from scratchformer.errors import UserError
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.gradient_cases import CASES
-from scratchformer.nn.loss import loss_backward
+from scratchformer.nn.loss import batch_loss_backward, loss_backward
+from scratchformer.nn.models import new_model
 from scratchformer.nn.ops import Ops, ops_of, using
 from scratchformer.nn.parameter import as_tuple
 from scratchformer.nn.transformer import Transformer
@@ -29,6 +30,14 @@ KEY = DropoutKey(seed=1, step=2)
 SOURCE = np.array([[5, 6, 7, 3, 2], [9, 2, 0, 0, 0], [4, 4, 8, 2, 0]])
 TARGET_IN = np.array([[1, 8, 9, 4], [1, 5, 0, 0], [1, 11, 12, 0]])
 TARGET_OUT = np.array([[8, 9, 4, 2], [5, 2, 0, 0], [11, 12, 2, 0]])
+IMAGES = np.random.default_rng(0).uniform(size=(3, 8, 8))
+BATCHES = {
+    "encoder-decoder": ((SOURCE, TARGET_IN), TARGET_OUT),
+    "decoder": ((TARGET_IN,), TARGET_OUT),
+    "encoder": ((SOURCE, 1 * (SOURCE > 4)), SOURCE),
+    "vision": ((IMAGES,), np.array([[2], [1], [3]])),
+}
+"""Architecture -> the inputs of the model, the targets."""
 TOLERANCE = {"fp32": 1e-5, "tf32": 5e-3, "fp16": 3e-2, "bf16": 1e-1}
 """Relative error of the norm of a whole gradient. A hidden unit near 0 may fall on the other side."""
 
@@ -39,16 +48,19 @@ VARIANTS = {
     "nothing tied": {"tied": "none"},
     "odd widths": {"d_k": 3, "d_v": 5},
     "no biases": {"attention_bias": False},
+    "GPT": {"architecture": "decoder", "norm": "pre", "positions": "learned", "activation": "gelu"},
+    "BERT": {"architecture": "encoder", "positions": "learned", "activation": "gelu"},
+    "ViT": {"architecture": "vision", "n_classes": 3, "norm": "pre", "positions": "learned", "activation": "gelu"},
 }
 
 
 def gradient_of(config, device=CPU):
     """-> loss, number of tokens, norm of the mean gradient, mean gradient, all on the host"""
-    model = Transformer(config, seed=3)
+    model = new_model(config, seed=3)
     device.to_device(model)
     strict_array.waits.clear()
     with using(*device.ops):
-        loss, n_tokens = loss_backward(model, SOURCE, TARGET_IN, TARGET_OUT, 0.1, KEY)
+        loss, n_tokens = batch_loss_backward(model, *BATCHES[config.architecture], 0.1, KEY)
         assert strict_array.waits == []
         ops, grad = ops_of(model.store.grad), model.store.grad
         squares = ops.divide_inplace(grad, n_tokens)  # this also divides by the loss scale
@@ -70,7 +82,8 @@ def test_loss_and_gradients_are_those_of_the_cpu(open_there, variant, precision)
 
 def test_every_kernel_is_used_in_training(open_strict):
     device = open_strict("fp16")
-    gradient_of(CONFIG, device)
+    for variant in ("the paper's", "ViT"):
+        gradient_of(replace(CONFIG, **VARIANTS[variant]), device)
     only_in_trainer = {"adam_inplace", "adapt_loss_scale"}
     assert set(device.kernels.launches) == KERNELS.keys() - only_in_trainer
 
@@ -310,10 +323,10 @@ def test_gradients_that_overflow_whatever_the_scale_end_the_run(begin_there):
 def test_too_large_a_batch_is_reported_with_the_size_that_would_fit(begin_there, monkeypatch):
     trainer, whole = begin_there("large", tokens_per_batch=200, accumulation=1), Transformer.states
 
-    def limited(model, source_ids, *rest):
+    def limited(model, source_ids, target_in_ids, rng):
         if len(source_ids) > 5:
             raise MemoryError("Out of memory allocating 1,000,000 bytes")
-        return whole(model, source_ids, *rest)
+        return whole(model, source_ids, target_in_ids, rng)
 
     monkeypatch.setattr(Transformer, "states", limited)
     indices = max(trainer.plan.epoch(0), key=len)
@@ -325,7 +338,7 @@ def test_too_large_a_batch_is_reported_with_the_size_that_would_fit(begin_there,
     with pytest.raises(UserError) as caught:
         trainer.step(0, 0, indices)
     assert str(caught.value) == (
-        f"step 1: not enough memory for {n} pairs of {S} source and {T} target tokens "
+        f"step 1: not enough memory for {n} sentence pairs of {S} source and {T} target tokens "
         f"(training.tokens_per_batch=200); {fits * max(S, T)} would fit"
     )
     monkeypatch.setattr(Transformer, "states", lambda *_: [][0:0] or (_ for _ in ()).throw(MemoryError()))
