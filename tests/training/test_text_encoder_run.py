@@ -6,8 +6,7 @@ import pytest
 from scratchformer import config as configs
 from scratchformer.experiments import antecedent, masked_language_model
 from scratchformer.text import bundled
-from scratchformer.text.bundled import words
-from scratchformer.text.tokenizer import BOS, EOS, MASK
+from scratchformer.text.tokenizer import EOS
 from scratchformer.training import loop
 from scratchformer.training.run import RunDirectory, load_model
 from scratchformer.training.task_antecedent import NO, YES, is_right, pairs_of, with_two_nouns
