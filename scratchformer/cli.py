@@ -16,6 +16,7 @@ from scratchformer.commands import (
     explore,
     export,
     gradcheck,
+    heads,
     learn,
     plan,
     plot,
@@ -132,6 +133,7 @@ def parser() -> argparse.ArgumentParser:
     gradcheck.add(commands)
     doctor.add(commands)
     plot.add(commands)
+    heads.add(commands)
     explore.add(commands)
     data.add(commands)
     config.add(commands)

@@ -21,6 +21,7 @@ import numpy as np
 
 from scratchformer.decoding.translator import Translator
 from scratchformer.nn.attention import CrossAttention, SelfAttention, attention_weights
+from scratchformer.nn.head_gate import gated
 from scratchformer.nn.loss import cross_entropy
 from scratchformer.nn.ops import PAD
 from scratchformer.nn.transformer import Transformer
@@ -125,17 +126,29 @@ def alignment_score(chosen: Sequence[np.ndarray], examples: Sequence[Example]) -
 
     Raises ValueError if an example has more or fewer choices than target words.
     """
-    chosen_links = right = gold_links = 0
-    for choice, example in zip(chosen, examples, strict=True):
-        n_words = len(words(example.target))
-        if np.shape(choice) != (n_words,):
-            raise ValueError(f"choices of shape {np.shape(choice)} for the {n_words} words of {example.target!r}")
-        gold = {(source, target) for source, target in example.alignment}
-        aligned = {target for _, target in gold}
-        chosen_links += len(aligned)
-        right += sum((int(choice[target]), target) in gold for target in aligned)
-        gold_links += len(gold)
+    right = sum(int(right_choices(choice, example)) for choice, example in zip(chosen, examples, strict=True))
+    chosen_links = sum(n_aligned(example) for example in examples)
+    gold_links = sum(len(example.alignment) for example in examples)
     return AlignmentScore(right / chosen_links, 1 - 2 * right / (chosen_links + gold_links))
+
+
+def right_choices(chosen: np.ndarray, example: Example) -> np.ndarray:
+    """How many of the aligned target words have a source word that they translate: (..., target words) -> (...)
+
+    Raises ValueError if there are more or fewer choices than target words.
+    """
+    n_source, n_target = len(words(example.source)), len(words(example.target))
+    if np.shape(chosen)[-1] != n_target:
+        raise ValueError(f"choices of shape {np.shape(chosen)} for the {n_target} words of {example.target!r}")
+    gold = np.zeros((n_target, n_source), bool)
+    for source, target in example.alignment:
+        gold[target, source] = True
+    return gold[np.arange(n_target), chosen].sum(axis=-1)
+
+
+def n_aligned(example: Example) -> int:
+    """How many target words have an alignment."""
+    return len({target for _, target in example.alignment})
 
 
 def chance_accuracy(examples: Sequence[Example]) -> float:
@@ -156,6 +169,44 @@ def source_words_of(example: Example, target_word: int) -> list[int]:
 def target_words_of(example: Example, source_word: int) -> list[int]:
     """The target words that translate a source word."""
     return [target for source, target in example.alignment if source == source_word]
+
+
+# Attention rollout ----------------------------------------------------------------------------------------------------
+
+
+class Rollout(NamedTuple):
+    """How much of each position's state comes from which piece, if attention were all that mixes them.
+
+    encoder  (S, S): the state of a source position after all layers, from the source pieces; rows sum to 1
+    target   (T, T): the state that writes a piece, from the pieces read so far, <s> first
+    source   (T, S): the same state, from the source pieces; a row of `target` and one of `source` sum to 1 together
+    """
+
+    encoder: np.ndarray
+    target: np.ndarray
+    source: np.ndarray
+
+
+def rollout(attention: SentenceAttention) -> Rollout:
+    """Attention rollout (Abnar & Zuidema 2020, §3): the attention of all layers, multiplied.
+
+        R_l = (W_l / 2 + I / 2) R_(l-1),   R_0 = I
+
+    W is the mean over a layer's heads, and I stands for the residual connection, which is given half of the weight
+    whatever the model does. In the decoder, self-attention mixes target positions like this; then cross-attention gives
+    half of the weight to the encoder's output, so to its rollout.
+
+    Differs:  the source treats encoders only. The decoder's part here follows the same rule.
+    """
+    encoder, decoder, cross = (each.mean(axis=1) for each in attention[:3])  # (N, S, S), (N, T, T), (N, T, S)
+    of_encoder = np.eye(encoder.shape[-1])
+    for weights in encoder:
+        of_encoder = (weights @ of_encoder + of_encoder) / 2
+    target, source = np.eye(decoder.shape[-1]), np.zeros(cross.shape[1:])
+    for self_weights, cross_weights in zip(decoder, cross):
+        target, source = ((self_weights @ each + each) / 2 for each in (target, source))
+        target, source = target / 2, (cross_weights @ of_encoder + source) / 2
+    return Rollout(of_encoder, target, source)
 
 
 # Pronouns: which of two nouns is attended to? -------------------------------------------------------------------------
@@ -243,12 +294,20 @@ def pronoun_score(weights: np.ndarray, examples: Sequence[Example]) -> PronounSc
 
 def pair_accuracy(right: np.ndarray, examples: Sequence[Example]) -> float:
     """right: (examples,) bool -> the share of the minimal pairs with both sentences right"""
-    pairs: dict[int, list[bool]] = {}
+    return float(both_right(right, examples).mean())
+
+
+def both_right(right: np.ndarray, examples: Sequence[Example]) -> np.ndarray:
+    """Which minimal pairs have both sentences right: (examples, ...) bool -> (pairs, ...) bool
+
+    Raises ValueError if an example is not part of a minimal pair.
+    """
+    pairs: dict[int, list[np.ndarray]] = {}
     for example, is_right in zip(examples, right, strict=True):
         if example.coreference is None or "pair" not in example.coreference:
             raise ValueError(f"not in a minimal pair, as the examples of test_coreference are: {example.source!r}")
-        pairs.setdefault(example.coreference["pair"], []).append(bool(is_right))
-    return sum(all(members) for members in pairs.values()) / len(pairs)
+        pairs.setdefault(example.coreference["pair"], []).append(is_right)
+    return np.array([np.all(members, axis=0) for members in pairs.values()])
 
 
 # Removing heads -------------------------------------------------------------------------------------------------------
@@ -265,18 +324,14 @@ def attention_layers(model: Transformer) -> dict[str, list[SelfAttention | Cross
 
 @contextmanager
 def without_heads(attention: SelfAttention | CrossAttention, heads: Sequence[int]) -> Iterator[None]:
-    """Remove heads for the duration of a block, by setting the rows of W_O that read them to 0.
+    """Remove heads for the duration of a block, by closing their gates.
 
     The rest of the model was trained with the heads, and has never seen a 0 in their place. So the damage shows what
     the model loses without preparation, not what it could have learnt to do without the heads.
     """
-    W = attention.output.weight.data
-    before = W.copy()
-    try:
-        W.reshape(attention.h, attention.d_v, -1)[list(heads)] = 0
+    with gated([attention]) as [gate]:
+        gate.xi.data[list(heads)] = 0
         yield
-    finally:
-        W[...] = before
 
 
 class PronounChoice(NamedTuple):

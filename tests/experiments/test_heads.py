@@ -6,7 +6,6 @@ import pytest
 from scratchformer.config import ModelConfig
 from scratchformer.decoding.translator import Translator
 from scratchformer.experiments import heads
-from scratchformer.nn.attention import Mask, join_heads
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.bundled import Example, words
 from scratchformer.text.tokenizer import Tokenizer
@@ -134,6 +133,33 @@ def test_the_diagonal_alignment():
     np.testing.assert_array_equal(heads.diagonal_alignment(6, 2), [0, 0, 0, 1, 1, 1])
 
 
+# Rollout --------------------------------------------------------------------------------------------------------------
+
+
+def test_rollout_of_two_layers_worked_out_by_hand():
+    first, second = np.array([[1, 0], [1, 0]]), np.array([[0, 1], [0, 1]])
+    causal = np.array([[1, 0], [0.5, 0.5]])
+    crossed = [np.array([[0, 1], [1, 0]]), np.array([[1, 0], [1, 0]])]
+    # two heads whose mean is what is written above
+    encoder = np.array([[first * 2, first * 0], [second, second]])
+    decoder = np.array([[causal, causal], [causal, causal]])
+    cross = np.array([[each, each] for each in crossed])
+    found = heads.rollout(heads.SentenceAttention(encoder, decoder, cross, np.array([0, -1]), np.array([0, -1])))
+    # R_1 = [[1, 0], [1/2, 1/2]]; R_2 = (second R_1 + R_1) / 2
+    np.testing.assert_allclose(found.encoder, [[3 / 4, 1 / 4], [1 / 2, 1 / 2]])
+    # layer 1: target [[1, 0], [1/4, 3/4]] / 2, source crossed R_2 / 2 = [[1/4, 1/4], [3/8, 1/8]]
+    # layer 2: self-attention makes target [[1/2, 0], [7/32, 9/32]], source [[1/4, 1/4], [11/32, 5/32]]
+    np.testing.assert_allclose(found.target, [[1 / 4, 0], [7 / 64, 9 / 64]])
+    np.testing.assert_allclose(found.source, [[1 / 2, 1 / 4], [35 / 64, 13 / 64]])
+
+
+def test_the_shares_of_a_rollout_sum_to_1(translator):
+    found = heads.rollout(heads.sentence_attention(translator, PAIR[0]))
+    np.testing.assert_allclose(found.encoder.sum(axis=-1), 1)
+    np.testing.assert_allclose(found.target.sum(axis=-1) + found.source.sum(axis=-1), 1)
+    np.testing.assert_allclose(found.target.sum(axis=-1), 0.5**N)
+
+
 # Pronouns -------------------------------------------------------------------------------------------------------------
 
 
@@ -196,29 +222,22 @@ def test_sentences_without_a_rival_or_a_pair_are_refused(translator):
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
 def test_a_removed_head_does_not_reach_the_output_projection(translator, kind):
     layer = heads.attention_layers(translator.model)[kind][1]
-    random = np.random.default_rng(0)
-    shapes = [(2, 4, H, layer.d_k), (2, 4, H, layer.d_k), (2, 4, H, layer.d_v)]
-    q, k, v = (random.normal(size=shape) for shape in shapes)
-    silent = v.copy()
-    silent[:, :, 1] = 0  # a head whose values are 0 contributes 0
-
-    def output(values):
-        attended, _ = layer.attention.forward(q, k, values, Mask())
-        return layer.output.forward(join_heads(attended))[0]
-
-    expected = output(silent)
-    before = layer.output.weight.data.copy()
+    inputs = np.random.default_rng(0).normal(size=(1 + (kind == "cross"), 2, 4, 24))
     with heads.without_heads(layer, [1]):
-        np.testing.assert_allclose(output(v), expected, rtol=0, atol=1e-14)
-    np.testing.assert_array_equal(layer.output.weight.data, before)
+        without, _ = layer.forward(*inputs)
+    weights = layer.output.weight.data.reshape(H, layer.d_v, -1)
+    before = weights[1].copy()
+    weights[1] = 0  # what W_O reads of the head
+    np.testing.assert_allclose(without, layer.forward(*inputs)[0], rtol=0, atol=1e-14)
+    weights[1] = before
 
 
-def test_weights_come_back_even_after_an_error(translator):
+def test_heads_come_back_even_after_an_error(translator):
     layer = heads.attention_layers(translator.model)["cross"][0]
-    before = layer.output.weight.data.copy()
+    before, names = layer.attention, list(layer.parameters())
     with pytest.raises(RuntimeError), heads.without_heads(layer, [0, 2]):
         raise RuntimeError
-    np.testing.assert_array_equal(layer.output.weight.data, before)
+    assert layer.attention is before and list(layer.parameters()) == names
 
 
 def test_the_pronoun_is_chosen_by_the_logits_at_its_position(translator, monkeypatch):

@@ -125,6 +125,7 @@ VALIDATION = "scratchformer/training/validation.py"
 GRADIENT = "scratchformer/parallel/gradient.py"
 DATA_PARALLEL = "scratchformer/training/data_parallel.py"
 DATA = "scratchformer/training/data.py"
+HEAD_IMPORTANCE = "scratchformer/experiments/head_importance.py"
 
 DIFFERENCES = "tests/nn/test_gradients.py::test_backward_agrees_with_finite_differences"
 IN_CONTRACT = "tests/nn/test_contract.py::test_"
@@ -153,6 +154,21 @@ MUTANTS = [
         "HeadGate",
         f"{DIFFERENCES}[HeadGate: a batch of sequences, dropout 0.0]",
         [Patch(HEAD_GATE, "(dy * heads).sum(axis=(0, 1, 3))", "(dy * heads).mean(axis=0).sum(axis=(0, 2))")],
+    ),
+    Mutant(
+        "head-importance-of-the-mean-gradient",
+        CLASSIC,
+        "The absolute value is taken of the mean gradient: a head that helps some sentences and harms others is worth "
+        "nothing.",
+        "",
+        "tests/experiments/test_head_importance.py::test_the_absolute_value_is_taken_of_each_sentence",
+        [
+            Patch(
+                HEAD_IMPORTANCE,
+                "np.abs(gate_gradients(translator, text)).sum(axis=0)",
+                "np.abs(gate_gradients(translator, text).sum(axis=0))",
+            )
+        ],
     ),
     Mutant(
         "gate-passed-by-in-backward",
