@@ -19,6 +19,7 @@ from scratchformer.doctor.fixtures import random, with_random_vectors
 from scratchformer.nn import gradient_cases
 from scratchformer.nn.attention import Mask, ScaledDotProductAttention
 from scratchformer.nn.gradient_cases import D_K, D_V, FLOAT64, SMALL, B, D, F, H, S, T, V, lengths
+from scratchformer.nn.head_gate import HeadGate
 from scratchformer.nn.layers import (
     AddNorm,
     Embedding,
@@ -186,6 +187,7 @@ def formulas() -> CodeProbe:
             ("TokenTypes", check_token_types),
             ("PatchEmbedding", check_patch_embedding),
             ("ClassToken", check_class_token),
+            ("HeadGate", check_head_gate),
             ("LayerNorm", check_layer_norm),
             ("AddNorm", check_add_norm),
             ("FeedForward", check_feed_forward),
@@ -257,6 +259,12 @@ def check_class_token() -> None:
     expect(y.shape == (B, T + 1, D), f"x has shape {x.shape}, y {y.shape}: one position more is right")
     expect_close("the first position of every sequence", y[:, 0], np.tile(layer.weight.data, (B, 1)))
     expect_close("the positions after it", y[:, 1:], x)
+
+
+def check_head_gate() -> None:
+    layer, heads = HeadGate(np.array([0.5, 0.0, -2.0])), random().normal(size=(B, T, 3, D))
+    y, _ = layer.forward(heads)
+    expect_close("xi heads", y, np.stack([heads[:, :, 0] / 2, 0 * heads[:, :, 1], -2 * heads[:, :, 2]], axis=2))
 
 
 def normalized(x: np.ndarray, norm: LayerNorm | AddNorm, eps: float) -> np.ndarray:

@@ -148,43 +148,6 @@ IN_RESUME = "tests/training/test_resume.py::test_"
 MUTANTS = [
     # Attention --------------------------------------------------------------------------------------------------------
     Mutant(
-        "head-gate-averages-the-batch",
-        CLASSIC,
-        "The gradient of a gate is the mean over the batch, not the sum: right for a batch of one.",
-        "HeadGate",
-        f"{DIFFERENCES}[HeadGate: a batch of sequences, dropout 0.0]",
-        [Patch(HEAD_GATE, "(dy * heads).sum(axis=(0, 1, 3))", "(dy * heads).mean(axis=0).sum(axis=(0, 2))")],
-    ),
-    Mutant(
-        "head-importance-of-the-mean-gradient",
-        CLASSIC,
-        "The absolute value is taken of the mean gradient: a head that helps some sentences and harms others is worth "
-        "nothing.",
-        "",
-        "tests/experiments/test_head_importance.py::test_the_absolute_value_is_taken_of_each_sentence",
-        [
-            Patch(
-                HEAD_IMPORTANCE,
-                "np.abs(gate_gradients(translator, text)).sum(axis=0)",
-                "np.abs(gate_gradients(translator, text).sum(axis=0))",
-            )
-        ],
-    ),
-    Mutant(
-        "gate-passed-by-in-backward",
-        CLASSIC,
-        "Attention gets the gradient of what comes out of the gates, not of what goes in: right while all are open.",
-        "GatedAttention",
-        f"{DIFFERENCES}[GatedAttention: ragged padding, dropout 0.0]",
-        [
-            Patch(
-                HEAD_GATE,
-                "self.attention.backward(dheads, attention_cache)",
-                "self.attention.backward(dy, attention_cache)",
-            )
-        ],
-    ),
-    Mutant(
         "softmax-divided-by-batch",
         AKIRUSPROD,
         "The backward of softmax divides by the batch size, as if it were the loss: right for a batch of one.",
@@ -309,6 +272,43 @@ MUTANTS = [
         return dx, dmemory + self.q.backward(join_heads(dq), q_cache)
 """,
             ),
+        ],
+    ),
+    Mutant(
+        "head-gate-averages-the-batch",
+        CLASSIC,
+        "The gradient of a gate is the mean over the batch, not the sum: right for a batch of one.",
+        "HeadGate",
+        f"{DIFFERENCES}[HeadGate: a batch of sequences, dropout 0.0]",
+        [Patch(HEAD_GATE, "(dy * heads).sum(axis=(0, 1, 3))", "(dy * heads).mean(axis=0).sum(axis=(0, 2))")],
+    ),
+    Mutant(
+        "head-importance-of-the-mean-gradient",
+        CLASSIC,
+        "The absolute value is taken of the mean gradient: a head that helps some sentences and harms others is worth "
+        "nothing.",
+        "",
+        "tests/experiments/test_head_importance.py::test_the_absolute_value_is_taken_of_each_sentence",
+        [
+            Patch(
+                HEAD_IMPORTANCE,
+                "np.abs(gate_gradients(translator, text)).sum(axis=0)",
+                "np.abs(gate_gradients(translator, text).sum(axis=0))",
+            )
+        ],
+    ),
+    Mutant(
+        "gate-passed-by-in-backward",
+        CLASSIC,
+        "Attention gets the gradient of what comes out of the gates, not of what goes in: right while all are open.",
+        "GatedAttention",
+        f"{DIFFERENCES}[GatedAttention: ragged padding, dropout 0.0]",
+        [
+            Patch(
+                HEAD_GATE,
+                "self.attention.backward(dheads, attention_cache)",
+                "self.attention.backward(dy, attention_cache)",
+            )
         ],
     ),
     # Masks ------------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import pytest
 from scratchformer.decoding.incremental import begin_decoding, decoding_step
 from scratchformer.nn.attention import Mask, ScaledDotProductAttention, SelfAttention, attention_weights
 from scratchformer.nn.gradient_cases import FLOAT64
+from scratchformer.nn.head_gate import gated
 from scratchformer.nn.loss import loss_backward
 from scratchformer.nn.transformer import lengths_of
 
@@ -125,6 +126,20 @@ def test_an_empty_source_gives_finite_numbers(new_model, changes):
 
 
 # Attention ------------------------------------------------------------------------------------------------------------
+
+
+def test_open_gates_change_no_bit_and_closed_ones_leave_nothing(new_model):
+    model = new_model()
+    before, names = logits(model), list(model.parameters())
+    attentions = [layer.cross_attention.sublayer for layer in model.decoder.layers]
+    with gated(attentions) as gates:
+        assert np.array_equal(logits(model), before)
+        for gate in gates:
+            gate.xi.data[...] = 0
+        with gated(attentions):  # open ones behind closed ones
+            other_source = logits(model, source=with_token(SOURCE, 0, 10))
+            assert np.array_equal(other_source, logits(model)) and not np.array_equal(other_source, before)
+    assert np.array_equal(logits(model), before) and list(model.parameters()) == names
 
 
 def attend(random, mask, t=T, s=S):
