@@ -11,6 +11,7 @@ from scratchformer.backends.cuda import device as module
 from scratchformer.backends.cuda.kernels import KERNELS
 from scratchformer.backends.device import Device
 from scratchformer.config import ModelConfig
+from scratchformer.decoding.generation import generate
 from scratchformer.decoding.search import search
 from scratchformer.errors import UserError
 from scratchformer.nn.dropout import DropoutKey
@@ -149,6 +150,19 @@ def test_the_search_finds_the_same_as_on_the_cpu(open_there, beam):
         assert [[each.ids for each in nbest] for nbest in found] == [[each.ids for each in nbest] for nbest in here]
         scores, expected = ([[each.score for each in nbest] for nbest in of] for of in (found, here))
         np.testing.assert_allclose(scores, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+@pytest.mark.parametrize("window", [None, 6])
+def test_a_language_model_writes_the_same_as_on_the_cpu(open_there, precision, window):
+    """Two samples, of which a half is read again when the window is full. With fp16, draws may differ."""
+    model, there = (new_model(replace(CONFIG, **VARIANTS["GPT"]), seed=5) for _ in range(2))
+    device = open_there(precision)
+    device.to_device(there)
+    here = list(generate(model, [2, 7, 8], 20, seed=1, samples=2, window=window))
+    with using(*device.ops):
+        found = list(generate(there, [2, 7, 8], 20, seed=1, samples=2, window=window))
+    assert len(found) == len(here) == 20 and (precision == "fp16" or np.array_equal(found, here))
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
