@@ -624,6 +624,13 @@ PATHS = {f"data.{name}" for name in ("directory", "train_source", "train_target"
 PATHS |= {"training.pretrained"}
 """Settings that name files. They are stored as absolute paths, so that a run can be resumed from anywhere."""
 
+
+def named_paths(config: Config) -> list[str]:
+    """The files and directories that a configuration names."""
+    values = [value for key, value in flat(config).items() if key in PATHS and value]
+    return [path for value in values for path in ([value] if isinstance(value, str) else value)]
+
+
 WHEN_TO_STOP = {f"training.{name}" for name in ("steps", "max_tokens", "minutes", "patience")}
 WHEN_TO_SAVE = {f"training.{name}" for name in ("validate_every", "score_every", "save_every", "keep", "average_last")}
 HARDWARE = {f"training.{name}" for name in ("threads", "device", "precision", "gradient_dtype")}

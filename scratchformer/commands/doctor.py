@@ -33,7 +33,7 @@ def doctor(args: argparse.Namespace) -> int:
     from scratchformer.doctor.diagnosis import Diagnosis, as_record, as_text, examine
     from scratchformer.training.run import RunDirectory
 
-    if args.code and any(getattr(args, path.removeprefix("data.")) for path in configs.PATHS):
+    if args.code and any(getattr(args, path.split(".")[1], None) for path in configs.PATHS):
         raise UserError("--code examines only the code: give no text, neither --data nor single files")
     run = RunDirectory(Path(args.preset)) if names_a_run(args.preset) else None
     if run:

@@ -20,7 +20,7 @@ from scratchformer.commands.options import (
     word,
 )
 from scratchformer.commands.terminal import tell
-from scratchformer.commands.translate import load_translator, search_options
+from scratchformer.commands.translate import load_translator, machine_of, search_options
 from scratchformer.errors import UserError, printable
 
 if TYPE_CHECKING:
@@ -52,9 +52,10 @@ def add_score(commands: Commands) -> None:
 
 
 def evaluate(args: argparse.Namespace) -> None:
-    """Translate a test set and score it: sacreBLEU and chrF.
+    """Score a run: translations of a test set by sacreBLEU and chrF, what other runs do by the score of their task.
 
     scratchformer evaluate runs/m30k --paper
+    scratchformer evaluate runs/parsing-tiny
     scratchformer evaluate runs/m30k --source test.en.gz --reference test.de.gz --json
     scratchformer evaluate runs/big --against runs/base
     """
@@ -66,6 +67,8 @@ def evaluate(args: argparse.Namespace) -> None:
     run = RunDirectory(args.path)
     run.require()
     data = configs.load(run.config_file).data
+    if data.task != "translation":
+        return evaluate_task(args, run, data.task)
     files = evaluation.find_test_set(data, args.source, args.reference)
     sources, references = evaluation.read_parallel(*files)
     runs = [(args.path, args.checkpoint)] + ([(args.against, args.against_checkpoint)] if args.against else [])
@@ -85,6 +88,28 @@ def evaluate(args: argparse.Namespace) -> None:
         record_scores(result.system.run, result.as_record())
     comparisons = evaluation.compare(translations[0], translations[1], references) if args.against else []
     print_scores(args.json, results, comparisons, [system.name for system in systems])
+
+
+FOR_TRANSLATION = ("source", "reference", "output", "paper", "against")
+FOR_SEARCH = ("beam", "alpha")
+
+
+def evaluate_task(args: argparse.Namespace, run: RunDirectory, task: str) -> None:
+    """Score a run of another task than translation on the test data that belong to its training data."""
+    from scratchformer.experiments.task_scores import SCORES
+    from scratchformer.training.checkpoints import step_of
+    from scratchformer.training.run import load_model
+
+    for name in FOR_TRANSLATION + (() if task == "parsing" else FOR_SEARCH):
+        if getattr(args, name) not in (None, False):
+            raise UserError(f"--{name} means nothing for {run.path}, a run for {task}")
+    device, threads = machine_of(args)
+    trained = load_model(run.path, args.checkpoint, device=device)
+    options = {"beam": args.beam, "alpha": args.alpha, "threads": threads, "device": device}
+    scores = SCORES[task](trained, {name: value for name, value in options.items() if value is not None})
+    record = {"checkpoint": printable(trained.file.name), "step": step_of(trained.file)} | scores.as_record()
+    record_scores(run, record)
+    print(json.dumps({"run": str(run.path)} | record) if args.json else scores.as_text())
 
 
 def load_system(args: argparse.Namespace, path: Path, checkpoint: str | None) -> System:

@@ -38,6 +38,9 @@ def add(commands: Commands) -> None:
     preset = f"{', '.join(configs.PRESETS)}, {row}, or a TOML file (default: tiny)"
     parser.add_argument("preset", type=word, nargs="?", metavar="PRESET|FILE.toml", help=preset)
     add_data(parser)
+    text = "plain text for a language model (default: the English of the bundled corpus)"
+    parser.add_argument("--text", type=word, nargs="+", metavar="FILE", help=text)
+    add_option(parser, "--pretrained RUN", word, "begin with the weights and the vocabulary of this run")
     add_option(parser, "--out RUN", path, "the run's directory (default: runs/PRESET)")
     add_option(parser, "--resume RUN", path, "resume the run in this directory")
     add_option(parser, "--seed N", setting("seed"), "of weights, batches and dropout (default: 0)")
@@ -57,6 +60,8 @@ def train(args: argparse.Namespace) -> int:
     """Train a model, or resume a run.
 
     scratchformer train multi30k --data DIR --out runs/m30k --set P_drop=0.2 --set training.steps=5000
+    scratchformer train gpt-tiny --text README.md docs/*.md
+    scratchformer train antecedent --pretrained runs/bert-tiny
     scratchformer train --resume runs/m30k --minutes 30
     """
     from scratchformer.nn.sizes import require_memory
@@ -102,8 +107,8 @@ def train_as_ranks(args: argparse.Namespace, run: RunDirectory, config: Config) 
     """Start `--nproc` processes with the same command, and wait for them -> exit code"""
     from scratchformer.parallel import launcher
 
-    for key, name in configs.flat(config).items():
-        if key in configs.PATHS and name and Path(name).exists() and not (Path(name).is_file() or Path(name).is_dir()):
+    for name in configs.named_paths(config):
+        if Path(name).exists() and not (Path(name).is_file() or Path(name).is_dir()):
             raise UserError(f"{name}: {args.nproc} processes cannot all read it, since it is not a file on disk")
     code = launcher.launch(launcher.command_of(args.arguments), args.nproc, args.timeout)
     if code != 0 and run.config_file.exists():
@@ -152,6 +157,6 @@ def train_as_one(args: argparse.Namespace, run: RunDirectory, config: Config, ra
             say(f"{run.path}: no figures: {in_one_line(error)}")
     say(
         f"{run.path}: {reason}; step {trainer.progress.step}, {trainer.progress.target_tokens} target tokens. "
-        f"Translate with: scratchformer translate {shlex.quote(str(run.path))}; {how_to_resume(args, run)}"
+        f"Now try: scratchformer {trainer.task.command} {shlex.quote(str(run.path))}; {how_to_resume(args, run)}"
     )
     return launcher.INTERRUPTED if reason == loop.INTERRUPTED else 0

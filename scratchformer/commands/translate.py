@@ -20,6 +20,7 @@ MAX_LINE_BYTES = 2**24
 """A longer line has too many tokens anyway; without a limit, an endless one would fill the memory."""
 
 if TYPE_CHECKING:
+    from scratchformer.backends.device import Device
     from scratchformer.decoding.translator import Translator
 
 
@@ -105,13 +106,19 @@ def search_options(args: argparse.Namespace, path: Path) -> dict[str, Any]:
 
 def load_translator(args: argparse.Namespace, path: Path, checkpoint: str | Path | None) -> Translator:
     """The model of a run, on the device, or on as many cores, as the options ask for."""
+    from scratchformer.training.run import load_run
+
+    device, threads = machine_of(args)
+    return load_run(path, checkpoint, threads=threads, device=device)
+
+
+def machine_of(args: argparse.Namespace) -> tuple[Device, int]:
+    """The device and the number of cores that the options ask for."""
     from scratchformer.backends.cpu import keep_freed_memory
     from scratchformer.backends.device import open_device
     from scratchformer.parallel.cores import available_cores
-    from scratchformer.training.run import load_run
 
     keep_freed_memory()
     name = "cpu" if args.device is None else args.device
     machine = TrainingConfig(device=name, precision=args.precision or "")
-    device = open_device(machine.device, machine.precision or "fp32")
-    return load_run(path, checkpoint, threads=args.threads or available_cores(), device=device)
+    return open_device(machine.device, machine.precision or "fp32"), args.threads or available_cores()

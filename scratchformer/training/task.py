@@ -37,12 +37,14 @@ def checksum_of(train: Examples, val: Examples | None) -> int:
 class Task(ABC):
     """A task of `config.data.task`. The methods are called in this order; `read` and `train_tokenizer` may be slow.
 
-    score_name  what `score` returns; the log has it in small letters. Empty: the task has no score
+    score_name  what `score` returns; the log has it in small letters
     unit        what an example is, in messages
+    command     with which a user tries a trained run
     """
 
-    score_name = ""
-    unit = "examples"
+    score_name: str
+    unit: str
+    command = "evaluate"
 
     @abstractmethod
     def read(self, config: Config) -> Any:
@@ -60,12 +62,12 @@ class Task(ABC):
     def encode(self, corpus: Any, tokenizer: Any, config: Config) -> TrainingData:
         """Encode training and validation data. Raises UserError if nothing is left, or does not fit into a batch."""
 
+    @abstractmethod
     def score(self, trainer: Trainer) -> dict[str, Any]:
         """How well the model does on the validation data: an entry for the log, with the score under its name.
 
         All ranks call this, and each does its share.
         """
-        raise NotImplementedError
 
     # What the loop calls
 

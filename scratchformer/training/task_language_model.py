@@ -29,7 +29,7 @@ class Texts(NamedTuple):
 class NextToken(Task):
     """From the beginning of a text to its next token."""
 
-    score_name, unit = "bits per character", "windows"
+    score_name, unit, command = "bits per character", "windows", "generate"
 
     def read(self, config: Config) -> Texts:
         """The files `data.text`, of each of which the last tenth validates; without any, the source side of the sentence

@@ -42,7 +42,7 @@ def guess(model: Model, batch: LabelledBatch, ops: tuple[Ops, ...] = ()) -> np.n
 class MaskedLanguageModel(Task):
     """From a text with hidden pieces to these pieces."""
 
-    score_name, unit = "accuracy", "texts"
+    score_name, unit, command = "accuracy", "texts", "fill"
 
     def read(self, config: Config) -> Texts:
         """The lines of the files `data.text`, the last tenth of each file for validation; without any files, the source

@@ -57,7 +57,7 @@ def as_pairs(trees: list[Tree]) -> Pairs:
 class Parsing(Task):
     """From words to trees: the words have a vocabulary of pieces, the symbols have another, with an id for each."""
 
-    score_name, unit = "F1", "trees"
+    score_name, unit, command = "F1", "trees", "translate"
 
     def read(self, config: Config) -> Treebank:
         return Treebank(read_split(config.data, "train"), read_split(config.data, "val"))

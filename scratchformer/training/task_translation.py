@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class Translation(Task):
     """From sentences of one language to those of another."""
 
-    score_name, unit = "BLEU", "sentence pairs"
+    score_name, unit, command = "BLEU", "sentence pairs", "translate"
 
     def read(self, config: Config) -> Corpus:
         return read_corpus(config.data)
