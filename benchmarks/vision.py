@@ -45,8 +45,11 @@ QUICK = {"training.steps": 20, "model.d_model": 16, "model.d_ff": 16, "model.N":
 
 def trained(name: str, config: Config, images: dict[str, Images], seed: int) -> tuple[VisionTransformer, np.ndarray]:
     """A model of POSITIONS after training, with averaged weights, and the learned positions that it began with."""
+    at_once = config.training.tokens_per_batch * config.training.accumulation  # `batches` makes one batch of a step
     config = replace(
-        config, model=replace(config.model, positions=POSITIONS[name]), training=replace(config.training, seed=seed)
+        config,
+        model=replace(config.model, positions=POSITIONS[name]),
+        training=replace(config.training, seed=seed, tokens_per_batch=at_once),
     )
     settings = config.training
     model = VisionTransformer(config.model, seed)
@@ -158,7 +161,6 @@ def measure(config: Config, folds: range) -> dict[str, Any]:
         for name, digits in found.items():
             right.setdefault(name, []).append(digits == test.digits)
         print(f"fold {fold}:", {name: round(percent(digits, test), 2) for name, digits in found.items()}, flush=True)
-        print("  ", grids[-1], flush=True)
     return {
         "folds": list(folds),
         "results": {name: accuracy_of(each, right["linear"]) for name, each in right.items()},
