@@ -13,8 +13,12 @@ from typing import Any, NamedTuple
 from threadpoolctl import threadpool_limits
 
 from scratchformer.backends.device import Device
+from scratchformer.decoding.generation import NEVER_WRITTEN
 from scratchformer.errors import UserError
 from scratchformer.experiments.ngram import kneser_ney
+from scratchformer.nn.dropout import DropoutKey
+from scratchformer.nn.layers import Unembedding
+from scratchformer.nn.parameter import Array
 from scratchformer.text.tokenizer import EOS
 from scratchformer.text.windows import ValidationWindows, encode_texts
 from scratchformer.training.task_language_model import NextToken, Texts
@@ -22,6 +26,9 @@ from scratchformer.training.validation import validation_loss
 
 CHARACTER_ORDERS, TOKEN_ORDERS = 8, 5
 """The highest orders of the n-gram models."""
+
+LOWEST = -6e4
+"""A logit that makes a probability of 0, also in float16."""
 
 MAX_COUNTED = 2**21
 """Characters of training text in which the n-gram models count at most: their tables grow with it."""
@@ -75,6 +82,7 @@ def evaluate(trained: Any, options: dict[str, Any]) -> LanguageModelScores:
     if not texts.val:
         raise UserError("there is no validation text: name a directory that has some, or files with --text")
     windows = ValidationWindows(encode_texts(tokenizer, texts.val), config.data.max_length)
+    model.unembedding = Answers(model.unembedding.weight)
     device: Device = options["device"]
     with threadpool_limits(options["threads"], "blas"):
         nats = validation_loss(model, windows, config.training.tokens_per_batch, ops=device.ops)
@@ -89,6 +97,19 @@ def evaluate(trained: Any, options: dict[str, Any]) -> LanguageModelScores:
         [bits / n_characters for bits in token_bits(counted, tokenizer)],
         sum(map(len, counted.train)),
     )
+
+
+class Answers(Unembedding):
+    """The unembedding without the tokens that are never written: what generation draws from.
+
+    They have no share in the probability of a model that has learned with them. In GPT-2 each has as much as EOS.
+    """
+
+    def forward(self, y: Array, rng: DropoutKey | None = None) -> tuple[Array, Any]:
+        logits, cache = super().forward(y)
+        for token in NEVER_WRITTEN:
+            logits[..., token] = LOWEST
+        return logits, cache
 
 
 def first_characters(texts: Sequence[str], most: int) -> list[str]:
