@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from scratchformer.backends.device import Device
-from scratchformer.config import Config
 from scratchformer.decoding.translator import Translator
 from scratchformer.decoding.tree_parser import TreeParser
 from scratchformer.experiments.baseline_parsers import PCFG, MajorityLabel, RightBranching
@@ -71,7 +70,7 @@ def model_scores(trained: Trained, options: Mapping[str, Any], test: Sequence[Tr
     return score_parses(parser.parse([tree.words for tree in test], *search), test)
 
 
-def evaluate(trained: Trained, config: Config, options: Mapping[str, Any] = {}) -> ParserScores:
+def evaluate(trained: Trained, options: Mapping[str, Any] = {}) -> ParserScores:
     """Score the model and the baselines on the test trees that belong to the run's training trees."""
-    train, test = read_split(config.data, "train"), read_split(config.data, "test")
+    train, test = (read_split(trained.config.data, split) for split in ("train", "test"))
     return ParserScores(model_scores(trained, options, test), baseline_scores(train, test))
