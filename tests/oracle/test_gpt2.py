@@ -1,6 +1,7 @@
 """Weights under GPT-2's names are, as a run of ours, the same model."""
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -9,9 +10,10 @@ from gpt2 import GPT2
 from safetensors.numpy import save_file
 from side_by_side import difference
 
+from scratchformer import config as configs
 from scratchformer.decoding.generation import Sampling, generate
 from scratchformer.text.tokenizer import BOS, EOS, N_SPECIALS
-from scratchformer.training.run import load_model
+from scratchformer.training.run import RunDirectory, load_model
 
 TOLERANCE = 1e-4
 """Of `difference`, between logits in float32."""
@@ -79,3 +81,22 @@ def test_half_precision_and_another_number_of_heads(theirs, imported):
     ids = np.random.default_rng(0).integers(4, 400, (2, 9))
     expected = theirs.float()(torch.as_tensor(ids - N_SPECIALS)).numpy()
     assert difference(ours.forward(ids)[0][..., N_SPECIALS:], expected[..., :-1]) < TOLERANCE
+
+
+def test_an_imported_run_writes_and_is_scored_as_the_twin(theirs, imported, cli, tmp_path):
+    run, text = imported(theirs.state_dict()), tmp_path / "text"
+    written = cli("generate", run, "--prompt", "The merges", "--tokens", 8, "--temperature", 0)
+    tokenizer = load_model(run).tokenizer
+    [prompt] = tokenizer.encode(["The merges"])
+    expected = theirs.continued([i - N_SPECIALS for i in prompt], 8)
+    assert written.out == tokenizer.decode([[i + N_SPECIALS for i in expected]])[0] + "\n"
+
+    text.write_text("We merge pairs.\n" * 10, encoding="utf-8")  # the last line validates
+    config = configs.load(run / "config.toml")
+    RunDirectory(run).write_config(configs.with_settings(config, {"data.text": [str(text)]}))
+    found = json.loads(cli("evaluate", run, "--json").out)
+    [ids] = tokenizer.encode(["We merge pairs.\n"])
+    end = theirs.wte.num_embeddings - 1
+    ids = torch.tensor([end, *(i - N_SPECIALS for i in ids), end])
+    bits = torch.nn.functional.cross_entropy(theirs(ids[None, :-1])[0], ids[1:], reduction="sum") / math.log(2)
+    assert found["bits_per_character"] == pytest.approx(bits.item() / len("We merge pairs.\n"), rel=TOLERANCE)
