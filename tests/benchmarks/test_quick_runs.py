@@ -39,6 +39,7 @@ def quick_run(name, out, *arguments):
         "label_smoothing",
         "longer",
         "norm_and_warmup",
+        "parsing",
         "reversal",
         "source_worth",
         "stacks",
