@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from scratchformer.training.run import Trained
 from scratchformer.training.task_digits import Images, read_digits, read_images
 
 Z = 1.959964
@@ -54,11 +56,14 @@ class DigitScores(NamedTuple):
         )
 
 
-def evaluate(trained: Any, config: Any = None, options: Any = None) -> DigitScores:
-    """The test images of `read_images`, which no training has seen. The baselines learn from the training images."""
+def evaluate(trained: Trained, options: Mapping[str, Any]) -> DigitScores:
+    """The test images of `read_images`, which no training has seen. The baselines learn from the training images.
+
+    options  of the command: device
+    """
     images = read_images()
     test = images["test"]
-    found = read_digits(trained.model, test.pixels)
+    found = read_digits(trained.model, test.pixels, options["device"].ops)
     right = int((found == test.digits).sum())
     return DigitScores(
         len(found),

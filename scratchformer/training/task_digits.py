@@ -46,9 +46,7 @@ def read_images(fold: int = 0) -> dict[str, Images]:
     """
     try:
         from sklearn.datasets import load_digits
-    except ModuleNotFoundError as error:
-        if error.name != "sklearn":
-            raise
+    except ModuleNotFoundError:
         raise UserError("the digits come with scikit-learn; pip install 'scratchformer[vision]' brings it") from None
     digits = load_digits()
     pixels = (digits.images / DARKEST).astype(np.float32)

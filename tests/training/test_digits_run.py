@@ -1,0 +1,143 @@
+"""Runs of a Vision Transformer that reads scikit-learn's digits."""
+
+import sys
+
+import numpy as np
+import pytest
+
+from scratchformer import config as configs
+from scratchformer.experiments.digits import Z, most_confused, nearest_neighbour, wilson_interval
+from scratchformer.training import loop
+from scratchformer.training.run import RunDirectory, load_model
+from scratchformer.training.task_digits import Images, LabelledImages, read_digits, read_images
+
+SMALL = {
+    "N": 1,
+    "d_model": 16,
+    "d_ff": 16,
+    "h": 2,
+    "tokens_per_batch": 100,
+    "accumulation": 2,
+    "warmup": 10,
+    "steps": 6,
+    "validate_every": 3,
+    "score_every": 3,
+    "save_every": 2,
+    "threads": 1,
+}
+PART = {"train": 60, "val": 30, "test": 40}
+
+
+@pytest.fixture(autouse=True)
+def fewer_images(request, monkeypatch):
+    """A run reads some of the images only, unless the test is slow."""
+    if not request.node.get_closest_marker("slow"):
+        few = {part: Images(*(each[: PART[part]] for each in images)) for part, images in read_images().items()}
+        monkeypatch.setattr("scratchformer.training.task_digits.read_images", lambda: few)
+        monkeypatch.setattr("scratchformer.experiments.digits.read_images", lambda: few)
+
+
+def small_config(**changes):
+    return configs.with_settings(configs.VIT_DIGITS, SMALL | changes)
+
+
+# The images -----------------------------------------------------------------------------------------------------------
+
+
+def test_each_image_is_in_one_test_set_and_in_one_part():
+    folds = [read_images(fold) for fold in range(5)]
+    for parts in folds:
+        assert sum(len(images.digits) for images in parts.values()) == 1797
+        assert len({image.tobytes() for images in parts.values() for image in images.pixels}) == 1797
+        assert len(parts["val"].digits) == 200 and 359 <= len(parts["test"].digits) <= 360
+        assert all(images.pixels.min() == 0 and images.pixels.max() == 1 for images in parts.values())
+    assert len({image.tobytes() for parts in folds for image in parts["test"].pixels}) == 1797
+
+
+def test_a_batch_counts_classes_from_1():
+    images = Images(np.zeros((4, 8, 8), np.float32), np.array([7, 0, 9, 1]))
+    batch = LabelledImages(images, 17).batch(np.array([1, 2]))
+    assert batch.targets.tolist() == [[1], [10]] and batch.inputs[0].shape == (2, 8, 8)
+    assert batch.n_target_tokens == 2
+
+
+# Runs -----------------------------------------------------------------------------------------------------------------
+
+
+def test_train_average_evaluate(cli, refused, tmp_path):
+    run = tmp_path / "run"
+    settings = [word for key, value in SMALL.items() for word in ("--set", f"{key}={value}")]
+    assert "60 images" in cli("train", "vit-digits", "--out", run, *settings, "--set", "patch_size=4").err
+    config = configs.load(run / "config.toml")
+    assert config.model.max_positions == config.data.max_length == 5
+    assert not (run / "tokenizer.model").exists()
+    assert cli("average", run, "--last", 2).code == 0
+    model = load_model(run).model
+    images = read_images()["val"]
+    scores = RunDirectory(run).read_log("accuracy")
+    last = load_model(run, "last").model
+    right = (read_digits(last, images.pixels[:30]) == images.digits[:30]).mean()
+    assert [entry["step"] for entry in scores] == [3, 6] and scores[-1]["accuracy"] == pytest.approx(100 * right)
+    printed = cli("evaluate", run).out
+    assert model.config.patch_size == 4 and "40 test images" in printed and "nearest training image" in printed
+
+
+def test_a_run_stopped_and_resumed_is_an_uninterrupted_run(tmp_path, same_run):
+    whole, halves = (RunDirectory(tmp_path / name) for name in ("whole", "halves"))
+    loop.train(loop.begin(whole, small_config()))
+    loop.train(loop.begin(halves, small_config(steps=4)))
+    loop.train(loop.resume(halves, small_config())[0])
+    same_run(halves, whole)
+
+
+@pytest.mark.parametrize(
+    "setting, complaint",
+    [
+        ("image_size=16", "model.image_size=16: the digits have 8 x 8 pixels"),
+        ("patch_size=3", "model.image_size=8 is not a multiple of model.patch_size=3"),
+        ("n_classes=2", "data.task=digits needs model.architecture=vision and model.n_classes=10"),
+        ("data.directory=text", "data.task=digits reads the images of scikit-learn, and no files"),
+        ("tokens_per_batch=16", "example 1 has 17 tokens and does not fit into a batch"),
+    ],
+)
+def test_impossible_settings_are_refused(refused, tmp_path, setting, complaint):
+    assert complaint in refused("train", "vit-digits", "--out", tmp_path / "run", "--set", setting)
+    assert not (tmp_path / "run").exists()
+
+
+def test_without_scikit_learn_it_says_how_to_install_it(refused, monkeypatch, tmp_path):
+    monkeypatch.undo()  # read the images again
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    assert "pip install 'scratchformer[vision]' brings it" in refused("train", "vit-digits", "--out", tmp_path / "run")
+
+
+@pytest.mark.slow
+def test_it_learns_to_read(tmp_path):
+    run = RunDirectory(tmp_path / "run")
+    loop.train(loop.begin(run, configs.with_settings(configs.VIT_DIGITS, {"steps": 300, "threads": 1})))
+    assert run.read_log("accuracy")[-1]["accuracy"] > 90
+
+
+# Scores ---------------------------------------------------------------------------------------------------------------
+
+
+def test_wilson_s_interval():
+    """Its definition: at each limit p, the share that is seen lies Z standard deviations sqrt(p (1 - p) / n) away."""
+    for right, n in [(350, 360), (1, 7), (0, 5), (9, 9)]:
+        for limit in wilson_interval(right, n):
+            p = limit / 100
+            assert abs(right / n - p) == pytest.approx(Z * (p * (1 - p) / n) ** 0.5, abs=1e-9)
+
+
+def test_the_most_frequent_mistake():
+    digits, found = np.array([3, 3, 3, 8, 8, 1]), np.array([8, 8, 3, 3, 8, 1])
+    assert most_confused(digits, found) == (3, 8, 2)
+    assert most_confused(digits, digits) is None
+
+
+def test_the_nearest_image_decides():
+    images = read_images(1)
+    test = Images(*(each[:40] for each in images["test"]))
+    distances = np.linalg.norm(test.pixels[:, None] - images["train"].pixels, axis=(2, 3))
+    expected = images["train"].digits[distances.argmin(axis=1)]
+    assert np.array_equal(nearest_neighbour(images["train"], test), expected)
