@@ -77,26 +77,30 @@ def evaluate(trained: Any, options: dict[str, Any]) -> LanguageModelScores:
 
     options  of the command: threads, device. Raises UserError if the text has no part for validation.
     """
-    model, tokenizer, config, _ = trained
-    texts = NextToken().read(config)
-    if not texts.val:
-        raise UserError("there is no validation text: name a directory that has some, or files with --text")
-    windows = ValidationWindows(encode_texts(tokenizer, texts.val), config.data.max_length)
-    model.unembedding = Answers(model.unembedding.weight)
-    device: Device = options["device"]
-    with threadpool_limits(options["threads"], "blas"):
-        nats = validation_loss(model, windows, config.training.tokens_per_batch, ops=device.ops)
+    texts = NextToken().read(trained.config)
+    nats, n_tokens = loss_on(trained, texts, **options)
     n_characters = sum(map(len, texts.val))
     counted = Texts(first_characters(texts.train, MAX_COUNTED), texts.val)
     return LanguageModelScores(
         n_characters,
-        windows.n_targets,
-        nats * windows.n_targets / math.log(2) / n_characters,
+        n_tokens,
+        nats * n_tokens / math.log(2) / n_characters,
         math.exp(min(nats, 700)),
         [bits / n_characters for bits in character_bits(counted)],
-        [bits / n_characters for bits in token_bits(counted, tokenizer)],
+        [bits / n_characters for bits in token_bits(counted, trained.tokenizer)],
         sum(map(len, counted.train)),
     )
+
+
+def loss_on(trained: Any, texts: Texts, threads: int, device: Device) -> tuple[float, int]:
+    """Nats per token of the validation text, whose ends count as tokens, and the number of tokens."""
+    model, tokenizer, config, _ = trained
+    if not texts.val:
+        raise UserError("there is no validation text: name a directory that has some, or files with --text")
+    windows = ValidationWindows(encode_texts(tokenizer, texts.val), config.data.max_length)
+    model.unembedding = Answers(model.unembedding.weight)
+    with threadpool_limits(threads, "blas"):
+        return validation_loss(model, windows, config.training.tokens_per_batch, ops=device.ops), windows.n_targets
 
 
 class Answers(Unembedding):
