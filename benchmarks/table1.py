@@ -49,7 +49,7 @@ FLOAT32, FLOAT64 = np.dtype("float32"), np.dtype("float64")
 
 
 class Settings(NamedTuple):
-    """What is measured. `crossing` has, for each batch size, the widths and the lengths."""
+    """What is measured. `crossing`: B, widths, and the logarithm of the greatest of the lengths 16, 32, 64, ..."""
 
     counted: list[tuple[int, int, int]]  # n, d, h
     waiting: list[int]
@@ -57,7 +57,7 @@ class Settings(NamedTuple):
     lengths: list[int]
     widths: list[int]
     rounds: int
-    crossing: dict[int, tuple[list[int], list[int]]]
+    crossing: list[tuple[int, list[int], int]]
     crossing_rounds: int
 
 
@@ -67,14 +67,11 @@ FULL = Settings(
     path=[8, 16, 32, 64, 128],
     lengths=[64, 128, 256, 512, 1024, 2048, 4096],
     widths=[64, 128, 256, 384, 512, 768, 1024],
-    rounds=12,
-    crossing={
-        1: ([64, 128, 256, 512], [2**i for i in range(4, 12)]),
-        16: ([64, 128, 256], [2**i for i in range(4, 10)]),
-    },
-    crossing_rounds=6,
+    rounds=16,
+    crossing=[(1, [64, 128, 256], 12), (1, [512], 11), (16, [64, 128, 256], 10)],
+    crossing_rounds=7,
 )
-QUICK = Settings([(5, 4, 2)], [8, 16], [8, 16], [32, 64, 128, 256], [64, 128, 192, 256], 3, {1: ([64], [16, 64])}, 2)
+QUICK = Settings([(5, 4, 2)], [8, 16], [8, 16], [32, 64, 128, 256], [64, 128, 192, 256], 3, [(1, [64], 6)], 2)
 OTHER_WIDTH, OTHER_LENGTH = 128, 512  # d while n grows, n while d grows
 
 # The layers -----------------------------------------------------------------------------------------------------------
@@ -186,7 +183,8 @@ KINDS = {
 }
 """In Table 1 and, from the last but two on, controls: attention's products, a recurrent layer's, and another cell."""
 GROWING = [name for name in KINDS if name != "recurrent (LSTM)"]
-ATTENTIONS, RECURRENT = ["self-attention", "self-attention, no projections"], ["recurrent", "recurrent (LSTM)"]
+ATTENTIONS = [name for name in KINDS if name.startswith("self-attention")]
+RECURRENT = [name for name in KINDS if name.startswith("recurrent")]
 
 
 def random() -> np.random.Generator:
@@ -363,7 +361,12 @@ def convolution(i: int, n: int, d: int, init: np.random.Generator, k: int) -> La
 
 def dilated(i: int, n: int, d: int, init: np.random.Generator, k: int) -> Convolution:
     """Dilations 1, k, k^2, ... below n, and then from 1 again."""
-    return Convolution(d, k, init, "float64", k ** (i % math.ceil(math.log(n, k) - 1e-9)))
+    return Convolution(d, k, init, "float64", k ** (i % logarithm(n, k)))
+
+
+def logarithm(n: int, k: int) -> int:
+    """log_k n, rounded up."""
+    return next(power for power in range(1, n) if k**power >= n)
 
 
 def restricted(i: int, n: int, d: int, init: np.random.Generator, r: int) -> Layer:
@@ -539,8 +542,9 @@ def counted_crossing(attention: str, recurrent: str, d: int) -> int:
 
 def crossings(settings: Settings) -> list[dict[str, Any]]:
     rows = []
-    for B, (widths, lengths) in settings.crossing.items():
-        names = [*ATTENTIONS, *RECURRENT]
+    names = [*ATTENTIONS, *RECURRENT]
+    for B, widths, longest in settings.crossing:
+        lengths = [2**i for i in range(4, longest + 1)]
         works = [work_of(name, n, d, B) for name in names for d in widths for n in lengths]
         processor, _ = in_turns(works, settings.crossing_rounds)
         processor = processor.reshape(-1, len(names), len(widths), len(lengths))
@@ -572,6 +576,44 @@ def crossings(settings: Settings) -> list[dict[str, Any]]:
     return rows
 
 
+# Verdicts -------------------------------------------------------------------------------------------------------------
+
+TOLERANCE = 0.15
+"""A measured exponent that is further than this from Table 1's does not confirm it."""
+CONSTANT_WITHIN = 1.5
+"""The largest of numbers that should be constant, over the smallest, if they are to confirm it."""
+
+
+def verdicts(results: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """For each entry of Table 1: what it claims, what was found, and whether that confirms it at these sizes."""
+    rows = []
+    for row in results["growth"]:
+        if row["table1"] is not None:
+            found = {how: row[how]["exponent"] for how in ("counted", "time")}
+            rows.append(
+                {"layer": row["layer"], "cell": f"operations over {row['axis']}"} | judged(row["table1"], found)
+            )
+    for row in results["waiting"]:
+        if KINDS[row["layer"]].exponents:
+            claim = int(row["layer"] == "recurrent")
+            rows.append({"layer": row["layer"], "cell": "waiting over n"} | judged(claim, {"counted": row["exponent"]}))
+    for row in results["path"]:
+        entry = {"layer": row["layer"], "cell": "path over n"}
+        if row["layer"].startswith("dilated"):
+            ratios = [layers / logarithm(n, row["window"]) for n, layers in zip(row["sizes"], row["layers"])]
+            constant = max(ratios) <= CONSTANT_WITHIN * min(ratios)
+            found = {"layers over log_k n": [round(min(ratios), 2), round(max(ratios), 2)]}
+            rows.append(entry | {"table1": "log_k n", **found, "holds": {"layers over log_k n": constant}})
+        else:
+            claim = 0 if row["layer"] == "self-attention" else 1
+            rows.append(entry | judged(claim, {"counted": row["exponent"]}))
+    return rows
+
+
+def judged(claim: int, found: dict[str, float]) -> dict[str, Any]:
+    return {"table1": claim, **found, "holds": {how: abs(each - claim) <= TOLERANCE for how, each in found.items()}}
+
+
 def main() -> None:
     arguments = arguments_of(__doc__.split("\n")[0])
     settings = QUICK if arguments.quick else FULL
@@ -585,6 +627,7 @@ def main() -> None:
             "growth": growth(settings),
             "crossings": crossings(settings),
         }
+        results["verdicts"] = verdicts(results)
     write(
         arguments.out,
         "table1",
