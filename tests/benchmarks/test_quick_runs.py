@@ -46,6 +46,7 @@ def quick_run(name, out, *arguments):
         "table1",
         "tiny_model",
         "training_replay",
+        "vision",
         "warm_up",
         "wires",
     ],
