@@ -43,7 +43,7 @@ def settings(treebank):
     return ["--data", treebank, "--threads", 1, *(word for item in SMALL.items() for word in ("--set", "%s=%s" % item))]
 
 
-def test_from_trees_to_trees(cli, settings, tmp_path):
+def test_from_trees_to_trees(cli, refused, settings, tmp_path):
     run = tmp_path / "run"
     first = cli("train", "parsing-tiny", "--out", run, *settings)
     assert first.code == 0 and "150 trees" in first.err + first.out
@@ -60,6 +60,20 @@ def test_from_trees_to_trees(cli, settings, tmp_path):
     assert words == ["The old dog saw a cat .".split(), [], ["yes"], []]
 
     assert cli("average", run).code == 0
+    scored = cli("evaluate", run, "--beam", 1)
+    rows = [line.split()[:-6] for line in scored.out.splitlines()]
+    assert (scored.code, rows[1:5]) == (0, [["this", "model"], ["PCFG"], ["right-branching"], ["majority", "label"]])
+    assert "of 13 sentences, 0 of them not counted" in scored.out
+    (record,) = RunDirectory(run).read_evaluations()
+    assert record["n_sentences"] == 13 and record["PCFG F1"] > record["right-branching F1"] > 20
+    assert "--paper means nothing for" in refused("evaluate", run, "--paper")
+
+
+def test_the_papers_settings():
+    """§6.3: four layers of 1024, 16K pieces, beam 21, alpha 0.3, at most 300 symbols more than words."""
+    paper = configs.preset("parsing")
+    assert (paper.model.N, paper.model.d_model, paper.model.vocab_size) == (4, 1024, 16384)
+    assert (paper.decoding.beam, paper.decoding.alpha, paper.decoding.extra_length) == (21, 0.3, 300)
 
 
 @pytest.fixture
