@@ -392,8 +392,9 @@ def layers_to_connect(name: str, n: int, most: int) -> int | None:
     return None
 
 
-def layers_to_be_seen(name: str, n: int, most: int) -> int | None:
-    """How many layers it takes until a nudge of 1 at either end changes a bit at the other, in random sequences."""
+def layers_to_be_seen(name: str, n: int, least: int, most: int) -> int | None:
+    """How many layers, `least` or more, it takes until a nudge of 1 at either end of a random sequence changes a bit at
+    the other."""
     d, init = 4, random()
     x = init.standard_normal((1, n, d))
     states = [x, *(x + (np.arange(n) == nudged)[:, None] for nudged in (0, n - 1))]
@@ -401,7 +402,8 @@ def layers_to_be_seen(name: str, n: int, most: int) -> int | None:
         layer = stacks()[name][0](i, n, d, init)
         states = [layer.forward(state)[0] for state in states]
         still, first, last = states
-        if (still != first)[0, -1].any() and (one_way(name) or (still != last)[0, 0].any()):
+        seen = (still != first)[0, -1].any() and (one_way(name) or (still != last)[0, 0].any())
+        if seen and i + 1 >= least:
             return i + 1
     return None
 
@@ -418,7 +420,7 @@ def path(settings: Settings) -> list[dict[str, Any]]:
             _, forward, back = chains([on_counted_numbers(build(i, n, 2, random())) for i in range(layers)], n, 2)
             row["layers"].append(layers)
             row["multiplications"].append(int(forward if one_way(name) else max(forward, back)))
-            row["layers_seen_in_float64"].append(layers_to_be_seen(name, n, most=4 * n))
+            row["layers_seen_in_float64"].append(layers_to_be_seen(name, n, layers, most=4 * n))
         rows.append(row | line_of(settings.path, row["multiplications"]))
         print(f"{name}: layers {row['layers']}, seen in float64 {row['layers_seen_in_float64']}", flush=True)
     return rows

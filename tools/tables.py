@@ -1,4 +1,4 @@
-"""Write the tables of docs/performance.md, docs/ablations.md and docs/reproduction.md from benchmarks/results/*.json.
+"""Write the tables of the pages in docs/ that are in PAGES, from benchmarks/results/*.json.
 
     python tools/tables.py
 
@@ -19,7 +19,7 @@ from scratchformer.experiments.markdown import markup_table as table
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-PAGES = [ROOT / "docs" / f"{name}.md" for name in ("performance", "ablations", "reproduction")]
+PAGES = [ROOT / "docs" / f"{name}.md" for name in ("performance", "ablations", "reproduction", "table1")]
 OURS, EAGER = "scratchformer", "pytorch"
 
 
@@ -197,6 +197,85 @@ def pipeline(result: dict[str, Any]) -> str:
     return table([head, found["page_cache"]["state"]], rows.items())
 
 
+def table1_growth(result: dict[str, Any]) -> str:
+    found = result["results"]
+    rows = {(row["layer"], row["axis"]): row for row in found["growth"]}
+    holds = {(each["layer"], each["cell"]): each["holds"] for each in found["verdicts"]}
+    chains = {row["layer"]: row["chain"] for row in found["waiting"]}
+
+    def cells(layer: str, axis: str) -> list[str]:
+        row, judged = rows[layer, axis], holds.get((layer, f"operations over {axis}"), {})
+        low, high = row["time"]["rounds"]
+        texts = {
+            "counted": number(row["counted"]["exponent"]),
+            "time": f"{number(row['time']['exponent'])} ({number(low)} to {number(high)})",
+        }
+        return [text if judged.get(how, True) else f"**{text}**" for how, text in texts.items()]
+
+    def claim(layer: str) -> str:
+        powers = (rows[layer, axis]["table1"] for axis in "nd")
+        return " ".join({1: axis, 2: f"{axis}²"}.get(power, "–") for axis, power in zip("nd", powers))
+
+    layers = dict.fromkeys(row["layer"] for row in found["growth"])
+    first, *_, last = found["waiting"][0]["sizes"]
+    head = ["", "Table 1", "n, counted", "n, time", "d, counted", "d, time", f"chain at n = {first}", f"n = {last}"]
+    return table(
+        head,
+        (
+            [layer, claim(layer), *cells(layer, "n"), *cells(layer, "d"), chains[layer][0], chains[layer][-1]]
+            for layer in layers
+        ),
+    )
+
+
+def table1_path(result: dict[str, Any]) -> str:
+    rows = result["results"]["path"]
+    return table(
+        ["", *(f"n = {n}" for n in rows[0]["sizes"])],
+        (
+            [
+                row["layer"],
+                *(
+                    f"{layers}" if layers == seen else f"{layers} ({number(seen, 'd')})"
+                    for layers, seen in zip(row["layers"], row["layers_seen_in_float64"])
+                ),
+            ]
+            for row in rows
+        ),
+    )
+
+
+def table1_crossings(result: dict[str, Any]) -> str:
+    rows = result["results"]["crossings"]
+    cells = {(row["attention"], row["recurrent"], row["B"], row["d"]): row for row in rows}
+    columns = sorted({(row["B"], row["d"]) for row in rows})
+
+    def where(row: dict[str, Any], n: float | None) -> str:
+        longest, shortest = row["lengths"][-1], row["lengths"][0]
+        return f"> {longest:,}" if n is None else f"< {shortest}" if n < shortest else f"{n:,.0f}"
+
+    def measured_in(row: dict[str, Any]) -> str:
+        low, high = (where(row, n) for n in row["rounds"])
+        measured = where(row, row["measured"])
+        return f"{measured} ({low} to {high})" if (low, high) != (measured, measured) else measured
+
+    alone = "self-attention, no projections"
+    pairs = [(attention, cell) for attention in ("self-attention", alone) for cell in ("recurrent", "recurrent (LSTM)")]
+    pairs += [(alone, "recurrent, all steps at once"), (f"{alone}, no softmax", "recurrent, all steps at once")]
+    return table(
+        ["", "", *(f"B = {B}, d = {d}" for B, d in columns)],
+        (
+            entry
+            for attention, recurrent in pairs
+            for of_pair in [[cells[(attention, recurrent) + column] for column in columns]]
+            for entry in (
+                [f"{attention}; {recurrent}", "counted", *(f"{row['counted']:,}" for row in of_pair)],
+                ["", "measured", *map(measured_in, of_pair)],
+            )
+        ),
+    )
+
+
 def source(name: str, result: dict[str, Any]) -> str:
     """The line below a table: the file, date, commit, machine and versions."""
     around = result.get("provenance", result)
@@ -215,6 +294,9 @@ TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "run": ("cpu_run", run),
     "scaling": ("cpu_scaling", scaling),
     "tricks": ("cpu_tricks", tricks),
+    "table1_growth": ("table1", table1_growth),
+    "table1_path": ("table1", table1_path),
+    "table1_crossings": ("table1", table1_crossings),
     "pipeline": ("pipeline", pipeline),
     "ablations_rows": ("ablations", ablation_tables.rows_table),
     "ablations_claims": ("ablations", ablation_tables.claims_table),
