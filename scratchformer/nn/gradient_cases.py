@@ -303,12 +303,17 @@ def patches(patch_size: int, *shape: int) -> Build:
     return on(lambda r, P: PatchEmbedding(patch_size, D, r, FLOAT64), shape)
 
 
-def vision(count: int, **changes: Any) -> Build:
+def vision(count: int, image_size: int = 6, **changes: Any) -> Build:
     """A small VisionTransformer in float64 on this many images: whole numbers, which have no gradient."""
-    sizes = {"architecture": "vision", "n_classes": 3, "image_size": 6, "activation": "gelu"} | changes
+    sizes: dict[str, Any] = {
+        "architecture": "vision",
+        "n_classes": 3,
+        "image_size": image_size,
+        "activation": "gelu",
+    } | changes
     return lambda random, dropout: (
         VisionTransformer(small(dropout, **sizes), int(random.integers(99)), FLOAT64),
-        random.integers(0, 5, (count, sizes["image_size"], sizes["image_size"])),
+        random.integers(0, 5, (count, image_size, image_size)),
     )
 
 
