@@ -131,7 +131,6 @@ DIFFERENCES = "tests/nn/test_gradients.py::test_backward_agrees_with_finite_diff
 IN_CONTRACT = "tests/nn/test_contract.py::test_"
 IN_FLOW = "tests/nn/test_flow.py::test_"
 IN_MODEL = "tests/nn/test_model.py::test_"
-IN_TEXT_ENCODER = "tests/nn/test_text_encoder.py::test_"
 IN_MASKING = "tests/text/test_masking.py::test_"
 IN_VISION = "tests/nn/test_vision.py::test_"
 IN_SEQUENCE_LAYERS = "tests/nn/test_sequence_layers.py::test_"
@@ -1410,7 +1409,7 @@ model, loss_sum = self.replicas[replica], 0.0
         CLASSIC,
         "The first segment gets the vector of the second: exact gradients, and wrong with weights from elsewhere.",
         "TokenTypes",
-        f"{IN_TEXT_ENCODER}a_token_type_adds_its_vector",
+        f"{IN_MODEL}a_token_type_adds_its_vector",
         [
             Patch(
                 TEXT_ENCODER,
@@ -1425,7 +1424,7 @@ model, loss_sum = self.replicas[replica], 0.0
         CLASSIC,
         "The class is read from the last column instead of the first: padding, unless the text is the longest.",
         "TextEncoder",
-        f"{IN_TEXT_ENCODER}padding_and_the_rest_of_the_batch_change_nothing[classes]",
+        f"{IN_FLOW}a_text_and_its_class_do_not_depend_on_batch_or_padding[classes]",
         [
             Patch(TEXT_ENCODER, "return states[:, :1], (states", "return states[:, -1:], (states"),
             Patch(TEXT_ENCODER, "dstates[:, :1] = dfirst", "dstates[:, -1:] = dfirst"),
@@ -1436,7 +1435,7 @@ model, loss_sum = self.replicas[replica], 0.0
         CLASSIC,
         "The lengths are forgotten, so that a text depends on how much padding its batch gives it.",
         "TextEncoder",
-        f"{IN_TEXT_ENCODER}padding_and_the_rest_of_the_batch_change_nothing[words]",
+        f"{IN_FLOW}a_text_and_its_class_do_not_depend_on_batch_or_padding[words]",
         [Patch(TEXT_ENCODER, "return Mask(key_lengths=lengths_of(ids))", "return Mask()")],
     ),
     Mutant(

@@ -12,6 +12,7 @@ from scratchformer.nn.transformer import lengths_of
 
 SOURCE = np.array([[3, 9, 4, 3, 7], [5, 2, 0, 0, 0], [8, 6, 1, 4, 0]])  # (B, S), ragged
 TARGET = np.array([[2, 5, 10, 5], [2, 7, 3, 0], [2, 4, 6, 9]])  # (B, T), ragged
+TYPES = np.array([[0, 0, 0, 1, 1], [0, 1, 0, 0, 0], [0, 0, 0, 0, 0]])  # (B, S), the segment of each token of SOURCE
 B, S, T = 3, 5, 4
 EXACTLY = {"rtol": 0, "atol": 1e-12}
 
@@ -123,6 +124,35 @@ def test_an_empty_source_gives_finite_numbers(new_model, changes):
     assert np.isfinite(logits(model, source=nothing)).all()
     loss_backward(model, nothing, TARGET, TARGET, 0.1)
     assert np.isfinite(model.store.grad).all()
+
+
+# A text encoder -------------------------------------------------------------------------------------------------------
+
+WORDS_OR_CLASSES = pytest.mark.parametrize("n_classes", [0, 2], ids=["words", "classes"])
+REAL = SOURCE != 0
+
+
+@WORDS_OR_CLASSES
+@pytest.mark.parametrize("row, position", np.argwhere(REAL).tolist())
+def test_each_token_and_its_type_reach_all_outputs_of_their_text_and_no_others(new_model, n_classes, row, position):
+    model = new_model(architecture="encoder", n_classes=n_classes)
+    before, _ = model.forward(SOURCE, TYPES)
+    for token, other_type in [(10, 0), (SOURCE[row, position], 1)]:
+        ids, types = SOURCE.copy(), TYPES.copy()
+        ids[row, position] = token
+        types[row, position] ^= other_type
+        change = np.abs(model.forward(ids, types)[0] - before).max(axis=-1)  # (B, S) or (B, 1)
+        assert (change[row][REAL[row, : change.shape[1]]] > 1e-6).all()
+        assert not np.delete(change, row, axis=0).any()
+
+
+@WORDS_OR_CLASSES
+def test_a_text_and_its_class_do_not_depend_on_batch_or_padding(new_model, n_classes):
+    model = new_model(architecture="encoder", n_classes=n_classes)
+    together, _ = model.forward(*(np.pad(values, ((0, 0), (0, 2))) for values in (SOURCE, TYPES)))
+    for row, length in enumerate(lengths_of(SOURCE)):
+        alone, _ = model.forward(SOURCE[[row], :length], TYPES[[row], :length])
+        np.testing.assert_allclose(alone[0], together[row, :length], **EXACTLY)
 
 
 # Attention ------------------------------------------------------------------------------------------------------------
@@ -307,3 +337,16 @@ def test_a_sequence_longer_than_the_table_of_positions_is_refused(new_model):
     model = new_model(positions="learned", max_positions=4)
     with pytest.raises(ValueError, match="max_positions=4"):
         model.forward(SOURCE, TARGET)
+
+
+@pytest.mark.parametrize(
+    "types, complaint",
+    [
+        (TYPES + 1, "token_types holds ids from 1 to 2; the vocabulary is 0 to 1"),
+        (TYPES[:, :-1], r"token_types has shape \(3, 4\), but there are vectors for \(3, 5\)"),
+        (TYPES * 1.0, "token_types must be a 2-D array of integers, not 2-D of float64"),
+    ],
+)
+def test_wrong_token_types_are_refused(new_model, types, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        new_model(architecture="encoder").forward(SOURCE, types)

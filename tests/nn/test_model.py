@@ -15,6 +15,7 @@ from scratchformer.nn.loss import cross_entropy, forward_loss, loss_backward
 from scratchformer.nn.ops import Ops, ops_of
 from scratchformer.nn.optim import Adam, clip_by_global_norm_inplace, noam
 from scratchformer.nn.residual import PostNorm, PreNorm
+from scratchformer.nn.text_encoder import TokenTypes
 from scratchformer.nn.transformer import Transformer
 
 SPREADS = pytest.mark.parametrize("spread", ["others", "uniform"])
@@ -190,6 +191,26 @@ def test_logits_are_unscaled_products_with_the_rows(random):
     logits, _ = layer.forward(y)
     for b, t, v in np.ndindex(3, 4, 11):
         assert logits[b, t, v] == pytest.approx(y[b, t] @ layer.weight.data[v], rel=1e-12)
+
+
+def test_a_token_type_adds_its_vector(random):
+    layer, x = TokenTypes(6, random, FLOAT64), random.normal(size=(2, 3, 6))
+    first, second = layer.weight.data
+    y, _ = layer.forward(x, np.array([[0, 0, 1], [1, 0, 0]]))
+    np.testing.assert_allclose(y - x, [[first, first, second], [second, first, first]], rtol=0, atol=1e-12)
+
+
+def test_a_text_encoder_predicts_words_with_their_embedding_and_classes_with_vectors_of_their_own(new_model):
+    ids, types = np.array([[2, 5, 1]]), np.array([[0, 0, 0]])
+    words, untied, classes = (
+        new_model(architecture="encoder", **of) for of in ({}, {"tied": "none"}, {"n_classes": 2})
+    )
+    assert words.unembedding.weight is words.embedding.weight
+    assert untied.unembedding.weight is not untied.embedding.weight
+    assert words.forward(ids, types)[0].shape == untied.forward(ids, types)[0].shape == (1, 3, SMALL.vocab_size)
+    assert classes.forward(ids, types)[0].shape == (1, 1, 3)
+    for name, weight in words.parameters().items():  # what fine-tuning takes from pretraining
+        assert classes.parameters()[name].shape == weight.shape
 
 
 def test_layer_norm_is_its_definition(random):
