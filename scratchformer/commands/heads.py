@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from scratchformer.text.corpora import Pairs
 
 N_SENTENCES = 100
+FEWEST = 20
+"""With fewer sentences, there is no telling what is chance."""
 
 
 def add(commands: Commands) -> None:
@@ -26,7 +28,7 @@ def add(commands: Commands) -> None:
     )
     add_option(parser, "--reference F", path, "its translation, line by line")
     fewer = f"use the first N sentence pairs (default: {N_SENTENCES})"
-    add_option(parser, "--sentences N", whole(4, 10**6), fewer, N_SENTENCES)
+    add_option(parser, "--sentences N", whole(FEWEST, 10**6), fewer, N_SENTENCES)
     greedy = "also look for the best head to remove next after each removal, which takes long with many heads"
     parser.add_argument("--greedy", action="store_true", help=greedy)
     parser.add_argument("--json", action="store_true", help="print one JSON object, and draw no figures")
@@ -54,8 +56,8 @@ def heads(args: argparse.Namespace) -> None:
     pairs = bundled.read_text("test") if is_bundled else read_text(args, data)
     translator = load_run(args.path, args.checkpoint)
     text = text_of(translator, pairs, args.sentences)
-    if len(text.encoded) < 4:
-        raise UserError(f"{len(text.encoded)} sentence pairs that can be used; at least 4 are needed")
+    if len(text.encoded) < FEWEST:
+        raise UserError(f"{len(text.encoded)} sentence pairs that can be used; at least {FEWEST} are needed")
     examples, pronouns = None, []
     if is_bundled:
         annotated, pronouns = bundled.read("test"), bundled.read("test_coreference")

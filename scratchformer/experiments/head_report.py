@@ -112,9 +112,14 @@ class HeadReport(NamedTuple):
             f"* the loss rises by more than chance among {len(self.names)} heads makes probable",
             f"roles: {self.roles.n_tried} comparisons, so a score must exceed its bar by {self.roles.z:.1f} standard "
             "errors; in brackets, what comes nearest to a role",
-            "order of the heads by |dL/dxi| and by loss: "
-            + "; ".join(
-                f"{name} rank correlation {found.rho:.2f} ({found.low:.2f} to {found.high:.2f})"
+            "words away in the mean: "
+            + ", ".join(
+                f"{kind} {values.min():.1f} to {values.max():.1f} (uniform {self.roles.uniform_distances[kind]:.1f})"
+                for kind, values in self.roles.distances.items()
+            ),
+            "rank correlation with the loss without a head: "
+            + ", ".join(
+                f"{name} {found.rho:.2f} ({found.low:.2f} to {found.high:.2f})"
                 for name, found in self.correlations.items()
             ),
         ]
@@ -175,40 +180,37 @@ def study(
     greedy    also find the order in which each head is the one that is missed least when it is removed
     bleu_at   into how many parts BLEU divides a curve
     """
-    bar = tqdm(total=8 + N_RANDOM + greedy, unit=" parts", disable=None, leave=False)
+    names, n_tokens, intact = head_names(translator.model), text.n_tokens, sentence_losses(translator, text)
+    with tqdm(total=7 + N_RANDOM + greedy, unit=" parts", disable=None, leave=False) as bar:
 
-    def doing(what: str) -> None:
-        bar.update()
-        bar.set_description(what)
+        def begin(part: str) -> None:
+            bar.set_description(part)
+            bar.update()
 
-    model, n_tokens = translator.model, text.n_tokens
-    names, intact = head_names(model), sentence_losses(translator, text)
-    doing("loss without each head")
-    rises, errors = mean_and_error(losses_without_each(translator, text) - intact[:, None, None], n_tokens)
-    doing("gradients of the gates")
-    gradients = gradient_importance(translator, text)
-    doing("BLEU without each head")
-    bleus = bleus_without_each(translator, text)
-    doing("roles")
-    unknown = [Example(*sentences, "", "", [], None) for sentences in zip(*text.pairs[:2])]
-    with computing(translator):
-        roles = roles_of_heads(translator, examples or unknown, examples is not None, pairs)
-        alignment = alignment_accuracies(translator, examples) if examples else {}
-    doing("orders")
-    by_loss = order_by(losses_without_each(translator, to_order).sum(axis=0))
-    by_gradient = order_by(gradient_importance(translator, to_order))
-    orders = {"by loss": by_loss, "by gradient": by_gradient, "by loss, reversed": by_loss[::-1]}
-    if greedy:
-        doing("greedy order")
-        orders = {"greedy": greedy_order(translator, to_order)} | orders
-    for seed in range(N_RANDOM):
-        orders[f"random {seed}"] = np.random.default_rng(seed).permutation(len(names)).tolist()
-    marks = {round(len(names) * part / bleu_at) for part in range(bleu_at + 1)}
-    curves = {}
-    for name, order in orders.items():
-        doing(f"remove heads {name}")
-        curves[name] = pruning_curve(translator, to_prune, order, marks)
-    bar.close()
+        begin("loss without each head")
+        rises, errors = mean_and_error(losses_without_each(translator, text) - intact[:, None, None], n_tokens)
+        gradients = gradient_importance(translator, text)
+        begin("BLEU without each head")
+        bleus = bleus_without_each(translator, text)
+        begin("roles")
+        unknown = [Example(*sentences, "", "", [], None) for sentences in zip(*text.pairs[:2])]
+        with computing(translator):
+            roles = roles_of_heads(translator, examples or unknown, examples is not None, pairs)
+            alignment = alignment_accuracies(translator, examples) if examples else {}
+        begin("orders")
+        by_loss = order_by(losses_without_each(translator, to_order).sum(axis=0))
+        by_gradient = order_by(gradient_importance(translator, to_order))
+        orders = {"by loss": by_loss, "by gradient": by_gradient, "by loss, reversed": by_loss[::-1]}
+        if greedy:
+            begin("greedy order")
+            orders = {"greedy": greedy_order(translator, to_order)} | orders
+        for seed in range(N_RANDOM):
+            orders[f"random {seed}"] = np.random.default_rng(seed).permutation(len(names)).tolist()
+        marks = {round(len(names) * part / bleu_at) for part in range(bleu_at + 1)}
+        curves = {}
+        for name, order in orders.items():
+            begin(f"remove heads {name}")
+            curves[name] = pruning_curve(translator, to_prune, order, marks)
     return HeadReport(
         names,
         len(intact),
@@ -220,8 +222,8 @@ def study(
         bleus,
         gradients,
         {
-            "as it is": rank_correlation(gradients, rises),
-            "relative to the layer": rank_correlation(relative_to_layer(gradients), rises),
+            "|dL/dxi|": rank_correlation(gradients, rises),
+            "|dL/dxi| relative to its layer": rank_correlation(relative_to_layer(gradients), rises),
         },
         roles,
         alignment,

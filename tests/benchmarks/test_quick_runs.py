@@ -35,6 +35,7 @@ def quick_run(name, out, *arguments):
         "feed_forward",
         "first_symbol",
         "first_symbol_longer",
+        "head_pruning",
         "heads",
         "label_smoothing",
         "longer",

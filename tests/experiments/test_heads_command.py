@@ -11,13 +11,13 @@ SHIPPED = Path(__file__).parents[2] / "data" / "tiny_model"
 
 @pytest.fixture
 def on_files(corpus):
-    return "--source", corpus / "val.en", "--reference", corpus / "val.de", "--sentences", 4
+    return "--source", corpus / "val.en", "--reference", corpus / "val.de", "--sentences", 20
 
 
 def test_a_run_on_other_text_has_no_roles_that_need_annotations(cli, own_run, on_files):
     outcome = cli("heads", own_run.path, *on_files)
     assert outcome.code == 0
-    assert "6 heads, 4 sentence pairs" in outcome.out and "only for the bundled corpus" in outcome.out
+    assert "6 heads, 20 sentence pairs" in outcome.out and "only for the bundled corpus" in outcome.out
     for name in ("encoder 1.1", "encoder 1.2", "decoder 1.1", "decoder 1.2", "cross 1.1", "cross 1.2"):
         assert sum(line.startswith(name) for line in outcome.out.splitlines()) == 1
     assert "random, mean of 5" in outcome.out and "greedy " not in outcome.out.split("heads removed")[1]
@@ -25,6 +25,7 @@ def test_a_run_on_other_text_has_no_roles_that_need_annotations(cli, own_run, on
     assert outcome.out.splitlines()[-2:] == [str(path) for path in saved] and all(path.stat().st_size for path in saved)
 
 
+@pytest.mark.slow
 def test_json(cli, own_run, on_files):
     found = json.loads(cli("heads", own_run.path, *on_files, "--greedy", "--json").out)
     assert list(found["heads"]) == [
@@ -54,7 +55,7 @@ def test_json(cli, own_run, on_files):
         (["--source", "{blank}", "--reference", "{blank}"], "every line is blank"),
         (["--source", "{three}", "--reference", "{three}"], "3 sentence pairs"),
         (["--source", "{corpus}/val.en", "--reference", "{missing}"], "no such file"),
-        (["--sentences", "3"], "argument --sentences: 3 must lie"),
+        (["--sentences", "19"], "argument --sentences: 19 must lie"),
         (
             ["--source", "{corpus}/val.en", "--reference", "{corpus}/val.de", "--checkpoint", "other"],
             "there is no checkpoint 'other'",

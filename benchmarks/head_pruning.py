@@ -1,0 +1,99 @@
+"""How many heads can a trained model do without, and which measure finds them? What `scratchformer heads` measures.
+
+    python benchmarks/head_pruning.py [RUN --test SOURCE REFERENCE --val SOURCE REFERENCE] [--sentences N]
+                                      [--name NAME] [--quick] [--out DIR]
+
+Without RUN, the shipped model (data/tiny_model) on the bundled corpus. Orders in which to remove heads are found on
+validation text: of loss and of gradient once, greedily after each removal, and the reverse. They and five random orders
+are followed on test text, with BLEU at every twelfth part. In `results`, `removable` is for each order how many heads
+can be removed, one after the other, before BLEU (greedy search) first falls by more than one point, and `needed` the
+heads without which alone the loss rises by more than chance makes probable among so many (5 % for any of them).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from provenance import surroundings
+from small_training import RESULTS, number
+from threadpoolctl import threadpool_limits
+
+from scratchformer import config as configs
+from scratchformer.experiments.head_importance import text_of
+from scratchformer.experiments.head_report import HeadReport, study
+from scratchformer.experiments.head_roles import corrected_z
+from scratchformer.text import bundled
+from scratchformer.text.corpora import read_pairs
+from scratchformer.training.run import RunDirectory, load_run, replace_text
+
+SHIPPED = Path("data/tiny_model")
+PARTS = 12
+QUICK = 6  # sentences
+
+
+def rounded(value: Any) -> Any:
+    """With five significant digits."""
+    if isinstance(value, dict):
+        return {key: rounded(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [rounded(each) for each in value]
+    return number(value) if isinstance(value, float) else value
+
+
+def claims(report: HeadReport) -> dict[str, Any]:
+    """What Michel et al. 2019 report, here."""
+    removable = {}
+    for name, curve in report.curves.items():
+        kept = [count for count, bleu in curve.bleus.items() if bleu < curve.bleus[0] - 1]
+        counts = list(curve.bleus)
+        removable[name] = counts[counts.index(min(kept)) - 1] if kept else counts[-1]
+    needed = report.rises > corrected_z(report.rises.size) * report.errors
+    return {
+        "needed": [name for name, is_needed in zip(report.names, needed.reshape(-1)) if is_needed],
+        "bleu_within_1_point_without": int((report.bleus > report.bleu - 1).sum()),
+        "removable": removable,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("run", nargs="?", type=Path, default=SHIPPED, metavar="RUN", help="the directory of a run")
+    parser.add_argument("--test", nargs=2, type=Path, metavar="FILE", help="source and reference")
+    parser.add_argument("--val", nargs=2, type=Path, metavar="FILE", help="source and reference")
+    parser.add_argument("--sentences", type=int, default=300, metavar="N", help="of the test text; half as many of val")
+    parser.add_argument("--name", default="head_pruning", help="of the result")
+    parser.add_argument("--quick", action="store_true", help="a few sentences, to see that it runs")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="directory of the result (default: results/ here)")
+    arguments = parser.parse_args()
+    n_sentences = QUICK if arguments.quick else arguments.sentences
+    provenance = surroundings()  # now: git may move while we measure
+    translator = load_run(arguments.run)
+    test, val = (
+        read_pairs(*files) if files else bundled.read_text(split)
+        for split, files in (("test", arguments.test), ("val", arguments.val))
+    )
+    text, to_order = text_of(translator, test, n_sentences), text_of(translator, val, n_sentences // 2)
+    examples, pronouns = None, []
+    if not arguments.test:
+        annotated, pronouns = bundled.read("test"), bundled.read("test_coreference")[: 2 * n_sentences]
+        examples = [annotated[line - 1] for line in text.pairs.line_numbers]
+    with threadpool_limits(1):
+        report = study(
+            translator, text, to_order, text, examples, pronouns, not arguments.quick, 2 if arguments.quick else PARTS
+        )
+    print(report.as_text())
+    result = {
+        "benchmark": "head_pruning",
+        "provenance": provenance,
+        "config": configs.to_dict(configs.load(RunDirectory(arguments.run).config_file)),
+        "val_sentences": len(to_order.encoded),
+        "results": claims(report) | rounded(report.as_json()),
+    }
+    replace_text(arguments.out / f"{arguments.name}.json", json.dumps(result, indent=1, allow_nan=False) + "\n")
+
+
+if __name__ == "__main__":
+    main()
