@@ -113,9 +113,17 @@ def layer_gradients(case, xp=np):
 
 
 @pytest.mark.parametrize(
-    "kind", ["Convolution", "SeparableConvolution", "RestrictedAttention", "RestrictedSelfAttention"]
+    "kind",
+    [
+        "Convolution",
+        "SeparableConvolution",
+        "RestrictedAttention",
+        "RestrictedSelfAttention",
+        "HeadGate",
+        "GatedAttention",
+    ],
 )
-def test_the_layers_of_table_1_compute_there_what_they_compute_here(open_there, kind):
+def test_a_layer_outside_the_models_computes_there_what_it_computes_here(open_there, kind):
     device = open_there()
     for case in [case for case in CASES if case.layer == kind and case.description.endswith("dropout 0.0")]:
         with using(*device.ops):
