@@ -367,10 +367,11 @@ GPT_TINY = Config(
     ),
     data=DataConfig(task="language-model", max_length=128),
     training=TrainingConfig(
-        steps=2000,
+        steps=1500,
         tokens_per_batch=1024,
         accumulation=2,
-        warmup=300,
+        warmup=200,
+        lr_factor=0.5,
         eps_ls=0.0,
         clip_norm=1.0,
         validate_every=100,
@@ -532,6 +533,12 @@ def preset(name: str) -> Config:
         return with_settings(BASE, TABLE3[name])
     names = [*PRESETS, *TABLE3]
     raise UserError(f"no preset {name!r}{nearest(name, names)}; there are {', '.join(names)}")
+
+
+def require_task(config: Config, name: str, *tasks: str) -> None:
+    """Raises UserError unless the configuration `name` is for one of these tasks."""
+    if config.data.task not in tasks:
+        raise UserError(f"{name}: is for {config.data.task}, but this needs {' or '.join(tasks)}")
 
 
 def require_work_for(config: Config, nproc: int) -> None:

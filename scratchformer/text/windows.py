@@ -16,10 +16,15 @@ from scratchformer.text.batches import Examples, LabelledBatch
 from scratchformer.text.tokenizer import BOS, EOS, PAD, Tokenizer
 
 
-def cut_off_last_tenth(text: str) -> tuple[str, str]:
-    """A text without its last tenth, and that tenth, which begins a line. One of them is "" if the text is too short."""
-    cut = text.rfind("\n", 0, len(text) * 9 // 10) + 1
-    return text[:cut], text[cut:]
+def hold_out_tenth(text: str, part: int) -> tuple[list[str], str]:
+    """Cut a text into ten parts, which begin with a line, and take out one of them, `part` from 0 to 9.
+
+    -> what stands before it and what stands after it, unless that is blank; the part
+    """
+    begin, end = (text.rfind("\n", 0, len(text) * tenth // 10) + 1 for tenth in (part, part + 1))
+    if part == 9:
+        end = len(text)
+    return [piece for piece in (text[:begin], text[end:]) if piece.strip()], text[begin:end]
 
 
 def encode_texts(tokenizer: Tokenizer, texts: list[str]) -> list[np.ndarray]:

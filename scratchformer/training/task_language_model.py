@@ -10,7 +10,7 @@ from scratchformer.config import Config
 from scratchformer.errors import UserError
 from scratchformer.text.corpora import read_lines
 from scratchformer.text.tokenizer import Tokenizer
-from scratchformer.text.windows import TrainingWindows, ValidationWindows, cut_off_last_tenth, encode_texts
+from scratchformer.text.windows import TrainingWindows, ValidationWindows, encode_texts, hold_out_tenth
 from scratchformer.training.data import read_corpus
 from scratchformer.training.task import Task, TrainingData, checksum_of
 from scratchformer.training.validation import loss_of_validation, reached
@@ -32,18 +32,23 @@ class NextToken(Task):
     score_name, unit, command = "bits per character", "windows", "generate"
 
     def read(self, config: Config) -> Texts:
-        """The files `data.text`, of each of which the last tenth validates; without any, the source side of the sentence
-        pairs, as one text. Line ends become newlines."""
+        """The files `data.text`, of each of which a tenth validates; without any, the source side of the sentence
+        pairs, as one text. Line ends become newlines.
+
+        Of the first file it is the last tenth, of the second the last but one, and so on: files may end alike, and
+        unlike the rest. What stands before it is a text of its own, and so is what stands after it.
+        """
         if not config.data.text:
             corpus = read_corpus(config.data)
             return Texts([joined(corpus.train.source)], [joined(corpus.val.source)] if corpus.val else [])
-        parts = []
-        for file in config.data.text:
-            train, val = cut_off_last_tenth(joined(read_lines(Path(file))))
-            if not train.strip() or not val.strip():
-                raise UserError(f"{file}: too little text: its first lines are to train on, its last tenth validates")
-            parts.append((train, val))
-        return Texts(*map(list, zip(*parts)))
+        texts = Texts([], [])
+        for number, file in enumerate(config.data.text):
+            pieces, held_out = hold_out_tenth(joined(read_lines(Path(file))), 9 - number % 10)
+            if not pieces or not held_out.strip():
+                raise UserError(f"{file}: too little text: a tenth of its lines is held out to validate with")
+            texts.train.extend(pieces)
+            texts.val.append(held_out)
+        return texts
 
     def train_tokenizer(self, corpus: Texts, config: Config) -> Tokenizer:
         lines = [line for text in corpus.train for line in text.split("\n")]

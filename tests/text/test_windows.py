@@ -3,7 +3,7 @@ import pytest
 
 from scratchformer.errors import UserError
 from scratchformer.text.tokenizer import BOS, EOS, PAD, Tokenizer
-from scratchformer.text.windows import TrainingWindows, ValidationWindows, cut_off_last_tenth, encode_texts
+from scratchformer.text.windows import TrainingWindows, ValidationWindows, encode_texts, hold_out_tenth
 
 TEXTS = [np.array(text, np.int32) for text in ([BOS, 4, 5, 6, 7, 8, 9, 10, EOS], [BOS, 11, EOS], [BOS, EOS])]
 
@@ -46,11 +46,16 @@ def test_padding_is_no_target():
     assert batch.inputs[0].tolist() == [[BOS, PAD], [BOS, 11]] and batch.targets.tolist() == [[EOS, PAD], [11, EOS]]
 
 
-def test_the_last_tenth_of_a_text_validates_from_the_beginning_of_a_line():
+def test_a_tenth_of_a_text_is_held_out_from_the_beginning_of_a_line():
     text = "".join(f"line {i}\n" for i in range(100))
-    train, val = cut_off_last_tenth(text)
-    assert train + val == text and val.startswith("line ") and 0.1 <= len(val) / len(text) < 0.12
-    assert cut_off_last_tenth("one line\n") == ("", "one line\n") and cut_off_last_tenth("") == ("", "")
+    parts = [hold_out_tenth(text, part)[1] for part in range(10)]
+    assert "".join(parts) == text
+    assert all(part.startswith("line ") and 0.08 < len(part) / len(text) < 0.12 for part in parts)
+    for part, n_pieces in ((0, 1), (4, 2), (9, 1)):
+        pieces, held_out = hold_out_tenth(text, part)
+        assert len(pieces) == n_pieces and held_out == parts[part]
+        assert sorted("".join([*pieces, held_out])) == sorted(text)
+    assert hold_out_tenth("one line\n", 9) == ([], "one line\n") and hold_out_tenth("", 3) == ([], "")
 
 
 def test_too_short_a_text_is_refused():

@@ -1,0 +1,164 @@
+"""Runs that learn to continue a text, from the command line and from Python."""
+
+import math
+from pathlib import Path
+
+import pytest
+
+from scratchformer import config as configs
+from scratchformer.experiments import language_model
+from scratchformer.experiments.language_model import character_bits, first_characters
+from scratchformer.training import loop
+from scratchformer.training.run import RunDirectory
+from scratchformer.training.task_language_model import NextToken, Texts
+
+ROOT = Path(__file__).parents[2]
+SMALL = {
+    "vocab_size": 400,
+    "N": 1,
+    "d_model": 16,
+    "d_ff": 32,
+    "h": 2,
+    "max_length": 16,
+    "max_positions": 16,
+    "tokens_per_batch": 64,
+    "warmup": 10,
+    "steps": 6,
+    "validate_every": 3,
+    "score_every": 3,
+    "save_every": 2,
+    "average_last": 2,
+}
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory):
+    """Two files of text."""
+    directory = tmp_path_factory.mktemp("texts")
+    lines = [f"{i} times {j} is {i * j}.\n" for i in range(12) for j in range(12)]
+    for name, part in {"first.txt": lines[:100], "second.txt": lines[100:]}.items():
+        (directory / name).write_text("".join(part), encoding="utf-8")
+    return [str(directory / name) for name in ("first.txt", "second.txt")]
+
+
+@pytest.fixture
+def small_config(texts):
+    """small_config(**changes) -> Config of a run of a second"""
+    return lambda **changes: configs.with_settings(
+        configs.preset("gpt-tiny"), {"data.text": texts, "threads": 1} | SMALL | changes
+    )
+
+
+def test_from_a_text_to_its_continuation(cli, texts, tmp_path):
+    run = tmp_path / "run"
+    settings = [word for item in SMALL.items() for word in ("--set", "%s=%s" % item)]
+    first = cli("train", "gpt-tiny", "--text", *texts, "--out", run, "--threads", 1, *settings)
+    assert first.code == 0 and " windows, " in first.err + first.out
+    assert [entry["step"] for entry in RunDirectory(run).read_log("bits per character")] == [3, 6]
+    assert cli("train", "--resume", run, "--set", "steps=8").code == 0
+    assert cli("average", run).code == 0
+
+    scores = cli("evaluate", run).out
+    assert scores.startswith("bits per character ") and "n-grams of characters " in scores
+    written = cli("generate", run, "--prompt", "3 times", "--tokens", 5, "--temperature", 0).out
+    assert written.startswith("3 times") and written.endswith("\n")
+    samples = cli("generate", run, "--samples", 2, "--tokens", 30, "--top-k", 40, "--top-p", 0.9, "--seed", 3)
+    assert samples.code == 0 and samples.out.startswith("--- 1 ---\n") and "\n--- 2 ---\n" in samples.out
+
+
+def test_a_stopped_run_goes_on_as_if_it_had_not_been(small_config, tmp_path, same_run):
+    whole, halves = (RunDirectory(tmp_path / name) for name in ("whole", "halves"))
+    loop.train(loop.begin(whole, small_config()))
+    loop.train(loop.begin(halves, small_config(steps=2)))
+    config = configs.with_settings(configs.load(halves.config_file), {"steps": SMALL["steps"]})
+    loop.train(loop.resume(halves, config)[0])
+    same_run(whole, halves)
+
+
+def test_the_score_is_that_of_the_whole_text_for_any_number_of_ranks(small_config, tmp_path, together):
+    alone = loop.begin(RunDirectory(tmp_path / "alone"), small_config())
+    expected = alone.task.score(alone)
+    texts = NextToken().read(small_config())
+    trained = alone.model, alone.tokenizer, alone.config, None
+    nats, n_tokens = language_model.loss_on(trained, texts, threads=1, device=alone.device)
+    n_ends = len(texts.val)
+    assert n_tokens == n_ends + sum(map(len, alone.tokenizer.encode(texts.val)))
+    bits = expected["bits per character"] * sum(map(len, texts.val))
+    without_specials = nats * n_tokens / math.log(2)  # padding, BOS and UNK have no share
+    assert 0.99 * bits < without_specials < bits
+
+    def work(ranks):
+        trainer = loop.begin(RunDirectory(tmp_path / "shared"), small_config(), ranks)
+        return trainer.task.score(trainer)["bits per character"]
+
+    for found in together(2, work):
+        assert found == expected["bits per character"]
+
+
+def test_a_character_that_the_training_text_lacks_costs_its_bytes_too():
+    (without,), (spelled,) = (list(character_bits(Texts(["aab\n"], [val]), 1)) for val in ("?", "é"))
+    assert spelled == pytest.approx(without + 8) and without > 8
+
+
+def test_the_baselines_count_at_the_beginning_of_a_long_text():
+    assert first_characters(["abc", "def", "ghi"], 4) == ["abc", "d"]
+
+
+def test_without_files_the_text_is_the_bundled_english():
+    texts = NextToken().read(configs.preset("gpt-tiny"))
+    assert texts.train[0].count("\n") == 20_000 and texts.val[0].count("\n") == 500
+
+
+@pytest.mark.parametrize(
+    "files, arguments, complaint",
+    [
+        ([("a", None)], [], "a: No such file"),
+        ([("a", "")], [], "a: too little text"),
+        ([("a", "one line")], [], "a: too little text"),
+        ([("a", "café\n".encode("latin-1") * 20)], [], "a, line 1: not valid UTF-8"),
+        ([("a", "a b\n" * 20)], ["vocab_size=100000"], "vocab_size 100000 is too large for this text"),
+        ([("a", "a b\n" * 20)], ["vocab_size=264", "max_length=128"], "fewer than the window of data.max_length=128"),
+        ([("a", "a b\n" * 200)], ["vocab_size=264", "tokens_per_batch=15"], "does not fit into a batch"),
+    ],
+)
+def test_bad_text(refused, tmp_path, files, arguments, complaint):
+    for name, content in files:
+        if content is not None:
+            (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
+    wrong = [word for argument in arguments for word in ("--set", argument)]
+    named = [tmp_path / name for name, _ in files]
+    small = ["--set", "max_length=16", "--out", tmp_path / "run", "--threads", 1]
+    assert complaint in refused("train", "gpt-tiny", "--text", *named, *small, *wrong)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments, complaint",
+    [
+        (["--prompt", ""], "--prompt: it is empty"),
+        (["--tokens", "0"], "--tokens: 0 must lie between 1"),
+        (["--temperature", "-1"], "--temperature: -1.0 must lie between 0"),
+        (["--temperature", "nan"], "--temperature: nan must lie between 0"),
+        (["--top-k", "-1"], "--top-k: -1 must lie between 0"),
+        (["--top-p", "0"], "--top-p: 0.0 must lie between"),
+        (["--seed", "x"], "--seed: 'x' is no whole number"),
+        (["--samples", "0"], "--samples: 0 must lie between 1"),
+        ([], "a run for translation, but this needs one for language-model"),
+    ],
+)
+def test_bad_arguments_of_generate(refused, arguments, complaint):
+    assert complaint in refused("generate", ROOT / "data" / "tiny_model", *arguments)
+
+
+@pytest.mark.slow
+def test_a_short_training_on_our_lessons(cli, tmp_path):
+    """Guessing a token costs log2(1024) bits, 4.5 a character; 3.6 is beyond a unigram model of the tokens, 3.87."""
+    lessons = sorted((ROOT / "docs" / "lessons").glob("[0-9][0-9]_*.md"))
+    run = tmp_path / "run"
+    settings = {"steps": 60, "warmup": 60, "N": 2, "score_every": 60, "validate_every": 60, "save_every": 60}
+    changes = [word for item in settings.items() for word in ("--set", "%s=%s" % item)]
+    assert cli("train", "gpt-tiny", "--text", *lessons, "--out", run, "--threads", 1, *changes).code == 0
+    (entry,) = RunDirectory(run).read_log("bits per character")
+    assert entry["bits per character"] < 3.6
+    written = cli("generate", run, "--prompt", "Attention", "--tokens", 100, "--temperature", 0.8)
+    assert written.code == 0 and len(written.out) > 150
