@@ -1452,7 +1452,13 @@ model, loss_sum = self.replicas[replica], 0.0
         "The start and end symbols are chosen like pieces, and the model spends its capacity on what is always there.",
         "",
         f"{IN_MASKING}no_special_token_is_chosen_and_every_text_has_a_target",
-        [Patch(MASKING, "np.flatnonzero(texts.ids > MASK)", "np.flatnonzero(texts.ids > PAD)")],
+        [
+            Patch(
+                MASKING,
+                "pieces = np.flatnonzero(texts.ids > MASK)\n    pieces =",
+                "pieces = np.flatnonzero(texts.ids > PAD)\n    pieces =",
+            )
+        ],
     ),
     # Images -----------------------------------------------------------------------------------------------------------
     Mutant(
