@@ -90,8 +90,9 @@ class LabelledBatch(NamedTuple):
 
     @property
     def n_source_tokens(self) -> int:
-        """Real tokens among the inputs; for images the pixels."""
-        return int(np.count_nonzero(self.inputs[0] != PAD))
+        """Real tokens among the inputs; for images all pixels, also those that are 0."""
+        first = self.inputs[0]
+        return first.size if first.dtype.kind == "f" else int(np.count_nonzero(first != PAD))
 
     @property
     def n_target_tokens(self) -> int:

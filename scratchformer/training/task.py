@@ -80,7 +80,10 @@ class Task(ABC):
         learned = None
         if ranks.rank == 0:
             pretrained = config.training.pretrained
-            learned = load_tokenizer(tokenizer_of(pretrained)) if pretrained else self.train_tokenizer(corpus, config)
+            if pretrained and config.model.architecture != "vision":
+                learned = load_tokenizer(tokenizer_of(pretrained))
+            else:
+                learned = self.train_tokenizer(corpus, config)
         serialized = ranks.broadcast_bytes(learned.serialized if learned else b"")
         tokenizer = read_tokenizer(serialized) if serialized else None
         if tokenizer and config.training.pretrained:

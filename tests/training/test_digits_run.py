@@ -58,7 +58,7 @@ def test_a_batch_counts_classes_from_1():
     images = Images(np.zeros((4, 8, 8), np.float32), np.array([7, 0, 9, 1]))
     batch = LabelledImages(images, 17).batch(np.array([1, 2]))
     assert batch.targets.tolist() == [[1], [10]] and batch.inputs[0].shape == (2, 8, 8)
-    assert batch.n_target_tokens == 2
+    assert (batch.n_target_tokens, batch.n_source_tokens, batch.n_positions) == (2, 128, 128)
 
 
 # Runs -----------------------------------------------------------------------------------------------------------------
@@ -88,6 +88,14 @@ def test_a_run_stopped_and_resumed_is_an_uninterrupted_run(tmp_path, same_run):
     loop.train(loop.begin(halves, small_config(steps=4)))
     loop.train(loop.resume(halves, small_config())[0])
     same_run(halves, whole)
+
+
+def test_a_run_may_begin_with_the_weights_of_another(tmp_path):
+    first, second = (RunDirectory(tmp_path / name) for name in ("first", "second"))
+    loop.train(loop.begin(first, small_config(steps=2)))
+    loop.train(loop.begin(second, small_config(steps=2, lr_factor=1e-9, pretrained=str(first.path))))
+    weights, others = (load_model(run.path).model.store.data for run in (first, second))
+    np.testing.assert_allclose(weights, others, atol=1e-6)
 
 
 @pytest.mark.parametrize(
