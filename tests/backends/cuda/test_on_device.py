@@ -254,6 +254,19 @@ def test_a_run_on_the_device_equals_a_run_on_the_cpu(begin, begin_there, precisi
     assert all(entry["seconds"] > 0 for entry in there.run.read_log("step"))
 
 
+@pytest.mark.slow
+def test_a_run_of_a_language_model_equals_one_on_the_cpu(begin, begin_there):
+    sizes = {"vocab_size": 300, "max_length": 16, "max_positions": 16, "tokens_per_batch": 64, "score_every": 4}
+    config = {**VARIANTS["GPT"], "task": "language-model", **sizes}
+    here, there = begin("here", **config), begin_there(**config)
+    assert loop.train(here) == loop.train(there) == "12 steps done"
+    np.testing.assert_allclose(losses(there.run), losses(here.run), rtol=1e-4)
+    scores, expected = (
+        [entry["bits per character"] for entry in each.run.read_log("bits per character")] for each in (there, here)
+    )
+    assert len(scores) == 3 and scores == pytest.approx(expected, rel=1e-4)
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("precision, tolerance", [("fp32", 1e-3), ("tf32", 1e-2), ("bf16", 5e-2), ("fp16", 1e-2)])
 def test_fifty_steps_on_a_gpu_equal_fifty_steps_on_the_cpu(begin, open_gpu, monkeypatch, precision, tolerance):
