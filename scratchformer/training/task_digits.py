@@ -115,6 +115,5 @@ class Digits(Task):
         pixels, digits = (array[ranks.rank :: ranks.size] for array in images)
         n_right = np.array([(read_digits(trainer.model, pixels, trainer.device.ops) == digits).sum()], np.float64)
         ranks.all_reduce_inplace(n_right)
-        return {"step": trainer.progress.step, "accuracy": 100 * float(n_right[0]) / len(images.digits)} | reached(
-            trainer
-        )
+        accuracy = 100 * float(n_right[0]) / len(images.digits)
+        return {"step": trainer.progress.step, "accuracy": accuracy} | reached(trainer)
