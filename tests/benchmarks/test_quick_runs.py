@@ -68,6 +68,15 @@ def test_cpu_step(tmp_path):
     assert cell["threads_pinned"] == {"scratchformer": [1], "pytorch": 1}
 
 
+def test_language_model(tmp_path):
+    pytest.importorskip("torch")
+    result = quick_run("language_model", tmp_path)
+    (run,) = result["results"]
+    assert run["steps"] == 4 and all(4 < bits < 7 for bits in run["bits_per_character"].values())
+    assert len(result["n_grams"]["characters"]) == 8 and min(result["n_grams"]["characters"]) < 3
+    assert all(len(each["tokens_per_second"]) == 4 for each in result["speed"]["generation"])
+
+
 def test_cpu_tricks(tmp_path):
     (entry,) = quick_run("cpu_tricks", tmp_path, "--models", "tiny")["results"]
     assert entry["gain_percent"]

@@ -143,7 +143,7 @@ def test_bad_text(refused, tmp_path, files, arguments, complaint):
         (["--top-p", "0"], "--top-p: 0.0 must lie between"),
         (["--seed", "x"], "--seed: 'x' is no whole number"),
         (["--samples", "0"], "--samples: 0 must lie between 1"),
-        ([], "a run for translation, but this needs one for language-model"),
+        ([], "for translation, but this needs language-model"),
     ],
 )
 def test_bad_arguments_of_generate(refused, arguments, complaint):
