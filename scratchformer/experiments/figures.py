@@ -16,6 +16,7 @@ import numpy as np
 
 from scratchformer.decoding.search import max_lengths, search
 from scratchformer.decoding.translator import Translator
+from scratchformer.decoding.tree_parser import words_of
 from scratchformer.errors import UserError, in_one_line
 from scratchformer.files import make_directory, whole_file
 from scratchformer.nn.attention import attention_weights
@@ -23,7 +24,7 @@ from scratchformer.nn.layers import LearnedPositions, sinusoids
 from scratchformer.nn.optim import noam
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import encode_sequences
-from scratchformer.text.tokenizer import BOS, EOS
+from scratchformer.text.tokenizer import BOS, EOS, TokenizerPair
 from scratchformer.training.run import RunDirectory, require_place
 
 try:
@@ -345,7 +346,10 @@ def attention_of_translation(translator: Translator, sentence: str, beam: int, a
         raise UserError("the sentence is empty: there is nothing to translate")
     if not is_unicode(sentence):
         raise UserError("the sentence is not valid UTF-8")
-    model, tokenizer = translator.model, translator.tokenizer
+    model = translator.model
+    tokenizer = target_tokenizer = translator.tokenizer
+    if isinstance(tokenizer, TokenizerPair):  # it parses
+        target_tokenizer, sentence = tokenizer.target, " ".join(words_of(sentence))
     source_ids = encode_sequences(tokenizer.encode, [sentence]).padded(np.array([0]))  # (1, S)
     n_heads = model.config.N * model.config.h
     if source_ids.size > MOST_PIECES or n_heads > MOST_HEADS:
@@ -357,7 +361,7 @@ def attention_of_translation(translator: Translator, sentence: str, beam: int, a
     _, cache = model.forward(source_ids, np.array([[BOS, *written[:-1]]]))
     of_decoder = attention_weights(cache)[model.config.N :]  # self, cross, self, cross, ...
     weights = np.stack([np.asarray(cross[0]) for cross in of_decoder[1::2]])  # (N, H, T, S)
-    source, target = tokenizer.pieces(source_ids[0]), tokenizer.pieces(written)
+    source, target = tokenizer.pieces(source_ids[0]), target_tokenizer.pieces(written)
     return TranslationAttention(source, target, weights, tokenizer.decode([best.ids])[0])
 
 

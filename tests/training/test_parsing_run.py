@@ -5,10 +5,11 @@ import shutil
 import pytest
 
 from scratchformer import config as configs
+from scratchformer.experiments.figures import attention_of_translation
 from scratchformer.text import bundled
 from scratchformer.text.trees import parsed_trees
 from scratchformer.training import loop
-from scratchformer.training.run import RunDirectory
+from scratchformer.training.run import RunDirectory, load_run
 
 SMALL = {
     "vocab_size": 120,
@@ -60,6 +61,9 @@ def test_from_trees_to_trees(cli, refused, settings, tmp_path):
     assert words == ["The old dog saw a cat .".split(), [], ["yes"], []]
 
     assert cli("average", run).code == 0
+    attention = attention_of_translation(load_run(run), "The old dog saw a cat.", beam=1, alpha=0.0)
+    assert len(attention.source) >= 8 and attention.source[-1] == "</s>", "the full stop is a word"
+    assert " ".join(attention.target).replace("▁", "").removesuffix(" </s>") == attention.text
     scored = cli("evaluate", run, "--beam", 1)
     rows = [line.split()[:-6] for line in scored.out.splitlines()]
     assert (scored.code, rows[1:5]) == (0, [["this", "model"], ["PCFG"], ["right-branching"], ["majority", "label"]])
