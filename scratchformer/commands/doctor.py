@@ -45,6 +45,7 @@ def doctor(args: argparse.Namespace) -> int:
         configs.require_same(configs.load(run.config_file), config, run.config_file)
     else:
         config, _ = adapt_to_data(config, args)
+    configs.require_task(config, args.preset, "translation")
     findings = []
     for finding in examine(config, run, args.code):
         findings.append(finding)

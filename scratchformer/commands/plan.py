@@ -40,6 +40,7 @@ def plan(args: argparse.Namespace) -> int:
     from scratchformer.experiments import plan as planning
 
     config, _ = adapt_to_data(with_options(load_config(args.preset), args), args)
+    configs.require_task(config, args.preset, "translation")
     configs.require_work_for(config, args.nproc)
     keep_freed_memory()
     made = planning.make(args.preset, config, config.data.names_text, args.nproc, args.seconds, tell)

@@ -185,7 +185,7 @@ def generation_step(
     x, _ = model.embedding.forward(ids)  # (R, n, D)
     x, _ = model.positions.forward(x, kv_cache[0].t)
     extended = []
-    for layer, cache in zip(model.layers(), kv_cache):
+    for layer, cache in zip(model.decoder.layers, kv_cache):
         x, cache = self_attention_step(layer.self_attention, x, cache)
         x, _ = layer.feed_forward.forward(x)
         extended.append(cache)

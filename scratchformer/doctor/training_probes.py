@@ -22,7 +22,7 @@ from scratchformer.doctor.findings import CodeProbe, expect, expect_close
 from scratchformer.doctor.fixtures import SOURCE, TARGET, DropoutRecorder, random, small_config, with_random_vectors
 from scratchformer.nn.gradient_cases import FLOAT64, B, T, V, padded_ids, tied_logits
 from scratchformer.nn.language_model import LanguageModel
-from scratchformer.nn.loss import Smoothing, cross_entropy, loss_backward
+from scratchformer.nn.loss import Smoothing, batch_loss_backward, cross_entropy
 from scratchformer.nn.ops import PAD
 from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.transformer import Transformer
@@ -265,7 +265,9 @@ def gradient_of_one_batch(trainer: Trainer, indices: np.ndarray) -> tuple[np.nda
     """Gradient and value of the mean loss per target token, computed with all pairs in one batch."""
     batch, settings = trainer.data.train.batch(indices), trainer.config.training
     trainer.model.zero_grad()
-    loss_sum, n_tokens = loss_backward(trainer.model, *batch[:3], settings.eps_ls, None, settings.spread)
+    loss_sum, n_tokens = batch_loss_backward(
+        trainer.model, batch.inputs, batch.targets, settings.eps_ls, None, settings.spread
+    )
     gradient = trainer.model.store.grad / n_tokens
     trainer.model.zero_grad()
     return gradient, loss_sum / n_tokens

@@ -28,7 +28,7 @@ from scratchformer.text.corpora import find_split, read_lines
 from scratchformer.text.tokenizer import EOS, N_SPECIALS, Tokenizer
 from scratchformer.training import checkpoints
 from scratchformer.training.data import prepared_directory
-from scratchformer.training.run import RunDirectory, checkpoint_file, load_run
+from scratchformer.training.run import RunDirectory, checkpoint_file, load_run, require_task
 
 FORMAT = 1
 MOST_PARAMETERS = 16_000_000
@@ -80,7 +80,7 @@ def describe(
     Raises UserError if there is no run, it is damaged, its model is too large for a page, or its tokenizer was trained
     with other options than ours.
     """
-    run.require()
+    require_task(run, "translation")
     config = configs.load(run.config_file)
     require_small(run, config)
     file = checkpoint_file(run.checkpoints, checkpoint)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Callable
+
 from scratchformer.config import ModelConfig
 from scratchformer.nn.language_model import LanguageModel
 from scratchformer.nn.model import Model
@@ -9,7 +11,7 @@ from scratchformer.nn.text_encoder import TextEncoder
 from scratchformer.nn.transformer import Transformer
 from scratchformer.nn.vision import VisionTransformer
 
-ARCHITECTURES: dict[str, type[Model]] = {
+ARCHITECTURES: dict[str, Callable[[ModelConfig, int, str], Model]] = {
     "encoder-decoder": Transformer,
     "decoder": LanguageModel,
     "encoder": TextEncoder,

@@ -67,7 +67,7 @@ def resume(run: RunDirectory, config: Config, ranks: Communicator = Communicator
         require_tokenizer(run.tokenizer_file, tokenizer, progress, path)
     data = task_of(config).resume(config, tokenizer)
     trainer = Trainer(run, config, data, tokenizer, device, ranks, progress)
-    if not path:
+    if not progress.step:
         take_pretrained(trainer)
     restore(trainer, path, found)
     if is_main:

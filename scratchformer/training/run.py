@@ -300,9 +300,7 @@ def load_run(
 def require_task(run: RunDirectory, *tasks: str) -> None:
     """Raises UserError unless a run was trained for one of these tasks."""
     run.require()
-    task = configs.load(run.config_file).data.task
-    if task not in tasks:
-        raise UserError(f"{run.path}: a run for {task}, but this needs one for {' or '.join(tasks)}")
+    configs.require_task(configs.load(run.config_file), str(run.path), *tasks)
 
 
 def read_trained(run: RunDirectory, checkpoint: str | Path | None) -> tuple[Path, Checkpoint, Tokenizer | None]:
