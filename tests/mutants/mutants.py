@@ -112,9 +112,11 @@ LOSS = "scratchformer/nn/loss.py"
 OPTIM = "scratchformer/nn/optim.py"
 VISION = "scratchformer/nn/vision.py"
 INCREMENTAL = "scratchformer/decoding/incremental.py"
+GENERATION = "scratchformer/decoding/generation.py"
 SEARCH = "scratchformer/decoding/search.py"
 TRANSLATOR = "scratchformer/decoding/translator.py"
 BATCHES = "scratchformer/text/batches.py"
+WINDOWS = "scratchformer/text/windows.py"
 TOKENIZER = "scratchformer/text/tokenizer.py"
 MASKING = "scratchformer/text/masking.py"
 CHECKPOINTS = "scratchformer/training/checkpoints.py"
@@ -135,6 +137,7 @@ IN_MASKING = "tests/text/test_masking.py::test_"
 IN_VISION = "tests/nn/test_vision.py::test_"
 IN_SEQUENCE_LAYERS = "tests/nn/test_sequence_layers.py::test_"
 IN_SEARCH = "tests/decoding/test_search.py::test_"
+IN_WINDOWS = "tests/text/test_windows.py::test_"
 IN_GENERATION = "tests/decoding/test_generation.py::test_"
 IN_TRANSLATOR = "tests/decoding/test_translator.py::test_"
 IN_BATCHES = "tests/text/test_batches.py::test_"
@@ -1580,6 +1583,28 @@ model, loss_sum = self.replicas[replica], 0.0
         "decoding step",
         f"{IN_GENERATION}the_cache_gives_the_logits_of_forward[sinusoidal]",
         [Patch(INCREMENTAL, "model.positions.forward(x, kv_cache[0].t)", "model.positions.forward(x)")],
+    ),
+    Mutant(
+        "nucleus-without-its-last-token",
+        CLASSIC,
+        "The likeliest tokens that top_p leaves have together less than this probability, not at least as much.",
+        "",
+        f"{IN_GENERATION}the_distribution_is_the_one_asked_for",
+        [
+            Patch(
+                GENERATION,
+                "ranked[of_likelier >= top_p] = 0",
+                "ranked[:, 1:][(of_likelier + ranked)[:, 1:] > top_p] = 0",
+            )
+        ],
+    ),
+    Mutant(
+        "overlap-of-windows-counted-twice",
+        CLASSIC,
+        "What two windows of the validation text share is predicted, and counted, in both.",
+        "",
+        f"{IN_WINDOWS}validation_predicts_each_token_once_from_half_a_window_or_more[4]",
+        [Patch(WINDOWS, "columns >= self.n_done[indices, None]", "columns >= 0 * self.n_done[indices, None]")],
     ),
     Mutant(
         "masks-of-finished-sentences-stay",

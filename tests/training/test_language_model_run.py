@@ -161,4 +161,4 @@ def test_a_short_training_on_our_lessons(cli, tmp_path):
     (entry,) = RunDirectory(run).read_log("bits per character")
     assert entry["bits per character"] < 3.6
     written = cli("generate", run, "--prompt", "Attention", "--tokens", 100, "--temperature", 0.8)
-    assert written.code == 0 and len(written.out) > 150
+    assert written.code == 0 and len(written.out) > 80
