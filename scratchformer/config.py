@@ -419,7 +419,7 @@ BERT_TINY = Config(
     ),
     data=DataConfig(task="masked-language-model", max_length=64),
     training=TrainingConfig(
-        steps=2000,
+        steps=1600,
         tokens_per_batch=1024,
         accumulation=2,
         bucket_fineness=2,
@@ -438,7 +438,14 @@ ANTECEDENT = replace(
     model=replace(BERT_TINY.model, n_classes=2),
     data=replace(BERT_TINY.data, task="antecedent"),
     training=replace(
-        BERT_TINY.training, steps=400, warmup=100, lr_factor=0.25, validate_every=50, score_every=50, save_every=25
+        BERT_TINY.training,
+        steps=600,
+        tokens_per_batch=512,
+        warmup=100,
+        lr_factor=0.1,
+        validate_every=50,
+        score_every=50,
+        save_every=50,
     ),
 )
 """Which noun does "it" mean? With training.pretrained=runs/bert-tiny it begins with what that model has learned."""
