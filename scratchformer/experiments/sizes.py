@@ -9,7 +9,8 @@ from scratchformer.nn.sizes import FLOAT_BYTES, head_sizes, parameter_counts
 
 
 def activation_floats(config: ModelConfig, n_positions: int, length: int) -> int:
-    """How many numbers forward keeps for backward, for `n_positions` source positions and as many target positions.
+    """How many numbers forward keeps for backward, for `n_positions` positions of the source and as many of the target,
+    or of the only sequence that the model reads.
 
     length  of each sequence, in tokens
     """
@@ -19,9 +20,9 @@ def activation_floats(config: ModelConfig, n_positions: int, length: int) -> int
     attention = H * (2 * d_k + 2 * d_v) + H * length  # q, k, v, heads, weights
     if config.attention_dropout:
         attention += H * length + H * length // 4
-    feed_forward = F + (F + F // 4 if config.relu_dropout else 0)
+    feed_forward = F + (F if config.activation == "gelu" else 0) + (F + F // 4 if config.relu_dropout else 0)
     encoder_layer = attention + feed_forward + 2 * add_norm
-    decoder_layer = 2 * attention + feed_forward + 3 * add_norm
+    decoder_layer = 2 * attention + feed_forward + 3 * add_norm if config.architecture == "encoder-decoder" else 0
     return n_positions * config.N * (encoder_layer + decoder_layer)
 
 

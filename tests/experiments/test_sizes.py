@@ -9,7 +9,6 @@ from scratchformer.config import PRESETS, ModelConfig, preset
 from scratchformer.experiments.sizes import activation_floats, parameter_counts, summary, training_bytes
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.models import new_model
-from scratchformer.nn.transformer import Transformer
 
 SMALL = ModelConfig(vocab_size=50, N=3, d_model=32, d_ff=72, h=4, max_positions=20)
 PAPERS_VOCABULARY = 40960
@@ -81,6 +80,7 @@ def test_counts_agree_with_table_3(row, millions):
                 {"d_ff": 512},
                 {"attention_dropout": 0.1},
                 {"relu_dropout": 0.1},
+                {"architecture": "decoder", "norm": "pre", "activation": "gelu"},
             )
         ),
     ],
@@ -89,12 +89,12 @@ def test_counts_agree_with_table_3(row, millions):
 @pytest.mark.parametrize("B, length", [(16, 10), (4, 60)])
 def test_the_estimated_activations_fit_what_forward_keeps(changes, B, length):
     config = ModelConfig(**({"vocab_size": 20, "N": 2, "d_model": 64, "d_ff": 256, "h": 4} | changes))
-    model = Transformer(config)
-    ids = np.full((B, length), 5)
-    model.forward(ids, ids, rng=DropoutKey(0, 1))
+    model = new_model(config)
+    inputs = [np.full((B, length), 5)] * (1 if config.architecture == "decoder" else 2)
+    model.forward(*inputs, rng=DropoutKey(0, 1))
     gc.collect()
     tracemalloc.start()
-    logits, cache = model.forward(ids, ids, rng=DropoutKey(0, 1))
+    logits, cache = model.forward(*inputs, rng=DropoutKey(0, 1))
     kept, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     kept -= logits.nbytes
