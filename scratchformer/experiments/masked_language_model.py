@@ -28,18 +28,21 @@ class MaskedScores(NamedTuple):
 
     split     the text: "test" of the bundled corpus, otherwise "validation"
     interval  of `accuracy`: Wilson's, for 95 %
-    unigram   of always guessing the most frequent piece of the training text
-    left      of guessing the piece that most often follows the one before the gap
-    both      of guessing the piece that most often stands between the two neighbours of the gap
+
+    The baselines guess the piece that in the training text is
+
+    most_frequent       the most frequent one
+    after_previous      the most frequent one after the piece before the gap
+    between_neighbours  the most frequent one between the two pieces around the gap
     """
 
     split: str
     n_pieces: int
     accuracy: float
     interval: tuple[float, float]
-    unigram: float
-    left: float
-    both: float
+    most_frequent: float
+    after_previous: float
+    between_neighbours: float
 
     def as_record(self) -> dict[str, Any]:
         """The scores, flat."""
@@ -51,9 +54,9 @@ class MaskedScores(NamedTuple):
         return (
             f"accuracy {self.accuracy:.1f} %  (95 % interval {low:.1f} to {high:.1f}; {self.n_pieces} pieces of the "
             f"{self.split} text, hidden one at a time)\n"
-            f"most frequent piece {self.unigram:.1f} %\n"
-            f"most frequent after the piece before {self.left:.1f} %\n"
-            f"most frequent between both neighbours {self.both:.1f} %"
+            f"most frequent piece {self.most_frequent:.1f} %\n"
+            f"most frequent after the piece before {self.after_previous:.1f} %\n"
+            f"most frequent between both neighbours {self.between_neighbours:.1f} %"
         )
 
 

@@ -57,6 +57,16 @@ def test_an_experiment(name, tmp_path):
     assert result["results"] and "provenance" in result
 
 
+@pytest.mark.parametrize("name", ["masked_language_model", "antecedent"])
+def test_what_begins_with_a_masked_language_model(name, tmp_path, cli):
+    small = {"steps": 4, "d_model": 16, "d_ff": 32, "h": 2, "validate_every": 4, "score_every": 4, "threads": 1}
+    settings = [word for key, value in small.items() for word in ("--set", f"{key}={value}")]
+    assert cli("train", "bert-tiny", "--out", tmp_path / "run", *settings).code == 0
+    (tmp_path / "out").mkdir()
+    result = quick_run(name, tmp_path / "out", tmp_path / "run")
+    assert result["results"] and "provenance" in result
+
+
 def test_cpu_step(tmp_path):
     pytest.importorskip("torch")
     (cell,) = quick_run("cpu_step", tmp_path, "--models", "tiny", "--padding", "with", "--threads", "1")["cells"]

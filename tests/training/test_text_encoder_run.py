@@ -75,7 +75,7 @@ def test_a_run_stopped_and_resumed_hides_the_same_pieces(small_config, tmp_path,
 def test_scores_of_hidden_pieces(pretrained):
     scores = masked_language_model.evaluate(load_model(pretrained.path))
     assert scores.split == "validation" and scores.n_pieces > 200
-    assert 0 < scores.unigram < scores.left < scores.both < 100
+    assert 0 < scores.most_frequent < scores.after_previous < scores.between_neighbours < 100
     assert scores.interval[0] <= scores.accuracy <= scores.interval[1]
     assert "hidden one at a time" in scores.as_text()
 

@@ -1,0 +1,104 @@
+"""How much does it help to read on both sides? Hidden pieces, guessed with and without what follows them.
+
+    python benchmarks/masked_language_model.py RUN ... [--jobs N] [--quick] [--out DIR]
+
+RUN is a masked language model. What is recorded used
+
+    for seed in 0 1 2; do scratchformer train bert-tiny --seed $seed --threads 1 --out runs/bert$seed; done
+
+For each run a second model is trained, with the same settings, seed, batches and hidden pieces. It differs in one
+thing: a position attends to itself and to those before it, and to none after it. Both then guess each piece of the test
+text in turn, all the others being shown, and so do the three baselines of
+`scratchformer.experiments.masked_language_model`, which count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Iterator
+
+from provenance import surroundings
+from small_training import RESULTS, number, spread, write
+from threadpoolctl import threadpool_limits
+
+from scratchformer import config as configs
+from scratchformer.config import Config
+from scratchformer.experiments.masked_language_model import evaluate
+from scratchformer.nn.attention import Mask
+from scratchformer.nn.models import ARCHITECTURES
+from scratchformer.nn.parameter import Array
+from scratchformer.nn.text_encoder import TextEncoder
+from scratchformer.training import loop
+from scratchformer.training.run import RunDirectory, Trained, load_model
+
+BASELINES = ("between_neighbours", "after_previous", "most_frequent")
+
+
+class LeftEncoder(TextEncoder):
+    """A TextEncoder that reads from left to right."""
+
+    def mask(self, ids: Array) -> Mask:
+        return super().mask(ids)._replace(causal=True)
+
+
+@contextmanager
+def in_place_of_text_encoders(kind: type[TextEncoder]) -> Iterator[None]:
+    """Inside the block, this class is what a configuration of an encoder asks for."""
+    before, ARCHITECTURES["encoder"] = ARCHITECTURES["encoder"], kind
+    try:
+        yield
+    finally:
+        ARCHITECTURES["encoder"] = before
+
+
+def trained(config: Config, directory: Path) -> Trained:
+    """Train a new run in this directory -> its last weights"""
+    run = RunDirectory(directory)
+    loop.train(loop.begin(run, config))
+    return load_model(run.path, "last")
+
+
+def scores_of(path: Path, quick: bool) -> dict[str, Any]:
+    few_steps = {"training.steps": 4} if quick else {}
+    config = configs.with_settings(configs.load(RunDirectory(path).config_file), few_steps)
+    both = evaluate(load_model(path, "last"))
+    with in_place_of_text_encoders(LeftEncoder), tempfile.TemporaryDirectory() as directory:
+        left = evaluate(trained(config, Path(directory) / "left"))
+    print(f"seed {config.training.seed}\n{both.as_text()}\nreading to the left only: {left.as_text()}", flush=True)
+    baselines = {name: getattr(both, name) for name in BASELINES}
+    shares = {"both_sides": both.accuracy, "left_side": left.accuracy} | baselines
+    return {"seed": config.training.seed, "n_pieces": both.n_pieces} | {name: number(shares[name]) for name in shares}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="directories of runs")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time (default: 1)")
+    parser.add_argument("--quick", action="store_true", help="a few steps of the second model, to see that it runs")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="directory of the result (default: results/ here)")
+    arguments = parser.parse_args()
+    with threadpool_limits(1):
+        provenance = surroundings()  # now: git may move while we measure
+        with ProcessPoolExecutor(arguments.jobs) as pool:
+            results = list(pool.map(scores_of, arguments.runs, [arguments.quick] * len(arguments.runs)))
+    write(
+        arguments.out,
+        "masked_language_model",
+        {
+            "provenance": provenance,
+            "config": configs.to_dict(configs.load(RunDirectory(arguments.runs[0]).config_file)),
+            "seeds": [result["seed"] for result in results],
+            "accuracy": {
+                name: spread([result[name] for result in results]) for name in ("both_sides", "left_side", *BASELINES)
+            },
+            "results": results,
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()
