@@ -57,7 +57,7 @@ def test_a_masked_language_model_fills_in(cli, refused, pretrained, tmp_path):
     lines = printed.out.splitlines()
     assert printed.code == 0 and len(lines) == 5 and lines[0].endswith("sleeps.") and ", " in lines[1]
     assert [line[: line.index(":")] for line in lines if ":" in line] == ["  [MASK]", "  [MASK] 1", "  [MASK] 2"]
-    assert "a run for masked-language-model" in refused("translate", pretrained.path)
+    assert "is for masked-language-model" in refused("translate", pretrained.path)
     for argument, complaint in [
         ("The dog sleeps.", "the text: no [MASK] to fill in"),
         ("a [MASK] " * 40, "and the model was trained on at most 64"),
