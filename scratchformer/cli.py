@@ -15,6 +15,8 @@ from scratchformer.commands import (
     evaluate,
     explore,
     export,
+    fill,
+    generate,
     gradcheck,
     heads,
     learn,
@@ -130,6 +132,8 @@ def parser() -> argparse.ArgumentParser:
     average.add(commands)
     export.add(commands)
     export.add_import(commands)
+    generate.add(commands)
+    fill.add(commands)
     gradcheck.add(commands)
     doctor.add(commands)
     plot.add(commands)
