@@ -77,12 +77,12 @@ def describe(
     the schedule and label smoothing, a thinned log, one translation at several steps of the training, example
     sentences, and what to try with some of them.
 
-    Raises UserError if there is no run, it is damaged, its model is too large for a page, or its tokenizer was trained
-    with other options than ours.
+    Raises UserError if there is no run, it is damaged, its model is too large or of a kind that the page does not know,
+    or its tokenizer was trained with other options than ours.
     """
     require_task(run, "translation")
     config = configs.load(run.config_file)
-    require_small(run, config)
+    require_engine_for(run, config)
     file = checkpoint_file(run.checkpoints, checkpoint)
     translator = load_run(run.path, file)
     store = translator.model.store
@@ -111,8 +111,10 @@ def describe(
     return description, weights
 
 
-def require_small(run: RunDirectory, config: Config) -> None:
-    """Raises UserError if a browser would be too slow for the model."""
+def require_engine_for(run: RunDirectory, config: Config) -> None:
+    """Raises UserError if the page's engine cannot run the model, or would be too slow."""
+    if config.model.activation != "relu":
+        raise UserError(f"{run.path}: model.activation={config.model.activation}; the explorer's page knows only relu")
     n_parameters = sum(parameter_counts(config.model).values())
     if n_parameters > MOST_PARAMETERS:
         raise UserError(

@@ -161,6 +161,8 @@ def how_to_load(config: ModelConfig, path: Path) -> str:
     """The lines of Python that load an exported file into PyTorch's own modules."""
     D, pre = config.d_model, config.norm == "pre"
     final_norm = f"nn.LayerNorm({D}, {config.ln_eps})" if pre else "None"
+    gelu = ',\n         "activation": lambda x: nn.functional.gelu(x, approximate="tanh")'
+    activation = gelu if config.activation == "gelu" else ""
     rows = {
         table: config.max_positions if table.endswith("positions") else config.vocab_size for table in tables(config)
     }
@@ -170,7 +172,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 sizes = {{"d_model": {D}, "nhead": {config.h}, "dim_feedforward": {config.d_ff}, "layer_norm_eps": {config.ln_eps},
-         "dropout": {config.P_drop}, "norm_first": {pre}, "batch_first": True}}
+         "dropout": {config.P_drop}, "norm_first": {pre}, "batch_first": True{activation}}}
 model = nn.ModuleDict({{
 {embeddings}\
     "encoder": nn.TransformerEncoder(nn.TransformerEncoderLayer(**sizes), {config.N}, {final_norm}, False),

@@ -70,6 +70,11 @@ def test_a_model_that_is_too_large(refused, own_run, small_config):
     assert re.search(r"its model has [\d,]+ parameters; the explorer's page takes at most 16,000,000", said)
 
 
+def test_a_model_with_another_activation(refused, own_run, small_config):
+    own_run.write_config(small_config(activation="gelu"))
+    assert "model.activation=gelu; the explorer's page knows only relu" in refused("explore", own_run.path)
+
+
 def test_a_port_without_a_server(refused, trained, tmp_path):
     assert "--port is for --serve" in refused("explore", trained.path, "--port", 8000, "--out", tmp_path / "x.html")
 
