@@ -131,3 +131,12 @@ def test_fine_tuning_begins_with_the_weights_of_pretraining(refused, pretrained,
 def test_the_antecedent_task_reads_no_files(refused, tmp_path):
     complaint = refused("train", "antecedent", "--out", tmp_path / "run", "--set", "data.text=['a.txt']")
     assert "data.task=antecedent reads the annotations of the bundled corpus, and no files" in complaint
+
+
+@pytest.mark.slow
+def test_after_a_minute_the_model_guesses_far_better_than_the_most_frequent_piece(tmp_path):
+    run = RunDirectory(tmp_path / "run")
+    loop.train(loop.begin(run, configs.with_settings(configs.BERT_TINY, {"steps": 350, "warmup": 150, "threads": 1})))
+    scores = masked_language_model.evaluate(load_model(run.path))
+    assert (scores.split, scores.n_pieces) == ("test", 4915)
+    assert scores.accuracy > 35 > 3 * scores.most_frequent
