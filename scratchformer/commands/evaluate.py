@@ -104,9 +104,9 @@ def evaluate_task(args: argparse.Namespace, run: RunDirectory, task: str) -> Non
         if getattr(args, name) not in (None, False):
             raise UserError(f"--{name} means nothing for {run.path}, a run for {task}")
     device, threads = machine_of(args)
-    trained = load_model(run.path, args.checkpoint, device=device)
-    options = {"beam": args.beam, "alpha": args.alpha, "threads": threads, "device": device}
-    scores = SCORES[task](trained, {name: value for name, value in options.items() if value is not None})
+    trained = load_model(run.path, args.checkpoint, threads=threads, device=device)
+    search = {f"decoding.{name}": getattr(args, name) for name in FOR_SEARCH if getattr(args, name) is not None}
+    scores = SCORES[task](trained._replace(config=configs.with_settings(trained.config, search)))
     record = {"checkpoint": printable(trained.file.name), "step": step_of(trained.file)} | scores.as_record()
     record_scores(run, record)
     print(json.dumps({"run": str(run.path)} | record) if args.json else scores.as_text())

@@ -38,7 +38,7 @@ def fill(args: argparse.Namespace) -> None:
     require_task(RunDirectory(args.path), "masked-language-model")
     machine = TrainingConfig(device=args.device or "cpu", precision=args.precision or "")
     device = open_device(machine.device, machine.precision or "fp32")
-    model, tokenizer, config, _ = load_model(args.path, args.checkpoint, device=device)
+    model, tokenizer, config, *_ = load_model(args.path, args.checkpoint, device=device)
     assert isinstance(model, TextEncoder) and isinstance(tokenizer, Tokenizer)
     filler = Filler(model, tokenizer, config.data.max_length, device)
     lines = InputLines([STANDARD_INPUT])

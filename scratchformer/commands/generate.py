@@ -54,7 +54,7 @@ def generate(args: argparse.Namespace) -> None:
 
     require_task(RunDirectory(args.path), "language-model")
     device, threads = machine_of(args)
-    model, tokenizer, config, _ = load_model(args.path, args.checkpoint, device=device)
+    model, tokenizer, config, *_ = load_model(args.path, args.checkpoint, device=device)
     assert isinstance(model, LanguageModel) and isinstance(tokenizer, Tokenizer)
 
     prompt = tokenizer.encode([args.prompt])[0] if args.prompt else [BOS]

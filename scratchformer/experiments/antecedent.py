@@ -6,9 +6,9 @@ from typing import Any, NamedTuple, Sequence
 
 import numpy as np
 
-from scratchformer.backends.device import Device
 from scratchformer.experiments.digits import wilson_interval
 from scratchformer.text.bundled import Example
+from scratchformer.training.run import Trained
 from scratchformer.training.task_antecedent import is_right, pairs_of, with_two_nouns
 
 
@@ -58,11 +58,11 @@ def in_words(percent: float, interval: tuple[float, float]) -> str:
     return f"{percent:.1f} %  (95 % interval {interval[0]:.1f} to {interval[1]:.1f})"
 
 
-def evaluate(trained: Any, config: Any = None, options: Any = None) -> AntecedentScores:
+def evaluate(trained: Trained) -> AntecedentScores:
     """The sentences of test and test_coreference."""
     test, coreference = with_two_nouns("test"), with_two_nouns("test_coreference")
     on_test, on_coreference = (
-        is_right(trained.model, pairs_of(each, trained.tokenizer, trained.config.data.max_length), Device.ops)
+        is_right(trained.model, pairs_of(each, trained.tokenizer, trained.config.data.max_length), trained.device.ops)
         for each in (test, coreference)
     )
     links = [each.coreference or {} for each in test]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,14 +55,11 @@ class DigitScores(NamedTuple):
         )
 
 
-def evaluate(trained: Trained, options: Mapping[str, Any]) -> DigitScores:
-    """The test images of `read_images`, which no training has seen. The baselines learn from the training images.
-
-    options  of the command: device
-    """
+def evaluate(trained: Trained) -> DigitScores:
+    """The test images of `read_images`, which no training has seen. The baselines learn from the training images."""
     images = read_images()
     test = images["test"]
-    found = read_digits(trained.model, test.pixels, options["device"].ops)
+    found = read_digits(trained.model, test.pixels, trained.device.ops)
     right = int((found == test.digits).sum())
     return DigitScores(
         len(found),

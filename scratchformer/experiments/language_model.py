@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 from threadpoolctl import threadpool_limits
 
-from scratchformer.backends.device import Device
 from scratchformer.decoding.generation import NEVER_WRITTEN
 from scratchformer.errors import UserError
 from scratchformer.experiments.ngram import kneser_ney
@@ -21,6 +20,7 @@ from scratchformer.nn.layers import Unembedding
 from scratchformer.nn.parameter import Array
 from scratchformer.text.tokenizer import EOS
 from scratchformer.text.windows import ValidationWindows, encode_texts
+from scratchformer.training.run import Trained
 from scratchformer.training.task_language_model import NextToken, Texts
 from scratchformer.training.validation import validation_loss
 
@@ -72,13 +72,13 @@ class LanguageModelScores(NamedTuple):
         )
 
 
-def evaluate(trained: Any, options: dict[str, Any]) -> LanguageModelScores:
+def evaluate(trained: Trained) -> LanguageModelScores:
     """The validation text of the run, and n-gram models that count in its training text.
 
-    options  of the command: threads, device. Raises UserError if the text has no part for validation.
+    Raises UserError if the text has no part for validation.
     """
     texts = NextToken().read(trained.config)
-    nats, n_tokens = loss_on(trained, texts, **options)
+    nats, n_tokens = loss_on(trained, texts)
     n_characters = sum(map(len, texts.val))
     counted = Texts(first_characters(texts.train, MAX_COUNTED), texts.val)
     return LanguageModelScores(
@@ -92,9 +92,9 @@ def evaluate(trained: Any, options: dict[str, Any]) -> LanguageModelScores:
     )
 
 
-def loss_on(trained: Any, texts: Texts, threads: int, device: Device) -> tuple[float, int]:
+def loss_on(trained: Trained, texts: Texts) -> tuple[float, int]:
     """Nats per token of the validation text, whose ends count as tokens, and the number of tokens."""
-    model, tokenizer, config, _ = trained
+    model, tokenizer, config, _, device, threads = trained
     if not texts.val:
         raise UserError("there is no validation text: name a directory that has some, or files with --text")
     windows = ValidationWindows(encode_texts(tokenizer, texts.val), config.data.max_length)

@@ -10,7 +10,6 @@ from typing import Any, Iterator, NamedTuple
 
 import numpy as np
 
-from scratchformer.backends.device import Device
 from scratchformer.experiments.digits import wilson_interval
 from scratchformer.nn.model import Model
 from scratchformer.nn.ops import PAD, Ops
@@ -18,6 +17,7 @@ from scratchformer.text import bundled
 from scratchformer.text.batches import Sequences, batches_in_order
 from scratchformer.text.masking import HiddenTexts, encode_texts, in_turn
 from scratchformer.text.tokenizer import MASK
+from scratchformer.training.run import Trained
 from scratchformer.training.task_masked_language_model import MaskedLanguageModel, guess
 
 POSITIONS_AT_ONCE = 4096
@@ -60,7 +60,7 @@ class MaskedScores(NamedTuple):
         )
 
 
-def evaluate(trained: Any, config: Any = None, options: Any = None) -> MaskedScores:
+def evaluate(trained: Trained) -> MaskedScores:
     """The test text of the bundled corpus; of a run on other text, its validation text, or the training text if there
     is none. The baselines count in the training text."""
     config = trained.config
@@ -74,7 +74,7 @@ def evaluate(trained: Any, config: Any = None, options: Any = None) -> MaskedSco
         encode_texts(trained.tokenizer.encode, lines, config.data.max_length) for lines in (corpus.train, texts)
     )
     hidden = HiddenTexts(in_turn(test), config.data.max_length)
-    right = right_guesses(trained.model, hidden, Device.ops)
+    right = right_guesses(trained.model, hidden, trained.device.ops)
     baselines = [100 * float(np.mean(each)) for each in count_baselines(train, hidden)]
     n_right, n = int(right.sum()), len(right)
     return MaskedScores(split, n, 100 * n_right / n, wilson_interval(n_right, n), *baselines)

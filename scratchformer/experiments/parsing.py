@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from scratchformer.backends.device import Device
-from scratchformer.decoding.translator import Translator
 from scratchformer.decoding.tree_parser import TreeParser
 from scratchformer.experiments.baseline_parsers import PCFG, MajorityLabel, RightBranching
-from scratchformer.nn.transformer import Transformer
 from scratchformer.text.bracket_score import BracketScores, score_parses
 from scratchformer.text.trees import Parse, Tree
-from scratchformer.training.run import Trained
+from scratchformer.training.run import Trained, translator_of
 from scratchformer.training.task_parsing import read_split
 
 BASELINES: dict[str, type[RightBranching] | type[PCFG]] = {
@@ -60,17 +57,13 @@ def baseline_scores(train: Sequence[Tree], test: Sequence[Tree]) -> dict[str, Br
     }
 
 
-def model_scores(trained: Trained, options: Mapping[str, Any], test: Sequence[Tree]) -> BracketScores:
-    """Score the model's parses. options: beam, alpha (default: the run's), threads, device"""
-    decoding = trained.config.decoding
-    assert isinstance(trained.model, Transformer) and trained.tokenizer is not None
-    machine = options.get("threads") or 1, options.get("device") or Device()
-    parser = TreeParser(Translator(trained.model, trained.tokenizer, decoding.extra_length, *machine))
-    search = options.get("beam") or decoding.beam, options.get("alpha", decoding.alpha)
-    return score_parses(parser.parse([tree.words for tree in test], *search), test)
+def model_scores(trained: Trained, test: Sequence[Tree]) -> BracketScores:
+    """Score the model's parses."""
+    decoding, parser = trained.config.decoding, TreeParser(translator_of(trained))
+    return score_parses(parser.parse([tree.words for tree in test], decoding.beam, decoding.alpha), test)
 
 
-def evaluate(trained: Trained, options: Mapping[str, Any] = {}) -> ParserScores:
+def evaluate(trained: Trained) -> ParserScores:
     """Score the model and the baselines on the test trees that belong to the run's training trees."""
     train, test = (read_split(trained.config.data, split) for split in ("train", "test"))
-    return ParserScores(model_scores(trained, options, test), baseline_scores(train, test))
+    return ParserScores(model_scores(trained, test), baseline_scores(train, test))

@@ -13,4 +13,4 @@ SCORES: dict[str, Callable[..., Any]] = {
     "antecedent": antecedent.evaluate,
     "digits": digits.evaluate,
 }
-"""Task -> function of a trained run and the options, which gives scores with `as_text` and `as_record`."""
+"""Task -> function of what a run has learned, which gives scores with `as_text` and `as_record`."""

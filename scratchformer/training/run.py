@@ -258,23 +258,34 @@ def parse_entry(line: bytes) -> dict[str, Any]:
 
 
 class Trained(NamedTuple):
-    """What a run has learned: the model, its tokenizer (None if it reads no text), and the checkpoint's file."""
+    """What a run has learned, and where it computes.
+
+    tokenizer  a Tokenizer; None if the model reads no text
+    file       the checkpoint
+    threads    cores to use on a CPU
+    """
 
     model: Model
-    tokenizer: Tokenizer | None
+    tokenizer: Any
     config: Config
     file: Path
+    device: Device
+    threads: int
 
 
 def load_model(
-    path: str | Path, checkpoint: str | Path | None = None, dtype: str = "float32", device: Device = Device()
+    path: str | Path,
+    checkpoint: str | Path | None = None,
+    dtype: str = "float32",
+    threads: int = 1,
+    device: Device = Device(),
 ) -> Trained:
     """The model of a run, whatever its task. Arguments and errors as for `load_run`."""
     file, trained, tokenizer = read_trained(RunDirectory(Path(path)), checkpoint)
     model = new_model(trained.config.model, seed=0, dtype=dtype)
     checkpoints.copy_into(trained.weights, model.store.named_views(model.store.data), file)
     device.to_device(model)
-    return Trained(model, tokenizer, trained.config, file)
+    return Trained(model, tokenizer, trained.config, file, device, threads)
 
 
 def load_run(
@@ -292,7 +303,12 @@ def load_run(
     Raises UserError if there is no run, if it does not translate, and if its files are damaged or do not match.
     """
     require_task(RunDirectory(Path(path)), "translation", "parsing")
-    model, tokenizer, config, _ = load_model(path, checkpoint, dtype, device)
+    return translator_of(load_model(path, checkpoint, dtype, threads, device))
+
+
+def translator_of(trained: Trained) -> Translator:
+    """A trained model, which must be an encoder and a decoder, ready to translate."""
+    model, tokenizer, config, _, device, threads = trained
     assert isinstance(model, Transformer) and tokenizer is not None
     return Translator(model, tokenizer, config.decoding.extra_length, threads, device)
 

@@ -79,8 +79,8 @@ def test_the_score_is_that_of_the_whole_text_for_any_number_of_ranks(small_confi
     alone = loop.begin(RunDirectory(tmp_path / "alone"), small_config())
     expected = alone.task.score(alone)
     texts = NextToken().read(small_config())
-    trained = alone.model, alone.tokenizer, alone.config, None
-    nats, n_tokens = language_model.loss_on(trained, texts, threads=1, device=alone.device)
+    trained = alone.model, alone.tokenizer, alone.config, None, alone.device, 1
+    nats, n_tokens = language_model.loss_on(trained, texts)
     n_ends = len(texts.val)
     assert n_tokens == n_ends + sum(map(len, alone.tokenizer.encode(texts.val)))
     bits = expected["bits per character"] * sum(map(len, texts.val))
