@@ -31,9 +31,10 @@ from scratchformer.text.batches import even_parts
 OPERATIONS = {
     name: function
     for name, function in vars(FastOps).items()
-    if inspect.isfunction(function) and not name.startswith("layer_norm")
+    if inspect.isfunction(function) and not name.startswith(("layer_norm", "gelu"))
 }
-"""Name of a trick -> its operation. `layer_norm` belongs to `add_norm`: in FastOps the one calls the other."""
+"""Name of a trick -> its operation. `layer_norm` belongs to `add_norm`: in FastOps the one calls the other. GELU's are
+measured in `language_model.py`, since the models here have none."""
 
 
 def variants(cell: Cell) -> dict[str, Step]:

@@ -29,15 +29,14 @@ from small_training import RESULTS, number, write
 from threadpoolctl import threadpool_limits
 
 import scratchformer.config as configs
-from scratchformer.backends.cpu import FAST, keep_freed_memory
-from scratchformer.backends.device import Device
+from scratchformer.backends.cpu import FAST, FastOps, keep_freed_memory
 from scratchformer.config import Config
 from scratchformer.decoding.generation import Sampling, generate, probabilities
 from scratchformer.experiments.language_model import character_bits, loss_on, token_bits
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.language_model import LanguageModel
 from scratchformer.nn.loss import batch_loss_backward
-from scratchformer.nn.ops import using
+from scratchformer.nn.ops import Ops, using
 from scratchformer.nn.optim import Adam, clip_by_global_norm_inplace, noam
 from scratchformer.text.tokenizer import BOS
 from scratchformer.training import checkpoints, loop
@@ -75,7 +74,7 @@ def learned(config: Config, path: Path) -> dict[str, Any]:
 
 
 def bits_of(trained: Trained, texts: Texts) -> float:
-    nats, n_tokens = loss_on(trained, texts, threads=1, device=Device())
+    nats, n_tokens = loss_on(trained, texts)
     return rounded(nats * n_tokens / math.log(2), texts)
 
 
@@ -87,7 +86,15 @@ def rounded(bits: float, texts: Texts) -> float:
 # Speed ----------------------------------------------------------------------------------------------------------------
 
 
-def our_step(model: LanguageModel, config: Config) -> Callable[[tuple[np.ndarray, np.ndarray]], float]:
+class ReferenceGelu(FastOps):
+    """All fast operations but two."""
+
+    gelu, gelu_backward = Ops.gelu, Ops.gelu_backward
+
+
+def our_step(
+    model: LanguageModel, config: Config, ops: FastOps = FAST
+) -> Callable[[tuple[np.ndarray, np.ndarray]], float]:
     """A training step as `Trainer.step` makes it on one thread: micro-batches, clipping, Adam."""
     settings, adam, n_steps = config.training, Adam(model.store, (config.training.beta1, config.training.beta2)), 0
 
@@ -95,14 +102,14 @@ def our_step(model: LanguageModel, config: Config) -> Callable[[tuple[np.ndarray
         nonlocal n_steps
         n_steps += 1
         loss = n_tokens = 0
-        with using(FAST):
+        with using(ops):
             parts = zip(*(np.array_split(part, settings.accumulation) for part in batch))
             for shard, (ids, targets) in enumerate(parts):
                 key = DropoutKey(settings.seed, n_steps, shard)
                 share, n = batch_loss_backward(model, (ids,), targets, settings.eps_ls, key, settings.spread)
                 loss, n_tokens = loss + share, n_tokens + n
             grad = model.store.grad
-            norm = np.sqrt(FAST.divide_inplace(grad, n_tokens))
+            norm = np.sqrt(ops.divide_inplace(grad, n_tokens))
             clip_by_global_norm_inplace(grad, norm, settings.clip_norm)
             adam.step(noam(n_steps, config.model.d_model, settings.warmup, settings.lr_factor))
             model.zero_grad()
@@ -123,7 +130,11 @@ def measure_training(config: Config, repetitions: int) -> dict[str, Any]:
     model, rival = LanguageModel(config.model), RivalGPT(config.model)
     copy_weights(model, rival)
     assert_same(model, rival, *batches[0])
-    steps = {"scratchformer": our_step(model, config), "pytorch": their_step(rival, config)}
+    steps = {
+        "scratchformer": our_step(model, config),
+        "scratchformer, GELU of nn/ops.py": our_step(LanguageModel(config.model), config, ReferenceGelu(np)),
+        "pytorch": their_step(rival, config),
+    }
     return compared(take_turns(steps, batches, repetitions).seconds, rows * T)
 
 
