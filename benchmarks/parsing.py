@@ -77,9 +77,9 @@ def main() -> None:
         for seed in arguments.seeds[:1] if arguments.quick else arguments.seeds:
             run = RunDirectory((arguments.runs or Path(scratch)) / f"parsing-tiny-{seed}")
             runs[str(seed)] = train(run, configs.with_settings(config, {"seed": seed}))
-            trained = load_model(run.path, "average")
+            trained = load_model(run.path, "average", threads=arguments.threads)
             for name, trees in test.items():
-                scores = model_scores(trained, {"threads": arguments.threads}, trees)
+                scores = model_scores(trained, trees)
                 results[name]["seeds"][str(seed)] = plain(scores)
                 print(f"seed {seed}, {name}: F1 {scores.f1:.2f}, {scores.unparsable:.1f} % repaired", flush=True)
     result = {"provenance": provenance, "config": configs.to_dict(config), "runs": runs, "results": results}
