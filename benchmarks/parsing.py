@@ -28,6 +28,7 @@ from scratchformer.training.run import RunDirectory, load_model
 from scratchformer.training.task_parsing import read_split
 
 SEEDS = (0, 1, 2)
+SEARCHES = {"greedy": {"beam": 1}, "beam 4": {"beam": 4, "alpha": 0.3}}
 SETS = ("test", "test_compositional", "test_long")
 QUICK = {"steps": 4, "N": 1, "d_model": 16, "d_ff": 16, "score_every": 0, "save_every": 2, "average_last": 2}
 
@@ -79,9 +80,11 @@ def main() -> None:
             runs[str(seed)] = train(run, configs.with_settings(config, {"seed": seed}))
             trained = load_model(run.path, "average", threads=arguments.threads)
             for name, trees in test.items():
-                scores = model_scores(trained, trees)
-                results[name]["seeds"][str(seed)] = plain(scores)
-                print(f"seed {seed}, {name}: F1 {scores.f1:.2f}, {scores.unparsable:.1f} % repaired", flush=True)
+                found = results[name]["seeds"][str(seed)] = {}
+                for search, options in SEARCHES.items():
+                    scores = model_scores(trained._replace(config=configs.with_settings(config, options)), trees)
+                    found[search] = plain(scores)
+                    print(f"seed {seed}, {name}, {search}: F1 {scores.f1:.2f}", flush=True)
     result = {"provenance": provenance, "config": configs.to_dict(config), "runs": runs, "results": results}
     write(arguments.out, "parsing", result)
 
