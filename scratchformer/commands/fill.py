@@ -6,8 +6,7 @@ import argparse
 
 from scratchformer.commands.options import Commands, add_command, add_machine, add_option, add_run, sentence, whole
 from scratchformer.commands.terminal import tell
-from scratchformer.commands.translate import STANDARD_INPUT, InputLines
-from scratchformer.config import TrainingConfig
+from scratchformer.commands.translate import STANDARD_INPUT, InputLines, machine_of
 from scratchformer.errors import printable
 
 
@@ -28,23 +27,20 @@ def fill(args: argparse.Namespace) -> None:
     """
     from threadpoolctl import threadpool_limits
 
-    from scratchformer.backends.device import open_device
     from scratchformer.decoding.filling import Filler
     from scratchformer.nn.text_encoder import TextEncoder
-    from scratchformer.parallel.cores import available_cores
     from scratchformer.text.tokenizer import Tokenizer
     from scratchformer.training.run import RunDirectory, load_model, require_task
 
     require_task(RunDirectory(args.path), "masked-language-model")
-    machine = TrainingConfig(device=args.device or "cpu", precision=args.precision or "")
-    device = open_device(machine.device, machine.precision or "fp32")
+    device, threads = machine_of(args)
     model, tokenizer, config, *_ = load_model(args.path, args.checkpoint, device=device)
     assert isinstance(model, TextEncoder) and isinstance(tokenizer, Tokenizer)
     filler = Filler(model, tokenizer, config.data.max_length, device)
     lines = InputLines([STANDARD_INPUT])
     if interactive := not args.texts and lines.are_typed():
         tell("Type a text with [MASK] and press Enter to fill it in; Ctrl-D ends.")
-    with threadpool_limits(args.threads or available_cores(), "blas"):
+    with threadpool_limits(threads, "blas"):
         for index, text in enumerate(args.texts or lines):
             place = "the text" if len(args.texts) == 1 else f"text {index + 1}" if args.texts else lines.place(index)
             filled = filler.fill(text, args.top, place)
