@@ -12,8 +12,9 @@ With each number of labelled sentences, three models learn the same task from th
     scratch       from new weights, for as many steps
     scratch_long  from new weights, for so long that it reads as many positions as pretraining and fine-tuning together
 
-Tested are the last weights, on the sentences of the test split and on the minimal pairs of test_coreference. No pair of
-nouns of test_coreference is in a training sentence, also not in the text of pretraining.
+Tested are the last weights, on the sentences of the test split and on the minimal pairs of test_coreference. Two nouns
+that "it" could mean in a sentence of test_coreference are never the two of a training sentence. Pretraining reads the
+training sentences, too, and without their labels.
 """
 
 from __future__ import annotations
