@@ -74,7 +74,7 @@ def test_what_is_no_run_for_translation_is_refused(refused, own_run, tmp_path):
     assert "no run here" in refused("heads", tmp_path)
     text = own_run.config_file.read_text()
     own_run.config_file.write_text(text.replace('task = "translation"', 'task = "parsing"'))
-    assert "a run for parsing" in refused("heads", own_run.path)
+    assert "is for parsing, but this needs translation" in refused("heads", own_run.path)
 
 
 @pytest.mark.slow
