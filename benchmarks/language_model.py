@@ -125,7 +125,7 @@ def measure_training(config: Config, repetitions: int) -> dict[str, Any]:
     torch.set_num_threads(1)
     random, T = np.random.default_rng(0), config.data.max_length
     rows = config.training.tokens_per_batch * config.training.accumulation // T
-    ids = random.integers(4, config.model.vocab_size, (4, rows, T + 1)).astype(np.int32)
+    ids = random.integers(4, config.model.vocab_size, (2, rows, T + 1)).astype(np.int32)
     batches = [(each[:, :-1], each[:, 1:]) for each in ids]
     model, rival = LanguageModel(config.model), RivalGPT(config.model)
     copy_weights(model, rival)

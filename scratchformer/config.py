@@ -368,7 +368,7 @@ GPT_TINY = Config(
     ),
     data=DataConfig(task="language-model", max_length=128),
     training=TrainingConfig(
-        steps=1500,
+        steps=1200,
         tokens_per_batch=1024,
         accumulation=2,
         warmup=200,
