@@ -347,10 +347,9 @@ PARSING_TINY = Config(
     model=ModelConfig(vocab_size=1400, N=2, d_model=128, d_ff=256, h=4, P_drop=0.0, tied="none"),
     data=DataConfig(task="parsing"),
     training=replace(TINY.training, steps=3000, score_every=500),
-    decoding=DecodingConfig(beam=1, alpha=0.3, extra_length=100),
+    decoding=DecodingConfig(beam=4, alpha=0.3, extra_length=100),
 )
-"""Parses the bundled corpus, on a laptop, in minutes. Its vocabulary has nearly every word as one piece. Greedy,
-because a beam finds trees that are shorter, and worse."""
+"""Parses the bundled corpus, on a laptop, in minutes. Its vocabulary has nearly every word as one piece."""
 
 GPT_TINY = Config(
     model=ModelConfig(
