@@ -1,11 +1,12 @@
 """Does a small Vision Transformer read digits as well as a linear model, and does it find out where its patches are?
 
-    python benchmarks/vision.py [--quick] [--out DIR]
+    python benchmarks/vision.py [--models learned,small] [--quick] [--out DIR]
 
 The preset `vit-digits` is trained five times. Each time another fifth of scikit-learn's images is the test set, so that
 each image is in one test set; the seed of the weights and of the batches changes, too. What is tested is the mean of
-the last checkpoints' weights, as `scratchformer average` makes it. Three models differ in their positions: learned,
-sinusoids that count the patches in one row, and none (vectors that are 0 and stay 0).
+the last checkpoints' weights, as `scratchformer average` makes it. Four models differ in their positions: learned;
+learned, but small at first, as in the public code of Dosovitskiy et al.; sinusoids that count the patches in one row;
+and none, which are vectors that stay 0. With --models, those that are not named stay as they are in the file.
 
 The baselines of `scratchformer.experiments.digits` learn from the same training images.
 
@@ -16,13 +17,16 @@ for the change that it made.
 
 from __future__ import annotations
 
+import argparse
+import json
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from provenance import surroundings
-from small_training import adam_of, arguments_of, batches, number, schedule_of, spread, write
+from small_training import RESULTS, adam_of, batches, number, schedule_of, spread, write
 from threadpoolctl import threadpool_limits
 
 import scratchformer.config as configs
@@ -36,8 +40,11 @@ from scratchformer.nn.vision import VisionTransformer
 from scratchformer.training.task import TrainingData
 from scratchformer.training.task_digits import N_FOLDS, Images, LabelledImages, positions_of, read_digits, read_images
 
-POSITIONS = {"learned": "learned", "sinusoidal": "sinusoidal", "none": "learned"}
+POSITIONS = {"learned": "learned", "small": "learned", "sinusoidal": "sinusoidal", "none": "learned"}
 """Name of a model -> its `model.positions`."""
+
+SMALL = 0.02
+"""The standard deviation of the first vectors of "small"; elsewhere it is d_model^-0.5, here 0.125."""
 
 N_SHUFFLES = 10_000
 QUICK = {"training.steps": 20, "model.d_model": 16, "model.d_ff": 16, "model.N": 1}
@@ -54,8 +61,8 @@ def trained(name: str, config: Config, images: dict[str, Images], seed: int) -> 
     settings = config.training
     model = VisionTransformer(config.model, seed)
     positions = model.positions.parameters().get("weight")
-    if name == "none":
-        positions.data[...] = 0
+    if name in ("small", "none"):
+        positions.data *= SMALL * math.sqrt(config.model.d_model) if name == "small" else 0
     first = np.array(positions.data if positions else 0)
     averaged = range(settings.steps, 0, -settings.save_every)[: settings.average_last]
     adam, learning_rate, total = adam_of(model, config), schedule_of(config), np.zeros_like(model.store.data)
@@ -83,18 +90,22 @@ class Grid(NamedTuple):
     """How alike the vectors of positions are, by the cosine, and how far apart their patches lie on the grid.
 
     correlation       of cosine and Euclidean distance, over all pairs of positions: negative if close patches are alike
-    p_value           how often the patches in random places give a correlation as negative
     beyond_ink        the same correlation among pairs that differ equally in ink (partial correlation): the patches at
                       the left and right edges are white in nearly all images, which makes them alike, too
     next_to_nearest   share of positions whose most similar other position is a neighbour in its row or column
     by_chance         the same for patches in random places
+    p_correlation, p_next  how often patches in random places give a correlation as negative, a share as large
     """
 
     correlation: float
-    p_value: float
     beyond_ink: float
     next_to_nearest: float
     by_chance: float
+    p_correlation: float
+    p_next: float
+
+
+P_VALUES = ("p_correlation", "p_next")
 
 
 def grid_of(vectors: np.ndarray, ink: np.ndarray) -> Grid:
@@ -105,20 +116,22 @@ def grid_of(vectors: np.ndarray, ink: np.ndarray) -> Grid:
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     cosine, pairs = unit @ unit.T, np.triu_indices(n, 1)
     ink_apart = np.abs(ink[:, None] - ink)
+    nearest = (cosine - 2 * np.eye(n)).argmax(axis=1)
+
+    def scores(distance: np.ndarray) -> tuple[float, float]:
+        return correlate(cosine[pairs], distance[pairs]), float((distance[np.arange(n), nearest] == 1).mean())
 
     random = np.random.default_rng(0)
-    correlation = correlate(cosine[pairs], distance[pairs])
-    shuffled = [random.permutation(n) for _ in range(N_SHUFFLES)]
-    as_negative = sum(correlate(cosine[pairs], distance[order][:, order][pairs]) <= correlation for order in shuffled)
-    partial = correlate(*(without(each[pairs], ink_apart[pairs]) for each in (cosine, distance)))
-    nearest = (cosine - 2 * np.eye(n)).argmax(axis=1)
-    beside = distance == 1
+    orders = [random.permutation(n) for _ in range(N_SHUFFLES)]
+    shuffled = np.array([scores(distance[order][:, order]) for order in orders])
+    correlation, next_to_nearest = scores(distance)
     return Grid(
         correlation,
-        (as_negative + 1) / (N_SHUFFLES + 1),
-        partial,
-        float(beside[np.arange(n), nearest].mean()),
-        float(beside.sum() / (n * (n - 1))),
+        correlate(*(without(each[pairs], ink_apart[pairs]) for each in (cosine, distance))),
+        next_to_nearest,
+        float((distance == 1).sum() / (n * (n - 1))),
+        float((1 + (shuffled[:, 0] <= correlation).sum()) / (N_SHUFFLES + 1)),
+        float((1 + (shuffled[:, 1] >= next_to_nearest).sum()) / (N_SHUFFLES + 1)),
     )
 
 
@@ -142,34 +155,50 @@ def ink_of(images: Images, patch_size: int) -> np.ndarray:
 # The whole experiment -------------------------------------------------------------------------------------------------
 
 
-def measure(config: Config, folds: range) -> dict[str, Any]:
-    """-> the results for the file: of each model and baseline, over all test images; of the grid, for each fold"""
-    right: dict[str, list[np.ndarray]] = {}
-    grids: list[dict[str, Grid]] = []
-    for fold in folds:
-        images = read_images(fold)
-        test = images["test"]
-        found = {"linear": linear_baseline(images), "neighbour": nearest_neighbour(images["train"], test)}
-        for name in POSITIONS:
-            model, first = trained(name, config, images, seed=fold)
-            found[name] = read_digits(model, test.pixels)
-            if name == "learned":
-                ink = ink_of(images["train"], config.model.patch_size)
-                last = model.positions.parameters()["weight"].data
+def measure(names: list[str], config: Config, folds: range) -> dict[str, Any]:
+    """-> name of a model or a baseline -> its accuracy on all test images, and what its positions show of the grid"""
+    images = [read_images(fold) for fold in folds]
+    found = {
+        "linear": [linear_baseline(each) for each in images],
+        "neighbour": [nearest_neighbour(each["train"], each["test"]) for each in images],
+    }
+    grids: dict[str, list[dict[str, Grid]]] = {}
+    for name in names:
+        for fold in folds:
+            model, first = trained(name, config, images[fold], seed=fold)
+            found.setdefault(name, []).append(read_digits(model, images[fold]["test"].pixels))
+            print(f"{name}, fold {fold}: {percent(found[name][-1], images[fold]['test']):.2f} %", flush=True)
+            if name in ("learned", "small"):
+                last, ink = model.positions.weight.data, ink_of(images[fold]["train"], config.model.patch_size)
                 vectors = {"before": first, "after": last, "change": last - first}
-                grids.append({when: grid_of(each[1:].astype(np.float64), ink) for when, each in vectors.items()})
-        for name, digits in found.items():
-            right.setdefault(name, []).append(digits == test.digits)
-        print(f"fold {fold}:", {name: round(percent(digits, test), 2) for name, digits in found.items()}, flush=True)
+                grid = {when: grid_of(each[1:].astype(np.float64), ink) for when, each in vectors.items()}
+                grids.setdefault(name, []).append(grid)
+    right = {
+        name: [digits == each["test"].digits for digits, each in zip(of_folds, images)]
+        for name, of_folds in found.items()
+    }
+    return {name: accuracy_of(each, right["linear"]) | over_folds(grids.get(name, [])) for name, each in right.items()}
+
+
+def over_folds(grids: list[dict[str, Grid]]) -> dict[str, Any]:
+    """The grids of all folds, their means, and the p-values of the folds as one (Fisher's method)."""
+    if not grids:
+        return {}
+    every = {when: [each[when] for each in grids] for when in grids[0]}
     return {
-        "folds": list(folds),
-        "results": {name: accuracy_of(each, right["linear"]) for name, each in right.items()},
-        "grid": [{when: rounded(grid) for when, grid in each.items()} for each in grids],
+        "grid": {when: [rounded(grid) for grid in of_folds] for when, of_folds in every.items()},
         "grid_over_folds": {
-            when: {field: spread([getattr(each[when], field) for each in grids]) for field in Grid._fields}
-            for when in grids[0]
+            when: {field: spread([getattr(grid, field) for grid in of_folds]) for field in Grid._fields}
+            | {field: number(fisher([getattr(grid, field) for grid in of_folds])) for field in P_VALUES}
+            for when, of_folds in every.items()
         },
     }
+
+
+def fisher(p_values: list[float]) -> float:
+    """How often chance alone makes independent p-values with a product as small (Fisher 1925)."""
+    half = -sum(math.log(p) for p in p_values)
+    return math.exp(-half) * sum(half**k / math.factorial(k) for k in range(len(p_values)))
 
 
 def accuracy_of(right: list[np.ndarray], linear: list[np.ndarray]) -> dict[str, Any]:
@@ -201,14 +230,21 @@ def rounded(grid: Grid) -> dict[str, float | None]:
 
 
 def main() -> None:
-    arguments = arguments_of(__doc__.split("\n")[0])
-    config = configs.preset("vit-digits")
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--models", default=",".join(POSITIONS), help="some of them (default: %(default)s)")
+    parser.add_argument("--quick", action="store_true", help="a few steps of a smaller model, to see that it runs")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="directory of the result (default: results/ here)")
+    arguments = parser.parse_args()
+    config, names, path = configs.preset("vit-digits"), arguments.models.split(","), arguments.out / "vision.json"
     if arguments.quick:
         config = configs.with_settings(config, QUICK)
     with threadpool_limits(1):
         provenance = surroundings()  # now: git may move while we measure
-        results = measure(config, range(1 if arguments.quick else N_FOLDS))
-    write(arguments.out, "vision", {"provenance": provenance, "config": configs.to_dict(config), **results})
+        results = measure(names, config, range(1 if arguments.quick else N_FOLDS))
+    results = {name: result | {"commit": provenance["commit"]} for name, result in results.items()}
+    if set(names) != set(POSITIONS):
+        results = json.loads(path.read_text(encoding="utf-8"))["results"] | results
+    write(arguments.out, "vision", {"provenance": provenance, "config": configs.to_dict(config), "results": results})
 
 
 if __name__ == "__main__":
