@@ -1,6 +1,6 @@
 """Table 1 of the paper, measured: what a layer costs, how much of it must wait, how far a signal has to go.
 
-    python benchmarks/table1.py [--quick] [--out DIR]                              # about 8 minutes on an idle core
+    python benchmarks/table1.py [--quick] [--out DIR]                              # about 7 minutes on an idle core
 
 Self-attention, a recurrent layer, convolutions and self-attention restricted to r neighbours, all from (B, n, d) to
 (B, n, d): `nn/attention.py`, `nn/sequence_layers.py`, `lessons/library/recurrent.py`.
@@ -185,6 +185,7 @@ KINDS = {
 GROWING = [name for name in KINDS if name != "recurrent (LSTM)"]
 ATTENTIONS = [name for name in KINDS if name.startswith("self-attention")]
 RECURRENT = [name for name in KINDS if name.startswith("recurrent")]
+WITH_FIXED_PART = ["restricted self-attention, no projections", "recurrent", "recurrent, all steps at once"]
 
 
 def random() -> np.random.Generator:
@@ -519,6 +520,26 @@ def growth(settings: Settings) -> list[dict[str, Any]]:
     return rows
 
 
+def fixed_parts(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The seconds as a + b d^p, p being the counted exponent, for the layers that make many small products.
+
+    seconds         a, which does not depend on d; a and b by least squares of relative errors
+    per_power_of_d  b
+    worst           the largest relative error
+    """
+    found = []
+    for row in rows:
+        if row["axis"] == "d" and row["layer"] in WITH_FIXED_PART:
+            d, seconds = np.array(row["sizes"], float), np.array(row["seconds"])
+            parts = np.stack([np.ones_like(d), d ** round(row["counted"]["exponent"])], axis=1) / seconds[:, None]
+            (a, b), *_ = np.linalg.lstsq(parts, np.ones_like(d), rcond=None)
+            worst = float(np.abs(parts @ (a, b) - 1).max())
+            found.append(
+                {"layer": row["layer"], "seconds": number(a), "per_power_of_d": number(b), "worst": number(worst)}
+            )
+    return found
+
+
 # Where self-attention becomes dearer ----------------------------------------------------------------------------------
 
 
@@ -629,6 +650,7 @@ def main() -> None:
             "growth": growth(settings),
             "crossings": crossings(settings),
         }
+        results["fixed_parts"] = fixed_parts(results["growth"])
         results["verdicts"] = verdicts(results)
     write(
         arguments.out,
