@@ -49,6 +49,18 @@ class ModelConfig:
     image_size: int = 8  # pixels on each side (vision)
     patch_size: int = 2
 
+    @property
+    def reads_text(self) -> bool:
+        """Whether the model reads ids, of a vocabulary that a run keeps as its tokenizer."""
+        return self.architecture != "vision"
+
+    @property
+    def n_outputs(self) -> int:
+        """For how many words or classes there is a logit. Classes count from 1: that of 0 belongs to no class."""
+        return (
+            self.n_classes + 1 if self.n_classes or not self.reads_text else self.target_vocab_size or self.vocab_size
+        )
+
     def __post_init__(self) -> None:
         check(self)
         if self.target_vocab_size and self.tied != "none":
@@ -367,7 +379,7 @@ GPT_TINY = Config(
     ),
     data=DataConfig(task="language-model", max_length=128),
     training=TrainingConfig(
-        steps=1200,
+        steps=1500,
         tokens_per_batch=1024,
         accumulation=2,
         warmup=200,
