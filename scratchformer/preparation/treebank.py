@@ -18,7 +18,7 @@ from scratchformer.errors import UserError, in_one_line
 from scratchformer.files import make_directory, write_new_texts
 from scratchformer.locks import locked
 from scratchformer.preparation.download import RemoteFile, download, require_address
-from scratchformer.preparation.pipeline import own_version, require_no_run
+from scratchformer.preparation.pipeline import require_no_run
 from scratchformer.preparation.prepared import MADE_BY, MANIFEST
 from scratchformer.preparation.stages import Tell
 from scratchformer.text.corpora import cannot_read, decode_lines
@@ -75,7 +75,6 @@ def prepare_treebank(out: Path, mirror: str, tell: Tell) -> list[str]:
         "files": {
             path.name: {"bytes": len(text.encode()), "crc32": zlib.crc32(text.encode())} for path, text in texts.items()
         },
-        "versions": {"scratchformer": own_version()},
     }
     write_new_texts(texts | {out / MANIFEST: json.dumps(manifest, indent=1) + "\n"})
     return summary
