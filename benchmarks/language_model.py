@@ -41,7 +41,7 @@ from scratchformer.nn.optim import Adam, clip_by_global_norm_inplace, noam
 from scratchformer.text.tokenizer import BOS
 from scratchformer.training import checkpoints, loop
 from scratchformer.training.run import RunDirectory, Trained, load_model
-from scratchformer.training.task_language_model import NextToken, Texts
+from scratchformer.training.task_language_model import LanguageModelTask, Texts
 
 LESSONS = sorted((ROOT / "docs" / "lessons").glob("[0-9][0-9]_*.md"))
 QUICK = {"model.vocab_size": 500, "model.d_model": 16, "model.d_ff": 32, "model.N": 1, "training.steps": 4}
@@ -61,7 +61,7 @@ def learned(config: Config, path: Path) -> dict[str, Any]:
     last = run.checkpoints.steps()[-config.training.average_last :]
     checkpoints.save(run.checkpoints.average, checkpoints.average(last))
     steps = run.read_log("step")
-    texts = NextToken().read(config)
+    texts = LanguageModelTask().read(config)
     bits = {which: bits_of(load_model(path, which), texts) for which in ("best", "average")}
     return {
         "seed": config.training.seed,
@@ -214,7 +214,7 @@ def main() -> None:
             "training": measure_training(preset, repetitions),
             "generation": [measure_generation(preset, samples, repetitions) for samples in (1, 16)],
         }
-        texts, tokenizer = NextToken().read(config), load_model(runs / "seed0").tokenizer
+        texts, tokenizer = LanguageModelTask().read(config), load_model(runs / "seed0").tokenizer
         grams = {"characters": character_bits(texts), "tokens": token_bits(texts, tokenizer)}
         n_grams = {name: [rounded(bits, texts) for bits in of_orders] for name, of_orders in grams.items()}
     write(

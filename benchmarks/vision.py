@@ -32,13 +32,14 @@ from threadpoolctl import threadpool_limits
 import scratchformer.config as configs
 from scratchformer.backends.cpu import FAST
 from scratchformer.config import Config
-from scratchformer.experiments.digits import linear_baseline, nearest_neighbour, percent, wilson_interval
+from scratchformer.experiments.digits import linear_baseline, nearest_neighbour, percent, read_digits
+from scratchformer.experiments.statistics import wilson_interval
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.loss import batch_loss_backward
 from scratchformer.nn.ops import using
 from scratchformer.nn.vision import VisionTransformer
 from scratchformer.training.task import TrainingData
-from scratchformer.training.task_digits import N_FOLDS, Images, LabelledImages, positions_of, read_digits, read_images
+from scratchformer.training.task_digits import N_FOLDS, Images, LabelledImages, positions_of, read_images
 
 POSITIONS = {"learned": "learned", "small": "learned", "sinusoidal": "sinusoidal", "none": "learned"}
 """Name of a model -> its `model.positions`."""
@@ -166,7 +167,7 @@ def measure(names: list[str], config: Config, folds: range) -> dict[str, Any]:
     for name in names:
         for fold in folds:
             model, first = trained(name, config, images[fold], seed=fold)
-            found.setdefault(name, []).append(read_digits(model, images[fold]["test"].pixels))
+            found.setdefault(name, []).append(read_digits(model, images[fold]["test"]))
             print(f"{name}, fold {fold}: {percent(found[name][-1], images[fold]['test']):.2f} %", flush=True)
             if name in ("learned", "small"):
                 last, ink = model.positions.weight.data, ink_of(images[fold]["train"], config.model.patch_size)

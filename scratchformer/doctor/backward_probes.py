@@ -39,9 +39,7 @@ def gradients(config: ModelConfig) -> CodeProbe:
     changes = {name: getattr(config, name) for name in ("norm", "tied", "positions", "attention_bias")}
     cases = [case for case in CASES if case.layer not in ("Transformer", "ModelLoss")] + [
         gradient_cases.case(Transformer, "as configured", gradient_cases.transformer(**changes), 0.0),
-        gradient_cases.case(
-            gradient_cases.ModelLoss, "as configured", gradient_cases.transformer_loss(**changes), 0.3
-        ),
+        gradient_cases.case(gradient_cases.ModelLoss, "as configured", gradient_cases.transformer_loss(**changes), 0.3),
     ]
     renamed = {"CrossEntropy": "cross_entropy", "ModelLoss": "Transformer"}
     by_component: dict[str, list[GradientCase]] = {}

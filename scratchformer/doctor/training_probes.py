@@ -200,7 +200,7 @@ def check_batch_contents(config: Config) -> None:
 def check_batch(batch: Batch, source: list[list[int]], target: list[list[int]]) -> None:
     """Compare a batch with the ids of all sentences."""
     for row, index in enumerate(batch.indices):
-        encoder_in, decoder_in, decoder_out = (without_padding(ids[row]) for ids in batch[:3])
+        encoder_in, decoder_in, decoder_out = (without_padding(ids[row]) for ids in batch.ids)
         words = target[index]
         expect(decoder_out[-1:] == [EOS], "a target does not end with the end symbol")
         expect(decoder_in != decoder_out, "the decoder reads what it should predict: the target is not shifted")

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Sequence
 
 import numpy as np
 
-from scratchformer.experiments.digits import wilson_interval
+from scratchformer.experiments.statistics import wilson_interval
 from scratchformer.text.bundled import Example
 from scratchformer.training.run import Trained
 from scratchformer.training.task_antecedent import is_right, pairs_of, with_two_nouns

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from scratchformer.experiments.statistics import wilson_interval
+from scratchformer.nn.model import Model
+from scratchformer.nn.ops import using
 from scratchformer.training.run import Trained
-from scratchformer.training.task_digits import Images, read_digits, read_images
-
-Z = 1.959964
-"""A normal variable lies within this many standard deviations in 95 % of cases."""
+from scratchformer.training.task_digits import Images, LabelledImages, read_images
+from scratchformer.training.validation import predictions
 
 STRENGTHS = (0.1, 1.0, 10.0)
 """C of the logistic regression, the inverse of its penalty on large weights."""
@@ -59,7 +59,8 @@ def evaluate(trained: Trained) -> DigitScores:
     """The test images of `read_images`, which no training has seen. The baselines learn from the training images."""
     images = read_images()
     test = images["test"]
-    found = read_digits(trained.model, test.pixels, trained.device.ops)
+    with using(*trained.device.ops):
+        found = read_digits(trained.model, test)
     right = int((found == test.digits).sum())
     return DigitScores(
         len(found),
@@ -71,17 +72,15 @@ def evaluate(trained: Trained) -> DigitScores:
     )
 
 
+def read_digits(model: Model, images: Images) -> np.ndarray:
+    """The digit that the model sees in each image: (n,) int, 0 to 9"""
+    everything = np.arange(len(images.digits))
+    return predictions(model, LabelledImages(images, n_positions=1).batch(everything)) - 1
+
+
 def percent(found: np.ndarray, images: Images) -> float:
     """How many of these digits are right, in percent."""
     return 100 * float(np.mean(found == images.digits))
-
-
-def wilson_interval(right: int, n: int) -> tuple[float, float]:
-    """The 95 % interval of a share of which `right` of n are seen, in percent (Wilson 1927)."""
-    share, z2 = right / n, Z**2
-    centre = (share + z2 / (2 * n)) / (1 + z2 / n)
-    half = Z * math.sqrt(share * (1 - share) / n + z2 / (4 * n**2)) / (1 + z2 / n)
-    return 100 * (centre - half), 100 * (centre + half)
 
 
 def most_confused(digits: np.ndarray, found: np.ndarray) -> tuple[int, int, int] | None:

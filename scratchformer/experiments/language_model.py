@@ -21,7 +21,7 @@ from scratchformer.nn.parameter import Array
 from scratchformer.text.tokenizer import EOS
 from scratchformer.text.windows import ValidationWindows, encode_texts
 from scratchformer.training.run import Trained
-from scratchformer.training.task_language_model import NextToken, Texts
+from scratchformer.training.task_language_model import LanguageModelTask, Texts
 from scratchformer.training.validation import validation_loss
 
 CHARACTER_ORDERS, TOKEN_ORDERS = 8, 5
@@ -77,7 +77,7 @@ def evaluate(trained: Trained) -> LanguageModelScores:
 
     Raises UserError if the text has no part for validation.
     """
-    texts = NextToken().read(trained.config)
+    texts = LanguageModelTask().read(trained.config)
     nats, n_tokens = loss_on(trained, texts)
     n_characters = sum(map(len, texts.val))
     counted = Texts(first_characters(texts.train, MAX_COUNTED), texts.val)

@@ -10,15 +10,16 @@ from typing import Any, Iterator, NamedTuple
 
 import numpy as np
 
-from scratchformer.experiments.digits import wilson_interval
+from scratchformer.experiments.statistics import wilson_interval
 from scratchformer.nn.model import Model
-from scratchformer.nn.ops import PAD, Ops
+from scratchformer.nn.ops import PAD, Ops, using
 from scratchformer.text import bundled
 from scratchformer.text.batches import Sequences, batches_in_order
 from scratchformer.text.masking import HiddenTexts, encode_texts, in_turn
 from scratchformer.text.tokenizer import MASK
 from scratchformer.training.run import Trained
-from scratchformer.training.task_masked_language_model import MaskedLanguageModel, guess
+from scratchformer.training.task_masked_language_model import MaskedLanguageModelTask
+from scratchformer.training.validation import predictions
 
 POSITIONS_AT_ONCE = 4096
 
@@ -64,7 +65,7 @@ def evaluate(trained: Trained) -> MaskedScores:
     """The test text of the bundled corpus; of a run on other text, its validation text, or the training text if there
     is none. The baselines count in the training text."""
     config = trained.config
-    corpus = MaskedLanguageModel().read(config)
+    corpus = MaskedLanguageModelTask().read(config)
     split, texts = "validation", corpus.val
     if not config.data.names_text:
         split, texts = "test", bundled.read_text("test").source
@@ -84,7 +85,8 @@ def right_guesses(model: Model, hidden: HiddenTexts, ops: tuple[Ops, ...] = ()) 
     """Whether the model guesses the hidden piece of each text, which must be one: (texts,) bool"""
     right = np.empty(len(hidden), bool)
     for batch in batches_in_order(hidden, POSITIONS_AT_ONCE):
-        right[batch.indices] = guess(model, batch, ops) == batch.targets[batch.targets != PAD]
+        with using(*ops):
+            right[batch.indices] = predictions(model, batch) == batch.targets[batch.targets != PAD]
     return right
 
 

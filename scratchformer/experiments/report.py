@@ -25,7 +25,7 @@ from scratchformer.files import make_directory, whole_file
 from scratchformer.nn.sizes import parameter_counts
 from scratchformer.preparation.prepared import Manifest, read_manifest
 from scratchformer.training.data import prepared_directory, read_corpus
-from scratchformer.training.run import RunDirectory
+from scratchformer.training.run import RunDirectory, require_task
 
 UNKNOWN = "unknown"
 FIGURES = {"loss": "Loss", "perplexity": "Perplexity", "bleu": "Validation BLEU", "learning_rate": "Learning rate"}
@@ -44,7 +44,7 @@ def write_report(run: RunDirectory, out: Path | None = None, tflops: float | Non
     """
     if tflops is not None and not 0 < tflops < math.inf:
         raise UserError(f"--tflops {tflops:g} must be above 0, and finite")
-    run.require()
+    require_task(run, "translation")
     config, log = configs.load(run.config_file), read_log(run)
     directory = out or run.path / "report"
     page, places = directory / "report.md", {name: directory / f"{name}.png" for name in FIGURES}

@@ -1,7 +1,7 @@
 """Label-smoothed cross-entropy (paper §5.4), which training minimises, and its gradient.
 
-`cross_entropy` is the loss of given logits. `forward_loss` and `loss_backward` are for training: they compute the loss
-of a whole model without ever keeping all logits, which would be by far the largest array.
+`cross_entropy` is the loss of given logits. `batch_loss` and `batch_loss_backward` compute the loss of a whole model
+without ever keeping all logits, which would be by far the largest array; training does the same.
 """
 
 from __future__ import annotations

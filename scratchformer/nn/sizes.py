@@ -31,7 +31,7 @@ def parameter_counts(config: ModelConfig) -> dict[str, int]:
     positions = stacks * config.max_positions * D if config.positions == "learned" else 0
     final_norms = stacks * norm if config.norm == "pre" else 0
     if config.architecture == "encoder-decoder":
-        words = V + {"all": 0, "target": 1, "none": 2}[config.tied] * (config.target_vocab_size or V)
+        words = V + {"all": 0, "target": 1, "none": 2}[config.tied] * config.n_outputs
         return {
             "embeddings": words * D,
             "positions": positions,
@@ -41,12 +41,9 @@ def parameter_counts(config: ModelConfig) -> dict[str, int]:
             "decoder feed-forward": N * feed_forward,
             "layer norms": N * 5 * norm + final_norms,
         }
-    outputs = config.n_classes + 1 if config.n_classes else V if config.tied == "none" else 0
-    inputs = {
-        "decoder": V,
-        "encoder": V + 2,
-        "vision": config.patch_size**2 + 1 + 1,
-    }  # 2 token types; bias, class token
+    outputs = config.n_outputs if config.n_classes or not config.reads_text or config.tied == "none" else 0
+    types, class_token, bias = 2, 1, 1  # vectors beside those of words and pixels
+    inputs = {"decoder": V, "encoder": V + types, "vision": config.patch_size**2 + bias + class_token}
     return {
         "embeddings": (inputs[config.architecture] + outputs) * D,
         "positions": positions,

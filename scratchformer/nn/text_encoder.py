@@ -84,8 +84,7 @@ class TextEncoder(Model):
         self.positions = positions(config, init, dtype)
         self.encoder = Encoder(config, init, dtype)
         if config.n_classes or config.tied == "none":
-            n_outputs = config.n_classes + 1 if config.n_classes else config.vocab_size
-            words = Embedding.new_weight(n_outputs, config.d_model, init, dtype)
+            words = Embedding.new_weight(config.n_outputs, config.d_model, init, dtype)
         self.unembedding = Unembedding(words)
         self.store = ParameterStore(self.parameters())
 

@@ -205,8 +205,7 @@ class Transformer(Model):
     def __init__(self, config: ModelConfig, seed: int = 0, dtype: str = "float32") -> None:
         super().__init__(config, dtype)
         init = np.random.default_rng(seed)
-        self.target_vocab_size = config.target_vocab_size or config.vocab_size
-        sizes = self.target_vocab_size, config.d_model
+        sizes = config.n_outputs, config.d_model
         source = Embedding.new_weight(config.vocab_size, config.d_model, init, dtype)
         target = source if config.tied == "all" else Embedding.new_weight(*sizes, init, dtype)
         output = target if config.tied != "none" else Embedding.new_weight(*sizes, init, dtype)
@@ -222,7 +221,7 @@ class Transformer(Model):
 
     def states(self, source_ids: Array, target_in_ids: Array, rng: DropoutKey | None = None) -> tuple[Array, Any]:
         """forward without the last step: ids -> the decoder's output (B, T, D), cache"""
-        check_ids("target_in_ids", target_in_ids, self.target_vocab_size)
+        check_ids("target_in_ids", target_in_ids, self.config.n_outputs)
         memory, memory_mask, encoder_cache = self.encode(source_ids, rng)
         if len(source_ids) != len(target_in_ids):
             raise ValueError(f"{len(source_ids)} sources, but {len(target_in_ids)} targets")

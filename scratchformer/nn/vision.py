@@ -113,7 +113,7 @@ class VisionTransformer(Model):
         self.class_token = ClassToken(config.d_model, dtype)
         self.positions = positions(config, init, dtype)
         self.encoder = Encoder(config, init, dtype)
-        self.unembedding = Unembedding(Embedding.new_weight(config.n_classes + 1, config.d_model, init, dtype))
+        self.unembedding = Unembedding(Embedding.new_weight(config.n_outputs, config.d_model, init, dtype))
         self.store = ParameterStore(self.parameters())
 
     def states(self, images: Array, rng: DropoutKey | None = None) -> tuple[Array, Any]:

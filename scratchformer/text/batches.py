@@ -8,7 +8,7 @@ tokens a step).
     EncodedPairs  all pairs as ids, in four flat arrays
     BatchPlan     the steps of an epoch, each a set of pairs, and the micro-batches of a step, each a Batch
     Batch         the padded arrays that go into the model
-    Examples      what a plan needs of pairs, or of windows of a text, images ...; their batches are LabelledBatches
+    Examples      what a plan needs of pairs, or of windows of a text, images, ...
 
 The plan is a function of (seed, epoch) without any other state: a run can resume at every step, and several processes
 agree on the batches without communication. The length of a pair is always that of its longer side in tokens, with EOS.
@@ -21,7 +21,7 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -35,74 +35,54 @@ Encode = Callable[[list[str]], list[list[int]]]
 
 
 class Batch(NamedTuple):
-    """B pairs, padded with PAD to the longest of the batch: S source and T target positions.
+    """B examples as arrays: what the model reads, and what it has to predict.
 
-    The decoder reads `target_in_ids` and has to predict `target_out_ids`, the same sequence shifted by one position.
-    """
+    inputs           what the model reads, each array with B as its first axis
+    targets          (B, T) int32: what it has to predict at each of its states, PAD where there is nothing to predict
+    indices          (B,) int64: where the examples stand in Examples
+    n_source_tokens  real tokens among what it reads and does not predict, EOS included; of an image, its pixels
+    n_positions      padding included: the cost of the batch
 
-    source_ids: np.ndarray  # (B, S) int32: tokens, EOS
-    target_in_ids: np.ndarray  # (B, T) int32: BOS, tokens
-    target_out_ids: np.ndarray  # (B, T) int32: tokens, EOS
-    indices: np.ndarray  # (B,) int64: where the pairs stand in EncodedPairs
-
-    @property
-    def ids(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """What the loss of a Transformer takes: source_ids, target_in_ids, target_out_ids."""
-        return self[:3]
-
-    @property
-    def inputs(self) -> tuple[np.ndarray, ...]:
-        """What the model reads: source_ids, target_in_ids."""
-        return self[:2]
-
-    @property
-    def targets(self) -> np.ndarray:
-        """What the model has to predict: target_out_ids."""
-        return self.target_out_ids
-
-    @property
-    def n_source_tokens(self) -> int:
-        """Real source tokens, EOS included."""
-        return int(np.count_nonzero(self.source_ids != PAD))
-
-    @property
-    def n_target_tokens(self) -> int:
-        """Real target tokens, EOS included: the divisor of the batch's loss."""
-        return int(np.count_nonzero(self.target_out_ids != PAD))
-
-    @property
-    def n_positions(self) -> int:
-        """Positions of both sides, padding included: the cost of the batch."""
-        return self.source_ids.size + self.target_out_ids.size
-
-
-class LabelledBatch(NamedTuple):
-    """B examples of a model that reads one sequence, or one image.
-
-    inputs   what the model reads, each array with B as its first axis
-    targets  (B, T) int32: what it has to predict at each of its states, PAD where there is nothing to predict
-    indices  (B,) int64: where the examples stand in Examples
+    A batch of sentence pairs is padded with PAD to its longest ones, S source and T target positions. The decoder reads
+    target_in_ids (BOS, tokens) and has to predict target_out_ids (tokens, EOS), the same shifted by one position.
     """
 
     inputs: tuple[np.ndarray, ...]
     targets: np.ndarray
     indices: np.ndarray
-
-    @property
-    def n_source_tokens(self) -> int:
-        """Real tokens among the inputs; for images all pixels, also those that are 0."""
-        first = self.inputs[0]
-        return first.size if first.dtype.kind == "f" else int(np.count_nonzero(first != PAD))
+    n_source_tokens: int
+    n_positions: int
 
     @property
     def n_target_tokens(self) -> int:
-        """Positions with something to predict: the divisor of the batch's loss."""
+        """What there is to predict, EOS included: the divisor of the batch's loss."""
         return int(np.count_nonzero(self.targets != PAD))
 
     @property
-    def n_positions(self) -> int:
-        """Positions of the inputs, padding included: the cost of the batch."""
-        return self.inputs[0].size
+    def source_ids(self) -> np.ndarray:
+        """Of sentence pairs, (B, S) int32: tokens, EOS."""
+        return self.inputs[0]
+
+    @property
+    def target_in_ids(self) -> np.ndarray:
+        """Of sentence pairs, (B, T) int32: BOS, tokens."""
+        return self.inputs[1]
+
+    @property
+    def target_out_ids(self) -> np.ndarray:
+        """Of sentence pairs, (B, T) int32: tokens, EOS."""
+        return self.targets
+
+    @property
+    def ids(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of sentence pairs, what the loss of a Transformer takes: source_ids, target_in_ids, target_out_ids."""
+        return self.source_ids, self.target_in_ids, self.target_out_ids
+
+
+def batch_of(inputs: tuple[np.ndarray, ...], targets: np.ndarray, indices: np.ndarray) -> Batch:
+    """A batch of examples with one sequence each, whose ids are the first of the inputs."""
+    ids = inputs[0]
+    return Batch(inputs, targets, indices.astype(np.int64), int(np.count_nonzero(ids != PAD)), ids.size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,8 +135,8 @@ class Examples(ABC):
         return len(self.lengths)
 
     @abstractmethod
-    def batch(self, indices: np.ndarray, epoch: int = 0) -> Any:
-        """Return the examples `indices` (B,) as a Batch or LabelledBatch, in that order.
+    def batch(self, indices: np.ndarray, epoch: int = 0) -> Batch:
+        """Return the examples `indices` (B,) as one batch, in that order.
 
         What is drawn at random depends on nothing but the example, the epoch, and a seed that the examples hold.
         """
@@ -183,7 +163,7 @@ class Examples(ABC):
             raise UserError(
                 f"{self.describe(longest)} has {length} tokens and does not fit into a batch of "
                 f"tokens_per_batch = {tokens_per_batch}: raise tokens_per_batch to {length}, or lower "
-                f"max_length = {self.max_length} to drop such pairs"
+                f"max_length = {self.max_length}"
             )
 
 
@@ -212,7 +192,14 @@ class EncodedPairs(Examples):
         target_in_ids = np.full_like(target_out_ids, BOS)
         # Where the output is a real token, the input is the token before it: shorter rows lose their EOS, too.
         target_in_ids[:, 1:] = np.where(target_out_ids[:, 1:] != PAD, target_out_ids[:, :-1], PAD)
-        return Batch(self.source.padded(indices), target_in_ids, target_out_ids, indices.astype(np.int64))
+        source_ids = self.source.padded(indices)
+        return Batch(
+            (source_ids, target_in_ids),
+            target_out_ids,
+            indices.astype(np.int64),
+            int(np.count_nonzero(source_ids != PAD)),
+            source_ids.size + target_out_ids.size,
+        )
 
     def checksum(self, crc: int = 0) -> int:
         return crc32_of_ids(self.target.ids, crc32_of_ids(self.source.ids, crc))
@@ -337,7 +324,7 @@ class BatchPlan:
             bucket_by_bucket += [members[i : i + pairs_per_step] for i in range(0, len(members), pairs_per_step)]
         return [bucket_by_bucket[i] for i in rng.permutation(len(bucket_by_bucket))]
 
-    def micro_batches(self, indices: np.ndarray, epoch: int = 0) -> list[Any]:
+    def micro_batches(self, indices: np.ndarray, epoch: int = 0) -> list[Batch]:
         """Cut a step's pairs into `accumulation` batches, or into fewer if there are fewer pairs.
 
         Pairs of similar length go together, which keeps padding low. The largest batch, in padded positions, is as
@@ -396,7 +383,7 @@ def steps(plan: BatchPlan, start_epoch: int = 0, start_index: int = 0) -> Iterat
         epoch, first = epoch + 1, 0
 
 
-def batches_in_order(encoded: Examples, tokens_per_batch: int) -> Iterator[Any]:
+def batches_in_order(encoded: Examples, tokens_per_batch: int) -> Iterator[Batch]:
     """Yield all pairs once, the shortest first, as many to a batch as the budget (padded positions per side) allows.
 
     This is for validation: nothing is random, and `Batch.indices` leads back to the order of the corpus.

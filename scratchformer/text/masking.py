@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 
 from scratchformer.errors import UserError
-from scratchformer.text.batches import Examples, LabelledBatch, Sequences, crc32_of_ids
+from scratchformer.text.batches import Batch, Examples, Sequences, batch_of, crc32_of_ids
 from scratchformer.text.tokenizer import BOS, EOS, MASK, PAD
 
 SHARE_CHOSEN = 0.15
@@ -61,10 +61,10 @@ class HiddenTexts(Examples):
         self.lengths = hidden[0].lengths
         self.n_targets = int(np.count_nonzero(hidden[1].ids))
 
-    def batch(self, indices: np.ndarray, epoch: int = 0) -> LabelledBatch:
+    def batch(self, indices: np.ndarray, epoch: int = 0) -> Batch:
         """The texts `indices` (B,): inputs (ids, token types), targets, all (B, T)."""
         shown, targets = (sequences.padded(indices) for sequences in self.hidden)
-        return LabelledBatch((shown, np.zeros_like(shown)), targets, indices.astype(np.int64))
+        return batch_of((shown, np.zeros_like(shown)), targets, indices)
 
     def checksum(self, crc: int = 0) -> int:
         return checksum_of(self.hidden[1], checksum_of(self.hidden[0], crc))
@@ -90,7 +90,7 @@ class MaskedTexts(Examples):
         random = np.random.Generator(np.random.PCG64([self.seed, epoch, 1]))
         return HiddenTexts(hide(self.texts, self.vocab_size, random), self.max_length)
 
-    def batch(self, indices: np.ndarray, epoch: int = 0) -> LabelledBatch:
+    def batch(self, indices: np.ndarray, epoch: int = 0) -> Batch:
         """The texts `indices` (B,) as this epoch shows them, as `HiddenTexts.batch` gives them."""
         return self.of_epoch(epoch).batch(indices)
 
@@ -145,12 +145,12 @@ class LabelledPairs(Examples):
         self.lengths, self.max_length, self.n_dropped = pairs.lengths, max_length, n_dropped
         self.n_targets = len(labels)
 
-    def batch(self, indices: np.ndarray, epoch: int = 0) -> LabelledBatch:
+    def batch(self, indices: np.ndarray, epoch: int = 0) -> Batch:
         """The pairs `indices` (B,): inputs (ids, token types) (B, T), targets (B, 1)."""
         ids = self.pairs.padded(indices)
         types = (np.arange(ids.shape[1]) >= self.first_lengths[indices, None]) & (ids != PAD)
         targets = self.labels[indices, None]
-        return LabelledBatch((ids, types.astype(ids.dtype)), targets, indices.astype(np.int64))
+        return batch_of((ids, types.astype(ids.dtype)), targets, indices)
 
     def checksum(self, crc: int = 0) -> int:
         return crc32_of_ids(self.labels, checksum_of(self.pairs, crc))

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from scratchformer.errors import UserError
-from scratchformer.text.batches import Examples, LabelledBatch
+from scratchformer.text.batches import Batch, Examples, batch_of
 from scratchformer.text.tokenizer import BOS, EOS, PAD, Tokenizer
 
 
@@ -53,11 +53,11 @@ class TrainingWindows(Examples):
         self.lengths = np.full(n_windows, window, np.int32)
         self.n_targets = n_windows * window
 
-    def batch(self, indices: np.ndarray, epoch: int = 0) -> LabelledBatch:
-        first = np.random.default_rng([self.seed, epoch]).integers(len(self.tokens))
+    def batch(self, indices: np.ndarray, epoch: int = 0) -> Batch:
+        first = np.random.default_rng([self.seed, epoch, 2]).integers(len(self.tokens))
         positions = first + indices[:, None] * self.max_length + np.arange(self.max_length + 1)
         ids = self.tokens[positions % len(self.tokens)]  # (B, window + 1)
-        return LabelledBatch((ids[:, :-1],), ids[:, 1:], indices.astype(np.int64))
+        return batch_of((ids[:, :-1],), ids[:, 1:], indices)
 
     def checksum(self, crc: int = 0) -> int:
         return zlib.crc32(self.tokens.tobytes(), crc)
@@ -84,13 +84,13 @@ class ValidationWindows(Examples):
         self.starts, self.lengths, self.n_done = np.array(cut, np.int64).T  # n_done: predicted by earlier windows
         self.n_targets = int((self.lengths - self.n_done).sum())
 
-    def batch(self, indices: np.ndarray, epoch: int = 0) -> LabelledBatch:
+    def batch(self, indices: np.ndarray, epoch: int = 0) -> Batch:
         columns = np.arange(self.lengths[indices].max())
         real = columns < self.lengths[indices, None]  # (B, longest)
         positions = np.where(real, self.starts[indices, None] + columns, 0)
         inputs = np.where(real, self.tokens[positions], PAD)
         targets = np.where(real & (columns >= self.n_done[indices, None]), self.tokens[positions + 1], PAD)
-        return LabelledBatch((inputs,), targets, indices.astype(np.int64))
+        return batch_of((inputs,), targets, indices)
 
     def checksum(self, crc: int = 0) -> int:
         return zlib.crc32(self.tokens.tobytes(), crc)

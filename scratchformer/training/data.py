@@ -49,7 +49,7 @@ def encode_corpus(corpus: Corpus, tokenizer: Tokenizer, config: Config) -> Train
     train = encode_pairs(tokenizer.encode, corpus.train, config.data.max_length, budget)
     val = corpus.val and encode_pairs(tokenizer.encode, corpus.val, config.data.max_length, budget)
     n_empty = corpus.train.n_empty + (corpus.val.n_empty if corpus.val else 0)
-    return TrainingData(train, val, corpus.val, n_empty, checksum_of(train, val))
+    return TrainingData.of(train, val, config, corpus.val, n_empty)
 
 
 def train_tokenizer(corpus: Corpus, config: Config) -> Tokenizer:

@@ -22,6 +22,7 @@ from scratchformer.nn.ops import Ops, chunks, ops_of, using
 from scratchformer.nn.parameter import Array
 from scratchformer.parallel.communicator import Communicator
 from scratchformer.parallel.gradient import GradientSum
+from scratchformer.text.batches import Batch
 
 
 class DataParallel:
@@ -53,7 +54,7 @@ class DataParallel:
         if threads > 1:
             self.map = ThreadPoolExecutor(threads, "replica", ignore_overflow).map
 
-    def step_gradient(self, batches: Sequence[Any], settings: TrainingConfig, step: int) -> tuple[Array, int]:
+    def step_gradient(self, batches: Sequence[Batch], settings: TrainingConfig, step: int) -> tuple[Array, int]:
         """Loss and gradient of the micro-batches of a step -> loss_sum in nats, n_tokens, both over all ranks.
 
         The first replica's gradient becomes the sum over all replicas and ranks; those of the others become zero.

@@ -25,7 +25,7 @@ from scratchformer.training.run import RunDirectory, require_tokenizer
 from scratchformer.training.saving import broadcast_progress, find_newest, restore, save, take_pretrained
 from scratchformer.training.tasks import task_of
 from scratchformer.training.trainer import PendingStep, Trainer
-from scratchformer.training.validation import validate
+from scratchformer.training.validation import score, validate
 
 INTERRUPTED = "interrupted"
 """What `train` returns when the user stopped it."""
@@ -91,7 +91,7 @@ def train(trainer: Trainer) -> str:
     A resumed run does at each step what an uninterrupted one does. Raises UserError, without
     saving, if the loss is not finite.
     """
-    task, settings, began = trainer.task, trainer.config.training, time.perf_counter()
+    settings, began = trainer.config.training, time.perf_counter()
     reason = reason_to_stop(trainer, Stop(), began)
     if reason:
         return reason
@@ -112,7 +112,7 @@ def train(trainer: Trainer) -> str:
                 progress.log_validation(validate(trainer))
             if trainer.data.val is not None and settings.score_every and step % settings.score_every == 0:
                 progress.log_steps(pending)
-                progress.log_score(task.score_name, task.score(trainer))
+                progress.log_score(trainer.task.score_name, score(trainer))
             reason = reason_to_stop(trainer, stop, began)
             if step % settings.save_every == 0 or reason:
                 progress.log_steps(pending)

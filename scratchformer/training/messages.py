@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Sequence
+from typing import TYPE_CHECKING, Sequence
 
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.loss import batch_loss_backward
+from scratchformer.text.batches import Batch
 
 if TYPE_CHECKING:
     from scratchformer.training.trainer import PendingStep, Trainer
@@ -23,20 +24,20 @@ def not_finite(trainer: Trainer, pending: PendingStep, loss: float, norm: float)
     )
 
 
-def too_large(trainer: Trainer, step: int, batches: Sequence[Any]) -> str:
+def too_large(trainer: Trainer, step: int, batches: Sequence[Batch]) -> str:
     """A step needs too much memory: tell how large a batch would fit, by trying half of it, a quarter, and so on."""
     settings = trainer.config.training
     batch = max(batches, key=lambda batch: batch.n_positions)
-    n, lengths = len(batch.targets), [*(part.shape[1] for part in batch.inputs[:1]), batch.targets.shape[1]]
+    n, length = len(batch.targets), trainer.data.train.lengths[batch.indices].max()
     text = (
-        f"step {step}: not enough memory for {n} {trainer.task.unit} of {lengths[0]} source and {lengths[1]} target "
-        f"tokens (training.tokens_per_batch={settings.tokens_per_batch})"
+        f"step {step}: not enough memory for {n} {trainer.task.unit} of up to {length} tokens "
+        f"(training.tokens_per_batch={settings.tokens_per_batch})"
     )
     while n := n // 2:
         with suppress(MemoryError):
             first, key = tuple(part[:n] for part in batch.inputs), DropoutKey(settings.seed, step)
             batch_loss_backward(trainer.model, first, batch.targets[:n], settings.eps_ls, key, settings.spread)
-            return f"{text}; {n * max(lengths)} would fit"
+            return f"{text}; {n * length} would fit"
     return f"{text}; not one would fit"
 
 

@@ -156,7 +156,7 @@ class RunDirectory:
         Raises UserError if it is missing or damaged.
         """
         serialized = b""
-        if ranks.rank == 0 and configs.load(self.config_file).model.architecture != "vision":
+        if ranks.rank == 0 and configs.load(self.config_file).model.reads_text:
             serialized = load_tokenizer(self.tokenizer_file).serialized
         serialized = ranks.broadcast_bytes(serialized)
         return read_tokenizer(serialized, str(self.tokenizer_file)) if serialized else None

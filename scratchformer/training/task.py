@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scratchformer import config as configs
 from scratchformer.config import Config
+from scratchformer.errors import UserError
 from scratchformer.parallel.communicator import Communicator
 from scratchformer.text.batches import Examples
-from scratchformer.text.tokenizer import Tokenizer, load_tokenizer, read_tokenizer
+from scratchformer.text.tokenizer import Tokenizer, read_tokenizer
+from scratchformer.training.run import RunDirectory
 
 if TYPE_CHECKING:
     from scratchformer.training.trainer import Trainer
@@ -28,9 +30,18 @@ class TrainingData(NamedTuple):
     n_empty: int = 0  # pairs left out because a side is blank
     checksum: int = 0  # see `checksum_of`: a run cannot go on with other text
 
+    @staticmethod
+    def of(
+        train: Examples, val: Examples | None, config: Config, val_text: Any = None, n_empty: int = 0
+    ) -> TrainingData:
+        """The data with their checksum. Raises UserError if an example does not fit into a batch."""
+        for examples in filter(None, (train, val)):
+            examples.require_fit(config.training.tokens_per_batch)
+        return TrainingData(train, val, val_text, n_empty, checksum_of(train, val))
+
 
 def checksum_of(train: Examples, val: Examples | None) -> int:
-    """CRC-32 of all ids as int32."""
+    """CRC-32 of all examples."""
     return val.checksum(train.checksum()) if val else train.checksum()
 
 
@@ -64,9 +75,9 @@ class Task(ABC):
 
     @abstractmethod
     def score(self, trainer: Trainer) -> dict[str, Any]:
-        """How well the model does on the validation data: an entry for the log, with the score under its name.
+        """How well the model does on the validation data: the score under its name, and what else the log should have.
 
-        All ranks call this, and each does its share.
+        All ranks call this, and get the same.
         """
 
     # What the loop calls
@@ -76,17 +87,12 @@ class Task(ABC):
 
         Rank 0 learns the vocabulary, or takes that of the pretrained run, and sends it to the others.
         """
-        corpus = self.read(config)
-        learned = None
+        corpus, pretrained, learned = self.read(config), config.training.pretrained, None
         if ranks.rank == 0:
-            pretrained = config.training.pretrained
-            if pretrained and config.model.architecture != "vision":
-                learned = load_tokenizer(tokenizer_of(pretrained))
-            else:
-                learned = self.train_tokenizer(corpus, config)
+            learned = vocabulary_of(pretrained, config) if pretrained else self.train_tokenizer(corpus, config)
         serialized = ranks.broadcast_bytes(learned.serialized if learned else b"")
         tokenizer = read_tokenizer(serialized) if serialized else None
-        if tokenizer and config.training.pretrained:
+        if tokenizer and pretrained:
             config = configs.with_settings(config, {"model.vocab_size": tokenizer.vocab_size})
         config = self.settled(config, tokenizer)
         return tokenizer, config, self.encode(corpus, tokenizer, config)
@@ -96,6 +102,16 @@ class Task(ABC):
         return self.encode(self.read(config), tokenizer, config)
 
 
-def tokenizer_of(run: str) -> Path:
-    """The file of a run's tokenizer."""
-    return Path(run) / "tokenizer.model"
+def vocabulary_of(pretrained: str, config: Config) -> Tokenizer | None:
+    """The tokenizer of the run with whose weights this configuration begins.
+
+    Raises UserError if there is no such run, or its model is of another kind: it reads or writes something else.
+    """
+    run = RunDirectory(Path(pretrained))
+    run.require()
+    theirs = configs.load(run.config_file)
+    if theirs.model.architecture != config.model.architecture or (
+        config.model.architecture == "encoder-decoder" and theirs.data.task != config.data.task
+    ):
+        raise UserError(f"{pretrained}: a run for {theirs.data.task}; one for {config.data.task} cannot begin with it")
+    return run.read_tokenizer()

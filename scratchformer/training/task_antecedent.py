@@ -15,8 +15,7 @@ from scratchformer.text import bundled
 from scratchformer.text.bundled import Example, words
 from scratchformer.text.masking import LabelledPairs, labelled_pairs
 from scratchformer.text.tokenizer import Tokenizer
-from scratchformer.training.task import Task, TrainingData, checksum_of
-from scratchformer.training.validation import reached
+from scratchformer.training.task import Task, TrainingData
 
 if TYPE_CHECKING:
     from scratchformer.training.trainer import Trainer
@@ -61,7 +60,7 @@ def is_right(model: Model, pairs: LabelledPairs, ops: tuple[Ops, ...] = ()) -> n
     return meant > other
 
 
-class Antecedent(Task):
+class AntecedentTask(Task):
     """From a sentence and a noun to yes or no."""
 
     score_name, unit = "accuracy", "pairs of a sentence and a noun"
@@ -77,12 +76,10 @@ class Antecedent(Task):
 
     def encode(self, corpus: dict[str, list[Example]], tokenizer: Tokenizer, config: Config) -> TrainingData:
         train, val = (pairs_of(corpus[split], tokenizer, config.data.max_length) for split in ("train", "val"))
-        for pairs in (train, val):
-            pairs.require_fit(config.training.tokens_per_batch)
-        return TrainingData(train, val, checksum=checksum_of(train, val))
+        return TrainingData.of(train, val, config)
 
     def score(self, trainer: Trainer) -> dict[str, Any]:
         """The share of the validation sentences whose noun is found, in percent."""
         assert isinstance(trainer.data.val, LabelledPairs)
         right = is_right(trainer.model, trainer.data.val, trainer.device.ops)  # so few that each rank reads them all
-        return {"step": trainer.progress.step, "accuracy": 100 * float(right.mean())} | reached(trainer)
+        return {"accuracy": 100 * float(right.mean())}

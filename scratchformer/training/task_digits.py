@@ -10,12 +10,10 @@ import numpy as np
 from scratchformer import config as configs
 from scratchformer.config import Config, ModelConfig
 from scratchformer.errors import UserError
-from scratchformer.nn.model import Model
-from scratchformer.nn.ops import Ops, ops_of, using
-from scratchformer.text.batches import Examples, LabelledBatch
+from scratchformer.text.batches import Batch, Examples
 from scratchformer.text.tokenizer import Tokenizer
-from scratchformer.training.task import Task, TrainingData, checksum_of
-from scratchformer.training.validation import reached
+from scratchformer.training.task import Task, TrainingData
+from scratchformer.training.validation import validation_accuracy
 
 if TYPE_CHECKING:
     from scratchformer.training.trainer import Trainer
@@ -68,19 +66,13 @@ class LabelledImages(Examples):
         self.lengths = np.full(len(images.digits), n_positions, np.int32)
         self.max_length, self.n_targets = n_positions, len(images.digits)
 
-    def batch(self, indices: np.ndarray, epoch: int = 0) -> LabelledBatch:
+    def batch(self, indices: np.ndarray, epoch: int = 0) -> Batch:
         classes = (self.images.digits[indices, None] + 1).astype(np.int32)
-        return LabelledBatch((self.images.pixels[indices],), classes, indices.astype(np.int64))
+        pixels = self.images.pixels[indices]
+        return Batch((pixels,), classes, indices.astype(np.int64), pixels.size, pixels.size)
 
     def checksum(self, crc: int = 0) -> int:
         return zlib.crc32(self.images.digits.tobytes(), zlib.crc32(self.images.pixels.tobytes(), crc))
-
-
-def read_digits(model: Model, pixels: np.ndarray, ops: tuple[Ops, ...] = ()) -> np.ndarray:
-    """The digit that the model sees in each image: pixels (n, 8, 8) -> (n,) int64. ops: the operations that it uses"""
-    with using(*ops):
-        logits, _ = model.forward(pixels)  # (n, 1, 11)
-        return ops_of(logits).on_host(logits)[:, 0, 1:].astype(np.float32).argmax(axis=-1)
 
 
 def positions_of(model: ModelConfig) -> int:
@@ -88,7 +80,7 @@ def positions_of(model: ModelConfig) -> int:
     return (model.image_size // model.patch_size) ** 2 + 1
 
 
-class Digits(Task):
+class DigitsTask(Task):
     """From images to digits."""
 
     score_name, unit = "accuracy", "images"
@@ -106,14 +98,8 @@ class Digits(Task):
 
     def encode(self, corpus: dict[str, Images], tokenizer: None, config: Config) -> TrainingData:
         train, val = (LabelledImages(corpus[part], positions_of(config.model)) for part in ("train", "val"))
-        train.require_fit(config.training.tokens_per_batch)
-        return TrainingData(train, val, corpus["val"], checksum=checksum_of(train, val))
+        return TrainingData.of(train, val, config)
 
     def score(self, trainer: Trainer) -> dict[str, Any]:
         """Accuracy on the validation images, in percent."""
-        images, ranks = trainer.data.val_text, trainer.ranks
-        pixels, digits = (array[ranks.rank :: ranks.size] for array in images)
-        n_right = np.array([(read_digits(trainer.model, pixels, trainer.device.ops) == digits).sum()], np.float64)
-        ranks.all_reduce_inplace(n_right)
-        accuracy = 100 * float(n_right[0]) / len(images.digits)
-        return {"step": trainer.progress.step, "accuracy": accuracy} | reached(trainer)
+        return {"accuracy": validation_accuracy(trainer)}

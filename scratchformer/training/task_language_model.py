@@ -12,8 +12,8 @@ from scratchformer.text.corpora import read_lines
 from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.text.windows import TrainingWindows, ValidationWindows, encode_texts, hold_out_tenth
 from scratchformer.training.data import read_corpus
-from scratchformer.training.task import Task, TrainingData, checksum_of
-from scratchformer.training.validation import loss_of_validation, reached
+from scratchformer.training.task import Task, TrainingData
+from scratchformer.training.validation import loss_of_validation
 
 if TYPE_CHECKING:
     from scratchformer.training.trainer import Trainer
@@ -26,7 +26,7 @@ class Texts(NamedTuple):
     val: list[str]
 
 
-class NextToken(Task):
+class LanguageModelTask(Task):
     """From the beginning of a text to its next token."""
 
     score_name, unit, command = "bits per character", "windows", "generate"
@@ -58,16 +58,14 @@ class NextToken(Task):
         window = config.data.max_length
         train = TrainingWindows(encode_texts(tokenizer, corpus.train), window, config.training.seed)
         val = ValidationWindows(encode_texts(tokenizer, corpus.val), window) if corpus.val else None
-        train.require_fit(config.training.tokens_per_batch)
-        return TrainingData(train, val, corpus.val, checksum=checksum_of(train, val))
+        return TrainingData.of(train, val, config, corpus.val)
 
     def score(self, trainer: Trainer) -> dict[str, Any]:
         """Bits per character of the validation text; the EOS of each text is predicted, too."""
         val, texts = trainer.data.val, trainer.data.val_text
         assert val is not None
         bits = loss_of_validation(trainer) * val.n_targets / math.log(2)
-        entry = {"step": trainer.progress.step, "bits per character": bits / sum(map(len, texts))}
-        return entry | reached(trainer)
+        return {"bits per character": bits / sum(map(len, texts))}
 
 
 def joined(lines: list[str]) -> str:

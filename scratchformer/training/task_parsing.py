@@ -17,9 +17,8 @@ from scratchformer.text.batches import EncodedPairs, encode_pairs
 from scratchformer.text.bracket_score import BracketCounts, count_brackets
 from scratchformer.text.corpora import Pairs, find_file
 from scratchformer.text.tokenizer import Tokenizer, TokenizerPair
-from scratchformer.text.trees import Tree, parsed_trees, read_trees
-from scratchformer.training.task import Task, TrainingData, checksum_of
-from scratchformer.training.validation import reached
+from scratchformer.text.trees import Tree, cleaned, parsed_trees, read_trees
+from scratchformer.training.task import Task, TrainingData
 
 if TYPE_CHECKING:
     from scratchformer.training.trainer import Trainer
@@ -33,7 +32,7 @@ class Treebank(NamedTuple):
 
 
 def read_split(data: DataConfig, split: str) -> list[Tree]:
-    """The trees of a split: those of the file SPLIT.trees, plain or gzipped, or else of the bundled corpus.
+    """The trees of a split: those of the file SPLIT.trees, plain or gzipped and cleaned, or of the bundled corpus.
 
     Raises UserError if the file is missing or holds anything but trees, or if text files are named instead.
     """
@@ -42,7 +41,7 @@ def read_split(data: DataConfig, split: str) -> list[Tree]:
     if not data.directory:
         return parsed_trees((example.tree for example in bundled.read(split)), f"the trees of {split}")
     path = find_file(Path(data.directory), f"{split}.trees")
-    trees = read_trees(path)
+    trees = [tree for tree in map(cleaned, read_trees(path)) if tree]
     if not trees:
         raise UserError(f"{path}: holds no trees")
     return trees
@@ -54,7 +53,7 @@ def as_pairs(trees: list[Tree]) -> Pairs:
     return Pairs([" ".join(tree.words) for tree in trees], [" ".join(tree.symbols()) for tree in trees], numbers, 0)
 
 
-class Parsing(Task):
+class ParsingTask(Task):
     """From words to trees: the words have a vocabulary of pieces, the symbols have another, with an id for each."""
 
     score_name, unit, command = "F1", "trees", "translate"
@@ -75,8 +74,7 @@ class Parsing(Task):
             limits = config.data.max_length, config.training.tokens_per_batch
             return encode_pairs(tokenizer.encode, as_pairs(trees), *limits, tokenizer.target.encode)
 
-        train, val = map(encoded, corpus)
-        return TrainingData(train, val, corpus.val, checksum=checksum_of(train, val))
+        return TrainingData.of(encoded(corpus.train), encoded(corpus.val), config, corpus.val)
 
     def score(self, trainer: Trainer) -> dict[str, Any]:
         """Labelled F1 of greedy parses of the validation trees, in percent, and the share that had to be repaired."""
@@ -88,5 +86,4 @@ class Parsing(Task):
         counts = np.array(BracketCounts.total(map(count_brackets, parses, gold)), dtype=float)
         ranks.all_reduce_inplace(counts)
         scores = BracketCounts(*map(int, counts)).scores()
-        found = {"f1": scores.f1, "complete_match": scores.complete_match, "unparsable": scores.unparsable}
-        return {"step": trainer.progress.step} | found | reached(trainer)
+        return {"f1": scores.f1, "complete_match": scores.complete_match, "unparsable": scores.unparsable}

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from scratchformer.training.trainer import Trainer
 
 
-class Translation(Task):
+class TranslationTask(Task):
     """From sentences of one language to those of another."""
 
     score_name, unit, command = "BLEU", "sentence pairs", "translate"

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from scratchformer.config import Config
 from scratchformer.training.task import Task
-from scratchformer.training.task_antecedent import Antecedent
-from scratchformer.training.task_digits import Digits
-from scratchformer.training.task_language_model import NextToken
-from scratchformer.training.task_masked_language_model import MaskedLanguageModel
-from scratchformer.training.task_parsing import Parsing
-from scratchformer.training.task_translation import Translation
+from scratchformer.training.task_antecedent import AntecedentTask
+from scratchformer.training.task_digits import DigitsTask
+from scratchformer.training.task_language_model import LanguageModelTask
+from scratchformer.training.task_masked_language_model import MaskedLanguageModelTask
+from scratchformer.training.task_parsing import ParsingTask
+from scratchformer.training.task_translation import TranslationTask
 
 TASKS: dict[str, Task] = {
-    "translation": Translation(),
-    "parsing": Parsing(),
-    "language-model": NextToken(),
-    "masked-language-model": MaskedLanguageModel(),
-    "antecedent": Antecedent(),
-    "digits": Digits(),
+    "translation": TranslationTask(),
+    "parsing": ParsingTask(),
+    "language-model": LanguageModelTask(),
+    "masked-language-model": MaskedLanguageModelTask(),
+    "antecedent": AntecedentTask(),
+    "digits": DigitsTask(),
 }
 
 

@@ -13,9 +13,9 @@ from threadpoolctl import threadpool_limits
 from scratchformer.decoding.translator import Translator
 from scratchformer.nn.loss import batch_loss
 from scratchformer.nn.model import Model
-from scratchformer.nn.ops import Ops, using
+from scratchformer.nn.ops import PAD, Ops, ops_of, using
 from scratchformer.parallel.communicator import Communicator
-from scratchformer.text.batches import Examples, batches_in_order
+from scratchformer.text.batches import Batch, Examples, batches_in_order
 from scratchformer.text.bleu import corpus_scores
 from scratchformer.training import checkpoints
 from scratchformer.training.saving import checkpoint
@@ -37,16 +37,15 @@ def validate(trainer: Trainer) -> dict[str, Any]:
 
 def loss_of_validation(trainer: Trainer) -> float:
     """`validation_loss` of the trainer's model on its validation data."""
-    assert trainer.data.val is not None
-    tokens_per_batch = trainer.config.training.tokens_per_batch
+    data, n = trainer.data.val, trainer.config.training.tokens_per_batch
+    assert data is not None
     with threadpool_limits(trainer.blas_threads, "blas"):
-        at_once = trainer.parallel.map, trainer.device.ops
-        return validation_loss(trainer.model, trainer.data.val, tokens_per_batch, trainer.ranks, *at_once)
+        return validation_loss(trainer.model, data, n, trainer.ranks, trainer.parallel.map, trainer.device.ops)
 
 
 def validation_loss(
     model: Model,
-    pairs: Examples,
+    examples: Examples,
     tokens_per_batch: int,
     ranks: Communicator = Communicator(),
     map: Callable = map,
@@ -54,29 +53,71 @@ def validation_loss(
 ) -> float:
     """Mean negative log likelihood per target token, in nats, without label smoothing and dropout.
 
-    exp of it is the perplexity of Table 3. The batches are divided among the ranks, and among the threads of `map`, and
-    their losses are added in order: so the result has the same bits for any number of ranks and threads.
+    exp of it is the perplexity of Table 3. map, ops: see `sums_over_batches`
+    """
+
+    def loss(batch: Batch) -> tuple[float, int]:
+        return batch_loss(model, batch.inputs, batch.targets)
+
+    loss_sum, n_tokens = sums_over_batches(loss, examples, tokens_per_batch, ranks, map, ops)
+    return loss_sum / n_tokens
+
+
+def validation_accuracy(trainer: Trainer) -> float:
+    """The share of the targets of the validation data that the model finds most likely, in percent."""
+    data, n = trainer.data.val, trainer.config.training.tokens_per_batch
+    assert data is not None
+
+    def count(batch: Batch) -> tuple[int, int]:
+        right = predictions(trainer.model, batch) == batch.targets[batch.targets != PAD]
+        return int(np.count_nonzero(right)), right.size
+
+    with threadpool_limits(trainer.blas_threads, "blas"):
+        n_right, n_all = sums_over_batches(count, data, n, trainer.ranks, trainer.parallel.map, trainer.device.ops)
+    return 100 * n_right / n_all
+
+
+def sums_over_batches(
+    work: Callable[[Batch], tuple[float, float]],
+    examples: Examples,
+    tokens_per_batch: int,
+    ranks: Communicator = Communicator(),
+    map: Callable = map,
+    ops: tuple[Ops, ...] = (),
+) -> list[float]:
+    """The sum over all batches of the two numbers that `work` finds for each.
+
+    The batches are divided among the ranks, and among the threads of `map`, and the numbers are added in order: so the
+    sums have the same bits for any number of ranks and threads.
 
     map  like Python's map, but threads may share the calls; ops: the operations that they use
     """
-    batches = list(batches_in_order(pairs, tokens_per_batch))
-    losses, n_tokens = np.zeros(len(batches)), np.zeros(len(batches))
-    share = range(ranks.rank, len(batches), ranks.size)
+    batches = list(batches_in_order(examples, tokens_per_batch))
+    found, share = np.zeros((2, len(batches))), range(ranks.rank, len(batches), ranks.size)
 
-    def work(index: int) -> tuple[float, int]:
+    def one(index: int) -> tuple[float, float]:
         with using(*ops):  # also in a thread of its own
-            loss, n = batch_loss(model, batches[index].inputs, batches[index].targets)
-            return float(loss), n
+            first, second = work(batches[index])
+            return float(first), float(second)
 
-    for index, found in zip(share, map(work, share)):
-        losses[index], n_tokens[index] = found
-    ranks.all_reduce_inplace(losses)
-    ranks.all_reduce_inplace(n_tokens)
-    return sum(losses.tolist()) / sum(n_tokens.tolist())
+    for index, numbers in zip(share, map(one, share)):
+        found[:, index] = numbers
+    for row in found:
+        ranks.all_reduce_inplace(row)
+    return [sum(row) for row in found.tolist()]
+
+
+def predictions(model: Model, batch: Batch) -> np.ndarray:
+    """The most likely word or class wherever the batch has a target: ids in the order of its targets, never PAD."""
+    states, _ = model.states(*batch.inputs)  # (B, T, D)
+    ops = ops_of(states)
+    logits, _ = model.unembedding.forward(ops.gather_rows(states, np.flatnonzero(batch.targets != PAD)))
+    logits[:, PAD] = -np.inf
+    return ops.on_host(logits.astype(np.promote_types(logits.dtype, np.float32), copy=False)).argmax(axis=-1)
 
 
 def validation_bleu(trainer: Trainer) -> dict[str, Any]:
-    """sacreBLEU of greedy translations of the validation text, of which each rank translates its share -> log entry"""
+    """sacreBLEU of greedy translations of the validation text, of which each rank translates its share."""
     assert trainer.data.val_text is not None
     assert trainer.tokenizer is not None
     source, target, ranks = trainer.data.val_text.source, trainer.data.val_text.target, trainer.ranks
@@ -88,8 +129,12 @@ def validation_bleu(trainer: Trainer) -> dict[str, Any]:
     for rank, message in enumerate(ranks.all_gather_bytes(json.dumps(share).encode())):
         translations[rank :: ranks.size] = json.loads(message)
     scores = corpus_scores(translations, target)
-    entry = {"step": trainer.progress.step, "bleu": scores.bleu, "signature": scores.bleu_signature}
-    return entry | reached(trainer)
+    return {"bleu": scores.bleu, "signature": scores.bleu_signature}
+
+
+def score(trainer: Trainer) -> dict[str, Any]:
+    """The score of the task on the validation data -> the entry for the log"""
+    return {"step": trainer.progress.step} | trainer.task.score(trainer) | reached(trainer)
 
 
 def reached(trainer: Trainer) -> dict[str, Any]:

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from scratchformer import config as configs
-from scratchformer.experiments.digits import Z, most_confused, nearest_neighbour, wilson_interval
+from scratchformer.experiments.digits import most_confused, nearest_neighbour, read_digits
+from scratchformer.experiments.statistics import Z, wilson_interval
 from scratchformer.training import loop
 from scratchformer.training.run import RunDirectory, load_model
-from scratchformer.training.task_digits import Images, LabelledImages, read_digits, read_images
+from scratchformer.training.task_digits import Images, LabelledImages, read_images
 
 SMALL = {
     "N": 1,
@@ -76,7 +77,7 @@ def test_train_average_evaluate(cli, refused, tmp_path):
     images = read_images()["val"]
     scores = RunDirectory(run).read_log("accuracy")
     last = load_model(run, "last").model
-    right = (read_digits(last, images.pixels[:30]) == images.digits[:30]).mean()
+    right = (read_digits(last, images)[:30] == images.digits[:30]).mean()
     assert [entry["step"] for entry in scores] == [3, 6] and scores[-1]["accuracy"] == pytest.approx(100 * right)
     printed = cli("evaluate", run).out
     assert model.config.patch_size == 4 and "40 test images" in printed and "nearest training image" in printed

@@ -10,7 +10,7 @@ from scratchformer.experiments import language_model
 from scratchformer.experiments.language_model import character_bits, first_characters
 from scratchformer.training import loop
 from scratchformer.training.run import RunDirectory
-from scratchformer.training.task_language_model import NextToken, Texts
+from scratchformer.training.task_language_model import LanguageModelTask, Texts
 
 ROOT = Path(__file__).parents[2]
 SMALL = {
@@ -78,7 +78,7 @@ def test_a_stopped_run_goes_on_as_if_it_had_not_been(small_config, tmp_path, sam
 def test_the_score_is_that_of_the_whole_text_for_any_number_of_ranks(small_config, tmp_path, together):
     alone = loop.begin(RunDirectory(tmp_path / "alone"), small_config())
     expected = alone.task.score(alone)
-    texts = NextToken().read(small_config())
+    texts = LanguageModelTask().read(small_config())
     trained = alone.model, alone.tokenizer, alone.config, None, alone.device, 1
     nats, n_tokens = language_model.loss_on(trained, texts)
     n_ends = len(texts.val)
@@ -105,7 +105,7 @@ def test_the_baselines_count_at_the_beginning_of_a_long_text():
 
 
 def test_without_files_the_text_is_the_bundled_english():
-    texts = NextToken().read(configs.preset("gpt-tiny"))
+    texts = LanguageModelTask().read(configs.preset("gpt-tiny"))
     assert texts.train[0].count("\n") == 20_000 and texts.val[0].count("\n") == 500
 
 
