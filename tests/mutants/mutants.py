@@ -1139,7 +1139,7 @@ model, loss_sum = self.replicas[replica], 0.0
         "whole text.",
         "",
         f"{IN_RANKS}validation_does_not_depend_on_the_number_of_ranks",
-        [Patch(VALIDATION, "    ranks.all_reduce_inplace(losses)\n", "")],
+        [Patch(VALIDATION, "        ranks.all_reduce_inplace(row)\n", "        pass\n")],
     ),
     Mutant(
         "gradient-not-zeroed",
@@ -1307,8 +1307,8 @@ model, loss_sum = self.replicas[replica], 0.0
         [
             Patch(
                 VALIDATION,
-                "batches[index].inputs, batches[index].targets)",
-                "batches[index].inputs, batches[index].targets, 0.1)",
+                "batch_loss(model, batch.inputs, batch.targets)",
+                "batch_loss(model, batch.inputs, batch.targets, 0.1)",
             )
         ],
     ),
