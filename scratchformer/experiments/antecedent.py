@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from scratchformer.experiments.heads import both_right
 from scratchformer.experiments.statistics import wilson_interval
-from scratchformer.text.bundled import Example
 from scratchformer.training.run import Trained
 from scratchformer.training.task_antecedent import is_right, pairs_of, with_two_nouns
 
@@ -72,7 +72,7 @@ def evaluate(trained: Trained) -> AntecedentScores:
         *share(on_test),
         len(coreference),
         *share(on_coreference),
-        *share(pairs_right(on_coreference, coreference)),
+        *share(both_right(on_coreference, coreference)),
         first,
         100 - first,
     )
@@ -81,9 +81,3 @@ def evaluate(trained: Trained) -> AntecedentScores:
 def share(right: np.ndarray) -> tuple[float, tuple[float, float]]:
     """How many are right, in percent, and the interval."""
     return 100 * float(right.mean()), wilson_interval(int(right.sum()), len(right))
-
-
-def pairs_right(right: np.ndarray, examples: Sequence[Example]) -> np.ndarray:
-    """Whether both sentences of each minimal pair are right: right (sentences,) bool -> (pairs,) bool"""
-    pair = np.array([each.coreference["pair"] for each in examples])  # type: ignore[index]
-    return np.array([right[pair == number].all() for number in np.unique(pair)])

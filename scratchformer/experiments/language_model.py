@@ -12,23 +12,15 @@ from typing import Any, NamedTuple
 
 from threadpoolctl import threadpool_limits
 
-from scratchformer.decoding.generation import NEVER_WRITTEN
 from scratchformer.errors import UserError
 from scratchformer.experiments.ngram import kneser_ney
-from scratchformer.nn.dropout import DropoutKey
-from scratchformer.nn.layers import Unembedding
-from scratchformer.nn.parameter import Array
 from scratchformer.text.tokenizer import EOS
 from scratchformer.text.windows import ValidationWindows, encode_texts
 from scratchformer.training.run import Trained
-from scratchformer.training.task_language_model import LanguageModelTask, Texts
-from scratchformer.training.validation import validation_loss
+from scratchformer.training.task_language_model import LanguageModelTask, Texts, nats_of
 
 CHARACTER_ORDERS, TOKEN_ORDERS = 8, 5
 """The highest orders of the n-gram models."""
-
-LOWEST = -6e4
-"""A logit that makes a probability of 0, also in float16."""
 
 MAX_COUNTED = 2**21
 """Characters of training text in which the n-gram models count at most: their tables grow with it."""
@@ -98,22 +90,9 @@ def loss_on(trained: Trained, texts: Texts) -> tuple[float, int]:
     if not texts.val:
         raise UserError("there is no validation text: name a directory that has some, or files with --text")
     windows = ValidationWindows(encode_texts(tokenizer, texts.val), config.data.max_length)
-    model.unembedding = Answers(model.unembedding.weight)
     with threadpool_limits(threads, "blas"):
-        return validation_loss(model, windows, config.training.tokens_per_batch, ops=device.ops), windows.n_targets
-
-
-class Answers(Unembedding):
-    """The unembedding without the tokens that are never written: what generation draws from.
-
-    They have no share in the probability of a model that has learned with them. In GPT-2 each has as much as EOS.
-    """
-
-    def forward(self, y: Array, rng: DropoutKey | None = None) -> tuple[Array, Any]:
-        logits, cache = super().forward(y)
-        for token in NEVER_WRITTEN:
-            logits[..., token] = LOWEST
-        return logits, cache
+        nats = nats_of(model, windows, config.training.tokens_per_batch, ops=device.ops)
+    return nats / windows.n_targets, windows.n_targets
 
 
 def first_characters(texts: Sequence[str], most: int) -> list[str]:

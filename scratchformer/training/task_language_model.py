@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple
+
+from threadpoolctl import threadpool_limits
 
 from scratchformer.config import Config
+from scratchformer.decoding.generation import NEVER_WRITTEN
 from scratchformer.errors import UserError
+from scratchformer.nn.dropout import DropoutKey
+from scratchformer.nn.layers import Unembedding
+from scratchformer.nn.loss import states_loss
+from scratchformer.nn.model import Model
+from scratchformer.nn.ops import Ops
+from scratchformer.nn.parameter import Array
+from scratchformer.parallel.communicator import Communicator
+from scratchformer.text.batches import Batch, Examples
 from scratchformer.text.corpora import read_lines
 from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.text.windows import TrainingWindows, ValidationWindows, encode_texts, hold_out_tenth
 from scratchformer.training.data import read_corpus
 from scratchformer.training.task import Task, TrainingData
-from scratchformer.training.validation import loss_of_validation
+from scratchformer.training.validation import sums_over_batches
 
 if TYPE_CHECKING:
     from scratchformer.training.trainer import Trainer
@@ -62,10 +73,49 @@ class LanguageModelTask(Task):
 
     def score(self, trainer: Trainer) -> dict[str, Any]:
         """Bits per character of the validation text; the EOS of each text is predicted, too."""
-        val, texts = trainer.data.val, trainer.data.val_text
+        val, texts, n = trainer.data.val, trainer.data.val_text, trainer.config.training.tokens_per_batch
         assert val is not None
-        bits = loss_of_validation(trainer) * val.n_targets / math.log(2)
-        return {"bits per character": bits / sum(map(len, texts))}
+        with threadpool_limits(trainer.blas_threads, "blas"):
+            nats = nats_of(trainer.model, val, n, trainer.ranks, trainer.parallel.map, trainer.device.ops)
+        return {"bits per character": nats / math.log(2) / sum(map(len, texts))}
+
+
+def nats_of(
+    model: Model,
+    windows: Examples,
+    tokens_per_batch: int,
+    ranks: Communicator = Communicator(),
+    map: Callable = map,
+    ops: tuple[Ops, ...] = (),
+) -> float:
+    """The negative log probability of all targets, in nats, among the tokens that the model may write.
+
+    ranks, map, ops: see `sums_over_batches`
+    """
+    answers = Answers(model.unembedding.weight)
+
+    def loss(batch: Batch) -> tuple[float, int]:
+        states, _ = model.states(*batch.inputs)
+        return states_loss(answers, states, batch.targets, 0.0, "others", gradient=False)[:2]
+
+    return sums_over_batches(loss, windows, tokens_per_batch, ranks, map, ops)[0]
+
+
+LOWEST = -6e4
+"""A logit that makes a probability of 0, also in float16."""
+
+
+class Answers(Unembedding):
+    """The unembedding without the tokens that are never written: what generation draws from.
+
+    They have no share in the probability of a model that has learned with them. In GPT-2 each has as much as EOS.
+    """
+
+    def forward(self, y: Array, rng: DropoutKey | None = None) -> tuple[Array, Any]:
+        logits, cache = super().forward(y)
+        for token in NEVER_WRITTEN:
+            logits[..., token] = LOWEST
+        return logits, cache
 
 
 def joined(lines: list[str]) -> str:

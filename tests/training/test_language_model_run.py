@@ -11,6 +11,7 @@ from scratchformer.experiments.language_model import character_bits, first_chara
 from scratchformer.training import loop
 from scratchformer.training.run import RunDirectory
 from scratchformer.training.task_language_model import LanguageModelTask, Texts
+from scratchformer.training.validation import loss_of_validation
 
 ROOT = Path(__file__).parents[2]
 SMALL = {
@@ -84,8 +85,9 @@ def test_the_score_is_that_of_the_whole_text_for_any_number_of_ranks(small_confi
     n_ends = len(texts.val)
     assert n_tokens == n_ends + sum(map(len, alone.tokenizer.encode(texts.val)))
     bits = expected["bits per character"] * sum(map(len, texts.val))
-    without_specials = nats * n_tokens / math.log(2)  # padding, BOS and UNK have no share
-    assert 0.99 * bits < without_specials < bits
+    assert nats * n_tokens / math.log(2) == pytest.approx(bits)
+    with_specials = loss_of_validation(alone) * n_tokens / math.log(2)
+    assert 0.99 * with_specials < bits < with_specials  # padding, BOS and UNK have no share
 
     def work(ranks):
         trainer = loop.begin(RunDirectory(tmp_path / "shared"), small_config(), ranks)

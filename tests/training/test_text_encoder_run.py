@@ -5,6 +5,7 @@ import pytest
 
 from scratchformer import config as configs
 from scratchformer.experiments import antecedent, masked_language_model
+from scratchformer.experiments.heads import both_right
 from scratchformer.text import bundled
 from scratchformer.text.tokenizer import EOS
 from scratchformer.training import loop
@@ -110,7 +111,7 @@ def test_a_model_that_knows_the_nouns_is_right(pretrained):
 
     right = is_right(ModelOfCows(), pairs_of(examples, tokenizer, 64))
     assert right.tolist() == [True, False]
-    assert antecedent.pairs_right(right, examples).tolist() == [False]
+    assert both_right(right, examples).tolist() == [False]
 
 
 def test_fine_tuning_begins_with_the_weights_of_pretraining(refused, pretrained, tmp_path):
