@@ -85,10 +85,11 @@ def main() -> None:
             translator, text, to_order, text, examples, pronouns, not arguments.quick, 2 if arguments.quick else PARTS
         )
     print(report.as_text())
+    config = configs.to_dict(configs.load(RunDirectory(arguments.run).config_file))
     result = {
         "benchmark": "head_pruning",
         "provenance": provenance,
-        "config": configs.to_dict(configs.load(RunDirectory(arguments.run).config_file)),
+        "config": {part: config[part] for part in ("model", "training")},
         "val_sentences": len(to_order.encoded),
         "results": claims(report) | rounded(report.as_json()),
     }
