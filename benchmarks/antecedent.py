@@ -36,7 +36,7 @@ from scratchformer import config as configs
 from scratchformer.config import Config
 from scratchformer.experiments.antecedent import AntecedentScores, evaluate
 from scratchformer.training.run import RunDirectory
-from scratchformer.training.task_antecedent import Antecedent
+from scratchformer.training.task_antecedent import AntecedentTask
 from scratchformer.training.tasks import TASKS
 
 SIZES = (100, 300, 1000, 3061)
@@ -44,7 +44,7 @@ SIZES_FOR_LONG = (300, 3061)
 MEASURES = ("test", "sentences", "pairs")
 
 
-class FewSentences(Antecedent):
+class FewSentences(AntecedentTask):
     """The task with `n` of its training sentences, drawn with this seed."""
 
     def __init__(self, n: int, seed: int) -> None:
