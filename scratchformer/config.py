@@ -63,10 +63,9 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         check(self)
-        if self.target_vocab_size and self.tied != "none":
-            raise UserError(
-                f"model.target_vocab_size={self.target_vocab_size}: two vocabularies need model.tied='none'"
-            )
+        if self.target_vocab_size and (self.tied != "none" or self.architecture != "encoder-decoder"):
+            wanted = "an encoder and a decoder, with model.tied='none'"
+            raise UserError(f"model.target_vocab_size={self.target_vocab_size}: two vocabularies need {wanted}")
         if self.image_size % self.patch_size:
             raise UserError(
                 f"model.image_size={self.image_size} is not a multiple of model.patch_size={self.patch_size}"

@@ -25,7 +25,7 @@ from scratchformer.errors import UserError, printable
 
 if TYPE_CHECKING:
     from scratchformer.experiments.evaluation import Assessment, Comparison, Evaluation, System
-    from scratchformer.training.run import RunDirectory
+    from scratchformer.training.run import RunDirectory, Trained
 
 
 def add(commands: Commands) -> None:
@@ -105,11 +105,26 @@ def evaluate_task(args: argparse.Namespace, run: RunDirectory, task: str) -> Non
             raise UserError(f"--{name} means nothing for {run.path}, a run for {task}")
     device, threads = machine_of(args)
     trained = load_model(run.path, args.checkpoint, threads=threads, device=device)
+    require_same_data(trained)
     search = {f"decoding.{name}": getattr(args, name) for name in FOR_SEARCH if getattr(args, name) is not None}
     scores = SCORES[task](trained._replace(config=configs.with_settings(trained.config, search)))
     record = {"checkpoint": printable(trained.file.name), "step": step_of(trained.file)} | scores.as_record()
     record_scores(run, record)
     print(json.dumps({"run": str(run.path)} | record) if args.json else scores.as_text())
+
+
+def require_same_data(trained: Trained) -> None:
+    """Raises UserError if the files of a run have changed since: what validated then may have been trained on now."""
+    from scratchformer.training.checkpoints import progress_of
+    from scratchformer.training.tasks import task_of
+
+    config = trained.config
+    if config.data.names_text and task_of(config).resume(config, trained.tokenizer).checksum != (
+        progress_of(trained.file).data_checksum
+    ):
+        raise UserError(
+            f"{trained.file}: was trained on other text than its files have now, so no score would be sound"
+        )
 
 
 def load_system(args: argparse.Namespace, path: Path, checkpoint: str | None) -> System:

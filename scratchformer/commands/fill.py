@@ -7,7 +7,7 @@ import argparse
 from scratchformer.commands.options import Commands, add_command, add_machine, add_option, add_run, sentence, whole
 from scratchformer.commands.terminal import tell
 from scratchformer.commands.translate import STANDARD_INPUT, InputLines, machine_of
-from scratchformer.errors import printable
+from scratchformer.errors import UserError, printable
 
 
 def add(commands: Commands) -> None:
@@ -43,7 +43,16 @@ def fill(args: argparse.Namespace) -> None:
     with threadpool_limits(threads, "blas"):
         for index, text in enumerate(args.texts or lines):
             place = "the text" if len(args.texts) == 1 else f"text {index + 1}" if args.texts else lines.place(index)
-            filled = filler.fill(text, args.top, place)
+            if not text.strip():
+                print(flush=interactive)
+                continue
+            try:
+                filled = filler.fill(text, args.top, place)
+            except UserError as error:
+                if not interactive:
+                    raise
+                tell(f"{error}")
+                continue
             print(printable(filled.text))
             for number, candidates in enumerate(filled.candidates, 1):
                 name = "[MASK]" if len(filled.candidates) == 1 else f"[MASK] {number}"

@@ -82,8 +82,9 @@ def requested_run(args: argparse.Namespace) -> tuple[RunDirectory, Config]:
     from scratchformer.training.run import RunDirectory
 
     if args.resume:
-        if args.preset or args.out:
-            raise UserError("--resume takes the configuration and the directory from the run: no preset, no --out")
+        if args.preset or args.out or args.pretrained:
+            taken = "the configuration, the weights and the directory"
+            raise UserError(f"--resume takes {taken} from the run: no preset, no --out, no --pretrained")
         run = RunDirectory(args.resume)
         run.require()
         config = configs.with_settings(configs.load(run.config_file), {"training.minutes": 0.0})  # of the last time

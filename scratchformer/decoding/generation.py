@@ -51,7 +51,8 @@ def probabilities(logits: np.ndarray, sampling: Sampling) -> np.ndarray:
         raise UserError("the model's probabilities are not finite: its weights are too large")
     if temperature == 0:
         temperature, top_k = 1.0, 1
-    p = np.exp(scores / temperature)
+    with np.errstate(over="ignore"):  # a temperature near 0
+        p = np.exp(scores / temperature)
     if top_k or top_p < 1:
         order = np.argsort(-p, axis=-1, kind="stable")
         ranked = np.take_along_axis(p, order, axis=-1)

@@ -13,4 +13,4 @@ def wilson_interval(right: int, n: int) -> tuple[float, float]:
     share, z2 = right / n, Z**2
     centre = (share + z2 / (2 * n)) / (1 + z2 / n)
     half = Z * math.sqrt(share * (1 - share) / n + z2 / (4 * n**2)) / (1 + z2 / n)
-    return 100 * (centre - half), 100 * (centre + half)
+    return max(0.0, 100 * (centre - half)), min(100.0, 100 * (centre + half))

@@ -6,7 +6,7 @@ harmonic mean, 2PR / (P + R). All sentences are counted together. The rules, fro
 
 - Punctuation does not count: words with one of the tags in PUNCTUATION are left out before the words are numbered. A
   phrase without other words is left out, too.
-- TOP does not count, and neither do the tags of words.
+- TOP does not count, and neither do the tags of words, nor phrases whose label is such a tag.
 - Brackets that occur twice, as in a phrase within a phrase over the same words, must be found twice.
 - ADVP and PRT count as the same label.
 
@@ -135,7 +135,7 @@ def brackets(tree: Tree) -> Counter[tuple[int, int, str]]:
         end = start
         for child in node.children:
             end = walk(child, end)
-        if end > start and node.label != TOP:
+        if end > start and node.label != TOP and node.label not in PUNCTUATION:
             found[start, end, SAME_LABELS.get(node.label, node.label)] += 1
         return end
 

@@ -126,10 +126,15 @@ def load(path: Path) -> Checkpoint:
     return Checkpoint(weights, moments, progress, config)
 
 
-def step_of(path: Path) -> int:
-    """The step after which a checkpoint was taken. Reads the header alone. Raises UserError as `load` does."""
+def progress_of(path: Path) -> Progress:
+    """How far the run had come when a checkpoint was taken. Reads the header alone. Raises UserError as `load` does."""
     with open_tensors(path, FORMAT) as file:
-        return read_header(file.metadata(), path)[0].step
+        return read_header(file.metadata(), path)[0]
+
+
+def step_of(path: Path) -> int:
+    """The step after which a checkpoint was taken. Errors as for `progress_of`."""
+    return progress_of(path).step
 
 
 def read_tensors(path: Path, form: str) -> tuple[dict[str, str], dict[str, np.ndarray]]:

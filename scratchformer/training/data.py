@@ -11,9 +11,24 @@ from scratchformer.errors import UserError
 from scratchformer.preparation.prepared import MANIFEST, Manifest, PreparedCorpus, is_prepared, read_manifest
 from scratchformer.text import bundled
 from scratchformer.text.batches import encode_pairs
-from scratchformer.text.corpora import Pairs, find_split, read_pairs
+from scratchformer.text.corpora import Pairs, find_split, read_lines, read_pairs
 from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.training.task import TrainingData, checksum_of
+
+
+def read_texts(data: DataConfig) -> list[list[str]]:
+    """The lines of each file of `data.text`.
+
+    Raises UserError if one is named twice, which would bring text that validates into training, if it is no file on
+    disk, which could be read again, and as `read_lines` does.
+    """
+    files = [Path(file) for file in data.text]
+    for index, file in enumerate(files):
+        if file.exists() and not file.is_file():
+            raise UserError(f"{file}: not a plain file")
+        if any(file.exists() and other.exists() and file.samefile(other) for other in files[:index]):
+            raise UserError(f"{file}: named twice among the texts")
+    return [read_lines(file) for file in files]
 
 
 class Corpus(NamedTuple):
@@ -25,6 +40,8 @@ class Corpus(NamedTuple):
 
 def read_corpus(data: DataConfig) -> Corpus:
     """The sentence pairs that the configuration names. Raises UserError for whatever is wrong with the files."""
+    if data.text:
+        raise UserError(f"{data.text[0]}: --text is for language models; translators learn from pairs of files")
     if data.files:
         if not (data.train_source and data.train_target) or bool(data.val_source) != bool(data.val_target):
             raise UserError(

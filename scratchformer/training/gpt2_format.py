@@ -75,6 +75,8 @@ def import_run(path: Path, vocab: Path, merges: Path, run: RunDirectory, heads: 
     tokenizer = ByteLevelTokenizer.of_files(vocab, merges)
     with checkpoints.open_tensors(path) as file:
         stored = {name.removeprefix("transformer."): name for name in file.keys()}
+        if len(stored) < len(file.keys()):
+            raise UserError(f"{path}: holds arrays twice, with and without the prefix transformer.")
         slices = {name: file.get_slice(stored[name]) for name in stored}
         config = config_of({name: tuple(each.get_shape()) for name, each in slices.items()}, heads, path)
         for name, each in slices.items():

@@ -87,9 +87,12 @@ class Task(ABC):
 
         Rank 0 learns the vocabulary, or takes that of the pretrained run, and sends it to the others.
         """
-        corpus, pretrained, learned = self.read(config), config.training.pretrained, None
-        if ranks.rank == 0:
-            learned = vocabulary_of(pretrained, config) if pretrained else self.train_tokenizer(corpus, config)
+        pretrained, learned = config.training.pretrained, None
+        if ranks.rank == 0 and pretrained:
+            learned = vocabulary_of(pretrained, config)
+        corpus = self.read(config)
+        if ranks.rank == 0 and not pretrained:
+            learned = self.train_tokenizer(corpus, config)
         serialized = ranks.broadcast_bytes(learned.serialized if learned else b"")
         tokenizer = read_tokenizer(serialized) if serialized else None
         if tokenizer and pretrained:
@@ -105,13 +108,22 @@ class Task(ABC):
 def vocabulary_of(pretrained: str, config: Config) -> Tokenizer | None:
     """The tokenizer of the run with whose weights this configuration begins.
 
-    Raises UserError if there is no such run, or its model is of another kind: it reads or writes something else.
+    Raises UserError if there is no such run, or its weights would mean something else in this model.
     """
     run = RunDirectory(Path(pretrained))
     run.require()
-    theirs = configs.load(run.config_file)
-    if theirs.model.architecture != config.model.architecture or (
-        config.model.architecture == "encoder-decoder" and theirs.data.task != config.data.task
+    theirs, ours = configs.load(run.config_file), config.model
+    if theirs.data.task != config.data.task and (theirs.model.architecture, ours.architecture) != (
+        "encoder",
+        "encoder",
     ):
         raise UserError(f"{pretrained}: a run for {theirs.data.task}; one for {config.data.task} cannot begin with it")
+    for name in SAME_MEANING:
+        if getattr(theirs.model, name) != getattr(ours, name):
+            found, wanted = getattr(theirs.model, name), getattr(ours, name)
+            raise UserError(f"{pretrained}: model.{name}={found}, but here {wanted}: its weights would mean nothing")
     return run.read_tokenizer()
+
+
+SAME_MEANING = ("architecture", "h", "norm", "positions", "activation")
+"""Settings without which weights of the same shape mean something else."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
 from threadpoolctl import threadpool_limits
@@ -19,10 +18,9 @@ from scratchformer.nn.ops import Ops
 from scratchformer.nn.parameter import Array
 from scratchformer.parallel.communicator import Communicator
 from scratchformer.text.batches import Batch, Examples
-from scratchformer.text.corpora import read_lines
 from scratchformer.text.tokenizer import Tokenizer
 from scratchformer.text.windows import TrainingWindows, ValidationWindows, encode_texts, hold_out_tenth
-from scratchformer.training.data import read_corpus
+from scratchformer.training.data import read_corpus, read_texts
 from scratchformer.training.task import Task, TrainingData
 from scratchformer.training.validation import sums_over_batches
 
@@ -53,10 +51,11 @@ class LanguageModelTask(Task):
             corpus = read_corpus(config.data)
             return Texts([joined(corpus.train.source)], [joined(corpus.val.source)] if corpus.val else [])
         texts = Texts([], [])
-        for number, file in enumerate(config.data.text):
-            pieces, held_out = hold_out_tenth(joined(read_lines(Path(file))), 9 - number % 10)
+        for number, (file, lines) in enumerate(zip(config.data.text, read_texts(config.data))):
+            pieces, held_out = hold_out_tenth(joined(lines), 9 - number % 10)
             if not pieces or not held_out.strip():
-                raise UserError(f"{file}: too little text: a tenth of its lines is held out to validate with")
+                few = f"too little text: {len(lines)} lines, of which a tenth is held out to validate with"
+                raise UserError(f"{file}: {few}")
             texts.train.extend(pieces)
             texts.val.append(held_out)
         return texts

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scratchformer.config import Config
-from scratchformer.text.corpora import read_lines
 from scratchformer.text.masking import MaskedTexts, encode_texts
 from scratchformer.text.tokenizer import Tokenizer
-from scratchformer.training.data import read_corpus
+from scratchformer.training.data import read_corpus, read_texts
 from scratchformer.training.task import Task, TrainingData
 from scratchformer.training.validation import validation_accuracy
 
@@ -36,8 +34,8 @@ class MaskedLanguageModelTask(Task):
             corpus = read_corpus(config.data)
             return Texts(corpus.train.source, corpus.val.source if corpus.val else None)
         train, val = list[str](), list[str]()
-        for file in config.data.text:
-            lines = [line for line in read_lines(Path(file)) if line.strip()]
+        for text in read_texts(config.data):
+            lines = [line for line in text if line.strip()]
             cut = max(1, len(lines) * 9 // 10)
             train, val = train + lines[:cut], val + lines[cut:]
         return Texts(train, val or None)
