@@ -231,9 +231,11 @@ def dot_product_attention(b: int, t: int, s: int, h: int, mask: Mask) -> Build:
     return on(lambda r, P: ScaledDotProductAttention(P), (b, t, h, D_K), (b, s, h, D_K), (b, s, h, D_V), mask)
 
 
-def convolution(kind: type[Convolution] | type[SeparableConvolution], shape: tuple, mask: Mask, **sizes: int) -> Build:
-    """A convolution of one of the two kinds, of these sizes (k and dilation)."""
-    return on(lambda r, P: kind(D, init=r, dtype=FLOAT64, **sizes), shape, mask)
+def convolution(
+    kind: type[Convolution] | type[SeparableConvolution], shape: tuple, mask: Mask, k: int, dilation: int = 1
+) -> Build:
+    """A convolution of one of the two kinds."""
+    return on(lambda r, P: kind(D, k, r, FLOAT64, dilation), shape, mask)
 
 
 def restricted_attention(b: int, t: int, h: int, mask: Mask, r: int) -> Build:

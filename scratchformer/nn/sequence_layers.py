@@ -21,7 +21,7 @@ from scratchformer.nn.parameter import Array, Layer, Parameter
 # Windows --------------------------------------------------------------------------------------------------------------
 
 
-def reach(size: int, dilation: int, causal: bool) -> tuple[int, int]:
+def padding_of(size: int, dilation: int, causal: bool) -> tuple[int, int]:
     """How many positions a window of `size` positions, `dilation` apart, reaches back from its own, and how many ahead.
 
     If it cannot reach equally far, it reaches one position further ahead, as in PyTorch's padding="same".
@@ -31,36 +31,35 @@ def reach(size: int, dilation: int, causal: bool) -> tuple[int, int]:
     return back, span - back
 
 
-def taps(T: int, size: int, dilation: int) -> list[slice]:
-    """For each place in the windows of T positions, what all of them read there, of a sequence with `reach` around."""
-    return [slice(place * dilation, place * dilation + T) for place in range(size)]
-
-
-def with_surroundings(x: Array, back: int, ahead: int, mask: Mask) -> Array:
-    """x (B, T, D) with zeros around it and in place of padding -> (B, back + T + ahead, D)"""
+def padded(x: Array, back: int, ahead: int, mask: Mask) -> Array:
+    """x (B, T, D) with zeros around it and in place of padding tokens -> (B, back + T + ahead, D)"""
     B, T, D = x.shape
     xp = ops_of(x).xp
-    surrounded = xp.zeros((B, back + T + ahead, D), x.dtype)
-    surrounded[:, back : back + T] = x if mask.key_lengths is None else x * real(xp, T, mask)
-    return surrounded
+    x_padded = xp.zeros((B, back + T + ahead, D), x.dtype)
+    x_padded[:, back : back + T] = x if mask.key_lengths is None else x * not_padding(xp, T, mask)
+    return x_padded
 
 
-def with_surroundings_backward(dsurrounded: Array, back: int, T: int, mask: Mask) -> Array:
-    """(B, back + T + ahead, D) -> dx (B, T, D), zero for padding."""
-    dx = dsurrounded[:, back : back + T]
-    return dx if mask.key_lengths is None else dx * real(ops_of(dx).xp, T, mask)
+def padded_backward(dx_padded: Array, back: int, T: int, mask: Mask) -> Array:
+    """(B, back + T + ahead, D) -> dx (B, T, D), zero for padding tokens."""
+    dx = dx_padded[:, back : back + T]
+    return dx if mask.key_lengths is None else dx * not_padding(ops_of(dx).xp, T, mask)
 
 
-def real(xp: Any, T: int, mask: Mask) -> Array:
-    """bool (B, T, 1), False for padding."""
+def not_padding(xp: Any, T: int, mask: Mask) -> Array:
+    """bool (B, T, 1), False for padding tokens."""
     return allowed(xp, 1, T, mask.key_lengths, causal=False)[:, 0, 0, :, None]
 
 
-def positive(**sizes: int) -> None:
-    """Raise ValueError unless all of these are at least 1."""
-    for name, size in sizes.items():
-        if size < 1:
-            raise ValueError(f"{name}={size}: must be at least 1")
+def shifted_views(x_padded: Array, T: int, size: int, dilation: int) -> list[Array]:
+    """For each place in the windows of T positions, what all of them read there: views (B, T, D) of x_padded."""
+    return [x_padded[:, place * dilation : place * dilation + T] for place in range(size)]
+
+
+def require_positive(name: str, size: int) -> None:
+    """Raises ValueError unless the size is at least 1."""
+    if size < 1:
+        raise ValueError(f"{name}={size}: must be at least 1")
 
 
 # Convolutions ---------------------------------------------------------------------------------------------------------
@@ -71,20 +70,21 @@ class Convolution(Layer):
 
         y_t = b + sum over i of x_{t + dilation i - back} W_i,   i = 0 ... k - 1
 
-    W (k, D, D), Glorot uniform: limit sqrt(6 / (2 k D)); b (D,), zeros. `back` is what `reach` says: the window is
+    W (k, D, D), Glorot uniform: limit sqrt(6 / (2 k D)); b (D,), zeros. `back` is what `padding_of` says: the window is
     centred on t, or with a causal mask ends there. What lies before the sequence and after it is 0, and so is padding.
 
     forward(x (B, T, D), mask) -> y (B, T, D), cache
     backward(dy (B, T, D), cache) -> dx (B, T, D)
 
-    Keeps:   x with its surroundings, (B, T + dilation (k - 1), D).
+    Keeps:   x padded, (B, T + dilation (k - 1), D).
     Raises:  ValueError if k or dilation is less than 1.
     """
 
     def __init__(
         self, d_model: int, k: int, init: np.random.Generator, dtype: str = "float32", dilation: int = 1
     ) -> None:
-        positive(k=k, dilation=dilation)
+        require_positive("k", k)
+        require_positive("dilation", dilation)
         self.k, self.dilation = k, dilation
         limit = math.sqrt(6 / (2 * k * d_model))
         self.weight = Parameter(init.uniform(-limit, limit, (k, d_model, d_model)).astype(dtype))
@@ -92,25 +92,26 @@ class Convolution(Layer):
 
     def forward(self, x: Array, mask: Mask = Mask(), rng: DropoutKey | None = None) -> tuple[Array, Any]:
         ops = ops_of(x)
-        back, ahead = reach(self.k, self.dilation, mask.causal)
-        surrounded = with_surroundings(x, back, ahead, mask)
+        back, ahead = padding_of(self.k, self.dilation, mask.causal)
+        x_padded = padded(x, back, ahead, mask)
         y = ops.xp.zeros(x.shape, x.dtype)
         y += self.bias.data
-        for i, tap in enumerate(taps(x.shape[1], self.k, self.dilation)):
-            y += ops.matmul(surrounded[:, tap], self.weight.data[i])
-        return y, (surrounded, back, mask)
+        for view, W in zip(shifted_views(x_padded, x.shape[1], self.k, self.dilation), self.weight.data):
+            y += ops.matmul(view, W)
+        return y, (x_padded, back, mask)
 
     def backward(self, dy: Array, cache: Any) -> Array:
-        surrounded, back, mask = cache
+        x_padded, back, mask = cache
         ops, T = ops_of(dy), dy.shape[1]
-        dsurrounded = ops.xp.zeros(surrounded.shape, surrounded.dtype)
-        for i, tap in enumerate(taps(T, self.k, self.dilation)):
-            # y += surrounded[:, tap] W_i
-            ops.add_product_inplace(self.weight.grad[i], rows_of(surrounded[:, tap]).T, rows_of(dy))
-            dsurrounded[:, tap] += ops.matmul(dy, self.weight.data[i].T)
+        dx_padded = ops.xp.zeros(x_padded.shape, x_padded.dtype)
+        views, dviews = (shifted_views(each, T, self.k, self.dilation) for each in (x_padded, dx_padded))
+        for i, (view, dview) in enumerate(zip(views, dviews)):
+            # y += view W_i
+            ops.add_product_inplace(self.weight.grad[i], rows_of(view).T, rows_of(dy))
+            dview += ops.matmul(dy, self.weight.data[i].T)
         # y += b
         self.bias.grad += rows_of(dy).sum(axis=0)
-        return with_surroundings_backward(dsurrounded, back, T, mask)
+        return padded_backward(dx_padded, back, T, mask)
 
 
 class SeparableConvolution(Layer):
@@ -124,64 +125,64 @@ class SeparableConvolution(Layer):
     forward(x (B, T, D), mask) -> y (B, T, D), cache
     backward(dy (B, T, D), cache) -> dx (B, T, D)
 
-    Keeps:   x with its surroundings, (B, T + dilation (k - 1), D), and z.
+    Keeps:   x padded, (B, T + dilation (k - 1), D), and z.
     Raises:  ValueError if k or dilation is less than 1.
     """
 
     def __init__(
         self, d_model: int, k: int, init: np.random.Generator, dtype: str = "float32", dilation: int = 1
     ) -> None:
-        positive(k=k, dilation=dilation)
+        require_positive("k", k)
+        require_positive("dilation", dilation)
         self.k, self.dilation = k, dilation
         limit = math.sqrt(6 / (2 * k))
         self.weight = Parameter(init.uniform(-limit, limit, (k, d_model)).astype(dtype))
         self.pointwise = Linear(d_model, d_model, init, dtype)
 
     def forward(self, x: Array, mask: Mask = Mask(), rng: DropoutKey | None = None) -> tuple[Array, Any]:
-        back, ahead = reach(self.k, self.dilation, mask.causal)
-        surrounded = with_surroundings(x, back, ahead, mask)
+        back, ahead = padding_of(self.k, self.dilation, mask.causal)
+        x_padded = padded(x, back, ahead, mask)
         z = ops_of(x).xp.zeros(x.shape, x.dtype)
-        for i, tap in enumerate(taps(x.shape[1], self.k, self.dilation)):
-            z += surrounded[:, tap] * self.weight.data[i]
+        for view, w in zip(shifted_views(x_padded, x.shape[1], self.k, self.dilation), self.weight.data):
+            z += view * w
         y, pointwise_cache = self.pointwise.forward(z)
-        return y, (surrounded, back, mask, pointwise_cache)
+        return y, (x_padded, back, mask, pointwise_cache)
 
     def backward(self, dy: Array, cache: Any) -> Array:
-        surrounded, back, mask, pointwise_cache = cache
+        x_padded, back, mask, pointwise_cache = cache
         xp, T = ops_of(dy).xp, dy.shape[1]
         # y = z W + b
         dz = self.pointwise.backward(dy, pointwise_cache)
-        dsurrounded = xp.zeros(surrounded.shape, surrounded.dtype)
-        for i, tap in enumerate(taps(T, self.k, self.dilation)):
-            # z += surrounded[:, tap] * w_i
-            self.weight.grad[i] += xp.einsum("btd,btd->d", surrounded[:, tap], dz)
-            dsurrounded[:, tap] += dz * self.weight.data[i]
-        return with_surroundings_backward(dsurrounded, back, T, mask)
+        dx_padded = xp.zeros(x_padded.shape, x_padded.dtype)
+        views, dviews = (shifted_views(each, T, self.k, self.dilation) for each in (x_padded, dx_padded))
+        for i, (view, dview) in enumerate(zip(views, dviews)):
+            # z += view * w_i
+            self.weight.grad[i] += xp.einsum("btd,btd->d", view, dz)
+            dview += dz * self.weight.data[i]
+        return padded_backward(dx_padded, back, T, mask)
 
 
 # Attention to neighbours ----------------------------------------------------------------------------------------------
-
-OUT_OF_REACH = -1e9
-"""The score of a key outside the window, before softmax: its exponential is 0."""
 
 
 class RestrictedAttention(ScaledDotProductAttention):
     """Scaled dot-product attention of each position to the r positions around its own (paper §4: "restricted").
 
-    Equation 1, with a softmax over the window alone. `reach` says where it lies: centred, or with a causal mask ending
-    at the position itself. Queries and keys are of one sequence. Each r queries, one after the other, share a product
-    with the up to 2 r - 1 keys that they reach together; what lies outside of a query's own window is masked. This
-    takes 2 n (2 r - 1) d products at most for n positions, twice what Table 1 counts, and no array of n x n.
+    Equation 1, with a softmax over the window alone. `padding_of` says where it lies: centred, or with a causal mask
+    ending at the position itself. Queries and keys are of one sequence. Each r queries, one after the other, share a
+    product with the up to 2 r - 1 keys that they reach together; what lies outside of a query's own window is masked.
+    This takes 2 n (2 r - 1) d products at most for n positions, twice what Table 1 counts, and no array of n x n.
 
     forward(q (B, T, H, K), k (B, T, H, K), v (B, T, H, d_v), mask) -> y (B, T, H, d_v), cache
     backward(dy (B, T, H, d_v), cache) -> dq (B, T, H, K), dk (B, T, H, K), dv (B, T, H, d_v)
 
     Keeps:   q, k, v, and for each r queries their weights, (B, H, r, up to 2 r - 1).
     Raises:  ValueError if r is less than 1, or if there are no queries, keys or values.
+    Differs: no weights are dropped: `rng` is taken only because ScaledDotProductAttention takes it, and is not used.
     """
 
     def __init__(self, r: int) -> None:
-        positive(r=r)
+        require_positive("r", r)
         super().__init__()
         self.r = r
 
@@ -196,7 +197,7 @@ class RestrictedAttention(ScaledDotProductAttention):
         for queries, keys in self.blocks(q.shape[1], mask.causal):
             scores = ops.matmul(by_head(q[:, queries]), transposed(by_head(k[:, keys])))  # (B, H, r, 2 r - 1)
             may = self.in_window(ops.xp, queries, keys, mask)
-            scores = ops.xp.where(may, scores, OUT_OF_REACH).astype(scores.dtype)
+            scores = ops.xp.where(may, scores, np.finfo(scores.dtype).min)  # whose exponential is 0
             weights = ops.masked_softmax(scores, 1 / math.sqrt(q.shape[-1]), None, causal=False)
             weights *= may  # for a query that may attend to nothing
             ops.matmul(weights, by_head(v[:, keys]), out=by_head(y[:, queries]))
@@ -220,13 +221,13 @@ class RestrictedAttention(ScaledDotProductAttention):
 
     def blocks(self, T: int, causal: bool) -> list[tuple[slice, slice]]:
         """Each r queries, and the keys that one of them at least reaches."""
-        back, ahead = reach(self.r, 1, causal)
+        back, ahead = padding_of(self.r, 1, causal)
         blocks = [slice(block.start, min(block.stop, T)) for block in chunks(T, self.r)]
         return [(block, slice(max(0, block.start - back), min(block.stop + ahead, T))) for block in blocks]
 
     def in_window(self, xp: Any, queries: slice, keys: slice, mask: Mask) -> Array:
         """Which of these queries may attend to which of these keys: bool (queries, keys), with lengths (B, 1, ., .)."""
-        back, ahead = reach(self.r, 1, mask.causal)
+        back, ahead = padding_of(self.r, 1, mask.causal)
         query, key = xp.arange(queries.start, queries.stop)[:, None], xp.arange(keys.start, keys.stop)
         may = (key >= query - back) & (key <= query + ahead)
         if mask.key_lengths is not None:
@@ -255,6 +256,7 @@ class RestrictedSelfAttention(SelfAttention):
 
     Keeps:   x, q, k, v, the weights in the windows (B, H, T, up to 2 r - 1) and the joined heads.
     Raises:  ValueError as SelfAttention, and if r is less than 1.
+    Differs: as SelfAttention, and no weights are dropped: there is no `attention_dropout`.
     """
 
     def __init__(

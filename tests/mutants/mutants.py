@@ -1367,8 +1367,8 @@ model, loss_sum = self.replicas[replica], 0.0
         [
             Patch(
                 SEQUENCE_LAYERS,
-                "slice(place * dilation, place * dilation + T)",
-                "slice(place * max(1, dilation - 1), place * max(1, dilation - 1) + T)",
+                "place * dilation : place * dilation + T",
+                "place * max(1, dilation - 1) : place * max(1, dilation - 1) + T",
             )
         ],
     ),
@@ -1379,10 +1379,10 @@ model, loss_sum = self.replicas[replica], 0.0
         "Convolution",
         f"{IN_SEQUENCE_LAYERS}padding_and_the_rest_of_the_batch_change_nothing[centred-convolution]",
         [
-            Patch(SEQUENCE_LAYERS, "= x if mask.key_lengths is None else x * real(xp, T, mask)", "= x"),
+            Patch(SEQUENCE_LAYERS, "= x if mask.key_lengths is None else x * not_padding(xp, T, mask)", "= x"),
             Patch(
                 SEQUENCE_LAYERS,
-                "return dx if mask.key_lengths is None else dx * real(ops_of(dx).xp, T, mask)",
+                "return dx if mask.key_lengths is None else dx * not_padding(ops_of(dx).xp, T, mask)",
                 "return dx",
             ),
         ],
@@ -1393,7 +1393,7 @@ model, loss_sum = self.replicas[replica], 0.0
         "Each window writes the gradient of what it reads over that of the window before it.",
         "Convolution",
         f"{DIFFERENCES}[Convolution: ragged padding, dropout 0.0]",
-        [Patch(SEQUENCE_LAYERS, "dsurrounded[:, tap] += ops.matmul(", "dsurrounded[:, tap] = ops.matmul(")],
+        [Patch(SEQUENCE_LAYERS, "dview += ops.matmul(", "dview[...] = ops.matmul(")],
     ),
     Mutant(
         "window-one-too-wide",
@@ -1402,8 +1402,8 @@ model, loss_sum = self.replicas[replica], 0.0
         "RestrictedAttention",
         f"{IN_SEQUENCE_LAYERS}restricted_attention_is_self_attention_with_a_band_mask[4-mask3-window3-full]",
         [
-            Patch(SEQUENCE_LAYERS, "reach(self.r, 1, causal)", "reach(self.r + 1, 1, causal)"),
-            Patch(SEQUENCE_LAYERS, "reach(self.r, 1, mask.causal)", "reach(self.r + 1, 1, mask.causal)"),
+            Patch(SEQUENCE_LAYERS, "padding_of(self.r, 1, causal)", "padding_of(self.r + 1, 1, causal)"),
+            Patch(SEQUENCE_LAYERS, "padding_of(self.r, 1, mask.causal)", "padding_of(self.r + 1, 1, mask.causal)"),
         ],
     ),
     # A text encoder ---------------------------------------------------------------------------------------------------

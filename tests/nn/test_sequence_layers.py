@@ -115,3 +115,12 @@ def test_a_window_of_no_positions_is_refused(random, name):
 def test_a_dilation_of_0_is_refused(random):
     with pytest.raises(ValueError, match="dilation=0: must be at least 1"):
         Convolution(D, 3, random, dilation=0)
+
+
+def test_scores_outside_the_window_fit_into_half_precision(random):
+    x = random.normal(size=(2, 5, 4))
+    layer = RestrictedSelfAttention(4, 2, 3, random, "float16")
+    y, _ = layer.forward(x.astype("float16"))
+    for parameter in layer.parameters().values():
+        parameter.data = parameter.data.astype("float64")
+    np.testing.assert_allclose(y, layer.forward(x)[0], atol=0.01)
