@@ -378,7 +378,7 @@ GPT_TINY = Config(
     ),
     data=DataConfig(task="language-model", max_length=128),
     training=TrainingConfig(
-        steps=1500,
+        steps=3000,
         tokens_per_batch=1024,
         accumulation=2,
         warmup=200,
