@@ -118,13 +118,10 @@ def require_same_data(trained: Trained) -> None:
     from scratchformer.training.checkpoints import progress_of
     from scratchformer.training.tasks import task_of
 
-    config = trained.config
-    if config.data.names_text and task_of(config).resume(config, trained.tokenizer).checksum != (
-        progress_of(trained.file).data_checksum
-    ):
-        raise UserError(
-            f"{trained.file}: was trained on other text than its files have now, so no score would be sound"
-        )
+    config, checksum = trained.config, progress_of(trained.file).data_checksum  # 0: imported, not trained here
+    if checksum and config.data.names_text:
+        if task_of(config).resume(config, trained.tokenizer).checksum != checksum:
+            raise UserError(f"{trained.file}: was trained on other text than its files have now, so it cannot be scored")
 
 
 def load_system(args: argparse.Namespace, path: Path, checkpoint: str | None) -> System:
