@@ -47,11 +47,14 @@ class Filler:
         Raises UserError, with `place`, for a text without [MASK] or with more than `max_length` tokens.
         """
         ids = self._encode(text, place)
-        candidates = [self._candidates(of_mask, top) for of_mask in self.probabilities(ids)]
-        for _ in candidates:
-            probabilities = self.probabilities(ids)  # (masks left, V)
+        probabilities = self.probabilities(ids)
+        candidates = [self._candidates(of_mask, top) for of_mask in probabilities]
+        while True:
             surest = int(probabilities.max(axis=-1).argmax())
             ids[np.flatnonzero(ids == MASK)[surest]] = probabilities[surest].argmax()
+            if MASK not in ids:
+                break
+            probabilities = self.probabilities(ids)  # (masks left, V)
         return Filling(candidates, self.tokenizer.decode([ids.tolist()])[0])
 
     def probabilities(self, ids: np.ndarray) -> np.ndarray:

@@ -123,9 +123,7 @@ def layer_step(
     """One position of a decoder layer, without dropout. x (B, W, D) -> y (B, W, D), the extended cache"""
     rows, cache = self_attention_step(layer.self_attention, x.reshape(-1, 1, x.shape[-1]), cache)  # (B W, 1, D)
     x = rows.reshape(x.shape)
-    residual = layer.cross_attention
-    update = cross_attention_step(residual.sublayer, residual.before(x)[0], memory, memory_mask)
-    x, _ = residual.after(x, update)
+    x = cross_attention_step(layer.cross_attention, x, memory, memory_mask)
     y, _ = layer.feed_forward.forward(x)
     return y, cache
 
@@ -147,11 +145,19 @@ def self_attention_step(residual: Residual, x: Array, cache: KeyValueCache) -> t
     return y, cache
 
 
-def cross_attention_step(layer: CrossAttention, x: Array, memory: KeyValueCache, mask: Mask) -> Array:
-    """x (B, W, D) -> y (B, W, D). The W hypotheses of a sentence are W queries to the same memory."""
-    (q,) = split_heads(layer.q.forward(x)[0], layer.h, layer.d_k)
+def cross_attention_step(residual: Residual, x: Array, memory: KeyValueCache, mask: Mask) -> Array:
+    """Cross-attention and its residual connection: the W hypotheses of a sentence are W queries to the same memory.
+
+    x (B, W, D) -> y (B, W, D)
+    """
+    layer: CrossAttention = residual.sublayer
+    h, _ = residual.before(x)
+    projected, _ = layer.q.forward(h)  # (B, W, H d_k)
+    (q,) = split_heads(projected, layer.h, layer.d_k)
     heads, _ = layer.attention.forward(q, *memory.first(len(q)), mask)  # (B, W, H, d_v)
-    return layer.output.forward(join_heads(heads))[0]
+    update, _ = layer.output.forward(join_heads(heads))
+    y, _ = residual.after(x, update)
+    return y
 
 
 def memory_keys_values(layer: CrossAttention, memory: Array) -> KeyValueCache:

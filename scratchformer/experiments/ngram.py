@@ -4,8 +4,9 @@ definition (Chen and Goodman 1998, section 3).
     p_k(w | h) = (c(h w) - D(c(h w))) / c(h) + gamma(h) p_{k-1}(w | h without its first symbol),   p_0 = 1 / V
 
 h are the k - 1 symbols before w. For the highest order, c(h w) is how often h w occurs in the text; for the lower ones,
-after how many different symbols it occurs. c(h) is the sum of c(h w) over all w. D(c), for c = 1, 2 and 3 or more, is
-taken off each count; gamma(h) gives what was taken off to the lower order, so that the sum over w is 1.
+after how many different symbols it occurs. c(h) is the sum of c(h w) over all w. Each count c is reduced by a discount
+D(c), which is the same for all counts of 3 or more. gamma(h) is the sum of these discounts over all w, divided by c(h):
+the weight of the lower order with which the probabilities add up to 1.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ def discounts(counts: Iterable[int]) -> tuple[float, ...]:
     return tuple(estimated) if all(0 <= D <= c for c, D in enumerate(estimated)) else WITHOUT_ESTIMATE
 
 
-class Order:
-    """The counts of one order.
+class NGramCounts:
+    """The counts of n-grams of one length.
 
     discounts  D(0), ..., D(3)
     contexts   h -> c(h), gamma(h)
@@ -68,7 +69,7 @@ class Order:
 class KneserNey:
     """An n-gram model of n orders, whose V symbols are those below n_symbols."""
 
-    def __init__(self, orders: list[Order], n_symbols: int) -> None:
+    def __init__(self, orders: list[NGramCounts], n_symbols: int) -> None:
         self.orders, self.n_symbols = orders, n_symbols
 
     def probability(self, before: Gram, symbol: int) -> float:
@@ -95,8 +96,8 @@ class KneserNey:
 def kneser_ney(texts: Iterable[Sequence[int]], highest: int, n_symbols: int) -> Iterator[KneserNey]:
     """The models of these texts with 1, 2, ..., `highest` orders."""
     counts = count_grams(texts, highest)
-    lower: list[Order] = []
+    lower: list[NGramCounts] = []
     for k, of_order in enumerate(counts, 1):
-        yield KneserNey([*lower, Order(of_order)], n_symbols)
+        yield KneserNey([*lower, NGramCounts(of_order)], n_symbols)
         if k < highest:
-            lower.append(Order(Counter(gram[1:] for gram in counts[k])))
+            lower.append(NGramCounts(Counter(gram[1:] for gram in counts[k])))

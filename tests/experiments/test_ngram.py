@@ -1,3 +1,5 @@
+"""n-gram models: their probabilities by hand, and from their definition."""
+
 import math
 from fractions import Fraction
 

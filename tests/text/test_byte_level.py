@@ -1,3 +1,5 @@
+"""GPT-2's tokenizer: its ids and its text, and files that it refuses."""
+
 import json
 import os
 import pickle

@@ -1,3 +1,5 @@
+"""The windows of a text: which tokens a language model reads, and which it predicts."""
+
 import numpy as np
 import pytest
 
