@@ -18,9 +18,6 @@ from scratchformer.commands.options import (
 )
 from scratchformer.commands.translate import machine_of
 
-CONTROLS = {code: " " for code in (*range(32), 127) if chr(code) not in "\n\t"}
-"""Control characters, which a model may write, would move the cursor of a terminal."""
-
 
 def add(commands: Commands) -> None:
     parser = add_command(commands, "generate", generate)
@@ -47,6 +44,7 @@ def generate(args: argparse.Namespace) -> None:
 
     from scratchformer.decoding.generation import Sampling
     from scratchformer.decoding.generation import generate as write
+    from scratchformer.decoding.translator import CONTROLS
     from scratchformer.nn.language_model import LanguageModel
     from scratchformer.nn.ops import using
     from scratchformer.text.tokenizer import BOS, PAD, Tokenizer
@@ -59,30 +57,35 @@ def generate(args: argparse.Namespace) -> None:
 
     prompt = tokenizer.encode([args.prompt])[0] if args.prompt else [BOS]
     texts: list[list[int]] = [[] for _ in range(args.samples)]
-    n_read = len(tokenizer.decode([prompt])[0])
+    harmful = {code: " " for code in CONTROLS if chr(code) not in "\n\t"}  # would move the cursor of a terminal
 
-    def written(ids: list[int]) -> str:
-        """What the model has written, without the prompt."""
-        return tokenizer.decode([[*prompt, *ids]])[0][n_read:].translate(CONTROLS)
+    def added(before: list[int], ids: list[int]) -> str:
+        """The text that these ids add to that of the ids before them."""
+        known, whole = tokenizer.decode([before, [*before, *ids]])
+        return whole[len(known) :].translate(harmful)
 
     streams = args.samples == 1 and sys.stdout.isatty()
     shown = args.prompt or ""
     print(shown if streams else "", end="", flush=True)
     sampling = Sampling(args.temperature, args.top_k, args.top_p)
     steps = write(model, prompt, args.tokens, sampling, args.seed, args.samples, config.data.max_length)
-    n_shown = 0
+    shown_ids: list[int] = prompt
+    new_ids: list[int] = []  # not shown yet: they may end in the middle of a character
     with using(*device.ops), threadpool_limits(threads, "blas"):
         for drawn in steps:
             for ids, token in zip(texts, drawn.tolist()):
                 if token != PAD:
                     ids.append(token)
-            if streams and not (text := written(texts[0])).endswith("\N{REPLACEMENT CHARACTER}"):  # half a character
-                print(text[n_shown:], end="", flush=True)
-                n_shown = len(text)
+            if streams:
+                new_ids.append(int(drawn[0]))
+                text = added(shown_ids, new_ids)
+                if not text.endswith("\N{REPLACEMENT CHARACTER}"):
+                    print(text, end="", flush=True)
+                    shown_ids, new_ids = new_ids, []
     if streams:
-        print(written(texts[0])[n_shown:])
+        print(added(shown_ids, new_ids))
         return
     for number, ids in enumerate(texts, 1):
         if args.samples > 1:
             print(f"--- {number} ---")
-        print(shown + written(ids))
+        print(shown + added(prompt, ids))

@@ -50,7 +50,7 @@ def small_config(texts):
     )
 
 
-def test_from_a_text_to_its_continuation(cli, texts, tmp_path):
+def test_from_a_text_to_its_continuation(cli, texts, tmp_path, monkeypatch):
     run = tmp_path / "run"
     settings = [word for item in SMALL.items() for word in ("--set", "%s=%s" % item)]
     first = cli("train", "gpt-tiny", "--text", *texts, "--out", run, "--threads", 1, *settings)
@@ -65,6 +65,10 @@ def test_from_a_text_to_its_continuation(cli, texts, tmp_path):
     assert written.startswith("3 times") and written.endswith("\n")
     samples = cli("generate", run, "--samples", 2, "--tokens", 30, "--top-k", 40, "--top-p", 0.9, "--seed", 3)
     assert samples.code == 0 and samples.out.startswith("--- 1 ---\n") and "\n--- 2 ---\n" in samples.out
+    many = ["generate", run, "--prompt", "3 times", "--tokens", 300, "--temperature", 2]
+    at_once = cli(*many).out
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert cli(*many).out == at_once, "token by token"
 
 
 def test_a_stopped_run_goes_on_as_if_it_had_not_been(small_config, tmp_path, same_run):
