@@ -15,7 +15,7 @@ from scratchformer.nn.model import Model
 from scratchformer.nn.ops import PAD, Ops, using
 from scratchformer.text import bundled
 from scratchformer.text.batches import Sequences, batches_in_order
-from scratchformer.text.masking import HiddenTexts, encode_texts, in_turn
+from scratchformer.text.masking import HiddenTexts, each_masked_once, encode_texts
 from scratchformer.text.tokenizer import MASK
 from scratchformer.training.run import Trained
 from scratchformer.training.task_masked_language_model import MaskedLanguageModelTask
@@ -74,7 +74,7 @@ def evaluate(trained: Trained) -> MaskedScores:
     train, test = (
         encode_texts(trained.tokenizer.encode, lines, config.data.max_length) for lines in (corpus.train, texts)
     )
-    hidden = HiddenTexts(in_turn(test), config.data.max_length)
+    hidden = HiddenTexts(each_masked_once(test), config.data.max_length)
     right = right_guesses(trained.model, hidden, trained.device.ops)
     baselines = [100 * float(np.mean(each)) for each in count_baselines(train, hidden)]
     n_right, n = int(right.sum()), len(right)

@@ -23,7 +23,7 @@ Encode = Callable[[list[str]], list[list[int]]]
 """Turns texts into ids without special tokens, as `Tokenizer.encode` does."""
 
 
-def hide(texts: Sequences, vocab_size: int, random: np.random.Generator) -> tuple[Sequences, Sequences]:
+def mask_tokens(texts: Sequences, vocab_size: int, random: np.random.Generator) -> tuple[Sequences, Sequences]:
     """Choose 15 % of the pieces of each text, at least one, and hide them -> what the model reads, and its targets
 
     texts  with special tokens, which are never chosen; each has a piece that is not special
@@ -88,7 +88,7 @@ class MaskedTexts(Examples):
     def _of_epoch(self, epoch: int) -> HiddenTexts:
         # BatchPlan draws from [seed, epoch], which zeros at the end would not change: the 1 makes these others.
         random = np.random.Generator(np.random.PCG64([self.seed, epoch, 1]))
-        return HiddenTexts(hide(self.texts, self.vocab_size, random), self.max_length)
+        return HiddenTexts(mask_tokens(self.texts, self.vocab_size, random), self.max_length)
 
     def batch(self, indices: np.ndarray, epoch: int = 0) -> Batch:
         """The texts `indices` (B,) as this epoch shows them, as `HiddenTexts.batch` gives them."""
@@ -98,7 +98,7 @@ class MaskedTexts(Examples):
         return checksum_of(self.texts, crc)
 
 
-def in_turn(texts: Sequences) -> tuple[Sequences, Sequences]:
+def each_masked_once(texts: Sequences) -> tuple[Sequences, Sequences]:
     """Each text as often as it has pieces, each time with another one hidden -> what the model reads, and its targets
 
     They stand in the order of the text's pieces. Special tokens are not hidden.

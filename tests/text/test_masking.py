@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 
 from scratchformer.errors import UserError
-from scratchformer.text.masking import MaskedTexts, encode_texts, hide, in_turn, labelled_pairs, sequences_of
+from scratchformer.text.masking import (
+    MaskedTexts,
+    each_masked_once,
+    encode_texts,
+    labelled_pairs,
+    mask_tokens,
+    sequences_of,
+)
 from scratchformer.text.tokenizer import BOS, EOS, MASK, PAD, UNK
 
 VOCAB = 50
@@ -28,7 +35,7 @@ def test_of_the_pieces_15_percent_are_chosen_and_80_percent_of_those_hidden():
     texts = sequences_of(
         [[BOS, *random.integers(MASK + 1, VOCAB, length), EOS] for length in range(7, 40) for _ in range(60)]
     )
-    shown, targets = hide(texts, VOCAB, random)
+    shown, targets = mask_tokens(texts, VOCAB, random)
     chosen, hidden = targets.ids != PAD, shown.ids == MASK
     changed = ~hidden & (shown.ids != texts.ids)
     assert np.array_equal(targets.ids[chosen], texts.ids[chosen])
@@ -46,7 +53,7 @@ def test_of_the_pieces_15_percent_are_chosen_and_80_percent_of_those_hidden():
 
 def test_every_piece_of_a_text_is_chosen_equally_often():
     texts = sequences_of([[BOS, *range(5, 15), EOS]] * 4000)
-    _, targets = hide(texts, VOCAB, np.random.default_rng(0))
+    _, targets = mask_tokens(texts, VOCAB, np.random.default_rng(0))
     share = np.count_nonzero(targets.padded(np.arange(4000)), axis=0)[1:-1] / 4000
     assert np.abs(share - 0.15).max() < 4 * (0.15 * 0.85 / 4000) ** 0.5
     assert set(np.count_nonzero(targets.padded(np.arange(4000)), axis=1)) == {1, 2}
@@ -92,7 +99,7 @@ def test_a_long_text_is_cut_into_several():
 
 
 def test_each_piece_is_hidden_once_in_turn():
-    shown, targets = in_turn(encode_texts(encode, ["7 3 8", "20"], 20))
+    shown, targets = each_masked_once(encode_texts(encode, ["7 3 8", "20"], 20))
     rows = np.arange(3)
     assert shown.padded(rows).tolist() == [[BOS, MASK, UNK, 8, EOS], [BOS, 7, UNK, MASK, EOS], [BOS, MASK, EOS, 0, 0]]
     assert targets.padded(rows).tolist() == [[0, 7, 0, 0, 0], [0, 0, 0, 8, 0], [0, 20, 0, 0, 0]]
