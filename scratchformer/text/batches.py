@@ -32,6 +32,7 @@ from scratchformer.text.tokenizer import BOS, EOS, PAD
 CHUNK_IDS = 2**20
 SENTENCES_PER_ENCODING = 10_000  # limits how many Python lists of ids exist at the same time
 Encode = Callable[[list[str]], list[list[int]]]
+"""Turns texts into ids without special tokens, as `Tokenizer.encode` does."""
 
 
 class Batch(NamedTuple):
@@ -94,6 +95,12 @@ class Sequences:
 
     ids: np.ndarray  # (tokens of all sequences,) int32, or uint16 in files
     offsets: np.ndarray  # (sequences + 1,) int64
+
+    @classmethod
+    def of(cls, rows: list[list[int]]) -> "Sequences":
+        """Lists of ids as one flat array."""
+        ids = np.fromiter(itertools.chain.from_iterable(rows), np.int32)
+        return cls(ids, _offsets(np.array([len(row) for row in rows], np.int64)))
 
     @property
     def lengths(self) -> np.ndarray:

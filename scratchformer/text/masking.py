@@ -5,22 +5,18 @@ Source: Devlin et al. 2019, section 3. The start symbol stands for [CLS], the en
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
 
 from scratchformer.errors import UserError
-from scratchformer.text.batches import Batch, Examples, Sequences, batch_of, crc32_of_ids
+from scratchformer.text.batches import Batch, Encode, Examples, Sequences, batch_of, crc32_of_ids
 from scratchformer.text.tokenizer import BOS, EOS, MASK, PAD
 
 SHARE_CHOSEN = 0.15
 SHARE_HIDDEN, SHARE_RANDOM = 0.8, 0.1
 """Of the chosen pieces: [MASK] stands in the place of most, a random piece in that of some; the others stay."""
-
-Encode = Callable[[list[str]], list[list[int]]]
-"""Turns texts into ids without special tokens, as `Tokenizer.encode` does."""
 
 
 def mask_tokens(texts: Sequences, vocab_size: int, random: np.random.Generator) -> tuple[Sequences, Sequences]:
@@ -127,7 +123,7 @@ def encode_texts(encode: Encode, texts: list[str], max_length: int) -> Sequences
     kept = [[BOS, *ids, EOS] for ids in pieces if max(ids) > MASK]
     if not kept:
         raise UserError(f"none of the {len(texts)} texts has a piece that can be hidden")
-    return sequences_of(kept)
+    return Sequences.of(kept)
 
 
 class LabelledPairs(Examples):
@@ -162,19 +158,12 @@ def labelled_pairs(
     """Encode pairs of segments, and drop (and count) the pairs of more than `max_length` tokens."""
     sides = encode([*first, *second])
     both = zip(sides[: len(first)], sides[len(first) :], strict=True)
-    sequences = sequences_of([[BOS, *ids, EOS, *others, EOS] for ids, others in both])
+    sequences = Sequences.of([[BOS, *ids, EOS, *others, EOS] for ids, others in both])
     keep = sequences.lengths <= max_length
     first_lengths = np.array([len(ids) + 2 for ids in sides[: len(first)]], np.int32)
     return LabelledPairs(
         sequences.select(keep), first_lengths[keep], np.array(labels, np.int32)[keep], max_length, int(np.sum(~keep))
     )
-
-
-def sequences_of(rows: list[list[int]]) -> Sequences:
-    """Lists of ids as one flat array."""
-    lengths = np.array([len(row) for row in rows], np.int64)
-    ids = np.fromiter(itertools.chain.from_iterable(rows), np.int32)
-    return Sequences(ids, np.concatenate([[0], np.cumsum(lengths)]))
 
 
 def checksum_of(sequences: Sequences, crc: int = 0) -> int:

@@ -4,14 +4,8 @@ import numpy as np
 import pytest
 
 from scratchformer.errors import UserError
-from scratchformer.text.masking import (
-    MaskedTexts,
-    each_masked_once,
-    encode_texts,
-    labelled_pairs,
-    mask_tokens,
-    sequences_of,
-)
+from scratchformer.text.batches import Sequences
+from scratchformer.text.masking import MaskedTexts, each_masked_once, encode_texts, labelled_pairs, mask_tokens
 from scratchformer.text.tokenizer import BOS, EOS, MASK, PAD, UNK
 
 VOCAB = 50
@@ -32,7 +26,7 @@ def all_of(masked, epoch=0):
 
 def test_of_the_pieces_15_percent_are_chosen_and_80_percent_of_those_hidden():
     random = np.random.default_rng(0)
-    texts = sequences_of(
+    texts = Sequences.of(
         [[BOS, *random.integers(MASK + 1, VOCAB, length), EOS] for length in range(7, 40) for _ in range(60)]
     )
     shown, targets = mask_tokens(texts, VOCAB, random)
@@ -52,7 +46,7 @@ def test_of_the_pieces_15_percent_are_chosen_and_80_percent_of_those_hidden():
 
 
 def test_every_piece_of_a_text_is_chosen_equally_often():
-    texts = sequences_of([[BOS, *range(5, 15), EOS]] * 4000)
+    texts = Sequences.of([[BOS, *range(5, 15), EOS]] * 4000)
     _, targets = mask_tokens(texts, VOCAB, np.random.default_rng(0))
     share = np.count_nonzero(targets.padded(np.arange(4000)), axis=0)[1:-1] / 4000
     assert np.abs(share - 0.15).max() < 4 * (0.15 * 0.85 / 4000) ** 0.5
