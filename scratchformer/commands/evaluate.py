@@ -121,7 +121,9 @@ def require_same_data(trained: Trained) -> None:
     config, checksum = trained.config, progress_of(trained.file).data_checksum  # 0: imported, not trained here
     if checksum and config.data.names_text:
         if task_of(config).resume(config, trained.tokenizer).checksum != checksum:
-            raise UserError(f"{trained.file}: was trained on other text than its files have now, so it cannot be scored")
+            raise UserError(
+                f"{trained.file}: was trained on other text than its files have now, so it cannot be scored"
+            )
 
 
 def load_system(args: argparse.Namespace, path: Path, checkpoint: str | None) -> System:

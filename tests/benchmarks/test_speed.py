@@ -34,9 +34,9 @@ def batch_of(cpu_step, *sizes, **options):
 
 def test_the_operations_of_a_step_are_counted_right(cpu_step, monkeypatch):
     config = ModelConfig(vocab_size=40, N=2, d_model=12, d_ff=20, h=3, d_k=5, d_v=7)
-    batch = batch_of(cpu_step, 6, 9, 3, config.vocab_size, seed=0)._replace(
-        source_ids=batch_of(cpu_step, 6, 11, 4, config.vocab_size, seed=1).source_ids
-    )
+    batch = batch_of(cpu_step, 6, 9, 3, config.vocab_size, seed=0)
+    longer = batch_of(cpu_step, 6, 11, 4, config.vocab_size, seed=1)
+    batch = batch._replace(inputs=(longer.source_ids, batch.target_in_ids))
     matmul, counted = np.matmul, []
 
     def counting(a, b, out=None):

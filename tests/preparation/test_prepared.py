@@ -9,13 +9,7 @@ from scratchformer.errors import UserError
 from scratchformer.files import replace_text
 from scratchformer.preparation import prepared
 from scratchformer.preparation.pipeline import Options, prepare
-from scratchformer.preparation.prepared import (
-    Manifest,
-    PreparedCorpus,
-    growing_array,
-    is_prepared,
-    read_manifest,
-)
+from scratchformer.preparation.prepared import Manifest, PreparedCorpus, growing_array, is_prepared, read_manifest
 from scratchformer.text import batches
 from scratchformer.text.batches import crc32_of_ids
 from scratchformer.text.corpora import CorpusFiles, ParallelFiles

@@ -120,7 +120,7 @@ def test_ranks_share_the_validation_trees(small_config, tmp_path, together):
         ({"train.trees": "(S (NN a b))"}, "train.trees, line 1: 'b' is neither a label nor the only word of a tag"),
         (["vocab_size=100000"], "vocab_size 100000 is too large for this text"),
         (["max_length=3"], "has at most max_length = 3 tokens"),
-        (["tied=all"], "two vocabularies need model.tied='none'"),
+        (["tied=all"], "two vocabularies need an encoder and a decoder, with model.tied='none'"),
     ],
 )
 def test_bad_input(refused, treebank, settings, tmp_path, changes, complaint):
