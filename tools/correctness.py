@@ -201,7 +201,8 @@ def summary(found: dict[str, Any], matrix: dict[str, list[str]]) -> str:
     gradients, layers = found["gradients"], oracle_of_layers(found)
     public = sum(mutant.origin != CLASSIC for mutant in MUTANTS)
     in_layers = [mutant.name for mutant in MUTANTS if mutant.patches[0].file.startswith("scratchformer/nn/")]
-    unseen = sum("gradients" not in matrix.get(name, ()) for name in in_layers)
+    in_layers = [name for name in in_layers if name in matrix]
+    unseen = sum("gradients" not in matrix[name] for name in in_layers)
     named = sum(mutant.suspect in found["suspects"].get(mutant.name, []) for mutant in MUTANTS)
     rows = {
         f"finite differences: {sum(entry['cases'] for entry in gradients.values())} cases of {len(gradients)} layers, "

@@ -25,7 +25,7 @@ from plant import mutant_named
 SUITES = {
     "gradients": "tests/nn/test_gradients.py",
     "contract": "tests/nn/test_contract.py",
-    "flow": "tests/nn/test_flow.py",
+    "flow": "tests/nn/test_flow.py tests/nn/test_sequence_layers.py tests/nn/test_text_encoder.py tests/nn/test_vision.py",
     "definitions": "tests/nn/test_model.py",
     "oracle": "tests/oracle",
     "decoding": "tests/decoding",
@@ -50,7 +50,7 @@ def passes(suite: str, mutant: Mutant | None) -> bool:
     left_out = [f"--deselect={name}" for name in LEFT_OUT]
     try:
         ended = subprocess.run(
-            [sys.executable, *program, "-x", "--tb=no", "-p", "no:cacheprovider", *left_out, SUITES[suite]],
+            [sys.executable, *program, "-x", "--tb=no", "-p", "no:cacheprovider", *left_out, *SUITES[suite].split()],
             cwd=ROOT,
             env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
             stdout=subprocess.DEVNULL,
