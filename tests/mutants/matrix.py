@@ -25,7 +25,7 @@ from plant import mutant_named
 SUITES = {
     "gradients": "tests/nn/test_gradients.py",
     "contract": "tests/nn/test_contract.py",
-    "flow": "tests/nn/test_flow.py tests/nn/test_sequence_layers.py tests/nn/test_text_encoder.py tests/nn/test_vision.py",
+    "flow": "tests/nn/test_flow.py tests/nn/test_sequence_layers.py tests/nn/test_vision.py",
     "definitions": "tests/nn/test_model.py",
     "oracle": "tests/oracle",
     "decoding": "tests/decoding",
