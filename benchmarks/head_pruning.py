@@ -23,7 +23,7 @@ from threadpoolctl import threadpool_limits
 
 from scratchformer import config as configs
 from scratchformer.experiments.head_importance import text_of
-from scratchformer.experiments.head_report import HeadReport, study
+from scratchformer.experiments.head_report import HeadReport, measure_heads
 from scratchformer.experiments.head_roles import corrected_z
 from scratchformer.text import bundled
 from scratchformer.text.corpora import read_pairs
@@ -81,7 +81,7 @@ def main() -> None:
         annotated, pronouns = bundled.read("test"), bundled.read("test_coreference")[: 2 * n_sentences]
         examples = [annotated[line - 1] for line in text.pairs.line_numbers]
     with threadpool_limits(1):
-        report = study(
+        report = measure_heads(
             translator, text, to_order, text, examples, pronouns, not arguments.quick, 2 if arguments.quick else PARTS
         )
     print(report.as_text())

@@ -45,7 +45,7 @@ def heads(args: argparse.Namespace) -> None:
     from scratchformer.experiments import figures
     from scratchformer.experiments.head_figures import maps_figure, pruning_figure
     from scratchformer.experiments.head_importance import text_of
-    from scratchformer.experiments.head_report import study
+    from scratchformer.experiments.head_report import measure_heads
     from scratchformer.text import bundled
     from scratchformer.training.run import RunDirectory, load_run, require_task
 
@@ -63,7 +63,7 @@ def heads(args: argparse.Namespace) -> None:
         annotated, pronouns = bundled.read("test"), bundled.read("test_coreference")
         examples = [annotated[number - 1] for number in text.pairs.line_numbers]
     is_even = np.arange(len(text.encoded)) % 2 == 0
-    report = study(translator, text, text.part(is_even), text.part(~is_even), examples, pronouns, args.greedy)
+    report = measure_heads(translator, text, text.part(is_even), text.part(~is_even), examples, pronouns, args.greedy)
     if args.json:
         print(json.dumps(report.as_json()))
         return

@@ -12,7 +12,7 @@ one row for each of `every_attention`, in its order. The number of a head is its
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import Collection, Iterator, NamedTuple, Sequence
+from typing import Any, Callable, Collection, Iterator, NamedTuple, Sequence
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -30,8 +30,6 @@ from scratchformer.text.corpora import Pairs
 
 MAX_LENGTH = 256
 POSITIONS_AT_ONCE = 4096
-N_SAMPLES = 1000
-"""How many sets of heads the bootstrap draws."""
 
 
 class Text(NamedTuple):
@@ -85,17 +83,6 @@ def head_names(model: Transformer) -> list[str]:
     ]
 
 
-@contextmanager
-def removable_heads(model: Transformer) -> Iterator[list[HeadGate]]:
-    """Gates behind all heads of a model, for the duration of a block."""
-    with gated(every_attention(model)) as gates:
-        yield gates
-
-
-def n_heads(gates: Sequence[HeadGate]) -> int:
-    return sum(len(gate.xi.data) for gate in gates)
-
-
 def remove(gates: Sequence[HeadGate], heads: Collection[int]) -> None:
     """Remove these heads, and bring all others back."""
     for index, gate in enumerate(gates):
@@ -129,22 +116,22 @@ def sentence_losses(translator: Translator, text: Text) -> np.ndarray:
 
 def losses_without_each(translator: Translator, text: Text) -> np.ndarray:
     """`sentence_losses` without each of the heads, one at a time: (sentences, A, H)"""
-    with removable_heads(translator.model) as gates:
-        found = []
-        for head in range(n_heads(gates)):
-            remove(gates, [head])
-            found.append(sentence_losses(translator, text))
-        return np.array(found).T.reshape(len(text.encoded), len(gates), -1)
+    return np.moveaxis(without_each(translator, lambda: sentence_losses(translator, text)), -1, 0)
 
 
 def bleus_without_each(translator: Translator, text: Text) -> np.ndarray:
     """`greedy_bleu` without each of the heads, one at a time: (A, H)"""
-    with removable_heads(translator.model) as gates:
-        found = []
-        for head in range(n_heads(gates)):
+    return without_each(translator, lambda: greedy_bleu(translator, text))
+
+
+def without_each(translator: Translator, measure: Callable[[], Any]) -> np.ndarray:
+    """What `measure` finds without each of the heads, one at a time: (A, H, ...)"""
+    found = []
+    with gated(every_attention(translator.model)) as gates:
+        for head in range(len(head_names(translator.model))):
             remove(gates, [head])
-            found.append(greedy_bleu(translator, text))
-        return np.array(found).reshape(len(gates), -1)
+            found.append(measure())
+        return np.array(found).reshape(len(gates), -1, *np.shape(found[0]))
 
 
 def gate_gradients(translator: Translator, text: Text) -> np.ndarray:
@@ -153,7 +140,7 @@ def gate_gradients(translator: Translator, text: Text) -> np.ndarray:
     Clears the gradients of the model.
     """
     model = translator.model
-    with computing(translator), removable_heads(model) as gates:
+    with computing(translator), gated(every_attention(model)) as gates:
         found = []
         for index in range(len(text.encoded)):
             for gate in gates:
@@ -173,55 +160,9 @@ def gradient_importance(translator: Translator, text: Text) -> np.ndarray:
     return np.abs(gate_gradients(translator, text)).sum(axis=0) / text.n_tokens.sum()
 
 
-def mean_and_error(values: np.ndarray, cases: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The mean per case (a token, say) of sums over the cases of each sentence, and its standard error over sentences
-    (of a ratio, linearised; infinite for one sentence).
-
-    values (sentences, ...), cases (sentences,) -> (...), (...)
-    """
-    n, total = len(cases), cases.sum()
-    mean = values.sum(axis=0) / total
-    residuals = values - mean * cases.reshape(-1, *[1] * (values.ndim - 1))
-    if n == 1:
-        return mean, np.full(mean.shape, np.inf)
-    return mean, np.sqrt(n / (n - 1) * (residuals**2).sum(axis=0)) / total
-
-
 def relative_to_layer(importance: np.ndarray) -> np.ndarray:
     """Each row divided by its Euclidean norm, as the source does before it orders the heads of all layers."""
     return importance / np.maximum(np.linalg.norm(importance, axis=1, keepdims=True), np.finfo(float).tiny)
-
-
-class Correlation(NamedTuple):
-    """A rank correlation (Spearman), -1 to 1, and the limits of its 95 % interval.
-
-    The interval is for other heads like these: heads are drawn with replacement (percentile bootstrap, seeded).
-    """
-
-    rho: float
-    low: float
-    high: float
-
-
-def rank_correlation(some: np.ndarray, others: np.ndarray) -> Correlation:
-    """How far two scores of the same heads agree on their order."""
-    some, others = some.reshape(-1), others.reshape(-1)
-    drawn = np.random.default_rng(0).integers(0, len(some), (N_SAMPLES, len(some)))
-    low, high = np.nanquantile(spearman(some[drawn], others[drawn]), [0.025, 0.975])
-    return Correlation(float(spearman(some, others)), float(low), float(high))
-
-
-def spearman(some: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """The correlation of the ranks, (..., n) and (..., n) -> (...); NaN if all numbers of one are equal."""
-    a, b = (ranks - ranks.mean(axis=-1, keepdims=True) for ranks in map(mean_ranks, (some, others)))
-    with np.errstate(invalid="ignore"):
-        return (a * b).sum(axis=-1) / np.sqrt((a**2).sum(axis=-1) * (b**2).sum(axis=-1))
-
-
-def mean_ranks(values: np.ndarray) -> np.ndarray:
-    """From 1, along the last axis; equal numbers share the mean of their ranks. (..., n) -> (..., n)"""
-    one, other = values[..., :, None], values[..., None, :]
-    return (other < one).sum(axis=-1) + ((other == one).sum(axis=-1) + 1) / 2
 
 
 # Removing many heads --------------------------------------------------------------------------------------------------
@@ -231,8 +172,8 @@ def greedy_order(translator: Translator, text: Text) -> list[int]:
     """The numbers of all heads, first to be removed first: each time the head without which the loss is lowest, given
     those that are gone already. This takes a forward pass for each pair of heads."""
     removed: list[int] = []
-    with removable_heads(translator.model) as gates:
-        left = list(range(n_heads(gates)))
+    with gated(every_attention(translator.model)) as gates:
+        left = list(range(len(head_names(translator.model))))
         while left:
             losses = []
             for head in left:
@@ -262,7 +203,7 @@ class Curve(NamedTuple):
 def pruning_curve(translator: Translator, text: Text, order: Sequence[int], bleu_at: Collection[int] = ()) -> Curve:
     """Remove the heads in this order, and look at the model each time."""
     losses, bleus = [], {}
-    with removable_heads(translator.model) as gates:
+    with gated(every_attention(translator.model)) as gates:
         for count in range(len(order) + 1):
             remove(gates, order[:count])
             losses.append(float(sentence_losses(translator, text).sum() / text.n_tokens.sum()))

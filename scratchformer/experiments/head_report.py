@@ -9,7 +9,6 @@ from tqdm import tqdm
 
 from scratchformer.decoding.translator import Translator
 from scratchformer.experiments.head_importance import (
-    Correlation,
     Curve,
     Text,
     bleus_without_each,
@@ -19,14 +18,13 @@ from scratchformer.experiments.head_importance import (
     greedy_order,
     head_names,
     losses_without_each,
-    mean_and_error,
     order_by,
     pruning_curve,
-    rank_correlation,
     relative_to_layer,
     sentence_losses,
 )
 from scratchformer.experiments.head_roles import Roles, alignment_accuracies, corrected_z, roles_of_heads
+from scratchformer.experiments.statistics import Correlation, mean_and_error, rank_correlation
 from scratchformer.text.bundled import Example
 
 N_RANDOM = 5
@@ -162,7 +160,7 @@ def plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 
-def study(
+def measure_heads(
     translator: Translator,
     text: Text,
     to_order: Text,

@@ -18,8 +18,8 @@ import numpy as np
 
 from scratchformer.decoding.translator import Translator
 from scratchformer.experiments import heads
-from scratchformer.experiments.head_importance import mean_and_error
 from scratchformer.experiments.heads import SentenceAttention
+from scratchformer.experiments.statistics import mean_and_error
 from scratchformer.text.bundled import Example, words
 
 MOSTLY = 0.5

@@ -7,7 +7,7 @@ from scratchformer.config import ModelConfig
 from scratchformer.decoding.translator import Translator
 from scratchformer.errors import UserError
 from scratchformer.experiments import head_importance as importance
-from scratchformer.experiments import heads
+from scratchformer.experiments import heads, statistics
 from scratchformer.nn.head_gate import gated
 from scratchformer.nn.loss import forward_loss
 from scratchformer.nn.transformer import Transformer
@@ -108,20 +108,20 @@ def test_means_are_weighted_and_their_errors_are_those_of_repeated_draws():
     random = np.random.default_rng(0)
     cases = random.integers(1, 9, (4000, 50))
     values = 3 * cases + random.normal(size=cases.shape) * cases
-    found = [importance.mean_and_error(*each) for each in zip(values, cases)]
+    found = [statistics.mean_and_error(*each) for each in zip(values, cases)]
     means, errors = np.array(found).T
     assert means[0] == pytest.approx(values[0].sum() / cases[0].sum())
     assert errors.mean() == pytest.approx(means.std(), rel=0.05)
-    assert importance.mean_and_error(np.ones((1, 2)), np.ones(1))[1].tolist() == [np.inf, np.inf]
+    assert statistics.mean_and_error(np.ones((1, 2)), np.ones(1))[1].tolist() == [np.inf, np.inf]
 
 
 def test_rank_correlation():
-    assert importance.mean_ranks(np.array([5.0, 1.0, 5.0])).tolist() == [2.5, 1, 2.5]
-    assert importance.spearman(np.array([1, 2, 3, 4]), np.array([10, 20, 40, 30])) == pytest.approx(0.8)
-    assert np.isnan(importance.spearman(np.ones(3), np.arange(3)))
+    assert statistics.mean_ranks(np.array([5.0, 1.0, 5.0])).tolist() == [2.5, 1, 2.5]
+    assert statistics.spearman(np.array([1, 2, 3, 4]), np.array([10, 20, 40, 30])) == pytest.approx(0.8)
+    assert np.isnan(statistics.spearman(np.ones(3), np.arange(3)))
     scores = np.random.default_rng(0).normal(size=(4, 6))
-    assert importance.rank_correlation(scores, np.exp(scores)) == pytest.approx((1, 1, 1))
-    found = importance.rank_correlation(scores, scores[::-1])
+    assert statistics.rank_correlation(scores, np.exp(scores)) == pytest.approx((1, 1, 1))
+    found = statistics.rank_correlation(scores, scores[::-1])
     assert found.low < found.rho < found.high
 
 
