@@ -26,6 +26,7 @@ def average(args: argparse.Namespace) -> None:
     n = configs.load(run.config_file).training.average_last if args.last is None else args.last
     paths = run.checkpoints.steps()
     if not 1 <= n <= len(paths):
-        raise UserError(f"{run.path}: cannot average the last {n} checkpoints; there are {len(paths)}")
+        fewer = f"; try --last {len(paths)}" if paths else ""
+        raise UserError(f"{run.path}: cannot average the last {n} checkpoints; there are {len(paths)}{fewer}")
     checkpoints.save(run.checkpoints.average, checkpoints.average(paths[-n:]))
     print(f"{run.checkpoints.average}: the mean of {paths[-n].name} to {paths[-1].name} ({n} checkpoints)")

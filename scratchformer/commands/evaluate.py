@@ -110,7 +110,10 @@ def evaluate_task(args: argparse.Namespace, run: RunDirectory, task: str) -> Non
     scores = SCORES[task](trained._replace(config=configs.with_settings(trained.config, search)))
     record = {"checkpoint": printable(trained.file.name), "step": step_of(trained.file)} | scores.as_record()
     record_scores(run, record)
-    print(json.dumps({"run": str(run.path)} | record) if args.json else scores.as_text())
+    if args.json:
+        print(json.dumps({"run": str(run.path)} | record))
+    else:
+        print(f"{scores.as_text()}\n{printable(str(run.path))}: {record['checkpoint']}, step {record['step']}")
 
 
 def require_same_data(trained: Trained) -> None:
