@@ -1,16 +1,21 @@
 """What does pretraining save? The noun that "it" means, learned from few sentences, with and without pretraining.
 
-    python benchmarks/antecedent.py RUN ... [--jobs N] [--quick] [--out DIR]
+    python benchmarks/antecedent.py RUN ... [--ways WAY ...] [--jobs N] [--quick] [--out DIR]
 
 RUN is a masked language model, of which the settings of the preset `antecedent` take the weights. What is recorded used
 
     for seed in 0 1 2; do scratchformer train bert-tiny --seed $seed --threads 1 --out runs/bert$seed; done
 
-With each number of labelled sentences, three models learn the same task from the same sentences:
+With each number of labelled sentences, four ways learn the same task from the same sentences:
 
+    counting      no network: whether the adjective goes more often with the first or the second of the two nouns
     pretrained    from the weights of the run
     scratch       from new weights, for as many steps
     scratch_long  from new weights, for so long that it reads as many positions as pretraining and fine-tuning together
+
+RATES of learning are tried for pretrained and scratch, and the one with the highest accuracy on the sentences of the
+val split (mean over the runs; of equals the first) is chosen for each number of sentences. scratch_long uses the choice
+of scratch.
 
 Tested are the last weights, on the sentences of the test split and on the minimal pairs of test_coreference. Two nouns
 that "it" could mean in a sentence of test_coreference are never the two of a training sentence. Pretraining reads the
@@ -20,7 +25,9 @@ training sentences, too, and without their labels.
 from __future__ import annotations
 
 import argparse
+import json
 import tempfile
+from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -34,14 +41,22 @@ from threadpoolctl import threadpool_limits
 
 from scratchformer import config as configs
 from scratchformer.config import Config
-from scratchformer.experiments.antecedent import AntecedentScores, evaluate
+from scratchformer.experiments.antecedent import evaluate
+from scratchformer.experiments.heads import both_right
+from scratchformer.text.bundled import Example, words
 from scratchformer.training.run import RunDirectory
-from scratchformer.training.task_antecedent import AntecedentTask
+from scratchformer.training.task_antecedent import AntecedentTask, is_right, pairs_of, with_two_nouns
 from scratchformer.training.tasks import TASKS
 
 SIZES = (100, 300, 1000, 3061)
 SIZES_FOR_LONG = (300, 3061)
-MEASURES = ("test", "sentences", "pairs")
+RATES = ((0.1, 100), (0.4, 100), (1.0, 400))
+"""lr_factor and warmup: that of the preset, one between, and that of pretraining"""
+WAYS = ("counting", "scratch", "scratch_long", "pretrained")
+MEASURES = ("val", "test", "sentences", "pairs")
+
+Row = dict[str, Any]
+"""One training: seed, n, steps, lr_factor, warmup and the MEASURES, in percent"""
 
 
 class FewSentences(AntecedentTask):
@@ -56,14 +71,49 @@ class FewSentences(AntecedentTask):
         return corpus | {"train": [corpus["train"][index] for index in chosen]}
 
 
-def learned(config: Config, n: int, changes: dict[str, Any]) -> AntecedentScores:
-    """The scores after training on n sentences with these changes of the configuration."""
-    config = configs.with_settings(config, changes)
-    steps, seed = config.training.steps, config.training.seed
-    once = {"training.validate_every": steps, "training.save_every": steps, "training.score_every": 0}
-    TASKS["antecedent"] = FewSentences(n, seed)
+def counted(n: int, seed: int) -> Row:
+    """The scores of a majority of n sentences: which noun, the first or the second, does the adjective go with?"""
+    votes: Counter[str] = Counter()
+    for each in FewSentences(n, seed).read(configs.ANTECEDENT)["train"]:
+        votes[adjective(each)] += 1 if means_first(each) else -1
+
+    def right(split: str) -> np.ndarray:
+        examples = with_two_nouns(split)
+        return np.array([votes[adjective(each)] * (1 if means_first(each) else -1) > 0 for each in examples])
+
+    pairs = both_right(right("test_coreference"), with_two_nouns("test_coreference"))
+    shares = (right("val"), right("test"), right("test_coreference"), pairs)
+    return {"seed": seed, "n": n} | {name: percent(share) for name, share in zip(MEASURES, shares)}
+
+
+def adjective(example: Example) -> str:
+    return words(example.source)[-2]  # before the full stop
+
+
+def means_first(example: Example) -> bool:
+    return example.coreference["antecedent"] < example.coreference["rival"]  # type: ignore[index]
+
+
+def percent(right: np.ndarray) -> float | None:
+    return number(100 * float(right.mean()))
+
+
+def learned(config: Config, n: int) -> Row:
+    """The scores after training on n sentences."""
+    training = config.training
+    once = {"training.validate_every": training.steps, "training.save_every": training.steps, "training.score_every": 0}
+    TASKS["antecedent"] = FewSentences(n, training.seed)
     with tempfile.TemporaryDirectory() as directory:
-        return evaluate(trained(configs.with_settings(config, once), Path(directory) / "run"))
+        model = trained(configs.with_settings(config, once), Path(directory) / "run")
+    on_val = is_right(
+        model.model, pairs_of(with_two_nouns("val"), model.tokenizer, config.data.max_length), model.device.ops
+    )
+    scores = evaluate(model)
+    settings = {"steps": training.steps, "lr_factor": training.lr_factor, "warmup": training.warmup}
+    tested = {name: number(getattr(scores, name)) for name in MEASURES[1:]}
+    row = {"seed": training.seed, "n": n} | settings | {"val": percent(on_val)} | tested
+    print("pretrained" if training.pretrained else "from new weights", row, flush=True)
+    return row
 
 
 def config_for(run: Path, quick: bool) -> Config:
@@ -75,60 +125,90 @@ def config_for(run: Path, quick: bool) -> Config:
     return replace(configs.ANTECEDENT, model=replace(pretraining.model, n_classes=2), training=training)
 
 
-def scores_of(run: Path, quick: bool) -> dict[str, Any]:
+def trainings(way: str, run: Path, choice: dict[int, tuple], quick: bool) -> list[tuple[Config, int]]:
+    """Configuration and number of sentences of each training of this way that belongs to a run.
+
+    choice  number of sentences -> lr_factor and warmup, for scratch_long
+    """
     config = config_for(run, quick)
-    before, now = configs.load(RunDirectory(run).config_file).training, config.training
-    ratio = before.tokens_per_batch * before.accumulation / (now.tokens_per_batch * now.accumulation)
-    more = 1 if quick else round(ratio * before.steps)
-    ways: dict[str, dict[str, Any]] = {
-        "pretrained": {"training.pretrained": str(run.absolute())},
-        "scratch": {},
-        "scratch_long": {"training.steps": config.training.steps + more},
-    }
-    found: dict[str, dict] = {way: {} for way in ways}
-    for n in (4,) if quick else SIZES:
-        for way, changes in ways.items():
-            if way == "scratch_long" and n not in (4, *SIZES_FOR_LONG):
-                continue
-            scores = learned(config, n, changes)
-            found[way][str(n)] = {name: number(getattr(scores, name)) for name in MEASURES}
-            print(f"seed {config.training.seed}, {n} sentences, {way}: {found[way][str(n)]}", flush=True)
-    return {"seed": config.training.seed, "first": number(scores.first), "last": number(scores.last), "ways": found}
+    if way == "pretrained":
+        config = configs.with_settings(config, {"training.pretrained": str(run.absolute())})
+    if way == "scratch_long" and not quick:
+        before, now = configs.load(RunDirectory(run).config_file).training, config.training
+        ratio = before.tokens_per_batch * before.accumulation / (now.tokens_per_batch * now.accumulation)
+        config = configs.with_settings(config, {"training.steps": now.steps + round(ratio * before.steps)})
+    return [
+        (configs.with_settings(config, {"training.lr_factor": factor, "training.warmup": warmup}), n)
+        for n in sizes(way, quick)
+        for factor, warmup in ([choice[n]] if way == "scratch_long" else RATES[: 1 if quick else None])
+    ]
 
 
-def summary(results: list[dict[str, Any]]) -> dict[str, Any]:
-    """way -> number of sentences -> measure -> mean and range over the runs"""
-    return {
-        way: {
-            n: {name: spread([result["ways"][way][n][name] for result in results]) for name in MEASURES} for n in of_way
-        }
-        for way, of_way in results[0]["ways"].items()
-    }
+def sizes(way: str, quick: bool) -> tuple[int, ...]:
+    return (4,) if quick else SIZES_FOR_LONG if way == "scratch_long" else SIZES
+
+
+def rate(row: Row) -> tuple:
+    return row.get("lr_factor"), row.get("warmup")
+
+
+def chosen(rows: list[Row], n: int) -> list[Row]:
+    """Of the rows with n sentences, those of the rate that is best on the val split."""
+    of_rate: dict[tuple, list[Row]] = {}
+    for row in rows:
+        if row["n"] == n:
+            of_rate.setdefault(rate(row), []).append(row)
+    if len(of_rate) == 1:
+        return next(iter(of_rate.values()))
+    return max(of_rate.values(), key=lambda rows: round(float(np.mean([row["val"] for row in rows])), 3))
+
+
+def summary(rows: list[Row]) -> dict[str, Any]:
+    """number of sentences -> the rate chosen, and of each measure mean and range over the runs"""
+    found = {}
+    for n in dict.fromkeys(row["n"] for row in rows):
+        best = chosen(rows, n)
+        settings = {name: best[0][name] for name in ("lr_factor", "warmup", "steps") if name in best[0]}
+        measures = {name: spread([row[name] for row in best]) for name in MEASURES if name in best[0]}
+        found[str(n)] = settings | {"seeds": [row["seed"] for row in best]} | measures
+    return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="directories of masked language models")
-    parser.add_argument("--jobs", type=int, default=1, help="runs at a time (default: 1)")
+    parser.add_argument(
+        "--ways", nargs="+", choices=WAYS, default=WAYS, help="default: all; the others stay as the file has them"
+    )
+    parser.add_argument("--jobs", type=int, default=1, help="trainings at a time (default: 1)")
     parser.add_argument("--quick", action="store_true", help="a few steps, to see that it runs")
     parser.add_argument("--out", type=Path, default=RESULTS, help="directory of the result (default: results/ here)")
     arguments = parser.parse_args()
-    with threadpool_limits(1):
+    file, quick = arguments.out / "antecedent.json", arguments.quick
+    results = json.loads(file.read_text(encoding="utf-8"))["results"] if file.exists() else {}
+    configurations = [config_for(run, quick) for run in arguments.runs]
+    with threadpool_limits(1), ProcessPoolExecutor(arguments.jobs) as pool:
         provenance = surroundings()  # now: git may move while we measure
-        with ProcessPoolExecutor(arguments.jobs) as pool:
-            results = list(pool.map(scores_of, arguments.runs, [arguments.quick] * len(arguments.runs)))
-    config = config_for(arguments.runs[0], arguments.quick)
-    write(
-        arguments.out,
-        "antecedent",
-        {
-            "provenance": provenance,
-            "config": configs.to_dict(config),
-            "seeds": [result["seed"] for result in results],
-            "summary": summary(results),
-            "results": results,
-        },
-    )
+        for way in (way for way in WAYS if way in arguments.ways):
+            if way == "counting":
+                rows = [counted(n, config.training.seed) for config in configurations for n in sizes(way, quick)]
+            else:
+                scratch = results["scratch"]["rows"] if way == "scratch_long" else []
+                choice = {n: rate(chosen(scratch, n)[0]) for n in {row["n"] for row in scratch}}
+                tasks = [task for run in arguments.runs for task in trainings(way, run, choice, quick)]
+                rows = list(pool.map(learned, *zip(*tasks)))
+            results[way] = {"provenance": provenance, "rows": rows}
+            write(
+                arguments.out,
+                "antecedent",
+                {
+                    "provenance": provenance,
+                    "config": configs.to_dict(configurations[0]),
+                    "rates": RATES,
+                    "summary": {way: summary(results[way]["rows"]) for way in WAYS if way in results},
+                    "results": results,
+                },
+            )
 
 
 if __name__ == "__main__":
