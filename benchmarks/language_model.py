@@ -3,8 +3,9 @@
     python benchmarks/language_model.py [--seeds 1] [--runs DIR] [--quick] [--out DIR]
 
 The preset `gpt-tiny` is trained on the 22 lessons (`docs/lessons/NN_*.md`), of each of which a tenth validates.
-`results` has the bits per character of the validation text for each seed, with the best checkpoint (chosen by the same
-text) and with the mean of the last ones, as `scratchformer average` makes it; `n_grams` those of Kneser-Ney's models.
+`results` has the bits per character of the validation text for each seed, with the last weights, with the best
+checkpoint (chosen by the same text), and with the mean of the last ones, as `scratchformer average` makes it; `n_grams`
+those of Kneser-Ney's models, up to higher orders than `scratchformer evaluate` tries.
 A run that is in the directory of --runs already goes on from its last checkpoint, and a finished one is only scored.
 
 `speed` compares with `rival_gpt.py`, nanoGPT's idiom in PyTorch, on one thread. Both take turns at the same training
@@ -32,7 +33,7 @@ import scratchformer.config as configs
 from scratchformer.backends.cpu import FAST, FastOps, keep_freed_memory
 from scratchformer.config import Config
 from scratchformer.decoding.generation import Sampling, generate, probabilities
-from scratchformer.experiments.language_model import character_bits, loss_on, token_bits
+from scratchformer.experiments.language_model import CHARACTER_ORDERS, TOKEN_ORDERS, character_bits, loss_on, token_bits
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.language_model import LanguageModel
 from scratchformer.nn.loss import batch_loss_backward
@@ -46,6 +47,8 @@ from scratchformer.training.task_language_model import LanguageModelTask, Texts
 LESSONS = sorted((ROOT / "docs" / "lessons").glob("[0-9][0-9]_*.md"))
 QUICK = {"model.vocab_size": 500, "model.d_model": 16, "model.d_ff": 32, "model.N": 1, "training.steps": 4}
 QUICK |= {"training.validate_every": 2, "training.save_every": 2, "training.score_every": 2}
+HIGHEST_ORDERS = 18, 12
+"""Of the n-gram models over characters and over tokens: about a minute, and 3 GiB of memory."""
 N_WRITTEN = 100
 """Tokens that a text of the generation benchmark has."""
 
@@ -62,7 +65,7 @@ def learned(config: Config, path: Path) -> dict[str, Any]:
     checkpoints.save(run.checkpoints.average, checkpoints.average(last))
     steps = run.read_log("step")
     texts = LanguageModelTask().read(config)
-    bits = {which: bits_of(load_model(path, which), texts) for which in ("best", "average")}
+    bits = {which: bits_of(load_model(path, which), texts) for which in ("last", "best", "average")}
     return {
         "seed": config.training.seed,
         "steps": steps[-1]["step"],
@@ -76,6 +79,12 @@ def learned(config: Config, path: Path) -> dict[str, Any]:
 def bits_of(trained: Trained, texts: Texts) -> float:
     nats, n_tokens = loss_on(trained, texts)
     return rounded(nats * n_tokens / math.log(2), texts)
+
+
+def n_gram_rows(texts: Texts, tokenizer: Any, characters: int, tokens: int) -> dict[str, list[float]]:
+    """Bits per character for n = 1, 2, ..., up to the highest orders."""
+    grams = {"characters": character_bits(texts, characters), "tokens": token_bits(texts, tokenizer, tokens)}
+    return {name: [rounded(bits, texts) for bits in of_orders] for name, of_orders in grams.items()}
 
 
 def rounded(bits: float, texts: Texts) -> float:
@@ -215,8 +224,8 @@ def main() -> None:
             "generation": [measure_generation(preset, samples, repetitions) for samples in (1, 16)],
         }
         texts, tokenizer = LanguageModelTask().read(config), load_model(runs / "seed0").tokenizer
-        grams = {"characters": character_bits(texts), "tokens": token_bits(texts, tokenizer)}
-        n_grams = {name: [rounded(bits, texts) for bits in of_orders] for name, of_orders in grams.items()}
+        orders = (CHARACTER_ORDERS, TOKEN_ORDERS) if arguments.quick else HIGHEST_ORDERS
+        n_grams = n_gram_rows(texts, tokenizer, *orders)
     write(
         arguments.out,
         "language_model",

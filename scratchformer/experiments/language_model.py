@@ -20,7 +20,7 @@ from scratchformer.training.run import Trained
 from scratchformer.training.task_language_model import LanguageModelTask, Texts, nats_of
 
 CHARACTER_ORDERS, TOKEN_ORDERS = 8, 5
-"""The highest orders of the n-gram models."""
+"""The highest orders of the n-gram models. Higher ones may be better, but take much more time and memory."""
 
 MAX_COUNTED = 2**21
 """Characters of training text in which the n-gram models count at most: their tables grow with it."""
@@ -50,13 +50,18 @@ class LanguageModelScores(NamedTuple):
 
     def as_text(self) -> str:
         """Three lines."""
+
+        def best(bits: list[float]) -> str:
+            n = 1 + bits.index(min(bits))
+            return f"n = {n}, the highest tried" if n == len(bits) else f"the best, n = {n}"
+
         grams = {"characters": self.character_grams, "tokens": self.token_grams}
         return "\n".join(
             [
                 f"bits per character {self.bits_per_character:.3f}, perplexity {self.perplexity:.1f} per token  "
                 f"({self.n_characters:,} characters of validation text, {self.n_tokens:,} tokens)",
                 *(
-                    f"n-grams of {name:10} {min(bits):.3f}  (the best, n = {1 + bits.index(min(bits))}; "
+                    f"n-grams of {name:10} {min(bits):.3f}  ({best(bits)}; "
                     f"for n = 1, 2, ...: {', '.join(f'{each:.3f}' for each in bits)})"
                     for name, bits in grams.items()
                 ),

@@ -110,6 +110,11 @@ def test_the_baselines_count_at_the_beginning_of_a_long_text():
     assert first_characters(["abc", "def", "ghi"], 4) == ["abc", "d"]
 
 
+def test_the_scores_say_where_a_higher_order_might_be_better():
+    text = language_model.LanguageModelScores(9, 9, 2.0, 4.0, [3.0, 2.5], [2.0, 2.1], 99).as_text()
+    assert "2.500  (n = 2, the highest tried; " in text and "2.000  (the best, n = 1; " in text
+
+
 def test_without_files_the_text_is_the_bundled_english():
     texts = LanguageModelTask().read(configs.preset("gpt-tiny"))
     assert texts.train[0].count("\n") == 20_000 and texts.val[0].count("\n") == 500
