@@ -380,7 +380,7 @@ for (name, steps), (lo, hi) in zip(ways.items(),
 
 # %%
 def each_pair_a_mean(model, batch):
-    logits, cache = model.forward(*batch[:2])                  # (B, T, V)
+    logits, cache = model.forward(*batch.inputs)               # (B, T, V)
     dlogits = cross_entropy(logits, batch.target_out_ids)[2]
     n = (batch.target_out_ids != PAD).sum(axis=1)[:, None, None].astype("float32")
     model.backward(dlogits / n / np.float32(len(n)), cache)
