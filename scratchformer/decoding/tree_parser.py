@@ -10,8 +10,8 @@ from scratchformer.decoding.translator import Translation, Translator
 from scratchformer.text.tokenizer import TokenizerPair
 from scratchformer.text.trees import Parse, phrase_labels, tree_of
 
+# Punctuation at the end of a word; treebanks have it as a word of its own.
 ATTACHED = re.compile(r"(?<=[^\s.,;:?!])([,;:]+(?=\s|$)|[.?!]+\s*$)")
-"""Punctuation at the end of a word; treebanks have it as a word of its own."""
 
 
 def words_of(line: str) -> list[str]:
