@@ -57,9 +57,9 @@ class ModelConfig:
     @property
     def n_outputs(self) -> int:
         """For how many words or classes there is a logit. Classes count from 1: that of 0 belongs to no class."""
-        return (
-            self.n_classes + 1 if self.n_classes or not self.reads_text else self.target_vocab_size or self.vocab_size
-        )
+        if self.n_classes or not self.reads_text:
+            return self.n_classes + 1
+        return self.target_vocab_size or self.vocab_size
 
     def __post_init__(self) -> None:
         check(self)
@@ -91,10 +91,7 @@ class DataConfig:
     val_target: str = ""
     text: tuple[str, ...] = ()  # files of plain text, for language models
     byte_fallback: bool = False  # encode unknown characters as bytes instead of <unk>
-    max_length: int = (
-        256  # longer pairs (tokens of the longer side, EOS included) are dropped; a language model's window
-    )
-
+    max_length: int = 256  # longer pairs (tokens of the longer side, EOS included) are dropped; a window of plain text
     task: Literal["translation", "parsing", "language-model", "masked-language-model", "antecedent", "digits"] = (
         "translation"
     )

@@ -113,10 +113,8 @@ def vocabulary_of(pretrained: str, config: Config) -> Tokenizer | None:
     run = RunDirectory(Path(pretrained))
     run.require()
     theirs, ours = configs.load(run.config_file), config.model
-    if theirs.data.task != config.data.task and (theirs.model.architecture, ours.architecture) != (
-        "encoder",
-        "encoder",
-    ):
+    are_encoders = theirs.model.architecture == ours.architecture == "encoder"  # of either task
+    if theirs.data.task != config.data.task and not are_encoders:
         raise UserError(f"{pretrained}: a run for {theirs.data.task}; one for {config.data.task} cannot begin with it")
     for name in SAME_MEANING:
         if getattr(theirs.model, name) != getattr(ours, name):

@@ -16,7 +16,7 @@ from scratchformer.training.data import (
     read_corpus,
     train_tokenizer,
 )
-from scratchformer.training.task import Task, TrainingData
+from scratchformer.training.task import Task, TrainingData, vocabulary_of
 from scratchformer.training.validation import validation_bleu
 
 if TYPE_CHECKING:
@@ -45,6 +45,11 @@ class TranslationTask(Task):
         if not directory:
             return super().begin(config, ranks)
         tokenizer, data = open_prepared(directory, config)
+        pretrained = config.training.pretrained
+        if pretrained and ranks.rank == 0:
+            theirs = vocabulary_of(pretrained, config)
+            if theirs is None or not theirs.same_pieces(tokenizer):
+                raise UserError(f"{pretrained}: its vocabulary is not that of {directory}")
         return tokenizer, config, data
 
     def resume(self, config: Config, tokenizer: Any) -> TrainingData:
