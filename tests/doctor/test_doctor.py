@@ -120,6 +120,7 @@ def test_a_good_setup_has_no_failures_and_no_notes(probe_setup):
     } <= found.keys()
 
 
+@pytest.mark.slow
 def test_a_trained_run_passes(cli, small_config, good_corpus, tmp_path):
     run = RunDirectory(tmp_path / "run")
     loop.train(loop.begin(run, small_config(directory=str(good_corpus), vocab_size=40, steps=100)))
@@ -476,6 +477,7 @@ def test_a_directory_without_a_run_is_refused(refused, tmp_path):
     assert "no run here" in refused("doctor", tmp_path)
 
 
+@pytest.mark.slow
 def test_a_preset_is_used_even_if_a_directory_has_its_name(cli, tmp_path, monkeypatch):
     (tmp_path / "tiny").mkdir()
     monkeypatch.chdir(tmp_path)

@@ -38,8 +38,8 @@ if CAN_FORK:
 
 
 def in_tiers(mutants: list[Mutant]) -> list:
-    """pytest parameters: the first mutant of each suspect for the quick tests, all others marked slow."""
-    quick = {mutant.suspect: mutant.name for mutant in reversed(mutants)}.values()
+    """pytest parameters: the first mutant of each origin for the quick tests, all others marked slow."""
+    quick = {mutant.origin: mutant.name for mutant in reversed(mutants)}.values()
     return [
         pytest.param(mutant, id=mutant.name, marks=() if mutant.name in quick else pytest.mark.slow)
         for mutant in mutants

@@ -85,7 +85,12 @@ def until(condition):
             "scratchformer: the ranks gave up waiting for each other; the job was ended",
             marks=pytest.mark.slow,
         ),
-        ("late", 1, "scratchformer: the ranks gave up waiting for each other; the job was ended"),
+        pytest.param(
+            "late",
+            1,
+            "scratchformer: the ranks gave up waiting for each other; the job was ended",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_exit_code_and_last_line(function, code, last, launched):

@@ -95,9 +95,9 @@ def test_two_ranks_compute_the_same_bits_as_two_threads(mpiexec, command, small_
     "failure, exit_codes, message",
     [
         ("raise", {1}, "RuntimeError: unexpected"),
-        ("refuse", {2}, "scratchformer: this cannot go on"),
-        ("all_refuse", {2}, "scratchformer: this cannot go on"),
-        ("hang", {1, 9}, "in failing_step"),  # 9: if the killed rank's code is returned
+        pytest.param("refuse", {2}, "scratchformer: this cannot go on", marks=pytest.mark.slow),
+        pytest.param("all_refuse", {2}, "scratchformer: this cannot go on", marks=pytest.mark.slow),
+        pytest.param("hang", {1, 9}, "in failing_step", marks=pytest.mark.slow),  # 9: if the killed rank's is returned
     ],
 )
 def test_a_failure_of_one_rank_ends_all(mpiexec, command, tmp_path, failure, exit_codes, message):

@@ -235,14 +235,8 @@ def test_a_step_never_makes_the_host_wait(begin, open_strict, monkeypatch):
     assert strict_array.waits == ["float"] * 4  # loss and norm of each
 
 
-@pytest.mark.parametrize(
-    "precision, tolerance",
-    [
-        pytest.param("fp32", 1e-4, marks=pytest.mark.slow),
-        ("bf16", 2e-2),
-        pytest.param("fp16", 5e-3, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("precision, tolerance", [("fp32", 1e-4), ("bf16", 2e-2), ("fp16", 5e-3)])
 def test_a_run_on_the_device_equals_a_run_on_the_cpu(begin, begin_there, precision, tolerance):
     here, there = begin("here"), begin_there("there", precision)
     assert loop.train(here) == loop.train(there) == "12 steps done"
