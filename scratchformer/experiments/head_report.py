@@ -107,9 +107,8 @@ class HeadReport(NamedTuple):
             lines.append(f"{name:{width}} {rise:+8.4f}{mark} {bleu:6.2f} {gradient:9.4f}  {self.role_of(name)}")
         lines += [
             "",
-            f"* the loss rises by more than chance among {len(self.names)} heads makes probable",
-            f"roles: {self.roles.n_tried} comparisons, so a score must exceed its bar by {self.roles.z:.1f} standard "
-            "errors; in brackets, what comes nearest to a role",
+            f"* the loss rises beyond chance (corrected for {len(self.names)} heads)",
+            f"[role]: what comes nearest, but not beyond chance (corrected for {self.roles.n_tried} comparisons)",
             "words away in the mean: "
             + ", ".join(
                 f"{kind} {values.min():.1f} to {values.max():.1f} (uniform {self.roles.uniform_distances[kind]:.1f})"
@@ -141,14 +140,15 @@ class HeadReport(NamedTuple):
     def pruning_lines(self) -> list[str]:
         """Loss and BLEU for the numbers of removed heads for which there is BLEU."""
         shown = list(next(iter(self.curves.values())).bleus)
-        lines = [f"{'heads removed':20}" + "".join(f"{count:>15}" for count in shown)]
+        lines = [
+            "Loss and BLEU on half of the sentences, while heads are removed in orders found on the other half, least "
+            "needed first:",
+            f"{'heads removed':20}" + "".join(f"{count:>15}" for count in shown),
+        ]
         for name, curve in self.averaged_curves().items():
             cells = [f"{curve.losses[count]:8.3f} {curve.bleus[count]:6.2f}" for count in shown]
             lines.append(f"{name:20}" + "".join(f"{cell:>15}" for cell in cells))
-        return [
-            *lines,
-            "(loss, BLEU on half of the sentences; the orders, least needed first, were found on the other half)",
-        ]
+        return lines
 
     def averaged_curves(self) -> dict[str, Curve]:
         """The curves, with the mean of the random ones in their place."""
