@@ -134,7 +134,7 @@ def add_run(parser: argparse.ArgumentParser, checkpoint: bool = True) -> None:
 
 
 def add_data(parser: argparse.ArgumentParser) -> None:
-    files = "train.en, train.de, val.en, val.de (or .gz)"
+    files = "train.en, train.de, val.en, val.de (or .gz; for parsing train.trees and val.trees)"
     summary = f"directory with {files}, or one that the command `data` has prepared"
     parser.add_argument("--data", type=word, metavar="DIR", dest="directory", help=summary)
     for name in ("train-source", "train-target", "val-source", "val-target"):

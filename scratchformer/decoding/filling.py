@@ -21,7 +21,7 @@ class Candidate(NamedTuple):
 
 
 class Filling(NamedTuple):
-    """candidates  for each [MASK] in order, the most likely first, while all of them are hidden
+    """candidates  the likeliest pieces for each [MASK], computed while all are hidden
     text        with all of them filled in
     """
 

@@ -25,7 +25,7 @@ class Sampling(NamedTuple):
 
     temperature  logits are divided by it: below 1 likely tokens become likelier; 0 takes the most likely one
     top_k        only the k most likely tokens are drawn; 0: all
-    top_p        then only the most likely ones of these, as few as have this probability together; 1: all (nucleus
+    top_p        of these, only the fewest most likely tokens whose probabilities reach top_p together; 1: all (nucleus
                  sampling, Holtzman et al. 2020)
     """
 
@@ -82,7 +82,8 @@ def generate(
     prompt  ids, at least one: BOS alone begins a new text
     window  how many tokens the model may read at once (None: no limit); learned positions have a limit of their own.
             When the window is full, its second half is read again, from position 0: the position of every token has
-            changed, and with it all keys and values. So a token sees at least half a window before it
+            changed, and with it all keys and values. So a token is drawn after at least half a window, or after
+            all tokens while there are fewer
 
     Raises UserError if the model's probabilities are not finite, ValueError for an empty prompt.
     """

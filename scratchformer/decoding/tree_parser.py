@@ -15,7 +15,7 @@ ATTACHED = re.compile(r"(?<=[^\s.,;:?!])([,;:]+(?=\s|$)|[.?!]+\s*$)")
 
 
 def words_of(line: str) -> list[str]:
-    """The words of a line: what spaces separate, without commas and the like, and without the mark at the end."""
+    """The words of a line, which spaces separate; commas and the mark at the end become words as well."""
     return ATTACHED.sub(r" \1", line).split()
 
 

@@ -88,8 +88,10 @@ def pruning_figure(report: HeadReport) -> Figure:
 
 
 def losses_of(curve: Curve) -> tuple[list[int], list[float]]:
+    """Numbers of removed heads, and the loss at each."""
     return list(range(len(curve.losses))), curve.losses
 
 
 def bleus_of(curve: Curve) -> tuple[list[int], list[float]]:
+    """Numbers of removed heads for which there is BLEU, and BLEU at each."""
     return list(curve.bleus), list(curve.bleus.values())

@@ -3,10 +3,12 @@ Better than One?").
 
 Two measures of a head: by how much the loss rises when it is removed, and E |dL/dxi|, the mean over sentences of the
 absolute gradient of its gate. The first takes a forward pass for each head, the second one backward pass for all of
-them. Then heads are removed one after the other, in the order of either measure, in the reverse order and at random.
+them. Then heads are removed one after the other, in the order of either measure, in the reverse order of the first, and
+at random.
 
-The model is not trained again, so all this shows what it loses without preparation. Scores of heads are arrays (A, H):
-one row for each of `every_attention`, in its order. The number of a head is its index in the flattened array.
+The model is not trained again, so all this shows what it loses at once, not what it could learn to do without. Scores
+of heads are arrays (A, H): one row for each of `every_attention`, in its order. The number of a head is its index in
+the flattened array.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from scratchformer.experiments.head_importance import (
     relative_to_layer,
     sentence_losses,
 )
-from scratchformer.experiments.head_roles import Roles, alignment_accuracies, corrected_z, roles_of_heads
+from scratchformer.experiments.head_roles import MOSTLY, Roles, alignment_accuracies, corrected_z, roles_of_heads
 from scratchformer.experiments.statistics import Correlation, mean_and_error, rank_correlation
 from scratchformer.text.bundled import Example
 
@@ -108,7 +108,8 @@ class HeadReport(NamedTuple):
         lines += [
             "",
             f"* the loss rises beyond chance (corrected for {len(self.names)} heads)",
-            f"[role]: what comes nearest, but not beyond chance (corrected for {self.roles.n_tried} comparisons)",
+            "[role]: no role. It is the statistic furthest above that of a head that knows nothing, but not above "
+            f"{MOSTLY} (for a place) or that number (for the others) by more than chance ({self.roles.n_tried} comparisons)",
             "words away in the mean: "
             + ", ".join(
                 f"{kind} {values.min():.1f} to {values.max():.1f} (uniform {self.roles.uniform_distances[kind]:.1f})"
@@ -142,7 +143,7 @@ class HeadReport(NamedTuple):
         shown = list(next(iter(self.curves.values())).bleus)
         lines = [
             "Loss and BLEU on half of the sentences, while heads are removed in orders found on the other half, least "
-            "needed first:",
+            "needed first (reversed: most needed first):",
             f"{'heads removed':20}" + "".join(f"{count:>15}" for count in shown),
         ]
         for name, curve in self.averaged_curves().items():
@@ -160,6 +161,7 @@ class HeadReport(NamedTuple):
 
 
 def plain(value: Any) -> Any:
+    """The value with lists in place of arrays."""
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 
@@ -175,10 +177,10 @@ def measure_heads(
 ) -> HeadReport:
     """Measure everything.
 
-    text      what the numbers for single heads are of
+    text      the sentences on which each head is measured
     to_order  where the orders of removal are found; to_prune: where the curves are measured, other sentences
     examples  the sentences of `text` with their annotations, if there are any; pairs: minimal pairs
-    greedy    also find the order in which each head is the one that is missed least when it is removed
+    greedy    also find the greedy order: each step removes the head without which the loss rises least
     bleu_at   into how many parts BLEU divides a curve
     """
     names, n_tokens, intact = head_names(translator.model), text.n_tokens, sentence_losses(translator, text)

@@ -1,9 +1,9 @@
 """Which attention heads have a role that can be named? Statistics of their weights, beside heads that know nothing.
 
 Roles after Voita et al. 2019 ("Analyzing Multi-Head Self-Attention"), who look for heads that attend to a neighbour,
-and after Figures 3 to 5 of the paper: distant words, and what a pronoun stands for. Each statistic has a bar: what a
-head reaches at most whose weights are uniform or depend on positions alone. A head has the role only if it exceeds the
-bar by more than chance makes probable among so many heads (`Roles.z`).
+and after Figures 3 to 5 of the paper: distant words, and what a pronoun stands for. Each statistic has a bar: 0.5 for
+attending to a place, uniform weights for distant words, the diagonal for alignment, a random choice for pronouns. A
+head has the role only if it exceeds the bar by more than chance allows among so many heads (`Roles.z`).
 
 The weights are those of `heads.sentence_attention`: the model reads source and reference. A position of the decoder is
 named here by the piece that it has just read.
@@ -40,7 +40,7 @@ class Role(NamedTuple):
     scores    (N, H), 0 to 1
     errors    (N, H): the standard error of score - bar, over sentences
     baseline  the score of a head that has learnt nothing
-    by        what such a head does
+    by        how such a head attends: uniform, diagonal or random choice
     bar       the score that a head must exceed
     """
 
@@ -117,8 +117,13 @@ def roles_of_heads(
 
 
 class Observation(NamedTuple):
-    """Of one sentence (or minimal pair): how often a head did what the role says, (N, H), how often a head that has
-    learnt nothing would have, how often it must at least, and in how many cases it could."""
+    """What was counted in one sentence or minimal pair.
+
+    hits      how often each head did what the role says, (N, H)
+    baseline  how often a head that has learnt nothing would have
+    bar       how often it must at least
+    cases     in how many cases it could
+    """
 
     hits: np.ndarray
     baseline: float
@@ -194,6 +199,7 @@ class Distances(NamedTuple):
 
 
 def distances_of(attention: SentenceAttention, kind: str) -> Distances:
+    """The sums over one sentence."""
     weights, apart, n_keys = word_distances(attention, kind)
     is_word, apart = apart >= 0, np.maximum(apart, 0)
     return Distances(

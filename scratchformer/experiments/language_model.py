@@ -29,7 +29,7 @@ MAX_COUNTED = 2**21
 class LanguageModelScores(NamedTuple):
     """On the validation text, whose n_characters are n_tokens with the end of each text.
 
-    bits_per_character  of the model, which sees at least half a window before each token
+    bits_per_character  of the model, which reads half a window or more before each token
     perplexity          per token
     character_grams     bits per character of the n-gram models over characters, for n = 1, 2, ...
     token_grams         and of those over the model's tokens

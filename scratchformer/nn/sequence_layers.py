@@ -173,9 +173,10 @@ class RestrictedAttention(ScaledDotProductAttention):
     """Scaled dot-product attention of each position to the r positions around its own (paper §4: "restricted").
 
     Equation 1, with a softmax over the window alone. `padding_of` says where it lies: centred, or with a causal mask
-    ending at the position itself. Queries and keys are of one sequence. Each r queries, one after the other, share a
-    product with the up to 2 r - 1 keys that they reach together; what lies outside of a query's own window is masked.
-    This takes 2 n (2 r - 1) d products at most for n positions, twice what Table 1 counts, and no array of n x n.
+    ending at the position itself. Queries and keys are of one sequence. Queries are taken in blocks of r neighbours:
+    one matrix product multiplies a block with the up to 2 r - 1 keys that it reaches, and a mask leaves each query its
+    own window. This takes at most 2 n (2 r - 1) d multiplications for n positions, twice what Table 1 counts, and no
+    array of n x n.
 
     forward(q (B, T, H, K), k (B, T, H, K), v (B, T, H, d_v), mask) -> y (B, T, H, d_v), cache
     backward(dy (B, T, H, d_v), cache) -> dq (B, T, H, K), dk (B, T, H, K), dv (B, T, H, d_v)
@@ -224,7 +225,7 @@ class RestrictedAttention(ScaledDotProductAttention):
         return dq, dk, dv
 
     def blocks(self, T: int, causal: bool) -> list[tuple[slice, slice]]:
-        """Each r queries, and the keys that one of them at least reaches."""
+        """Blocks of r queries, each with the keys that at least one of them reaches."""
         back, ahead = padding_of(self.r, 1, causal)
         blocks = [slice(block.start, min(block.stop, T)) for block in chunks(T, self.r)]
         return [(block, slice(max(0, block.start - back), min(block.stop + ahead, T))) for block in blocks]

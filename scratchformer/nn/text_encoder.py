@@ -57,9 +57,9 @@ class TextEncoder(Model):
         states = encoder(positions(token_types(embedding(ids))))
         logits = unembedding(states)
 
-    Without classes, each state predicts the token of its position: E of the unembedding is (V, D), that of the
-    embedding unless config.tied is "none". With config.n_classes, the state of the first token alone predicts the class
-    of the text, counted from 1: E is (n_classes + 1, D).
+    Without classes, each state predicts the token of its position: the unembedding has the matrix (V, D) of the
+    embedding, or one of its own if config.tied is "none". With config.n_classes, the state of the first token alone
+    predicts the class of the text, counted from 1: E is (n_classes + 1, D).
 
     forward(ids (B, T), token_types (B, T), rng) -> logits (B, T, V) or (B, 1, n_classes + 1), cache
     backward(dlogits, cache) -> None: ids have no gradient; adds into Parameter.grad

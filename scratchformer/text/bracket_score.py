@@ -11,8 +11,8 @@ harmonic mean, 2PR / (P + R). All sentences are counted together. The rules, fro
 - ADVP and PRT count as the same label.
 
 EVALB takes the punctuation of each tree from the tree's own tags, and skips a sentence if the two trees then differ in
-length. The paper's models write the tags themselves and would gain from such errors. So the parses get the gold tags
-before their brackets are counted, and no sentence is skipped.
+length. The paper's models write the tags themselves, and would be spared the sentences in which they mistag
+punctuation. So the parses get the gold tags before their brackets are counted, and no sentence is skipped.
 """
 
 from __future__ import annotations

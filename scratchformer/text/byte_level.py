@@ -22,7 +22,7 @@ END_OF_TEXT = "<|endoftext|>"
 FORMAT = "scratchformer byte-level 1"
 
 MAX_FILE_BYTES = 2**26
-"""GPT-2's files have one megabyte; more than this is something else."""
+"""Larger files are refused: GPT-2's have one megabyte."""
 
 
 class ByteLevelTokenizer(Tokenizer):

@@ -16,7 +16,7 @@ from scratchformer.text.tokenizer import BOS, EOS, MASK, PAD
 
 SHARE_CHOSEN = 0.15
 SHARE_HIDDEN, SHARE_RANDOM = 0.8, 0.1
-"""Of the chosen pieces: [MASK] stands in the place of most, a random piece in that of some; the others stay."""
+"""Of the chosen pieces, 80 % become [MASK], 10 % a random piece, and 10 % stay."""
 
 
 def mask_tokens(texts: Sequences, vocab_size: int, random: np.random.Generator) -> tuple[Sequences, Sequences]:
@@ -95,7 +95,7 @@ class MaskedTexts(Examples):
 
 
 def each_masked_once(texts: Sequences) -> tuple[Sequences, Sequences]:
-    """Each text as often as it has pieces, each time with another one hidden -> what the model reads, and its targets
+    """Copy each text once for each of its pieces, and hide that piece -> what the model reads, and its targets
 
     They stand in the order of the text's pieces. Special tokens are not hidden.
     """

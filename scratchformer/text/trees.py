@@ -21,10 +21,10 @@ from scratchformer.errors import UserError
 from scratchformer.text.corpora import read_lines
 
 MAX_DEPTH = 100
-"""No tree is deeper. The deepest of the Wall Street Journal has less than half as many levels."""
+"""No tree may be deeper: a real one has a few dozen levels."""
 
 TOP = "TOP"
-"""The label of a root that is no phrase, but holds what has no common phrase."""
+"""The label of a root that is no phrase itself: it joins phrases that have no common one."""
 
 TOPS = ("", TOP, "ROOT")
 """The labels of a root above the sentence, which say nothing."""
@@ -53,10 +53,12 @@ class Tree(NamedTuple):
 
     @property
     def words(self) -> list[str]:
+        """The words, in order."""
         return [leaf.word for leaf in self.tagged_words()]
 
     @property
     def tags(self) -> list[str]:
+        """The tag of each word."""
         return [leaf.label for leaf in self.tagged_words()]
 
     def phrases(self) -> Iterator[Tree]:

@@ -64,10 +64,11 @@ class TrainingWindows(Examples):
 
 
 class ValidationWindows(Examples):
-    """Each text in windows that overlap by half, so that a token is predicted from at least half a window before it.
+    """Each text in windows that overlap by half, so that a token is predicted from at least the half window before it.
 
-    The first window of a text predicts all its tokens; a later one those that the windows before it have not.
-    Arguments as for TrainingWindows; a text may be shorter than a window.
+    Near its beginning a text has fewer tokens than that: they are all read. The first window of a text predicts all its
+    tokens; a later one those that the windows before it have not. Arguments as for TrainingWindows; a text may be
+    shorter than a window.
     """
 
     def __init__(self, texts: Sequence[np.ndarray], window: int) -> None:

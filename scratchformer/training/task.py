@@ -124,4 +124,4 @@ def vocabulary_of(pretrained: str, config: Config) -> Tokenizer | None:
 
 
 SAME_MEANING = ("architecture", "h", "norm", "positions", "activation")
-"""Settings without which weights of the same shape mean something else."""
+"""Settings that both models must share: with another value, weights of the same shape mean something else."""

@@ -105,9 +105,9 @@ LOWEST = -6e4
 
 
 class Answers(Unembedding):
-    """The unembedding without the tokens that are never written: what generation draws from.
+    """The unembedding, with probability 0 for PAD, BOS and UNK, which are never written.
 
-    They have no share in the probability of a model that has learned with them. In GPT-2 each has as much as EOS.
+    A model of ours has learned that. In an imported GPT-2 each would be as likely as EOS, whose vector they share.
     """
 
     def forward(self, y: Array, rng: DropoutKey | None = None) -> tuple[Array, Any]:
