@@ -404,7 +404,8 @@ for mutant in MUTANTS:
 measure("mutants", len(caught), 100, 200)
 measure("share in nn/, where gradient checks run",
         len(noticed[True]) / len(caught), 0.5, 0.7)
-measure("share of these that a gradient check notices", np.mean(noticed[True]), 0.3, 0.5)
+measure("share of these that a gradient check notices",
+        np.mean(noticed[True]), 0.3, 0.5)
 measure("elsewhere, noticed by a gradient check", sum(noticed[False]), 0, 0)
 
 # %% [markdown]
