@@ -12,20 +12,6 @@ from scratchformer.training import loop
 from scratchformer.training.run import RunDirectory, load_model
 from scratchformer.training.task_digits import Images, LabelledImages, read_images
 
-SMALL = {
-    "N": 1,
-    "d_model": 16,
-    "d_ff": 16,
-    "h": 2,
-    "tokens_per_batch": 100,
-    "accumulation": 2,
-    "warmup": 10,
-    "steps": 6,
-    "validate_every": 3,
-    "score_every": 3,
-    "save_every": 2,
-    "threads": 1,
-}
 PART = {"train": 60, "val": 30, "test": 40}
 
 
@@ -36,10 +22,6 @@ def fewer_images(request, monkeypatch):
         few = {part: Images(*(each[: PART[part]] for each in images)) for part, images in read_images().items()}
         monkeypatch.setattr("scratchformer.training.task_digits.read_images", lambda: few)
         monkeypatch.setattr("scratchformer.experiments.digits.read_images", lambda: few)
-
-
-def small_config(**changes):
-    return configs.with_settings(configs.VIT_DIGITS, SMALL | changes)
 
 
 # The images -----------------------------------------------------------------------------------------------------------
@@ -65,36 +47,28 @@ def test_a_batch_counts_classes_from_1():
 # Runs -----------------------------------------------------------------------------------------------------------------
 
 
-def test_train_average_evaluate(cli, refused, tmp_path):
+def test_train_and_evaluate(cli, task_settings, tmp_path):
     run = tmp_path / "run"
-    settings = [word for key, value in SMALL.items() for word in ("--set", f"{key}={value}")]
-    assert "60 images" in cli("train", "vit-digits", "--out", run, *settings, "--set", "patch_size=4").err
+    settings = [*task_settings("vit-digits"), "--set", "patch_size=4"]
+    assert "60 images" in cli("train", "vit-digits", "--out", run, *settings).err
     config = configs.load(run / "config.toml")
     assert config.model.max_positions == config.data.max_length == 5
     assert not (run / "tokenizer.model").exists()
-    assert cli("average", run, "--last", 2).code == 0
     model = load_model(run).model
     images = read_images()["val"]
     scores = RunDirectory(run).read_log("accuracy")
     last = load_model(run, "last").model
     right = (read_digits(last, images)[:30] == images.digits[:30]).mean()
-    assert [entry["step"] for entry in scores] == [3, 6] and scores[-1]["accuracy"] == pytest.approx(100 * right)
+    assert [entry["step"] for entry in scores] == [6, 12] and scores[-1]["accuracy"] == pytest.approx(100 * right)
     printed = cli("evaluate", run).out
     assert model.config.patch_size == 4 and "40 test images" in printed and "nearest training image" in printed
 
 
-def test_a_run_stopped_and_resumed_is_an_uninterrupted_run(tmp_path, same_run):
-    whole, halves = (RunDirectory(tmp_path / name) for name in ("whole", "halves"))
-    loop.train(loop.begin(whole, small_config()))
-    loop.train(loop.begin(halves, small_config(steps=4)))
-    loop.train(loop.resume(halves, small_config())[0])
-    same_run(halves, whole)
-
-
-def test_a_run_may_begin_with_the_weights_of_another(tmp_path):
+def test_a_run_may_begin_with_the_weights_of_another(task_config, tmp_path):
     first, second = (RunDirectory(tmp_path / name) for name in ("first", "second"))
-    loop.train(loop.begin(first, small_config(steps=2)))
-    loop.train(loop.begin(second, small_config(steps=2, lr_factor=1e-9, pretrained=str(first.path))))
+    loop.train(loop.begin(first, task_config("vit-digits", steps=2)))
+    changes = {"steps": 2, "lr_factor": 1e-9, "pretrained": str(first.path)}
+    loop.train(loop.begin(second, task_config("vit-digits", **changes)))
     weights, others = (load_model(run.path).model.store.data for run in (first, second))
     np.testing.assert_allclose(weights, others, atol=1e-6)
 

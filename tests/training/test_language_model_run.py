@@ -14,50 +14,14 @@ from scratchformer.training.task_language_model import LanguageModelTask, Texts
 from scratchformer.training.validation import loss_of_validation
 
 ROOT = Path(__file__).parents[2]
-SMALL = {
-    "vocab_size": 400,
-    "N": 1,
-    "d_model": 16,
-    "d_ff": 32,
-    "h": 2,
-    "max_length": 16,
-    "max_positions": 16,
-    "tokens_per_batch": 64,
-    "warmup": 10,
-    "steps": 6,
-    "validate_every": 3,
-    "score_every": 3,
-    "save_every": 2,
-    "average_last": 2,
-}
 
 
-@pytest.fixture(scope="module")
-def texts(tmp_path_factory):
-    """Two files of text."""
-    directory = tmp_path_factory.mktemp("texts")
-    lines = [f"{i} times {j} is {i * j}.\n" for i in range(12) for j in range(12)]
-    for name, part in {"first.txt": lines[:100], "second.txt": lines[100:]}.items():
-        (directory / name).write_text("".join(part), encoding="utf-8")
-    return [str(directory / name) for name in ("first.txt", "second.txt")]
-
-
-@pytest.fixture
-def small_config(texts):
-    """small_config(**changes) -> Config of a run of a second"""
-    return lambda **changes: configs.with_settings(
-        configs.preset("gpt-tiny"), {"data.text": texts, "threads": 1} | SMALL | changes
-    )
-
-
-def test_from_a_text_to_its_continuation(cli, texts, tmp_path, monkeypatch):
+def test_from_a_text_to_its_continuation(cli, texts, task_settings, tmp_path, monkeypatch):
     run = tmp_path / "run"
-    settings = [word for item in SMALL.items() for word in ("--set", "%s=%s" % item)]
-    first = cli("train", "gpt-tiny", "--text", *texts, "--out", run, "--threads", 1, *settings)
+    first = cli("train", "gpt-tiny", "--text", *texts, "--out", run, *task_settings("gpt-tiny"))
     assert first.code == 0 and " windows, " in first.err + first.out
-    assert [entry["step"] for entry in RunDirectory(run).read_log("bits per character")] == [3, 6]
-    assert cli("train", "--resume", run, "--set", "steps=8").code == 0
-    assert cli("average", run).code == 0
+    assert [entry["step"] for entry in RunDirectory(run).read_log("bits per character")] == [6, 12]
+    assert cli("train", "--resume", run, "--set", "steps=14").code == 0
 
     scores = cli("evaluate", run).out
     assert scores.startswith("bits per character ") and "n-grams of characters " in scores
@@ -71,19 +35,10 @@ def test_from_a_text_to_its_continuation(cli, texts, tmp_path, monkeypatch):
     assert cli(*many).out == at_once, "token by token"
 
 
-def test_a_stopped_run_goes_on_as_if_it_had_not_been(small_config, tmp_path, same_run):
-    whole, halves = (RunDirectory(tmp_path / name) for name in ("whole", "halves"))
-    loop.train(loop.begin(whole, small_config()))
-    loop.train(loop.begin(halves, small_config(steps=2)))
-    config = configs.with_settings(configs.load(halves.config_file), {"steps": SMALL["steps"]})
-    loop.train(loop.resume(halves, config)[0])
-    same_run(whole, halves)
-
-
-def test_the_score_is_that_of_the_whole_text_for_any_number_of_ranks(small_config, tmp_path, together):
-    alone = loop.begin(RunDirectory(tmp_path / "alone"), small_config())
+def test_the_score_is_that_of_the_whole_text(task_config, tmp_path):
+    alone = loop.begin(RunDirectory(tmp_path / "run"), task_config("gpt-tiny"))
     expected = alone.task.score(alone)
-    texts = LanguageModelTask().read(small_config())
+    texts = LanguageModelTask().read(alone.config)
     trained = alone.model, alone.tokenizer, alone.config, None, alone.device, 1
     nats, n_tokens = language_model.loss_on(trained, texts)
     n_ends = len(texts.val)
@@ -92,13 +47,6 @@ def test_the_score_is_that_of_the_whole_text_for_any_number_of_ranks(small_confi
     assert nats * n_tokens / math.log(2) == pytest.approx(bits)
     with_specials = loss_of_validation(alone) * n_tokens / math.log(2)
     assert 0.99 * with_specials < bits < with_specials  # padding, BOS and UNK have no share
-
-    def work(ranks):
-        trainer = loop.begin(RunDirectory(tmp_path / "shared"), small_config(), ranks)
-        return trainer.task.score(trainer)["bits per character"]
-
-    for found in together(2, work):
-        assert found == expected["bits per character"]
 
 
 def test_a_character_that_the_training_text_lacks_costs_its_bytes_too():

@@ -6,54 +6,20 @@ import pytest
 from scratchformer import config as configs
 from scratchformer.experiments import antecedent, masked_language_model
 from scratchformer.experiments.heads import both_right
-from scratchformer.text import bundled
 from scratchformer.text.tokenizer import EOS
 from scratchformer.training import loop
 from scratchformer.training.run import RunDirectory, load_model
 from scratchformer.training.task_antecedent import NO, YES, is_right, pairs_of, with_two_nouns
 
-SMALL = {
-    "vocab_size": 150,
-    "N": 1,
-    "d_model": 16,
-    "d_ff": 32,
-    "h": 2,
-    "tokens_per_batch": 200,
-    "warmup": 10,
-    "steps": 6,
-    "validate_every": 3,
-    "score_every": 3,
-    "save_every": 2,
-    "average_last": 2,
-    "threads": 1,
-}
+
+@pytest.fixture
+def pretrained(task_run):
+    return task_run("bert-tiny")
 
 
-@pytest.fixture(scope="session")
-def text(tmp_path_factory):
-    """A file of 200 sentences."""
-    path = tmp_path_factory.mktemp("text") / "text.en"
-    path.write_text("".join(f"{line}\n" for line in bundled.read_text("val").source[:200]), encoding="utf-8")
-    return path
-
-
-@pytest.fixture(scope="session")
-def small_config(text):
-    """small_config(**changes) -> Config of a masked language model of a second"""
-    return lambda **changes: configs.with_settings(configs.BERT_TINY, {"data.text": (str(text),)} | SMALL | changes)
-
-
-@pytest.fixture(scope="session")
-def pretrained(small_config, tmp_path_factory):
-    run = RunDirectory(tmp_path_factory.mktemp("runs") / "pretrained")
-    loop.train(loop.begin(run, small_config()))
-    return run
-
-
-def test_a_masked_language_model_fills_in(cli, refused, pretrained, tmp_path):
+def test_a_masked_language_model_fills_in(cli, refused, pretrained):
     scores = pretrained.read_log("accuracy")
-    assert [entry["step"] for entry in scores] == [3, 6]
-    assert cli("average", pretrained.path).code == 0
+    assert [entry["step"] for entry in scores] == [6, 12]
     printed = cli("fill", pretrained.path, "The [MASK] sleeps.", "[MASK] [MASK]", "--top", 2)
     lines = printed.out.splitlines()
     assert printed.code == 0 and len(lines) == 5 and lines[0].endswith("sleeps.") and ", " in lines[1]
@@ -64,13 +30,6 @@ def test_a_masked_language_model_fills_in(cli, refused, pretrained, tmp_path):
         ("a [MASK] " * 40, "and the model was trained on at most 64"),
     ]:
         assert complaint in refused("fill", pretrained.path, argument)
-
-
-def test_a_run_stopped_and_resumed_hides_the_same_pieces(small_config, tmp_path, same_run, pretrained):
-    halves = RunDirectory(tmp_path / "halves")
-    loop.train(loop.begin(halves, small_config(steps=4)))
-    loop.train(loop.resume(halves, small_config())[0])
-    same_run(halves, pretrained)
 
 
 def test_scores_of_hidden_pieces(pretrained):
@@ -114,10 +73,10 @@ def test_a_model_that_knows_the_nouns_is_right(pretrained):
     assert both_right(right, examples).tolist() == [False]
 
 
-def test_fine_tuning_begins_with_the_weights_of_pretraining(refused, pretrained, tmp_path):
-    changes = SMALL | {"steps": 2, "score_every": 2, "lr_factor": 1e-9, "training.pretrained": str(pretrained.path)}
+def test_fine_tuning_begins_with_the_weights_of_pretraining(task_config, pretrained, tmp_path):
+    changes = {"steps": 2, "score_every": 2, "lr_factor": 1e-9}
     run = RunDirectory(tmp_path / "run")
-    loop.train(loop.begin(run, configs.with_settings(configs.ANTECEDENT, changes)))
+    loop.train(loop.begin(run, task_config("antecedent", **changes)))
     before, after = load_model(pretrained.path), load_model(run.path)
     assert after.tokenizer.serialized == before.tokenizer.serialized
     for name, weight in before.model.parameters().items():
