@@ -240,31 +240,36 @@ def test_a_wrong_answer_is_told_why(cli, write):
     assert "db is wrong: the sign is flipped" in said and "scratchformer learn hint 01_linear_backward" in said
 
 
+MORE_CODE_THAT_BREAKS = [
+    ("import nothing_of_this_name", "01_linear_backward.py, line 1, in <module>\n"),
+    ("import sys\nsys.exit(0)", "the file cannot be loaded:\n  01_linear_backward.py, line 2, in <module>"),
+    ("x = '\0'", "the file cannot be loaded:"),
+    ("linear_backward = 1", "the file defines no function linear_backward"),
+    ("def linear_backward(dy, x, W): input()", "EOFError"),
+    ("raise KeyboardInterrupt", "the file cannot be loaded:\n  01_linear_backward.py, line 1, in <module>"),
+    ("linear_backward = dict", "your code ends with an error"),
+    ("def linear_backward(dy, x, W): raise NotImplementedError('helper missing')", "helper missing"),
+]
+
+
 @pytest.mark.parametrize(
     "code, message",
     [
         ("def (", 'the file cannot be loaded:\n    File "01_linear_backward.py", line 1\n'),
-        ("import nothing_of_this_name", "01_linear_backward.py, line 1, in <module>\n"),
-        ("import sys\nsys.exit(0)", "the file cannot be loaded:\n  01_linear_backward.py, line 2, in <module>"),
         ("import os\nos._exit(0)", "the process ended with code 0 before the check was through"),
-        ("x = '\0'", "the file cannot be loaded:"),
         ("x = 1", "the file defines no function linear_backward"),
-        ("linear_backward = 1", "the file defines no function linear_backward"),
         (
             "def linear_backward(dy, x, W):\n    return helper(dy @ W)\ndef helper(x): return x",
             "your code ends with an error, called with dy (3, 2, 5), x (3, 2, 4), W (4, 5):\n"
             "  01_linear_backward.py, line 2, in linear_backward\n      return helper(dy @ W)\n  ValueError: matmul:",
         ),
         ("def linear_backward(dy, x, W): return linear_backward(dy, x, W)", "RecursionError"),
-        ("def linear_backward(dy, x, W): input()", "EOFError"),
         ("def linear_backward(dy, x, W): raise KeyboardInterrupt", "KeyboardInterrupt"),
-        ("raise KeyboardInterrupt", "the file cannot be loaded:\n  01_linear_backward.py, line 1, in <module>"),
-        ("linear_backward = dict", "your code ends with an error"),
-        ("def linear_backward(dy, x, W): raise NotImplementedError('helper missing')", "helper missing"),
         (
             "from exercises.workbook import check_file\nraise SystemExit(check_file(__file__))",
             'keep the line `if __name__ == "__main__":`',
         ),
+        *(pytest.param(*row, marks=pytest.mark.slow) for row in MORE_CODE_THAT_BREAKS),
     ],
 )
 def test_code_that_breaks_is_told_in_its_own_lines(cli, write, code, message):
