@@ -109,7 +109,8 @@ class HeadReport(NamedTuple):
             "",
             f"* the loss rises beyond chance (corrected for {len(self.names)} heads)",
             "[role]: no role. It is the statistic furthest above that of a head that knows nothing, but not above "
-            f"{MOSTLY} (for a place) or that number (for the others) by more than chance ({self.roles.n_tried} comparisons)",
+            f"{MOSTLY} (for a place)",
+            f"or that number (for the others) by more than chance, corrected for {self.roles.n_tried} comparisons",
             "words away in the mean: "
             + ", ".join(
                 f"{kind} {values.min():.1f} to {values.max():.1f} (uniform {self.roles.uniform_distances[kind]:.1f})"
