@@ -108,9 +108,9 @@ class HeadReport(NamedTuple):
         lines += [
             "",
             f"* the loss rises beyond chance (corrected for {len(self.names)} heads)",
-            "[role]: no role. It is the statistic furthest above that of a head that knows nothing, but not above "
-            f"{MOSTLY} (for a place)",
-            f"or that number (for the others) by more than chance, corrected for {self.roles.n_tried} comparisons",
+            "[role]: no role, only what comes nearest to one",
+            f"A place is a role if its score exceeds {MOSTLY}, another statistic if it exceeds the number in brackets,",
+            f"by more than chance allows in {self.roles.n_tried} comparisons.",
             "words away in the mean: "
             + ", ".join(
                 f"{kind} {values.min():.1f} to {values.max():.1f} (uniform {self.roles.uniform_distances[kind]:.1f})"
@@ -143,8 +143,8 @@ class HeadReport(NamedTuple):
         """Loss and BLEU for the numbers of removed heads for which there is BLEU."""
         shown = list(next(iter(self.curves.values())).bleus)
         lines = [
-            "Loss and BLEU on half of the sentences, while heads are removed in orders found on the other half, least "
-            "needed first (reversed: most needed first):",
+            "Loss and BLEU while heads are removed, least needed first (reversed: most needed first). The orders were",
+            "found on other sentences; `scratchformer heads` takes half of the sentences for each.",
             f"{'heads removed':20}" + "".join(f"{count:>15}" for count in shown),
         ]
         for name, curve in self.averaged_curves().items():

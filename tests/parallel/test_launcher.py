@@ -71,6 +71,9 @@ def until(condition):
         time.sleep(0.02)
 
 
+GAVE_UP = "the ranks gave up waiting for each other"
+
+
 @pytest.mark.parametrize(
     "function, code, last",
     [
@@ -79,17 +82,9 @@ def until(condition):
         ("refuse_1", 2, "scratchformer: rank 1: this cannot be"),
         ("refuse_both", 2, "scratchformer: this cannot be"),
         ("exit_3", 1, "scratchformer: rank 1 failed (exit code 3); the job was ended"),
-        pytest.param(
-            "leave",
-            1,
-            "scratchformer: the ranks gave up waiting for each other; the job was ended",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            "late",
-            1,
-            "scratchformer: the ranks gave up waiting for each other; the job was ended",
-            marks=pytest.mark.slow,
+        *(
+            pytest.param(function, 1, f"scratchformer: {GAVE_UP}; the job was ended", marks=pytest.mark.slow)
+            for function in ("leave", "late")
         ),
     ],
 )
