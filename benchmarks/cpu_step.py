@@ -4,10 +4,11 @@
                                   [--repetitions 20] [--out DIR] [--keep] [--quick]
 
 A step is forward, label-smoothed loss, backward, Adam and clearing the gradients, with dropout. A cell is a model, with
-or without padding, on so many threads. Each cell is measured in a process of its own, in which scratchformer and
-PyTorch in four ways start from the same weights and take turns, step by step, on the same batches. What counts is the
-minimum over all repetitions, since on a shared machine most of what lies above it is somebody else's work. Peak memory
-is measured in one more process for each rival. README.md here says more.
+or without padding, on so many threads. Each cell is measured in a process of its own, in which scratchformer (with the
+products of NumPy, and with those of MKL in float32 and in bfloat16, if it is installed) and PyTorch in four ways start
+from the same weights and take turns, step by step, on the same batches. What counts is the minimum over all
+repetitions, since on a shared machine most of what lies above it is somebody else's work. Peak memory is measured in
+one more process for each rival. README.md here says more.
 """
 
 from __future__ import annotations
@@ -30,8 +31,10 @@ from provenance import surroundings
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from scratchformer import config as configs
+from scratchformer.backends import mkl
 from scratchformer.backends.cpu import FAST, keep_freed_memory
 from scratchformer.config import Config, ModelConfig
+from scratchformer.errors import UserError
 from scratchformer.nn.ops import Ops, using
 from scratchformer.nn.optim import Adam, noam
 from scratchformer.nn.transformer import Transformer
@@ -50,6 +53,12 @@ RIVALS: dict[str, dict[str, bool]] = {
     "bf16": {"bf16": True},
 }
 """The columns beside ours: ways of PyTorch, as `rival.their_step` takes them, and `cut`: in micro-batches, as ours."""
+
+OUR_WAYS: dict[str, Callable[[], Ops]] = {
+    "mkl": lambda: mkl.MklOps(mkl.load()),
+    "mkl_bf16": lambda: mkl.Bf16Ops(mkl.load()),
+}
+"""More columns beside ours: the operations of scratchformer with products by MKL."""
 
 Step = Callable[[EncodedPairs], float]
 """One training step on some sentence pairs -> the mean loss of a target token, in nats."""
@@ -146,6 +155,8 @@ def micro_batches(pairs: EncodedPairs, cut: int) -> list[Batch]:
 
 def our_step(model: Transformer, config: Config, cut: int, threads: int, ops: Ops = FAST) -> Step:
     """What `Trainer.step` does. Micro-batches go to so many threads; the BLAS has those that are left, at least one."""
+    if isinstance(ops, mkl.Bf16Ops):
+        ops.hold(model.store)
     n_replicas = min(cut, threads)
     threadpool_limits(threads // n_replicas, "blas")
     training, parallel = config.training, DataParallel(model, n_replicas, ops=(ops,))
@@ -201,6 +212,12 @@ def measure(cell: Cell, repetitions: int) -> dict[str, Any]:
     model = Transformer(config.model, config.training.seed)
     missing: dict[str, str] = {}
     steps = {OURS: our_step(model, config, cut, cell.threads)}
+    for name, make in OUR_WAYS.items():
+        try:
+            own_model = Transformer(config.model, config.training.seed)
+            steps[name] = our_step(own_model, config, cut, cell.threads, make())
+        except UserError as error:
+            missing[name] = str(error)
     for name, options in RIVALS.items():
         rival = Rival(config.model, LENGTH)
         copy_weights(model, rival)
@@ -376,7 +393,8 @@ def measure_alone(cell: Cell, name: str) -> dict[str, int | None]:
     page_faults          of a step, the first two left out
     """
     config, cut, steps_of_pairs = cell.task().config, cell.cut(), cell.steps()
-    if name != OURS:
+    is_ours = name in (OURS, *OUR_WAYS)
+    if not is_ours:
         import torch._dynamo  # the optimizer does so, too: then it would count as the step's memory
         from rival import Rival
 
@@ -384,9 +402,10 @@ def measure_alone(cell: Cell, name: str) -> dict[str, int | None]:
             import torch._inductor.compile_fx  # likewise the first compilation
         torch.set_num_threads(cell.threads)
     after_imports = resident_bytes("VmRSS")
-    if name == OURS:
+    if is_ours:
         keep_freed_memory()  # as the command line does
-        step = our_step(Transformer(config.model, config.training.seed), config, cut, cell.threads)
+        ops = OUR_WAYS[name]() if name in OUR_WAYS else FAST
+        step = our_step(Transformer(config.model, config.training.seed), config, cut, cell.threads, ops)
     else:
         step = rival_step(Rival(config.model, LENGTH), cell, **RIVALS[name])
     faults = []
@@ -517,7 +536,7 @@ def print_table(cells: list[dict[str, Any]]) -> None:
     )
     print(
         f"{'model':9} {'padding':8} {'threads':>7} {'ours':>8} "
-        + " ".join(f"{name:>12}" for name in RIVALS)
+        + " ".join(f"{name:>12}" for name in (*OUR_WAYS, *RIVALS))
         + f" {'tokens':>8} {'peak':>6} {'memory':>13}"
     )
     for cell in cells:
@@ -525,7 +544,7 @@ def print_table(cells: list[dict[str, Any]]) -> None:
         ours = 1000 * cell["seconds"][OURS]["minimum"]
         print(
             f"{cell['model']:9} {cell['padding']:8} {cell['threads']:7} {ours:8.1f} "
-            + " ".join(f"{number(ratios.get(name)):>12}" for name in RIVALS)
+            + " ".join(f"{number(ratios.get(name)):>12}" for name in (*OUR_WAYS, *RIVALS))
             + f" {cell['target_tokens_per_second'][OURS]:8,} {cell['share_of_sgemm_peak']:6.0%} "
             f"{number(memory['whole_process']):>6} / {number(memory['beyond_imports'])}"
         )
@@ -568,7 +587,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="2 repetitions of small models, to see that it runs")
     # How the script calls itself: measure the one cell here and print JSON; or only one rival, alone.
     parser.add_argument("--cell", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--alone", choices=[OURS, *RIVALS], help=argparse.SUPPRESS)
+    parser.add_argument("--alone", choices=[OURS, *OUR_WAYS, *RIVALS], help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if not arguments.out.is_dir():
         parser.error(f"--out: {arguments.out} is no directory")

@@ -7,7 +7,9 @@ from typing import Any, Callable
 
 import numpy as np
 
+from scratchformer.backends import mkl
 from scratchformer.backends.cpu import FAST
+from scratchformer.backends.products import choose, has_bf16
 from scratchformer.errors import UserError
 from scratchformer.nn.model import Model
 from scratchformer.nn.ops import Ops
@@ -31,6 +33,10 @@ class Device:
 
     def to_device(self, model: Model) -> None:
         """Move the weights of a model here, in the device's precision. New models are on the CPU already."""
+
+    def frozen_ops(self) -> tuple[Ops, ...]:
+        """New operations for weights that do not change while these are in use, as in translation."""
+        return self.ops
 
     def communicator(self, host: Communicator) -> Communicator:
         """A communicator for arrays of this device, between the ranks of `host`. All ranks call this."""
@@ -66,15 +72,37 @@ class Device:
         return "NumPy on the CPU"
 
 
-def open_device(name: str, precision: str = "", local_rank: int = 0) -> Device:
-    """The device of this rank, as `TrainingConfig.device` and `precision` say.
+class MklDevice(Device):
+    """The CPU, with matrix products by MKL; in bfloat16 if that is the precision."""
+
+    def __init__(self, bf16: bool = False) -> None:
+        self.mkl, self.bf16 = mkl.load(), bf16
+        self.ops = (mkl.Bf16Ops(self.mkl) if bf16 else mkl.MklOps(self.mkl),)
+
+    def to_device(self, model: Model) -> None:
+        (ops,) = self.ops
+        if isinstance(ops, mkl.Bf16Ops):
+            ops.hold(model.store)
+
+    def frozen_ops(self) -> tuple[Ops, ...]:
+        return (mkl.PackedOps(self.mkl, self.bf16),)
+
+    def describe(self) -> str:
+        emulated = "" if has_bf16() else " (emulated, slower than fp32: this processor has no such products)"
+        return f"NumPy on the CPU, products by MKL{f' in bf16{emulated}' if self.bf16 else ''}"
+
+
+def open_device(name: str, precision: str = "", local_rank: int = 0, products: str = "auto") -> Device:
+    """The device of this rank, as `TrainingConfig.device`, `precision` and `products` say.
 
     local_rank  of this process among those on the machine: `gpu` without a number is the GPU of this rank
     Raises UserError if there is no such device.
     """
     kind, _, number = name.partition(":")
     if kind == "cpu":
-        return Device()
+        if precision == "bf16":
+            return MklDevice(bf16=True)
+        return MklDevice() if choose(products).name == "mkl" else Device()
     from scratchformer.backends.cuda.device import Gpu
 
     return Gpu(int(number) if number else None, precision or "tf32", local_rank)

@@ -18,7 +18,7 @@ def load_config(name: str) -> Config:
 def with_options(config: Config, args: argparse.Namespace) -> Config:
     """The configuration with the changes that --set and the options for single settings ask for."""
     settings = dict(configs.parse_setting(text) for text in args.settings)
-    options = {f"training.{name}": name for name in ("seed", "minutes", "threads", "device", "precision")}
+    options = {f"training.{name}": name for name in ("seed", "minutes", "threads", "device", "precision", "products")}
     options |= {path: path.split(".")[1] for path in configs.PATHS}
     given = {key: getattr(args, option) for key, option in options.items() if getattr(args, option, None) is not None}
     for key in given:

@@ -71,7 +71,7 @@ def generate(args: argparse.Namespace) -> None:
     steps = write(model, prompt, args.tokens, sampling, args.seed, args.samples, config.data.max_length)
     shown_ids: list[int] = prompt
     new_ids: list[int] = []  # not shown yet: they may end in the middle of a character
-    with using(*device.ops), threadpool_limits(threads, "blas"):
+    with using(*device.frozen_ops()), threadpool_limits(threads, "blas"):
         for drawn in steps:
             for ids, token in zip(texts, drawn.tolist()):
                 if token != PAD:

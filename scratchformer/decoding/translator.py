@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_limits
 from scratchformer.backends.device import Device
 from scratchformer.decoding.search import Hypothesis, search
 from scratchformer.errors import UserError
-from scratchformer.nn.ops import using
+from scratchformer.nn.ops import Ops, using
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import encode_sequences
 from scratchformer.text.tokenizer import Tokenizer
@@ -83,9 +83,9 @@ class Translator:
         sentence that is longer than MAX_TOKENS, than the model's table of learned positions or than memory allows, and
         names it by `place`, a function of its index.
         """
-        remaining, n_read = iter(sentences), 0
+        remaining, n_read, ops = iter(sentences), 0, self.device.frozen_ops()
         while chunk := list(islice(remaining, 1 if interactive else LINES_AT_ONCE)):
-            yield from self._chunk(chunk, beam, alpha, nbest, lambda index: place(n_read + index))
+            yield from self._chunk(chunk, beam, alpha, nbest, lambda index: place(n_read + index), ops)
             n_read += len(chunk)
 
     def _require_lengths(self, lengths: np.ndarray, place: Callable[[int], str]) -> None:
@@ -110,7 +110,13 @@ class Translator:
         return groups
 
     def _chunk(
-        self, sentences: list[str], beam: int, alpha: float, nbest: int, place: Callable[[int], str]
+        self,
+        sentences: list[str],
+        beam: int,
+        alpha: float,
+        nbest: int,
+        place: Callable[[int], str],
+        ops: tuple[Ops, ...],
     ) -> list[list[Translation]]:
         translations = [[Translation("", 0.0)]] * len(sentences)
         sources = encode_sequences(self.tokenizer.encode, sentences)
@@ -121,7 +127,7 @@ class Translator:
 
         def found_for(indices: np.ndarray) -> list[list[Hypothesis]]:
             try:
-                with using(*self.device.ops):
+                with using(*ops):
                     return search(self.model, sources.padded(indices), beam, alpha, self.extra_length, nbest)
             except MemoryError:
                 longest = int(indices[-1])

@@ -11,6 +11,7 @@ from typing import Any, Iterator, NamedTuple
 
 import numpy as np
 
+from scratchformer.backends.products import choose
 from scratchformer.config import Config, ModelConfig
 from scratchformer.doctor.findings import Finding, Verdict, verdict
 from scratchformer.errors import UserError
@@ -307,7 +308,7 @@ def count_spikes(losses: np.ndarray, nats: float, window: int = 50) -> int:
 
 
 def probe_machine(config: Config, run: RunDirectory | None) -> Iterator[Finding]:
-    """Is there space on the disk for the checkpoints, and memory for a step?"""
+    """Is there space on the disk for the checkpoints, and memory for a step? Which library multiplies matrices?"""
     path = run.path if run else Path()
     needed = checkpoint_bytes(config)
     used = sum(file.stat().st_size for file in path.glob("checkpoints/*")) if run else 0
@@ -320,6 +321,17 @@ def probe_machine(config: Config, run: RunDirectory | None) -> Iterator[Finding]
         "lower training.keep, or choose another --out",
     )
     yield probe_memory(config)
+    if config.training.device == "cpu":
+        yield probe_products(config.training.products)
+
+
+def probe_products(wanted: str) -> Finding:
+    probe, expected = "matrix products", "the faster of the libraries here, NumPy's and MKL"
+    try:
+        choice = choose(wanted)
+    except UserError as error:
+        return Finding(probe, expected, f"{error}", "FAIL", "training.products asks for a library that is missing")
+    return Finding(probe, expected, f"{choice.name}: {choice.why}", "ok")
 
 
 def probe_memory(config: Config) -> Finding:

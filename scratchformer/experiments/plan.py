@@ -304,7 +304,7 @@ def make(name: str, config: Config, has_text: bool, processes: int, seconds: flo
     if not 0 < seconds < math.inf:
         raise UserError(f"--seconds {seconds:g} must be above 0, and finite")
     settings = config.training
-    device = open_device(settings.device, settings.precision)
+    device = open_device(settings.device, settings.precision, products=settings.products)
     threads = 1 if device.is_async else settings.threads or max(1, available_cores() // processes)
     share = -(-settings.accumulation // processes)  # micro-batches of one process
     own_config = configs.with_settings(config, {"training.accumulation": share, "training.threads": threads})

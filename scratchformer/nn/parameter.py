@@ -99,18 +99,25 @@ class ParameterStore:
         data = np.concatenate([parameter.data.reshape(-1) for parameter in parameters.values()])
         self.hold(data, np.zeros(data.shape, data.dtype))
 
-    def hold(self, data: Array, grad: Array, stored: Array | None = None) -> None:
-        """Use these flat arrays from now on, and make the parameters views into them. Models may share `data`."""
+    def hold(
+        self, data: Array, grad: Array, stored: Array | None = None, after_change: Callable[[], None] = lambda: None
+    ) -> None:
+        """Use these flat arrays from now on, and make the parameters views into them. Models may share `data`.
+
+        after_change  is called now, and whenever `data` has changed
+        """
         self.data, self.grad, self.stored = data, grad, data if stored is None else stored
+        self.after_change = after_change
         self.refresh()
         grads = self.named_views(grad)
         for name, view in self.named_views(self.stored).items():
             self.parameters[name].data, self.parameters[name].grad = view, grads[name]
 
     def refresh(self) -> None:
-        """After a change of `data`: update the copy that the layers read, if there is one."""
+        """After a change of `data`: update what is made of it, such as the copy that the layers read."""
         if self.stored is not self.data:
             self.stored[...] = self.data
+        self.after_change()
 
     def offset_of(self, layer: Layer) -> int:
         """The index of a layer's first parameter in the flat arrays."""

@@ -15,6 +15,7 @@ from tqdm import tqdm
 
 from scratchformer import config as configs
 from scratchformer.backends.device import Device, open_device
+from scratchformer.backends.products import choose
 from scratchformer.config import Config
 from scratchformer.errors import UserError
 from scratchformer.parallel.agreement import code_checksum, require_agreement
@@ -77,7 +78,9 @@ def resume(run: RunDirectory, config: Config, ranks: Communicator = Communicator
 
 def open_same_device(ranks: Communicator, config: Config, job: str) -> Device:
     """The device of this rank. Raises UserError if there is none, or if the ranks were not all started alike."""
-    device = open_device(config.training.device, config.training.precision, ranks.local_rank)
+    settings = config.training
+    products = ranks.broadcast_bytes(choose(settings.products).name.encode()).decode()  # all ranks use the same
+    device = open_device(settings.device, settings.precision, ranks.local_rank, products)
     facts = {key: value for key, value in configs.flat(config).items() if not key.startswith("data.")}
     facts |= {"the job": job, "the code's checksum": code_checksum()}
     facts |= {"NumPy's version": np.__version__, "the device": device.describe()}

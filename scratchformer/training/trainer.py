@@ -102,11 +102,13 @@ class Trainer:
         dropped = train.n_dropped + (self.data.val.n_dropped if self.data.val else 0)
         processes = f"{self.ranks.size} processes, " if self.ranks.size > 1 else ""
         unit = self.task.unit
+        device = "" if type(self.device) is Device else f"; {self.device.describe()}"
         left_out = f"{dropped} {unit} longer than {train.max_length} tokens, {self.data.n_empty} with an empty side"
         return (
             f"{processes}{self.model.store.data.size:,} parameters, {len(train):,} {unit}, "
             f"{train.n_targets:,} target tokens an epoch"
             + (f" (left out: {left_out})" if dropped or self.data.n_empty else "")
+            + device
         )
 
     @np.errstate(over="ignore", invalid="ignore")  # `finish` reports it in one line

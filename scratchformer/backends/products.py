@@ -1,0 +1,118 @@
+"""Which library computes the matrix products on the CPU: NumPy's, or MKL where that is faster."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from scratchformer.backends import mkl
+from scratchformer.backends.cpu import FAST
+from scratchformer.errors import UserError
+from scratchformer.nn.ops import Ops
+
+SHAPES = [(1024, 256, 1024), (1024, 1024, 256), (512, 512, 2048), (256, 1024, 512)]
+"""Rows, inputs and outputs of the products that are timed: those of layers with d_model 256 and 512."""
+
+ROUNDS = 8
+"""How often each product is timed: about half a second for all."""
+
+MARGIN = 1.02
+"""MKL must be this much faster to be chosen."""
+
+
+class Choice(NamedTuple):
+    """name: numpy or mkl; why, in words for the user"""
+
+    name: str
+    why: str
+
+
+@lru_cache
+def choose(wanted: str = "auto") -> Choice:
+    """The library to use. `auto` takes the faster one here, and remembers it for this machine.
+
+    Raises UserError if MKL is wanted and cannot be used.
+    """
+    if wanted == "mkl":
+        mkl.load()
+    if wanted != "auto":
+        return Choice(wanted, "as asked for")
+    try:
+        library = mkl.load()
+    except UserError as error:
+        return Choice("numpy", str(error))
+    place = f"{processor()}, NumPy {np.__version__}, {library.version}"
+    ratio = remembered().get(place)
+    if not isinstance(ratio, float):
+        ratio = measure(FAST, mkl.MklOps(library))
+        remember(place, ratio)
+    compared = f"MKL takes {1 / ratio:.2f} times as long as NumPy for the products of layers"
+    return Choice("mkl" if ratio >= MARGIN else "numpy", compared)
+
+
+def measure(*rivals: Ops) -> float:
+    """The time of the first over that of the second, for the products of SHAPES: minima of runs in turns, one core."""
+    seconds = np.full((len(SHAPES), len(rivals)), np.inf)
+    with threadpool_limits(1, "blas"):
+        for index, (rows, inputs, outputs) in enumerate(SHAPES):
+            x, W = np.ones((rows, inputs), np.float32), np.ones((inputs, outputs), np.float32)
+            for _ in range(ROUNDS):
+                for rival, ops in enumerate(rivals):
+                    start = time.perf_counter()
+                    ops.matmul(x, W)
+                    seconds[index, rival] = min(seconds[index, rival], time.perf_counter() - start)
+    first, second = seconds.sum(axis=0)
+    return float(first / second)
+
+
+def processor() -> str:
+    """The processor's name, as Linux knows it."""
+    return next((line.partition(":")[2].strip() for line in cpuinfo() if line.startswith("model name")), "unknown")
+
+
+def has_bf16() -> bool:
+    """Whether the processor multiplies bfloat16 by itself."""
+    flags = next((line.split() for line in cpuinfo() if line.startswith("flags")), [])
+    return "amx_bf16" in flags or "avx512_bf16" in flags
+
+
+def cpuinfo() -> list[str]:
+    """The lines in which Linux describes the processor; none elsewhere."""
+    with suppress(OSError):
+        return Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    return []
+
+
+# What is remembered ---------------------------------------------------------------------------------------------------
+
+
+def memory_file() -> Path:
+    """Where the measurement of this machine is kept."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "scratchformer" / "products.json"
+
+
+def remembered() -> dict[str, Any]:
+    """Machine and versions -> the measured ratio. Empty if nothing can be read."""
+    with suppress(OSError, ValueError, RuntimeError):  # RuntimeError: no home directory
+        found = json.loads(memory_file().read_text(encoding="utf-8"))
+        if isinstance(found, dict):
+            return found
+    return {}
+
+
+def remember(place: str, ratio: float) -> None:
+    """Write it down, where that is possible: otherwise the next process measures again."""
+    with suppress(OSError, RuntimeError):
+        path = memory_file()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f"{path.name}.{os.getpid()}")
+        partial.write_text(json.dumps(remembered() | {place: ratio}), encoding="utf-8")
+        os.replace(partial, path)

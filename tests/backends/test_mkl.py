@@ -1,0 +1,234 @@
+"""Products by MKL are those of NumPy; in bfloat16, within its rounding. Without MKL, everything else still works."""
+
+import json
+
+import numpy as np
+import pytest
+
+from scratchformer import config as configs
+from scratchformer.backends import mkl, products
+from scratchformer.backends.device import MklDevice
+from scratchformer.config import ModelConfig
+from scratchformer.nn.loss import loss_backward
+from scratchformer.nn.ops import Ops, using
+from scratchformer.nn.transformer import Transformer
+from scratchformer.training import loop
+from scratchformer.training.run import RunDirectory
+
+REFERENCE = Ops(np)
+BF16_ERROR = 2.0**-7
+"""Two factors are rounded, each by a relative error of at most 2^-8."""
+
+
+@pytest.fixture
+def random():
+    return np.random.default_rng(0)
+
+
+@pytest.fixture(scope="module")
+def library():
+    if mkl.found_library() is None:
+        pytest.skip("MKL is not installed")
+    return mkl.load()
+
+
+KINDS = {
+    "fp32": (mkl.MklOps, 2e-6),
+    "fp32, packed": (mkl.PackedOps, 2e-6),
+    "bf16": (mkl.Bf16Ops, BF16_ERROR),
+    "bf16, packed": (lambda library: mkl.PackedOps(library, bf16=True), BF16_ERROR),
+}
+
+
+@pytest.fixture(params=KINDS.values(), ids=KINDS)
+def ops_and_error(request, library):
+    make, error = request.param
+    return make(library), error
+
+
+SHAPES = [(1, 1, 1), (0, 8, 40), (1, 64, 512), (3, 5, 7), (130, 70, 33), (64, 48, 200)]
+
+
+def normal(random, *shape):
+    return random.standard_normal(shape).astype(np.float32)
+
+
+def views(random, rows, columns):
+    """The same matrix as it is, as the transpose of one that is stored by columns, and as a part of a wider one."""
+    matrix = normal(random, rows, columns)
+    wider = np.zeros((rows, columns + 3), np.float32)
+    wider[:, 1:-2] = matrix
+    return matrix, np.ascontiguousarray(matrix.T).T, wider[:, 1:-2], np.repeat(matrix, 2, axis=1)[:, ::2]
+
+
+def assert_product(found, a, b, error, plus=0.0):
+    """Each element is wrong by at most `error` of the sum of the absolute terms."""
+    expected = a.astype(float) @ b.astype(float) + plus
+    bound = error * (np.abs(a).astype(float) @ np.abs(b).astype(float) + np.abs(plus)) + 1e-30
+    assert found.dtype == np.float32 and found.shape == expected.shape
+    assert (np.abs(found - expected) <= bound).all()
+
+
+@pytest.mark.parametrize("m, k, n", SHAPES)
+def test_products_are_right_for_all_layouts(ops_and_error, random, m, k, n):
+    ops, error = ops_and_error
+    for a in views(random, m, k):
+        for W in views(random, k, n):
+            assert_product(ops.matmul(a, W), a, W, error)
+            for bias in (normal(random, n), None):
+                assert_product(ops.linear(a, W, bias), a, W, error, 0.0 if bias is None else bias)
+            total = normal(random, m, n)
+            before = total.copy()
+            ops.add_product_inplace(total, a, W)
+            assert_product(total, a, W, error, before)
+
+
+@pytest.mark.parametrize("m, k, n", SHAPES[1:])
+def test_gradients_of_an_affine_map_are_right(ops_and_error, random, m, k, n):
+    ops, error = ops_and_error
+    x, W, dy, dW, db = (normal(random, *shape) for shape in ((m, k), (k, n), (m, n), (k, n), (n,)))
+    found_dW, found_db = dW.copy(), db.copy()
+    assert_product(ops.linear_backward(dy, x, W, found_dW, found_db), dy, W.T, error)
+    assert_product(found_dW, x.T, dy, error, dW)
+    np.testing.assert_allclose(found_db, db + dy.sum(axis=0), rtol=1e-4, atol=1e-4)
+
+
+def test_a_product_has_the_same_bits_wherever_its_matrices_lie(ops_and_error, random):
+    ops, _ = ops_and_error
+    a, W = normal(random, 60, 70), normal(random, 70, 50)
+    found = []
+    for offset in (0, 4, 16, 36):
+        room = np.empty(a.nbytes + 64, np.uint8)[offset:]
+        moved = room[: a.nbytes].view(np.float32).reshape(a.shape)
+        moved[...] = a
+        found.append(ops.linear(moved, W, None))
+    assert all((other == found[0]).all() for other in found)
+
+
+@pytest.mark.parametrize("value", [0.0, -0.0, 1.0, np.inf, -np.inf, np.nan, 3e38, 1e-40])
+def test_numbers_are_rounded_to_the_nearest_bfloat16(value):
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    x = np.full((3, 2), value, np.float32)
+    expected = x.astype(ml_dtypes.bfloat16).astype(np.float32)
+    np.testing.assert_array_equal((mkl.in_bfloat16(x).astype(np.uint32) << 16).view(np.float32), expected)
+
+
+def test_weights_are_rounded_again_when_they_have_changed(library, random):
+    ops, model = mkl.Bf16Ops(library), Transformer(ModelConfig(vocab_size=300, N=1, d_model=64, d_ff=128, h=2))
+    ops.hold(model.store)
+    W, x = model.unembedding.weight, normal(random, 50, 64)
+    for factor in (1, 3):
+        model.store.data *= factor
+        model.store.refresh()
+        assert_product(ops.linear(x, W.data.T, None), x, W.data.T, BF16_ERROR)
+        assert np.shares_memory(ops.rounded(W.data.T), ops.rounded(W.data))
+
+
+@pytest.mark.parametrize("bf16", [False, True])
+def test_loss_and_gradient_of_a_model(library, random, bf16):
+    device, config = MklDevice(bf16), ModelConfig(vocab_size=300, N=2, d_model=64, d_ff=128, h=4)
+    sources, targets = random.integers(3, 300, (2, 8, 12))
+    found = []
+    for ops in ((), device.ops):
+        model = Transformer(config, seed=0)
+        if ops:
+            device.to_device(model)
+        with using(*ops):
+            loss, n_tokens = loss_backward(model, sources, targets, targets)
+        found.append((loss / n_tokens, model.store.grad / n_tokens))
+    (expected, dexpected), (loss, dloss) = found
+    assert loss == pytest.approx(expected, rel=2e-3 if bf16 else 1e-6)
+    cosine = dloss @ dexpected / np.sqrt((dloss @ dloss) * (dexpected @ dexpected))
+    assert cosine > (0.999 if bf16 else 1 - 1e-6)
+    assert (loss != expected) or not bf16  # it was really rounded
+
+
+# Runs -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_run_resumes_bit_for_bit_and_translates(library, small_config, same_run, cli, tmp_path, precision):
+    whole, parts = RunDirectory(tmp_path / "whole"), RunDirectory(tmp_path / "parts")
+    config = small_config(d_model=64, d_ff=128, threads=2, products="mkl", precision=precision)
+    trainer = loop.begin(whole, config)
+    assert "products by MKL" in trainer.summary() and ("bf16" in trainer.summary()) == (precision == "bf16")
+    loop.train(trainer)
+    loop.train(loop.begin(parts, configs.with_settings(config, {"steps": 6})))
+    loop.train(loop.resume(parts, config)[0])
+    same_run(whole, parts)
+    text = tmp_path / "text"
+    text.write_text("the dog sees a cat\nthe big bird hears the old dog\n" * 3)
+    for threads in (1, 2):
+        found = cli("translate", whole.path, text, "--products", "mkl", "--precision", precision, "--threads", threads)
+        assert found.code == 0 and found.out.count("\n") == 6
+        if precision == "fp32":
+            assert found.out == cli("translate", whole.path, text, "--products", "numpy").out
+
+
+# The choice -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def choose(monkeypatch, tmp_path):
+    """`products.choose` on a machine of which nothing is known yet."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    forget()
+    yield products.choose.__wrapped__
+    forget()
+
+
+def forget():
+    products.choose.cache_clear()
+    mkl.load.cache_clear()
+
+
+@pytest.mark.parametrize("ratio, name", [(1.3, "mkl"), (1.0, "numpy"), (0.5, "numpy")])
+def test_the_faster_library_is_chosen_and_remembered(choose, library, monkeypatch, ratio, name):
+    monkeypatch.setattr(products, "measure", lambda *rivals: ratio)
+    assert choose("auto").name == name
+    monkeypatch.setattr(products, "measure", lambda *rivals: pytest.fail("measured again"))
+    assert choose("auto").name == name and f"{1 / ratio:.2f} times" in choose("auto").why
+
+
+@pytest.mark.parametrize("content", ["", "no JSON", "[]", '{"a": {}}'])
+def test_a_damaged_memory_is_no_obstacle(choose, library, monkeypatch, content):
+    monkeypatch.setattr(products, "measure", lambda *rivals: 1.5)
+    products.memory_file().parent.mkdir()
+    products.memory_file().write_text(content)
+    assert choose("auto").name == "mkl"
+    assert list(json.loads(products.memory_file().read_text()).values())[-1] == 1.5
+
+
+def test_a_memory_that_cannot_be_written_is_no_obstacle(choose, library, monkeypatch):
+    monkeypatch.setattr(products, "measure", lambda *rivals: 1.5)
+    products.memory_file().parent.write_text("a file where the directory should be")
+    assert choose("auto").name == "mkl"
+
+
+def test_without_mkl_numpy_is_used(choose, monkeypatch):
+    monkeypatch.setattr(mkl, "found_library", lambda: None)
+    assert choose("auto") == ("numpy", "MKL is not installed; pip install 'scratchformer[mkl]' brings it")
+
+
+BROKEN = {"no library": b"junk", "empty": b""}
+
+
+@pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN)
+@pytest.mark.parametrize("option", ["--products mkl", "--precision bf16"])
+def test_a_broken_library_is_one_line(choose, refused, monkeypatch, tmp_path, option, content):
+    (tmp_path / "libmkl_rt.so.3").write_bytes(content)
+    monkeypatch.setattr(mkl, "found_library", lambda: tmp_path / "libmkl_rt.so.3")
+    message = refused("train", "tiny", "--out", tmp_path / "run", *option.split())
+    assert "libmkl_rt.so.3: MKL cannot be used: " in message and not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ("--products openblas", "training.products must be one of auto, numpy, mkl, not 'openblas'"),
+        ("--precision fp16", "training.precision=fp16 is for a GPU; on the CPU there are fp32 and bf16"),
+        ("--precision bf16 --products numpy", "training.precision=bf16 needs training.products=mkl on the CPU"),
+    ],
+)
+def test_what_the_cpu_cannot_do_is_refused(refused, tmp_path, options, message):
+    assert message in refused("train", "tiny", "--out", tmp_path / "run", *options.split())
