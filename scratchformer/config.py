@@ -150,7 +150,9 @@ class TrainingConfig:
         if self.device == "cpu" and self.precision not in ("", "fp32", "bf16"):
             raise UserError(f"training.precision={self.precision} is for a GPU; on the CPU there are fp32 and bf16")
         if self.device == "cpu" and self.precision == "bf16" and self.products == "numpy":
-            raise UserError("training.precision=bf16 needs training.products=mkl on the CPU: NumPy has no bfloat16")
+            raise UserError(
+                "training.products=numpy: on the CPU, training.precision=bf16 needs MKL, since NumPy has no bfloat16"
+            )
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from __future__ import annotations
 import ctypes
 import platform
 import threading
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,7 @@ ROWS_FIRST, PLAIN, TRANSPOSED, PACKED, RIGHT_MATRIX = 101, 111, 112, 151, 162
 ENUM, SIZE, FACTOR, POINTER = ctypes.c_int, ctypes.c_int64, ctypes.c_float, ctypes.c_void_p
 MATRIX = [POINTER, SIZE]
 SAME_BITS = 2
-"""MKL_CBWR_AUTO: the bits of a row depend neither on addresses nor on the other rows, so that runs can be repeated."""
+"""MKL_CBWR_AUTO: the bits of a product do not depend on where its matrices lie, so that runs can be repeated."""
 
 NAMES = {FLOAT32: "sgemm", BFLOAT16: "gemm_bf16bf16f32"}
 """What the functions for matrices of a dtype are called. Their results are float32."""
@@ -53,6 +54,7 @@ class Mkl:
         try:
             self.library = ctypes.CDLL(str(path))
             self.library.MKL_CBWR_Set(SAME_BITS)  # before any other call
+            self.library.MKL_Set_Dynamic(0)
             text = ctypes.create_string_buffer(200)
             self.library.MKL_Get_Version_String(text, len(text))
             self.gemm, self.packed_size, self.pack, self.compute = {}, {}, {}, {}
@@ -75,10 +77,10 @@ class Mkl:
 
     def multiply(self, a: Array, b: Array, y: Array, keep: float) -> bool:
         """y = a b + keep y, for matrices -> whether it was done: BLAS cannot read every layout."""
-        of_a, of_b, of_y = layout(a), layout(b), layout(y)
-        if of_a is None or of_b is None or of_y is None or of_y[0] != PLAIN:
-            return False
         (m, k), n = a.shape, b.shape[1]
+        of_a, of_b, of_y = layout(a), layout(b), layout(y)
+        if of_a is None or of_b is None or of_y is None or of_y[0] != PLAIN or len(b) != k or y.shape != (m, n):
+            return False
         self.gemm[a.dtype](
             ROWS_FIRST, of_a[0], of_b[0], m, n, k,
             1.0, a.ctypes.data, of_a[1], b.ctypes.data, of_b[1], keep, y.ctypes.data, of_y[1],
@@ -109,20 +111,22 @@ def load() -> Mkl:
     """MKL, loaded once for the process. Raises UserError if it is not installed or cannot be used."""
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
         raise UserError(f"MKL needs Linux on x86-64, and this is {platform.system()} on {platform.machine()}")
-    path = found_library()
-    if path is None:
+    found = [path for path in installed_libraries() if path.name.startswith("libmkl_rt.so")]
+    if not found:
         raise UserError("MKL is not installed; pip install 'scratchformer[mkl]' brings it")
-    return Mkl(path)
+    for path in installed_libraries():
+        if not path.exists():  # MKL would end the process
+            raise UserError(f"{path}: MKL cannot be used: this file is missing")
+    return Mkl(found[0])
 
 
-def found_library() -> Path | None:
-    """Where pip has installed MKL's library; None if it has not."""
+def installed_libraries() -> list[Path]:
+    """The shared libraries of MKL that pip has installed; none if it has not."""
     try:
         files = metadata.files("mkl") or []
     except metadata.PackageNotFoundError:
-        return None
-    found = [file for file in files if file.name.startswith("libmkl_rt.so")]
-    return Path(str(found[0].locate())).resolve() if found else None
+        return []
+    return [Path(str(file.locate())).resolve() for file in files if file.name.startswith("libmkl_")]
 
 
 def layout(x: Array) -> tuple[int, int] | None:
@@ -156,7 +160,7 @@ class MklOps(FastOps):
         return f"{super().__repr__()}, with products by MKL"
 
     def matmul(self, a: Array, b: Array, out: Array | None = None) -> Array:
-        if a.ndim == b.ndim == 2:
+        if a.ndim == b.ndim == 2 and is_large(a, b):
             y = np.empty((len(a), b.shape[1]), FLOAT32) if out is None else out
             if self.multiply(a, b, y, 0.0):
                 return y
@@ -167,19 +171,29 @@ class MklOps(FastOps):
             super().add_product_inplace(total, a, b)
 
     def linear(self, x: Array, W: Array, b: Array | None) -> Array:
-        """The product is added to the bias, so that no other pass over y is needed."""
-        y = np.empty((*x.shape[:-1], W.shape[1]), FLOAT32)
-        if x.size * W.shape[1] >= SMALLEST:
-            if b is not None:
-                y[...] = b
+        """The product is added to the bias, which takes one pass less over y than to add the bias to the product."""
+        if is_large(rows_of(x), W):
+            y = filled(x, W, b)
             if self.multiply(rows_of(x), W, rows_of(y), float(b is not None)):
                 return y
         return super().linear(x, W, b)
 
     def multiply(self, a: Array, b: Array, y: Array, keep: float) -> bool:
         """y = a b + keep y -> whether it was done; otherwise NumPy must do it."""
-        is_large = a.size * b.shape[1] >= SMALLEST
-        return is_large and a.dtype == b.dtype == y.dtype == FLOAT32 and self.mkl.multiply(a, b, y, keep)
+        return is_large(a, b) and a.dtype == b.dtype == y.dtype == FLOAT32 and self.mkl.multiply(a, b, y, keep)
+
+
+def is_large(a: Array, b: Array) -> bool:
+    """Whether the product of two matrices takes long enough for a call through ctypes."""
+    return a.size * b.shape[1] >= SMALLEST
+
+
+def filled(x: Array, W: Array, b: Array | None) -> Array:
+    """A new array for x W + b that holds b, or anything if b is None."""
+    y = np.empty((*x.shape[:-1], W.shape[1]), FLOAT32)
+    if b is not None:
+        y[...] = b
+    return y
 
 
 class Bf16Ops(MklOps):
@@ -198,23 +212,23 @@ class Bf16Ops(MklOps):
     def hold(self, store: ParameterStore) -> None:
         """Round the weights of a model now, and after each change."""
         bits = np.empty(store.data.shape, BFLOAT16)
-        store.hold(store.data, store.grad, after_change=lambda: round_into(bits, store.data))
-        self.held.append((store.data, bits))
+        store.hold(store.data, store.grad, after_change=partial(round_into, bits, store.data))
+        self.held = [(data, copy) for data, copy in self.held if data is not store.data] + [(store.data, bits)]
 
     def multiply(self, a: Array, b: Array, y: Array, keep: float) -> bool:
-        is_large = a.size * b.shape[1] >= SMALLEST
-        return is_large and y.dtype == FLOAT32 and self.mkl.multiply(self.rounded(a), self.rounded(b), y, keep)
+        fits = is_large(a, b) and y.dtype == FLOAT32 and {a.dtype, b.dtype} <= {FLOAT32, BFLOAT16}
+        return fits and self.mkl.multiply(self.rounded(a), self.rounded(b), y, keep)
 
     def linear_backward(self, dy: Array, x: Array, W: Array, dW: Array, db: Array | None) -> Array:
         """As in `FastOps`, but dy is rounded once for both products."""
-        rows = rows_of(dy)
-        if rows.size * len(W) < SMALLEST:
+        rows, dx = rows_of(dy), np.empty(x.shape, FLOAT32)
+        if not is_large(rows, W.T) or layout(dW) is None or layout(W) is None:
             return super().linear_backward(dy, x, W, dW, db)
-        bits, dx = self.rounded(rows), np.empty(x.shape, FLOAT32)
-        self.multiply(rows_of(x).T, bits, dW, 1.0)
+        bits = self.rounded(rows)
+        was_done = self.multiply(rows_of(x).T, bits, dW, 1.0) and self.multiply(bits, W.T, rows_of(dx), 0.0)
+        assert was_done, "these layouts were looked at"
         if db is not None:
             db += ones_like_rows(rows) @ rows
-        self.multiply(bits, W.T, rows_of(dx), 0.0)
         return dx
 
     def rounded(self, x: Array) -> Array:
@@ -238,9 +252,9 @@ def in_bfloat16(x: Array) -> Array:
 
 
 def round_into(bits: Array, x: Array) -> None:
-    """bits = x in bfloat16, for float32 x of the same shape: the nearest number, and of two the one further from zero.
+    """bits = x in bfloat16, for float32 x of the same shape: the nearest number. A tie goes away from zero.
 
-    Infinities stay what they are, and so does NaN as NumPy writes it.
+    Infinities stay what they are, and so does NumPy's NaN.
     """
     flat_bits, flat = bits.reshape(-1), x.reshape(-1)
     for block in chunks(flat.size, BLOCK):
@@ -252,9 +266,10 @@ HALF = np.uint32(1 << 15)
 
 
 class PackedOps(MklOps):
-    """For weights that do not change any more, as in translation: each is packed at its first product.
+    """For weights that do not change any more, as in translation: each is packed when it has served some products.
 
     Other products copy the whole weight into the layout that MKL needs, which takes as long as a product with 64 rows.
+    A packed weight takes at least some megabytes.
 
     bf16  round weights, and what is multiplied by them, to bfloat16
     """
@@ -262,26 +277,50 @@ class PackedOps(MklOps):
     def __init__(self, mkl: Mkl, bf16: bool = False) -> None:
         super().__init__(mkl)
         self.dtype = BFLOAT16 if bf16 else FLOAT32
-        self.weights: dict[tuple, tuple[Array, Array]] = {}  # with the weight itself, which must keep its address
+        self.weights: dict[tuple, Frozen] = {}
         self.lock = threading.Lock()
 
     def __repr__(self) -> str:
         return f"{super().__repr__()}, of weights that stay the same" + " in bfloat16" * (self.dtype == BFLOAT16)
 
     def linear(self, x: Array, W: Array, b: Array | None) -> Array:
-        if not x.size or layout(W) is None:
+        frozen = self.frozen(W) if is_large(rows_of(x), W) and x.shape[-1] == len(W) else None
+        if frozen is None:
             return super().linear(x, W, b)
-        y = np.empty((*x.shape[:-1], W.shape[1]), FLOAT32)
-        if b is not None:
-            y[...] = b
-        rows = np.ascontiguousarray(rows_of(x))
-        rows = in_bfloat16(rows) if self.dtype == BFLOAT16 else rows
-        self.mkl.multiply_packed(rows, self.packed(W), rows_of(y), float(b is not None))
+        y, rows = filled(x, W, b), np.ascontiguousarray(rows_of(x))
+        if self.dtype == BFLOAT16:
+            rows = in_bfloat16(rows)
+        if frozen.packed is None:
+            self.mkl.multiply(rows, frozen.weight, rows_of(y), float(b is not None))
+        else:
+            self.mkl.multiply_packed(rows, frozen.packed, rows_of(y), float(b is not None))
         return y
 
-    def packed(self, W: Array) -> Array:
+    def frozen(self, W: Array) -> Frozen | None:
+        """The weight in this dtype, packed if that is worth it; None if BLAS cannot read it."""
+        if layout(W) is None:
+            return None
         key = (W.ctypes.data, W.shape, W.strides)
         with self.lock:
             if key not in self.weights:
-                self.weights[key] = W, self.mkl.packed(in_bfloat16(W) if self.dtype == BFLOAT16 else W)
-            return self.weights[key][1]
+                self.weights[key] = Frozen(W, in_bfloat16(W) if self.dtype == BFLOAT16 else W)
+            frozen = self.weights[key]
+            frozen.uses += 1
+            if frozen.uses == USES_BEFORE_PACKING:
+                frozen.packed = self.mkl.packed(frozen.weight)
+            return frozen
+
+
+@dataclass
+class Frozen:
+    """A weight that does not change: as it was given, so that no other array takes its address; in the dtype of the
+    products; how many it has served; and packed."""
+
+    given: Array
+    weight: Array
+    uses: int = 0
+    packed: Array | None = None
+
+
+USES_BEFORE_PACKING = 32
+"""A weight that serves fewer products is not packed: that would slow down the translation of a single sentence."""

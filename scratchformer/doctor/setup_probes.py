@@ -11,7 +11,7 @@ from typing import Any, Iterator, NamedTuple
 
 import numpy as np
 
-from scratchformer.backends.products import choose
+from scratchformer.backends.products import choose, has_bf16
 from scratchformer.config import Config, ModelConfig
 from scratchformer.doctor.findings import Finding, Verdict, verdict
 from scratchformer.errors import UserError
@@ -322,15 +322,21 @@ def probe_machine(config: Config, run: RunDirectory | None) -> Iterator[Finding]
     )
     yield probe_memory(config)
     if config.training.device == "cpu":
-        yield probe_products(config.training.products)
+        yield probe_products(config)
 
 
-def probe_products(wanted: str) -> Finding:
-    probe, expected = "matrix products", "the faster of the libraries here, NumPy's and MKL"
+def probe_products(config: Config) -> Finding:
+    probe, expected, bf16 = "matrix products", "the faster library here, NumPy's or MKL", "bf16"
+    wanted = "mkl" if config.training.precision == bf16 else config.training.products
     try:
         choice = choose(wanted)
     except UserError as error:
-        return Finding(probe, expected, f"{error}", "FAIL", "training.products asks for a library that is missing")
+        causes = "training.products or training.precision asks for a library that is missing"
+        return Finding(probe, expected, f"{error}", "FAIL", causes)
+    if config.training.precision == bf16 and not has_bf16():
+        return Finding(
+            probe, expected, "mkl: bf16 is emulated on this processor, slower than fp32", "note", "take fp32"
+        )
     return Finding(probe, expected, f"{choice.name}: {choice.why}", "ok")
 
 

@@ -17,9 +17,8 @@ from __future__ import annotations
 import math
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import lru_cache
 from types import ModuleType
-from typing import Iterator
+from typing import Iterator, NamedTuple
 
 import numpy as np
 
@@ -327,7 +326,15 @@ def allowed(xp: ModuleType, T: int, S: int, key_lengths: Array | None, causal: b
 
 # Which operations are in use ------------------------------------------------------------------------------------------
 
-_IN_USE: ContextVar[tuple[Ops, ...]] = ContextVar("operations in use", default=(Ops(np),))
+
+class InUse(NamedTuple):
+    """Operations, the latest last, and which of them were found to fit a type and dtype."""
+
+    operations: tuple[Ops, ...]
+    found: dict[tuple[type, np.dtype], Ops]
+
+
+_IN_USE: ContextVar[InUse] = ContextVar("operations in use", default=InUse((Ops(np),), {}))
 
 
 def ops_of(x: Array) -> Ops:
@@ -335,15 +342,15 @@ def ops_of(x: Array) -> Ops:
 
     To see which code runs, print the result.
     """
-    return _chosen(_IN_USE.get(), type(x), getattr(x, "dtype", None))  # type: ignore[arg-type]  # a type is hashable
-
-
-@lru_cache(maxsize=256)
-def _chosen(in_use: tuple[Ops, ...], kind: type, dtype: np.dtype) -> Ops:
-    for ops in reversed(in_use):
-        if ops.works_on(kind, dtype):
-            return ops
-    raise TypeError(f"no operations in use for arrays of type {kind.__module__}.{kind.__name__} and dtype {dtype}")
+    in_use, kind, dtype = _IN_USE.get(), type(x), getattr(x, "dtype", None)
+    if (kind, dtype) not in in_use.found:
+        fitting = [ops for ops in in_use.operations if ops.works_on(kind, dtype)]
+        if not fitting:
+            raise TypeError(
+                f"no operations in use for arrays of type {kind.__module__}.{kind.__name__} and dtype {dtype}"
+            )
+        in_use.found[kind, dtype] = fitting[-1]
+    return in_use.found[kind, dtype]
 
 
 @contextmanager
@@ -352,7 +359,7 @@ def using(*operations: Ops) -> Iterator[None]:
 
     Blocks may be nested: the inner one comes first.
     """
-    token = _IN_USE.set((*_IN_USE.get(), *operations))
+    token = _IN_USE.set(InUse((*_IN_USE.get().operations, *operations), {}))
     try:
         yield
     finally:

@@ -100,7 +100,7 @@ class ParameterStore:
         self.hold(data, np.zeros(data.shape, data.dtype))
 
     def hold(
-        self, data: Array, grad: Array, stored: Array | None = None, after_change: Callable[[], None] = lambda: None
+        self, data: Array, grad: Array, stored: Array | None = None, after_change: Callable[[], None] | None = None
     ) -> None:
         """Use these flat arrays from now on, and make the parameters views into them. Models may share `data`.
 
@@ -117,7 +117,8 @@ class ParameterStore:
         """After a change of `data`: update what is made of it, such as the copy that the layers read."""
         if self.stored is not self.data:
             self.stored[...] = self.data
-        self.after_change()
+        if self.after_change:
+            self.after_change()
 
     def offset_of(self, layer: Layer) -> int:
         """The index of a layer's first parameter in the flat arrays."""
