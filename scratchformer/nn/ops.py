@@ -331,7 +331,7 @@ class InUse(NamedTuple):
     """Operations, the latest last, and which of them were found to fit a type and dtype."""
 
     operations: tuple[Ops, ...]
-    found: dict[tuple[type, np.dtype], Ops]
+    found: dict[tuple[type, np.dtype | None], Ops]
 
 
 _IN_USE: ContextVar[InUse] = ContextVar("operations in use", default=InUse((Ops(np),), {}))
@@ -344,7 +344,7 @@ def ops_of(x: Array) -> Ops:
     """
     in_use, kind, dtype = _IN_USE.get(), type(x), getattr(x, "dtype", None)
     if (kind, dtype) not in in_use.found:
-        fitting = [ops for ops in in_use.operations if ops.works_on(kind, dtype)]
+        fitting = [ops for ops in in_use.operations if dtype is not None and ops.works_on(kind, dtype)]
         if not fitting:
             raise TypeError(
                 f"no operations in use for arrays of type {kind.__module__}.{kind.__name__} and dtype {dtype}"

@@ -79,7 +79,7 @@ def resume(run: RunDirectory, config: Config, ranks: Communicator = Communicator
 def open_same_device(ranks: Communicator, config: Config, job: str) -> Device:
     """The device of this rank. Raises UserError if there is none, or if the ranks were not all started alike."""
     settings = config.training
-    products = settings.products
+    products: str = settings.products
     if products == "auto" and settings.device == "cpu" and settings.precision != "bf16":
         found = choose().name if ranks.rank == 0 else ""
         products = ranks.broadcast_bytes(found.encode()).decode()  # all ranks use the same
