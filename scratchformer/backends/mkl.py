@@ -120,6 +120,14 @@ def load() -> Mkl:
     return Mkl(found[0])
 
 
+def installed_version() -> str:
+    """The version of the package mkl; "" if it is not installed."""
+    try:
+        return metadata.version("mkl")
+    except metadata.PackageNotFoundError:
+        return ""
+
+
 def installed_libraries() -> list[Path]:
     """The shared libraries of MKL that pip has installed; none if it has not."""
     try:

@@ -45,15 +45,16 @@ def choose(wanted: str = "auto") -> Choice:
         mkl.load()
     if wanted != "auto":
         return Choice(wanted, "as asked for")
+    place = f"{processor()}, NumPy {np.__version__}, MKL {mkl.installed_version()}"
+    ratio = remembered().get(place)
     try:
-        library = mkl.load()
+        if not isinstance(ratio, float):
+            ratio = measure(FAST, mkl.MklOps(mkl.load()))  # to load it takes a while, so only if it is needed
+            remember(place, ratio)
+        elif ratio >= MARGIN:
+            mkl.load()
     except UserError as error:
         return Choice("numpy", str(error))
-    place = f"{processor()}, NumPy {np.__version__}, {library.version}"
-    ratio = remembered().get(place)
-    if not isinstance(ratio, float):
-        ratio = measure(FAST, mkl.MklOps(library))
-        remember(place, ratio)
     compared = f"in products of layers MKL is {ratio:.2f} times as fast as NumPy"
     return Choice("mkl" if ratio >= MARGIN else "numpy", compared)
 
