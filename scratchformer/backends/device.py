@@ -9,7 +9,7 @@ import numpy as np
 
 from scratchformer.backends import mkl
 from scratchformer.backends.cpu import FAST
-from scratchformer.backends.products import choose, has_bf16
+from scratchformer.backends.products import choose, slow_bf16
 from scratchformer.errors import UserError
 from scratchformer.nn.model import Model
 from scratchformer.nn.ops import Ops
@@ -25,11 +25,13 @@ class Device:
     ops           the operations for its arrays: whoever computes there does so inside `using(*device.ops)`
     is_async      whether it computes in the background, so that the host should begin a step before the last one ends
     batch_factor  sentences to translate at once, as a multiple of the CPU's
+    products      the library for matrix products on a CPU, numpy or mkl; "" elsewhere
     """
 
     ops: tuple[Ops, ...] = (FAST,)
     is_async = False
     batch_factor = 1
+    products = "numpy"
 
     def to_device(self, model: Model) -> None:
         """Move the weights of a model here, in the device's precision. New models are on the CPU already."""
@@ -68,12 +70,18 @@ class Device:
         return None
 
     def describe(self) -> str:
-        """The device in words for the user: its name and, on a GPU, the precision."""
+        """The device in words for the user: its name, and what its products are computed with."""
         return "NumPy on the CPU"
+
+    def drawback(self) -> str:
+        """What the user should know about the precision chosen; "" if there is nothing."""
+        return ""
 
 
 class MklDevice(Device):
     """The CPU, with matrix products by MKL; in bfloat16 if that is the precision."""
+
+    products = "mkl"
 
     def __init__(self, bf16: bool = False) -> None:
         self.mkl, self.bf16 = mkl.load(), bf16
@@ -88,8 +96,10 @@ class MklDevice(Device):
         return (mkl.PackedOps(self.mkl, self.bf16),)
 
     def describe(self) -> str:
-        emulated = "" if has_bf16() else " (emulated, slower than fp32: this processor has no such products)"
-        return f"NumPy on the CPU, products by MKL{f' in bf16{emulated}' if self.bf16 else ''}"
+        return f"NumPy on the CPU, products by MKL{' in bf16' * self.bf16}"
+
+    def drawback(self) -> str:
+        return slow_bf16() if self.bf16 else ""
 
 
 def open_device(name: str, precision: str = "", local_rank: int = 0, products: str = "auto") -> Device:

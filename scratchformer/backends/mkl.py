@@ -12,8 +12,9 @@ from __future__ import annotations
 import ctypes
 import platform
 import threading
+import weakref
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -207,33 +208,47 @@ def filled(x: Array, W: Array, b: Array | None) -> Array:
 class Bf16Ops(MklOps):
     """Products of bfloat16 matrices, summed in float32. Everything else is float32.
 
-    Weights are rounded once a step: `hold` a model before its layers run. Other operands are rounded for each product.
+    Weights are rounded once a step: `hold` a model before its layers run. The input of an affine map is rounded once
+    for its products in forward and backward, and so is the gradient of its output. What else there is to multiply is
+    rounded for each product.
     """
 
     def __init__(self, mkl: Mkl) -> None:
         super().__init__(mkl)
-        self.held: list[tuple[Array, Array]] = []  # the flat weights of a model, and the same rounded
+        self.held: list[HeldWeights] = []
+        self.inputs: dict[int, tuple[weakref.ref, Array]] = {}  # id of an array -> this array, and the same rounded
 
     def __repr__(self) -> str:
         return f"{super().__repr__()} in bfloat16"
 
     def hold(self, store: ParameterStore) -> None:
-        """Round the weights of a model now, and after each change."""
-        bits = np.empty(store.data.shape, BFLOAT16)
-        store.hold(store.data, store.grad, after_change=partial(round_into, bits, store.data))
-        self.held = [(data, copy) for data, copy in self.held if data is not store.data] + [(store.data, bits)]
+        """Round the weights of a model when they are first used, and again when they have changed."""
+        weights = HeldWeights(store.data)
+        store.hold(store.data, store.grad, after_change=weights.forget)
+        self.held = [each for each in self.held if each.data is not store.data] + [weights]
 
     def multiply(self, a: Array, b: Array, y: Array, keep: float) -> bool:
         fits = is_large(a, b) and y.dtype == FLOAT32 and {a.dtype, b.dtype} <= {FLOAT32, BFLOAT16}
         return fits and self.mkl.multiply(self.rounded(a), self.rounded(b), y, keep)
 
+    def linear(self, x: Array, W: Array, b: Array | None) -> Array:
+        """The rounded x is kept for backward, as long as there is x, which nobody may change meanwhile."""
+        if not is_large(rows_of(x), W) or layout(W) is None:
+            return super().linear(x, W, b)
+        key, bits = id(x), in_bfloat16(rows_of(x)).reshape(x.shape)
+        self.inputs[key] = weakref.ref(x, lambda _: self.inputs.pop(key, None)), bits
+        return super().linear(bits, W, b)
+
     def linear_backward(self, dy: Array, x: Array, W: Array, dW: Array, db: Array | None) -> Array:
-        """As in `FastOps`, but dy is rounded once for both products."""
+        """As in `FastOps`, but x and dy are rounded once."""
         rows, dx = rows_of(dy), np.empty(x.shape, FLOAT32)
         if not is_large(rows, W.T) or layout(dW) is None or layout(W) is None:
             return super().linear_backward(dy, x, W, dW, db)
+        known, x_bits = self.inputs.get(id(x), (lambda: None, None))
+        if known() is not x:
+            x_bits = in_bfloat16(rows_of(x))
         bits = self.rounded(rows)
-        was_done = self.multiply(rows_of(x).T, bits, dW, 1.0) and self.multiply(bits, W.T, rows_of(dx), 0.0)
+        was_done = self.multiply(rows_of(x_bits).T, bits, dW, 1.0) and self.multiply(bits, W.T, rows_of(dx), 0.0)
         assert was_done, "these layouts were looked at"
         if db is not None:
             db += ones_like_rows(rows) @ rows
@@ -243,11 +258,30 @@ class Bf16Ops(MklOps):
         """A matrix in bfloat16. For a weight of a model that is held it is a view of the rounded weights."""
         if x.dtype == BFLOAT16:
             return x
-        for data, bits in self.held:
-            offset = x.ctypes.data - data.ctypes.data
-            if 0 <= offset < data.nbytes:
-                return as_strided(bits[offset // x.itemsize :], x.shape, [step // 2 for step in x.strides])
+        for weights in self.held:
+            offset = x.ctypes.data - weights.data.ctypes.data
+            if 0 <= offset < weights.data.nbytes:
+                bits = weights.rounded()[offset // x.itemsize :]
+                return as_strided(bits, x.shape, [step // 2 for step in x.strides])
         return in_bfloat16(x)
+
+
+class HeldWeights:
+    """The flat weights (n,) of a model, and the same rounded. Threads may ask at the same time: then more than one
+    rounds, to the same bits."""
+
+    def __init__(self, data: Array) -> None:
+        self.data, self.bits, self.is_rounded = data, np.empty(data.shape, BFLOAT16), False
+
+    def forget(self) -> None:
+        """The weights have changed."""
+        self.is_rounded = False
+
+    def rounded(self) -> Array:
+        if not self.is_rounded:
+            round_into(self.bits, self.data)
+            self.is_rounded = True
+        return self.bits
 
 
 def in_bfloat16(x: Array) -> Array:

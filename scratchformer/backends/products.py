@@ -45,18 +45,38 @@ def choose(wanted: str = "auto") -> Choice:
         mkl.load()
     if wanted != "auto":
         return Choice(wanted, "as asked for")
-    place = f"{processor()}, NumPy {np.__version__}, MKL {mkl.installed_version()}"
-    ratio = remembered().get(place)
     try:
-        if not isinstance(ratio, float):
-            ratio = measure(FAST, mkl.MklOps(mkl.load()))  # to load it takes a while, so only if it is needed
-            remember(place, ratio)
-        elif ratio >= MARGIN:
+        ratio = speed(mkl.MklOps)
+        if ratio >= MARGIN:
             mkl.load()
     except UserError as error:
         return Choice("numpy", str(error))
     compared = f"in products of layers MKL is {ratio:.2f} times as fast as NumPy"
     return Choice("mkl" if ratio >= MARGIN else "numpy", compared)
+
+
+def slow_bf16() -> str:
+    """What to tell the user if products in bfloat16 take longer here than NumPy's in float32; otherwise "".
+
+    Raises UserError if MKL cannot be used.
+    """
+    ratio = speed(mkl.Bf16Ops)
+    if ratio >= 1:
+        return ""
+    return f"bf16 is slower than fp32 here: {ratio:.2f} times its speed in products of layers"
+
+
+def speed(kind: type[mkl.MklOps]) -> float:
+    """How many times as fast as NumPy's these products are on this machine: as remembered, or else measured.
+
+    To load MKL takes a while, so this does so only to measure. Raises UserError if it cannot be used.
+    """
+    place = f"{kind.__name__}, {processor()}, NumPy {np.__version__}, MKL {mkl.installed_version()}"
+    ratio = remembered().get(place)
+    if not isinstance(ratio, float):
+        ratio = measure(FAST, kind(mkl.load()))
+        remember(place, ratio)
+    return ratio
 
 
 def measure(*rivals: Ops) -> float:
@@ -75,21 +95,12 @@ def measure(*rivals: Ops) -> float:
 
 
 def processor() -> str:
-    """The processor's name, as Linux knows it."""
-    return next((line.partition(":")[2].strip() for line in cpuinfo() if line.startswith("model name")), "unknown")
-
-
-def has_bf16() -> bool:
-    """Whether the processor multiplies bfloat16 by itself."""
-    flags = next((line.split() for line in cpuinfo() if line.startswith("flags")), [])
-    return "amx_bf16" in flags or "avx512_bf16" in flags
-
-
-def cpuinfo() -> list[str]:
-    """The lines in which Linux describes the processor; none elsewhere."""
+    """The processor's name, as Linux knows it; "unknown" elsewhere."""
     with suppress(OSError):
-        return Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    return []
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return "unknown"
 
 
 # What is remembered ---------------------------------------------------------------------------------------------------

@@ -143,8 +143,8 @@ def train_as_one(args: argparse.Namespace, run: RunDirectory, config: Config, ra
         if message:
             say(message)
         trainer = loop.begin(run, config, ranks)
-        if trainer.remark:
-            say(f"{run.path}: {trainer.remark}")
+        for remark in trainer.remarks:
+            say(f"{run.path}: {remark}")
     say(f"{run.path}: {trainer.summary()}")
     reason = loop.train(trainer)
     if not trainer.progress.step:

@@ -122,4 +122,6 @@ def machine_of(args: argparse.Namespace) -> tuple[Device, int]:
     name = "cpu" if args.device is None else args.device
     machine = TrainingConfig(device=name, precision=args.precision or "", products=args.products or "auto")
     device = open_device(machine.device, machine.precision or "fp32", products=machine.products)
+    if device.drawback():
+        tell(device.drawback())
     return device, args.threads or available_cores()

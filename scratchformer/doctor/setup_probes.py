@@ -11,7 +11,7 @@ from typing import Any, Iterator, NamedTuple
 
 import numpy as np
 
-from scratchformer.backends.products import choose, has_bf16
+from scratchformer.backends.products import choose, slow_bf16
 from scratchformer.config import Config, ModelConfig
 from scratchformer.doctor.findings import Finding, Verdict, verdict
 from scratchformer.errors import UserError
@@ -330,13 +330,12 @@ def probe_products(config: Config) -> Finding:
     wanted = "mkl" if config.training.precision == bf16 else config.training.products
     try:
         choice = choose(wanted)
+        drawback = slow_bf16() if config.training.precision == bf16 else ""
     except UserError as error:
         causes = "training.products or training.precision asks for a library that is missing"
         return Finding(probe, expected, f"{error}", "FAIL", causes)
-    if config.training.precision == bf16 and not has_bf16():
-        return Finding(
-            probe, expected, "mkl: bf16 is emulated on this processor, slower than fp32", "note", "take fp32"
-        )
+    if drawback:
+        return Finding(probe, expected, f"mkl: {drawback}", "note", "take fp32")
     return Finding(probe, expected, f"{choice.name}: {choice.why}", "ok")
 
 

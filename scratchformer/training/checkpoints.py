@@ -39,10 +39,11 @@ class Progress:
     target_tokens    real target tokens seen so far; seconds: wall time spent in steps
     best_loss        lowest validation loss so far, in nats per token, and the validations since (`unimproved`)
     data_checksum    of the encoded training text, to notice that it has changed; tokenizer_checksum: of the tokenizer
-    threads          of all ranks together, since the last bits of a sum depend on how it is divided
+    threads          of all ranks together, and products, the library for matrix products on a CPU: the last bits of a
+                     sum depend on how it is divided
     device_state     what the device needs to go on, see `Device.state`
 
-    A file of an older version lacks `tokenizer_checksum` and `threads`: they are 0, which means unknown.
+    A file of an older version lacks `tokenizer_checksum`, `threads` and `products`: they are unknown, 0 or "".
     """
 
     step: int = 0
@@ -55,6 +56,7 @@ class Progress:
     data_checksum: int = 0
     tokenizer_checksum: int = 0
     threads: int = 0
+    products: str = ""
     device_state: list[float] = field(default_factory=list)
 
 
@@ -100,6 +102,8 @@ def is_sound(name: str, value: Any) -> bool:
     """Whether a field of Progress can have this value."""
     if name == "device_state":
         return isinstance(value, list) and all(type(each) in (int, float) and 0 <= each < 2**63 for each in value)
+    if name == "products":
+        return value in ("", "numpy", "mkl")
     if name in ("seconds", "best_loss"):
         return type(value) in (int, float) and (0 <= value < 2**63 or value == float("inf"))
     return type(value) is int and 0 <= value < 2**63

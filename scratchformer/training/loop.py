@@ -73,7 +73,7 @@ def resume(run: RunDirectory, config: Config, ranks: Communicator = Communicator
     restore(trainer, path, found)
     if is_main:
         run.write_config(config)
-    return trainer, remarks + ([trainer.remark] if trainer.remark else [])
+    return trainer, remarks + trainer.remarks
 
 
 def open_same_device(ranks: Communicator, config: Config, job: str) -> Device:

@@ -140,7 +140,7 @@ def take_pretrained(trainer: Trainer) -> None:
             if not fitting:
                 raise UserError(f"{path}: no weight of it fits this model")
             checkpoints.copy_into({name: found[name] for name in fitting}, fitting, path)
-            trainer.remark = f"{len(fitting)} of {len(views)} weights are those of {path}"
-            trainer.remark += "".join(f"; new: {name}" for name in views if name not in fitting)
+            new = "".join(f"; new: {name}" for name in views if name not in fitting)
+            trainer.remarks.append(f"{len(fitting)} of {len(views)} weights are those of {path}{new}")
         trainer.between_devices.broadcast_inplace(trainer.model.store.data)
         trainer.model.store.refresh()

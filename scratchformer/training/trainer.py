@@ -56,7 +56,8 @@ class Trainer:
     device  where to compute (default: the CPU; `config.training.device` is not read here)
     ranks   connects the processes; all of them call the same methods in the same order
     before  what a run that is resumed has reached. It keeps its number of threads, unless the configuration gives one:
-            the last bits of a sum depend on how many threads divide it. `remark` is a line for the user if that matters
+            the last bits of a sum depend on how many threads divide it. `remarks` are lines for the user if that, or
+            the library for matrix products, matters
     """
 
     def __init__(
@@ -91,8 +92,14 @@ class Trainer:
             self.optimizer = Adam(self.model.store, (settings.beta1, settings.beta2), settings.eps, self.parallel.map)
         self.blas_threads = self.threads // n_replicas
         n_threads = 0 if self.device.is_async else self.threads * ranks.size
-        self.remark = messages.other_threads(n_threads, before.threads, cores * ranks.size) if before.threads else ""
-        self.progress = replace(before, data_checksum=data.checksum, threads=n_threads)
+        products = self.device.products
+        self.progress = replace(before, data_checksum=data.checksum, threads=n_threads, products=products)
+        remarks = (
+            messages.other_threads(n_threads, before.threads, cores * ranks.size) if before.threads else "",
+            messages.other_products(products, before.products),
+            self.device.drawback() if self.is_main else "",
+        )
+        self.remarks = [remark for remark in remarks if remark]
         self.n_pending = 0  # steps that have begun and not ended
         self.busy_since = 0.0
 

@@ -143,6 +143,22 @@ def test_weights_are_rounded_again_when_they_have_changed(library, random):
         assert np.shares_memory(ops.rounded(W.data.T), ops.rounded(W.data))
 
 
+def test_the_input_of_an_affine_map_is_rounded_once(library, random, monkeypatch):
+    ops, rounded = mkl.Bf16Ops(library), []
+    monkeypatch.setattr(mkl, "round_into", lambda bits, x, real=mkl.round_into: (rounded.append(x), real(bits, x)))
+    x, W, dW = normal(random, 4, 20, 64), normal(random, 64, 64), np.zeros((64, 64), np.float32)
+    dy = ops.linear(x, W, None)
+    assert len(rounded) == 2
+    ops.linear_backward(dy, x, W, dW, None)
+    assert [np.shares_memory(each, array) for each, array in zip(rounded, (x, W, dy, W))] == [True] * 4
+    other = x.copy()
+    ops.linear_backward(dy, other, W, dW, None)
+    assert np.shares_memory(rounded[4], other)
+    del x
+    rounded.clear()
+    assert not ops.inputs
+
+
 @pytest.mark.parametrize("bf16", [False, True])
 def test_loss_and_gradient_of_a_model(library, random, bf16):
     device, config = MklDevice(bf16), ModelConfig(vocab_size=300, N=2, d_model=64, d_ff=128, h=4)
@@ -175,6 +191,9 @@ def test_a_run_resumes_bit_for_bit_and_translates(library, small_config, same_ru
     loop.train(loop.begin(parts, configs.with_settings(config, {"steps": 6})))
     loop.train(loop.resume(parts, config)[0])
     same_run(whole, parts)
+    if precision == "fp32":
+        _, remarks = loop.resume(parts, configs.with_settings(config, {"products": "numpy"}))
+        assert "matrix products by numpy instead of mkl: the last bits may differ; --products mkl keeps it" in remarks
     text = tmp_path / "text"
     text.write_text("the dog sees a cat\nthe big bird hears the old dog\n" * 3)
     for threads in (1, 2):
@@ -207,6 +226,13 @@ def test_the_faster_library_is_chosen_and_remembered(choose, library, monkeypatc
     assert choose("auto").name == name
     monkeypatch.setattr(products, "measure", lambda *rivals: pytest.fail("measured again"))
     assert choose("auto").name == name and f"{ratio:.2f} times" in choose("auto").why
+
+
+@pytest.mark.parametrize("ratio, text", [(1.3, ""), (0.5, "bf16 is slower than fp32 here: 0.50 times its speed")])
+def test_slow_bf16_is_told(choose, library, monkeypatch, small_config, tmp_path, ratio, text):
+    monkeypatch.setattr(products, "measure", lambda *rivals: ratio)
+    remarks = loop.begin(RunDirectory(tmp_path / "run"), small_config(precision="bf16")).remarks
+    assert (text in remarks[0]) if text else not remarks
 
 
 @pytest.mark.parametrize("content", ["", "no JSON", "[]", '{"a": {}}'])

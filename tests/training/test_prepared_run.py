@@ -94,7 +94,7 @@ def test_without_validation_text(small_config, tmp_path, prepare_corpus):
 
 def test_a_pretrained_run_must_have_the_vocabulary_of_the_directory(trained, on_prepared, tmp_path, prepare_corpus):
     pretrained = {"training.pretrained": str(trained.path)}
-    assert loop.begin(RunDirectory(tmp_path / "same"), on_prepared(**pretrained)).remark.startswith("33 of 33 weights")
+    assert loop.begin(RunDirectory(tmp_path / "same"), on_prepared(**pretrained)).remarks[0].startswith("33 of 33")
     other = prepare_corpus(tmp_path / "other", vocab_size=61)
     with pytest.raises(UserError, match="its vocabulary is not that of .*other"):
         config = on_prepared(**pretrained, **{"data.directory": str(other), "model.vocab_size": 61})
