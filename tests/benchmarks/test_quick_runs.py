@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from scratchformer.backends import mkl
+
 ROOT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.slow
@@ -137,6 +139,15 @@ def test_batch_plans(corpus, tmp_path):
     assert padding["sorted, mixed steps"] < padding["buckets, mixed steps"]
     assert [row["plan"] for row in result["longer"]["results"]] == ["buckets", "buckets, mixed steps"]
     assert str(corpus) not in json.dumps(result)
+
+
+def test_bf16_cpu(corpus, tmp_path):
+    if not mkl.installed_libraries():
+        pytest.skip("MKL is not installed")
+    looks = quick_run("bf16_cpu", tmp_path, "--data", corpus)["results"][0]["looks"]
+    assert looks[0]["loss_fp32"] == pytest.approx(looks[0]["loss_bf16"], rel=1e-3)
+    assert looks[-1]["loss_fp32"] < looks[0]["loss_fp32"] and 0 < looks[0]["relative_difference"] < 0.05
+    assert all(look["cosine"] > 0.99 for look in looks)
 
 
 def test_pipeline(tmp_path):
