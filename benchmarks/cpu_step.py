@@ -1,14 +1,14 @@
 """How long does a training step take on a CPU, here and in PyTorch, and how much memory?
 
     python benchmarks/cpu_step.py [--models tiny,multi30k,small,base] [--padding without,with] [--threads 1,2]
-                                  [--repetitions 20] [--out DIR] [--keep] [--quick]
+                                  [--without bf16,mkl_bf16] [--repetitions 20] [--out DIR] [--keep] [--quick]
 
 A step is forward, label-smoothed loss, backward, Adam and clearing the gradients, with dropout. A cell is a model, with
 or without padding, on so many threads. Each cell is measured in a process of its own, in which scratchformer (with the
-products of NumPy, and with those of MKL in float32 and in bfloat16, if it is installed) and PyTorch in four ways start
-from the same weights and take turns, step by step, on the same batches. What counts is the minimum over all
-repetitions, since on a shared machine most of what lies above it is somebody else's work. Peak memory is measured in
-one more process for each rival. README.md here says more.
+products of NumPy, those of MKL in float32 and in bfloat16 if it is installed, and on two threads with all pairs in one
+batch) and PyTorch in four ways start from the same weights and take turns, step by step, on the same batches. What
+counts is the minimum over all repetitions, since on a shared machine most of what lies above it is somebody else's
+work. Peak memory is measured in one more process for each rival. README.md here says more.
 """
 
 from __future__ import annotations
@@ -22,13 +22,15 @@ import resource
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Iterable, NamedTuple, Sequence
 
 import numpy as np
 from provenance import surroundings
-from threadpoolctl import threadpool_info, threadpool_limits
+from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limits
 
 from scratchformer import config as configs
 from scratchformer.backends import mkl
@@ -59,6 +61,11 @@ OUR_WAYS: dict[str, Callable[[], Ops]] = {
     "mkl_bf16": lambda: mkl.Bf16Ops(mkl.load()),
 }
 """More columns beside ours: the operations of scratchformer with products by MKL."""
+
+ONE_BATCH = "one_batch"
+"""One more column on several threads: no micro-batches, and all threads compute each product of NumPy together."""
+
+WAYS = [*OUR_WAYS, ONE_BATCH, *RIVALS]
 
 Step = Callable[[EncodedPairs], float]
 """One training step on some sentence pairs -> the mean loss of a target token, in nats."""
@@ -110,6 +117,11 @@ class Cell(NamedTuple):
     padding: str
     threads: int
     quick: bool
+    without: tuple[str, ...] = ()
+
+    def ways(self) -> list[str]:
+        """The columns beside ours."""
+        return [name for name in WAYS if name not in self.without and (name != ONE_BATCH or self.threads > 1)]
 
     def task(self) -> Task:
         config, pairs = TASKS[self.model]
@@ -153,16 +165,28 @@ def micro_batches(pairs: EncodedPairs, cut: int) -> list[Batch]:
     return plan.micro_batches(np.arange(len(pairs)))
 
 
+def our_way(cell: Cell, name: str = OURS) -> Step:
+    """A step of scratchformer in one of its ways. Raises UserError if it needs MKL, which cannot be used."""
+    config = cell.task().config
+    model = Transformer(config.model, config.training.seed)
+    ops = OUR_WAYS[name]() if name in OUR_WAYS else FAST
+    return our_step(model, config, 1 if name == ONE_BATCH else cell.cut(), cell.threads, ops)
+
+
 def our_step(model: Transformer, config: Config, cut: int, threads: int, ops: Ops = FAST) -> Step:
     """What `Trainer.step` does. Micro-batches go to so many threads; the BLAS has those that are left, at least one."""
     if isinstance(ops, mkl.Bf16Ops):
         ops.hold(model.store)
     n_replicas = min(cut, threads)
-    threadpool_limits(threads // n_replicas, "blas")
+    blas = ThreadpoolController()
+    pin = partial(blas.limit, limits=threads // n_replicas, user_api="blas")
+    pin()
     training, parallel = config.training, DataParallel(model, n_replicas, ops=(ops,))
-    optimizer = Adam(model, (training.beta1, training.beta2), training.eps, parallel.map)
+    adam_map = ThreadPoolExecutor(threads).map if threads > n_replicas else parallel.map
+    optimizer = Adam(model, (training.beta1, training.beta2), training.eps, adam_map)
 
     def step(pairs: EncodedPairs) -> float:
+        pin()  # another way may have other threads
         with using(ops):
             loss, n_tokens = parallel.step_gradient(micro_batches(pairs, cut), training, optimizer.t + 1)
             parallel.average_inplace(n_tokens)
@@ -210,24 +234,26 @@ def measure(cell: Cell, repetitions: int) -> dict[str, Any]:
     torch.set_num_threads(cell.threads)
     torch.manual_seed(config.training.seed)
     model = Transformer(config.model, config.training.seed)
-    missing: dict[str, str] = {}
-    steps = {OURS: our_step(model, config, cut, cell.threads)}
-    for name, make in OUR_WAYS.items():
-        try:
-            own_model = Transformer(config.model, config.training.seed)
-            steps[name] = our_step(own_model, config, cut, cell.threads, make())
-        except UserError as error:
-            missing[name] = str(error)
-    for name, options in RIVALS.items():
+    missing = dict.fromkeys(cell.without, "left out")
+    steps = {OURS: our_way(cell)}
+    pinned = {EAGER: torch.get_num_threads(), OURS: blas_threads()}
+    for name in cell.ways():
+        if name not in RIVALS:
+            try:
+                steps[name] = our_way(cell, name)
+            except UserError as error:
+                missing[name] = str(error)
+            continue
         rival = Rival(config.model, LENGTH)
         copy_weights(model, rival)
         if name == EAGER:
             assert_same(model, rival, micro_batches(steps_of_pairs[0], 1)[0], config.training)
-        steps[name] = rival_step(rival, cell, **options)
-    reason = "left out of a quick run" if cell.quick else failure(steps[COMPILED], steps_of_pairs[0])
-    if reason:
-        missing[COMPILED] = reason
-        del steps[COMPILED]
+        steps[name] = rival_step(rival, cell, **RIVALS[name])
+    if COMPILED in steps:
+        reason = "left out of a quick run" if cell.quick else failure(steps[COMPILED], steps_of_pairs[0])
+        if reason:
+            missing[COMPILED] = reason
+            del steps[COMPILED]
 
     peaks = [sgemm_gflops(cell.threads, repetitions)]
     seconds, faults, first, last = take_turns(steps, steps_of_pairs, repetitions)
@@ -242,8 +268,8 @@ def measure(cell: Cell, repetitions: int) -> dict[str, Any]:
         [sum(matmul_flops(config.model, batch) for batch in micro_batches(pairs, cut)) for pairs in steps_of_pairs]
     )
     return {
-        **cell._asdict(),
-        "threads_pinned": {EAGER: torch.get_num_threads(), OURS: blas_threads()},
+        **{key: value for key, value in cell._asdict().items() if key != "without"},
+        "threads_pinned": pinned,
         "config": asdict(config.model),
         "pairs": len(steps_of_pairs[0]),
         "length": LENGTH,
@@ -392,8 +418,8 @@ def measure_alone(cell: Cell, name: str) -> dict[str, int | None]:
     after_imports, peak  bytes of the whole process, before the model is made and at most
     page_faults          of a step, the first two left out
     """
-    config, cut, steps_of_pairs = cell.task().config, cell.cut(), cell.steps()
-    is_ours = name in (OURS, *OUR_WAYS)
+    config, steps_of_pairs = cell.task().config, cell.steps()
+    is_ours = name not in RIVALS
     if not is_ours:
         import torch._dynamo  # the optimizer does so, too: then it would count as the step's memory
         from rival import Rival
@@ -404,8 +430,7 @@ def measure_alone(cell: Cell, name: str) -> dict[str, int | None]:
     after_imports = resident_bytes("VmRSS")
     if is_ours:
         keep_freed_memory()  # as the command line does
-        ops = OUR_WAYS[name]() if name in OUR_WAYS else FAST
-        step = our_step(Transformer(config.model, config.training.seed), config, cut, cell.threads, ops)
+        step = our_way(cell, name)
     else:
         step = rival_step(Rival(config.model, LENGTH), cell, **RIVALS[name])
     faults = []
@@ -455,6 +480,8 @@ def in_own_process(cell: Cell, *more: str) -> dict[str, Any]:
     words = ["--cell", "--models", cell.model, "--padding", cell.padding, "--threads", str(cell.threads), *more]
     if cell.quick:
         words.append("--quick")
+    if cell.without:
+        words += ["--without", ",".join(cell.without)]
     done = subprocess.run([sys.executable, __file__, *words], stdout=subprocess.PIPE, text=True)
     if done.returncode:
         sys.exit(f"cpu_step.py: failed with {' '.join(words)}")
@@ -536,7 +563,7 @@ def print_table(cells: list[dict[str, Any]]) -> None:
     )
     print(
         f"{'model':9} {'padding':8} {'threads':>7} {'ours':>8} "
-        + " ".join(f"{name:>12}" for name in (*OUR_WAYS, *RIVALS))
+        + " ".join(f"{name:>12}" for name in WAYS)
         + f" {'tokens':>8} {'peak':>6} {'memory':>13}"
     )
     for cell in cells:
@@ -544,7 +571,7 @@ def print_table(cells: list[dict[str, Any]]) -> None:
         ours = 1000 * cell["seconds"][OURS]["minimum"]
         print(
             f"{cell['model']:9} {cell['padding']:8} {cell['threads']:7} {ours:8.1f} "
-            + " ".join(f"{number(ratios.get(name)):>12}" for name in (*OUR_WAYS, *RIVALS))
+            + " ".join(f"{number(ratios.get(name)):>12}" for name in WAYS)
             + f" {cell['target_tokens_per_second'][OURS]:8,} {cell['share_of_sgemm_peak']:6.0%} "
             f"{number(memory['whole_process']):>6} / {number(memory['beyond_imports'])}"
         )
@@ -581,13 +608,14 @@ def main() -> None:
     parser.add_argument("--models", type=names_from(TASKS), default=list(TASKS), help="(default: all of them)")
     parser.add_argument("--padding", type=names_from(SHORTEST), default=list(SHORTEST), help="(default: without,with)")
     parser.add_argument("--threads", type=thread_counts, default=[1, 2], help="for all rivals (default: 1,2)")
+    parser.add_argument("--without", type=names_from(WAYS), default=[], help="columns to leave out")
     parser.add_argument("--repetitions", type=positive, default=20, help="of every batch (default: %(default)s)")
     parser.add_argument("--out", type=Path, default=RESULTS, help="directory of the result (default: results/ here)")
     parser.add_argument("--keep", action="store_true", help="what the result of an earlier run says of other cells")
     parser.add_argument("--quick", action="store_true", help="2 repetitions of small models, to see that it runs")
     # How the script calls itself: measure the one cell here and print JSON; or only one rival, alone.
     parser.add_argument("--cell", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--alone", choices=[OURS, *OUR_WAYS, *RIVALS], help=argparse.SUPPRESS)
+    parser.add_argument("--alone", choices=[OURS, *WAYS], help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if not arguments.out.is_dir():
         parser.error(f"--out: {arguments.out} is no directory")
@@ -596,7 +624,7 @@ def main() -> None:
 
     repetitions = 2 if arguments.quick else arguments.repetitions
     cells = [
-        Cell(model, padding, threads, arguments.quick)
+        Cell(model, padding, threads, arguments.quick, tuple(arguments.without))
         for model in arguments.models
         for padding in arguments.padding
         for threads in arguments.threads
