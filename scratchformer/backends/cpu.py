@@ -195,14 +195,20 @@ class FastOps(Ops):
         return loss_sum, dlogits
 
     def log_sum_exp(self, logits: Array) -> Array:
+        """Without the maxima, unless exp overflows or vanishes. Sums are products with ones."""
         rows = rows_of(logits)
-        result, ones = np.empty(len(rows), rows.dtype), np.ones(rows.shape[1], rows.dtype)
-        for block in blocks(rows):
-            highest = rows[block].max(axis=1)
-            p = rows[block] - highest[:, None]
-            np.exp(p, out=p)
-            result[block] = highest + np.log(p @ ones)
+        total, ones = np.empty(len(rows), rows.dtype), np.ones(rows.shape[1], rows.dtype)
+        with np.errstate(over="ignore", divide="ignore"):
+            for block in blocks(rows):
+                total[block] = np.exp(rows[block]) @ ones
+            result = np.log(total)
+        if not (np.abs(result) < LARGEST_EXPONENT).all():
+            return super().log_sum_exp(logits)
         return result.reshape(logits.shape[:-1])
+
+
+LARGEST_EXPONENT = 80
+"""exp of this is within the range of float32, and so is exp of the opposite."""
 
 
 def gelu_gate(x: Array) -> Array:

@@ -18,7 +18,7 @@ import math
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import ModuleType
-from typing import Iterator, NamedTuple
+from typing import Any, Iterator
 
 import numpy as np
 
@@ -327,14 +327,22 @@ def allowed(xp: ModuleType, T: int, S: int, key_lengths: Array | None, causal: b
 # Which operations are in use ------------------------------------------------------------------------------------------
 
 
-class InUse(NamedTuple):
-    """Operations, the latest last, and which of them were found to fit a type and dtype."""
+class InUse(dict[tuple[type, Any], Ops]):
+    """Type and dtype -> the latest of the operations that fit; it is looked for once."""
 
-    operations: tuple[Ops, ...]
-    found: dict[tuple[type, np.dtype | None], Ops]
+    def __init__(self, operations: tuple[Ops, ...]) -> None:
+        self.operations = operations
+
+    def __missing__(self, key: tuple[type, Any]) -> Ops:
+        kind, dtype = key
+        for ops in reversed(self.operations):
+            if dtype is not None and ops.works_on(kind, dtype):
+                self[key] = ops
+                return ops
+        raise TypeError(f"no operations in use for arrays of type {kind.__module__}.{kind.__name__} and dtype {dtype}")
 
 
-_IN_USE: ContextVar[InUse] = ContextVar("operations in use", default=InUse((Ops(np),), {}))
+_IN_USE: ContextVar[InUse] = ContextVar("operations in use", default=InUse((Ops(np),)))
 
 
 def ops_of(x: Array) -> Ops:
@@ -342,15 +350,7 @@ def ops_of(x: Array) -> Ops:
 
     To see which code runs, print the result.
     """
-    in_use, kind, dtype = _IN_USE.get(), type(x), getattr(x, "dtype", None)
-    if (kind, dtype) not in in_use.found:
-        fitting = [ops for ops in in_use.operations if dtype is not None and ops.works_on(kind, dtype)]
-        if not fitting:
-            raise TypeError(
-                f"no operations in use for arrays of type {kind.__module__}.{kind.__name__} and dtype {dtype}"
-            )
-        in_use.found[kind, dtype] = fitting[-1]
-    return in_use.found[kind, dtype]
+    return _IN_USE.get()[type(x), getattr(x, "dtype", None)]
 
 
 @contextmanager
@@ -359,7 +359,7 @@ def using(*operations: Ops) -> Iterator[None]:
 
     Blocks may be nested: the inner one comes first.
     """
-    token = _IN_USE.set(InUse((*_IN_USE.get().operations, *operations), {}))
+    token = _IN_USE.set(InUse((*_IN_USE.get().operations, *operations)))
     try:
         yield
     finally:
