@@ -71,12 +71,16 @@ def speed(kind: type[mkl.MklOps]) -> float:
 
     To load MKL takes a while, so this does so only to measure. Raises UserError if it cannot be used.
     """
-    place = f"{kind.__name__}, {processor()}, NumPy {np.__version__}, MKL {mkl.installed_version()}"
-    ratio = remembered().get(place)
+    ratio = remembered().get(place(kind))
     if not isinstance(ratio, float):
         ratio = measure(FAST, kind(mkl.load()))
-        remember(place, ratio)
+        remember(place(kind), ratio)
     return ratio
+
+
+def place(kind: type[mkl.MklOps]) -> str:
+    """What the speed of these products depends on."""
+    return f"{kind.__name__}, {processor()}, NumPy {np.__version__}, MKL {mkl.installed_version()}"
 
 
 def measure(*rivals: Ops) -> float:
@@ -120,11 +124,11 @@ def remembered() -> dict[str, Any]:
     return {}
 
 
-def remember(place: str, ratio: float) -> None:
+def remember(where: str, ratio: float) -> None:
     """Write it down, where that is possible: otherwise the next process measures again."""
     with suppress(OSError, RuntimeError):
         path = memory_file()
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(f"{path.name}.{os.getpid()}")
-        partial.write_text(json.dumps(remembered() | {place: ratio}), encoding="utf-8")
+        partial.write_text(json.dumps(remembered() | {where: ratio}), encoding="utf-8")
         os.replace(partial, path)

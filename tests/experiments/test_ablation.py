@@ -86,7 +86,7 @@ def test_rows_are_chosen_by_group_or_one_by_one():
             ["--set", "steps=30", "--set", "validate_every=7"],
             "training.validate_every=7 does not divide training.steps=30",
         ),
-        (["--device", "cpu", "--precision", "bf16"], "training.precision=bf16 is for a GPU"),
+        (["--device", "cpu", "--precision", "fp16"], "training.precision=fp16 is for a GPU"),
         (["--device", "gpu:99"], "gpu"),
     ],
 )

@@ -338,7 +338,7 @@ def test_durations_have_a_suitable_unit(seconds, said):
         (["--nproc", 3], "3 processes, but training.accumulation=2"),
         (["--set", "P_dorp=1"], "did you mean 'P_drop'"),
         (["--data", "nowhere"], "which is not a directory"),
-        (["--precision", "bf16"], "is for a GPU"),
+        (["--precision", "fp16"], "is for a GPU"),
     ],
 )
 def test_bad_input(refused, arguments, complaint):
