@@ -1,13 +1,15 @@
 """How many sentences a second does a model translate on a CPU, here and in PyTorch?
 
     python benchmarks/cpu_decode.py [--models multi30k,small] [--run DIR --data DIR] [--sentences 1000] [--beams 1,4]
-                                    [--threads 1,2] [--repetitions 20] [--out DIR] [--keep] [--quick]
+                                    [--threads 1,2] [--without pytorch_bf16,mkl_bf16] [--repetitions 20] [--out DIR]
+                                    [--keep] [--quick]
 
-A translation is the whole way from the source's ids to the best hypothesis' ids: the encoder and the search, no text. A
-cell is a model, a beam (1 is greedy search) and a number of threads. Scratchformer and PyTorch (rival_decoding.py) get
-the same weights and the same batches and follow the same algorithm. First both must find the same translations; then
-they take turns. What counts is the minimum over all repetitions, since on a shared machine everything above it is
-somebody else's work. README.md here says more.
+A translation is the whole way from the source's ids to the best hypothesis' ids: the encoder and the search, no text.
+A cell is a model, a beam (1 is greedy search) and a number of threads. Scratchformer (with NumPy's products, and with
+those of MKL if it is installed) and PyTorch (rival_decoding.py) get the same weights and the same batches and follow
+the same algorithm. First all that compute in float32 must find the same translations; then all take turns. What
+counts is the minimum over all repetitions, since on a shared machine everything above it is somebody else's work.
+README.md here says more.
 """
 
 from __future__ import annotations
@@ -19,31 +21,59 @@ import math
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable, Iterable, NamedTuple, Sequence
 
 import numpy as np
-from cpu_step import OURS, QUARTILES, QUICK, RESULTS, TASKS, WARM_UP, names_from, other_cells, positive, take_turns
+from cpu_step import (
+    OURS,
+    QUARTILES,
+    QUICK,
+    RESULTS,
+    TASKS,
+    WARM_UP,
+    names_from,
+    number,
+    other_cells,
+    positive,
+    take_turns,
+)
 from cpu_step import thread_counts as counts
 from provenance import surroundings
 from small_training import write
 from threadpoolctl import threadpool_limits
 
 from scratchformer import config as configs
+from scratchformer.backends import mkl
 from scratchformer.backends.cpu import FAST, keep_freed_memory
 from scratchformer.decoding.incremental import begin_decoding
 from scratchformer.decoding.search import Hypothesis, search
 from scratchformer.decoding.translator import LINES_AT_ONCE, SENTENCES_AT_ONCE
-from scratchformer.nn.ops import using
+from scratchformer.errors import UserError
+from scratchformer.nn.ops import Ops, using
 from scratchformer.nn.transformer import Transformer
 from scratchformer.text.batches import Sequences, encode_sequences
 from scratchformer.text.corpora import read_lines
 from scratchformer.text.tokenizer import BOS, EOS, PAD, UNK
 from scratchformer.training.run import load_run
 
+OUR_WAYS: dict[str, Callable[[], Ops]] = {
+    OURS: lambda: FAST,
+    "mkl": lambda: mkl.PackedOps(mkl.load()),
+    "mkl_bf16": lambda: mkl.PackedOps(mkl.load(), bf16=True),
+}
+"""The operations of scratchformer: with the products of NumPy, and of MKL with packed weights."""
+
 THEIRS, SPREAD, USUAL = "pytorch", "pytorch_batches", "pytorch_usual"
 """PyTorch with its threads inside each operation, and with each thread at a batch of its own, both written for speed;
 and as it is usually written, with its threads inside each operation."""
+
+BF16 = "_bf16"
+"""Ends the names of ways that compute in bfloat16. They may find other translations."""
+
+WAYS = [*list(OUR_WAYS)[1:], *(name + precision for precision in ("", BF16) for name in (THEIRS, SPREAD, USUAL))]
+"""The columns beside ours; SPREAD on several threads only."""
 
 DEFAULT_MODELS = ["multi30k", "small"]
 SEED = 0  # of random weights, and of random sentences
@@ -115,12 +145,12 @@ Decode = Callable[[list[np.ndarray]], list[Hypothesis]]
 
 
 def our_decode(
-    model: Transformer, batches: list[np.ndarray], beam: int, threads: int, extra_length: int
+    model: Transformer, batches: list[np.ndarray], beam: int, threads: int, extra_length: int, ops: Ops = FAST
 ) -> list[Hypothesis]:
     """A batch to each thread, as `Translator` does it."""
 
     def work(batch: np.ndarray) -> list[list[Hypothesis]]:
-        with using(FAST):
+        with using(ops):
             return search(model, batch, beam, ALPHA, extra_length)
 
     with threadpool_limits(1, "blas"), ThreadPoolExecutor(threads) as pool:
@@ -128,45 +158,82 @@ def our_decode(
     return [nbest[0] for of_batch in found for nbest in of_batch]
 
 
-def rivals(task: Task, beam: int, threads: int) -> tuple[dict[str, Decode], dict[str, Callable]]:
-    """-> the ways to decode, and their first part, in which the sources are read: the encoder, and the keys and values
-    of its output."""
+def our_reading(model: Transformer, batches: list[np.ndarray], beam: int, ops: Ops) -> None:
+    with using(ops):
+        for batch in batches:
+            begin_decoding(model, batch, beam)
+
+
+def their_reading(searcher: Any, batches: list[np.ndarray]) -> None:
+    for batch in batches:
+        searcher.start(batch)
+
+
+class Rivals(NamedTuple):
+    """decodes  the ways to decode
+    readers  of some, the first part, in which the sources are read: the encoder, and the keys and values of its output
+    missing  why a way is not among them
+    """
+
+    decodes: dict[str, Decode]
+    readers: dict[str, Callable[[list[np.ndarray]], None]]
+    missing: dict[str, str]
+
+
+def rivals(task: Task, beam: int, threads: int, without: Sequence[str] = ()) -> Rivals:
+    import torch
     from rival_decoding import Searcher, UsualSearcher, Weights, search_in_operations, search_over_batches
 
     model, _, batches, extra_length = task
-    sizes = Weights(model), beam, ALPHA, extra_length, SENTENCES_AT_ONCE, max(batch.shape[1] for batch in batches)
-    searchers, usual = [Searcher(*sizes) for _ in range(threads)], UsualSearcher(*sizes)
-    decodes = {
-        OURS: lambda batches: our_decode(model, batches, beam, threads, extra_length),
-        THEIRS: lambda batches: search_in_operations(searchers[0], batches, threads),
-        USUAL: lambda batches: search_in_operations(usual, batches, threads),
-    }
-    if threads > 1:
-        decodes[SPREAD] = lambda batches: search_over_batches(searchers, batches)
-    readers = {
-        OURS: lambda batches: [begin_decoding(model, batch, beam) for batch in batches],
-        THEIRS: lambda batches: [searchers[0].start(batch) for batch in batches],
-    }
-    return decodes, readers
+    found = decodes, readers, missing = Rivals({}, {}, dict.fromkeys(without, "left out"))
+    for name, make in OUR_WAYS.items():
+        if name in without:
+            continue
+        try:
+            ops = make()
+        except UserError as error:
+            missing[name] = str(error)
+            continue
+        decodes[name] = partial(our_decode, model, beam=beam, threads=threads, extra_length=extra_length, ops=ops)
+        readers[name] = partial(our_reading, model, beam=beam, ops=ops)
+    for precision, dtype in (("", torch.float32), (BF16, torch.bfloat16)):
+        longest = max(batch.shape[1] for batch in batches)
+        sizes = Weights(model, dtype), beam, ALPHA, extra_length, SENTENCES_AT_ONCE, longest
+        searchers = [Searcher(*sizes) for _ in range(threads)]
+        ways = {
+            THEIRS: partial(search_in_operations, searchers[0], threads=threads),
+            USUAL: partial(search_in_operations, UsualSearcher(*sizes), threads=threads),
+            SPREAD: partial(search_over_batches, searchers),
+        }
+        for name, decode in ways.items():
+            if name + precision not in without and (name != SPREAD or threads > 1):
+                decodes[name + precision] = decode
+        readers.setdefault(THEIRS, partial(their_reading, searchers[0]))
+    return found
 
 
 # Are they the same? ---------------------------------------------------------------------------------------------------
 
 
-def same_share(task: Task, ours: list[Hypothesis], theirs: list[Hypothesis]) -> float:
-    """The share of translations that are the same, id by id.
+def agreement(task: Task, name: str, ours: list[Hypothesis], theirs: list[Hypothesis]) -> dict[str, float]:
+    """How far the translations of a way are those of ours, in float32 with NumPy's products -> the share that is the
+    same, id by id, and of the others' scores theirs minus ours in nats, on average.
 
-    Rounding may decide between two that are as good as each other. Raises AssertionError for anything more.
+    In float32, rounding may decide only between two that are as good as each other: raises AssertionError for more.
     """
-    sources = [row[row != PAD] for batch in task.batches for row in batch]
     n_same = 0
+    sources = [row[row != PAD] for batch in task.batches for row in batch]
     for source, mine, other in zip(sources, ours, theirs, strict=True):
         n_same += mine.ids == other.ids
-        if abs(mine.score - other.score) > TOLERANCE and not is_tie(task.model, source, mine.ids, other.ids):
-            raise AssertionError(f"not the same search: {mine} here and {other} in PyTorch for {source.tolist()}")
-    if n_same < SAME_SHARE * len(sources):
-        raise AssertionError(f"not the same search: only {n_same} of {len(sources)} translations are the same")
-    return n_same / len(sources)
+        far = abs(mine.score - other.score) > TOLERANCE and not name.endswith(BF16)
+        if far and not is_tie(task.model, source, mine.ids, other.ids):
+            raise AssertionError(f"not the same search: {mine} here and {other} in {name} for {source.tolist()}")
+    if n_same < SAME_SHARE * len(sources) and not name.endswith(BF16):
+        raise AssertionError(
+            f"not the same search: only {n_same} of {len(sources)} translations of {name} are the same"
+        )
+    higher = np.mean([other.score - mine.score for mine, other in zip(ours, theirs)])
+    return {"identical_share": round(n_same / len(sources), 5), "score_over_ours": round(float(higher), 5)}
 
 
 def is_tie(model: Transformer, source: np.ndarray, mine: list[int], other: list[int]) -> bool:
@@ -183,13 +250,15 @@ def is_tie(model: Transformer, source: np.ndarray, mine: list[int], other: list[
 # One cell -------------------------------------------------------------------------------------------------------------
 
 
-def measure(name: str, task: Task, beam: int, threads: int, repetitions: int) -> dict[str, Any]:
+def measure(
+    name: str, task: Task, beam: int, threads: int, repetitions: int, without: Sequence[str] = ()
+) -> dict[str, Any]:
     import torch
 
-    decodes, readers = rivals(task, beam, threads)
+    decodes, readers, missing = rivals(task, beam, threads, without)
     with threadpool_limits(threads, "blas"):
         found = {rival: decode(task.batches) for rival, decode in decodes.items()}
-        same = min(same_share(task, found[OURS], found[rival]) for rival in found if rival != OURS)
+        agreements = {rival: agreement(task, rival, found[OURS], found[rival]) for rival in found if rival != OURS}
         # Threads that each take batches cannot be timed batch by batch; otherwise short turns are better.
         units = [[batch] for batch in task.batches] if threads == 1 else [task.batches]
         turns = take_turns(decodes, units, repetitions)
@@ -214,7 +283,10 @@ def measure(name: str, task: Task, beam: int, threads: int, repetitions: int) ->
         "batches": len(task.batches),
         "source_tokens": sum(int(np.count_nonzero(batch != PAD)) for batch in task.batches),
         "generated_tokens": sum(len(hypothesis.ids) for hypothesis in found[OURS]),
-        "identical_share": round(same, 5),
+        "identical_share": min(
+            each["identical_share"] for rival, each in agreements.items() if not rival.endswith(BF16)
+        ),
+        "agreement": agreements,
         "seconds": spread,
         "seconds_of_reading": reading_spread,
         "sentences_per_second": {rival: round(sentences / labels["minimum"], 1) for rival, labels in spread.items()},
@@ -222,6 +294,8 @@ def measure(name: str, task: Task, beam: int, threads: int, repetitions: int) ->
             label: {rival: round(labels[label] / spread[OURS][label], 3) for rival, labels in spread.items()}
             for label in ("minimum", "median")
         },
+        "fastest_over_fastest": fastest_over_fastest({rival: labels["minimum"] for rival, labels in spread.items()}),
+        "missing": missing,
         "page_faults": {rival: round(float(each.mean(axis=0).sum())) for rival, each in turns.faults.items()},
     }
 
@@ -231,11 +305,32 @@ def in_all(times: np.ndarray) -> dict[str, float]:
     return {label: round(float(np.percentile(times, percent, axis=0).sum()), 5) for label, percent in QUARTILES.items()}
 
 
+def fastest_over_fastest(seconds: dict[str, float]) -> dict[str, float]:
+    """The time of PyTorch's fastest way over that of our fastest, by the precision of either: "fp32 over bf16", ..."""
+
+    def fastest(of: Iterable[str], precision: str) -> float | None:
+        ways = [way for way in of if way in seconds and way.endswith(BF16) == (precision == "bf16")]
+        return min((seconds[way] for way in ways), default=None)
+
+    ratios = {}
+    for theirs, ours in (("fp32", "fp32"), ("fp32", "bf16"), ("bf16", "bf16")):
+        above, below = fastest(seconds.keys() - OUR_WAYS.keys(), theirs), fastest(OUR_WAYS, ours)
+        if above and below:
+            ratios[f"{theirs} over {ours}"] = round(above / below, 3)
+    return ratios
+
+
 # All cells ------------------------------------------------------------------------------------------------------------
 
 
 def measure_all(
-    tasks: dict[str, Task], beams: list[int], threads: list[int], repetitions: int, out: Path, keep: bool = False
+    tasks: dict[str, Task],
+    beams: list[int],
+    threads: list[int],
+    repetitions: int,
+    out: Path,
+    keep: bool = False,
+    without: Sequence[str] = (),
 ) -> list[dict[str, Any]]:
     """The file is written after each cell, so what is measured is kept; with `keep`, also what it holds of others."""
     around = surroundings()  # now: git may move while we measure
@@ -253,7 +348,7 @@ def measure_all(
         for n_threads in threads:
             for beam in beams:
                 cells.append(
-                    measure(name, task, beam, n_threads, repetitions)
+                    measure(name, task, beam, n_threads, repetitions, without)
                     | {"repetitions": repetitions, "date": around["date"], "commit": around["commit"]}
                 )
                 write(out, "cpu_decode", {**head, "cells": cells, **around})
@@ -273,32 +368,40 @@ def print_cell(cell: dict[str, Any]) -> None:
         minimum, *quartiles = (f"{seconds:.2f}" for seconds in labels.values())
         reading = cell["seconds_of_reading"].get(name, {}).get("minimum")
         print(
-            f"    {name:15} {minimum:>7} ({', '.join(quartiles)})"
+            f"    {name:20} {minimum:>7} ({', '.join(quartiles)})"
             + (f", of which the encoder {reading:.2f}" if reading else ""),
             flush=True,
         )
+    for name, each in cell["agreement"].items():
+        if name.endswith(BF16):
+            print(f"    {name}: {each['identical_share']:.1%} the same, score {each['score_over_ours']:+.4f}")
+    for name, reason in cell["missing"].items():
+        print(f"    {name}: {reason}")
 
 
 def print_table(cells: list[dict[str, Any]]) -> None:
-    """A row per cell; where PyTorch has two ways that are written for speed, the faster one counts."""
+    """A row per cell."""
+    pairs = list(cells[0]["fastest_over_fastest"])
     print(
-        "\nSentences a second; then PyTorch's time over ours, written for speed and as usual, by the minima and the "
-        "medians.\n"
+        f"\nSentences a second, {OURS} with NumPy's products; PyTorch's time over it, written for speed and as usual;\n"
+        "and the time of PyTorch's fastest way over that of our fastest, by precision. Minima.\n"
     )
-    print(f"{'model':9} {'weights':8} {'beam':>4} {'threads':>7} {OURS:>13} {'fast':>7} {'':7} {'usual':>7}")
+    print(
+        f"{'model':9} {'weights':8} {'beam':>4} {'threads':>7} {OURS:>13} {'fast':>7} {'usual':>7} "
+        + " ".join(f"{pair:>14}" for pair in pairs)
+    )
     for cell in cells:
-        ratios = [
-            min(of_label[name] for name in names if name in of_label)
-            for names in ((THEIRS, SPREAD), (USUAL,))
-            for of_label in cell["time_over_ours"].values()
-        ]
+        minima = cell["time_over_ours"]["minimum"]
+        fast = min(minima[name] for name in (THEIRS, SPREAD) if name in minima)
         print(
             f"{cell['model']:9} {cell['weights']:8} {cell['beam']:4} {cell['threads']:7} "
-            f"{cell['sentences_per_second'][OURS]:13.0f} " + " ".join(f"{ratio:7.2f}" for ratio in ratios)
+            f"{cell['sentences_per_second'][OURS]:13.0f} {fast:7.2f} {number(minima.get(USUAL)):>7} "
+            + " ".join(f"{number(cell['fastest_over_fastest'].get(pair)):>14}" for pair in pairs)
         )
 
 
 def main() -> None:
+    optional = [name for name in WAYS if name != THEIRS]
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--models", type=names_from(TASKS), default=DEFAULT_MODELS, help="(default: multi30k,small)")
     parser.add_argument("--run", type=Path, help="a trained model's run: its weights instead of multi30k's random ones")
@@ -306,6 +409,9 @@ def main() -> None:
     parser.add_argument("--sentences", type=positive, default=1000, help="(default: %(default)s)")
     parser.add_argument("--beams", type=counts, default=[1, 4], help="1 is greedy search (default: 1,4)")
     parser.add_argument("--threads", type=counts, default=[1, 2], help="for all rivals (default: 1,2)")
+    parser.add_argument(
+        "--without", type=names_from(optional), default=[], help=f"leave out some of these: {', '.join(optional)}"
+    )
     parser.add_argument("--repetitions", type=positive, default=20, help="of every batch (default: %(default)s)")
     parser.add_argument("--out", type=Path, default=RESULTS, help="directory of the result (default: results/ here)")
     parser.add_argument("--keep", action="store_true", help="what the result of an earlier run says of other cells")
@@ -334,7 +440,11 @@ def main() -> None:
     except ValueError as error:  # UserError is one
         parser.error(str(error))
     keep_freed_memory()  # as the command line does
-    print_table(measure_all(tasks, arguments.beams, arguments.threads, repetitions, arguments.out, arguments.keep))
+    print_table(
+        measure_all(
+            tasks, arguments.beams, arguments.threads, repetitions, arguments.out, arguments.keep, arguments.without
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -27,6 +27,9 @@ noise:
 F.scaled_dot_product_attention was no faster in the encoder, nor was nn.TransformerEncoder with its fast path. Weights
 packed for oneDNN or MKL, or a ReLU fused into the product, gained next to nothing. torch.compile(dynamic=True) of
 `step` took two minutes and made it 3 to 8 times slower: every number of positions has other shapes.
+
+In bfloat16 the weights, and all that is computed from them up to the logits, have that dtype. Under autocast, PyTorch
+would round every weight again in each step.
 """
 
 from __future__ import annotations
@@ -57,12 +60,6 @@ class Affine(NamedTuple):
 
     def __call__(self, x: Tensor) -> Tensor:
         return torch.addmm(self.b, x, self.W)
-
-    def scaled(self, columns: int, scale: float) -> Affine:
-        """With the first columns times `scale`."""
-        factor = torch.ones_like(self.b)
-        factor[:columns] = scale
-        return Affine(self.W * factor, self.b * factor)
 
 
 class AddNorm(NamedTuple):
@@ -103,10 +100,12 @@ class DecoderLayer(NamedTuple):
 class Weights:
     """A copy of a model's weights, laid out for decoding. Searchers share it.
 
+    dtype  of the weights, and so of all that is computed but the choice of words: `model.bfloat16()` in PyTorch's words
+
     Raises ValueError for what is not the paper's model.
     """
 
-    def __init__(self, model: Transformer) -> None:
+    def __init__(self, model: Transformer, dtype: torch.dtype = torch.float32) -> None:
         config = model.config
         if (config.norm, config.tied, config.positions) != ("post", "all", "sinusoidal") or not config.attention_bias:
             raise ValueError("the rival is the paper's model: post-norm, all embeddings tied, sinusoids, biases")
@@ -116,25 +115,30 @@ class Weights:
             name: torch.from_numpy(array.copy()) for name, array in model.store.named_views(model.store.data).items()
         }
 
-        def affine(name: str) -> Affine:
-            return Affine(tensors[f"{name}.weight"], tensors[f"{name}.bias"])
+        def affine(name: str, queries: int = 0) -> Affine:
+            """Its first columns make queries, times 1/sqrt(d_k)."""
+            W, b = tensors[f"{name}.weight"], tensors[f"{name}.bias"]
+            for x in (W, b):
+                x[..., :queries] /= math.sqrt(config.d_k)
+            return Affine(W.to(dtype), b.to(dtype))
 
         def norm(name: str) -> AddNorm:
-            return AddNorm(tensors[f"{name}.norm.gamma"], tensors[f"{name}.norm.beta"], config.ln_eps)
+            return AddNorm(
+                tensors[f"{name}.norm.gamma"].to(dtype), tensors[f"{name}.norm.beta"].to(dtype), config.ln_eps
+            )
 
         def feed_forward(name: str) -> FeedForward:
             return FeedForward(affine(f"{name}.inner"), affine(f"{name}.outer"), norm(name))
 
         def self_attention(name: str) -> tuple[Affine, Affine, AddNorm]:
-            return affine(f"{name}.qkv").scaled(D, scale), affine(f"{name}.output"), norm(name)
+            return affine(f"{name}.qkv", D), affine(f"{name}.output"), norm(name)
 
         def cross_attention(name: str) -> tuple[Affine, Affine, AddNorm]:
-            return affine(f"{name}.q").scaled(D, scale), affine(f"{name}.output"), norm(name)
+            return affine(f"{name}.q", D), affine(f"{name}.output"), norm(name)
 
-        self.config = config
-        D, scale = config.d_model, 1 / math.sqrt(config.d_k)
+        self.config, self.dtype, D = config, dtype, config.d_model
         E = tensors["source_embedding.weight"]
-        self.embedding, self.unembedding = E * math.sqrt(D), E.T.contiguous()  # (V, D), (D, V)
+        self.embedding, self.unembedding = (E * math.sqrt(D)).to(dtype), E.T.to(dtype).contiguous()  # (V, D), (D, V)
         self.encoder = [
             EncoderLayer(
                 *self_attention(f"encoder.layers.{i}.self_attention"), feed_forward(f"encoder.layers.{i}.feed_forward")
@@ -167,14 +171,15 @@ class Searcher:
         self, weights: Weights, beam: int, alpha: float, extra_length: int, sentences: int, longest_source: int
     ) -> None:
         """For batches of up to `sentences` sources of up to `longest_source` tokens."""
-        config, longest = weights.config, longest_source + extra_length
+        config, dtype, longest = weights.config, weights.dtype, longest_source + extra_length
         self.weights, self.W, self.alpha, self.extra_length = weights, beam, alpha, extra_length
         self.h, self.K = config.h, config.d_k
-        self.positions = torch.from_numpy(sinusoids(0, longest, config.d_model)).float()
+        self.positions = torch.from_numpy(sinusoids(0, longest, config.d_model)).to(dtype)
         self.penalty = torch.from_numpy(length_penalty(np.arange(longest + 1.0), alpha))
-        self.logits, self.scratch = (torch.empty(sentences * beam, config.vocab_size) for _ in range(2))
-        self.keys_values = torch.empty(config.N, 2, sentences, config.h, longest * beam, config.d_k)
-        self.own = torch.full((beam, longest, beam), -math.inf)  # at each position, one's own column
+        self.logits = torch.empty(sentences * beam, config.vocab_size, dtype=dtype)
+        self.scratch = torch.empty(self.logits.shape)
+        self.keys_values = torch.empty(config.N, 2, sentences, config.h, longest * beam, config.d_k, dtype=dtype)
+        self.own = torch.full((beam, longest, beam), -math.inf, dtype=dtype)  # at each position, one's own column
         self.own.diagonal(dim1=0, dim2=2).zero_()
 
     @torch.inference_mode()
@@ -190,7 +195,11 @@ class Searcher:
         ids = torch.from_numpy(source_ids.astype(np.int64))
         (B, S), D, N = ids.shape, h * K, len(weights.decoder)
         real = ids != PAD
-        mask = torch.zeros(B, 1, 1, S).masked_fill_(~real[:, None, None], -math.inf).repeat(1, h, 1, 1)
+        mask = (
+            torch.zeros(B, 1, 1, S, dtype=weights.dtype)
+            .masked_fill_(~real[:, None, None], -math.inf)
+            .repeat(1, h, 1, 1)
+        )
 
         x = (F.embedding(ids, weights.embedding) + self.positions[:S]).view(B * S, D)
         for layer in weights.encoder:
@@ -249,6 +258,7 @@ class Searcher:
         The vocabulary is laid out in rows. The `count` largest lie in the `count` columns with the largest maxima.
         """
         n, W = self.last.shape
+        logits = logits.float()
         offset = self.alive - self.log_sum_exp(logits).view(n, W)
         logits[:, PAD] = logits[:, BOS] = -math.inf  # never written
         V = logits.shape[1]
@@ -377,7 +387,9 @@ class UsualSearcher(Searcher):
         super().start(source_ids)
         n, h, K = len(self.sentence), self.h, self.K
         self.memory_keys = self.memory_keys.transpose(3, 4).contiguous()  # (n, N, h, S, K)
-        self.of_layers = [(torch.empty(n * self.W, h, 0, K),) * 2 for _ in self.weights.decoder]
+        self.of_layers = [
+            (torch.empty(n * self.W, h, 0, K, dtype=self.weights.dtype),) * 2 for _ in self.weights.decoder
+        ]
 
     def step(self) -> Tensor:
         """The logits (n W, V) after `last`."""
@@ -403,7 +415,7 @@ class UsualSearcher(Searcher):
     def likeliest(self, logits: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
         n, W = self.last.shape
         V = logits.shape[1]
-        log_probabilities = F.log_softmax(logits, dim=1)
+        log_probabilities = F.log_softmax(logits.float(), dim=1)
         log_probabilities[:, [PAD, BOS]] = -math.inf  # never written
         totals, places = (self.alive.float()[:, :, None] + log_probabilities.view(n, W, V)).view(n, W * V).topk(count)
         return totals.double(), places // V, places % V

@@ -96,7 +96,11 @@ def step_memory(result: dict[str, Any]) -> str:
 
 
 def decode(result: dict[str, Any]) -> str:
-    rivals = sorted({name for cell in result["cells"] for name in cell["seconds"]} - {OURS})
+    others = sorted({name for cell in result["cells"] for name in cell["seconds"]} - {OURS})
+    in_fp32 = [name for name in others if name.startswith(EAGER) and not name.endswith("bf16")]
+    timed = {f"{name} / ours": ("minimum", name) for name in others}
+    timed |= {f"{name} / ours, medians": ("median", name) for name in in_fp32}
+    fastest = list(dict.fromkeys(pair for cell in result["cells"] for pair in cell.get("fastest_over_fastest", {})))
     return table(
         [
             "model",
@@ -104,7 +108,8 @@ def decode(result: dict[str, Any]) -> str:
             "beam",
             "threads",
             "ours, sentences/s",
-            *(f"{name} / ours{what}" for name in rivals for what in ("", ", medians")),
+            *sorted(timed),
+            *(f"**fastest PyTorch / ours, {pair}**" for pair in fastest),
             "same translations",
         ],
         (
@@ -114,7 +119,8 @@ def decode(result: dict[str, Any]) -> str:
                 cell["beam"],
                 cell["threads"],
                 number(cell["sentences_per_second"][OURS], ".0f"),
-                *(number(ratios.get(name)) for name in rivals for ratios in cell["time_over_ours"].values()),
+                *(number(cell["time_over_ours"][label].get(name)) for _, (label, name) in sorted(timed.items())),
+                *(number(cell.get("fastest_over_fastest", {}).get(pair)) for pair in fastest),
                 number(cell["identical_share"], ".1%"),
             ]
             for cell in sorted(result["cells"], key=lambda cell: (cell["model"], cell["threads"], cell["beam"]))

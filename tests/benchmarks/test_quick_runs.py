@@ -102,9 +102,15 @@ def test_cpu_scaling(tmp_path):
 
 def test_cpu_decode(tmp_path):
     pytest.importorskip("torch")
-    cells = quick_run("cpu_decode", tmp_path, "--models", "small", "--threads", "1")["cells"]
+    options = "--models", "small", "--threads", "1", "--without", "mkl_bf16,pytorch_usual_bf16"
+    cells = quick_run("cpu_decode", tmp_path, *options)["cells"]
     assert [cell["beam"] for cell in cells] == [1, 4]
     assert all(cell["identical_share"] >= 0.99 for cell in cells)
+    for cell in cells:
+        assert cell["missing"].pop("mkl_bf16") == cell["missing"].pop("pytorch_usual_bf16") == "left out"
+        assert cell["missing"].keys() <= {"mkl"}  # if it is not installed
+        assert cell["seconds"].keys() - {"mkl"} == {"scratchformer", "pytorch", "pytorch_usual", "pytorch_bf16"}
+        assert cell["fastest_over_fastest"].keys() == {"fp32 over fp32"}
 
 
 def test_cpu_run(corpus, tmp_path):

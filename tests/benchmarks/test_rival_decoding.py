@@ -58,6 +58,15 @@ def test_the_rival_finds_the_same_translations(rival, kind, vocab_size, beam, ex
         assert_same(ours, searcher.search(sources))
 
 
+@pytest.mark.parametrize("kind", ["Searcher", "UsualSearcher"])
+def test_in_bfloat16_it_finds_nearly_the_same(rival, kind):
+    model, sources = new_model(20), sources_of(20)
+    weights = rival.Weights(model, torch.bfloat16)
+    theirs = getattr(rival, kind)(weights, 4, 0.6, 2, len(sources), sources.shape[1]).search(sources)
+    ours = [nbest[0] for nbest in search(model, sources, 4, 0.6, 2)]
+    assert np.mean([other.score - mine.score for mine, other in zip(ours, theirs)]) == pytest.approx(0, abs=0.05)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("beam", [1, 4])
 @pytest.mark.parametrize("kind", ["Searcher", "UsualSearcher"])
@@ -115,14 +124,23 @@ def test_only_ties_may_be_translated_differently(cpu_decode):
     model, sources = new_model(20), sources_of(20)
     task = cpu_decode.Task(model, "random", [sources], 2)
     ours = [nbest[0] for nbest in search(model, sources, 1, 0.6, 2)]
-    assert cpu_decode.same_share(task, ours, ours) == 1
+    assert cpu_decode.agreement(task, "pytorch", ours, ours) == {"identical_share": 1, "score_over_ours": 0}
 
     off = [found._replace(score=found.score + 0.1) for found in ours]
     with pytest.raises(AssertionError, match="not the same search"):
-        cpu_decode.same_share(task, ours, off)
+        cpu_decode.agreement(task, "pytorch", ours, off)
+    assert cpu_decode.agreement(task, "mkl_bf16", ours, off) == {"identical_share": 1, "score_over_ours": 0.1}
     wrong = [Hypothesis([19 if token != 19 else 18 for token in found.ids], *found[1:]) for found in ours]
     with pytest.raises(AssertionError, match="only"):  # not even if the scores are right
-        cpu_decode.same_share(task, ours, wrong)
+        cpu_decode.agreement(task, "pytorch", ours, wrong)
+    assert cpu_decode.agreement(task, "mkl_bf16", ours, wrong)["identical_share"] == 0
+
+
+def test_the_fastest_ways_are_compared_by_precision(cpu_decode):
+    seconds = {"scratchformer": 2.0, "mkl": 1.0, "pytorch": 1.5, "pytorch_usual": 3.0, "pytorch_usual_bf16": 0.25}
+    assert cpu_decode.fastest_over_fastest(seconds) == {"fp32 over fp32": 1.5}
+    ratios = cpu_decode.fastest_over_fastest(seconds | {"mkl_bf16": 0.5})
+    assert ratios == {"fp32 over fp32": 1.5, "fp32 over bf16": 3.0, "bf16 over bf16": 0.5}
 
 
 def test_words_of_equal_probability_are_a_tie(cpu_decode):
