@@ -232,27 +232,29 @@ class Bf16Ops(MklOps):
         return fits and self.mkl.multiply(self.rounded(a), self.rounded(b), y, keep)
 
     def linear(self, x: Array, W: Array, b: Array | None) -> Array:
-        """The rounded x is kept for backward, as long as there is x, which nobody may change meanwhile."""
-        if not is_large(rows_of(x), W) or layout(W) is None:
-            return super().linear(x, W, b)
-        key, bits = id(x), in_bfloat16(rows_of(x)).reshape(x.shape)
-        self.inputs[key] = weakref.ref(x, lambda _: self.inputs.pop(key, None)), bits
-        return super().linear(bits, W, b)
+        fits = is_large(rows_of(x), W) and layout(W) is not None
+        return super().linear(self.rounded_input(x) if fits else x, W, b)
 
     def linear_backward(self, dy: Array, x: Array, W: Array, dW: Array, db: Array | None) -> Array:
         """As in `FastOps`, but x and dy are rounded once."""
         rows, dx = rows_of(dy), np.empty(x.shape, FLOAT32)
         if not is_large(rows, W.T) or layout(dW) is None or layout(W) is None:
             return super().linear_backward(dy, x, W, dW, db)
-        known, x_bits = self.inputs.get(id(x), (lambda: None, None))
-        if known() is not x:
-            x_bits = in_bfloat16(rows_of(x))
-        bits = self.rounded(rows)
-        was_done = self.multiply(rows_of(x_bits).T, bits, dW, 1.0) and self.multiply(bits, W.T, rows_of(dx), 0.0)
+        x_bits, bits = rows_of(self.rounded_input(x)), self.rounded(rows)
+        was_done = self.multiply(x_bits.T, bits, dW, 1.0) and self.multiply(bits, W.T, rows_of(dx), 0.0)
         assert was_done, "these layouts were looked at"
         if db is not None:
             db += ones_like_rows(rows) @ rows
         return dx
+
+    def rounded_input(self, x: Array) -> Array:
+        """The input (..., d) of a layer in bfloat16, kept as long as there is x, which nobody may change meanwhile."""
+        key = id(x)
+        known, bits = self.inputs.get(key, (None, x))
+        if known is None or known() is not x:
+            bits = in_bfloat16(rows_of(x)).reshape(x.shape)
+            self.inputs[key] = weakref.ref(x, lambda _: self.inputs.pop(key, None)), bits
+        return bits
 
     def rounded(self, x: Array) -> Array:
         """A matrix in bfloat16. For a weight of a model that is held it is a view of the rounded weights."""

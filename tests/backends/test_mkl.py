@@ -154,7 +154,7 @@ def test_the_input_of_an_affine_map_is_rounded_once(library, random, monkeypatch
     other = x.copy()
     ops.linear_backward(dy, other, W, dW, None)
     assert np.shares_memory(rounded[4], other)
-    del x
+    del x, other
     rounded.clear()
     assert not ops.inputs
 
