@@ -13,6 +13,8 @@ import ctypes
 import platform
 import threading
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import metadata
@@ -21,6 +23,7 @@ from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
+from threadpoolctl import threadpool_limits
 
 from scratchformer.backends.cpu import BLOCK, FastOps, ones_like_rows
 from scratchformer.errors import UserError, in_one_line
@@ -56,6 +59,7 @@ class Mkl:
             self.library = ctypes.CDLL(str(path))
             self.library.MKL_CBWR_Set(SAME_BITS)  # before any other call
             self.library.MKL_Set_Dynamic(0)
+            self.set_threads(1)
             text = ctypes.create_string_buffer(200)
             self.library.MKL_Get_Version_String(text, len(text))
             self.gemm, self.packed_size, self.pack, self.compute = {}, {}, {}, {}
@@ -70,6 +74,11 @@ class Mkl:
         except (OSError, AttributeError) as error:
             raise UserError(f"{path}: MKL cannot be used: {in_one_line(error)}") from None
         self.version = text.value.decode("ascii", "replace")
+
+    def set_threads(self, n: int) -> None:
+        """Let each product use n cores, in all threads of this process that have no number of their own."""
+        self.threads = n
+        self.library.MKL_Set_Num_Threads(n)
 
     def _function(self, name: str, arguments: list, result: Any = None) -> Any:
         function = getattr(self.library, f"cblas_{name}_64")
@@ -119,6 +128,22 @@ def load() -> Mkl:
         if not path.exists():  # MKL would end the process
             raise UserError(f"{path}: MKL cannot be used: this file is missing")
     return Mkl(found[0])
+
+
+@contextmanager
+def product_threads(n: int) -> Iterator[None]:
+    """Let each matrix product of a block of code use n cores, whichever library computes it, in whichever thread."""
+    with threadpool_limits(n, "blas"):  # this limits MKL in the calling thread only
+        if not load.cache_info().currsize:
+            yield
+            return
+        library = load()
+        before = library.threads
+        library.set_threads(n)
+        try:
+            yield
+        finally:
+            library.set_threads(before)
 
 
 def installed_version() -> str:

@@ -7,9 +7,9 @@ from itertools import islice
 from typing import Any, Callable, Iterable, Iterator, NamedTuple
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from scratchformer.backends.device import Device
+from scratchformer.backends.mkl import product_threads
 from scratchformer.decoding.search import Hypothesis, search
 from scratchformer.errors import UserError
 from scratchformer.nn.ops import Ops, using
@@ -145,7 +145,7 @@ class Translator:
     def _at_once(self, work: Callable[[np.ndarray], Any], groups: list[np.ndarray]) -> list[Any]:
         """Map over the groups, up to `threads` at once. With fewer groups, matrix products use the other cores."""
         at_once = max(1, min(self.threads, len(groups)))
-        with threadpool_limits(self.threads // at_once, "blas"):
+        with product_threads(self.threads // at_once):
             if at_once == 1:  # CuPy's current device belongs to this thread
                 return list(map(work, groups))
             with ThreadPoolExecutor(at_once) as pool:

@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from typing import Any, Callable, Collection, Iterator, NamedTuple, Sequence
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
+from scratchformer.backends.mkl import product_threads
 from scratchformer.decoding.translator import Translator
 from scratchformer.experiments.heads import attention_layers
 from scratchformer.nn.attention import CrossAttention, SelfAttention
@@ -96,7 +96,7 @@ def remove(gates: Sequence[HeadGate], heads: Collection[int]) -> None:
 @contextmanager
 def computing(translator: Translator) -> Iterator[None]:
     """The operations and the threads of this translator."""
-    with using(*translator.device.ops), threadpool_limits(translator.threads, "blas"):
+    with using(*translator.device.ops), product_threads(translator.threads):
         yield
 
 

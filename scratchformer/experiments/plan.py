@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import Any, Callable, cast
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from scratchformer import config as configs
 from scratchformer.backends.cuda.device import Accelerator
 from scratchformer.backends.cuda.fused_ops import FusedOps
 from scratchformer.backends.device import Device, open_device
+from scratchformer.backends.mkl import product_threads
 from scratchformer.config import BASE, Config
 from scratchformer.errors import UserError
 from scratchformer.experiments import paper, sizes
@@ -337,7 +337,7 @@ def make(name: str, config: Config, has_text: bool, processes: int, seconds: flo
     tell("building the model ...")
     step, trainer = training_step(own_config, device, load)
     tell(f"measuring training steps for about {seconds:g} seconds, or longer if a step is slow ...")
-    with threadpool_limits(trainer.blas_threads, "blas"):  # as `loop.train`
+    with product_threads(trainer.blas_threads):  # as `loop.train`
         return replace(plan, timed=measure(step, math.ceil(plan.pairs_at_once), seconds))
 
 

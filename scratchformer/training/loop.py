@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Any, Iterator
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
 from scratchformer import config as configs
 from scratchformer.backends.device import Device, open_device
+from scratchformer.backends.mkl import product_threads
 from scratchformer.backends.products import choose
 from scratchformer.config import Config
 from scratchformer.errors import UserError
@@ -103,7 +103,7 @@ def train(trainer: Trainer) -> str:
         return reason
     pending: list[PendingStep] = []  # steps that have begun; a GPU computes them while the host goes on
     n_in_background = 1 if trainer.device.is_async else 0
-    with threadpool_limits(trainer.blas_threads, "blas"), stop_on_signals() as stop, show_progress(trainer) as progress:
+    with product_threads(trainer.blas_threads), stop_on_signals() as stop, show_progress(trainer) as progress:
         for epoch, index, indices in steps(trainer.plan, trainer.progress.epoch, trainer.progress.index):
             try:
                 pending.append(trainer.step(epoch, index, indices))
