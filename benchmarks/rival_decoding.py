@@ -28,8 +28,8 @@ F.scaled_dot_product_attention was no faster in the encoder, nor was nn.Transfor
 packed for oneDNN or MKL, or a ReLU fused into the product, gained next to nothing. torch.compile(dynamic=True) of
 `step` took two minutes and made it 3 to 8 times slower: every number of positions has other shapes.
 
-In bfloat16 the weights, and all that is computed from them up to the logits, have that dtype. Under autocast, PyTorch
-would round every weight again in each step.
+In bfloat16 the weights, and all that is computed from them up to the logits, have that dtype. Under autocast in
+inference mode, PyTorch rounds every weight again in each step.
 """
 
 from __future__ import annotations
