@@ -111,6 +111,7 @@ def open_device(name: str, precision: str = "", local_rank: int = 0, products: s
     kind, _, number = name.partition(":")
     if kind == "cpu":
         if precision == "bf16":
+            choose("mkl")
             return MklDevice(bf16=True)
         return MklDevice() if choose(products).name == "mkl" else Device()
     from scratchformer.backends.cuda.device import Gpu

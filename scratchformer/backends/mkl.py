@@ -1,8 +1,8 @@
 """Matrix products by Intel's MKL, called through `ctypes`, instead of those of NumPy's library.
 
-On many Intel processors MKL's products are 5 to 25 % faster than those of OpenBLAS, which NumPy brings, in the shapes
-of a Transformer's layers. And it has products that NumPy has no function for: it adds to a matrix without a temporary
-array, lays out a weight once for all products to come, and multiplies bfloat16 matrices.
+On some Intel processors MKL's products are faster than those of OpenBLAS, which NumPy brings: by 10 to 25 % in the
+shapes of a Transformer's layers on a Xeon with AVX-512. And it has products that NumPy has no function for: it adds to
+a matrix without a temporary array, lays out a weight once for all products to come, and multiplies bfloat16 matrices.
 
 `pip install 'scratchformer[mkl]'` brings the library. `backends/products.py` decides whether it is used.
 """
@@ -20,6 +20,7 @@ from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -119,6 +120,11 @@ class Mkl:
 @lru_cache(maxsize=1)
 def load() -> Mkl:
     """MKL, loaded once for the process. Raises UserError if it is not installed or cannot be used."""
+    return Mkl(library_path())
+
+
+def library_path() -> Path:
+    """The file that loads all others. Raises UserError if MKL is not installed, or not as a whole."""
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
         raise UserError(f"MKL needs Linux on x86-64, and this is {platform.system()} on {platform.machine()}")
     found = [path for path in installed_libraries() if path.name.startswith("libmkl_rt.so")]
@@ -127,12 +133,15 @@ def load() -> Mkl:
     for path in installed_libraries():
         if not path.exists():  # MKL would end the process
             raise UserError(f"{path}: MKL cannot be used: this file is missing")
-    return Mkl(found[0])
+    return found[0]
 
 
 @contextmanager
 def product_threads(n: int) -> Iterator[None]:
-    """Let each matrix product of a block of code use n cores, whichever library computes it, in whichever thread."""
+    """Let each matrix product of a block of code use n cores, whichever library computes it, in whichever thread.
+
+    Blocks may be nested, but two threads must not be in such blocks at the same time.
+    """
     with threadpool_limits(n, "blas"):  # this limits MKL in the calling thread only
         if not load.cache_info().currsize:
             yield
@@ -156,10 +165,7 @@ def installed_version() -> str:
 
 def installed_libraries() -> list[Path]:
     """The shared libraries of MKL that pip has installed; none if it has not."""
-    try:
-        files = metadata.files("mkl") or []
-    except metadata.PackageNotFoundError:
-        return []
+    files = (metadata.files("mkl") if installed_version() else None) or []
     return [Path(str(file.locate())).resolve() for file in files if file.name.startswith("libmkl_")]
 
 
@@ -240,7 +246,7 @@ class Bf16Ops(MklOps):
 
     def __init__(self, mkl: Mkl) -> None:
         super().__init__(mkl)
-        self.held: list[HeldWeights] = []
+        self.held: WeakKeyDictionary[ParameterStore, HeldWeights] = WeakKeyDictionary()
         self.inputs: dict[int, tuple[weakref.ref, Array]] = {}  # id of an array -> this array, and the same rounded
 
     def __repr__(self) -> str:
@@ -250,7 +256,7 @@ class Bf16Ops(MklOps):
         """Round the weights of a model when they are first used, and again when they have changed."""
         weights = HeldWeights(store.data)
         store.hold(store.data, store.grad, after_change=weights.forget)
-        self.held = [each for each in self.held if each.data is not store.data] + [weights]
+        self.held[store] = weights
 
     def multiply(self, a: Array, b: Array, y: Array, keep: float) -> bool:
         fits = is_large(a, b) and y.dtype == FLOAT32 and {a.dtype, b.dtype} <= {FLOAT32, BFLOAT16}
@@ -263,11 +269,11 @@ class Bf16Ops(MklOps):
     def linear_backward(self, dy: Array, x: Array, W: Array, dW: Array, db: Array | None) -> Array:
         """As in `FastOps`, but x and dy are rounded once."""
         rows, dx = rows_of(dy), np.empty(x.shape, FLOAT32)
-        if not is_large(rows, W.T) or layout(dW) is None or layout(W) is None:
+        if not is_large(rows, W.T) or (layout(dW) or (None,))[0] != PLAIN or layout(W) is None:
             return super().linear_backward(dy, x, W, dW, db)
         x_bits, bits = rows_of(self.rounded_input(x)), self.rounded(rows)
-        was_done = self.multiply(x_bits.T, bits, dW, 1.0) and self.multiply(bits, W.T, rows_of(dx), 0.0)
-        assert was_done, "these layouts were looked at"
+        self.multiply(x_bits.T, bits, dW, 1.0)
+        self.multiply(bits, W.T, rows_of(dx), 0.0)
         if db is not None:
             db += ones_like_rows(rows) @ rows
         return dx
@@ -281,11 +287,14 @@ class Bf16Ops(MklOps):
             self.inputs[key] = weakref.ref(x, lambda _: self.inputs.pop(key, None)), bits
         return bits
 
+    def for_products(self, x: Array) -> Array:
+        return self.rounded(x) if x.size >= SMALLEST else x
+
     def rounded(self, x: Array) -> Array:
         """A matrix in bfloat16. For a weight of a model that is held it is a view of the rounded weights."""
         if x.dtype == BFLOAT16:
             return x
-        for weights in self.held:
+        for weights in self.held.values():
             offset = x.ctypes.data - weights.data.ctypes.data
             if 0 <= offset < weights.data.nbytes:
                 bits = weights.rounded()[offset // x.itemsize :]
@@ -367,7 +376,7 @@ class PackedOps(MklOps):
 
     def frozen(self, W: Array) -> Frozen | None:
         """The weight in this dtype, packed if that is worth it; None if BLAS cannot read it."""
-        if layout(W) is None:
+        if layout(W) is None or W.dtype != FLOAT32:
             return None
         key = (W.ctypes.data, W.shape, W.strides)
         with self.lock:

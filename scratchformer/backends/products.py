@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import time
 from contextlib import suppress
 from functools import lru_cache
@@ -14,17 +16,16 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from scratchformer.backends import mkl
-from scratchformer.backends.cpu import FAST
 from scratchformer.errors import UserError
 from scratchformer.nn.ops import Ops
 
 SHAPES = [(1024, 256, 1024), (1024, 1024, 256), (512, 512, 2048), (256, 1024, 512)]
 """Rows, inputs and outputs of the products that are timed: those of layers with d_model 256 and 512."""
 
-ROUNDS = 8
-"""How often each product is timed: about half a second for all."""
+ROUNDS = 16
+"""How often each product is timed: about a second for all."""
 
-MARGIN = 1.02
+MARGIN = 1.05
 """MKL must be this much faster to be chosen."""
 
 
@@ -36,31 +37,32 @@ class Choice(NamedTuple):
 
 
 @lru_cache
-def choose(wanted: str = "auto") -> Choice:
+def choose(wanted: str = "auto", before: str = "") -> Choice:
     """The library to use. `auto` takes the faster one here, and remembers it for this machine.
 
+    before  the library of a run that is resumed: `auto` keeps it if it can be used
     Raises UserError if MKL is wanted and cannot be used.
     """
-    if wanted == "mkl":
-        mkl.load()
-    if wanted != "auto":
-        return Choice(wanted, "as asked for")
+    if wanted == "numpy" or (wanted, before) == ("auto", "numpy"):
+        return Choice("numpy", "as asked for" if wanted == "numpy" else "as before")
     try:
         ratio = speed(mkl.MklOps)
-        if ratio >= MARGIN:
+        name = "mkl" if ratio >= MARGIN or "mkl" in (wanted, before) else "numpy"
+        if name == "mkl":
             mkl.load()
     except UserError as error:
+        if wanted == "mkl":
+            raise
         return Choice("numpy", str(error))
-    compared = f"in products of layers MKL is {ratio:.2f} times as fast as NumPy"
-    return Choice("mkl" if ratio >= MARGIN else "numpy", compared)
+    return Choice(name, f"in products of layers MKL is {ratio:.2f} times as fast as NumPy")
 
 
 def slow_bf16() -> str:
-    """What to tell the user if products in bfloat16 take longer here than NumPy's in float32; otherwise "".
+    """What to tell the user if products in bfloat16 take longer here than those in float32; otherwise "".
 
     Raises UserError if MKL cannot be used.
     """
-    ratio = speed(mkl.Bf16Ops)
+    ratio = speed(mkl.Bf16Ops) / max(1, speed(mkl.MklOps))
     if ratio >= 1:
         return ""
     return f"bf16 is slower than fp32 here: {ratio:.2f} times its speed in products of layers"
@@ -69,13 +71,29 @@ def slow_bf16() -> str:
 def speed(kind: type[mkl.MklOps]) -> float:
     """How many times as fast as NumPy's these products are on this machine: as remembered, or else measured.
 
-    To load MKL takes a while, so this does so only to measure. Raises UserError if it cannot be used.
+    Raises UserError if MKL cannot be used.
     """
     ratio = remembered().get(place(kind))
     if not isinstance(ratio, float):
-        ratio = measure(FAST, kind(mkl.load()))
+        ratio = measured(kind)
         remember(place(kind), ratio)
     return ratio
+
+
+def measured(kind: type[mkl.MklOps]) -> float:
+    """The speed, measured in a process of its own: a broken installation of MKL ends the process that loads it."""
+    mkl.library_path()
+    code = (
+        f"import sys; sys.path[:] = {sys.path!r}; from scratchformer.backends import cpu, mkl, products; "
+        f"print(products.measure(cpu.FAST, mkl.{kind.__name__}(mkl.load())))"
+    )
+    said = "it does not answer"
+    with suppress(OSError, subprocess.TimeoutExpired):
+        child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+        with suppress(ValueError):
+            return float(child.stdout)
+        said = (child.stdout + child.stderr).strip().rpartition("\n")[-1] or f"exit code {child.returncode}"
+    raise UserError(f"MKL cannot be used: {said}")
 
 
 def place(kind: type[mkl.MklOps]) -> str:
@@ -84,13 +102,18 @@ def place(kind: type[mkl.MklOps]) -> str:
 
 
 def measure(*rivals: Ops) -> float:
-    """The time of the first over that of the second, for the products of SHAPES: minima of runs in turns, one core."""
+    """The time of the first over that of the second, for the products of SHAPES: minima of runs in turns, one core.
+
+    What `Bf16Ops` multiplies has been rounded before.
+    """
     seconds = np.full((len(SHAPES), len(rivals)), np.inf)
     with threadpool_limits(1, "blas"):
         for index, (rows, inputs, outputs) in enumerate(SHAPES):
-            x, W = np.ones((rows, inputs), np.float32), np.ones((inputs, outputs), np.float32)
+            operands = np.ones((rows, inputs), np.float32), np.ones((inputs, outputs), np.float32)
+            rounded = [mkl.in_bfloat16(x) for x in operands]
             for _ in range(ROUNDS):
                 for rival, ops in enumerate(rivals):
+                    x, W = rounded if isinstance(ops, mkl.Bf16Ops) else operands
                     start = time.perf_counter()
                     ops.matmul(x, W)
                     seconds[index, rival] = min(seconds[index, rival], time.perf_counter() - start)

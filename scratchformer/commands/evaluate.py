@@ -96,6 +96,7 @@ FOR_SEARCH = ("beam", "alpha")
 
 def evaluate_task(args: argparse.Namespace, run: RunDirectory, task: str) -> None:
     """Score a run of another task than translation on the test data that belong to its training data."""
+    from scratchformer.backends.mkl import product_threads
     from scratchformer.experiments.task_scores import SCORES
     from scratchformer.training.checkpoints import step_of
     from scratchformer.training.run import load_model
@@ -107,7 +108,8 @@ def evaluate_task(args: argparse.Namespace, run: RunDirectory, task: str) -> Non
     trained = load_model(run.path, args.checkpoint, threads=threads, device=device)
     require_same_data(trained)
     search = {f"decoding.{name}": getattr(args, name) for name in FOR_SEARCH if getattr(args, name) is not None}
-    scores = SCORES[task](trained._replace(config=configs.with_settings(trained.config, search)))
+    with product_threads(threads):
+        scores = SCORES[task](trained._replace(config=configs.with_settings(trained.config, search)))
     record = {"checkpoint": printable(trained.file.name), "step": step_of(trained.file)} | scores.as_record()
     record_scores(run, record)
     if args.json:

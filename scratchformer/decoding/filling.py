@@ -37,7 +37,7 @@ class Filler:
     """
 
     def __init__(self, model: TextEncoder, tokenizer: Tokenizer, max_length: int, device: Device = Device()) -> None:
-        self.model, self.tokenizer, self.max_length, self.ops = model, tokenizer, max_length, device.frozen_ops()
+        self.model, self.tokenizer, self.max_length, self.device = model, tokenizer, max_length, device
 
     def fill(self, text: str, top: int = 5, place: str = "the text") -> Filling:
         """The `top` most likely pieces of each [MASK], and the text with the best.
@@ -59,7 +59,7 @@ class Filler:
 
     def probabilities(self, ids: np.ndarray) -> np.ndarray:
         """Of each piece in the place of each [MASK]: ids (T,) int -> (masks, V) float64. Special tokens have 0."""
-        with using(*self.ops):
+        with using(*self.device.ops):
             logits, _ = self.model.forward(ids[None], np.zeros_like(ids)[None])  # (1, T, V)
             at_masks = ops_of(logits).on_host(logits)[0, ids == MASK].astype(np.float64)
         at_masks[:, : MASK + 1] = -np.inf

@@ -326,13 +326,13 @@ def probe_machine(config: Config, run: RunDirectory | None) -> Iterator[Finding]
 
 
 def probe_products(config: Config) -> Finding:
-    probe, expected, bf16 = "matrix products", "the faster library here, NumPy's or MKL", "bf16"
-    wanted = "mkl" if config.training.precision == bf16 else config.training.products
+    probe, expected = "matrix products", "the faster library here, NumPy's or MKL"
+    is_bf16 = config.training.precision == "bf16"
     try:
-        choice = choose(wanted)
-        drawback = slow_bf16() if config.training.precision == bf16 else ""
+        choice = choose("mkl" if is_bf16 else config.training.products)
+        drawback = slow_bf16() if is_bf16 else ""
     except UserError as error:
-        causes = "training.products or training.precision asks for a library that is missing"
+        causes = "training.products or training.precision asks for a library that cannot be used"
         return Finding(probe, expected, f"{error}", "FAIL", causes)
     if drawback:
         return Finding(probe, expected, f"mkl: {drawback}", "note", "take fp32")

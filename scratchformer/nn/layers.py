@@ -102,9 +102,10 @@ class Unembedding(Layer):
     def backward(self, dlogits: Array, cache: Any) -> Array:
         (y,) = cache
         ops = ops_of(dlogits)
+        rows = ops.for_products(rows_of(dlogits))
         # logits = y E^T
-        ops.add_product_inplace(self.weight.grad, rows_of(dlogits).T, rows_of(y))
-        return ops.matmul(dlogits, self.weight.data)
+        ops.add_product_inplace(self.weight.grad, rows.T, rows_of(y))
+        return ops.matmul(rows, self.weight.data).reshape(y.shape)
 
 
 class PositionalEncoding(Layer):

@@ -38,7 +38,9 @@ def begin(run: RunDirectory, config: Config, ranks: Communicator = Communicator(
     ranks  the processes that train together; all of them call this
     Raises UserError for whatever is wrong with the configuration, the text or the directory.
     """
-    device, is_main = open_same_device(ranks, config, "a new run"), ranks.rank == 0
+    is_main = ranks.rank == 0
+    require_same_start(ranks, config, "a new run")
+    device = open_same_device(ranks, config)
     with run.reserved() if is_main else nullcontext():
         tokenizer, config, data = task_of(config).begin(config, ranks)
         trainer = Trainer(run, config, data, tokenizer, device, ranks)
@@ -56,13 +58,15 @@ def resume(run: RunDirectory, config: Config, ranks: Communicator = Communicator
     `config` may differ from the run's in the settings of `config.MAY_CHANGE`, and there may be more or fewer ranks.
     Raises UserError if it differs in others, or if the text has changed.
     """
-    device, is_main = open_same_device(ranks, config, "a run resumed"), ranks.rank == 0
+    is_main = ranks.rank == 0
+    require_same_start(ranks, config, "a run resumed")
     path, found, remarks = None, None, list[str]()
     if is_main:
         run.lock()
         configs.require_same(configs.load(run.config_file), config, run.config_file)
         path, found, remarks = find_newest(run, config)
     progress = broadcast_progress(ranks, found)
+    device = open_same_device(ranks, config, progress.products)
     tokenizer = run.read_tokenizer(ranks)
     if path and tokenizer:
         require_tokenizer(run.tokenizer_file, tokenizer, progress, path)
@@ -76,18 +80,25 @@ def resume(run: RunDirectory, config: Config, ranks: Communicator = Communicator
     return trainer, remarks + trainer.remarks
 
 
-def open_same_device(ranks: Communicator, config: Config, job: str) -> Device:
-    """The device of this rank. Raises UserError if there is none, or if the ranks were not all started alike."""
+def require_same_start(ranks: Communicator, config: Config, job: str) -> None:
+    """Raises UserError if the ranks were not all started alike."""
+    facts = {key: value for key, value in configs.flat(config).items() if not key.startswith("data.")}
+    facts |= {"the job": job, "the code's checksum": code_checksum(), "NumPy's version": np.__version__}
+    require_agreement(ranks, facts)
+
+
+def open_same_device(ranks: Communicator, config: Config, products_before: str = "") -> Device:
+    """The device of this rank. Raises UserError if there is none, or if the ranks have different ones.
+
+    products_before  the library for matrix products of a run that is resumed
+    """
     settings = config.training
     products: str = settings.products
     if products == "auto" and settings.device == "cpu" and settings.precision != "bf16":
-        found = choose().name if ranks.rank == 0 else ""
+        found = choose(before=products_before).name if ranks.rank == 0 else ""
         products = ranks.broadcast_bytes(found.encode()).decode()  # all ranks use the same
     device = open_device(settings.device, settings.precision, ranks.local_rank, products)
-    facts = {key: value for key, value in configs.flat(config).items() if not key.startswith("data.")}
-    facts |= {"the job": job, "the code's checksum": code_checksum()}
-    facts |= {"NumPy's version": np.__version__, "the device": device.describe()}
-    require_agreement(ranks, facts)
+    require_agreement(ranks, {"the device": device.describe()})
     return device
 
 

@@ -1,6 +1,9 @@
 """Products by MKL are those of NumPy; in bfloat16, within its rounding. Without MKL, everything else still works."""
 
 import json
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -83,11 +86,12 @@ def test_products_are_right_for_all_layouts(ops_and_error, random, m, k, n):
             assert_product(total, a, W, error, before)
 
 
+@pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("m, k, n", SHAPES[1:])
-def test_gradients_of_an_affine_map_are_right(ops_and_error, random, m, k, n):
+def test_gradients_of_an_affine_map_are_right(ops_and_error, random, m, k, n, order):
     ops, error = ops_and_error
     x, W, dy, dW, db = (normal(random, *shape) for shape in ((m, k), (k, n), (m, n), (k, n), (n,)))
-    found_dW, found_db = dW.copy(), db.copy()
+    found_dW, found_db = dW.copy(order), db.copy()
     assert_product(ops.linear_backward(dy, x, W, found_dW, found_db), dy, W.T, error)
     assert_product(found_dW, x.T, dy, error, dW)
     np.testing.assert_allclose(found_db, db + dy.sum(axis=0), rtol=1e-4, atol=1e-4)
@@ -192,6 +196,8 @@ def test_a_run_resumes_bit_for_bit_and_translates(library, small_config, same_ru
     loop.train(loop.resume(parts, config)[0])
     same_run(whole, parts)
     if precision == "fp32":
+        trainer, remarks = loop.resume(parts, configs.with_settings(config, {"products": "auto"}))
+        assert trainer.device.products == "mkl" and not any("matrix products" in remark for remark in remarks)
         _, remarks = loop.resume(parts, configs.with_settings(config, {"products": "numpy"}))
         assert "matrix products by numpy instead of mkl: the last bits may differ; --products mkl keeps it" in remarks
     text = tmp_path / "text"
@@ -222,22 +228,77 @@ def forget():
 
 @pytest.mark.parametrize("ratio, name", [(1.3, "mkl"), (1.0, "numpy"), (0.5, "numpy")])
 def test_the_faster_library_is_chosen_and_remembered(choose, library, monkeypatch, ratio, name):
-    monkeypatch.setattr(products, "measure", lambda *rivals: ratio)
+    monkeypatch.setattr(products, "measured", lambda kind: ratio)
     assert choose("auto").name == name
-    monkeypatch.setattr(products, "measure", lambda *rivals: pytest.fail("measured again"))
+    monkeypatch.setattr(products, "measured", lambda kind: pytest.fail("measured again"))
     assert choose("auto").name == name and f"{ratio:.2f} times" in choose("auto").why
 
 
-@pytest.mark.parametrize("ratio, text", [(1.3, ""), (0.5, "bf16 is slower than fp32 here: 0.50 times its speed")])
-def test_slow_bf16_is_told(choose, library, monkeypatch, small_config, tmp_path, ratio, text):
-    monkeypatch.setattr(products, "measure", lambda *rivals: ratio)
+def test_speed_is_measured_in_another_process(library):
+    assert 0.05 < products.measured(mkl.MklOps) < 20
+
+
+def test_the_speed_of_a_rival_that_takes_longer_is_below_one(monkeypatch):
+    class Slow(Ops):
+        def matmul(self, a, b, out=None):
+            time.sleep(0.002)
+
+    class Fast(Slow):
+        def matmul(self, a, b, out=None):
+            pass
+
+    monkeypatch.setattr(products, "ROUNDS", 2)
+    assert products.measure(Fast(np), Slow(np)) < 0.5
+
+
+def test_an_installation_that_ends_the_process_is_one_line(choose, library, monkeypatch, refused, tmp_path):
+    monkeypatch.setenv("MKL_THREADING_LAYER", "TBB")
+    monkeypatch.setenv("LD_LIBRARY_PATH", "")
+    monkeypatch.setattr(products, "place", lambda kind: "a machine that was never seen")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    (tmp_path / "ctypes.py").write_text("import sys; sys.exit('INTEL oneMKL FATAL ERROR')")
+    assert choose("auto") == ("numpy", "MKL cannot be used: INTEL oneMKL FATAL ERROR")
+    message = refused("train", "tiny", "--out", tmp_path / "run", "--products", "mkl")
+    assert "MKL cannot be used: INTEL oneMKL FATAL ERROR" in message
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_products_use_the_cores_they_are_given_in_every_thread(library, n):
+    count = mkl.load().library.MKL_Get_Max_Threads
+    with ThreadPoolExecutor(1) as pool:
+        with mkl.product_threads(n):
+            assert count() == pool.submit(count).result() == n
+        assert count() == pool.submit(count).result() == 1
+
+
+def test_threads_may_share_packed_weights(library, random):
+    ops, W = mkl.PackedOps(library), normal(random, 128, 128)
+    inputs = [normal(random, 20 + i, 128) for i in range(4 * mkl.USES_BEFORE_PACKING)]
+    with ThreadPoolExecutor(4) as pool:
+        for x, y in zip(inputs, pool.map(lambda x: ops.linear(x, W, None), inputs)):
+            assert_product(y, x, W, 2e-6)
+    assert len(ops.weights) == 1
+
+
+SPEEDS = [
+    ((1.0, 1.3), ""),
+    ((0.8, 0.5), "slower than fp32 here: 0.50 times"),
+    ((2.0, 1.5), "slower than fp32 here: 0.75"),
+]
+
+
+@pytest.mark.parametrize("speeds, text", SPEEDS)
+def test_slow_bf16_is_told(choose, library, monkeypatch, small_config, cli, tmp_path, speeds, text):
+    monkeypatch.setattr(products, "measured", lambda kind: speeds[kind is mkl.Bf16Ops])
+    told = cli("doctor", "tiny", "--set", "training.precision=bf16").out
+    assert (text in told) and ("take fp32" in told) == bool(text)
     remarks = loop.begin(RunDirectory(tmp_path / "run"), small_config(precision="bf16")).remarks
     assert (text in remarks[0]) if text else not remarks
 
 
 @pytest.mark.parametrize("content", ["", "no JSON", "[]", '{"a": {}}'])
 def test_a_damaged_memory_is_no_obstacle(choose, library, monkeypatch, content):
-    monkeypatch.setattr(products, "measure", lambda *rivals: 1.5)
+    monkeypatch.setattr(products, "measured", lambda kind: 1.5)
     products.memory_file().parent.mkdir()
     products.memory_file().write_text(content)
     assert choose("auto").name == "mkl"
@@ -245,7 +306,7 @@ def test_a_damaged_memory_is_no_obstacle(choose, library, monkeypatch, content):
 
 
 def test_a_memory_that_cannot_be_written_is_no_obstacle(choose, library, monkeypatch):
-    monkeypatch.setattr(products, "measure", lambda *rivals: 1.5)
+    monkeypatch.setattr(products, "measured", lambda kind: 1.5)
     products.memory_file().parent.write_text("a file where the directory should be")
     assert choose("auto").name == "mkl"
 

@@ -507,7 +507,7 @@ MUTANTS = [
         "The output layer's contribution to the gradient of the tied matrix is dropped.",
         "Unembedding",
         f"{DIFFERENCES}[Unembedding: a batch of sequences, dropout 0.0]",
-        [Patch(LAYERS, "        ops.add_product_inplace(self.weight.grad, rows_of(dlogits).T, rows_of(y))\n", "")],
+        [Patch(LAYERS, "        ops.add_product_inplace(self.weight.grad, rows.T, rows_of(y))\n", "")],
     ),
     Mutant(
         "gradient-cut-loose",
