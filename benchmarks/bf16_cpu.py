@@ -4,8 +4,8 @@
 
 For each seed, `multi30k` is trained twice from the same weights on the same batches and dropout masks: in float32 with
 NumPy, and with `--precision bf16` on the CPU. On the way, at the weights of the float32 run, the gradient of the next
-step is computed in both ways, and in float32 for the step after that: gradients of two batches differ anyway. Nothing is
-timed, so a processor that emulates bfloat16 will do.
+step is computed in both ways, and in float32 for the step after that: gradients of two batches differ anyway. Nothing
+is timed, so a processor that emulates bfloat16 will do.
 """
 
 from __future__ import annotations
