@@ -1,4 +1,4 @@
-"""Runs kernels.cu on the CPU, compiled by a C++ compiler with the definitions of on_cpu.h."""
+"""Runs kernels.cu on the CPU, compiled by a C++ compiler with the definitions of on_cpu.h and on_cpu.cpp."""
 
 import ctypes
 import functools
@@ -34,13 +34,15 @@ def entry_points(source):
                 for index, (kind, is_pointer, _) in enumerate(kernel.arguments):
                     c_type = C_TYPE[dtype] if kind == "T" else kind
                     values.append(f"({c_type}*)a[{index}]" if is_pointer else f"*({c_type}*)a[{index}]")
-                call = f"launch(shape, shape + 3, forward, {barriers}, [=] {{ {instance}({', '.join(values)}); }});"
+                thread = f"[](void* all) {{ void** a = (void**)all; {instance}({', '.join(values)}); }}"
                 lines.append(
                     f'extern "C" void kernel_{number[instance]}(const int* shape, int forward, void** a) '
-                    f"{{ {call} }}"
+                    f"{{ launch(shape, shape + 3, forward, {barriers}, {thread}, a); }}"
                 )
     return "\n".join(lines), number
 
+
+FAIL = 'void fail(const char* why) { fprintf(stderr, "on_cpu.cpp: %s\\n", why); abort(); }'
 
 LIBRARIES = tempfile.TemporaryDirectory(prefix="kernels_on_cpu_")
 """The compiled libraries, removed when this process ends."""
@@ -52,7 +54,7 @@ def compiled(source):
     functions, number = entry_points(source)
     library = Path(LIBRARIES.name) / f"{len(list(Path(LIBRARIES.name).iterdir()))}.so"
     options = "-O1", "-std=c++17", "-Wno-unknown-pragmas", "-shared", "-fPIC", f"-I{HERE}", "-x", "c++", "-"
-    text = f'#include "on_cpu.h"\n{source}\n{functions}\n'
+    text = f'#include "on_cpu.cpp"\n{FAIL}\n{source}\n{functions}\n'
     subprocess.run([COMPILER, *options, "-o", library], input=text, text=True, check=True)
     return ctypes.CDLL(str(library)), number
 

@@ -1,0 +1,147 @@
+// Runs CUDA C on a CPU, one thread at a time.
+//
+// Each thread of a block is a fiber. It runs until it reaches a barrier, __syncthreads or a shuffle, and continues when
+// all threads that share the barrier have reached it. Blocks run one after the other. `forward` is the order in which the
+// threads of a block run: a missing barrier shows in one order or the other. Kernels without barriers need no fibers.
+#include "on_cpu.h"
+
+#include <setjmp.h>
+#include <ucontext.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+Index threadIdx, blockIdx, blockDim, gridDim;
+
+enum Waiting { FOR_NOTHING, FOR_BLOCK, FOR_WARP, FOR_EVER };
+
+const size_t STACK = 1 << 16;
+
+struct Fiber {
+    ucontext_t beginning;  // swapcontext enters a fiber first; later _longjmp, which is faster, returns to it
+    jmp_buf place;
+    bool begun;
+    std::vector<char> stack = std::vector<char>(STACK);
+    Waiting waiting;
+    Index index;
+};
+
+static std::vector<Fiber> fibers;
+static std::vector<float> floats;  // the values that threads exchange in shuffles
+static std::vector<unsigned> masks;
+static ucontext_t before;
+static jmp_buf scheduler;
+static int current;
+static void (*kernel)(void*);
+static void* kernel_arguments;
+
+static void wait(Waiting waiting) {
+    int self = current;
+    fibers[self].waiting = waiting;
+    if (!_setjmp(fibers[self].place)) _longjmp(scheduler, 1);
+}
+
+// Run a fiber until it waits.
+static void resume(Fiber& fiber) {
+    threadIdx = fiber.index;
+    if (_setjmp(scheduler)) return;
+    if (fiber.begun) _longjmp(fiber.place, 1);
+    fiber.begun = true;
+    swapcontext(&before, &fiber.beginning);
+}
+
+static void run_fiber() {
+    kernel(kernel_arguments);
+    wait(FOR_EVER);
+}
+
+// Release the fibers from `begin` to `end` if all that still run wait for the same barrier. Returns whether it did.
+static bool release(int begin, int end, Waiting waiting) {
+    bool some = false, gone = false;
+    for (int i = begin; i < end; i++) {
+        if (fibers[i].waiting != FOR_EVER && fibers[i].waiting != waiting) return false;
+        some |= fibers[i].waiting == waiting;
+        gone |= fibers[i].waiting == FOR_EVER;
+    }
+    if (some && gone && waiting == FOR_WARP) fail("a shuffle reads a lane that has returned");
+    for (int i = begin; i < end; i++)
+        if (fibers[i].waiting == waiting) fibers[i].waiting = FOR_NOTHING;
+    return some;
+}
+
+static Index index_of(int i) { return {i % blockDim.x, i / blockDim.x % blockDim.y, i / (blockDim.x * blockDim.y)}; }
+
+static void run_without_barriers(int n, bool forward) {
+    for (int j = 0; j < n; j++) {
+        threadIdx = index_of(forward ? j : n - 1 - j);
+        kernel(kernel_arguments);
+    }
+}
+
+static void run_block(int n, bool forward) {
+    for (int i = 0; i < n; i++) {
+        Fiber& fiber = fibers[i];
+        fiber.waiting = FOR_NOTHING;
+        fiber.begun = false;
+        fiber.index = index_of(i);
+        getcontext(&fiber.beginning);
+        fiber.beginning.uc_stack.ss_sp = fiber.stack.data();
+        fiber.beginning.uc_stack.ss_size = STACK;
+        makecontext(&fiber.beginning, run_fiber, 0);
+    }
+    for (;;) {
+        bool ran = false, over = true;
+        for (int j = 0; j < n; j++) {
+            current = forward ? j : n - 1 - j;
+            over &= fibers[current].waiting == FOR_EVER;
+            if (fibers[current].waiting != FOR_NOTHING) continue;
+            ran = true, over = false;
+            resume(fibers[current]);
+        }
+        if (over) return;
+        if (ran) continue;
+        bool released = false;
+        for (int warp = 0; warp < n; warp += 32) released |= release(warp, min(n, warp + 32), FOR_WARP);
+        if (!released && !release(0, n, FOR_BLOCK)) fail("threads wait for each other at different barriers");
+    }
+}
+
+void launch(const int* grid, const int* block, bool forward, bool barriers, void (*thread)(void*), void* arguments) {
+    gridDim = {grid[0], grid[1], grid[2]};
+    blockDim = {block[0], block[1], block[2]};
+    int n = block[0] * block[1] * block[2];
+    if (n > 1024 || grid[1] > 65535 || grid[2] > 65535) fail("more threads or blocks than a GPU allows");
+    kernel = thread;
+    kernel_arguments = arguments;
+    if (fibers.size() < (size_t)n) {
+        fibers.resize(n);
+        floats.resize(n);
+        masks.resize(n);
+    }
+    for (blockIdx.z = 0; blockIdx.z < grid[2]; blockIdx.z++)
+        for (blockIdx.y = 0; blockIdx.y < grid[1]; blockIdx.y++)
+            for (blockIdx.x = 0; blockIdx.x < grid[0]; blockIdx.x++) (barriers ? run_block : run_without_barriers)(n, forward);
+}
+
+void __syncthreads() { wait(FOR_BLOCK); }
+
+static int own_number() { return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z); }
+
+float __shfl_xor_sync(unsigned, float value, int far) {
+    int self = own_number();
+    floats[self] = value;
+    wait(FOR_WARP);
+    float other = floats[self ^ far];
+    wait(FOR_WARP);
+    return other;
+}
+
+unsigned __shfl_sync(unsigned, unsigned value, int lane) {
+    int self = own_number();
+    masks[self] = value;
+    wait(FOR_WARP);
+    unsigned other = masks[self / 32 * 32 + lane];
+    wait(FOR_WARP);
+    return other;
+}

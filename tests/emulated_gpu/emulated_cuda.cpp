@@ -1,0 +1,735 @@
+// A stand-in for an NVIDIA GPU: the functions of the CUDA runtime, the driver, cuBLAS and NCCL that CuPy calls for us.
+//
+// Device memory is host memory, and kernels are compiled for the CPU. Launches, products and copies are queued in their
+// stream, as on a GPU, and run when the host waits for them. Whatever touches device memory says so to `touch`: kernels
+// are compiled with -fsanitize=kernel-address, which calls __asan_load and __asan_store before each access. So we notice
+//   - an access outside of an array, to freed memory, or to memory of the host,
+//   - a read of numbers that nobody has written,
+//   - two operations on the same bytes in streams of which neither waits for the other (by vector clocks).
+// Calls with wrong arguments return the code that NVIDIA's documentation names. Each problem is also kept as a sentence.
+#include <driver_types.h>
+#include <dlfcn.h>
+#include <link.h>
+#include <setjmp.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "on_cpu.h"
+#undef __shared__
+
+using Status = int;
+using Bytes = std::vector<char>;
+using Clock = std::vector<long>;  // [stream] how many of its operations have ended for certain
+
+static std::recursive_mutex mutex;
+#define ALONE std::lock_guard<std::recursive_mutex> alone(mutex)
+
+extern "C" {
+struct Counts { long launches, products, copies, synchronisations; } emulated_counts;
+}
+
+static std::string problems;  // a line each
+static Status failure;  // what the next wait of the host returns
+
+static Status problem(Status code, const std::string& text) {
+    problems += text + "\n";
+    return code;
+}
+
+// Streams: what is queued, and what is known to come first ------------------------------------------------------------
+
+struct Place { int stream; long position; };  // the operation with this number in the queue of a stream, from 1
+
+struct Operation {
+    unsigned id;
+    std::string name;
+    std::vector<Place> after;
+    Clock clock;  // what has ended before this operation begins
+    std::function<void()> run;
+};
+
+struct Stream {
+    bool blocking;
+    long queued = 0, done = 0;
+    std::deque<Operation> queue;
+    std::vector<Place> waits;  // for the next operation
+    Clock clock;
+};
+
+struct Event { Place place{-1, 0}; Clock clock; };
+struct Past { Place place; const std::string* name; };
+
+static std::deque<Stream> streams = {{true}};  // the first is the default stream, which blocks others
+static std::deque<Past> past(1);  // operation id -> where it was queued; 0 is no operation
+static std::set<std::string> names;
+static Clock known_to_host;
+static Operation* running;
+static jmp_buf out_of_operation;
+
+static void merge(Clock& clock, const Clock& other) {
+    if (clock.size() < other.size()) clock.resize(other.size());
+    for (size_t i = 0; i < other.size(); i++) clock[i] = std::max(clock[i], other[i]);
+}
+
+static bool has_ended(const Clock& clock, Place place) {
+    return (size_t)place.stream < clock.size() && clock[place.stream] >= place.position;
+}
+
+const long FIRST_HANDLE = 0x1000;
+
+static int stream_of(void* handle) {
+    long number = handle ? (long)handle - FIRST_HANDLE : 0;
+    return number >= 0 && number < (long)streams.size() ? number : -1;
+}
+
+static Place enqueue(int number, std::string name, std::function<void()> run) {
+    Stream& stream = streams[number];
+    Operation operation{(unsigned)past.size(), name, std::move(stream.waits), {}, std::move(run)};
+    stream.waits.clear();
+    merge(stream.clock, known_to_host);
+    for (int other = 0; other < (int)streams.size(); other++)
+        if (other != number && stream.blocking && streams[other].blocking && (number == 0 || other == 0)) {
+            operation.after.push_back({other, streams[other].queued});
+            merge(stream.clock, streams[other].clock);
+        }
+    Place place{number, ++stream.queued};
+    stream.clock.resize(std::max(stream.clock.size(), streams.size()));
+    operation.clock = stream.clock;
+    stream.clock[number] = place.position;
+    past.push_back({place, &*names.insert(name).first});
+    stream.queue.push_back(std::move(operation));
+    return place;
+}
+
+// Run the operations of a stream up to this one, and those that they wait for.
+static void advance(Place to) {
+    Stream& stream = streams[to.stream];
+    while (stream.done < to.position) {
+        Operation operation = std::move(stream.queue.front());
+        stream.queue.pop_front();
+        stream.done++;
+        for (Place place : operation.after) advance(place);
+        running = &operation;
+        if (!_setjmp(out_of_operation)) operation.run();
+        running = nullptr;
+    }
+}
+
+static Status outcome() {
+    Status code = failure;
+    failure = cudaSuccess;
+    return code;
+}
+
+// The host waits for this operation, and so knows what has ended.
+static Status wait_for(Place place, const Clock& clock) {
+    emulated_counts.synchronisations += streams[place.stream].done < place.position;
+    advance(place);
+    merge(known_to_host, clock);
+    return outcome();
+}
+
+static Status wait_for_stream(int number) {
+    return wait_for({number, streams[number].queued}, streams[number].clock);
+}
+
+// Memory --------------------------------------------------------------------------------------------------------------
+
+struct Allocation {
+    char* begin;
+    size_t size;
+    bool on_device, freed = false;
+    std::vector<unsigned> written_by, read_by;  // for each byte, the last operation
+};
+
+static std::map<char*, Allocation> allocations;
+static std::deque<char*> to_reuse;  // freed; kept for a while, so that late accesses are noticed
+static Allocation* last_used;
+
+const size_t GAP = 4096;  // between allocations
+const size_t KEPT = 2000;
+
+static Allocation* allocation_of(const void* address) {
+    auto next = allocations.upper_bound((char*)address);
+    if (next == allocations.begin()) return nullptr;
+    Allocation& found = std::prev(next)->second;
+    return (char*)address < found.begin + found.size + GAP ? &found : nullptr;
+}
+
+static Status allocate(void** made, size_t size, bool on_device) {
+    char* begin = (char*)aligned_alloc(512, (size + GAP + 511) / 512 * 512);
+    if (!begin) return cudaErrorMemoryAllocation;
+    memset(begin, on_device ? 0xff : 0, size);  // numbers that nobody has written are NaN
+    Allocation& allocation = allocations[begin] = {begin, size, on_device};
+    if (on_device) allocation.written_by.resize(size), allocation.read_by.resize(size);
+    *made = begin;
+    return cudaSuccess;
+}
+
+static void give_back(Allocation& allocation) {
+    allocation.freed = true;
+    to_reuse.push_back(allocation.begin);
+    if (to_reuse.size() < KEPT) return;
+    free(to_reuse.front());
+    allocations.erase(to_reuse.front());
+    to_reuse.pop_front();
+    last_used = nullptr;
+}
+
+// The running operation has gone wrong. `ends_it`: it cannot go on.
+static void report(Status code, const std::string& text, bool ends_it) {
+    static unsigned reported;
+    if (ends_it || reported != running->id) problem(0, running->name + ": " + text);
+    reported = running->id;
+    failure = failure ? failure : code;
+    if (ends_it) _longjmp(out_of_operation, 1);
+}
+
+void fail(const char* why) { report(cudaErrorLaunchFailure, why, true); }
+
+static bool comes_before(unsigned id) {
+    Place place = past[id].place;
+    return id == 0 || place.stream == past[running->id].place.stream || has_ended(running->clock, place);
+}
+
+static std::string described(const Allocation* allocation, const void* address) {
+    if (!allocation) return "memory that is not the GPU's";
+    long offset = (char*)address - allocation->begin;
+    std::string array = "an array of " + std::to_string(allocation->size) + " bytes";
+    return (allocation->freed ? "freed memory: " : !allocation->on_device ? "memory of the host: " : "") + array +
+           ", at byte " + std::to_string(offset);
+}
+
+// The running operation reads or writes these bytes.
+static void touch(const void* address, size_t n, bool writes) {
+    Allocation* a = last_used;
+    if (!a || (char*)address < a->begin || (char*)address >= a->begin + a->size) a = allocation_of(address);
+    size_t offset = a ? (char*)address - a->begin : 0;
+    if (!a || a->freed || !a->on_device || offset + n > a->size)
+        report(cudaErrorIllegalAddress,
+               "illegal " + std::string(writes ? "write" : "read") + " of " + described(a, address), true);
+    last_used = a;
+    unsigned* written_by = &a->written_by[offset];
+    unsigned* read_by = &a->read_by[offset];
+    unsigned before = 0;  // an operation that comes before this one
+    for (size_t i = 0; i < n; i++) {
+        for (unsigned other : {written_by[i], writes ? read_by[i] : 0}) {
+            if (other != before && !comes_before(other))
+                report(cudaErrorUnknown, "race with " + *past[other].name + " in another stream, of which neither waits for the "
+                                         "other, in " + described(a, (char*)address + i), false);
+            before = other;
+        }
+        if (!writes && !written_by[i])
+            report(cudaErrorUnknown, "reads what nobody has written: " + described(a, (char*)address + i), false);
+        (writes ? written_by : read_by)[i] = running->id;
+    }
+}
+
+// Kernels -------------------------------------------------------------------------------------------------------------
+
+const size_t FRAME = 1 << 14;  // local variables of a kernel are at most so far from here
+
+struct Range { const char *begin, *end; };
+static std::vector<Range> own_memory;  // of the kernels' libraries: shared variables and constants
+
+static void touched_by_kernel(const void* address, size_t n, bool writes) {
+    const char *p = (const char*)address, *here = (const char*)__builtin_frame_address(0);
+    if (p >= here && p < here + FRAME) return;
+    for (const Range& range : own_memory)
+        if (p >= range.begin && p < range.end) return;
+    touch(address, n, writes);
+}
+
+struct Kernel {  // as made by kernel_prelude.h
+    void (*thread)(void*);
+    int has_barriers, n_arguments;
+    const size_t* sizes;
+    const char* name;
+};
+
+const long MOST_THREADS = 1024, MOST_SHARED_BYTES = 48 << 10;
+
+extern "C" {
+#define CHECKS(n)                                                                                   \
+    void __asan_load##n##_noabort(void* address) { touched_by_kernel(address, n, false); }          \
+    void __asan_store##n##_noabort(void* address) { touched_by_kernel(address, n, true); }
+CHECKS(1) CHECKS(2) CHECKS(4) CHECKS(8) CHECKS(16)
+void __asan_loadN_noabort(void* address, size_t n) { touched_by_kernel(address, n, false); }
+void __asan_storeN_noabort(void* address, size_t n) { touched_by_kernel(address, n, true); }
+void __asan_handle_no_return() {}
+
+// The compiled code that CuPy passes is the path of a library.
+Status cuModuleLoadData(void** module, const char* path) {
+    ALONE;
+    *module = dlopen(path, RTLD_NOW);
+    if (!*module) return problem(cudaErrorInvalidKernelImage, dlerror());
+    link_map* map;
+    dlinfo(*module, RTLD_DI_LINKMAP, &map);
+    dl_iterate_phdr([](dl_phdr_info* info, size_t, void* base) {
+        for (int i = 0; i < info->dlpi_phnum; i++) {
+            const char* begin = (const char*)info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
+            if (info->dlpi_addr == (ElfW(Addr))base && info->dlpi_phdr[i].p_type == PT_LOAD)
+                own_memory.push_back({begin, begin + info->dlpi_phdr[i].p_memsz});
+        }
+        return 0;
+    }, (void*)map->l_addr);
+    return cudaSuccess;
+}
+
+Status cuModuleGetFunction(void** kernel, void* module, const char* name) {
+    *kernel = dlsym(module, (std::string("entry_") + name).c_str());
+    return *kernel ? cudaSuccess : problem(cudaErrorSymbolNotFound, std::string("no kernel ") + name);
+}
+
+Status cuModuleUnload(void*) { return cudaSuccess; }
+
+Status cuLaunchKernel(Kernel* kernel, unsigned x, unsigned y, unsigned z, unsigned threads_x, unsigned threads_y,
+                      unsigned threads_z, unsigned shared_bytes, void* stream, void** arguments, void**) {
+    ALONE;
+    long threads = (long)threads_x * threads_y * threads_z;
+    std::string name = kernel->name;
+    if (threads == 0 || threads > MOST_THREADS || threads_z > 64)
+        return problem(cudaErrorInvalidValue, name + ": " + std::to_string(threads) + " threads in a block");
+    if (x == 0 || y == 0 || z == 0 || x > 2147483647u || y > 65535 || z > 65535)
+        return problem(cudaErrorInvalidValue, name + ": a grid of " + std::to_string(x) + " x " + std::to_string(y) + " x " +
+                                                  std::to_string(z) + " blocks");
+    if (shared_bytes > MOST_SHARED_BYTES)
+        return problem(cudaErrorInvalidValue, name + ": " + std::to_string(shared_bytes) + " bytes of shared memory");
+    int number = stream_of(stream);
+    if (number < 0) return problem(cudaErrorInvalidResourceHandle, name + ": no such stream");
+    auto values = std::make_shared<std::vector<Bytes>>();
+    for (int i = 0; i < kernel->n_arguments; i++)
+        values->emplace_back((char*)arguments[i], (char*)arguments[i] + kernel->sizes[i]);
+    emulated_counts.launches++;
+    enqueue(number, name, [=] {
+        int grid[] = {(int)x, (int)y, (int)z}, block[] = {(int)threads_x, (int)threads_y, (int)threads_z};
+        std::vector<void*> pointers;
+        for (Bytes& value : *values) pointers.push_back(value.data());
+        launch(grid, block, running->id % 2, kernel->has_barriers, kernel->thread, pointers.data());
+    });
+    return cudaSuccess;
+}
+}
+
+// The driver ----------------------------------------------------------------------------------------------------------
+
+extern "C" {
+static void* const CONTEXT = (void*)1;
+
+Status cuInit(unsigned) { return cudaSuccess; }
+Status cuCtxGetCurrent(void** context) { return *context = CONTEXT, cudaSuccess; }
+Status cuCtxSetCurrent(void*) { return cudaSuccess; }
+Status cuCtxGetDevice(int* device) { return *device = 0, cudaSuccess; }
+Status cuStreamGetCtx(void*, void** context) { return *context = CONTEXT, cudaSuccess; }
+Status cuFuncGetAttribute(int* value, int attribute, void*) { return *value = attribute ? 0 : MOST_THREADS, cudaSuccess; }
+
+// The last problem explains the code.
+static std::string explanation;
+
+const char* cudaGetErrorName(Status code) {
+    switch (code) {
+        case cudaErrorInvalidValue: return "cudaErrorInvalidValue";
+        case cudaErrorMemoryAllocation: return "cudaErrorMemoryAllocation";
+        case cudaErrorInvalidResourceHandle: return "cudaErrorInvalidResourceHandle";
+        case cudaErrorNotReady: return "cudaErrorNotReady";
+        case cudaErrorIllegalAddress: return "cudaErrorIllegalAddress";
+        case cudaErrorLaunchFailure: return "cudaErrorLaunchFailure";
+        default: return "cudaErrorUnknown";
+    }
+}
+
+const char* cudaGetErrorString(Status) {
+    size_t end = problems.size() ? problems.size() - 1 : 0, begin = problems.rfind('\n', end ? end - 1 : 0);
+    explanation = problems.substr(begin == std::string::npos ? 0 : begin + 1, end - begin - 1);
+    return explanation.c_str();
+}
+
+Status cuGetErrorName(Status code, const char** text) { return *text = cudaGetErrorName(code), cudaSuccess; }
+Status cuGetErrorString(Status code, const char** text) { return *text = cudaGetErrorString(code), cudaSuccess; }
+
+// The device ----------------------------------------------------------------------------------------------------------
+
+Status cudaGetDeviceCount(int* n) { return *n = 1, cudaSuccess; }
+Status cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
+Status cudaSetDevice(int device) { return device ? cudaErrorInvalidDevice : cudaSuccess; }
+Status cudaRuntimeGetVersion(int* version) { return *version = 13000, cudaSuccess; }
+Status cudaDriverGetVersion(int* version) { return *version = 13000, cudaSuccess; }
+Status cudaMemGetInfo(size_t* free, size_t* all) { return *free = 64l << 30, *all = 80l << 30, cudaSuccess; }
+Status cudaDeviceGetPCIBusId(char* id, int n, int) { return snprintf(id, n, "0000:01:00.0"), cudaSuccess; }
+
+Status cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+    memset(properties, 0, sizeof *properties);
+    strcpy(properties->name, "emulated GPU");
+    properties->totalGlobalMem = 80l << 30;
+    properties->major = 9;
+    properties->multiProcessorCount = 132;
+    properties->warpSize = 32;
+    properties->maxThreadsPerBlock = MOST_THREADS;
+    return cudaSuccess;
+}
+
+Status cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
+    switch (attribute) {
+        case cudaDevAttrMaxThreadsPerBlock: *value = MOST_THREADS; break;
+        case cudaDevAttrMaxSharedMemoryPerBlock: *value = MOST_SHARED_BYTES; break;
+        case cudaDevAttrWarpSize: *value = 32; break;
+        case cudaDevAttrMultiProcessorCount: *value = 132; break;
+        case cudaDevAttrMaxThreadsPerMultiProcessor: *value = 2048; break;
+        case cudaDevAttrComputeCapabilityMajor: *value = 9; break;
+        case cudaDevAttrMemoryPoolsSupported: *value = 1; break;
+        default: *value = 0;
+    }
+    return cudaSuccess;
+}
+
+// Memory --------------------------------------------------------------------------------------------------------------
+
+Status cudaMalloc(void** made, size_t size) { ALONE; return allocate(made, size, true); }
+Status cudaMallocAsync(void** made, size_t size, void*) { return cudaMalloc(made, size); }
+Status cudaHostAlloc(void** made, size_t size, unsigned) { ALONE; return allocate(made, size, false); }
+Status cudaMallocHost(void** made, size_t size) { ALONE; return allocate(made, size, false); }
+
+Status cudaFreeHost(void* address) {
+    ALONE;
+    Allocation* a = allocation_of(address);
+    if (!a || a->on_device || a->begin != address) return problem(cudaErrorInvalidValue, "cudaFreeHost of " + described(a, address));
+    for (size_t i = 0; i < streams.size(); i++) advance({(int)i, streams[i].queued});
+    give_back(*a);
+    return cudaSuccess;
+}
+
+// Freed where the stream is then.
+Status cudaFreeAsync(void* address, void* stream) {
+    ALONE;
+    Allocation* a = allocation_of(address);
+    if (!a || !a->on_device || a->freed || a->begin != address)
+        return problem(cudaErrorInvalidValue, "cudaFree of " + described(a, address));
+    enqueue(stream_of(stream), "cudaFreeAsync", [=] {
+        if (a->size) touch(a->begin, a->size, true);
+        a->written_by = a->read_by = {};
+        give_back(*a);
+    });
+    return cudaSuccess;
+}
+
+Status cudaDeviceSynchronize();
+
+Status cudaFree(void* address) {
+    ALONE;
+    if (!address) return cudaSuccess;
+    Status code = cudaFreeAsync(address, nullptr);
+    return code ? code : cudaDeviceSynchronize();
+}
+
+Status cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* address) {
+    ALONE;
+    Allocation* a = allocation_of(address);
+    memset(attributes, 0, sizeof *attributes);
+    attributes->type = !a ? cudaMemoryTypeUnregistered : a->on_device ? cudaMemoryTypeDevice : cudaMemoryTypeHost;
+    attributes->devicePointer = attributes->hostPointer = (void*)address;
+    return cudaSuccess;
+}
+
+// What is wrong with these bytes as memory of the device, or of the host; "" if nothing.
+static std::string objection(const void* address, size_t n, bool on_device) {
+    Allocation* a = allocation_of(address);
+    if (on_device ? !a || !a->on_device || a->freed : a && a->on_device) return described(a, address);
+    return a && (char*)address + n > a->begin + a->size ? described(a, address) + ", is too small" : "";
+}
+
+Status cudaMemcpyAsync(void* to, const void* from, size_t n, cudaMemcpyKind kind, void* stream) {
+    ALONE;
+    int number = stream_of(stream);
+    if (number < 0) return problem(cudaErrorInvalidResourceHandle, "copy: no such stream");
+    bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
+    bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
+    if (kind == cudaMemcpyDefault || kind == cudaMemcpyHostToHost) return problem(cudaErrorInvalidValue, "copy: not emulated");
+    std::string wrong = n ? objection(from, n, from_device) : "", wrong_to = n ? objection(to, n, to_device) : "";
+    if (wrong.size()) return problem(cudaErrorInvalidValue, "copy from " + wrong);
+    if (wrong_to.size()) return problem(cudaErrorInvalidValue, "copy to " + wrong_to);
+    emulated_counts.copies++;
+    bool staged = !from_device && !allocation_of(from);  // not pinned: read before this function returns
+    auto stage = std::make_shared<Bytes>((char*)from, (char*)from + (staged ? n : 0));
+    if (!to_device) memset(to, 0xff, n);  // until the copy is made, the host must not read this
+    enqueue(number, "copy", [=] {
+        if (from_device) touch(from, n, false);
+        if (to_device) touch(to, n, true);
+        memmove(to, staged ? stage->data() : from, n);
+    });
+    return to_device || allocation_of(to) ? cudaSuccess : wait_for_stream(number);  // a copy to memory that is not pinned waits
+}
+
+Status cudaMemcpy(void* to, const void* from, size_t n, cudaMemcpyKind kind) {
+    ALONE;
+    Status code = cudaMemcpyAsync(to, from, n, kind, nullptr);
+    return code ? code : wait_for_stream(0);
+}
+
+Status cudaMemsetAsync(void* to, int value, size_t n, void* stream) {
+    ALONE;
+    std::string wrong = n ? objection(to, n, true) : "";
+    if (wrong.size()) return problem(cudaErrorInvalidValue, "cudaMemset of " + wrong);
+    enqueue(stream_of(stream), "cudaMemset", [=] {
+        touch(to, n, true);
+        memset(to, value, n);
+    });
+    return cudaSuccess;
+}
+
+Status cudaMemset(void* to, int value, size_t n) { return cudaMemsetAsync(to, value, n, nullptr); }
+
+// Streams and events --------------------------------------------------------------------------------------------------
+
+Status cudaStreamCreateWithFlags(void** stream, unsigned flags) {
+    ALONE;
+    streams.push_back({flags != cudaStreamNonBlocking});
+    *stream = (void*)(FIRST_HANDLE + streams.size() - 1);
+    return cudaSuccess;
+}
+
+Status cudaStreamCreateWithPriority(void** stream, unsigned flags, int) { return cudaStreamCreateWithFlags(stream, flags); }
+Status cudaStreamCreate(void** stream) { return cudaStreamCreateWithFlags(stream, cudaStreamDefault); }
+Status cudaStreamDestroy(void*) { return cudaSuccess; }
+Status cudaStreamIsCapturing(void*, int* status) { return *status = 0, cudaSuccess; }
+
+Status cudaStreamSynchronize(void* stream) {
+    ALONE;
+    int number = stream_of(stream);
+    return number < 0 ? problem(cudaErrorInvalidResourceHandle, "no such stream") : wait_for_stream(number);
+}
+
+Status cudaDeviceSynchronize() {
+    ALONE;
+    Status first = cudaSuccess;
+    for (size_t i = 0; i < streams.size(); i++)
+        if (Status code = wait_for_stream(i); !first) first = code;
+    return first;
+}
+
+Status cudaEventCreateWithFlags(Event** event, unsigned) { return *event = new Event, cudaSuccess; }
+Status cudaEventCreate(Event** event) { return *event = new Event, cudaSuccess; }
+Status cudaEventDestroy(Event* event) { return delete event, cudaSuccess; }
+
+Status cudaEventRecord(Event* event, void* stream) {
+    ALONE;
+    int number = stream_of(stream);
+    if (number < 0) return problem(cudaErrorInvalidResourceHandle, "cudaEventRecord: no such stream");
+    *event = {enqueue(number, "event", [] {}), streams[number].clock};
+    return cudaSuccess;
+}
+
+Status cudaStreamWaitEvent(void* stream, Event* event, unsigned) {
+    ALONE;
+    if (event->place.stream < 0) return cudaSuccess;  // never recorded
+    streams[stream_of(stream)].waits.push_back(event->place);
+    merge(streams[stream_of(stream)].clock, event->clock);
+    return cudaSuccess;
+}
+
+Status cudaEventSynchronize(Event* event) {
+    ALONE;
+    return event->place.stream < 0 ? cudaSuccess : wait_for(event->place, event->clock);
+}
+
+// Whoever asks has waited a while: the GPU has done the work when asked again.
+Status cudaEventQuery(Event* event) {
+    ALONE;
+    if (event->place.stream < 0) return cudaSuccess;
+    bool done = streams[event->place.stream].done >= event->place.position;
+    advance(event->place);
+    if (!done) return cudaErrorNotReady;
+    merge(known_to_host, event->clock);
+    return outcome();
+}
+
+Status cudaStreamQuery(void* stream) {
+    ALONE;
+    Event now{{stream_of(stream), streams[stream_of(stream)].queued}, streams[stream_of(stream)].clock};
+    return cudaEventQuery(&now);
+}
+
+Status cudaEventElapsedTime(float* milliseconds, Event* from, Event* to) {
+    return *milliseconds = 1e-3f * (to->place.position - from->place.position), cudaSuccess;
+}
+}
+
+// cuBLAS --------------------------------------------------------------------------------------------------------------
+
+enum { CUBLAS_INVALID_VALUE = 7, CUBLAS_NOT_SUPPORTED = 15 };
+enum { R_32F = 0, R_16F = 2, R_16BF = 14 };
+enum { COMPUTE_32F = 68, COMPUTE_32F_FAST_TF32 = 77 };
+
+struct Handle { void* stream; };
+
+struct Matrix {  // of a product, column-major; `transposed` when it is read
+    char* begin;
+    int type, rows, columns, ld;
+    bool transposed;
+    long stride;
+
+    size_t itemsize() const { return type == R_32F ? 4 : 2; }
+    char* at(long number, long row, long column) const {
+        return begin + (number * stride + (transposed ? row * ld + column : column * ld + row)) * itemsize();
+    }
+    void touch_all(int number, bool writes) const {
+        int stored_columns = transposed ? rows : columns, stored_rows = transposed ? columns : rows;
+        for (long j = 0; j < stored_columns; j++)
+            touch(begin + (number * stride + j * ld) * itemsize(), stored_rows * itemsize(), writes);
+    }
+    float get(long number, long row, long column) const {
+        char* p = at(number, row, column);
+        return type == R_32F ? *(float*)p : type == R_16F ? (float)*(__half*)p : (float)*(__nv_bfloat16*)p;
+    }
+    void put(long number, long row, long column, float value) const {
+        char* p = at(number, row, column);
+        type == R_32F ? (void)(*(float*)p = value)
+                      : type == R_16F ? (void)(*(__half*)p = (__half)value) : (void)(*(__nv_bfloat16*)p = value);
+    }
+};
+
+static float as_tf32(float value) {  // 11 significant bits
+    unsigned bits;
+    memcpy(&bits, &value, 4);
+    bits = (bits + 0xfff + (bits >> 13 & 1)) & ~0x1fffu;
+    memcpy(&value, &bits, 4);
+    return value;
+}
+
+static void multiply(float alpha, Matrix a, Matrix b, float beta, Matrix c, int count, bool rounded) {
+    for (int number = 0; number < count; number++) {
+        a.touch_all(number, false);
+        b.touch_all(number, false);
+        if (beta != 0) c.touch_all(number, false);
+        c.touch_all(number, true);
+        for (int i = 0; i < c.rows; i++)
+            for (int j = 0; j < c.columns; j++) {
+                float sum = 0;
+                for (int k = 0; k < a.columns; k++) {
+                    float x = a.get(number, i, k), y = b.get(number, k, j);
+                    sum += rounded ? as_tf32(x) * as_tf32(y) : x * y;
+                }
+                c.put(number, i, j, alpha * sum + (beta != 0 ? beta * c.get(number, i, j) : 0));
+            }
+    }
+}
+
+static Status product(Handle* handle, int transpose_a, int transpose_b, int m, int n, int k, const float* alpha, const void* A,
+                      int type_a, int ld_a, long stride_a, const void* B, int type_b, int ld_b, long stride_b,
+                      const float* beta, void* C, int type_c, int ld_c, long stride_c, int count, int compute) {
+    ALONE;
+    Matrix a{(char*)A, type_a, m, k, ld_a, transpose_a != 0, stride_a}, b{(char*)B, type_b, k, n, ld_b, transpose_b != 0, stride_b};
+    Matrix c{(char*)C, type_c, m, n, ld_c, false, stride_c};
+    bool full = type_a == R_32F && type_c == R_32F && (compute == COMPUTE_32F || compute == COMPUTE_32F_FAST_TF32);
+    bool half = (type_a == R_16F || type_a == R_16BF) && (type_c == type_a || type_c == R_32F) && compute == COMPUTE_32F;
+    if (type_a != type_b || !(full || half))
+        return problem(CUBLAS_NOT_SUPPORTED, "product: types " + std::to_string(type_a) + ", " + std::to_string(type_b) + " into " +
+                                                 std::to_string(type_c) + ", computed as " + std::to_string(compute));
+    for (const Matrix& x : {a, b, c})
+        if (x.rows < 0 || x.columns < 0 || count < 0 || x.ld < std::max(1, x.transposed ? x.columns : x.rows))
+            return problem(CUBLAS_INVALID_VALUE, "product: leading dimension " + std::to_string(x.ld) + " of a matrix " +
+                                                     std::to_string(x.rows) + " x " + std::to_string(x.columns));
+    emulated_counts.products++;
+    enqueue(stream_of(handle->stream), "product", [=, alpha = *alpha, beta = *beta] {
+        multiply(alpha, a, b, beta, c, count, compute == COMPUTE_32F_FAST_TF32);
+    });
+    return 0;
+}
+
+extern "C" {
+Status cublasCreate_v2(Handle** handle) { return *handle = new Handle{}, 0; }
+Status cublasDestroy_v2(Handle* handle) { return delete handle, 0; }
+Status cublasSetStream_v2(Handle* handle, void* stream) { return handle->stream = stream, 0; }
+Status cublasGetStream_v2(Handle* handle, void** stream) { return *stream = handle->stream, 0; }
+Status cublasSetPointerMode_v2(Handle*, int) { return 0; }
+Status cublasGetPointerMode_v2(Handle*, int* mode) { return *mode = 0, 0; }
+Status cublasSetMathMode(Handle*, int) { return 0; }
+Status cublasGetMathMode(Handle*, int* mode) { return *mode = 0, 0; }
+Status cublasGetVersion_v2(Handle*, int* version) { return *version = 130000, 0; }
+
+Status cublasGemmEx(Handle* handle, int transpose_a, int transpose_b, int m, int n, int k, const float* alpha, const void* a,
+                    int type_a, int ld_a, const void* b, int type_b, int ld_b, const float* beta, void* c, int type_c, int ld_c,
+                    int compute, int) {
+    return product(handle, transpose_a, transpose_b, m, n, k, alpha, a, type_a, ld_a, 0, b, type_b, ld_b, 0, beta, c, type_c, ld_c,
+                   0, 1, compute);
+}
+
+Status cublasGemmStridedBatchedEx(Handle* handle, int transpose_a, int transpose_b, int m, int n, int k, const float* alpha,
+                                  const void* a, int type_a, int ld_a, long stride_a, const void* b, int type_b, int ld_b,
+                                  long stride_b, const float* beta, void* c, int type_c, int ld_c, long stride_c, int count,
+                                  int compute, int) {
+    return product(handle, transpose_a, transpose_b, m, n, k, alpha, a, type_a, ld_a, stride_a, b, type_b, ld_b, stride_b, beta, c,
+                   type_c, ld_c, stride_c, count, compute);
+}
+
+// NCCL with a single rank, whose sums are its own numbers -------------------------------------------------------------
+
+struct Id { char bytes[128]; };
+
+Status ncclGetVersion(int* version) { return *version = 22800, 0; }
+Status ncclGetUniqueId(Id* id) { return *id = {}, 0; }
+Status ncclCommInitRankConfig(void** world, int size, Id, int, void*) { return *world = (void*)1, size == 1 ? 0 : 5; }
+Status ncclCommInitRank(void** world, int size, Id id, int rank) { return ncclCommInitRankConfig(world, size, id, rank, nullptr); }
+Status ncclCommGetAsyncError(void*, int* error) { return *error = 0, 0; }
+Status ncclCommAbort(void*) { return 0; }
+Status ncclCommDestroy(void*) { return 0; }
+const char* ncclGetErrorString(int) { return "NCCL is emulated for one rank"; }
+
+Status ncclAllReduce(const void* from, void* to, size_t n, int type, int, void*, void* stream) {
+    ALONE;
+    static const int SIZES[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2};
+    enqueue(stream_of(stream), "NCCL", [=] {
+        touch(from, n * SIZES[type], false);
+        touch(to, n * SIZES[type], true);
+        memmove(to, from, n * SIZES[type]);
+    });
+    return 0;
+}
+
+Status ncclBroadcast(const void* from, void* to, size_t n, int type, int, void* world, void* stream) {
+    return ncclAllReduce(from, to, n, type, 0, world, stream);
+}
+
+// For the tests -------------------------------------------------------------------------------------------------------
+
+// Run everything that is queued, and return the problems since the last call, a line each.
+const char* emulated_problems() {
+    ALONE;
+    static std::string taken;
+    for (size_t i = 0; i < streams.size(); i++) advance({(int)i, streams[i].queued});
+    failure = cudaSuccess;
+    taken = std::move(problems);
+    problems.clear();
+    return taken.c_str();
+}
+}
+
+// Thrust's argsort of rows of float: sorts `keys` (rows, columns), and writes where they were.
+template <typename T>
+static void argsort(void* stream, long* places, T* keys, long rows, long columns) {
+    ALONE;
+    enqueue(stream_of(stream), "argsort", [=] {
+        touch(keys, rows * columns * sizeof(T), true);
+        touch(places, rows * columns * sizeof(long), true);
+        for (long row = 0; row < rows; row++) {
+            long* place = places + row * columns;
+            std::vector<T> values(keys + row * columns, keys + (row + 1) * columns);
+            for (long i = 0; i < columns; i++) place[i] = i;
+            std::stable_sort(place, place + columns, [&](long i, long j) { return values[i] < values[j]; });
+            for (long i = 0; i < columns; i++) keys[row * columns + i] = values[place[i]];
+        }
+    });
+}
+
+extern "C" {
+void emulated_argsort_f4(void* s, long* places, float* keys, long rows, long columns) { argsort(s, places, keys, rows, columns); }
+void emulated_argsort_f8(void* s, long* places, double* keys, long rows, long columns) { argsort(s, places, keys, rows, columns); }
+}

@@ -1,0 +1,200 @@
+"""Real CuPy on a GPU that does not exist: emulated_cuda.cpp takes the place of the CUDA runtime, driver, cuBLAS and NCCL.
+
+`install()` must run before anything imports CuPy; sitecustomize.py calls it in each process of the tests. It loads the
+stand-in under the names of NVIDIA's libraries, and imports CuPy. CuPy's module `runtime` contains its own copy of the CUDA
+runtime, so the first bytes of its functions are overwritten with jumps into the stand-in. NVIDIA's compiler is replaced
+by g++: the "compiled code" that CuPy stores and loads is the path of a library with the kernel.
+"""
+
+import ctypes
+import functools
+import hashlib
+import importlib.util
+import mmap
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+HERE = Path(__file__).parent
+KERNELS = HERE.parent / "backends" / "cuda"
+CUPY = "cupy-cuda13x", "14.2.0"
+"""The wheel that is emulated. Another one may call other functions."""
+
+OPTIONS = ["-std=c++17", "-w", "-shared", "-fPIC", f"-I{KERNELS}", f"-I{HERE / 'include'}"]
+CHECKED = ["-O1", "-fpermissive", "-fno-gnu-unique", "-fsanitize=kernel-address"] + [
+    word
+    for name in ("instrumentation-with-call-threshold", "globals", "stack")
+    for word in ("--param", f"asan-{name}=0")
+]
+"""Each access to memory becomes a call of __asan_load or __asan_store, which emulated_cuda.cpp defines."""
+
+MOST_SHARED_BYTES = 48 << 10
+
+NOT_SUPPORTED = 15
+"""What functions return that are not emulated."""
+
+
+def reason_to_skip():
+    """Why the emulation cannot run here; "" if it can."""
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        return "the emulated GPU is for Linux on x86-64"
+    if not all(map(shutil.which, ("g++", "readelf"))):
+        return "the emulated GPU needs g++ and readelf"
+    try:
+        found = metadata.version(CUPY[0])
+    except metadata.PackageNotFoundError:
+        found = "none"
+    if found != CUPY[1]:
+        return f"the emulated GPU is for {'=='.join(CUPY)}, found: {found}; pip install '.[kernels]' brings it"
+    return "" if headers() else "the emulated GPU needs NVIDIA's headers: pip install '.[kernels]' brings them"
+
+
+def headers():
+    """The directories of driver_types.h and of CuPy's headers; None if they are not installed."""
+    nvidia, cupy = (importlib.util.find_spec(name) for name in ("nvidia", "cupy"))
+    found = [path.parent for place in nvidia.submodule_search_locations for path in Path(place).glob("**/driver_types.h")]
+    return [f"-I{found[0]}", f"-I{Path(cupy.origin).parent / '_core' / 'include'}"] if found else None
+
+
+def cache():
+    """Where the compiled libraries are. Processes that run at the same time may share it."""
+    return Path(os.environ["CUPY_CACHE_DIR"])
+
+
+def compiled(path, *arguments, text=None):
+    """Compile to this path unless that exists -> the path. Raises RuntimeError with the compiler's errors."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_suffix(f".{os.getpid()}")
+        command = ["g++", *OPTIONS, *headers(), *arguments, "-o", unfinished]
+        done = subprocess.run(command, input=text, text=True, capture_output=True)
+        if done.returncode:
+            raise RuntimeError(f"g++ failed: {done.stderr}")
+        unfinished.rename(path)
+    return path
+
+
+@functools.cache
+def library():
+    """The stand-in, loaded under the names that CuPy asks for."""
+    main = compiled(
+        cache() / "libcuda.so.1",
+        *("-O2", "-Wl,-soname,libcuda.so.1", HERE / "emulated_cuda.cpp", KERNELS / "on_cpu.cpp"),
+    )
+    loaded = ctypes.CDLL(str(main), ctypes.RTLD_GLOBAL)
+    libraries = Path(importlib.util.find_spec("cupy_backends").origin).parent / "cuda" / "libs"
+    for module, name in (("cublas", "libcublasLt.so.13"), ("cublas", "libcublas.so.13"), ("nccl", "libnccl.so.2")):
+        (path,) = libraries.glob(f"{module}.*.so")
+        functions = set(re.findall(rf" UND ({module}\w+)", symbols(path)))  # `loaded` comes first, for those that it has
+        text = "".join(f'extern "C" int {function}() {{ return {NOT_SUPPORTED}; }}\n' for function in functions)
+        options = f"-Wl,-soname,{name},--default-symver", "-x", "c++", "-"
+        ctypes.CDLL(str(compiled(cache() / name, *options, text=text)), ctypes.RTLD_GLOBAL)
+    return loaded
+
+
+def symbols(path):
+    return subprocess.run(["readelf", "-sW", path], capture_output=True, text=True, check=True).stdout
+
+
+# Compiling kernels ----------------------------------------------------------------------------------------------------
+
+
+class Compiler:
+    """In place of CuPy's _NVRTCProgram."""
+
+    def __init__(self, src, name="", headers=(), include_names=(), name_expressions=None, method="ptx"):
+        self.source, self.instances = src, name_expressions or re.findall(r"__global__ void (\w+)\(", src)
+
+    def compile(self, options=(), log_stream=None):
+        """-> the path of the library, C++ name -> name in the library"""
+        if not self.source:  # CuPy asks for the version of the compiler in this way
+            return b"// g++", None
+        names = {instance: re.sub(r"\W+", "_", instance) for instance in self.instances}
+        entries = "\n".join(
+            f'extern "C" Entry entry_{name} = Call<&{instance}>::entry({self.has_barriers(instance)}, "{instance}");'
+            for instance, name in names.items()
+        )
+        prelude = compiled(cache() / "kernel_prelude.h.gch", *CHECKED, "-x", "c++-header", HERE / "kernel_prelude.h")
+        text = f"{self.source}\n{entries}\n"
+        path = cache() / f"{hashlib.sha256(text.encode()).hexdigest()}.so"
+        try:
+            compiled(path, *CHECKED, "-include", prelude.with_suffix(""), "-x", "c++", "-", text=text)
+        except RuntimeError as error:
+            from cupy.cuda.compiler import CompileException
+
+            raise CompileException(str(error), self.source, "", options) from None
+        return bytes(path) + b"\0", names
+
+    def has_barriers(self, instance):
+        name = re.match(r"\w+", instance)[0]
+        body = re.search(rf"__global__ void {name}\(.*?\n}}", self.source, re.DOTALL)
+        return int(bool(re.search(r"warp_|drop\.|__sync|__shfl|_REDUCE", body[0] if body else self.source)))
+
+
+# Installing -----------------------------------------------------------------------------------------------------------
+
+
+def redirect(path):
+    """Let the functions of the CUDA runtime in this loaded library jump to those of the stand-in that have their name."""
+    maps = Path("/proc/self/maps").read_text().splitlines()
+    base = next(int(line.split("-")[0], 16) for line in maps if line.endswith(str(path)) and line.split()[2] == "00000000")
+    libc = ctypes.CDLL(None)
+    for value, name in re.findall(r"\d+: (\w+) +\d+ FUNC .* (cuda[A-Z]\w+)$", symbols(path), re.MULTILINE):
+        ours = getattr(library(), name, None)
+        if ours is None:
+            continue
+        place = base + int(value, 16)
+        page = place // mmap.PAGESIZE * mmap.PAGESIZE
+        assert libc.mprotect(ctypes.c_void_p(page), ctypes.c_size_t(2 * mmap.PAGESIZE), 7) == 0
+        target = ctypes.cast(ours, ctypes.c_void_p).value
+        ctypes.memmove(place, b"\x49\xbb" + target.to_bytes(8, "little") + b"\x41\xff\xe3", 13)  # mov r11, target; jmp r11
+
+
+def argsort(dtype, places, keys, *rest):
+    """In place of thrust.argsort, whose kernels are in CuPy's wheel as machine code of a GPU."""
+    import cupy
+
+    *_, shape = rest
+    columns = shape[-1]
+    rows = 1
+    for size in shape[:-1]:
+        rows *= size
+    function = getattr(library(), f"emulated_argsort_{dtype.str[1:]}")
+    stream = cupy.cuda.get_current_stream().ptr
+    function(*(ctypes.c_void_p(each) for each in (stream, places, keys)), ctypes.c_long(rows), ctypes.c_long(columns))
+
+
+def install():
+    library()
+    os.environ["CUPY_ACCELERATORS"] = ""  # CUB's kernels are machine code of a GPU
+    import cupy
+    from cupy.cuda import compiler, thrust
+    from cupy_backends.cuda.api import runtime
+
+    redirect(Path(runtime.__file__).resolve())
+    compiler._NVRTCProgram = Compiler
+    thrust.argsort = argsort
+    # Each array is an allocation of its own, so that an access outside of it is noticed.
+    cupy.cuda.set_allocator(cupy.cuda.malloc_async)
+
+
+def problems():
+    """Run what is queued -> what was wrong since the last call, a sentence each."""
+    function = library().emulated_problems
+    function.restype = ctypes.c_char_p
+    return function().decode().splitlines()
+
+
+class Counts(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_long) for name in ("launches", "products", "copies", "synchronisations")]
+
+
+def counts():
+    """How many launches, products, copies and synchronisations there were."""
+    now = Counts.in_dll(library(), "emulated_counts")
+    return {name: getattr(now, name) for name, _ in Counts._fields_}

@@ -1,0 +1,1 @@
+// kernel_prelude.h has what is needed of this.

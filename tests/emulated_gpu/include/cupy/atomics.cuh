@@ -1,0 +1,1 @@
+// No kernel of ours is atomic: one that is does not compile here.

@@ -1,0 +1,1 @@
+// No kernel of ours has complex numbers, and the real header needs CUDA.
