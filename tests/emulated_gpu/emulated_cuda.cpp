@@ -159,6 +159,7 @@ const size_t GAP = 4096;  // between allocations
 const size_t KEPT = 2000;
 
 static Allocation* allocation_of(const void* address) {
+    if (last_used && (char*)address >= last_used->begin && (char*)address < last_used->begin + last_used->size) return last_used;
     auto next = allocations.upper_bound((char*)address);
     if (next == allocations.begin()) return nullptr;
     Allocation& found = std::prev(next)->second;
@@ -211,8 +212,7 @@ static std::string described(const Allocation* allocation, const void* address) 
 
 // The running operation reads or writes these bytes.
 static void touch(const void* address, size_t n, bool writes) {
-    Allocation* a = last_used;
-    if (!a || (char*)address < a->begin || (char*)address >= a->begin + a->size) a = allocation_of(address);
+    Allocation* a = allocation_of(address);
     size_t offset = a ? (char*)address - a->begin : 0;
     if (!a || a->freed || !a->on_device || offset + n > a->size)
         report(cudaErrorIllegalAddress,
@@ -241,12 +241,15 @@ const size_t FRAME = 1 << 14;  // local variables of a kernel are at most so far
 struct Range { const char *begin, *end; };
 static std::vector<Range> own_memory;  // of the kernels' libraries: shared variables and constants
 
+static bool is_own(const char* p) {
+    const char* here = (const char*)__builtin_frame_address(0);
+    bool own = p >= here && p < here + FRAME;
+    for (const Range& range : own_memory) own |= p >= range.begin && p < range.end;
+    return own;
+}
+
 static void touched_by_kernel(const void* address, size_t n, bool writes) {
-    const char *p = (const char*)address, *here = (const char*)__builtin_frame_address(0);
-    if (p >= here && p < here + FRAME) return;
-    for (const Range& range : own_memory)
-        if (p >= range.begin && p < range.end) return;
-    touch(address, n, writes);
+    if (allocation_of(address) || !is_own((const char*)address)) touch(address, n, writes);
 }
 
 struct Kernel {  // as made by kernel_prelude.h
@@ -446,13 +449,18 @@ static std::string objection(const void* address, size_t n, bool on_device) {
     return a && (char*)address + n > a->begin + a->size ? described(a, address) + ", is too small" : "";
 }
 
+static bool is_on_device(const void* address) {
+    Allocation* a = allocation_of(address);
+    return a && a->on_device;
+}
+
 Status cudaMemcpyAsync(void* to, const void* from, size_t n, cudaMemcpyKind kind, void* stream) {
     ALONE;
     int number = stream_of(stream);
     if (number < 0) return problem(cudaErrorInvalidResourceHandle, "copy: no such stream");
-    bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
-    bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
-    if (kind == cudaMemcpyDefault || kind == cudaMemcpyHostToHost) return problem(cudaErrorInvalidValue, "copy: not emulated");
+    bool by_address = kind == cudaMemcpyDefault;
+    bool to_device = by_address ? is_on_device(to) : kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
+    bool from_device = by_address ? is_on_device(from) : kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
     std::string wrong = n ? objection(from, n, from_device) : "", wrong_to = n ? objection(to, n, to_device) : "";
     if (wrong.size()) return problem(cudaErrorInvalidValue, "copy from " + wrong);
     if (wrong_to.size()) return problem(cudaErrorInvalidValue, "copy to " + wrong_to);
@@ -638,7 +646,8 @@ static Status product(Handle* handle, int transpose_a, int transpose_b, int m, i
             return problem(CUBLAS_INVALID_VALUE, "product: leading dimension " + std::to_string(x.ld) + " of a matrix " +
                                                      std::to_string(x.rows) + " x " + std::to_string(x.columns));
     emulated_counts.products++;
-    enqueue(stream_of(handle->stream), "product", [=, alpha = *alpha, beta = *beta] {
+    std::string name = "product " + std::to_string(m) + " x " + std::to_string(k) + " x " + std::to_string(n);
+    enqueue(stream_of(handle->stream), name, [=, alpha = *alpha, beta = *beta] {
         multiply(alpha, a, b, beta, c, count, compute == COMPUTE_32F_FAST_TF32);
     });
     return 0;
