@@ -153,17 +153,19 @@ struct Allocation {
 
 static std::map<char*, Allocation> allocations;
 static std::deque<char*> to_reuse;  // freed; kept for a while, so that late accesses are noticed
-static Allocation* last_used;
+static Allocation* recent[1 << 10];  // by address: allocations that were used last
 
 const size_t GAP = 4096;  // between allocations
 const size_t KEPT = 2000;
 
 static Allocation* allocation_of(const void* address) {
-    if (last_used && (char*)address >= last_used->begin && (char*)address < last_used->begin + last_used->size) return last_used;
-    auto next = allocations.upper_bound((char*)address);
+    char* p = (char*)address;
+    Allocation*& found = recent[(size_t)p / 512 % (sizeof recent / sizeof *recent)];
+    if (found && p >= found->begin && p < found->begin + found->size) return found;
+    auto next = allocations.upper_bound(p);
     if (next == allocations.begin()) return nullptr;
-    Allocation& found = std::prev(next)->second;
-    return (char*)address < found.begin + found.size + GAP ? &found : nullptr;
+    Allocation& last = std::prev(next)->second;
+    return p < last.begin + last.size + GAP ? found = &last : nullptr;
 }
 
 static Status allocate(void** made, size_t size, bool on_device) {
@@ -183,7 +185,7 @@ static void give_back(Allocation& allocation) {
     free(to_reuse.front());
     allocations.erase(to_reuse.front());
     to_reuse.pop_front();
-    last_used = nullptr;
+    std::fill(std::begin(recent), std::end(recent), nullptr);
 }
 
 // The running operation has gone wrong. `ends_it`: it cannot go on.
@@ -217,39 +219,34 @@ static void touch(const void* address, size_t n, bool writes) {
     if (!a || a->freed || !a->on_device || offset + n > a->size)
         report(cudaErrorIllegalAddress,
                "illegal " + std::string(writes ? "write" : "read") + " of " + described(a, address), true);
-    last_used = a;
     unsigned* written_by = &a->written_by[offset];
     unsigned* read_by = &a->read_by[offset];
-    unsigned before = 0;  // an operation that comes before this one
+    unsigned self = running->id, before = self;  // an operation that comes before this one
     for (size_t i = 0; i < n; i++) {
-        for (unsigned other : {written_by[i], writes ? read_by[i] : 0}) {
-            if (other != before && !comes_before(other))
+        for (unsigned other : {written_by[i], writes ? read_by[i] : self}) {
+            if (other != before && other != self && !comes_before(other))
                 report(cudaErrorUnknown, "race with " + *past[other].name + " in another stream, of which neither waits for the "
                                          "other, in " + described(a, (char*)address + i), false);
             before = other;
         }
         if (!writes && !written_by[i])
             report(cudaErrorUnknown, "reads what nobody has written: " + described(a, (char*)address + i), false);
-        (writes ? written_by : read_by)[i] = running->id;
+        (writes ? written_by : read_by)[i] = self;
     }
 }
 
 // Kernels -------------------------------------------------------------------------------------------------------------
 
-const size_t FRAME = 1 << 14;  // local variables of a kernel are at most so far from here
-
-struct Range { const char *begin, *end; };
-static std::vector<Range> own_memory;  // of the kernels' libraries: shared variables and constants
-
-static bool is_own(const char* p) {
-    const char* here = (const char*)__builtin_frame_address(0);
-    bool own = p >= here && p < here + FRAME;
-    for (const Range& range : own_memory) own |= p >= range.begin && p < range.end;
-    return own;
-}
+static std::map<const char*, const char*> own_memory;  // of the kernels' libraries: shared variables and constants
 
 static void touched_by_kernel(const void* address, size_t n, bool writes) {
-    if (allocation_of(address) || !is_own((const char*)address)) touch(address, n, writes);
+    const char* p = (const char*)address;
+    if (p >= stack_begin && p < stack_end) return;
+    if (!allocation_of(p)) {
+        auto next = own_memory.upper_bound(p);
+        if (next != own_memory.begin() && p < std::prev(next)->second) return;
+    }
+    touch(p, n, writes);
 }
 
 struct Kernel {  // as made by kernel_prelude.h
@@ -281,7 +278,7 @@ Status cuModuleLoadData(void** module, const char* path) {
         for (int i = 0; i < info->dlpi_phnum; i++) {
             const char* begin = (const char*)info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
             if (info->dlpi_addr == (ElfW(Addr))base && info->dlpi_phdr[i].p_type == PT_LOAD)
-                own_memory.push_back({begin, begin + info->dlpi_phdr[i].p_memsz});
+                own_memory[begin] = begin + info->dlpi_phdr[i].p_memsz;
         }
         return 0;
     }, (void*)map->l_addr);
@@ -548,15 +545,14 @@ Status cudaEventSynchronize(Event* event) {
     return event->place.stream < 0 ? cudaSuccess : wait_for(event->place, event->clock);
 }
 
-// Whoever asks has waited a while: the GPU has done the work when asked again.
+// Whoever asks has waited a while: the GPU has done the work when asked again. What the host learns in this way depends
+// on chance, so it does not count as an order: `known_to_host` stays as it is.
 Status cudaEventQuery(Event* event) {
     ALONE;
     if (event->place.stream < 0) return cudaSuccess;
     bool done = streams[event->place.stream].done >= event->place.position;
     advance(event->place);
-    if (!done) return cudaErrorNotReady;
-    merge(known_to_host, event->clock);
-    return outcome();
+    return done ? outcome() : cudaErrorNotReady;
 }
 
 Status cudaStreamQuery(void* stream) {

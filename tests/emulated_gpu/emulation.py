@@ -6,6 +6,7 @@ runtime, so the first bytes of its functions are overwritten with jumps into the
 by g++: the "compiled code" that CuPy stores and loads is the path of a library with the kernel.
 """
 
+import collections
 import ctypes
 import functools
 import hashlib
@@ -124,6 +125,7 @@ class Compiler:
         path = cache() / f"{hashlib.sha256(text.encode()).hexdigest()}.so"
         try:
             compiled(path, *CHECKED, "-include", prelude.with_suffix(""), "-x", "c++", "-", text=text)
+            check_shared_bytes(path)
         except RuntimeError as error:
             from cupy.cuda.compiler import CompileException
 
@@ -134,6 +136,16 @@ class Compiler:
         name = re.match(r"\w+", instance)[0]
         body = re.search(rf"__global__ void {name}\(.*?\n}}", self.source, re.DOTALL)
         return int(bool(re.search(r"warp_|drop\.|__sync|__shfl|_REDUCE", body[0] if body else self.source)))
+
+
+def check_shared_bytes(path):
+    """Raises RuntimeError if a kernel of this library has more shared variables than fit."""
+    used = collections.Counter()
+    for size, kernel in re.findall(r" (\w+) OBJECT .* _ZZ(\w+)E\d+\w+$", symbols(path), re.MULTILINE):
+        used[kernel] += int(size, 0)
+    for kernel, size in used.items():
+        if size > MOST_SHARED_BYTES:
+            raise RuntimeError(f"{kernel}: {size} bytes of shared memory")
 
 
 # Installing -----------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@
 #include <vector>
 
 Index threadIdx, blockIdx, blockDim, gridDim;
+const char *stack_begin, *stack_end;
 
 enum Waiting { FOR_NOTHING, FOR_BLOCK, FOR_WARP, FOR_EVER };
 
@@ -21,7 +22,7 @@ const size_t STACK = 1 << 16;
 struct Fiber {
     ucontext_t beginning;  // swapcontext enters a fiber first; later _longjmp, which is faster, returns to it
     jmp_buf place;
-    bool begun;
+    bool begun = false;
     std::vector<char> stack = std::vector<char>(STACK);
     Waiting waiting;
     Index index;
@@ -45,6 +46,8 @@ static void wait(Waiting waiting) {
 // Run a fiber until it waits.
 static void resume(Fiber& fiber) {
     threadIdx = fiber.index;
+    stack_begin = fiber.stack.data();
+    stack_end = stack_begin + STACK;
     if (_setjmp(scheduler)) return;
     if (fiber.begun) _longjmp(fiber.place, 1);
     fiber.begun = true;
@@ -52,8 +55,10 @@ static void resume(Fiber& fiber) {
 }
 
 static void run_fiber() {
-    kernel(kernel_arguments);
-    wait(FOR_EVER);
+    for (;;) {
+        kernel(kernel_arguments);
+        wait(FOR_EVER);  // that is, until a thread of the next block is needed
+    }
 }
 
 // Release the fibers from `begin` to `end` if all that still run wait for the same barrier. Returns whether it did.
@@ -73,6 +78,8 @@ static bool release(int begin, int end, Waiting waiting) {
 static Index index_of(int i) { return {i % blockDim.x, i / blockDim.x % blockDim.y, i / (blockDim.x * blockDim.y)}; }
 
 static void run_without_barriers(int n, bool forward) {
+    stack_end = (const char*)__builtin_frame_address(0) + STACK;
+    stack_begin = stack_end - 2 * STACK;
     for (int j = 0; j < n; j++) {
         threadIdx = index_of(forward ? j : n - 1 - j);
         kernel(kernel_arguments);
@@ -83,8 +90,8 @@ static void run_block(int n, bool forward) {
     for (int i = 0; i < n; i++) {
         Fiber& fiber = fibers[i];
         fiber.waiting = FOR_NOTHING;
-        fiber.begun = false;
         fiber.index = index_of(i);
+        if (fiber.begun) continue;
         getcontext(&fiber.beginning);
         fiber.beginning.uc_stack.ss_sp = fiber.stack.data();
         fiber.beginning.uc_stack.ss_size = STACK;
@@ -112,6 +119,10 @@ void launch(const int* grid, const int* block, bool forward, bool barriers, void
     blockDim = {block[0], block[1], block[2]};
     int n = block[0] * block[1] * block[2];
     if (n > 1024 || grid[1] > 65535 || grid[2] > 65535) fail("more threads or blocks than a GPU allows");
+    static bool ended = true;  // false if `fail` has left the threads somewhere
+    if (!ended)
+        for (Fiber& fiber : fibers) fiber.begun = false;
+    ended = false;
     kernel = thread;
     kernel_arguments = arguments;
     if (fibers.size() < (size_t)n) {
@@ -122,9 +133,11 @@ void launch(const int* grid, const int* block, bool forward, bool barriers, void
     for (blockIdx.z = 0; blockIdx.z < grid[2]; blockIdx.z++)
         for (blockIdx.y = 0; blockIdx.y < grid[1]; blockIdx.y++)
             for (blockIdx.x = 0; blockIdx.x < grid[0]; blockIdx.x++) (barriers ? run_block : run_without_barriers)(n, forward);
+    ended = true;
 }
 
 void __syncthreads() { wait(FOR_BLOCK); }
+void __syncwarp() { wait(FOR_WARP); }
 
 static int own_number() { return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z); }
 

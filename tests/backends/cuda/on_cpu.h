@@ -36,6 +36,7 @@ struct Index { int x, y, z; };
 extern Index threadIdx, blockIdx, blockDim, gridDim;
 
 void __syncthreads();
+void __syncwarp();
 float __shfl_xor_sync(unsigned mask, float value, int far);
 unsigned __shfl_sync(unsigned mask, unsigned value, int lane);
 
@@ -47,6 +48,8 @@ inline float rsqrtf(float x) { return 1 / sqrtf(x); }
 
 // Run thread(arguments) for each thread of each block. barriers: whether the threads wait for each other.
 void launch(const int* grid, const int* block, bool forward, bool barriers, void (*thread)(void*), void* arguments);
+
+extern const char *stack_begin, *stack_end;  // where the running thread has its local variables
 
 // What to do if the threads wait for something that cannot happen. Must not return.
 void fail(const char* why);

@@ -1,0 +1,280 @@
+"""What the emulated GPU notices, and what it counts. test_emulated_gpu.py runs this file, in a process of its own."""
+
+import cupy
+import emulation
+import numpy as np
+import pytest
+
+from scratchformer.backends.cuda import fused_ops, gemm
+from scratchformer.backends.cuda.device import Gpu
+from scratchformer.backends.cuda.kernels import SOURCE, CupyKernels
+from scratchformer.parallel.communicator import Communicator
+from scratchformer.parallel.nccl import Nccl
+
+FLOATS = 1000
+RELU_BACKWARD = "relu_backward<float>"
+
+
+@pytest.fixture
+def gpu():
+    return Gpu(0, "fp32")
+
+
+def numbers(*shape, dtype="float32"):
+    return cupy.asarray(np.random.default_rng(0).standard_normal(shape).astype(dtype))
+
+
+# Each function takes `faulty`, and does the same without the fault if that is False.
+
+
+def too_long_a_loop(gpu, faulty, monkeypatch):
+    x = numbers(FLOATS)
+    gpu.kernels("relu_backward", (4,), (256,), x, x, cupy.empty_like(x), FLOATS + (1 if faulty else 0))
+
+
+def a_row_too_many(gpu, faulty, monkeypatch):
+    before, after = "    if (row >= rows) return;  // for the whole warp", "    if (row > rows) return;"
+    assert SOURCE.count(before) == 1
+    kernels = "scratchformer.backends.cuda.kernels.SOURCE"
+    monkeypatch.setattr(kernels, SOURCE.replace(before, after) if faulty else SOURCE)
+    gpu.ops[-1].kernels = CupyKernels()
+    gpu.ops[-1].layer_norm(numbers(5, 8), numbers(8), numbers(8), 1e-6)
+
+
+def launch_relu(gpu, dy, grid=(4,), block=(256,), **options):
+    y, dx = numbers(FLOATS), cupy.empty(FLOATS, "float32")
+    function = gpu.kernels.module(np.dtype("float32")).get_function(RELU_BACKWARD)
+    function(grid, block, (np.uint64(dy), y, dx, np.int64(FLOATS)), **options)
+
+
+def the_address_of_a_host_array(gpu, faulty, monkeypatch):
+    here, there = np.ones(FLOATS, "float32"), numbers(FLOATS)
+    launch_relu(gpu, here.ctypes.data if faulty else there.data.ptr)
+
+
+def pinned_memory_in_a_kernel(gpu, faulty, monkeypatch):
+    pinned, there = cupy.cuda.alloc_pinned_memory(4 * FLOATS), numbers(FLOATS)
+    launch_relu(gpu, pinned.ptr if faulty else there.data.ptr)
+
+
+def freed_memory(gpu, faulty, monkeypatch):
+    x = numbers(FLOATS)
+    address = x.data.ptr
+    if faulty:
+        del x
+    launch_relu(gpu, address)
+
+
+def memory_freed_twice(gpu, faulty, monkeypatch):
+    address = cupy.cuda.runtime.malloc(64)
+    for _ in range(2 if faulty else 1):
+        cupy.cuda.runtime.free(address)
+
+
+def too_many_threads(gpu, faulty, monkeypatch):
+    launch_relu(gpu, numbers(FLOATS).data.ptr, block=(2048 if faulty else 1024,))
+
+
+def too_many_blocks(gpu, faulty, monkeypatch):
+    y = numbers(70_000, 1)
+    grid = 1, 70_000 if faulty else 1 << 15
+    gpu.kernels("add_bias", grid, (256,), y, numbers(1), 70_000, 1)
+
+
+def too_much_shared_memory(gpu, faulty, monkeypatch):
+    launch_relu(gpu, numbers(FLOATS).data.ptr, shared_mem=49 << 10 if faulty else 48 << 10)
+
+
+def too_many_shared_variables(gpu, faulty, monkeypatch):
+    size = 13_000 if faulty else 12_000
+    text = f'__global__ void hold(float* x) {{ __shared__ float all[{size}]; all[threadIdx.x] = *x; *x = all[0]; }}'
+    cupy.RawKernel(f'extern "C" {text}', "hold")((1,), (1,), (numbers(1),))
+
+
+def a_leading_dimension_too_large(gpu, faulty, monkeypatch):
+    layout_of = gemm.layout_of
+    changed = lambda shape, strides: (found := layout_of(shape, strides)) and found._replace(ld=found.ld + 1)  # noqa: E731
+    change_products(monkeypatch, "layout_of", changed if faulty else layout_of)
+    gpu.ops[-1].matmul(numbers(5, 6), numbers(6, 7))
+
+
+def a_leading_dimension_too_small(gpu, faulty, monkeypatch):
+    layout_of = gemm.layout_of
+    changed = lambda shape, strides: (found := layout_of(shape, strides)) and found._replace(ld=found.ld - 1)  # noqa: E731
+    change_products(monkeypatch, "layout_of", changed if faulty else layout_of)
+    gpu.ops[-1].matmul(numbers(5, 6), numbers(6, 7))
+
+
+def change_products(monkeypatch, name, value):
+    monkeypatch.setattr(gemm, name, value)
+    gemm.gemm_call.cache_clear()
+    monkeypatch.setattr(gemm, "gemm_call", gemm.gemm_call.__wrapped__)
+
+
+def half_read_as_float(gpu, faulty, monkeypatch):
+    if faulty:
+        monkeypatch.setitem(gemm.CUDA_TYPE, "float16", gemm.CUDA_TYPE["float32"])
+    gpu.ops[-1].matmul(numbers(5, 6, dtype="float16"), numbers(6, 7, dtype="float16"))
+
+
+def products_of_two_types(gpu, faulty, monkeypatch):
+    a = numbers(5, 6, dtype="float16" if faulty else "float32")
+    gpu.ops[-1].gemm(a, numbers(6, 7), cupy.empty((5, 7), "float32"))
+
+
+def halves_as_tf32(gpu, faulty, monkeypatch):
+    blas = gemm.CuBlas(tf32=True)
+    if faulty:
+        monkeypatch.setattr(gemm, "COMPUTE_32F", gemm.COMPUTE_32F_FAST_TF32)
+    gemm.Gemm(cupy, blas)(*(numbers(4, 4, dtype="float16") for _ in range(3)))
+
+
+def ids_that_are_not_copied(gpu, faulty, monkeypatch):
+    if faulty:
+        monkeypatch.setattr(fused_ops.FusedOps, "_to_device", lambda self, ids: cupy.empty(ids.shape, "int32"))
+    gpu.ops[-1].embedding(np.array([[1, 2, 3]]), numbers(5, 8), 1.0)
+
+
+def a_copy_that_is_too_long(gpu, faulty, monkeypatch):
+    x, there = np.zeros(FLOATS, "float32"), cupy.zeros(FLOATS - 8 if faulty else FLOATS, "float32")
+    cupy.cuda.runtime.memcpy(there.data.ptr, x.ctypes.data, x.nbytes, cupy.cuda.runtime.memcpyHostToDevice)
+
+
+def a_copy_in_the_wrong_direction(gpu, faulty, monkeypatch):
+    x, there = np.zeros(FLOATS, "float32"), numbers(FLOATS)
+    kind = cupy.cuda.runtime.memcpyHostToDevice if faulty else cupy.cuda.runtime.memcpyDeviceToHost
+    cupy.cuda.runtime.memcpy(x.ctypes.data, there.data.ptr, x.nbytes, kind)
+
+
+def a_stream_that_waits_for_nothing(gpu, faulty, monkeypatch):
+    x, other = numbers(FLOATS), cupy.cuda.Stream(non_blocking=True)
+    if not faulty:
+        other.wait_event(cupy.cuda.get_current_stream().record())
+    with other:
+        x += 1
+    other.synchronize()
+
+
+def nccl_that_does_not_wait_for_the_gradient(gpu, faulty, monkeypatch):
+    if faulty:
+        monkeypatch.setattr(Nccl, "_wait_for_current_stream", lambda self: None)
+    nccl, x = Nccl(Communicator(), cupy), numbers(FLOATS)
+    cupy.cuda.get_current_stream().synchronize()
+    x += 1
+    nccl.all_reduce_inplace(x)
+    nccl.wait()
+
+
+def a_step_that_does_not_wait_for_nccl(gpu, faulty, monkeypatch):
+    nccl, x = Nccl(Communicator(), cupy), numbers(FLOATS)
+    nccl.all_reduce_inplace(x)
+    if not faulty:
+        nccl.wait()
+    x += 1
+
+
+def an_array_freed_while_another_stream_reads_it(gpu, faulty, monkeypatch):
+    x, y, other = numbers(FLOATS), cupy.zeros(FLOATS, "float32"), cupy.cuda.Stream(non_blocking=True)
+    other.wait_event(cupy.cuda.get_current_stream().record())
+    with other:
+        y += x
+    if not faulty:
+        cupy.cuda.get_current_stream().wait_event(other.record())
+    del x
+
+
+def a_barrier_that_some_threads_miss(gpu, faulty, monkeypatch):
+    condition = "threadIdx.x < 16" if faulty else "true"
+    text = f"__global__ void meet(float* x) {{ if ({condition}) __syncthreads(); x[threadIdx.x] = __shfl_sync(~0u, 1u, 0); }}"
+    cupy.RawKernel(f'extern "C" {text}', "meet")((1,), (32,), (numbers(32),))
+
+
+FAULTS = {
+    too_long_a_loop: "illegal read of an array of 4000 bytes, at byte 4000",
+    a_row_too_many: "add_norm<float, 16>: illegal read of an array of 160 bytes, at byte 160",
+    the_address_of_a_host_array: "illegal read of memory that is not the GPU's",
+    pinned_memory_in_a_kernel: "illegal read of memory of the host",
+    freed_memory: "illegal read of freed memory",
+    memory_freed_twice: "cudaFree of freed memory",
+    too_many_threads: "2048 threads in a block",
+    too_many_blocks: "a grid of 1 x 70000 x 1 blocks",
+    too_much_shared_memory: "50176 bytes of shared memory",
+    too_many_shared_variables: "52000 bytes of shared memory",
+    a_leading_dimension_too_large: "product 7 x 6 x 5: illegal read of an array of 168 bytes, at byte ",
+    a_leading_dimension_too_small: "product: leading dimension 6 of a matrix 7 x 6",
+    half_read_as_float: "product 7 x 6 x 5: illegal read of an array of 84 bytes",
+    products_of_two_types: "product: types 0, 2 into 0",
+    halves_as_tf32: "product: types 2, 2 into 2, computed as 77",
+    ids_that_are_not_copied: "embedding<float>: reads what nobody has written",
+    a_copy_that_is_too_long: "copy to an array of 3968 bytes, at byte 0, is too small",
+    a_copy_in_the_wrong_direction: "copy from an array of 4000 bytes",
+    a_stream_that_waits_for_nothing: "race with copy in another stream",
+    nccl_that_does_not_wait_for_the_gradient: "NCCL: race with cupy_add__float32_float_float32",
+    a_step_that_does_not_wait_for_nccl: "race with NCCL in another stream",
+    an_array_freed_while_another_stream_reads_it: "race with",
+    a_barrier_that_some_threads_miss: "meet: threads wait for each other at different barriers",
+}
+"""Function -> a part of what is said about it."""
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+def test_a_fault_is_noticed(fault, gpu, monkeypatch):
+    fault(gpu, False, monkeypatch)
+    cupy.cuda.runtime.deviceSynchronize()
+    assert emulation.problems() == []
+    try:
+        fault(gpu, True, monkeypatch)
+    except Exception as error:
+        raised = [str(error)]
+    else:
+        raised = []
+    said = emulation.problems() + raised
+    assert any(FAULTS[fault] in sentence for sentence in said), said
+
+
+def test_an_error_of_a_kernel_is_raised_when_the_host_waits(gpu):
+    too_long_a_loop(gpu, True, None)
+    with pytest.raises(cupy.cuda.runtime.CUDARuntimeError, match="cudaErrorIllegalAddress: relu_backward<float>: illegal read"):
+        cupy.cuda.get_current_stream().synchronize()
+    emulation.problems()
+
+
+def test_the_host_reads_nothing_before_it_has_waited(gpu):
+    """A loss that is read too early is not a number."""
+    loss = cupy.full(1, 3.0, "float32")
+    read = gpu.read_back(loss)
+    early = {cell.cell_contents.tobytes() for cell in read.__closure__ if isinstance(cell.cell_contents, np.ndarray)}
+    assert early == {b"\xff" * 4}
+    assert read() == 3
+
+
+def test_what_is_queued_is_counted(gpu):
+    x, ops = numbers(6, 8), gpu.ops[-1]
+    weights = [numbers(8, 8), numbers(8)]
+    before = emulation.counts()
+    y = ops.relu(ops.linear(x, *weights))
+    after = emulation.counts()
+    assert {name: after[name] - before[name] for name in after} == {
+        "launches": 2,  # the bias, ReLU
+        "products": 1,
+        "copies": 0,
+        "synchronisations": 0,
+    }
+    y.get()
+    assert emulation.counts()["synchronisations"] == after["synchronisations"] + 1
+
+
+def test_a_training_step_makes_the_host_wait_for_nothing(begin, monkeypatch):
+    """And each step of the same shape launches the same."""
+    monkeypatch.setattr("scratchformer.training.loop.open_device", lambda *_: Gpu(0, "bf16"))
+    trainer = begin("run", steps=4)
+    indices = trainer.plan.epoch(0)[0]
+    seen = []
+    for step in range(3):
+        before = emulation.counts()
+        pending = trainer.step(0, 0, indices)
+        after = emulation.counts()
+        seen.append({name: after[name] - before[name] for name in after})
+        trainer.finish(pending)
+    assert seen[1] == seen[2] and seen[1]["synchronisations"] == 0
+    assert seen[1]["launches"] > 100 and seen[1]["products"] > 50
