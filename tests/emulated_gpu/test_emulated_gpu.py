@@ -1,0 +1,54 @@
+"""All tests marked `gpu`, with real CuPy on an emulated GPU."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import emulation
+import pytest
+
+HERE = Path(__file__).parent
+TESTS = HERE.parent
+
+
+@pytest.mark.slow
+def test_the_tests_for_a_gpu_pass_on_the_emulated_one(tmp_path):
+    """In a process of its own, because the emulation must be there before CuPy is imported."""
+    reason = emulation.reason_to_skip()
+    if reason:
+        pytest.skip(reason)
+    places = TESTS / "backends" / "cuda", TESTS / "parallel"
+    outcomes = [
+        subprocess.run(
+            [sys.executable, "-m", "pytest", "-p", "emulated_plugin", "-p", "no:cacheprovider", "-rs", "--tb=short", *options],
+            cwd=TESTS.parent,
+            capture_output=True,
+            text=True,
+            env={
+                **{name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")},
+                "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]),
+                "CUPY_CACHE_DIR": str(tmp_path / "compiled"),
+                "OPENBLAS_NUM_THREADS": "1",
+            },
+        )
+        for options in ([HERE / "on_emulated_gpu.py"], ["-m", "gpu", *places])
+    ]
+    for outcome in outcomes:
+        assert outcome.returncode == 0, outcome.stdout[-10_000:] + outcome.stderr
+        assert "skipped" not in outcome.stdout, outcome.stdout
+    passed = [int(re.search(r"(\d+) passed", outcome.stdout)[1]) for outcome in outcomes]
+    assert passed[0] > 20 and passed[1] > 80
+
+
+def test_elsewhere_the_reason_is_said(monkeypatch):
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert emulation.reason_to_skip() == "the emulated GPU is for Linux on x86-64"
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(emulation.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(emulation.shutil, "which", lambda name: None)
+    assert emulation.reason_to_skip() == "the emulated GPU needs g++ and readelf"
+    monkeypatch.setattr(emulation.shutil, "which", lambda name: name)
+    monkeypatch.setattr(emulation.metadata, "version", lambda name: "13.0")
+    assert "cupy-cuda13x==14.2.0, found: 13.0" in emulation.reason_to_skip()
