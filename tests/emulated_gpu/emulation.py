@@ -124,7 +124,7 @@ class Compiler:
         text = f"{self.source}\n{entries}\n"
         path = cache() / f"{hashlib.sha256(text.encode()).hexdigest()}.so"
         try:
-            compiled(path, *CHECKED, "-include", prelude.with_suffix(""), "-x", "c++", "-", text=text)
+            compiled(path, *CHECKED, "-include", prelude.with_suffix(""), "-x", "c++", "-", "-nodefaultlibs", "-lgcc", text=text)
             check_shared_bytes(path)
         except RuntimeError as error:
             from cupy.cuda.compiler import CompileException

@@ -25,12 +25,12 @@ struct Fiber {
     bool begun = false;
     std::vector<char> stack = std::vector<char>(STACK);
     Waiting waiting;
+    int shuffles;
     Index index;
 };
 
 static std::vector<Fiber> fibers;
-static std::vector<float> floats;  // the values that threads exchange in shuffles
-static std::vector<unsigned> masks;
+static std::vector<unsigned> exchanged[2];  // the values that threads pass in shuffles
 static ucontext_t before;
 static jmp_buf scheduler;
 static int current;
@@ -90,6 +90,7 @@ static void run_block(int n, bool forward) {
     for (int i = 0; i < n; i++) {
         Fiber& fiber = fibers[i];
         fiber.waiting = FOR_NOTHING;
+        fiber.shuffles = 0;
         fiber.index = index_of(i);
         if (fiber.begun) continue;
         getcontext(&fiber.beginning);
@@ -127,8 +128,7 @@ void launch(const int* grid, const int* block, bool forward, bool barriers, void
     kernel_arguments = arguments;
     if (fibers.size() < (size_t)n) {
         fibers.resize(n);
-        floats.resize(n);
-        masks.resize(n);
+        for (auto& values : exchanged) values.resize(n);
     }
     for (blockIdx.z = 0; blockIdx.z < grid[2]; blockIdx.z++)
         for (blockIdx.y = 0; blockIdx.y < grid[1]; blockIdx.y++)
@@ -139,22 +139,21 @@ void launch(const int* grid, const int* block, bool forward, bool barriers, void
 void __syncthreads() { wait(FOR_BLOCK); }
 void __syncwarp() { wait(FOR_WARP); }
 
-static int own_number() { return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z); }
+// What lane `lane` of this warp passes. A thread may be one shuffle ahead of another, but not two.
+static unsigned exchange(unsigned value, int lane) {
+    int self = current;
+    std::vector<unsigned>& values = exchanged[fibers[self].shuffles++ % 2];
+    values[self] = value;
+    wait(FOR_WARP);
+    return values[self / 32 * 32 + lane];
+}
 
 float __shfl_xor_sync(unsigned, float value, int far) {
-    int self = own_number();
-    floats[self] = value;
-    wait(FOR_WARP);
-    float other = floats[self ^ far];
-    wait(FOR_WARP);
-    return other;
+    unsigned bits;
+    memcpy(&bits, &value, 4);
+    bits = exchange(bits, current % 32 ^ far);
+    memcpy(&value, &bits, 4);
+    return value;
 }
 
-unsigned __shfl_sync(unsigned, unsigned value, int lane) {
-    int self = own_number();
-    masks[self] = value;
-    wait(FOR_WARP);
-    unsigned other = masks[self / 32 * 32 + lane];
-    wait(FOR_WARP);
-    return other;
-}
+unsigned __shfl_sync(unsigned, unsigned value, int lane) { return exchange(value, lane); }
