@@ -235,7 +235,8 @@ __global__ void masked_softmax(const T* scores, T* weights, const int* key_lengt
     for (int key = threadIdx.x; key < seen; key += WARP) sum += expf(get(scores, row * keys + key) * scale - highest);
     sum = warp_sum(sum);
     for (int key = threadIdx.x; key < keys; key += WARP)
-        put(weights, row * keys + key, key < seen ? expf(get(scores, row * keys + key) * scale - highest) / sum : 0);
+        put(weights, row * keys + key,
+            key < seen && sum != 0 ? expf(get(scores, row * keys + key) * scale - highest) / sum : 0);
 }
 
 template <typename T>
@@ -302,7 +303,9 @@ __global__ void cross_entropy(const T* logits, const int* targets, T* dlogits, f
     __shared__ float highest_of[WARP], sum_of[WARP], total_of[WARP];  // [warp]
     i64 begin = (i64)blockIdx.x * V;
     int target = targets[blockIdx.x], warp = threadIdx.x / WARP, warps = blockDim.x / WARP;
-    float highest = NOTHING, sum = 0, total = 0;  // of this thread so far: max z, sum of exp(z - highest), sum of z
+    float of_target = get(logits, begin + target);
+    // of this thread so far: max z, sum of exp(z - highest), sum of z - of_target
+    float highest = NOTHING, sum = 0, total = 0;
     for (int v = threadIdx.x; v < V; v += blockDim.x) {
         float z = get(logits, begin + v);
         if (z > highest) {
@@ -310,7 +313,7 @@ __global__ void cross_entropy(const T* logits, const int* targets, T* dlogits, f
             highest = z;
         }
         sum += expf(z - highest);
-        total += z;
+        total += z - of_target;
     }
     float of_warp = warp_max(highest);
     sum = warp_sum(sum * expf(highest - of_warp));
@@ -328,14 +331,14 @@ __global__ void cross_entropy(const T* logits, const int* targets, T* dlogits, f
         sum += sum_of[w] * expf(highest_of[w] - highest);
         total += total_of[w];
     }
-    float log_sum = highest + logf(sum), of_target = get(logits, begin + target);
-    __syncthreads();  // all threads have read the target's logit, which may be overwritten below
-    // loss = -sum q log p, where q is off_target, plus on_target on the target
+    // loss = -sum q log p, where q is off_target, plus on_target on the target. Differences come first: logits may be
+    // large numbers that are close to each other.
+    float log_sum = highest - of_target + logf(sum);
     if (threadIdx.x == 0)
-        losses[blockIdx.x] = target == 0 ? 0 : on_target * (log_sum - of_target) + off_target * (V * log_sum - total);
+        losses[blockIdx.x] = target == 0 ? 0 : on_target * log_sum + off_target * (V * log_sum - total);
     float scale = loss_scale ? *loss_scale : 1;
     for (int v = threadIdx.x; v < V; v += blockDim.x) {
-        float p = expf(get(logits, begin + v) - log_sum), q = off_target + (v == target ? on_target : 0);
+        float p = expf(get(logits, begin + v) - highest) / sum, q = off_target + (v == target ? on_target : 0);
         put(dlogits, begin + v, target == 0 ? 0 : scale * (p - q));
     }
 }
