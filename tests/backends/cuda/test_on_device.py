@@ -39,8 +39,8 @@ BATCHES = {
     "vision": ((IMAGES,), np.array([[2], [1], [3]])),
 }
 """Architecture -> the inputs of the model, the targets."""
-TOLERANCE = {"fp32": 1e-5, "tf32": 5e-3, "fp16": 3e-2, "bf16": 1e-1}
-"""Relative error of the norm of a whole gradient. A hidden unit near 0 may fall on the other side."""
+TOLERANCE = {"fp32": 1e-5, "tf32": 2e-3, "fp16": 3e-3, "bf16": 2e-2}
+"""Relative error of the norm of a whole gradient."""
 
 VARIANTS = {
     "the paper's": {},
@@ -55,9 +55,19 @@ VARIANTS = {
 }
 
 
-def gradient_of(config, device=CPU):
+def tiny_model(config, seed=3):
+    """Its hidden units are far from 0. Rounding could move one that is near 0 to the other side of ReLU, and change the
+    gradient of a small model by several per cent."""
+    model = new_model(config, seed=seed)
+    for name, parameter in model.parameters().items():
+        if name.endswith("feed_forward.inner.bias") and config.activation == "relu":
+            parameter.data[::2], parameter.data[1::2] = 4, -4
+    return model
+
+
+def gradient_of(config, device=CPU, seed=3):
     """-> loss, number of tokens, norm of the mean gradient, mean gradient, all on the host"""
-    model = new_model(config, seed=3)
+    model = tiny_model(config, seed)
     device.to_device(model)
     strict_array.waits.clear()
     with using(*device.ops):
@@ -81,6 +91,13 @@ def test_loss_and_gradients_are_those_of_the_cpu(open_there, variant, precision)
     assert np.linalg.norm(gradient_there - gradient) < tolerance * np.linalg.norm(gradient)
 
 
+@pytest.mark.parametrize("precision", TOLERANCE)
+def test_the_tolerance_does_not_depend_on_the_weights(open_strict, precision):
+    for seed in range(8):
+        here, there = (gradient_of(CONFIG, device, seed)[3] for device in (CPU, open_strict(precision)))
+        assert np.linalg.norm(there - here) < TOLERANCE[precision] * np.linalg.norm(here), seed
+
+
 def test_every_kernel_is_used_in_training(open_strict):
     device = open_strict("fp16")
     for variant in ("the paper's", "ViT"):
@@ -92,7 +109,7 @@ def test_every_kernel_is_used_in_training(open_strict):
 def test_the_reference_runs_on_the_device_unchanged(open_there):
     device = open_there()
     loss, _, _, gradient = gradient_of(CONFIG)
-    model = Transformer(CONFIG, seed=3)
+    model = tiny_model(CONFIG)
     device.to_device(model)
     with using(Ops(device.xp)):
         loss_there, n_tokens = loss_backward(model, SOURCE, TARGET_IN, TARGET_OUT, 0.1, KEY)
