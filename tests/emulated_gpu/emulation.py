@@ -1,9 +1,9 @@
-"""Real CuPy on a GPU that does not exist: emulated_cuda.cpp takes the place of the CUDA runtime, driver, cuBLAS and NCCL.
+"""Real CuPy on a GPU that does not exist: emulated_cuda.cpp takes the place of CUDA's runtime, driver, cuBLAS and NCCL.
 
 `install()` must run before anything imports CuPy; sitecustomize.py calls it in each process of the tests. It loads the
-stand-in under the names of NVIDIA's libraries, and imports CuPy. CuPy's module `runtime` contains its own copy of the CUDA
-runtime, so the first bytes of its functions are overwritten with jumps into the stand-in. NVIDIA's compiler is replaced
-by g++: the "compiled code" that CuPy stores and loads is the path of a library with the kernel.
+stand-in under the names of NVIDIA's libraries, and imports CuPy. CuPy's module `runtime` contains its own copy of the
+CUDA runtime, so the first bytes of its functions are overwritten with jumps into the stand-in. NVIDIA's compiler is
+replaced by g++: the "compiled code" that CuPy stores and loads is the path of a library with the kernel.
 """
 
 import collections
@@ -58,7 +58,9 @@ def reason_to_skip():
 def headers():
     """The directories of driver_types.h and of CuPy's headers; None if they are not installed."""
     nvidia, cupy = (importlib.util.find_spec(name) for name in ("nvidia", "cupy"))
-    found = [path.parent for place in nvidia.submodule_search_locations for path in Path(place).glob("**/driver_types.h")]
+    found = [
+        path.parent for place in nvidia.submodule_search_locations for path in Path(place).glob("**/driver_types.h")
+    ]
     return [f"-I{found[0]}", f"-I{Path(cupy.origin).parent / '_core' / 'include'}"] if found else None
 
 
@@ -91,7 +93,9 @@ def library():
     libraries = Path(importlib.util.find_spec("cupy_backends").origin).parent / "cuda" / "libs"
     for module, name in (("cublas", "libcublasLt.so.13"), ("cublas", "libcublas.so.13"), ("nccl", "libnccl.so.2")):
         (path,) = libraries.glob(f"{module}.*.so")
-        functions = set(re.findall(rf" UND ({module}\w+)", symbols(path)))  # `loaded` comes first, for those that it has
+        functions = set(
+            re.findall(rf" UND ({module}\w+)", symbols(path))
+        )  # `loaded` comes first, for those that it has
         text = "".join(f'extern "C" int {function}() {{ return {NOT_SUPPORTED}; }}\n' for function in functions)
         options = f"-Wl,-soname,{name},--default-symver", "-x", "c++", "-"
         ctypes.CDLL(str(compiled(cache() / name, *options, text=text)), ctypes.RTLD_GLOBAL)
@@ -124,7 +128,18 @@ class Compiler:
         text = f"{self.source}\n{entries}\n"
         path = cache() / f"{hashlib.sha256(text.encode()).hexdigest()}.so"
         try:
-            compiled(path, *CHECKED, "-include", prelude.with_suffix(""), "-x", "c++", "-", "-nodefaultlibs", "-lgcc", text=text)
+            compiled(
+                path,
+                *CHECKED,
+                "-include",
+                prelude.with_suffix(""),
+                "-x",
+                "c++",
+                "-",
+                "-nodefaultlibs",
+                "-lgcc",
+                text=text,
+            )
             check_shared_bytes(path)
         except RuntimeError as error:
             from cupy.cuda.compiler import CompileException
@@ -152,9 +167,11 @@ def check_shared_bytes(path):
 
 
 def redirect(path):
-    """Let the functions of the CUDA runtime in this loaded library jump to those of the stand-in that have their name."""
+    """Let the functions of the CUDA runtime in this loaded library jump to those of the stand-in with the same name."""
     maps = Path("/proc/self/maps").read_text().splitlines()
-    base = next(int(line.split("-")[0], 16) for line in maps if line.endswith(str(path)) and line.split()[2] == "00000000")
+    base = next(
+        int(line.split("-")[0], 16) for line in maps if line.endswith(str(path)) and line.split()[2] == "00000000"
+    )
     libc = ctypes.CDLL(None)
     for value, name in re.findall(r"\d+: (\w+) +\d+ FUNC .* (cuda[A-Z]\w+)$", symbols(path), re.MULTILINE):
         ours = getattr(library(), name, None)
@@ -164,7 +181,9 @@ def redirect(path):
         page = place // mmap.PAGESIZE * mmap.PAGESIZE
         assert libc.mprotect(ctypes.c_void_p(page), ctypes.c_size_t(2 * mmap.PAGESIZE), 7) == 0
         target = ctypes.cast(ours, ctypes.c_void_p).value
-        ctypes.memmove(place, b"\x49\xbb" + target.to_bytes(8, "little") + b"\x41\xff\xe3", 13)  # mov r11, target; jmp r11
+        ctypes.memmove(
+            place, b"\x49\xbb" + target.to_bytes(8, "little") + b"\x41\xff\xe3", 13
+        )  # mov r11, target; jmp r11
 
 
 def argsort(dtype, places, keys, *rest):

@@ -87,8 +87,8 @@ def too_much_shared_memory(gpu, faulty, monkeypatch):
 
 def too_many_shared_variables(gpu, faulty, monkeypatch):
     size = 13_000 if faulty else 12_000
-    text = f'__global__ void hold(float* x) {{ __shared__ float all[{size}]; all[threadIdx.x] = *x; *x = all[0]; }}'
-    cupy.RawKernel(f'extern "C" {text}', "hold")((1,), (1,), (numbers(1),))
+    body = f"__shared__ float all[{size}]; all[threadIdx.x] = *x; *x = all[0];"
+    cupy.RawKernel(f'extern "C" __global__ void hold(float* x) {{ {body} }}', "hold")((1,), (1,), (numbers(1),))
 
 
 def a_leading_dimension_too_large(gpu, faulty, monkeypatch):
@@ -183,8 +183,8 @@ def an_array_freed_while_another_stream_reads_it(gpu, faulty, monkeypatch):
 
 def a_barrier_that_some_threads_miss(gpu, faulty, monkeypatch):
     condition = "threadIdx.x < 16" if faulty else "true"
-    text = f"__global__ void meet(float* x) {{ if ({condition}) __syncthreads(); x[threadIdx.x] = __shfl_sync(~0u, 1u, 0); }}"
-    cupy.RawKernel(f'extern "C" {text}', "meet")((1,), (32,), (numbers(32),))
+    body = f"if ({condition}) __syncthreads(); x[threadIdx.x] = __shfl_sync(~0u, 1u, 0);"
+    cupy.RawKernel(f'extern "C" __global__ void meet(float* x) {{ {body} }}', "meet")((1,), (32,), (numbers(32),))
 
 
 FAULTS = {
@@ -232,7 +232,9 @@ def test_a_fault_is_noticed(fault, gpu, monkeypatch):
 
 def test_an_error_of_a_kernel_is_raised_when_the_host_waits(gpu):
     too_long_a_loop(gpu, True, None)
-    with pytest.raises(cupy.cuda.runtime.CUDARuntimeError, match="cudaErrorIllegalAddress: relu_backward<float>: illegal read"):
+    with pytest.raises(
+        cupy.cuda.runtime.CUDARuntimeError, match="cudaErrorIllegalAddress: relu_backward<float>: illegal read"
+    ):
         cupy.cuda.get_current_stream().synchronize()
     emulation.problems()
 

@@ -22,7 +22,18 @@ def test_the_tests_for_a_gpu_pass_on_the_emulated_one(tmp_path):
     places = TESTS / "backends" / "cuda", TESTS / "parallel"
     outcomes = [
         subprocess.run(
-            [sys.executable, "-m", "pytest", "-p", "emulated_plugin", "-p", "no:cacheprovider", "-rs", "--tb=short", *options],
+            [
+                sys.executable,
+                "-m",
+                "pytest",
+                "-p",
+                "emulated_plugin",
+                "-p",
+                "no:cacheprovider",
+                "-rs",
+                "--tb=short",
+                *options,
+            ],
             cwd=TESTS.parent,
             capture_output=True,
             text=True,

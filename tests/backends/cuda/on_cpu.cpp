@@ -1,8 +1,9 @@
 // Runs CUDA C on a CPU, one thread at a time.
 //
 // Each thread of a block is a fiber. It runs until it reaches a barrier, __syncthreads or a shuffle, and continues when
-// all threads that share the barrier have reached it. Blocks run one after the other. `forward` is the order in which the
-// threads of a block run: a missing barrier shows in one order or the other. Kernels without barriers need no fibers.
+// all threads that share the barrier have reached it. Blocks run one after the other. `forward` is the order in which
+// the threads of a block run: a missing barrier shows in one order or the other. Kernels without barriers need no
+// fibers.
 #include "on_cpu.h"
 
 #include <setjmp.h>
@@ -132,7 +133,8 @@ void launch(const int* grid, const int* block, bool forward, bool barriers, void
     }
     for (blockIdx.z = 0; blockIdx.z < grid[2]; blockIdx.z++)
         for (blockIdx.y = 0; blockIdx.y < grid[1]; blockIdx.y++)
-            for (blockIdx.x = 0; blockIdx.x < grid[0]; blockIdx.x++) (barriers ? run_block : run_without_barriers)(n, forward);
+            for (blockIdx.x = 0; blockIdx.x < grid[0]; blockIdx.x++)
+                (barriers ? run_block : run_without_barriers)(n, forward);
     ended = true;
 }
 
