@@ -2,7 +2,7 @@
 
 PYTHON ?= python3
 # What the tests install: EXTRAS=test,oracle adds PyTorch, and the tests that compare with it; EXTRAS=test,kernels adds
-# NVIDIA's compiler, and the tests that compile kernels.cu for GPUs.
+# NVIDIA's compiler and CuPy: the tests that compile kernels.cu for GPUs, and the tests for a GPU on an emulated one.
 EXTRAS ?= test
 # The layout of lessons is made for their pages, and wrong answers are as a learner types them.
 BLACK = black --line-length 120 --skip-magic-trailing-comma scratchformer lessons/library tests tools benchmarks \

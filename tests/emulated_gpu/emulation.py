@@ -58,9 +58,8 @@ def reason_to_skip():
 def headers():
     """The directories of driver_types.h and of CuPy's headers; None if they are not installed."""
     nvidia, cupy = (importlib.util.find_spec(name) for name in ("nvidia", "cupy"))
-    found = [
-        path.parent for place in nvidia.submodule_search_locations for path in Path(place).glob("**/driver_types.h")
-    ]
+    places = nvidia.submodule_search_locations if nvidia else []
+    found = [path.parent for place in places for path in Path(place).glob("**/driver_types.h")]
     return [f"-I{found[0]}", f"-I{Path(cupy.origin).parent / '_core' / 'include'}"] if found else None
 
 
