@@ -38,7 +38,7 @@ extern "C" {
 struct Counts { long launches, products, copies, synchronisations; } emulated_counts;
 }
 
-static std::string problems;  // a line each
+static std::string problems, last_problem;  // a line each
 static Status failure;  // what the next wait of the host returns
 
 template <typename... Part>
@@ -50,7 +50,8 @@ static std::string sentence(const Part&... parts) {
 
 template <typename... Part>
 static Status problem(Status code, const Part&... parts) {
-    problems += sentence(parts..., "\n");
+    last_problem = sentence(parts...);
+    problems += last_problem + "\n";
     return code;
 }
 
@@ -70,7 +71,6 @@ struct Stream {
     bool blocking;
     long queued = 0, done = 0;
     std::deque<Operation> queue;
-    std::vector<Place> waits;  // for the next operation
     Clock clock;
 };
 
@@ -100,10 +100,9 @@ static int stream_of(void* handle) {
     return number >= 0 && number < (long)streams.size() ? number : -1;
 }
 
-static Place enqueue(int number, std::string name, std::function<void()> run) {
+static Place enqueue(int number, std::string name, std::function<void()> run, std::vector<Place> after = {}) {
     Stream& stream = streams[number];
-    Operation operation{(unsigned)past.size(), name, std::move(stream.waits), {}, std::move(run)};
-    stream.waits.clear();
+    Operation operation{(unsigned)past.size(), name, std::move(after), {}, std::move(run)};
     merge(stream.clock, known_to_host);
     for (int other = 0; other < (int)streams.size(); other++)
         if (other != number && stream.blocking && streams[other].blocking && (number == 0 || other == 0)) {
@@ -157,7 +156,7 @@ struct Allocation {
     char* begin;
     size_t size;
     bool on_device, freed = false;
-    std::vector<unsigned> written_by, read_by;  // for each byte, the last operation
+    std::vector<unsigned> written_by, read_by;  // for each byte, the operation that did so last
 };
 
 static std::map<char*, Allocation> allocations;
@@ -340,9 +339,6 @@ Status cuCtxSetCurrent(void*) { return cudaSuccess; }
 Status cuCtxGetDevice(int* device) { return *device = 0, cudaSuccess; }
 Status cuStreamGetCtx(void*, void** context) { return *context = CONTEXT, cudaSuccess; }
 
-// The last problem explains the code.
-static std::string explanation;
-
 const char* cudaGetErrorName(Status code) {
     switch (code) {
         case cudaErrorInvalidValue: return "cudaErrorInvalidValue";
@@ -355,12 +351,7 @@ const char* cudaGetErrorName(Status code) {
     }
 }
 
-const char* cudaGetErrorString(Status) {
-    size_t end = problems.size() ? problems.size() - 1 : 0, begin = problems.rfind('\n', end ? end - 1 : 0);
-    explanation = problems.substr(begin == std::string::npos ? 0 : begin + 1, end - begin - 1);
-    return explanation.c_str();
-}
-
+const char* cudaGetErrorString(Status) { return last_problem.c_str(); }
 Status cuGetErrorName(Status code, const char** text) { return *text = cudaGetErrorName(code), cudaSuccess; }
 Status cuGetErrorString(Status code, const char** text) { return *text = cudaGetErrorString(code), cudaSuccess; }
 
@@ -542,9 +533,11 @@ Status cudaEventRecord(Event* event, void* stream) {
 
 Status cudaStreamWaitEvent(void* stream, Event* event, unsigned) {
     ALONE;
+    int number = stream_of(stream);
+    if (number < 0) return problem(cudaErrorInvalidResourceHandle, "cudaStreamWaitEvent: no such stream");
     if (event->place.stream < 0) return cudaSuccess;  // never recorded
-    streams[stream_of(stream)].waits.push_back(event->place);
-    merge(streams[stream_of(stream)].clock, event->clock);
+    merge(streams[number].clock, event->clock);
+    enqueue(number, "event", [] {}, {event->place});
     return cudaSuccess;
 }
 

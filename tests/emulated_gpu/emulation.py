@@ -55,8 +55,9 @@ def reason_to_skip():
     return "" if headers() else "the emulated GPU needs NVIDIA's headers: pip install '.[kernels]' brings them"
 
 
+@functools.cache
 def headers():
-    """The directories of driver_types.h and of CuPy's headers; None if they are not installed."""
+    """Options for g++ that name the directories of driver_types.h and of CuPy's headers; None if there are none."""
     nvidia, cupy = (importlib.util.find_spec(name) for name in ("nvidia", "cupy"))
     places = nvidia.submodule_search_locations if nvidia else []
     found = [path.parent for place in places for path in Path(place).glob("**/driver_types.h")]
