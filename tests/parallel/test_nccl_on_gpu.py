@@ -71,9 +71,10 @@ def losses(cupy, tmp_path, small_settings):
 
 
 @pytest.mark.gpu
-def test_two_ranks_on_one_gpu_equal_one_with_two_micro_batches(losses):
-    one, two = (losses("--device", "gpu:0", "--precision", "fp32", "--nproc", nproc) for nproc in (1, 2))
-    assert two == pytest.approx(one, rel=1e-3)
+@pytest.mark.parametrize("precision, limit", [("fp32", 1e-3), ("bf16", 5e-2)])
+def test_two_ranks_on_one_gpu_equal_one_with_two_micro_batches(losses, precision, limit):
+    one, two = (losses("--device", "gpu:0", "--precision", precision, "--nproc", nproc) for nproc in (1, 2))
+    assert two == pytest.approx(one, rel=limit)
 
 
 @pytest.mark.multi_gpu

@@ -163,10 +163,11 @@ def test_two_runs_are_equal_bit_for_bit(open_there):
     assert np.array_equal(first, second)
 
 
+@pytest.mark.parametrize("precision, tolerance", [("fp32", 1e-5), ("tf32", 1e-2), ("fp16", 1e-2)])
 @pytest.mark.parametrize("beam", [1, 3])
-def test_the_search_finds_the_same_as_on_the_cpu(open_there, beam):
+def test_the_search_finds_the_same_as_on_the_cpu(open_there, beam, precision, tolerance):
     model, there = (Transformer(replace(CONFIG, P_drop=0.0), seed=5) for _ in range(2))
-    device = open_there()
+    device = open_there(precision)
     device.to_device(there)
     for source in (SOURCE, SOURCE[:1]):
         here = search(model, source, beam, extra_length=4, nbest=beam)
@@ -174,7 +175,7 @@ def test_the_search_finds_the_same_as_on_the_cpu(open_there, beam):
             found = search(there, source, beam, extra_length=4, nbest=beam)
         assert [[each.ids for each in nbest] for nbest in found] == [[each.ids for each in nbest] for nbest in here]
         scores, expected = ([[each.score for each in nbest] for nbest in of] for of in (found, here))
-        np.testing.assert_allclose(scores, expected, atol=1e-5)
+        np.testing.assert_allclose(scores, expected, atol=tolerance)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
@@ -303,7 +304,7 @@ def test_the_last_bits_of_weights_hardly_matter_in_ten_steps(begin):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
 def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(begin_there, precision, same_run):
     whole = begin_there("whole", precision)
     loop.train(whole)
@@ -316,7 +317,8 @@ def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(begin_there, prec
 
 
 @pytest.mark.slow
-def test_a_checkpoint_can_move_between_cpu_and_device(begin, begin_there, monkeypatch):
+@pytest.mark.parametrize("precision, tolerance", [("fp32", 1e-4), ("tf32", 1e-3), ("bf16", 2e-2), ("fp16", 5e-3)])
+def test_a_checkpoint_can_move_between_cpu_and_device(begin, begin_there, monkeypatch, precision, tolerance):
     def go_on(trainer, steps):
         config = replace(trainer.config, training=replace(trainer.config.training, steps=steps))
         return loop.resume(trainer.run, config)[0]
@@ -324,14 +326,14 @@ def test_a_checkpoint_can_move_between_cpu_and_device(begin, begin_there, monkey
     plain = begin("plain")
     loop.train(plain)
     cpu = loop.open_device
-    trainer = begin_there("moving", steps=4)
+    trainer = begin_there("moving", precision, steps=4)
     there = loop.open_device
     loop.train(trainer)
     for open_device, steps in ((cpu, 8), (there, 12)):
         monkeypatch.setattr(loop, "open_device", open_device)
         trainer = go_on(trainer, steps)
         loop.train(trainer)
-    np.testing.assert_allclose(losses(trainer.run), losses(plain.run), rtol=1e-4)
+    np.testing.assert_allclose(losses(trainer.run), losses(plain.run), rtol=tolerance)
     assert load_run(trainer.run.path).translate(["the dog sees a cat"]) is not None
 
 
