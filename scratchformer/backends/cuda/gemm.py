@@ -130,7 +130,10 @@ MAX_BATCH = 1 << 15
 
 
 class CuBlas:
-    """cuBLAS on the current device. Sums are float32; with `tf32`, float32 factors are rounded to 11 bits first."""
+    """cuBLAS on the current device. Sums are float32; with `tf32`, float32 factors are rounded to 11 bits first.
+
+    Raises MemoryError if cuBLAS finds no memory for its own use.
+    """
 
     def __init__(self, tf32: bool = False) -> None:
         from cupy.cuda import cublas, device
@@ -148,11 +151,16 @@ class CuBlas:
                 operand(x, of, first, call.batch_count > 1) for x, of in ((b, call.b), (a, call.a), (c, call.c))
             )
             product = self.handle(), *operations, call.n, call.m, call.k, alpha, *of_b, *of_a, beta, *of_c
-            if call.batch_count == 1:
-                self.cublas.gemmEx(*product, compute, ALGORITHM)
-            else:
-                count = min(MAX_BATCH, call.batch_count - first)
-                self.cublas.gemmStridedBatchedEx(*product, count, compute, ALGORITHM)
+            try:
+                if call.batch_count == 1:
+                    self.cublas.gemmEx(*product, compute, ALGORITHM)
+                else:
+                    count = min(MAX_BATCH, call.batch_count - first)
+                    self.cublas.gemmStridedBatchedEx(*product, count, compute, ALGORITHM)
+            except self.cublas.CUBLASError as error:
+                if "ALLOC_FAILED" in str(error):
+                    raise MemoryError("no memory for the workspace of cuBLAS") from error
+                raise
 
 
 def operand(x: Array, layout: Layout, first: int, batched: bool) -> tuple[int, ...]:

@@ -156,6 +156,25 @@ def test_the_arguments_are_in_the_order_of_cublas(dtype, tf32, codes, stack, add
 
 
 @pytest.mark.parametrize(
+    "status, kind", [("CUBLAS_STATUS_ALLOC_FAILED", MemoryError), ("CUBLAS_STATUS_NOT_SUPPORTED", RuntimeError)]
+)
+def test_a_lack_of_memory_in_cublas_is_a_memory_error(status, kind):
+    """So that training says which batch would fit."""
+
+    def fail(*arguments):
+        raise RuntimeError(status)
+
+    blas = object.__new__(CuBlas)
+    blas.cublas = SimpleNamespace(CUBLAS_OP_N=0, CUBLAS_OP_T=1, CUBLASError=RuntimeError, gemmEx=fail)
+    blas.handle, blas.compute = lambda: "handle", 68
+    blas.one, blas.zero = np.ones(1, "f4"), np.zeros(1, "f4")
+    x = np.ones((2, 2), "f4")
+    array = Memory(SimpleNamespace(ptr=x.ctypes.data), x.dtype, x.itemsize)
+    with pytest.raises(kind):
+        blas(gemm_call(*3 * [shape_and_strides(x)]), array, array, array, False)
+
+
+@pytest.mark.parametrize(
     "shape, strides, expected",
     [
         ((3, 4), (4, 1), (False, 4, 0)),
