@@ -8,8 +8,10 @@ import pytest
 from scratchformer.backends.cuda import fused_ops, gemm
 from scratchformer.backends.cuda.device import Gpu
 from scratchformer.backends.cuda.kernels import SOURCE, CupyKernels
+from scratchformer.parallel import gradient
 from scratchformer.parallel.communicator import Communicator
 from scratchformer.parallel.nccl import Nccl
+from scratchformer.training.trainer import Trainer
 
 FLOATS = 1000
 
@@ -262,6 +264,34 @@ def test_what_is_queued_is_counted(gpu):
     }
     y.get()
     assert emulation.counts()["synchronisations"] == after["synchronisations"] + 1
+
+
+@pytest.mark.parametrize(
+    "omitted, expected",
+    [
+        (None, ""),
+        ("_wait_for_current_stream", "NCCL: race with "),  # a bucket is sent before backward has filled it
+        ("wait", "NCCL: race with cudaMemset"),  # Adam does not wait for the sums, nor what makes the gradient 0
+    ],
+)
+def test_gradients_are_summed_by_nccl_while_backward_goes_on(begin, gpu, monkeypatch, omitted, expected):
+    """One rank of two, whose sums are its own numbers."""
+    monkeypatch.setattr(gradient, "BUCKET_SIZE", 500)
+    nccl = Nccl(Communicator(), cupy)
+    nccl.size = 2
+    if omitted:
+        monkeypatch.setattr(nccl, omitted, lambda: None)
+    gpu.communicator = lambda host: nccl
+    plain = begin(accumulation=2)
+    trainer = Trainer(plain.run, plain.config, plain.data, plain.tokenizer, gpu)
+    largest = max(trainer.plan.epoch(0), key=len)
+    for pending in [trainer.step(0, 0, largest), trainer.step(0, 1, largest)]:
+        try:
+            trainer.finish(pending)
+        except cupy.cuda.runtime.CUDARuntimeError:
+            assert omitted
+    said = emulation.problems()
+    assert any(expected in line for line in said) if omitted else said == [], said
 
 
 def test_a_training_step_makes_the_host_wait_for_nothing(begin, monkeypatch):
