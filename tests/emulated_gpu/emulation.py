@@ -11,6 +11,7 @@ import ctypes
 import functools
 import hashlib
 import importlib.util
+import math
 import mmap
 import os
 import platform
@@ -181,26 +182,26 @@ def redirect(path):
         page = place // mmap.PAGESIZE * mmap.PAGESIZE
         assert libc.mprotect(ctypes.c_void_p(page), ctypes.c_size_t(2 * mmap.PAGESIZE), 7) == 0
         target = ctypes.cast(ours, ctypes.c_void_p).value
-        ctypes.memmove(
-            place, b"\x49\xbb" + target.to_bytes(8, "little") + b"\x41\xff\xe3", 13
-        )  # mov r11, target; jmp r11
+        jump = b"\x49\xbb" + target.to_bytes(8, "little") + b"\x41\xff\xe3"  # mov r11, target; jmp r11
+        ctypes.memmove(place, jump, len(jump))
 
 
 def argsort(dtype, places, keys, *rest):
     """In place of thrust.argsort, whose kernels are in CuPy's wheel as machine code of a GPU."""
     import cupy
 
-    *_, shape = rest
-    columns = shape[-1]
-    rows = 1
-    for size in shape[:-1]:
-        rows *= size
+    *leading, columns = rest[-1]  # the shape
     function = getattr(library(), f"emulated_argsort_{dtype.str[1:]}")
     stream = cupy.cuda.get_current_stream().ptr
-    function(*(ctypes.c_void_p(each) for each in (stream, places, keys)), ctypes.c_long(rows), ctypes.c_long(columns))
+    function(
+        *(ctypes.c_void_p(each) for each in (stream, places, keys)),
+        ctypes.c_long(math.prod(leading)),
+        ctypes.c_long(columns),
+    )
 
 
 def install():
+    """Must come before the first import of CuPy."""
     library()
     os.environ["CUPY_ACCELERATORS"] = ""  # CUB's kernels are machine code of a GPU
     import cupy
