@@ -254,8 +254,9 @@ def test_a_step_never_makes_the_host_wait(begin, open_strict, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("precision, tolerance", [("fp32", 1e-4), ("bf16", 2e-2), ("fp16", 5e-3)])
+@pytest.mark.parametrize("precision, tolerance", [("fp32", 1e-4), ("tf32", 1e-3), ("bf16", 2e-2), ("fp16", 5e-3)])
 def test_a_run_on_the_device_equals_a_run_on_the_cpu(begin, begin_there, precision, tolerance):
+    """Of 12 steps: small differences grow, and after fifty those of the last bits are larger than the tolerance."""
     here, there = begin("here"), begin_there("there", precision)
     assert loop.train(here) == loop.train(there) == "12 steps done"
     assert there.run.checkpoints.steps()[-1].name == here.run.checkpoints.steps()[-1].name
@@ -279,21 +280,9 @@ def test_a_run_of_a_language_model_equals_one_on_the_cpu(begin, begin_there):
     assert len(scores) == 3 and scores == pytest.approx(expected, rel=1e-4)
 
 
-@pytest.mark.gpu
-@pytest.mark.parametrize("precision, tolerance", [("fp32", 1e-3), ("tf32", 1e-2), ("bf16", 5e-2), ("fp16", 1e-2)])
-def test_ten_steps_on_a_gpu_equal_ten_steps_on_the_cpu(begin, open_gpu, monkeypatch, precision, tolerance):
-    """Not more: small differences grow, and after fifty steps those of the last bits are larger than the tolerance."""
-    here = begin("here", steps=10)
-    loop.train(here)
-    monkeypatch.setattr(loop, "open_device", lambda *_: open_gpu(precision))
-    there = begin("there", steps=10)
-    loop.train(there)
-    np.testing.assert_allclose(losses(there.run), losses(here.run), rtol=tolerance)
-
-
-def test_the_last_bits_of_weights_hardly_matter_in_ten_steps(begin):
-    """So a GPU that rounds differently passes the test above."""
-    trainers = begin("plain", steps=10), begin("moved", steps=10)
+def test_the_last_bits_of_weights_hardly_matter_in_such_a_run(begin):
+    """So a GPU that rounds differently passes the tests above."""
+    trainers = begin("plain"), begin("moved")
     weights = trainers[1].model.store.data
     weights[::37] = np.nextafter(weights[::37], np.float32(np.inf))
     for trainer in trainers:
@@ -304,7 +293,7 @@ def test_the_last_bits_of_weights_hardly_matter_in_ten_steps(begin):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
 def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(begin_there, precision, same_run):
     whole = begin_there("whole", precision)
     loop.train(whole)
