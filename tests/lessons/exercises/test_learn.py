@@ -354,12 +354,18 @@ HOSTILE = {
 
 
 def processes_about(path):
-    """The command lines of the processes that have the path in them."""
-    commands = []
-    for name in glob.glob("/proc/[0-9]*/cmdline"):
-        with suppress(OSError):
-            commands.append(Path(name).read_bytes())
-    return [command for command in commands if os.fsencode(path) in command]
+    """The command lines of the processes that have the path in them. A process that the kernel kills because its parent
+    has ended may be there a moment longer than the parent: it gets five seconds."""
+    deadline = time.monotonic() + 5
+    while True:
+        commands = []
+        for name in glob.glob("/proc/[0-9]*/cmdline"):
+            with suppress(OSError):
+                commands.append(Path(name).read_bytes())
+        found = [command for command in commands if os.fsencode(path) in command]
+        if not found or time.monotonic() > deadline:
+            return found
+        time.sleep(0.01)
 
 
 @pytest.mark.parametrize(
