@@ -19,7 +19,6 @@ import importlib.metadata
 import importlib.util
 import math
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -46,20 +45,22 @@ from threadpoolctl import threadpool_limits
 
 from scratchformer import config as configs
 from scratchformer.backends import mkl
-from scratchformer.backends.cpu import FAST, keep_freed_memory
+from scratchformer.backends.cpu import FrozenOps, keep_freed_memory
+from scratchformer.backends.mkl import product_threads
 from scratchformer.decoding.incremental import begin_decoding
 from scratchformer.decoding.search import Hypothesis, search
 from scratchformer.decoding.translator import LINES_AT_ONCE, SENTENCES_AT_ONCE
 from scratchformer.errors import UserError
 from scratchformer.nn.ops import Ops, using
 from scratchformer.nn.transformer import Transformer
+from scratchformer.parallel.forks import map_in_processes
 from scratchformer.text.batches import Sequences, encode_sequences
 from scratchformer.text.corpora import read_lines
 from scratchformer.text.tokenizer import BOS, EOS, PAD, UNK
 from scratchformer.training.run import load_run
 
 OUR_WAYS: dict[str, Callable[[], Ops]] = {
-    OURS: lambda: FAST,
+    OURS: FrozenOps,
     "mkl": lambda: mkl.PackedOps(mkl.load()),
     "mkl_bf16": lambda: mkl.PackedOps(mkl.load(), bf16=True),
 }
@@ -145,16 +146,16 @@ Decode = Callable[[list[np.ndarray]], list[Hypothesis]]
 
 
 def our_decode(
-    model: Transformer, batches: list[np.ndarray], beam: int, threads: int, extra_length: int, ops: Ops = FAST
+    model: Transformer, batches: list[np.ndarray], beam: int, threads: int, extra_length: int, ops: Ops
 ) -> list[Hypothesis]:
-    """A batch to each thread, as `Translator` does it."""
+    """A batch to each process, as `Translator` does it."""
 
     def work(batch: np.ndarray) -> list[list[Hypothesis]]:
         with using(ops):
             return search(model, batch, beam, ALPHA, extra_length)
 
-    with threadpool_limits(1, "blas"), ThreadPoolExecutor(threads) as pool:
-        found = list(pool.map(work, batches[::-1]))[::-1]  # the longest first
+    with product_threads(1):
+        found = map_in_processes(work, batches[::-1], threads)[::-1]  # the longest first
     return [nbest[0] for of_batch in found for nbest in of_batch]
 
 

@@ -20,7 +20,7 @@ MAY_IMPORT = {
     "backends": {"errors", "config", "nn", "parallel"},
     "text": {"errors", "locks", "files"},
     "preparation": {"errors", "locks", "files", "text"},
-    "decoding": {"errors", "config", "nn", "backends", "text"},
+    "decoding": {"errors", "config", "parallel", "nn", "backends", "text"},
     "training": UP_TO_DECODING,
     "experiments": UP_TO_DECODING | {"training"},
     "explorer": UP_TO_DECODING | {"training", "experiments"},

@@ -8,7 +8,7 @@ from typing import Any, Callable
 import numpy as np
 
 from scratchformer.backends import mkl
-from scratchformer.backends.cpu import FAST
+from scratchformer.backends.cpu import FAST, FrozenOps
 from scratchformer.backends.products import choose, slow_bf16
 from scratchformer.errors import UserError
 from scratchformer.nn.model import Model
@@ -38,7 +38,7 @@ class Device:
 
     def frozen_ops(self) -> tuple[Ops, ...]:
         """New operations for weights that do not change while these are in use, as in translation."""
-        return self.ops
+        return tuple(FrozenOps() if ops is FAST else ops for ops in self.ops)
 
     def communicator(self, host: Communicator) -> Communicator:
         """A communicator for arrays of this device, between the ranks of `host`. All ranks call this."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import Any, Callable, Iterable, Iterator, NamedTuple
 
@@ -14,6 +13,7 @@ from scratchformer.decoding.search import Hypothesis, search
 from scratchformer.errors import UserError
 from scratchformer.nn.ops import Ops, using
 from scratchformer.nn.transformer import Transformer
+from scratchformer.parallel.forks import map_in_processes
 from scratchformer.text.batches import encode_sequences
 from scratchformer.text.tokenizer import Tokenizer
 
@@ -44,7 +44,7 @@ class Translator:
     """Translates sentences with a model.
 
     Translations come back in the order of the sentences, and do not depend on the other sentences. A blank sentence is
-    translated as an empty one. If the user interrupts, the groups of sentences in progress are finished first.
+    translated as an empty one.
 
     threads  cores to use on a CPU; the number changes no translation, only the last bit of a score
     device   where the model's weights are
@@ -99,7 +99,7 @@ class Translator:
     def _groups(self, by_length: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
         """Cut sentences, shortest first, into groups to be translated together -> their indices, longest first
 
-        So no thread begins a long group at the end.
+        So no process begins a long group at the end.
         """
         groups = []
         while len(by_length):
@@ -146,7 +146,4 @@ class Translator:
         """Map over the groups, up to `threads` at once. With fewer groups, matrix products use the other cores."""
         at_once = max(1, min(self.threads, len(groups)))
         with product_threads(self.threads // at_once):
-            if at_once == 1:  # CuPy's current device belongs to this thread
-                return list(map(work, groups))
-            with ThreadPoolExecutor(at_once) as pool:
-                return list(pool.map(work, groups))
+            return map_in_processes(work, groups, at_once)

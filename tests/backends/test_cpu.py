@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from scratchformer.backends import cpu as fast_ops
-from scratchformer.backends.cpu import FAST, FastOps
+from scratchformer.backends.cpu import FAST, USES_BEFORE_COPY, FastOps, FrozenOps
+from scratchformer.backends.device import Device
 from scratchformer.nn.dropout import DropoutKey
 from scratchformer.nn.ops import PAD, Ops, ops_of, using
 
@@ -105,6 +106,25 @@ def test_the_gradient_of_the_logits_may_take_their_place():
     loss, dlogits = FASTER.cross_entropy(logits.copy(), targets, 0.8, 0.02)
     loss_in_place, in_place = FASTER.cross_entropy(logits, targets, 0.8, 0.02, out=logits)
     assert in_place is logits and loss_in_place == loss and np.array_equal(in_place, dlogits)
+
+
+def test_a_transposed_weight_is_copied_when_it_has_served_some_products():
+    ops, random = FrozenOps(), np.random.default_rng(0)
+    x, E, W = (random.standard_normal(shape).astype("float32") for shape in ((3, 8), (11, 8), (8, 5)))
+    for use in range(1, USES_BEFORE_COPY + 2):
+        np.testing.assert_allclose(ops.linear(x, E.T, None), x @ E.T, rtol=1e-5)
+        np.testing.assert_allclose(ops.linear(x, W, None), x @ W, rtol=1e-5)
+        assert len(ops.copies) == (use >= USES_BEFORE_COPY)
+    ((kept, copy),) = ops.copies.values()
+    assert np.shares_memory(kept, E) and copy.flags.c_contiguous and not np.shares_memory(copy, E)
+
+
+def test_only_operations_for_numpy_are_replaced_where_weights_are_frozen():
+    device = Device()
+    (first,), (second,) = device.frozen_ops(), device.frozen_ops()
+    assert isinstance(first, FrozenOps) and first is not second
+    device.ops = (REFERENCE,)
+    assert device.frozen_ops() == (REFERENCE,)
 
 
 def test_they_are_in_use_where_they_are_asked_for_and_only_there():

@@ -69,16 +69,18 @@ def test_threads_change_not_a_bit(translator, beam, monkeypatch):
 
 @pytest.mark.parametrize("threads, groups, of_blas", [(1, 1, 1), (1, 2, 1), (2, 1, 2), (2, 2, 1)])
 def test_groups_and_the_blas_share_the_cores(translator, monkeypatch, blas_threads, threads, groups, of_blas):
-    seen = []
-    monkeypatch.setattr(module, "search", lambda *arguments: seen.append(blas_threads()) or search(*arguments))
+    def checked_search(*arguments):
+        assert blas_threads() == {of_blas}
+        return search(*arguments)
+
+    monkeypatch.setattr(module, "search", checked_search)
     with threadpool_limits(2, "blas"):
         other = Translator(translator.model, translator.tokenizer, threads=threads, group=1)
         other.translate(["a dog", "a cat"][:groups])
         assert blas_threads() == {2}
-    assert seen == [{of_blas}] * groups
 
 
-def test_an_error_in_a_thread_is_raised(translator, monkeypatch):
+def test_an_error_in_a_process_is_raised(translator, monkeypatch):
     def fails(*arguments):
         raise ZeroDivisionError
 

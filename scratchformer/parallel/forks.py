@@ -1,0 +1,83 @@
+"""Divide work among processes that share this one's memory, where Python's lock would let threads wait for each other.
+
+A decoding step is many short calls of NumPy, and only one thread of a process can be in Python at a time: two processes
+translate 1.2 to 1.5 times as many sentences a second as two threads.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from typing import Any
+
+from scratchformer.errors import UserError
+
+
+def map_in_processes(work: Callable[[Any], Any], items: Sequence[Any], n: int) -> list[Any]:
+    """The work's results for the items, computed by n processes: this one, and forks of it.
+
+    Each takes the next item when it has done one. What the work returns or raises must be possible to pickle; an error
+    is raised here. Forks are safe on Linux only: elsewhere n threads do the work. Raises UserError if a fork is killed.
+    """
+    if n == 1:
+        return list(map(work, items))
+    if sys.platform != "linux":
+        with ThreadPoolExecutor(n) as pool:
+            return list(pool.map(work, items))
+    context = multiprocessing.get_context("fork")
+    taken = context.Value("q", 0)
+
+    def my_share() -> dict[int, Any]:
+        results: dict[int, Any] = {}
+        while True:
+            with taken.get_lock():
+                index = taken.value
+                taken.value += 1
+            if index >= len(items):
+                return results
+            results[index] = work(items[index])
+
+    def serve(answer: Connection) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes: the first one ends the others
+        with suppress(BrokenPipeError):  # it has ended
+            try:
+                answer.send((my_share(), None, ""))
+            except Exception as error:
+                answer.send(({}, error, traceback.format_exc()))
+
+    forks = []
+    try:
+        for _ in range(n - 1):
+            answer, answer_of_fork = context.Pipe(duplex=False)
+            fork = context.Process(target=serve, args=[answer_of_fork])
+            with warnings.catch_warnings():  # Python 3.12 warns, since a fork lacks the other threads; it needs none
+                warnings.simplefilter("ignore", DeprecationWarning)
+                fork.start()
+            forks.append((fork, answer))
+            answer_of_fork.close()  # so that reading ends when the fork does
+        results = my_share()
+        for fork, answer in forks:
+            try:
+                share, error, place = answer.recv()
+            except EOFError:
+                fork.join()
+                raise UserError(
+                    f"a process that shared the work has ended (exit code {fork.exitcode}): is there enough memory?"
+                    " --threads 1 needs less"
+                ) from None
+            if error:
+                raise error from RuntimeError(f"in a process that shared the work:\n{place}")
+            results |= share
+    finally:
+        for fork, answer in forks:
+            fork.kill()
+            fork.join()
+            answer.close()
+    return [results[index] for index in range(len(items))]
