@@ -55,7 +55,7 @@ NAMES = {FLOAT32: "sgemm", BFLOAT16: "gemm_bf16bf16f32"}
 class Mkl:
     """The library at this path. Raises UserError if it cannot be loaded, or lacks a function."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | str) -> None:
         try:
             self.library = ctypes.CDLL(str(path))
             self.library.MKL_CBWR_Set(SAME_BITS)  # before any other call

@@ -82,18 +82,19 @@ def speed(kind: type[mkl.MklOps]) -> float:
 
 def measured(kind: type[mkl.MklOps]) -> float:
     """The speed, measured in a process of its own: a broken installation of MKL ends the process that loads it."""
-    mkl.library_path()
     code = (
         f"import sys; sys.path[:] = {sys.path!r}; from scratchformer.backends import cpu, mkl, products; "
-        f"print(products.measure(cpu.FAST, mkl.{kind.__name__}(mkl.load())))"
+        f"print(products.measure(cpu.FAST, mkl.{kind.__name__}(mkl.Mkl(sys.argv[1]))))"
     )
+    command = [sys.executable, "-c", code, str(mkl.library_path())]
     said = "it does not answer"
     with suppress(OSError, subprocess.TimeoutExpired):
-        child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+        child = subprocess.run(command, capture_output=True, text=True, timeout=60)
         with suppress(ValueError):
             return float(child.stdout)
         said = (child.stdout + child.stderr).strip().rpartition("\n")[-1] or f"exit code {child.returncode}"
-    raise UserError(f"MKL cannot be used: {said}")
+        said = said.removeprefix("scratchformer.errors.UserError: ")
+    raise UserError(said if "MKL cannot be used" in said else f"MKL cannot be used: {said}")
 
 
 def place(kind: type[mkl.MklOps]) -> str:
