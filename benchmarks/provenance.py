@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_info
 
+from scratchformer.backends.products import processor
+
 ROOT = Path(__file__).parents[1]
 sys.path += [str(ROOT / folder) for folder in ("lessons", "tools")]
 
@@ -28,7 +30,7 @@ def surroundings() -> dict[str, Any]:
         "date": date.today().isoformat(),
         "commit": git("rev-parse", "HEAD"),
         "uncommitted_changes": bool(git("status", "--porcelain", "--", "scratchformer", "benchmarks/*.py")),
-        "hardware": {"cpu": cpu_model(), "cores": os.cpu_count()},
+        "hardware": {"cpu": processor(), "cores": os.cpu_count()},
         "versions": {"python": platform.python_version(), "numpy": np.__version__},
         "numpy_blas": blas,
     }
@@ -46,11 +48,3 @@ def git(*arguments: str) -> str | None:
         ).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return None
-
-
-def cpu_model() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()

@@ -58,7 +58,8 @@ class Mkl:
     def __init__(self, path: Path | str) -> None:
         try:
             self.library = ctypes.CDLL(str(path))
-            self.library.MKL_CBWR_Set(SAME_BITS)  # before any other call
+            if self.library.MKL_CBWR_Set(SAME_BITS):  # before any other call
+                raise OSError("it does not compute the same bits in every run")
             self.library.MKL_Set_Dynamic(0)
             self.set_threads(1)
             text = ctypes.create_string_buffer(200)
