@@ -1,10 +1,11 @@
 """How much has the host to do for a GPU: launches, products, copies and its time, with a driver that does nothing.
 
-    python benchmarks/gpu_host.py [--against COMMIT] [--models tiny,base,big] [--precision bf16] [--repetitions N] [--out DIR]
+    python benchmarks/gpu_host.py [--against COMMIT] [--models tiny,base,big] [--precision bf16] [--repetitions N]
+                                  [--out DIR]
 
 A training step of the paper's batch, 833 pairs of 30 tokens a side, and a position of a translation of 256 sentences.
-Real CuPy runs on null_cuda.cpp, which counts what it is asked for and computes nothing. Needs what the emulated GPU of the
-tests needs (tests/emulated_gpu), and no GPU. With --against, an earlier commit and this directory take turns.
+Real CuPy runs on null_cuda.cpp, which counts what it is asked for and computes nothing. This needs what the emulated GPU
+of the tests needs (tests/emulated_gpu), and no GPU. With --against, an earlier commit and this directory take turns.
 """
 
 from __future__ import annotations

@@ -67,7 +67,6 @@ def stack_stride(shape: Shape, strides: Shape) -> int | None:
     return axes[-1][1] if axes else 0
 
 
-@lru_cache(maxsize=4096)
 def gemm_call(a: tuple[Shape, Shape], b: tuple[Shape, Shape], c: tuple[Shape, Shape]) -> GemmCall | None:
     """The call for c = a b, each given by its shape and its strides in numbers; None if a copy is needed first.
 
@@ -78,6 +77,16 @@ def gemm_call(a: tuple[Shape, Shape], b: tuple[Shape, Shape], c: tuple[Shape, Sh
     if of_b is None or of_a is None or of_c is None or of_c.transposed:
         return None
     return GemmCall(n, m, k, of_b, of_a, of_c, math.prod(stack))
+
+
+@lru_cache(maxsize=1 << 14)
+def known_call(
+    a: Shape, a_strides: Shape, b: Shape, b_strides: Shape, c: Shape, c_strides: Shape, itemsize: int, c_itemsize: int
+) -> GemmCall | None:
+    """`gemm_call` for strides in bytes. It is found once for each combination, because steps repeat them."""
+    sizes = itemsize, itemsize, c_itemsize
+    shapes, strides = (a, b, c), (a_strides, b_strides, c_strides)
+    return gemm_call(*(in_numbers(*each) for each in zip(shapes, strides, sizes)))
 
 
 Blas = Callable[[GemmCall, Array, Array, Array, bool], None]
@@ -99,8 +108,10 @@ class Gemm:
             if not add:
                 out[...] = 0
             return
-        a, b = self._readable(a), self._readable(b)
-        call = gemm_call(shape_and_strides(a), shape_and_strides(b), shape_and_strides(out))
+        call = known_call(a.shape, a.strides, b.shape, b.strides, out.shape, out.strides, a.itemsize, out.itemsize)
+        if call is None:
+            a, b = self._readable(a), self._readable(b)
+            call = gemm_call(shape_and_strides(a), shape_and_strides(b), shape_and_strides(out))
         if call is not None:
             self.blas(call, b, a, out, add)
             return
@@ -119,7 +130,12 @@ class Gemm:
 
 def shape_and_strides(x: Array) -> tuple[Shape, Shape]:
     """The shape, and the strides in numbers."""
-    return x.shape, tuple(stride // x.itemsize for stride in x.strides)
+    return in_numbers(x.shape, x.strides, x.itemsize)
+
+
+def in_numbers(shape: Shape, strides: Shape, itemsize: int) -> tuple[Shape, Shape]:
+    """A shape, and strides in numbers instead of bytes."""
+    return shape, tuple(stride // itemsize for stride in strides)
 
 
 CUDA_TYPE = {"float32": 0, "float16": 2, "bfloat16": 14}  # CUDA_R_32F, _16F and _16BF of cudaDataType, library_types.h

@@ -31,7 +31,7 @@ def entry_points(source):
                     continue
                 number[instance] = len(number)
                 values = []
-                for index, (kind, is_pointer, _) in enumerate(kernel.arguments):
+                for index, (kind, is_pointer, *_) in enumerate(kernel.arguments):
                     c_type = C_TYPE[dtype] if kind == "T" else kind
                     values.append(f"({c_type}*)a[{index}]" if is_pointer else f"*({c_type}*)a[{index}]")
                 thread = f"[](void* all) {{ void** a = (void**)all; {instance}({', '.join(values)}); }}"
@@ -69,6 +69,7 @@ class CpuKernels(Kernels):
 
     def __init__(self, source=SOURCE, forward=True, array_type=np.ndarray, memory=lambda array: array):
         self.source, self.forward, self.array_type, self.memory = source, forward, array_type, memory
+        self.address = lambda array: memory(array).ctypes.data
         self.launches = []
 
     def run(self, instance, dtype, grid, block, arguments):

@@ -26,7 +26,7 @@ from scratchformer.training.run import load_run
 from scratchformer.training.validation import validation_bleu
 
 CPU = Device()
-CONFIG = ModelConfig(vocab_size=40, N=2, d_model=16, d_ff=24, h=2, P_drop=0.2, attention_dropout=0.1, relu_dropout=0.1)
+CONFIG = ModelConfig(vocab_size=40, N=2, d_model=16, d_ff=24, h=2, P_drop=0.2, relu_dropout=0.1)
 KEY = DropoutKey(seed=1, step=2)
 SOURCE = np.array([[5, 6, 7, 3, 2], [9, 2, 0, 0, 0], [4, 4, 8, 2, 0]])
 TARGET_IN = np.array([[1, 8, 9, 4], [1, 5, 0, 0], [1, 11, 12, 0]])
@@ -49,6 +49,7 @@ VARIANTS = {
     "nothing tied": {"tied": "none"},
     "odd widths": {"d_k": 3, "d_v": 5},
     "no biases": {"attention_bias": False},
+    "dropped weights": {"attention_dropout": 0.1},
     "GPT": {"architecture": "decoder", "norm": "pre", "positions": "learned", "activation": "gelu"},
     "BERT": {"architecture": "encoder", "positions": "learned", "activation": "gelu"},
     "ViT": {"architecture": "vision", "n_classes": 3, "norm": "pre", "positions": "learned", "activation": "gelu"},
@@ -100,7 +101,7 @@ def test_the_tolerance_does_not_depend_on_the_weights(open_strict, precision):
 
 def test_every_kernel_is_used_in_training(open_strict):
     device = open_strict("fp16")
-    for variant in ("the paper's", "ViT"):
+    for variant in ("the paper's", "dropped weights", "ViT"):
         gradient_of(replace(CONFIG, **VARIANTS[variant]), device)
     only_in_trainer = {"adam_inplace", "adapt_loss_scale"}
     assert set(device.kernels.launches) == KERNELS.keys() - only_in_trainer
