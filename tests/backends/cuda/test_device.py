@@ -255,21 +255,29 @@ def test_a_single_rank_needs_no_communication(together, open_strict):
         assert type(found) is Communicator
 
 
-def test_a_rank_that_waits_for_its_gpu_checks_the_other_ranks(monkeypatch):
-    class Event:
-        looks = 0
+def waits_for(statuses, monkeypatch):
+    """The function that waits for a 7, on a GPU that answers with these statuses of CUDA, one each time it is asked."""
 
-        def record(self):
-            pass
+    def fail():
+        raise RuntimeError("an illegal memory access")
 
-        @property
-        def done(self):
-            self.looks += 1
-            return self.looks > 3
-
-    seconds = []
-    monkeypatch.setitem(sys.modules, "cupyx", types.SimpleNamespace(empty_pinned=lambda n, dtype: np.empty(n, dtype)))
-    number = types.SimpleNamespace(dtype=np.float32, reshape=lambda n: number)
+    event = types.SimpleNamespace(ptr=1, record=lambda: None, synchronize=fail)
+    runtime = types.SimpleNamespace(eventQuery=lambda ptr: next(answers))
+    answers, number = iter(statuses), types.SimpleNamespace(dtype=np.float32, reshape=lambda n: number)
     number.get = lambda out, blocking: out.fill(7)
-    assert a_gpu(0, True, {"Event": Event}).read_back(number, seconds.append)() == 7
+    monkeypatch.setitem(sys.modules, "cupyx", types.SimpleNamespace(empty_pinned=lambda n, dtype: np.empty(n, dtype)))
+    seconds = []
+    gpu = a_gpu(0, True, {"Event": lambda: event, "runtime": runtime})
+    return gpu.read_back(number, seconds.append), seconds
+
+
+def test_a_rank_that_waits_for_its_gpu_checks_the_other_ranks(monkeypatch):
+    wait, seconds = waits_for([600, 600, 600, 0], monkeypatch)
+    assert wait() == 7
     assert len(seconds) == 3 and 0 <= seconds[0] < seconds[1] < seconds[2]
+
+
+def test_a_gpu_that_has_failed_is_not_waited_for(monkeypatch):
+    wait, _ = waits_for([600, 700], monkeypatch)
+    with pytest.raises(RuntimeError, match="an illegal memory access"):
+        wait()
