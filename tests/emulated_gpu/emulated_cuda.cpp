@@ -33,13 +33,15 @@ using Clock = std::vector<long>;  // [stream] how many of its operations have en
 
 static std::recursive_mutex mutex;
 #define ALONE std::lock_guard<std::recursive_mutex> alone(mutex)
+#define ALONE_AND_WELL ALONE; if (failure) return failure  // after a kernel's error, CUDA answers each call with it
 
 extern "C" {
 struct Counts { long launches, products, copies, synchronisations; } emulated_counts;
 }
 
 static std::string problems, last_problem;  // a line each
-static Status failure;  // what the next wait of the host returns
+static Status failure;  // an error of a kernel, until `emulated_problems` ends it
+static std::string why_it_failed;
 
 template <typename... Part>
 static std::string sentence(const Part&... parts) {
@@ -82,6 +84,7 @@ static std::deque<Past> past(1);  // operation id -> where it was queued; 0 is n
 static std::set<std::string> names;
 static Clock known_to_host;
 static Operation* running;
+static const std::string FREE = "cudaFreeAsync";
 static jmp_buf out_of_operation;
 
 static void merge(Clock& clock, const Clock& other) {
@@ -127,15 +130,9 @@ static void advance(Place to) {
         stream.done++;
         for (Place place : operation.after) advance(place);
         running = &operation;
-        if (!_setjmp(out_of_operation)) operation.run();
+        if ((!failure || operation.name == FREE) && !_setjmp(out_of_operation)) operation.run();
         running = nullptr;
     }
-}
-
-static Status outcome() {
-    Status code = failure;
-    failure = cudaSuccess;
-    return code;
 }
 
 // The host waits for this operation, and so knows what has ended.
@@ -143,7 +140,7 @@ static Status wait_for(Place place, const Clock& clock) {
     emulated_counts.synchronisations += streams[place.stream].done < place.position;
     advance(place);
     merge(known_to_host, clock);
-    return outcome();
+    return failure;
 }
 
 static Status wait_for_stream(int number) {
@@ -196,16 +193,21 @@ static void give_back(Allocation& allocation) {
     std::fill(std::begin(recent), std::end(recent), nullptr);
 }
 
-// The running operation has gone wrong. `ends_it`: it cannot go on.
-static void report(Status code, const std::string& text, bool ends_it) {
+// The running operation has gone wrong. A GPU would not notice.
+static void report(const std::string& text) {
     static unsigned reported;
-    if (ends_it || reported != running->id) problem(0, running->name, ": ", text);
+    if (reported != running->id) problem(0, running->name, ": ", text);
     reported = running->id;
-    failure = failure ? failure : code;
-    if (ends_it) _longjmp(out_of_operation, 1);
 }
 
-void fail(const char* why) { report(cudaErrorLaunchFailure, why, true); }
+// The running operation cannot go on.
+[[noreturn]] static void abandon(Status code, const std::string& text) {
+    failure = problem(code, running->name, ": ", text);
+    why_it_failed = last_problem;
+    _longjmp(out_of_operation, 1);
+}
+
+void fail(const char* why) { abandon(cudaErrorLaunchFailure, why); }
 
 static bool comes_before(unsigned id) {
     Place place = past[id].place;
@@ -225,7 +227,7 @@ static void touch(const void* address, size_t n, bool writes) {
     size_t offset = a ? (char*)address - a->begin : 0;
     if (!a || a->freed || !a->on_device || offset + n > a->size) {
         const char* what = writes ? "illegal write of " : "illegal read of ";
-        report(cudaErrorIllegalAddress, what + described(a, address), true);
+        abandon(cudaErrorIllegalAddress, what + described(a, address));
     }
     unsigned* written_by = &a->written_by[offset];
     unsigned* read_by = &a->read_by[offset];
@@ -233,13 +235,12 @@ static void touch(const void* address, size_t n, bool writes) {
     for (size_t i = 0; i < n; i++) {
         for (unsigned other : {written_by[i], writes ? read_by[i] : self}) {
             if (other != before && other != self && !comes_before(other))
-                report(cudaErrorUnknown,
-                       sentence("race with ", *past[other].name, " in another stream, neither waits for the other: ",
-                                described(a, (char*)address + i)), false);
+                report(sentence("race with ", *past[other].name, " in another stream, neither waits for the other: ",
+                                described(a, (char*)address + i)));
             before = other;
         }
         if (!writes && !written_by[i])
-            report(cudaErrorUnknown, "reads what nobody has written: " + described(a, (char*)address + i), false);
+            report("reads what nobody has written: " + described(a, (char*)address + i));
         (writes ? written_by : read_by)[i] = self;
     }
 }
@@ -278,7 +279,7 @@ void __asan_handle_no_return() {}
 
 // The compiled code that CuPy passes is the path of a library.
 Status cuModuleLoadData(void** module, const char* path) {
-    ALONE;
+    ALONE_AND_WELL;
     *module = dlopen(path, RTLD_NOW);
     if (!*module) return problem(cudaErrorInvalidKernelImage, dlerror());
     link_map* map;
@@ -303,7 +304,7 @@ Status cuModuleUnload(void*) { return cudaSuccess; }
 
 Status cuLaunchKernel(Kernel* kernel, unsigned x, unsigned y, unsigned z, unsigned threads_x, unsigned threads_y,
                       unsigned threads_z, unsigned shared_bytes, void* stream, void** arguments, void**) {
-    ALONE;
+    ALONE_AND_WELL;
     long threads = (long)threads_x * threads_y * threads_z;
     std::string name = kernel->name;
     if (threads == 0 || threads > MOST_THREADS || threads_z > 64)
@@ -347,11 +348,13 @@ const char* cudaGetErrorName(Status code) {
         case cudaErrorNotReady: return "cudaErrorNotReady";
         case cudaErrorIllegalAddress: return "cudaErrorIllegalAddress";
         case cudaErrorLaunchFailure: return "cudaErrorLaunchFailure";
+        case cudaErrorInvalidKernelImage: return "cudaErrorInvalidKernelImage";
+        case cudaErrorSymbolNotFound: return "cudaErrorSymbolNotFound";
         default: return "cudaErrorUnknown";
     }
 }
 
-const char* cudaGetErrorString(Status) { return last_problem.c_str(); }
+const char* cudaGetErrorString(Status) { return (failure ? why_it_failed : last_problem).c_str(); }
 Status cuGetErrorName(Status code, const char** text) { return *text = cudaGetErrorName(code), cudaSuccess; }
 Status cuGetErrorString(Status code, const char** text) { return *text = cudaGetErrorString(code), cudaSuccess; }
 
@@ -362,7 +365,7 @@ Status cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
 Status cudaSetDevice(int device) { return device ? cudaErrorInvalidDevice : cudaSuccess; }
 Status cudaRuntimeGetVersion(int* version) { return *version = 13000, cudaSuccess; }
 Status cudaDriverGetVersion(int* version) { return *version = 13000, cudaSuccess; }
-Status cudaMemGetInfo(size_t* free, size_t* all) { return *free = 64l << 30, *all = 80l << 30, cudaSuccess; }
+Status cudaMemGetInfo(size_t* free, size_t* all) { return *free = 64l << 30, *all = 80l << 30, failure; }
 Status cudaDeviceGetPCIBusId(char* id, int n, int) { return snprintf(id, n, "0000:01:00.0"), cudaSuccess; }
 
 Status cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
@@ -392,10 +395,10 @@ Status cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
 
 // Memory --------------------------------------------------------------------------------------------------------------
 
-Status cudaMalloc(void** made, size_t size) { ALONE; return allocate(made, size, true); }
+Status cudaMalloc(void** made, size_t size) { ALONE_AND_WELL; return allocate(made, size, true); }
 Status cudaMallocAsync(void** made, size_t size, void*) { return cudaMalloc(made, size); }
-Status cudaHostAlloc(void** made, size_t size, unsigned) { ALONE; return allocate(made, size, false); }
-Status cudaMallocHost(void** made, size_t size) { ALONE; return allocate(made, size, false); }
+Status cudaHostAlloc(void** made, size_t size, unsigned) { ALONE_AND_WELL; return allocate(made, size, false); }
+Status cudaMallocHost(void** made, size_t size) { ALONE_AND_WELL; return allocate(made, size, false); }
 
 Status cudaFreeHost(void* address) {
     ALONE;
@@ -413,7 +416,7 @@ Status cudaFreeAsync(void* address, void* stream) {
     Allocation* a = allocation_of(address);
     if (!a || !a->on_device || a->freed || a->begin != address)
         return problem(cudaErrorInvalidValue, "cudaFree of ", described(a, address));
-    enqueue(stream_of(stream), "cudaFreeAsync", [=] {
+    enqueue(stream_of(stream), FREE, [=] {
         if (a->size) touch(a->begin, a->size, true);
         a->written_by = a->read_by = {};
         give_back(*a);
@@ -452,7 +455,7 @@ static bool is_on_device(const void* address) {
 }
 
 Status cudaMemcpyAsync(void* to, const void* from, size_t n, cudaMemcpyKind kind, void* stream) {
-    ALONE;
+    ALONE_AND_WELL;
     int number = stream_of(stream);
     if (number < 0) return problem(cudaErrorInvalidResourceHandle, "copy: no such stream");
     bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
@@ -475,13 +478,13 @@ Status cudaMemcpyAsync(void* to, const void* from, size_t n, cudaMemcpyKind kind
 }
 
 Status cudaMemcpy(void* to, const void* from, size_t n, cudaMemcpyKind kind) {
-    ALONE;
+    ALONE_AND_WELL;
     Status code = cudaMemcpyAsync(to, from, n, kind, nullptr);
     return code ? code : wait_for_stream(0);
 }
 
 Status cudaMemsetAsync(void* to, int value, size_t n, void* stream) {
-    ALONE;
+    ALONE_AND_WELL;
     std::string wrong = n ? objection(to, n, true) : "";
     if (wrong.size()) return problem(cudaErrorInvalidValue, "cudaMemset of ", wrong);
     enqueue(stream_of(stream), "cudaMemset", [=] {
@@ -496,7 +499,7 @@ Status cudaMemset(void* to, int value, size_t n) { return cudaMemsetAsync(to, va
 // Streams and events --------------------------------------------------------------------------------------------------
 
 Status cudaStreamCreateWithPriority(void** stream, unsigned flags, int) {
-    ALONE;
+    ALONE_AND_WELL;
     streams.push_back({flags != cudaStreamNonBlocking});
     *stream = (void*)(FIRST_HANDLE + streams.size() - 1);
     return cudaSuccess;
@@ -506,17 +509,15 @@ Status cudaStreamDestroy(void*) { return cudaSuccess; }
 Status cudaStreamIsCapturing(void*, int* status) { return *status = 0, cudaSuccess; }
 
 Status cudaStreamSynchronize(void* stream) {
-    ALONE;
+    ALONE_AND_WELL;
     int number = stream_of(stream);
     return number < 0 ? problem(cudaErrorInvalidResourceHandle, "no such stream") : wait_for_stream(number);
 }
 
 Status cudaDeviceSynchronize() {
-    ALONE;
-    Status first = cudaSuccess;
-    for (size_t i = 0; i < streams.size(); i++)
-        if (Status code = wait_for_stream(i); !first) first = code;
-    return first;
+    ALONE_AND_WELL;
+    for (size_t i = 0; i < streams.size(); i++) wait_for_stream(i);
+    return failure;
 }
 
 Status cudaEventCreateWithFlags(Event** event, unsigned) { return *event = new Event, cudaSuccess; }
@@ -524,7 +525,7 @@ Status cudaEventCreate(Event** event) { return *event = new Event, cudaSuccess; 
 Status cudaEventDestroy(Event* event) { return delete event, cudaSuccess; }
 
 Status cudaEventRecord(Event* event, void* stream) {
-    ALONE;
+    ALONE_AND_WELL;
     int number = stream_of(stream);
     if (number < 0) return problem(cudaErrorInvalidResourceHandle, "cudaEventRecord: no such stream");
     *event = {enqueue(number, "event", [] {}), streams[number].clock};
@@ -532,7 +533,7 @@ Status cudaEventRecord(Event* event, void* stream) {
 }
 
 Status cudaStreamWaitEvent(void* stream, Event* event, unsigned) {
-    ALONE;
+    ALONE_AND_WELL;
     int number = stream_of(stream);
     if (number < 0) return problem(cudaErrorInvalidResourceHandle, "cudaStreamWaitEvent: no such stream");
     if (event->place.stream < 0) return cudaSuccess;  // never recorded
@@ -542,22 +543,22 @@ Status cudaStreamWaitEvent(void* stream, Event* event, unsigned) {
 }
 
 Status cudaEventSynchronize(Event* event) {
-    ALONE;
+    ALONE_AND_WELL;
     return event->place.stream < 0 ? cudaSuccess : wait_for(event->place, event->clock);
 }
 
 // Whoever asks has waited a while: the GPU has done the work when asked again. What the host learns in this way depends
 // on chance, so it does not count as an order: `known_to_host` stays as it is.
 Status cudaEventQuery(Event* event) {
-    ALONE;
+    ALONE_AND_WELL;
     if (event->place.stream < 0) return cudaSuccess;
     bool done = streams[event->place.stream].done >= event->place.position;
     advance(event->place);
-    return done ? outcome() : cudaErrorNotReady;
+    return done ? cudaSuccess : cudaErrorNotReady;
 }
 
 Status cudaStreamQuery(void* stream) {
-    ALONE;
+    ALONE_AND_WELL;
     Event now{{stream_of(stream), streams[stream_of(stream)].queued}, streams[stream_of(stream)].clock};
     return cudaEventQuery(&now);
 }
@@ -569,7 +570,7 @@ Status cudaEventElapsedTime(float* milliseconds, Event* from, Event* to) {
 
 // cuBLAS --------------------------------------------------------------------------------------------------------------
 
-enum { CUBLAS_INVALID_VALUE = 7, CUBLAS_NOT_SUPPORTED = 15 };
+enum { CUBLAS_INVALID_VALUE = 7, CUBLAS_EXECUTION_FAILED = 13, CUBLAS_NOT_SUPPORTED = 15 };
 enum { R_32F = 0, R_16F = 2, R_16BF = 14 };
 enum { COMPUTE_32F = 68, COMPUTE_32F_FAST_TF32 = 77 };
 
@@ -629,6 +630,7 @@ static void multiply(float alpha, Matrix a, Matrix b, float beta, Matrix c, int 
 
 static Status product(Handle* handle, float alpha, Matrix a, Matrix b, float beta, Matrix c, int count, int compute) {
     ALONE;
+    if (failure) return CUBLAS_EXECUTION_FAILED;
     bool full = a.type == R_32F && c.type == R_32F && (compute == COMPUTE_32F || compute == COMPUTE_32F_FAST_TF32);
     bool half = a.type != R_32F && (c.type == a.type || c.type == R_32F) && compute == COMPUTE_32F;
     if (a.type != b.type || !(full || half))
@@ -674,6 +676,8 @@ Status cublasGemmEx(Handle* handle, int transpose_a, int transpose_b, int m, int
 
 // NCCL with a single rank, whose sums are its own numbers -------------------------------------------------------------
 
+const Status NCCL_UNHANDLED_CUDA_ERROR = 1;
+
 struct Id { char bytes[128]; };
 
 Status ncclGetVersion(int* version) { return *version = 22800, 0; }
@@ -686,6 +690,7 @@ const char* ncclGetErrorString(int) { return "NCCL is emulated for one rank"; }
 
 Status ncclAllReduce(const void* from, void* to, size_t n, int type, int, void*, void* stream) {
     ALONE;
+    if (failure) return NCCL_UNHANDLED_CUDA_ERROR;
     static const int SIZES[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2};
     enqueue(stream_of(stream), "NCCL", [=] {
         touch(from, n * SIZES[type], false);

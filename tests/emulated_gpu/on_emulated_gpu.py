@@ -14,6 +14,7 @@ from scratchformer.parallel.nccl import Nccl
 from scratchformer.training.trainer import Trainer
 
 FLOATS = 1000
+NOT_READY, ILLEGAL_ADDRESS = 600, 700  # codes of CUDA
 
 
 @pytest.fixture
@@ -232,13 +233,25 @@ def test_a_fault_is_noticed(fault, gpu, monkeypatch):
     assert any(FAULTS[fault] in sentence for sentence in said), said
 
 
-def test_an_error_of_a_kernel_is_raised_when_the_host_waits(gpu):
+def test_after_a_fault_every_call_answers_the_error(gpu):
+    """As on a GPU, where it ends the process's use of it."""
+    runtime, square, copied = cupy.cuda.runtime, numbers(2, 2), cupy.cuda.Event()
     too_long_a_loop(gpu, True, None)
-    with pytest.raises(
-        cupy.cuda.runtime.CUDARuntimeError, match="cudaErrorIllegalAddress: relu_backward<float>: illegal read"
+    copied.record()
+    assert [runtime.eventQuery(copied.ptr) for _ in range(3)] == [NOT_READY, ILLEGAL_ADDRESS, ILLEGAL_ADDRESS]
+    for call in (
+        runtime.deviceSynchronize,
+        cupy.cuda.get_current_stream().record,
+        lambda: square.get(),
+        lambda: launch(gpu),
+        lambda: cupy.empty(3),
     ):
-        cupy.cuda.get_current_stream().synchronize()
-    emulation.problems()
+        with pytest.raises(runtime.CUDARuntimeError, match="IllegalAddress: relu_backward<float>: illegal read"):
+            call()
+    with pytest.raises(cupy.cuda.cublas.CUBLASError, match="EXECUTION_FAILED"):
+        gpu.ops[-1].gemm(square, square, square)
+    assert len(emulation.problems()) == 1
+    runtime.deviceSynchronize()
 
 
 def test_the_host_reads_nothing_before_it_has_waited(gpu):
