@@ -115,7 +115,7 @@ class Gpu(Accelerator):
             raise
         except Exception as error:  # from a driver, a library or a compiler
             remedy = f"if a library is missing, {HOW_TO_INSTALL}"
-            raise UserError(f"gpu:{self.number}: {in_one_line(error)}; {remedy}") from None
+            raise UserError(f"gpu:{self.number}: {in_one_line(error)}; {remedy}") from error
 
     def communicator(self, host: Communicator) -> Communicator:
         """NCCL; or through host memory for ranks that share a GPU because the user named it.

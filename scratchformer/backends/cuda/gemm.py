@@ -135,8 +135,8 @@ NO_MEMORY = "CUBLAS_STATUS_ALLOC_FAILED", "cudaErrorMemoryAllocation", "CUDA_ERR
 class CuBlas:
     """cuBLAS on the current device. Sums are float32; with `tf32`, float32 factors are rounded to 11 bits first.
 
-    Memory for its own use comes from CUDA, not from CuPy's pool, which keeps the memory of arrays that are gone. If there
-    is none, the pool gives that back, and the product is tried once more.
+    Memory for its own use comes from CUDA, not from CuPy's pool, which keeps the memory of arrays that are gone. If
+    there is none, the pool gives that back, and the product is tried once more.
     Raises MemoryError if that does not help.
     """
 
