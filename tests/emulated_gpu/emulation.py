@@ -223,10 +223,10 @@ def problems():
 
 
 class Counts(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_long) for name in ("launches", "products", "copies", "synchronisations")]
+    _fields_ = [(name, ctypes.c_long) for name in ("launches", "products", "copies", "synchronisations", "polls")]
 
 
 def counts():
-    """How many launches, products, copies and synchronisations there were."""
+    """How many launches, products, copies and synchronisations there were, and loops that wait for an event."""
     now = Counts.in_dll(library(), "emulated_counts")
     return {name: getattr(now, name) for name, _ in Counts._fields_}

@@ -1,5 +1,7 @@
 """What the emulated GPU notices, and what it counts. test_emulated_gpu.py runs this file, in a process of its own."""
 
+from functools import partial
+
 import cupy
 import emulation
 import numpy as np
@@ -174,6 +176,34 @@ def a_step_that_does_not_wait_for_nccl(gpu, faulty, monkeypatch):
     nccl.stream.synchronize()
 
 
+def nccl_that_sums_what_is_still_read(gpu, faulty, monkeypatch):
+    nccl, x = Nccl(Communicator(), cupy), numbers(FLOATS)
+    nccl._wait_for_current_stream()  # x has been written
+    product = x * 2  # noqa: F841
+    if faulty:
+        monkeypatch.setattr(Nccl, "_wait_for_current_stream", lambda self: None)
+    nccl.all_reduce_inplace(x)
+    cupy.cuda.get_current_stream().synchronize()  # so that the product reads x first
+    nccl.wait()
+
+
+def an_array_that_two_streams_read(gpu, faulty, monkeypatch):
+    """And a third writes, which waits for the second reader only."""
+    x, streams = numbers(FLOATS), [cupy.cuda.Stream(non_blocking=True) for _ in range(2)]
+    written, read = cupy.cuda.get_current_stream().record(), []
+    products = []
+    for stream in streams:
+        stream.wait_event(written)
+        with stream:
+            products.append(x * 2)
+            read.append(stream.record())
+    for event in read[1:] if faulty else read:
+        cupy.cuda.get_current_stream().wait_event(event)
+    x += 1
+    for stream in streams:  # they run first
+        stream.synchronize()
+
+
 def an_array_freed_while_another_stream_reads_it(gpu, faulty, monkeypatch):
     x, y, other = numbers(FLOATS), cupy.zeros(FLOATS, "float32"), cupy.cuda.Stream(non_blocking=True)
     other.wait_event(cupy.cuda.get_current_stream().record())
@@ -212,6 +242,8 @@ FAULTS = {
     a_stream_that_waits_for_nothing: "race with copy in another stream",
     nccl_that_does_not_wait_for_the_gradient: "NCCL: race with cupy_add__float32_",
     a_step_that_does_not_wait_for_nccl: "race with NCCL in another stream",
+    nccl_that_sums_what_is_still_read: "NCCL: race with cupy_multiply__float32_float_float32",
+    an_array_that_two_streams_read: "race with cupy_multiply__float32_float_float32",
     an_array_freed_while_another_stream_reads_it: "illegal read of freed memory",
     a_barrier_that_some_threads_miss: "meet: threads wait for each other at different barriers",
 }
@@ -274,6 +306,7 @@ def test_what_is_queued_is_counted(gpu):
         "products": 1,
         "copies": 0,
         "synchronisations": 0,
+        "polls": 0,
     }
     y.get()
     assert emulation.counts()["synchronisations"] == after["synchronisations"] + 1
@@ -308,8 +341,16 @@ def test_gradients_are_summed_by_nccl_while_backward_goes_on(begin, gpu, monkeyp
     assert any(expected in line for line in said) if omitted else said == [], said
 
 
-def test_a_training_step_makes_the_host_wait_for_nothing(begin, monkeypatch):
-    """And each step of the same shape launches the same."""
+@pytest.mark.parametrize("faulty", [False, True])
+def test_a_training_step_makes_the_host_wait_for_nothing(begin, monkeypatch, faulty):
+    """And each step of the same shape launches the same. The fault: its loss and norm are read within the step."""
+    if faulty:
+        read_back = Gpu.read_back
+
+        def read_at_once(*arguments, **options):
+            return partial(float, read_back(*arguments, **options)())
+
+        monkeypatch.setattr(Gpu, "read_back", read_at_once)
     monkeypatch.setattr("scratchformer.training.loop.open_device", lambda *_: Gpu(0, "bf16"))
     trainer = begin("run", steps=4)
     indices = trainer.plan.epoch(0)[0]
@@ -321,4 +362,5 @@ def test_a_training_step_makes_the_host_wait_for_nothing(begin, monkeypatch):
         seen.append({name: after[name] - before[name] for name in after})
         trainer.finish(pending)
     assert seen[1] == seen[2] and seen[1]["synchronisations"] == 0
+    assert seen[1]["polls"] == (2 if faulty else 0)
     assert seen[1]["launches"] > 100 and seen[1]["products"] > 50
