@@ -258,14 +258,19 @@ static void touch(const void* address, size_t n, bool writes) {
 
 // Kernels -------------------------------------------------------------------------------------------------------------
 
-static std::map<const char*, const char*> own_memory;  // of the kernels' libraries: shared variables and constants
+static std::map<const char*, const char*> constants;  // of the kernels' libraries
 
 static void touched_by_kernel(const void* address, size_t n, bool writes) {
     const char* p = (const char*)address;
     if (p >= stack_begin && p < stack_end) return;
-    if (!allocation_of(p)) {
-        auto next = own_memory.upper_bound(p);
-        if (next != own_memory.begin() && p < std::prev(next)->second) return;
+    if (long size, offset; find_shared(p, &size, &offset)) {
+        if (offset + (long)n <= size) return;
+        abandon(cudaErrorIllegalAddress, sentence(writes ? "illegal write of" : "illegal read of", " a shared variable of ",
+                                                  size, " bytes, at byte ", offset));
+    }
+    if (!writes && !allocation_of(p)) {
+        auto next = constants.upper_bound(p);
+        if (next != constants.begin() && p < std::prev(next)->second) return;
     }
     touch(p, n, writes);
 }
@@ -276,8 +281,6 @@ struct Kernel {  // as made by kernel_prelude.h
     const size_t* sizes;
     const char* name;
 };
-
-const long MOST_THREADS = 1024, MOST_SHARED_BYTES = 48 << 10;
 
 extern "C" {
 #define CHECKS(n)                                                                          \
@@ -297,9 +300,10 @@ Status cuModuleLoadData(void** module, const char* path) {
     dlinfo(*module, RTLD_DI_LINKMAP, &map);
     dl_iterate_phdr([](dl_phdr_info* info, size_t, void* base) {
         for (int i = 0; i < info->dlpi_phnum; i++) {
-            const char* begin = (const char*)info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
-            if (info->dlpi_addr == (ElfW(Addr))base && info->dlpi_phdr[i].p_type == PT_LOAD)
-                own_memory[begin] = begin + info->dlpi_phdr[i].p_memsz;
+            const ElfW(Phdr)& segment = info->dlpi_phdr[i];
+            const char* begin = (const char*)info->dlpi_addr + segment.p_vaddr;
+            if (info->dlpi_addr == (ElfW(Addr))base && segment.p_type == PT_LOAD && !(segment.p_flags & PF_W))
+                constants[begin] = begin + segment.p_memsz;
         }
         return 0;
     }, (void*)map->l_addr);
@@ -320,7 +324,7 @@ Status cuLaunchKernel(Kernel* kernel, unsigned x, unsigned y, unsigned z, unsign
     std::string name = kernel->name;
     if (threads == 0 || threads > MOST_THREADS || threads_z > 64)
         return problem(cudaErrorInvalidValue, name, ": ", threads, " threads in a block");
-    if (x == 0 || y == 0 || z == 0 || x > 2147483647u || y > 65535 || z > 65535)
+    if (x == 0 || y == 0 || z == 0 || x > 2147483647u || y > MOST_BLOCKS || z > MOST_BLOCKS)
         return problem(cudaErrorInvalidValue, name, ": a grid of ", x, " x ", y, " x ", z, " blocks");
     if (shared_bytes > MOST_SHARED_BYTES)
         return problem(cudaErrorInvalidValue, name, ": ", shared_bytes, " bytes of shared memory");

@@ -1,11 +1,14 @@
 """What the emulated GPU notices, and what it counts. test_emulated_gpu.py runs this file, in a process of its own."""
 
+import subprocess
+import sys
 from functools import partial
 
 import cupy
 import emulation
 import numpy as np
 import pytest
+from kernels_on_cpu import CpuKernels
 
 from scratchformer.backends.cuda import fused_ops, gemm
 from scratchformer.backends.cuda.device import Gpu
@@ -16,6 +19,8 @@ from scratchformer.parallel.nccl import Nccl
 from scratchformer.training.trainer import Trainer
 
 FLOATS = 1000
+A_ROW_TOO_MANY = "    if (row >= rows) return;  // for the whole warp", "    if (row > rows) return;"
+A_WARP_TOO_MANY = "warp < blockDim.y; warp++", "warp <= blockDim.y; warp++"
 NOT_READY, ILLEGAL_ADDRESS = 600, 700  # codes of CUDA
 
 
@@ -37,12 +42,28 @@ def too_long_a_loop(gpu, faulty, monkeypatch):
 
 
 def a_row_too_many(gpu, faulty, monkeypatch):
-    before, after = "    if (row >= rows) return;  // for the whole warp", "    if (row > rows) return;"
-    assert SOURCE.count(before) == 1
-    kernels = "scratchformer.backends.cuda.kernels.SOURCE"
-    monkeypatch.setattr(kernels, SOURCE.replace(before, after) if faulty else SOURCE)
-    gpu.ops[-1].kernels = CupyKernels()
+    change_kernels(gpu, monkeypatch, faulty and A_ROW_TOO_MANY)
     gpu.ops[-1].layer_norm(numbers(5, 8), numbers(8), numbers(8), 1e-6)
+
+
+def a_warp_too_many(gpu, faulty, monkeypatch):
+    change_kernels(gpu, monkeypatch, faulty and A_WARP_TOO_MANY)
+    dE = cupy.zeros((3, 8), "float32")
+    gpu.ops[-1].embedding_backward(numbers(1, 2, 8), np.array([[1, 2]]), 1.0, dE)
+    assert cupy.isfinite(dE).all(), "the gradient is not finite"
+
+
+def beyond_shared_memory(gpu, faulty, monkeypatch):
+    change_kernels(gpu, monkeypatch, faulty and ("sum_of[WARP][WARP]", "sum_of[4][WARP]"))
+    gpu.ops[-1].embedding_backward(numbers(1, 2, 8), np.array([[1, 2]]), 1.0, cupy.zeros((3, 8), "float32"))
+
+
+def change_kernels(gpu, monkeypatch, change):
+    """Replace the first of two strings in kernels.cu by the second."""
+    assert not change or SOURCE.count(change[0]) == 1
+    source = SOURCE.replace(*change) if change else SOURCE
+    monkeypatch.setattr("scratchformer.backends.cuda.kernels.SOURCE", source)
+    gpu.ops[-1].kernels = CupyKernels()
 
 
 def launch(gpu, address=None, block=(256,), **options):
@@ -223,6 +244,8 @@ def a_barrier_that_some_threads_miss(gpu, faulty, monkeypatch):
 FAULTS = {
     too_long_a_loop: "illegal read of an array of 4000 bytes, at byte 4000",
     a_row_too_many: "add_norm<float, 16>: illegal read of an array of 160 bytes",
+    a_warp_too_many: "the gradient is not finite",
+    beyond_shared_memory: "embedding_backward<float>: illegal write of a shared variable of 512 bytes, at byte ",
     the_address_of_a_host_array: "illegal read of memory that is not the GPU's",
     pinned_memory_in_a_kernel: "illegal read of memory of the host",
     freed_memory: "illegal read of freed memory",
@@ -265,6 +288,16 @@ def test_a_fault_is_noticed(fault, gpu, monkeypatch):
     assert any(FAULTS[fault] in sentence for sentence in said), said
 
 
+def test_shared_memory_begins_as_nan_where_kernels_run_without_cupy():
+    sums = []
+    for source in SOURCE, SOURCE.replace(*A_WARP_TOO_MANY):
+        dx, dE = np.ones((2, 8), "float32"), np.zeros((3, 8), "float32")
+        words, starts, rows = np.int32([1, 2]), np.int32([0, 1, 2]), np.int32([0, 1])
+        CpuKernels(source)("embedding_backward", (2, 1), (32, 8), dx, words, starts, rows, dE, 8, 1.0, dtype=dx.dtype)
+        sums.append(dE.sum())
+    assert sums[0] == 16 and np.isnan(sums[1])
+
+
 def test_after_a_fault_every_call_answers_the_error(gpu):
     """As on a GPU, where it ends the process's use of it."""
     runtime, square, copied = cupy.cuda.runtime, numbers(2, 2), cupy.cuda.Event()
@@ -284,6 +317,16 @@ def test_after_a_fault_every_call_answers_the_error(gpu):
         gpu.ops[-1].gemm(square, square, square)
     assert len(emulation.problems()) == 1
     runtime.deviceSynchronize()
+
+
+@pytest.mark.parametrize("faulty", [False, True])
+def test_a_process_cannot_end_well_after_a_fault(faulty):
+    """Such as a rank, whose operations nobody has waited for."""
+    stream = "Stream(non_blocking=True)" if faulty else "Stream.null"
+    code = f"import cupy\nx = cupy.zeros(3)\nwith cupy.cuda.{stream}: x += 1"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == (70 if faulty else 0)
+    assert ("race with cudaMemset in another stream" in done.stderr) == faulty, done.stderr
 
 
 def test_the_host_reads_nothing_before_it_has_waited(gpu):
