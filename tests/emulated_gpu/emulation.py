@@ -6,7 +6,7 @@ CUDA runtime, so the first bytes of its functions are overwritten with jumps int
 replaced by g++: the "compiled code" that CuPy stores and loads is the path of a library with the kernel.
 """
 
-import collections
+import atexit
 import ctypes
 import functools
 import hashlib
@@ -28,14 +28,11 @@ CUPY = "cupy-cuda13x", "14.2.0"
 """The wheel that is emulated. Another one may call other functions."""
 
 OPTIONS = ["-std=c++17", "-w", "-shared", "-fPIC", f"-I{KERNELS}", f"-I{HERE / 'include'}"]
-CHECKED = ["-O1", "-fpermissive", "-fno-gnu-unique", "-fsanitize=kernel-address"] + [
-    word
-    for name in ("instrumentation-with-call-threshold", "globals", "stack")
-    for word in ("--param", f"asan-{name}=0")
-]
+CHECKED = (
+    "-O1 -fpermissive -fno-gnu-unique -fsanitize=kernel-address --param asan-instrumentation-with-call-threshold=0"
+    " --param asan-globals=0 --param asan-stack=0"
+).split()
 """Each access to memory becomes a call of __asan_load or __asan_store, which emulated_cuda.cpp defines."""
-
-MOST_SHARED_BYTES = 48 << 10
 
 NOT_SUPPORTED = 15
 """What functions return that are not emulated."""
@@ -65,9 +62,15 @@ def headers():
     return [f"-I{found[0]}", f"-I{Path(cupy.origin).parent / '_core' / 'include'}"] if found else None
 
 
+@functools.cache
 def cache():
-    """Where the compiled libraries are. Processes that run at the same time may share it."""
-    return Path(os.environ["CUPY_CACHE_DIR"])
+    """Where the compiled libraries are: in CuPy's directory, by what they are made of. Processes may share it."""
+    sources = Path(__file__), *HERE.glob("*.cpp"), *HERE.rglob("*.*h"), *KERNELS.glob("*on_cpu.*")
+    made_of = hashlib.sha256(repr((OPTIONS, CHECKED)).encode())
+    for path in sorted(sources):
+        made_of.update(path.read_bytes())
+    place = Path(os.environ["CUPY_CACHE_DIR"])
+    return place if place.name == made_of.hexdigest() else place / made_of.hexdigest()
 
 
 def compiled(path, *arguments, text=None):
@@ -94,9 +97,7 @@ def library():
     libraries = Path(importlib.util.find_spec("cupy_backends").origin).parent / "cuda" / "libs"
     for module, name in (("cublas", "libcublasLt.so.13"), ("cublas", "libcublas.so.13"), ("nccl", "libnccl.so.2")):
         (path,) = libraries.glob(f"{module}.*.so")
-        functions = set(
-            re.findall(rf" UND ({module}\w+)", symbols(path))
-        )  # `loaded` comes first, for those that it has
+        functions = set(re.findall(rf" UND ({module}\w+)", symbols(path)))  # `loaded` comes before these
         text = "".join(f'extern "C" int {function}() {{ return {NOT_SUPPORTED}; }}\n' for function in functions)
         options = f"-Wl,-soname,{name},--default-symver", "-x", "c++", "-"
         ctypes.CDLL(str(compiled(cache() / name, *options, text=text)), ctypes.RTLD_GLOBAL)
@@ -120,48 +121,30 @@ class Compiler:
         """-> the path of the library, C++ name -> name in the library"""
         if not self.source:  # CuPy asks for the version of the compiler in this way
             return b"// g++", None
+        from kernels_on_cpu import has_barriers, with_shared_memory
+
         names = {instance: re.sub(r"\W+", "_", instance) for instance in self.instances}
-        entries = "\n".join(
-            f'extern "C" Entry entry_{name} = Call<&{instance}>::entry({self.has_barriers(instance)}, "{instance}");'
+        entries = "".join(
+            f'extern "C" Entry entry_{name} = Call<&{instance}>::entry({barriers}, "{instance}");\n'
             for instance, name in names.items()
+            for barriers in [has_barriers(self.body(instance))]
         )
         prelude = compiled(cache() / "kernel_prelude.h.gch", *CHECKED, "-x", "c++-header", HERE / "kernel_prelude.h")
-        text = f"{self.source}\n{entries}\n"
+        text = f"{with_shared_memory(self.source)}\n{entries}"
         path = cache() / f"{hashlib.sha256(text.encode()).hexdigest()}.so"
         try:
-            compiled(
-                path,
-                *CHECKED,
-                "-include",
-                prelude.with_suffix(""),
-                "-x",
-                "c++",
-                "-",
-                "-nodefaultlibs",
-                "-lgcc",
-                text=text,
-            )
-            check_shared_bytes(path)
+            options = "-x c++ - -nodefaultlibs -lgcc".split()
+            compiled(path, *CHECKED, "-include", prelude.with_suffix(""), *options, text=text)
         except RuntimeError as error:
             from cupy.cuda.compiler import CompileException
 
             raise CompileException(str(error), self.source, "", options) from None
         return bytes(path) + b"\0", names
 
-    def has_barriers(self, instance):
+    def body(self, instance):
         name = re.match(r"\w+", instance)[0]
-        body = re.search(rf"__global__ void {name}\(.*?\n}}", self.source, re.DOTALL)
-        return int(bool(re.search(r"warp_|drop\.|__sync|__shfl|_REDUCE", body[0] if body else self.source)))
-
-
-def check_shared_bytes(path):
-    """Raises RuntimeError if a kernel of this library has more shared variables than fit."""
-    used = collections.Counter()
-    for size, kernel in re.findall(r" (\w+) OBJECT .* _ZZ(\w+)E\d+\w+$", symbols(path), re.MULTILINE):
-        used[kernel] += int(size, 0)
-    for kernel, size in used.items():
-        if size > MOST_SHARED_BYTES:
-            raise RuntimeError(f"{kernel}: {size} bytes of shared memory")
+        found = re.search(rf"__global__ void {name}\(.*?\n}}", self.source, re.DOTALL)
+        return found[0] if found else self.source
 
 
 # Installing -----------------------------------------------------------------------------------------------------------
@@ -202,6 +185,8 @@ def argsort(dtype, places, keys, *rest):
 
 def install():
     """Must come before the first import of CuPy."""
+    sys.path.append(str(KERNELS))
+    os.environ["CUPY_CACHE_DIR"] = str(cache())
     library()
     os.environ["CUPY_ACCELERATORS"] = ""  # CUB's kernels are machine code of a GPU
     import cupy
@@ -213,6 +198,15 @@ def install():
     thrust.argsort = argsort
     # Each array is an allocation of its own, so that an access outside of it is noticed.
     cupy.cuda.set_allocator(cupy.cuda.malloc_async)
+    atexit.register(exit_with_problems)
+
+
+def exit_with_problems():
+    """End this process with an error if something was wrong that nobody asked for, as in a rank of a test."""
+    if found := problems():
+        sys.stdout.flush()
+        print("The emulated GPU:", *found, sep="\n", file=sys.stderr, flush=True)
+        os._exit(70)
 
 
 def problems():
@@ -223,10 +217,10 @@ def problems():
 
 
 class Counts(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_long) for name in ("launches", "products", "copies", "synchronisations")]
+    _fields_ = [(name, ctypes.c_long) for name in ("launches", "products", "copies", "synchronisations", "polls")]
 
 
 def counts():
-    """How many launches, products, copies and synchronisations there were."""
+    """How many launches, products, copies and synchronisations there were, and loops that wait for an event."""
     now = Counts.in_dll(library(), "emulated_counts")
     return {name: getattr(now, name) for name, _ in Counts._fields_}

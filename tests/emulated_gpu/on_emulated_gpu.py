@@ -1,9 +1,14 @@
 """What the emulated GPU notices, and what it counts. test_emulated_gpu.py runs this file, in a process of its own."""
 
+import subprocess
+import sys
+from functools import partial
+
 import cupy
 import emulation
 import numpy as np
 import pytest
+from kernels_on_cpu import CpuKernels
 
 from scratchformer.backends.cuda import fused_ops, gemm
 from scratchformer.backends.cuda.device import Gpu
@@ -14,6 +19,9 @@ from scratchformer.parallel.nccl import Nccl
 from scratchformer.training.trainer import Trainer
 
 FLOATS = 1000
+A_ROW_TOO_MANY = "    if (row >= rows) return;  // for the whole warp", "    if (row > rows) return;"
+A_WARP_TOO_MANY = "warp < blockDim.y; warp++", "warp <= blockDim.y; warp++"
+NOT_READY, ILLEGAL_ADDRESS = 600, 700  # codes of CUDA
 
 
 @pytest.fixture
@@ -34,12 +42,28 @@ def too_long_a_loop(gpu, faulty, monkeypatch):
 
 
 def a_row_too_many(gpu, faulty, monkeypatch):
-    before, after = "    if (row >= rows) return;  // for the whole warp", "    if (row > rows) return;"
-    assert SOURCE.count(before) == 1
-    kernels = "scratchformer.backends.cuda.kernels.SOURCE"
-    monkeypatch.setattr(kernels, SOURCE.replace(before, after) if faulty else SOURCE)
-    gpu.ops[-1].kernels = CupyKernels()
+    change_kernels(gpu, monkeypatch, faulty and A_ROW_TOO_MANY)
     gpu.ops[-1].layer_norm(numbers(5, 8), numbers(8), numbers(8), 1e-6)
+
+
+def a_warp_too_many(gpu, faulty, monkeypatch):
+    change_kernels(gpu, monkeypatch, faulty and A_WARP_TOO_MANY)
+    dE = cupy.zeros((3, 8), "float32")
+    gpu.ops[-1].embedding_backward(numbers(1, 2, 8), np.array([[1, 2]]), 1.0, dE)
+    assert cupy.isfinite(dE).all(), "the gradient is not finite"
+
+
+def beyond_shared_memory(gpu, faulty, monkeypatch):
+    change_kernels(gpu, monkeypatch, faulty and ("sum_of[WARP][WARP]", "sum_of[4][WARP]"))
+    gpu.ops[-1].embedding_backward(numbers(1, 2, 8), np.array([[1, 2]]), 1.0, cupy.zeros((3, 8), "float32"))
+
+
+def change_kernels(gpu, monkeypatch, change):
+    """Replace the first of two strings in kernels.cu by the second."""
+    assert not change or SOURCE.count(change[0]) == 1
+    source = SOURCE.replace(*change) if change else SOURCE
+    monkeypatch.setattr("scratchformer.backends.cuda.kernels.SOURCE", source)
+    gpu.ops[-1].kernels = CupyKernels()
 
 
 def launch(gpu, address=None, block=(256,), **options):
@@ -173,6 +197,34 @@ def a_step_that_does_not_wait_for_nccl(gpu, faulty, monkeypatch):
     nccl.stream.synchronize()
 
 
+def nccl_that_sums_what_is_still_read(gpu, faulty, monkeypatch):
+    nccl, x = Nccl(Communicator(), cupy), numbers(FLOATS)
+    nccl._wait_for_current_stream()  # x has been written
+    product = x * 2  # noqa: F841
+    if faulty:
+        monkeypatch.setattr(Nccl, "_wait_for_current_stream", lambda self: None)
+    nccl.all_reduce_inplace(x)
+    cupy.cuda.get_current_stream().synchronize()  # so that the product reads x first
+    nccl.wait()
+
+
+def an_array_that_two_streams_read(gpu, faulty, monkeypatch):
+    """And a third writes, which waits for the second reader only."""
+    x, streams = numbers(FLOATS), [cupy.cuda.Stream(non_blocking=True) for _ in range(2)]
+    written, read = cupy.cuda.get_current_stream().record(), []
+    products = []
+    for stream in streams:
+        stream.wait_event(written)
+        with stream:
+            products.append(x * 2)
+            read.append(stream.record())
+    for event in read[1:] if faulty else read:
+        cupy.cuda.get_current_stream().wait_event(event)
+    x += 1
+    for stream in streams:  # they run first
+        stream.synchronize()
+
+
 def an_array_freed_while_another_stream_reads_it(gpu, faulty, monkeypatch):
     x, y, other = numbers(FLOATS), cupy.zeros(FLOATS, "float32"), cupy.cuda.Stream(non_blocking=True)
     other.wait_event(cupy.cuda.get_current_stream().record())
@@ -192,6 +244,8 @@ def a_barrier_that_some_threads_miss(gpu, faulty, monkeypatch):
 FAULTS = {
     too_long_a_loop: "illegal read of an array of 4000 bytes, at byte 4000",
     a_row_too_many: "add_norm<float, 16>: illegal read of an array of 160 bytes",
+    a_warp_too_many: "the gradient is not finite",
+    beyond_shared_memory: "embedding_backward<float>: illegal write of a shared variable of 512 bytes, at byte ",
     the_address_of_a_host_array: "illegal read of memory that is not the GPU's",
     pinned_memory_in_a_kernel: "illegal read of memory of the host",
     freed_memory: "illegal read of freed memory",
@@ -211,6 +265,8 @@ FAULTS = {
     a_stream_that_waits_for_nothing: "race with copy in another stream",
     nccl_that_does_not_wait_for_the_gradient: "NCCL: race with cupy_add__float32_",
     a_step_that_does_not_wait_for_nccl: "race with NCCL in another stream",
+    nccl_that_sums_what_is_still_read: "NCCL: race with cupy_multiply__float32_float_float32",
+    an_array_that_two_streams_read: "race with cupy_multiply__float32_float_float32",
     an_array_freed_while_another_stream_reads_it: "illegal read of freed memory",
     a_barrier_that_some_threads_miss: "meet: threads wait for each other at different barriers",
 }
@@ -232,13 +288,45 @@ def test_a_fault_is_noticed(fault, gpu, monkeypatch):
     assert any(FAULTS[fault] in sentence for sentence in said), said
 
 
-def test_an_error_of_a_kernel_is_raised_when_the_host_waits(gpu):
+def test_shared_memory_begins_as_nan_where_kernels_run_without_cupy():
+    sums = []
+    for source in SOURCE, SOURCE.replace(*A_WARP_TOO_MANY):
+        dx, dE = np.ones((2, 8), "float32"), np.zeros((3, 8), "float32")
+        words, starts, rows = np.int32([1, 2]), np.int32([0, 1, 2]), np.int32([0, 1])
+        CpuKernels(source)("embedding_backward", (2, 1), (32, 8), dx, words, starts, rows, dE, 8, 1.0, dtype=dx.dtype)
+        sums.append(dE.sum())
+    assert sums[0] == 16 and np.isnan(sums[1])
+
+
+def test_after_a_fault_every_call_answers_the_error(gpu):
+    """As on a GPU, where it ends the process's use of it."""
+    runtime, square, copied = cupy.cuda.runtime, numbers(2, 2), cupy.cuda.Event()
     too_long_a_loop(gpu, True, None)
-    with pytest.raises(
-        cupy.cuda.runtime.CUDARuntimeError, match="cudaErrorIllegalAddress: relu_backward<float>: illegal read"
+    copied.record()
+    assert [runtime.eventQuery(copied.ptr) for _ in range(3)] == [NOT_READY, ILLEGAL_ADDRESS, ILLEGAL_ADDRESS]
+    for call in (
+        runtime.deviceSynchronize,
+        cupy.cuda.get_current_stream().record,
+        lambda: square.get(),
+        lambda: launch(gpu),
+        lambda: cupy.empty(3),
     ):
-        cupy.cuda.get_current_stream().synchronize()
-    emulation.problems()
+        with pytest.raises(runtime.CUDARuntimeError, match="IllegalAddress: relu_backward<float>: illegal read"):
+            call()
+    with pytest.raises(cupy.cuda.cublas.CUBLASError, match="EXECUTION_FAILED"):
+        gpu.ops[-1].gemm(square, square, square)
+    assert len(emulation.problems()) == 1
+    runtime.deviceSynchronize()
+
+
+@pytest.mark.parametrize("faulty", [False, True])
+def test_a_process_cannot_end_well_after_a_fault(faulty):
+    """Such as a rank, whose operations nobody has waited for."""
+    stream = "Stream(non_blocking=True)" if faulty else "Stream.null"
+    code = f"import cupy\nx = cupy.zeros(3)\nwith cupy.cuda.{stream}: x += 1"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == (70 if faulty else 0)
+    assert ("race with cudaMemset in another stream" in done.stderr) == faulty, done.stderr
 
 
 def test_the_host_reads_nothing_before_it_has_waited(gpu):
@@ -261,6 +349,7 @@ def test_what_is_queued_is_counted(gpu):
         "products": 1,
         "copies": 0,
         "synchronisations": 0,
+        "polls": 0,
     }
     y.get()
     assert emulation.counts()["synchronisations"] == after["synchronisations"] + 1
@@ -295,8 +384,16 @@ def test_gradients_are_summed_by_nccl_while_backward_goes_on(begin, gpu, monkeyp
     assert any(expected in line for line in said) if omitted else said == [], said
 
 
-def test_a_training_step_makes_the_host_wait_for_nothing(begin, monkeypatch):
-    """And each step of the same shape launches the same."""
+@pytest.mark.parametrize("faulty", [False, True])
+def test_a_training_step_makes_the_host_wait_for_nothing(begin, monkeypatch, faulty):
+    """And each step of the same shape launches the same. The fault: its loss and norm are read within the step."""
+    if faulty:
+        read_back = Gpu.read_back
+
+        def read_at_once(*arguments, **options):
+            return partial(float, read_back(*arguments, **options)())
+
+        monkeypatch.setattr(Gpu, "read_back", read_at_once)
     monkeypatch.setattr("scratchformer.training.loop.open_device", lambda *_: Gpu(0, "bf16"))
     trainer = begin("run", steps=4)
     indices = trainer.plan.epoch(0)[0]
@@ -308,4 +405,5 @@ def test_a_training_step_makes_the_host_wait_for_nothing(begin, monkeypatch):
         seen.append({name: after[name] - before[name] for name in after})
         trainer.finish(pending)
     assert seen[1] == seen[2] and seen[1]["synchronisations"] == 0
+    assert seen[1]["polls"] == (2 if faulty else 0)
     assert seen[1]["launches"] > 100 and seen[1]["products"] > 50

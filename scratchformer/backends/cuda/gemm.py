@@ -145,16 +145,24 @@ MAX_BATCH = 1 << 15
 """Matrices of a stack in one call. With twice as many, some versions of cuBLAS are known to fail."""
 
 
+NO_MEMORY = "CUBLAS_STATUS_ALLOC_FAILED", "cudaErrorMemoryAllocation", "CUDA_ERROR_OUT_OF_MEMORY"
+
+
 class CuBlas:
     """cuBLAS on the current device. Sums are float32; with `tf32`, float32 factors are rounded to 11 bits first.
 
-    Raises MemoryError if cuBLAS finds no memory for its own use.
+    Memory for its own use comes from CUDA, not from CuPy's pool, which keeps the memory of arrays that are gone. If
+    there is none, the pool gives that back, and the product is tried once more.
+    Raises MemoryError if that does not help.
     """
 
     def __init__(self, tf32: bool = False) -> None:
-        from cupy.cuda import cublas, device
+        import cupy
+        from cupy.cuda import cublas, device, driver, runtime
 
         self.cublas, self.handle = cublas, device.get_cublas_handle
+        self.errors = cublas.CUBLASError, runtime.CUDARuntimeError, driver.CUDADriverError
+        self.empty_pool = cupy.get_default_memory_pool().free_all_blocks
         self.compute = COMPUTE_32F_FAST_TF32 if tf32 else COMPUTE_32F
         self.one, self.zero = np.ones(1, np.float32), np.zeros(1, np.float32)
 
@@ -162,21 +170,27 @@ class CuBlas:
         operations = [self.cublas.CUBLAS_OP_T if x.transposed else self.cublas.CUBLAS_OP_N for x in (call.b, call.a)]
         alpha, beta = self.one.ctypes.data, (self.one if add else self.zero).ctypes.data
         compute = self.compute if a.dtype == np.float32 else COMPUTE_32F
+        batched = call.batch_count > 1
+        multiply = self.cublas.gemmStridedBatchedEx if batched else self.cublas.gemmEx
         for first in range(0, call.batch_count, MAX_BATCH):
-            of_b, of_a, of_c = (
-                operand(x, of, first, call.batch_count > 1) for x, of in ((b, call.b), (a, call.a), (c, call.c))
-            )
-            product = self.handle(), *operations, call.n, call.m, call.k, alpha, *of_b, *of_a, beta, *of_c
-            try:
-                if call.batch_count == 1:
-                    self.cublas.gemmEx(*product, compute, ALGORITHM)
-                else:
-                    count = min(MAX_BATCH, call.batch_count - first)
-                    self.cublas.gemmStridedBatchedEx(*product, count, compute, ALGORITHM)
-            except self.cublas.CUBLASError as error:
-                if "ALLOC_FAILED" in str(error):
-                    raise MemoryError("no memory for the workspace of cuBLAS") from error
+            of_b, of_a, of_c = (operand(x, of, first, batched) for x, of in ((b, call.b), (a, call.a), (c, call.c)))
+            count = [min(MAX_BATCH, call.batch_count - first)] * batched
+            sizes = call.n, call.m, call.k
+            product = *operations, *sizes, alpha, *of_b, *of_a, beta, *of_c, *count, compute, ALGORITHM
+            if not self._is_queued(multiply, product):
+                self.empty_pool()
+                if not self._is_queued(multiply, product):
+                    raise MemoryError("no memory for the workspace of cuBLAS")
+
+    def _is_queued(self, multiply: Callable[..., None], product: tuple) -> bool:
+        """Queue a product, if there is memory for it -> whether there is."""
+        try:
+            multiply(self.handle(), *product)
+        except self.errors as error:
+            if not any(name in str(error) for name in NO_MEMORY):
                 raise
+            return False
+        return True
 
 
 def operand(x: Array, layout: Layout, first: int, batched: bool) -> tuple[int, ...]:

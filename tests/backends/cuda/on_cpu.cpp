@@ -11,6 +11,8 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <string>
+#include <utility>
 #include <vector>
 
 Index threadIdx, blockIdx, blockDim, gridDim;
@@ -35,6 +37,7 @@ static std::vector<unsigned> exchanged[2];  // the values that threads pass in s
 static ucontext_t before;
 static jmp_buf scheduler;
 static int current;
+static std::vector<std::pair<char*, long>> shared;  // begin, size
 static void (*kernel)(void*);
 static void* kernel_arguments;
 
@@ -78,6 +81,26 @@ static bool release(int begin, int end, Waiting waiting) {
 
 static Index index_of(int i) { return {i % blockDim.x, i / blockDim.x % blockDim.y, i / (blockDim.x * blockDim.y)}; }
 
+void share(void* variable, size_t size) {
+    long all = size;
+    for (auto [begin, bytes] : shared) {
+        if (begin == variable) return;
+        all += bytes;
+    }
+    if (all > MOST_SHARED_BYTES) fail(("a block has " + std::to_string(all) + " bytes of shared memory").c_str());
+    shared.emplace_back((char*)variable, size);
+    memset(variable, 0xff, size);
+}
+
+bool find_shared(const void* address, long* size, long* offset) {
+    for (auto [begin, bytes] : shared) {
+        *size = bytes;
+        *offset = (char*)address - begin;
+        if (*offset >= 0 && *offset < 1 << 16) return true;
+    }
+    return false;
+}
+
 static void run_without_barriers(int n, bool forward) {
     stack_end = (const char*)__builtin_frame_address(0) + STACK;
     stack_begin = stack_end - 2 * STACK;
@@ -120,7 +143,7 @@ void launch(const int* grid, const int* block, bool forward, bool barriers, void
     gridDim = {grid[0], grid[1], grid[2]};
     blockDim = {block[0], block[1], block[2]};
     int n = block[0] * block[1] * block[2];
-    if (n > 1024 || grid[1] > 65535 || grid[2] > 65535) fail("more threads or blocks than a GPU allows");
+    if (n > MOST_THREADS || grid[1] > MOST_BLOCKS || grid[2] > MOST_BLOCKS) fail("more threads or blocks than a GPU allows");
     static bool ended = true;  // false if `fail` has left the threads somewhere
     if (!ended)
         for (Fiber& fiber : fibers) fiber.begun = false;
@@ -133,8 +156,10 @@ void launch(const int* grid, const int* block, bool forward, bool barriers, void
     }
     for (blockIdx.z = 0; blockIdx.z < grid[2]; blockIdx.z++)
         for (blockIdx.y = 0; blockIdx.y < grid[1]; blockIdx.y++)
-            for (blockIdx.x = 0; blockIdx.x < grid[0]; blockIdx.x++)
+            for (blockIdx.x = 0; blockIdx.x < grid[0]; blockIdx.x++) {
+                shared.clear();
                 (barriers ? run_block : run_without_barriers)(n, forward);
+            }
     ended = true;
 }
 
