@@ -148,6 +148,10 @@ MAX_BATCH = 1 << 15
 NO_MEMORY = "CUBLAS_STATUS_ALLOC_FAILED", "cudaErrorMemoryAllocation", "CUDA_ERROR_OUT_OF_MEMORY"
 
 
+ONE, ZERO = np.ones(1, np.float32), np.zeros(1, np.float32)
+ADDRESS_OF_ONE, ADDRESS_OF_ZERO = ONE.ctypes.data, ZERO.ctypes.data
+
+
 class CuBlas:
     """cuBLAS on the current device. Sums are float32; with `tf32`, float32 factors are rounded to 11 bits first.
 
@@ -164,16 +168,17 @@ class CuBlas:
         self.errors = cublas.CUBLASError, runtime.CUDARuntimeError, driver.CUDADriverError
         self.empty_pool = cupy.get_default_memory_pool().free_all_blocks
         self.compute = COMPUTE_32F_FAST_TF32 if tf32 else COMPUTE_32F
-        self.one, self.zero = np.ones(1, np.float32), np.zeros(1, np.float32)
 
     def __call__(self, call: GemmCall, b: Array, a: Array, c: Array, add: bool) -> None:
         operations = [self.cublas.CUBLAS_OP_T if x.transposed else self.cublas.CUBLAS_OP_N for x in (call.b, call.a)]
-        alpha, beta = self.one.ctypes.data, (self.one if add else self.zero).ctypes.data
+        alpha, beta = ADDRESS_OF_ONE, ADDRESS_OF_ONE if add else ADDRESS_OF_ZERO
         compute = self.compute if a.dtype == np.float32 else COMPUTE_32F
         batched = call.batch_count > 1
         multiply = self.cublas.gemmStridedBatchedEx if batched else self.cublas.gemmEx
         for first in range(0, call.batch_count, MAX_BATCH):
-            of_b, of_a, of_c = (operand(x, of, first, batched) for x, of in ((b, call.b), (a, call.a), (c, call.c)))
+            of_b = operand(b, call.b, first, batched)
+            of_a = operand(a, call.a, first, batched)
+            of_c = operand(c, call.c, first, batched)
             count = [min(MAX_BATCH, call.batch_count - first)] * batched
             sizes = call.n, call.m, call.k
             product = *operations, *sizes, alpha, *of_b, *of_a, beta, *of_c, *count, compute, ALGORITHM
@@ -195,5 +200,13 @@ class CuBlas:
 
 def operand(x: Array, layout: Layout, first: int, batched: bool) -> tuple[int, ...]:
     """How matrix number `first` of a stack is passed to cuBLAS: address, type, leading dimension, stride if batched."""
-    address = x.data.ptr + first * layout.stride * x.itemsize
-    return address, CUDA_TYPE[x.dtype.name], layout.ld, *([layout.stride] if batched else [])
+    address, type_ = x.data.ptr, cuda_type(x.dtype)
+    if batched:
+        return address + first * layout.stride * x.itemsize, type_, layout.ld, layout.stride
+    return address, type_, layout.ld
+
+
+@lru_cache(maxsize=None)
+def cuda_type(dtype: np.dtype) -> int:
+    """The code of a dtype in cudaDataType."""
+    return CUDA_TYPE[dtype.name]

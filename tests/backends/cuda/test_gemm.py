@@ -140,7 +140,6 @@ def a_cublas(functions, compute, handle=lambda: "handle"):
     """Without its constructor, which imports CuPy."""
     blas = object.__new__(CuBlas)
     blas.cublas, blas.handle, blas.compute, blas.errors = functions, handle, compute, (RuntimeError,)
-    blas.one, blas.zero = np.ones(1, "f4"), np.zeros(1, "f4")
     return blas
 
 
