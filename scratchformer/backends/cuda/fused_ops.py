@@ -387,7 +387,8 @@ def group_by_id(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     words[i] is at the positions rows[starts[i]:starts[i + 1]], ascending.
     """
     flat = ids.reshape(-1)
-    rows = np.argsort(flat, kind="stable")
+    small = flat.astype(np.uint16) if flat.size and flat.max() < 2**16 else flat  # NumPy sorts these four times as fast
+    rows = np.argsort(small, kind="stable")
     rows = rows[np.count_nonzero(flat == PAD) :]  # padding comes first, since no id is negative
     in_order = flat[rows]
     starts = np.flatnonzero(np.diff(in_order, prepend=PAD))  # where the next word begins

@@ -79,18 +79,39 @@ KERNELS = parse_kernels(SOURCE)
 
 
 @lru_cache(maxsize=None)
-def signature(name: str, dtype: np.dtype) -> tuple[tuple[Any, Any, bool], ...]:
-    """For each argument of a kernel, with dtype for T: what casts it, for a scalar; an array's dtype; is_view."""
-    return tuple(
-        (None, dtype if kind == "T" else POINTERS[kind], is_view) if is_pointer else (SCALARS[kind], None, False)
-        for kind, is_pointer, is_view, _ in KERNELS[name].arguments
-    )
-
-
-@lru_cache(maxsize=None)
 def instance_named(name: str, dtype: np.dtype, steps: int) -> str:
     """The C++ name of a kernel's instance."""
     return KERNELS[name].instance(dtype.name, steps)
+
+
+class Signature(NamedTuple):
+    """Where the arrays and the scalars stand among a kernel's arguments.
+
+    arrays  place, dtype and is_view of each
+    """
+
+    n: int
+    arrays: tuple[tuple[int, np.dtype, bool], ...]
+    scalars: tuple[int, ...]
+
+
+@lru_cache(maxsize=None)
+def signature(name: str, dtype: np.dtype) -> Signature:
+    """With this dtype for T."""
+    arguments = list(enumerate(KERNELS[name].arguments))
+    dtypes: dict[str, np.dtype] = {**POINTERS, "T": dtype}
+    return Signature(
+        len(arguments),
+        tuple((i, dtypes[x.kind], x.is_view) for i, x in arguments if x.is_pointer),
+        tuple(i for i, x in arguments if not x.is_pointer),
+    )
+
+
+@lru_cache(maxsize=1 << 14)
+def cast(name: str, scalars: tuple[Any, ...]) -> list[Any]:
+    """Numbers as the C types of a kernel's scalars. NumPy takes long to make them, and most launches repeat others."""
+    kinds = (argument.kind for argument in KERNELS[name].arguments if not argument.is_pointer)
+    return [SCALARS[kind](value) for kind, value in zip(kinds, scalars)]
 
 
 def checked(name: str, given: tuple[Any, ...], dtype: np.dtype, array_type: Any) -> list[Any]:
@@ -99,24 +120,21 @@ def checked(name: str, given: tuple[Any, ...], dtype: np.dtype, array_type: Any)
     dtype  for T
     Raises TypeError if the arguments do not match the signature.
     """
-    wanted = signature(name, dtype)
-    if len(given) != len(wanted):
-        raise TypeError(f"{name}: {len(given)} arguments for the {len(wanted)} of its signature")
-    arguments: list[Any] = []
-    for value, (cast, array_dtype, is_view) in zip(given, wanted):
-        if cast:
-            value = cast(value)
-        elif not (
-            value is None
-            or isinstance(value, array_type)
-            and value.dtype == array_dtype
-            and (is_view or value.flags.c_contiguous)
-        ):
+    n, arrays, scalars = signature(name, dtype)
+    if len(given) != n:
+        raise TypeError(f"{name}: {len(given)} arguments for the {n} of its signature")
+    arguments = list(given)
+    for place, wanted, is_view in arrays:
+        value = given[place]
+        if value is None:
+            continue
+        if not (isinstance(value, array_type) and value.dtype == wanted and (is_view or value.flags.c_contiguous)):
             raise TypeError(
-                f"{name}: {KERNELS[name].arguments[len(arguments)].name} must be a contiguous {array_type.__name__} of "
-                f"{array_dtype}, not {type(value).__name__} of {getattr(value, 'dtype', 'no dtype')}"
+                f"{name}: {KERNELS[name].arguments[place].name} must be a contiguous {array_type.__name__} of "
+                f"{wanted}, not {type(value).__name__} of {getattr(value, 'dtype', 'no dtype')}"
             )
-        arguments.append(value)
+    for place, scalar in zip(scalars, cast(name, tuple([given[place] for place in scalars]))):
+        arguments[place] = scalar
     return arguments
 
 
