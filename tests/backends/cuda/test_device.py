@@ -142,16 +142,6 @@ def test_the_cpu_is_the_default_and_takes_a_precision_of_its_own():
         with_settings(Config(), {"training.precision": "fp8"})
 
 
-def test_the_smoke_test_reports_what_is_missing(monkeypatch, capsys, tmp_path):
-    monkeypatch.syspath_prepend(Path(__file__).parents[3] / "benchmarks")
-    monkeypatch.setitem(sys.modules, "cupy", None)
-    monkeypatch.setattr(sys, "argv", ["gpu_smoke.py", "--out", str(tmp_path)])
-    with pytest.raises(SystemExit) as left:
-        importlib.import_module("gpu_smoke").main()
-    assert left.value.code == 2 and "--device gpu needs cupy" in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
-
-
 # The compiler ---------------------------------------------------------------------------------------------------------
 
 
