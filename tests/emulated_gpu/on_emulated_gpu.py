@@ -153,6 +153,16 @@ def halves_as_tf32(gpu, faulty, monkeypatch):
     gemm.Gemm(cupy, blas)(*(numbers(4, 4, dtype="float16") for _ in range(3)))
 
 
+def a_product_over_its_factor(gpu, faulty, monkeypatch):
+    a, b = numbers(6, 6), numbers(6, 6)
+    gpu.ops[-1].gemm(a, b, a if faulty else cupy.empty_like(a))
+
+
+def a_stream_that_does_not_exist(gpu, faulty, monkeypatch):
+    x = numbers(1)
+    cupy.cuda.runtime.memsetAsync(x.data.ptr, 0, 4, 0x999 if faulty else 0)
+
+
 def ids_that_are_not_copied(gpu, faulty, monkeypatch):
     if faulty:
         monkeypatch.setattr(fused_ops.FusedOps, "_to_device", lambda self, ids: cupy.empty(ids.shape, "int32"))
@@ -241,6 +251,18 @@ def a_barrier_that_some_threads_miss(gpu, faulty, monkeypatch):
     cupy.RawKernel(f'extern "C" __global__ void meet(float* x) {{ {body} }}', "meet")((1,), (32,), (numbers(32),))
 
 
+def a_barrier_in_a_helper(gpu, faulty, monkeypatch):
+    """Barriers are looked for in the text of a kernel. One that is not found must be noticed when threads reach it."""
+    call = "meet();" if faulty else ""
+    source = f"""
+__device__ void meet() {{ __syncthreads(); }}
+extern "C" __global__ void wait(float* x) {{
+    {call}
+    x[threadIdx.x] = 1;
+}}"""
+    cupy.RawKernel(source, "wait")((1,), (32,), (numbers(32),))
+
+
 FAULTS = {
     too_long_a_loop: "illegal read of an array of 4000 bytes, at byte 4000",
     a_row_too_many: "add_norm<float, 16>: illegal read of an array of 160 bytes",
@@ -259,6 +281,8 @@ FAULTS = {
     half_read_as_float: "product 7 x 6 x 5: illegal read of an array of 84 bytes",
     products_of_two_types: "product: types 0, 2 into 0",
     halves_as_tf32: "product: types 2, 2 into 2, computed as 77",
+    a_product_over_its_factor: "product 6 x 6 x 6: writes over a factor or a result",
+    a_stream_that_does_not_exist: "cudaMemset: no such stream",
     ids_that_are_not_copied: "embedding<float>: reads what nobody has written",
     a_copy_that_is_too_long: "copy to an array of 3968 bytes, at byte 0, is too small",
     a_copy_in_the_wrong_direction: "copy from an array of 4000 bytes",
@@ -269,6 +293,7 @@ FAULTS = {
     an_array_that_two_streams_read: "race with cupy_multiply__float32_float_float32",
     an_array_freed_while_another_stream_reads_it: "illegal read of freed memory",
     a_barrier_that_some_threads_miss: "meet: threads wait for each other at different barriers",
+    a_barrier_in_a_helper: "wait: a barrier in a kernel in which has_barriers has found none",
 }
 """Function -> a part of what is said about it."""
 
