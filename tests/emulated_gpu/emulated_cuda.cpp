@@ -286,13 +286,6 @@ static void touched_by_kernel(const void* address, size_t n, bool writes) {
     touch(p, n, writes);
 }
 
-struct Kernel {  // as made by kernel_prelude.h
-    void (*thread)(void*);
-    int has_barriers, n_arguments;
-    const size_t* sizes;
-    const char* name;
-};
-
 extern "C" {
 #define CHECKS(n)                                                                          \
     void __asan_load##n##_noabort(void* address) { touched_by_kernel(address, n, false); } \

@@ -131,7 +131,7 @@ class Compiler:
 
         names = {instance: re.sub(r"\W+", "_", instance) for instance in self.instances}
         entries = "".join(
-            f'extern "C" Entry entry_{name} = Call<&{instance}>::entry({barriers}, "{instance}");\n'
+            f'extern "C" Kernel entry_{name} = Call<&{instance}>::entry({barriers}, "{instance}");\n'
             for instance, name in names.items()
             for barriers in [has_barriers(self.body(instance))]
         )
