@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import column_major
 import numpy as np
@@ -411,3 +412,34 @@ def test_too_large_a_batch_is_reported_with_the_size_that_would_fit(begin_there,
     monkeypatch.setattr(Transformer, "states", lambda *_, rng: (_ for _ in ()).throw(MemoryError()))
     with pytest.raises(UserError, match="; not one would fit$"):
         trainer.step(0, 0, indices)
+
+
+@pytest.mark.gpu
+def test_the_size_that_would_fit_is_found_although_the_pool_keeps_memory(begin, open_gpu, cupy, monkeypatch):
+    """cuBLAS wants memory for itself, as if CUDA had only three quarters of what the batch needs."""
+    pool, gpu, limit, needed = cupy.get_default_memory_pool(), open_gpu(), np.inf, []
+    blas = gpu.ops[-1].gemm.blas
+    cublas = blas.cublas
+
+    def limited(multiply):
+        def call(*arguments):
+            needed.append(pool.used_bytes())
+            if pool.total_bytes() > limit:
+                raise cublas.CUBLASError(3)  # CUBLAS_STATUS_ALLOC_FAILED
+            multiply(*arguments)
+
+        return call
+
+    functions = {name: limited(getattr(cublas, name)) for name in ("gemmEx", "gemmStridedBatchedEx")}
+    monkeypatch.setattr(blas, "cublas", SimpleNamespace(CUBLAS_OP_N=0, CUBLAS_OP_T=1, **functions))
+    monkeypatch.setattr(loop, "open_device", lambda *_: gpu)
+    with cupy.cuda.using_allocator(pool.malloc):
+        trainer = begin(tokens_per_batch=2000, accumulation=1)
+        indices = max(trainer.plan.epoch(0), key=len)
+        pool.free_all_blocks()
+        before, used = pool.total_bytes(), pool.used_bytes()
+        trainer.finish(trainer.step(0, 0, indices))
+        limit = before + 0.75 * (max(needed) - used)
+        half = len(indices) // 2 * trainer.data.train.lengths[indices].max()
+        with pytest.raises(UserError, match=f"; {half} would fit"):
+            trainer.step(0, 1, indices)
