@@ -4,8 +4,8 @@
                                   [--out DIR]
 
 A training step of the paper's batch, 833 pairs of 30 tokens a side, and a position of a translation of 256 sentences.
-Real CuPy runs on null_cuda.cpp, which counts what it is asked for and computes nothing. This needs what the emulated GPU
-of the tests needs (tests/emulated_gpu), and no GPU. With --against, an earlier commit takes turns.
+Real CuPy runs on null_cuda.cpp, which counts what it is asked for and computes nothing. This needs no GPU, but what the
+emulated GPU of the tests needs (tests/emulated_gpu). With --against, this commit and an earlier one take turns.
 """
 
 from __future__ import annotations

@@ -122,6 +122,13 @@ static Place enqueue(int number, std::string name, std::function<void()> run, st
     return place;
 }
 
+static Status enqueue_in(void* stream, const std::string& name, std::function<void()> run) {
+    int number = stream_of(stream);
+    if (number < 0) return problem(cudaErrorInvalidResourceHandle, name, ": no such stream");
+    enqueue(number, name, std::move(run));
+    return cudaSuccess;
+}
+
 // Run the operations of a stream up to this one, and those that they wait for.
 static void advance(Place to) {
     Stream& stream = streams[to.stream];
@@ -223,14 +230,18 @@ static std::string described(const Allocation* allocation, const void* address) 
     return sentence(kind, "an array of ", allocation->size, " bytes, at byte ", offset);
 }
 
+// The array in which the running operation reads or writes these bytes. Ends the operation if they are not all there.
+static Allocation* array_of(const void* address, size_t n, bool writes) {
+    Allocation* a = allocation_of(address);
+    if (a && !a->freed && a->on_device && (char*)address + n <= a->begin + a->size) return a;
+    const char* what = writes ? "illegal write of " : "illegal read of ";
+    abandon(cudaErrorIllegalAddress, what + described(a, address));
+}
+
 // The running operation reads or writes these bytes.
 static void touch(const void* address, size_t n, bool writes) {
-    Allocation* a = allocation_of(address);
-    size_t offset = a ? (char*)address - a->begin : 0;
-    if (!a || a->freed || !a->on_device || offset + n > a->size) {
-        const char* what = writes ? "illegal write of " : "illegal read of ";
-        abandon(cudaErrorIllegalAddress, what + described(a, address));
-    }
+    Allocation* a = array_of(address, n, writes);
+    size_t offset = (char*)address - a->begin;
     unsigned self = running->id, known = self;  // an operation that comes before this one
     int stream = past[self].place.stream;
     auto check = [&](const std::vector<unsigned>& others) {
@@ -274,13 +285,6 @@ static void touched_by_kernel(const void* address, size_t n, bool writes) {
     }
     touch(p, n, writes);
 }
-
-struct Kernel {  // as made by kernel_prelude.h
-    void (*thread)(void*);
-    int has_barriers, n_arguments;
-    const size_t* sizes;
-    const char* name;
-};
 
 extern "C" {
 #define CHECKS(n)                                                                          \
@@ -328,19 +332,16 @@ Status cuLaunchKernel(Kernel* kernel, unsigned x, unsigned y, unsigned z, unsign
         return problem(cudaErrorInvalidValue, name, ": a grid of ", x, " x ", y, " x ", z, " blocks");
     if (shared_bytes > MOST_SHARED_BYTES)
         return problem(cudaErrorInvalidValue, name, ": ", shared_bytes, " bytes of shared memory");
-    int number = stream_of(stream);
-    if (number < 0) return problem(cudaErrorInvalidResourceHandle, name, ": no such stream");
     auto values = std::make_shared<std::vector<Bytes>>();
     for (int i = 0; i < kernel->n_arguments; i++)
         values->emplace_back((char*)arguments[i], (char*)arguments[i] + kernel->sizes[i]);
     emulated_counts.launches++;
-    enqueue(number, name, [=] {
+    return enqueue_in(stream, name, [=] {
         int grid[] = {(int)x, (int)y, (int)z}, block[] = {(int)threads_x, (int)threads_y, (int)threads_z};
         std::vector<void*> pointers;
         for (Bytes& value : *values) pointers.push_back(value.data());
         launch(grid, block, running->id % 2, kernel->has_barriers, kernel->thread, pointers.data());
     });
-    return cudaSuccess;
 }
 }
 
@@ -431,13 +432,12 @@ Status cudaFreeAsync(void* address, void* stream) {
     Allocation* a = allocation_of(address);
     if (!a || !a->on_device || a->freed || a->begin != address)
         return problem(cudaErrorInvalidValue, "cudaFree of ", described(a, address));
-    enqueue(stream_of(stream), FREE, [=] {
+    return enqueue_in(stream, FREE, [=] {
         if (a->size) touch(a->begin, a->size, true);
         a->written_by = {};
         a->read_by = {};
         give_back(*a);
     });
-    return cudaSuccess;
 }
 
 Status cudaDeviceSynchronize();
@@ -503,11 +503,10 @@ Status cudaMemsetAsync(void* to, int value, size_t n, void* stream) {
     ALONE_AND_WELL;
     std::string wrong = n ? objection(to, n, true) : "";
     if (wrong.size()) return problem(cudaErrorInvalidValue, "cudaMemset of ", wrong);
-    enqueue(stream_of(stream), "cudaMemset", [=] {
+    return enqueue_in(stream, "cudaMemset", [=] {
         touch(to, n, true);
         memset(to, value, n);
     });
-    return cudaSuccess;
 }
 
 Status cudaMemset(void* to, int value, size_t n) { return cudaMemsetAsync(to, value, n, nullptr); }
@@ -582,7 +581,9 @@ Status cudaEventQuery(Event* event) {
 
 Status cudaStreamQuery(void* stream) {
     ALONE_AND_WELL;
-    Event now{{stream_of(stream), streams[stream_of(stream)].queued}, streams[stream_of(stream)].clock};
+    int number = stream_of(stream);
+    if (number < 0) return problem(cudaErrorInvalidResourceHandle, "cudaStreamQuery: no such stream");
+    Event now{{number, streams[number].queued}, streams[number].clock};
     return cudaEventQuery(&now);
 }
 
@@ -609,10 +610,12 @@ struct Matrix {  // of a product, column-major; `transposed` when it is read
     char* at(long number, long row, long column) const {
         return begin + (number * stride + (transposed ? row * ld + column : column * ld + row)) * itemsize();
     }
-    void touch_all(int number, bool writes) const {
+    template <typename Do>
+    void for_each_column(int count, Do with) const {
         int stored_columns = transposed ? rows : columns, stored_rows = transposed ? columns : rows;
-        for (long j = 0; j < stored_columns; j++)
-            touch(begin + (number * stride + j * ld) * itemsize(), stored_rows * itemsize(), writes);
+        for (long number = 0; number < count; number++)
+            for (long j = 0; j < stored_columns; j++)
+                with(begin + (number * stride + j * ld) * itemsize(), stored_rows * itemsize());
     }
     float get(long number, long row, long column) const {
         char* p = at(number, row, column);
@@ -634,11 +637,22 @@ static float as_tf32(float value) {  // 11 significant bits
 }
 
 static void multiply(float alpha, Matrix a, Matrix b, float beta, Matrix c, int count, bool rounded) {
+    auto read = [](char* column, size_t n) { touch(column, n, false); };
+    auto must_not_be_written = [](char* column, size_t n) {
+        Allocation* own = array_of(column, n, true);
+        auto first = own->written_by.begin() + (column - own->begin);
+        if (std::find(first, first + n, running->id) != first + n) report("writes over a factor or a result");
+    };
+    a.for_each_column(count, read);
+    b.for_each_column(count, read);
+    if (beta != 0) c.for_each_column(count, read);
+    c.for_each_column(count, [&](char* column, size_t n) {
+        must_not_be_written(column, n);
+        touch(column, n, true);
+    });
+    a.for_each_column(count, must_not_be_written);
+    b.for_each_column(count, must_not_be_written);
     for (int number = 0; number < count; number++) {
-        a.touch_all(number, false);
-        b.touch_all(number, false);
-        if (beta != 0) c.touch_all(number, false);
-        c.touch_all(number, true);
         for (int i = 0; i < c.rows; i++)
             for (int j = 0; j < c.columns; j++) {
                 float sum = 0;
@@ -664,10 +678,10 @@ static Status product(Handle* handle, float alpha, Matrix a, Matrix b, float bet
             return problem(CUBLAS_INVALID_VALUE, "product: leading dimension ", x.ld, " of a matrix ", x.rows, " x ",
                            x.columns);
     emulated_counts.products++;
-    enqueue(stream_of(handle->stream), sentence("product ", c.rows, " x ", a.columns, " x ", c.columns), [=] {
-        multiply(alpha, a, b, beta, c, count, compute == COMPUTE_32F_FAST_TF32);
-    });
-    return 0;
+    std::string name = sentence("product ", c.rows, " x ", a.columns, " x ", c.columns);
+    bool rounded = compute == COMPUTE_32F_FAST_TF32;
+    Status code = enqueue_in(handle->stream, name, [=] { multiply(alpha, a, b, beta, c, count, rounded); });
+    return code ? CUBLAS_EXECUTION_FAILED : 0;
 }
 
 extern "C" {
@@ -715,12 +729,12 @@ Status ncclAllReduce(const void* from, void* to, size_t n, int type, int, void*,
     ALONE;
     if (failure) return NCCL_UNHANDLED_CUDA_ERROR;
     static const int SIZES[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2};
-    enqueue(stream_of(stream), "NCCL", [=] {
+    Status code = enqueue_in(stream, "NCCL", [=] {
         touch(from, n * SIZES[type], false);
         touch(to, n * SIZES[type], true);
         memmove(to, from, n * SIZES[type]);
     });
-    return 0;
+    return code ? NCCL_UNHANDLED_CUDA_ERROR : 0;
 }
 
 Status ncclBroadcast(const void* from, void* to, size_t n, int type, int, void* world, void* stream) {
@@ -738,31 +752,5 @@ const char* emulated_problems() {
     taken = std::move(problems);
     problems.clear();
     return taken.c_str();
-}
-}
-
-// Thrust's argsort of rows of float: sorts `keys` (rows, columns), and writes where they were.
-template <typename T>
-static void argsort(void* stream, long* places, T* keys, long rows, long columns) {
-    ALONE;
-    enqueue(stream_of(stream), "argsort", [=] {
-        touch(keys, rows * columns * sizeof(T), true);
-        touch(places, rows * columns * sizeof(long), true);
-        for (long row = 0; row < rows; row++) {
-            long* place = places + row * columns;
-            std::vector<T> values(keys + row * columns, keys + (row + 1) * columns);
-            for (long i = 0; i < columns; i++) place[i] = i;
-            std::stable_sort(place, place + columns, [&](long i, long j) { return values[i] < values[j]; });
-            for (long i = 0; i < columns; i++) keys[row * columns + i] = values[place[i]];
-        }
-    });
-}
-
-extern "C" {
-void emulated_argsort_f4(void* stream, long* places, float* keys, long rows, long columns) {
-    argsort(stream, places, keys, rows, columns);
-}
-void emulated_argsort_f8(void* stream, long* places, double* keys, long rows, long columns) {
-    argsort(stream, places, keys, rows, columns);
 }
 }

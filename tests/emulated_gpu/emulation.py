@@ -22,12 +22,14 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
+import numpy as np
+
 HERE = Path(__file__).parent
 KERNELS = HERE.parent / "backends" / "cuda"
 CUPY = "cupy-cuda13x", "14.2.0"
 """The wheel that is emulated. Another one may call other functions."""
 
-OPTIONS = ["-std=c++17", "-w", "-shared", "-fPIC", f"-I{KERNELS}", f"-I{HERE / 'include'}"]
+OPTIONS = [*"-std=c++17 -w -shared -fPIC -U_FORTIFY_SOURCE".split(), f"-I{KERNELS}", f"-I{HERE / 'include'}"]
 CHECKED = (
     "-O1 -fpermissive -fno-gnu-unique -fsanitize=kernel-address --param asan-instrumentation-with-call-threshold=0"
     " --param asan-globals=0 --param asan-stack=0"
@@ -50,7 +52,11 @@ def reason_to_skip():
         found = "none"
     if found != CUPY[1]:
         return f"the emulated GPU is for {'=='.join(CUPY)}, found: {found}; pip install '.[kernels]' brings it"
-    return "" if headers() else "the emulated GPU needs NVIDIA's headers: pip install '.[kernels]' brings them"
+    if not headers():
+        return "the emulated GPU needs NVIDIA's headers: pip install '.[kernels]' brings them"
+    command = ["g++", *OPTIONS, *CHECKED, *"-S -o - -x c++ -".split()]
+    compiles = not subprocess.run(command, input="_Float16 x;", text=True, capture_output=True).returncode
+    return "" if compiles else "the emulated GPU needs a g++ that knows _Float16 and -fsanitize=kernel-address"
 
 
 @functools.cache
@@ -125,7 +131,7 @@ class Compiler:
 
         names = {instance: re.sub(r"\W+", "_", instance) for instance in self.instances}
         entries = "".join(
-            f'extern "C" Entry entry_{name} = Call<&{instance}>::entry({barriers}, "{instance}");\n'
+            f'extern "C" Kernel entry_{name} = Call<&{instance}>::entry({barriers}, "{instance}");\n'
             for instance, name in names.items()
             for barriers in [has_barriers(self.body(instance))]
         )
@@ -133,7 +139,7 @@ class Compiler:
         text = f"{with_shared_memory(self.source)}\n{entries}"
         path = cache() / f"{hashlib.sha256(text.encode()).hexdigest()}.so"
         try:
-            options = "-x c++ - -nodefaultlibs -lgcc".split()
+            options = "-x c++ - -nodefaultlibs -lgcc -Wl,-Bsymbolic".split()
             compiled(path, *CHECKED, "-include", prelude.with_suffix(""), *options, text=text)
         except RuntimeError as error:
             from cupy.cuda.compiler import CompileException
@@ -163,10 +169,30 @@ def redirect(path):
             continue
         place = base + int(value, 16)
         page = place // mmap.PAGESIZE * mmap.PAGESIZE
-        assert libc.mprotect(ctypes.c_void_p(page), ctypes.c_size_t(2 * mmap.PAGESIZE), 7) == 0
+        if libc.mprotect(ctypes.c_void_p(page), ctypes.c_size_t(2 * mmap.PAGESIZE), 7):
+            raise OSError("this system does not allow a process to change its code")
         target = ctypes.cast(ours, ctypes.c_void_p).value
         jump = b"\x49\xbb" + target.to_bytes(8, "little") + b"\x41\xff\xe3"  # mov r11, target; jmp r11
         ctypes.memmove(place, jump, len(jump))
+
+
+ARGSORT = """
+// Sorts the keys of a row, NaN last, and writes where they were. The order of equal keys stays.
+template <typename T>
+__global__ void argsort(long long* places, T* keys, long long columns) {
+    places += blockIdx.x * columns;
+    keys += blockIdx.x * columns;
+    for (long long i = 0; i < columns; i++) {
+        T key = keys[i];
+        long long place = i;
+        for (; place > 0 && (key < keys[place - 1] || (isnan(keys[place - 1]) && !isnan(key))); place--) {
+            keys[place] = keys[place - 1];
+            places[place] = places[place - 1];
+        }
+        keys[place] = key;
+        places[place] = i;
+    }
+}"""
 
 
 def argsort(dtype, places, keys, *rest):
@@ -174,13 +200,9 @@ def argsort(dtype, places, keys, *rest):
     import cupy
 
     *leading, columns = rest[-1]  # the shape
-    function = getattr(library(), f"emulated_argsort_{dtype.str[1:]}")
-    stream = cupy.cuda.get_current_stream().ptr
-    function(
-        *(ctypes.c_void_p(each) for each in (stream, places, keys)),
-        ctypes.c_long(math.prod(leading)),
-        ctypes.c_long(columns),
-    )
+    name = f"argsort<{dict(f='float', d='double')[dtype.char]}>"
+    sort = cupy.RawModule(code=ARGSORT, name_expressions=[name]).get_function(name)
+    sort((math.prod(leading),), (1,), tuple(map(np.uint64, (places, keys, columns))))
 
 
 def install():

@@ -16,7 +16,7 @@ import numpy as np
 SOURCE = Path(__file__).with_name("kernels.cu").read_text(encoding="utf-8")
 SCALARS = {"int": np.int32, "float": np.float32, "i64": np.int64, "u64": np.uint64}
 FLOAT32 = np.dtype("float32")
-POINTERS = {"int": np.dtype("int32"), "float": FLOAT32, "double": np.dtype("float64")}
+POINTERS: dict[str, np.dtype] = {"int": np.dtype("int32"), "float": FLOAT32, "double": np.dtype("float64")}
 C_TYPE = {"float32": "float", "float16": "__half", "bfloat16": "__nv_bfloat16"}
 """Name of a dtype -> the template argument T."""
 

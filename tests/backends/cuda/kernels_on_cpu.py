@@ -67,9 +67,9 @@ def compiled(source):
     """Compile the source -> the library, instance -> number of its entry point"""
     functions, number = entry_points(source)
     library = Path(LIBRARIES.name) / f"{len(list(Path(LIBRARIES.name).iterdir()))}.so"
-    options = "-O1", "-std=c++17", "-Wno-unknown-pragmas", "-shared", "-fPIC", f"-I{HERE}", "-x", "c++", "-"
+    options = "-O1 -std=c++17 -Wno-unknown-pragmas -shared -fPIC -U_FORTIFY_SOURCE -x c++ -".split()
     text = f'#include "on_cpu.cpp"\n{FAIL}\n{with_shared_memory(source)}\n{functions}\n'
-    subprocess.run([COMPILER, *options, "-o", library], input=text, text=True, check=True)
+    subprocess.run([COMPILER, f"-I{HERE}", *options, "-o", library], input=text, text=True, check=True)
     return ctypes.CDLL(str(library)), number
 
 

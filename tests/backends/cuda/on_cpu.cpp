@@ -37,11 +37,13 @@ static std::vector<unsigned> exchanged[2];  // the values that threads pass in s
 static ucontext_t before;
 static jmp_buf scheduler;
 static int current;
+static bool with_fibers;
 static std::vector<std::pair<char*, long>> shared;  // begin, size
 static void (*kernel)(void*);
 static void* kernel_arguments;
 
 static void wait(Waiting waiting) {
+    if (!with_fibers) fail("a barrier in a kernel in which has_barriers has found none");
     int self = current;
     fibers[self].waiting = waiting;
     if (!_setjmp(fibers[self].place)) _longjmp(scheduler, 1);
@@ -148,6 +150,7 @@ void launch(const int* grid, const int* block, bool forward, bool barriers, void
     if (!ended)
         for (Fiber& fiber : fibers) fiber.begun = false;
     ended = false;
+    with_fibers = barriers;
     kernel = thread;
     kernel_arguments = arguments;
     if (fibers.size() < (size_t)n) {

@@ -46,6 +46,13 @@ inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b)
 
 inline float rsqrtf(float x) { return 1 / sqrtf(x); }
 
+struct Kernel {  // what the emulated GPU knows of it
+    void (*thread)(void*);
+    int has_barriers, n_arguments;
+    const size_t* sizes;  // of the arguments
+    const char* name;
+};
+
 // Run thread(arguments) for each thread of each block. barriers: whether the threads wait for each other.
 void launch(const int* grid, const int* block, bool forward, bool barriers, void (*thread)(void*), void* arguments);
 

@@ -1,5 +1,6 @@
 """Choosing a device: errors are reported in one line. And kernels.cu compiles for several kinds of GPU."""
 
+import configparser
 import ctypes
 import importlib.util
 import re
@@ -142,14 +143,14 @@ def test_the_cpu_is_the_default_and_takes_a_precision_of_its_own():
         with_settings(Config(), {"training.precision": "fp8"})
 
 
-def test_the_smoke_test_reports_what_is_missing(monkeypatch, capsys, tmp_path):
-    monkeypatch.syspath_prepend(Path(__file__).parents[3] / "benchmarks")
-    monkeypatch.setitem(sys.modules, "cupy", None)
-    monkeypatch.setattr(sys, "argv", ["gpu_smoke.py", "--out", str(tmp_path)])
-    with pytest.raises(SystemExit) as left:
-        importlib.import_module("gpu_smoke").main()
-    assert left.value.code == 2 and "--device gpu needs cupy" in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
+@pytest.mark.parametrize("extra", ["cuda12", "cuda13"])
+def test_the_extras_ask_for_versions_that_work(extra):
+    """Older ones of CuPy compile the kernels again in each process; with older ones of NumPy it has no bfloat16."""
+    setup = configparser.ConfigParser()
+    setup.read(Path(__file__).parents[3] / "setup.cfg", encoding="utf-8")
+    least = dict(re.findall(r"^([\w-]+).*>=([\d.]+)$", setup["options.extras_require"][extra], re.MULTILINE))
+    versions = {name: tuple(map(int, version.split("."))) for name, version in least.items()}
+    assert versions[f"cupy-{extra}x"] >= (14, 1) and versions["numpy"] >= (2, 1, 2)
 
 
 # The compiler ---------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import column_major
 import numpy as np
@@ -62,7 +63,7 @@ VARIANTS = {
 }
 
 
-def gradient_of(config, precision="fp32", device=CPU, seed=3):
+def gradient_of(config, device=CPU, seed=3, precision="fp32"):
     """-> loss, number of tokens, norm of the mean gradient, mean gradient, all on the host
 
     Except for fp32, hidden units are far from 0. Rounding could move one that is near 0 to the other side of ReLU, and
@@ -86,8 +87,8 @@ def gradient_of(config, precision="fp32", device=CPU, seed=3):
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_loss_and_gradients_are_those_of_the_cpu(open_there, variant, precision):
     config = replace(CONFIG, **VARIANTS[variant])
-    loss, n_tokens, norm, gradient = gradient_of(config, precision)
-    loss_there, n_there, norm_there, gradient_there = gradient_of(config, precision, open_there(precision))
+    loss, n_tokens, norm, gradient = gradient_of(config, precision=precision)
+    loss_there, n_there, norm_there, gradient_there = gradient_of(config, open_there(precision), precision=precision)
     tolerance = TOLERANCE[precision]
     assert n_there == n_tokens and loss_there == pytest.approx(loss, rel=tolerance)
     assert norm_there == pytest.approx(norm, rel=tolerance)
@@ -106,14 +107,14 @@ def test_the_tolerance_is_for_all_weights_and_roundings(open_strict, variant, pr
     monkeypatch.setattr(column_major, "rounded", rounding)
     config = replace(CONFIG, **VARIANTS[variant])
     for seed in range(8):
-        here, there = (gradient_of(config, precision, each, seed)[3] for each in (CPU, open_strict(precision)))
+        here, there = (gradient_of(config, each, seed, precision)[3] for each in (CPU, open_strict(precision)))
         assert np.linalg.norm(there - here) < TOLERANCE[precision] * np.linalg.norm(here), seed
 
 
 def test_every_kernel_is_used_in_training(open_strict):
     device = open_strict("fp16")
     for variant in ("the paper's", "dropped weights", "ViT"):
-        gradient_of(replace(CONFIG, **VARIANTS[variant]), "fp16", device)
+        gradient_of(replace(CONFIG, **VARIANTS[variant]), device)
     only_in_trainer = {"adam_inplace", "adapt_loss_scale"}
     assert set(device.kernels.launches) == KERNELS.keys() - only_in_trainer
 
@@ -164,14 +165,14 @@ def test_a_layer_outside_the_models_computes_there_what_it_computes_here(open_th
 def test_two_precisions_in_one_process_keep_apart(open_there):
     """Neither replaces the other, whichever was opened last."""
     exact, rounded = open_there("fp32"), open_there("tf32")
-    alone = [gradient_of(CONFIG, device=open_there(precision))[3] for precision in ("fp32", "tf32")]
-    assert np.array_equal(gradient_of(CONFIG, device=exact)[3], alone[0])
-    assert np.array_equal(gradient_of(CONFIG, device=rounded)[3], alone[1])
+    alone = [gradient_of(CONFIG, open_there(precision))[3] for precision in ("fp32", "tf32")]
+    assert np.array_equal(gradient_of(CONFIG, exact)[3], alone[0])
+    assert np.array_equal(gradient_of(CONFIG, rounded)[3], alone[1])
     assert not np.array_equal(*alone)
 
 
 def test_two_runs_are_equal_bit_for_bit(open_there):
-    first, second = (gradient_of(CONFIG, device=open_there())[3] for _ in range(2))
+    first, second = (gradient_of(CONFIG, open_there())[3] for _ in range(2))
     assert np.array_equal(first, second)
 
 
@@ -216,7 +217,7 @@ def test_the_search_runs_with_weights_of_less_precision(open_there, precision):
 def test_only_products_are_rounded_with_tf32(open_strict):
     """Gradients of biases, gamma and beta are sums, which are not rounded."""
     config = replace(CONFIG, N=1)
-    exact, rounded = (gradient_of(config, "tf32", open_strict(precision))[3] for precision in ("fp32", "tf32"))
+    exact, rounded = (gradient_of(config, open_strict(each), precision="tf32")[3] for each in ("fp32", "tf32"))
     assert 1e-5 < np.linalg.norm(rounded - exact) / np.linalg.norm(exact) < 5e-3
     device = open_strict("tf32")
     dy, x = (strict_array.xp.asarray(np.full((3, 2), value, np.float32)) for value in (1 + 2**-20, 1))
@@ -412,3 +413,34 @@ def test_too_large_a_batch_is_reported_with_the_size_that_would_fit(begin_there,
     monkeypatch.setattr(Transformer, "states", lambda *_, rng: (_ for _ in ()).throw(MemoryError()))
     with pytest.raises(UserError, match="; not one would fit$"):
         trainer.step(0, 0, indices)
+
+
+@pytest.mark.gpu
+def test_the_size_that_would_fit_is_found_although_the_pool_keeps_memory(begin, open_gpu, cupy, monkeypatch):
+    """cuBLAS wants memory for itself, as if CUDA had only three quarters of what the batch needs."""
+    pool, gpu, limit, needed = cupy.get_default_memory_pool(), open_gpu(), np.inf, []
+    blas = gpu.ops[-1].gemm.blas
+    cublas = blas.cublas
+
+    def limited(multiply):
+        def call(*arguments):
+            needed.append(pool.used_bytes())
+            if pool.total_bytes() > limit:
+                raise cublas.CUBLASError(3)  # CUBLAS_STATUS_ALLOC_FAILED
+            multiply(*arguments)
+
+        return call
+
+    functions = {name: limited(getattr(cublas, name)) for name in ("gemmEx", "gemmStridedBatchedEx")}
+    monkeypatch.setattr(blas, "cublas", SimpleNamespace(CUBLAS_OP_N=0, CUBLAS_OP_T=1, **functions))
+    monkeypatch.setattr(loop, "open_device", lambda *_: gpu)
+    with cupy.cuda.using_allocator(pool.malloc):
+        trainer = begin(tokens_per_batch=2000, accumulation=1)
+        indices = max(trainer.plan.epoch(0), key=len)
+        pool.free_all_blocks()
+        before, used = pool.total_bytes(), pool.used_bytes()
+        trainer.finish(trainer.step(0, 0, indices))
+        limit = before + 0.75 * (max(needed) - used)
+        half = len(indices) // 2 * trainer.data.train.lengths[indices].max()
+        with pytest.raises(UserError, match=f"; {half} would fit"):
+            trainer.step(0, 1, indices)
