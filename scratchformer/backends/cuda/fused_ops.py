@@ -175,8 +175,9 @@ class FusedOps(Ops):
         dx, partial_sums = self.xp.empty(dy.shape, dy.dtype), self.xp.empty((warps, 2 * D), np.float32)
         arrays = self._contiguous(dy), normalized, inverse_std, gamma, dx, dupdate, partial_sums
         self._warp_per_row("add_norm_backward", warps, dy.dtype, *arrays, rows, D, warps, *drop, steps=steps_for(D))
-        self._add_rows_inplace(dgamma, partial_sums[:, :D])
-        self._add_rows_inplace(dbeta, partial_sums[:, D:])
+        if rows:
+            grid, block = (-(-2 * D // WARP),), (WARP, 4 * WARPS)
+            self.kernels("add_partial_sums", grid, block, partial_sums, dgamma, dbeta, warps, D)
         return dx
 
     # Attention --------------------------------------------------------------------------------------------------------

@@ -145,7 +145,7 @@ __global__ void add_norm(const T* x, const T* update, const T* gamma, const T* b
 }
 
 // Warp w works on rows w, w + warps, ... and writes its partial sums of dgamma and dbeta to row w of partial_sums
-// (warps, 2 D). A product with ones adds them up afterwards. dupdate may be null.
+// (warps, 2 D). add_partial_sums adds them up afterwards. dupdate may be null.
 template <typename T, int STEPS>
 __global__ void add_norm_backward(const T* dy, const T* normalized, const float* inverse_std, const T* gamma, T* dx,
                                   T* dupdate, float* partial_sums, int rows, int D, int warps, DROPOUT) {
@@ -182,6 +182,20 @@ __global__ void add_norm_backward(const T* dy, const T* normalized, const float*
             partial_sums[(warp * 2 + 1) * D + c] = dbeta[s];
         }
     }
+}
+
+// dgamma and dbeta += the rows of partial_sums (rows, 2 D). A block adds up 32 columns; its warps share the rows.
+__global__ void add_partial_sums(const float* partial_sums, float* dgamma, float* dbeta, int rows, int D) {
+    __shared__ float sum_of[WARP][WARP];  // [warp][column]
+    int column = blockIdx.x * WARP + threadIdx.x;
+    float sum = 0;
+    if (column < 2 * D)
+        for (int row = threadIdx.y; row < rows; row += blockDim.y) sum += partial_sums[(i64)row * 2 * D + column];
+    sum_of[threadIdx.y][threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.y > 0 || column >= 2 * D) return;
+    for (int w = 1; w < blockDim.y; w++) sum += sum_of[w][threadIdx.x];
+    (column < D ? dgamma : dbeta)[column % D] += sum;
 }
 
 // Linear, ReLU and GELU -----------------------------------------------------------------------------------------------
