@@ -186,15 +186,15 @@ __global__ void add_norm_backward(const T* dy, const T* normalized, const float*
 
 // dgamma and dbeta += the rows of partial_sums (rows, 2 D). A block adds up 32 columns; its warps share the rows.
 __global__ void add_partial_sums(const float* partial_sums, float* dgamma, float* dbeta, int rows, int D) {
-    __shared__ float sum_of[WARP][WARP];  // [warp][column]
+    __shared__ float part_of[WARP][WARP];  // [warp][column]
     int column = blockIdx.x * WARP + threadIdx.x;
     float sum = 0;
     if (column < 2 * D)
         for (int row = threadIdx.y; row < rows; row += blockDim.y) sum += partial_sums[(i64)row * 2 * D + column];
-    sum_of[threadIdx.y][threadIdx.x] = sum;
+    part_of[threadIdx.y][threadIdx.x] = sum;
     __syncthreads();
     if (threadIdx.y > 0 || column >= 2 * D) return;
-    for (int w = 1; w < blockDim.y; w++) sum += sum_of[w][threadIdx.x];
+    for (int w = 1; w < blockDim.y; w++) sum += part_of[w][threadIdx.x];
     (column < D ? dgamma : dbeta)[column % D] += sum;
 }
 
