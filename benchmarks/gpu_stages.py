@@ -105,7 +105,7 @@ def device() -> dict[str, Any]:
         "free_bytes": free,
         "cuda_of_driver": runtime.driverGetVersion(),
         "cuda_of_cupy": runtime.runtimeGetVersion(),
-        "kernel_cache_is_writable": is_writable(Path(os.environ.get("CUPY_CACHE_DIR", Path.home() / ".cupy"))),
+        "kernel_cache_is_writable": is_writable(Path(os.environ.get("CUPY_CACHE_DIR", os.path.expanduser("~/.cupy")))),
     }
 
 

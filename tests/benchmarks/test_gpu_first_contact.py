@@ -60,12 +60,14 @@ RESULT = """print('@@ {"now": "b"}\\n@@ {"what": "a", "x": 1}', flush=True)\n"""
         ("raise SystemExit('so')", "failed", "exit code 1 at b: so"),
         ("import os; os.kill(os.getpid(), 9)", "failed", "killed by SIGKILL at b"),
         ("import ctypes; ctypes.string_at(0)", "failed", "killed by SIGSEGV at b"),
+        ("import os; os.kill(os.getpid(), 40)", "failed", "killed by 40 at b"),
         ("import time; time.sleep(99)", "failed", "no end after 1 s, at b"),
         ("while True: print('x' * 1000)", "failed", "no end after 1 s, at b"),
         ("""print('@@ {"what": "c", "failed": "wrong"}')""", "failed", "c: wrong"),
         ("""print('@@ {"not run": "no torch"}')""", "not run", "no torch"),
         ("""print('@@ {"what": "n", "loss": NaN}')""", "passed", ""),
         ("print('@@ {oops', '@@ 3', '@@ []', sep='\\n')", "passed", ""),
+        ("print('@@ ' + '[' * 9000)", "passed", ""),
         ("import sys; sys.stdout.buffer.write(b'\\xff\\xfe @@ {' + b'x' * 100_000)", "passed", ""),
     ],
 )
@@ -82,6 +84,14 @@ def test_a_stage_without_results_has_not_passed(contact, stage):
     for code in ("", "print('@@ {oops')"):
         _, entries, _ = contact([stage("one", code)])
         assert (entries["one"]["verdict"], entries["one"]["why"]) == ("failed", "it ended without a result")
+
+
+def test_a_stage_that_cannot_be_started_has_failed(contact, stage, tmp_path):
+    program = tmp_path / "program"
+    program.write_text("no program")
+    program.chmod(0o755)
+    _, entries, _ = contact([stage("one", command=(str(program),), again=True), stage("two")])
+    assert entries["one"]["why"].startswith("cannot be started: ") and entries["two"]["verdict"] == "passed"
 
 
 def test_what_a_stage_has_started_ends_with_it(contact, stage):
