@@ -3,11 +3,11 @@
     python benchmarks/gpu_first_contact.py [--minutes 9] [--stages kernels,speed] [--out DIR] [--quick]
 
 The stages: import and versions; compiling the kernels; each kernel against NumPy; matrix products; gradients; runs of
-12 steps; runs that are stopped and resumed; NCCL; the other tests marked `gpu`; speed; races between threads. Each is a
-process of its own (gpu_stages.py) with a time limit, because an error of CUDA spoils its process. A stage that failed
-is run once more with CUDA_LAUNCH_BLOCKING=1, if there is time. The result is written after every number, and whatever
-happens, the last lines say what is wrong first and which command shows more. Stages that are not run keep what the
-result said of them, so a second call can go on where the first stopped.
+12 steps; runs that are stopped and resumed; NCCL; the other tests marked `gpu`; speed; the kernels under
+compute-sanitizer. Each is a process of its own (gpu_stages.py) with a time limit, because an error of CUDA spoils its
+process. A stage that failed is run once more with CUDA_LAUNCH_BLOCKING=1, if there is time. The result is written after
+every number, and whatever happens, the last lines say what is wrong first and which command shows more. Stages that are
+not run keep what the result said of them, so a second call can go on where the first stopped.
 
 Nothing but the standard library is imported here: a package that is missing or crashes must not end the report.
 """
@@ -93,8 +93,9 @@ def all_stages(quick: bool) -> list[Stage]:
     ):
         needs = (*PACKAGES, "torch") if name.endswith(("-pytorch", "-compile")) else PACKAGES
         stages.append(Stage(f"speed-{name}", seconds, command(f"speed-{name}"), needs))
-    sanitizer = "compute-sanitizer", "--tool", "racecheck", "--error-exitcode", "9"
-    stages.append(Stage("races", 240, (*sanitizer, *command("kernels")), (*PACKAGES, "pytest")))
+    for name, tool in ("races", "racecheck"), ("memory", "memcheck"):
+        checked = "compute-sanitizer", "--tool", tool, "--error-exitcode", "9", *command("kernels")
+        stages.append(Stage(name, 240, checked, (*PACKAGES, "pytest")))
     return stages
 
 
@@ -361,7 +362,7 @@ def advice(stage: Stage, entry: Entry) -> list[str]:
             last = entry[AGAIN]
     failed = [what for what, record in last["results"].items() if "failed" in record]
     what = [*failed, last["at"]][0]
-    if "::" in what:
+    if "::" in what and stage.command[0] == sys.executable:
         command = f"python -m pytest -m gpu -W default '{what}'"
     else:
         command = short(" ".join(word if word != sys.executable else "python" for word in stage.command))

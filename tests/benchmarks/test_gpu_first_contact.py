@@ -151,6 +151,16 @@ def test_a_stage_that_failed_is_run_again_with_blocking_launches(contact, stage,
     assert ("work that does not wait" in printed) is not always
 
 
+def test_a_tool_that_objects_is_in_the_command_to_look_closer(contact, stage, tmp_path):
+    tool = tmp_path / "sanitizer"
+    tool.write_text('#!/bin/sh\n"$@"\necho RACES: 1\nexit 9\n')
+    tool.chmod(0o755)
+    told = """print('@@ {"what": "t.py::test_x", "seconds": 1}')"""
+    _, entries, printed = contact([stage("races", command=(str(tool), sys.executable, "-c", told))])
+    assert entries["races"]["why"] == "exit code 9 at its start: RACES: 1"
+    assert f"Look closer: {tool} python -c print" in printed
+
+
 def test_when_the_minutes_are_over_the_stage_is_ended_and_no_other_begins(contact, stage, module, monkeypatch):
     monkeypatch.setattr(module, "SECONDS_TO_BEGIN", 0.5)
     minutes = (module.SECONDS_TO_END + 1) / 60
@@ -274,7 +284,7 @@ def test_without_a_gpu_nothing_else_is_tried(tmp_path):
 def test_each_stage_is_known_to_the_process_that_does_it(module, script):
     names = [each.name for each in module.all_stages(False)]
     done = {"environment", "compile", *script("gpu_stages").TESTS, *script("gpu_speed").STAGES}
-    assert set(names) == done | {"races"} and len(names) == len(done) + 1
+    assert set(names) == done | {"races", "memory"} and len(names) == len(done) + 2
 
 
 def test_each_test_for_a_gpu_is_in_exactly_one_stage(script):
@@ -364,7 +374,7 @@ def stages_but(module, *without):
 
 @pytest.mark.slow
 def test_all_stages_pass_on_an_emulated_gpu(on_emulated_gpu, module):
-    code, entries, printed = on_emulated_gpu(stages_but(module, "-compile", "-pytorch", "races"))
+    code, entries, printed = on_emulated_gpu(stages_but(module, "-compile", "-pytorch", "races", "memory"))
     assert {entry["verdict"] for entry in entries.values()} == {"passed"} and len(entries) == 14, printed
     assert code == 0 and "Nothing that was run failed." in printed
     assert entries["kernels"]["gpu"] == "emulated GPU" and len(entries["speed-kernels"]["results"]) == 38
