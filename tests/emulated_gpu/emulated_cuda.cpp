@@ -23,6 +23,7 @@
 #include <sstream>
 #include <string>
 #include <tuple>
+#include <unordered_map>
 #include <vector>
 
 #include "on_cpu.h"
@@ -297,11 +298,29 @@ static void touch(const void* address, size_t n, bool writes) {
 
 static std::map<const char*, const char*> constants;  // of the kernels' libraries
 
+struct Access { long epoch; int warp; };  // warp: MANY for several
+const int MANY = -1;
+
+// Two warps use this byte of a shared variable without a barrier between them, and one of them writes.
+static bool is_race(const char* byte, bool writes) {
+    static std::unordered_map<const char*, Access> last_write, last_read;
+    int warp = current / 32;
+    auto by_others = [=](Access access) { return access.epoch == epoch && access.warp != warp; };
+    bool race = by_others(last_write[byte]) || (writes && by_others(last_read[byte]));
+    Access& last = (writes ? last_write : last_read)[byte];
+    last = {epoch, by_others(last) ? MANY : warp};
+    return race;
+}
+
 static void touched_by_kernel(const void* address, size_t n, bool writes) {
     const char* p = (const char*)address;
     if (p >= stack_begin && p < stack_end) return;
     if (long size, offset; find_shared(p, &size, &offset)) {
-        if (offset + (long)n <= size) return;
+        if (offset + (long)n <= size) {
+            if (is_race(p, writes))
+                report(sentence("warps race for a shared variable of ", size, " bytes, at byte ", offset));
+            return;
+        }
         abandon(cudaErrorIllegalAddress, sentence(writes ? "illegal write of" : "illegal read of", " a shared variable of ",
                                                   size, " bytes, at byte ", offset));
     }

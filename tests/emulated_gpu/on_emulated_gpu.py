@@ -52,6 +52,13 @@ def beyond_shared_memory(gpu, faulty, monkeypatch):
     gpu.ops[-1].embedding_backward(numbers(1, 2, 8), np.array([[1, 2]]), 1.0, cupy.zeros((3, 8), "float32"))
 
 
+def a_barrier_left_out(gpu, faulty, monkeypatch):
+    change_kernels(
+        gpu, monkeypatch, faulty and ("    __syncthreads();\n    highest = NOTHING;", "    highest = NOTHING;")
+    )
+    gpu.ops[-1].cross_entropy(numbers(5, 300), np.arange(5), 0.9, 1e-3)
+
+
 def change_kernels(gpu, monkeypatch, change):
     """Replace the first of two strings in kernels.cu by the second."""
     assert not change or SOURCE.count(change[0]) == 1
@@ -229,6 +236,7 @@ extern "C" __global__ void wait(float* x) {{
 FAULTS = {
     too_long_a_loop: "illegal read of an array of 4000 bytes, at byte 4000",
     a_warp_too_many: "the gradient is not finite",
+    a_barrier_left_out: "cross_entropy<float>: warps race for a shared variable of 128 bytes, at byte ",
     beyond_shared_memory: "embedding_backward<float>: illegal write of a shared variable of 512 bytes, at byte ",
     memory_freed_twice: "cudaFree of freed memory",
     too_many_threads: "2048 threads in a block",
