@@ -3,11 +3,11 @@
     python benchmarks/gpu_first_contact.py [--minutes 9] [--stages kernels,speed] [--out DIR] [--quick]
 
 The stages: import and versions; compiling the kernels; each kernel against NumPy; matrix products; gradients; runs of
-12 steps; runs that are stopped and resumed; NCCL; the other tests marked `gpu`; speed; races between threads. Each is a
-process of its own (gpu_stages.py) with a time limit, because an error of CUDA spoils its process. A stage that failed
-is run once more with CUDA_LAUNCH_BLOCKING=1, if there is time. The result is written after every number, and whatever
-happens, the last lines say what is wrong first and which command shows more. Stages that are not run keep what the
-result said of them, so a second call can go on where the first stopped.
+12 steps; runs that are stopped and resumed; NCCL; the other tests marked `gpu`; speed; the kernels under
+compute-sanitizer. Each is a process of its own (gpu_stages.py) with a time limit, because an error of CUDA spoils its
+process. A stage that failed is run once more with CUDA_LAUNCH_BLOCKING=1, if there is time. The result is written after
+every number, and whatever happens, the last lines say what is wrong first and which command shows more. Stages that are
+not run keep what the result said of them, so a second call can go on where the first stopped.
 
 Nothing but the standard library is imported here: a package that is missing or crashes must not end the report.
 """
@@ -40,6 +40,7 @@ MARK = "@@ "
 PASSED, FAILED, NOT_RUN = "passed", "failed", "not run"
 BLOCKING = {"CUDA_LAUNCH_BLOCKING": "1"}
 AGAIN = "with CUDA_LAUNCH_BLOCKING=1"
+SIGNALS = {number.value: number.name for number in signal.Signals}
 SECONDS_TO_BEGIN = 5  # no stage begins with less time than this
 SECONDS_TO_END = 10  # of the time, for killing the last stage and the report
 PACKAGES = ("numpy", "cupy", "ml_dtypes", "threadpoolctl", "tomli_w", "safetensors", "sentencepiece", "tqdm")
@@ -77,12 +78,12 @@ def all_stages(quick: bool) -> list[Stage]:
 
     stages = [
         Stage("environment", 60, command("environment"), (), ""),
-        Stage("compile", 120, command("compile"), after="environment", again=True),
+        Stage("compile", 180, command("compile"), after="environment", again=True),
     ]
     for name in "kernels", "products", "gradient", "steps", "resume", "nccl", "rest":
         after = "environment" if name in ("products", "nccl") else "compile"
         debug = {"NCCL_DEBUG": "WARN"} if name == "nccl" else {}
-        seconds = 180 if name == "rest" else 90
+        seconds = 180 if name == "rest" else 120
         stages.append(Stage(name, seconds, command(name), (*PACKAGES, "pytest"), after, True, debug))
     for name, seconds in (
         *(("base", 60), ("base-pytorch", 60), ("base-compile", 150)),
@@ -92,8 +93,9 @@ def all_stages(quick: bool) -> list[Stage]:
     ):
         needs = (*PACKAGES, "torch") if name.endswith(("-pytorch", "-compile")) else PACKAGES
         stages.append(Stage(f"speed-{name}", seconds, command(f"speed-{name}"), needs))
-    sanitizer = "compute-sanitizer", "--tool", "racecheck", "--error-exitcode", "9"
-    stages.append(Stage("races", 240, (*sanitizer, *command("kernels")), (*PACKAGES, "pytest")))
+    for name, tool in ("races", "racecheck"), ("memory", "memcheck"):
+        checked = "compute-sanitizer", "--tool", tool, "--error-exitcode", "9", *command("kernels")
+        stages.append(Stage(name, 240, checked, (*PACKAGES, "pytest")))
     return stages
 
 
@@ -106,7 +108,8 @@ class Attempt:
     def __init__(self, entry: Entry, keep: Callable[[], None]) -> None:
         self.entry, self.keep = entry, keep
         self.results: dict[str, dict[str, Any]] = {}
-        entry |= {"verdict": NOT_RUN, "why": "everything ended before it did", "results": self.results}
+        entry |= {"verdict": NOT_RUN, "why": "everything ended before it did", "at": "", "seconds": 0.0}
+        entry["results"] = self.results
         self.log: collections.deque[str] = collections.deque(maxlen=50)
         self.doing, self.reason = "its start", ""
 
@@ -161,7 +164,7 @@ class Attempt:
     def take(self, line: str) -> None:
         try:
             record = json.loads(line.removeprefix(MARK), parse_constant=str) if line.startswith(MARK) else None
-        except ValueError:
+        except (ValueError, RecursionError):
             record = None
         if isinstance(record, dict):
             self.doing = str(record.pop("now", self.doing))
@@ -182,7 +185,7 @@ class Attempt:
         if not in_time:
             return FAILED, f"no end after {seconds:.0f} s, at {self.doing}"
         if code:
-            how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+            how = f"killed by {SIGNALS.get(-code, -code)}" if code < 0 else f"exit code {code}"
             return FAILED, f"{how} at {self.doing}" + (f": {self.log[-1]}" if self.log else "")
         if self.reason:
             return NOT_RUN, self.reason
@@ -192,7 +195,7 @@ class Attempt:
 def short(text: str) -> str:
     """One line without the paths of this machine."""
     text = " ".join(text.split()).replace(f"{HERE.parent}{os.sep}", "")
-    text = re.sub(r'[^" ]*/(?=lib/python3)', "", text).replace(str(Path.home()), "~")
+    text = re.sub(r'[^" ]*/(?=lib/python3)', "", text)
     return text if len(text) <= 400 else f"{text[:400]} ..."
 
 
@@ -254,14 +257,16 @@ class Contact:
         self.entries[stage.name] = entry
         try:
             if not entry["why"]:
-                Attempt(entry, self.keep).run(stage, self.left(), {})
+                attempt = Attempt(entry, self.keep)
+                self.keep()
+                attempt.run(stage, self.left(), {})
+            self.verdicts[stage.name] = entry["verdict"]
             if entry["verdict"] == FAILED and stage.again and self.left() > 3 * entry["seconds"] + SECONDS_TO_BEGIN:
                 entry[AGAIN] = {}
                 Attempt(entry[AGAIN], self.keep).run(stage, self.left(), BLOCKING)
         finally:
             if entry["verdict"] == NOT_RUN and before["verdict"] != NOT_RUN:
                 self.entries[stage.name] = before
-        self.verdicts[stage.name] = entry["verdict"]
         say(f"{time.monotonic() - self.began:5.0f} s  {line_of(stage.name, entry)}")
         self.keep()
 
@@ -317,7 +322,7 @@ def earlier(path: Path) -> dict[str, Entry]:
     """The entries of the result that is there."""
     try:
         stages = json.loads(path.read_text(encoding="utf-8"))["stages"]
-        return {name: entry for name, entry in stages.items() if {"verdict", "date", "results"} <= entry.keys()}
+        return {name: entry for name, entry in stages.items() if {"verdict", "why", "date", "results"} <= entry.keys()}
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return {}
 
@@ -346,16 +351,18 @@ def compared(entries: dict[str, Entry]) -> list[str]:
 def advice(stage: Stage, entry: Entry) -> list[str]:
     """What went wrong in this stage, and the command that shows more."""
     lines = [f"\nWrong first: {stage.name}: {entry['why']}"]
-    last, environment = entry, dict(stage.environment)
+    last, environment = entry, stage.environment
     if AGAIN in entry:
         lines.append(f"{AGAIN}: {entry[AGAIN]['verdict']} {entry[AGAIN]['why']}")
-    if AGAIN in entry and entry[AGAIN]["verdict"] == PASSED:
-        lines.append("So look for work that does not wait for other work: of another stream, or a copy.")
-    elif AGAIN in entry:
-        last, environment = entry[AGAIN], environment | BLOCKING
+        if entry[AGAIN]["verdict"] == PASSED:
+            lines.append("So look for work that does not wait for other work: of another stream, or a copy.")
+        else:
+            environment = environment | BLOCKING
+        if entry[AGAIN]["verdict"] == FAILED:
+            last = entry[AGAIN]
     failed = [what for what, record in last["results"].items() if "failed" in record]
     what = [*failed, last["at"]][0]
-    if "::" in what:
+    if "::" in what and stage.command[0] == sys.executable:
         command = f"python -m pytest -m gpu -W default '{what}'"
     else:
         command = short(" ".join(word if word != sys.executable else "python" for word in stage.command))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import configparser
+import ctypes
 import faulthandler
 import gc
 import importlib.metadata
@@ -16,6 +17,7 @@ import json
 import os
 import platform
 import re
+import signal
 import sys
 import traceback
 from pathlib import Path
@@ -105,7 +107,7 @@ def device() -> dict[str, Any]:
         "free_bytes": free,
         "cuda_of_driver": runtime.driverGetVersion(),
         "cuda_of_cupy": runtime.runtimeGetVersion(),
-        "kernel_cache_is_writable": is_writable(Path(os.environ.get("CUPY_CACHE_DIR", Path.home() / ".cupy"))),
+        "kernel_cache_is_writable": is_writable(Path(os.environ.get("CUPY_CACHE_DIR", os.path.expanduser("~/.cupy")))),
     }
 
 
@@ -185,6 +187,7 @@ def main() -> int:
     sys.path.insert(0, str(ROOT))
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])  # for ranks
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # ends with its parent, so that nothing is left on the GPU
     faulthandler.enable(OUTPUT)
     if given.seconds:
         faulthandler.dump_traceback_later(0.9 * given.seconds, file=OUTPUT)

@@ -60,12 +60,14 @@ RESULT = """print('@@ {"now": "b"}\\n@@ {"what": "a", "x": 1}', flush=True)\n"""
         ("raise SystemExit('so')", "failed", "exit code 1 at b: so"),
         ("import os; os.kill(os.getpid(), 9)", "failed", "killed by SIGKILL at b"),
         ("import ctypes; ctypes.string_at(0)", "failed", "killed by SIGSEGV at b"),
+        ("import os; os.kill(os.getpid(), 40)", "failed", "killed by 40 at b"),
         ("import time; time.sleep(99)", "failed", "no end after 1 s, at b"),
         ("while True: print('x' * 1000)", "failed", "no end after 1 s, at b"),
         ("""print('@@ {"what": "c", "failed": "wrong"}')""", "failed", "c: wrong"),
         ("""print('@@ {"not run": "no torch"}')""", "not run", "no torch"),
         ("""print('@@ {"what": "n", "loss": NaN}')""", "passed", ""),
         ("print('@@ {oops', '@@ 3', '@@ []', sep='\\n')", "passed", ""),
+        ("print('@@ ' + '[' * 9000)", "passed", ""),
         ("import sys; sys.stdout.buffer.write(b'\\xff\\xfe @@ {' + b'x' * 100_000)", "passed", ""),
     ],
 )
@@ -82,6 +84,14 @@ def test_a_stage_without_results_has_not_passed(contact, stage):
     for code in ("", "print('@@ {oops')"):
         _, entries, _ = contact([stage("one", code)])
         assert (entries["one"]["verdict"], entries["one"]["why"]) == ("failed", "it ended without a result")
+
+
+def test_a_stage_that_cannot_be_started_has_failed(contact, stage, tmp_path):
+    program = tmp_path / "program"
+    program.write_text("no program")
+    program.chmod(0o755)
+    _, entries, _ = contact([stage("one", command=(str(program),), again=True), stage("two")])
+    assert entries["one"]["why"].startswith("cannot be started: ") and entries["two"]["verdict"] == "passed"
 
 
 def test_what_a_stage_has_started_ends_with_it(contact, stage):
@@ -139,6 +149,16 @@ def test_a_stage_that_failed_is_run_again_with_blocking_launches(contact, stage,
     blocking = " CUDA_LAUNCH_BLOCKING=1" if always else ""
     assert f"Look closer: NCCL_DEBUG=WARN{blocking} python -m pytest -m gpu -W default 't.py::test_y[1]'\n" in printed
     assert ("work that does not wait" in printed) is not always
+
+
+def test_a_tool_that_objects_is_in_the_command_to_look_closer(contact, stage, tmp_path):
+    tool = tmp_path / "sanitizer"
+    tool.write_text('#!/bin/sh\n"$@"\necho RACES: 1\nexit 9\n')
+    tool.chmod(0o755)
+    told = """print('@@ {"what": "t.py::test_x", "seconds": 1}')"""
+    _, entries, printed = contact([stage("races", command=(str(tool), sys.executable, "-c", told))])
+    assert entries["races"]["why"] == "exit code 9 at its start: RACES: 1"
+    assert f"Look closer: {tool} python -c print" in printed
 
 
 def test_when_the_minutes_are_over_the_stage_is_ended_and_no_other_begins(contact, stage, module, monkeypatch):
@@ -264,7 +284,7 @@ def test_without_a_gpu_nothing_else_is_tried(tmp_path):
 def test_each_stage_is_known_to_the_process_that_does_it(module, script):
     names = [each.name for each in module.all_stages(False)]
     done = {"environment", "compile", *script("gpu_stages").TESTS, *script("gpu_speed").STAGES}
-    assert set(names) == done | {"races"} and len(names) == len(done) + 1
+    assert set(names) == done | {"races", "memory"} and len(names) == len(done) + 2
 
 
 def test_each_test_for_a_gpu_is_in_exactly_one_stage(script):
@@ -354,7 +374,7 @@ def stages_but(module, *without):
 
 @pytest.mark.slow
 def test_all_stages_pass_on_an_emulated_gpu(on_emulated_gpu, module):
-    code, entries, printed = on_emulated_gpu(stages_but(module, "-compile", "-pytorch", "races"))
+    code, entries, printed = on_emulated_gpu(stages_but(module, "-compile", "-pytorch", "races", "memory"))
     assert {entry["verdict"] for entry in entries.values()} == {"passed"} and len(entries) == 14, printed
     assert code == 0 and "Nothing that was run failed." in printed
     assert entries["kernels"]["gpu"] == "emulated GPU" and len(entries["speed-kernels"]["results"]) == 38

@@ -23,6 +23,7 @@
 #include <sstream>
 #include <string>
 #include <tuple>
+#include <unordered_map>
 #include <vector>
 
 #include "on_cpu.h"
@@ -37,7 +38,7 @@ static std::recursive_mutex mutex;
 #define ALONE_AND_WELL ALONE; if (failure) return failure  // after a kernel's error, CUDA answers each call with it
 
 extern "C" {
-struct Counts { long launches, products, copies, synchronisations, polls; } emulated_counts;
+struct Counts { long launches, products, copies, synchronisations, polls, graphs; } emulated_counts;
 }
 
 static std::string problems, last_problem;  // a line each
@@ -70,14 +71,21 @@ struct Operation {
     std::function<void()> run;
 };
 
+struct Graph {  // what was asked for while a stream captured, in this order
+    std::vector<std::pair<std::string, std::function<void()>>> operations;
+    int mode;
+    bool broken = false;
+};
+
 struct Stream {
     bool blocking;
+    Graph* capturing = nullptr;
     long queued = 0, done = 0;
     std::deque<Operation> queue;
     Clock clock;
 };
 
-struct Event { Place place{-1, 0}; Clock clock; };
+struct Event { Place place{-1, 0}; Clock clock; Graph* captured_in = nullptr; };
 struct Past { Place place; const std::string* name; };
 
 static std::deque<Stream> streams = {{true}};  // the first is the default stream, which blocks others
@@ -122,10 +130,27 @@ static Place enqueue(int number, std::string name, std::function<void()> run, st
     return place;
 }
 
+// What CUDA forbids while a stream captures, or only while one captures that waits for the default stream.
+static Status break_captures(Status code, const std::string& what, bool only_blocking = false) {
+    Status answer = cudaSuccess;
+    for (Stream& stream : streams)
+        if (stream.capturing && (stream.blocking || !only_blocking)) {
+            stream.capturing->broken = true;
+            answer = problem(code, what, " while a stream captures");
+        }
+    return answer;
+}
+
 static Status enqueue_in(void* stream, const std::string& name, std::function<void()> run) {
     int number = stream_of(stream);
     if (number < 0) return problem(cudaErrorInvalidResourceHandle, name, ": no such stream");
-    enqueue(number, name, std::move(run));
+    if (number == 0)
+        if (Status code = break_captures(cudaErrorStreamCaptureImplicit, name + " in the default stream", true))
+            return code;
+    if (Graph* graph = streams[number].capturing; graph && name != FREE)
+        graph->operations.emplace_back(name, std::move(run));
+    else
+        enqueue(number, name, std::move(run));
     return cudaSuccess;
 }
 
@@ -152,6 +177,8 @@ static Status wait_for(Place place, const Clock& clock) {
 }
 
 static Status wait_for_stream(int number) {
+    if (streams[number].capturing)
+        return break_captures(cudaErrorStreamCaptureUnsupported, "waiting for a stream");
     return wait_for({number, streams[number].queued}, streams[number].clock);
 }
 
@@ -271,11 +298,29 @@ static void touch(const void* address, size_t n, bool writes) {
 
 static std::map<const char*, const char*> constants;  // of the kernels' libraries
 
+struct Access { long epoch; int warp; };  // warp: MANY for several
+const int MANY = -1;
+
+// Two warps use this byte of a shared variable without a barrier between them, and one of them writes.
+static bool is_race(const char* byte, bool writes) {
+    static std::unordered_map<const char*, Access> last_write, last_read;
+    int warp = current / 32;
+    auto by_others = [=](Access access) { return access.epoch == epoch && access.warp != warp; };
+    bool race = by_others(last_write[byte]) || (writes && by_others(last_read[byte]));
+    Access& last = (writes ? last_write : last_read)[byte];
+    last = {epoch, by_others(last) ? MANY : warp};
+    return race;
+}
+
 static void touched_by_kernel(const void* address, size_t n, bool writes) {
     const char* p = (const char*)address;
     if (p >= stack_begin && p < stack_end) return;
     if (long size, offset; find_shared(p, &size, &offset)) {
-        if (offset + (long)n <= size) return;
+        if (offset + (long)n <= size) {
+            if (is_race(p, writes))
+                report(sentence("warps race for a shared variable of ", size, " bytes, at byte ", offset));
+            return;
+        }
         abandon(cudaErrorIllegalAddress, sentence(writes ? "illegal write of" : "illegal read of", " a shared variable of ",
                                                   size, " bytes, at byte ", offset));
     }
@@ -357,15 +402,12 @@ Status cuCtxGetDevice(int* device) { return *device = 0, cudaSuccess; }
 Status cuStreamGetCtx(void*, void** context) { return *context = CONTEXT, cudaSuccess; }
 
 const char* cudaGetErrorName(Status code) {
+#define NAME(name) case cudaError##name: return "cudaError" #name;
     switch (code) {
-        case cudaErrorInvalidValue: return "cudaErrorInvalidValue";
-        case cudaErrorMemoryAllocation: return "cudaErrorMemoryAllocation";
-        case cudaErrorInvalidResourceHandle: return "cudaErrorInvalidResourceHandle";
-        case cudaErrorNotReady: return "cudaErrorNotReady";
-        case cudaErrorIllegalAddress: return "cudaErrorIllegalAddress";
-        case cudaErrorLaunchFailure: return "cudaErrorLaunchFailure";
-        case cudaErrorInvalidKernelImage: return "cudaErrorInvalidKernelImage";
-        case cudaErrorSymbolNotFound: return "cudaErrorSymbolNotFound";
+        NAME(InvalidValue) NAME(MemoryAllocation) NAME(InvalidResourceHandle) NAME(NotReady)
+        NAME(IllegalAddress) NAME(LaunchFailure) NAME(InvalidKernelImage) NAME(SymbolNotFound)
+        NAME(StreamCaptureUnsupported) NAME(StreamCaptureInvalidated) NAME(StreamCaptureIsolation) NAME(StreamCaptureImplicit)
+        NAME(CapturedEvent)
         default: return "cudaErrorUnknown";
     }
 }
@@ -411,10 +453,19 @@ Status cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
 
 // Memory --------------------------------------------------------------------------------------------------------------
 
-Status cudaMalloc(void** made, size_t size) { ALONE_AND_WELL; return allocate(made, size, true); }
-Status cudaMallocAsync(void** made, size_t size, void*) { return cudaMalloc(made, size); }
-Status cudaHostAlloc(void** made, size_t size, unsigned) { ALONE_AND_WELL; return allocate(made, size, false); }
-Status cudaMallocHost(void** made, size_t size) { ALONE_AND_WELL; return allocate(made, size, false); }
+Status cudaMallocAsync(void** made, size_t size, void*) { ALONE_AND_WELL; return allocate(made, size, true); }
+
+static Status allocate_now(void** made, size_t size, bool on_device) {
+    ALONE_AND_WELL;
+    for (Stream& stream : streams)
+        if (stream.capturing && stream.capturing->mode != cudaStreamCaptureModeRelaxed)
+            return break_captures(cudaErrorStreamCaptureUnsupported, "cudaMalloc");
+    return allocate(made, size, on_device);
+}
+
+Status cudaMalloc(void** made, size_t size) { return allocate_now(made, size, true); }
+Status cudaHostAlloc(void** made, size_t size, unsigned) { return allocate_now(made, size, false); }
+Status cudaMallocHost(void** made, size_t size) { return allocate_now(made, size, false); }
 
 Status cudaFreeHost(void* address) {
     ALONE;
@@ -484,13 +535,13 @@ Status cudaMemcpyAsync(void* to, const void* from, size_t n, cudaMemcpyKind kind
     bool staged = !from_device && !allocation_of(from);  // not pinned: read before this function returns
     auto stage = std::make_shared<Bytes>((char*)from, (char*)from + (staged ? n : 0));
     if (!to_device) memset(to, 0xff, n);  // until the copy is made, the host must not read this
-    enqueue(number, "copy", [=] {
+    Status code = enqueue_in(stream, "copy", [=] {
         if (from_device) touch(from, n, false);
         if (to_device) touch(to, n, true);
         memmove(to, staged ? stage->data() : from, n);
     });
     bool waits = !to_device && !allocation_of(to);  // for memory that is not pinned
-    return waits ? wait_for_stream(number) : cudaSuccess;
+    return code || !waits ? code : wait_for_stream(number);
 }
 
 Status cudaMemcpy(void* to, const void* from, size_t n, cudaMemcpyKind kind) {
@@ -521,7 +572,6 @@ Status cudaStreamCreateWithPriority(void** stream, unsigned flags, int) {
 }
 
 Status cudaStreamDestroy(void*) { return cudaSuccess; }
-Status cudaStreamIsCapturing(void*, int* status) { return *status = 0, cudaSuccess; }
 
 Status cudaStreamSynchronize(void* stream) {
     ALONE_AND_WELL;
@@ -531,6 +581,7 @@ Status cudaStreamSynchronize(void* stream) {
 
 Status cudaDeviceSynchronize() {
     ALONE_AND_WELL;
+    if (Status code = break_captures(cudaErrorStreamCaptureUnsupported, "waiting for the device")) return code;
     for (size_t i = 0; i < streams.size(); i++) wait_for_stream(i);
     return failure;
 }
@@ -543,7 +594,10 @@ Status cudaEventRecord(Event* event, void* stream) {
     ALONE_AND_WELL;
     int number = stream_of(stream);
     if (number < 0) return problem(cudaErrorInvalidResourceHandle, "cudaEventRecord: no such stream");
-    *event = {enqueue(number, "event", [] {}), streams[number].clock};
+    if (Graph* graph = streams[number].capturing)
+        event->captured_in = graph;
+    else
+        *event = {enqueue(number, "event", [] {}), streams[number].clock};
     return cudaSuccess;
 }
 
@@ -551,7 +605,9 @@ Status cudaStreamWaitEvent(void* stream, Event* event, unsigned) {
     ALONE_AND_WELL;
     int number = stream_of(stream);
     if (number < 0) return problem(cudaErrorInvalidResourceHandle, "cudaStreamWaitEvent: no such stream");
-    if (event->place.stream < 0) return cudaSuccess;  // never recorded
+    if (event->captured_in != streams[number].capturing)  // CUDA would let a second stream join the capture
+        return break_captures(cudaErrorStreamCaptureIsolation, "a stream that waits for an event of another");
+    if (event->captured_in || event->place.stream < 0) return cudaSuccess;  // or it was never recorded
     merge(streams[number].clock, event->clock);
     enqueue(number, "event", [] {}, {event->place});
     return cudaSuccess;
@@ -559,6 +615,7 @@ Status cudaStreamWaitEvent(void* stream, Event* event, unsigned) {
 
 Status cudaEventSynchronize(Event* event) {
     ALONE_AND_WELL;
+    if (event->captured_in) return break_captures(cudaErrorCapturedEvent, "waiting for a captured event");
     return event->place.stream < 0 ? cudaSuccess : wait_for(event->place, event->clock);
 }
 
@@ -567,6 +624,7 @@ Status cudaEventSynchronize(Event* event) {
 // between them, are a loop that waits (CuPy asks up to twice whether it can reuse a buffer, and does not wait).
 Status cudaEventQuery(Event* event) {
     ALONE_AND_WELL;
+    if (event->captured_in) return break_captures(cudaErrorCapturedEvent, "asking about a captured event");
     if (event->place.stream < 0) return cudaSuccess;
     static auto last = std::make_tuple(0, 0l, 0ul);
     static int in_a_row;
@@ -585,6 +643,46 @@ Status cudaStreamQuery(void* stream) {
     if (number < 0) return problem(cudaErrorInvalidResourceHandle, "cudaStreamQuery: no such stream");
     Event now{{number, streams[number].queued}, streams[number].clock};
     return cudaEventQuery(&now);
+}
+
+// Graphs. Arrays are made and freed at once while a stream captures, as with CuPy's pool: what is freed there must not be
+// used by the graph later, or a launch accesses freed memory.
+Status cudaStreamBeginCapture(void* stream, int mode) {
+    ALONE_AND_WELL;
+    int number = stream_of(stream);
+    if (number <= 0 || streams[number].capturing)
+        return problem(cudaErrorStreamCaptureUnsupported, "this stream cannot begin to capture");
+    streams[number].capturing = new Graph{{}, mode};
+    return cudaSuccess;
+}
+
+Status cudaStreamIsCapturing(void* stream, int* status) {
+    ALONE;
+    int number = stream_of(stream);
+    Graph* graph = number < 0 ? nullptr : streams[number].capturing;
+    return *status = graph ? 1 + graph->broken : 0, cudaSuccess;
+}
+
+Status cudaStreamEndCapture(void* stream, Graph** graph) {
+    ALONE_AND_WELL;
+    int number = stream_of(stream);
+    if (number < 0 || !streams[number].capturing) return problem(cudaErrorIllegalState, "this stream does not capture");
+    *graph = streams[number].capturing;
+    streams[number].capturing = nullptr;
+    return (*graph)->broken ? problem(cudaErrorStreamCaptureInvalidated, "the capture was broken") : cudaSuccess;
+}
+
+Status cudaGraphInstantiate(Graph** made, Graph* graph, unsigned long long) { return *made = new Graph(*graph), 0; }
+Status cudaGraphDestroy(Graph*) { return cudaSuccess; }  // events may point to it
+Status cudaGraphExecDestroy(Graph* graph) { return delete graph, cudaSuccess; }
+Status cudaGraphUpload(Graph*, void*) { return cudaSuccess; }
+
+Status cudaGraphLaunch(Graph* graph, void* stream) {
+    ALONE_AND_WELL;
+    emulated_counts.graphs++;
+    for (auto& [name, run] : graph->operations)
+        if (Status code = enqueue_in(stream, name, run)) return code;
+    return cudaSuccess;
 }
 
 Status cudaEventElapsedTime(float* milliseconds, Event* from, Event* to) {

@@ -239,10 +239,12 @@ def problems():
 
 
 class Counts(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_long) for name in ("launches", "products", "copies", "synchronisations", "polls")]
+    _fields_ = [
+        (name, ctypes.c_long) for name in ("launches", "products", "copies", "synchronisations", "polls", "graphs")
+    ]
 
 
 def counts():
-    """How many launches, products, copies and synchronisations there were, and loops that wait for an event."""
+    """How many launches, products, copies, synchronisations, loops that wait for an event and launches of graphs."""
     now = Counts.in_dll(library(), "emulated_counts")
     return {name: getattr(now, name) for name, _ in Counts._fields_}

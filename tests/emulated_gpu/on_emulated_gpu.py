@@ -52,6 +52,13 @@ def beyond_shared_memory(gpu, faulty, monkeypatch):
     gpu.ops[-1].embedding_backward(numbers(1, 2, 8), np.array([[1, 2]]), 1.0, cupy.zeros((3, 8), "float32"))
 
 
+def a_barrier_left_out(gpu, faulty, monkeypatch):
+    change_kernels(
+        gpu, monkeypatch, faulty and ("    __syncthreads();\n    highest = NOTHING;", "    highest = NOTHING;")
+    )
+    gpu.ops[-1].cross_entropy(numbers(5, 300), np.arange(5), 0.9, 1e-3)
+
+
 def change_kernels(gpu, monkeypatch, change):
     """Replace the first of two strings in kernels.cu by the second."""
     assert not change or SOURCE.count(change[0]) == 1
@@ -229,6 +236,7 @@ extern "C" __global__ void wait(float* x) {{
 FAULTS = {
     too_long_a_loop: "illegal read of an array of 4000 bytes, at byte 4000",
     a_warp_too_many: "the gradient is not finite",
+    a_barrier_left_out: "cross_entropy<float>: warps race for a shared variable of 128 bytes, at byte ",
     beyond_shared_memory: "embedding_backward<float>: illegal write of a shared variable of 512 bytes, at byte ",
     memory_freed_twice: "cudaFree of freed memory",
     too_many_threads: "2048 threads in a block",
@@ -286,13 +294,11 @@ def test_memory_of_the_wrong_kind_is_noticed(gpu, kind):
 
 
 def test_shared_memory_begins_as_nan_where_kernels_run_without_cupy():
-    sums = []
-    for source in SOURCE, SOURCE.replace(*A_WARP_TOO_MANY):
-        dx, dE = np.ones((2, 8), "float32"), np.zeros((3, 8), "float32")
-        words, starts, rows = np.int32([1, 2]), np.int32([0, 1, 2]), np.int32([0, 1])
-        CpuKernels(source)("embedding_backward", (2, 1), (32, 8), dx, words, starts, rows, dE, 8, 1.0, dtype=dx.dtype)
-        sums.append(dE.sum())
-    assert sums[0] == 16 and np.isnan(sums[1])
+    dx, dE = np.ones((2, 8), "float32"), np.zeros((3, 8), "float32")
+    words, starts, rows = np.int32([1, 2]), np.int32([0, 1, 2]), np.int32([0, 1])
+    kernels = CpuKernels(SOURCE.replace(*A_WARP_TOO_MANY))
+    kernels("embedding_backward", (2, 1), (32, 8), dx, words, starts, rows, dE, 8, 1.0, dtype=dx.dtype)
+    assert np.isnan(dE[1:]).all()
 
 
 def test_after_a_fault_every_call_answers_the_error(gpu):
@@ -347,9 +353,62 @@ def test_what_is_queued_is_counted(gpu):
         "copies": 0,
         "synchronisations": 0,
         "polls": 0,
+        "graphs": 0,
     }
     y.get()
     assert emulation.counts()["synchronisations"] == after["synchronisations"] + 1
+
+
+def captured(run):
+    """The graph of what `run` queues"""
+    with cupy.cuda.Stream(non_blocking=True) as stream:
+        stream.begin_capture()
+        try:
+            run()
+        finally:
+            graph = stream.end_capture()
+    return graph
+
+
+def test_a_graph_runs_what_was_captured_each_time_it_is_launched():
+    x = numbers(FLOATS)
+    before = x.get()
+    cupy.add(x, 1, out=x)  # compiled
+    x -= 1
+    graph = captured(lambda: cupy.add(x, 1, out=x))
+    assert np.array_equal(x.get(), before + 1 - 1)
+    for _ in range(3):
+        graph.launch()
+    np.testing.assert_allclose(x.get(), before + 3, rtol=1e-6)
+    assert emulation.counts()["graphs"] == 3
+
+
+@pytest.mark.parametrize(
+    "fault, expected",
+    [
+        (lambda stream: cupy.cuda.runtime.streamSynchronize(stream.ptr), "waiting for a stream"),
+        (lambda stream: cupy.cuda.runtime.deviceSynchronize(), "waiting for the device"),
+        (lambda stream: stream.record().synchronize(), "waiting for a captured event"),
+        (
+            lambda stream: stream.wait_event(cupy.cuda.Stream.null.record()),
+            "a stream that waits for an event of another",
+        ),
+    ],
+)
+def test_what_must_not_be_captured_is_noticed(fault, expected):
+    with pytest.raises(cupy.cuda.runtime.CUDARuntimeError, match="cudaErrorStreamCaptureInvalidated"):
+        captured(lambda: fault(cupy.cuda.get_current_stream()))
+    assert expected in emulation.problems()[0]
+
+
+def test_a_graph_must_not_use_what_was_freed_after_the_capture():
+    x, y = numbers(FLOATS), numbers(FLOATS)
+    graph = captured(lambda: cupy.add(x, 1, out=y))
+    graph.launch()
+    assert emulation.problems() == []
+    x = None
+    graph.launch()
+    assert "illegal read of freed memory" in emulation.problems()[0]
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,8 @@
 
 Index threadIdx, blockIdx, blockDim, gridDim;
 const char *stack_begin, *stack_end;
+int current;
+long epoch;
 
 enum Waiting { FOR_NOTHING, FOR_BLOCK, FOR_WARP, FOR_EVER };
 
@@ -36,7 +38,6 @@ static std::vector<Fiber> fibers;
 static std::vector<unsigned> exchanged[2];  // the values that threads pass in shuffles
 static ucontext_t before;
 static jmp_buf scheduler;
-static int current;
 static bool with_fibers;
 static std::vector<std::pair<char*, long>> shared;  // begin, size
 static void (*kernel)(void*);
@@ -107,7 +108,8 @@ static void run_without_barriers(int n, bool forward) {
     stack_end = (const char*)__builtin_frame_address(0) + STACK;
     stack_begin = stack_end - 2 * STACK;
     for (int j = 0; j < n; j++) {
-        threadIdx = index_of(forward ? j : n - 1 - j);
+        current = forward ? j : n - 1 - j;
+        threadIdx = index_of(current);
         kernel(kernel_arguments);
     }
 }
@@ -138,6 +140,7 @@ static void run_block(int n, bool forward) {
         bool released = false;
         for (int warp = 0; warp < n; warp += 32) released |= release(warp, min(n, warp + 32), FOR_WARP);
         if (!released && !release(0, n, FOR_BLOCK)) fail("threads wait for each other at different barriers");
+        epoch += !released;
     }
 }
 
@@ -161,6 +164,7 @@ void launch(const int* grid, const int* block, bool forward, bool barriers, void
         for (blockIdx.y = 0; blockIdx.y < grid[1]; blockIdx.y++)
             for (blockIdx.x = 0; blockIdx.x < grid[0]; blockIdx.x++) {
                 shared.clear();
+                epoch++;
                 (barriers ? run_block : run_without_barriers)(n, forward);
             }
     ended = true;

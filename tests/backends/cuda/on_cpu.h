@@ -58,6 +58,9 @@ void launch(const int* grid, const int* block, bool forward, bool barriers, void
 
 extern const char *stack_begin, *stack_end;  // where the running thread has its local variables
 
+extern int current;  // the number of the running thread in its block
+extern long epoch;  // begins anew with each block and each __syncthreads
+
 // Shared variables of the running block. A thread begins to use each with `share`, a call that kernels_on_cpu.py inserts.
 // They begin as NaN or -1, since a GPU leaves there what it finds.
 void share(void* variable, size_t size);
